@@ -1,0 +1,1 @@
+//! Deferred work in user space.

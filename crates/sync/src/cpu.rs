@@ -1,0 +1,187 @@
+//! On which CPU this thread runs, and on which it may.
+
+use std::io;
+
+use topology::{CpuId, CpuSet};
+
+use crate::thread::ThreadId;
+
+/// Returns the CPU that this thread runs on; by the time it is used it may be another.
+///
+/// Costs a load where glibc has registered restartable sequences (2.35 and later), else the `getcpu`
+/// call of the vDSO. A model says CPU 0.
+#[inline]
+pub fn current() -> CpuId {
+    #[cfg(not(any(loom, shuttle)))]
+    return CpuId::new(real::current());
+    #[cfg(any(loom, shuttle))]
+    CpuId::new(0)
+}
+
+/// Returns the CPUs that this thread may run on.
+///
+/// # Errors
+///
+/// What the system says; a machine of more than 1024 CPUs is refused by the mask's size.
+pub fn affinity() -> io::Result<CpuSet> {
+    let mask = rustix::thread::sched_getaffinity(None)?;
+    Ok((0..rustix::thread::CpuSet::MAX_CPU)
+        .filter(|&cpu| mask.is_set(cpu))
+        .map(|cpu| CpuId::new(cpu as u32))
+        .collect())
+}
+
+/// Lets `thread` (or the caller) run on `cpus` alone; does nothing in a model.
+///
+/// # Errors
+///
+/// `InvalidInput` for a set that is empty or names a CPU past 1023; else what the system says, such as that
+/// none of the CPUs is online or that the thread is gone.
+pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
+    let mut mask = rustix::thread::CpuSet::new();
+    for cpu in cpus.iter() {
+        if cpu.index() >= rustix::thread::CpuSet::MAX_CPU {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("{cpu} is past the {} CPUs of an affinity mask", rustix::thread::CpuSet::MAX_CPU),
+            ));
+        }
+        mask.set(cpu.index());
+    }
+    if cpus.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "an empty set of CPUs"));
+    }
+    #[cfg(not(any(loom, shuttle)))]
+    {
+        let pid = thread.and_then(|id| rustix::thread::Pid::from_raw(id.0 as i32));
+        rustix::thread::sched_setaffinity(pid, &mask)?;
+    }
+    #[cfg(any(loom, shuttle))]
+    let _ = (thread, mask);
+    Ok(())
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod real {
+    use crate::atomic::{AtomicIsize, Ordering};
+
+    /// Where `cpu_id` stands from the thread pointer; [`UNKNOWN`] before the first call, [`ABSENT`] without
+    /// a registration by glibc.
+    static CPU_ID_OFFSET: AtomicIsize = AtomicIsize::new(UNKNOWN);
+    const UNKNOWN: isize = isize::MIN;
+    const ABSENT: isize = isize::MAX;
+
+    #[inline]
+    pub fn current() -> u32 {
+        let offset = CPU_ID_OFFSET.load(Ordering::Relaxed);
+        if offset != UNKNOWN && offset != ABSENT {
+            // SAFETY: `find_offset` got this offset from glibc, which keeps a registered `struct rseq` there
+            // for every thread it starts, as long as that thread runs.
+            let cpu = unsafe { load_at_thread_pointer(offset) };
+            // A thread that glibc could not register says -1 or -2.
+            if cpu <= i32::MAX as u32 {
+                return cpu;
+            }
+        }
+        slow(offset)
+    }
+
+    #[cold]
+    fn slow(offset: isize) -> u32 {
+        if offset == UNKNOWN {
+            CPU_ID_OFFSET.store(find_offset(), Ordering::Relaxed);
+        }
+        rustix::thread::sched_getcpu() as u32
+    }
+
+    #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]
+    fn find_offset() -> isize {
+        /// `offsetof(struct rseq, cpu_id)` in linux/rseq.h.
+        const CPU_ID: isize = 4;
+        // SAFETY: dlsym with a NUL-terminated name only looks the name up.
+        let (offset, size) = unsafe {
+            (
+                libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_offset".as_ptr()),
+                libc::dlsym(libc::RTLD_DEFAULT, c"__rseq_size".as_ptr()),
+            )
+        };
+        if offset.is_null() || size.is_null() {
+            return ABSENT;
+        }
+        // SAFETY: glibc documents both as constant objects of these types, valid while it is loaded.
+        let (offset, size) = unsafe { (*offset.cast::<libc::ptrdiff_t>(), *size.cast::<libc::c_uint>()) };
+        // A size of zero says that registration was turned off or refused.
+        if size == 0 { ABSENT } else { offset + CPU_ID }
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    fn find_offset() -> isize {
+        ABSENT
+    }
+
+    /// # Safety
+    ///
+    /// 1. A `u32` of this thread stands at `offset` from its thread pointer.
+    #[cfg(target_arch = "x86_64")]
+    #[inline(always)]
+    unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
+        let value: u32;
+        // SAFETY: (1); fs is the thread pointer, and a load changes nothing. Not `pure`: the kernel changes
+        // the word whenever the thread moves.
+        unsafe {
+            core::arch::asm!(
+                "mov {value:e}, dword ptr fs:[{offset}]",
+                value = out(reg) value,
+                offset = in(reg) offset,
+                options(nostack, preserves_flags, readonly),
+            );
+        }
+        value
+    }
+
+    /// # Safety
+    ///
+    /// 1. A `u32` of this thread stands at `offset` from its thread pointer.
+    #[cfg(target_arch = "aarch64")]
+    #[inline(always)]
+    unsafe fn load_at_thread_pointer(offset: isize) -> u32 {
+        let base: *const u8;
+        // SAFETY: reading the thread pointer changes nothing.
+        unsafe {
+            core::arch::asm!("mrs {}, tpidr_el0", out(reg) base, options(nomem, nostack, preserves_flags));
+        }
+        // SAFETY: (1). Volatile: the kernel changes the word whenever the thread moves.
+        unsafe { base.offset(offset).cast::<u32>().read_volatile() }
+    }
+
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    unsafe fn load_at_thread_pointer(_offset: isize) -> u32 {
+        u32::MAX
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pinned_thread_is_where_it_was_pinned() {
+        std::thread::spawn(|| {
+            for cpu in affinity().unwrap().iter() {
+                set_affinity(None, &[cpu].into_iter().collect()).unwrap();
+                assert_eq!(current(), cpu);
+                assert_eq!(current(), cpu);
+            }
+        })
+        .join()
+        .unwrap();
+    }
+
+    #[test]
+    fn an_empty_set_is_refused() {
+        assert_eq!(
+            set_affinity(None, &CpuSet::new()).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+    }
+}

@@ -1,0 +1,305 @@
+//! Words that a thread can sleep on.
+//!
+//! A sleeper names the value it saw; the kernel lets it sleep only while the word still holds that. A
+//! waker changes the word first and wakes after. Every wait may return for no reason, so callers loop.
+//!
+//! A waker often must not touch the word any more once it has changed it, because the sleeper may free it
+//! at once. [`Futex::key`] takes the *address* beforehand: waking a key touches no memory, and a key whose
+//! word is gone wakes nobody, or somebody who loops.
+
+use std::time::Duration;
+
+use crate::atomic::{AtomicU32, AtomicU64};
+
+#[cfg(any(loom, shuttle))]
+use model as backend;
+#[cfg(not(any(loom, shuttle)))]
+use real as backend;
+
+/// A 32-bit word to sleep on.
+#[derive(Debug)]
+pub struct Futex {
+    word: AtomicU32,
+    bed: backend::Bed,
+}
+
+/// A 64-bit word to sleep on; only its low 32 bits are compared.
+#[derive(Debug)]
+pub struct Futex64 {
+    word: AtomicU64,
+    bed: backend::Bed,
+}
+
+/// Where the sleepers of one word are to be found, without the word.
+#[derive(Clone, Debug)]
+pub struct Key(backend::Key);
+
+impl Futex {
+    const_unless_model! {
+        /// Makes a word that holds `value`.
+        pub fn new(value: u32) -> Self {
+            Self { word: AtomicU32::new(value), bed: backend::Bed::new() }
+        }
+    }
+
+    /// Returns the word itself.
+    #[inline(always)]
+    pub fn word(&self) -> &AtomicU32 {
+        &self.word
+    }
+
+    /// Returns the key by which sleepers can be woken after the word is gone.
+    #[inline(always)]
+    pub fn key(&self) -> Key {
+        Key(self.bed.key((&raw const self.word).cast()))
+    }
+
+    /// Sleeps while the word holds `expected`; may return for no reason.
+    ///
+    /// # Blocking
+    ///
+    /// Until [`wake`](Self::wake), or for ever.
+    pub fn wait(&self, expected: u32) {
+        self.bed.wait(
+            (&raw const self.word).cast(),
+            expected,
+            || load32(&self.word),
+            None,
+        );
+    }
+
+    /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`; models never time out.
+    pub fn wait_timeout(&self, expected: u32, timeout: Duration) {
+        self.bed.wait(
+            (&raw const self.word).cast(),
+            expected,
+            || load32(&self.word),
+            Some(timeout),
+        );
+    }
+
+    /// Wakes up to `count` sleepers; a system call even when nobody sleeps.
+    pub fn wake(&self, count: u32) {
+        self.key().wake(count);
+    }
+}
+
+impl Futex64 {
+    const_unless_model! {
+        /// Makes a word that holds `value`.
+        pub fn new(value: u64) -> Self {
+            Self { word: AtomicU64::new(value), bed: backend::Bed::new() }
+        }
+    }
+
+    /// Returns the word itself.
+    #[inline(always)]
+    pub fn word(&self) -> &AtomicU64 {
+        &self.word
+    }
+
+    /// Returns the key by which sleepers can be woken after the word is gone.
+    #[inline(always)]
+    pub fn key(&self) -> Key {
+        Key(self.bed.key((&raw const self.word).cast()))
+    }
+
+    /// Sleeps while the low half of the word equals the low half of `expected`.
+    ///
+    /// # Blocking
+    ///
+    /// Until somebody wakes the key, or for ever; may return for no reason.
+    pub fn wait(&self, expected: u64) {
+        self.bed.wait(
+            (&raw const self.word).cast(),
+            expected as u32,
+            || load64(&self.word) as u32,
+            None,
+        );
+    }
+
+    /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`; models never time out.
+    pub fn wait_timeout(&self, expected: u64, timeout: Duration) {
+        self.bed.wait(
+            (&raw const self.word).cast(),
+            expected as u32,
+            || load64(&self.word) as u32,
+            Some(timeout),
+        );
+    }
+}
+
+impl Key {
+    /// Wakes up to `count` sleepers and touches no memory of theirs.
+    #[inline]
+    pub fn wake(&self, count: u32) {
+        self.0.wake(count);
+    }
+}
+
+fn load32(word: &AtomicU32) -> u32 {
+    word.load(crate::atomic::Ordering::Relaxed)
+}
+
+fn load64(word: &AtomicU64) -> u64 {
+    word.load(crate::atomic::Ordering::Relaxed)
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod real {
+    use std::time::Duration;
+
+    /// Nothing: the kernel keeps the sleepers.
+    #[derive(Debug)]
+    pub struct Bed;
+
+    #[derive(Clone, Copy, Debug)]
+    pub struct Key(*const u32);
+
+    // SAFETY: a key is an address that is handed to the kernel and never dereferenced here.
+    unsafe impl Send for Key {}
+    // SAFETY: as above.
+    unsafe impl Sync for Key {}
+
+    impl Bed {
+        pub const fn new() -> Self {
+            Self
+        }
+
+        #[inline(always)]
+        pub fn key(&self, word: *const u32) -> Key {
+            Key(word)
+        }
+
+        pub fn wait(
+            &self,
+            word: *const u32,
+            expected: u32,
+            _load: impl Fn() -> u32,
+            timeout: Option<Duration>,
+        ) {
+            let timeout = timeout.map(|span| libc::timespec {
+                tv_sec: span.as_secs().min(i64::MAX as u64) as _,
+                tv_nsec: span.subsec_nanos() as _,
+            });
+            let timeout = timeout
+                .as_ref()
+                .map_or(std::ptr::null(), |span| span as *const libc::timespec);
+            // SAFETY: `word` points at a live atomic (the caller borrows it for the whole wait), `timeout`
+            // at a timespec on this stack or is null.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    word,
+                    libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG,
+                    expected,
+                    timeout,
+                );
+            }
+        }
+    }
+
+    impl Key {
+        pub fn wake(&self, count: u32) {
+            // SAFETY: FUTEX_WAKE uses the address as a name only; the kernel reads nothing through it.
+            unsafe {
+                libc::syscall(
+                    libc::SYS_futex,
+                    self.0,
+                    libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG,
+                    count.min(i32::MAX as u32),
+                );
+            }
+        }
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+mod model {
+    use std::time::Duration;
+
+    #[cfg(loom)]
+    use loom::sync::{Arc, Condvar, Mutex};
+    #[cfg(shuttle)]
+    use shuttle::sync::{Condvar, Mutex};
+    #[cfg(shuttle)]
+    use std::sync::Arc;
+
+    /// The kernel's side of a futex: comparing and falling asleep are one step against a waker.
+    #[derive(Debug)]
+    pub struct Bed(Arc<(Mutex<()>, Condvar)>);
+
+    #[derive(Clone, Debug)]
+    pub struct Key(Arc<(Mutex<()>, Condvar)>);
+
+    impl Bed {
+        pub fn new() -> Self {
+            Self(Arc::new((Mutex::new(()), Condvar::new())))
+        }
+
+        pub fn key(&self, _word: *const u32) -> Key {
+            Key(self.0.clone())
+        }
+
+        pub fn wait(
+            &self,
+            _word: *const u32,
+            expected: u32,
+            load: impl Fn() -> u32,
+            _timeout: Option<Duration>,
+        ) {
+            let guard = self.0.0.lock().unwrap();
+            if load() == expected {
+                drop(self.0.1.wait(guard).unwrap());
+            }
+        }
+    }
+
+    impl Key {
+        pub fn wake(&self, count: u32) {
+            let guard = self.0.0.lock().unwrap();
+            if count == 1 {
+                self.0.1.notify_one();
+            } else {
+                self.0.1.notify_all();
+            }
+            drop(guard);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::atomic::Ordering;
+
+    #[test]
+    fn a_changed_word_is_not_slept_on() {
+        Futex::new(1).wait(0);
+        Futex64::new(7 << 32 | 1).wait(0);
+    }
+
+    #[test]
+    fn only_the_low_half_is_compared() {
+        let word = Futex64::new(5 << 32);
+        word.wait_timeout(0, Duration::from_millis(1));
+        assert_eq!(word.word().load(Ordering::Relaxed), 5 << 32);
+    }
+
+    #[test]
+    fn a_sleeper_is_woken_by_its_key() {
+        let word = std::sync::Arc::new(Futex::new(0));
+        let key = word.key();
+        let sleeper = std::thread::spawn({
+            let word = word.clone();
+            move || {
+                while word.word().load(Ordering::Acquire) == 0 {
+                    word.wait(0);
+                }
+            }
+        });
+        word.word().store(1, Ordering::Release);
+        key.wake(1);
+        sleeper.join().unwrap();
+    }
+}

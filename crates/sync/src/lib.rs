@@ -1,0 +1,91 @@
+//! The one door of afterwork to atomics, locks, threads, time and system calls.
+//!
+//! Code above this crate names `sync::…` and never `std::sync`, `std::thread`, a clock or a
+//! system call. That is what lets one source run on three machines:
+//!
+//! | back end | chosen by | what it is for |
+//! |---|---|---|
+//! | the real machine | nothing | the product |
+//! | [loom](https://docs.rs/loom) | `--cfg loom` | every interleaving, weak memory included, of a small case |
+//! | [shuttle](https://docs.rs/shuttle) | `--cfg shuttle` | very many interleavings of a large case |
+//!
+//! A back end is chosen by `--cfg` and never by a Cargo feature: features are united across a build,
+//! and a model's clock must not leak into a release.
+//!
+//! Without the `std` feature only [`atomic`], [`cell`], [`hint`] and [`twin`] remain, and the crate is
+//! `no_std`.
+//!
+//! # What a model does not see
+//!
+//! Loom treats `SeqCst` *accesses* as `AcqRel` (a `SeqCst` fence it honours), runs at most five
+//! threads, and never lets a timed wait time out. Shuttle treats every ordering as `SeqCst`. A protocol
+//! that needs store-then-load order therefore uses `fence(SeqCst)` on both sides.
+#![cfg_attr(not(any(feature = "std", loom, shuttle)), no_std)]
+
+#[cfg(not(target_endian = "little"))]
+compile_error!("afterwork waits on the low half of 64-bit words: little-endian machines only");
+
+pub mod atomic;
+pub mod cell;
+pub mod hint;
+pub mod twin;
+
+#[cfg(feature = "std")]
+pub mod asym;
+#[cfg(feature = "std")]
+pub mod cpu;
+#[cfg(feature = "std")]
+pub mod futex;
+#[cfg(feature = "std")]
+pub mod lock;
+#[cfg(feature = "std")]
+pub mod thread;
+#[cfg(feature = "std")]
+pub mod time;
+
+#[cfg(feature = "std")]
+pub use lock::{Mutex, MutexGuard};
+
+/// A shared pointer whose count a model can see.
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+pub use std::sync::Arc;
+/// A shared pointer whose count a model can see.
+#[cfg(all(feature = "std", loom))]
+pub use loom::sync::Arc;
+/// A shared pointer whose count a model can see.
+#[cfg(all(feature = "std", shuttle))]
+pub use std::sync::Arc;
+
+/// A weak companion of [`Arc`]; absent under loom, which has none.
+#[cfg(all(feature = "std", not(loom)))]
+pub use std::sync::Weak;
+
+/// A cell written once, for process-wide state that no model touches.
+#[cfg(feature = "std")]
+pub use std::sync::OnceLock;
+
+/// Declares a function that is `const` on the real machine and plain in a model.
+///
+/// A model's atomics cannot be made in a constant, so a constructor that must serve a `static` is
+/// declared through this macro.
+#[macro_export]
+macro_rules! const_unless_model {
+    ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
+        #[cfg(not(any(loom, shuttle)))]
+        $(#[$meta])* $vis const fn $($rest)*
+        #[cfg(any(loom, shuttle))]
+        $(#[$meta])* $vis fn $($rest)*
+    };
+}
+
+// For the macros of this crate only.
+#[cfg(loom)]
+#[doc(hidden)]
+pub use loom as __loom;
+#[cfg(shuttle)]
+#[doc(hidden)]
+pub use shuttle as __shuttle;
+
+/// The model checker itself, for tests.
+#[cfg(loom)]
+pub use loom::{MAX_THREADS, model};

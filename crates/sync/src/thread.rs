@@ -1,0 +1,111 @@
+//! Threads: making, naming, pinning and telling them apart.
+
+use std::io;
+
+#[cfg(loom)]
+use loom::thread as backend;
+#[cfg(shuttle)]
+use shuttle::thread as backend;
+#[cfg(not(any(loom, shuttle)))]
+use std::thread as backend;
+
+#[cfg(not(loom))]
+pub use backend::panicking;
+
+/// Says whether this thread is unwinding; never in loom, which stops at the first panic.
+#[cfg(loom)]
+pub fn panicking() -> bool {
+    false
+}
+
+/// The kernel's number for a thread; 0 in a model.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
+pub struct ThreadId(pub u32);
+
+/// A thread that can be waited for.
+#[derive(Debug)]
+pub struct JoinHandle(backend::JoinHandle<()>);
+
+/// Starts a thread called `name` that runs `body`.
+///
+/// The kernel keeps 15 bytes of the name. The stack is std's default (2 MiB, reserved and not touched).
+///
+/// # Errors
+///
+/// What the system says when it refuses another thread; `body` is dropped then.
+pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
+    #[cfg(not(loom))]
+    return backend::Builder::new()
+        .name(name.into())
+        .spawn(body)
+        .map(JoinHandle);
+    #[cfg(loom)]
+    {
+        let _ = name;
+        Ok(JoinHandle(backend::spawn(body)))
+    }
+}
+
+impl JoinHandle {
+    /// Waits for the thread to end.
+    ///
+    /// # Errors
+    ///
+    /// The payload of the panic that ended the thread.
+    pub fn join(self) -> std::thread::Result<()> {
+        self.0.join()
+    }
+}
+
+/// Gives the CPU to another runnable thread.
+#[inline]
+pub fn yield_now() {
+    backend::yield_now();
+}
+
+/// Lets this thread sleep for about `span`; in a model it only yields.
+pub fn sleep(span: std::time::Duration) {
+    #[cfg(not(any(loom, shuttle)))]
+    std::thread::sleep(span);
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = span;
+        yield_now();
+    }
+}
+
+/// Returns the kernel's number for this thread; 0 in a model.
+pub fn current() -> ThreadId {
+    #[cfg(not(any(loom, shuttle)))]
+    return ThreadId(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+    #[cfg(any(loom, shuttle))]
+    ThreadId(0)
+}
+
+/// Sets the nice value of this thread (-20 first, 19 last); does nothing in a model.
+///
+/// # Errors
+///
+/// Permission denied for a value below the present one without the right to it.
+pub fn set_nice(nice: i8) -> io::Result<()> {
+    #[cfg(not(any(loom, shuttle)))]
+    rustix::process::setpriority_process(Some(rustix::thread::gettid()), i32::from(nice))?;
+    #[cfg(any(loom, shuttle))]
+    let _ = nice;
+    Ok(())
+}
+
+/// Declares a thread-local value that a model keeps apart for each of its threads.
+///
+/// The same shape as `std::thread_local!` without `const { … }`; accessors are `with` and `try_with`.
+#[macro_export]
+macro_rules! thread_local {
+    ($(#[$meta:meta])* $vis:vis static $name:ident : $type:ty = $init:expr) => {
+        #[cfg(not(any(loom, shuttle)))]
+        std::thread_local! { $(#[$meta])* $vis static $name: $type = const { $init } }
+        #[cfg(loom)]
+        $crate::__loom::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
+        #[cfg(shuttle)]
+        $crate::__shuttle::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
+    };
+}

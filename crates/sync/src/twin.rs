@@ -1,0 +1,65 @@
+//! Bugs that can be put back, to show that a model would find them.
+//!
+//! A green model proves nothing until its *twin*, the same model with one line of the shipped code made
+//! wrong, turns red. The wrong line stays in the source beside the right one:
+//!
+//! ```
+//! use sync::atomic::{Ordering, fence};
+//! # use afterwork_sync as sync;
+//! if !sync::twin::armed("park: no fence") {
+//!     fence(Ordering::SeqCst);
+//! }
+//! ```
+//!
+//! On the real machine [`armed`] is the constant `false` and the branch is gone.
+
+/// Says whether the bug `name` is put back; always `false` on the real machine.
+#[cfg(not(any(loom, shuttle)))]
+#[inline(always)]
+pub const fn armed(_name: &str) -> bool {
+    false
+}
+
+#[cfg(any(loom, shuttle))]
+mod model {
+    use std::cell::Cell;
+
+    // Both models run all of their threads on the OS thread of the test, so this is one value a test.
+    std::thread_local!(static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) });
+
+    /// Says whether the bug `name` is put back in the model that this test runs.
+    pub fn armed(name: &str) -> bool {
+        ARMED.with(|armed| armed.get() == Some(name))
+    }
+
+    /// Runs `model` with the bug `name` put back and returns the failure that it must end in.
+    ///
+    /// # Panics
+    ///
+    /// When the model passes: then it would not have found the bug.
+    pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
+        struct Disarm;
+        impl Drop for Disarm {
+            fn drop(&mut self) {
+                ARMED.with(|armed| armed.set(None));
+            }
+        }
+        ARMED.with(|armed| armed.set(Some(name)));
+        let disarm = Disarm;
+        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
+        drop(disarm);
+        match outcome {
+            Ok(()) => panic!("the model passed with the bug put back: {name}"),
+            Err(payload) => {
+                let text = payload
+                    .downcast_ref::<String>()
+                    .cloned()
+                    .or_else(|| payload.downcast_ref::<&str>().map(|text| text.to_string()));
+                text.unwrap_or_else(|| "a panic without text".into())
+            }
+        }
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+pub use model::{armed, must_fail};
