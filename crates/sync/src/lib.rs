@@ -22,6 +22,9 @@
 //! that needs store-then-load order therefore uses `fence(SeqCst)` on both sides.
 #![cfg_attr(not(any(feature = "std", loom, shuttle)), no_std)]
 
+#[cfg(all(feature = "alloc", not(loom)))]
+extern crate alloc;
+
 #[cfg(not(target_endian = "little"))]
 compile_error!("afterwork waits on the low half of 64-bit words: little-endian machines only");
 
@@ -47,14 +50,14 @@ pub mod time;
 pub use lock::{Mutex, MutexGuard};
 
 /// A shared pointer whose count a model can see.
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
-pub use std::sync::Arc;
+#[cfg(all(feature = "alloc", not(any(loom, shuttle))))]
+pub use alloc::sync::Arc;
 /// A shared pointer whose count a model can see.
-#[cfg(all(feature = "std", loom))]
+#[cfg(all(feature = "alloc", loom))]
 pub use loom::sync::Arc;
 /// A shared pointer whose count a model can see.
-#[cfg(all(feature = "std", shuttle))]
-pub use std::sync::Arc;
+#[cfg(all(feature = "alloc", shuttle))]
+pub use alloc::sync::Arc;
 
 /// A weak companion of [`Arc`]; absent under loom, which has none.
 #[cfg(all(feature = "std", not(loom)))]
