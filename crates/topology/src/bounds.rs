@@ -1,0 +1,357 @@
+//! Which CPUs this process may use: its affinity mask and its cgroup's cpuset.
+//!
+//! The kernel narrows a thread's mask to its cpuset as a rule, so the mask alone would nearly always
+//! do. It does not where a mask was set before the cpuset shrank around a thread of version 1, and
+//! where `/proc` hides the mask (some sandboxes do); hence both.
+//!
+//! What is not there does not bound: no `/proc`, no cgroups, no cpuset controller.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::{Component, Path, PathBuf};
+
+use crate::cpuset::CpuSet;
+use crate::error::Error;
+use crate::file;
+use crate::list;
+use crate::text::Mismatch;
+
+/// The calling thread's own entry first: a thread that was pinned builds for where it may run.
+const STATUS: [&str; 2] = ["proc/thread-self/status", "proc/self/status"];
+const AFFINITY: &str = "Cpus_allowed_list:";
+
+const CGROUP: &str = "proc/self/cgroup";
+const MOUNTS: &str = "proc/self/mountinfo";
+
+const CPUSET_V1: [&str; 2] = ["cpuset.effective_cpus", "cpuset.cpus"];
+const CPUSET_V2: [&str; 1] = ["cpuset.cpus.effective"];
+
+/// Returns the CPUs that the calling thread's affinity mask and the cpuset of its cgroup leave it,
+/// online or not; `None` where neither can be found.
+///
+/// # Blocking
+///
+/// Reads a handful of files of procfs and cgroupfs.
+///
+/// # Errors
+///
+/// Names the file of `/proc` or of the cgroup that is malformed or cannot be read.
+pub fn current_bounds() -> Result<Option<CpuSet>, Error> {
+    bounds(Path::new("/"))
+}
+
+/// Does what [`current_bounds`] does, with `root` in the place of `/`.
+pub(crate) fn bounds(root: &Path) -> Result<Option<CpuSet>, Error> {
+    Ok(match (affinity(root)?, cpuset(root)?) {
+        (Some(affinity), Some(cpuset)) => Some(affinity.intersection(&cpuset)),
+        (affinity, cpuset) => affinity.or(cpuset),
+    })
+}
+
+/// Reads the calling thread's affinity mask.
+fn affinity(root: &Path) -> Result<Option<CpuSet>, Error> {
+    for status in STATUS {
+        let path = root.join(status);
+        if let Some(text) = file::text(&path)? {
+            return affinity_in(&text)
+                .map_err(|mismatch| Error::malformed(&path, text.as_bytes(), mismatch));
+        }
+    }
+    Ok(None)
+}
+
+/// Reads the cpusets of this process's cgroups, of either version.
+fn cpuset(root: &Path) -> Result<Option<CpuSet>, Error> {
+    let read = |path| file::text(&root.join(path)).map(Option::unwrap_or_default);
+    let (cgroups, mounts) = (read(CGROUP)?, read(MOUNTS)?);
+    let mut bound: Option<CpuSet> = None;
+    for dirs in cpuset_dirs(&cgroups, &mounts) {
+        if let Some(cpus) = nearest_cpuset(root, &dirs)? {
+            bound = Some(bound.map_or_else(|| cpus.clone(), |bound| bound.intersection(&cpus)));
+        }
+    }
+    Ok(bound)
+}
+
+fn affinity_in(status: &str) -> Result<Option<CpuSet>, Mismatch> {
+    let mut start = 0;
+    for line in status.split_inclusive('\n') {
+        if let Some(list) = line.strip_prefix(AFFINITY) {
+            let shift = start + AFFINITY.len();
+            let moved = |mismatch: Mismatch| Mismatch {
+                at: mismatch.at + shift,
+                ..mismatch
+            };
+            return list::parse(list).map(Some).map_err(moved);
+        }
+        start += line.len();
+    }
+    Ok(None)
+}
+
+/// Where to look for the cpuset of one hierarchy.
+#[derive(Debug, PartialEq, Eq)]
+struct CpusetDirs {
+    /// Where the hierarchy is mounted, from the root of the file system.
+    mount: PathBuf,
+    /// The cgroup, from there.
+    cgroup: PathBuf,
+    files: &'static [&'static str],
+}
+
+/// Matches a process's cgroups with the mounts through which they can be seen.
+///
+/// A container may see only a part of a hierarchy: then the mount has a root of its own, and what of
+/// the cgroup's path lies before it cannot be seen. A cgroup outside of the process's own cgroup
+/// namespace has `..` in its path, and cannot be seen either.
+fn cpuset_dirs(cgroups: &str, mounts: &str) -> Vec<CpusetDirs> {
+    let mounts: Vec<Mount<'_>> = mounts.lines().filter_map(mount).collect();
+    let mut dirs = Vec::new();
+    for line in cgroups.lines() {
+        let mut fields = line.splitn(3, ':');
+        let (Some(_), Some(controllers), Some(path)) =
+            (fields.next(), fields.next(), fields.next())
+        else {
+            continue;
+        };
+        let (files, fits): (&[_], fn(&Mount<'_>) -> bool) = if controllers.is_empty() {
+            (&CPUSET_V2, |mount| mount.fs == "cgroup2")
+        } else if controllers
+            .split(',')
+            .any(|controller| controller == "cpuset")
+        {
+            (&CPUSET_V1, |mount| {
+                mount.fs == "cgroup" && mount.options.split(',').any(|option| option == "cpuset")
+            })
+        } else {
+            continue;
+        };
+        let visible = mounts.iter().filter(|mount| fits(mount)).find_map(|mount| {
+            let cgroup = Path::new(path).strip_prefix(&mount.root).ok()?;
+            let leads_out = cgroup.components().any(|part| part == Component::ParentDir);
+            (!leads_out).then_some((mount, cgroup))
+        });
+        if let Some((mount, cgroup)) = visible {
+            dirs.push(CpusetDirs {
+                mount: relative(&mount.point),
+                cgroup: cgroup.to_owned(),
+                files,
+            });
+        }
+    }
+    dirs
+}
+
+/// Reads the cpuset of a cgroup, or of the nearest one around it that has any.
+fn nearest_cpuset(root: &Path, dirs: &CpusetDirs) -> Result<Option<CpuSet>, Error> {
+    let mount = root.join(&dirs.mount);
+    for cgroup in dirs.cgroup.ancestors() {
+        for name in dirs.files {
+            let cpus = file::list(&mount.join(cgroup).join(name))?;
+            if let Some(cpus) = cpus.filter(|cpus| !cpus.is_empty()) {
+                return Ok(Some(cpus));
+            }
+        }
+    }
+    Ok(None)
+}
+
+struct Mount<'a> {
+    /// Which directory of the mounted file system is at `point`.
+    root: PathBuf,
+    point: PathBuf,
+    fs: &'a str,
+    /// Of the file system as a whole; for cgroups of version 1 the controllers are among them.
+    options: &'a str,
+}
+
+/// Reads a line of `mountinfo`: `id parent dev root point options [tags] - fs source options`.
+fn mount(line: &str) -> Option<Mount<'_>> {
+    let (place, kind) = line.split_once(" - ")?;
+    let mut place = place.split(' ').skip(3);
+    let (root, point) = (place.next()?, place.next()?);
+    let mut kind = kind.split(' ');
+    let (fs, _source, options) = (kind.next()?, kind.next()?, kind.next().unwrap_or_default());
+    Some(Mount {
+        root: unescaped(root),
+        point: unescaped(point),
+        fs,
+        options,
+    })
+}
+
+/// Undoes the octal escapes (`\040` for a space) of `mountinfo`.
+fn unescaped(path: &str) -> PathBuf {
+    let mut bytes = Vec::with_capacity(path.len());
+    let mut rest = path.as_bytes();
+    while let [first, after @ ..] = rest {
+        let escape = after.get(..3).filter(|_| *first == b'\\').and_then(octal);
+        bytes.push(escape.unwrap_or(*first));
+        rest = if escape.is_some() { &after[3..] } else { after };
+    }
+    PathBuf::from(OsString::from_vec(bytes))
+}
+
+fn octal(digits: &[u8]) -> Option<u8> {
+    digits.iter().try_fold(0u8, |value, digit| match digit {
+        b'0'..=b'7' => value.checked_mul(8)?.checked_add(digit - b'0'),
+        _ => None,
+    })
+}
+
+/// Makes a path join onto a root instead of replacing it.
+fn relative(path: &Path) -> PathBuf {
+    path.strip_prefix("/").unwrap_or(path).to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn machine(files: &[(&str, &str)]) -> TempDir {
+        let root = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        }
+        root
+    }
+
+    fn cpuset_of(files: &[(&str, &str)]) -> Option<String> {
+        cpuset(machine(files).path())
+            .unwrap()
+            .map(|cpus| cpus.to_string())
+    }
+
+    const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+    const V1: &str =
+        "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime shared:9 - cgroup cgroup rw,cpuset\n";
+
+    #[test]
+    fn what_is_not_there_does_not_bound() {
+        let root = machine(&[]);
+        assert_eq!(affinity(root.path()).unwrap(), None);
+        assert_eq!(cpuset(root.path()).unwrap(), None);
+        assert_eq!(
+            affinity(machine(&[("proc/self/status", "Name:\tinit\n")]).path()).unwrap(),
+            None
+        );
+    }
+
+    #[test]
+    fn mask_of_thread_goes_before_mask_of_process() {
+        let root = machine(&[
+            (
+                "proc/thread-self/status",
+                "Name:\tx\nCpus_allowed:\t4\nCpus_allowed_list:\t2\nMems_allowed:\t1\n",
+            ),
+            ("proc/self/status", "Cpus_allowed_list:\t0-7\n"),
+        ]);
+        assert_eq!(affinity(root.path()).unwrap().unwrap().to_string(), "2");
+        fs::remove_dir_all(root.path().join("proc/thread-self")).unwrap();
+        assert_eq!(affinity(root.path()).unwrap().unwrap().to_string(), "0-7");
+    }
+
+    #[test]
+    fn malformed_mask_names_file_line_and_column() {
+        let root = machine(&[(
+            "proc/thread-self/status",
+            "Name:\tx\nCpus_allowed_list:\t0-?\n",
+        )]);
+        let error = affinity(root.path()).unwrap_err().to_string();
+        let expected = "proc/thread-self/status:2:22: expected a last CPU number, found \"?\"";
+        assert!(error.ends_with(expected), "{error}");
+    }
+
+    #[test]
+    fn nearest_cgroup_with_a_cpuset_bounds() {
+        let own = "sys/fs/cgroup/a.slice/b.service/cpuset.cpus.effective";
+        let parent = "sys/fs/cgroup/a.slice/cpuset.cpus.effective";
+        let top = "sys/fs/cgroup/cpuset.cpus.effective";
+        let here = [
+            ("proc/self/cgroup", "0::/a.slice/b.service\n"),
+            ("proc/self/mountinfo", V2),
+        ];
+        let with = |more: &[(&str, &str)]| cpuset_of(&[&here, more].concat());
+        assert_eq!(with(&[]), None);
+        assert_eq!(with(&[(top, "0-15\n")]).as_deref(), Some("0-15"));
+        assert_eq!(
+            with(&[(top, "0-15\n"), (parent, "0-7\n")]).as_deref(),
+            Some("0-7")
+        );
+        assert_eq!(
+            with(&[(top, "0-15\n"), (parent, "0-7\n"), (own, "4-5\n")]).as_deref(),
+            Some("4-5")
+        );
+    }
+
+    #[test]
+    fn cpuset_of_version_1_is_found_by_its_controller() {
+        let cgroups = "9:name=systemd:/\n3:cpuset,cpu:/jobs/7\n0::/\n";
+        let here = [("proc/self/cgroup", cgroups), ("proc/self/mountinfo", V1)];
+        let cpus = ("sys/fs/cgroup/cpuset/jobs/7/cpuset.cpus", "1-3");
+        let effective = ("sys/fs/cgroup/cpuset/jobs/7/cpuset.effective_cpus", "2-3");
+        assert_eq!(
+            cpuset_of(&[&here[..], &[cpus]].concat()).as_deref(),
+            Some("1-3")
+        );
+        assert_eq!(
+            cpuset_of(&[&here[..], &[cpus, effective]].concat()).as_deref(),
+            Some("2-3")
+        );
+    }
+
+    #[test]
+    fn cpusets_of_both_versions_bound_together() {
+        let mounts = format!("{V1}31 23 0:40 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+        let bound = cpuset_of(&[
+            ("proc/self/cgroup", "3:cpuset:/\n0::/\n"),
+            ("proc/self/mountinfo", &mounts),
+            ("sys/fs/cgroup/cpuset/cpuset.cpus", "0-3"),
+            ("sys/fs/cgroup/unified/cpuset.cpus.effective", "2-5"),
+        ]);
+        assert_eq!(bound.as_deref(), Some("2-3"));
+    }
+
+    #[test]
+    fn container_looks_below_the_root_of_its_mount() {
+        let mounts = "40 30 0:26 /docker/abc /sys/fs/my\\040cgroup ro - cgroup2 cgroup rw\n";
+        let bound = |cgroup: &str| {
+            cpuset_of(&[
+                ("proc/self/cgroup", cgroup),
+                ("proc/self/mountinfo", mounts),
+                ("sys/fs/my cgroup/inner/cpuset.cpus.effective", "6"),
+                ("sys/fs/my cgroup/cpuset.cpus.effective", "6-7"),
+            ])
+        };
+        assert_eq!(bound("0::/docker/abc/inner\n").as_deref(), Some("6"));
+        assert_eq!(bound("0::/docker/abc\n").as_deref(), Some("6-7"));
+        assert_eq!(bound("0::/docker/other\n"), None);
+        assert_eq!(bound("0::/../host\n"), None);
+    }
+
+    #[test]
+    fn cgroup_path_never_leads_out_of_its_mount() {
+        let bound = cpuset_of(&[
+            ("proc/self/cgroup", "0::/../../elsewhere\n"),
+            ("proc/self/mountinfo", V2),
+            ("sys/fs/cgroup/tasks", ""),
+            ("sys/elsewhere/cpuset.cpus.effective", "0"),
+        ]);
+        assert_eq!(bound, None);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_proc_files_never_panic(cgroups in "([0-9]:[a-z,]*:[/a.]*\n|\\PC|\n)*", mounts in "(1 2 3 / /a\\\\[0-9]{0,4} - cgroup2 x y\n|\\PC|\n)*", status in "(Cpus_allowed_list:[-0-9,x]*\n|\\PC|\n)*") {
+            cpuset_dirs(&cgroups, &mounts);
+            let _ = affinity_in(&status);
+        }
+    }
+}

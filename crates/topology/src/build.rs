@@ -1,0 +1,388 @@
+//! From what each CPU says of itself to the parts of the machine: plain functions over sets.
+//!
+//! Cores and caches have to come out as partitions of the online CPUs, or pods could not be one. Yet
+//! each CPU tells its own story, and firmware, hypervisors and CPUs that came online late are known
+//! to tell stories that do not match. So the CPUs are walked in ascending order: the first one that
+//! is in no part yet founds one, with those that it names, that are online, and that are still
+//! free. Where all agree this is what they say; where they do not, it is still a partition, the same
+//! one each time, and a [`Quirk`] tells of it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::cpu_id::CpuId;
+use crate::cpuset::CpuSet;
+use crate::parts::{Core, Cpu, Llc, LlcSource, Node, Package};
+use crate::quirk::Quirk;
+use crate::topology::Topology;
+
+/// What is known of a machine before it is put in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Facts {
+    pub(crate) possible: CpuSet,
+    pub(crate) online: CpuSet,
+    pub(crate) allowed: CpuSet,
+    pub(crate) isolated: CpuSet,
+    pub(crate) nohz_full: CpuSet,
+    /// One for each online CPU.
+    pub(crate) cpus: BTreeMap<CpuId, CpuFacts>,
+    pub(crate) nodes: BTreeMap<u32, CpuSet>,
+}
+
+/// What one online CPU says of itself.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CpuFacts {
+    /// Its SMT siblings, itself among them.
+    pub(crate) siblings: Arc<CpuSet>,
+    pub(crate) package: Option<u32>,
+    /// Its last-level cache, if it says anything of caches.
+    pub(crate) cache: Option<CacheFacts>,
+}
+
+/// What a CPU says of its last-level cache.
+#[derive(Clone, Debug)]
+pub(crate) struct CacheFacts {
+    pub(crate) level: u32,
+    pub(crate) size: Option<u64>,
+    /// Who shares it, the CPU itself among them.
+    pub(crate) cpus: Arc<CpuSet>,
+}
+
+/// Puts a machine in order.
+///
+/// The caller has seen to it that each CPU of `online` has an entry in `cpus` and no other has one,
+/// that each names itself among its siblings and sharers, that `allowed` lies within `online` and is
+/// not empty, and that no CPU is in two nodes.
+pub(crate) fn build(facts: Facts) -> Topology {
+    let Facts {
+        possible,
+        online,
+        allowed,
+        isolated,
+        nohz_full,
+        cpus: said,
+        nodes,
+    } = facts;
+    let possible = possible.union(&online);
+    let mut quirks = Vec::new();
+
+    let nodes: Vec<Node> = nodes
+        .into_iter()
+        .map(|(id, cpus)| Node {
+            id,
+            cpus: cpus.intersection(&online),
+        })
+        .collect();
+    let packages = packages(&said);
+    let caches = caches(&said, &packages, &nodes);
+    let llcs: Vec<Llc> = partition(
+        "last-level cache",
+        &online,
+        |cpu| &caches[&cpu].cpus,
+        &mut quirks,
+    )
+    .into_iter()
+    .map(|(founder, cpus)| Llc {
+        cpus,
+        source: caches[&founder].source,
+        size: caches[&founder].size,
+    })
+    .collect();
+    let cores: Vec<Core> = partition("core", &online, |cpu| &said[&cpu].siblings, &mut quirks)
+        .into_iter()
+        .map(|(_, cpus)| Core { cpus })
+        .collect();
+
+    let node_of = index_by_cpu(nodes.iter().map(|node| &node.cpus));
+    let package_of = index_by_cpu(packages.iter().map(|package| &package.cpus));
+    let llc_of = index_by_cpu(llcs.iter().map(|llc| &llc.cpus));
+    let core_of = index_by_cpu(cores.iter().map(|core| &core.cpus));
+
+    quirks.extend(spans(&online, &llcs, &cores, &node_of, &llc_of));
+
+    let mut cpus = vec![None; possible.last().map_or(0, |last| last.index() + 1)];
+    for id in &possible {
+        cpus[id.index()] = Some(Cpu {
+            id,
+            online: online.contains(id),
+            core: core_of.get(&id).copied(),
+            llc: llc_of.get(&id).copied(),
+            package: package_of.get(&id).copied(),
+            node: node_of.get(&id).map(|&node| nodes[node].id),
+        });
+    }
+    Topology {
+        possible,
+        online,
+        allowed,
+        isolated,
+        nohz_full,
+        cpus,
+        cores,
+        llcs,
+        packages,
+        nodes,
+        quirks,
+    }
+}
+
+/// Groups the CPUs by the package they name, the unknown one last.
+fn packages(said: &BTreeMap<CpuId, CpuFacts>) -> Vec<Package> {
+    let mut by_id: BTreeMap<u32, CpuSet> = BTreeMap::new();
+    let mut unknown = CpuSet::new();
+    for (&cpu, facts) in said {
+        match facts.package {
+            Some(id) => by_id.entry(id).or_default().insert(cpu),
+            None => unknown.insert(cpu),
+        };
+    }
+    let known = by_id
+        .into_iter()
+        .map(|(id, cpus)| Package { id: Some(id), cpus });
+    let unknown = Some(unknown).filter(|cpus| !cpus.is_empty());
+    known
+        .chain(unknown.map(|cpus| Package { id: None, cpus }))
+        .collect()
+}
+
+/// Whom a CPU is to share its last-level cache with, and how that is known.
+struct Cache {
+    source: LlcSource,
+    size: Option<u64>,
+    cpus: Arc<CpuSet>,
+}
+
+/// Gives each CPU its last-level cache: what it says, or else what is presumed.
+///
+/// Presumed caches hold only CPUs that are silent about theirs, so that they take nobody away from a
+/// cache that is known.
+fn caches(
+    said: &BTreeMap<CpuId, CpuFacts>,
+    packages: &[Package],
+    nodes: &[Node],
+) -> BTreeMap<CpuId, Cache> {
+    let mut caches = BTreeMap::new();
+    let mut silent = CpuSet::new();
+    for (&cpu, facts) in said {
+        match &facts.cache {
+            Some(cache) => {
+                let source = LlcSource::Cache { level: cache.level };
+                caches.insert(
+                    cpu,
+                    Cache {
+                        source,
+                        size: cache.size,
+                        cpus: Arc::clone(&cache.cpus),
+                    },
+                );
+            }
+            None => {
+                silent.insert(cpu);
+            }
+        }
+    }
+    let everyone = silent.clone();
+    let presumed = packages
+        .iter()
+        .filter(|package| package.id.is_some())
+        .map(|package| (LlcSource::Package, &package.cpus))
+        .chain(nodes.iter().map(|node| (LlcSource::Node, &node.cpus)))
+        .chain([(LlcSource::System, &everyone)]);
+    for (source, cpus) in presumed {
+        let cpus = Arc::new(cpus.intersection(&silent));
+        silent = silent.difference(&cpus);
+        for cpu in cpus.iter() {
+            caches.insert(
+                cpu,
+                Cache {
+                    source,
+                    size: None,
+                    cpus: Arc::clone(&cpus),
+                },
+            );
+        }
+    }
+    caches
+}
+
+/// Cuts `online` into parts, each with the CPU that founded it; in ascending order of founders.
+fn partition<'a>(
+    what: &'static str,
+    online: &CpuSet,
+    named_by: impl Fn(CpuId) -> &'a Arc<CpuSet>,
+    quirks: &mut Vec<Quirk>,
+) -> Vec<(CpuId, CpuSet)> {
+    let mut free = online.clone();
+    let mut parts = Vec::new();
+    while let Some(founder) = free.first() {
+        let named = named_by(founder);
+        let mut part = named.intersection(&free);
+        part.insert(founder);
+        let dissents = |&other: &CpuId| {
+            let others = named_by(other);
+            !Arc::ptr_eq(named, others) && named.intersection(online) != others.intersection(online)
+        };
+        if let Some(other) = part.iter().find(dissents) {
+            quirks.push(Quirk::UnevenSharing {
+                what,
+                believed: founder,
+                other,
+            });
+        }
+        free = free.difference(&part);
+        parts.push((founder, part));
+    }
+    parts
+}
+
+/// Tells where parts that should nest do not.
+fn spans(
+    online: &CpuSet,
+    llcs: &[Llc],
+    cores: &[Core],
+    node_of: &BTreeMap<CpuId, usize>,
+    llc_of: &BTreeMap<CpuId, usize>,
+) -> Vec<Quirk> {
+    let differ = |cpus: &CpuSet, place: &dyn Fn(CpuId) -> Option<usize>| {
+        let mut places = cpus.iter().map(place);
+        let first = places.next();
+        places.any(|place| Some(place) != first)
+    };
+    let node = |cpu| node_of.get(&cpu).copied();
+    let llc = |cpu| llc_of.get(&cpu).copied();
+
+    let wide_llcs = llcs
+        .iter()
+        .filter(|llc| differ(&llc.cpus, &node))
+        .map(|llc| Quirk::CacheSpansNodes {
+            cpus: llc.cpus.clone(),
+        });
+    let wide_cores = cores
+        .iter()
+        .filter(|core| differ(&core.cpus, &node) || differ(&core.cpus, &llc))
+        .map(|core| Quirk::CoreSpansCaches {
+            cpus: core.cpus.clone(),
+        });
+    let homeless: CpuSet = online.iter().filter(|&cpu| node(cpu).is_none()).collect();
+    let no_node = Some(homeless)
+        .filter(|cpus| !cpus.is_empty() && !node_of.is_empty())
+        .map(|cpus| Quirk::NoNode { cpus });
+    wide_llcs.chain(wide_cores).chain(no_node).collect()
+}
+
+fn index_by_cpu<'a>(parts: impl Iterator<Item = &'a CpuSet>) -> BTreeMap<CpuId, usize> {
+    parts
+        .enumerate()
+        .flat_map(|(index, cpus)| cpus.iter().map(move |cpu| (cpu, index)))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    /// A machine of `cores`, `caches` and `nodes` as each CPU tells of them: `cpu: list` pairs.
+    fn machine(cores: &[&str], caches: &[Option<&str>], nodes: &[&str]) -> Topology {
+        let online: CpuSet = (0..cores.len() as u32).map(CpuId::new).collect();
+        let cpus = online
+            .iter()
+            .map(|cpu| {
+                let cache = caches[cpu.index()].map(|list| CacheFacts {
+                    level: 3,
+                    size: None,
+                    cpus: Arc::new(set(list)),
+                });
+                (
+                    cpu,
+                    CpuFacts {
+                        siblings: Arc::new(set(cores[cpu.index()])),
+                        package: None,
+                        cache,
+                    },
+                )
+            })
+            .collect();
+        let nodes = nodes
+            .iter()
+            .zip(0..)
+            .map(|(list, id)| (id, set(list)))
+            .collect();
+        build(Facts {
+            online: online.clone(),
+            allowed: online,
+            cpus,
+            nodes,
+            ..Facts::default()
+        })
+    }
+
+    fn lists<'a>(sets: impl Iterator<Item = &'a CpuSet>) -> Vec<String> {
+        sets.map(CpuSet::to_string).collect()
+    }
+
+    #[test]
+    fn lower_cpu_is_believed_where_two_disagree() {
+        let topology = machine(
+            &["0-1", "1", "2", "3"],
+            &[Some("0-1"), Some("0-2"), Some("0-3"), Some("2-3")],
+            &[],
+        );
+        assert_eq!(
+            lists(topology.cores().iter().map(|core| &core.cpus)),
+            ["0-1", "2", "3"]
+        );
+        assert_eq!(
+            lists(topology.llcs().iter().map(|llc| &llc.cpus)),
+            ["0-1", "2-3"]
+        );
+        let uneven = |what, believed, other| Quirk::UnevenSharing {
+            what,
+            believed: CpuId::new(believed),
+            other: CpuId::new(other),
+        };
+        assert_eq!(
+            topology.quirks(),
+            [
+                uneven("last-level cache", 0, 1),
+                uneven("last-level cache", 2, 3),
+                uneven("core", 0, 1)
+            ]
+        );
+    }
+
+    #[test]
+    fn cpu_silent_about_its_cache_is_left_to_the_one_that_names_it() {
+        let topology = machine(
+            &["0", "1", "2", "3"],
+            &[None, Some("1-2"), None, None],
+            &["0,3"],
+        );
+        assert_eq!(
+            lists(topology.llcs().iter().map(|llc| &llc.cpus)),
+            ["0,3", "1-2"]
+        );
+        assert_eq!(topology.llcs()[0].source, LlcSource::Node);
+        assert!(
+            topology
+                .quirks()
+                .contains(&Quirk::NoNode { cpus: set("1-2") })
+        );
+    }
+
+    #[test]
+    fn parts_that_do_not_nest_are_told_of() {
+        let all = Some("0-3");
+        let topology = machine(&["0", "1-2", "1-2", "3"], &[all; 4], &["0-1", "2-3"]);
+        assert_eq!(
+            topology.quirks(),
+            [
+                Quirk::CacheSpansNodes { cpus: set("0-3") },
+                Quirk::CoreSpansCaches { cpus: set("1-2") }
+            ]
+        );
+    }
+}

@@ -1,0 +1,47 @@
+//! The number of a CPU.
+
+use std::fmt;
+
+/// Names one CPU, by the number that the kernel gives it.
+///
+/// It may name a CPU that does not exist: a [`Topology`](crate::Topology) answers `None` for it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CpuId(u32);
+
+impl CpuId {
+    /// One more than the highest CPU number that this crate reads from a file or a string.
+    ///
+    /// Twice the largest machine that Linux can be built for (8192 CPUs). Its only purpose is that a
+    /// typing error such as `0-4000000000` ends in a message and not in gigabytes of bits.
+    pub const LIMIT: u32 = 16_384;
+
+    /// Names the CPU with this number.
+    #[must_use]
+    pub const fn new(cpu: u32) -> Self {
+        Self(cpu)
+    }
+
+    /// Returns the number as an index into an array with a slot per CPU.
+    #[must_use]
+    pub const fn index(self) -> usize {
+        self.0 as usize
+    }
+
+    /// Returns the number.
+    #[must_use]
+    pub const fn as_u32(self) -> u32 {
+        self.0
+    }
+}
+
+impl fmt::Display for CpuId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl From<u32> for CpuId {
+    fn from(cpu: u32) -> Self {
+        Self(cpu)
+    }
+}

@@ -1,0 +1,205 @@
+//! Taking the picture of this machine.
+
+use std::path::Path;
+
+use crate::bounds;
+use crate::build::{CpuFacts, Facts, build};
+use crate::cpuset::CpuSet;
+use crate::error::Error;
+use crate::sysfs;
+use crate::topology::{Topology, some_allowed};
+
+/// How often a picture is taken anew that CPUs came or went in. Each needs an administrator's hand,
+/// so twice in a row is already unlikely.
+const MAX_RETRIES: usize = 3;
+
+impl Topology {
+    /// Takes a picture of this machine, as far as this process may use it.
+    ///
+    /// Allowed are the CPUs that are online, in the calling thread's affinity mask, and in the cpuset
+    /// of its cgroup (of version 1 or 2). A bound that cannot be found does not bound.
+    ///
+    /// # Blocking
+    ///
+    /// Reads files of sysfs and procfs, about twenty per CPU: about a millisecond per eight CPUs.
+    ///
+    /// # Errors
+    ///
+    /// Where sysfs is missing or makes no sense, as in some sandboxes; the error names the file. A
+    /// program that must run there too goes on with [`Topology::flat`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork_topology::Topology;
+    ///
+    /// let topology = Topology::detect()?;
+    /// assert!(topology.allowed().is_subset(topology.online()));
+    /// # Ok::<(), afterwork_topology::Error>(())
+    /// ```
+    pub fn detect() -> Result<Self, Error> {
+        Self::detect_in(Path::new("/"))
+    }
+
+    /// Makes a machine of which nothing is known but its CPUs: each is a core, and all share one
+    /// cache.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NothingAllowed`] if there is no CPU.
+    pub fn flat(cpus: &CpuSet) -> Result<Self, Error> {
+        let online = some_allowed(cpus, cpus)?;
+        let cpus = online
+            .iter()
+            .map(|cpu| {
+                (
+                    cpu,
+                    CpuFacts {
+                        siblings: CpuSet::from_iter([cpu]).into(),
+                        ..CpuFacts::default()
+                    },
+                )
+            })
+            .collect();
+        Ok(build(Facts {
+            allowed: online.clone(),
+            online,
+            cpus,
+            ..Facts::default()
+        }))
+    }
+
+    /// Does what [`detect`](Self::detect) does, with `root` in the place of `/`.
+    fn detect_in(root: &Path) -> Result<Self, Error> {
+        let sys = root.join("sys");
+        let mut facts = settled(|| sysfs::online(&sys), || sysfs::facts(&sys))?;
+        if let Some(bound) = bounds::bounds(root)? {
+            facts.allowed = some_allowed(&facts.allowed, &bound)?;
+        }
+        Ok(build(facts))
+    }
+}
+
+/// Reads again for as long as a reading fails *and* CPUs came or went meanwhile: the files of a CPU
+/// vanish with it.
+fn settled<T>(
+    online: impl Fn() -> Result<CpuSet, Error>,
+    mut read: impl FnMut() -> Result<T, Error>,
+) -> Result<T, Error> {
+    for _ in 0..MAX_RETRIES {
+        let before = online()?;
+        let outcome = read();
+        if outcome.is_ok() || online()? == before {
+            return outcome;
+        }
+    }
+    read()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+    use std::fs;
+
+    use super::*;
+    use crate::cpu_id::CpuId;
+
+    #[test]
+    fn affinity_and_cpuset_bound_what_is_allowed() {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("sys/devices/system/cpu/online", "0-3\n");
+        for cpu in 0..4 {
+            write(
+                &format!("sys/devices/system/cpu/cpu{cpu}/topology/core_cpus_list"),
+                &format!("{cpu}\n"),
+            );
+        }
+        let allowed =
+            || Topology::detect_in(root.path()).map(|topology| topology.allowed().to_string());
+        assert_eq!(allowed().unwrap(), "0-3");
+
+        write("proc/self/status", "Cpus_allowed_list:\t1-9\n");
+        assert_eq!(allowed().unwrap(), "1-3");
+
+        write("proc/self/cgroup", "0::/\n");
+        write(
+            "proc/self/mountinfo",
+            "30 23 0:26 / /sys/fs/cgroup rw - cgroup2 cgroup2 rw\n",
+        );
+        write("sys/fs/cgroup/cpuset.cpus.effective", "0-2\n");
+        assert_eq!(allowed().unwrap(), "1-2");
+
+        write("sys/fs/cgroup/cpuset.cpus.effective", "0\n");
+        let error = allowed().unwrap_err().to_string();
+        assert_eq!(error, "no CPU is both online (0-3) and allowed (none)");
+    }
+
+    #[test]
+    fn flat_machine_is_one_cache_of_single_cores() {
+        let topology = Topology::flat(&"1-3".parse().unwrap()).unwrap();
+        assert_eq!(
+            (
+                topology.cores().len(),
+                topology.llcs().len(),
+                topology.nodes().len()
+            ),
+            (3, 1, 0)
+        );
+        assert!(matches!(
+            Topology::flat(&CpuSet::new()),
+            Err(Error::NothingAllowed { .. })
+        ));
+    }
+
+    fn failure() -> Error {
+        Error::inconsistent(Path::new("cpu3"), "gone")
+    }
+
+    #[test]
+    fn failure_while_cpus_come_and_go_is_tried_again() {
+        let nr_online = Cell::new(0);
+        let online = || {
+            nr_online.set(nr_online.get() + 1);
+            Ok(CpuSet::from_iter([CpuId::new(nr_online.get())]))
+        };
+        let mut failures = 2;
+        let read = || {
+            failures -= 1;
+            if failures >= 0 {
+                Err(failure())
+            } else {
+                Ok("read")
+            }
+        };
+        assert_eq!(settled(online, read).unwrap(), "read");
+    }
+
+    #[test]
+    fn failure_on_a_machine_at_rest_is_reported_at_once() {
+        let mut nr_reads = 0;
+        let outcome = settled(
+            || Ok(CpuSet::from_iter([CpuId::new(0)])),
+            || {
+                nr_reads += 1;
+                Err::<(), _>(failure())
+            },
+        );
+        assert!(outcome.is_err());
+        assert_eq!(nr_reads, 1);
+    }
+
+    #[test]
+    fn machine_that_never_rests_ends_in_its_failure() {
+        let nr_online = Cell::new(0);
+        let online = || {
+            nr_online.set(nr_online.get() + 1);
+            Ok(CpuSet::from_iter([CpuId::new(nr_online.get())]))
+        };
+        assert!(settled(online, || Err::<(), _>(failure())).is_err());
+    }
+}

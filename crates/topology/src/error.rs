@@ -1,0 +1,155 @@
+//! What can go wrong on the way to a topology.
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use crate::cpuset::CpuSet;
+use crate::synthetic::SyntheticError;
+use crate::text::{Mismatch, one_line, position};
+
+/// Says why there is no topology: which file, which place in it, and what was wrong there.
+///
+/// Its text is one line, fit to be shown to a user as it is.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Error {
+    /// A file or directory is there and cannot be read, or is needed and not there.
+    Unreadable {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// A file or directory of a snapshot cannot be written.
+    Unwritable {
+        /// The file or directory.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The text of a file is not what the kernel writes there.
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1.
+        line: usize,
+        /// The column in that line, in characters, from 1.
+        column: usize,
+        /// What would have been right at that place.
+        expected: String,
+        /// What is there, quoted, or `the end`.
+        found: String,
+    },
+    /// A file contradicts itself or another one.
+    Inconsistent {
+        /// The file or directory.
+        path: PathBuf,
+        /// The contradiction.
+        what: String,
+    },
+    /// The description of a synthetic machine makes no sense.
+    Synthetic(SyntheticError),
+    /// Of the CPUs that are online none may be used.
+    NothingAllowed {
+        /// The CPUs that are online.
+        online: CpuSet,
+        /// The CPUs that may be used.
+        allowed: CpuSet,
+    },
+}
+
+impl Error {
+    pub(crate) fn unreadable(path: &Path, source: io::Error) -> Self {
+        Self::Unreadable {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    pub(crate) fn unwritable(path: &Path, source: io::Error) -> Self {
+        Self::Unwritable {
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    /// `mismatch` counts from the start of `text`, which is all of the file.
+    pub(crate) fn malformed(path: &Path, text: &[u8], mismatch: Mismatch) -> Self {
+        let (line, column) = position(text, mismatch.at);
+        let Mismatch {
+            expected, found, ..
+        } = mismatch;
+        Self::Malformed {
+            path: path.to_owned(),
+            line,
+            column,
+            expected,
+            found,
+        }
+    }
+
+    pub(crate) fn inconsistent(path: &Path, what: impl Into<String>) -> Self {
+        Self::Inconsistent {
+            path: path.to_owned(),
+            what: what.into(),
+        }
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable { path, source } => {
+                write!(f, "{}: cannot be read: {source}", show(path))
+            }
+            Self::Unwritable { path, source } => {
+                write!(f, "{}: cannot be written: {source}", show(path))
+            }
+            Self::Malformed {
+                path,
+                line,
+                column,
+                expected,
+                found,
+            } => {
+                write!(
+                    f,
+                    "{}:{line}:{column}: expected {expected}, found {found}",
+                    show(path)
+                )
+            }
+            Self::Inconsistent { path, what } => write!(f, "{}: {what}", show(path)),
+            Self::Synthetic(error) => fmt::Display::fmt(error, f),
+            Self::NothingAllowed { online, allowed } => {
+                write!(
+                    f,
+                    "no CPU is both online ({}) and allowed ({})",
+                    or_none(online),
+                    or_none(allowed)
+                )
+            }
+        }
+    }
+}
+
+// No `source`: the text says it already.
+impl std::error::Error for Error {}
+
+impl From<SyntheticError> for Error {
+    fn from(error: SyntheticError) -> Self {
+        Self::Synthetic(error)
+    }
+}
+
+fn show(path: &Path) -> String {
+    one_line(&path.to_string_lossy())
+}
+
+fn or_none(cpus: &CpuSet) -> String {
+    if cpus.is_empty() {
+        "none".to_owned()
+    } else {
+        cpus.to_string()
+    }
+}

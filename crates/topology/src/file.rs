@@ -1,0 +1,170 @@
+//! Reading the small files that the kernel publishes facts in, one fact each.
+
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::str;
+
+use crate::cpuset::CpuSet;
+use crate::error::Error;
+use crate::list;
+use crate::text::{Cursor, Mismatch};
+
+/// The longest file that is read, in bytes. The longest that the kernel writes (the list of every
+/// second CPU of the largest machine, `mountinfo` of a host with many containers) stays well below; a
+/// saved tree comes from strangers.
+const MAX_FILE: u64 = 4 << 20;
+
+/// Reads a file; `None` if it is not there.
+pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
+    match read {
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(Error::unreadable(path, error)),
+        Ok(_) => {}
+    }
+    if bytes.len() as u64 > MAX_FILE {
+        let mismatch = Mismatch {
+            at: MAX_FILE as usize,
+            expected: format!("the end within {MAX_FILE} bytes"),
+            found: "more".to_owned(),
+        };
+        return Err(Error::malformed(path, &bytes, mismatch));
+    }
+    String::from_utf8(bytes).map(Some).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let found = format!("byte 0x{:02x}", error.as_bytes()[at]);
+        Error::malformed(
+            path,
+            error.as_bytes(),
+            Mismatch {
+                at,
+                expected: "text in UTF-8".to_owned(),
+                found,
+            },
+        )
+    })
+}
+
+/// Reads a file with a CPU list; `None` if it is not there.
+pub(crate) fn list(path: &Path) -> Result<Option<CpuSet>, Error> {
+    parsed(path, list::parse)
+}
+
+/// Reads a file with a CPU list; the empty set if it is not there or says `(null)`, which the kernel
+/// prints for a mask that it never set up.
+pub(crate) fn list_or_null(path: &Path) -> Result<CpuSet, Error> {
+    let parse = |text: &str| {
+        if text.trim() == "(null)" {
+            Ok(CpuSet::new())
+        } else {
+            list::parse(text)
+        }
+    };
+    Ok(parsed(path, parse)?.unwrap_or_default())
+}
+
+/// Reads a file with a number; `None` if it is not there.
+pub(crate) fn number(path: &Path, what: &str, max: u32) -> Result<Option<u32>, Error> {
+    parsed(path, |text| {
+        lone(text, |cursor| cursor.number(what, 0, max))
+    })
+}
+
+/// Reads a file with a number that is negative where it is not known; `None` then and if it is not there.
+pub(crate) fn number_or_unknown(path: &Path, what: &str) -> Result<Option<u32>, Error> {
+    let number = parsed(path, |text| {
+        lone(text, |cursor| {
+            let is_unknown = cursor.eat(&['-']);
+            let number = cursor.number(what, 0, i32::MAX as u32)?;
+            Ok(Some(number).filter(|_| !is_unknown))
+        })
+    })?;
+    Ok(number.flatten())
+}
+
+/// Reads a file with a size such as `32K`, in bytes; `None` if it is not there.
+pub(crate) fn size(path: &Path) -> Result<Option<u64>, Error> {
+    const UNITS: [(char, u32); 3] = [('K', 10), ('M', 20), ('G', 30)];
+    parsed(path, |text| {
+        lone(text, |cursor| {
+            let number = cursor.number("a size", 0, u32::MAX)?;
+            let shift = UNITS
+                .iter()
+                .find(|(unit, _)| cursor.eat(&[*unit]))
+                .map_or(0, |(_, shift)| *shift);
+            Ok(u64::from(number) << shift)
+        })
+    })
+}
+
+/// Reads a file with one of these words; `None` if it is not there.
+pub(crate) fn one_of(path: &Path, words: &[&'static str]) -> Result<Option<&'static str>, Error> {
+    parsed(path, |text| {
+        lone(text, |cursor| {
+            let start = cursor.at();
+            let word = cursor.take_while(char::is_alphanumeric);
+            let known = words.iter().find(|known| **known == word);
+            known
+                .copied()
+                .ok_or_else(|| cursor.mismatch_at(start, format!("one of {}", words.join(", "))))
+        })
+    })
+}
+
+/// Reads what a directory holds under names made of `prefix` and a number, in ascending order of the
+/// numbers; `None` if it is not there.
+pub(crate) fn numbered(dir: &Path, prefix: &str) -> Result<Option<Vec<(u32, PathBuf)>>, Error> {
+    let entries = match fs::read_dir(dir) {
+        Err(error) if is_absent(&error) => return Ok(None),
+        Err(error) => return Err(Error::unreadable(dir, error)),
+        Ok(entries) => entries,
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        let entry = entry.map_err(|error| Error::unreadable(dir, error))?;
+        let number = entry.file_name().to_str().and_then(|name| {
+            let digits = name.strip_prefix(prefix)?;
+            digits
+                .bytes()
+                .all(|byte| byte.is_ascii_digit())
+                .then(|| digits.parse().ok())?
+        });
+        found.extend(number.map(|number| (number, entry.path())));
+    }
+    found.sort_unstable();
+    Ok(Some(found))
+}
+
+pub(crate) fn is_absent(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::NotFound
+}
+
+fn parsed<T>(
+    path: &Path,
+    parse: impl FnOnce(&str) -> Result<T, Mismatch>,
+) -> Result<Option<T>, Error> {
+    let Some(text) = text(path)? else {
+        return Ok(None);
+    };
+    parse(&text)
+        .map(Some)
+        .map_err(|mismatch| Error::malformed(path, text.as_bytes(), mismatch))
+}
+
+/// Reads a text that holds one thing and nothing else.
+fn lone<T>(
+    text: &str,
+    read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Mismatch>,
+) -> Result<T, Mismatch> {
+    let mut cursor = Cursor::new(text);
+    cursor.skip_whitespace();
+    let value = read(&mut cursor)?;
+    cursor.skip_whitespace();
+    if cursor.is_at_end() {
+        Ok(value)
+    } else {
+        Err(cursor.mismatch("the end"))
+    }
+}

@@ -1,0 +1,80 @@
+//! Tells what CPUs a machine has, which of them this process may use, and who shares what.
+//!
+//! Deferred work runs best near the caller: on a CPU that shares its caches and its memory. This
+//! crate finds out which CPUs those are, and cuts the machine into *pods*: sets of CPUs that share
+//! one worker pool.
+//!
+//! ```text
+//!   /sys, /proc            a saved tree        "2 numa x 4 llc x 8 core x 2 smt"
+//!   Topology::detect       ::from_sysfs        ::synthetic
+//!         └───────────────────┬───────────────────┘
+//!                          Topology   who is online, allowed, isolated; core, cache, node of each
+//!                             │  pods(scope, params)
+//!                            Pods     a partition of the allowed CPUs
+//! ```
+//!
+//! # Guarantees
+//!
+//! - [`Topology::pods`] partitions the allowed CPUs: each is in one pod, and no other CPU is in any.
+//! - Each scope refines the next coarser one, on any machine, also one whose hardware or firmware
+//!   says otherwise; [`AffinityScope`] says how.
+//! - No input makes this crate panic: a malformed file or string is an [`Error`] that names the file
+//!   and the position, in one line.
+//! - A [`Topology`] is a picture of one moment and never changes. CPUs that come or go later are
+//!   seen by taking another one.
+//!
+//! # Cost
+//!
+//! Detection reads about twenty small files per online CPU, some 10 µs each: once, at start-up.
+//! [`Pods::pod_of`] is one array access. The rest is meant for start-up and for people.
+//!
+//! # Examples
+//!
+//! ```
+//! use afterwork_topology::{AffinityScope, CpuId, ShardParams, Topology};
+//!
+//! let topology = Topology::synthetic("2 numa x 4 llc x 12 core x 2 smt")?;
+//! let pods = topology.pods(AffinityScope::CacheShard, &ShardParams::default());
+//!
+//! // Twelve cores are too many for one shard of at most eight: two of six.
+//! assert_eq!(pods.len(), 2 * 4 * 2);
+//! let pod = pods.pod_of(CpuId::new(0)).expect("CPU 0 is allowed");
+//! assert_eq!(pods.pod(pod).cpus.to_string(), "0-11");
+//! assert_eq!(pods.pod(pod).node, Some(0));
+//! # Ok::<(), afterwork_topology::Error>(())
+//! ```
+
+#![forbid(unsafe_code)]
+
+mod bounds;
+mod build;
+mod cpu_id;
+mod cpuset;
+mod detect;
+mod error;
+mod file;
+mod list;
+mod parts;
+mod pods;
+mod quirk;
+mod scope;
+mod shard;
+mod snapshot;
+mod synthetic;
+mod sysfs;
+mod text;
+mod topology;
+
+pub use crate::bounds::current_bounds;
+pub use crate::cpu_id::CpuId;
+pub use crate::cpuset::{CpuSet, Iter};
+pub use crate::error::Error;
+pub use crate::list::ParseCpuListError;
+pub use crate::parts::{Core, Cpu, Llc, LlcSource, Node, Package};
+pub use crate::pods::{Pod, Pods};
+pub use crate::quirk::Quirk;
+pub use crate::scope::{AffinityScope, UnknownScope};
+pub use crate::shard::ShardParams;
+pub use crate::snapshot::save_snapshot;
+pub use crate::synthetic::SyntheticError;
+pub use crate::topology::Topology;

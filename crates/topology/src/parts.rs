@@ -1,0 +1,83 @@
+//! The parts of a machine: CPUs, cores, last-level caches, packages, nodes.
+
+use crate::cpu_id::CpuId;
+use crate::cpuset::CpuSet;
+
+/// Tells where one CPU belongs.
+///
+/// The places are known of online CPUs only: the kernel takes its notes about an offline CPU away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Cpu {
+    /// Its number.
+    pub id: CpuId,
+    /// Whether it is online, so that a thread can run on it.
+    pub online: bool,
+    /// Its core, an index into [`Topology::cores`](crate::Topology::cores).
+    pub core: Option<usize>,
+    /// Its last-level cache, an index into [`Topology::llcs`](crate::Topology::llcs).
+    pub llc: Option<usize>,
+    /// Its package, an index into [`Topology::packages`](crate::Topology::packages).
+    pub package: Option<usize>,
+    /// The kernel's number of its NUMA node; `None` also where the kernel knows no nodes.
+    pub node: Option<u32>,
+}
+
+/// A core: the online CPUs that are its SMT siblings, one where there is no SMT.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Core {
+    /// The siblings that are online.
+    pub cpus: CpuSet,
+}
+
+/// A last-level cache: the online CPUs that share it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Llc {
+    /// The online CPUs that share it.
+    pub cpus: CpuSet,
+    /// How that is known.
+    pub source: LlcSource,
+    /// Its size in bytes, where known.
+    pub size: Option<u64>,
+}
+
+/// Says how it is known which CPUs share a last-level cache.
+///
+/// Some machines, small virtual ones above all, say nothing of their caches. Their CPUs are taken to
+/// share one per package, and where the packages are not known either, one per node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LlcSource {
+    /// The machine says so; the level is 2 or 3 as a rule.
+    Cache {
+        /// The highest level that has a unified or data cache.
+        level: u32,
+    },
+    /// Taken to be the package.
+    Package,
+    /// Taken to be the node.
+    Node,
+    /// Nothing is known: taken to be all CPUs of which nothing is known.
+    System,
+}
+
+/// A package: what sits in one socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Package {
+    /// The kernel's number for it; `None` for the CPUs whose package the kernel does not know.
+    pub id: Option<u32>,
+    /// Its online CPUs.
+    pub cpus: CpuSet,
+}
+
+/// A NUMA node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Node {
+    /// The kernel's number for it.
+    pub id: u32,
+    /// Its online CPUs; none for a node that is memory only.
+    pub cpus: CpuSet,
+}

@@ -1,0 +1,228 @@
+//! Pods: the allowed CPUs, cut by a scope.
+//!
+//! Each allowed CPU gets an address: node, cache, shard, core, number. A scope looks at the front of
+//! it only: `numa` at the node, `cache` at node and cache, and so on. CPUs whose addresses look alike
+//! are one pod. So a finer scope can only cut further, whatever the hardware says, and that is why
+//! each scope refines the next.
+
+use std::collections::BTreeMap;
+use std::slice;
+
+use crate::cpu_id::CpuId;
+use crate::cpuset::CpuSet;
+use crate::scope::AffinityScope;
+use crate::shard::{ShardParams, shard_sizes};
+use crate::topology::Topology;
+
+/// A set of CPUs that share a worker pool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Pod {
+    /// The CPUs, at least one.
+    pub cpus: CpuSet,
+    /// The NUMA node that all of them are in; `None` if they are in several or the kernel knows no
+    /// nodes.
+    pub node: Option<u32>,
+}
+
+/// A partition of the allowed CPUs into pods.
+///
+/// # Guarantees
+///
+/// Each allowed CPU is in exactly one pod and no other CPU is in any. Pods come in ascending order of
+/// their lowest CPUs. There is at least one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pods {
+    scope: AffinityScope,
+    pods: Vec<Pod>,
+    /// By CPU number; `NO_POD` for a CPU that is in none.
+    pod_of: Vec<u32>,
+}
+
+const NO_POD: u32 = u32::MAX;
+
+impl Pods {
+    pub(crate) fn cut(topology: &Topology, scope: AffinityScope, params: &ShardParams) -> Self {
+        let mut cut: BTreeMap<Address, CpuSet> = BTreeMap::new();
+        for (cpu, address) in addresses(topology, params) {
+            cut.entry(address.seen_by(scope)).or_default().insert(cpu);
+        }
+        let mut pods: Vec<Pod> = cut
+            .into_values()
+            .map(|cpus| Pod {
+                node: node_of_all(topology, &cpus),
+                cpus,
+            })
+            .collect();
+        pods.sort_by_key(|pod| pod.cpus.first());
+
+        let mut pod_of = vec![NO_POD; topology.nr_cpus()];
+        for (pod, index) in pods.iter().zip(0..) {
+            for cpu in &pod.cpus {
+                pod_of[cpu.index()] = index;
+            }
+        }
+        Self {
+            scope,
+            pods,
+            pod_of,
+        }
+    }
+
+    /// Returns the scope that the CPUs were cut by.
+    #[must_use]
+    pub fn scope(&self) -> AffinityScope {
+        self.scope
+    }
+
+    /// Counts the pods, at least one.
+    #[must_use]
+    #[expect(clippy::len_without_is_empty, reason = "there is always a pod")]
+    pub fn len(&self) -> usize {
+        self.pods.len()
+    }
+
+    /// Returns a pod by its index.
+    ///
+    /// # Panics
+    ///
+    /// If `index` is not below [`len`](Self::len).
+    #[must_use]
+    pub fn pod(&self, index: usize) -> &Pod {
+        &self.pods[index]
+    }
+
+    /// Returns the index of a CPU's pod; `None` if the CPU is not allowed.
+    ///
+    /// One array access.
+    #[must_use]
+    pub fn pod_of(&self, cpu: CpuId) -> Option<usize> {
+        match self.pod_of.get(cpu.index()) {
+            None | Some(&NO_POD) => None,
+            Some(&pod) => Some(pod as usize),
+        }
+    }
+
+    /// Walks the pods in the order of their indices.
+    pub fn iter(&self) -> slice::Iter<'_, Pod> {
+        self.pods.iter()
+    }
+}
+
+impl<'a> IntoIterator for &'a Pods {
+    type Item = &'a Pod;
+    type IntoIter = slice::Iter<'a, Pod>;
+
+    fn into_iter(self) -> slice::Iter<'a, Pod> {
+        self.iter()
+    }
+}
+
+/// Where a CPU lives, from the coarsest to the finest. A part that a scope does not look at is left at
+/// its default, the same for all.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct Address {
+    node: Option<u32>,
+    llc: Option<usize>,
+    shard: usize,
+    core: Option<usize>,
+    cpu: Option<CpuId>,
+}
+
+impl Address {
+    fn seen_by(self, scope: AffinityScope) -> Self {
+        let Self {
+            node,
+            llc,
+            shard,
+            core,
+            cpu,
+        } = self;
+        let nowhere = Self::default();
+        match scope {
+            AffinityScope::Cpu => Self {
+                node,
+                llc,
+                shard,
+                core,
+                cpu,
+            },
+            AffinityScope::Smt => Self {
+                node,
+                llc,
+                shard,
+                core,
+                ..nowhere
+            },
+            AffinityScope::CacheShard => Self {
+                node,
+                llc,
+                shard,
+                ..nowhere
+            },
+            AffinityScope::Cache => Self {
+                node,
+                llc,
+                ..nowhere
+            },
+            AffinityScope::Numa => Self { node, ..nowhere },
+            AffinityScope::System => nowhere,
+        }
+    }
+}
+
+/// Finds the address of each allowed CPU.
+fn addresses(topology: &Topology, params: &ShardParams) -> Vec<(CpuId, Address)> {
+    let unsharded = topology.allowed().iter().filter_map(|id| {
+        let cpu = topology.cpu(id)?;
+        Some((
+            id,
+            Address {
+                node: cpu.node,
+                llc: cpu.llc,
+                shard: 0,
+                core: cpu.core,
+                cpu: Some(id),
+            },
+        ))
+    });
+    let mut caches: BTreeMap<Address, Vec<(CpuId, Address)>> = BTreeMap::new();
+    for (cpu, address) in unsharded {
+        caches
+            .entry(address.seen_by(AffinityScope::Cache))
+            .or_default()
+            .push((cpu, address));
+    }
+    caches
+        .into_values()
+        .flat_map(|cache| sharded(cache, params))
+        .collect()
+}
+
+/// Gives the CPUs of one cache their shards: neighbouring cores go together.
+fn sharded(cache: Vec<(CpuId, Address)>, params: &ShardParams) -> Vec<(CpuId, Address)> {
+    let mut cores: BTreeMap<Option<usize>, Vec<(CpuId, Address)>> = BTreeMap::new();
+    for (cpu, address) in cache {
+        cores.entry(address.core).or_default().push((cpu, address));
+    }
+    let sizes = shard_sizes(cores.len(), params.cache_shard_size);
+    let shards = sizes
+        .enumerate()
+        .flat_map(|(shard, size)| std::iter::repeat_n(shard, size));
+    cores
+        .into_values()
+        .zip(shards)
+        .flat_map(|(core, shard)| {
+            core.into_iter()
+                .map(move |(cpu, address)| (cpu, Address { shard, ..address }))
+        })
+        .collect()
+}
+
+fn node_of_all(topology: &Topology, cpus: &CpuSet) -> Option<u32> {
+    let mut nodes = cpus
+        .iter()
+        .map(|cpu| topology.cpu(cpu).and_then(|cpu| cpu.node));
+    let first = nodes.next()??;
+    nodes.all(|node| node == Some(first)).then_some(first)
+}

@@ -1,0 +1,74 @@
+//! What is odd about a machine and was worked around.
+
+use std::fmt;
+
+use crate::cpu_id::CpuId;
+use crate::cpuset::CpuSet;
+
+/// Names an oddity of a machine that pods had to be bent around.
+///
+/// None is an error; each explains why a pod is smaller than one might expect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Quirk {
+    /// One CPU says that it shares a core or a cache with another, which says otherwise. The lower
+    /// numbered CPU was believed.
+    UnevenSharing {
+        /// `core` or `last-level cache`.
+        what: &'static str,
+        /// The CPU that was believed.
+        believed: CpuId,
+        /// The CPU that says otherwise.
+        other: CpuId,
+    },
+    /// A last-level cache serves CPUs of several nodes (sub-NUMA clustering, or one node per die
+    /// quarter): a cache pod is the part in one node.
+    CacheSpansNodes {
+        /// The CPUs that share the cache.
+        cpus: CpuSet,
+    },
+    /// The SMT siblings of a core do not share one cache and one node: an SMT pod is the part that
+    /// does.
+    CoreSpansCaches {
+        /// The siblings.
+        cpus: CpuSet,
+    },
+    /// There are nodes, and these online CPUs are in none: they make a pod of their own.
+    NoNode {
+        /// The homeless CPUs.
+        cpus: CpuSet,
+    },
+}
+
+impl fmt::Display for Quirk {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnevenSharing {
+                what,
+                believed,
+                other,
+            } => {
+                write!(
+                    f,
+                    "CPU {believed} and CPU {other} disagree on who shares their {what}; CPU {believed} is believed"
+                )
+            }
+            Self::CacheSpansNodes { cpus } => {
+                write!(
+                    f,
+                    "the last-level cache of CPUs {cpus} spans several nodes; a cache pod is the part in one node"
+                )
+            }
+            Self::CoreSpansCaches { cpus } => {
+                write!(
+                    f,
+                    "the core of CPUs {cpus} spans several caches or nodes; an SMT pod is the part in one of each"
+                )
+            }
+            Self::NoNode { cpus } => write!(
+                f,
+                "CPUs {cpus} are in no node; they make a pod of their own"
+            ),
+        }
+    }
+}

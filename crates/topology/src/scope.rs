@@ -1,0 +1,130 @@
+//! How far a pod reaches.
+
+use std::fmt;
+use std::str::FromStr;
+
+/// Says how far a pod reaches: which CPUs may share a worker pool.
+///
+/// Ordered from the finest to the coarsest. Each scope refines every coarser one: CPUs of one `smt`
+/// pod are in one `cache_shard` pod, and so on. Where a machine does not nest like that, the coarser
+/// part cuts the finer one:
+///
+/// - a last-level cache that spans nodes (sub-NUMA clustering) gives one `cache` pod per node, of the
+///   CPUs that share the cache *and* the node;
+/// - a core whose siblings do not share one cache and one node (broken firmware) gives one `smt` pod
+///   for each;
+/// - siblings that are offline or not allowed are in no pod, so an `smt` pod may be a lone CPU;
+/// - where the kernel knows no nodes, the whole machine counts as one.
+///
+/// [`Topology::quirks`](crate::Topology::quirks) tells where this happened.
+///
+/// The default is `cache_shard`, as in Linux since 7.1.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork_topology::AffinityScope;
+///
+/// let scope: AffinityScope = "cache_shard".parse()?;
+/// assert_eq!(scope, AffinityScope::default());
+/// assert!(AffinityScope::Cpu < scope && scope < AffinityScope::System);
+/// # Ok::<(), afterwork_topology::UnknownScope>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum AffinityScope {
+    /// Each CPU by itself.
+    Cpu,
+    /// The SMT siblings of a core.
+    Smt,
+    /// A share of a last-level cache, of at most
+    /// [`cache_shard_size`](crate::ShardParams::cache_shard_size) cores.
+    #[default]
+    CacheShard,
+    /// All that share a last-level cache.
+    Cache,
+    /// A NUMA node.
+    Numa,
+    /// All CPUs.
+    System,
+}
+
+impl AffinityScope {
+    /// All scopes, from the finest to the coarsest.
+    pub const ALL: [Self; 6] = [
+        Self::Cpu,
+        Self::Smt,
+        Self::CacheShard,
+        Self::Cache,
+        Self::Numa,
+        Self::System,
+    ];
+
+    /// Returns the kernel's word for it.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Cpu => "cpu",
+            Self::Smt => "smt",
+            Self::CacheShard => "cache_shard",
+            Self::Cache => "cache",
+            Self::Numa => "numa",
+            Self::System => "system",
+        }
+    }
+}
+
+impl fmt::Display for AffinityScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl FromStr for AffinityScope {
+    type Err = UnknownScope;
+
+    fn from_str(word: &str) -> Result<Self, UnknownScope> {
+        let known = Self::ALL.into_iter().find(|scope| scope.as_str() == word);
+        known.ok_or_else(|| UnknownScope {
+            word: word.to_owned(),
+        })
+    }
+}
+
+/// Says that a word is no affinity scope, and which words are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownScope {
+    word: String,
+}
+
+impl fmt::Display for UnknownScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let valid = AffinityScope::ALL.map(AffinityScope::as_str).join(", ");
+        write!(
+            f,
+            "unknown affinity scope {:?}: expected one of {valid}",
+            self.word
+        )
+    }
+}
+
+impl std::error::Error for UnknownScope {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_are_listed_in_their_order_and_read_back() {
+        assert!(AffinityScope::ALL.is_sorted());
+        for scope in AffinityScope::ALL {
+            assert_eq!(scope.to_string().parse(), Ok(scope));
+        }
+    }
+
+    #[test]
+    fn unknown_scope_lists_the_valid_ones_in_one_line() {
+        let error = "no\nsuch".parse::<AffinityScope>().unwrap_err().to_string();
+        let expected = "unknown affinity scope \"no\\nsuch\": expected one of cpu, smt, cache_shard, cache, numa, system";
+        assert_eq!(error, expected);
+    }
+}

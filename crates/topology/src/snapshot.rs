@@ -1,0 +1,120 @@
+//! Saving a machine's sysfs, so that it can be looked at elsewhere.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::cpuset::CpuSet;
+use crate::error::Error;
+use crate::file;
+use crate::sysfs::{
+    ALLOWED, CACHE_DIR, CACHE_FILES, CACHE_INDEX, CPU_DIR, CPU_DIR_FILES, CPULIST, NODE_DIR,
+    TOPOLOGY_DIR, TOPOLOGY_FILES,
+};
+
+/// Saves what [`Topology::from_sysfs`](crate::Topology::from_sysfs) reads of `sys` under `dir`, byte
+/// by byte; returns how many files that are.
+///
+/// `dir` is made if it is not there and must be empty. Where `allowed` is given, the copy says that
+/// only these CPUs may be used; otherwise it says what `sys` says of it, which for `/sys` itself is
+/// nothing. [`current_bounds`](crate::current_bounds) knows what this process may use.
+///
+/// The files hold numbers of CPUs, caches and nodes, and nothing else: no serial numbers, no names.
+///
+/// # Blocking
+///
+/// Reads and writes files, some twenty for each CPU.
+///
+/// # Errors
+///
+/// Names the file that cannot be read or written. What was written until then stays there.
+///
+/// # Examples
+///
+/// ```
+/// use std::path::Path;
+///
+/// use afterwork_topology::{Topology, save_snapshot};
+///
+/// let dir = tempfile::tempdir()?;
+/// save_snapshot(Path::new("/sys"), None, dir.path())?;
+/// let copy = Topology::from_sysfs(dir.path())?;
+/// assert_eq!(copy, Topology::from_sysfs(Path::new("/sys"))?);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn save_snapshot(sys: &Path, allowed: Option<&CpuSet>, dir: &Path) -> Result<usize, Error> {
+    make_empty_dir(dir)?;
+    let mut copy = Copy {
+        from: sys,
+        to: dir,
+        nr_files: 0,
+    };
+    match allowed {
+        Some(allowed) => copy.write(Path::new(ALLOWED), format!("{allowed}\n").as_bytes())?,
+        None => copy.file(Path::new(ALLOWED))?,
+    }
+    let cpu_dir = Path::new(CPU_DIR);
+    copy.files(cpu_dir, &CPU_DIR_FILES)?;
+    for (cpu, _) in file::numbered(&sys.join(cpu_dir), "cpu")?.unwrap_or_default() {
+        let cpu_dir = cpu_dir.join(format!("cpu{cpu}"));
+        copy.files(&cpu_dir.join(TOPOLOGY_DIR), &TOPOLOGY_FILES)?;
+        let cache_dir = cpu_dir.join(CACHE_DIR);
+        for (index, _) in file::numbered(&sys.join(&cache_dir), CACHE_INDEX)?.unwrap_or_default() {
+            copy.files(
+                &cache_dir.join(format!("{CACHE_INDEX}{index}")),
+                &CACHE_FILES,
+            )?;
+        }
+    }
+    for (node, _) in file::numbered(&sys.join(NODE_DIR), "node")?.unwrap_or_default() {
+        copy.files(&Path::new(NODE_DIR).join(format!("node{node}")), &[CPULIST])?;
+    }
+    Ok(copy.nr_files)
+}
+
+struct Copy<'a> {
+    from: &'a Path,
+    to: &'a Path,
+    nr_files: usize,
+}
+
+impl Copy<'_> {
+    /// Copies the files of a directory that are there.
+    fn files(&mut self, dir: &Path, names: &[&str]) -> Result<(), Error> {
+        names.iter().try_for_each(|name| self.file(&dir.join(name)))
+    }
+
+    /// Copies a file if it is there. As it is, not as it is understood: a copy is also there to show
+    /// what this crate does not understand.
+    fn file(&mut self, path: &Path) -> Result<(), Error> {
+        let from = self.from.join(path);
+        match fs::read(&from) {
+            Ok(bytes) => self.write(path, &bytes),
+            Err(error) if file::is_absent(&error) => Ok(()),
+            Err(error) => Err(Error::unreadable(&from, error)),
+        }
+    }
+
+    fn write(&mut self, path: &Path, bytes: &[u8]) -> Result<(), Error> {
+        let to = self.to.join(path);
+        if let Some(dir) = to.parent() {
+            fs::create_dir_all(dir).map_err(|error| Error::unwritable(dir, error))?;
+        }
+        fs::write(&to, bytes).map_err(|error| Error::unwritable(&to, error))?;
+        self.nr_files += 1;
+        Ok(())
+    }
+}
+
+/// A copy on top of another would be a machine that never was.
+fn make_empty_dir(dir: &Path) -> Result<(), Error> {
+    fs::create_dir_all(dir).map_err(|error| Error::unwritable(dir, error))?;
+    let mut entries = fs::read_dir(dir).map_err(|error| Error::unwritable(dir, error))?;
+    match entries.next() {
+        None => Ok(()),
+        Some(_) => Err(Error::unwritable(
+            dir,
+            io::ErrorKind::DirectoryNotEmpty.into(),
+        )),
+    }
+}

@@ -1,0 +1,200 @@
+//! Reading the machine from sysfs, or from a saved copy of it.
+//!
+//! ```text
+//! devices/system/cpu/online                              needed
+//!                    possible isolated nohz_full         none, if not there
+//!                    cpu3/topology/                      needed of an online CPU
+//!                                  core_cpus_list        or thread_siblings_list, its old name
+//!                                  physical_package_id   -1 or not there: not known
+//!                    cpu3/cache/index2/level type size shared_cpu_list
+//! devices/system/node/node0/cpulist                      no nodes, if the directory is not there
+//! allowed                                                only in a saved copy
+//! ```
+//!
+//! A cache without level, type or sharers is one that the kernel knows nothing of: it leaves these
+//! files out. Caches for instructions only are of no interest to work items.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use crate::build::{CacheFacts, CpuFacts, Facts, build};
+use crate::cpu_id::CpuId;
+use crate::cpuset::CpuSet;
+use crate::error::Error;
+use crate::file;
+use crate::topology::{Topology, some_allowed};
+
+/// Where CPUs and nodes are, from the root of sysfs.
+pub(crate) const CPU_DIR: &str = "devices/system/cpu";
+pub(crate) const NODE_DIR: &str = "devices/system/node";
+
+/// In a saved copy: the CPUs that may be used.
+pub(crate) const ALLOWED: &str = "allowed";
+
+const POSSIBLE: &str = "possible";
+pub(crate) const ONLINE: &str = "online";
+const ISOLATED: &str = "isolated";
+const NOHZ_FULL: &str = "nohz_full";
+
+pub(crate) const TOPOLOGY_DIR: &str = "topology";
+const CORE_CPUS_LIST: &str = "core_cpus_list";
+const THREAD_SIBLINGS_LIST: &str = "thread_siblings_list";
+const PHYSICAL_PACKAGE_ID: &str = "physical_package_id";
+
+pub(crate) const CACHE_DIR: &str = "cache";
+pub(crate) const CACHE_INDEX: &str = "index";
+const LEVEL: &str = "level";
+const TYPE: &str = "type";
+const SIZE: &str = "size";
+const SHARED_CPU_LIST: &str = "shared_cpu_list";
+
+pub(crate) const CPULIST: &str = "cpulist";
+
+/// Every file that is read of the machine, of a CPU, of a cache: what a snapshot has to hold.
+pub(crate) const CPU_DIR_FILES: [&str; 4] = [POSSIBLE, ONLINE, ISOLATED, NOHZ_FULL];
+pub(crate) const TOPOLOGY_FILES: [&str; 3] =
+    [CORE_CPUS_LIST, THREAD_SIBLINGS_LIST, PHYSICAL_PACKAGE_ID];
+pub(crate) const CACHE_FILES: [&str; 4] = [LEVEL, TYPE, SIZE, SHARED_CPU_LIST];
+
+/// No cache hierarchy comes near this depth; a number beyond is a mistake.
+const MAX_CACHE_LEVEL: u32 = 15;
+
+impl Topology {
+    /// Reads a machine from a tree that is laid out as `/sys`, such as one from
+    /// [`save_snapshot`](crate::save_snapshot).
+    ///
+    /// What this process may use plays no part. If `root` holds a file `allowed` with a CPU list, the
+    /// CPUs outside of it count as not allowed.
+    ///
+    /// # Errors
+    ///
+    /// Names the file that is malformed, not readable, needed and not there, or that contradicts
+    /// another one.
+    pub fn from_sysfs(root: &Path) -> Result<Self, Error> {
+        Ok(build(facts(root)?))
+    }
+}
+
+/// Reads a tree; what may be used is what is online, less what the tree itself forbids.
+pub(crate) fn facts(root: &Path) -> Result<Facts, Error> {
+    let dir = root.join(CPU_DIR);
+    let online = online(root)?;
+    let allowed = match file::list(&root.join(ALLOWED))? {
+        Some(allowed) => some_allowed(&online, &allowed)?,
+        None => online.clone(),
+    };
+    let cpus: Result<BTreeMap<_, _>, Error> = online
+        .iter()
+        .map(|cpu| Ok((cpu, cpu_facts(&dir, cpu)?)))
+        .collect();
+    Ok(Facts {
+        possible: file::list(&dir.join(POSSIBLE))?.unwrap_or_default(),
+        isolated: file::list_or_null(&dir.join(ISOLATED))?,
+        nohz_full: file::list_or_null(&dir.join(NOHZ_FULL))?,
+        cpus: cpus?,
+        nodes: nodes(&root.join(NODE_DIR))?,
+        online,
+        allowed,
+    })
+}
+
+/// Reads which CPUs are online, at least one.
+pub(crate) fn online(root: &Path) -> Result<CpuSet, Error> {
+    let path = root.join(CPU_DIR).join(ONLINE);
+    let online = needed(&path, file::list(&path)?)?;
+    if online.is_empty() {
+        return Err(Error::inconsistent(&path, "no CPU is online"));
+    }
+    Ok(online)
+}
+
+fn cpu_facts(dir: &Path, cpu: CpuId) -> Result<CpuFacts, Error> {
+    let dir = dir.join(format!("cpu{cpu}"));
+    let topology = dir.join(TOPOLOGY_DIR);
+    let path = topology.join(CORE_CPUS_LIST);
+    let siblings = match file::list(&path)? {
+        Some(siblings) => including(cpu, siblings, &path)?,
+        None => {
+            let path = topology.join(THREAD_SIBLINGS_LIST);
+            let siblings = file::list(&path)?.ok_or_else(|| {
+                let what = format!("CPU {cpu} is online and has neither {CORE_CPUS_LIST} nor {THREAD_SIBLINGS_LIST}");
+                Error::inconsistent(&topology, what)
+            })?;
+            including(cpu, siblings, &path)?
+        }
+    };
+    let package = file::number_or_unknown(&topology.join(PHYSICAL_PACKAGE_ID), "a package number")?;
+    let cache = last_level_cache(&dir.join(CACHE_DIR), cpu)?;
+    Ok(CpuFacts {
+        siblings: Arc::new(siblings),
+        package,
+        cache,
+    })
+}
+
+fn last_level_cache(dir: &Path, cpu: CpuId) -> Result<Option<CacheFacts>, Error> {
+    let mut last: Option<CacheFacts> = None;
+    for (_, index) in file::numbered(dir, CACHE_INDEX)?.unwrap_or_default() {
+        let Some(level) = file::number(&index.join(LEVEL), "a cache level", MAX_CACHE_LEVEL)?
+        else {
+            continue;
+        };
+        if last.as_ref().is_some_and(|last| last.level >= level) || !holds_data(&index.join(TYPE))?
+        {
+            continue;
+        }
+        let path = index.join(SHARED_CPU_LIST);
+        let Some(cpus) = file::list(&path)? else {
+            continue;
+        };
+        let cpus = Arc::new(including(cpu, cpus, &path)?);
+        last = Some(CacheFacts {
+            level,
+            size: file::size(&index.join(SIZE))?,
+            cpus,
+        });
+    }
+    Ok(last)
+}
+
+fn holds_data(path: &Path) -> Result<bool, Error> {
+    let kind = file::one_of(path, &["Unified", "Data", "Instruction"])?;
+    Ok(matches!(kind, Some("Unified" | "Data")))
+}
+
+fn nodes(dir: &Path) -> Result<BTreeMap<u32, CpuSet>, Error> {
+    let mut nodes = BTreeMap::new();
+    let mut seen = CpuSet::new();
+    for (id, node) in file::numbered(dir, "node")?.unwrap_or_default() {
+        let path = node.join(CPULIST);
+        let cpus = needed(&path, file::list(&path)?)?;
+        if let Some(cpu) = cpus.intersection(&seen).first() {
+            return Err(Error::inconsistent(
+                &path,
+                format!("CPU {cpu} is in another node too"),
+            ));
+        }
+        seen = seen.union(&cpus);
+        nodes.insert(id, cpus);
+    }
+    Ok(nodes)
+}
+
+/// Sees to it that a CPU counts itself among those that it shares something with.
+fn including(cpu: CpuId, cpus: CpuSet, path: &Path) -> Result<CpuSet, Error> {
+    if cpus.contains(cpu) {
+        return Ok(cpus);
+    }
+    Err(Error::inconsistent(
+        path,
+        format!(
+            "CPU {cpu} is not in its own list, which is {:?}",
+            cpus.to_string()
+        ),
+    ))
+}
+
+fn needed<T>(path: &Path, value: Option<T>) -> Result<T, Error> {
+    value.ok_or_else(|| Error::unreadable(path, std::io::ErrorKind::NotFound.into()))
+}

@@ -1,0 +1,174 @@
+//! A cursor over a short text, and what is said when the text is not as expected.
+
+/// Where a text stops making sense, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mismatch {
+    /// Offset into the text, in bytes.
+    pub(crate) at: usize,
+    /// What would have been right there.
+    pub(crate) expected: String,
+    /// What is there, ready to be printed.
+    pub(crate) found: String,
+}
+
+/// A place in a text, moving forward.
+pub(crate) struct Cursor<'a> {
+    text: &'a str,
+    at: usize,
+}
+
+impl<'a> Cursor<'a> {
+    pub(crate) fn new(text: &'a str) -> Self {
+        Self { text, at: 0 }
+    }
+
+    pub(crate) fn at(&self) -> usize {
+        self.at
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.rest().is_empty()
+    }
+
+    pub(crate) fn skip_whitespace(&mut self) {
+        self.take_while(char::is_whitespace);
+    }
+
+    /// Takes the next character if it is one of these.
+    pub(crate) fn eat(&mut self, any_of: &[char]) -> bool {
+        match self.rest().chars().next() {
+            Some(c) if any_of.contains(&c) => {
+                self.at += c.len_utf8();
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// Takes characters as long as they fit.
+    pub(crate) fn take_while(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
+        let rest = self.rest();
+        let taken = &rest[..rest.find(|c| !fits(c)).unwrap_or(rest.len())];
+        self.at += taken.len();
+        taken
+    }
+
+    /// Takes a decimal number from `min` to `max`; `what` names it in the complaint.
+    pub(crate) fn number(&mut self, what: &str, min: u32, max: u32) -> Result<u32, Mismatch> {
+        let start = self.at;
+        let digits = self.take_while(|c| c.is_ascii_digit());
+        if digits.is_empty() {
+            return Err(self.mismatch_at(start, what.to_owned()));
+        }
+        match digits.parse::<u32>() {
+            Ok(number) if (min..=max).contains(&number) => Ok(number),
+            _ => Err(self.mismatch_at(start, format!("{what} from {min} to {max}"))),
+        }
+    }
+
+    /// Complains about what is here.
+    pub(crate) fn mismatch(&self, expected: impl Into<String>) -> Mismatch {
+        self.mismatch_at(self.at, expected.into())
+    }
+
+    /// Complains about what is at an earlier place.
+    pub(crate) fn mismatch_at(&self, at: usize, expected: String) -> Mismatch {
+        Mismatch {
+            at,
+            expected,
+            found: glimpse(&self.text[at..]),
+        }
+    }
+
+    fn rest(&self) -> &'a str {
+        &self.text[self.at..]
+    }
+}
+
+/// Turns an offset into a line and a column, both from 1, the column in characters.
+///
+/// An offset inside a character counts as that character's.
+pub(crate) fn position(text: &[u8], at: usize) -> (usize, usize) {
+    let before = &text[..at.min(text.len())];
+    let line = 1 + before.iter().filter(|&&byte| byte == b'\n').count();
+    let line_start = before
+        .iter()
+        .rposition(|&byte| byte == b'\n')
+        .map_or(0, |newline| newline + 1);
+    (
+        line,
+        1 + String::from_utf8_lossy(&before[line_start..])
+            .chars()
+            .count(),
+    )
+}
+
+/// Quotes the word that a text starts with, in one line and not too long.
+pub(crate) fn glimpse(text: &str) -> String {
+    /// Enough to recognise a word; a message stays one readable line.
+    const MAX_CHARS: usize = 24;
+
+    let Some(first) = text.chars().next() else {
+        return "the end".to_owned();
+    };
+    let ends_word = |c: char| c.is_whitespace() || c == ',';
+    let word: String = if ends_word(first) {
+        first.into()
+    } else {
+        text.chars().take_while(|&c| !ends_word(c)).collect()
+    };
+    match word.char_indices().nth(MAX_CHARS) {
+        Some((cut, _)) => format!("{:?}...", &word[..cut]),
+        None => format!("{word:?}"),
+    }
+}
+
+/// Makes text fit for a message of one line: what would break the line is escaped.
+pub(crate) fn one_line(text: &str) -> String {
+    let mut line = String::with_capacity(text.len());
+    for c in text.chars() {
+        if c.is_control() {
+            line.extend(c.escape_default())
+        } else {
+            line.push(c)
+        }
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn position_counts_lines_and_characters_from_one() {
+        let text = "0-3\n×y".as_bytes();
+        assert_eq!(position(text, 0), (1, 1));
+        assert_eq!(position(text, 2), (1, 3));
+        assert_eq!(position(text, 4), (2, 1));
+        assert_eq!(position(text, 6), (2, 2));
+        assert_eq!(position(text, 99), (2, 3));
+    }
+
+    #[test]
+    fn glimpse_is_one_short_line() {
+        assert_eq!(glimpse(""), "the end");
+        assert_eq!(glimpse("\n3"), "\"\\n\"");
+        assert_eq!(glimpse("ab,c"), "\"ab\"");
+        assert_eq!(
+            glimpse(&"é".repeat(50)),
+            format!("\"{}\"...", "é".repeat(24))
+        );
+    }
+
+    #[test]
+    fn number_out_of_range_is_reported_where_it_starts() {
+        let mut cursor = Cursor::new("  99999999999");
+        cursor.skip_whitespace();
+        let mismatch = cursor.number("a count", 1, 64).unwrap_err();
+        assert_eq!(
+            (mismatch.at, mismatch.expected.as_str()),
+            (2, "a count from 1 to 64")
+        );
+    }
+}

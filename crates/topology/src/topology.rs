@@ -1,0 +1,172 @@
+//! The machine, in order.
+
+use crate::cpu_id::CpuId;
+use crate::cpuset::CpuSet;
+use crate::error::Error;
+use crate::parts::{Core, Cpu, Llc, Node, Package};
+use crate::pods::Pods;
+use crate::quirk::Quirk;
+use crate::scope::AffinityScope;
+use crate::shard::ShardParams;
+
+/// Holds what is known of a machine: its CPUs, what they share, and which of them may be used.
+///
+/// It is a picture of the moment it was taken. The parts cover the CPUs that are online; pods cover
+/// those of them that are allowed.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork_topology::{CpuId, Topology};
+///
+/// let topology = Topology::synthetic("2 socket x 4 core x 2 smt")?;
+/// let cpu = CpuId::new(5);
+/// assert_eq!(topology.smt_siblings(cpu).map(|cpus| cpus.to_string()), Some("4-5".into()));
+/// assert_eq!(topology.cpu(cpu).and_then(|cpu| cpu.node), Some(0));
+/// assert_eq!(topology.cpu(CpuId::new(99)), None);
+/// # Ok::<(), afterwork_topology::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Topology {
+    pub(crate) possible: CpuSet,
+    pub(crate) online: CpuSet,
+    pub(crate) allowed: CpuSet,
+    pub(crate) isolated: CpuSet,
+    pub(crate) nohz_full: CpuSet,
+    /// By CPU number; `None` for a number that is not possible.
+    pub(crate) cpus: Vec<Option<Cpu>>,
+    pub(crate) cores: Vec<Core>,
+    pub(crate) llcs: Vec<Llc>,
+    pub(crate) packages: Vec<Package>,
+    pub(crate) nodes: Vec<Node>,
+    pub(crate) quirks: Vec<Quirk>,
+}
+
+impl Topology {
+    /// Returns the CPUs that may ever come online, those that are online among them.
+    #[must_use]
+    pub fn possible(&self) -> &CpuSet {
+        &self.possible
+    }
+
+    /// Returns the CPUs that are online.
+    #[must_use]
+    pub fn online(&self) -> &CpuSet {
+        &self.online
+    }
+
+    /// Returns the CPUs that are online and that this process may use; never none.
+    #[must_use]
+    pub fn allowed(&self) -> &CpuSet {
+        &self.allowed
+    }
+
+    /// Returns the CPUs that are kept free of general work (`isolcpus=`, isolated cpusets).
+    #[must_use]
+    pub fn isolated(&self) -> &CpuSet {
+        &self.isolated
+    }
+
+    /// Returns the CPUs whose timer tick stops while one thread runs (`nohz_full=`).
+    #[must_use]
+    pub fn nohz_full(&self) -> &CpuSet {
+        &self.nohz_full
+    }
+
+    /// Returns one more than the highest possible CPU number: how many slots an array needs that is
+    /// indexed by [`CpuId::index`]. The kernel's `nr_cpu_ids`.
+    ///
+    /// How many CPUs may be used is `allowed().len()`.
+    #[must_use]
+    pub fn nr_cpus(&self) -> usize {
+        self.cpus.len()
+    }
+
+    /// Returns what is known of a CPU; `None` if it is not possible.
+    #[must_use]
+    pub fn cpu(&self, cpu: CpuId) -> Option<&Cpu> {
+        self.cpus.get(cpu.index())?.as_ref()
+    }
+
+    /// Walks the possible CPUs in ascending order.
+    pub fn cpus(&self) -> impl Iterator<Item = &Cpu> {
+        self.cpus.iter().flatten()
+    }
+
+    /// Returns the cores, in ascending order of their lowest CPUs.
+    #[must_use]
+    pub fn cores(&self) -> &[Core] {
+        &self.cores
+    }
+
+    /// Returns the last-level caches, in ascending order of their lowest CPUs.
+    #[must_use]
+    pub fn llcs(&self) -> &[Llc] {
+        &self.llcs
+    }
+
+    /// Returns the packages in ascending order of their numbers; CPUs of unknown package come last.
+    #[must_use]
+    pub fn packages(&self) -> &[Package] {
+        &self.packages
+    }
+
+    /// Returns the NUMA nodes in ascending order of their numbers, also those without CPUs; none where
+    /// the kernel knows no nodes.
+    #[must_use]
+    pub fn nodes(&self) -> &[Node] {
+        &self.nodes
+    }
+
+    /// Returns the online CPUs of a CPU's core, itself among them; `None` if it is not online.
+    #[must_use]
+    pub fn smt_siblings(&self, cpu: CpuId) -> Option<&CpuSet> {
+        Some(&self.cores[self.cpu(cpu)?.core?].cpus)
+    }
+
+    /// Returns a CPU's last-level cache; `None` if the CPU is not online.
+    #[must_use]
+    pub fn llc_of(&self, cpu: CpuId) -> Option<&Llc> {
+        Some(&self.llcs[self.cpu(cpu)?.llc?])
+    }
+
+    /// Returns what is odd about the machine, as far as pods had to be bent around it.
+    #[must_use]
+    pub fn quirks(&self) -> &[Quirk] {
+        &self.quirks
+    }
+
+    /// Cuts the allowed CPUs into pods: those that share what `scope` names.
+    ///
+    /// Pods come in ascending order of their lowest CPUs. Takes some microseconds on a small machine,
+    /// milliseconds on the largest; keep the answer.
+    #[must_use]
+    pub fn pods(&self, scope: AffinityScope, params: &ShardParams) -> Pods {
+        Pods::cut(self, scope, params)
+    }
+
+    /// Returns the same machine with fewer allowed CPUs: those that are also in `cpus`.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::NothingAllowed`] if no CPU is left.
+    pub fn restricted_to(&self, cpus: &CpuSet) -> Result<Self, Error> {
+        let allowed = some_allowed(&self.allowed, cpus)?;
+        Ok(Self {
+            allowed,
+            ..self.clone()
+        })
+    }
+}
+
+/// Returns the CPUs that are in both sets, if there are any.
+pub(crate) fn some_allowed(online: &CpuSet, allowed: &CpuSet) -> Result<CpuSet, Error> {
+    let both = online.intersection(allowed);
+    if both.is_empty() {
+        return Err(Error::NothingAllowed {
+            online: online.clone(),
+            allowed: allowed.clone(),
+        });
+    }
+    Ok(both)
+}
