@@ -1,1 +1,15 @@
-//! Deferred work in user space.
+//! Deferred work in user space: the Linux kernel's machinery for work that must run later or elsewhere.
+//!
+//! A program defers work in four ways, and the library is these four on one picture of the machine:
+//!
+//! | to defer | subsystem |
+//! |---|---|
+//! | to a shared pool of worker threads | [`workqueue`] |
+//! | to one thread that owns something | task work |
+//! | until no reader can still see the old version | RCU |
+//! | to the CPU that owns a piece of per-CPU data | per-CPU work |
+//!
+//! Below them all lies [`wake`]: sleeping, spinning and waking.
+#![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+pub mod wake;

@@ -9,7 +9,10 @@
 
 use std::time::Duration;
 
-use crate::atomic::{AtomicU32, AtomicU64};
+use crate::{
+    atomic::{AtomicU32, AtomicU64},
+    const_unless_model,
+};
 
 #[cfg(any(loom, shuttle))]
 use model as backend;

@@ -2,6 +2,8 @@
 
 use std::ops::{Deref, DerefMut};
 
+use crate::const_unless_model;
+
 #[cfg(loom)]
 use loom::sync as backend;
 #[cfg(shuttle)]

@@ -1,0 +1,149 @@
+//! Many threads wait for a condition that needs no lock.
+//!
+//! A waiter announces itself, re-checks its condition, and only then sleeps; whoever makes the condition true
+//! looks for waiters after that:
+//!
+//! ```text
+//! waiter:   nr_waiting += 1;  fence;  condition?  no: sleep while epoch is what I saw
+//! notifier: condition = true; fence;  nr_waiting == 0?  no: epoch += 1, wake all
+//! ```
+//!
+//! Both store and then load the other's variable. With both fences at least one load sees the other's store:
+//! either the waiter sees the condition, or the notifier sees the waiter and changes the epoch, which keeps the
+//! waiter from sleeping on the old one.
+
+use std::time::Duration;
+
+use sync::{
+    atomic::{AtomicU32, Ordering, fence},
+    futex::Futex,
+    twin,
+};
+
+/// Lets any number of threads sleep until a condition of the caller's may have changed.
+///
+/// # Guarantees
+///
+/// A [`notify_all`](Self::notify_all) after the condition became true ends every wait that was prepared while
+/// it was false. Notifying costs a fence and a load when nobody waits.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::wake::EventCount;
+/// use std::sync::atomic::{AtomicBool, Ordering};
+///
+/// static READY: AtomicBool = AtomicBool::new(false);
+/// static EVENT: EventCount = EventCount::new();
+///
+/// let waiter = std::thread::spawn(|| EVENT.wait_until(|| READY.load(Ordering::Acquire)));
+/// READY.store(true, Ordering::Release);
+/// EVENT.notify_all();
+/// waiter.join().unwrap();
+/// ```
+#[derive(Debug)]
+pub struct EventCount {
+    /// Changes with every notification that had somebody to wake.
+    epoch: Futex,
+    nr_waiting: AtomicU32,
+}
+
+/// A wait that has been announced; dropping it takes the announcement back.
+#[derive(Debug)]
+pub struct Prepared<'a> {
+    count: &'a EventCount,
+    epoch: u32,
+}
+
+impl EventCount {
+    sync::const_unless_model! {
+        /// Makes an event count that nobody waits on.
+        pub fn new() -> Self {
+            Self { epoch: Futex::new(0), nr_waiting: AtomicU32::new(0) }
+        }
+    }
+
+    /// Announces a wait. Check the condition again before calling [`Prepared::wait`].
+    pub fn prepare(&self) -> Prepared<'_> {
+        self.nr_waiting.fetch_add(1, Ordering::Relaxed);
+        let epoch = self.epoch.word().load(Ordering::Relaxed);
+        // ORDER(event-count): store buffering, other end in `notify_all`.
+        //   here:   nr_waiting += 1;  fence;  the caller reads its condition
+        //   notify: condition = true; fence;  read nr_waiting
+        // Test: event_count_wakes_a_waiter_that_saw_no_condition
+        if !twin::armed("event count: no fence in prepare") {
+            fence(Ordering::SeqCst);
+        }
+        Prepared { count: self, epoch }
+    }
+
+    /// Wakes everybody who has prepared a wait.
+    ///
+    /// # Blocking
+    ///
+    /// Never; a system call when somebody waits. Not under a lock that the woken will want.
+    #[inline]
+    pub fn notify_all(&self) {
+        // ORDER(event-count): other end in `prepare`.
+        // Test: event_count_wakes_a_waiter_that_saw_no_condition
+        if !twin::armed("event count: no fence in notify") {
+            fence(Ordering::SeqCst);
+        }
+        if self.nr_waiting.load(Ordering::Relaxed) != 0 {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    fn wake(&self) {
+        self.epoch.word().fetch_add(1, Ordering::Release);
+        self.epoch.wake(u32::MAX);
+    }
+
+    /// Waits until `condition` holds, checking it before every sleep.
+    ///
+    /// # Blocking
+    ///
+    /// Until then.
+    pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
+        while !condition() {
+            let prepared = self.prepare();
+            if condition() {
+                return;
+            }
+            prepared.wait();
+        }
+    }
+}
+
+impl Default for EventCount {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Prepared<'_> {
+    /// Sleeps until a notification that came after the preparation; may return early for no reason.
+    ///
+    /// # Blocking
+    ///
+    /// Until [`EventCount::notify_all`].
+    pub fn wait(self) {
+        self.count.epoch.wait(self.epoch);
+    }
+
+    /// Sleeps as [`wait`](Self::wait) does, for at most `timeout`; models never time out.
+    ///
+    /// # Blocking
+    ///
+    /// At most `timeout`.
+    pub fn wait_timeout(self, timeout: Duration) {
+        self.count.epoch.wait_timeout(self.epoch, timeout);
+    }
+}
+
+impl Drop for Prepared<'_> {
+    fn drop(&mut self) {
+        self.count.nr_waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}

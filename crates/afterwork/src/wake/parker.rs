@@ -1,0 +1,281 @@
+//! One thread sleeps until it is given a token.
+//!
+//! # States
+//!
+//! | word | meaning | who moves it on |
+//! |---|---|---|
+//! | `EMPTY` | no token, the owner is awake | owner → `PARKED`, waker → `TOKEN` |
+//! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
+//! | `TOKEN` | a token waits | owner → `EMPTY` |
+//!
+//! All moves are read-modify-writes of one word, so they fall into one order, and that is the whole proof:
+//! a waker that finds `EMPTY` leaves a token which the owner's attempt to park will find; one that finds
+//! `PARKED` knows that the owner sleeps, or that the kernel will refuse to let it, because the word is no
+//! longer `PARKED`. A wake-up that comes early is thus never lost, whatever the owner does between deciding to
+//! sleep and sleeping. A parker without the token (set a flag, wake the futex) loses it: the twin
+//! `park: no token`.
+
+use std::time::Duration;
+
+use sync::{
+    Arc,
+    atomic::Ordering,
+    futex::{Futex, Key},
+    time, twin,
+};
+
+use super::spin::SpinBudget;
+
+const EMPTY: u32 = 0;
+const TOKEN: u32 = 1;
+const PARKED: u32 = 2;
+
+/// The default ceiling of a parker's spinning, in nanoseconds: half of what a wake-up of a sleeping thread on
+/// another CPU costs on a virtual machine. Too large burns CPU that others could use; too small sleeps
+/// when the answer was on its way.
+pub(crate) const DEFAULT_SPIN_NS: u32 = 20_000;
+
+/// The word that both sides share.
+#[derive(Debug)]
+pub struct Token {
+    word: Futex,
+}
+
+/// Lets the thread that owns it sleep until somebody hands it a token.
+///
+/// # Guarantees
+///
+/// A token given at any moment ends the present or the next [`park`](Self::park). Tokens do not add up. What
+/// the giver wrote before [`Unparker::unpark`] is visible after `park`. It never returns without a token, but
+/// a token may be older than the owner's present wish: re-check the condition.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::wake::Parker;
+///
+/// let mut parker = Parker::new();
+/// let unparker = parker.unparker();
+/// std::thread::spawn(move || unparker.unpark());
+/// parker.park();
+/// ```
+#[derive(Debug)]
+pub struct Parker {
+    token: Arc<Token>,
+    spin: SpinBudget,
+}
+
+/// Hands the owner of a [`Parker`] its token.
+#[derive(Clone, Debug)]
+pub struct Unparker {
+    token: Arc<Token>,
+}
+
+impl Parker {
+    /// Makes a parker without a token that spins for up to 20 µs before it sleeps.
+    pub fn new() -> Self {
+        Self::with_spin_ns(DEFAULT_SPIN_NS)
+    }
+
+    /// Makes a parker that spins for at most `max_ns` nanoseconds; 0 never spins.
+    pub fn with_spin_ns(max_ns: u32) -> Self {
+        Self {
+            token: Arc::new(Token {
+                word: Futex::new(EMPTY),
+            }),
+            spin: SpinBudget::new(max_ns),
+        }
+    }
+
+    /// Returns a handle by which others wake the owner.
+    pub fn unparker(&self) -> Unparker {
+        Unparker {
+            token: self.token.clone(),
+        }
+    }
+
+    /// Takes the token if it is there.
+    #[inline]
+    pub fn try_park(&mut self) -> bool {
+        // A load first: taking costs a locked instruction and the line.
+        self.token.word.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
+    }
+
+    /// Waits for the token and takes it.
+    ///
+    /// # Blocking
+    ///
+    /// Until [`Unparker::unpark`]. Spins first, if that has paid off.
+    pub fn park(&mut self) {
+        if !self.spin_for_token() {
+            self.sleep(|token| token.word.wait(PARKED));
+        }
+    }
+
+    /// Waits for the token for at most `timeout`; says whether it came.
+    ///
+    /// # Blocking
+    ///
+    /// At most `timeout`; in a model it never times out.
+    pub fn park_timeout(&mut self, timeout: Duration) -> bool {
+        if self.spin_for_token() {
+            return true;
+        }
+        let start_ns = time::now_ns();
+        let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        if !self.token.announce() {
+            return true;
+        }
+        loop {
+            let passed_ns = time::now_ns() - start_ns;
+            let Some(left_ns) = limit_ns.checked_sub(passed_ns).filter(|&left| left > 0) else {
+                // Whatever the word holds, nobody needs to wake us any more; a token that came now counts.
+                return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN;
+            };
+            self.token
+                .word
+                .wait_timeout(PARKED, Duration::from_nanos(left_ns));
+            if self.token.take() {
+                return true;
+            }
+        }
+    }
+
+    fn spin_for_token(&mut self) -> bool {
+        let word = self.token.word.word();
+        self.spin.spin(|| word.load(Ordering::Relaxed) == TOKEN) && self.token.take()
+    }
+
+    fn sleep(&self, wait: impl Fn(&Token)) {
+        if !self.token.announce() {
+            return;
+        }
+        loop {
+            wait(&self.token);
+            if twin::armed("park: no token") || self.token.take() {
+                return;
+            }
+        }
+    }
+}
+
+impl Default for Parker {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Token {
+    /// Says that the owner is about to sleep; false when the token was there, and is taken now.
+    fn announce(&self) -> bool {
+        let announced = self.word.word().compare_exchange(
+            EMPTY,
+            PARKED,
+            Ordering::Relaxed,
+            Ordering::Relaxed,
+        );
+        announced.is_ok() || {
+            let taken = self.take();
+            debug_assert!(taken, "only the owner takes a token");
+            false
+        }
+    }
+
+    /// Takes the token; false when there is none.
+    fn take(&self) -> bool {
+        // ORDER(token): publish and consume, other end in `give`.
+        //   give: condition = true; swap TOKEN Release
+        //   take: TOKEN -> EMPTY Acquire; the owner re-checks the condition
+        // Without it the owner could wake and still see the old condition.
+        // Test: parker_hands_over_what_the_waker_wrote
+        let order = if twin::armed("park: relaxed take") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Acquire
+        };
+        self.word
+            .word()
+            .compare_exchange(TOKEN, EMPTY, order, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Leaves a token; returns the key to wake when the owner sleeps.
+    fn give(&self) -> Option<Key> {
+        // The owner may free the word as soon as it has the token, so the key is taken before.
+        let key = self.word.key();
+        // ORDER(token): other end in `take`.
+        // Test: parker_hands_over_what_the_waker_wrote
+        let before = if twin::armed("park: no token") {
+            self.word.word().load(Ordering::Relaxed)
+        } else {
+            self.word.word().swap(TOKEN, Ordering::Release)
+        };
+        (before == PARKED).then_some(key)
+    }
+}
+
+impl Unparker {
+    /// Hands over the token, and wakes the owner if it sleeps.
+    ///
+    /// # Blocking
+    ///
+    /// Never. A locked instruction; a system call when the owner sleeps. May be called from a work item, not
+    /// while holding a lock that the owner will want (see [`WakeQ`](super::WakeQ)).
+    #[inline]
+    pub fn unpark(&self) {
+        if let Some(key) = self.token.give() {
+            key.wake(1);
+        }
+    }
+
+    /// Says whether both wake the same parker.
+    pub fn same_as(&self, other: &Unparker) -> bool {
+        Arc::ptr_eq(&self.token, &other.token)
+    }
+}
+
+impl From<Arc<Token>> for Unparker {
+    fn from(token: Arc<Token>) -> Self {
+        Self { token }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_given_early_ends_the_next_park() {
+        let mut parker = Parker::new();
+        parker.unparker().unpark();
+        parker.unparker().unpark();
+        parker.park();
+        assert!(!parker.try_park(), "tokens do not add up");
+    }
+
+    #[test]
+    fn a_park_without_a_token_times_out() {
+        let mut parker = Parker::with_spin_ns(0);
+        assert!(!parker.park_timeout(Duration::from_millis(1)));
+        parker.unparker().unpark();
+        assert!(parker.park_timeout(Duration::ZERO));
+    }
+
+    #[test]
+    fn threads_take_turns_by_tokens() {
+        let mut here = Parker::with_spin_ns(1_000);
+        let mut there = Parker::with_spin_ns(0);
+        let (wake_here, wake_there) = (here.unparker(), there.unparker());
+        let thread = std::thread::spawn(move || {
+            for _ in 0..1000 {
+                there.park();
+                wake_here.unpark();
+            }
+        });
+        for _ in 0..1000 {
+            wake_there.unpark();
+            here.park();
+        }
+        thread.join().unwrap();
+    }
+}
