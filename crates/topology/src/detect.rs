@@ -21,7 +21,7 @@ impl Topology {
     ///
     /// # Blocking
     ///
-    /// Reads files of sysfs and procfs, about twenty per CPU: about a millisecond per eight CPUs.
+    /// Reads files of sysfs and procfs, about twenty for each online CPU.
     ///
     /// # Errors
     ///

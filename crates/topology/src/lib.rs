@@ -25,7 +25,7 @@
 //!
 //! # Cost
 //!
-//! Detection reads about twenty small files per online CPU, some 10 µs each: once, at start-up.
+//! Detection reads about twenty small files for each online CPU: once, at start-up.
 //! [`Pods::pod_of`] is one array access. The rest is meant for start-up and for people.
 //!
 //! # Examples

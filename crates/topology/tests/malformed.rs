@@ -1,0 +1,328 @@
+//! Trees that make no sense: each ends in one line that names the file and what was wrong there.
+
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+
+use afterwork_topology::{Error, Topology, save_snapshot};
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+/// A sound machine of two CPUs with all that is read, to be spoilt.
+fn machine() -> TempDir {
+    let root = tempfile::tempdir().unwrap();
+    for (path, text) in files() {
+        write(root.path(), &path, text.as_bytes());
+    }
+    root
+}
+
+fn files() -> Vec<(String, &'static str)> {
+    let mut files: Vec<(String, &'static str)> = vec![
+        ("devices/system/cpu/online".into(), "0-1\n"),
+        ("devices/system/cpu/possible".into(), "0-3\n"),
+        ("devices/system/cpu/isolated".into(), "\n"),
+        ("devices/system/cpu/nohz_full".into(), "(null)\n"),
+        ("devices/system/node/node0/cpulist".into(), "0-1\n"),
+        ("allowed".into(), "0-1\n"),
+    ];
+    for cpu in 0..2 {
+        let cpu = format!("devices/system/cpu/cpu{cpu}");
+        files.push((format!("{cpu}/topology/core_cpus_list"), "0-1\n"));
+        files.push((format!("{cpu}/topology/physical_package_id"), "0\n"));
+        files.push((format!("{cpu}/cache/index0/level"), "2\n"));
+        files.push((format!("{cpu}/cache/index0/type"), "Unified\n"));
+        files.push((format!("{cpu}/cache/index0/size"), "1M\n"));
+        files.push((format!("{cpu}/cache/index0/shared_cpu_list"), "0-1\n"));
+    }
+    files
+}
+
+fn write(root: &Path, path: &str, bytes: &[u8]) {
+    let path = root.join(path);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, bytes).unwrap();
+}
+
+/// Reads a machine that must not be sound; returns the complaint, with paths from its root.
+fn complaint(root: &Path) -> String {
+    let error = Topology::from_sysfs(root)
+        .expect_err("this machine makes no sense")
+        .to_string();
+    assert_eq!(error.lines().count(), 1, "{error}");
+    error.replace(&format!("{}/", root.display()), "")
+}
+
+/// What is said of a sound machine with one file replaced.
+fn complaint_about(path: &str, bytes: &[u8]) -> String {
+    let root = machine();
+    write(root.path(), path, bytes);
+    complaint(root.path())
+}
+
+#[test]
+fn sound_machine_is_sound() {
+    let topology = Topology::from_sysfs(machine().path()).unwrap();
+    assert_eq!(topology.llcs()[0].size, Some(1 << 20));
+    assert!(topology.quirks().is_empty());
+}
+
+#[test]
+fn malformed_file_is_named_with_line_and_column() {
+    let cpu = "devices/system/cpu";
+    for (path, text, expected) in [
+        (
+            format!("{cpu}/online"),
+            "0-1,x\n",
+            "1:5: expected a CPU number, found \"x\"",
+        ),
+        (
+            format!("{cpu}/online"),
+            "0\n1\n",
+            "2:1: expected `,`, `-` or the end, found \"1\"",
+        ),
+        (
+            format!("{cpu}/online"),
+            "0-99999\n",
+            "1:3: expected a last CPU number from 0 to 16383, found \"99999\"",
+        ),
+        (
+            format!("{cpu}/possible"),
+            "-1\n",
+            "1:1: expected a CPU number, found \"-1\"",
+        ),
+        (
+            format!("{cpu}/isolated"),
+            "no\n",
+            "1:1: expected a CPU number, found \"no\"",
+        ),
+        (
+            format!("{cpu}/nohz_full"),
+            "(nil)\n",
+            "1:1: expected a CPU number, found \"(nil)\"",
+        ),
+        (
+            format!("{cpu}/cpu1/topology/core_cpus_list"),
+            "0-1-2\n",
+            "1:4: expected `,`, `:` or the end, found \"-2\"",
+        ),
+        (
+            format!("{cpu}/cpu1/topology/physical_package_id"),
+            "zero\n",
+            "1:1: expected a package number, found \"zero\"",
+        ),
+        (
+            format!("{cpu}/cpu1/topology/physical_package_id"),
+            "0 0\n",
+            "1:3: expected the end, found \"0\"",
+        ),
+        (
+            format!("{cpu}/cpu1/cache/index0/level"),
+            "\n",
+            "2:1: expected a cache level, found the end",
+        ),
+        (
+            format!("{cpu}/cpu1/cache/index0/level"),
+            "16\n",
+            "1:1: expected a cache level from 0 to 15, found \"16\"",
+        ),
+        (
+            format!("{cpu}/cpu1/cache/index0/type"),
+            "Trace\n",
+            "1:1: expected one of Unified, Data, Instruction, found \"Trace\"",
+        ),
+        (
+            format!("{cpu}/cpu1/cache/index0/size"),
+            "1T\n",
+            "1:2: expected the end, found \"T\"",
+        ),
+        (
+            format!("{cpu}/cpu1/cache/index0/shared_cpu_list"),
+            "0-1,\n",
+            "2:1: expected a CPU number, found the end",
+        ),
+        (
+            "devices/system/node/node0/cpulist".into(),
+            "0..1\n",
+            "1:2: expected `,`, `-` or the end, found \"..1\"",
+        ),
+        (
+            "allowed".into(),
+            "all\n",
+            "1:1: expected a CPU number, found \"all\"",
+        ),
+    ] {
+        assert_eq!(
+            complaint_about(&path, text.as_bytes()),
+            format!("{path}:{expected}")
+        );
+    }
+}
+
+#[test]
+fn file_that_is_not_text_is_named_with_the_place_of_the_byte() {
+    let path = "devices/system/cpu/cpu0/topology/core_cpus_list";
+    let expected = format!("{path}:1:4: expected text in UTF-8, found byte 0xff");
+    assert_eq!(complaint_about(path, b"0-1\xff\n"), expected);
+}
+
+#[test]
+fn file_too_long_to_be_true_is_not_read_to_its_end() {
+    let path = "devices/system/cpu/online";
+    let text = " ".repeat((4 << 20) + 10);
+    let expected = format!("{path}:1:4194305: expected the end within 4194304 bytes, found more");
+    assert_eq!(complaint_about(path, text.as_bytes()), expected);
+}
+
+#[test]
+fn files_that_contradict_each_other_are_named() {
+    let cpu = "devices/system/cpu";
+    for (path, text, expected) in [
+        (format!("{cpu}/online"), "\n", "no CPU is online"),
+        (
+            format!("{cpu}/cpu1/topology/core_cpus_list"),
+            "0\n",
+            "CPU 1 is not in its own list, which is \"0\"",
+        ),
+        (
+            format!("{cpu}/cpu1/cache/index0/shared_cpu_list"),
+            "\n",
+            "CPU 1 is not in its own list, which is \"\"",
+        ),
+        (
+            "devices/system/node/node7/cpulist".into(),
+            "1-2\n",
+            "CPU 1 is in another node too",
+        ),
+    ] {
+        assert_eq!(
+            complaint_about(&path, text.as_bytes()),
+            format!("{path}: {expected}")
+        );
+    }
+}
+
+#[test]
+fn nothing_allowed_is_an_error_that_names_both_sets() {
+    let root = machine();
+    write(root.path(), "allowed", b"2-3\n");
+    assert_eq!(
+        complaint(root.path()),
+        "no CPU is both online (0-1) and allowed (2-3)"
+    );
+}
+
+#[test]
+fn online_cpu_without_topology_is_named() {
+    let root = machine();
+    fs::remove_dir_all(root.path().join("devices/system/cpu/cpu1/topology")).unwrap();
+    let expected = "devices/system/cpu/cpu1/topology: \
+                    CPU 1 is online and has neither core_cpus_list nor thread_siblings_list";
+    assert_eq!(complaint(root.path()), expected);
+}
+
+#[test]
+fn empty_tree_names_the_file_that_is_needed() {
+    let root = tempfile::tempdir().unwrap();
+    assert_eq!(
+        complaint(root.path()),
+        "devices/system/cpu/online: cannot be read: entity not found"
+    );
+}
+
+#[test]
+fn node_without_its_list_is_named() {
+    let root = machine();
+    fs::remove_file(root.path().join("devices/system/node/node0/cpulist")).unwrap();
+    assert_eq!(
+        complaint(root.path()),
+        "devices/system/node/node0/cpulist: cannot be read: entity not found"
+    );
+}
+
+/// Permissions would not do: they do not bind root, whom tests run as in many a container.
+#[test]
+fn unreadable_file_or_directory_is_named() {
+    let spoilt = |path: &str, spoil: fn(&Path)| {
+        let root = machine();
+        let target: PathBuf = root.path().join(path);
+        if target.is_dir() {
+            fs::remove_dir_all(&target).unwrap();
+        } else {
+            fs::remove_file(&target).unwrap();
+        }
+        spoil(&target);
+        let complaint = complaint(root.path());
+        assert!(
+            complaint.starts_with(path) && complaint.contains(": cannot be read: "),
+            "{complaint}"
+        );
+    };
+    let directory = |path: &Path| fs::create_dir(path).unwrap();
+    let plain_file = |path: &Path| fs::write(path, "").unwrap();
+    let loop_of_links = |path: &Path| symlink(path, path).unwrap();
+    spoilt("devices/system/cpu/online", directory);
+    spoilt(
+        "devices/system/cpu/cpu0/topology/physical_package_id",
+        directory,
+    );
+    spoilt("devices/system/cpu/cpu0/topology", plain_file);
+    spoilt("devices/system/cpu/cpu0/cache", plain_file);
+    spoilt("devices/system/cpu/cpu0/cache", loop_of_links);
+    spoilt("devices/system/node", plain_file);
+    spoilt("allowed", loop_of_links);
+}
+
+#[test]
+fn control_characters_in_a_path_do_not_break_the_line() {
+    let error = Topology::from_sysfs(Path::new("/no\nsuch\u{1b}place"))
+        .unwrap_err()
+        .to_string();
+    let expected =
+        "/no\\nsuch\\u{1b}place/devices/system/cpu/online: cannot be read: entity not found";
+    assert_eq!(error, expected);
+}
+
+#[test]
+fn snapshot_is_not_written_over_another() {
+    let (machine, dir) = (machine(), tempfile::tempdir().unwrap());
+    save_snapshot(machine.path(), None, dir.path()).unwrap();
+    let error = save_snapshot(machine.path(), None, dir.path()).unwrap_err();
+    assert!(
+        matches!(&error, Error::Unwritable { path, .. } if path == dir.path()),
+        "{error}"
+    );
+}
+
+#[test]
+fn snapshot_keeps_what_is_malformed_as_it_is() {
+    let (machine, dir) = (machine(), tempfile::tempdir().unwrap());
+    write(machine.path(), "devices/system/cpu/isolated", b"\xff?");
+    save_snapshot(machine.path(), Some(&"1".parse().unwrap()), dir.path()).unwrap();
+    assert_eq!(
+        fs::read(dir.path().join("devices/system/cpu/isolated")).unwrap(),
+        b"\xff?"
+    );
+    assert_eq!(fs::read(dir.path().join("allowed")).unwrap(), b"1\n");
+}
+
+proptest! {
+    // Each case writes a tree.
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn arbitrary_bytes_in_any_file_never_panic(
+        which in 0..files().len(),
+        bytes in prop_oneof![
+            prop::collection::vec(any::<u8>(), 0..20),
+            "[-0-9,:/KMG a-z\n]{0,12}".prop_map(String::into_bytes),
+        ],
+    ) {
+        let root = machine();
+        let path = &files()[which].0;
+        write(root.path(), path, &bytes);
+        if let Err(error) = Topology::from_sysfs(root.path()) {
+            prop_assert_eq!(error.to_string().lines().count(), 1);
+        }
+    }
+}

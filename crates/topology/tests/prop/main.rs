@@ -1,0 +1,4 @@
+//! Pods of machines made up at random: whatever the machine, whatever may be used of it.
+
+mod machine;
+mod pods;
