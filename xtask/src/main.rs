@@ -1,2 +1,161 @@
-//! Chores of the workspace.
-fn main() {}
+//! The chores of the workspace: its tests, and the rules that no compiler checks.
+//!
+//! `cargo xtask` lists them. Every chore ends in exit code 0 (good), 1 (something is wrong, said line by
+//! line as `file:line: rule`) or 2 (it could not run).
+
+mod files;
+mod layers;
+mod licences;
+mod order;
+mod report;
+mod source;
+mod test;
+mod workspace;
+
+use std::process::ExitCode;
+
+use report::{Failure, Findings};
+use workspace::Workspace;
+
+/// A chore, as the command line knows it.
+struct Chore {
+    name: &'static str,
+    about: &'static str,
+    run: fn(&Workspace, &[String]) -> Result<ExitCode, Failure>,
+}
+
+const CHORES: &[Chore] = &[
+    Chore {
+        name: "test",
+        about: "run every layer of tests and count them",
+        run: test::main,
+    },
+    Chore {
+        name: "layers",
+        about: "no lower layer names an upper one; nothing reaches past `sync`",
+        run: |workspace, args| check("layers", layers::check, workspace, args),
+    },
+    Chore {
+        name: "order",
+        about: "every ORDER(tag) has two ends and a test that exists",
+        run: |workspace, args| check("order", order::check, workspace, args),
+    },
+    Chore {
+        name: "words",
+        about: "no tracked file holds a word that marks unfinished work",
+        run: |workspace, args| check("words", files::words, workspace, args),
+    },
+    Chore {
+        name: "lines",
+        about: "no Rust file is longer than 600 lines",
+        run: |workspace, args| check("lines", files::lines, workspace, args),
+    },
+    Chore {
+        name: "licences",
+        about: "every dependency may be used under a licence that we accept",
+        run: |workspace, args| check("licences", licences::check, workspace, args),
+    },
+];
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    dispatch(&args).unwrap_or_else(|failure| {
+        eprintln!("xtask: {failure}");
+        ExitCode::from(2)
+    })
+}
+
+fn dispatch(args: &[String]) -> Result<ExitCode, Failure> {
+    let Some((name, rest)) = args.split_first() else {
+        print!("{}", help());
+        return Ok(ExitCode::SUCCESS);
+    };
+    if matches!(name.as_str(), "help" | "--help" | "-h") {
+        print!("{}", help());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chore = CHORES
+        .iter()
+        .find(|chore| chore.name == name)
+        .ok_or_else(|| {
+            let names: Vec<_> = CHORES.iter().map(|chore| chore.name).collect();
+            Failure::new(format!(
+                "no chore is called `{name}`; there are {}",
+                names.join(", ")
+            ))
+        })?;
+    (chore.run)(&Workspace::find()?, rest)
+}
+
+/// Runs one of the checks, which take no options and print what they find.
+fn check(
+    name: &str,
+    find: fn(&Workspace) -> Result<Findings, Failure>,
+    workspace: &Workspace,
+    args: &[String],
+) -> Result<ExitCode, Failure> {
+    if let Some(arg) = args.first() {
+        return Err(Failure::new(format!(
+            "`{name}` takes no argument, but was given `{arg}`"
+        )));
+    }
+    let findings = find(workspace)?;
+    for finding in &findings.broken {
+        println!("{finding}");
+    }
+    if findings.broken.is_empty() {
+        println!("{name}: good ({})", findings.looked_at);
+        Ok(ExitCode::SUCCESS)
+    } else {
+        eprintln!(
+            "{name}: {} broken ({})",
+            findings.broken.len(),
+            findings.looked_at
+        );
+        Ok(ExitCode::FAILURE)
+    }
+}
+
+fn help() -> String {
+    let mut text = String::from(
+        "The chores of the afterwork workspace.\n\nUsage: cargo xtask CHORE [OPTIONS]\n\nChores:\n",
+    );
+    for chore in CHORES {
+        text += &format!("  {:<9} {}\n", chore.name, chore.about);
+    }
+    text += "
+Start here:
+  cargo xtask test                    everything, as CI does it (minutes)
+  cargo xtask test --only unit,doc    a first answer (seconds)
+  cargo xtask test --only loom        the models, after a change of an atomic or a lock
+  cargo xtask test --list             what the layers are and what each asks
+  cargo xtask layers                  after a new `use` or dependency
+  cargo xtask order                   after a change of a memory ordering
+
+What each rule is for stands in STYLE.md; .ci/run runs them all.
+Exit code: 0 good, 1 something is wrong, 2 could not run.
+";
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_names_every_chore() {
+        for chore in CHORES {
+            assert!(help().contains(chore.name));
+        }
+    }
+
+    #[test]
+    fn wrong_input_is_one_line() {
+        let failure = dispatch(&["nosuch".to_string()]).unwrap_err().to_string();
+        assert_eq!(failure.lines().count(), 1);
+        assert!(
+            failure.contains("nosuch") && failure.contains("layers"),
+            "{failure}"
+        );
+    }
+}

@@ -1,0 +1,311 @@
+//! The layers, as tables: to add a crate, a folder or a forbidden path, add a row.
+
+/// Crates by folder under `crates/`, lowest first; those of one row do not name each other.
+const CRATES: &[&[&str]] = &[
+    &["topology"],
+    &["sync"],
+    &["mpscq"],
+    &["afterwork"],
+    &["capi", "lab"],
+];
+
+/// Crates that reach the machine through `sync` alone.
+const ABOVE_SYNC: &[&str] = &["mpscq", "afterwork", "capi"];
+
+/// The crate whose folders are layers too.
+pub const LIBRARY: &str = "afterwork";
+
+/// A folder of the library and the folders that it may name.
+struct Folder {
+    name: &'static str,
+    names: Below,
+}
+
+enum Below {
+    Only(&'static [&'static str]),
+    All,
+}
+
+const FOLDERS: &[Folder] = &[
+    Folder {
+        name: "params",
+        names: Below::Only(&[]),
+    },
+    Folder {
+        name: "wake",
+        names: Below::Only(&[]),
+    },
+    Folder {
+        name: "rcu",
+        names: Below::Only(&["wake"]),
+    },
+    Folder {
+        name: "workqueue",
+        names: Below::Only(&["rcu", "wake"]),
+    },
+    Folder {
+        name: "task_work",
+        names: Below::Only(&["wake"]),
+    },
+    Folder {
+        name: "percpu",
+        names: Below::Only(&["wake"]),
+    },
+    Folder {
+        name: "observe",
+        names: Below::All,
+    },
+];
+
+/// Named by every folder: tunables belong to no layer.
+const FOR_ALL: &str = "params";
+
+/// A path that only `sync` may name.
+pub struct Door {
+    /// Its parts; `std` stands for `core` and `alloc` too.
+    path: &'static [&'static str],
+    /// What below it is allowed all the same.
+    except: &'static [&'static str],
+    /// Whether test code may name it.
+    pub free_in_tests: bool,
+    /// What to name instead.
+    pub instead: &'static str,
+}
+
+const DOORS: &[Door] = &[
+    Door {
+        path: &["std", "sync"],
+        except: &[],
+        free_in_tests: true,
+        instead: "`sync`",
+    },
+    Door {
+        path: &["std", "thread"],
+        except: &[],
+        free_in_tests: true,
+        instead: "`sync::thread`",
+    },
+    Door {
+        path: &["std", "thread_local"],
+        except: &[],
+        free_in_tests: true,
+        instead: "`sync::thread_local!`",
+    },
+    Door {
+        path: &["std", "time"],
+        except: &["Duration"],
+        free_in_tests: false,
+        instead: "`sync::time`",
+    },
+    Door {
+        path: &["std", "hint", "spin_loop"],
+        except: &[],
+        free_in_tests: true,
+        instead: "`sync::hint`",
+    },
+    Door {
+        path: &["std", "fs"],
+        except: &[],
+        free_in_tests: false,
+        instead: "`topology`",
+    },
+    Door {
+        path: &["std", "net"],
+        except: &[],
+        free_in_tests: false,
+        instead: "`sync`",
+    },
+    Door {
+        path: &["libc"],
+        except: &[],
+        free_in_tests: false,
+        instead: "`sync`",
+    },
+    Door {
+        path: &["rustix"],
+        except: &[],
+        free_in_tests: false,
+        instead: "`sync`",
+    },
+    Door {
+        path: &["loom"],
+        except: &[],
+        free_in_tests: false,
+        instead: "`sync`, and models in tests/loom",
+    },
+    Door {
+        path: &["shuttle"],
+        except: &[],
+        free_in_tests: false,
+        instead: "`sync`, and models in tests/shuttle",
+    },
+    Door {
+        path: &["sync", "__loom"],
+        except: &[],
+        free_in_tests: false,
+        instead: "`sync`",
+    },
+    Door {
+        path: &["sync", "__shuttle"],
+        except: &[],
+        free_in_tests: false,
+        instead: "`sync`",
+    },
+];
+
+/// Crates that a crate above `sync` may not depend on but for its tests.
+pub const DOOR_CRATES: &[&str] = &[
+    "libc",
+    "rustix",
+    "nix",
+    "loom",
+    "shuttle",
+    "parking_lot",
+    "atomic-waker",
+];
+
+/// Returns the rank of the crate in `crates/FOLDER`, 0 lowest; nothing when it has none.
+pub fn rank(folder: &str) -> Option<usize> {
+    CRATES.iter().position(|row| row.contains(&folder))
+}
+
+/// Returns the folder of one of our crates, by the name that code or a manifest uses for it.
+pub fn our_crate(name: &str) -> Option<&'static str> {
+    let short = name
+        .strip_prefix("afterwork-")
+        .or_else(|| name.strip_prefix("afterwork_"))
+        .unwrap_or(name);
+    CRATES
+        .iter()
+        .flat_map(|row| row.iter())
+        .find(|folder| **folder == short)
+        .copied()
+}
+
+/// Says whether the crate in `crates/FOLDER` must go through `sync`.
+pub fn is_above_sync(folder: &str) -> bool {
+    ABOVE_SYNC.contains(&folder)
+}
+
+/// Says whether `folder` is a layer inside the library.
+pub fn is_folder(folder: &str) -> bool {
+    FOLDERS.iter().any(|row| row.name == folder)
+}
+
+/// Says whether `folder` of the library may name `other`.
+pub fn folder_may_name(folder: &str, other: &str) -> bool {
+    folder == other
+        || other == FOR_ALL
+        || FOLDERS.iter().any(|row| {
+            row.name == folder
+                && match row.names {
+                    Below::Only(names) => names.contains(&other),
+                    Below::All => true,
+                }
+        })
+}
+
+/// Returns the rule that forbids `path` above `sync`, if one does.
+///
+/// An import of a whole root (`use std as s`, `use std::*`) or of the parent of an exception (`use
+/// std::time`) counts as forbidden: it would hide what is named later.
+pub fn door(path: &[String], imported: bool) -> Option<&'static Door> {
+    let mut parts: Vec<&str> = path.iter().map(String::as_str).collect();
+    let first = parts.first_mut()?;
+    *first = match *first {
+        "core" | "alloc" => "std",
+        "afterwork_sync" => "sync",
+        other => other,
+    };
+    if parts == ["thread_local"] {
+        parts.insert(0, "std");
+    }
+    let whole_root = imported && (parts == ["std"] || parts == ["std", "*"]);
+    DOORS.iter().find(|door| {
+        let below = parts.strip_prefix(door.path);
+        whole_root
+            || below
+                .is_some_and(|rest| !rest.first().is_some_and(|name| door.except.contains(name)))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn forbidden(path: &str) -> bool {
+        let parts: Vec<_> = path.split("::").map(str::to_string).collect();
+        door(&parts, true).is_some()
+    }
+
+    #[test]
+    fn every_road_past_sync_is_closed() {
+        for path in [
+            "std::sync::Mutex",
+            "core::sync::atomic::Ordering",
+            "alloc::sync::Arc",
+            "std::sync",
+            "std::thread::spawn",
+            "thread_local",
+            "std::time::Instant",
+            "std::time::SystemTime",
+            "std::time",
+            "std::time::*",
+            "core::hint::spin_loop",
+            "libc::c_int",
+            "rustix::thread::gettid",
+            "loom::model",
+            "shuttle::check_random",
+            "sync::__loom::thread",
+            "afterwork_sync::__shuttle",
+            "std",
+            "std::*",
+            "core",
+        ] {
+            assert!(forbidden(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn what_models_need_not_see_is_free() {
+        for path in [
+            "std::time::Duration",
+            "core::time::Duration",
+            "std::task::Context",
+            "std::pin::Pin",
+            "sync::atomic::AtomicU32",
+            "sync::thread_local",
+            "std::collections::HashMap",
+            "std::cell::Cell",
+            "std::hint::black_box",
+            "topology::CpuId",
+        ] {
+            assert!(!forbidden(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn ranks_follow_the_arrows() {
+        let rank = |folder| rank(folder).unwrap();
+        assert!(rank("topology") < rank("sync") && rank("sync") < rank("mpscq"));
+        assert!(rank("mpscq") < rank("afterwork") && rank("afterwork") < rank("lab"));
+        assert_eq!(rank("capi"), rank("lab"));
+    }
+
+    #[test]
+    fn crates_are_known_by_both_names() {
+        assert_eq!(our_crate("sync"), Some("sync"));
+        assert_eq!(our_crate("afterwork_sync"), Some("sync"));
+        assert_eq!(our_crate("afterwork-topology"), Some("topology"));
+        assert_eq!(our_crate("afterwork"), Some("afterwork"));
+        assert_eq!(our_crate("rayon"), None);
+    }
+
+    #[test]
+    fn folders_look_down_only() {
+        assert!(folder_may_name("workqueue", "rcu") && !folder_may_name("rcu", "workqueue"));
+        assert!(!folder_may_name("wake", "workqueue") && !folder_may_name("task_work", "rcu"));
+        assert!(folder_may_name("observe", "percpu") && !folder_may_name("percpu", "observe"));
+        assert!(folder_may_name("wake", "params") && !folder_may_name("params", "wake"));
+    }
+}

@@ -1,0 +1,296 @@
+//! Checks the comments that explain memory orderings.
+//!
+//! An ordering is one end of an argument whose other end stands elsewhere, so its comment is a block of
+//! `//` lines that begins with `ORDER(tag):`, and every end carries the same tag. Of each tag there must be
+//!
+//! - at least two ends, unless the only one says `both ends on this line` (a read-modify-write that meets
+//!   itself on another thread) or `other end in crate NAME` for a crate that is not ours to comment (it
+//!   must be one of the workspace's dependencies or a folder of `crates/`);
+//! - at least one `Test:` line, and each such line must name a test function that exists. Names are
+//!   looked for up to the first full stop, outside parentheses; a word with an underscore that is no test
+//!   is an error even beside a good one, for it was one once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::report::{Failure, Finding, Findings};
+use crate::source::{Comment, lex, outline};
+use crate::workspace::Workspace;
+
+/// One end: a comment block.
+#[derive(Debug, PartialEq)]
+struct End {
+    file: String,
+    line: u32,
+    tag: String,
+    /// The block in one line, after the tag.
+    text: String,
+}
+
+/// Finds tags with one end, without a test, or with a test that does not exist.
+pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
+    let mut ends = Vec::new();
+    let mut tests = BTreeSet::new();
+    for file in workspace.rust_files()? {
+        let source = lex(&workspace.text(&file)?.unwrap_or_default());
+        let outline = outline(&source);
+        // In tests/ a function may be made a test by a macro or be the body that a test shares.
+        let is_test_tree = file.starts_with("tests/") || file.contains("/tests/");
+        tests.extend(if is_test_tree {
+            outline.functions
+        } else {
+            outline.tests
+        });
+        // Here the form is talked about, not used.
+        if !file.starts_with("xtask/") {
+            ends.extend(ends_in(&file, &source.comments));
+        }
+    }
+    let metadata = workspace.metadata(false)?;
+    let mut crates: BTreeSet<String> = metadata
+        .packages
+        .iter()
+        .flat_map(|package| &package.dependencies)
+        .map(|d| d.name.clone())
+        .collect();
+    crates.extend(metadata.packages.iter().filter_map(|package| {
+        let folder = package.manifest_path.parent()?.file_name()?;
+        Some(folder.to_string_lossy().into_owned())
+    }));
+    let broken = broken(&ends, &tests, &crates);
+    let tags: BTreeSet<_> = ends.iter().map(|end| &end.tag).collect();
+    Ok(Findings {
+        broken,
+        looked_at: format!("{} tags, {} ends", tags.len(), ends.len()),
+    })
+}
+
+/// Joins line comments that follow each other, and keeps the blocks that begin with a tag.
+fn ends_in(file: &str, comments: &[Comment]) -> Vec<End> {
+    let mut ends: Vec<End> = Vec::new();
+    let mut last_line = 0;
+    for comment in comments {
+        let text = comment.text.trim();
+        let follows = comment.line == last_line + 1;
+        if let Some((tag, rest)) = text
+            .strip_prefix("ORDER(")
+            .and_then(|rest| rest.split_once(')'))
+        {
+            let text = rest.trim_start_matches(':').trim().to_string();
+            ends.push(End {
+                file: file.into(),
+                line: comment.line,
+                tag: tag.trim().into(),
+                text,
+            });
+            last_line = comment.line;
+        } else if follows && let Some(end) = ends.last_mut() {
+            // An empty line ends a sentence, as a full stop does.
+            end.text += if text.is_empty() { ". " } else { " " };
+            end.text += text;
+            last_line = comment.line;
+        }
+    }
+    ends
+}
+
+fn broken(ends: &[End], tests: &BTreeSet<String>, crates: &BTreeSet<String>) -> Vec<Finding> {
+    let mut by_tag: BTreeMap<&str, Vec<&End>> = BTreeMap::new();
+    for end in ends {
+        by_tag.entry(&end.tag).or_default().push(end);
+    }
+    let mut found = Vec::new();
+    for (tag, ends) in by_tag {
+        let first = ends[0];
+        let mut say = |end: &End, rule: String| found.push(Finding::new(&end.file, end.line, rule));
+        if tag.is_empty()
+            || !tag
+                .chars()
+                .all(|c| c.is_alphanumeric() || "_-.:".contains(c))
+        {
+            say(
+                first,
+                format!("`{tag}` is no tag: a word, so that both ends can be searched for"),
+            );
+        }
+        if ends.len() < 2 && !first.text.contains("both ends on this line") {
+            match other_crate(&first.text) {
+                Some(name) if crates.contains(name) => {}
+                Some(name) => say(
+                    first,
+                    format!("ORDER({tag}): its other end is in `{name}`, which is no crate here"),
+                ),
+                None => say(
+                    first,
+                    format!(
+                        "ORDER({tag}) has one end: tag the other (xtask/src/order.rs says when one suffices)"
+                    ),
+                ),
+            }
+        }
+        let mut has_test = false;
+        for end in &ends {
+            let Some(named) = test_names(&end.text) else {
+                continue;
+            };
+            has_test = true;
+            let is_test = |name: &&String| tests.contains(*name);
+            if let Some(gone) = named
+                .iter()
+                .find(|name| name.contains('_') && !is_test(name))
+            {
+                say(end, format!("ORDER({tag}): there is no test `{gone}`"));
+            } else if !named.iter().any(|name| is_test(&name)) {
+                say(
+                    end,
+                    format!("ORDER({tag}): its `Test:` line names no test function"),
+                );
+            }
+        }
+        if !has_test {
+            say(
+                first,
+                format!(
+                    "ORDER({tag}) has no `Test:` line at any end: which test fails without it?"
+                ),
+            );
+        }
+    }
+    found
+}
+
+/// Returns the crate that `text` says the other end is in.
+fn other_crate(text: &str) -> Option<&str> {
+    let (_, rest) = text.split_once("other end in crate ")?;
+    let end = rest
+        .find(|c: char| !(c.is_alphanumeric() || "_-`".contains(c)))
+        .unwrap_or(rest.len());
+    Some(rest[..end].trim_matches('`'))
+}
+
+/// Returns the words of the `Test:` line that may be names; nothing without such a line.
+fn test_names(text: &str) -> Option<Vec<String>> {
+    let (_, rest) = text
+        .split_once("Test:")
+        .or_else(|| text.split_once("Tests:"))?;
+    let mut depth = 0;
+    let mut sentence = String::new();
+    let mut ahead = rest.chars().peekable();
+    while let Some(c) = ahead.next() {
+        match c {
+            '(' => depth += 1,
+            ')' => depth -= 1,
+            '.' if depth == 0 && ahead.peek().is_none_or(|next| next.is_whitespace()) => break,
+            _ if depth == 0 => sentence.push(c),
+            _ => {}
+        }
+    }
+    let words = sentence.split(|c: char| c.is_whitespace() || ",;".contains(c));
+    // A path to a file locates the test, `module::name` ends in its name.
+    let names = words.filter(|word| !word.contains('/')).map(|word| {
+        let last = word.rsplit("::").next().unwrap_or(word);
+        last.trim_matches(|c: char| !(c.is_alphanumeric() || c == '_'))
+            .to_string()
+    });
+    Some(names.filter(|name| !name.is_empty()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| name.to_string()).collect()
+    }
+
+    /// What is wrong with a file that holds `text`, in a tree with the test `park_vs_post`.
+    fn found(text: &str) -> Vec<String> {
+        let ends = ends_in("a.rs", &lex(text).comments);
+        let broken = broken(&ends, &set(&["park_vs_post", "handover"]), &set(&["tokio"]));
+        broken.iter().map(Finding::to_string).collect()
+    }
+
+    const GOOD: &str = "
+        // ORDER(park): store buffering, other end in `post`.
+        //   here: state = PARKED;  fence;  read mail
+        // Test: loom park_vs_post (fails with either fence_removed).
+        state.store(PARKED, Relaxed);
+        fn post() {
+            // ORDER(park): the other end.
+            mail.store(1);
+        }";
+
+    #[test]
+    fn two_ends_and_a_test_are_good() {
+        assert_eq!(found(GOOD), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_block_ends_where_code_begins() {
+        let ends = ends_in("a.rs", &lex(GOOD).comments);
+        assert_eq!(ends.len(), 2);
+        assert_eq!((ends[0].line, ends[1].line), (2, 7));
+        assert!(
+            ends[0].text.ends_with("fence_removed)."),
+            "{}",
+            ends[0].text
+        );
+        let apart = ends_in(
+            "a.rs",
+            &lex("// ORDER(a): b\ncode();\n// Test: park_vs_post").comments,
+        );
+        assert_eq!(apart[0].text, "b");
+    }
+
+    #[test]
+    fn one_end_is_named_with_its_line() {
+        let found = found("\n// ORDER(lone): x.\n// Test: park_vs_post.");
+        assert_eq!(found.len(), 1);
+        assert!(
+            found[0].starts_with("a.rs:2: ORDER(lone) has one end"),
+            "{}",
+            found[0]
+        );
+    }
+
+    #[test]
+    fn an_end_in_another_crate_counts_when_there_is_one() {
+        let at = |name: &str| {
+            found(&format!(
+                "// ORDER(a): other end in crate `{name}`. Test: handover."
+            ))
+        };
+        assert!(at("tokio").is_empty());
+        assert!(at("nosuch")[0].contains("no crate here"));
+    }
+
+    #[test]
+    fn a_line_that_meets_itself_is_both_ends() {
+        assert!(found("// ORDER(a): both ends on this line. Test: handover.").is_empty());
+    }
+
+    #[test]
+    fn a_missing_or_vanished_test_is_named() {
+        let two = |line: &str| {
+            found(&format!(
+                "// ORDER(a): x.\n// {line}\ncode();\n// ORDER(a): y."
+            ))
+        };
+        assert!(two("no more to say.")[0].contains("no `Test:` line"));
+        assert!(two("Test: loom park_vs_mail.")[0].contains("no test `park_vs_mail`"));
+        assert!(two("Test: park_vs_post, loom gone_by_now.")[0].contains("gone_by_now"));
+        assert!(two("Test: loom.")[0].contains("names no test"));
+        assert!(two("Test: loom handover").is_empty());
+        assert!(
+            two("Test: tests/loom/the_file.rs, wake::park_vs_post. Uses nr_running.").is_empty()
+        );
+    }
+
+    #[test]
+    fn a_test_name_may_stand_on_the_next_line() {
+        assert_eq!(
+            test_names("x. Test: loom  a_b (c\n d_e), f_g. h_i"),
+            Some(vec!["loom".into(), "a_b".into(), "f_g".into()])
+        );
+        assert_eq!(test_names("no such line"), None);
+    }
+}

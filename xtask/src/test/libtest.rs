@@ -1,0 +1,284 @@
+//! Reads what `cargo test` prints, line by line.
+
+use std::ops::AddAssign;
+
+/// How many tests ended how.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Count {
+    /// Ran and held.
+    pub passed: u64,
+    /// Ran and did not hold, or did not end.
+    pub failed: u64,
+    /// Did not run.
+    pub skipped: u64,
+}
+
+impl AddAssign for Count {
+    fn add_assign(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.skipped += other.skipped;
+    }
+}
+
+/// Adds up the test programs of one command.
+#[derive(Debug, Default)]
+pub struct Reader {
+    /// The sum so far.
+    pub count: Count,
+    /// What failed, by name.
+    pub failures: Vec<String>,
+    prefix: Option<String>,
+    /// The program that runs, and whether it has given a result.
+    running: Option<(String, bool)>,
+}
+
+enum Line {
+    Starts(String),
+    Fails(String),
+    Ends(Count),
+}
+
+impl Reader {
+    /// Makes a reader that puts `prefix` before the names of test programs.
+    pub fn new(prefix: Option<&str>) -> Self {
+        Self {
+            prefix: prefix.map(str::to_string),
+            ..Self::default()
+        }
+    }
+
+    /// Reads a line; returns what to tell when a program with any test in it has ended.
+    pub fn read(&mut self, line: &str) -> Option<String> {
+        match parse(line)? {
+            Line::Starts(name) => {
+                self.end_running("ended without a result");
+                let name = self
+                    .prefix
+                    .as_ref()
+                    .map_or(name.clone(), |prefix| format!("{prefix} {name}"));
+                self.running = Some((name, false));
+                None
+            }
+            Line::Fails(name) => {
+                let program = self.running.as_ref().map_or("", |(name, _)| name);
+                self.failures.push(format!("{program}: {name}"));
+                None
+            }
+            Line::Ends(count) => {
+                self.count += count;
+                let (name, has_result) = self.running.as_mut()?;
+                *has_result = true;
+                (count != Count::default()).then(|| format!("{name}: {}", told(count)))
+            }
+        }
+    }
+
+    /// Takes the program that runs for neither passed nor failed.
+    pub fn interrupt(&mut self) {
+        self.running = None;
+    }
+
+    /// Ends the reading; `why` says what went wrong with the command, if anything did.
+    pub fn finish(&mut self, why: Option<&str>) {
+        self.end_running(why.unwrap_or("ended without a result"));
+        if let Some(why) = why
+            && self.count.failed == 0
+        {
+            self.count.failed = 1;
+            self.failures
+                .push(format!("{why} before any test failed; did it build?"));
+        }
+    }
+
+    /// A program that gave no result crashed, or was stopped: one failure, of a test that it did not name.
+    fn end_running(&mut self, why: &str) {
+        if let Some((name, false)) = self.running.take() {
+            self.count.failed += 1;
+            self.failures.push(format!("{name}: {why}"));
+        }
+    }
+}
+
+/// Says a count in words; what is zero is left out, but for what passed.
+pub fn told(count: Count) -> String {
+    let mut text = format!("{} passed", count.passed);
+    for (number, word) in [(count.failed, "failed"), (count.skipped, "skipped")] {
+        if number > 0 {
+            text += &format!(", {number} {word}");
+        }
+    }
+    text
+}
+
+fn parse(line: &str) -> Option<Line> {
+    if let Some(rest) = line.strip_prefix("test result: ") {
+        return Some(Line::Ends(result(rest)));
+    }
+    if let Some(rest) = line.strip_prefix("test ") {
+        return Some(Line::Fails(rest.strip_suffix(" ... FAILED")?.to_string()));
+    }
+    let cargo = line.trim_start();
+    // Cargo indents what it says; a test that prints the same word does not.
+    if cargo.len() == line.len() {
+        return None;
+    }
+    if let Some(rest) = cargo.strip_prefix("Running ") {
+        return Some(Line::Starts(program(rest)?));
+    }
+    cargo
+        .strip_prefix("Doc-tests ")
+        .map(|name| Line::Starts(name.to_string()))
+}
+
+/// Names the program of `unittests src/lib.rs (target/debug/deps/sync-0123)` or `tests/prop.rs (…)`.
+fn program(rest: &str) -> Option<String> {
+    let (source, path) = rest.strip_suffix(')')?.split_once(" (")?;
+    match source.strip_prefix("unittests ") {
+        Some(_) => {
+            let file = path.rsplit('/').next()?;
+            Some(
+                file.rsplit_once('-')
+                    .map_or(file, |(name, _)| name)
+                    .to_string(),
+            )
+        }
+        None => Some(source.to_string()),
+    }
+}
+
+/// Reads `ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; …`.
+fn result(text: &str) -> Count {
+    let mut count = Count::default();
+    let numbers = text.split_once(". ").map_or(text, |(_, numbers)| numbers);
+    for part in numbers.split(';') {
+        let mut words = part.split_whitespace();
+        let number = words.next().and_then(|word| word.parse().ok()).unwrap_or(0);
+        match words.next() {
+            Some("passed") => count.passed = number,
+            Some("failed") => count.failed = number,
+            Some("ignored") => count.skipped = number,
+            _ => {}
+        }
+    }
+    count
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, why: Option<&str>) -> (Reader, Vec<String>) {
+        let mut reader = Reader::new(None);
+        let told = text.lines().filter_map(|line| reader.read(line)).collect();
+        reader.finish(why);
+        (reader, told)
+    }
+
+    const GOOD: &str = "\
+   Compiling afterwork-sync v0.1.0 (/home/u/crates/sync)
+     Running unittests src/lib.rs (target/debug/deps/afterwork_sync-0f3a)
+
+running 3 tests
+test futex::tests::a ... ok
+test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 4 filtered out; finished in 0.00s
+
+     Running tests/prop/main.rs (target/debug/deps/prop-77)
+test result: ok. 5 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.20s
+   Doc-tests afterwork_sync
+test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s
+";
+
+    #[test]
+    fn counts_are_added_up() {
+        let (reader, told) = read(GOOD, None);
+        assert_eq!(
+            reader.count,
+            Count {
+                passed: 7,
+                failed: 0,
+                skipped: 1
+            }
+        );
+        assert_eq!(
+            told,
+            [
+                "afterwork_sync: 2 passed, 1 skipped",
+                "tests/prop/main.rs: 5 passed"
+            ]
+        );
+        assert!(reader.failures.is_empty());
+    }
+
+    #[test]
+    fn failing_tests_are_named_with_their_program() {
+        let text = "     Running unittests src/lib.rs (t/deps/a-1)\ntest x::y - should panic ... FAILED\n\
+                    test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out";
+        let (reader, _) = read(text, Some("ended with exit status: 101"));
+        assert_eq!(
+            reader.count,
+            Count {
+                passed: 1,
+                failed: 1,
+                skipped: 0
+            }
+        );
+        assert_eq!(reader.failures, ["a: x::y - should panic"]);
+    }
+
+    #[test]
+    fn a_program_that_crashes_is_a_failure() {
+        let text = "     Running unittests src/lib.rs (t/deps/a-1)\n     Running tests/b.rs (t/deps/b-1)\n\
+                    test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out";
+        let (reader, _) = read(text, Some("ended with exit status: 101"));
+        assert_eq!(
+            reader.count,
+            Count {
+                passed: 1,
+                failed: 1,
+                skipped: 0
+            }
+        );
+        assert_eq!(reader.failures, ["a: ended without a result"]);
+    }
+
+    #[test]
+    fn what_does_not_build_is_a_failure() {
+        let (reader, _) = read(
+            "error[E0425]: cannot find value",
+            Some("ended with exit status: 101"),
+        );
+        assert_eq!(reader.count.failed, 1);
+        assert!(reader.failures[0].contains("did it build?"));
+    }
+
+    #[test]
+    fn an_interrupted_program_is_not_blamed() {
+        let mut reader = Reader::new(None);
+        reader.read("     Running unittests src/lib.rs (t/deps/a-1)");
+        reader.interrupt();
+        reader.finish(None);
+        assert_eq!(reader.count, Count::default());
+    }
+
+    #[test]
+    fn what_tests_print_is_not_taken_for_cargo() {
+        let (reader, told) = read(
+            "Running late (very)\ntests passed: 3\n  test result: ok. 9 passed",
+            None,
+        );
+        assert_eq!((reader.count, told.len()), (Count::default(), 0));
+    }
+
+    #[test]
+    fn a_model_is_named_with_its_crate() {
+        let mut reader = Reader::new(Some("afterwork"));
+        reader.read("     Running tests/loom/main.rs (t/deps/loom-1)");
+        let told = reader
+            .read("test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out");
+        assert_eq!(
+            told.as_deref(),
+            Some("afterwork tests/loom/main.rs: 1 passed")
+        );
+    }
+}

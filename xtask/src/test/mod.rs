@@ -1,0 +1,145 @@
+//! `cargo xtask test`: runs every layer of tests and counts them.
+//!
+//! Progress goes to stderr: a line a test program as it ends, and a live line on a terminal. The closing
+//! table goes to stdout, and its last line is `N passed, N failed` (`, N skipped` may follow), alone. What
+//! the tests themselves print is shown when they fail. An interrupt stops what runs, shows the table of
+//! what was done, and ends in exit code 130.
+//!
+//! ```text
+//!   options ─► plan (layer ─► steps) ─► child (one step) ─► libtest (lines ─► counts) ─► tally
+//!                                            └────────────► progress
+//! ```
+
+mod child;
+mod libtest;
+mod miri;
+mod options;
+mod plan;
+mod progress;
+mod tally;
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use crate::report::Failure;
+use crate::workspace::{Metadata, Workspace};
+use child::{End, Signals};
+use libtest::Reader;
+use options::Options;
+use plan::{Layer, Step};
+use progress::Progress;
+use tally::{LayerTally, Tally};
+
+/// What a shell expects of a program that an interrupt ended: 128 and the signal's number.
+const EXIT_INTERRUPTED: u8 = 130;
+
+/// Runs the layers that `args` ask for.
+pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
+    let options = Options::parse(args)?;
+    if options.help {
+        print!("{}", options::help());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let metadata = workspace.metadata(false)?;
+    if options.list {
+        print!("{}", plan::list(&metadata));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let signals = Signals::watch()?;
+    let mut tally = Tally::default();
+    for layer in &options.layers {
+        tally
+            .layers
+            .push(run_layer(workspace, &metadata, layer, &signals)?);
+        if signals.caught() {
+            eprintln!("interrupted; this is what was done so far");
+            break;
+        }
+    }
+    print!(
+        "{}",
+        if options.json {
+            tally.json()
+        } else {
+            tally.table()
+        }
+    );
+    Ok(match () {
+        () if signals.caught() => ExitCode::from(EXIT_INTERRUPTED),
+        () if tally.total().failed > 0 => ExitCode::FAILURE,
+        () => ExitCode::SUCCESS,
+    })
+}
+
+fn run_layer(
+    workspace: &Workspace,
+    metadata: &Metadata,
+    layer: &'static Layer,
+    signals: &Signals,
+) -> Result<LayerTally, Failure> {
+    let mut progress = Progress::new(layer);
+    let mut tally = LayerTally::new(layer.name);
+    let steps = plan::steps(layer, metadata, |name| std::env::var(name).ok());
+    if layer.name == plan::MIRI
+        && !steps.is_empty()
+        && let Err(reason) = miri::make_ready(workspace)
+    {
+        progress.say(&format!("skipped: {reason}"));
+        tally.count.skipped += steps.len() as u64;
+    } else {
+        for step in &steps {
+            run_step(workspace, step, layer, signals, &mut progress, &mut tally)?;
+            if signals.caught() {
+                break;
+            }
+        }
+    }
+    tally.seconds = progress.seconds();
+    progress.done(&tally);
+    Ok(tally)
+}
+
+fn run_step(
+    workspace: &Workspace,
+    step: &Step,
+    layer: &Layer,
+    signals: &Signals,
+    progress: &mut Progress,
+    tally: &mut LayerTally,
+) -> Result<(), Failure> {
+    let mut command = workspace.command(&step.args[0]);
+    command.args(&step.args[1..]).envs(step.env.iter().cloned());
+    for name in step.without {
+        command.env_remove(name);
+    }
+    let mut reader = Reader::new(step.prefix.as_deref());
+    let mut output = Vec::new();
+    let end = child::run(command, Instant::now() + layer.limit, signals, |line| {
+        let Some(line) = line else {
+            return progress.tick();
+        };
+        if let Some(done) = reader.read(&line) {
+            progress.say(&done);
+        }
+        progress.doing(&line);
+        output.push(line);
+    })?;
+    let why = match end {
+        End::Good => None,
+        End::Bad(status) => Some(format!("ended with {status}")),
+        End::OverLimit => Some(format!(
+            "stopped at the limit of {} s",
+            layer.limit.as_secs()
+        )),
+        End::Interrupted => {
+            reader.interrupt();
+            None
+        }
+    };
+    reader.finish(why.as_deref());
+    if why.is_some() {
+        progress.show(&step.shown(), &output);
+    }
+    tally.add(reader);
+    Ok(())
+}

@@ -1,0 +1,130 @@
+//! The command line of `cargo xtask test`.
+
+use super::plan::{LAYERS, Layer};
+use crate::report::Failure;
+
+/// What was asked for.
+#[derive(Debug)]
+pub struct Options {
+    /// The layers to run, in the order of the table.
+    pub layers: Vec<&'static Layer>,
+    /// Say what there is and run nothing.
+    pub list: bool,
+    /// Records instead of a table.
+    pub json: bool,
+    /// Say how this is used.
+    pub help: bool,
+}
+
+impl Options {
+    /// Reads the arguments.
+    pub fn parse(args: &[String]) -> Result<Self, Failure> {
+        let mut options = Self {
+            layers: Vec::new(),
+            list: false,
+            json: false,
+            help: false,
+        };
+        let mut args = args.iter().map(String::as_str);
+        while let Some(arg) = args.next() {
+            match arg {
+                "--list" => options.list = true,
+                "--json" => options.json = true,
+                "--help" | "-h" => options.help = true,
+                "--only" => options.only(args.next().unwrap_or_default())?,
+                _ => match arg.strip_prefix("--only=") {
+                    Some(names) => options.only(names)?,
+                    None => return Err(unknown(arg)),
+                },
+            }
+        }
+        if options.layers.is_empty() {
+            options.layers = LAYERS.iter().collect();
+        }
+        Ok(options)
+    }
+
+    fn only(&mut self, names: &str) -> Result<(), Failure> {
+        for name in names.split(',').map(str::trim) {
+            if !LAYERS.iter().any(|layer| layer.name == name) {
+                let all: Vec<_> = LAYERS.iter().map(|layer| layer.name).collect();
+                return Err(Failure::new(format!(
+                    "no layer is called `{name}`; there are {}",
+                    all.join(", ")
+                )));
+            }
+        }
+        let named = |layer: &&Layer| names.split(',').any(|name| name.trim() == layer.name);
+        self.layers = LAYERS.iter().filter(named).collect();
+        Ok(())
+    }
+}
+
+fn unknown(arg: &str) -> Failure {
+    Failure::new(format!(
+        "`test` does not know `{arg}`; it takes --only LAYER[,LAYER], --list, --json, --help"
+    ))
+}
+
+/// Says how the chore is used.
+pub fn help() -> String {
+    let mut text = String::from(
+        "Runs every layer of tests and counts them.\n\n\
+         Usage: cargo xtask test [--only LAYER[,LAYER]] [--list] [--json]\n\n\
+         Layers, in the order they run:\n",
+    );
+    for layer in LAYERS {
+        text += &format!("  {:<12} {}\n", layer.name, layer.asks);
+    }
+    text += "
+  --only LAYERS  run these alone
+  --list         say what each layer would run
+  --json         one record a layer on stdout instead of the table, the last one for all
+
+A model that fails says which interleaving broke it; set LOOM_LOG=trace, LOOM_LOCATION=1 and run it with
+--only loom to see each step. RUSTFLAGS that you set are kept; the models add their --cfg to them.
+Exit code: 0 all passed, 1 some failed, 2 could not run, 130 interrupted.
+";
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(args: &[&str]) -> Result<Options, Failure> {
+        Options::parse(&args.iter().map(|arg| arg.to_string()).collect::<Vec<_>>())
+    }
+
+    fn names(args: &[&str]) -> Vec<&'static str> {
+        parse(args)
+            .unwrap()
+            .layers
+            .iter()
+            .map(|layer| layer.name)
+            .collect()
+    }
+
+    #[test]
+    fn nothing_asked_runs_everything() {
+        assert_eq!(names(&[]).len(), LAYERS.len());
+    }
+
+    #[test]
+    fn layers_run_in_the_order_of_the_table() {
+        assert_eq!(names(&["--only", "loom,unit"]), ["unit", "loom"]);
+        assert_eq!(names(&["--only=doc"]), ["doc"]);
+    }
+
+    #[test]
+    fn wrong_input_is_one_line_that_names_it() {
+        for (args, named) in [
+            (&["--only", "nosuch"][..], "nosuch"),
+            (&["--fast"], "--fast"),
+            (&["--only"], "``"),
+        ] {
+            let text = parse(args).unwrap_err().to_string();
+            assert!(text.contains(named) && text.lines().count() == 1, "{text}");
+        }
+    }
+}

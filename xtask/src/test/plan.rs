@@ -1,0 +1,305 @@
+//! What each layer runs.
+//!
+//! Test programs are discovered: a crate joins `loom` by having `tests/loom.rs` or `tests/loom/main.rs`,
+//! `shuttle` likewise, `property` by a test called `prop` or `prop_…`; every other test is `integration`.
+
+use std::path::Path;
+use std::time::Duration;
+
+use super::miri;
+use crate::workspace::Metadata;
+
+/// A layer of tests.
+#[derive(Debug)]
+pub struct Layer {
+    /// How `--only` and the table call it.
+    pub name: &'static str,
+    /// The question that it answers.
+    pub asks: &'static str,
+    /// How long one command of it may take. Guessed at several times what a slow machine with two CPUs
+    /// needs, building included: it is there to end a hang, not to judge speed.
+    pub limit: Duration,
+}
+
+const UNIT: &str = "unit";
+const PROPERTY: &str = "property";
+const INTEGRATION: &str = "integration";
+const DOC: &str = "doc";
+const LOOM: &str = "loom";
+const SHUTTLE: &str = "shuttle";
+pub const MIRI: &str = "miri";
+
+const fn minutes(count: u64) -> Duration {
+    Duration::from_secs(60 * count)
+}
+
+/// All layers, cheapest answer first.
+pub const LAYERS: &[Layer] = &[
+    Layer {
+        name: UNIT,
+        asks: "is this function right?",
+        limit: minutes(15),
+    },
+    Layer {
+        name: PROPERTY,
+        asks: "does it match a slow, obvious model on random input?",
+        limit: minutes(10),
+    },
+    Layer {
+        name: INTEGRATION,
+        asks: "do the parts work together on the real machine?",
+        limit: minutes(10),
+    },
+    Layer {
+        name: DOC,
+        asks: "do the examples compile and run?",
+        limit: minutes(10),
+    },
+    Layer {
+        name: LOOM,
+        asks: "are the orderings right for 2 or 3 threads, in every interleaving?",
+        limit: minutes(15),
+    },
+    Layer {
+        name: SHUTTLE,
+        asks: "is the logic right for many threads, in very many interleavings?",
+        limit: minutes(15),
+    },
+    Layer {
+        name: MIRI,
+        asks: "is there undefined behaviour?",
+        limit: minutes(10),
+    },
+];
+
+/// One command of a layer.
+#[derive(Debug, Default, PartialEq)]
+pub struct Step {
+    /// The program and its arguments.
+    pub args: Vec<String>,
+    /// Set for it, on top of the environment.
+    pub env: Vec<(String, String)>,
+    /// Taken out of its environment.
+    pub without: &'static [&'static str],
+    /// What the progress lines put before the name of a test program.
+    pub prefix: Option<String>,
+}
+
+impl Step {
+    /// Makes a step of words parted by blanks, and more arguments.
+    pub fn new(words: &str, more: impl IntoIterator<Item = String>) -> Self {
+        Self {
+            args: words
+                .split_whitespace()
+                .map(str::to_string)
+                .chain(more)
+                .collect(),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the command as one would type it.
+    pub fn shown(&self) -> String {
+        let env = self
+            .env
+            .iter()
+            .map(|(name, value)| format!("{name}='{}'", value.replace('\x1f', " ")));
+        env.chain(self.args.iter().cloned())
+            .collect::<Vec<_>>()
+            .join(" ")
+    }
+}
+
+/// Returns the commands of `layer`; `variable` reads the environment.
+pub fn steps(
+    layer: &Layer,
+    metadata: &Metadata,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Vec<Step> {
+    const TEST: &str = "cargo test --workspace --no-fail-fast";
+    match layer.name {
+        UNIT => vec![Step::new(TEST, ["--lib".into(), "--bins".into()])],
+        DOC => vec![Step::new(TEST, ["--doc".into()])],
+        LOOM | SHUTTLE => {
+            let found = packages_with(metadata, layer.name).into_iter();
+            found
+                .map(|package| {
+                    model_step(layer.name, package, &metadata.target_directory, &variable)
+                })
+                .collect()
+        }
+        MIRI => miri::steps(&variable),
+        name => {
+            let names = test_names(metadata, |test| layer_of(test) == name);
+            let args: Vec<_> = names
+                .into_iter()
+                .flat_map(|test| ["--test".to_string(), test])
+                .collect();
+            if args.is_empty() {
+                Vec::new()
+            } else {
+                vec![Step::new(TEST, args)]
+            }
+        }
+    }
+}
+
+/// Returns the layer that a test program belongs to, by its name.
+fn layer_of(test: &str) -> &'static str {
+    match test {
+        "loom" => LOOM,
+        "shuttle" => SHUTTLE,
+        "prop" => PROPERTY,
+        _ if test.starts_with("prop_") => PROPERTY,
+        _ => INTEGRATION,
+    }
+}
+
+fn test_names(metadata: &Metadata, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let targets = metadata
+        .packages
+        .iter()
+        .flat_map(|package| &package.targets);
+    let tests = targets.filter(|target| target.is_test() && wanted(&target.name));
+    let mut names: Vec<_> = tests.map(|target| target.name.clone()).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+fn packages_with<'a>(metadata: &'a Metadata, test: &str) -> Vec<&'a str> {
+    let has = |package: &&crate::workspace::Package| {
+        package
+            .targets
+            .iter()
+            .any(|target| target.is_test() && target.name == test)
+    };
+    metadata
+        .packages
+        .iter()
+        .filter(has)
+        .map(|package| package.name.as_str())
+        .collect()
+}
+
+/// A model is built optimised, for it runs millions of times, and apart, for its `--cfg` reaches all crates.
+fn model_step(
+    cfg: &str,
+    package: &str,
+    target: &Path,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Step {
+    let apart = target.join(cfg).display().to_string();
+    let words = "cargo test --release --no-fail-fast";
+    let more = ["-p", package, "--test", cfg, "--target-dir", &apart].map(str::to_string);
+    Step {
+        env: vec![with_cfg(cfg, variable)],
+        prefix: Some(package.to_string()),
+        ..Step::new(words, more)
+    }
+}
+
+/// Adds `--cfg NAME` to the flags that the user gave, in the form they were given in.
+fn with_cfg(cfg: &str, variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
+    const ENCODED: &str = "CARGO_ENCODED_RUSTFLAGS";
+    const PLAIN: &str = "RUSTFLAGS";
+    // Cargo reads the encoded form first, whose parts a unit separator parts.
+    let (name, separator, own) = match variable(ENCODED) {
+        Some(own) => (ENCODED, "\x1f", own),
+        None => (PLAIN, " ", variable(PLAIN).unwrap_or_default()),
+    };
+    let parts = [own.as_str(), "--cfg", cfg];
+    let given: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    (name.to_string(), given.join(separator))
+}
+
+/// Says what each layer would run.
+pub fn list(metadata: &Metadata) -> String {
+    let mut text = String::new();
+    for layer in LAYERS {
+        text += &format!("{}: {}\n", layer.name, layer.asks);
+        let steps = steps(layer, metadata, |name| std::env::var(name).ok());
+        if steps.is_empty() {
+            text += "    nothing yet\n";
+        }
+        for step in steps {
+            text += &format!("    {}\n", step.shown());
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workspace::{Package, Target};
+
+    fn package(name: &str, tests: &[&str]) -> Package {
+        let target = |name: &&str| Target {
+            name: name.to_string(),
+            kind: vec!["test".into()],
+        };
+        Package {
+            name: name.into(),
+            version: String::new(),
+            source: None,
+            license: None,
+            manifest_path: Default::default(),
+            dependencies: Vec::new(),
+            targets: tests.iter().map(target).collect(),
+        }
+    }
+
+    fn shown(layer: &str, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
+        let metadata = Metadata {
+            packages: vec![
+                package("one", &["prop", "loom", "cli"]),
+                package("two", &["loom", "prop_pods", "cli"]),
+            ],
+            target_directory: "t".into(),
+        };
+        let layer = LAYERS.iter().find(|row| row.name == layer).unwrap();
+        steps(layer, &metadata, variable)
+            .iter()
+            .map(Step::shown)
+            .collect()
+    }
+
+    #[test]
+    fn each_test_program_is_in_one_layer() {
+        assert_eq!(
+            shown(PROPERTY, |_| None),
+            ["cargo test --workspace --no-fail-fast --test prop --test prop_pods"]
+        );
+        assert_eq!(
+            shown(INTEGRATION, |_| None),
+            ["cargo test --workspace --no-fail-fast --test cli"]
+        );
+        assert!(shown(SHUTTLE, |_| None).is_empty());
+    }
+
+    #[test]
+    fn models_are_found_and_built_apart() {
+        assert_eq!(
+            shown(LOOM, |_| None),
+            ["one", "two"].map(|name| format!(
+                "RUSTFLAGS='--cfg loom' cargo test --release --no-fail-fast -p {name} --test loom --target-dir t/loom"
+            ))
+        );
+    }
+
+    #[test]
+    fn flags_of_the_user_are_kept() {
+        let plain = |name: &str| (name == "RUSTFLAGS").then(|| "-C opt-level=1".to_string());
+        assert_eq!(with_cfg("loom", &plain).1, "-C opt-level=1 --cfg loom");
+        let encoded =
+            |name: &str| Some(if name == "RUSTFLAGS" { "lost" } else { "-g" }.to_string());
+        assert_eq!(
+            with_cfg("loom", &encoded),
+            (
+                "CARGO_ENCODED_RUSTFLAGS".into(),
+                "-g\x1f--cfg\x1floom".into()
+            )
+        );
+    }
+}
