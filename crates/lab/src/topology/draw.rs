@@ -1,0 +1,400 @@
+//! The machine, drawn for people.
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use topology::{AffinityScope, CpuSet, Llc, LlcSource, Pod, ShardParams, Topology};
+
+use super::tree::{self, Branch};
+
+/// Where a line of CPU sets is broken, in columns.
+const WIDTH: usize = 100;
+
+/// So many sets are printed where there are more: enough for the caches of any machine, and for the
+/// cores of a small one.
+const MAX_SETS: usize = 64;
+
+/// Draws a machine: what there is, who shares it, and the pods of each scope.
+#[must_use]
+pub fn draw(topology: &Topology, params: &ShardParams) -> String {
+    let mut drawing = head(topology);
+    drawing.push('\n');
+    drawing += &tree::draw(&packages(topology));
+    drawing.push('\n');
+    drawing += &pods(topology, params);
+    for quirk in topology.quirks() {
+        drawing += &format!("\nnote: {quirk}\n");
+    }
+    drawing
+}
+
+fn head(topology: &Topology) -> String {
+    let nr_nodes = topology
+        .nodes()
+        .iter()
+        .filter(|node| !node.cpus.is_empty())
+        .count();
+    let mut head = [
+        counted(topology.packages().len(), "package"),
+        counted(nr_nodes, "node"),
+        counted(topology.llcs().len(), "last-level cache"),
+        counted(topology.cores().len(), "core"),
+        format!("{} online\n", counted(topology.online().len(), "CPU")),
+    ]
+    .join(", ");
+    let offline = topology.possible().difference(topology.online());
+    for (what, cpus) in [
+        ("allowed", topology.allowed()),
+        ("offline", &offline),
+        ("isolated", topology.isolated()),
+        ("nohz_full", topology.nohz_full()),
+    ] {
+        if !cpus.is_empty() {
+            head += &format!("{what:<9}  {cpus}\n");
+        }
+    }
+    head
+}
+
+/// Builds the tree, package by package. What spans several nodes or packages shows up in each of
+/// them, with its part.
+fn packages(topology: &Topology) -> Vec<Branch> {
+    let mut roots: Vec<Branch> = topology
+        .packages()
+        .iter()
+        .map(|package| Branch {
+            label: package.id.map_or_else(
+                || "package not known".to_owned(),
+                |id| format!("package {id}"),
+            ),
+            beside: package.cpus.to_string(),
+            below: nodes(topology, &package.cpus),
+        })
+        .collect();
+    let memory_only = topology.nodes().iter().filter(|node| node.cpus.is_empty());
+    roots.extend(memory_only.map(|node| Branch {
+        label: format!("node {}", node.id),
+        beside: "memory only".to_owned(),
+        below: Vec::new(),
+    }));
+    roots
+}
+
+fn nodes(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
+    let mut homeless = around.clone();
+    let mut branches = Vec::new();
+    for node in topology.nodes() {
+        homeless = homeless.difference(&node.cpus);
+        let part = node.cpus.intersection(around);
+        if !part.is_empty() {
+            branches.push(Branch {
+                label: format!("node {}", node.id),
+                beside: part.to_string(),
+                below: llcs(topology, &part),
+            });
+        }
+    }
+    if topology.nodes().is_empty() {
+        return llcs(topology, around);
+    }
+    if !homeless.is_empty() {
+        branches.push(Branch {
+            label: "no node".to_owned(),
+            beside: homeless.to_string(),
+            below: llcs(topology, &homeless),
+        });
+    }
+    branches
+}
+
+fn llcs(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
+    let parts = topology
+        .llcs()
+        .iter()
+        .map(|llc| (llc, llc.cpus.intersection(around)));
+    parts
+        .filter(|(_, part)| !part.is_empty())
+        .map(|(llc, part)| {
+            let whole = if part == llc.cpus {
+                String::new()
+            } else {
+                format!("  (part of {})", llc.cpus)
+            };
+            Branch {
+                label: cache(llc),
+                beside: format!("{part}{whole}"),
+                below: cores(topology, &part),
+            }
+        })
+        .collect()
+}
+
+fn cache(llc: &Llc) -> String {
+    let name = match llc.source {
+        LlcSource::Cache { level } => format!("L{level}"),
+        LlcSource::Package => "cache not known: one per package".to_owned(),
+        LlcSource::Node => "cache not known: one per node".to_owned(),
+        LlcSource::System => "cache not known: one for all".to_owned(),
+    };
+    llc.size
+        .map_or(name.clone(), |bytes| format!("{name}, {}", size(bytes)))
+}
+
+/// Puts neighbouring cores with as many siblings on one line.
+fn cores(topology: &Topology, around: &CpuSet) -> Vec<Branch> {
+    by_core(topology, around)
+        .chunk_by(|one, next| one.len() == next.len())
+        .map(|run| {
+            let (label, beside) = match run[0].len() {
+                1 => (counted(run.len(), "core"), union(run).to_string()),
+                threads => (
+                    format!("{} x {threads} smt", counted(run.len(), "core")),
+                    some_of(run),
+                ),
+            };
+            Branch {
+                label,
+                beside,
+                below: Vec::new(),
+            }
+        })
+        .collect()
+}
+
+/// Parts CPUs by their cores, in the order of the cores.
+fn by_core(topology: &Topology, cpus: &CpuSet) -> Vec<CpuSet> {
+    let mut parts: BTreeMap<Option<usize>, CpuSet> = BTreeMap::new();
+    for cpu in cpus {
+        let core = topology.cpu(cpu).and_then(|cpu| cpu.core);
+        parts.entry(core).or_default().insert(cpu);
+    }
+    parts.into_values().collect()
+}
+
+/// Prints the first few sets of a run; the rest go on in the same way.
+fn some_of(run: &[CpuSet]) -> String {
+    const SHOWN: usize = 8;
+    let shown: Vec<String> = run.iter().take(SHOWN).map(CpuSet::to_string).collect();
+    let more = run.len().saturating_sub(SHOWN);
+    let rest = if more == 0 {
+        String::new()
+    } else {
+        format!("  and {more} more")
+    };
+    shown.join("  ") + &rest
+}
+
+fn pods(topology: &Topology, params: &ShardParams) -> String {
+    let default = AffinityScope::default();
+    let mut text = String::new();
+    for scope in AffinityScope::ALL {
+        let pods: Vec<Pod> = topology.pods(scope, params).iter().cloned().collect();
+        let mark = if scope == default {
+            "  (the default scope)"
+        } else {
+            ""
+        };
+        let _ = writeln!(text, "{scope:<11}  {}{mark}", shapes(topology, &pods));
+        // A list of all CPUs one by one would tell nothing.
+        if scope != AffinityScope::Cpu {
+            let sets: Vec<String> = pods.iter().map(|pod| pod.cpus.to_string()).collect();
+            text += &wrapped(&sets);
+        }
+    }
+    text
+}
+
+/// Says how many pods of which size there are: `3 pods: 2 of 8 cores (16 CPUs), 1 of 4 cores`.
+fn shapes(topology: &Topology, pods: &[Pod]) -> String {
+    let mut shapes: Vec<((usize, usize), usize)> = Vec::new();
+    for pod in pods {
+        let nr_cores = by_core(topology, &pod.cpus).len();
+        let shape = (nr_cores, pod.cpus.len());
+        match shapes.iter_mut().find(|(known, _)| *known == shape) {
+            Some((_, count)) => *count += 1,
+            None => shapes.push((shape, 1)),
+        }
+    }
+    let of = |&(nr_cores, nr_cpus): &(usize, usize)| match nr_cores == nr_cpus {
+        true => counted(nr_cores, "core"),
+        false => format!(
+            "{} ({})",
+            counted(nr_cores, "core"),
+            counted(nr_cpus, "CPU")
+        ),
+    };
+    match shapes.as_slice() {
+        // Every pod of scope cpu is a part of a core, which is no help to say.
+        _ if pods.iter().all(|pod| pod.cpus.len() == 1) => {
+            format!("{} of 1 CPU", counted(pods.len(), "pod"))
+        }
+        [(shape, count)] => format!("{} of {}", counted(*count, "pod"), of(shape)),
+        _ => {
+            let each: Vec<String> = shapes
+                .iter()
+                .map(|(shape, count)| format!("{count} of {}", of(shape)))
+                .collect();
+            format!("{}: {}", counted(pods.len(), "pod"), each.join(", "))
+        }
+    }
+}
+
+/// Prints sets side by side, indented, in lines that fit.
+fn wrapped(sets: &[String]) -> String {
+    const INDENT: &str = "             ";
+    const GAP: &str = "  ";
+    let mut text = String::new();
+    let mut line = String::new();
+    for set in sets.iter().take(MAX_SETS) {
+        if !line.is_empty() && INDENT.len() + line.len() + GAP.len() + set.len() > WIDTH {
+            let _ = writeln!(text, "{INDENT}{line}");
+            line.clear();
+        }
+        if !line.is_empty() {
+            line += GAP;
+        }
+        line += set;
+    }
+    let _ = writeln!(text, "{INDENT}{line}");
+    if let Some(more @ 1..) = sets.len().checked_sub(MAX_SETS) {
+        let _ = writeln!(text, "{INDENT}and {more} more (--json lists all)");
+    }
+    text
+}
+
+fn union(sets: &[CpuSet]) -> CpuSet {
+    sets.iter().fold(CpuSet::new(), |all, set| all.union(set))
+}
+
+fn counted(count: usize, what: &str) -> String {
+    format!("{count} {what}{}", if count == 1 { "" } else { "s" })
+}
+
+/// Prints a size in the largest unit that leaves it whole, as the sizes of caches are.
+fn size(bytes: u64) -> String {
+    const UNITS: [(&str, u32); 3] = [("GiB", 30), ("MiB", 20), ("KiB", 10)];
+    let whole = UNITS
+        .iter()
+        .find(|(_, shift)| bytes != 0 && bytes.trailing_zeros() >= *shift);
+    whole.map_or_else(
+        || format!("{bytes} B"),
+        |(unit, shift)| format!("{} {unit}", bytes >> shift),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+
+    fn drawn(levels: &str) -> String {
+        draw(
+            &Topology::synthetic(levels).unwrap(),
+            &ShardParams::default(),
+        )
+    }
+
+    fn saved(machine: &str) -> String {
+        let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../topology/tests/fixtures");
+        draw(
+            &Topology::from_sysfs(&fixtures.join(machine)).unwrap(),
+            &ShardParams::default(),
+        )
+    }
+
+    #[test]
+    fn machine_is_drawn_from_package_to_core_with_its_pods() {
+        let expected = "\
+1 package, 2 nodes, 4 last-level caches, 40 cores, 80 CPUs online
+allowed    0-79
+
+package 0                  0-79
+├─ node 0                  0-39
+│  ├─ L3                   0-19
+│  │  └─ 10 cores x 2 smt  0-1  2-3  4-5  6-7  8-9  10-11  12-13  14-15  and 2 more
+│  └─ L3                   20-39
+│     └─ 10 cores x 2 smt  20-21  22-23  24-25  26-27  28-29  30-31  32-33  34-35  and 2 more
+└─ node 1                  40-79
+   ├─ L3                   40-59
+   │  └─ 10 cores x 2 smt  40-41  42-43  44-45  46-47  48-49  50-51  52-53  54-55  and 2 more
+   └─ L3                   60-79
+      └─ 10 cores x 2 smt  60-61  62-63  64-65  66-67  68-69  70-71  72-73  74-75  and 2 more
+
+cpu          80 pods of 1 CPU
+smt          40 pods of 1 core (2 CPUs)
+             0-1  2-3  4-5  6-7  8-9  10-11  12-13  14-15  16-17  18-19  20-21  22-23  24-25  26-27
+             28-29  30-31  32-33  34-35  36-37  38-39  40-41  42-43  44-45  46-47  48-49  50-51
+             52-53  54-55  56-57  58-59  60-61  62-63  64-65  66-67  68-69  70-71  72-73  74-75
+             76-77  78-79
+cache_shard  8 pods of 5 cores (10 CPUs)  (the default scope)
+             0-9  10-19  20-29  30-39  40-49  50-59  60-69  70-79
+cache        4 pods of 10 cores (20 CPUs)
+             0-19  20-39  40-59  60-79
+numa         2 pods of 20 cores (40 CPUs)
+             0-39  40-79
+system       1 pod of 40 cores (80 CPUs)
+             0-79
+";
+        assert_eq!(drawn("2 numa x 2 llc x 10 core x 2 smt"), expected);
+    }
+
+    #[test]
+    fn cache_that_spans_nodes_is_drawn_in_each_with_its_part_and_a_note() {
+        let drawing = saved("xeon-snc2");
+        assert!(drawing.contains("L3, 22 MiB"), "{drawing}");
+        assert!(
+            drawing.contains("0-3,8-11,32-35,40-43  (part of 0-15,32-47)"),
+            "{drawing}"
+        );
+        assert!(
+            drawing.contains("note: the last-level cache of CPUs 0-15,32-47 spans several nodes"),
+            "{drawing}"
+        );
+    }
+
+    #[test]
+    fn what_is_offline_isolated_or_memory_only_is_named() {
+        let lines = |machine| {
+            saved(machine)
+                .lines()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        assert!(lines("server-holes").contains(&"offline    3,7,12-14,16-31".to_owned()));
+        assert!(lines("server-isolated").contains(&"isolated   4-7,12-15".to_owned()));
+        assert!(lines("server-isolated").contains(&"nohz_full  4-7,12-15".to_owned()));
+        assert!(
+            lines("grace-72")
+                .iter()
+                .any(|line| line.starts_with("node 1") && line.ends_with("memory only"))
+        );
+        assert!(saved("vm-nodes").contains("cache not known: one per node"));
+    }
+
+    #[test]
+    fn pods_of_several_sizes_are_counted_by_size() {
+        let drawing = saved("laptop-hybrid");
+        let expected = "cache_shard  3 pods: 1 of 7 cores (13 CPUs), 1 of 7 cores, 1 of 2 cores  (the default scope)";
+        assert!(drawing.lines().any(|line| line == expected), "{drawing}");
+    }
+
+    #[test]
+    fn big_machine_is_drawn_in_few_and_short_lines() {
+        let drawing = drawn("4 numa x 64 llc x 8 core x 4 smt");
+        assert!(drawing.lines().count() < 250, "{}", drawing.lines().count());
+        assert!(drawing.contains("48 more"), "{drawing}");
+        assert!(
+            drawing.lines().all(|line| line.chars().count() <= 120),
+            "{drawing}"
+        );
+    }
+
+    #[test]
+    fn size_is_whole_in_its_unit() {
+        assert_eq!(size(32 << 20), "32 MiB");
+        assert_eq!(size(1280 << 10), "1280 KiB");
+        assert_eq!(size(1 << 30), "1 GiB");
+        assert_eq!((size(100), size(0)), ("100 B".into(), "0 B".into()));
+    }
+}

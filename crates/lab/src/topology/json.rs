@@ -1,0 +1,184 @@
+//! The machine, for programs.
+//!
+//! One object. Sets of CPUs are strings in the kernel's list format. `core`, `llc` and `package` of a
+//! CPU are indices into the arrays of that name, `node` is the kernel's number; what is not known is
+//! `null`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+use topology::{AffinityScope, CpuSet, LlcSource, ShardParams, Topology};
+
+#[derive(Serialize)]
+struct Machine {
+    possible: String,
+    online: String,
+    allowed: String,
+    isolated: String,
+    nohz_full: String,
+    cpus: Vec<Cpu>,
+    cores: Vec<String>,
+    llcs: Vec<Llc>,
+    packages: Vec<Part>,
+    nodes: Vec<Part>,
+    cache_shard_size: usize,
+    default_scope: &'static str,
+    pods: BTreeMap<&'static str, Vec<Pod>>,
+    quirks: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Cpu {
+    cpu: u32,
+    online: bool,
+    allowed: bool,
+    core: Option<usize>,
+    llc: Option<usize>,
+    package: Option<usize>,
+    node: Option<u32>,
+}
+
+#[derive(Serialize)]
+struct Llc {
+    cpus: String,
+    /// `null` where the machine is silent about its caches; then `presumed` says what stands in.
+    level: Option<u32>,
+    presumed: Option<&'static str>,
+    size_bytes: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Part {
+    id: Option<u32>,
+    cpus: String,
+}
+
+#[derive(Serialize)]
+struct Pod {
+    cpus: String,
+    node: Option<u32>,
+}
+
+/// Writes a machine as one JSON object, in several lines.
+///
+/// # Errors
+///
+/// Whatever the serialiser says; nothing in the object gives it a reason to.
+pub fn json(topology: &Topology, params: &ShardParams) -> serde_json::Result<String> {
+    serde_json::to_string_pretty(&machine(topology, params))
+}
+
+fn machine(topology: &Topology, params: &ShardParams) -> Machine {
+    Machine {
+        possible: topology.possible().to_string(),
+        online: topology.online().to_string(),
+        allowed: topology.allowed().to_string(),
+        isolated: topology.isolated().to_string(),
+        nohz_full: topology.nohz_full().to_string(),
+        cpus: topology
+            .cpus()
+            .map(|cpu| Cpu {
+                cpu: cpu.id.as_u32(),
+                online: cpu.online,
+                allowed: topology.allowed().contains(cpu.id),
+                core: cpu.core,
+                llc: cpu.llc,
+                package: cpu.package,
+                node: cpu.node,
+            })
+            .collect(),
+        cores: topology
+            .cores()
+            .iter()
+            .map(|core| core.cpus.to_string())
+            .collect(),
+        llcs: topology.llcs().iter().map(llc).collect(),
+        packages: topology
+            .packages()
+            .iter()
+            .map(|package| part(package.id, &package.cpus))
+            .collect(),
+        nodes: topology
+            .nodes()
+            .iter()
+            .map(|node| part(Some(node.id), &node.cpus))
+            .collect(),
+        cache_shard_size: params.cache_shard_size,
+        default_scope: AffinityScope::default().as_str(),
+        pods: AffinityScope::ALL
+            .map(|scope| (scope.as_str(), pods(topology, scope, params)))
+            .into(),
+        quirks: topology.quirks().iter().map(ToString::to_string).collect(),
+    }
+}
+
+fn llc(llc: &topology::Llc) -> Llc {
+    let (level, presumed) = match llc.source {
+        LlcSource::Cache { level } => (Some(level), None),
+        LlcSource::Package => (None, Some("package")),
+        LlcSource::Node => (None, Some("node")),
+        LlcSource::System => (None, Some("system")),
+    };
+    Llc {
+        cpus: llc.cpus.to_string(),
+        level,
+        presumed,
+        size_bytes: llc.size,
+    }
+}
+
+fn part(id: Option<u32>, cpus: &CpuSet) -> Part {
+    Part {
+        id,
+        cpus: cpus.to_string(),
+    }
+}
+
+fn pods(topology: &Topology, scope: AffinityScope, params: &ShardParams) -> Vec<Pod> {
+    let pods = topology.pods(scope, params);
+    pods.iter()
+        .map(|pod| Pod {
+            cpus: pod.cpus.to_string(),
+            node: pod.node,
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    #[test]
+    fn object_holds_machine_and_pods_of_every_scope() {
+        let topology = Topology::synthetic("2 numa x 2 core x 2 smt").unwrap();
+        let object: Value =
+            serde_json::from_str(&super::json(&topology, &ShardParams::default()).unwrap())
+                .unwrap();
+        assert_eq!(object["allowed"], "0-7");
+        assert_eq!(object["cores"], json!(["0-1", "2-3", "4-5", "6-7"]));
+        assert_eq!(object["nodes"][1], json!({"id": 1, "cpus": "4-7"}));
+        assert_eq!(
+            object["llcs"][0],
+            json!({"cpus": "0-3", "level": 3, "presumed": null, "size_bytes": null})
+        );
+        let cpu = json!({
+            "cpu": 5, "online": true, "allowed": true, "core": 2, "llc": 1, "package": 0, "node": 1,
+        });
+        assert_eq!(object["cpus"][5], cpu);
+        assert_eq!(object["pods"]["numa"][1], json!({"cpus": "4-7", "node": 1}));
+        assert_eq!(
+            object["pods"]["system"],
+            json!([{"cpus": "0-7", "node": null}])
+        );
+        for scope in AffinityScope::ALL {
+            let pods = object["pods"][scope.as_str()].as_array().unwrap();
+            assert_eq!(
+                pods.len(),
+                topology.pods(scope, &ShardParams::default()).len(),
+                "{scope}"
+            );
+        }
+    }
+}
