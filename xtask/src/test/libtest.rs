@@ -29,12 +29,21 @@ pub struct Reader {
     /// What failed, by name.
     pub failures: Vec<String>,
     prefix: Option<String>,
-    /// The program that runs, and whether it has given a result.
-    running: Option<(String, bool)>,
+    running: Option<Running>,
+}
+
+/// A test program that has started.
+#[derive(Debug)]
+struct Running {
+    name: String,
+    /// What single tests have told, for a program that never tells its sum.
+    seen: Count,
+    has_result: bool,
 }
 
 enum Line {
     Starts(String),
+    Passes,
     Fails(String),
     Ends(Count),
 }
@@ -50,33 +59,42 @@ impl Reader {
 
     /// Reads a line; returns what to tell when a program with any test in it has ended.
     pub fn read(&mut self, line: &str) -> Option<String> {
-        match parse(line)? {
-            Line::Starts(name) => {
+        match (parse(line)?, &mut self.running) {
+            (Line::Starts(name), _) => {
                 self.end_running("ended without a result");
                 let name = self
                     .prefix
                     .as_ref()
                     .map_or(name.clone(), |prefix| format!("{prefix} {name}"));
-                self.running = Some((name, false));
-                None
+                self.running = Some(Running {
+                    name,
+                    seen: Count::default(),
+                    has_result: false,
+                });
             }
-            Line::Fails(name) => {
-                let program = self.running.as_ref().map_or("", |(name, _)| name);
-                self.failures.push(format!("{program}: {name}"));
-                None
+            (Line::Passes, Some(running)) => running.seen.passed += 1,
+            (Line::Fails(name), Some(running)) => {
+                running.seen.failed += 1;
+                self.failures.push(format!("{}: {name}", running.name));
             }
-            Line::Ends(count) => {
+            (Line::Ends(count), Some(running)) => {
                 self.count += count;
-                let (name, has_result) = self.running.as_mut()?;
-                *has_result = true;
-                (count != Count::default()).then(|| format!("{name}: {}", told(count)))
+                running.has_result = true;
+                return (count != Count::default())
+                    .then(|| format!("{}: {}", running.name, told(count)));
             }
+            (_, None) => {}
         }
+        None
     }
 
-    /// Takes the program that runs for neither passed nor failed.
+    /// Ends the reading of a command that was stopped: what it had told counts, the rest is nobody's fault.
     pub fn interrupt(&mut self) {
-        self.running = None;
+        if let Some(running) = self.running.take()
+            && !running.has_result
+        {
+            self.count += running.seen;
+        }
     }
 
     /// Ends the reading; `why` says what went wrong with the command, if anything did.
@@ -93,9 +111,12 @@ impl Reader {
 
     /// A program that gave no result crashed, or was stopped: one failure, of a test that it did not name.
     fn end_running(&mut self, why: &str) {
-        if let Some((name, false)) = self.running.take() {
+        if let Some(running) = self.running.take()
+            && !running.has_result
+        {
+            self.count += running.seen;
             self.count.failed += 1;
-            self.failures.push(format!("{name}: {why}"));
+            self.failures.push(format!("{}: {why}", running.name));
         }
     }
 }
@@ -116,7 +137,11 @@ fn parse(line: &str) -> Option<Line> {
         return Some(Line::Ends(result(rest)));
     }
     if let Some(rest) = line.strip_prefix("test ") {
-        return Some(Line::Fails(rest.strip_suffix(" ... FAILED")?.to_string()));
+        return match rest.rsplit_once(" ... ")? {
+            (_, "ok") => Some(Line::Passes),
+            (name, "FAILED") => Some(Line::Fails(name.to_string())),
+            _ => None,
+        };
     }
     let cargo = line.trim_start();
     // Cargo indents what it says; a test that prints the same word does not.
@@ -253,12 +278,45 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
     }
 
     #[test]
-    fn an_interrupted_program_is_not_blamed() {
+    fn a_crash_keeps_what_was_told_before() {
+        let text =
+            "     Running tests/b.rs (t/deps/b-1)\ntest a ... ok\ntest b ... ok\ntest c ... FAILED";
+        let (reader, _) = read(text, Some("ended with signal: 11"));
+        assert_eq!(
+            reader.count,
+            Count {
+                passed: 2,
+                failed: 2,
+                skipped: 0
+            }
+        );
+        assert_eq!(
+            reader.failures,
+            ["tests/b.rs: c", "tests/b.rs: ended with signal: 11"]
+        );
+    }
+
+    #[test]
+    fn an_interrupted_program_is_not_blamed_for_what_it_had_left() {
         let mut reader = Reader::new(None);
-        reader.read("     Running unittests src/lib.rs (t/deps/a-1)");
+        for line in [
+            "     Running unittests src/lib.rs (t/deps/a-1)",
+            "test a ... ok",
+            "test b ... FAILED",
+        ] {
+            reader.read(line);
+        }
         reader.interrupt();
         reader.finish(None);
-        assert_eq!(reader.count, Count::default());
+        assert_eq!(
+            reader.count,
+            Count {
+                passed: 1,
+                failed: 1,
+                skipped: 0
+            }
+        );
+        assert_eq!(reader.failures, ["a: b"]);
     }
 
     #[test]

@@ -3,11 +3,10 @@
 //! Test programs are discovered: a crate joins `loom` by having `tests/loom.rs` or `tests/loom/main.rs`,
 //! `shuttle` likewise, `property` by a test called `prop` or `prop_…`; every other test is `integration`.
 
-use std::path::Path;
 use std::time::Duration;
 
 use super::miri;
-use crate::workspace::Metadata;
+use crate::workspace::{Metadata, Package};
 
 /// A layer of tests.
 #[derive(Debug)]
@@ -116,32 +115,57 @@ pub fn steps(
     metadata: &Metadata,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Vec<Step> {
-    const TEST: &str = "cargo test --workspace --no-fail-fast";
+    const ALL: &str = "cargo test --workspace --no-fail-fast";
     match layer.name {
-        UNIT => vec![Step::new(TEST, ["--lib".into(), "--bins".into()])],
-        DOC => vec![Step::new(TEST, ["--doc".into()])],
-        LOOM | SHUTTLE => {
-            let found = packages_with(metadata, layer.name).into_iter();
-            found
-                .map(|package| {
-                    model_step(layer.name, package, &metadata.target_directory, &variable)
-                })
-                .collect()
-        }
+        UNIT => vec![Step::new(ALL, ["--lib".into(), "--bins".into()])],
+        DOC => vec![Step::new(ALL, ["--doc".into()])],
         MIRI => miri::steps(&variable),
         name => {
-            let names = test_names(metadata, |test| layer_of(test) == name);
-            let args: Vec<_> = names
-                .into_iter()
-                .flat_map(|test| ["--test".to_string(), test])
-                .collect();
-            if args.is_empty() {
-                Vec::new()
-            } else {
-                vec![Step::new(TEST, args)]
-            }
+            let packages = metadata.packages.iter();
+            packages
+                .filter_map(|package| package_step(name, package, metadata, &variable))
+                .collect()
         }
     }
+}
+
+/// Returns the command that runs the test programs of `package` in `layer`, if it has any.
+///
+/// A package is tested alone, so that it gets the features that its users would get.
+fn package_step(
+    layer: &str,
+    package: &Package,
+    metadata: &Metadata,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Option<Step> {
+    let tests = package.targets.iter().filter(|target| target.is_test());
+    let names: Vec<_> = tests
+        .map(|test| &test.name)
+        .filter(|name| layer_of(name) == layer)
+        .collect();
+    if names.is_empty() {
+        return None;
+    }
+    let mut args = vec!["-p".to_string(), package.name.clone()];
+    args.extend(
+        names
+            .into_iter()
+            .flat_map(|name| ["--test".to_string(), name.clone()]),
+    );
+    let mut env = Vec::new();
+    if matches!(layer, LOOM | SHUTTLE) {
+        // A model is built optimised, for it runs millions of times, and apart, for its `--cfg` reaches
+        // every crate.
+        let apart = metadata.target_directory.join(layer).display().to_string();
+        args.extend(["--release".to_string(), "--target-dir".to_string(), apart]);
+        env.push(with_cfg(layer, variable));
+    }
+    let prefix = Some(package.name.clone());
+    Some(Step {
+        env,
+        prefix,
+        ..Step::new("cargo test --no-fail-fast", args)
+    })
 }
 
 /// Returns the layer that a test program belongs to, by its name.
@@ -152,50 +176,6 @@ fn layer_of(test: &str) -> &'static str {
         "prop" => PROPERTY,
         _ if test.starts_with("prop_") => PROPERTY,
         _ => INTEGRATION,
-    }
-}
-
-fn test_names(metadata: &Metadata, wanted: impl Fn(&str) -> bool) -> Vec<String> {
-    let targets = metadata
-        .packages
-        .iter()
-        .flat_map(|package| &package.targets);
-    let tests = targets.filter(|target| target.is_test() && wanted(&target.name));
-    let mut names: Vec<_> = tests.map(|target| target.name.clone()).collect();
-    names.sort();
-    names.dedup();
-    names
-}
-
-fn packages_with<'a>(metadata: &'a Metadata, test: &str) -> Vec<&'a str> {
-    let has = |package: &&crate::workspace::Package| {
-        package
-            .targets
-            .iter()
-            .any(|target| target.is_test() && target.name == test)
-    };
-    metadata
-        .packages
-        .iter()
-        .filter(has)
-        .map(|package| package.name.as_str())
-        .collect()
-}
-
-/// A model is built optimised, for it runs millions of times, and apart, for its `--cfg` reaches all crates.
-fn model_step(
-    cfg: &str,
-    package: &str,
-    target: &Path,
-    variable: &impl Fn(&str) -> Option<String>,
-) -> Step {
-    let apart = target.join(cfg).display().to_string();
-    let words = "cargo test --release --no-fail-fast";
-    let more = ["-p", package, "--test", cfg, "--target-dir", &apart].map(str::to_string);
-    Step {
-        env: vec![with_cfg(cfg, variable)],
-        prefix: Some(package.to_string()),
-        ..Step::new(words, more)
     }
 }
 
@@ -232,7 +212,7 @@ pub fn list(metadata: &Metadata) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workspace::{Package, Target};
+    use crate::workspace::Target;
 
     fn package(name: &str, tests: &[&str]) -> Package {
         let target = |name: &&str| Target {
@@ -253,8 +233,8 @@ mod tests {
     fn shown(layer: &str, variable: impl Fn(&str) -> Option<String>) -> Vec<String> {
         let metadata = Metadata {
             packages: vec![
-                package("one", &["prop", "loom", "cli"]),
-                package("two", &["loom", "prop_pods", "cli"]),
+                package("one", &["prop", "loom", "cli", "serve"]),
+                package("two", &["loom", "prop_pods"]),
             ],
             target_directory: "t".into(),
         };
@@ -267,13 +247,17 @@ mod tests {
 
     #[test]
     fn each_test_program_is_in_one_layer() {
+        let command = "cargo test --no-fail-fast -p";
         assert_eq!(
             shown(PROPERTY, |_| None),
-            ["cargo test --workspace --no-fail-fast --test prop --test prop_pods"]
+            [
+                format!("{command} one --test prop"),
+                format!("{command} two --test prop_pods")
+            ]
         );
         assert_eq!(
             shown(INTEGRATION, |_| None),
-            ["cargo test --workspace --no-fail-fast --test cli"]
+            [format!("{command} one --test cli --test serve")]
         );
         assert!(shown(SHUTTLE, |_| None).is_empty());
     }
@@ -283,7 +267,7 @@ mod tests {
         assert_eq!(
             shown(LOOM, |_| None),
             ["one", "two"].map(|name| format!(
-                "RUSTFLAGS='--cfg loom' cargo test --release --no-fail-fast -p {name} --test loom --target-dir t/loom"
+                "RUSTFLAGS='--cfg loom' cargo test --no-fail-fast -p {name} --test loom --release --target-dir t/loom"
             ))
         );
     }
