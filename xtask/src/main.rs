@@ -60,18 +60,18 @@ const CHORES: &[Chore] = &[
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     dispatch(&args).unwrap_or_else(|failure| {
-        eprintln!("xtask: {failure}");
+        report::talk(&format!("xtask: {failure}\n"));
         ExitCode::from(2)
     })
 }
 
 fn dispatch(args: &[String]) -> Result<ExitCode, Failure> {
     let Some((name, rest)) = args.split_first() else {
-        print!("{}", help());
+        report::data(&help());
         return Ok(ExitCode::SUCCESS);
     };
     if matches!(name.as_str(), "help" | "--help" | "-h") {
-        print!("{}", help());
+        report::data(&help());
         return Ok(ExitCode::SUCCESS);
     }
     let chore = CHORES
@@ -101,17 +101,17 @@ fn check(
     }
     let findings = find(workspace)?;
     for finding in &findings.broken {
-        println!("{finding}");
+        report::data(&format!("{finding}\n"));
     }
     if findings.broken.is_empty() {
-        println!("{name}: good ({})", findings.looked_at);
+        report::data(&format!("{name}: good ({})\n", findings.looked_at));
         Ok(ExitCode::SUCCESS)
     } else {
-        eprintln!(
-            "{name}: {} broken ({})",
+        report::talk(&format!(
+            "{name}: {} broken ({})\n",
             findings.broken.len(),
             findings.looked_at
-        );
+        ));
         Ok(ExitCode::FAILURE)
     }
 }

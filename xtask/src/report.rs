@@ -1,6 +1,17 @@
-//! What a check found, and why a chore could not run.
+//! How a chore speaks: what a check found, why it could not run.
 
 use std::fmt;
+use std::io::Write;
+
+/// Writes `text` to stdout; a reader who has gone away is no error.
+pub fn data(text: &str) {
+    let _ = std::io::stdout().write_all(text.as_bytes());
+}
+
+/// Writes `text` to stderr; a reader who has gone away is no error.
+pub fn talk(text: &str) {
+    let _ = std::io::stderr().write_all(text.as_bytes());
+}
 
 /// The outcome of a check.
 #[derive(Debug, Default)]

@@ -21,7 +21,7 @@ mod tally;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use crate::report::Failure;
+use crate::report::{Failure, data, talk};
 use crate::workspace::{Metadata, Workspace};
 use child::{End, Signals};
 use libtest::Reader;
@@ -37,12 +37,12 @@ const EXIT_INTERRUPTED: u8 = 130;
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let options = Options::parse(args)?;
     if options.help {
-        print!("{}", options::help());
+        data(&options::help());
         return Ok(ExitCode::SUCCESS);
     }
     let metadata = workspace.metadata(false)?;
     if options.list {
-        print!("{}", plan::list(&metadata));
+        data(&plan::list(&metadata));
         return Ok(ExitCode::SUCCESS);
     }
     let signals = Signals::watch()?;
@@ -52,18 +52,15 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             .layers
             .push(run_layer(workspace, &metadata, layer, &signals)?);
         if signals.caught() {
-            eprintln!("interrupted; this is what was done so far");
+            talk("interrupted; this is what was done so far\n");
             break;
         }
     }
-    print!(
-        "{}",
-        if options.json {
-            tally.json()
-        } else {
-            tally.table()
-        }
-    );
+    data(&if options.json {
+        tally.json()
+    } else {
+        tally.table()
+    });
     Ok(match () {
         () if signals.caught() => ExitCode::from(EXIT_INTERRUPTED),
         () if tally.total().failed > 0 => ExitCode::FAILURE,

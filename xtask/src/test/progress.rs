@@ -1,11 +1,12 @@
 //! What a person sees while a layer runs; all of it on stderr.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 use super::libtest::told;
 use super::plan::Layer;
 use super::tally::LayerTally;
+use crate::report::talk;
 
 /// How often a log that nobody watches is told that all is well.
 const HEARTBEAT: Duration = Duration::from_secs(30);
@@ -25,7 +26,7 @@ pub struct Progress {
 impl Progress {
     /// Begins a layer.
     pub fn new(layer: &'static Layer) -> Self {
-        eprintln!("{}: {}", layer.name, layer.asks);
+        talk(&format!("{}: {}\n", layer.name, layer.asks));
         let now = Instant::now();
         let is_live = std::io::stderr().is_terminal();
         Self {
@@ -45,7 +46,7 @@ impl Progress {
     /// Tells `text`, with the time.
     pub fn say(&mut self, text: &str) {
         self.wipe();
-        eprintln!("  {:>6.1} s  {text}", self.seconds());
+        talk(&format!("  {:>6.1} s  {text}\n", self.seconds()));
         self.last_told = Instant::now();
     }
 
@@ -66,9 +67,7 @@ impl Progress {
                 .filter(|c| !c.is_control())
                 .take(LIVE_COLUMNS)
                 .collect();
-            eprint!("\r\x1b[K{shown}");
-            // Nobody to tell if stderr is gone.
-            let _ = std::io::stderr().flush();
+            talk(&format!("\r\x1b[K{shown}"));
         } else if self.last_told.elapsed() >= HEARTBEAT {
             let doing = self.doing.clone();
             self.say(&doing);
@@ -79,7 +78,7 @@ impl Progress {
     pub fn show(&mut self, command: &str, output: &[String]) {
         self.say(&format!("this failed: {command}"));
         for line in output {
-            eprintln!("{line}");
+            talk(&format!("{line}\n"));
         }
     }
 
@@ -94,7 +93,7 @@ impl Progress {
 
     fn wipe(&self) {
         if self.is_live {
-            eprint!("\r\x1b[K");
+            talk("\r\x1b[K");
         }
     }
 }
