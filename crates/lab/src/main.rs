@@ -1,2 +1,7 @@
-//! The command `afterwork`.
-fn main() {}
+//! The command `afterwork`: see `afterwork --help`.
+
+#![forbid(unsafe_code)]
+
+fn main() -> std::process::ExitCode {
+    afterwork_lab::main()
+}

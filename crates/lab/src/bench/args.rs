@@ -1,0 +1,67 @@
+//! The options that every bench shares.
+
+use std::ops::RangeInclusive;
+
+use clap::builder::{RangedU64ValueParser, TypedValueParser};
+use clap::{Args, Subcommand};
+
+use super::workqueue::WorkqueueArgs;
+
+/// Measures how fast this machine defers work, beside the ways that programs use today.
+#[derive(Args, Clone, Debug)]
+#[command(args_conflicts_with_subcommands = false)]
+pub struct BenchArgs {
+    /// Which bench; all of them without a name.
+    #[command(subcommand)]
+    pub which: Option<Which>,
+
+    /// How it is measured.
+    #[command(flatten)]
+    pub common: CommonArgs,
+}
+
+/// The benches.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Which {
+    /// Queue items to a pool of workers: one at a time, in batches, a million at once
+    Workqueue(WorkqueueArgs),
+}
+
+/// How a bench is measured, whichever it is.
+#[derive(Args, Clone, Debug, Default)]
+pub struct CommonArgs {
+    /// Fewer and shorter repetitions: all benches together end within two minutes
+    #[arg(long, global = true)]
+    pub quick: bool,
+
+    /// Repetitions of each case [default: 9, with --quick 5]
+    #[arg(long, global = true, value_name = "N", value_parser = count::<10_000>())]
+    pub repeat: Option<u64>,
+
+    /// Begin no repetition that would end later than this many seconds after the start
+    #[arg(long, global = true, value_name = "S", value_parser = count::<86_400>())]
+    pub seconds: Option<u64>,
+
+    /// Pin producer threads to CPUs in turn
+    #[arg(long, global = true)]
+    pub pin: bool,
+
+    /// Seed of the order in which variants have their turns [default: a new one]
+    #[arg(long, global = true, value_name = "SEED")]
+    pub seed: Option<u64>,
+
+    /// Print one JSON record a line instead of tables
+    #[arg(long, global = true)]
+    pub json: bool,
+
+    /// Exit with 1 if a claim was measured and does not hold
+    #[arg(long, global = true)]
+    pub check: bool,
+}
+
+/// Parses a whole number from 1 to `MAX`, and says so to whoever gives another.
+#[must_use]
+pub fn count<const MAX: u64>() -> impl TypedValueParser<Value = u64> {
+    let range: RangeInclusive<u64> = 1..=MAX;
+    RangedU64ValueParser::<u64>::new().range(range)
+}

@@ -1,0 +1,164 @@
+//! The metrics of this bench, and how a run fills them in.
+
+use super::producers::Window;
+use crate::measure::case::{Better, Metric, Sample};
+use crate::measure::latency::Latencies;
+
+/// The metric that variants are ranked by.
+pub const ITEMS_PER_S: &str = "items_per_s";
+
+/// 95th percentile of the time from queueing to completion.
+pub const COMPLETION_P95: &str = "completion_p95";
+
+const fn metric(name: &'static str, unit: &'static str, better: Better) -> Metric {
+    Metric {
+        name,
+        unit,
+        better,
+        group: "",
+        head: "",
+        scale: 1.0,
+    }
+}
+
+const fn shown(metric: Metric, group: &'static str, head: &'static str, scale: f64) -> Metric {
+    Metric {
+        group,
+        head,
+        scale,
+        ..metric
+    }
+}
+
+const NS_PER_US: f64 = 1e3;
+
+/// In the table's order.
+pub const ALL: &[Metric] = &[
+    shown(
+        metric(ITEMS_PER_S, "items/s", Better::Higher),
+        "items",
+        "M/s",
+        1e6,
+    ),
+    shown(
+        metric("enqueue_p50", "ns", Better::Lower),
+        "enqueue µs",
+        "p50",
+        NS_PER_US,
+    ),
+    shown(
+        metric("enqueue_p95", "ns", Better::Lower),
+        "enqueue µs",
+        "p95",
+        NS_PER_US,
+    ),
+    shown(
+        metric("enqueue_p99", "ns", Better::Lower),
+        "enqueue µs",
+        "p99",
+        NS_PER_US,
+    ),
+    shown(
+        metric("completion_p50", "ns", Better::Lower),
+        "completion µs",
+        "p50",
+        NS_PER_US,
+    ),
+    shown(
+        metric(COMPLETION_P95, "ns", Better::Lower),
+        "completion µs",
+        "p95",
+        NS_PER_US,
+    ),
+    shown(
+        metric("completion_p99", "ns", Better::Lower),
+        "completion µs",
+        "p99",
+        NS_PER_US,
+    ),
+    shown(
+        metric("switches_per_item", "1/item", Better::Lower),
+        "per item",
+        "switch",
+        1.0,
+    ),
+    shown(
+        metric("wakeups_per_item", "1/item", Better::Lower),
+        "per item",
+        "wake",
+        1.0,
+    ),
+    shown(
+        metric("cpu_per_item", "ns/item", Better::Lower),
+        "per item",
+        "CPU µs",
+        NS_PER_US,
+    ),
+];
+
+/// Makes the sample of one run of `items` items.
+#[must_use]
+pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Latencies) -> Sample {
+    const NS_PER_S: f64 = 1e9;
+    let per_item = |count: u64| count as f64 / items as f64;
+    let mut sample = Sample::default();
+    sample.set(ITEMS_PER_S, items as f64 * NS_PER_S / window.wall_ns as f64);
+    if let Some([p50, p95, p99]) = enqueue.percentiles_ns([50.0, 95.0, 99.0]) {
+        sample.set("enqueue_p50", p50);
+        sample.set("enqueue_p95", p95);
+        sample.set("enqueue_p99", p99);
+    }
+    if let Some([p50, p95, p99]) = completion.percentiles_ns([50.0, 95.0, 99.0]) {
+        sample.set("completion_p50", p50);
+        sample.set(COMPLETION_P95, p95);
+        sample.set("completion_p99", p99);
+    }
+    sample.set("switches_per_item", per_item(window.spent.switches));
+    sample.set("cpu_per_item", per_item(window.spent.cpu_ns));
+    if let Some(wakeups) = window.wakeups {
+        sample.set("wakeups_per_item", per_item(wakeups));
+    }
+    sample
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::switches::Spent;
+
+    #[test]
+    fn a_run_fills_in_every_metric_it_can() {
+        let window = Window {
+            wall_ns: 500_000_000,
+            spent: Spent {
+                switches: 2_000,
+                cpu_ns: 1_000_000,
+            },
+            wakeups: Some(500),
+        };
+        let mut timed = Latencies::default();
+        timed.push(0, 100);
+        let sample = sample(1_000, &window, timed.clone(), timed);
+        assert!(ALL.iter().all(|metric| sample.value(metric.name).is_some()));
+        let values = [
+            ITEMS_PER_S,
+            "switches_per_item",
+            "wakeups_per_item",
+            "cpu_per_item",
+        ]
+        .map(|metric| sample.value(metric).unwrap());
+        assert_eq!(values, [2_000.0, 2.0, 0.5, 1_000.0]);
+    }
+
+    #[test]
+    fn what_was_not_counted_is_left_out() {
+        let window = Window {
+            wall_ns: 1,
+            spent: Spent::default(),
+            wakeups: None,
+        };
+        let sample = sample(1, &window, Latencies::default(), Latencies::default());
+        assert_eq!(sample.value("wakeups_per_item"), None);
+        assert_eq!(sample.value("enqueue_p50"), None);
+    }
+}

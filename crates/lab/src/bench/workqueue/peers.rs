@@ -1,0 +1,200 @@
+//! The pools that we measure ourselves against, each used as its manual says.
+
+use std::thread::{self, JoinHandle};
+
+use crossbeam_channel::{Sender, unbounded};
+
+use super::subject::OneShotPool;
+use crate::exit::Stop;
+
+/// As `--peers` and tables spell them.
+pub const NAMES: [&str; 4] = [Tokio::NAME, Rayon::NAME, ThreadPool::NAME, Crossbeam::NAME];
+
+/// tokio's multi-threaded runtime; each item is a spawned task.
+#[derive(Debug)]
+pub struct Tokio(tokio::runtime::Runtime);
+
+/// A rayon pool of its own; each item is a `spawn`.
+#[derive(Debug)]
+pub struct Rayon(rayon::ThreadPool);
+
+/// The threadpool crate; each item is an `execute`.
+#[derive(Debug)]
+pub struct ThreadPool(threadpool::ThreadPool);
+
+type Job = Box<dyn FnOnce() + Send>;
+
+/// The pool that programs build by hand: boxed closures through an unbounded crossbeam channel.
+#[derive(Debug)]
+pub struct Crossbeam {
+    /// `None` only while it is dropped.
+    sender: Option<Sender<Job>>,
+    workers: Vec<JoinHandle<()>>,
+}
+
+impl Tokio {
+    /// Its name in tables and options.
+    pub const NAME: &str = "tokio";
+
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a thread.
+    pub fn start(workers: usize) -> Result<Self, Stop> {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(workers)
+            .build()
+            .map(Self)
+            .map_err(|error| Stop::because("cannot start tokio", error))
+    }
+}
+
+impl OneShotPool for Tokio {
+    #[inline]
+    fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        self.0.spawn(async move { work() });
+    }
+}
+
+impl Rayon {
+    /// Its name in tables and options.
+    pub const NAME: &str = "rayon";
+
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a thread.
+    pub fn start(workers: usize) -> Result<Self, Stop> {
+        rayon::ThreadPoolBuilder::new()
+            .num_threads(workers)
+            .build()
+            .map(Self)
+            .map_err(|error| Stop::because("cannot start rayon", error))
+    }
+}
+
+impl OneShotPool for Rayon {
+    #[inline]
+    fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        self.0.spawn(work);
+    }
+}
+
+impl ThreadPool {
+    /// Its name in tables and options.
+    pub const NAME: &str = "threadpool";
+
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// None: the crate panics where the system refuses a thread.
+    pub fn start(workers: usize) -> Result<Self, Stop> {
+        Ok(Self(threadpool::ThreadPool::new(workers)))
+    }
+}
+
+impl OneShotPool for ThreadPool {
+    #[inline]
+    fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        self.0.execute(work);
+    }
+}
+
+impl Crossbeam {
+    /// Its name in tables and options.
+    pub const NAME: &str = "crossbeam";
+
+    /// Starts it.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a thread.
+    pub fn start(workers: usize) -> Result<Self, Stop> {
+        let (sender, receiver) = unbounded::<Job>();
+        let mut pool = Self {
+            sender: Some(sender),
+            workers: Vec::with_capacity(workers),
+        };
+        for _ in 0..workers {
+            let receiver = receiver.clone();
+            let worker = thread::Builder::new()
+                .name("crossbeam-pool".into())
+                .spawn(move || receiver.iter().for_each(|job| job()))
+                .map_err(|error| Stop::because("cannot start the crossbeam pool", error))?;
+            pool.workers.push(worker);
+        }
+        Ok(pool)
+    }
+}
+
+impl OneShotPool for Crossbeam {
+    #[inline]
+    fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        let sender = self.sender.as_ref().expect("taken only by drop");
+        // Fails only when every worker is gone, and then the waiter would hang.
+        sender
+            .send(Box::new(work))
+            .expect("workers live as long as the sender");
+    }
+}
+
+impl Drop for Crossbeam {
+    fn drop(&mut self) {
+        self.sender = None;
+        for worker in self.workers.drain(..) {
+            // A worker that panicked has said so.
+            let _ = worker.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::workqueue::batch::Batch;
+    use crate::bench::workqueue::completion::Completion;
+    use crate::bench::workqueue::subject::{Load, Lone, OneShot, Subject};
+    use crate::measure::latency::Latencies;
+
+    fn runs_lone_items_and_batches(pool: impl OneShotPool) {
+        let subject = OneShot(pool);
+        let mut lone = subject.lone(Box::leak(Box::<Completion>::default()));
+        for _ in 0..100 {
+            lone.queue();
+            lone.wait();
+        }
+        let batch = Batch::leak(2500);
+        let mut load = subject.load(batch.items());
+        for _ in 0..2 {
+            batch.queue_all(
+                |index| load.queue(index),
+                || false,
+                &mut Latencies::default(),
+            );
+            batch.wait();
+        }
+    }
+
+    #[test]
+    fn tokio_runs_every_item() {
+        runs_lone_items_and_batches(Tokio::start(2).unwrap());
+    }
+
+    #[test]
+    fn rayon_runs_every_item() {
+        runs_lone_items_and_batches(Rayon::start(2).unwrap());
+    }
+
+    #[test]
+    fn threadpool_runs_every_item() {
+        runs_lone_items_and_batches(ThreadPool::start(2).unwrap());
+    }
+
+    #[test]
+    fn crossbeam_runs_every_item() {
+        runs_lone_items_and_batches(Crossbeam::start(2).unwrap());
+    }
+}

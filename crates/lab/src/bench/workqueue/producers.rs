@@ -1,0 +1,163 @@
+//! Producer threads, let go together and watched while they work.
+
+use std::process;
+use std::sync::Barrier;
+use std::thread;
+
+use sync::time::now_ns;
+use topology::{CpuId, CpuSet};
+
+use crate::exit::{Exit, Stop};
+use crate::measure::switches::{Spent, Usage};
+
+/// What passed between the first producer's start and the last one's end.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// From the first start to the last end.
+    pub wall_ns: u64,
+    /// By all threads of this process.
+    pub spent: Spent,
+    /// Workers woken, where the pool counts them.
+    pub wakeups: Option<u64>,
+}
+
+/// What each producer passes through: set-up and warm-up lie before it, tear-down after.
+pub struct Gate<'g> {
+    barrier: &'g Barrier,
+}
+
+/// The stretch that one producer was at work.
+#[derive(Clone, Copy, Debug)]
+pub struct Stretch {
+    start_ns: u64,
+    end_ns: u64,
+}
+
+impl Gate<'_> {
+    /// Waits until all producers are ready, does `work`, and waits until all have done theirs.
+    pub fn pass<T>(&self, work: impl FnOnce() -> T) -> (T, Stretch) {
+        self.barrier.wait(); // All are ready: the counters are read now.
+        self.barrier.wait(); // Go.
+        let start_ns = now_ns();
+        let result = work();
+        let end_ns = now_ns();
+        self.barrier.wait(); // All are done: the counters are read again.
+        self.barrier.wait();
+        (result, Stretch { start_ns, end_ns })
+    }
+}
+
+/// Runs `body(index, gate)` on each of `producers` threads; each must pass the gate once.
+///
+/// Producer `i` is pinned to `pins[i % pins.len()]`, or not at all if there are none.
+///
+/// # Errors
+///
+/// A thread cannot be started, pinned or accounted for.
+///
+/// # Panics
+///
+/// A producer that panics ends the process: the others would wait for it at the gate for ever.
+pub fn run<T: Send>(
+    producers: usize,
+    pins: &[CpuId],
+    wakeups: impl Fn() -> Option<u64>,
+    body: impl Fn(usize, &Gate<'_>) -> (T, Stretch) + Sync,
+) -> Result<(Vec<T>, Window), Stop> {
+    let barrier = Barrier::new(producers + 1);
+    let (barrier, body) = (&barrier, &body);
+    thread::scope(|scope| {
+        let mut handles = Vec::with_capacity(producers);
+        for index in 0..producers {
+            let pin = (!pins.is_empty()).then(|| pins[index % pins.len()]);
+            let producer = thread::Builder::new().name(format!("producer-{index}"));
+            let handle = producer.spawn_scoped(scope, move || {
+                let _bomb = ExitOnPanic;
+                if let Some(cpu) = pin {
+                    pin_to(cpu);
+                }
+                body(index, &Gate { barrier })
+            });
+            match handle {
+                Ok(handle) => handles.push(handle),
+                // Those started already wait at the gate for this one.
+                Err(error) => die(&format!("cannot start producer {index}: {error}")),
+            }
+        }
+        barrier.wait();
+        let (usage, woken) = (Usage::now(), wakeups());
+        barrier.wait();
+        barrier.wait();
+        let (usage_after, woken_after) = (Usage::now(), wakeups());
+        barrier.wait();
+        let mut results = Vec::with_capacity(producers);
+        let (mut first, mut last) = (u64::MAX, 0);
+        for handle in handles {
+            let (result, stretch) = handle.join().expect("a panic has ended the process");
+            first = first.min(stretch.start_ns);
+            last = last.max(stretch.end_ns);
+            results.push(result);
+        }
+        let told = |error| Stop::because("cannot read the context switches", error);
+        let window = Window {
+            wall_ns: last.saturating_sub(first).max(1),
+            spent: usage_after.map_err(told)?.since(&usage.map_err(told)?),
+            wakeups: woken.zip(woken_after).map(|(before, after)| after - before),
+        };
+        Ok((results, window))
+    })
+}
+
+fn pin_to(cpu: CpuId) {
+    let cpus: CpuSet = [cpu].into_iter().collect();
+    if let Err(error) = sync::cpu::set_affinity(None, &cpus) {
+        die(&format!("cannot pin a producer to CPU {cpu}: {error}"));
+    }
+}
+
+/// Ends the process: a producer that is missing leaves the others at the gate.
+fn die(reason: &str) -> ! {
+    crate::talk::say(format_args!("error: {reason}"));
+    process::exit(i32::from(Exit::CouldNotRun.code()))
+}
+
+struct ExitOnPanic;
+
+impl Drop for ExitOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            process::exit(i32::from(Exit::CouldNotRun.code()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn nobody_starts_before_all_are_ready_and_counters_span_the_work() {
+        let (ready, counted) = (AtomicUsize::new(0), AtomicUsize::new(0));
+        let wakeups = || Some(counted.load(Ordering::SeqCst) as u64);
+        let (results, window) = run(4, &[], wakeups, |index, gate| {
+            ready.fetch_add(1, Ordering::SeqCst);
+            gate.pass(|| {
+                counted.fetch_add(10, Ordering::SeqCst);
+                (index, ready.load(Ordering::SeqCst))
+            })
+        })
+        .unwrap();
+        assert_eq!(results, [(0, 4), (1, 4), (2, 4), (3, 4)]);
+        assert_eq!(window.wakeups, Some(40));
+    }
+
+    #[test]
+    fn pinned_producers_share_the_cpus_in_turn() {
+        let cpus: Vec<CpuId> = sync::cpu::affinity().unwrap().iter().collect();
+        let (results, _) = run(5, &cpus, || None, |_, gate| gate.pass(sync::cpu::current)).unwrap();
+        let wanted: Vec<CpuId> = (0..5).map(|index| cpus[index % cpus.len()]).collect();
+        assert_eq!(results, wanted);
+    }
+}

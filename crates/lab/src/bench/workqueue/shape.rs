@@ -1,0 +1,212 @@
+//! How a case is run, the same for all of its variants.
+
+use topology::CpuId;
+
+use super::batch::Batch;
+use super::completion::Completion;
+use super::metrics;
+use super::producers::{self, Window};
+use super::subject::{Load, Lone, Subject};
+use crate::exit::Stop;
+use crate::measure::case::Sample;
+use crate::measure::interrupt::Interrupt;
+use crate::measure::latency::Latencies;
+
+/// In one-at-a-time one item of so many is timed: a helped item takes as long as a few looks at the clock.
+const LONE_SAMPLE_EVERY: usize = 8;
+
+/// Untimed items before the timed ones: a tenth of them, so that threads are awake, code and caches warm.
+const WARM_UP_SHARE: usize = 10;
+
+/// Producers, and what each of them does.
+#[derive(Clone, Debug)]
+pub struct Shape {
+    /// What each producer does.
+    pub task: Task,
+    /// Where producers are pinned, in turn; empty for nowhere.
+    pub pins: Vec<CpuId>,
+    /// Asked for within every tenth of a second.
+    pub interrupt: Interrupt,
+}
+
+/// What each producer does. What it waits on is made once for all runs.
+#[derive(Clone, Debug)]
+pub enum Task {
+    /// Queues `items` one at a time and waits for each; a producer for each completion.
+    OneAtATime {
+        /// Items of each producer.
+        items: usize,
+        /// One for each producer.
+        completions: Vec<&'static Completion>,
+    },
+    /// Queues its batch and waits for the whole of it, over and over; a producer for each batch.
+    Batches {
+        /// Times that each producer does so.
+        rounds: usize,
+        /// One for each producer.
+        batches: Vec<&'static Batch>,
+    },
+}
+
+/// What one producer brings home.
+struct Harvest {
+    items: usize,
+    enqueue: Latencies,
+    completion: Latencies,
+    whole: bool,
+}
+
+impl Task {
+    /// Makes what `producers` producers need to queue `items` each.
+    #[must_use]
+    pub fn one_at_a_time(producers: usize, items: usize) -> Self {
+        let completions = (0..producers)
+            .map(|_| &*Box::leak(Box::default()))
+            .collect();
+        Self::OneAtATime {
+            items: items.next_multiple_of(LONE_SAMPLE_EVERY),
+            completions,
+        }
+    }
+
+    /// Makes what `producers` producers need to queue `rounds` batches of `size` each.
+    #[must_use]
+    pub fn batches(producers: usize, size: usize, rounds: usize) -> Self {
+        Self::Batches {
+            rounds,
+            batches: (0..producers).map(|_| Batch::leak(size)).collect(),
+        }
+    }
+}
+
+impl Shape {
+    /// Runs the case once with a pool that has just been started; `None` if SIGINT cut it short.
+    ///
+    /// # Errors
+    ///
+    /// Producers cannot be run.
+    pub fn run<S: Subject>(&self, subject: &S) -> Result<Option<Sample>, Stop> {
+        let wakeups = || subject.wakeups();
+        let (harvests, window) = match &self.task {
+            Task::OneAtATime { items, completions } => {
+                producers::run(completions.len(), &self.pins, wakeups, |index, gate| {
+                    let mut lone = subject.lone(completions[index]);
+                    self.lone(&mut lone, items / WARM_UP_SHARE);
+                    gate.pass(|| self.lone(&mut lone, *items))
+                })?
+            }
+            Task::Batches { rounds, batches } => {
+                producers::run(batches.len(), &self.pins, wakeups, |index, gate| {
+                    let batch = batches[index];
+                    let mut load = subject.load(batch.items());
+                    // At least one whole batch: a pool that grows on demand has grown then.
+                    self.batches(batch, &mut load, rounds.div_ceil(WARM_UP_SHARE));
+                    gate.pass(|| self.batches(batch, &mut load, *rounds))
+                })?
+            }
+        };
+        Ok(sample(harvests, &window))
+    }
+
+    fn lone(&self, lone: &mut impl Lone, items: usize) -> Harvest {
+        let mut harvest = Harvest::with_room(items / LONE_SAMPLE_EVERY);
+        for _ in 0..items / LONE_SAMPLE_EVERY {
+            if self.interrupt.requested() {
+                harvest.whole = false;
+                break;
+            }
+            let start = sync::time::cycles();
+            lone.queue();
+            harvest.enqueue.push(start, sync::time::cycles());
+            lone.wait();
+            harvest.completion.push(start, sync::time::cycles());
+            for _ in 1..LONE_SAMPLE_EVERY {
+                lone.queue();
+                lone.wait();
+            }
+            harvest.items += LONE_SAMPLE_EVERY;
+        }
+        harvest
+    }
+
+    fn batches(&self, batch: &'static Batch, load: &mut impl Load, rounds: usize) -> Harvest {
+        let mut harvest = Harvest::with_room(rounds * batch.nr_sampled());
+        for _ in 0..rounds {
+            let stop = || self.interrupt.requested();
+            harvest.whole &= batch.queue_all(|index| load.queue(index), stop, &mut harvest.enqueue);
+            batch.wait();
+            if !harvest.whole {
+                break;
+            }
+            batch.harvest(&mut harvest.completion);
+            harvest.items += batch.items().len();
+        }
+        harvest
+    }
+}
+
+impl Harvest {
+    fn with_room(samples: usize) -> Self {
+        Self {
+            items: 0,
+            enqueue: Latencies::with_room(samples),
+            completion: Latencies::with_room(samples),
+            whole: true,
+        }
+    }
+}
+
+fn sample(harvests: Vec<Harvest>, window: &Window) -> Option<Sample> {
+    let (mut enqueue, mut completion) = (Latencies::default(), Latencies::default());
+    let mut items = 0;
+    for harvest in harvests {
+        if !harvest.whole {
+            return None;
+        }
+        items += harvest.items;
+        enqueue.absorb(&harvest.enqueue);
+        completion.absorb(&harvest.completion);
+    }
+    Some(metrics::sample(items, window, enqueue, completion))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::workqueue::peers::Crossbeam;
+    use crate::bench::workqueue::subject::OneShot;
+
+    fn shape(task: Task) -> Shape {
+        Shape {
+            task,
+            pins: Vec::new(),
+            interrupt: Interrupt::default(),
+        }
+    }
+
+    fn both() -> [Shape; 2] {
+        [Task::one_at_a_time(2, 40), Task::batches(2, 100, 3)].map(shape)
+    }
+
+    #[test]
+    fn both_tasks_measure_throughput_and_both_latencies() {
+        for shape in both() {
+            let sample = shape
+                .run(&OneShot(Crossbeam::start(2).unwrap()))
+                .unwrap()
+                .unwrap();
+            for metric in [metrics::ITEMS_PER_S, "enqueue_p50", metrics::COMPLETION_P95] {
+                assert!(sample.value(metric).unwrap() > 0.0, "{metric}");
+            }
+        }
+    }
+
+    #[test]
+    fn an_interrupted_run_yields_no_sample() {
+        for shape in both() {
+            shape.interrupt.request();
+            let sample = shape.run(&OneShot(Crossbeam::start(2).unwrap())).unwrap();
+            assert!(sample.is_none());
+        }
+    }
+}

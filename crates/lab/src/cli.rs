@@ -1,0 +1,142 @@
+//! The command line: what it accepts, and how it answers to what it does not.
+
+use clap::builder::Styles;
+use clap::error::ErrorKind;
+use clap::{Parser, Subcommand};
+
+use crate::bench::BenchArgs;
+use crate::topology::TopologyArgs;
+
+/// What a newcomer reads first.
+pub const TEACHING: &str = "\
+afterwork: deferred work for user-space programs, and a lab that measures it on your machine.
+
+Deferred work is work that must not be done here and now: it runs later, on another thread, on
+another CPU, or after every reader has gone. The library does it as the Linux kernel does; this
+command shows what that is worth here, beside the thread pools that programs use today.
+
+Try:
+  afterwork topology                   the CPUs of this machine, and who shares what
+  afterwork bench --quick              every bench in under two minutes
+  afterwork bench workqueue --json > here.jsonl
+                                       one bench, as one JSON record a line, to keep and compare
+
+Results go to standard output, progress and warnings to standard error; nothing is written to disk.
+Ctrl-C ends a bench early and prints what it has measured so far.
+
+Exit status: 0 good, 1 a claim does not hold (with --check), 2 could not run, 130 interrupted.
+`afterwork help`, `afterwork help bench` and `afterwork help bench workqueue` tell the rest.
+";
+
+/// Deferred work for user-space programs, and a lab that measures it on your machine
+#[derive(Parser, Clone, Debug)]
+#[command(name = "afterwork", version, styles = Styles::plain())]
+pub struct Cli {
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+}
+
+/// What the command can do.
+#[derive(Subcommand, Clone, Debug)]
+pub enum Command {
+    /// Show the machine: its CPUs, caches and nodes, and which CPUs share a worker pool
+    Topology(TopologyArgs),
+
+    /// Measure how fast this machine defers work, beside the ways that programs use today
+    Bench(BenchArgs),
+}
+
+/// What to answer instead of running.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// Help or the version, for standard output.
+    Help(String),
+    /// What is wrong and what would be right, in one line.
+    Wrong(String),
+}
+
+impl From<clap::Error> for Answer {
+    fn from(error: clap::Error) -> Self {
+        let text = error.render().to_string();
+        match error.kind() {
+            ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(text),
+            _ => Self::Wrong(one_line(&text)),
+        }
+    }
+}
+
+/// Joins what clap says in paragraphs, without the ones that say the same every time.
+fn one_line(text: &str) -> String {
+    let paragraphs = text.split("\n\n").filter(|paragraph| {
+        let start = paragraph.trim_start();
+        !start.starts_with("Usage:") && !start.starts_with("For more information")
+    });
+    let words: Vec<&str> = paragraphs.flat_map(str::split_whitespace).collect();
+    words.join(" ")
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    fn answer(args: &[&str]) -> Answer {
+        Cli::try_parse_from(args).unwrap_err().into()
+    }
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_in_one_line() {
+        for args in [
+            ["afterwork", "bench", "nosuch"].as_slice(),
+            &["afterwork", "bench", "--repeat", "0"],
+            &["afterwork", "bench", "workqueue", "--scope", "nosuch"],
+        ] {
+            let Answer::Wrong(line) = answer(args) else {
+                panic!("{args:?} is wrong")
+            };
+            assert!(
+                line.starts_with("error: ") && line.lines().count() == 1,
+                "{line}"
+            );
+            assert!(
+                !line.contains("Usage") && !line.contains("more information"),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn help_is_no_mistake() {
+        assert!(matches!(
+            answer(&["afterwork", "bench", "--help"]),
+            Answer::Help(_)
+        ));
+        assert!(matches!(
+            answer(&["afterwork", "--version"]),
+            Answer::Help(_)
+        ));
+    }
+
+    #[test]
+    fn common_options_stand_before_or_after_the_name_of_the_bench() {
+        for args in [
+            ["afterwork", "bench", "--json", "--repeat", "3", "workqueue"],
+            ["afterwork", "bench", "workqueue", "--json", "--repeat", "3"],
+        ] {
+            let Some(Command::Bench(bench)) = Cli::try_parse_from(args).unwrap().command else {
+                panic!("{args:?} is a bench");
+            };
+            assert!(
+                bench.common.json && bench.common.repeat == Some(3),
+                "{args:?}"
+            );
+        }
+    }
+}

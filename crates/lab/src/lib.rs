@@ -1,0 +1,61 @@
+//! The lab: the command `afterwork`, which shows and measures deferred work on this machine.
+//!
+//! - [`cli`] says what the command accepts, [`exit`] how it ends.
+//! - [`measure`] is how anything is measured: interleaved, with spread, against peers.
+//! - [`bench`](mod@bench) is what is measured, [`topology`](mod@topology) what it is measured on.
+//!
+//! The binary is a call of [`main`]; the rest is public for its tests.
+
+#![forbid(unsafe_code)]
+
+pub mod bench;
+pub mod cli;
+pub mod exit;
+pub mod measure;
+pub mod talk;
+pub mod topology;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::cli::{Answer, Cli, Command, TEACHING};
+use crate::exit::{Exit, Stop};
+
+/// Runs the command with the arguments of this process.
+#[must_use]
+pub fn main() -> ExitCode {
+    let done = match Cli::try_parse().map_err(Answer::from) {
+        Ok(cli) => run(cli),
+        Err(Answer::Help(text)) => print(&text),
+        Err(Answer::Wrong(line)) => {
+            talk::say(line);
+            Ok(Exit::CouldNotRun)
+        }
+    };
+    let exit = done.unwrap_or_else(|stop| match stop {
+        // Whoever closed the pipe has read what it wanted.
+        Stop::ClosedPipe => Exit::Good,
+        Stop::CouldNotRun(reason) => {
+            talk::say(format_args!("error: {reason}"));
+            Exit::CouldNotRun
+        }
+    });
+    exit.into()
+}
+
+fn run(cli: Cli) -> Result<Exit, Stop> {
+    match cli.command {
+        None => print(TEACHING),
+        Some(Command::Topology(args)) => topology::run(&args).map(|()| Exit::Good),
+        Some(Command::Bench(args)) => bench::session::run(&args),
+    }
+}
+
+fn print(text: &str) -> Result<Exit, Stop> {
+    let mut out = std::io::stdout();
+    out.write_all(text.as_bytes())?;
+    out.flush()?;
+    Ok(Exit::Good)
+}

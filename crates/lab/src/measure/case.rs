@@ -1,0 +1,142 @@
+//! What a bench is made of: cases, their variants, and the metrics that each run yields.
+
+use super::claim::Claim;
+use super::stats::Point;
+use crate::exit::Stop;
+
+/// Which way a metric is good.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Better {
+    /// Throughput.
+    Higher,
+    /// Time, switches.
+    Lower,
+}
+
+/// A number that a run may yield.
+#[derive(Clone, Copy, Debug)]
+pub struct Metric {
+    /// As records spell it.
+    pub name: &'static str,
+    /// Unit of the recorded value.
+    pub unit: &'static str,
+    /// Which way it is good; decides what the best peer is.
+    pub better: Better,
+    /// Group of the table's column, "" for none.
+    pub group: &'static str,
+    /// Head of the table's column; "" for a metric that only records tell.
+    pub head: &'static str,
+    /// What the recorded value is divided by for the table.
+    pub scale: f64,
+}
+
+/// What one run of one variant measured, metric by metric.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    values: Vec<(&'static str, f64)>,
+}
+
+impl Sample {
+    /// Adds a value; one that is not finite is left out, as if it had not been measured.
+    pub fn set(&mut self, metric: &'static str, value: f64) {
+        if value.is_finite() {
+            self.values.push((metric, value));
+        }
+    }
+
+    /// Returns what was measured.
+    #[must_use]
+    pub fn value(&self, metric: &str) -> Option<f64> {
+        self.values
+            .iter()
+            .find(|(name, _)| *name == metric)
+            .map(|&(_, value)| value)
+    }
+}
+
+/// One run: sets up, warms up, measures, tears down. `None` says that SIGINT cut it short.
+pub type RunFn = Box<dyn FnMut() -> Result<Option<Sample>, Stop>>;
+
+/// One way to do what the case asks for.
+pub struct Variant {
+    /// As tables and records spell it; different from its neighbours'.
+    pub name: String,
+    /// Whether it is somebody else's code, to compare with.
+    pub peer: bool,
+    /// Measures it once.
+    pub run: RunFn,
+}
+
+/// A question, asked to several variants in one interleaved run.
+pub struct Case {
+    /// Of which bench.
+    pub bench: &'static str,
+    /// As tables, records and `--cases` spell it.
+    pub name: &'static str,
+    /// What is done and timed, in a line.
+    pub about: String,
+    /// What the variants may yield, in the table's order.
+    pub metrics: &'static [Metric],
+    /// The metric whose ratio to the best peer is a column of the table.
+    pub headline: &'static str,
+    /// Who is measured.
+    pub variants: Vec<Variant>,
+    /// What is said of the results, and compared.
+    pub claims: Vec<Claim>,
+}
+
+/// What one variant yielded so far: a sample for each repetition that it ended.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// The variant's name.
+    pub variant: String,
+    /// Whether it is a peer.
+    pub peer: bool,
+    /// Repetition and sample, in the order of the repetitions.
+    pub samples: Vec<(usize, Sample)>,
+}
+
+impl Series {
+    /// Returns the values of one metric, each with its repetition.
+    #[must_use]
+    pub fn points(&self, metric: &str) -> Vec<Point> {
+        self.samples
+            .iter()
+            .filter_map(|(repetition, sample)| {
+                Some(Point {
+                    repetition: *repetition,
+                    value: sample.value(metric)?,
+                })
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_finite_was_not_measured() {
+        let mut sample = Sample::default();
+        sample.set("rate", f64::INFINITY);
+        sample.set("time", 1.0);
+        assert_eq!(
+            (sample.value("rate"), sample.value("time")),
+            (None, Some(1.0))
+        );
+    }
+
+    #[test]
+    fn points_keep_their_repetition_where_one_is_missing() {
+        let mut timed = Sample::default();
+        timed.set("time", 2.0);
+        let series = Series {
+            variant: "a".into(),
+            peer: false,
+            samples: vec![(0, timed.clone()), (1, Sample::default()), (2, timed)],
+        };
+        let repetitions: Vec<usize> = series.points("time").iter().map(|p| p.repetition).collect();
+        assert_eq!(repetitions, [0, 2]);
+    }
+}

@@ -1,0 +1,176 @@
+//! What is said of a bench's results, and whether they bear it out.
+
+use super::case::Series;
+use super::stats::{Spread, paired_ratio};
+use super::summary::best_peer;
+use crate::measure::case::Metric;
+
+/// A ratio worth telling, and perhaps a bound that it is claimed to keep.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// In words, for the table: "without helping, cpu scope".
+    pub what: String,
+    /// The variant above the stroke.
+    pub variant: String,
+    /// Which of its metrics.
+    pub metric: &'static str,
+    /// Who stands below the stroke.
+    pub against: Against,
+    /// What the ratio must keep; `None` where it is only shown.
+    pub bound: Option<Bound>,
+}
+
+/// Whom a variant is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// The peer with the best median of the claim's metric.
+    BestPeer,
+    /// The variant of this name.
+    Variant(String),
+}
+
+/// A limit for a ratio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Not below.
+    AtLeast(f64),
+    /// Not above.
+    AtMost(f64),
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Verdict {
+    /// The median keeps the bound.
+    Holds,
+    /// The median breaks the bound.
+    Fails,
+    /// Nothing is claimed, only shown.
+    Shown,
+    /// One side was not measured in this run.
+    NotMeasured,
+}
+
+/// A claim with what was measured for it.
+#[derive(Clone, Debug)]
+pub struct Judged<'a> {
+    /// What was claimed.
+    pub claim: &'a Claim,
+    /// Who stood below the stroke, if anybody was measured.
+    pub against: Option<String>,
+    /// The ratio, paired by repetition.
+    pub ratio: Option<Spread>,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// Whether the bound lies within one MAD of the median: another run may well say the opposite.
+    pub close: bool,
+}
+
+impl Claim {
+    /// Judges the claim by what was measured so far.
+    #[must_use]
+    pub fn judge<'a>(&'a self, metrics: &[Metric], series: &[Series]) -> Judged<'a> {
+        let below = match &self.against {
+            Against::Variant(name) => series.iter().find(|series| series.variant == *name),
+            Against::BestPeer => metrics
+                .iter()
+                .find(|metric| metric.name == self.metric)
+                .and_then(|metric| best_peer(series, metric)),
+        };
+        let above = series.iter().find(|series| series.variant == self.variant);
+        let ratio = above.zip(below).and_then(|(above, below)| {
+            paired_ratio(&above.points(self.metric), &below.points(self.metric))
+        });
+        let (verdict, close) = verdict(ratio, self.bound);
+        let against = below.map(|series| series.variant.clone());
+        Judged {
+            claim: self,
+            against,
+            ratio,
+            verdict,
+            close,
+        }
+    }
+}
+
+impl Bound {
+    fn value(self) -> f64 {
+        match self {
+            Self::AtLeast(value) | Self::AtMost(value) => value,
+        }
+    }
+
+    fn is_kept_by(self, ratio: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => ratio >= least,
+            Self::AtMost(most) => ratio <= most,
+        }
+    }
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::AtLeast(value) => write!(f, ">= {value}"),
+            Self::AtMost(value) => write!(f, "<= {value}"),
+        }
+    }
+}
+
+fn verdict(ratio: Option<Spread>, bound: Option<Bound>) -> (Verdict, bool) {
+    match (ratio, bound) {
+        (None, _) => (Verdict::NotMeasured, false),
+        (Some(_), None) => (Verdict::Shown, false),
+        (Some(ratio), Some(bound)) => {
+            let verdict = if bound.is_kept_by(ratio.median) {
+                Verdict::Holds
+            } else {
+                Verdict::Fails
+            };
+            (verdict, (ratio.median - bound.value()).abs() <= ratio.mad)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(median: f64, mad: f64) -> Option<Spread> {
+        Some(Spread { median, mad, n: 5 })
+    }
+
+    #[test]
+    fn the_median_decides_and_a_near_bound_is_told() {
+        use Verdict::{Fails, Holds};
+        assert_eq!(
+            verdict(spread(1.5, 0.05), Some(Bound::AtLeast(1.4))),
+            (Holds, false)
+        );
+        assert_eq!(
+            verdict(spread(1.5, 0.2), Some(Bound::AtLeast(1.4))),
+            (Holds, true)
+        );
+        assert_eq!(
+            verdict(spread(1.3, 0.05), Some(Bound::AtLeast(1.4))),
+            (Fails, false)
+        );
+        assert_eq!(
+            verdict(spread(0.5, 0.05), Some(Bound::AtMost(0.6))),
+            (Holds, false)
+        );
+        assert_eq!(
+            verdict(spread(0.7, 0.2), Some(Bound::AtMost(0.6))),
+            (Fails, true)
+        );
+    }
+
+    #[test]
+    fn what_was_not_measured_neither_holds_nor_fails() {
+        assert_eq!(
+            verdict(None, Some(Bound::AtLeast(1.0))),
+            (Verdict::NotMeasured, false)
+        );
+        assert_eq!(verdict(spread(1.0, 0.0), None), (Verdict::Shown, false));
+    }
+}

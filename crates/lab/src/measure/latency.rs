@@ -1,0 +1,78 @@
+//! How long things took: every sample kept, percentiles taken once at the end.
+
+use super::stats::percentile;
+
+/// Durations in cycles of [`sync::time::cycles`].
+///
+/// A push is a store into room set aside beforehand, so that the measuring disturbs the measured as
+/// little as can be; a histogram would cost a search for the bucket.
+#[derive(Clone, Debug, Default)]
+pub struct Latencies {
+    cycles: Vec<u64>,
+}
+
+impl Latencies {
+    /// Makes an empty set with room for `samples`.
+    #[must_use]
+    pub fn with_room(samples: usize) -> Self {
+        Self {
+            cycles: Vec::with_capacity(samples),
+        }
+    }
+
+    /// Adds the time between two readings of the cycle counter.
+    ///
+    /// Counters of two CPUs may differ by a few cycles, so an end before its start counts as 0.
+    #[inline]
+    pub fn push(&mut self, start: u64, end: u64) {
+        self.cycles.push(end.saturating_sub(start));
+    }
+
+    /// Adds all of `other`.
+    pub fn absorb(&mut self, other: &Self) {
+        self.cycles.extend_from_slice(&other.cycles);
+    }
+
+    /// Returns the percentiles in nanoseconds, in the order asked for; `None` without any sample.
+    #[must_use]
+    pub fn percentiles_ns<const N: usize>(mut self, percents: [f64; N]) -> Option<[f64; N]> {
+        self.cycles.sort_unstable();
+        self.cycles.first()?;
+        let cycles_per_us = sync::time::cycles_per_us() as f64;
+        Some(percents.map(|percent| {
+            let cycles = percentile(&self.cycles, percent).unwrap_or_default();
+            cycles as f64 * 1000.0 / cycles_per_us
+        }))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_grow_and_an_end_before_its_start_is_zero() {
+        let mut latencies = Latencies::with_room(8);
+        latencies.push(10, 5);
+        for time in 1..=100 {
+            latencies.push(1_000, 1_000 + time * 1_000);
+        }
+        let [least, median, most] = latencies.percentiles_ns([0.0, 50.0, 100.0]).unwrap();
+        assert_eq!(least, 0.0);
+        assert!(median > 0.0 && most > median);
+    }
+
+    #[test]
+    fn no_sample_gives_no_percentile() {
+        assert_eq!(Latencies::default().percentiles_ns([50.0]), None);
+    }
+
+    #[test]
+    fn absorbing_keeps_every_sample() {
+        let (mut all, mut one) = (Latencies::default(), Latencies::default());
+        one.push(0, 1);
+        all.absorb(&one);
+        all.absorb(&one);
+        assert_eq!(all.cycles, [1, 1]);
+    }
+}

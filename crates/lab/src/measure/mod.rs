@@ -1,0 +1,21 @@
+//! How the lab measures, whatever it measures.
+//!
+//! A bench offers [cases](case::Case): a question, the variants that answer it, the metrics that each run
+//! yields. The rest is the same for all: [`run`] interleaves the variants, [`summary`] takes medians,
+//! spreads and paired ratios, [`claim`] judges what is said of them, [`report`] tells it as text or as
+//! [records](record). [`fingerprint`] and [`noise`] say what to think of it.
+
+pub mod case;
+pub mod claim;
+pub mod fingerprint;
+pub mod interrupt;
+pub mod latency;
+pub mod noise;
+pub mod progress;
+pub mod record;
+pub mod report;
+pub mod run;
+pub mod stats;
+pub mod summary;
+pub mod switches;
+pub mod table;

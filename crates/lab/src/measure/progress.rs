@@ -1,0 +1,180 @@
+//! How far a bench is, on standard error: a bar on a terminal, a line for each repetition elsewhere.
+
+use std::io::{self, IsTerminal};
+use std::time::{Duration, Instant};
+
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use crate::talk::{may_colour, say};
+
+/// Shows how many of the planned runs are done and about how long the rest takes.
+#[derive(Debug)]
+pub struct Progress {
+    show: Show,
+    started: Instant,
+    planned: usize,
+    done: usize,
+    /// When the whole must end, however much is left of the plan.
+    end: Option<Instant>,
+}
+
+#[derive(Debug)]
+enum Show {
+    Bar(ProgressBar),
+    Lines,
+    Nothing,
+}
+
+impl Progress {
+    /// Makes one for `planned` runs that stops at `end` at the latest.
+    #[must_use]
+    pub fn on_stderr(planned: usize, end: Option<Instant>) -> Self {
+        let stderr = io::stderr();
+        let show = if stderr.is_terminal() {
+            let target = ProgressDrawTarget::stderr();
+            let bar = ProgressBar::with_draw_target(Some(planned as u64), target);
+            bar.set_style(style(may_colour(&stderr)));
+            Show::Bar(bar)
+        } else {
+            Show::Lines
+        };
+        Self {
+            show,
+            started: Instant::now(),
+            planned,
+            done: 0,
+            end,
+        }
+    }
+
+    /// Makes one that shows nothing.
+    #[must_use]
+    pub fn silent() -> Self {
+        Self {
+            show: Show::Nothing,
+            started: Instant::now(),
+            planned: 0,
+            done: 0,
+            end: None,
+        }
+    }
+
+    /// Tells that a run of `variant` in `case` begins.
+    pub fn run_begins(&self, case: &str, variant: &str) {
+        if let Show::Bar(bar) = &self.show {
+            bar.set_message(format!("{case}: {variant}"));
+        }
+    }
+
+    /// Tells that a run ended.
+    pub fn run_ended(&mut self) {
+        self.done += 1;
+        if let Show::Bar(bar) = &self.show {
+            bar.set_position(self.done as u64);
+            bar.set_prefix(self.left());
+        }
+    }
+
+    /// Tells that every variant of `case` had its turn once more.
+    pub fn repetition_ended(&self, case: &str, ended: usize, wanted: usize) {
+        if matches!(self.show, Show::Lines) {
+            say(format_args!(
+                "{case}: repetition {ended} of {wanted} done, {}",
+                self.left()
+            ));
+        }
+    }
+
+    /// Tells that `runs` of the plan will not happen.
+    pub fn dropped(&mut self, runs: usize) {
+        self.planned = self.planned.saturating_sub(runs);
+        if let Show::Bar(bar) = &self.show {
+            bar.set_length(self.planned as u64);
+        }
+    }
+
+    /// Lets `write` use the terminal with the bar out of its way.
+    pub fn aside<T>(&self, write: impl FnOnce() -> T) -> T {
+        match &self.show {
+            Show::Bar(bar) => bar.suspend(write),
+            Show::Lines | Show::Nothing => write(),
+        }
+    }
+
+    fn left(&self) -> String {
+        let bound = self
+            .end
+            .map(|end| end.saturating_duration_since(Instant::now()));
+        let left = time_left(self.started.elapsed(), self.done, self.planned);
+        in_words(left.map(|left| bound.map_or(left, |bound| left.min(bound))))
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        if let Show::Bar(bar) = &self.show {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+fn style(colour: bool) -> ProgressStyle {
+    let template = if colour {
+        "{bar:30.cyan/dim} {pos}/{len} {prefix}  {msg}"
+    } else {
+        "{bar:30} {pos}/{len} {prefix}  {msg}"
+    };
+    // A malformed template is a bug of this line; indicatif's own style still tells how far it is.
+    ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
+}
+
+/// Reckons that the runs to come take as long as those that were.
+fn time_left(elapsed: Duration, done: usize, planned: usize) -> Option<Duration> {
+    let left = planned.saturating_sub(done);
+    (done > 0).then(|| elapsed.mul_f64(left as f64 / done as f64))
+}
+
+fn in_words(left: Option<Duration>) -> String {
+    const MINUTE: u64 = 60;
+    match left.map(|left| left.as_secs()) {
+        None => "time left unknown".into(),
+        Some(seconds @ 0..MINUTE) => format!("about {seconds} s left"),
+        Some(seconds) => format!("about {} min left", seconds.div_ceil(MINUTE)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_rest_takes_as_long_as_what_was() {
+        let elapsed = Duration::from_secs(10);
+        assert_eq!(time_left(elapsed, 0, 8), None);
+        assert_eq!(time_left(elapsed, 2, 8), Some(Duration::from_secs(30)));
+        assert_eq!(time_left(elapsed, 9, 8), Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn time_left_is_told_in_words() {
+        let told =
+            [None, Some(5), Some(59), Some(61)].map(|s| in_words(s.map(Duration::from_secs)));
+        let wanted = [
+            "time left unknown",
+            "about 5 s left",
+            "about 59 s left",
+            "about 2 min left",
+        ];
+        assert_eq!(told, wanted);
+    }
+
+    #[test]
+    fn both_templates_are_well_formed() {
+        for template in [
+            "{bar:30.cyan/dim} {pos}/{len} {prefix}  {msg}",
+            "{bar:30} {pos}/{len} {msg}",
+        ] {
+            assert!(ProgressStyle::with_template(template).is_ok());
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! The few statistics that the lab believes in: medians, their spread, and ratios of paired runs.
+
+/// A median with its spread and the number of values behind it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Spread {
+    /// The middle value; of an even number of values, the mean of the middle two.
+    pub median: f64,
+    /// Median absolute deviation: half of the values lie within this distance of the median.
+    pub mad: f64,
+    /// How many values there were.
+    pub n: usize,
+}
+
+impl Spread {
+    /// Returns the spread of `values`, or `None` if there are none.
+    ///
+    /// Values must be finite: whoever measures leaves out what could not be measured.
+    #[must_use]
+    pub fn of(values: &[f64]) -> Option<Self> {
+        let median = median(values.to_vec())?;
+        let deviations = values.iter().map(|value| (value - median).abs()).collect();
+        Some(Self {
+            median,
+            mad: self::median(deviations)?,
+            n: values.len(),
+        })
+    }
+
+    /// Returns the MAD as a share of the median; 0 where the median is 0.
+    #[must_use]
+    pub fn relative(&self) -> f64 {
+        if self.median == 0.0 {
+            0.0
+        } else {
+            (self.mad / self.median).abs()
+        }
+    }
+}
+
+/// A value together with the repetition that it comes from.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Point {
+    /// Which repetition.
+    pub repetition: usize,
+    /// What was measured in it.
+    pub value: f64,
+}
+
+/// Returns the spread of the ratios `above / below`, each of two runs of one repetition.
+///
+/// Runs of one repetition lie close together in time, so what slows the whole machine down slows both.
+/// A repetition in which either is missing, or `below` is 0, is left out; `None` if none remains.
+#[must_use]
+pub fn paired_ratio(above: &[Point], below: &[Point]) -> Option<Spread> {
+    let ratios: Vec<f64> = above
+        .iter()
+        .filter_map(|a| {
+            let b = below.iter().find(|b| b.repetition == a.repetition)?;
+            (b.value != 0.0).then(|| a.value / b.value)
+        })
+        .collect();
+    Spread::of(&ratios)
+}
+
+/// Returns the smallest value that at least `percent` of `sorted` do not exceed (nearest rank).
+///
+/// `sorted` must be in ascending order; `None` if it is empty.
+#[must_use]
+pub fn percentile(sorted: &[u64], percent: f64) -> Option<u64> {
+    let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
+    sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied()
+}
+
+fn median(mut values: Vec<f64>) -> Option<f64> {
+    values.sort_by(f64::total_cmp);
+    let upper = *values.get(values.len() / 2)?;
+    if values.len() % 2 == 1 {
+        return Some(upper);
+    }
+    // Halved before the sum, which could overflow.
+    Some(values[values.len() / 2 - 1] / 2.0 + upper / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn points(values: &[(usize, f64)]) -> Vec<Point> {
+        values
+            .iter()
+            .map(|&(repetition, value)| Point { repetition, value })
+            .collect()
+    }
+
+    #[test]
+    fn median_of_an_even_number_is_the_mean_of_the_middle_two() {
+        let spread = Spread::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
+        assert_eq!(
+            spread,
+            Spread {
+                median: 2.5,
+                mad: 1.0,
+                n: 4
+            }
+        );
+    }
+
+    #[test]
+    fn nothing_has_no_spread() {
+        assert_eq!(Spread::of(&[]), None);
+        assert_eq!(percentile(&[], 50.0), None);
+        assert_eq!(paired_ratio(&[], &[]), None);
+    }
+
+    #[test]
+    fn one_outlier_moves_neither_median_nor_mad() {
+        let spread = Spread::of(&[10.0, 10.0, 10.0, 10.0, 1e9]).unwrap();
+        assert_eq!((spread.median, spread.mad), (10.0, 0.0));
+    }
+
+    #[test]
+    fn ratios_pair_by_repetition_and_skip_what_is_missing() {
+        let ours = points(&[(0, 20.0), (1, 10.0), (3, 9.0), (4, 1.0)]);
+        let peer = points(&[(1, 5.0), (0, 5.0), (2, 1.0), (3, 3.0), (4, 0.0)]);
+        let ratio = paired_ratio(&ours, &peer).unwrap();
+        assert_eq!((ratio.median, ratio.n), (3.0, 3));
+    }
+
+    #[test]
+    fn drift_that_hits_both_leaves_the_ratio_alone() {
+        let ours = points(&[(0, 20.0), (1, 2.0), (2, 200.0)]);
+        let peer = points(&[(0, 10.0), (1, 1.0), (2, 100.0)]);
+        assert_eq!(
+            paired_ratio(&ours, &peer),
+            Some(Spread {
+                median: 2.0,
+                mad: 0.0,
+                n: 3
+            })
+        );
+    }
+
+    #[test]
+    fn percentiles_are_values_that_occurred() {
+        let sorted: Vec<u64> = (1..=100).collect();
+        assert_eq!(percentile(&sorted, 50.0), Some(50));
+        assert_eq!(percentile(&sorted, 99.0), Some(99));
+        assert_eq!(percentile(&sorted, 100.0), Some(100));
+        assert_eq!(percentile(&sorted, 0.0), Some(1));
+        assert_eq!(percentile(&[7], 99.9), Some(7));
+    }
+
+    proptest! {
+        #[test]
+        fn median_splits_the_values(values in prop::collection::vec(-1e9..1e9_f64, 1..50)) {
+            let spread = Spread::of(&values).unwrap();
+            let half = values.len().div_ceil(2);
+            prop_assert!(values.iter().filter(|&&v| v <= spread.median).count() >= half);
+            prop_assert!(values.iter().filter(|&&v| v >= spread.median).count() >= half);
+            prop_assert_eq!(spread.n, values.len());
+        }
+
+        #[test]
+        fn half_of_the_values_lie_within_the_mad(values in prop::collection::vec(-1e6..1e6_f64, 1..50)) {
+            let Spread { median, mad, .. } = Spread::of(&values).unwrap();
+            // Room for the rounding of the subtraction.
+            let within = values.iter().filter(|&&v| (v - median).abs() <= mad + 1e-6).count();
+            prop_assert!(mad >= 0.0 && within >= values.len().div_ceil(2));
+        }
+
+        #[test]
+        fn scaling_the_values_scales_the_spread(
+            values in prop::collection::vec(1.0..1e6_f64, 1..50),
+            factor in 0.5..2.0_f64,
+        ) {
+            let plain = Spread::of(&values).unwrap();
+            let scaled = Spread::of(&values.iter().map(|v| v * factor).collect::<Vec<_>>()).unwrap();
+            prop_assert!((scaled.median - plain.median * factor).abs() <= 1e-6 * scaled.median);
+            prop_assert!((scaled.mad - plain.mad * factor).abs() <= 1e-6 * scaled.median);
+        }
+
+        #[test]
+        fn percentile_is_the_nearest_rank(
+            mut values in prop::collection::vec(0..1000_u64, 1..200),
+            percent in 0.0..=100.0_f64,
+        ) {
+            values.sort_unstable();
+            let found = percentile(&values, percent).unwrap();
+            let reached = values.iter().filter(|&&v| v <= found).count() as f64;
+            prop_assert!(reached >= percent / 100.0 * values.len() as f64);
+            let below = values.iter().filter(|&&v| v < found).count() as f64;
+            prop_assert!(below < (percent / 100.0 * values.len() as f64).max(1.0));
+        }
+
+        #[test]
+        fn a_series_against_itself_is_one(values in prop::collection::vec(1.0..1e6_f64, 1..50)) {
+            let series: Vec<Point> = values
+                .iter()
+                .enumerate()
+                .map(|(repetition, &value)| Point { repetition, value })
+                .collect();
+            let ratio = paired_ratio(&series, &series).unwrap();
+            prop_assert_eq!((ratio.median, ratio.mad), (1.0, 0.0));
+        }
+    }
+}

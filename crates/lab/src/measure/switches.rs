@@ -1,0 +1,78 @@
+//! What a stretch of work cost the machine: context switches and CPU time of this whole process.
+
+use std::io;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::time::TimeValLike;
+
+/// The process's counters at one moment.
+///
+/// They hold threads that have ended as well as those that live, so a pool may come and go in between.
+#[derive(Clone, Copy, Debug)]
+pub struct Usage {
+    switches: u64,
+    cpu_ns: u64,
+}
+
+/// What was used between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Context switches, voluntary and involuntary, of all threads.
+    pub switches: u64,
+    /// CPU time of all threads, in user space and in the kernel.
+    pub cpu_ns: u64,
+}
+
+impl Usage {
+    /// Reads the counters; costs one system call.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; Linux does not refuse it.
+    pub fn now() -> io::Result<Self> {
+        let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+        let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
+        let cpu = usage.user_time() + usage.system_time();
+        Ok(Self {
+            switches: switches as u64,
+            cpu_ns: cpu.num_nanoseconds() as u64,
+        })
+    }
+
+    /// Returns what was used since `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Spent {
+        Spent {
+            switches: self.switches.saturating_sub(earlier.switches),
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_sleep_in_another_thread_counts_as_a_switch() {
+        let before = Usage::now().unwrap();
+        std::thread::spawn(|| std::thread::sleep(Duration::from_millis(1)))
+            .join()
+            .unwrap();
+        let spent = Usage::now().unwrap().since(&before);
+        assert!(spent.switches >= 1, "{spent:?}");
+    }
+
+    #[test]
+    fn burning_costs_cpu_time() {
+        let before = Usage::now().unwrap();
+        let mut spent = Spent::default();
+        // Ends as soon as the counter has moved; a counter that stands still hangs the test.
+        while spent.cpu_ns == 0 {
+            std::hint::black_box((0..10_000).sum::<u64>());
+            spent = Usage::now().unwrap().since(&before);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! What goes to standard error: talk, never data.
+
+use std::fmt::Display;
+use std::io::{self, IsTerminal, Write};
+
+/// Writes a line to standard error; nobody listening is no error.
+pub fn say(line: impl Display) {
+    let _ = writeln!(io::stderr(), "{line}");
+}
+
+/// Says whether a stream may be coloured: a terminal, and the user did not set `NO_COLOR`.
+#[must_use]
+pub fn may_colour(stream: &impl IsTerminal) -> bool {
+    colour_allowed(
+        stream.is_terminal(),
+        std::env::var_os("NO_COLOR").as_deref(),
+    )
+}
+
+/// `NO_COLOR` counts when it is set and not empty, as <https://no-color.org> asks.
+fn colour_allowed(terminal: bool, no_color: Option<&std::ffi::OsStr>) -> bool {
+    terminal && no_color.is_none_or(std::ffi::OsStr::is_empty)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::colour_allowed;
+
+    #[test]
+    fn colour_needs_a_terminal_and_no_objection() {
+        assert!(colour_allowed(true, None));
+        assert!(colour_allowed(true, Some("".as_ref())));
+        assert!(!colour_allowed(true, Some("1".as_ref())));
+        assert!(!colour_allowed(false, None));
+    }
+}

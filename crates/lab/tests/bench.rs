@@ -1,0 +1,162 @@
+//! Benches as a user runs them, in sizes that measure nothing.
+
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Output, Stdio};
+
+use afterwork_lab::measure::record::{Head, MACHINE, Record, SCHEMA};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+
+/// Small enough to end at once.
+const TINY: &str = "bench workqueue --producers 2 --items 16 --repeat 2";
+
+fn start(line: &str) -> Child {
+    Command::new(env!("CARGO_BIN_EXE_afterwork"))
+        .args(line.split_whitespace())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("the command starts")
+}
+
+fn finish(line: &str) -> Output {
+    start(line).wait_with_output().expect("the command ends")
+}
+
+fn text(bytes: Vec<u8>) -> String {
+    String::from_utf8(bytes).expect("the command speaks UTF-8")
+}
+
+fn interrupt(child: &Child) {
+    let pid = i32::try_from(child.id()).expect("a process id is an i32");
+    kill(Pid::from_raw(pid), Signal::SIGINT).expect("the child can be signalled");
+}
+
+/// Lines of records; the head must come first.
+fn records(out: &str) -> Vec<Record> {
+    let mut lines = out.lines();
+    let head: Head = serde_json::from_str(lines.next().expect("a head")).expect("a head");
+    assert_eq!(head.schema, SCHEMA);
+    lines
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect()
+}
+
+#[test]
+fn json_is_a_head_and_then_a_record_a_line() {
+    let output = finish(&format!("{TINY} --json --seed 7"));
+    assert_eq!(output.status.code(), Some(0));
+    let records = records(&text(output.stdout));
+    for case in ["one-at-a-time", "batch-1000", "fan-out"] {
+        for variant in ["tokio", "rayon", "threadpool", "crossbeam"] {
+            let record = records
+                .iter()
+                .find(|r| r.case == case && r.variant == variant && r.metric == "items_per_s")
+                .unwrap_or_else(|| panic!("no throughput of {variant} in {case}"));
+            assert!(record.median > 0.0 && record.mad >= 0.0);
+            assert!((record.n, record.peer) == (2, true) && record.unit == "items/s");
+        }
+        assert!(
+            records
+                .iter()
+                .any(|r| r.case == case && r.variant == MACHINE)
+        );
+    }
+    assert!(records.iter().all(|r| r.bench == "workqueue"));
+}
+
+#[test]
+fn text_is_headed_by_the_machine_and_fits_its_width() {
+    let output = finish(&format!("{TINY} --seed 7"));
+    assert_eq!(output.status.code(), Some(0));
+    let out = text(output.stdout);
+    assert!(out.starts_with("machine "), "{out}");
+    assert!(
+        out.contains("--seed 7") && out.contains("best peer"),
+        "{out}"
+    );
+    assert!(!out.contains('\x1b'), "colour into a pipe: {out}");
+    let tables = out.lines().skip_while(|line| !line.starts_with("variant"));
+    for line in tables.filter(|line| !line.starts_with("warning")) {
+        assert!(line.chars().count() <= 100, "{line}");
+    }
+}
+
+#[test]
+fn only_what_was_asked_for_is_measured() {
+    let asked = "--cases batch-1000 --peers tokio,crossbeam --json --pin";
+    let output = finish(&format!("{TINY} {asked}"));
+    assert_eq!(output.status.code(), Some(0));
+    let records = records(&text(output.stdout));
+    assert!(records.iter().all(|r| r.case == "batch-1000"));
+    let peers = records.iter().filter(|r| r.peer);
+    let mut names: Vec<&str> = peers.map(|r| r.variant.as_str()).collect();
+    names.dedup();
+    assert_eq!(names, ["tokio", "crossbeam"]);
+}
+
+#[test]
+fn sigint_prints_what_was_measured_and_exits_130() {
+    // Repetitions without end, as far as a test is concerned; the signal ends them.
+    let long = "bench workqueue --cases one-at-a-time --items 200 --repeat 10000";
+    for json in [false, true] {
+        let mut child = start(&format!("{long}{}", if json { " --json" } else { "" }));
+        let mut talk = BufReader::new(child.stderr.take().expect("piped"));
+        let mut line = String::new();
+        while !line.contains("repetition 1 of 10000 done") {
+            line.clear();
+            assert!(
+                talk.read_line(&mut line).expect("talk is text") > 0,
+                "ended by itself"
+            );
+        }
+        interrupt(&child);
+        // Read on: a child that talks into a full or closed pipe would tell of that instead.
+        let mut rest = String::new();
+        talk.read_to_string(&mut rest).expect("talk is text");
+        let output = child.wait_with_output().expect("the command ends");
+        assert_eq!(output.status.code(), Some(130), "{rest}");
+        let out = text(output.stdout);
+        if json {
+            let records = records(&out).into_iter();
+            let measured = records.filter(|r| r.metric == "items_per_s" && r.n >= 1);
+            assert!(measured.count() >= 4, "{out}");
+        } else {
+            assert!(out.contains("interrupted: medians of"), "{out}");
+            assert!(
+                out.lines().any(|line| line.starts_with("crossbeam ")),
+                "{out}"
+            );
+        }
+    }
+}
+
+#[test]
+fn sigint_reaches_into_a_run() {
+    // A run of this size takes half an hour; the test ends when the signal is heard within one.
+    let mut child =
+        start("bench workqueue --cases one-at-a-time --items 50000000 --repeat 1 --json");
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut head = String::new();
+    out.read_line(&mut head).expect("the head is text");
+    interrupt(&child);
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("records are text");
+    let output = child.wait_with_output().expect("the command ends");
+    assert_eq!(output.status.code(), Some(130));
+    let records = records(&(head + &rest));
+    assert!(records.iter().all(|record| record.variant == MACHINE));
+}
+
+#[test]
+fn a_closed_pipe_ends_a_bench_without_an_error() {
+    let mut child = start(&format!("{TINY} --json"));
+    let mut out = BufReader::new(child.stdout.take().expect("piped"));
+    let mut head = String::new();
+    out.read_line(&mut head).expect("the head is text");
+    drop(out);
+    let output = child.wait_with_output().expect("the command ends");
+    let err = text(output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{err}");
+    assert!(!err.contains("error") && !err.contains("panicked"), "{err}");
+}
