@@ -1,0 +1,304 @@
+//! The safe queue: handles go in, handles come out, one consumer at a time.
+
+use core::fmt;
+use core::marker::PhantomData;
+
+use crossbeam_utils::CachePadded;
+use sync::atomic::{AtomicBool, Ordering};
+use sync::cell::UnsafeCell;
+
+use crate::chain::Chain;
+use crate::link::Linked;
+use crate::order;
+use crate::raw::{Pop, RawCursor, RawQueue};
+
+/// A queue of owned items that any thread may push to and one thread at a time may pop from.
+///
+/// # Guarantees
+///
+/// - Items of one producer come out in the order in which it pushed them, and items of a chain together.
+/// - Items of several producers come out in the order of their swaps: a push that completed before another
+///   began comes out first.
+/// - Items still inside when the queue is dropped are dropped with it.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork_mpscq::{Node, Pop, Queue};
+///
+/// static QUEUE: Queue<Node<u64>> = Queue::new();
+///
+/// assert!(QUEUE.push(Node::new(1)), "it was empty");
+/// assert!(!QUEUE.push(Node::new(2)));
+///
+/// let mut consumer = QUEUE.try_consumer().unwrap();
+/// assert!(QUEUE.try_consumer().is_none(), "one at a time");
+/// let Pop::Item(oldest) = consumer.pop() else { panic!("two were pushed") };
+/// assert_eq!(oldest.into_inner(), 1);
+/// ```
+pub struct Queue<T: Linked> {
+    /// The producers' line.
+    raw: CachePadded<RawQueue<T>>,
+    /// The consumer's line.
+    consumer: CachePadded<Side<T>>,
+    owned: PhantomData<T::Handle>,
+}
+
+/// What the consumer writes.
+struct Side<T> {
+    /// A: whether a [`Consumer`] exists.
+    taken: AtomicBool,
+    /// Written by the one [`Consumer`], or by whoever holds the queue by `&mut`.
+    cursor: UnsafeCell<RawCursor<T>>,
+}
+
+/// The right to pop from a [`Queue`]; there is one at a time.
+///
+/// Dropping it leaves the items where they are; another thread may then take its place.
+pub struct Consumer<'q, T: Linked> {
+    queue: &'q Queue<T>,
+}
+
+/// Pops items up to a bound; made by [`Consumer::drain`].
+pub struct Drain<'c, 'q, T: Linked> {
+    consumer: &'c mut Consumer<'q, T>,
+    /// What the queue's own cursor is, too; here it can stay in a register from one item to the next.
+    cursor: RawCursor<T>,
+    /// How many more to pop; 0 also once nothing was found.
+    left: usize,
+    stopped: Stopped,
+}
+
+/// Why a [`Drain`] stopped.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Stopped {
+    /// The bound was reached, or the iteration was not run to its end.
+    Bound,
+    /// The queue was empty; see [`Pop::Empty`].
+    Empty,
+    /// A producer is between the two steps of its push; see [`Pop::MidPush`].
+    MidPush,
+}
+
+impl<T: Linked> Queue<T> {
+    sync::const_unless_model! {
+        /// Makes an empty queue.
+        pub fn new() -> Self {
+            Self {
+                raw: CachePadded::new(RawQueue::new()),
+                consumer: CachePadded::new(Side {
+                    taken: AtomicBool::new(false),
+                    cursor: UnsafeCell::new(RawCursor::new()),
+                }),
+                owned: PhantomData,
+            }
+        }
+    }
+
+    /// Appends an item and says whether the queue was empty.
+    ///
+    /// "Was empty" means that every earlier item has been handed out, so a producer that wakes the consumer
+    /// only when told so wakes it once for all that piles up meanwhile.
+    ///
+    /// # Blocking
+    ///
+    /// Never: one swap and one store, whatever other threads do. Safe in a signal handler.
+    #[inline]
+    pub fn push(&self, item: T::Handle) -> bool {
+        let item = T::into_raw(item);
+        // SAFETY: 1, 2: the handle, sole right to the item, was just given up. 3: `self` is borrowed; moving it
+        // while items are inside takes it by value, and neither half holds its own address.
+        unsafe { self.raw.push(item) }
+    }
+
+    /// Appends the items of `chain` with one swap and says whether the queue was empty.
+    ///
+    /// An empty chain appends nothing and answers `false`.
+    #[inline]
+    pub fn push_chain(&self, chain: Chain<T>) -> bool {
+        match chain.into_raw_parts() {
+            None => false,
+            // SAFETY: 1: a chain's links lead from its first item to its last. 2: it gave up owning them; the
+            // rest as in `push`.
+            Some((first, last, _)) => unsafe { self.raw.push_chain(first, last) },
+        }
+    }
+
+    /// Says whether every item pushed so far was popped; see [`RawQueue::is_empty`].
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.raw.is_empty()
+    }
+
+    /// Takes the right to pop, unless somebody has it.
+    ///
+    /// # Blocking
+    ///
+    /// Never: one swap.
+    pub fn try_consumer(&self) -> Option<Consumer<'_, T>> {
+        // ORDER(mpscq-consumer): hand-over of the cursor, other end in `Consumer::drop`.
+        //   drop: last pop;                     taken = false   Release
+        //   here: taken: false → true Acquire;  first pop
+        // Else two consumers' pops could overlap.
+        // Test: loom consumer_claim_needs_acquire
+        let taken = self.consumer.taken.swap(true, order::consumer_claim());
+        (!taken).then_some(Consumer { queue: self })
+    }
+}
+
+impl<'q, T: Linked> Consumer<'q, T> {
+    /// Takes the oldest item.
+    ///
+    /// # Blocking
+    ///
+    /// Never: no loop inside, not even while a producer is in mid-push.
+    #[inline]
+    pub fn pop(&mut self) -> Pop<T::Handle> {
+        let mut cursor = self.load();
+        self.pop_at(&mut cursor)
+    }
+
+    /// Pops at most `max` items; what is beyond stays in the queue, in order.
+    ///
+    /// It also ends when it finds nothing to pop; [`Drain::stopped`] tells why. A bound keeps a consumer that
+    /// owns other things too from starving them while producers keep pushing.
+    #[inline]
+    pub fn drain(&mut self, max: usize) -> Drain<'_, 'q, T> {
+        let cursor = self.load();
+        Drain {
+            consumer: self,
+            cursor,
+            left: max,
+            stopped: Stopped::Bound,
+        }
+    }
+
+    /// Says whether the last pop took the last item, so that the queue was empty at that moment.
+    ///
+    /// Unlike [`Queue::is_empty`] it touches nothing that producers write.
+    #[inline]
+    pub fn emptied(&self) -> bool {
+        self.load().emptied()
+    }
+
+    /// Reads the queue's cursor.
+    #[inline(always)]
+    fn load(&self) -> RawCursor<T> {
+        // SAFETY: `taken` lets one `Consumer` exist, and who writes the cursor borrows that by `&mut`.
+        self.queue
+            .consumer
+            .cursor
+            .with(|cursor| unsafe { (*cursor).copy() })
+    }
+
+    /// Pops at `cursor`, a copy of the queue's own, and writes both on.
+    #[inline(always)]
+    fn pop_at(&mut self, cursor: &mut RawCursor<T>) -> Pop<T::Handle> {
+        // SAFETY: 1: the two halves were made together, and a copy is as good as the cursor while this `&mut` keeps
+        // others from popping. 2: likewise; an earlier consumer's pops happened before by ORDER(mpscq-consumer).
+        let found = unsafe { self.queue.raw.pop(cursor) };
+        // SAFETY: as in `load`. It is written back for every item, before its handle is made: a `Drain` may be
+        // forgotten, and a handle's owner may panic.
+        self.queue
+            .consumer
+            .cursor
+            .with_mut(|own| unsafe { *own = cursor.copy() });
+        match found {
+            // SAFETY: a pop hands each item out once, and `push` gave up its handle.
+            Pop::Item(item) => Pop::Item(unsafe { T::from_raw(item) }),
+            Pop::Empty => Pop::Empty,
+            Pop::MidPush => Pop::MidPush,
+        }
+    }
+}
+
+impl<T: Linked> Drain<'_, '_, T> {
+    /// Tells why the iteration ended.
+    pub fn stopped(&self) -> Stopped {
+        self.stopped
+    }
+}
+
+impl<T: Linked> Iterator for Drain<'_, '_, T> {
+    type Item = T::Handle;
+
+    #[inline]
+    fn next(&mut self) -> Option<T::Handle> {
+        if self.left == 0 {
+            return None;
+        }
+        match self.consumer.pop_at(&mut self.cursor) {
+            Pop::Item(item) => {
+                self.left -= 1;
+                return Some(item);
+            }
+            Pop::Empty => self.stopped = Stopped::Empty,
+            Pop::MidPush => self.stopped = Stopped::MidPush,
+        }
+        self.left = 0;
+        None
+    }
+}
+
+// Once it has found nothing it stays ended, even if items arrive.
+impl<T: Linked> core::iter::FusedIterator for Drain<'_, '_, T> {}
+
+// SAFETY: handles move from the pushing to the popping thread, and nothing else crosses; the cursor is guarded by
+// `taken`.
+unsafe impl<T: Linked> Send for Queue<T> where T::Handle: Send {}
+// SAFETY: as above.
+unsafe impl<T: Linked> Sync for Queue<T> where T::Handle: Send {}
+
+impl<T: Linked> Default for Queue<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Linked> Drop for Queue<T> {
+    fn drop(&mut self) {
+        // A forgotten `Consumer` may have left `taken` set; `&mut self` says that it is gone.
+        let mut consumer = core::mem::ManuallyDrop::new(Consumer { queue: self });
+        // A push borrows the queue, so with `&mut self` none is under way: what is not an item is the end.
+        while let Pop::Item(item) = consumer.pop() {
+            drop(item);
+        }
+    }
+}
+
+impl<T: Linked> Drop for Consumer<'_, T> {
+    fn drop(&mut self) {
+        // ORDER(mpscq-consumer): the release end; see `Queue::try_consumer`.
+        // Test: loom consumer_leave_needs_release
+        self.queue
+            .consumer
+            .taken
+            .store(false, order::consumer_leave());
+    }
+}
+
+impl<T: Linked> fmt::Debug for Queue<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Queue")
+            .field("empty", &self.is_empty())
+            .field("consumer", &self.consumer.taken.load(Ordering::Relaxed))
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Linked> fmt::Debug for Consumer<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Consumer")
+            .field("emptied", &self.emptied())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T: Linked> fmt::Debug for Drain<'_, '_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain")
+            .field("left", &self.left)
+            .field("stopped", &self.stopped)
+            .finish_non_exhaustive()
+    }
+}

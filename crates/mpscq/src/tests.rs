@@ -1,0 +1,393 @@
+//! Tests of one thread, and of several where only the outcome matters; Miri runs them all.
+
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::sync::Arc;
+use alloc::vec::Vec;
+use core::cell::Cell;
+use core::ptr::NonNull;
+
+use crate::{Chain, Link, Linked, Node, Pop, Queue, RawCursor, RawQueue, Shared, Stack, Stopped};
+
+/// Counts itself out when dropped.
+struct Counted<'a>(&'a Cell<usize>);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+fn take<T>(found: Pop<Box<Node<T>>>) -> T {
+    match found {
+        Pop::Item(node) => node.into_inner(),
+        Pop::Empty => panic!("empty"),
+        Pop::MidPush => panic!("mid-push"),
+    }
+}
+
+fn chain_of<T>(values: impl IntoIterator<Item = T>) -> Chain<Node<T>> {
+    values.into_iter().map(Node::new).collect()
+}
+
+#[test]
+fn items_come_out_in_the_order_of_their_pushes() {
+    let queue = Queue::<Node<_>>::new();
+    for number in 0..5 {
+        queue.push(Node::new(number));
+    }
+    let mut consumer = queue.try_consumer().unwrap();
+    for number in 0..5 {
+        assert_eq!(take(consumer.pop()), number);
+    }
+    assert!(matches!(consumer.pop(), Pop::Empty));
+    assert!(matches!(consumer.pop(), Pop::Empty));
+}
+
+#[test]
+fn push_says_whether_everything_before_was_handed_out() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    for _ in 0..2 {
+        assert!(queue.push(Node::new(1)));
+        assert!(!queue.push(Node::new(2)));
+        take(consumer.pop());
+        assert!(!queue.push(Node::new(3)));
+        take(consumer.pop());
+        take(consumer.pop());
+    }
+}
+
+#[test]
+fn emptied_is_known_without_another_pop() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    queue.push(Node::new(1));
+    queue.push(Node::new(2));
+    take(consumer.pop());
+    assert!(!consumer.emptied());
+    take(consumer.pop());
+    assert!(consumer.emptied());
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn a_drain_stops_at_its_bound_and_leaves_the_rest() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    queue.push_chain(chain_of(0..10));
+    let mut drain = consumer.drain(4);
+    assert_eq!(
+        drain.by_ref().map(Node::into_inner).collect::<Vec<_>>(),
+        [0, 1, 2, 3]
+    );
+    assert_eq!(drain.stopped(), Stopped::Bound);
+    let mut drain = consumer.drain(usize::MAX);
+    assert_eq!(
+        drain.by_ref().map(Node::into_inner).collect::<Vec<_>>(),
+        [4, 5, 6, 7, 8, 9]
+    );
+    assert_eq!(drain.stopped(), Stopped::Empty);
+    assert!(drain.next().is_none());
+}
+
+#[test]
+fn a_drain_that_ended_stays_ended() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    let mut drain = consumer.drain(4);
+    assert!(drain.next().is_none());
+    queue.push(Node::new(1));
+    assert!(drain.next().is_none());
+    assert_eq!(take(consumer.pop()), 1);
+}
+
+#[test]
+fn an_abandoned_drain_hands_nothing_out_twice() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    queue.push_chain(chain_of(0..3));
+    assert!(consumer.drain(3).next().is_some());
+    assert_eq!(take(consumer.pop()), 1);
+}
+
+#[test]
+fn a_chain_is_published_whole_and_in_order() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    assert!(queue.push_chain(chain_of([1, 2, 3])));
+    assert!(!queue.push_chain(chain_of([4])));
+    assert!(!queue.push_chain(Chain::new()), "nothing to publish");
+    queue.push(Node::new(5));
+    assert_eq!(
+        consumer.drain(9).map(Node::into_inner).collect::<Vec<_>>(),
+        [1, 2, 3, 4, 5]
+    );
+    assert!(
+        !queue.push_chain(Chain::new()),
+        "nothing to publish, even onto an empty queue"
+    );
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn chains_append_reverse_and_count() {
+    let mut chain = chain_of([1, 2]);
+    chain.append(chain_of([3]));
+    chain.append(Chain::new());
+    let mut front = Chain::<Node<_>>::new();
+    front.append(chain);
+    assert_eq!(front.len(), 3);
+    front.reverse();
+    front.push_back(Node::new(0));
+    assert_eq!(
+        front.map(Node::into_inner).collect::<Vec<_>>(),
+        [3, 2, 1, 0]
+    );
+}
+
+#[test]
+fn whatever_is_inside_is_dropped_with_its_holder() {
+    let dropped = Cell::new(0);
+    let counted = || (0..3).map(|_| Counted(&dropped));
+    let queue = Queue::<Node<_>>::new();
+    queue.push_chain(chain_of(counted()));
+    drop(queue);
+    assert_eq!(dropped.get(), 3);
+    drop(chain_of(counted()));
+    assert_eq!(dropped.get(), 6);
+    let stack = Stack::<Node<_>>::new();
+    stack.push_chain(chain_of(counted()));
+    drop(stack);
+    assert_eq!(dropped.get(), 9);
+}
+
+#[test]
+fn a_moved_queue_keeps_its_items() {
+    let queue = Queue::<Node<_>>::new();
+    queue.push(Node::new(1));
+    queue.push(Node::new(2));
+    let moved = Box::new(queue);
+    let mut consumer = moved.try_consumer().unwrap();
+    assert_eq!(take(consumer.pop()), 1);
+    assert_eq!(take(consumer.pop()), 2);
+}
+
+#[test]
+fn one_consumer_at_a_time_and_the_next_goes_on_where_it_stopped() {
+    let queue = Queue::<Node<_>>::new();
+    queue.push_chain(chain_of(0..4));
+    let mut first = queue.try_consumer().unwrap();
+    assert!(queue.try_consumer().is_none());
+    assert_eq!(take(first.pop()), 0);
+    drop(first);
+    assert_eq!(take(queue.try_consumer().unwrap().pop()), 1);
+}
+
+#[test]
+fn handles_that_stay_on_their_thread_are_fine_too() {
+    let queue = Queue::<Node<_>>::new();
+    queue.push(Node::new(Rc::new(7)));
+    assert_eq!(*take(queue.try_consumer().unwrap().pop()), 7);
+}
+
+#[test]
+fn a_node_is_pushed_again_without_another_allocation() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    queue.push(Node::new(1));
+    let Pop::Item(mut node) = consumer.pop() else {
+        panic!("one was pushed")
+    };
+    let address = &raw const *node;
+    assert_eq!(node.replace(2), 1);
+    queue.push(node);
+    let Pop::Item(node) = consumer.pop() else {
+        panic!("one was pushed")
+    };
+    assert_eq!(&raw const *node, address);
+    assert_eq!(node.into_inner(), 2);
+}
+
+#[test]
+fn a_shared_item_hangs_in_one_queue_at_a_time() {
+    let (one, other) = (Queue::<Shared<_>>::new(), Queue::<Shared<_>>::new());
+    let item = Arc::new(Shared::new(7));
+    one.push(Shared::claim(&item).unwrap());
+    assert!(item.is_pending());
+    assert!(Shared::claim(&item).is_none());
+    let Pop::Item(claim) = one.try_consumer().unwrap().pop() else {
+        panic!("one was pushed")
+    };
+    assert!(Shared::claim(&item).is_none(), "the claim came out with it");
+    other.push(claim);
+    let Pop::Item(claim) = other.try_consumer().unwrap().pop() else {
+        panic!("one was pushed")
+    };
+    assert_eq!(**claim.release(), 7);
+    assert!(!item.is_pending());
+    assert_eq!(Arc::strong_count(&item), 1);
+    one.push(Shared::claim(&item).unwrap());
+    drop(one);
+    assert_eq!(Arc::strong_count(&item), 1);
+    assert!(Shared::claim(&item).is_some());
+}
+
+#[test]
+fn the_lifo_list_turns_round_on_demand() {
+    let stack = Stack::<Node<_>>::new();
+    assert!(stack.push(Node::new(1)));
+    assert!(!stack.push_chain(chain_of([3, 2])));
+    assert!(!stack.push_chain(Chain::new()));
+    assert_eq!(
+        stack
+            .take_all_fifo()
+            .map(Node::into_inner)
+            .collect::<Vec<_>>(),
+        [1, 2, 3]
+    );
+    assert!(stack.is_empty());
+    assert_eq!(stack.take_all().len(), 0);
+}
+
+/// An item of the intrusive kind: no box of ours, the link is not its first field.
+struct Embedded {
+    number: u32,
+    link: Link<Embedded>,
+}
+
+// SAFETY: 1, 2: an exclusive borrow for ever. 3, 4: a private field, used nowhere else. 5: nothing panics.
+unsafe impl Linked for Embedded {
+    type Handle = &'static mut Embedded;
+
+    fn into_raw(handle: &'static mut Embedded) -> NonNull<Self> {
+        NonNull::from(handle)
+    }
+
+    unsafe fn from_raw(mut item: NonNull<Self>) -> &'static mut Embedded {
+        // SAFETY: (1): it came from an exclusive borrow that was given up.
+        unsafe { item.as_mut() }
+    }
+
+    unsafe fn link(item: NonNull<Self>) -> NonNull<Link<Self>> {
+        // SAFETY: the item is alive, so its field's address is inside it.
+        unsafe { NonNull::new_unchecked(&raw mut (*item.as_ptr()).link) }
+    }
+}
+
+#[test]
+fn the_raw_halves_work_apart() {
+    let (queue, mut cursor) = (RawQueue::<Embedded>::new(), RawCursor::new());
+    let mut items = Vec::new();
+    for number in 0..3 {
+        let item = Box::into_raw(Box::new(Embedded {
+            number,
+            link: Link::new(),
+        }));
+        items.push(item);
+        // SAFETY: just leaked; nobody else has it.
+        let item = Embedded::into_raw(unsafe { &mut *item });
+        // SAFETY: 1: from `into_raw`. 2: new. 3: `queue` stays on this stack.
+        let was_empty = unsafe { queue.push(item) };
+        assert_eq!(was_empty, number == 0);
+    }
+    for number in 0..3 {
+        // SAFETY: the cursor was made with the queue, on the only thread.
+        let Pop::Item(item) = (unsafe { queue.pop(&mut cursor) }) else {
+            panic!("three were pushed")
+        };
+        // SAFETY: popped once.
+        assert_eq!(unsafe { Embedded::from_raw(item) }.number, number);
+        assert_eq!(cursor.emptied(), number == 2);
+    }
+    // SAFETY: as above.
+    assert_eq!(unsafe { queue.pop(&mut cursor) }, Pop::Empty);
+    for item in items {
+        // SAFETY: leaked above, popped since.
+        drop(unsafe { Box::from_raw(item) });
+    }
+}
+
+/// Few under Miri, which takes a thousand times as long.
+const NR_PUSHES: usize = if cfg!(miri) { 60 } else { 20_000 };
+
+#[test]
+fn every_item_of_four_producers_arrives_once_and_in_its_order() {
+    extern crate std;
+    const NR_PRODUCERS: usize = 4;
+    let queue = Queue::<Node<_>>::new();
+    let mut seen = [0; NR_PRODUCERS];
+    std::thread::scope(|scope| {
+        for producer in 0..NR_PRODUCERS {
+            let queue = &queue;
+            scope.spawn(move || {
+                let mut number = 0;
+                while number < NR_PUSHES {
+                    // Single items and chains of two to five in turn.
+                    let len = (number % 5 + 1).min(NR_PUSHES - number);
+                    if len == 1 {
+                        queue.push(Node::new((producer, number)));
+                    } else {
+                        queue.push_chain(chain_of(
+                            (number..number + len).map(|number| (producer, number)),
+                        ));
+                    }
+                    number += len;
+                }
+            });
+        }
+        let mut consumer = queue.try_consumer().unwrap();
+        while seen.iter().sum::<usize>() < NR_PRODUCERS * NR_PUSHES {
+            match consumer.pop() {
+                Pop::Item(node) => {
+                    let (producer, number) = node.into_inner();
+                    assert_eq!(seen[producer], number);
+                    seen[producer] += 1;
+                }
+                Pop::Empty | Pop::MidPush => std::thread::yield_now(),
+            }
+        }
+    });
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn a_shared_item_goes_round_between_threads() {
+    extern crate std;
+    let queue = Queue::<Shared<_>>::new();
+    let item = Arc::new(Shared::new(()));
+    let mut nr_pushed = 0;
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let nr_popped = std::thread::scope(|scope| {
+        let consumer = scope.spawn(|| {
+            let mut consumer = queue.try_consumer().unwrap();
+            let mut nr_popped = 0;
+            loop {
+                match consumer.pop() {
+                    Pop::Item(claim) => {
+                        drop(claim);
+                        nr_popped += 1;
+                    }
+                    Pop::Empty
+                        if done.load(std::sync::atomic::Ordering::Acquire) && queue.is_empty() =>
+                    {
+                        return nr_popped;
+                    }
+                    Pop::Empty | Pop::MidPush => std::thread::yield_now(),
+                }
+            }
+        });
+        while nr_pushed < NR_PUSHES {
+            match Shared::claim(&item) {
+                Some(claim) => {
+                    queue.push(claim);
+                    nr_pushed += 1;
+                }
+                None => std::thread::yield_now(),
+            }
+        }
+        done.store(true, std::sync::atomic::Ordering::Release);
+        consumer.join().unwrap()
+    });
+    assert_eq!(nr_popped, nr_pushed);
+}

@@ -1,0 +1,52 @@
+//! The right to pop goes from thread to thread.
+
+use afterwork_mpscq::Pop;
+use std::sync::Arc;
+use sync::twin::must_fail;
+
+use crate::support::{Item, Items, exhaustive, spawn};
+
+/// Two threads want to be the consumer of two items; whoever finds the place taken goes without.
+fn two_threads_pop_in_turn() {
+    let queue = Arc::new(Items::new());
+    queue.push(Item::new(0, 0));
+    queue.push(Item::new(0, 1));
+    let pop = |queue: &Items| {
+        queue
+            .try_consumer()
+            .map(|mut consumer| match consumer.pop() {
+                Pop::Item(item) => {
+                    item.check();
+                    item.number
+                }
+                nothing => panic!("lost: {nothing:?}"),
+            })
+    };
+    let other = spawn({
+        let queue = queue.clone();
+        move || {
+            pop(&queue);
+        }
+    });
+    pop(&queue);
+    other.join().unwrap();
+}
+
+#[test]
+fn consumers_take_turns() {
+    exhaustive(two_threads_pop_in_turn);
+}
+
+#[test]
+fn consumer_claim_needs_acquire() {
+    must_fail("consumer: relaxed claim", || {
+        exhaustive(two_threads_pop_in_turn)
+    });
+}
+
+#[test]
+fn consumer_leave_needs_release() {
+    must_fail("consumer: relaxed leave", || {
+        exhaustive(two_threads_pop_in_turn)
+    });
+}

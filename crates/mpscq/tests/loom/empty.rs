@@ -1,0 +1,84 @@
+//! *Empty* is a claim: no completed push is inside.
+
+use afterwork_mpscq::Pop;
+use std::sync::Arc;
+use sync::atomic::{AtomicBool, Ordering};
+use sync::twin::must_fail;
+
+use crate::support::{Item, Items, exhaustive, spawn};
+
+/// Two producers; once the second says that its push is complete, a pop must not say that there is nothing.
+///
+/// The first may be held up between its swap and its link for the whole run.
+fn completed_push_is_never_called_empty() {
+    let queue = Arc::new(Items::new());
+    let completed = Arc::new(AtomicBool::new(false));
+    let first = spawn({
+        let queue = queue.clone();
+        move || {
+            queue.push(Item::new(0, 0));
+        }
+    });
+    let second = spawn({
+        let (queue, completed) = (queue.clone(), completed.clone());
+        move || {
+            queue.push(Item::new(1, 0));
+            completed.store(true, Ordering::Release);
+        }
+    });
+    let mut consumer = queue.try_consumer().unwrap();
+    if completed.load(Ordering::Acquire) {
+        assert!(!queue.is_empty(), "is_empty with a completed push inside");
+        assert!(
+            !matches!(consumer.pop(), Pop::Empty),
+            "Empty with a completed push inside"
+        );
+    }
+    first.join().unwrap();
+    second.join().unwrap();
+}
+
+#[test]
+fn empty_is_never_said_while_a_completed_push_is_inside() {
+    exhaustive(completed_push_is_never_called_empty);
+}
+
+#[test]
+fn an_empty_said_by_the_missing_link_alone_is_caught() {
+    let failure = must_fail("empty: no look at the tail", || {
+        exhaustive(completed_push_is_never_called_empty)
+    });
+    assert!(
+        failure.contains("Empty with a completed push inside"),
+        "{failure}"
+    );
+}
+
+#[test]
+fn mid_push_is_said_only_while_a_push_is_under_way() {
+    exhaustive(|| {
+        let queue = Arc::new(Items::new());
+        let completed = Arc::new(AtomicBool::new(false));
+        let producer = spawn({
+            let (queue, completed) = (queue.clone(), completed.clone());
+            move || {
+                queue.push(Item::new(0, 0));
+                queue.push(Item::new(0, 1));
+                completed.store(true, Ordering::Release);
+            }
+        });
+        let mut consumer = queue.try_consumer().unwrap();
+        let mut popped = 0;
+        if completed.load(Ordering::Acquire) {
+            assert!(matches!(consumer.pop(), Pop::Item(_)));
+            popped += 1;
+        }
+        let _ = consumer.pop();
+        producer.join().unwrap();
+        while let Pop::Item(_) = consumer.pop() {
+            popped += 1;
+        }
+        assert!(popped >= 1);
+        assert!(matches!(consumer.pop(), Pop::Empty));
+    });
+}

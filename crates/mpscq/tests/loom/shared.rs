@@ -1,0 +1,62 @@
+//! A shared item hangs in one queue at a time, and its link changes hands cleanly.
+
+use afterwork_mpscq::{Pop, Queue, Shared};
+use sync::Arc;
+use sync::cell::UnsafeCell;
+use sync::twin::must_fail;
+
+use crate::support::{exhaustive, spawn};
+
+/// Stands for the link: whoever has the claim writes it.
+struct Guarded(UnsafeCell<usize>);
+
+// SAFETY: written under the claim only; loom checks that this is enough.
+unsafe impl Sync for Guarded {}
+
+fn write(item: &Shared<Guarded>) {
+    // SAFETY: the caller has the claim.
+    item.0.with_mut(|contents| unsafe { *contents += 1 });
+}
+
+/// One thread pops the item and gives the claim up; another tries to claim it and push it again.
+fn claim_goes_round() {
+    let queue = Arc::new(Queue::<Shared<Guarded>>::new());
+    let item = Arc::new(Shared::new(Guarded(UnsafeCell::new(0))));
+    queue.push(Shared::claim(&item).unwrap());
+    let pusher = spawn({
+        let (queue, item) = (queue.clone(), item.clone());
+        move || {
+            if let Some(claim) = Shared::claim(&item) {
+                write(&claim);
+                queue.push(claim);
+            }
+        }
+    });
+    let mut consumer = queue.try_consumer().unwrap();
+    match consumer.pop() {
+        Pop::Item(claim) => {
+            write(&claim);
+            drop(claim);
+        }
+        nothing => panic!("lost: {:?}", matches!(nothing, Pop::Empty)),
+    }
+    pusher.join().unwrap();
+    if let Pop::Item(claim) = consumer.pop() {
+        write(&claim);
+    }
+}
+
+#[test]
+fn the_claim_hands_the_link_over() {
+    exhaustive(claim_goes_round);
+}
+
+#[test]
+fn shared_claim_needs_acquire() {
+    must_fail("shared: relaxed claim", || exhaustive(claim_goes_round));
+}
+
+#[test]
+fn shared_release_needs_release() {
+    must_fail("shared: relaxed release", || exhaustive(claim_goes_round));
+}

@@ -1,0 +1,52 @@
+//! The LIFO list.
+
+use afterwork_mpscq::{Node, Stack};
+use std::sync::Arc;
+use sync::twin::must_fail;
+
+use crate::support::{Got, Item, exhaustive, spawn};
+
+/// Two threads push, one of them twice, and a third takes everything once meanwhile.
+///
+/// The taker is the last thread to start. Loom looks for a conflict at the last access to a word alone, and a pusher
+/// reads the head just before it exchanges it: a taker that has looked before that would never be tried later.
+fn two_push_one_takes() {
+    let stack = Arc::new(Stack::<Node<Item>>::new());
+    let pushers = [2, 1].map(|nr_items| {
+        let stack = stack.clone();
+        spawn(move || {
+            for number in 0..nr_items {
+                stack.push(Item::new(nr_items, number));
+            }
+        })
+    });
+    let taker = spawn({
+        let stack = stack.clone();
+        move || {
+            let mut got = Got::default();
+            stack.take_all_fifo().for_each(|item| got.take(&item));
+            got
+        }
+    });
+    for pusher in pushers {
+        pusher.join().unwrap();
+    }
+    let mut got = taker.join().unwrap();
+    stack.take_all_fifo().for_each(|item| got.take(&item));
+    assert_eq!(got.total, 3);
+}
+
+#[test]
+fn the_lifo_list_loses_nothing() {
+    exhaustive(two_push_one_takes);
+}
+
+#[test]
+fn stack_push_needs_release() {
+    must_fail("stack: relaxed push", || exhaustive(two_push_one_takes));
+}
+
+#[test]
+fn stack_take_needs_acquire() {
+    must_fail("stack: relaxed take", || exhaustive(two_push_one_takes));
+}

@@ -1,0 +1,76 @@
+//! What the models share: an item that notices races and leaks, and ways to run a model.
+
+use afterwork_mpscq::{Node, Queue};
+use sync::cell::UnsafeCell;
+
+/// An item of producer `from`, the `number`th that it pushed.
+#[derive(Debug)]
+pub struct Item {
+    pub from: usize,
+    pub number: usize,
+    /// Written by the producer and read by the consumer, to be a race if nothing orders the two.
+    contents: UnsafeCell<usize>,
+    /// Makes loom complain if the item is never dropped.
+    _leak: loom::alloc::Track<()>,
+}
+
+pub type Items = Queue<Node<Item>>;
+
+impl Item {
+    pub fn new(from: usize, number: usize) -> Box<Node<Self>> {
+        let item = Node::new(Self {
+            from,
+            number,
+            contents: UnsafeCell::new(0),
+            _leak: loom::alloc::Track::new(()),
+        });
+        // SAFETY: nobody else has the item yet.
+        item.contents
+            .with_mut(|contents| unsafe { *contents = number + 1 });
+        item
+    }
+
+    /// Reads what the producer wrote.
+    pub fn check(&self) {
+        // SAFETY: the item was popped, so it is ours; loom checks that this is true.
+        let contents = self.contents.with(|contents| unsafe { *contents });
+        assert_eq!(contents, self.number + 1);
+    }
+}
+
+/// What a consumer got, checked for order.
+#[derive(Debug, Default)]
+pub struct Got {
+    next: [usize; 4],
+    pub total: usize,
+}
+
+impl Got {
+    pub fn take(&mut self, item: &Item) {
+        item.check();
+        assert_eq!(
+            item.number, self.next[item.from],
+            "out of the order of producer {}",
+            item.from
+        );
+        self.next[item.from] += 1;
+        self.total += 1;
+    }
+}
+
+/// Explores without a bound.
+pub fn exhaustive(model: impl Fn() + Sync + Send + 'static) {
+    sync::model(model);
+}
+
+/// Explores all runs with at most `preemptions` switches away from a thread that could go on.
+pub fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+/// Starts a thread of the model.
+pub fn spawn<R: 'static>(body: impl FnOnce() -> R + 'static) -> loom::thread::JoinHandle<R> {
+    loom::thread::spawn(body)
+}

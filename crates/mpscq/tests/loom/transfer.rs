@@ -1,0 +1,183 @@
+//! Nothing is lost, doubled, torn or reordered.
+
+use afterwork_mpscq::{Chain, Pop, Stopped};
+use std::sync::Arc;
+
+use crate::support::{Got, Item, Items, bounded, exhaustive, spawn};
+
+/// Each of `producers` pushes so many items; the consumer tries `tries` pops meanwhile and the rest after.
+pub fn singles(producers: &[usize], tries: usize) {
+    let queue = Arc::new(Items::new());
+    let total = producers.iter().sum();
+    let threads: Vec<_> = producers
+        .iter()
+        .copied()
+        .enumerate()
+        .map(|(from, nr_items)| {
+            let queue = queue.clone();
+            spawn(move || {
+                for number in 0..nr_items {
+                    queue.push(Item::new(from, number));
+                }
+            })
+        })
+        .collect();
+    let mut got = Got::default();
+    let mut consumer = queue.try_consumer().unwrap();
+    for _ in 0..tries {
+        if let Pop::Item(item) = consumer.pop() {
+            got.take(&item);
+        }
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    while got.total < total {
+        match consumer.pop() {
+            Pop::Item(item) => got.take(&item),
+            nothing => panic!("lost: {nothing:?} after {} of {total} items", got.total),
+        }
+    }
+    assert!(matches!(consumer.pop(), Pop::Empty));
+    assert!(queue.is_empty());
+}
+
+/// One producer publishes a chain of two, another a single item or a chain.
+fn chains(other: usize) {
+    let queue = Arc::new(Items::new());
+    let threads = [2, other].map(|len| {
+        let queue = queue.clone();
+        spawn(move || {
+            let chain: Chain<_> = (0..len).map(|number| Item::new(len, number)).collect();
+            queue.push_chain(chain);
+        })
+    });
+    let mut order = Vec::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    for _ in 0..2 {
+        if let Pop::Item(item) = consumer.pop() {
+            item.check();
+            order.push((item.from, item.number));
+        }
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    while let Pop::Item(item) = consumer.pop() {
+        item.check();
+        order.push((item.from, item.number));
+    }
+    let own = |len| (0..len).map(move |number| (len, number));
+    let (one, two): (Vec<_>, Vec<_>) = (
+        own(2).chain(own(other)).collect(),
+        own(other).chain(own(2)).collect(),
+    );
+    assert!(order == one || order == two, "a chain was torn: {order:?}");
+}
+
+#[test]
+fn two_producers_of_two_items_lose_nothing() {
+    exhaustive(|| singles(&[2, 2], 2));
+}
+
+#[test]
+fn three_producers_of_one_item_lose_nothing() {
+    exhaustive(|| singles(&[1, 1, 1], 1));
+}
+
+#[test]
+fn three_producers_of_one_item_and_a_keener_consumer_lose_nothing() {
+    // Bounded: every known failure of this queue needs 2 preemptions at most.
+    bounded(3, || singles(&[1, 1, 1], 3));
+}
+
+#[test]
+fn three_producers_of_two_items_lose_nothing() {
+    bounded(2, || singles(&[2, 2, 2], 3));
+}
+
+#[test]
+fn a_chain_is_published_whole_beside_a_single_item() {
+    exhaustive(|| chains(1));
+}
+
+#[test]
+fn two_chains_do_not_mix() {
+    bounded(3, || chains(3));
+}
+
+#[test]
+fn a_bounded_drain_leaves_the_rest_in_order() {
+    exhaustive(|| {
+        let queue = Arc::new(Items::new());
+        let threads = [0, 1].map(|from| {
+            let queue = queue.clone();
+            spawn(move || {
+                queue.push_chain((0..=from).map(|number| Item::new(from, number)).collect());
+            })
+        });
+        let mut got = Got::default();
+        let mut consumer = queue.try_consumer().unwrap();
+        for bound in [1, 1] {
+            let before = got.total;
+            let mut drain = consumer.drain(bound);
+            drain.by_ref().for_each(|item| got.take(&item));
+            let stopped = drain.stopped();
+            assert!(got.total - before <= bound);
+            assert_eq!(got.total - before == bound, stopped == Stopped::Bound);
+        }
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        let mut drain = consumer.drain(usize::MAX);
+        drain.by_ref().for_each(|item| got.take(&item));
+        assert_eq!(drain.stopped(), Stopped::Empty);
+        assert_eq!(got.total, 3);
+    });
+}
+
+#[test]
+fn push_tells_one_producer_for_each_time_the_queue_was_emptied() {
+    exhaustive(|| {
+        let queue = Arc::new(Items::new());
+        let told = Arc::new(sync::atomic::AtomicUsize::new(0));
+        let threads = [0, 1].map(|from| {
+            let (queue, told) = (queue.clone(), told.clone());
+            spawn(move || {
+                if queue.push(Item::new(from, 0)) {
+                    told.fetch_add(1, sync::atomic::Ordering::Relaxed);
+                }
+            })
+        });
+        let mut consumer = queue.try_consumer().unwrap();
+        let mut nr_emptied = 0;
+        let mut pop = || {
+            let found = consumer.pop();
+            nr_emptied += usize::from(matches!(found, Pop::Item(_)) && consumer.emptied());
+        };
+        pop();
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        pop();
+        pop();
+        assert_eq!(told.load(sync::atomic::Ordering::Relaxed), nr_emptied);
+    });
+}
+
+#[test]
+fn items_left_inside_are_dropped_with_the_queue() {
+    exhaustive(|| {
+        let queue = Arc::new(Items::new());
+        let threads = [0, 1].map(|from| {
+            let queue = queue.clone();
+            spawn(move || {
+                queue.push(Item::new(from, 0));
+            })
+        });
+        for thread in threads {
+            thread.join().unwrap();
+        }
+        // Loom finds a leak if the drop leaves any.
+    });
+}

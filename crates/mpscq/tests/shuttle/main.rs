@@ -1,0 +1,193 @@
+//! Very many interleavings of larger cases, every ordering taken for `SeqCst`.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p afterwork-mpscq --release --test shuttle`
+//!
+//! A failure prints the schedule, by which shuttle replays it.
+#![cfg(shuttle)]
+
+use std::sync::Arc;
+
+use afterwork_mpscq::{Chain, Node, Pop, Queue, Shared, Stack};
+use shuttle::thread;
+use sync::atomic::{AtomicUsize, Ordering};
+
+const NR_RUNS: usize = 100_000;
+
+/// The number of a push by its producer, and the producer.
+type Item = Node<(usize, usize)>;
+
+fn check(next: &mut [usize], item: (usize, usize)) {
+    let (from, number) = item;
+    assert_eq!(next[from], number, "out of the order of producer {from}");
+    next[from] += 1;
+}
+
+/// Four producers push single items and chains; a consumer pops, drains with a bound, and hands its place over.
+fn transfer() {
+    const NR_PRODUCERS: usize = 4;
+    const NR_ITEMS: usize = 6;
+    let queue = Arc::new(Queue::<Item>::new());
+    let producers: Vec<_> = (0..NR_PRODUCERS)
+        .map(|from| {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let mut numbers = 0..NR_ITEMS;
+                while !numbers.is_empty() {
+                    // Producer 0 pushes one by one, the others chains.
+                    let chain: Chain<Item> = numbers
+                        .by_ref()
+                        .take(from + 1)
+                        .map(|number| Node::new((from, number)))
+                        .collect();
+                    queue.push_chain(chain);
+                }
+            })
+        })
+        .collect();
+    let mut next = [0; NR_PRODUCERS];
+    while next.iter().sum::<usize>() < NR_PRODUCERS * NR_ITEMS {
+        let mut consumer = queue.try_consumer().expect("the last one was dropped");
+        for node in consumer.drain(3) {
+            check(&mut next, node.into_inner());
+        }
+        match consumer.pop() {
+            Pop::Item(node) => check(&mut next, node.into_inner()),
+            Pop::Empty | Pop::MidPush => thread::yield_now(),
+        }
+    }
+    for producer in producers {
+        producer.join().unwrap();
+    }
+    assert!(queue.is_empty());
+}
+
+#[test]
+fn four_producers_lose_and_reorder_nothing() {
+    shuttle::check_random(transfer, NR_RUNS);
+}
+
+#[test]
+fn four_producers_lose_and_reorder_nothing_with_few_preemptions() {
+    // The other way to look: bugs that need few preemptions in just the wrong places.
+    shuttle::check_pct(transfer, NR_RUNS, 3);
+}
+
+/// An item is claimed and pushed by three threads; each successful claim comes out once.
+fn shared() {
+    let queue = Arc::new(Queue::<Shared<AtomicUsize>>::new());
+    let item = Arc::new(Shared::new(AtomicUsize::new(0)));
+    let pushers: Vec<_> = (0..3)
+        .map(|_| {
+            let (queue, item) = (queue.clone(), item.clone());
+            thread::spawn(move || {
+                let mut nr_pushed = 0;
+                for _ in 0..3 {
+                    if let Some(claim) = Shared::claim(&item) {
+                        queue.push(claim);
+                        nr_pushed += 1;
+                    }
+                }
+                nr_pushed
+            })
+        })
+        .collect();
+    let mut consumer = queue.try_consumer().unwrap();
+    let mut nr_popped = 0;
+    for _ in 0..6 {
+        if let Pop::Item(claim) = consumer.pop() {
+            // Alone with the item as long as the claim lives.
+            assert_eq!(claim.fetch_add(1, Ordering::Relaxed), 0);
+            claim.fetch_sub(1, Ordering::Relaxed);
+            nr_popped += 1;
+        }
+    }
+    let nr_pushed: usize = pushers
+        .into_iter()
+        .map(|pusher| pusher.join().unwrap())
+        .sum();
+    nr_popped += consumer.drain(usize::MAX).count();
+    assert_eq!(nr_popped, nr_pushed);
+    drop(consumer);
+    drop(queue);
+    assert_eq!(Arc::strong_count(&item), 1);
+}
+
+#[test]
+fn a_shared_item_comes_out_once_for_each_claim() {
+    shuttle::check_random(shared, NR_RUNS);
+}
+
+/// Three threads push, two take everything.
+fn stack() {
+    const NR_PUSHERS: usize = 3;
+    const NR_ITEMS: usize = 3;
+    let stack = Arc::new(Stack::<Item>::new());
+    let pushers: Vec<_> = (0..NR_PUSHERS)
+        .map(|from| {
+            let stack = stack.clone();
+            thread::spawn(move || {
+                for number in 0..NR_ITEMS {
+                    stack.push(Node::new((from, number)));
+                }
+            })
+        })
+        .collect();
+    let takers: Vec<_> = (0..2)
+        .map(|_| {
+            let stack = stack.clone();
+            thread::spawn(move || {
+                let mut got = Vec::new();
+                for _ in 0..2 {
+                    got.extend(stack.take_all_fifo().map(Node::into_inner));
+                }
+                got
+            })
+        })
+        .collect();
+    for pusher in pushers {
+        pusher.join().unwrap();
+    }
+    let mut all = Vec::new();
+    for taker in takers {
+        let got = taker.join().unwrap();
+        for from in 0..NR_PUSHERS {
+            // One taker sees each pusher's items in their order.
+            assert!(
+                got.iter()
+                    .filter(|item| item.0 == from)
+                    .is_sorted_by_key(|item| item.1)
+            );
+        }
+        all.extend(got);
+    }
+    all.extend(stack.take_all_fifo().map(Node::into_inner));
+    all.sort_unstable();
+    let want: Vec<_> = (0..NR_PUSHERS)
+        .flat_map(|from| (0..NR_ITEMS).map(move |number| (from, number)))
+        .collect();
+    assert_eq!(all, want);
+}
+
+#[test]
+fn the_lifo_list_loses_nothing() {
+    shuttle::check_random(stack, NR_RUNS);
+}
+
+#[test]
+fn an_empty_said_by_the_missing_link_alone_is_caught() {
+    sync::twin::must_fail("empty: no look at the tail", || {
+        shuttle::check_random(
+            || {
+                let queue = Arc::new(Queue::<Item>::new());
+                let other = thread::spawn({
+                    let queue = queue.clone();
+                    move || queue.push(Node::new((0, 0)))
+                });
+                queue.push(Node::new((1, 0)));
+                assert!(!matches!(queue.try_consumer().unwrap().pop(), Pop::Empty));
+                other.join().unwrap();
+            },
+            NR_RUNS,
+        );
+    });
+}
