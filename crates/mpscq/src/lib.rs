@@ -26,7 +26,7 @@
 //! | [`Chain`] | items linked privately |
 //! | [`RawQueue`], [`RawCursor`] | the two halves, unsafe, to be embedded and placed as you like |
 //! | [`Linked`], [`Link`] | how a type of yours becomes an item |
-//! | [`Stack`] | the LIFO list, to measure against and for free lists |
+//! | [`Stack`], [`Taken`] | the LIFO list, to measure against and for free lists |
 //!
 //! # Cost
 //!
@@ -63,4 +63,4 @@ pub use queue::{Consumer, Drain, Queue, Stopped};
 pub use raw::{Pop, RawCursor, RawQueue};
 #[cfg(feature = "alloc")]
 pub use shared::{Claim, Shared};
-pub use stack::Stack;
+pub use stack::{Stack, Taken};

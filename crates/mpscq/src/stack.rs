@@ -6,6 +6,7 @@
 
 use core::fmt;
 use core::marker::PhantomData;
+use core::mem::ManuallyDrop;
 use core::ptr::{self, NonNull};
 
 use sync::atomic::{AtomicPtr, Ordering};
@@ -75,32 +76,42 @@ impl<T: Linked> Stack<T> {
     ///
     /// # Blocking
     ///
-    /// Never for the taking; then it walks the list once, to find its end.
-    pub fn take_all(&self) -> Chain<T> {
+    /// Never: one swap, or one load when there is nothing. The items are looked at as they are asked for.
+    #[inline]
+    pub fn take_all(&self) -> Taken<T> {
         if self.is_empty() {
-            return Chain::new();
+            return Taken::new();
         }
         // ORDER(mpscq-stack): the acquire end; see `push_raw`.
         // Test: loom stack_take_needs_acquire
         let head = self.head.swap(ptr::null_mut(), order::stack_take());
-        let Some(first) = NonNull::new(head) else {
-            return Chain::new();
-        };
-        let (mut last, mut len) = (first, 1);
-        // SAFETY: the swap made this thread the owner of every item that the links lead to.
-        while let Some(next) = NonNull::new(unsafe { next_of(last) }.load(Ordering::Relaxed)) {
-            last = next;
-            len += 1;
+        Taken {
+            head,
+            owned: PhantomData,
         }
-        // SAFETY: just walked; each item's handle was given up by whoever pushed it.
-        unsafe { Chain::from_raw_parts(first, last, len) }
     }
 
-    /// Takes every item, oldest first.
+    /// Takes every item, oldest first: walks them once, to turn the links round.
     pub fn take_all_fifo(&self) -> Chain<T> {
-        let mut chain = self.take_all();
-        chain.reverse();
-        chain
+        let taken = ManuallyDrop::new(self.take_all());
+        let Some(newest) = NonNull::new(taken.head) else {
+            return Chain::new();
+        };
+        let (mut item, mut after, mut len) = (newest, ptr::null_mut(), 1);
+        loop {
+            // SAFETY: `taken` owns every item that the links lead to, and gives them up here.
+            let link = unsafe { next_of(item) };
+            let older = link.load(Ordering::Relaxed);
+            link.store(after, Ordering::Relaxed);
+            let Some(older) = NonNull::new(older) else {
+                break;
+            };
+            after = item.as_ptr();
+            item = older;
+            len += 1;
+        }
+        // SAFETY: 1: just linked. 2: each item's handle was given up by whoever pushed it.
+        unsafe { Chain::from_raw_parts(item, newest, len) }
     }
 
     /// # Safety
@@ -127,6 +138,69 @@ impl<T: Linked> Stack<T> {
                 Err(found) => head = found,
             }
         }
+    }
+}
+
+/// What [`Stack::take_all`] took, newest first; drops what is left in it.
+pub struct Taken<T: Linked> {
+    /// The newest item, or null; the links lead to the oldest, whose own is null.
+    head: *mut T,
+    owned: PhantomData<T::Handle>,
+}
+
+impl<T: Linked> Taken<T> {
+    /// Makes one that holds nothing.
+    pub const fn new() -> Self {
+        Self {
+            head: ptr::null_mut(),
+            owned: PhantomData,
+        }
+    }
+
+    /// Says whether nothing is left.
+    #[inline]
+    pub fn is_empty(&self) -> bool {
+        self.head.is_null()
+    }
+}
+
+impl<T: Linked> Iterator for Taken<T> {
+    type Item = T::Handle;
+
+    #[inline]
+    fn next(&mut self) -> Option<T::Handle> {
+        let item = NonNull::new(self.head)?;
+        // SAFETY: `self` owns every item that the links lead to.
+        self.head = unsafe { next_of(item) }.load(Ordering::Relaxed);
+        // SAFETY: the item came from `into_raw` when it was pushed, and was just unlinked.
+        Some(unsafe { T::from_raw(item) })
+    }
+}
+
+impl<T: Linked> core::iter::FusedIterator for Taken<T> {}
+
+// SAFETY: it is its items' handles in another shape.
+unsafe impl<T: Linked> Send for Taken<T> where T::Handle: Send {}
+// SAFETY: shared, it shows only whether anything is left.
+unsafe impl<T: Linked> Sync for Taken<T> where T::Handle: Send {}
+
+impl<T: Linked> Default for Taken<T> {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl<T: Linked> Drop for Taken<T> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}
+
+impl<T: Linked> fmt::Debug for Taken<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Taken")
+            .field("empty", &self.is_empty())
+            .finish_non_exhaustive()
     }
 }
 

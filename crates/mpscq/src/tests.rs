@@ -247,7 +247,7 @@ fn the_lifo_list_turns_round_on_demand() {
         [1, 2, 3]
     );
     assert!(stack.is_empty());
-    assert_eq!(stack.take_all().len(), 0);
+    assert_eq!(stack.take_all().count(), 0);
 }
 
 /// An item of the intrusive kind: no box of ours, the link is not its first field.
