@@ -12,4 +12,6 @@
 //! Below them all lies [`wake`]: sleeping, spinning and waking.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+pub mod params;
 pub mod wake;
+pub mod workqueue;

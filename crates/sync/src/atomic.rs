@@ -4,7 +4,8 @@ pub use core::sync::atomic::Ordering;
 
 #[cfg(not(any(loom, shuttle)))]
 pub use core::sync::atomic::{
-    AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize, fence,
+    AtomicBool, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64, AtomicUsize,
+    fence,
 };
 
 #[cfg(loom)]

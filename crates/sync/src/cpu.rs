@@ -43,13 +43,19 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
         if cpu.index() >= rustix::thread::CpuSet::MAX_CPU {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!("{cpu} is past the {} CPUs of an affinity mask", rustix::thread::CpuSet::MAX_CPU),
+                format!(
+                    "{cpu} is past the {} CPUs of an affinity mask",
+                    rustix::thread::CpuSet::MAX_CPU
+                ),
             ));
         }
         mask.set(cpu.index());
     }
     if cpus.is_empty() {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "an empty set of CPUs"));
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "an empty set of CPUs",
+        ));
     }
     #[cfg(not(any(loom, shuttle)))]
     {
@@ -109,7 +115,12 @@ mod real {
             return ABSENT;
         }
         // SAFETY: glibc documents both as constant objects of these types, valid while it is loaded.
-        let (offset, size) = unsafe { (*offset.cast::<libc::ptrdiff_t>(), *size.cast::<libc::c_uint>()) };
+        let (offset, size) = unsafe {
+            (
+                *offset.cast::<libc::ptrdiff_t>(),
+                *size.cast::<libc::c_uint>(),
+            )
+        };
         // A size of zero says that registration was turned off or refused.
         if size == 0 { ABSENT } else { offset + CPU_ID }
     }

@@ -29,14 +29,20 @@ extern crate alloc;
 compile_error!("afterwork waits on the low half of 64-bit words: little-endian machines only");
 
 pub mod atomic;
+pub mod barrier;
 pub mod cell;
 pub mod hint;
+mod tunable;
 pub mod twin;
+
+pub use tunable::Tunable;
 
 #[cfg(feature = "std")]
 pub mod asym;
 #[cfg(feature = "std")]
 pub mod cpu;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+pub mod eventfd;
 #[cfg(feature = "std")]
 pub mod futex;
 #[cfg(feature = "std")]
@@ -53,11 +59,11 @@ pub use lock::{Mutex, MutexGuard};
 #[cfg(all(feature = "alloc", not(any(loom, shuttle))))]
 pub use alloc::sync::Arc;
 /// A shared pointer whose count a model can see.
-#[cfg(all(feature = "alloc", loom))]
-pub use loom::sync::Arc;
-/// A shared pointer whose count a model can see.
 #[cfg(all(feature = "alloc", shuttle))]
 pub use alloc::sync::Arc;
+/// A shared pointer whose count a model can see.
+#[cfg(all(feature = "alloc", loom))]
+pub use loom::sync::Arc;
 
 /// A weak companion of [`Arc`]; absent under loom, which has none.
 #[cfg(all(feature = "std", not(loom)))]

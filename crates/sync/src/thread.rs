@@ -95,6 +95,23 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
     Ok(())
 }
 
+/// Says whether this process may set a nice value of `nice` for its threads.
+///
+/// # Errors
+///
+/// What the system says when it refuses; the caller's own nice value is as before in any case.
+pub fn may_set_nice(nice: i8) -> io::Result<()> {
+    #[cfg(not(any(loom, shuttle)))]
+    std::thread::scope(|scope| {
+        // Its own thread, so that nothing is left behind.
+        let tried = scope.spawn(|| set_nice(nice));
+        tried.join().expect("setting a nice value does not panic")
+    })?;
+    #[cfg(any(loom, shuttle))]
+    let _ = nice;
+    Ok(())
+}
+
 /// Declares a thread-local value that a model keeps apart for each of its threads.
 ///
 /// The same shape as `std::thread_local!` without `const { … }`; accessors are `with` and `try_with`.

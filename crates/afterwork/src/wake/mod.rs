@@ -7,8 +7,8 @@
 //! | [`WakeQ`] | nobody: it carries wake-ups out of a locked section | the section, after it unlocked |
 //!
 //! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of them,
-//! while a hand-over to a spinning thread costs 0.15 µs. So every wait here may spin before it sleeps, for a
-//! time that adapts to what paid off ([`SpinBudget`]), and never on a machine with one CPU.
+//! while a hand-over to a spinning thread costs 0.15 µs. So every wait here may look a while before it sleeps, as
+//! long as has paid off ([`SpinBudget`]), and never on a machine with one CPU.
 
 mod event_count;
 mod parker;
@@ -17,5 +17,6 @@ mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
 pub use parker::{Parker, Unparker};
-pub use spin::SpinBudget;
+pub(crate) use spin::spin_as_waiter;
+pub use spin::{SpinBudget, set_waiter_looks};
 pub use wakeq::{WakeQ, Wakeup};

@@ -24,16 +24,11 @@ use sync::{
     time, twin,
 };
 
-use super::spin::SpinBudget;
+use super::spin::{DEFAULT_LOOKS, SpinBudget};
 
 const EMPTY: u32 = 0;
 const TOKEN: u32 = 1;
 const PARKED: u32 = 2;
-
-/// The default ceiling of a parker's spinning, in nanoseconds: half of what a wake-up of a sleeping thread on
-/// another CPU costs on a virtual machine. Too large burns CPU that others could use; too small sleeps
-/// when the answer was on its way.
-pub(crate) const DEFAULT_SPIN_NS: u32 = 20_000;
 
 /// The word that both sides share.
 #[derive(Debug)]
@@ -63,6 +58,7 @@ pub struct Token {
 pub struct Parker {
     token: Arc<Token>,
     spin: SpinBudget,
+    max_looks: u32,
 }
 
 /// Hands the owner of a [`Parker`] its token.
@@ -72,18 +68,19 @@ pub struct Unparker {
 }
 
 impl Parker {
-    /// Makes a parker without a token that spins for up to 20 µs before it sleeps.
+    /// Makes a parker without a token that looks for it up to 64 times, about 20 µs, before it sleeps.
     pub fn new() -> Self {
-        Self::with_spin_ns(DEFAULT_SPIN_NS)
+        Self::with_looks(DEFAULT_LOOKS)
     }
 
-    /// Makes a parker that spins for at most `max_ns` nanoseconds; 0 never spins.
-    pub fn with_spin_ns(max_ns: u32) -> Self {
+    /// Makes a parker that looks at most `max_looks` times before it sleeps; see [`SpinBudget`].
+    pub fn with_looks(max_looks: u32) -> Self {
         Self {
             token: Arc::new(Token {
                 word: Futex::new(EMPTY),
             }),
-            spin: SpinBudget::new(max_ns),
+            spin: SpinBudget::new(),
+            max_looks,
         }
     }
 
@@ -143,7 +140,8 @@ impl Parker {
 
     fn spin_for_token(&mut self) -> bool {
         let word = self.token.word.word();
-        self.spin.spin(|| word.load(Ordering::Relaxed) == TOKEN) && self.token.take()
+        self.spin
+            .spin(self.max_looks, || word.load(Ordering::Relaxed) == TOKEN) && self.token.take()
     }
 
     fn sleep(&self, wait: impl Fn(&Token)) {
@@ -255,7 +253,7 @@ mod tests {
 
     #[test]
     fn a_park_without_a_token_times_out() {
-        let mut parker = Parker::with_spin_ns(0);
+        let mut parker = Parker::with_looks(0);
         assert!(!parker.park_timeout(Duration::from_millis(1)));
         parker.unparker().unpark();
         assert!(parker.park_timeout(Duration::ZERO));
@@ -263,8 +261,8 @@ mod tests {
 
     #[test]
     fn threads_take_turns_by_tokens() {
-        let mut here = Parker::with_spin_ns(1_000);
-        let mut there = Parker::with_spin_ns(0);
+        let mut here = Parker::with_looks(8);
+        let mut there = Parker::with_looks(0);
         let (wake_here, wake_there) = (here.unparker(), there.unparker());
         let thread = std::thread::spawn(move || {
             for _ in 0..1000 {

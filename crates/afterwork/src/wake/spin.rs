@@ -1,97 +1,97 @@
-//! How long to spin before sleeping: adapts to what it saw pay off.
+//! How long to look before sleeping: adapts to what it saw pay off.
 
 use sync::{
-    OnceLock,
+    OnceLock, Tunable,
     atomic::{AtomicU32, Ordering},
-    hint, time,
+    hint, thread, time,
 };
 
-/// Below this a budget counts as zero: a futex sleep that ends at once costs about as much. Measured order
-/// of magnitude of a system call with its entry and exit work; too small only costs a few useless spins.
-const MIN_NS: u32 = 500;
+/// How many `spin_loop` hints make up a look, before it offers the CPU to others.
+const HINTS_PER_LOOK: u32 = 4;
 
-/// One wait in so many spins although spinning has not paid off lately, to notice when it would again.
-/// A guess: at the default ceiling it costs 0.3 µs a wait.
+/// One wait in so many looks around although that has not paid off lately, to notice when it would again. A
+/// guess: at the default ceiling it costs a third of a microsecond a wait.
 const PROBE_EVERY: u32 = 64;
 
-/// How many `spin_loop` hints between two looks at the clock.
-const HINTS_PER_LOOK: u32 = 8;
+/// A spin that took so long has met somebody who keeps the CPU, and stops: looking on would only cost more.
+/// Four times what sixteen threads that take turns by short runs need for a round here.
+const LONGEST_NS: u64 = 200_000;
 
-/// Decides how long one waiter spins before it sleeps.
+/// The default ceiling. 64 looks take about 20 µs where nobody else wants the CPU: half of what waking a sleeping
+/// thread on another CPU costs on a virtual machine.
+pub(crate) const DEFAULT_LOOKS: u32 = 64;
+
+/// Decides how often one waiter looks for what it waits for before it sleeps.
 ///
-/// A wait that ended while spinning makes the next budget twice what it took, one that did not halves it,
-/// and a budget that fell to zero is tried again every 64th wait. On a machine with one allowed CPU, in a
-/// model, and with a ceiling of zero it never spins.
+/// A *look* is a few `spin_loop` hints, a check, and a `sched_yield`: about 0.3 µs where nobody else wants the CPU,
+/// and a chance for the very thread that we wait for where somebody does. A wait that ended while looking
+/// allows the next one twice the looks that it took, one that did not allows half; an allowance that fell to
+/// zero is tried again every 64th wait. On a machine with one allowed CPU, in a model, and with a ceiling of zero
+/// it never looks twice.
 ///
 /// The budget belongs to one waiter; sharing it between threads is sound and only blurs it.
 #[derive(Debug)]
 pub struct SpinBudget {
-    /// Now, in nanoseconds.
-    now_ns: AtomicU32,
-    /// Never more than this; 0 turns spinning off.
-    max_ns: AtomicU32,
-    /// Waits since the budget fell to zero.
+    nr_looks: AtomicU32,
+    /// Waits since `nr_looks` fell to zero.
     nr_skipped: AtomicU32,
 }
 
 impl SpinBudget {
     sync::const_unless_model! {
-        /// Makes a budget that starts at a quarter of `max_ns`.
-        pub fn new(max_ns: u32) -> Self {
-            Self {
-                now_ns: AtomicU32::new(max_ns / 4),
-                max_ns: AtomicU32::new(max_ns),
-                nr_skipped: AtomicU32::new(0),
-            }
+        /// Makes a budget that starts with 16 looks, or its ceiling if that is less.
+        pub fn new() -> Self {
+            Self { nr_looks: AtomicU32::new(16), nr_skipped: AtomicU32::new(0) }
         }
     }
 
-    /// Changes the ceiling.
-    pub fn set_max_ns(&self, max_ns: u32) {
-        self.max_ns.store(max_ns, Ordering::Relaxed);
-        self.now_ns.store(max_ns / 4, Ordering::Relaxed);
-    }
-
-    /// Spins until `done` says so or the budget is used up; says whether `done` did.
+    /// Looks until `done` says so or the budget, at most `max_looks`, is used up; says whether `done` did.
     ///
     /// # Blocking
     ///
-    /// Never sleeps; burns at most the ceiling.
+    /// Never sleeps; may give the CPU to others meanwhile.
     #[inline]
-    pub fn spin(&self, mut done: impl FnMut() -> bool) -> bool {
-        if done() {
-            return true;
-        }
-        let budget_ns = self.budget_ns();
-        if budget_ns == 0 {
+    pub fn spin(&self, max_looks: u32, mut done: impl FnMut() -> bool) -> bool {
+        done() || self.look_around(max_looks, done)
+    }
+
+    #[cold]
+    fn look_around(&self, max_looks: u32, mut done: impl FnMut() -> bool) -> bool {
+        let nr_looks = self.allowance(max_looks);
+        if nr_looks == 0 {
             return false;
         }
-        let per_us = time::cycles_per_us();
         let start = time::cycles();
-        let limit = u64::from(budget_ns) * per_us / 1000;
-        loop {
+        let limit = LONGEST_NS * time::cycles_per_us() / 1000;
+        let mut hit_after = None;
+        for nr_taken in 1..=nr_looks {
             for _ in 0..HINTS_PER_LOOK {
                 hint::spin_loop();
             }
-            let hit = done();
-            let spent = time::cycles().wrapping_sub(start);
-            if hit || spent >= limit {
-                let spent_ns = (spent * 1000 / per_us).min(u64::from(u32::MAX)) as u32;
-                self.learn(budget_ns, hit.then_some(spent_ns));
-                return hit;
+            if done() {
+                hit_after = Some(nr_taken);
+                break;
+            }
+            thread::yield_now();
+            if time::cycles().wrapping_sub(start) > limit {
+                break;
             }
         }
+        self.nr_looks.store(
+            next_allowance(nr_looks, max_looks, hit_after),
+            Ordering::Relaxed,
+        );
+        hit_after.is_some() || done()
     }
 
-    /// Returns what the next wait may spend, 0 when it should sleep at once.
-    fn budget_ns(&self) -> u32 {
-        let max_ns = self.max_ns.load(Ordering::Relaxed);
-        if max_ns == 0 || !machine_may_spin() {
+    /// Returns how often the next wait may look, 0 when it should sleep at once.
+    fn allowance(&self, max_looks: u32) -> u32 {
+        if max_looks == 0 || !machine_may_spin() {
             return 0;
         }
-        let now_ns = self.now_ns.load(Ordering::Relaxed);
-        if now_ns > 0 {
-            return now_ns.min(max_ns);
+        let nr_looks = self.nr_looks.load(Ordering::Relaxed);
+        if nr_looks > 0 {
+            return nr_looks.min(max_looks);
         }
         let nr_skipped = self.nr_skipped.load(Ordering::Relaxed) + 1;
         if nr_skipped < PROBE_EVERY {
@@ -99,28 +99,45 @@ impl SpinBudget {
             return 0;
         }
         self.nr_skipped.store(0, Ordering::Relaxed);
-        max_ns
-    }
-
-    fn learn(&self, budget_ns: u32, hit_after_ns: Option<u32>) {
-        let max_ns = self.max_ns.load(Ordering::Relaxed);
-        self.now_ns.store(
-            next_budget_ns(budget_ns, max_ns, hit_after_ns),
-            Ordering::Relaxed,
-        );
+        max_looks
     }
 }
 
-/// Returns the budget after a wait that spun for `budget_ns` at most and was hit after some time, or not.
-fn next_budget_ns(budget_ns: u32, max_ns: u32, hit_after_ns: Option<u32>) -> u32 {
-    match hit_after_ns {
-        Some(spent_ns) => spent_ns
-            .saturating_mul(2)
-            .max(budget_ns - budget_ns / 8)
-            .clamp(MIN_NS.min(max_ns), max_ns),
-        None if budget_ns / 2 < MIN_NS => 0,
-        None => budget_ns / 2,
+impl Default for SpinBudget {
+    fn default() -> Self {
+        Self::new()
     }
+}
+
+/// Returns the allowance after a wait that was allowed `nr_looks` and was hit after some of them, or not.
+fn next_allowance(nr_looks: u32, max_looks: u32, hit_after: Option<u32>) -> u32 {
+    match hit_after {
+        Some(nr_taken) => nr_taken
+            .saturating_mul(2)
+            .max(nr_looks - nr_looks / 8)
+            .min(max_looks),
+        None => nr_looks / 2,
+    }
+}
+
+/// How often a thread looks at most when it joins or flushes.
+static WAITER_LOOKS: Tunable = Tunable::new(DEFAULT_LOOKS);
+
+sync::thread_local! {
+    /// How often this thread looks when it waits for something that another thread is about to finish.
+    static WAITER: SpinBudget = SpinBudget::new()
+}
+
+/// Changes how often threads look, at most, before they sleep when they join or flush; 0 turns it off.
+///
+/// For the whole process, from the next wait on; see [`SpinBudget`] for what a look is.
+pub fn set_waiter_looks(max_looks: u32) {
+    WAITER_LOOKS.set(max_looks);
+}
+
+/// Looks for `done` as often as has paid off for this thread; says whether it came.
+pub(crate) fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
+    WAITER.with(|budget| budget.spin(WAITER_LOOKS.get(), done))
 }
 
 /// Says whether another CPU exists that could end a spin.
@@ -137,50 +154,46 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hit_grows_the_budget_to_twice_what_it_took() {
-        assert_eq!(next_budget_ns(4_000, 20_000, Some(3_000)), 6_000);
-        assert_eq!(next_budget_ns(4_000, 20_000, Some(19_000)), 20_000);
+    fn a_hit_allows_twice_what_it_took() {
+        assert_eq!(next_allowance(8, 64, Some(7)), 14);
+        assert_eq!(next_allowance(64, 64, Some(60)), 64);
     }
 
     #[test]
-    fn a_quick_hit_shrinks_the_budget_slowly() {
-        assert_eq!(next_budget_ns(8_000, 20_000, Some(10)), 7_000);
+    fn a_quick_hit_shrinks_the_allowance_slowly() {
+        assert_eq!(next_allowance(64, 64, Some(1)), 56);
     }
 
     #[test]
-    fn misses_bring_the_budget_to_zero() {
-        let mut budget_ns = 20_000;
+    fn misses_bring_the_allowance_to_zero() {
+        let mut nr_looks = 64;
         let mut nr_misses = 0;
-        while budget_ns > 0 {
-            budget_ns = next_budget_ns(budget_ns, 20_000, None);
+        while nr_looks > 0 {
+            nr_looks = next_allowance(nr_looks, 64, None);
             nr_misses += 1;
         }
-        assert!(nr_misses <= 6, "{nr_misses} misses");
+        assert_eq!(nr_misses, 7);
     }
 
     #[cfg(not(any(loom, shuttle)))]
     #[test]
-    fn a_budget_of_zero_is_tried_again_now_and_then() {
+    fn an_allowance_of_zero_is_tried_again_now_and_then() {
         if !machine_may_spin() {
             return;
         }
-        let budget = SpinBudget::new(1_000);
-        budget.now_ns.store(0, Ordering::Relaxed);
-        let nr_spun = (0..2 * PROBE_EVERY)
-            .filter(|_| {
-                let spins = budget.budget_ns() > 0;
-                budget.now_ns.store(0, Ordering::Relaxed);
-                spins
-            })
+        let budget = SpinBudget::new();
+        budget.nr_looks.store(0, Ordering::Relaxed);
+        let nr_tried = (0..2 * PROBE_EVERY)
+            .filter(|_| budget.allowance(8) > 0)
             .count();
-        assert_eq!(nr_spun, 2);
+        assert_eq!(nr_tried, 2);
     }
 
     #[test]
-    fn a_ceiling_of_zero_never_spins() {
-        let budget = SpinBudget::new(0);
+    fn a_ceiling_of_zero_looks_once() {
+        let budget = SpinBudget::new();
         let mut nr_looks = 0;
-        assert!(!budget.spin(|| {
+        assert!(!budget.spin(0, || {
             nr_looks += 1;
             false
         }));

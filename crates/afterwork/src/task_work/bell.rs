@@ -1,0 +1,101 @@
+//! How the owner sleeps, and so how it is woken.
+
+use std::task::Waker;
+
+use sync::atomic::{AtomicU8, Ordering};
+use sync::Mutex;
+
+use crate::wake::Unparker;
+
+#[cfg(not(any(loom, shuttle)))]
+use sync::{OnceLock, eventfd::EventFd};
+
+/// The ways to sleep.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Sleep {
+    /// In [`Parker::park`](crate::wake::Parker::park).
+    Thread = 0,
+    /// As an async task.
+    Task = 1,
+    /// In an event loop, which polls the eventfd.
+    #[cfg(not(any(loom, shuttle)))]
+    EventFd = 2,
+}
+
+/// What a poster rings when it has claimed the wake-up.
+///
+/// Each way leaves a token, so that a ring which comes before the sleep ends it.
+#[derive(Debug)]
+pub(super) struct Bell {
+    /// A: how the owner sleeps, a [`Sleep`]; written before it arms, read by who claimed.
+    sleep: AtomicU8,
+    /// I
+    thread: Unparker,
+    /// The task to wake; taken out by who wakes it.
+    task: Mutex<Option<Waker>>,
+    /// Made when the owner first asks for it.
+    #[cfg(not(any(loom, shuttle)))]
+    eventfd: OnceLock<EventFd>,
+}
+
+impl Bell {
+    pub(super) fn new(thread: Unparker) -> Self {
+        Self {
+            sleep: AtomicU8::new(Sleep::Thread as u8),
+            thread,
+            task: Mutex::new(None),
+            #[cfg(not(any(loom, shuttle)))]
+            eventfd: OnceLock::new(),
+        }
+    }
+
+    /// Says how the owner is about to sleep; it arms next.
+    pub(super) fn set_sleep(&self, sleep: Sleep) {
+        // ORDER(bell): published by the arming that follows; see `Wait::arm`.
+        self.sleep.store(sleep as u8, Ordering::Relaxed);
+    }
+
+    /// Leaves the waker of the task that is about to sleep.
+    pub(super) fn set_task(&self, waker: &Waker) {
+        let mut task = self.task.lock();
+        if !task.as_ref().is_some_and(|known| known.will_wake(waker)) {
+            // The old one is dropped after the lock: its drop is the executor's code.
+            let old = task.replace(waker.clone());
+            drop(task);
+            drop(old);
+        }
+    }
+
+    /// Makes the eventfd, if the owner has none yet.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) fn eventfd(&self) -> std::io::Result<&EventFd> {
+        if self.eventfd.get().is_none() {
+            // The owner alone comes here, so nobody else sets it in between.
+            let _ = self.eventfd.set(EventFd::new()?);
+        }
+        Ok(self.eventfd.get().expect("set just now"))
+    }
+
+    /// Wakes the owner.
+    ///
+    /// The caller has claimed the wake-up of the present arming, or of one that the owner has meanwhile given up:
+    /// then this is a ring for nothing.
+    #[cold]
+    pub(super) fn ring(&self) {
+        // ORDER(bell): consumed by the claim that came before; see `Wait::claim`.
+        let sleep = self.sleep.load(Ordering::Relaxed);
+        if sleep == Sleep::Thread as u8 {
+            return self.thread.unpark();
+        }
+        #[cfg(not(any(loom, shuttle)))]
+        if sleep == Sleep::EventFd as u8 {
+            return self.eventfd.get().expect("made before the owner armed").ring();
+        }
+        let waker = self.task.lock().take();
+        // The lock is gone: what a waker runs is the executor's code.
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Where emptied nodes go, so that steady posting allocates nothing.
+//!
+//! ```text
+//! poster's cache ──► node with a value ──► inbox ──► owner ──► spent (a chain of the owner's)
+//!      ▲                                                          │ a chain at a time
+//!      └───────────── all at once ◄────────── free list ◄─────────┘
+//! ```
+//!
+//! An allocator makes a memory block dear that is freed on another thread than it was made on: it has to travel
+//! home. Here it travels in chains, at one compare-exchange each, and home is a list that the next poster empties
+//! with one swap.
+
+use mpscq::{Chain, Stack, Taken};
+use sync::atomic::{AtomicBool, Ordering};
+use sync::cell::UnsafeCell;
+
+use super::inbox::{Carrier, Letter};
+
+/// How many spent nodes the owner gathers before it gives them back. Measured with chains of 32 as the knee: fewer
+/// touch the shared line more often, more let the posters run dry and allocate. Small in a model, to be common.
+const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
+
+/// Nodes that a poster took home: a few at hand without touching what others write.
+#[derive(Debug)]
+pub(super) struct Cache<T> {
+    /// A: whether a thread is at `nodes`. Others do without, they do not wait.
+    busy: AtomicBool,
+    /// Reached by whoever set `busy`.
+    nodes: UnsafeCell<Taken<Carrier<T>>>,
+}
+
+/// The owner's end: nodes that have been emptied.
+#[derive(Debug)]
+pub(super) struct Spent<T> {
+    nodes: Chain<Carrier<T>>,
+    /// How many were given back since the free list was last seen empty.
+    nr_free: usize,
+    /// How many the free list may hold; the rest is freed.
+    keep: usize,
+}
+
+/// Makes a letter, in a node from `cache` or `free` if there is one.
+#[inline]
+pub(super) fn wrap<T>(cache: &Cache<T>, free: &Stack<Carrier<T>>, letter: Letter<T>) -> Box<Carrier<T>> {
+    match cache.with(|nodes| take(nodes, free)).flatten() {
+        Some(mut node) => {
+            **node = letter;
+            node
+        }
+        None => Carrier::new(letter),
+    }
+}
+
+/// Takes a node from the home supply, or fetches another supply.
+#[inline]
+fn take<T>(nodes: &mut Taken<Carrier<T>>, free: &Stack<Carrier<T>>) -> Option<Box<Carrier<T>>> {
+    nodes.next().or_else(|| {
+        *nodes = free.take_all();
+        nodes.next()
+    })
+}
+
+impl<T> Cache<T> {
+    pub(super) fn new() -> Self {
+        Self { busy: AtomicBool::new(false), nodes: UnsafeCell::new(Taken::new()) }
+    }
+
+    /// Runs `body` on the nodes, unless another thread is at them.
+    #[inline(always)]
+    pub(super) fn with<R>(&self, body: impl FnOnce(&mut Taken<Carrier<T>>) -> R) -> Option<R> {
+        // ORDER(cache): hand-over of the nodes from thread to thread, other end below.
+        //   one:  last use of nodes;              busy = false   Release
+        //   next: busy: false → true   Acquire;   first use of nodes
+        // Test: two_threads_may_share_a_poster
+        if self.busy.swap(true, Ordering::Acquire) {
+            return None;
+        }
+        // SAFETY: `busy` was false and is true by us, so nobody else reaches the nodes until it is false again.
+        let result = self.nodes.with_mut(|nodes| body(unsafe { &mut *nodes }));
+        // ORDER(cache): the release end; a panic in `body` would leave the nodes unused for ever, not torn.
+        // Test: two_threads_may_share_a_poster
+        self.busy.store(false, Ordering::Release);
+        Some(result)
+    }
+}
+
+// SAFETY: nodes in a cache hold no value, and are reached under `busy`.
+unsafe impl<T: Send> Sync for Cache<T> {}
+
+impl<T> Spent<T> {
+    /// Makes an end that leaves up to `keep` nodes on the free list.
+    pub(super) fn new(keep: usize) -> Self {
+        Self { nodes: Chain::new(), nr_free: 0, keep }
+    }
+
+    /// Takes a node whose value is gone.
+    #[inline]
+    pub(super) fn push(&mut self, node: Box<Carrier<T>>, free: &Stack<Carrier<T>>) {
+        debug_assert!(node.value.is_none(), "a value would live on unseen");
+        if self.keep == 0 {
+            return;
+        }
+        self.nodes.push_back(node);
+        if self.nodes.len() >= CHAIN {
+            self.give_back(free);
+        }
+    }
+
+    /// Puts the gathered nodes onto the free list.
+    pub(super) fn give_back(&mut self, free: &Stack<Carrier<T>>) {
+        let nodes = core::mem::take(&mut self.nodes);
+        if nodes.is_empty() {
+            return;
+        }
+        if free.is_empty() {
+            self.nr_free = 0;
+        }
+        if self.nr_free + nodes.len() <= self.keep {
+            self.nr_free += nodes.len();
+            free.push_chain(nodes);
+        }
+    }
+}

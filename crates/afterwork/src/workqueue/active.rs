@@ -1,0 +1,226 @@
+//! How many workers of one queue run at once: `max_active`, for the whole process.
+//!
+//! A *seat* is the right to run items of one queue. A worker takes a seat before the first item of a batch and
+//! gives it back after the last; a helper takes one for the item that it runs. So the count is of threads that
+//! execute the queue's items, whatever pools they belong to, and one atomic step serves a whole batch.
+//!
+//! A pool that gets no seat sets the items aside (`inactive` of its pwq) and stands in line here. Whoever gives a
+//! seat back while somebody stands in line does not free it: he hands it to the first in line. Pools thus take
+//! turns, and a busy pool cannot keep the others out.
+//!
+//! Differs from Linux: there an item counts as active from the moment it is put on a worklist; here while a
+//! thread runs it.
+
+use std::collections::VecDeque;
+
+use crossbeam_utils::CachePadded;
+use sync::{
+    Arc, Mutex,
+    atomic::{AtomicU32, Ordering},
+    twin,
+};
+
+use super::pool::WorkerPool;
+
+/// bits 0..31 `nr_active` | bit 31 somebody stands in line
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Word(u32);
+
+const IN_LINE: u32 = 1 << 31;
+
+impl Word {
+    fn nr_active(self) -> u32 {
+        self.0 & !IN_LINE
+    }
+    fn has_line(self) -> bool {
+        self.0 & IN_LINE != 0
+    }
+    /// Takes a seat if there is one. A line does not matter: it forms only when all are taken.
+    fn admit(self, max: u32) -> Option<Word> {
+        (self.nr_active() < max).then_some(Word(self.0 + 1))
+    }
+}
+
+/// Counts the seats of one queue.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    word: CachePadded<AtomicU32>,
+    max: AtomicU32,
+    /// Every change of `IN_LINE` is made under this lock, and says whether the line is empty.
+    line: Mutex<VecDeque<Seeker>>,
+}
+
+/// A pool's link to a queue that waits for a seat.
+#[derive(Clone, Debug)]
+pub(crate) struct Seeker {
+    pub(crate) pool: Arc<WorkerPool>,
+    pub(crate) slot: usize,
+}
+
+impl Gate {
+    pub(crate) fn new(max: u32) -> Self {
+        Self {
+            word: CachePadded::new(AtomicU32::new(0)),
+            max: AtomicU32::new(max),
+            line: Mutex::new(VecDeque::new()),
+        }
+    }
+
+    pub(crate) fn max(&self) -> u32 {
+        self.max.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn nr_active(&self) -> u32 {
+        self.load().nr_active()
+    }
+
+    /// Says whether somebody stands in line.
+    pub(crate) fn has_line(&self) -> bool {
+        self.load().has_line()
+    }
+
+    /// Takes a seat, or none.
+    pub(crate) fn try_enter(&self) -> bool {
+        let mut from = self.load();
+        while let Some(to) = from.admit(self.max()) {
+            match self.step(from, to) {
+                Ok(()) => return true,
+                Err(now) => from = now,
+            }
+        }
+        false
+    }
+
+    /// Takes a seat, or stands in line for one. Call it with the seeker's pool locked.
+    pub(crate) fn enter_or_queue(&self, seeker: impl FnOnce() -> Seeker) -> bool {
+        if self.try_enter() {
+            return true;
+        }
+        let mut line = self.line.lock();
+        let mut from = self.load();
+        loop {
+            // A seat may have come free since: only a line that is seen keeps the next one from being freed.
+            let admitted = if twin::armed("active: no second look") {
+                None
+            } else {
+                from.admit(self.max())
+            };
+            match self.step(from, admitted.unwrap_or(Word(from.0 | IN_LINE))) {
+                Ok(()) if admitted.is_some() => return true,
+                Ok(()) => break,
+                Err(now) => from = now,
+            }
+        }
+        line.push_back(seeker());
+        false
+    }
+
+    /// Gives a seat back; returns the seeker to whom it passes, if any. Tell him with no pool locked.
+    #[must_use = "the seeker has been handed the seat and must be told"]
+    pub(crate) fn leave(&self) -> Option<Seeker> {
+        let mut from = self.load();
+        while !from.has_line() {
+            match self.step(from, Word(from.0 - 1)) {
+                Ok(()) => return None,
+                Err(now) => from = now,
+            }
+        }
+        self.pass_on()
+    }
+
+    /// Changes how many seats there are; returns the seekers who get one by that.
+    #[must_use = "the seekers have been handed seats and must be told"]
+    pub(crate) fn set_max(&self, max: u32) -> Vec<Seeker> {
+        let mut line = self.line.lock();
+        self.max.store(max, Ordering::Relaxed);
+        let mut admitted = Vec::new();
+        while !line.is_empty() && self.try_enter() {
+            admitted.extend(line.pop_front());
+        }
+        self.note_line(&line);
+        admitted
+    }
+
+    #[cold]
+    fn pass_on(&self) -> Option<Seeker> {
+        let mut line = self.line.lock();
+        // Too many are seated after `max` was lowered: the seat goes.
+        let seeker = if self.load().nr_active() > self.max() {
+            None
+        } else {
+            line.pop_front()
+        };
+        if seeker.is_none() {
+            self.word.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.note_line(&line);
+        seeker
+    }
+
+    fn note_line(&self, line: &VecDeque<Seeker>) {
+        if line.is_empty() {
+            self.word.fetch_and(!IN_LINE, Ordering::AcqRel);
+        }
+    }
+
+    fn load(&self) -> Word {
+        Word(self.word.load(Ordering::Relaxed))
+    }
+
+    fn step(&self, from: Word, to: Word) -> Result<(), Word> {
+        // One word holds both the seats and the line, so who leaves and who lines up meet in one order.
+        self.word
+            .compare_exchange_weak(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
+            .map(drop)
+            .map_err(Word)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn seeker(slot: usize) -> Seeker {
+        Seeker {
+            pool: WorkerPool::detached_for_tests(),
+            slot,
+        }
+    }
+
+    #[test]
+    fn a_seat_given_back_goes_to_the_first_in_line() {
+        let gate = Gate::new(1);
+        assert!(gate.try_enter());
+        assert!(!gate.enter_or_queue(|| seeker(7)));
+        assert!(!gate.enter_or_queue(|| seeker(8)));
+        assert_eq!(gate.leave().unwrap().slot, 7);
+        assert_eq!(gate.nr_active(), 1, "the seat was handed over, not freed");
+        assert_eq!(gate.leave().unwrap().slot, 8);
+        assert!(!gate.has_line());
+        assert!(gate.leave().is_none());
+        assert_eq!(gate.nr_active(), 0);
+    }
+
+    #[test]
+    fn raising_the_limit_seats_who_stands_in_line() {
+        let gate = Gate::new(1);
+        assert!(gate.try_enter());
+        for slot in 0..3 {
+            assert!(!gate.enter_or_queue(|| seeker(slot)));
+        }
+        let slots: Vec<_> = gate.set_max(3).iter().map(|seeker| seeker.slot).collect();
+        assert_eq!(slots, [0, 1]);
+        assert_eq!(gate.nr_active(), 3);
+    }
+
+    #[test]
+    fn lowering_the_limit_lets_seats_go_until_it_holds() {
+        let gate = Gate::new(2);
+        assert!(gate.try_enter() && gate.try_enter());
+        assert!(!gate.enter_or_queue(|| seeker(0)));
+        assert!(gate.set_max(1).is_empty());
+        assert!(gate.leave().is_none(), "two were seated, one may stay");
+        assert_eq!(gate.leave().unwrap().slot, 0);
+        assert_eq!(gate.nr_active(), 1);
+    }
+}

@@ -1,0 +1,235 @@
+//! What a queue is made of: its builder, and why it may not be built.
+
+use std::{fmt, io};
+
+use topology::AffinityScope;
+
+use super::{
+    pwq::PanicHandler,
+    queue::Workqueue,
+    registry::{Registry, RegistryError},
+};
+
+/// How many items of a queue may run at once at most. The kernel's `WQ_MAX_ACTIVE`.
+pub const MAX_ACTIVE: u32 = 512;
+/// How many may by default. The kernel's `WQ_DFL_ACTIVE`.
+pub const DEFAULT_ACTIVE: u32 = 256;
+
+/// Describes a queue, and builds it.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::{AffinityScope, Workqueue};
+///
+/// let queue = Workqueue::builder("checksums")
+///     .scope(AffinityScope::Cache)
+///     .max_active(4)
+///     .build()?;
+/// assert_eq!(queue.spawn(|| 6 * 7).join()?, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder does nothing until it is built"]
+pub struct Builder {
+    pub(super) name: String,
+    pub(super) scope: AffinityScope,
+    pub(super) strict: bool,
+    pub(super) max_active: u32,
+    pub(super) nice: i8,
+    pub(super) help: Option<bool>,
+    pub(super) ordered: bool,
+    pub(super) on_panic: Option<PanicHandler>,
+}
+
+/// Says why a queue could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// `max_active` is 0 or above [`MAX_ACTIVE`].
+    MaxActive(u32),
+    /// The nice value is not between -20 and 19.
+    Nice(i8),
+    /// An ordered queue runs one item at a time; this `max_active` was asked for.
+    OrderedMaxActive(u32),
+    /// An ordered queue has one line for the whole machine; this scope was asked for.
+    OrderedScope(AffinityScope),
+    /// An ordered queue cannot let joiners help: they would jump the line.
+    OrderedHelp,
+    /// A negative nice value that this process may not set.
+    NicePermission(i8, io::Error),
+    /// The process-wide registry could not be made.
+    Registry(RegistryError),
+}
+
+impl Builder {
+    pub(super) fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            scope: AffinityScope::default(),
+            strict: false,
+            max_active: DEFAULT_ACTIVE,
+            nice: 0,
+            help: None,
+            ordered: false,
+            on_panic: None,
+        }
+    }
+
+    /// Sets which CPUs share a worker pool; `cache_shard` by default.
+    pub fn scope(mut self, scope: AffinityScope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// Keeps workers on the CPUs of their pod whatever happens; off by default.
+    ///
+    /// Workers of a non-strict queue start there too, and are let run elsewhere while their CPUs give them no time
+    /// (a real-time thread, say) and work waits.
+    ///
+    /// Differs from Linux: the kernel moves a non-strict worker home at each wake-up, which user space cannot do
+    /// without a system call.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Sets how many threads run items of this queue at once, in the whole process; 256 by default, at most 512.
+    pub fn max_active(mut self, max_active: u32) -> Self {
+        self.max_active = max_active;
+        self
+    }
+
+    /// Sets the nice value of the workers, -20 (first) to 19 (last); 0 by default.
+    pub fn nice(mut self, nice: i8) -> Self {
+        self.nice = nice;
+        self
+    }
+
+    /// Says whether a thread that joins or flushes an item that has not started may run it itself.
+    ///
+    /// By default it may unless the queue is strict or ordered. It makes waiting for one item at a time ten times
+    /// faster and more; it also means that an item may run on its joiner's thread, with that thread's stack and
+    /// thread-locals. It counts against `max_active` like any other run.
+    pub fn help(mut self, help: bool) -> Self {
+        self.help = Some(help);
+        self
+    }
+
+    /// Makes items run one at a time in the order in which they were queued.
+    ///
+    /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued here while it
+    /// still runs from another queue loses its place.
+    pub fn ordered(mut self) -> Self {
+        self.ordered = true;
+        self
+    }
+
+    /// Calls `handler` with the queue's name after an item panicked of which no joiner will hear.
+    ///
+    /// The panic has then been caught and counted, and the worker goes on. Without a handler that is all. A
+    /// handler that wants the process to end calls [`std::process::abort`].
+    pub fn on_panic(mut self, handler: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_panic = Some(Box::new(handler));
+        self
+    }
+
+    /// Builds the queue on the pools of the whole process.
+    ///
+    /// # Blocking
+    ///
+    /// The first queue of a process reads the machine's topology and starts a thread. A queue owns no thread
+    /// until something is queued.
+    ///
+    /// # Errors
+    ///
+    /// See [`BuildError`]; each names what was asked for.
+    pub fn build(self) -> Result<Workqueue, BuildError> {
+        let registry = Registry::global().map_err(BuildError::Registry)?;
+        self.build_in(registry)
+    }
+
+    /// Builds the queue on the pools of `registry`, which has tunables of its own.
+    ///
+    /// # Errors
+    ///
+    /// See [`BuildError`].
+    pub fn build_in(mut self, registry: &Registry) -> Result<Workqueue, BuildError> {
+        if !(1..=MAX_ACTIVE).contains(&self.max_active) {
+            return Err(BuildError::MaxActive(self.max_active));
+        }
+        if !(-20..=19).contains(&self.nice) {
+            return Err(BuildError::Nice(self.nice));
+        }
+        if self.nice < 0 {
+            sync::thread::may_set_nice(self.nice)
+                .map_err(|error| BuildError::NicePermission(self.nice, error))?;
+        }
+        if self.ordered {
+            self = self.checked_ordered()?;
+        }
+        Ok(Workqueue::new(self, registry))
+    }
+
+    fn checked_ordered(mut self) -> Result<Self, BuildError> {
+        match (self.max_active, self.scope) {
+            (1 | DEFAULT_ACTIVE, AffinityScope::System) => {}
+            (1 | DEFAULT_ACTIVE, scope) if scope == AffinityScope::default() => {}
+            (1 | DEFAULT_ACTIVE, scope) => return Err(BuildError::OrderedScope(scope)),
+            (max_active, _) => return Err(BuildError::OrderedMaxActive(max_active)),
+        }
+        if self.help == Some(true) {
+            return Err(BuildError::OrderedHelp);
+        }
+        self.max_active = 1;
+        self.scope = AffinityScope::System;
+        self.help = Some(false);
+        Ok(self)
+    }
+
+    pub(super) fn helps(&self) -> bool {
+        self.help.unwrap_or(!self.strict)
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("name", &self.name)
+            .field("scope", &self.scope)
+            .field("strict", &self.strict)
+            .field("max_active", &self.max_active)
+            .field("nice", &self.nice)
+            .field("ordered", &self.ordered)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MaxActive(max) => write!(f, "max_active {max} is not between 1 and {MAX_ACTIVE}"),
+            Self::Nice(nice) => write!(f, "nice value {nice} is not between -20 and 19"),
+            Self::OrderedMaxActive(max) => {
+                write!(f, "an ordered queue runs one item at a time, not {max}")
+            }
+            Self::OrderedScope(scope) => {
+                write!(f, "an ordered queue has one line for the whole machine, not one per {scope}")
+            }
+            Self::OrderedHelp => f.write_str("an ordered queue cannot let joiners jump the line"),
+            Self::NicePermission(nice, error) => {
+                write!(f, "nice value {nice} is refused to this process: {error}")
+            }
+            Self::Registry(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NicePermission(_, error) => Some(error),
+            Self::Registry(error) => Some(error),
+            _ => None,
+        }
+    }
+}

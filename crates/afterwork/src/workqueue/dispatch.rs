@@ -1,0 +1,400 @@
+//! What the pool lock guards: who has which items, and who is idle.
+//!
+//! Nothing here wakes, runs, or waits; `pool.rs` does, after the lock.
+
+use std::{collections::VecDeque, ptr::NonNull};
+
+use sync::{Arc, atomic::Ordering};
+
+use super::{
+    active::Seeker,
+    head::Head,
+    list::{Injector, List},
+    policy,
+    pool::WorkerPool,
+    pwq::{Pwq, PwqState},
+    state::State,
+    worker::{Taken, Worker},
+};
+
+/// A worker that lies down, and since when.
+#[derive(Debug)]
+pub(crate) struct IdleWorker {
+    pub(crate) worker: Arc<Worker>,
+    pub(crate) since_ns: u64,
+}
+
+/// A worker as the lock sees it.
+#[derive(Debug)]
+pub(crate) struct Enlisted {
+    pub(crate) worker: Arc<Worker>,
+    /// The link whose items it runs, and whose seat it holds.
+    seat: Option<usize>,
+    /// How many of its runs have been given back to their link's in-flight count.
+    nr_retired: u32,
+}
+
+/// The part of a pool that its lock guards.
+#[derive(Debug, Default)]
+pub(crate) struct Dispatch {
+    /// Adopted items that nobody has looked at, oldest first.
+    pending: List,
+    /// Links that hold a seat for their inactive items.
+    ready: VecDeque<usize>,
+    /// Whether `ready` goes before `pending` next time; they take turns.
+    ready_first: bool,
+    /// Workers that lie down, the last to do so last.
+    pub(crate) idle: Vec<IdleWorker>,
+    /// All workers, by their number.
+    workers: Vec<Option<Enlisted>>,
+    nr_workers: usize,
+    /// Workers that have been asked for and are not there yet.
+    pub(crate) nr_creating: usize,
+    /// Links by their slot.
+    links: Vec<Option<PwqState>>,
+    /// Batches taken, to tell progress.
+    nr_batches: u64,
+    /// What `progress` said at the last watch tick, and how many ticks in a row it has not changed.
+    pub(crate) watched: (u64, u32),
+    /// No link is left: workers leave.
+    pub(crate) dying: bool,
+}
+
+/// What must be done after the lock is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct Afterwards {
+    /// Seats handed to links of other pools.
+    pub(crate) seats: Vec<Seeker>,
+    /// A queue to be told that a link of it has nothing in flight.
+    pub(crate) drained: Option<Arc<super::pwq::QueueCore>>,
+}
+
+impl Dispatch {
+    pub(crate) fn link(&self, slot: usize) -> &PwqState {
+        self.links[slot].as_ref().expect("a link in use")
+    }
+
+    pub(crate) fn link_mut(&mut self, slot: usize) -> &mut PwqState {
+        self.links[slot].as_mut().expect("a link in use")
+    }
+
+    pub(crate) fn add_link(&mut self, state: PwqState) -> usize {
+        match self.links.iter().position(Option::is_none) {
+            Some(slot) => {
+                self.links[slot] = Some(state);
+                slot
+            }
+            None => {
+                self.links.push(Some(state));
+                self.links.len() - 1
+            }
+        }
+    }
+
+    /// Drops a link that has nothing in flight; a worker may still hold its seat out of laziness.
+    pub(crate) fn remove_link(&mut self, slot: usize) {
+        for enlisted in self.workers.iter_mut().flatten() {
+            if enlisted.seat == Some(slot) {
+                debug_assert_eq!(enlisted.nr_retired, enlisted.worker.nr_done());
+                enlisted.seat = None;
+            }
+        }
+        let state = self.links[slot].take();
+        debug_assert!(state.is_some_and(|state| state.nr_in_flight == 0 && state.inactive.is_empty()));
+    }
+
+    pub(crate) fn nr_workers(&self) -> usize {
+        self.nr_workers
+    }
+
+    pub(crate) fn workers(&self) -> impl Iterator<Item = &Enlisted> {
+        self.workers.iter().flatten()
+    }
+
+    pub(crate) fn enlist(&mut self, worker: impl FnOnce(usize) -> Arc<Worker>) -> Arc<Worker> {
+        let number = self
+            .workers
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or_else(|| {
+                self.workers.push(None);
+                self.workers.len() - 1
+            });
+        let worker = worker(number);
+        self.workers[number] = Some(Enlisted {
+            nr_retired: worker.nr_done(),
+            worker: worker.clone(),
+            seat: None,
+        });
+        self.nr_workers += 1;
+        worker
+    }
+
+    pub(crate) fn discharge(&mut self, worker: &Worker) {
+        let enlisted = self.workers[worker.number].take();
+        debug_assert!(enlisted.is_some_and(|enlisted| enlisted.seat.is_none()));
+        self.nr_workers -= 1;
+    }
+
+    /// Says whether items wait that have been adopted.
+    pub(crate) fn has_work(&self) -> bool {
+        !self.pending.is_empty() || !self.ready.is_empty()
+    }
+
+    pub(crate) fn nr_pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// A number that changes whenever an item is started or ended.
+    pub(crate) fn progress(&self) -> u64 {
+        self.workers().fold(self.nr_batches, |sum, enlisted| {
+            sum.wrapping_add(u64::from(enlisted.worker.nr_done()))
+        })
+    }
+
+    /// Takes over what producers have left, and counts it in flight.
+    pub(crate) fn adopt(&mut self, injector: &Injector) {
+        if injector.is_empty() {
+            return;
+        }
+        let mut run: Option<(*const Pwq, usize)> = None;
+        let mut runs = Vec::new();
+        let mut list = injector.take(|item| {
+            // SAFETY: the item is linked, so it is alive.
+            let home = unsafe { item.as_ref() }.home.load(Ordering::Relaxed).cast_const();
+            match &mut run {
+                Some((same, count)) if std::ptr::eq(*same, home) => *count += 1,
+                _ => runs.extend(run.replace((home, 1))),
+            }
+        });
+        runs.extend(run);
+        for (home, count) in runs {
+            // SAFETY: a queue drains its links before they go, and this item is not counted yet, so that
+            // drain is still to come.
+            let slot = unsafe { &*home }.slot;
+            self.link_mut(slot).nr_in_flight += count;
+        }
+        self.pending.append(&mut list);
+    }
+
+    /// Puts a counted item back to the front of its link's line.
+    pub(crate) fn put_back(&mut self, item: NonNull<Head>) {
+        let slot = home_slot(item);
+        let link = self.link_mut(slot);
+        if link.inactive.is_empty() {
+            self.pending.push_front(item);
+        } else {
+            link.inactive.push_front(item);
+        }
+    }
+
+    /// Cuts an item that must not run here out of its list; false when a worker has it in hand.
+    pub(crate) fn unlink(&mut self, slot: usize, item: NonNull<Head>) -> bool {
+        let found = self.pending.remove(item) || self.link_mut(slot).inactive.remove(item);
+        if found {
+            // SAFETY: still linked as far as its state says, so it is alive.
+            unsafe { item.as_ref() }.update(|state| Some(State::unlink(state)));
+        }
+        found
+    }
+
+    /// Takes the next batch for `worker` into its hand; false when there is nothing to do.
+    pub(crate) fn take(
+        &mut self,
+        pool: &Arc<WorkerPool>,
+        worker: &Worker,
+        target: u32,
+        max: usize,
+        after: &mut Afterwards,
+    ) -> Taken {
+        self.retire(worker, after);
+        let limit = policy::batch_size(worker.item_ns(), self.pending.len(), target, max);
+        loop {
+            if self.pending.is_empty() {
+                self.adopt(&pool.injector);
+            }
+            self.ready_first = !self.ready_first;
+            if (self.ready_first || self.pending.is_empty())
+                && let Some(slot) = self.ready.pop_front()
+            {
+                self.give_up_seat(pool, worker, after);
+                let nr_taken = self.take_inactive(pool, worker, slot, limit);
+                self.sit(worker, slot);
+                if nr_taken > 0 {
+                    return self.taken(slot, nr_taken);
+                }
+                continue;
+            }
+            let Some(item) = self.pending.pop_front() else {
+                self.give_up_seat(pool, worker, after);
+                // Giving a seat up may have made a link of this very pool ready.
+                if self.ready.is_empty() {
+                    return Taken::Nothing;
+                }
+                continue;
+            };
+            let slot = home_slot(item);
+            if !self.find_seat(pool, worker, slot, after) {
+                self.link_mut(slot).inactive.push_back(item);
+                continue;
+            }
+            let limit = self.limit(slot, limit);
+            worker.hold(0, item);
+            let mut nr_taken = 1;
+            while nr_taken < limit
+                && let Some(next) = self.pending.first()
+                && home_slot(next) == slot
+            {
+                self.pending.pop_front();
+                worker.hold(nr_taken, next);
+                nr_taken += 1;
+            }
+            return self.taken(slot, nr_taken);
+        }
+    }
+
+    fn taken(&mut self, slot: usize, nr_taken: usize) -> Taken {
+        self.nr_batches += 1;
+        let link = self.link_mut(slot);
+        link.nr_started += nr_taken as u64;
+        Taken::Items(nr_taken)
+    }
+
+    /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list.
+    fn limit(&self, slot: usize, limit: usize) -> usize {
+        if self.link(slot).core.gate.max() == 1 { 1 } else { limit }
+    }
+
+    /// Gets `worker` a seat for the items of `slot`; otherwise the link stands in line.
+    fn find_seat(
+        &mut self,
+        pool: &Arc<WorkerPool>,
+        worker: &Worker,
+        slot: usize,
+        after: &mut Afterwards,
+    ) -> bool {
+        let link = self.link(slot);
+        if !link.inactive.is_empty() {
+            // Older items of this link wait already.
+            return false;
+        }
+        let seat = self.enlisted(worker).seat;
+        if seat == Some(slot) && !link.core.gate.has_line() {
+            return true;
+        }
+        self.give_up_seat(pool, worker, after);
+        let seated = self.link(slot).core.gate.enter_or_queue(|| Seeker {
+            pool: pool.clone(),
+            slot,
+        });
+        if seated {
+            self.sit(worker, slot);
+        }
+        seated
+    }
+
+    /// Takes inactive items of a link that has just got a seat; what is left stands in line again.
+    fn take_inactive(
+        &mut self,
+        pool: &Arc<WorkerPool>,
+        worker: &Worker,
+        slot: usize,
+        limit: usize,
+    ) -> usize {
+        let limit = self.limit(slot, limit);
+        let link = self.link_mut(slot);
+        let mut nr_taken = 0;
+        while nr_taken < limit
+            && let Some(item) = link.inactive.pop_front()
+        {
+            worker.hold(nr_taken, item);
+            nr_taken += 1;
+        }
+        if !link.inactive.is_empty()
+            && link.core.gate.enter_or_queue(|| Seeker {
+                pool: pool.clone(),
+                slot,
+            })
+        {
+            self.ready.push_back(slot);
+        }
+        nr_taken
+    }
+
+    fn sit(&mut self, worker: &Worker, slot: usize) {
+        self.enlisted_mut(worker).seat = Some(slot);
+    }
+
+    fn give_up_seat(&mut self, pool: &Arc<WorkerPool>, worker: &Worker, after: &mut Afterwards) {
+        if let Some(slot) = self.enlisted_mut(worker).seat.take()
+            && let Some(seeker) = self.link(slot).core.gate.leave()
+        {
+            self.pass_seat(pool, seeker, after);
+        }
+    }
+
+    fn pass_seat(&mut self, pool: &Arc<WorkerPool>, seeker: Seeker, after: &mut Afterwards) {
+        if Arc::ptr_eq(pool, &seeker.pool) {
+            self.seat(seeker.slot);
+        } else {
+            after.seats.push(seeker);
+        }
+    }
+
+    /// Notes that a link of this pool has been handed a seat.
+    pub(crate) fn seat(&mut self, slot: usize) {
+        self.ready.push_back(slot);
+    }
+
+    /// Gives back the in-flight counts of all that `worker` has run.
+    pub(crate) fn retire(&mut self, worker: &Worker, after: &mut Afterwards) {
+        let enlisted = self.enlisted_mut(worker);
+        let nr_done = enlisted.worker.nr_done();
+        let count = nr_done.wrapping_sub(enlisted.nr_retired) as usize;
+        if count > 0 {
+            enlisted.nr_retired = nr_done;
+            let slot = enlisted.seat.expect("a worker that ran items holds a seat");
+            self.retire_from(slot, count, after);
+        }
+    }
+
+    /// Gives back `count` in-flight counts of a link.
+    pub(crate) fn retire_from(&mut self, slot: usize, count: usize, after: &mut Afterwards) {
+        let link = self.link_mut(slot);
+        debug_assert!(link.nr_in_flight >= count, "retired more than was adopted");
+        link.nr_in_flight -= count;
+        if link.nr_in_flight == 0 && link.drain_waits {
+            link.drain_waits = false;
+            after.drained = Some(link.core.clone());
+        }
+    }
+
+    /// Takes back what `worker` has in hand and has not started; returns how many items that were.
+    pub(crate) fn reclaim(&mut self, worker: &Worker) -> usize {
+        let items = worker.disown();
+        let count = items.len();
+        for item in items.into_iter().rev() {
+            self.put_back(item);
+        }
+        count
+    }
+
+    fn enlisted(&self, worker: &Worker) -> &Enlisted {
+        self.workers[worker.number].as_ref().expect("an enlisted worker")
+    }
+
+    fn enlisted_mut(&mut self, worker: &Worker) -> &mut Enlisted {
+        self.workers[worker.number].as_mut().expect("an enlisted worker")
+    }
+}
+
+impl Default for List {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+fn home_slot(item: NonNull<Head>) -> usize {
+    // SAFETY: the item is linked, so it is alive, and its home is a link that waits for it.
+    unsafe { (*item.as_ref().home.load(Ordering::Relaxed)).slot }
+}

@@ -1,0 +1,226 @@
+//! The part that every work item has: its link, its home, its state and what to call.
+
+use std::{
+    cell::Cell,
+    ptr::{self, NonNull},
+    task::Waker,
+};
+
+use sync::{
+    Arc, Mutex,
+    atomic::{AtomicPtr, Ordering},
+    futex::{Futex64, Key},
+};
+
+use super::{
+    pwq::Pwq,
+    state::{Completion, Enqueue, Pop, State},
+};
+
+/// Stands first in every item, whatever it is.
+#[repr(C)]
+#[derive(Debug)]
+pub(crate) struct Head {
+    /// The next item of the list that holds this one; belongs to that list.
+    pub(crate) next: AtomicPtr<Head>,
+    /// Where it is queued, or was last; written by the enqueuer that claimed it while it was unlinked.
+    pub(crate) home: AtomicPtr<Pwq>,
+    /// Where a popper left an in-flight count to a helper; written by that popper.
+    pub(crate) counted: AtomicPtr<Pwq>,
+    /// I
+    pub(crate) vtable: &'static VTable,
+    /// A: see `state.rs`.
+    pub(crate) state: Futex64,
+}
+
+/// What an item does.
+#[derive(Debug)]
+pub(crate) struct VTable {
+    /// Takes the item, which the caller just took off a list, and runs it if it is to be run. Returns whether
+    /// the in-flight count is the caller's to give back.
+    pub(crate) run: unsafe fn(NonNull<Head>) -> bool,
+    /// Runs an item whose state says that the caller runs it; returns whether it panicked.
+    pub(crate) call: unsafe fn(NonNull<Head>) -> bool,
+    /// Frees the item.
+    pub(crate) free: unsafe fn(NonNull<Head>),
+    /// Returns where the async task that polled the handle left its waker.
+    pub(crate) task: Option<unsafe fn(NonNull<Head>) -> Arc<TaskSlot>>,
+}
+
+/// Where an async task that waits for an item leaves its waker.
+pub(crate) type TaskSlot = Mutex<Option<Waker>>;
+
+/// What the end of a run leaves to be done.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) completion: Completion,
+    /// Where the item was queued.
+    pub(crate) home: *const Pwq,
+    /// Where a popper left its in-flight count.
+    pub(crate) counted: *const Pwq,
+    /// Who polled the handle.
+    pub(crate) task: Option<Arc<TaskSlot>>,
+}
+
+/// The run that this thread is in, innermost.
+#[derive(Clone, Copy)]
+struct Current {
+    /// Null for an item that has no handles; only ever compared.
+    item: *const Head,
+    /// The link whose in-flight count the run holds.
+    home: *const Pwq,
+}
+
+sync::thread_local! {
+    static CURRENT: Cell<Current> = Cell::new(Current { item: ptr::null(), home: ptr::null() })
+}
+
+/// Says whether this thread is inside a run of `item`, innermost.
+pub(crate) fn is_current(item: NonNull<Head>) -> bool {
+    ptr::eq(CURRENT.with(Cell::get).item, item.as_ptr())
+}
+
+/// Returns the link of the item that this thread runs, innermost; to be compared, not followed.
+pub(crate) fn current_home() -> *const Pwq {
+    CURRENT.with(Cell::get).home
+}
+
+/// Calls `body` as part of the run of `item` from the link `home`.
+pub(crate) fn with_current<R>(
+    item: *const Head,
+    home: *const Pwq,
+    body: impl FnOnce() -> R,
+) -> R {
+    let outer = CURRENT.with(|current| current.replace(Current { item, home }));
+    let result = body();
+    CURRENT.with(|current| current.set(outer));
+    result
+}
+
+impl Head {
+    pub(crate) fn new(vtable: &'static VTable, state: State, home: *const Pwq) -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            home: AtomicPtr::new(home.cast_mut()),
+            counted: AtomicPtr::new(ptr::null_mut()),
+            vtable,
+            state: Futex64::new(state.0),
+        }
+    }
+
+    pub(crate) fn load(&self) -> State {
+        State(self.state.word().load(Ordering::Acquire))
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.state.key()
+    }
+
+    /// Applies one step; false when the word has changed since `from` was read.
+    ///
+    /// Every step is an acquire and a release: a run sees all that the enqueuer wrote, a second run all of the
+    /// first, and a flusher all of the run that it waited for.
+    pub(crate) fn step(&self, from: State, to: State) -> bool {
+        // ORDER(item): publish and consume; both ends are steps of this word.
+        //   enqueue: data = x;  step to pending (release)
+        //   pop:     step to running (acquire);  read data
+        //   complete: result = y;  step to idle (release)
+        //   flush:   read of idle (acquire, `load`);  read result
+        // ORDER(item): the other end of each of these is the next step.
+        // Test: flush_sees_what_the_run_wrote
+        let order = if sync::twin::armed("item: relaxed steps") {
+            Ordering::Relaxed
+        } else {
+            Ordering::AcqRel
+        };
+        self.state
+            .word()
+            .compare_exchange_weak(from.0, to.0, order, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Applies steps until one holds, or `plan` gives none; returns the state before and after.
+    pub(crate) fn update(&self, plan: impl Fn(State) -> Option<State>) -> Option<(State, State)> {
+        let mut from = self.load();
+        loop {
+            let to = plan(from)?;
+            if self.step(from, to) {
+                return Some((from, to));
+            }
+            from = self.load();
+        }
+    }
+
+    /// Takes the item off its list; the answer has been applied.
+    pub(crate) fn pop(&self) -> Pop {
+        let mut from = self.load();
+        loop {
+            let pop = from.pop();
+            let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
+            if matches!(pop, Pop::Leave(_)) && !(from.is_pending() && from.is_running()) {
+                // For a helper. Only a popper writes it, and the link is ours until the step below; a second
+                // run that is handed over finds the first one's helper, if any, by this, so it leaves it be.
+                self.counted
+                    .store(self.home.load(Ordering::Relaxed), Ordering::Relaxed);
+            }
+            if self.step(from, to) {
+                return pop;
+            }
+            from = self.load();
+        }
+    }
+
+    /// Plans an enqueue at `home`, which is one of `ours`; a plan that has a state has been applied.
+    pub(crate) fn enqueue(&self, home: &Pwq, ours: &[Pwq]) -> Enqueue {
+        let mut from = self.load();
+        loop {
+            let at = self.home.load(Ordering::Relaxed).cast_const();
+            let plan = from.enqueue(
+                ptr::eq(at, home),
+                ours.as_ptr_range().contains(&at),
+                home.rules,
+            );
+            let to = match plan {
+                Enqueue::Revive(to)
+                | Enqueue::Push(to)
+                | Enqueue::Claim(to)
+                | Enqueue::Elsewhere(to) => to,
+                Enqueue::Pending | Enqueue::Disabled => return plan,
+            };
+            if self.step(from, to) {
+                return plan;
+            }
+            from = self.load();
+        }
+    }
+
+    /// Ends a run and returns what is still to be done; the state has been set, so the item may be gone.
+    ///
+    /// # Safety
+    ///
+    /// 1. `item` is running, and the caller runs it.
+    pub(crate) unsafe fn complete(item: NonNull<Head>, panicked: bool) -> Ended {
+        // SAFETY: (1): a running item is alive; it is not looked at after the step that ends the run.
+        let head = unsafe { item.as_ref() };
+        let mut from = head.load();
+        let mut task = None;
+        loop {
+            let completion = from.complete(panicked);
+            if let (true, None, Some(find)) = (completion.wake_task, &task, head.vtable.task) {
+                // SAFETY: (1), and the state says that a task was left.
+                task = Some(unsafe { find(item) });
+            }
+            let home = head.home.load(Ordering::Relaxed).cast_const();
+            let counted = head.counted.load(Ordering::Relaxed).cast_const();
+            if head.step(from, completion.next) {
+                return Ended {
+                    completion,
+                    home,
+                    counted,
+                    task: task.filter(|_| completion.wake_task),
+                };
+            }
+            from = head.load();
+        }
+    }
+}

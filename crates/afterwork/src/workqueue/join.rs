@@ -1,0 +1,442 @@
+//! One-shot items: closures that run once, with a handle to wait for what they return, or without.
+
+use std::{
+    alloc::{Layout, alloc, dealloc, handle_alloc_error},
+    cell::UnsafeCell,
+    fmt,
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    pin::Pin,
+    ptr::NonNull,
+    task::{Context, Poll},
+};
+
+use sync::{Arc, Mutex};
+
+use super::{
+    head::{Head, TaskSlot, VTable, is_current, with_current},
+    pwq::Pwq,
+    run::{self, Payload, guarded, note_panic},
+    slab,
+    state::State,
+    wait,
+};
+
+/// Waits for what a spawned closure returns.
+///
+/// Dropping the handle lets the item run and its result go. As a future it yields what [`join`](Self::join)
+/// returns.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::Workqueue;
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// let mut handle = queue.spawn(|| 1 + 1);
+/// let sum = loop {
+///     handle = match handle.try_join() {
+///         Ok(result) => break result?,
+///         Err(handle) => handle,
+///     };
+/// };
+/// assert_eq!(sum, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping the handle gives up the result; `spawn_detached` is cheaper"]
+pub struct JoinHandle<T> {
+    item: NonNull<Head>,
+    result: PhantomData<T>,
+}
+
+// SAFETY: the closure and its result are `Send`, and the item passes each to one thread at a time.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: a shared handle shows the state alone, which is atomic.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+/// Says why a spawned closure has no result.
+#[non_exhaustive]
+pub enum JoinError {
+    /// It panicked with this.
+    Panicked(Payload),
+    /// It was cancelled before it started.
+    Cancelled,
+    /// It tried to join itself.
+    OwnItem,
+}
+
+impl JoinError {
+    /// Goes on panicking with what the closure panicked with; any other error is a panic of its own.
+    pub fn resume_unwind(self) -> ! {
+        match self {
+            Self::Panicked(payload) => std::panic::resume_unwind(payload),
+            other => panic!("{other}"),
+        }
+    }
+
+    fn text(&self) -> Option<&str> {
+        let Self::Panicked(payload) = self else {
+            return None;
+        };
+        payload
+            .downcast_ref::<&str>()
+            .copied()
+            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(_) => match self.text() {
+                Some(text) => write!(f, "the work item panicked: {text}"),
+                None => f.write_str("the work item panicked"),
+            },
+            Self::Cancelled => f.write_str("the work item was cancelled before it started"),
+            Self::OwnItem => f.write_str("a work item cannot join itself"),
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+type Outcome<T> = Result<T, JoinError>;
+
+/// A closure, and later its result.
+#[repr(C)]
+struct Joinable<F, T> {
+    head: Head,
+    /// Written by the handle before it sets the flag that a task waits.
+    task: UnsafeCell<Option<Arc<TaskSlot>>>,
+    /// `func` until the item runs or is cancelled, `outcome` from then on.
+    content: UnsafeCell<Content<F, T>>,
+}
+
+union Content<F, T> {
+    func: ManuallyDrop<F>,
+    outcome: ManuallyDrop<Option<Outcome<T>>>,
+}
+
+/// What a handle must be able to do without knowing the closure's type. The item's table stands first, so that
+/// a pointer to it is one to the whole.
+#[repr(C)]
+struct HandleTable {
+    base: VTable,
+    /// Moves the outcome into the `Option<Outcome<T>>` that it points at.
+    take: unsafe fn(NonNull<Head>, *mut ()),
+    /// Drops the closure of a cancelled item.
+    discard: unsafe fn(NonNull<Head>),
+    /// Returns the task slot.
+    slot: unsafe fn(NonNull<Head>) -> *mut Option<Arc<TaskSlot>>,
+}
+
+/// Makes an item that runs `func` and keeps what it returns.
+#[inline]
+pub(crate) fn joinable<F, T>(func: F, home: &Pwq) -> (NonNull<Head>, JoinHandle<T>)
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let item = place(Joinable::<F, T> {
+        head: Head::new(
+            &Joinable::<F, T>::TABLE.base,
+            State::queued(home.rules),
+            home,
+        ),
+        task: UnsafeCell::new(None),
+        content: UnsafeCell::new(Content {
+            func: ManuallyDrop::new(func),
+        }),
+    });
+    let handle = JoinHandle {
+        item,
+        result: PhantomData,
+    };
+    (item, handle)
+}
+
+/// Makes an item that runs `func` and has no handle.
+#[inline]
+pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: &Pwq) -> NonNull<Head> {
+    place(Detached {
+        head: Head::new(Detached::<F>::VTABLE, State::IDLE, home),
+        func: ManuallyDrop::new(func),
+    })
+}
+
+impl<F, T> Joinable<F, T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    const TABLE: &'static HandleTable = &HandleTable {
+        base: VTable {
+            run: run::pop_and_run,
+            call: Self::call,
+            free: Self::free,
+            task: Some(Self::task),
+        },
+        take: Self::take,
+        discard: Self::discard,
+        slot: Self::slot,
+    };
+
+    fn content(item: NonNull<Head>) -> *mut Content<F, T> {
+        // SAFETY: this table belongs to items of this type alone.
+        unsafe { (*item.as_ptr().cast::<Self>()).content.get() }
+    }
+
+    unsafe fn call(item: NonNull<Head>) -> bool {
+        let content = Self::content(item);
+        // SAFETY: the caller runs the item for the first and only time, so the closure is there and ours.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
+        let outcome = guarded(func).map_err(JoinError::Panicked);
+        let panicked = outcome.is_err();
+        if panicked {
+            // SAFETY: the caller runs the item.
+            unsafe { note_panic(item, !item.as_ref().load().is_orphan()) };
+        }
+        let outcome = ManuallyDrop::new(Some(outcome));
+        // SAFETY: nobody reads the content before the run has ended.
+        unsafe { (&raw mut (*content).outcome).write(outcome) };
+        panicked
+    }
+
+    unsafe fn discard(item: NonNull<Head>) {
+        let content = Self::content(item);
+        // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
+        unsafe {
+            ManuallyDrop::drop(&mut (*content).func);
+        }
+        let outcome = ManuallyDrop::new(Some(Err(JoinError::Cancelled)));
+        // SAFETY: as above.
+        unsafe { (&raw mut (*content).outcome).write(outcome) };
+    }
+
+    unsafe fn take(item: NonNull<Head>, into: *mut ()) {
+        // SAFETY: the run has ended, so the content is an outcome, and the caller is the only handle.
+        let outcome = unsafe { &mut (*Self::content(item)).outcome };
+        // SAFETY: the caller points at an `Option<Outcome<T>>`.
+        unsafe { *into.cast::<Option<Outcome<T>>>() = outcome.take() };
+    }
+
+    unsafe fn slot(item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {
+        // SAFETY: this table belongs to items of this type alone.
+        unsafe { (*item.as_ptr().cast::<Self>()).task.get() }
+    }
+
+    unsafe fn task(item: NonNull<Head>) -> Arc<TaskSlot> {
+        // SAFETY: the flag that a task waits was set after the slot was written, and is not written again.
+        let slot = unsafe { &*Self::slot(item) };
+        slot.clone().expect("written before the flag")
+    }
+
+    unsafe fn free(item: NonNull<Head>) {
+        // SAFETY: the item has ended, its handle is gone, and no list holds it: all of it is ours.
+        unsafe {
+            ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
+            drop((*Self::slot(item)).take());
+            give_back::<Self>(item);
+        }
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// Waits for the closure to end and returns what it returned.
+    ///
+    /// If it has not started and its queue lets joiners help, it is run here and now.
+    ///
+    /// # Blocking
+    ///
+    /// Until then. Called from a work item it lets the pool get another worker meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], or
+    /// [`JoinError::OwnItem`] from inside that very closure.
+    pub fn join(self) -> Result<T, JoinError> {
+        if !self.is_finished() && !run::help(self.item) {
+            if is_current(self.item) {
+                return Err(JoinError::OwnItem);
+            }
+            wait::until_turn(self.head(), 1);
+        }
+        self.take()
+    }
+
+    /// Returns what the closure returned if it has ended, else the handle.
+    ///
+    /// # Errors
+    ///
+    /// The handle itself, while the closure has not ended.
+    pub fn try_join(self) -> Result<Result<T, JoinError>, Self> {
+        if self.is_finished() {
+            Ok(self.take())
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Says whether the closure has ended, or has been cancelled.
+    pub fn is_finished(&self) -> bool {
+        self.head().load().has_reached(1)
+    }
+
+    /// Takes the closure out of the queue and drops it if it has not started; says whether it did.
+    ///
+    /// # Blocking
+    ///
+    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock.
+    pub fn cancel(&mut self) -> bool {
+        let cancelled = run::cancel(self.item);
+        if cancelled {
+            // SAFETY: we are the only handle, and the item will not run any more.
+            unsafe { (self.table().discard)(self.item) };
+        }
+        cancelled
+    }
+
+    fn take(&self) -> Result<T, JoinError> {
+        let mut outcome: Option<Outcome<T>> = None;
+        // SAFETY: the caller has seen the end of the run, and `T` is the type that the item was made with.
+        unsafe { (self.table().take)(self.item, (&raw mut outcome).cast()) };
+        outcome.expect("an outcome is taken once")
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: the handle keeps the item alive.
+        unsafe { self.item.as_ref() }
+    }
+
+    fn table(&self) -> &'static HandleTable {
+        let base: *const VTable = self.head().vtable;
+        // SAFETY: an item with a handle was made by `joinable`, with the table that `base` stands first in.
+        unsafe { &*base.cast::<HandleTable>() }
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    /// Never runs the closure itself, so that it cannot block the executor.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.is_finished() {
+            return Poll::Ready(self.take());
+        }
+        // SAFETY: only the handle writes the slot, which it does once, before it sets the flag.
+        let slot = unsafe { &mut *(self.table().slot)(self.item) };
+        let slot = slot.get_or_insert_with(|| Arc::new(Mutex::new(None)));
+        *slot.lock() = Some(context.waker().clone());
+        // Either this step sees that the run has ended, or the end of the run sees the flag. A waker replaced
+        // after the end has looked into the slot comes after that end, so this step sees it.
+        let waits = self
+            .head()
+            .update(|state| (!state.has_reached(1)).then(|| state.await_task()));
+        if waits.is_some() {
+            Poll::Pending
+        } else {
+            Poll::Ready(self.take())
+        }
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        let free = self.head().vtable.free;
+        let orphaned = self.head().update(|state| Some(state.orphan()));
+        if orphaned.is_some_and(|(_, state)| state.frees()) {
+            // SAFETY: no handle, no link, no runner is left.
+            unsafe { free(self.item) };
+        }
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JoinHandle").field(&self.head().load()).finish()
+    }
+}
+
+/// A closure that nobody waits for. Its state is never looked at.
+#[repr(C)]
+struct Detached<F> {
+    head: Head,
+    func: ManuallyDrop<F>,
+}
+
+impl<F: FnOnce() + Send + 'static> Detached<F> {
+    const VTABLE: &'static VTable = &VTable {
+        run: Self::run,
+        call: Self::call,
+        free: Self::free,
+        task: None,
+    };
+
+    unsafe fn run(item: NonNull<Head>) -> bool {
+        // SAFETY: the caller holds the item's only link, so all of it is ours.
+        let home = unsafe { item.as_ref() }
+            .home
+            .load(sync::atomic::Ordering::Relaxed);
+        with_current(std::ptr::null(), home, || {
+            // SAFETY: as above.
+            unsafe { Self::call(item) };
+        });
+        true
+    }
+
+    unsafe fn call(item: NonNull<Head>) -> bool {
+        let this = item.as_ptr().cast::<Self>();
+        // SAFETY: the caller holds the item's only link and calls it once.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
+        let panicked = guarded(func).is_err();
+        if panicked {
+            // SAFETY: its link's count is given back by our caller, later.
+            unsafe { note_panic(item, false) };
+        }
+        // SAFETY: the closure is gone, and nobody else knows the item.
+        unsafe { Self::free(item) };
+        panicked
+    }
+
+    unsafe fn free(item: NonNull<Head>) {
+        // SAFETY: the caller knows that nobody else has the item, whose closure has been moved out.
+        unsafe { give_back::<Self>(item) };
+    }
+}
+
+/// Moves an item to where it stays until it is given back.
+#[inline]
+fn place<I>(item: I) -> NonNull<Head> {
+    let layout = Layout::new::<I>();
+    let place: NonNull<I> = match slab::class_of(layout) {
+        Some(class) => slab::alloc(class).cast(),
+        // SAFETY: an item has a header, so its size is not zero.
+        None => NonNull::new(unsafe { alloc(layout) })
+            .unwrap_or_else(|| handle_alloc_error(layout))
+            .cast(),
+    };
+    // SAFETY: the place is new, large enough and aligned.
+    unsafe { place.write(item) };
+    place.cast()
+}
+
+/// Gives the memory of an item back whose content has been moved out.
+///
+/// # Safety
+///
+/// 1. The item was made by `place::<I>`, and nobody uses it any more.
+unsafe fn give_back<I>(item: NonNull<Head>) {
+    let layout = Layout::new::<I>();
+    match slab::class_of(layout) {
+        // SAFETY: (1): `place` chose the same class.
+        Some(class) => unsafe { slab::free(item.cast(), class) },
+        // SAFETY: (1): `place` got it with the same layout.
+        None => unsafe { dealloc(item.as_ptr().cast(), layout) },
+    }
+}

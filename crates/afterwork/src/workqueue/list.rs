@@ -1,0 +1,190 @@
+//! Lists of work items, linked through the items themselves.
+//!
+//! A link belongs to the list that holds the item (`LINKED` in its state), and a list to the lock of its pool, so
+//! nothing here synchronizes. The injector is the exception and says how.
+
+use std::ptr::{self, NonNull};
+
+use sync::atomic::{AtomicPtr, Ordering};
+
+use super::head::Head;
+
+/// A first-in first-out list of items that nobody else can reach.
+#[derive(Debug)]
+pub(crate) struct List {
+    first: *mut Head,
+    last: *mut Head,
+    len: usize,
+}
+
+// SAFETY: the items are `Send`, and whoever holds the list alone holds their links.
+unsafe impl Send for List {}
+
+impl List {
+    pub(crate) const fn new() -> Self {
+        Self {
+            first: ptr::null_mut(),
+            last: ptr::null_mut(),
+            len: 0,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first.is_null()
+    }
+
+    pub(crate) fn first(&self) -> Option<NonNull<Head>> {
+        NonNull::new(self.first)
+    }
+
+    pub(crate) fn push_back(&mut self, item: NonNull<Head>) {
+        set_next(item, ptr::null_mut());
+        match NonNull::new(self.last) {
+            Some(last) => set_next(last, item.as_ptr()),
+            None => self.first = item.as_ptr(),
+        }
+        self.last = item.as_ptr();
+        self.len += 1;
+    }
+
+    pub(crate) fn push_front(&mut self, item: NonNull<Head>) {
+        set_next(item, self.first);
+        if self.first.is_null() {
+            self.last = item.as_ptr();
+        }
+        self.first = item.as_ptr();
+        self.len += 1;
+    }
+
+    pub(crate) fn pop_front(&mut self) -> Option<NonNull<Head>> {
+        let item = NonNull::new(self.first)?;
+        self.first = next(item);
+        if self.first.is_null() {
+            self.last = ptr::null_mut();
+        }
+        self.len -= 1;
+        Some(item)
+    }
+
+    /// Moves all of `other` behind the last item.
+    pub(crate) fn append(&mut self, other: &mut List) {
+        if let Some(first) = NonNull::new(other.first) {
+            match NonNull::new(self.last) {
+                Some(last) => set_next(last, first.as_ptr()),
+                None => self.first = first.as_ptr(),
+            }
+            self.last = other.last;
+            self.len += other.len;
+            *other = List::new();
+        }
+    }
+
+    /// Cuts `item` out, looking at every item before it; false when it is not in this list.
+    pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
+        let mut before: Option<NonNull<Head>> = None;
+        let mut at = self.first();
+        while let Some(here) = at {
+            let after = next(here);
+            if here == item {
+                match before {
+                    Some(before) => set_next(before, after),
+                    None => self.first = after,
+                }
+                if after.is_null() {
+                    self.last = before.map_or(ptr::null_mut(), NonNull::as_ptr);
+                }
+                self.len -= 1;
+                return true;
+            }
+            before = at;
+            at = NonNull::new(after);
+        }
+        false
+    }
+}
+
+/// Where producers leave items without a lock: a stack that is taken whole.
+///
+/// Pushing is one compare-exchange. Taking swaps the stack for an empty one and turns it round, so items come
+/// out in the order of their pushes. Nothing is ever popped singly, so a head that went and came back (ABA) does
+/// no harm: a push only needs the old head as its next.
+#[derive(Debug)]
+pub(crate) struct Injector {
+    newest: AtomicPtr<Head>,
+}
+
+impl Injector {
+    pub(crate) fn new() -> Self {
+        Self {
+            newest: AtomicPtr::new(ptr::null_mut()),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.newest.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Pushes one item; says whether the stack was empty.
+    #[inline]
+    pub(crate) fn push(&self, item: NonNull<Head>) -> bool {
+        self.push_chain(item, item)
+    }
+
+    /// Pushes a chain that runs from its `newest` item down to its `oldest`, linked by `next`.
+    #[inline]
+    pub(crate) fn push_chain(&self, newest: NonNull<Head>, oldest: NonNull<Head>) -> bool {
+        let mut before = self.newest.load(Ordering::Relaxed);
+        loop {
+            set_next(oldest, before);
+            // ORDER(inject): publish and consume, other end in `take`.
+            //   here: item, link; head = item Release (an RMW, so earlier pushes stay published)
+            //   take: head = null Acquire; follow links, read items
+            // Test: injected_items_arrive_whole_and_in_order
+            let order = if sync::twin::armed("inject: relaxed push") {
+                Ordering::Relaxed
+            } else {
+                Ordering::Release
+            };
+            match self.newest.compare_exchange_weak(
+                before,
+                newest.as_ptr(),
+                order,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => return before.is_null(),
+                Err(now) => before = now,
+            }
+        }
+    }
+
+    /// Takes all items, oldest first, calling `meet` for each, newest first.
+    pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>)) -> List {
+        if self.is_empty() {
+            return List::new();
+        }
+        // ORDER(inject): other end in `push_chain`.
+        // Test: injected_items_arrive_whole_and_in_order
+        let mut at = self.newest.swap(ptr::null_mut(), Ordering::Acquire);
+        let mut list = List::new();
+        while let Some(item) = NonNull::new(at) {
+            at = next(item);
+            list.push_front(item);
+            meet(item);
+        }
+        list
+    }
+}
+
+fn next(item: NonNull<Head>) -> *mut Head {
+    // SAFETY: an item in a list is alive: `LINKED` keeps it from being freed.
+    unsafe { item.as_ref() }.next.load(Ordering::Relaxed)
+}
+
+pub(crate) fn set_next(item: NonNull<Head>, next: *mut Head) {
+    // SAFETY: as in `next`.
+    unsafe { item.as_ref() }.next.store(next, Ordering::Relaxed);
+}

@@ -1,0 +1,260 @@
+//! One thread for all pools: makes workers, sends idle ones away, and watches over work that waits.
+//!
+//! It sleeps unless something is asked of it. The *watch* is armed by whoever leaves work to workers that are all
+//! busy; while it is armed the manager looks once a tick whether each pool moves, and gives a stuck one another
+//! worker. That is what keeps a pool alive whose workers all block in ways that nobody reports. It disarms
+//! itself after a while without waiting work, so an idle program has no ticks.
+//!
+//! When no thread can be had, the manager tries again with growing pauses, and runs the items of a pool without
+//! any worker itself, so that they are late and not lost.
+
+use std::time::Duration;
+
+use sync::{
+    Arc, Mutex, OnceLock,
+    atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+    thread, time,
+};
+use topology::CpuSet;
+
+use super::{
+    pool::{Sight, WorkerPool},
+    worker,
+};
+use crate::{
+    params::Params,
+    wake::{EventCount, Parker, Unparker},
+};
+
+/// How many ticks without waiting work end the watch. A guess: re-arming costs a wake-up of the manager.
+const QUIET_TICKS: u32 = 16;
+/// How much longer a tick is while work moves.
+const EASY_TICKS: u32 = 4;
+/// The first and the longest pause before a thread is asked for again.
+const RETRY_NS: u64 = 10_000_000;
+const RETRY_MAX_NS: u64 = 1_000_000_000;
+
+/// What is asked of the manager, and the pools that it looks after.
+#[derive(Debug, Default)]
+pub(crate) struct Manager {
+    inbox: Mutex<Inbox>,
+    /// A: somebody waits for work to move.
+    armed: AtomicBool,
+    /// Set before the first pool exists.
+    unparker: OnceLock<Unparker>,
+    /// Every pool in use, with the number of queues that use it.
+    pub(crate) roster: Mutex<Vec<(Arc<WorkerPool>, usize)>>,
+    /// Worker threads that have not ended.
+    nr_threads: AtomicUsize,
+    departures: EventCount,
+    /// Refuses threads, so that a test can see what happens then.
+    refuse_threads: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct Inbox {
+    create: Vec<Arc<WorkerPool>>,
+    quit: bool,
+}
+
+/// What only the manager's thread knows.
+struct Duty {
+    manager: Arc<Manager>,
+    params: Params,
+    allowed: CpuSet,
+    nr_quiet: u32,
+    nr_easy: u32,
+    next_tick_ns: u64,
+    retry: Vec<Arc<WorkerPool>>,
+    next_retry_ns: u64,
+    retry_pause_ns: u64,
+}
+
+impl Manager {
+    /// Starts the manager's thread.
+    pub(crate) fn start(self: &Arc<Self>, params: &Params, allowed: &CpuSet) -> std::io::Result<()> {
+        let mut parker = Parker::with_looks(0);
+        self.unparker
+            .set(parker.unparker())
+            .expect("a manager is started once");
+        let mut duty = Duty {
+            manager: self.clone(),
+            params: params.clone(),
+            allowed: allowed.clone(),
+            nr_quiet: 0,
+            nr_easy: 0,
+            next_tick_ns: 0,
+            retry: Vec::new(),
+            next_retry_ns: 0,
+            retry_pause_ns: RETRY_NS,
+        };
+        thread::spawn("aw/manager", move || duty.run(&mut parker)).map(drop)
+    }
+
+    /// Ends the manager's thread, once all pools are gone.
+    pub(crate) fn quit(&self) {
+        self.inbox.lock().quit = true;
+        self.wake();
+    }
+
+    /// Asks for a worker; the pool has counted it already.
+    pub(crate) fn create_worker(&self, pool: &Arc<WorkerPool>) {
+        self.inbox.lock().create.push(pool.clone());
+        self.wake();
+    }
+
+    /// Sees to it that somebody notices if the work that waits now does not move.
+    #[inline]
+    pub(crate) fn watch(&self) {
+        if !self.armed.load(Ordering::Relaxed) {
+            self.arm();
+        }
+    }
+
+    #[cold]
+    fn arm(&self) {
+        if !self.armed.swap(true, Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    fn wake(&self) {
+        if let Some(unparker) = self.unparker.get() {
+            unparker.unpark();
+        }
+    }
+
+    /// Refuses every thread from now on, or no longer.
+    pub(crate) fn refuse_threads(&self, refuse: bool) {
+        self.refuse_threads.store(refuse, Ordering::Relaxed);
+    }
+
+    /// Waits until no worker thread is left. All pools must have been killed.
+    pub(crate) fn wait_for_departures(&self) {
+        self.departures
+            .wait_until(|| self.nr_threads.load(Ordering::Acquire) == 0);
+    }
+
+    fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
+        if self.refuse_threads.load(Ordering::Relaxed) {
+            return false;
+        }
+        self.nr_threads.fetch_add(1, Ordering::Relaxed);
+        let (manager, body) = (self.clone(), pool.clone());
+        let spawned = thread::spawn(&pool.thread_name(), move || {
+            worker::run(&body);
+            drop(body);
+            manager.note_departure();
+        });
+        if spawned.is_err() {
+            self.note_departure();
+        }
+        spawned.is_ok()
+    }
+
+    fn note_departure(&self) {
+        self.nr_threads.fetch_sub(1, Ordering::Release);
+        self.departures.notify_all();
+    }
+
+    /// Makes all workers that have been asked for; returns the pools for which none could be had.
+    pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
+        let wanted = std::mem::take(&mut self.inbox.lock().create);
+        wanted
+            .into_iter()
+            .filter(|pool| !self.spawn_worker(pool))
+            .collect()
+    }
+
+    fn pools(&self) -> Vec<Arc<WorkerPool>> {
+        let roster = self.roster.lock();
+        roster.iter().map(|(pool, _)| pool.clone()).collect()
+    }
+}
+
+impl Duty {
+    fn run(&mut self, parker: &mut Parker) {
+        loop {
+            let refused = self.manager.create_workers();
+            let mut now_ns = time::now_ns();
+            self.do_without(refused, now_ns);
+            if self.manager.inbox.lock().quit {
+                return;
+            }
+            now_ns = self.ask_again(now_ns);
+            if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
+                self.tick(now_ns);
+            }
+            match self.next_deadline_ns(now_ns) {
+                Some(deadline_ns) => {
+                    let pause_ns = deadline_ns.saturating_sub(now_ns);
+                    parker.park_timeout(Duration::from_nanos(pause_ns));
+                }
+                None => parker.park(),
+            }
+        }
+    }
+
+    /// Looks after pools that got no thread.
+    fn do_without(&mut self, refused: Vec<Arc<WorkerPool>>, now_ns: u64) {
+        for pool in refused {
+            if pool.could_not_create() {
+                worker::help_out(&pool);
+            }
+            if self.retry.is_empty() {
+                self.next_retry_ns = now_ns + self.retry_pause_ns;
+                self.retry_pause_ns = (self.retry_pause_ns * 2).min(RETRY_MAX_NS);
+            }
+            self.retry.push(pool);
+        }
+    }
+
+    fn ask_again(&mut self, now_ns: u64) -> u64 {
+        if !self.retry.is_empty() && now_ns >= self.next_retry_ns {
+            for pool in std::mem::take(&mut self.retry) {
+                pool.ask_again();
+            }
+        } else if self.retry.is_empty() {
+            self.retry_pause_ns = RETRY_NS;
+        }
+        now_ns
+    }
+
+    fn tick(&mut self, now_ns: u64) {
+        // ORDER(watch): store buffering, other end in `WorkerPool::look_for_worker`, whose fence it shares.
+        //   here: armed = false;   fence;  look at every pool
+        //   push: injector = item; fence;  read armed
+        // Test: stuck_work_is_seen_by_the_watch
+        self.manager.armed.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        let sights = self.manager.pools();
+        let sights = sights.iter().map(|pool| pool.watch_tick(&self.allowed));
+        let (mut waits, mut stuck) = (false, false);
+        for sight in sights {
+            waits |= sight != Sight::Quiet;
+            stuck |= sight == Sight::Stuck;
+        }
+        self.nr_quiet = if waits { 0 } else { self.nr_quiet + 1 };
+        if self.nr_quiet < QUIET_TICKS {
+            self.manager.armed.store(true, Ordering::Relaxed);
+        } else {
+            self.nr_quiet = 0;
+        }
+        self.nr_easy = if stuck { 0 } else { self.nr_easy + 1 };
+        let factor = if self.nr_easy >= EASY_TICKS { EASY_TICKS } else { 1 };
+        self.next_tick_ns = now_ns + self.params.watch_tick_us * 1000 * u64::from(factor);
+    }
+
+    /// Culls, and returns when this thread has something to do although nobody asks.
+    fn next_deadline_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let pools = self.manager.pools();
+        let cull_ns = pools.iter().filter_map(|pool| pool.cull(now_ns)).min();
+        let retry_ns = (!self.retry.is_empty()).then_some(self.next_retry_ns);
+        let armed = self.manager.armed.load(Ordering::Relaxed);
+        if armed && self.next_tick_ns <= now_ns {
+            self.next_tick_ns = now_ns + self.params.watch_tick_us * 1000;
+        }
+        let tick_ns = armed.then_some(self.next_tick_ns);
+        [cull_ns, retry_ns, tick_ns].into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,47 @@
+//! Defers work to pools of worker threads that the whole process shares.
+//!
+//! A [`Workqueue`] takes closures ([`Workqueue::spawn`]) or reusable items ([`Work`]) and runs them on a worker
+//! pool near the caller's CPU. Queues are cheap and own no threads: pools with like attributes are shared by all
+//! queues, have as many workers as CPUs while nobody blocks, and get more when somebody does.
+//!
+//! # Journey of an item
+//!
+//! `queue.rs` picks the pool of the caller's pod and claims the item (`state.rs`, `head.rs`) → `pool.rs` leaves it
+//! in the injector (`list.rs`) and kicks a worker if none is looking → `worker.rs` takes a batch of items
+//! under the lock (`dispatch.rs`), with a seat from the queue's gate (`active.rs`) → `run.rs` runs each one and
+//! wakes who waits (`wait.rs`, `join.rs`). What is to be done is decided by plain functions in `policy.rs` and
+//! `state.rs`. `manager.rs` makes workers, culls them, and watches over work that does not move.
+//!
+//! docs/workqueue.md has the pictures, the proofs and the costs.
+
+mod active;
+mod attrs;
+mod dispatch;
+mod head;
+mod join;
+mod list;
+mod manager;
+mod policy;
+mod pool;
+mod pwq;
+mod queue;
+mod registry;
+mod run;
+mod slab;
+mod state;
+mod stats;
+mod wait;
+mod work;
+mod worker;
+
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub mod model;
+
+pub use attrs::{BuildError, Builder, DEFAULT_ACTIVE, MAX_ACTIVE};
+pub use join::{JoinError, JoinHandle};
+pub use queue::{DrainError, Workqueue};
+pub use registry::{Registry, RegistryError, StillInUse};
+pub use stats::{LockHold, PoolStats, QueueStats};
+pub use topology::AffinityScope;
+pub use work::{FlushError, Work};

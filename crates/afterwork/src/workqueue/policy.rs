@@ -1,0 +1,130 @@
+//! What a pool decides, as plain functions over numbers.
+
+/// How many workers of a pool are up, as every decision sees them.
+///
+/// bits 0..16 `nr_awake` | bits 16..32 `nr_searching`
+///
+/// A worker is *awake* from the moment it is claimed by a kick until it lies down, and *searching* while it is
+/// awake and looks for work: kicked and not there yet, between two batches, or spinning.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Census(pub(crate) u32);
+
+impl Census {
+    pub(crate) const AWAKE: u32 = 1;
+    pub(crate) const SEARCHING: u32 = 1 << 16;
+
+    pub(crate) fn nr_awake(self) -> u32 {
+        self.0 & 0xffff
+    }
+
+    pub(crate) fn nr_searching(self) -> u32 {
+        self.0 >> 16
+    }
+}
+
+impl std::fmt::Debug for Census {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} awake, {} of them searching",
+            self.nr_awake(),
+            self.nr_searching()
+        )
+    }
+}
+
+/// What a pool in which work waits needs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Need {
+    /// Nothing: somebody is looking for work and will find it.
+    Nothing,
+    /// One more worker.
+    Worker,
+    /// Patience, and somebody who notices if the workers that are up make no progress.
+    Watch,
+}
+
+/// Says what a pool with waiting work needs; `target` is how many workers it runs at once.
+pub(crate) fn need(census: Census, target: u32) -> Need {
+    if census.nr_searching() > 0 {
+        Need::Nothing
+    } else if census.nr_awake() < target {
+        Need::Worker
+    } else {
+        Need::Watch
+    }
+}
+
+/// What one trip to the list should bring in work, in nanoseconds. A trip takes the lock and moves its line from
+/// another CPU, about 100 ns; ten times that keeps its share below a tenth.
+const BATCH_NS: u64 = 2_000;
+
+/// Returns how many items to take at once, when an item takes `item_ns` on average, `nr_waiting` wait and
+/// `nr_takers` workers share them.
+pub(crate) fn batch_size(item_ns: u64, nr_waiting: usize, nr_takers: u32, max: usize) -> usize {
+    let by_time = BATCH_NS / item_ns.max(1);
+    let share = nr_waiting.div_ceil(nr_takers.max(1) as usize);
+    share.min(by_time as usize).clamp(1, max.max(1))
+}
+
+/// Says whether the worker that idled longest may go: the kernel keeps two, and a quarter of the busy.
+pub(crate) fn may_cull(nr_idle: usize, nr_workers: usize) -> bool {
+    const KEPT: usize = 2;
+    const BUSY_PER_IDLE: usize = 4;
+    let nr_busy = nr_workers.saturating_sub(nr_idle);
+    nr_idle > KEPT && (nr_idle - KEPT) * BUSY_PER_IDLE >= nr_busy
+}
+
+/// Returns how many workers to add to a pool that made no progress for `nr_ticks` ticks in a row: 1, 2, 4, … so
+/// that many blocked items do not wait for one tick each.
+pub(crate) fn growth(nr_ticks: u32) -> usize {
+    1 << nr_ticks.clamp(1, 5).saturating_sub(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn census(nr_awake: u32, nr_searching: u32) -> Census {
+        Census(nr_awake * Census::AWAKE + nr_searching * Census::SEARCHING)
+    }
+
+    #[test]
+    fn a_searcher_is_enough() {
+        assert_eq!(need(census(1, 1), 8), Need::Nothing);
+        assert_eq!(need(census(8, 1), 8), Need::Nothing);
+    }
+
+    #[test]
+    fn a_pool_grows_up_to_its_target() {
+        assert_eq!(need(census(0, 0), 1), Need::Worker);
+        assert_eq!(need(census(7, 0), 8), Need::Worker);
+        assert_eq!(need(census(8, 0), 8), Need::Watch);
+    }
+
+    #[test]
+    fn long_items_are_taken_singly() {
+        assert_eq!(batch_size(1_000_000, 500, 1, 32), 1);
+        assert_eq!(batch_size(2_000, 500, 1, 32), 1);
+    }
+
+    #[test]
+    fn tiny_items_are_taken_by_the_batch_and_shared() {
+        assert_eq!(batch_size(10, 500, 1, 32), 32);
+        assert_eq!(batch_size(10, 20, 2, 32), 10);
+        assert_eq!(batch_size(0, 0, 0, 32), 1);
+    }
+
+    #[test]
+    fn two_idle_workers_are_kept() {
+        assert!(!may_cull(2, 2));
+        assert!(may_cull(3, 3));
+        assert!(!may_cull(3, 20));
+    }
+
+    #[test]
+    fn growth_doubles_and_stops() {
+        let sizes: Vec<_> = (1..8).map(growth).collect();
+        assert_eq!(sizes, [1, 2, 4, 8, 16, 16, 16]);
+    }
+}

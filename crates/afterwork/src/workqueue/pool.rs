@@ -1,0 +1,631 @@
+//! A worker pool: where items wait, and who gets up to run them.
+//!
+//! # The protocol of lying down
+//!
+//! Producers leave items in the injector without a lock, so a worker that lies down and a producer that leaves the
+//! first item must not miss each other. Both write and then look:
+//!
+//! ```text
+//! producer: leave the item;          fence;  look at the census: somebody searching? up to target?
+//! worker:   leave the census (or the searchers);  fence;  look at the injector
+//! ```
+//!
+//! Only the push that finds the injector empty looks: while it is not empty, somebody has already been found
+//! who will come, or is being kicked. The watch (see `manager.rs`) is for pools whose workers are all up and
+//! stuck; nothing else depends on it.
+//!
+//! # Kicks claim
+//!
+//! A kick takes the worker off the idle list and counts it awake and searching, under the pool lock. The worker
+//! may get its token much later: until then it is kicked, cannot be kicked again, and cannot be culled, for
+//! culling looks at the idle list alone. docs/workqueue.md compares the rules under which that claim is
+//! needed; twin `kick: no claim`.
+
+use crossbeam_utils::CachePadded;
+use std::ptr::NonNull;
+use sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    cpu,
+    thread::{self, ThreadId},
+    time, twin,
+};
+use topology::CpuSet;
+
+use super::{
+    dispatch::{Afterwards, Dispatch, IdleWorker},
+    head::Head,
+    list::Injector,
+    manager::Manager,
+    policy::{self, Census, Need},
+    pwq::{PwqState, QueueCore},
+    stats::{HoldStat, PoolStats},
+    worker::{Taken, Worker},
+};
+use crate::{
+    params::{Params, WakeMode},
+    wake::{WakeQ, Wakeup},
+};
+
+/// What makes two pools the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PoolAttrs {
+    /// Where its workers run.
+    pub(crate) cpus: CpuSet,
+    /// Whether they may never run elsewhere.
+    pub(crate) strict: bool,
+    pub(crate) nice: i8,
+}
+
+/// Workers that share a list of items.
+#[derive(Debug)]
+pub(crate) struct WorkerPool {
+    /// A: items that producers left.
+    pub(crate) injector: CachePadded<Injector>,
+    /// A, raised under the pool lock: who is up.
+    census: CachePadded<AtomicU32>,
+    dispatch: CachePadded<Mutex<Dispatch>>,
+    /// I
+    pub(crate) number: usize,
+    /// I
+    pub(crate) attrs: PoolAttrs,
+    /// I: how many workers run at once while none is blocked.
+    target: u32,
+    /// I: whether `attrs.cpus` is less than what the process may use.
+    confined: bool,
+    /// I
+    params: Params,
+    /// I
+    manager: Arc<Manager>,
+    counters: Counters,
+    pub(crate) hold: HoldStat,
+}
+
+#[derive(Debug, Default)]
+struct Counters {
+    nr_kicks: AtomicU64,
+    nr_created: AtomicU64,
+    nr_culled: AtomicU64,
+    nr_repatriated: AtomicU64,
+    nr_stuck_ticks: AtomicU64,
+    nr_spawn_failed: AtomicU64,
+}
+
+/// What a watch tick found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sight {
+    /// Nothing waits.
+    Quiet,
+    /// Work waits, and moves.
+    Moving,
+    /// Work waits and did not move for a whole tick.
+    Stuck,
+}
+
+/// What a worker does that found nothing to take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Rest {
+    /// It is on the idle list: park until a kick.
+    Park,
+    /// Work came: look again.
+    Work,
+    /// The pool is dying: leave.
+    Leave,
+}
+
+/// Whom a section under the lock picked.
+#[derive(Debug, Default)]
+struct Picked {
+    wakeq: WakeQ,
+    /// A worker that must be made.
+    create: bool,
+    /// Somebody must look after the pool.
+    watch: bool,
+}
+
+impl WorkerPool {
+    pub(crate) fn new(
+        number: usize,
+        attrs: PoolAttrs,
+        confined: bool,
+        params: Params,
+        manager: Arc<Manager>,
+    ) -> Self {
+        Self {
+            injector: CachePadded::new(Injector::new()),
+            census: CachePadded::new(AtomicU32::new(0)),
+            dispatch: CachePadded::new(Mutex::new(Dispatch::default())),
+            number,
+            target: attrs.cpus.len().max(1) as u32,
+            attrs,
+            confined,
+            params,
+            manager,
+            counters: Counters::default(),
+            hold: HoldStat::default(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(crate) fn detached_for_tests() -> Arc<Self> {
+        let attrs = PoolAttrs {
+            cpus: CpuSet::new(),
+            strict: false,
+            nice: 0,
+        };
+        let manager = Arc::new(Manager::default());
+        Arc::new(Self::new(0, attrs, false, Params::default(), manager))
+    }
+
+    /// Locks the pool. Lock order: pool, then a queue's gate; never two pools.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Dispatch> {
+        self.dispatch.lock()
+    }
+
+    fn census(&self) -> Census {
+        Census(self.census.load(Ordering::Relaxed))
+    }
+
+    /// Leaves a linked item for the workers and sees to it that one will come.
+    #[inline]
+    pub(crate) fn push(self: &Arc<Self>, item: NonNull<Head>) {
+        if self.injector.push(item) {
+            self.look_for_worker();
+        }
+    }
+
+    /// Leaves a chain of linked items; see [`Injector::push_chain`].
+    pub(crate) fn push_chain(self: &Arc<Self>, newest: NonNull<Head>, oldest: NonNull<Head>) {
+        if self.injector.push_chain(newest, oldest) {
+            self.look_for_worker();
+        }
+    }
+
+    /// Sees to it that somebody comes for what is in the injector.
+    fn look_for_worker(self: &Arc<Self>) {
+        // ORDER(lie-down): store buffering, other ends in `lie_down` and `take`.
+        //   here:     injector = item;  fence;  read census
+        //   lie_down: census -= me;     fence;  read injector
+        //   take:     searchers -= me;  fence;  read injector
+        // One side sees the other, so no item is left to a pool that sleeps.
+        // Test: an_item_is_never_left_to_sleeping_workers
+        if !twin::armed("push: no fence") {
+            fence(Ordering::SeqCst);
+        }
+        match policy::need(self.census(), self.target) {
+            Need::Nothing => {}
+            Need::Worker => self.kick(),
+            Need::Watch => self.manager.watch(),
+        }
+    }
+
+    /// Gets one more worker up if the pool still needs one.
+    #[cold]
+    fn kick(self: &Arc<Self>) {
+        let mut picked = Picked::default();
+        let dispatch = self.lock();
+        let held_since = self.params.lock_stat.then(time::cycles);
+        let mut dispatch = dispatch;
+        self.pick_if_needed(&mut dispatch, &mut picked);
+        if self.params.wake == WakeMode::UnderLock {
+            picked.wakeq.fire();
+        }
+        drop(dispatch);
+        if let Some(since) = held_since {
+            self.hold.record(time::cycles().wrapping_sub(since));
+        }
+        self.see_to(picked);
+    }
+
+    fn pick_if_needed(&self, dispatch: &mut Dispatch, picked: &mut Picked) {
+        match policy::need(self.census(), self.target) {
+            Need::Nothing => {}
+            Need::Worker => self.pick(dispatch, picked),
+            Need::Watch => picked.watch = true,
+        }
+    }
+
+    /// Claims the worker that lay down last, or asks for a new one.
+    fn pick(&self, dispatch: &mut Dispatch, picked: &mut Picked) {
+        let worker = if twin::armed("kick: no claim") {
+            dispatch.idle.last().map(|idle| idle.worker.clone())
+        } else {
+            dispatch.idle.pop().map(|idle| idle.worker)
+        };
+        match worker {
+            Some(worker) => picked.wakeq.push(Wakeup::unpark(worker.unparker())),
+            None if dispatch.nr_workers() + dispatch.nr_creating < self.params.max_workers => {
+                dispatch.nr_creating += 1;
+                picked.create = true;
+            }
+            None => {
+                picked.watch = true;
+                return;
+            }
+        }
+        if !twin::armed("kick: no claim") {
+            self.census
+                .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        }
+        self.counters.nr_kicks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Does what a locked section decided. Call it with no lock held.
+    fn see_to(self: &Arc<Self>, mut picked: Picked) {
+        if self.params.wake == WakeMode::Deferred && twin::armed("wake queue: forgets to fire") {
+            std::mem::forget(std::mem::take(&mut picked.wakeq));
+        }
+        picked.wakeq.fire();
+        if picked.create {
+            self.manager.create_worker(self);
+        }
+        if picked.watch {
+            self.manager.watch();
+        }
+    }
+
+    fn finish(&self, after: Afterwards) {
+        if let Some(core) = after.drained {
+            core.drained.notify_all();
+        }
+        for seeker in after.seats {
+            seeker.pool.take_seat(seeker.slot);
+        }
+    }
+
+    /// Takes note that a link of this pool has been handed a seat.
+    pub(crate) fn take_seat(self: &Arc<Self>, slot: usize) {
+        self.add_work(|dispatch| dispatch.seat(slot));
+    }
+
+    /// Puts an item that is counted in flight back at the front.
+    pub(crate) fn put_back(self: &Arc<Self>, item: NonNull<Head>) {
+        self.add_work(|dispatch| dispatch.put_back(item));
+    }
+
+    fn add_work(self: &Arc<Self>, add: impl FnOnce(&mut Dispatch)) {
+        let mut picked = Picked::default();
+        let mut dispatch = self.lock();
+        add(&mut dispatch);
+        self.pick_if_needed(&mut dispatch, &mut picked);
+        drop(dispatch);
+        self.see_to(picked);
+    }
+
+    /// Gives back one in-flight count of a link.
+    pub(crate) fn retire_one(&self, slot: usize) {
+        let mut after = Afterwards::default();
+        self.lock().retire_from(slot, 1, &mut after);
+        self.finish(after);
+    }
+
+    /// Cuts an item that must not run out of its list; false when a worker has it in hand.
+    pub(crate) fn unlink(&self, slot: usize, item: NonNull<Head>) -> bool {
+        let mut after = Afterwards::default();
+        let mut dispatch = self.lock();
+        dispatch.adopt(&self.injector);
+        let found = dispatch.unlink(slot, item);
+        if found {
+            dispatch.retire_from(slot, 1, &mut after);
+        }
+        drop(dispatch);
+        self.finish(after);
+        found
+    }
+
+    /// Links a queue to this pool.
+    pub(crate) fn add_link(&self, core: Arc<QueueCore>) -> usize {
+        self.lock().add_link(PwqState::new(core))
+    }
+
+    /// Unlinks a queue that has been drained.
+    pub(crate) fn remove_link(&self, slot: usize) {
+        self.lock().remove_link(slot);
+    }
+
+    /// Says whether nothing of a link is in flight; if not, the queue's `drained` will tell.
+    pub(crate) fn is_drained(&self, slot: usize) -> bool {
+        let mut dispatch = self.lock();
+        dispatch.adopt(&self.injector);
+        let link = dispatch.link_mut(slot);
+        link.drain_waits = link.nr_in_flight > 0;
+        !link.drain_waits
+    }
+
+    // ---- the worker's side ----
+
+    /// Gets `worker`, which is searching, its next batch.
+    pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> Taken {
+        let mut after = Afterwards::default();
+        let mut picked = Picked::default();
+        let mut dispatch = self.lock();
+        let taken = dispatch.take(
+            self,
+            worker,
+            self.target,
+            self.params.max_batch.min(super::worker::MAX_HAND),
+            &mut after,
+        );
+        if let Taken::Items(count) = taken {
+            worker.publish(count);
+            self.census.fetch_sub(Census::SEARCHING, Ordering::Relaxed);
+            // ORDER(lie-down): a producer that saw us searching did not kick; see `look_for_worker`.
+            // Test: an_item_is_never_left_to_sleeping_workers
+            if !twin::armed("take: no fence") {
+                fence(Ordering::SeqCst);
+            }
+            let more = dispatch.has_work() || !self.injector.is_empty();
+            if more && !twin::armed("take: no chained kick") {
+                self.pick_if_needed(&mut dispatch, &mut picked);
+            }
+            picked.watch |= more || count > 1;
+            if self.params.wake == WakeMode::UnderLock {
+                picked.wakeq.fire();
+            }
+        }
+        drop(dispatch);
+        self.see_to(picked);
+        self.finish(after);
+        taken
+    }
+
+    /// Notes that a worker is done with its batch and searches again.
+    pub(crate) fn search_again(&self) {
+        self.census.fetch_add(Census::SEARCHING, Ordering::Relaxed);
+    }
+
+    /// Says whether a searching worker that looked in vain should look again. No promise either way.
+    pub(crate) fn has_hint_of_work(&self) -> bool {
+        !self.injector.is_empty()
+    }
+
+    /// Puts a searching worker on the idle list, to park then, unless there is work or the pool is dying.
+    pub(crate) fn lie_down(self: &Arc<Self>, worker: &Arc<Worker>) -> Rest {
+        let mut dispatch = self.lock();
+        if dispatch.has_work() || !self.injector.is_empty() {
+            return Rest::Work;
+        }
+        if dispatch.dying {
+            return Rest::Leave;
+        }
+        dispatch.idle.push(IdleWorker {
+            worker: worker.clone(),
+            since_ns: time::now_ns(),
+        });
+        self.census
+            .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        drop(dispatch);
+        if twin::armed("lie down: no second look") {
+            return Rest::Park;
+        }
+        // ORDER(lie-down): other end in `look_for_worker`.
+        // Test: an_item_is_never_left_to_sleeping_workers
+        if !twin::armed("lie down: no fence") {
+            fence(Ordering::SeqCst);
+        }
+        if !self.injector.is_empty() {
+            // Whoever this picks, often us, comes for the item.
+            self.look_for_worker();
+        }
+        Rest::Park
+    }
+
+    /// Notes that a running worker is about to sleep inside an item.
+    pub(crate) fn falls_asleep(self: &Arc<Self>, worker: &Worker) {
+        let mut after = Afterwards::default();
+        let mut picked = Picked::default();
+        let mut dispatch = self.lock();
+        dispatch.retire(worker, &mut after);
+        dispatch.reclaim(worker);
+        self.census.fetch_sub(Census::AWAKE, Ordering::Relaxed);
+        // ORDER(lie-down): a producer that counted us awake did not kick; see `look_for_worker`.
+        // Test: an_item_is_never_left_to_sleeping_workers
+        fence(Ordering::SeqCst);
+        if dispatch.has_work() || !self.injector.is_empty() {
+            self.pick_if_needed(&mut dispatch, &mut picked);
+        }
+        drop(dispatch);
+        self.see_to(picked);
+        self.finish(after);
+    }
+
+    /// Notes that a worker that fell asleep inside an item runs again.
+    pub(crate) fn wakes_up_running(&self) {
+        self.census.fetch_add(Census::AWAKE, Ordering::Relaxed);
+    }
+
+    /// Returns how often a worker looks for work before it lies down.
+    pub(crate) fn worker_looks(&self) -> u32 {
+        self.params.worker_looks
+    }
+
+    /// Says whether all workers share one CPU, so that whoever could bring work cannot run while one looks.
+    pub(crate) fn has_one_cpu(&self) -> bool {
+        self.attrs.cpus.len() <= 1
+    }
+
+    /// Brings this thread, a worker of this pool, home: to its CPUs and its nice value.
+    pub(crate) fn settle(&self, worker: &Worker) {
+        let fresh = worker.thread.swap(thread::current().0, Ordering::Relaxed) == 0;
+        let strays = worker.strays.swap(false, Ordering::Relaxed);
+        if self.confined && (fresh || strays) {
+            // Refused when the CPUs went away meanwhile: then anywhere is better than nowhere.
+            if cpu::set_affinity(None, &self.attrs.cpus).is_ok() && strays {
+                self.counters.nr_repatriated.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        if fresh && self.attrs.nice != 0 {
+            // Going below zero needs a right that the process may not have; the builder says so.
+            let _ = thread::set_nice(self.attrs.nice);
+        }
+    }
+
+    /// Enters a worker into the pool; `asked_for` when a kick has counted it already.
+    pub(crate) fn enlist(
+        &self,
+        asked_for: bool,
+        worker: impl FnOnce(usize) -> Arc<Worker>,
+    ) -> Arc<Worker> {
+        let mut dispatch = self.lock();
+        if asked_for {
+            dispatch.nr_creating -= 1;
+            self.counters.nr_created.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.census
+                .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        }
+        dispatch.enlist(worker)
+    }
+
+    /// Strikes a worker off the pool; `awake` when it was not on the idle list.
+    pub(crate) fn discharge(self: &Arc<Self>, worker: &Worker, awake: bool) {
+        let mut dispatch = self.lock();
+        dispatch.discharge(worker);
+        if awake {
+            self.census
+                .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        }
+        drop(dispatch);
+        fence(Ordering::SeqCst);
+        if !self.injector.is_empty() {
+            self.look_for_worker();
+        }
+    }
+
+    // ---- the manager's side ----
+
+    /// Takes a request for a worker back, because no thread could be had. Says whether the pool has none.
+    pub(crate) fn could_not_create(&self) -> bool {
+        let mut dispatch = self.lock();
+        dispatch.nr_creating -= 1;
+        self.census
+            .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        self.counters.nr_spawn_failed.fetch_add(1, Ordering::Relaxed);
+        dispatch.nr_workers() == 0
+    }
+
+    /// Asks for a worker again after a failure, if work still waits.
+    pub(crate) fn ask_again(self: &Arc<Self>) {
+        if self.has_waiting_work() {
+            self.add_work(|_| ());
+        }
+    }
+
+    fn has_waiting_work(&self) -> bool {
+        !self.injector.is_empty() || self.lock().has_work()
+    }
+
+    /// Looks whether waiting work moves, and adds workers if it did not for a whole tick.
+    pub(crate) fn watch_tick(self: &Arc<Self>, allowed: &CpuSet) -> Sight {
+        let mut after = Afterwards::default();
+        let mut picked = Picked::default();
+        let mut dispatch = self.lock();
+        let waits = !self.injector.is_empty()
+            || dispatch.has_work()
+            || dispatch.workers().any(|it| it.worker.has_items());
+        let progress = dispatch.progress();
+        let (before, nr_ticks) = dispatch.watched;
+        if !waits || progress != before {
+            dispatch.watched = (progress, 0);
+            return if waits { Sight::Moving } else { Sight::Quiet };
+        }
+        dispatch.watched = (progress, nr_ticks + 1);
+        if nr_ticks == 0 {
+            // The first look only notes where things stand.
+            return Sight::Moving;
+        }
+        self.counters.nr_stuck_ticks.fetch_add(1, Ordering::Relaxed);
+        let workers: Vec<_> = dispatch.workers().map(|it| it.worker.clone()).collect();
+        for worker in &workers {
+            dispatch.retire(worker, &mut after);
+            dispatch.reclaim(worker);
+        }
+        if self.census().nr_searching() == 0 {
+            dispatch.adopt(&self.injector);
+            for _ in 0..policy::growth(nr_ticks).min(dispatch.nr_pending().max(1)) {
+                self.pick(&mut dispatch, &mut picked);
+                if picked.create {
+                    break;
+                }
+            }
+        }
+        drop(dispatch);
+        if self.confined && !self.attrs.strict {
+            self.let_stray(&workers, allowed);
+        }
+        self.see_to(picked);
+        self.finish(after);
+        Sight::Stuck
+    }
+
+    /// Lets workers whose CPUs give them no time run anywhere until they next lie down.
+    fn let_stray(&self, workers: &[Arc<Worker>], allowed: &CpuSet) {
+        for worker in workers {
+            let thread = ThreadId(worker.thread.load(Ordering::Relaxed));
+            if thread.0 != 0 && !worker.strays.swap(true, Ordering::Relaxed) {
+                // The thread may have ended meanwhile; then there is nobody to move.
+                let _ = cpu::set_affinity(Some(thread), allowed);
+            }
+        }
+    }
+
+    /// Sends workers away that have idled for too long; returns when the next one will have, if any can.
+    pub(crate) fn cull(&self, now_ns: u64) -> Option<u64> {
+        let limit_ns = self.params.idle_timeout_ms * 1_000_000;
+        let mut wakeq = WakeQ::new();
+        let mut dispatch = self.lock();
+        let next_ns = loop {
+            if !policy::may_cull(dispatch.idle.len(), dispatch.nr_workers()) {
+                // More may lie down later.
+                break policy::may_cull(dispatch.nr_workers(), dispatch.nr_workers())
+                    .then(|| now_ns.saturating_add(limit_ns));
+            }
+            let due_ns = dispatch.idle[0].since_ns.saturating_add(limit_ns);
+            if due_ns > now_ns {
+                break Some(due_ns);
+            }
+            let idle = dispatch.idle.remove(0);
+            idle.worker.cull();
+            wakeq.push(Wakeup::unpark(idle.worker.unparker()));
+            self.counters.nr_culled.fetch_add(1, Ordering::Relaxed);
+        };
+        drop(dispatch);
+        wakeq.fire();
+        next_ns
+    }
+
+    /// Sends all workers away; those that are up leave when they find nothing more to do.
+    pub(crate) fn kill(&self) {
+        let mut wakeq = WakeQ::new();
+        let mut dispatch = self.lock();
+        dispatch.dying = true;
+        for idle in dispatch.idle.drain(..) {
+            idle.worker.cull();
+            wakeq.push(Wakeup::unpark(idle.worker.unparker()));
+        }
+        drop(dispatch);
+        wakeq.fire();
+    }
+
+    pub(crate) fn thread_name(&self) -> String {
+        format!("aw/u{}", self.number)
+    }
+
+    pub(crate) fn stats(&self) -> PoolStats {
+        let dispatch = self.lock();
+        PoolStats {
+            cpus: self.attrs.cpus.clone(),
+            strict: self.attrs.strict,
+            nice: self.attrs.nice,
+            nr_workers: dispatch.nr_workers(),
+            nr_idle: dispatch.idle.len(),
+            nr_pending: dispatch.nr_pending(),
+            kicks: self.counters.nr_kicks.load(Ordering::Relaxed),
+            created: self.counters.nr_created.load(Ordering::Relaxed),
+            culled: self.counters.nr_culled.load(Ordering::Relaxed),
+            repatriated: self.counters.nr_repatriated.load(Ordering::Relaxed),
+            stuck_ticks: self.counters.nr_stuck_ticks.load(Ordering::Relaxed),
+            spawn_failed: self.counters.nr_spawn_failed.load(Ordering::Relaxed),
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! A pool workqueue: what links one queue to one pool.
+
+use sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use super::{active::Gate, list::List, pool::WorkerPool, state::Rules};
+use crate::wake::EventCount;
+
+/// What all links of one queue share. It outlives the queue's handle until the last worker has let go.
+pub(crate) struct QueueCore {
+    /// I
+    pub(crate) name: Box<str>,
+    /// A: how many threads run its items, and may.
+    pub(crate) gate: Gate,
+    /// A: told when a link that is waited for has nothing in flight.
+    pub(crate) drained: EventCount,
+    /// A: statistics.
+    pub(crate) nr_helped: AtomicU64,
+    /// A: statistics.
+    pub(crate) nr_panicked: AtomicU64,
+    /// I: called after a panic that no joiner will see.
+    pub(crate) on_panic: Option<PanicHandler>,
+}
+
+/// Called with the name of the queue after an item panicked.
+pub(crate) type PanicHandler = Box<dyn Fn(&str) + Send + Sync>;
+
+/// Links a queue to one of its pools; items point at it as their home.
+#[derive(Debug)]
+pub(crate) struct Pwq {
+    /// I
+    pub(crate) pool: Arc<WorkerPool>,
+    /// I: its place in the pool's table.
+    pub(crate) slot: usize,
+    /// I
+    pub(crate) core: Arc<QueueCore>,
+    /// I: what its items are told to let happen to them.
+    pub(crate) rules: Rules,
+}
+
+/// The pool's side of a link.
+///
+/// All of it belongs to the pool lock.
+#[derive(Debug)]
+pub(crate) struct PwqState {
+    pub(crate) core: Arc<QueueCore>,
+    /// Items that found no seat, oldest first. While it is not empty the link stands in line at the gate, or in
+    /// the pool's `ready` with a seat in hand.
+    pub(crate) inactive: List,
+    /// Links that were adopted and not given back.
+    pub(crate) nr_in_flight: usize,
+    /// Somebody waits on `core.drained` for `nr_in_flight` to become zero.
+    pub(crate) drain_waits: bool,
+    /// Items started.
+    pub(crate) nr_started: u64,
+}
+
+impl PwqState {
+    pub(crate) fn new(core: Arc<QueueCore>) -> Self {
+        Self {
+            core,
+            inactive: List::new(),
+            nr_in_flight: 0,
+            drain_waits: false,
+            nr_started: 0,
+        }
+    }
+}
+
+impl QueueCore {
+    /// Takes note of a panic that reached no joiner.
+    #[cold]
+    pub(crate) fn note_panic(&self, seen_by_joiner: bool) {
+        self.nr_panicked.fetch_add(1, Ordering::Relaxed);
+        if let (false, Some(handler)) = (seen_by_joiner, &self.on_panic) {
+            handler(&self.name);
+        }
+    }
+}
+
+impl std::fmt::Debug for QueueCore {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueueCore")
+            .field("name", &self.name)
+            .field("gate", &self.gate)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,338 @@
+//! A workqueue: where users queue items.
+
+use std::{fmt, mem::ManuallyDrop, ptr::NonNull};
+
+use sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+    cpu, thread,
+};
+use topology::Pods;
+
+use super::{
+    active::Gate,
+    attrs::Builder,
+    head::current_home,
+    join::{self, JoinHandle},
+    pool::PoolAttrs,
+    pwq::{Pwq, QueueCore},
+    registry::Registry,
+    run,
+    state::{Enqueue, Rules},
+    stats::QueueStats,
+    work::Work,
+    worker,
+};
+use crate::wake::EventCount;
+
+/// Runs work items on worker pools that it shares with other queues.
+///
+/// An item is queued on the pool of the caller's pod, the group of CPUs that the queue's affinity scope puts the
+/// caller's CPU into. A `Workqueue` is a handle; the queue goes when the last one is dropped.
+///
+/// # Guarantees
+///
+/// - Items queued by one thread on one pod start in that order, except those that their joiner runs. Items of
+///   different pods, and the ends of items, have no order. An ordered queue keeps the order of queueing.
+/// - At most `max_active` threads run items of the queue at once, in the whole process.
+/// - A panic in an item reaches its joiner; the worker goes on.
+///
+/// # Blocking
+///
+/// Queueing never waits for a worker or for memory of the system's: at most for a short lock, and it may wake a
+/// sleeping worker (a system call). It may be done from work items, not from signal handlers.
+///
+/// Dropping the last handle drains the queue: it waits until all items have run. Inside one of the queue's own
+/// items it does not wait; the queue then goes when the last item has ended.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::Workqueue;
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// let sums: Vec<_> = (0..4u64).map(|i| queue.spawn(move || (i * 1000..(i + 1) * 1000).sum::<u64>())).collect();
+/// let total: u64 = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
+/// assert_eq!(total, 3999 * 4000 / 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Workqueue {
+    inner: ManuallyDrop<Arc<Inner>>,
+}
+
+struct Inner {
+    core: Arc<QueueCore>,
+    ordered: bool,
+    pods: Pods,
+    /// One link a pod, in the order of the pods.
+    pwqs: Box<[Pwq]>,
+    registry: Registry,
+}
+
+impl Workqueue {
+    /// Starts to describe a queue called `name`.
+    pub fn builder(name: &str) -> Builder {
+        Builder::new(name)
+    }
+
+    pub(super) fn new(attrs: Builder, registry: &Registry) -> Self {
+        let (help, ordered) = (attrs.helps(), attrs.ordered);
+        let core = Arc::new(QueueCore {
+            name: attrs.name.into(),
+            gate: Gate::new(attrs.max_active),
+            drained: EventCount::new(),
+            nr_helped: AtomicU64::new(0),
+            nr_panicked: AtomicU64::new(0),
+            on_panic: attrs.on_panic,
+        });
+        let pods = registry.pods(attrs.scope);
+        let pwqs = pods
+            .iter()
+            .map(|pod| {
+                let pool = registry.pool(PoolAttrs {
+                    cpus: pod.cpus.clone(),
+                    strict: attrs.strict,
+                    nice: attrs.nice,
+                });
+                let slot = pool.add_link(core.clone());
+                let rules = Rules {
+                    help,
+                    ordered,
+                    one_cpu: pool.has_one_cpu(),
+                };
+                Pwq {
+                    pool,
+                    slot,
+                    core: core.clone(),
+                    rules,
+                }
+            })
+            .collect();
+        Self {
+            inner: ManuallyDrop::new(Arc::new(Inner {
+                core,
+                ordered,
+                pods,
+                pwqs,
+                registry: registry.clone(),
+            })),
+        }
+    }
+
+    /// Queues `work` on the pool of this CPU's pod; false when it was pending already, or is being cancelled.
+    ///
+    /// # Blocking
+    ///
+    /// See [`Workqueue`]. An item whose cancelled place is still in another queue's list is first taken out of
+    /// there, under that pool's lock.
+    #[inline]
+    pub fn enqueue(&self, work: &Work) -> bool {
+        let home = self.here();
+        let (head, item) = (work.head(), work.item());
+        match head.enqueue(home, &self.inner.pwqs) {
+            Enqueue::Push(_) => home.pool.push(item),
+            Enqueue::Revive(_) => {}
+            Enqueue::Claim(_) => self.move_here(item, home),
+            Enqueue::Elsewhere(_) => {
+                run::cut_out(item);
+                self.move_here(item, home);
+            }
+            Enqueue::Pending | Enqueue::Disabled => return false,
+        }
+        true
+    }
+
+    /// Makes `home` the home of an item that the caller has claimed, and queues it.
+    fn move_here(&self, item: NonNull<super::head::Head>, home: &Pwq) {
+        // SAFETY: the caller holds a handle.
+        let head: &super::head::Head = unsafe { item.as_ref() };
+        head.home
+            .store(std::ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
+        head.update(|state| Some(state.publish()));
+        home.pool.push(item);
+    }
+
+    /// Queues `func` to run once, and returns a handle to wait for what it returns.
+    ///
+    /// # Cost
+    ///
+    /// No allocation in the long run: the item's memory is recycled between the threads. A closure, with its
+    /// result, of up to 16 bytes takes a cache line; above 208 bytes it is boxed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let handle = queue.spawn(|| "done");
+    /// assert_eq!(handle.join()?, "done");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        func: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let home = self.here();
+        let (item, handle) = join::joinable(func, home);
+        home.pool.push(item);
+        handle
+    }
+
+    /// Queues `func` to run once; nobody can wait for it or cancel it. Cheaper than [`spawn`](Self::spawn).
+    #[inline]
+    pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
+        let home = self.here();
+        home.pool.push(join::detached(func, home));
+    }
+
+    /// Waits until nothing of this queue is queued or running.
+    ///
+    /// Producers that go on queueing hold it up.
+    ///
+    /// # Blocking
+    ///
+    /// Until then. From inside one of the queue's own items it would wait for ever: see
+    /// [`DrainError`].
+    ///
+    /// # Errors
+    ///
+    /// [`DrainError`] from inside an item of this queue.
+    pub fn drain(&self) -> Result<(), DrainError> {
+        if self.inner.runs_here() {
+            return Err(DrainError);
+        }
+        self.inner.drain();
+        Ok(())
+    }
+
+    /// Changes how many threads run items of this queue at once.
+    ///
+    /// More start at once; if fewer are allowed, those that run finish what they have in hand.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::MaxActive`](super::BuildError::MaxActive) outside 1 to 512;
+    /// [`BuildError::OrderedMaxActive`](super::BuildError::OrderedMaxActive) for an ordered queue.
+    pub fn set_max_active(&self, max_active: u32) -> Result<(), super::BuildError> {
+        if self.inner.ordered && max_active != 1 {
+            return Err(super::BuildError::OrderedMaxActive(max_active));
+        }
+        if !(1..=super::MAX_ACTIVE).contains(&max_active) {
+            return Err(super::BuildError::MaxActive(max_active));
+        }
+        for seeker in self.inner.core.gate.set_max(max_active) {
+            seeker.pool.take_seat(seeker.slot);
+        }
+        Ok(())
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.inner.core.name
+    }
+
+    /// Returns what the queue has counted.
+    ///
+    /// # Blocking
+    ///
+    /// Takes the lock of each of its pools for a moment.
+    pub fn stats(&self) -> QueueStats {
+        let core = &self.inner.core;
+        QueueStats {
+            started: self
+                .inner
+                .pwqs
+                .iter()
+                .map(|pwq| pwq.pool.lock().link(pwq.slot).nr_started)
+                .sum(),
+            helped: core.nr_helped.load(Ordering::Relaxed),
+            panicked: core.nr_panicked.load(Ordering::Relaxed),
+            nr_active: core.gate.nr_active(),
+            max_active: core.gate.max(),
+        }
+    }
+
+    /// Returns the link to the pool of the pod that this thread runs in.
+    #[inline]
+    fn here(&self) -> &Pwq {
+        let inner = &*self.inner;
+        // A thread that was let run outside the allowed CPUs uses the first pod.
+        let pod = match &*inner.pwqs {
+            [_] => 0,
+            _ => inner.pods.pod_of(cpu::current()).unwrap_or(0),
+        };
+        &inner.pwqs[pod]
+    }
+}
+
+impl Inner {
+    /// Says whether this thread is inside an item of this queue.
+    fn runs_here(&self) -> bool {
+        self.pwqs.as_ptr_range().contains(&current_home())
+    }
+
+    fn is_drained(&self) -> bool {
+        // No short cut: each look that fails asks that pool to tell.
+        self.pwqs
+            .iter()
+            .fold(true, |all, pwq| pwq.pool.is_drained(pwq.slot) && all)
+    }
+
+    fn drain(&self) {
+        if !self.is_drained() {
+            worker::while_blocked(|| self.core.drained.wait_until(|| self.is_drained()));
+        }
+    }
+}
+
+impl Drop for Workqueue {
+    fn drop(&mut self) {
+        // SAFETY: the field is not used again; `Drop` runs once.
+        let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
+        // The last handle is the one that gets the inside out of its `Arc`.
+        let Some(mut inner) = Arc::into_inner(inner) else {
+            return;
+        };
+        if inner.runs_here() {
+            // Waiting here would wait for ourselves. Should no thread be had, the queue is never freed.
+            let _ = thread::spawn("aw/reaper", move || inner.destroy());
+        } else {
+            inner.destroy();
+        }
+    }
+}
+
+impl Inner {
+    /// Waits until all has run, and lets go of the pools.
+    fn destroy(&mut self) {
+        self.drain();
+        for pwq in &self.pwqs {
+            pwq.pool.remove_link(pwq.slot);
+            self.registry.release(&pwq.pool);
+        }
+    }
+}
+
+/// Says that a queue was to be drained from inside one of its own items, which would wait for itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DrainError;
+
+impl fmt::Display for DrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a work item cannot wait until its own queue is empty")
+    }
+}
+
+impl std::error::Error for DrainError {}
+
+impl fmt::Debug for Workqueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workqueue")
+            .field("name", &self.name())
+            .field("gate", &self.inner.core.gate)
+            .field("ordered", &self.inner.ordered)
+            .finish_non_exhaustive()
+    }
+}

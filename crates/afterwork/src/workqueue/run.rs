@@ -1,0 +1,192 @@
+//! Running an item that has a state: by a worker that popped it, or by a joiner who helps.
+
+use std::{
+    any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr::NonNull,
+};
+
+use sync::{atomic::Ordering, thread};
+
+use super::{
+    head::{Head, with_current},
+    pwq::Pwq,
+    state::{Pop, State},
+};
+
+/// Takes an item that the caller just took off a list, and runs it if it is to be run. Returns whether the
+/// in-flight count is the caller's to give back.
+///
+/// # Safety
+///
+/// 1. `item` is linked, and the caller alone holds its link.
+pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> bool {
+    // SAFETY: (1): a linked item is alive.
+    let head = unsafe { item.as_ref() };
+    match head.pop() {
+        Pop::Run(_) => {
+            // SAFETY: the step to running was ours.
+            unsafe { run(item, || ()) };
+            true
+        }
+        Pop::Leave(_) => false,
+        Pop::Discard(state) => {
+            let free = head.vtable.free;
+            if state.frees() {
+                // SAFETY: no handle, no link, no runner is left.
+                unsafe { free(item) };
+            }
+            true
+        }
+    }
+}
+
+/// Runs an item and does what its completion asks for; `before_end` is called after the item's own code and
+/// before anybody can see that it ended.
+///
+/// # Safety
+///
+/// 1. The item's state says that the caller runs it.
+unsafe fn run(item: NonNull<Head>, before_end: impl FnOnce()) {
+    // SAFETY: (1): a running item is alive.
+    let home = unsafe { item.as_ref() }.home.load(Ordering::Relaxed);
+    // SAFETY: (1). Freeing is part of it: a closure may own the last handle of its queue.
+    with_current(item.as_ptr(), home, || unsafe { run_current(item, before_end) });
+}
+
+/// # Safety
+///
+/// 1. As of [`run`].
+unsafe fn run_current(item: NonNull<Head>, before_end: impl FnOnce()) {
+    // SAFETY: (1): a running item is alive.
+    let head = unsafe { item.as_ref() };
+    // SAFETY: (1).
+    let panicked = unsafe { (head.vtable.call)(item) };
+    before_end();
+    // Sleepers may free the item as soon as they see that it ended, so what is needed of it comes first.
+    let key = head.key();
+    let free = head.vtable.free;
+    // SAFETY: (1).
+    let ended = unsafe { Head::complete(item, panicked) };
+    let done = ended.completion;
+    if done.relink || done.retire_handoff {
+        // SAFETY: the link that was popped during the run is still counted in flight, so its home is there.
+        let home = unsafe { &*ended.home };
+        if done.relink {
+            home.pool.put_back(item);
+        } else {
+            home.pool.retire_one(home.slot);
+        }
+    }
+    if done.retire_counted {
+        // SAFETY: as above: the count that a popper left to us keeps that link.
+        let counted = unsafe { &*ended.counted };
+        counted.pool.retire_one(counted.slot);
+    }
+    if done.wake && !sync::twin::armed("item: completion forgets its sleepers") {
+        key.wake(u32::MAX);
+    }
+    if let Some(task) = ended.task {
+        let waker = task.lock().take();
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+    if done.free {
+        // SAFETY: no handle, no link, no runner is left.
+        unsafe { free(item) };
+    }
+}
+
+/// Runs a pending item on the spot, if its queue lets joiners help and has a seat; says whether it did.
+///
+/// Only ever the item that the caller is waiting for: running foreign items inside a wait can deadlock on
+/// whatever the caller holds.
+pub(crate) fn help(item: NonNull<Head>) -> bool {
+    // SAFETY: the caller holds a handle, which keeps the item alive.
+    let head = unsafe { item.as_ref() };
+    if head.update(State::claim).is_none() {
+        return false;
+    }
+    // SAFETY: claimed while pending: its link is in flight or will be adopted, so its queue cannot go away.
+    let home: &Pwq = unsafe { &*head.home.load(Ordering::Relaxed) };
+    let core = &home.core;
+    if !core.gate.try_enter() {
+        let unclaimed = head.update(|state| Some(state.unclaim().0));
+        if let Some((from, _)) = unclaimed
+            && from.unclaim().1
+        {
+            home.pool.put_back(item);
+        }
+        return false;
+    }
+    head.update(|state| Some(state.run_claimed()));
+    core.nr_helped.fetch_add(1, Ordering::Relaxed);
+    let mut seeker = None;
+    // SAFETY: the step to running was ours. The seat goes back before the end: after it the queue may be gone.
+    unsafe { run(item, || seeker = core.gate.leave()) };
+    if let Some(seeker) = seeker {
+        seeker.pool.take_seat(seeker.slot);
+    }
+    true
+}
+
+/// Gets the link of an item that the caller has claimed out of its list.
+pub(crate) fn cut_out(item: NonNull<Head>) {
+    // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
+    let head = unsafe { item.as_ref() };
+    // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
+    let home: &Pwq = unsafe { &*head.home.load(Ordering::Relaxed) };
+    loop {
+        if home.pool.unlink(home.slot, item) {
+            return;
+        }
+        // A worker has it in hand, or popped it and left it to us.
+        if head.update(State::take_handoff).is_some() {
+            home.pool.retire_one(home.slot);
+            return;
+        }
+        thread::yield_now();
+    }
+}
+
+/// Takes an item out of the queue if it has not started; says whether it did.
+pub(crate) fn cancel(item: NonNull<Head>) -> bool {
+    // SAFETY: the caller holds a handle.
+    let head = unsafe { item.as_ref() };
+    let key = head.key();
+    let wakes = if let Some((from, _)) = head.update(|state| Some(state.cancel()?.0)) {
+        from.cancel().is_some_and(|(_, wakes)| wakes)
+    } else if head.update(State::claim_ordered).is_some() {
+        cut_out(item);
+        head.update(|state| Some(state.cancel_claimed().0))
+            .is_some_and(|(from, _)| from.cancel_claimed().1)
+    } else {
+        return false;
+    };
+    if wakes {
+        key.wake(u32::MAX);
+    }
+    true
+}
+
+/// Calls `body`, the code of an item, and returns what it panicked with, if it did.
+pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
+    catch_unwind(AssertUnwindSafe(body))
+}
+
+/// What a panic carries.
+pub(crate) type Payload = Box<dyn Any + Send + 'static>;
+
+/// Takes note of a panic of an item that is running.
+///
+/// # Safety
+///
+/// 1. The caller runs the item.
+#[cold]
+pub(crate) unsafe fn note_panic(item: NonNull<Head>, seen_by_joiner: bool) {
+    // SAFETY: (1): a running item is alive, and so is its home: the count of the link that is being run is not
+    // given back before the run ends, and a helper's item is still linked.
+    let home = unsafe { &*item.as_ref().home.load(Ordering::Relaxed) };
+    home.core.note_panic(seen_by_joiner);
+}

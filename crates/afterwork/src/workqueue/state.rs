@@ -1,0 +1,368 @@
+//! What one work item is up to: a word of flags, and every step it can take.
+//!
+//! Each step is a plain function from one value of the word to the next; `work.rs` applies them by
+//! compare-exchange. The steps are the item's whole protocol:
+//!
+//! ```text
+//!            enqueue                    pop                     complete
+//!   idle ──────────────► PENDING+LINKED ───────────► RUNNING ─────────────► idle
+//!                           │     ▲                   │   ▲
+//!                 cancel    ▼     │ enqueue           │   │ enqueue, pop: PENDING+HANDOFF
+//!                         LINKED ─┘ (a tombstone)     └───┘ (runs again after this run)
+//! ```
+//!
+//! - **Never twice at once.** `RUNNING` is set by one step only when it was clear. A pop that meets a running
+//!   item leaves `HANDOFF` to the runner, who queues the item again when its run ends.
+//! - **Lazy removal.** Cancelling and helping take an item by clearing `PENDING`; its link stays in whatever list
+//!   holds it (a *tombstone*) until a worker pops it. Enqueueing a tombstone only sets `PENDING` again.
+//! - **In-flight counts** are taken when a worker adopts the link and given back by whoever unlinks it; a helper
+//!   that still runs the item then inherits the duty (`COUNTED`).
+//! - **Freeing.** An item without handles (`ORPHAN`) is freed by the step after which it is neither linked, nor
+//!   running, nor claimed.
+
+/// bits 0..13 flags | bits 13..48 turns | bits 48..64 disable depth
+///
+/// The low half, on which flushers sleep, thus holds nineteen bits of the turn as well: a run that ends between a
+/// flusher's look and its sleep changes what it sleeps on.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct State(pub(crate) u64);
+
+const PENDING: u64 = 1 << 0;
+const LINKED: u64 = 1 << 1;
+const RUNNING: u64 = 1 << 2;
+const HANDOFF: u64 = 1 << 3;
+const COUNTED: u64 = 1 << 4;
+const CLAIMED: u64 = 1 << 5;
+const WAITED: u64 = 1 << 6;
+const ORPHAN: u64 = 1 << 7;
+const PANICKED: u64 = 1 << 8;
+const WAKER: u64 = 1 << 9;
+const HELP: u64 = 1 << 10;
+const ORDERED: u64 = 1 << 11;
+const ONE_CPU: u64 = 1 << 12;
+
+const TURN_SHIFT: u32 = 13;
+const TURN_BITS: u32 = 35;
+const TURN_ONE: u64 = 1 << TURN_SHIFT;
+const TURN_MASK: u64 = ((1 << TURN_BITS) - 1) << TURN_SHIFT;
+const DISABLE_SHIFT: u32 = 48;
+const DISABLE_ONE: u64 = 1 << DISABLE_SHIFT;
+
+/// What a queue lets happen to its items; part of the word while the item is queued there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Rules {
+    /// A joiner may run it.
+    pub(crate) help: bool,
+    /// Its place in the line matters: a cancelled item is cut out instead of leaving a tombstone.
+    pub(crate) ordered: bool,
+    /// Its workers share one CPU: a waiter there must not keep them off it.
+    pub(crate) one_cpu: bool,
+}
+
+impl Rules {
+    fn bits(self) -> u64 {
+        let flag = |on, flag| if on { flag } else { 0 };
+        flag(self.help, HELP) | flag(self.ordered, ORDERED) | flag(self.one_cpu, ONE_CPU)
+    }
+}
+
+/// What an enqueuer has to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Enqueue {
+    /// Nothing: it is pending already.
+    Pending,
+    /// Nothing: it is disabled.
+    Disabled,
+    /// Set the state; the link is still in a list of this queue, where it will be found.
+    Revive(State),
+    /// Set the state and push the link.
+    Push(State),
+    /// Set the state, write the new home, publish, push.
+    Claim(State),
+    /// Set the state, get the link out of another queue's list, and go on as for `Claim`.
+    Elsewhere(State),
+}
+
+/// What a worker that unlinked an item has to do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pop {
+    /// Set the state and run it.
+    Run(State),
+    /// Set the state; whoever runs or claims it now inherits the in-flight count.
+    Leave(State),
+    /// Set the state and give the in-flight count back: nobody wants it run.
+    Discard(State),
+}
+
+/// What a runner has to do after its run.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Completion {
+    pub(crate) next: State,
+    /// Push the link again, at the front: it was queued and popped during the run.
+    pub(crate) relink: bool,
+    /// Give back the in-flight count of a link that was popped during the run and then cancelled.
+    pub(crate) retire_handoff: bool,
+    /// Give back the in-flight count that a popper left to this helper.
+    pub(crate) retire_counted: bool,
+    /// Wake who sleeps on the word.
+    pub(crate) wake: bool,
+    /// Wake the async task that polled the handle.
+    pub(crate) wake_task: bool,
+    /// Free the item.
+    pub(crate) free: bool,
+}
+
+impl State {
+    pub(crate) const IDLE: State = State(0);
+
+    /// Returns the state of a one-shot item that is made to be pushed.
+    pub(crate) fn queued(rules: Rules) -> State {
+        State(PENDING | LINKED | rules.bits())
+    }
+
+    fn has(self, flags: u64) -> bool {
+        self.0 & flags != 0
+    }
+    fn with(self, flags: u64) -> State {
+        State(self.0 | flags)
+    }
+    fn without(self, flags: u64) -> State {
+        State(self.0 & !flags)
+    }
+    fn next_turn(self) -> State {
+        State((self.0 & !TURN_MASK) | (self.0.wrapping_add(TURN_ONE) & TURN_MASK))
+    }
+
+    pub(crate) fn is_pending(self) -> bool {
+        self.has(PENDING)
+    }
+    pub(crate) fn is_running(self) -> bool {
+        self.has(RUNNING)
+    }
+    pub(crate) fn is_claimed(self) -> bool {
+        self.has(CLAIMED)
+    }
+    /// Whether a waiter may look a while before it sleeps.
+    pub(crate) fn is_worth_a_look(self) -> bool {
+        !self.has(ONE_CPU)
+    }
+    /// The last run panicked.
+    pub(crate) fn has_panicked(self) -> bool {
+        self.has(PANICKED)
+    }
+    /// Its last handle is gone.
+    pub(crate) fn is_orphan(self) -> bool {
+        self.has(ORPHAN)
+    }
+    /// Neither queued nor running, nor about to be.
+    pub(crate) fn is_idle(self) -> bool {
+        !self.has(PENDING | RUNNING | CLAIMED)
+    }
+    pub(crate) fn disable_depth(self) -> u16 {
+        (self.0 >> DISABLE_SHIFT) as u16
+    }
+    /// How many runs have ended, or were cancelled; wraps.
+    pub(crate) fn turns(self) -> u64 {
+        (self.0 & TURN_MASK) >> TURN_SHIFT
+    }
+    /// The turn after which everything that is queued or running now has ended.
+    pub(crate) fn last_turn(self) -> u64 {
+        let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED));
+        self.turns().wrapping_add(nr_left) & (TURN_MASK >> TURN_SHIFT)
+    }
+    /// Says whether `turn` has been reached; turns wrap, so a waiter must not sleep through half of them (2^34).
+    pub(crate) fn has_reached(self, turn: u64) -> bool {
+        let ahead = turn.wrapping_sub(self.turns()) & (TURN_MASK >> TURN_SHIFT);
+        ahead == 0 || ahead > 1 << (TURN_BITS - 1)
+    }
+    fn is_free(self) -> bool {
+        self.has(ORPHAN) && !self.has(LINKED | RUNNING | CLAIMED | PENDING | HANDOFF)
+    }
+
+    /// Queues it: `here` when its home is the very list that will be used, `ours` when its home is a list of
+    /// the same queue.
+    pub(crate) fn enqueue(self, here: bool, ours: bool, rules: Rules) -> Enqueue {
+        let fresh = self.without(HELP | ORDERED | ONE_CPU).with(rules.bits());
+        if self.disable_depth() > 0 {
+            Enqueue::Disabled
+        } else if self.has(PENDING | CLAIMED) {
+            Enqueue::Pending
+        } else if self.has(LINKED | HANDOFF) {
+            if ours {
+                Enqueue::Revive(self.with(PENDING))
+            } else {
+                Enqueue::Elsewhere(fresh.with(CLAIMED))
+            }
+        } else if here {
+            Enqueue::Push(fresh.with(PENDING | LINKED))
+        } else {
+            Enqueue::Claim(fresh.with(CLAIMED))
+        }
+    }
+
+    /// Ends the claim of an enqueuer that has written the new home.
+    pub(crate) fn publish(self) -> State {
+        self.without(CLAIMED).with(PENDING | LINKED)
+    }
+
+    /// Takes it off its list.
+    pub(crate) fn pop(self) -> Pop {
+        let popped = self.without(LINKED);
+        if self.has(CLAIMED) || self.has(PENDING) && self.has(RUNNING) {
+            Pop::Leave(popped.with(HANDOFF))
+        } else if self.has(PENDING) {
+            Pop::Run(popped.without(PENDING | PANICKED).with(RUNNING))
+        } else if self.has(RUNNING) && !self.has(COUNTED) {
+            Pop::Leave(popped.with(COUNTED))
+        } else {
+            Pop::Discard(popped)
+        }
+    }
+
+    /// Says whether an item that was discarded, or whose last handle went, is to be freed now.
+    pub(crate) fn frees(self) -> bool {
+        self.is_free()
+    }
+
+    /// Ends a run.
+    pub(crate) fn complete(self, panicked: bool) -> Completion {
+        // Whoever claims the item sees to what was handed over.
+        let handed_over = self.has(HANDOFF) && !self.has(CLAIMED);
+        let relink = handed_over && self.has(PENDING);
+        let mut next = self
+            .without(RUNNING | COUNTED | WAITED | WAKER)
+            .next_turn();
+        if handed_over {
+            next = next.without(HANDOFF);
+        }
+        if relink {
+            next = next.with(LINKED);
+        }
+        if panicked {
+            next = next.with(PANICKED);
+        }
+        Completion {
+            next,
+            relink,
+            retire_handoff: handed_over && !relink,
+            retire_counted: self.has(COUNTED),
+            wake: self.has(WAITED),
+            wake_task: self.has(WAKER),
+            free: next.is_free(),
+        }
+    }
+
+    /// Starts to help: the helper may now look at the home, which cannot go away. Whoever pops the link
+    /// meanwhile leaves it, and its count, to the claim.
+    pub(crate) fn claim(self) -> Option<State> {
+        let helpable = self.has(PENDING)
+            && self.has(LINKED)
+            && self.has(HELP)
+            && !self.has(RUNNING | CLAIMED);
+        helpable.then(|| self.with(CLAIMED))
+    }
+
+    /// Turns a helper's claim into a run.
+    pub(crate) fn run_claimed(self) -> State {
+        let next = self.without(PENDING | CLAIMED | PANICKED).with(RUNNING);
+        if self.has(HANDOFF) {
+            next.without(HANDOFF).with(COUNTED)
+        } else {
+            next
+        }
+    }
+
+    /// Gives a helper's claim up; the flag says that the link was popped meanwhile and must be pushed again.
+    pub(crate) fn unclaim(self) -> (State, bool) {
+        let next = self.without(CLAIMED);
+        if self.has(HANDOFF) {
+            (next.without(HANDOFF).with(LINKED), true)
+        } else {
+            (next, false)
+        }
+    }
+
+    /// Takes a pending item out of the queue; its link stays behind. The flag says that sleepers must be woken.
+    pub(crate) fn cancel(self) -> Option<(State, bool)> {
+        let cancels = self.has(PENDING) && !self.has(CLAIMED | ORDERED);
+        cancels.then(|| {
+            let next = self.without(PENDING | WAITED).next_turn();
+            (next, self.has(WAITED))
+        })
+    }
+
+    /// Claims a pending item of an ordered queue, to cut it out.
+    pub(crate) fn claim_ordered(self) -> Option<State> {
+        let cancels = self.has(PENDING) && self.has(ORDERED) && !self.has(CLAIMED);
+        cancels.then(|| self.with(CLAIMED))
+    }
+
+    /// Ends the claim of `claim_ordered` on an item whose link is cut; the flag is that of `cancel`.
+    pub(crate) fn cancel_claimed(self) -> (State, bool) {
+        let next = self.without(PENDING | CLAIMED | WAITED).next_turn();
+        (next, self.has(WAITED))
+    }
+
+    /// Takes note that its link was cut out of its list.
+    pub(crate) fn unlink(self) -> State {
+        self.without(LINKED)
+    }
+
+    /// Takes over a link that was popped during a claim.
+    pub(crate) fn take_handoff(self) -> Option<State> {
+        self.has(HANDOFF).then(|| self.without(HANDOFF))
+    }
+
+    /// Refuses enqueueing once more; `None` when the depth would overflow.
+    pub(crate) fn disable(self) -> Option<State> {
+        (self.disable_depth() < u16::MAX).then(|| State(self.0 + DISABLE_ONE))
+    }
+
+    /// Takes one refusal back; `None` when there is none.
+    pub(crate) fn enable(self) -> Option<State> {
+        (self.disable_depth() > 0).then(|| State(self.0 - DISABLE_ONE))
+    }
+
+    pub(crate) fn wait(self) -> State {
+        self.with(WAITED)
+    }
+    pub(crate) fn await_task(self) -> State {
+        self.with(WAKER)
+    }
+    pub(crate) fn orphan(self) -> State {
+        self.with(ORPHAN)
+    }
+    pub(crate) fn adopt(self) -> State {
+        self.without(ORPHAN)
+    }
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        const NAMES: [(u64, &str); 13] = [
+            (PENDING, "pending"),
+            (LINKED, "linked"),
+            (RUNNING, "running"),
+            (HANDOFF, "handoff"),
+            (COUNTED, "counted"),
+            (CLAIMED, "claimed"),
+            (WAITED, "waited"),
+            (ORPHAN, "orphan"),
+            (PANICKED, "panicked"),
+            (WAKER, "waker"),
+            (HELP, "helpable"),
+            (ORDERED, "ordered"),
+            (ONE_CPU, "on one cpu"),
+        ];
+        write!(f, "turn {}", self.turns())?;
+        for (flag, name) in NAMES {
+            if self.has(flag) {
+                write!(f, " {name}")?;
+            }
+        }
+        if self.disable_depth() > 0 {
+            write!(f, " disabled×{}", self.disable_depth())?;
+        }
+        Ok(())
+    }
+}

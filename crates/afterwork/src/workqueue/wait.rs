@@ -1,0 +1,24 @@
+//! Waiting for a work item, on the word of its state.
+
+use super::{head::Head, state::State, worker};
+use crate::wake::spin_as_waiter;
+
+/// Sleeps until the item has reached `turn`.
+///
+/// # Blocking
+///
+/// Until then. Woken by whoever ends or cancels the item's run: `run.rs` and `Work::cancel`.
+pub(crate) fn until_turn(head: &Head, turn: u64) {
+    if head.load().is_worth_a_look() && spin_as_waiter(|| head.load().has_reached(turn)) {
+        return;
+    }
+    worker::while_blocked(|| {
+        // The flag and the end of the run are steps of one word: either the end sees the flag, or this step
+        // fails because the run has ended. Twin `item: completion forgets its sleepers`.
+        while let Some((_, state)) =
+            head.update(|state| (!state.has_reached(turn)).then(|| State::wait(state)))
+        {
+            head.state.wait(state.0);
+        }
+    });
+}

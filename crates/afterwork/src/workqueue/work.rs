@@ -1,0 +1,303 @@
+//! A work item that can be queued again and again.
+
+use std::{
+    cell::UnsafeCell,
+    fmt,
+    mem::ManuallyDrop,
+    ptr::{self, NonNull},
+};
+
+use sync::{
+    atomic::{AtomicUsize, Ordering, fence},
+    thread,
+};
+
+use super::{
+    head::{Head, VTable, is_current},
+    run::{self, guarded, note_panic},
+    state::State,
+    wait,
+};
+
+/// Defers the same piece of work as often as it is queued, and never runs it twice at once.
+///
+/// A `Work` is a handle; clones are handles of the same item. Queueing it while it is pending does nothing
+/// and says so; queueing it while it runs makes it run once more, after that run. Because runs never overlap
+/// the closure is an `FnMut` and needs no `Sync`.
+///
+/// # Guarantees
+///
+/// - What the enqueuer wrote before [`enqueue`](super::Workqueue::enqueue) is visible to the run; what a run
+///   wrote is visible to the next run and to whoever flushed it.
+/// - Each call of `enqueue` that returned true is followed by exactly one run, unless the item is cancelled
+///   before it starts. An item whose handles are all gone still runs.
+///
+/// # Cost
+///
+/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds; see docs/workqueue.md.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::{Work, Workqueue};
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// let mut nr_runs = 0;
+/// let (send, receive) = std::sync::mpsc::channel();
+/// let work = Work::new(move || {
+///     nr_runs += 1;
+///     send.send(nr_runs).unwrap();
+/// });
+/// assert!(queue.enqueue(&work));
+/// work.flush()?;
+/// assert!(queue.enqueue(&work));
+/// work.flush()?;
+/// assert_eq!(receive.iter().take(2).collect::<Vec<_>>(), [1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Work {
+    item: NonNull<Head>,
+}
+
+// SAFETY: the item's closure is `Send`, its runs never overlap, and everything else of it is atomic.
+unsafe impl Send for Work {}
+// SAFETY: as above; a shared handle gives no access to the closure.
+unsafe impl Sync for Work {}
+
+/// Says why [`Work::flush`] could not do what its name says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FlushError {
+    /// The item flushed itself: it would wait for its own end.
+    OwnItem,
+    /// The run that was waited for panicked.
+    Panicked,
+}
+
+impl fmt::Display for FlushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OwnItem => "a work item cannot wait for its own end",
+            Self::Panicked => "the work item panicked",
+        })
+    }
+}
+
+impl std::error::Error for FlushError {}
+
+/// The item behind the handles.
+#[repr(C)]
+struct Reusable<F> {
+    head: Head,
+    nr_handles: AtomicUsize,
+    func: UnsafeCell<F>,
+}
+
+impl Work {
+    /// Makes an item that runs `func`.
+    pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
+        Self::with_handle(move |_| func())
+    }
+
+    /// Makes an item that runs `func` with a handle of the item itself, so that it can queue itself again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Work, Workqueue};
+    ///
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let again = queue.clone();
+    /// let mut nr_left = 3;
+    /// let work = Work::with_handle(move |this| {
+    ///     nr_left -= 1;
+    ///     if nr_left > 0 {
+    ///         again.enqueue(this);
+    ///     }
+    /// });
+    /// queue.enqueue(&work);
+    /// while work.is_busy() {
+    ///     work.flush()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_handle<F: FnMut(&Work) + Send + 'static>(func: F) -> Self {
+        let item = Box::new(Reusable {
+            head: Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null()),
+            nr_handles: AtomicUsize::new(1),
+            func: UnsafeCell::new(func),
+        });
+        Self {
+            item: NonNull::from(Box::leak(item)).cast(),
+        }
+    }
+
+    /// Says whether the item is queued and has not started.
+    ///
+    /// # Blocking
+    ///
+    /// Never. The answer may be old when it arrives.
+    pub fn is_pending(&self) -> bool {
+        let state = self.head().load();
+        state.is_pending() || state.is_claimed()
+    }
+
+    /// Says whether the item is queued or running.
+    pub fn is_busy(&self) -> bool {
+        !self.head().load().is_idle()
+    }
+
+    /// Waits until the item is idle as far as it was queued when this was called.
+    ///
+    /// Returns whether there was anything to wait for. Runs that are queued later are not waited for. If the item
+    /// has not started and its queue lets joiners help, it is run here and now.
+    ///
+    /// # Blocking
+    ///
+    /// Until the run has ended. Called from another work item of a pool it lets the pool get another worker.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError::OwnItem`] from inside the item's own run; [`FlushError::Panicked`] when the last run that
+    /// ended panicked.
+    pub fn flush(&self) -> Result<bool, FlushError> {
+        let head = self.head();
+        if head.load().is_idle() {
+            return Ok(false);
+        }
+        if is_current(self.item) {
+            return Err(FlushError::OwnItem);
+        }
+        if !run::help(self.item) {
+            wait::until_turn(head, head.load().last_turn());
+        }
+        if head.load().has_panicked() {
+            Err(FlushError::Panicked)
+        } else {
+            Ok(true)
+        }
+    }
+
+    /// Takes the item out of the queue if it has not started; says whether it did.
+    ///
+    /// # Blocking
+    ///
+    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock.
+    pub fn cancel(&self) -> bool {
+        run::cancel(self.item)
+    }
+
+    /// Takes the item out of the queue and waits until it does not run; says whether it was pending.
+    ///
+    /// On return the item is idle, and only an `enqueue` that comes later can change that: while this waits,
+    /// queueing is refused, also by the item itself.
+    ///
+    /// # Blocking
+    ///
+    /// Until a run that has started has ended. From inside the item's own run it does not wait.
+    ///
+    /// # Panics
+    ///
+    /// When 65535 threads cancel the item at once.
+    pub fn cancel_sync(&self) -> bool {
+        let head = self.head();
+        head.update(|state| Some(State::disable(state).expect("fewer cancelling threads")));
+        let mut was_pending = false;
+        loop {
+            was_pending |= self.cancel();
+            let state = head.load();
+            if state.is_idle() || is_current(self.item) {
+                break;
+            }
+            if state.is_claimed() {
+                // An enqueuer or a helper is in the middle of a step.
+                thread::yield_now();
+            } else if state.is_running() {
+                wait::until_turn(head, state.turns() + 1);
+            }
+        }
+        head.update(|state| Some(State::enable(state).expect("disabled above")));
+        was_pending
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        // SAFETY: a handle keeps the item alive.
+        unsafe { self.item.as_ref() }
+    }
+
+    pub(crate) fn item(&self) -> NonNull<Head> {
+        self.item
+    }
+
+    fn nr_handles(&self) -> &AtomicUsize {
+        // SAFETY: every item behind a `Work` is a `Reusable`, whose first two fields stand the same for any
+        // closure; the handle keeps it alive.
+        unsafe { &(*self.item.as_ptr().cast::<Reusable<()>>()).nr_handles }
+    }
+}
+
+impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
+    const VTABLE: &'static VTable = &VTable {
+        run: run::pop_and_run,
+        call: Self::call,
+        free: Self::free,
+        task: None,
+    };
+
+    unsafe fn call(item: NonNull<Head>) -> bool {
+        let this = item.as_ptr().cast::<Self>();
+        let handle = ManuallyDrop::new(Work { item });
+        let outcome = guarded(|| {
+            // SAFETY: the caller runs the item, and runs never overlap, so this is the only reference.
+            let func = unsafe { &mut *(*this).func.get() };
+            func(&handle);
+        });
+        if outcome.is_err() {
+            // SAFETY: the caller runs the item.
+            unsafe { note_panic(item, false) };
+        }
+        outcome.is_err()
+    }
+
+    unsafe fn free(item: NonNull<Head>) {
+        // SAFETY: it was leaked from a box by `with_handle`, and the caller knows that nobody is left.
+        drop(unsafe { Box::from_raw(item.as_ptr().cast::<Self>()) });
+    }
+}
+
+impl Clone for Work {
+    fn clone(&self) -> Self {
+        if self.nr_handles().fetch_add(1, Ordering::Relaxed) == 0 {
+            // The last handle had gone, and the run that we are in lends its own.
+            self.head().update(|state| Some(state.adopt()));
+        }
+        Self { item: self.item }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if self.nr_handles().fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        // ORDER(handles): publish and consume, other end in the decrement above.
+        //   here:        nr_handles -= 1 (to 0);  fence Acquire;  free
+        //   other drops: uses of the item;  nr_handles -= 1 Release
+        // ORDER(handles): the decrement above is the other end.
+        // Test: a_dropped_item_is_freed_once
+        fence(Ordering::Acquire);
+        let free = self.head().vtable.free;
+        let orphaned = self.head().update(|state| Some(state.orphan()));
+        if orphaned.is_some_and(|(_, state)| state.frees()) {
+            // SAFETY: no handle, no link, no runner is left.
+            unsafe { free(self.item) };
+        }
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Work").field(&self.head().load()).finish()
+    }
+}
+

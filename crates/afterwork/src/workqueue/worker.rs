@@ -1,0 +1,280 @@
+//! One thread of a pool, and the items that it has in hand.
+//!
+//! A worker goes round: *take* a batch under the pool lock, *run* its items, and so on; when there is nothing to
+//! take it *spins* for a while, then *lies down* under the lock and parks. Only a kick gets it up again, and
+//! a kick claims it: it is off the idle list, and counted as awake, before its wake-up is even sent. So a worker
+//! never is kicked twice, never culled while it is kicked, and never leaves by itself.
+//!
+//! Items in hand are still pending: they can be cancelled, helped, or taken back by a watch tick when the
+//! worker is stuck in an item before them. `hand` is the word on which the worker and that tick agree.
+
+use std::{
+    cell::RefCell,
+    ptr::{self, NonNull},
+};
+
+use crossbeam_utils::CachePadded;
+use sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering},
+    thread, time,
+};
+
+use super::{
+    head::Head,
+    pool::{Rest, WorkerPool},
+    slab,
+};
+use crate::wake::{Parker, SpinBudget, Unparker};
+
+/// The most items that a worker ever has in hand; `Params::max_batch` may ask for less.
+pub(crate) const MAX_HAND: usize = 64;
+
+/// What a trip to the pool's list brought.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Taken {
+    /// So many items are in hand.
+    Items(usize),
+    /// No item is to be had.
+    Nothing,
+}
+
+/// bits 0..32 the next item to run | bits 32..64 how many are in hand
+#[derive(Clone, Copy)]
+struct Hand(u64);
+
+impl Hand {
+    fn new(next: u32, len: u32) -> Self {
+        Self(u64::from(len) << 32 | u64::from(next))
+    }
+    fn next(self) -> u32 {
+        self.0 as u32
+    }
+    fn len(self) -> u32 {
+        (self.0 >> 32) as u32
+    }
+}
+
+/// The side of a worker that others can reach.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    /// I: its number in the pool.
+    pub(crate) number: usize,
+    unparker: Unparker,
+    /// A: who takes an item from `items` moves this first; refilled by the owner with the pool locked.
+    hand: CachePadded<AtomicU64>,
+    /// Written by the owner before it publishes `hand`.
+    items: [AtomicPtr<Head>; MAX_HAND],
+    /// A, written by the owner: runs whose in-flight count the owner's link gets back; wraps.
+    nr_done: AtomicU32,
+    /// A, written by the owner: what one item takes on average.
+    item_ns: AtomicU32,
+    /// A, written under the pool lock: a parked worker that finds it set leaves.
+    culled: AtomicBool,
+    /// A, written by the owner: its kernel thread, 0 before it runs.
+    pub(crate) thread: AtomicU32,
+    /// A: set when a watch tick let it run outside its pod.
+    pub(crate) strays: AtomicBool,
+}
+
+sync::thread_local! {
+    /// The worker that this thread is.
+    static ME: RefCell<Option<(Arc<WorkerPool>, Arc<Worker>)>> = RefCell::new(None)
+}
+
+impl Worker {
+    fn new(number: usize, unparker: Unparker) -> Self {
+        Self {
+            number,
+            unparker,
+            hand: CachePadded::new(AtomicU64::new(0)),
+            items: std::array::from_fn(|_| AtomicPtr::new(ptr::null_mut())),
+            nr_done: AtomicU32::new(0),
+            item_ns: AtomicU32::new(0),
+            culled: AtomicBool::new(false),
+            thread: AtomicU32::new(0),
+            strays: AtomicBool::new(false),
+        }
+    }
+
+    pub(crate) fn unparker(&self) -> Unparker {
+        self.unparker.clone()
+    }
+
+    pub(crate) fn nr_done(&self) -> u32 {
+        self.nr_done.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn item_ns(&self) -> u64 {
+        u64::from(self.item_ns.load(Ordering::Relaxed))
+    }
+
+    /// Makes it leave when it wakes. Call it with the pool locked and the worker off the idle list.
+    pub(crate) fn cull(&self) {
+        self.culled.store(true, Ordering::Relaxed);
+    }
+
+    /// Puts an item into the hand that the owner fills, with the pool locked.
+    pub(crate) fn hold(&self, place: usize, item: NonNull<Head>) {
+        self.items[place].store(item.as_ptr(), Ordering::Relaxed);
+    }
+
+    /// Shows the hand to others; the owner alone, with the pool locked.
+    pub(crate) fn publish(&self, len: usize) {
+        self.hand
+            .store(Hand::new(0, len as u32).0, Ordering::Release);
+    }
+
+    /// Says whether it has items in hand that it has not started.
+    pub(crate) fn has_items(&self) -> bool {
+        let hand = Hand(self.hand.load(Ordering::Relaxed));
+        hand.next() < hand.len()
+    }
+
+    /// Takes the next item out of the hand; the owner alone.
+    fn next(&self) -> Option<NonNull<Head>> {
+        // A watch tick that takes items back moves the same word, so each item goes to one of both.
+        let hand = Hand(self.hand.fetch_add(1, Ordering::AcqRel));
+        if hand.next() >= hand.len() {
+            return None;
+        }
+        NonNull::new(self.items[hand.next() as usize].load(Ordering::Relaxed))
+    }
+
+    /// Takes all items that the owner has not started out of its hand, oldest first. Call it with the pool
+    /// locked, so that the hand is not refilled meanwhile.
+    pub(crate) fn disown(&self) -> Vec<NonNull<Head>> {
+        let mut from = Hand(self.hand.load(Ordering::Acquire));
+        loop {
+            if from.next() >= from.len() {
+                return Vec::new();
+            }
+            match self.hand.compare_exchange_weak(
+                from.0,
+                Hand::new(from.len(), from.len()).0,
+                Ordering::AcqRel,
+                Ordering::Acquire,
+            ) {
+                Ok(_) => break,
+                Err(now) => from = Hand(now),
+            }
+        }
+        (from.next()..from.len())
+            .filter_map(|place| NonNull::new(self.items[place as usize].load(Ordering::Relaxed)))
+            .collect()
+    }
+
+    /// Runs all that is in hand.
+    fn run_hand(&self) {
+        let start = time::cycles();
+        let mut nr_run = 0u64;
+        while let Some(item) = self.next() {
+            // SAFETY: `next` gave this item to us alone, linked; its table was made for it.
+            let counts = unsafe { (item.as_ref().vtable.run)(item) };
+            if counts {
+                let nr_done = self.nr_done.load(Ordering::Relaxed).wrapping_add(1);
+                self.nr_done.store(nr_done, Ordering::Release);
+            }
+            nr_run += 1;
+        }
+        slab::flush();
+        if let Some(each) = time::cycles().wrapping_sub(start).checked_div(nr_run) {
+            self.learn(each * 1000 / time::cycles_per_us());
+        }
+    }
+
+    /// Mixes what an item took into the average, an eighth at a time.
+    fn learn(&self, item_ns: u64) {
+        let before = self.item_ns();
+        let mixed = before - before / 8 + item_ns.min(u64::from(u32::MAX)) / 8;
+        self.item_ns.store(mixed as u32, Ordering::Relaxed);
+    }
+}
+
+/// What a worker thread keeps to itself.
+#[derive(Debug)]
+struct Private {
+    parker: Parker,
+    spin: SpinBudget,
+}
+
+/// Makes this thread a worker of `pool` until it is culled or the pool dies.
+///
+/// The pool has counted it as awake and searching when it was asked for.
+pub(crate) fn run(pool: &Arc<WorkerPool>) {
+    let mut private = Private {
+        parker: Parker::with_looks(0),
+        spin: SpinBudget::new(),
+    };
+    let worker = enlist(pool, &private.parker, true);
+    pool.settle(&worker);
+    loop {
+        serve(pool, &worker);
+        let comes = if pool.has_one_cpu() {
+            // Producers of the pod may want this very CPU: let them run once, instead of being woken by each.
+            thread::yield_now();
+            pool.has_hint_of_work()
+        } else {
+            let hint = || pool.has_hint_of_work();
+            private.spin.spin(pool.worker_looks(), hint)
+        };
+        if comes {
+            continue;
+        }
+        match pool.lie_down(&worker) {
+            Rest::Work => continue,
+            Rest::Leave => return discharge(pool, &worker, true),
+            Rest::Park => private.parker.park(),
+        }
+        if worker.culled.load(Ordering::Relaxed) {
+            return discharge(pool, &worker, false);
+        }
+        pool.settle(&worker);
+    }
+}
+
+/// Runs what `pool` has to run on this thread, which is not one of its workers, and goes on.
+pub(crate) fn help_out(pool: &Arc<WorkerPool>) {
+    let parker = Parker::with_looks(0);
+    let worker = enlist(pool, &parker, false);
+    serve(pool, &worker);
+    discharge(pool, &worker, true);
+}
+
+fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Arc<Worker> {
+    let worker = pool.enlist(asked_for, |number| {
+        Arc::new(Worker::new(number, parker.unparker()))
+    });
+    ME.with(|me| *me.borrow_mut() = Some((pool.clone(), worker.clone())));
+    worker
+}
+
+fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
+    ME.with(|me| me.borrow_mut().take());
+    pool.discharge(worker, awake);
+}
+
+/// Runs batches until there is none.
+fn serve(pool: &Arc<WorkerPool>, worker: &Worker) {
+    while let Taken::Items(_) = pool.take(worker) {
+        worker.run_hand();
+        pool.search_again();
+    }
+}
+
+/// Calls `wait`, which may sleep, having told the pool of this thread, if it is a worker, that another must
+/// take over.
+///
+/// What the worker still has in hand goes back to its pool first: nobody else would run it meanwhile.
+pub(crate) fn while_blocked<R>(wait: impl FnOnce() -> R) -> R {
+    let me = ME.with(|me| me.borrow().clone());
+    match me {
+        None => wait(),
+        Some((pool, worker)) => {
+            pool.falls_asleep(&worker);
+            let result = wait();
+            pool.wakes_up_running();
+            result
+        }
+    }
+}

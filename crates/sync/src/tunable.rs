@@ -1,0 +1,25 @@
+//! A number that a user may change at any time and that no protocol depends on.
+
+use core::sync::atomic::{AtomicU32, Ordering};
+
+/// Holds a process-wide tunable. A model does not see it, so nothing that must be right may lean on it.
+#[derive(Debug)]
+pub struct Tunable(AtomicU32);
+
+impl Tunable {
+    /// Makes a tunable that starts as `value`.
+    pub const fn new(value: u32) -> Self {
+        Self(AtomicU32::new(value))
+    }
+
+    /// Returns the present value.
+    #[inline]
+    pub fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Changes the value.
+    pub fn set(&self, value: u32) {
+        self.0.store(value, Ordering::Relaxed);
+    }
+}
