@@ -22,7 +22,7 @@
 //! that needs store-then-load order therefore uses `fence(SeqCst)` on both sides.
 #![cfg_attr(not(any(feature = "std", loom, shuttle)), no_std)]
 
-#[cfg(all(feature = "alloc", not(loom)))]
+#[cfg(feature = "alloc")]
 extern crate alloc;
 
 #[cfg(not(target_endian = "little"))]
@@ -65,9 +65,12 @@ pub use alloc::sync::Arc;
 #[cfg(all(feature = "alloc", loom))]
 pub use loom::sync::Arc;
 
-/// A weak companion of [`Arc`]; absent under loom, which has none.
-#[cfg(all(feature = "std", not(loom)))]
-pub use std::sync::Weak;
+/// What a model takes as given: it sees neither its steps nor the order that they make.
+#[cfg(feature = "alloc")]
+pub mod unmodelled {
+    /// A shared pointer for state whose life no model is about; unlike a model's it may be a receiver.
+    pub use alloc::sync::{Arc, Weak};
+}
 
 /// A cell written once, for process-wide state that no model touches.
 #[cfg(feature = "std")]

@@ -11,25 +11,30 @@ use crate::wake::Unparker;
 use sync::{OnceLock, eventfd::EventFd};
 
 /// The ways to sleep.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(u8)]
-pub(super) enum Sleep {
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Sleep<'a> {
     /// In [`Parker::park`](crate::wake::Parker::park).
-    Thread = 0,
-    /// As an async task.
-    Task = 1,
+    Thread,
+    /// As an async task with this waker.
+    Task(&'a Waker),
     /// In an event loop, which polls the eventfd.
     #[cfg(not(any(loom, shuttle)))]
-    EventFd = 2,
+    EventFd,
 }
+
+// How the owner sleeps, in a byte.
+const THREAD: u8 = 0;
+const TASK: u8 = 1;
+#[cfg(not(any(loom, shuttle)))]
+const EVENTFD: u8 = 2;
 
 /// What a poster rings when it has claimed the wake-up.
 ///
 /// Each way leaves a token, so that a ring which comes before the sleep ends it.
 #[derive(Debug)]
 pub(super) struct Bell {
-    /// A: how the owner sleeps, a [`Sleep`]; written before it arms, read by who claimed.
-    sleep: AtomicU8,
+    /// A: how the owner sleeps; written before it arms, read by who claimed.
+    kind: AtomicU8,
     /// I
     thread: Unparker,
     /// The task to wake; taken out by who wakes it.
@@ -42,7 +47,7 @@ pub(super) struct Bell {
 impl Bell {
     pub(super) fn new(thread: Unparker) -> Self {
         Self {
-            sleep: AtomicU8::new(Sleep::Thread as u8),
+            kind: AtomicU8::new(THREAD),
             thread,
             task: Mutex::new(None),
             #[cfg(not(any(loom, shuttle)))]
@@ -51,17 +56,26 @@ impl Bell {
     }
 
     /// Says how the owner is about to sleep; it arms next.
-    pub(super) fn set_sleep(&self, sleep: Sleep) {
+    pub(super) fn set_sleep(&self, sleep: Sleep<'_>) {
+        let kind = match sleep {
+            Sleep::Thread => THREAD,
+            Sleep::Task(waker) => {
+                self.set_task(waker);
+                TASK
+            }
+            #[cfg(not(any(loom, shuttle)))]
+            Sleep::EventFd => EVENTFD,
+        };
         // ORDER(bell): published by the arming that follows; see `Wait::arm`.
-        self.sleep.store(sleep as u8, Ordering::Relaxed);
+        self.kind.store(kind, Ordering::Relaxed);
     }
 
     /// Leaves the waker of the task that is about to sleep.
-    pub(super) fn set_task(&self, waker: &Waker) {
+    fn set_task(&self, waker: &Waker) {
         let mut task = self.task.lock();
         if !task.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            // The old one is dropped after the lock: its drop is the executor's code.
             let old = task.replace(waker.clone());
+            // The old one is dropped after the lock: its drop is the executor's code.
             drop(task);
             drop(old);
         }
@@ -84,12 +98,12 @@ impl Bell {
     #[cold]
     pub(super) fn ring(&self) {
         // ORDER(bell): consumed by the claim that came before; see `Wait::claim`.
-        let sleep = self.sleep.load(Ordering::Relaxed);
-        if sleep == Sleep::Thread as u8 {
+        let kind = self.kind.load(Ordering::Relaxed);
+        if kind == THREAD {
             return self.thread.unpark();
         }
         #[cfg(not(any(loom, shuttle)))]
-        if sleep == Sleep::EventFd as u8 {
+        if kind == EVENTFD {
             return self.eventfd.get().expect("made before the owner armed").ring();
         }
         let waker = self.task.lock().take();

@@ -18,10 +18,10 @@
 use std::time::Duration;
 
 use sync::{
-    Arc,
     atomic::Ordering,
     futex::{Futex, Key},
     time, twin,
+    unmodelled::Arc,
 };
 
 use super::spin::{DEFAULT_LOOKS, SpinBudget};
@@ -141,7 +141,8 @@ impl Parker {
     fn spin_for_token(&mut self) -> bool {
         let word = self.token.word.word();
         self.spin
-            .spin(self.max_looks, || word.load(Ordering::Relaxed) == TOKEN) && self.token.take()
+            .spin(self.max_looks, || word.load(Ordering::Relaxed) == TOKEN)
+            && self.token.take()
     }
 
     fn sleep(&self, wait: impl Fn(&Token)) {
@@ -166,12 +167,10 @@ impl Default for Parker {
 impl Token {
     /// Says that the owner is about to sleep; false when the token was there, and is taken now.
     fn announce(&self) -> bool {
-        let announced = self.word.word().compare_exchange(
-            EMPTY,
-            PARKED,
-            Ordering::Relaxed,
-            Ordering::Relaxed,
-        );
+        let announced =
+            self.word
+                .word()
+                .compare_exchange(EMPTY, PARKED, Ordering::Relaxed, Ordering::Relaxed);
         announced.is_ok() || {
             let taken = self.take();
             debug_assert!(taken, "only the owner takes a token");

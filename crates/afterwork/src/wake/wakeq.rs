@@ -1,6 +1,6 @@
 //! Wake-ups collected under a lock and fired after it.
 
-use sync::{Arc, futex::Key};
+use sync::{futex::Key, unmodelled::Arc};
 
 use super::Unparker;
 

@@ -15,9 +15,10 @@ use std::collections::VecDeque;
 
 use crossbeam_utils::CachePadded;
 use sync::{
-    Arc, Mutex,
+    Mutex,
     atomic::{AtomicU32, Ordering},
     twin,
+    unmodelled::Arc,
 };
 
 use super::pool::WorkerPool;

@@ -213,7 +213,10 @@ impl fmt::Display for BuildError {
                 write!(f, "an ordered queue runs one item at a time, not {max}")
             }
             Self::OrderedScope(scope) => {
-                write!(f, "an ordered queue has one line for the whole machine, not one per {scope}")
+                write!(
+                    f,
+                    "an ordered queue has one line for the whole machine, not one per {scope}"
+                )
             }
             Self::OrderedHelp => f.write_str("an ordered queue cannot let joiners jump the line"),
             Self::NicePermission(nice, error) => {

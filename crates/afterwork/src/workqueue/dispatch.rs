@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, ptr::NonNull};
 
-use sync::{Arc, atomic::Ordering};
+use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
     active::Seeker,
@@ -100,7 +100,9 @@ impl Dispatch {
             }
         }
         let state = self.links[slot].take();
-        debug_assert!(state.is_some_and(|state| state.nr_in_flight == 0 && state.inactive.is_empty()));
+        debug_assert!(
+            state.is_some_and(|state| state.nr_in_flight == 0 && state.inactive.is_empty())
+        );
     }
 
     pub(crate) fn nr_workers(&self) -> usize {
@@ -161,7 +163,10 @@ impl Dispatch {
         let mut runs = Vec::new();
         let mut list = injector.take(|item| {
             // SAFETY: the item is linked, so it is alive.
-            let home = unsafe { item.as_ref() }.home.load(Ordering::Relaxed).cast_const();
+            let home = unsafe { item.as_ref() }
+                .home
+                .load(Ordering::Relaxed)
+                .cast_const();
             match &mut run {
                 Some((same, count)) if std::ptr::eq(*same, home) => *count += 1,
                 _ => runs.extend(run.replace((home, 1))),
@@ -262,7 +267,11 @@ impl Dispatch {
 
     /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list.
     fn limit(&self, slot: usize, limit: usize) -> usize {
-        if self.link(slot).core.gate.max() == 1 { 1 } else { limit }
+        if self.link(slot).core.gate.max() == 1 {
+            1
+        } else {
+            limit
+        }
     }
 
     /// Gets `worker` a seat for the items of `slot`; otherwise the link stands in line.
@@ -380,11 +389,15 @@ impl Dispatch {
     }
 
     fn enlisted(&self, worker: &Worker) -> &Enlisted {
-        self.workers[worker.number].as_ref().expect("an enlisted worker")
+        self.workers[worker.number]
+            .as_ref()
+            .expect("an enlisted worker")
     }
 
     fn enlisted_mut(&mut self, worker: &Worker) -> &mut Enlisted {
-        self.workers[worker.number].as_mut().expect("an enlisted worker")
+        self.workers[worker.number]
+            .as_mut()
+            .expect("an enlisted worker")
     }
 }
 

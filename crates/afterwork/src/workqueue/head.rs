@@ -7,9 +7,10 @@ use std::{
 };
 
 use sync::{
-    Arc, Mutex,
+    Mutex,
     atomic::{AtomicPtr, Ordering},
     futex::{Futex64, Key},
+    unmodelled::Arc,
 };
 
 use super::{
@@ -86,11 +87,7 @@ pub(crate) fn current_home() -> *const Pwq {
 }
 
 /// Calls `body` as part of the run of `item` from the link `home`.
-pub(crate) fn with_current<R>(
-    item: *const Head,
-    home: *const Pwq,
-    body: impl FnOnce() -> R,
-) -> R {
+pub(crate) fn with_current<R>(item: *const Head, home: *const Pwq, body: impl FnOnce() -> R) -> R {
     let outer = CURRENT.with(|current| current.replace(Current { item, home }));
     let result = body();
     CURRENT.with(|current| current.set(outer));

@@ -11,7 +11,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use sync::{Arc, Mutex};
+use sync::{Mutex, unmodelled::Arc};
 
 use super::{
     head::{Head, TaskSlot, VTable, is_current, with_current},
@@ -359,7 +359,9 @@ impl<T> Drop for JoinHandle<T> {
 
 impl<T> fmt::Debug for JoinHandle<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("JoinHandle").field(&self.head().load()).finish()
+        f.debug_tuple("JoinHandle")
+            .field(&self.head().load())
+            .finish()
     }
 }
 

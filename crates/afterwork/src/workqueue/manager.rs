@@ -11,9 +11,10 @@
 use std::time::Duration;
 
 use sync::{
-    Arc, Mutex, OnceLock,
+    Mutex, OnceLock,
     atomic::{AtomicBool, AtomicUsize, Ordering, fence},
     thread, time,
+    unmodelled::Arc,
 };
 use topology::CpuSet;
 
@@ -72,7 +73,11 @@ struct Duty {
 
 impl Manager {
     /// Starts the manager's thread.
-    pub(crate) fn start(self: &Arc<Self>, params: &Params, allowed: &CpuSet) -> std::io::Result<()> {
+    pub(crate) fn start(
+        self: &Arc<Self>,
+        params: &Params,
+        allowed: &CpuSet,
+    ) -> std::io::Result<()> {
         let mut parker = Parker::with_looks(0);
         self.unparker
             .set(parker.unparker())
@@ -241,7 +246,11 @@ impl Duty {
             self.nr_quiet = 0;
         }
         self.nr_easy = if stuck { 0 } else { self.nr_easy + 1 };
-        let factor = if self.nr_easy >= EASY_TICKS { EASY_TICKS } else { 1 };
+        let factor = if self.nr_easy >= EASY_TICKS {
+            EASY_TICKS
+        } else {
+            1
+        };
         self.next_tick_ns = now_ns + self.params.watch_tick_us * 1000 * u64::from(factor);
     }
 

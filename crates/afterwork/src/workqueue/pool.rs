@@ -24,11 +24,12 @@
 use crossbeam_utils::CachePadded;
 use std::ptr::NonNull;
 use sync::{
-    Arc, Mutex, MutexGuard,
+    Mutex, MutexGuard,
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
     cpu,
     thread::{self, ThreadId},
     time, twin,
+    unmodelled::Arc,
 };
 use topology::CpuSet;
 
@@ -500,7 +501,9 @@ impl WorkerPool {
         dispatch.nr_creating -= 1;
         self.census
             .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
-        self.counters.nr_spawn_failed.fetch_add(1, Ordering::Relaxed);
+        self.counters
+            .nr_spawn_failed
+            .fetch_add(1, Ordering::Relaxed);
         dispatch.nr_workers() == 0
     }
 

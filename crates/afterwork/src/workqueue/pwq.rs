@@ -1,8 +1,8 @@
 //! A pool workqueue: what links one queue to one pool.
 
 use sync::{
-    Arc,
     atomic::{AtomicU64, Ordering},
+    unmodelled::Arc,
 };
 
 use super::{active::Gate, list::List, pool::WorkerPool, state::Rules};

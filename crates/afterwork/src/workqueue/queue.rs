@@ -3,9 +3,9 @@
 use std::{fmt, mem::ManuallyDrop, ptr::NonNull};
 
 use sync::{
-    Arc,
     atomic::{AtomicU64, Ordering},
     cpu, thread,
+    unmodelled::Arc,
 };
 use topology::Pods;
 

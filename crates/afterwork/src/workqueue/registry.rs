@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use sync::{Arc, OnceLock};
+use sync::{OnceLock, unmodelled::Arc};
 use topology::{AffinityScope, Pods, ShardParams, Topology};
 
 use super::{
@@ -223,7 +223,11 @@ impl std::error::Error for RegistryError {
 
 impl fmt::Display for StillInUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} queues or clones still use the registry", self.nr_users)
+        write!(
+            f,
+            "{} queues or clones still use the registry",
+            self.nr_users
+        )
     }
 }
 

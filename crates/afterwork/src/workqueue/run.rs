@@ -51,7 +51,9 @@ unsafe fn run(item: NonNull<Head>, before_end: impl FnOnce()) {
     // SAFETY: (1): a running item is alive.
     let home = unsafe { item.as_ref() }.home.load(Ordering::Relaxed);
     // SAFETY: (1). Freeing is part of it: a closure may own the last handle of its queue.
-    with_current(item.as_ptr(), home, || unsafe { run_current(item, before_end) });
+    with_current(item.as_ptr(), home, || unsafe {
+        run_current(item, before_end)
+    });
 }
 
 /// # Safety

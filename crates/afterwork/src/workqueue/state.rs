@@ -229,9 +229,7 @@ impl State {
         // Whoever claims the item sees to what was handed over.
         let handed_over = self.has(HANDOFF) && !self.has(CLAIMED);
         let relink = handed_over && self.has(PENDING);
-        let mut next = self
-            .without(RUNNING | COUNTED | WAITED | WAKER)
-            .next_turn();
+        let mut next = self.without(RUNNING | COUNTED | WAITED | WAKER).next_turn();
         if handed_over {
             next = next.without(HANDOFF);
         }
@@ -255,10 +253,8 @@ impl State {
     /// Starts to help: the helper may now look at the home, which cannot go away. Whoever pops the link
     /// meanwhile leaves it, and its count, to the claim.
     pub(crate) fn claim(self) -> Option<State> {
-        let helpable = self.has(PENDING)
-            && self.has(LINKED)
-            && self.has(HELP)
-            && !self.has(RUNNING | CLAIMED);
+        let helpable =
+            self.has(PENDING) && self.has(LINKED) && self.has(HELP) && !self.has(RUNNING | CLAIMED);
         helpable.then(|| self.with(CLAIMED))
     }
 

@@ -91,7 +91,8 @@ impl LockHold {
     pub fn merge(&mut self, other: &LockHold) {
         self.count += other.count;
         self.total_ns += other.total_ns;
-        self.buckets.resize(self.buckets.len().max(other.buckets.len()), 0);
+        self.buckets
+            .resize(self.buckets.len().max(other.buckets.len()), 0);
         for (sum, more) in self.buckets.iter_mut().zip(&other.buckets) {
             *sum += more;
         }

@@ -300,4 +300,3 @@ impl fmt::Debug for Work {
         f.debug_tuple("Work").field(&self.head().load()).finish()
     }
 }
-

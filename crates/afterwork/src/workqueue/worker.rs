@@ -15,9 +15,9 @@ use std::{
 
 use crossbeam_utils::CachePadded;
 use sync::{
-    Arc,
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering},
     thread, time,
+    unmodelled::Arc,
 };
 
 use super::{

@@ -1,0 +1,82 @@
+//! Making a mailbox.
+
+use std::marker::PhantomData;
+
+use super::inbox::Backlog;
+use super::mailbox::Mailbox;
+use crate::wake::Parker;
+
+/// How many emptied nodes are kept for later posts unless said otherwise. A guess: at 40 bytes a node it is what a
+/// thread's stack touches anyway. Smaller makes bursts allocate; larger keeps what one burst needed once.
+const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
+
+/// What a [`Mailbox`] is to be like.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::task_work::{Mailbox, PostError};
+///
+/// let mut mailbox = Mailbox::builder().capacity(1).build();
+/// let poster = mailbox.poster();
+/// poster.post(1).unwrap();
+/// assert_eq!(poster.post(2), Err(PostError::Full(2)));
+/// assert_eq!(mailbox.try_recv(), Ok(1));
+/// poster.post(2).unwrap();
+/// ```
+#[derive(Clone, Debug)]
+pub struct Builder<T> {
+    pub(super) capacity: Option<usize>,
+    pub(super) keep: usize,
+    pub(super) backlog: Backlog,
+    max_looks: Option<u32>,
+    item: PhantomData<fn(T)>,
+}
+
+impl<T> Builder<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            capacity: None,
+            keep: DEFAULT_KEEP,
+            backlog: Backlog::default(),
+            max_looks: None,
+            item: PhantomData,
+        }
+    }
+
+    /// Refuses posts while `items` are inside. Costs a locked instruction a post and one a receipt.
+    pub fn capacity(mut self, items: usize) -> Self {
+        self.capacity = Some(items);
+        self
+    }
+
+    /// Keeps up to `nodes` emptied nodes for later posts (1024); 0 frees each at once.
+    ///
+    /// Each poster may have as many at hand besides.
+    pub fn keep(mut self, nodes: usize) -> Self {
+        self.keep = nodes;
+        self
+    }
+
+    /// Says how posts are kept; for measurements.
+    pub fn backlog(mut self, backlog: Backlog) -> Self {
+        self.backlog = backlog;
+        self
+    }
+
+    /// Bounds how often a waiting thread looks before it sleeps; see [`SpinBudget`](crate::wake::SpinBudget).
+    /// 0 sleeps at once.
+    pub fn looks(mut self, max_looks: u32) -> Self {
+        self.max_looks = Some(max_looks);
+        self
+    }
+
+    /// Makes the mailbox.
+    pub fn build(self) -> Mailbox<T> {
+        Mailbox::from_builder(&self)
+    }
+
+    pub(super) fn parker(&self) -> Parker {
+        self.max_looks.map_or_else(Parker::new, Parker::with_looks)
+    }
+}

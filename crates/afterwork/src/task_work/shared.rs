@@ -1,0 +1,145 @@
+//! What owner and posters share, and who may write which part of it.
+//!
+//! # The life of a mailbox
+//!
+//! | `life` | meaning |
+//! |---|---|
+//! | `OPEN` | posts are taken |
+//! | `CLOSED` | the owner takes no new posts, and still receives what is inside |
+//! | `DEAD` | the owner is gone |
+//!
+//! A post looks at `life`, pushes, and then looks again. The first look refuses whoever comes later than `close`. A
+//! post that overlaps the owner's end may still push onto a dead queue, where its item would lie until the last
+//! poster is gone: too long for somebody who waits for an answer, or for the item's drop. Hence the second look:
+//!
+//! ```text
+//! owner:  life = DEAD;  fence;  drop what is inside
+//! poster: push;         fence;  life = DEAD?  then drop what is inside
+//! ```
+//!
+//! One side sees the other, so somebody drops the item. The two may do so at once, and several posters may: they
+//! take the owner's reader in turns, under a lock.
+
+use crossbeam_utils::CachePadded;
+use mpscq::{Chain, Stack};
+use sync::atomic::{AtomicU8, AtomicUsize, Ordering, fence};
+use sync::{Mutex, thread, twin};
+
+use super::bell::Bell;
+use super::inbox::{Backlog, Carrier, Found, Inbox, Reader};
+use super::room::Room;
+use super::wait::Wait;
+use crate::wake::Unparker;
+
+pub(super) const OPEN: u8 = 0;
+pub(super) const CLOSED: u8 = 1;
+const DEAD: u8 = 2;
+
+/// The allocation that owner and posters hold together.
+#[derive(Debug)]
+pub(super) struct Shared<T> {
+    /// Written by every post.
+    pub(super) inbox: Inbox<T>,
+    /// Read by every post, written when the owner lies down or ends, and by posts while it sleeps.
+    pub(super) owner: CachePadded<Owner>,
+    /// Written once in many posts, by either side.
+    pub(super) free: CachePadded<Stack<Carrier<T>>>,
+    /// Written by every post and receipt of a bounded mailbox, untouched in others.
+    pub(super) room: CachePadded<Room>,
+    /// A: how many [`Poster`](super::Poster)s there are.
+    pub(super) nr_posters: CachePadded<AtomicUsize>,
+    /// The owner's reader, after its end.
+    grave: Mutex<Option<Reader<T>>>,
+}
+
+/// What posters need to know of the owner.
+#[derive(Debug)]
+pub(super) struct Owner {
+    pub(super) wait: Wait,
+    /// A: see the page.
+    life: AtomicU8,
+    pub(super) bell: Bell,
+}
+
+impl<T> Shared<T> {
+    pub(super) fn new(backlog: Backlog, capacity: Option<usize>, thread: Unparker) -> (Self, Reader<T>) {
+        let (inbox, reader) = Inbox::new(backlog);
+        let shared = Self {
+            inbox,
+            owner: CachePadded::new(Owner {
+                wait: Wait::new(),
+                life: AtomicU8::new(OPEN),
+                bell: Bell::new(thread),
+            }),
+            free: CachePadded::new(Stack::new()),
+            room: CachePadded::new(Room::new(capacity)),
+            nr_posters: CachePadded::new(AtomicUsize::new(0)),
+            grave: Mutex::new(None),
+        };
+        (shared, reader)
+    }
+
+    /// Says whether posts are taken.
+    #[inline(always)]
+    pub(super) fn is_open(&self) -> bool {
+        self.owner.life.load(Ordering::Relaxed) == OPEN
+    }
+
+    /// Ends a post whose `nr_items` were just pushed: counts them, wakes the owner if that is due.
+    #[inline(always)]
+    pub(super) fn posted(&self, nr_items: usize, urgent: bool) {
+        // Its fence also orders the push before the load of `life` below.
+        if self.owner.wait.claim(nr_items, urgent) {
+            self.owner.bell.ring();
+        }
+        // ORDER(life): store buffering, other end in `bury`: see the page.
+        // Test: a_post_that_overlaps_the_owners_end_is_dropped
+        if self.owner.life.load(Ordering::Relaxed) == DEAD {
+            self.drop_the_dead();
+        }
+    }
+
+    /// Takes no new posts from here on.
+    pub(super) fn close(&self) {
+        self.owner.life.store(CLOSED, Ordering::Relaxed);
+    }
+
+    /// Ends the owner: drops what is inside, and leaves the reader to posts that overlap.
+    pub(super) fn bury(&self, mut reader: Reader<T>) {
+        // ORDER(life): the other end; see `posted`.
+        // Test: a_post_that_overlaps_the_owners_end_is_dropped, burying_needs_its_fence
+        self.owner.life.store(DEAD, Ordering::Relaxed);
+        if !twin::armed("life: no fence when burying") {
+            fence(Ordering::SeqCst);
+        }
+        let mut dead = Chain::<Carrier<T>>::new();
+        loop {
+            // SAFETY: the reader was made with the inbox, in `new`.
+            match unsafe { self.inbox.read(&mut reader) } {
+                Found::Letter(letter) => dead.push_back(letter),
+                Found::Empty => break,
+                // That poster may have looked at `life` before we wrote it, or may do so before its link is seen
+                // here; either way its item is ours.
+                Found::MidPush => thread::yield_now(),
+            }
+        }
+        *self.grave.lock() = Some(reader);
+        // Somebody may have pushed since, seen that we were dead, and found no reader.
+        self.drop_the_dead();
+        drop(dead);
+    }
+
+    /// Drops what was pushed onto a dead queue.
+    #[cold]
+    fn drop_the_dead(&self) {
+        let mut dead = Chain::<Carrier<T>>::new();
+        if let Some(reader) = self.grave.lock().as_mut() {
+            // SAFETY: as in `bury`. A poster in mid-push will look at `life` after this, and come here itself.
+            while let Found::Letter(letter) = unsafe { self.inbox.read(reader) } {
+                dead.push_back(letter);
+            }
+        }
+        // After the lock: to drop a value is the user's code.
+        drop(dead);
+    }
+}
