@@ -147,11 +147,12 @@ impl Dispatch {
         self.pending.len()
     }
 
-    /// A number that changes whenever an item is started or ended.
+    /// A number that changes whenever an item is started or ended, by a worker or a helper.
     pub(crate) fn progress(&self) -> u64 {
-        self.workers().fold(self.nr_batches, |sum, enlisted| {
-            sum.wrapping_add(u64::from(enlisted.worker.nr_done()))
-        })
+        let done = self.workers().map(|it| u64::from(it.worker.nr_done()));
+        let helped = self.links.iter().flatten().map(PwqState::nr_helped);
+        done.chain(helped)
+            .fold(self.nr_batches, |sum, count| sum.wrapping_add(count))
     }
 
     /// Takes over what producers have left, and counts it in flight.

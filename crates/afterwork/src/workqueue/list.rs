@@ -161,6 +161,25 @@ impl Injector {
         }
     }
 
+    /// Takes `item` back if nothing was pushed after it and nobody has taken it. Only for who has claimed it.
+    ///
+    /// While `item` is the newest, what it was pushed on is still below it: items leave either all at once or, by
+    /// this very step, from the top; and a claimed item is not pushed again. So its `next` is right.
+    pub(crate) fn take_back(&self, item: NonNull<Head>) -> bool {
+        self.newest.load(Ordering::Relaxed) == item.as_ptr()
+            && self
+                .newest
+                .compare_exchange(
+                    item.as_ptr(),
+                    next(item),
+                    // ORDER(inject): what lies below was published by its pushers, and stays so.
+                    // Test: injected_items_arrive_whole_and_in_order
+                    Ordering::AcqRel,
+                    Ordering::Relaxed,
+                )
+                .is_ok()
+    }
+
     /// Takes all items, oldest first, calling `meet` for each, newest first.
     pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>)) -> List {
         if self.is_empty() {

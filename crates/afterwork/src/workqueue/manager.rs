@@ -19,7 +19,8 @@ use sync::{
 use topology::CpuSet;
 
 use super::{
-    pool::{Sight, WorkerPool},
+    pool::WorkerPool,
+    upkeep::Sight,
     worker,
 };
 use crate::{

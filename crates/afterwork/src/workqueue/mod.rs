@@ -10,7 +10,7 @@
 //! in the injector (`list.rs`) and kicks a worker if none is looking → `worker.rs` takes a batch of items
 //! under the lock (`dispatch.rs`), with a seat from the queue's gate (`active.rs`) → `run.rs` runs each one and
 //! wakes who waits (`wait.rs`, `join.rs`). What is to be done is decided by plain functions in `policy.rs` and
-//! `state.rs`. `manager.rs` makes workers, culls them, and watches over work that does not move.
+//! `state.rs`. `manager.rs` and `upkeep.rs` make workers, cull them, and watch over work that does not move.
 //!
 //! docs/workqueue.md has the pictures, the proofs and the costs.
 
@@ -30,6 +30,7 @@ mod run;
 mod slab;
 mod state;
 mod stats;
+mod upkeep;
 mod wait;
 mod work;
 mod worker;

@@ -12,7 +12,8 @@ use topology::Pods;
 use super::{
     active::Gate,
     attrs::Builder,
-    head::current_home,
+    head::{Head, current_home},
+    list::set_next,
     join::{self, JoinHandle},
     pool::PoolAttrs,
     pwq::{Pwq, QueueCore},
@@ -68,6 +69,26 @@ struct Inner {
     /// One link a pod, in the order of the pods.
     pwqs: Box<[Pwq]>,
     registry: Registry,
+}
+
+/// What became of an attempt to queue an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Planned {
+    /// Its link must be pushed.
+    Push,
+    /// Its link is where it must be.
+    InPlace,
+    /// It is not ours to queue.
+    Refused,
+}
+
+/// Makes `home` the home of an item that the caller has claimed.
+fn move_here(work: &Work, home: &Pwq) -> Planned {
+    let head = work.head();
+    head.home
+        .store(std::ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
+    head.update(|state| Some(state.publish()));
+    Planned::Push
 }
 
 impl Workqueue {
@@ -129,28 +150,68 @@ impl Workqueue {
     #[inline]
     pub fn enqueue(&self, work: &Work) -> bool {
         let home = self.here();
-        let (head, item) = (work.head(), work.item());
-        match head.enqueue(home, &self.inner.pwqs) {
-            Enqueue::Push(_) => home.pool.push(item),
-            Enqueue::Revive(_) => {}
-            Enqueue::Claim(_) => self.move_here(item, home),
-            Enqueue::Elsewhere(_) => {
-                run::cut_out(item);
-                self.move_here(item, home);
-            }
-            Enqueue::Pending | Enqueue::Disabled => return false,
+        let planned = self.plan(work, home);
+        if planned == Planned::Push {
+            home.pool.push(work.item());
         }
-        true
+        planned != Planned::Refused
     }
 
-    /// Makes `home` the home of an item that the caller has claimed, and queues it.
-    fn move_here(&self, item: NonNull<super::head::Head>, home: &Pwq) {
-        // SAFETY: the caller holds a handle.
-        let head: &super::head::Head = unsafe { item.as_ref() };
-        head.home
-            .store(std::ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
-        head.update(|state| Some(state.publish()));
-        home.pool.push(item);
+    /// Queues each of `works` that is not pending, in their order, and returns how many that were.
+    ///
+    /// The items go to one pool as one chain: for tiny items about twice as fast as one by one.
+    ///
+    /// # Blocking
+    ///
+    /// As [`enqueue`](Self::enqueue).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{Work, Workqueue};
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let works: Vec<_> = (0..100).map(|i| Work::new(move || drop(i))).collect();
+    /// assert_eq!(queue.enqueue_all(&works), 100);
+    /// queue.drain()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enqueue_all(&self, works: &[Work]) -> usize {
+        let home = self.here();
+        let mut nr_queued = 0;
+        let mut chain: Option<(NonNull<Head>, NonNull<Head>)> = None;
+        for work in works {
+            let planned = self.plan(work, home);
+            nr_queued += usize::from(planned != Planned::Refused);
+            if planned == Planned::Push {
+                let item = work.item();
+                chain = Some(match chain {
+                    None => (item, item),
+                    Some((newest, oldest)) => {
+                        set_next(item, newest.as_ptr());
+                        (item, oldest)
+                    }
+                });
+            }
+        }
+        if let Some((newest, oldest)) = chain {
+            home.pool.push_chain(newest, oldest);
+        }
+        nr_queued
+    }
+
+    /// Claims `work` for this queue; says whether its link is still to be pushed to `home`.
+    #[inline]
+    fn plan(&self, work: &Work, home: &Pwq) -> Planned {
+        match work.head().enqueue(home, &self.inner.pwqs) {
+            Enqueue::Push(_) => Planned::Push,
+            Enqueue::Revive(_) => Planned::InPlace,
+            Enqueue::Claim(_) => move_here(work, home),
+            Enqueue::Elsewhere(_) => {
+                run::cut_out(work.item());
+                move_here(work, home)
+            }
+            Enqueue::Pending | Enqueue::Disabled => Planned::Refused,
+        }
     }
 
     /// Queues `func` to run once, and returns a handle to wait for what it returns.

@@ -122,7 +122,12 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
         }
         return false;
     }
-    head.update(|state| Some(state.run_claimed()));
+    // Without a tombstone nobody has to come for it.
+    let taken_back = home.pool.injector.take_back(item);
+    head.update(|state| {
+        let next = state.run_claimed();
+        Some(if taken_back { next.unlink() } else { next })
+    });
     core.nr_helped.fetch_add(1, Ordering::Relaxed);
     let mut seeker = None;
     // SAFETY: the step to running was ours. The seat goes back before the end: after it the queue may be gone.
