@@ -2,6 +2,7 @@
 
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
+use std::thread;
 
 use afterwork_lab::measure::record::{Head, MACHINE, Record, SCHEMA};
 use nix::sys::signal::{Signal, kill};
@@ -48,13 +49,21 @@ fn json_is_a_head_and_then_a_record_a_line() {
     assert_eq!(output.status.code(), Some(0));
     let records = records(&text(output.stdout));
     for case in ["one-at-a-time", "batch-1000", "fan-out"] {
-        for variant in ["tokio", "rayon", "threadpool", "crossbeam"] {
+        for (variant, peer) in [
+            ("tokio", true),
+            ("rayon", true),
+            ("threadpool", true),
+            ("crossbeam", true),
+            ("cpu", false),
+            ("system+spawn", false),
+        ] {
             let record = records
                 .iter()
                 .find(|r| r.case == case && r.variant == variant && r.metric == "items_per_s")
                 .unwrap_or_else(|| panic!("no throughput of {variant} in {case}"));
             assert!(record.median > 0.0 && record.mad >= 0.0);
-            assert!((record.n, record.peer) == (2, true) && record.unit == "items/s");
+            assert_eq!((record.n, record.peer), (2, peer), "{variant}");
+            assert_eq!(record.unit, "items/s");
         }
         assert!(
             records
@@ -111,10 +120,13 @@ fn sigint_prints_what_was_measured_and_exits_130() {
             );
         }
         interrupt(&child);
-        // Read on: a child that talks into a full or closed pipe would tell of that instead.
-        let mut rest = String::new();
-        talk.read_to_string(&mut rest).expect("talk is text");
+        // Both pipes are read on: a child that cannot write into one would never end.
+        let rest = thread::spawn(move || {
+            let mut rest = String::new();
+            talk.read_to_string(&mut rest).map(|_| rest)
+        });
         let output = child.wait_with_output().expect("the command ends");
+        let rest = rest.join().expect("no panic").expect("talk is text");
         assert_eq!(output.status.code(), Some(130), "{rest}");
         let out = text(output.stdout);
         if json {

@@ -61,10 +61,11 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
             "invalid digit",
         ),
         (&["bench", "workqueue", "--items", "0"], "1..="),
+        (&["bench", "workqueue", "--only", "nosuch"], "crossbeam"),
         (&["bench", "workqueue", "--workers", "1025"], "1..=1024"),
         (
             &["bench", "workqueue", "--cases", "nosuch"],
-            "one-at-a-time, batch-1000, fan-out",
+            "one-at-a-time, batch-1000, fan-out, lock-hold",
         ),
         (
             &["bench", "workqueue", "--peers", "tokio,nosuch"],

@@ -42,6 +42,10 @@ pub struct CommonArgs {
     #[arg(long, global = true, value_name = "S", value_parser = count::<86_400>())]
     pub seconds: Option<u64>,
 
+    /// Measure only the variants with these names, as tables spell them, separated by commas
+    #[arg(long, global = true, value_name = "VARIANT,…", value_delimiter = ',')]
+    pub only: Vec<String>,
+
     /// Pin producer threads to CPUs in turn
     #[arg(long, global = true)]
     pub pin: bool,

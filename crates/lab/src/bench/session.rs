@@ -10,6 +10,7 @@ use super::workqueue::{self, WorkqueueArgs};
 use crate::exit::{Exit, Stop};
 use crate::measure::case::Case;
 use crate::measure::fingerprint::Fingerprint;
+use crate::measure::handover;
 use crate::measure::interrupt::Interrupt;
 use crate::measure::noise::{self, NoiseMeter};
 use crate::measure::progress::Progress;
@@ -49,7 +50,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
     let common = &args.common;
     let settings = settings(common, interrupt.clone())?;
-    let mut cases = cases(args.which.as_ref(), &settings)?;
+    let mut cases = only(&common.only, cases(args.which.as_ref(), &settings)?)?;
 
     let started = Instant::now();
     let mut report = Report::new(io::stdout(), form(common));
@@ -72,14 +73,17 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
             seed: head.seed,
             budget: left.map(|left| share(left, count - index)),
         };
+        let before = handover::round_trip_ns(&settings.cpus);
         let meter = NoiseMeter::start()?;
         let (series, ended) = run_case(case, &plan, &interrupt, &mut progress)?;
+        let mut noise = meter.noise()?;
+        noise.handover_ns = [before, handover::round_trip_ns(&settings.cpus)];
         let finished = Finished {
             case,
             series: &series,
             ended,
             repeat,
-            noise: meter.noise()?,
+            noise,
         };
         progress.aside(|| report.case(&finished))?;
         if ended == Ended::Interrupted {
@@ -99,6 +103,33 @@ fn cases(which: Option<&Which>, settings: &Settings) -> Result<Vec<Case>, Stop> 
         Some(Which::Workqueue(args)) => workqueue::cases(args, settings),
         None => workqueue::cases(&WorkqueueArgs::default(), settings),
     }
+}
+
+/// Leaves only the variants with these `names`, and the cases that have any; all of them without names.
+fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
+    if names.is_empty() {
+        return Ok(cases);
+    }
+    let mut known: Vec<&str> = cases
+        .iter()
+        .flat_map(|case| &case.variants)
+        .map(|variant| variant.name.as_str())
+        .collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
+        known.sort_unstable();
+        known.dedup();
+        return Err(Stop::CouldNotRun(format!(
+            "--only {unknown}: no variant has this name; valid: {}",
+            known.join(", ")
+        )));
+    }
+    for case in &mut cases {
+        case.variants
+            .retain(|variant| names.contains(&variant.name));
+        case.claims.retain(|claim| names.contains(&claim.variant));
+    }
+    cases.retain(|case| !case.variants.is_empty());
+    Ok(cases)
 }
 
 fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop> {

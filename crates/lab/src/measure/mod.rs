@@ -8,6 +8,7 @@
 pub mod case;
 pub mod claim;
 pub mod fingerprint;
+pub mod handover;
 pub mod interrupt;
 pub mod latency;
 pub mod noise;

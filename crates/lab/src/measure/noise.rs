@@ -4,6 +4,7 @@ use std::fs;
 use std::thread;
 use std::time::Duration;
 
+use super::handover;
 use super::switches::Usage;
 use crate::exit::Stop;
 
@@ -31,6 +32,8 @@ pub struct Noise {
     pub others: f64,
     /// Taken by the host of a virtual machine.
     pub steal: f64,
+    /// See [`handover`], before and after; `None` on a single CPU.
+    pub handover_ns: [Option<f64>; 2],
 }
 
 /// Watches the machine from its making on.
@@ -95,6 +98,8 @@ pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
             noise.steal * 100.0
         ));
     }
+    let [before, after] = noise.handover_ns;
+    lines.extend(handover::warning(before, after));
     lines
 }
 
@@ -156,6 +161,7 @@ fn noise(from: &CpuTimes, to: &CpuTimes, own_ticks: f64) -> Noise {
     Noise {
         others: ((busy - own_ticks) / total).clamp(0.0, 1.0),
         steal: (steal / total).clamp(0.0, 1.0),
+        handover_ns: [None; 2],
     }
 }
 
@@ -191,14 +197,16 @@ mod tests {
             noise(&from, &to, 60.0),
             Noise {
                 others: 0.0,
-                steal: 0.1
+                steal: 0.1,
+                handover_ns: [None; 2]
             }
         );
         assert_eq!(
             noise(&from, &to, 20.0),
             Noise {
                 others: 0.4,
-                steal: 0.1
+                steal: 0.1,
+                handover_ns: [None; 2]
             }
         );
         assert_eq!(noise(&from, &to, 61.0).others, 0.0);
@@ -212,6 +220,7 @@ mod tests {
             &Noise {
                 others: 0.37,
                 steal: 0.0,
+                handover_ns: [None; 2],
             },
             "before the start",
         );
@@ -223,6 +232,7 @@ mod tests {
             &Noise {
                 others: 0.5,
                 steal: 0.5,
+                handover_ns: [None; 2],
             },
             "meanwhile",
         );

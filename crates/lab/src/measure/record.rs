@@ -104,19 +104,28 @@ pub fn of_case(
 /// Returns the records that tell how quiet the machine was while the case ran.
 #[must_use]
 pub fn of_noise((bench, case): (&str, &str), noise: &Noise) -> Vec<Record> {
-    [("others_cpu", noise.others), ("steal", noise.steal)]
-        .map(|(metric, share)| Record {
+    let [before, after] = noise.handover_ns;
+    [
+        ("others_cpu", "share", Some(noise.others)),
+        ("steal", "share", Some(noise.steal)),
+        ("handover_before", "ns", before),
+        ("handover_after", "ns", after),
+    ]
+    .into_iter()
+    .filter_map(|(metric, unit, value)| {
+        Some(Record {
             bench: bench.into(),
             case: case.into(),
             variant: MACHINE.into(),
             metric: metric.into(),
-            unit: "share".into(),
-            median: share,
+            unit: unit.into(),
+            median: value?,
             mad: 0.0,
             n: 1,
             peer: false,
         })
-        .into()
+    })
+    .collect()
 }
 
 /// Returns the line of JSON for a record, without the newline.

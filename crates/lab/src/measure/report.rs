@@ -170,6 +170,7 @@ impl<W: Write> Report<W> {
 /// The table of values, one row a variant.
 fn values(case: &Case, rows: &[Row]) -> String {
     let mut table = Table::new().column("", "variant", Align::Left);
+    let has_peer = rows.iter().any(|row| row.peer);
     let shown: Vec<(usize, &Metric)> = case
         .metrics
         .iter()
@@ -179,11 +180,10 @@ fn values(case: &Case, rows: &[Row]) -> String {
     for (_, metric) in &shown {
         table = table.column(metric.group, metric.head, Align::Right);
         if metric.name == case.headline {
-            table = table.column(metric.group, "±%", Align::Right).column(
-                "",
-                "vs best peer",
-                Align::Right,
-            );
+            table = table.column(metric.group, "±%", Align::Right);
+            if has_peer {
+                table = table.column("", "vs peer", Align::Right);
+            }
         }
     }
     for row in rows {
@@ -195,7 +195,9 @@ fn values(case: &Case, rows: &[Row]) -> String {
                 cells.push(told(cell.spread, |s| {
                     format!("{:.0}", s.relative() * 100.0)
                 }));
-                cells.push(told(cell.vs_best_peer, ratio));
+                if has_peer {
+                    cells.push(told(cell.vs_best_peer, ratio));
+                }
             }
         }
         table.row(cells);
@@ -227,6 +229,11 @@ fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
         text.push_str(&format!(
             "; ratios paired by repetition, best peer {}",
             best.variant
+        ));
+    }
+    if let [Some(before), Some(after)] = finished.noise.handover_ns {
+        text.push_str(&format!(
+            "\na cache line went from CPU to CPU and back in {before:.0} ns before, {after:.0} ns after"
         ));
     }
     text + "\n"

@@ -185,17 +185,24 @@ fn push_line(text: &mut String, line: &str) {
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
-/// Writes `value` with about three significant digits, as short as a table wants it.
+/// Writes `value` with about three significant digits, in five characters at most below 10^10.
 #[must_use]
 pub fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
+    // From here on a thousand, a million, ... is a letter.
+    let (scaled, letter) = match magnitude {
+        _ if magnitude < 9_999.5 => (value, ""),
+        _ if magnitude < 9_999_500.0 => (value / 1e3, "k"),
+        _ => (value / 1e6, "M"),
+    };
+    let magnitude = scaled.abs();
     let decimals = match magnitude {
         _ if magnitude == 0.0 || magnitude >= 99.95 => 0,
         _ if magnitude >= 9.995 => 1,
         _ if magnitude >= 0.9995 => 2,
         _ => 3,
     };
-    format!("{value:.decimals$}")
+    format!("{scaled:.decimals$}{letter}")
 }
 
 /// Writes a ratio with its spread.
@@ -285,12 +292,14 @@ mod tests {
 
     #[test]
     fn three_digits_keeps_what_tells_values_apart() {
-        let shown: Vec<String> = [0.0, 0.02345, 0.9996, 1.0, 9.996, 12.34, 99.96, 12345.6]
+        let shown: Vec<String> = [0.0, 0.02345, 0.9996, 1.0, 9.996, 12.34, 99.96, 12345.6, 2e7]
             .map(three_digits)
             .into();
         assert_eq!(
             shown,
-            ["0", "0.023", "1.00", "1.00", "10.0", "12.3", "100", "12346"]
+            [
+                "0", "0.023", "1.00", "1.00", "10.0", "12.3", "100", "12.3k", "20.0M"
+            ]
         );
     }
 }

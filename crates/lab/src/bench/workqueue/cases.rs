@@ -1,20 +1,26 @@
 //! The cases: sizes, and who takes part.
 
+use topology::{AffinityScope, Topology};
+
 use super::args::WorkqueueArgs;
-use super::metrics;
+use super::ours::{Ours, Reusable, Spawned, Way};
 use super::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
 use super::subject::{OneShot, OneShotPool, Subject};
+use super::{claims, metrics};
 use crate::bench::session::Settings;
 use crate::exit::Stop;
 use crate::measure::case::{Case, RunFn, Variant};
+use crate::measure::claim::Claim;
 
+const BENCH: &str = "workqueue";
 const ONE_AT_A_TIME: &str = "one-at-a-time";
 const BATCH: &str = "batch-1000";
 const FAN_OUT: &str = "fan-out";
+const LOCK_HOLD: &str = "lock-hold";
 
 /// As `--cases` and tables spell them.
-pub const CASES: [&str; 3] = [ONE_AT_A_TIME, BATCH, FAN_OUT];
+pub const CASES: [&str; 4] = [ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD];
 
 /// Producers unless `--producers` says otherwise: more than the CPUs of a small machine, as in the kernel's
 /// own test of the same kind.
@@ -35,60 +41,211 @@ const BATCH_ITEMS_QUICK: usize = 25_000;
 /// Items of the fan-out, `--quick` or not: how far a queue grows is what it tests.
 const FAN_OUT_ITEMS: usize = 1_000_000;
 
+/// Scopes with `--quick`: the finest, the default, the coarsest.
+const SCOPES_QUICK: [AffinityScope; 3] = [
+    AffinityScope::Cpu,
+    AffinityScope::CacheShard,
+    AffinityScope::System,
+];
+
+/// Ratios to the best peer that reusable items are claimed to reach.
+const BATCH_CLAIM: f64 = 1.3;
+const FAN_OUT_CLAIM: f64 = 1.5;
+
+/// Ratios of the mean time that the pool lock is held, deferred to under the lock: with one producer a wake-up
+/// under the lock mostly preempts its holder, with several a worker is awake more often than not.
+const LOCK_CLAIM_ONE: f64 = 0.02;
+const LOCK_CLAIM_MANY: f64 = 0.3;
+
 /// Makes the cases that `args` ask for.
 ///
 /// # Errors
 ///
-/// A pool cannot be prepared.
+/// The machine cannot be read.
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let wanted = CASES.into_iter().filter(|case| args.wants_case(case));
-    wanted.map(|name| case(name, args, settings)).collect()
-}
-
-fn case(name: &'static str, args: &WorkqueueArgs, settings: &Settings) -> Result<Case, Stop> {
-    let (task, about) = task(name, args, settings.quick);
-    let shape = Shape {
-        task,
-        pins: settings.pins.clone(),
-        interrupt: settings.interrupt.clone(),
+    let topology =
+        Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+    let setting = Setting {
+        args,
+        settings,
+        topology,
+        workers: size(args.workers).unwrap_or(settings.cpus.len()),
+        producers: size(args.producers).unwrap_or(PRODUCERS),
+        scopes: scopes(&args.scope, settings.quick),
     };
-    let workers = size(args.workers).unwrap_or(settings.cpus.len());
-    Ok(Case {
-        bench: "workqueue",
-        name,
-        about: format!("{about}; {workers} workers"),
-        metrics: metrics::ALL,
-        headline: metrics::ITEMS_PER_S,
-        variants: peers(args, workers, &shape),
-        claims: Vec::new(),
-    })
+    let wanted = CASES.into_iter().filter(|case| args.wants_case(case));
+    Ok(wanted.map(|name| setting.case(name)).collect())
 }
 
-/// What the case called `name` has its producers do, and the line that says so.
-fn task(name: &str, args: &WorkqueueArgs, quick: bool) -> (Task, String) {
-    let sized =
-        |long: usize, short: usize| size(args.items).unwrap_or(if quick { short } else { long });
-    let producers = size(args.producers).unwrap_or(PRODUCERS);
-    match name {
-        ONE_AT_A_TIME => {
-            let items = sized(LONE_ITEMS, LONE_ITEMS_QUICK);
-            let about =
-                format!("{producers} producers queue {items} items each, waiting for every one");
-            (Task::one_at_a_time(producers, items), about)
+/// What all cases have in common.
+struct Setting<'a> {
+    args: &'a WorkqueueArgs,
+    settings: &'a Settings,
+    topology: Topology,
+    workers: usize,
+    producers: usize,
+    scopes: Vec<AffinityScope>,
+}
+
+impl Setting<'_> {
+    fn case(&self, name: &'static str) -> Case {
+        let (producers, workers) = (self.producers, self.workers);
+        match name {
+            ONE_AT_A_TIME => {
+                let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
+                self.against_peers(
+                    name,
+                    format!(
+                        "{producers} producers queue {items} items each, waiting for every one"
+                    ),
+                    Task::one_at_a_time(producers, items),
+                    |way| {
+                        vec![
+                            way,
+                            way.under_lock(),
+                            way.helped(),
+                            way.spawned(),
+                            way.helped().spawned(),
+                        ]
+                    },
+                    claims::one_at_a_time(&self.scopes),
+                )
+            }
+            BATCH => {
+                let rounds = self
+                    .items(BATCH_ITEMS, BATCH_ITEMS_QUICK)
+                    .div_ceil(BATCH_SIZE);
+                self.against_peers(
+                    name,
+                    format!("{producers} producers queue {rounds} batches of {BATCH_SIZE} each"),
+                    Task::batches(producers, BATCH_SIZE, rounds),
+                    |way| vec![way, way.under_lock(), way.spawned()],
+                    claims::many(&self.scopes, BATCH_CLAIM),
+                )
+            }
+            FAN_OUT => {
+                let items = self.items(FAN_OUT_ITEMS, FAN_OUT_ITEMS);
+                self.against_peers(
+                    name,
+                    format!("one producer queues {items} items at once"),
+                    Task::batches(1, items, 1),
+                    |way| vec![way, way.under_lock(), way.spawned()],
+                    claims::many(&self.scopes, FAN_OUT_CLAIM),
+                )
+            }
+            _ => {
+                let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
+                let about = format!(
+                    "as one-at-a-time with {items} items each; system scope; {workers} workers"
+                );
+                self.lock_hold(about, items)
+            }
         }
-        BATCH => {
-            let rounds = sized(BATCH_ITEMS, BATCH_ITEMS_QUICK).div_ceil(BATCH_SIZE);
-            let about =
-                format!("{producers} producers queue {rounds} batches of {BATCH_SIZE} each");
-            (Task::batches(producers, BATCH_SIZE, rounds), about)
+    }
+
+    fn against_peers(
+        &self,
+        name: &'static str,
+        about: String,
+        task: Task,
+        ways: impl Fn(Way) -> Vec<Way>,
+        claims: Vec<Claim>,
+    ) -> Case {
+        let shape = self.shape(task);
+        let ours = self
+            .scopes
+            .iter()
+            .flat_map(|&scope| ways(Way::plain(scope)));
+        let mut variants: Vec<Variant> = ours.map(|way| self.ours(&shape, way)).collect();
+        variants.extend(peers(self.args, self.workers, &shape));
+        Case {
+            bench: BENCH,
+            name,
+            about: format!("{about}; {} workers", self.workers),
+            metrics: metrics::ALL,
+            headline: metrics::ITEMS_PER_S,
+            variants,
+            claims,
         }
-        _ => {
-            let items = sized(FAN_OUT_ITEMS, FAN_OUT_ITEMS);
-            (
-                Task::batches(1, items, 1),
-                format!("one producer queues {items} items at once"),
-            )
+    }
+
+    fn lock_hold(&self, about: String, items: usize) -> Case {
+        let deferred = Way::plain(AffinityScope::System);
+        let (mut variants, mut all_claims) = (Vec::new(), Vec::new());
+        let mut counts = vec![(1, LOCK_CLAIM_ONE)];
+        if self.producers > 1 {
+            counts.push((self.producers, LOCK_CLAIM_MANY));
         }
+        for (producers, most) in counts {
+            let name = |wake: &str| format!("{wake}, producers: {producers}");
+            let (after, under) = (name("deferred"), name("under_lock"));
+            // Shared by both, as what they wait on is made once.
+            let shape = self.shape(Task::one_at_a_time(producers, items));
+            for (name, way) in [
+                (after.clone(), deferred),
+                (under.clone(), deferred.under_lock()),
+            ] {
+                variants.push(self.lock_hold_variant(name, way, &shape, producers * items));
+            }
+            let what = format!("time held, producers: {producers}");
+            all_claims.push(claims::lock_hold(what, after, under, most));
+        }
+        Case {
+            bench: BENCH,
+            name: LOCK_HOLD,
+            about,
+            metrics: metrics::LOCK,
+            headline: metrics::LOCK_MEAN,
+            variants,
+            claims: all_claims,
+        }
+    }
+
+    fn lock_hold_variant(&self, name: String, way: Way, shape: &Shape, items: usize) -> Variant {
+        let (topology, workers, shape) = (self.topology.clone(), self.workers, shape.clone());
+        let run = move || {
+            let subject = Reusable(Ours::start(&topology, way, workers, true)?);
+            let mut sample = shape.run(&subject)?;
+            if let Some(sample) = &mut sample {
+                metrics::add_lock_hold(sample, &subject.0.lock_hold(), items);
+            }
+            Ok(sample)
+        };
+        Variant {
+            name,
+            peer: false,
+            run: Box::new(run),
+        }
+    }
+
+    fn ours(&self, shape: &Shape, way: Way) -> Variant {
+        let (topology, workers) = (self.topology.clone(), self.workers);
+        let start = move || Ours::start(&topology, way, workers, false);
+        let run = if way.spawn {
+            measured(shape, move || start().map(Spawned))
+        } else {
+            measured(shape, move || start().map(Reusable))
+        };
+        Variant {
+            name: way.to_string(),
+            peer: false,
+            run,
+        }
+    }
+
+    fn shape(&self, task: Task) -> Shape {
+        let Settings {
+            pins, interrupt, ..
+        } = self.settings;
+        Shape {
+            task,
+            pins: pins.clone(),
+            interrupt: interrupt.clone(),
+        }
+    }
+
+    fn items(&self, long: usize, short: usize) -> usize {
+        size(self.args.items).unwrap_or(if self.settings.quick { short } else { long })
     }
 }
 
@@ -125,6 +282,86 @@ fn measured<S: Subject + 'static>(
     Box::new(move || shape.run(&start()?))
 }
 
+/// The scopes asked for, each once, or the default ones.
+fn scopes(asked: &[AffinityScope], quick: bool) -> Vec<AffinityScope> {
+    let mut scopes = match (asked, quick) {
+        ([], true) => SCOPES_QUICK.to_vec(),
+        ([], false) => AffinityScope::ALL.to_vec(),
+        (asked, _) => asked.to_vec(),
+    };
+    scopes.sort_unstable();
+    scopes.dedup();
+    scopes
+}
+
 fn size(count: Option<u64>) -> Option<usize> {
     count.map(|count| usize::try_from(count).unwrap_or(usize::MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::measure::claim::Against;
+    use crate::measure::interrupt::Interrupt;
+
+    fn all(args: &WorkqueueArgs, quick: bool) -> Vec<Case> {
+        let cpus = sync::cpu::affinity().unwrap().iter().collect();
+        let interrupt = Interrupt::default();
+        cases(
+            args,
+            &Settings {
+                quick,
+                cpus,
+                pins: Vec::new(),
+                interrupt,
+            },
+        )
+        .unwrap()
+    }
+
+    #[test]
+    fn variants_have_different_names_and_claims_speak_of_them() {
+        let args = WorkqueueArgs {
+            items: Some(16),
+            ..WorkqueueArgs::default()
+        };
+        for case in all(&args, false) {
+            let names: HashSet<&str> = case.variants.iter().map(|v| v.name.as_str()).collect();
+            assert_eq!(names.len(), case.variants.len(), "{}", case.name);
+            for claim in &case.claims {
+                assert!(names.contains(claim.variant.as_str()), "{claim:?}");
+                assert!(
+                    case.metrics
+                        .iter()
+                        .any(|metric| metric.name == claim.metric),
+                    "{claim:?}"
+                );
+                if let Against::Variant(name) = &claim.against {
+                    assert!(names.contains(name.as_str()), "{claim:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_scope_asked_for_twice_is_measured_once() {
+        use AffinityScope::{Cpu, System};
+        assert_eq!(scopes(&[System, Cpu, System], true), [Cpu, System]);
+        assert_eq!(scopes(&[], false), AffinityScope::ALL);
+    }
+
+    #[test]
+    fn peers_can_be_left_out() {
+        let args = WorkqueueArgs {
+            items: Some(16),
+            peers: vec!["none".into()],
+            cases: vec![BATCH.into()],
+            ..WorkqueueArgs::default()
+        };
+        let cases = all(&args, true);
+        assert_eq!(cases.len(), 1);
+        assert!(cases[0].variants.iter().all(|variant| !variant.peer));
+    }
 }

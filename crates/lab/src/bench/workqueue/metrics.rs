@@ -1,5 +1,7 @@
 //! The metrics of this bench, and how a run fills them in.
 
+use afterwork::workqueue::LockHold;
+
 use super::producers::Window;
 use crate::measure::case::{Better, Metric, Sample};
 use crate::measure::latency::Latencies;
@@ -60,19 +62,14 @@ pub const ALL: &[Metric] = &[
     ),
     shown(
         metric("completion_p50", "ns", Better::Lower),
-        "completion µs",
+        "complete µs",
         "p50",
         NS_PER_US,
     ),
-    shown(
-        metric(COMPLETION_P95, "ns", Better::Lower),
-        "completion µs",
-        "p95",
-        NS_PER_US,
-    ),
+    metric(COMPLETION_P95, "ns", Better::Lower),
     shown(
         metric("completion_p99", "ns", Better::Lower),
-        "completion µs",
+        "complete µs",
         "p99",
         NS_PER_US,
     ),
@@ -91,10 +88,66 @@ pub const ALL: &[Metric] = &[
     shown(
         metric("cpu_per_item", "ns/item", Better::Lower),
         "per item",
-        "CPU µs",
+        "CPUµs",
         NS_PER_US,
     ),
 ];
+
+/// Mean time that queueing holds the pool lock.
+pub const LOCK_MEAN: &str = "lock_hold_mean";
+
+/// Of the case that looks at the pool lock.
+pub const LOCK: &[Metric] = &[
+    shown(
+        metric(LOCK_MEAN, "ns", Better::Lower),
+        "lock held, ns",
+        "mean",
+        1.0,
+    ),
+    shown(
+        metric("lock_hold_p50", "ns", Better::Lower),
+        "lock held, ns",
+        "p50",
+        1.0,
+    ),
+    shown(
+        metric("lock_hold_p99", "ns", Better::Lower),
+        "lock held, ns",
+        "p99",
+        1.0,
+    ),
+    shown(
+        metric("lock_hold_p999", "ns", Better::Lower),
+        "lock held, ns",
+        "p99.9",
+        1.0,
+    ),
+    shown(
+        metric("lock_holds_per_item", "1/item", Better::Lower),
+        "per item",
+        "holds",
+        1.0,
+    ),
+    ALL[0],
+    ALL[1],
+    ALL[2],
+    ALL[4],
+    ALL[5],
+];
+
+/// Adds to a sample how long queueing held the pool lock.
+///
+/// Percentiles are upper ends of buckets that double, so they are coarse; the mean is exact.
+pub fn add_lock_hold(sample: &mut Sample, hold: &LockHold, items: usize) {
+    if hold.count == 0 {
+        return;
+    }
+    sample.set(LOCK_MEAN, hold.mean_ns());
+    sample.set("lock_hold_p50", hold.quantile_ns(0.5) as f64);
+    sample.set("lock_hold_p99", hold.quantile_ns(0.99) as f64);
+    sample.set("lock_hold_p999", hold.quantile_ns(0.999) as f64);
+    sample.set("lock_holds_per_item", hold.count as f64 / items as f64);
+}
 
 /// Makes the sample of one run of `items` items.
 #[must_use]

@@ -1,0 +1,349 @@
+//! Our workqueues as subjects: reusable items or one-shot closures, with this or that tunable.
+
+use std::fmt;
+
+use afterwork::params::{Params, WakeMode};
+use afterwork::workqueue::{JoinHandle, LockHold, MAX_ACTIVE, Registry, Work, Workqueue};
+use topology::{AffinityScope, Topology};
+
+use super::batch::Item;
+use super::completion::Completion;
+use super::subject::{Load, Lone, Subject};
+use crate::exit::Stop;
+
+/// One way to use a workqueue. Its text is the variant's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Way {
+    /// Who shares a pool.
+    pub scope: AffinityScope,
+    /// When a picked worker is woken.
+    pub wake: WakeMode,
+    /// Whether the waiter may run its own item.
+    pub help: bool,
+    /// Whether items are one-shot closures.
+    pub spawn: bool,
+}
+
+impl Way {
+    /// Returns the plain way: reusable items, deferred wake-ups, nobody helps.
+    #[must_use]
+    pub fn plain(scope: AffinityScope) -> Self {
+        Self {
+            scope,
+            wake: WakeMode::Deferred,
+            help: false,
+            spawn: false,
+        }
+    }
+
+    /// Returns the same with wake-ups under the pool lock.
+    #[must_use]
+    pub fn under_lock(self) -> Self {
+        Self {
+            wake: WakeMode::UnderLock,
+            ..self
+        }
+    }
+
+    /// Returns the same with waiters that help.
+    #[must_use]
+    pub fn helped(self) -> Self {
+        Self { help: true, ..self }
+    }
+
+    /// Returns the same with one-shot closures.
+    #[must_use]
+    pub fn spawned(self) -> Self {
+        Self {
+            spawn: true,
+            ..self
+        }
+    }
+}
+
+impl fmt::Display for Way {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.scope.as_str())?;
+        if self.wake == WakeMode::UnderLock {
+            f.write_str("+under_lock")?;
+        }
+        if self.help {
+            f.write_str("+help")?;
+        }
+        if self.spawn {
+            f.write_str("+spawn")?;
+        }
+        Ok(())
+    }
+}
+
+/// A workqueue on pools of its own.
+#[derive(Debug)]
+pub struct Ours {
+    // Declared before the pools that it uses, and so dropped before them.
+    queue: Workqueue,
+    pools: Pools,
+}
+
+/// Waits for the workers' threads when it is dropped, so that none runs on into the next variant's turn.
+#[derive(Debug)]
+struct Pools(Option<Registry>);
+
+impl Drop for Pools {
+    fn drop(&mut self) {
+        let shut_down = self.0.take().map(Registry::shutdown);
+        debug_assert!(
+            matches!(shut_down, Some(Ok(()))),
+            "the queue was dropped before"
+        );
+    }
+}
+
+impl Ours {
+    /// Starts it, with as many items at once as a peer has workers.
+    ///
+    /// # Errors
+    ///
+    /// The pools or the queue cannot be made.
+    pub fn start(
+        topology: &Topology,
+        way: Way,
+        workers: usize,
+        lock_stat: bool,
+    ) -> Result<Self, Stop> {
+        let params = Params {
+            wake: way.wake,
+            lock_stat,
+            ..Params::default()
+        };
+        let registry = Registry::new(topology.clone(), params)
+            .map_err(|error| Stop::because("cannot start our pools", error))?;
+        let max_active = u32::try_from(workers).unwrap_or(MAX_ACTIVE).min(MAX_ACTIVE);
+        let queue = Workqueue::builder("lab")
+            .scope(way.scope)
+            .help(way.help)
+            .max_active(max_active)
+            .build_in(&registry)
+            .map_err(|error| Stop::because("cannot build our workqueue", error))?;
+        Ok(Self {
+            queue,
+            pools: Pools(Some(registry)),
+        })
+    }
+
+    /// Returns how long queueing has held the pool locks since the start.
+    #[must_use]
+    pub fn lock_hold(&self) -> LockHold {
+        self.pools
+            .0
+            .as_ref()
+            .map(Registry::lock_hold)
+            .unwrap_or_default()
+    }
+
+    fn kicks(&self) -> Option<u64> {
+        let pools = self.pools.0.as_ref()?.pool_stats();
+        Some(pools.iter().map(|pool| pool.kicks).sum())
+    }
+}
+
+/// Measures by items that are made once and queued over and over, and waited for by `flush`.
+#[derive(Debug)]
+pub struct Reusable(pub Ours);
+
+/// Measures by closures that run once, waited for by `join`.
+#[derive(Debug)]
+pub struct Spawned(pub Ours);
+
+/// See [`Reusable`].
+#[derive(Debug)]
+pub struct ReusableLone<'s> {
+    queue: &'s Workqueue,
+    work: Work,
+}
+
+/// See [`Reusable`].
+#[derive(Debug)]
+pub struct ReusableLoad<'s> {
+    queue: &'s Workqueue,
+    works: Vec<Work>,
+}
+
+/// See [`Spawned`].
+pub struct SpawnedLone<'s> {
+    queue: &'s Workqueue,
+    handle: Option<JoinHandle<()>>,
+}
+
+/// See [`Spawned`].
+#[derive(Debug)]
+pub struct SpawnedLoad<'s> {
+    queue: &'s Workqueue,
+    items: &'static [Item],
+}
+
+impl Subject for Reusable {
+    type Lone<'s> = ReusableLone<'s>;
+    type Load<'s> = ReusableLoad<'s>;
+
+    fn lone(&self, _: &'static Completion) -> ReusableLone<'_> {
+        ReusableLone {
+            queue: &self.0.queue,
+            work: Work::new(|| ()),
+        }
+    }
+
+    fn load(&self, items: &'static [Item]) -> ReusableLoad<'_> {
+        let works = items
+            .iter()
+            .map(|&item| Work::new(move || item.run()))
+            .collect();
+        ReusableLoad {
+            queue: &self.0.queue,
+            works,
+        }
+    }
+
+    fn wakeups(&self) -> Option<u64> {
+        self.0.kicks()
+    }
+}
+
+impl Subject for Spawned {
+    type Lone<'s> = SpawnedLone<'s>;
+    type Load<'s> = SpawnedLoad<'s>;
+
+    fn lone(&self, _: &'static Completion) -> SpawnedLone<'_> {
+        SpawnedLone {
+            queue: &self.0.queue,
+            handle: None,
+        }
+    }
+
+    fn load(&self, items: &'static [Item]) -> SpawnedLoad<'_> {
+        SpawnedLoad {
+            queue: &self.0.queue,
+            items,
+        }
+    }
+
+    fn wakeups(&self) -> Option<u64> {
+        self.0.kicks()
+    }
+}
+
+// A refusal or a panic below would leave the case waiting for ever: better the bench ends and says why.
+
+impl Lone for ReusableLone<'_> {
+    #[inline]
+    fn queue(&mut self) {
+        assert!(
+            self.queue.enqueue(&self.work),
+            "a flushed item is not pending"
+        );
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        self.work.flush().expect("an empty item does not panic");
+    }
+}
+
+impl Load for ReusableLoad<'_> {
+    #[inline]
+    fn queue(&mut self, index: usize) {
+        assert!(
+            self.queue.enqueue(&self.works[index]),
+            "an item that ran is not pending"
+        );
+    }
+}
+
+impl Lone for SpawnedLone<'_> {
+    #[inline]
+    fn queue(&mut self) {
+        self.handle = Some(self.queue.spawn(|| ()));
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            handle.join().expect("an empty closure does not panic");
+        }
+    }
+}
+
+impl Load for SpawnedLoad<'_> {
+    #[inline]
+    fn queue(&mut self, index: usize) {
+        let item = self.items[index];
+        self.queue.spawn_detached(move || item.run());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::workqueue::batch::Batch;
+    use crate::measure::latency::Latencies;
+
+    fn runs_lone_items_and_batches(subject: &impl Subject) {
+        let mut lone = subject.lone(Box::leak(Box::default()));
+        for _ in 0..100 {
+            lone.queue();
+            lone.wait();
+        }
+        let batch = Batch::leak(2500);
+        let mut load = subject.load(batch.items());
+        for _ in 0..2 {
+            batch.queue_all(
+                |index| load.queue(index),
+                || false,
+                &mut Latencies::default(),
+            );
+            batch.wait();
+        }
+    }
+
+    #[test]
+    fn every_way_runs_every_item() {
+        let topology = Topology::detect().unwrap();
+        for scope in AffinityScope::ALL {
+            let plain = Way::plain(scope);
+            for way in [plain, plain.under_lock(), plain.helped()] {
+                let ours = Ours::start(&topology, way, 2, false).unwrap();
+                runs_lone_items_and_batches(&Reusable(ours));
+                let ours = Ours::start(&topology, way.spawned(), 2, false).unwrap();
+                runs_lone_items_and_batches(&Spawned(ours));
+            }
+        }
+    }
+
+    #[test]
+    fn ways_have_different_names() {
+        let plain = Way::plain(AffinityScope::CacheShard);
+        let names = [
+            plain,
+            plain.under_lock(),
+            plain.helped(),
+            plain.helped().spawned(),
+        ]
+        .map(|way| way.to_string());
+        let wanted = [
+            "cache_shard",
+            "cache_shard+under_lock",
+            "cache_shard+help",
+            "cache_shard+help+spawn",
+        ];
+        assert_eq!(names, wanted);
+    }
+
+    #[test]
+    fn lock_holds_are_counted_when_asked_for() {
+        let topology = Topology::detect().unwrap();
+        let way = Way::plain(AffinityScope::System);
+        let subject = Reusable(Ours::start(&topology, way, 2, true).unwrap());
+        runs_lone_items_and_batches(&subject);
+        assert!(subject.0.lock_hold().count > 0);
+    }
+}
