@@ -1,18 +1,9 @@
 //! The queue behind a mailbox: the FIFO, or the LIFO list that it replaces, to measure one against the other.
 
 use crossbeam_utils::CachePadded;
-use mpscq::{Chain, Linked, Node, Pop, RawCursor, RawQueue, Stack};
+use mpscq::{Linked, Pop, RawCursor, RawQueue, Stack};
 
-/// What travels: a value, or none while the node waits to be used again.
-#[derive(Debug)]
-pub(super) struct Letter<T> {
-    pub(super) value: Option<T>,
-    /// Whether it was posted to wake the owner at once.
-    pub(super) urgent: bool,
-}
-
-/// The item of the queue.
-pub(super) type Carrier<T> = Node<Letter<T>>;
+use super::slot::{Letter, Letters, Slot};
 
 /// How posts are kept until the owner takes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -30,21 +21,21 @@ pub enum Backlog {
 #[derive(Debug)]
 pub(super) struct Inbox<T> {
     backlog: Backlog,
-    fifo: CachePadded<RawQueue<Carrier<T>>>,
-    lifo: CachePadded<Stack<Carrier<T>>>,
+    fifo: CachePadded<RawQueue<Slot<T>>>,
+    lifo: CachePadded<Stack<Slot<T>>>,
 }
 
 /// The owner's side.
 #[derive(Debug)]
 pub(super) struct Reader<T> {
-    fifo: RawCursor<Carrier<T>>,
+    fifo: RawCursor<Slot<T>>,
     /// What was taken from the list and turned round.
-    turned: Chain<Carrier<T>>,
+    turned: Letters<T>,
 }
 
 /// What a read found.
 pub(super) enum Found<T> {
-    Letter(Box<Carrier<T>>),
+    Letter(Letter<T>),
     Empty,
     MidPush,
 }
@@ -57,28 +48,29 @@ impl<T> Inbox<T> {
             fifo: CachePadded::new(RawQueue::new()),
             lifo: CachePadded::new(Stack::new()),
         };
-        (inbox, Reader { fifo: RawCursor::new(), turned: Chain::new() })
+        (inbox, Reader { fifo: RawCursor::new(), turned: Letters::new() })
     }
 
     /// Appends a letter.
     #[inline(always)]
-    pub(super) fn push(&self, letter: Box<Carrier<T>>) {
+    pub(super) fn push(&self, letter: Letter<T>) {
         match self.backlog {
             Backlog::Fifo => {
-                let letter = Carrier::into_raw(letter);
-                // SAFETY: 1, 2: the box, sole right to the node, was just given up. 3: `self` lives in the allocation
+                let letter = Slot::into_raw(letter.into_blank());
+                // SAFETY: 1, 2: the handle, sole right to the node, was just given up. 3: `self` lives in the allocation
                 // that owner and posters share, and is freed after the last of them.
                 unsafe { self.fifo.push(letter) };
             }
             Backlog::Lifo => {
-                self.lifo.push(letter);
+                self.lifo.push(letter.into_blank());
             }
         }
     }
 
     /// Appends the letters of a chain, in its order.
     #[inline]
-    pub(super) fn push_chain(&self, mut letters: Chain<Carrier<T>>) {
+    pub(super) fn push_chain(&self, letters: Letters<T>) {
+        let mut letters = letters.into_chain();
         match self.backlog {
             Backlog::Fifo => {
                 if let Some((first, last, _)) = letters.into_raw_parts() {
@@ -105,14 +97,19 @@ impl<T> Inbox<T> {
             // SAFETY: 1: (1). 2: there is one reader, borrowed by `&mut`, and it moves between threads by what
             // orders their use of it.
             Backlog::Fifo => match unsafe { self.fifo.pop(&mut reader.fifo) } {
-                // SAFETY: a pop hands each node out once, and `push` gave up its box.
-                Pop::Item(letter) => Found::Letter(unsafe { Carrier::from_raw(letter) }),
+                Pop::Item(slot) => {
+                    // SAFETY: a pop hands each node out once, and `push` gave up its handle.
+                    let blank = unsafe { Slot::from_raw(slot) };
+                    // SAFETY: `push` takes letters.
+                    Found::Letter(unsafe { Letter::from_blank(blank) })
+                }
                 Pop::Empty => Found::Empty,
                 Pop::MidPush => Found::MidPush,
             },
             Backlog::Lifo => {
                 if reader.turned.is_empty() {
-                    reader.turned = self.lifo.take_all_fifo();
+                    // SAFETY: `push` takes letters.
+                    reader.turned = unsafe { Letters::from_chain(self.lifo.take_all_fifo()) };
                 }
                 reader.turned.pop_front().map_or(Found::Empty, Found::Letter)
             }

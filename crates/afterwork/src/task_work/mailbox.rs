@@ -3,7 +3,6 @@
 use std::fmt;
 use std::time::Duration;
 
-use mpscq::Chain;
 use sync::Arc;
 use sync::atomic::Ordering;
 use sync::{thread, time, twin};
@@ -11,10 +10,11 @@ use sync::{thread, time, twin};
 use super::bell::Sleep;
 use super::builder::Builder;
 use super::error::{Closed, TryRecvError};
-use super::inbox::{Carrier, Found, Reader};
+use super::inbox::{Found, Reader};
 use super::poster::Poster;
 use super::recycle::Spent;
 use super::shared::Shared;
+use super::slot::{Letter, Letters};
 use crate::wake::Parker;
 
 /// How often a wait gives its CPU away for a poster in mid-push before it sleeps a little between looks. A guess: the
@@ -65,7 +65,7 @@ pub struct Mailbox<T> {
     /// `None` once the owner has ended.
     reader: Option<Reader<T>>,
     /// Taken from the inbox while counting, and not received yet; older than what is there.
-    ready: Chain<Carrier<T>>,
+    ready: Letters<T>,
     /// How many of `ready` are urgent.
     nr_urgent: usize,
     spent: Spent<T>,
@@ -122,7 +122,7 @@ impl<T> Mailbox<T> {
         Self {
             shared: Arc::new(shared),
             reader: Some(reader),
-            ready: Chain::new(),
+            ready: Letters::new(),
             nr_urgent: 0,
             spent: Spent::new(builder.keep),
             parker,
@@ -305,7 +305,7 @@ impl<T> Mailbox<T> {
         while self.ready.len() < count && self.nr_urgent == 0 {
             match self.read() {
                 Found::Letter(letter) => {
-                    self.nr_urgent += usize::from(letter.urgent);
+                    self.nr_urgent += usize::from(letter.urgent());
                     self.ready.push_back(letter);
                 }
                 Found::MidPush => return Look::MidPush,
@@ -349,15 +349,15 @@ impl<T> Mailbox<T> {
 
     fn pop_ready(&mut self) -> T {
         let letter = self.ready.pop_front().expect("the caller looked");
-        self.nr_urgent -= usize::from(letter.urgent);
+        self.nr_urgent -= usize::from(letter.urgent());
         self.open(letter)
     }
 
     /// Takes the item out of its node.
     #[inline(always)]
-    fn open(&mut self, mut letter: Box<Carrier<T>>) -> T {
-        let item = letter.value.take().expect("a letter holds its item until it is opened");
-        self.spent.push(letter, &self.shared.free);
+    fn open(&mut self, letter: Letter<T>) -> T {
+        let (item, blank) = letter.open();
+        self.spent.push(blank, &self.shared.free);
         self.shared.room.give(1);
         item
     }

@@ -46,6 +46,7 @@ mod recv;
 mod recycle;
 mod room;
 mod shared;
+mod slot;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 #[cfg(all(feature = "io-uring", not(any(loom, shuttle))))]

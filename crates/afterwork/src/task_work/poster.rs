@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use mpscq::{Chain, Taken};
+use mpscq::Taken;
 use sync::Arc;
 use sync::atomic::Ordering;
 
 use super::error::PostError;
-use super::inbox::{Carrier, Letter};
-use super::recycle::{Cache, wrap};
+use super::recycle::{Cache, blank};
 use super::shared::Shared;
+use super::slot::{Blank, Letters, Slot};
 
 /// Puts items into a [`Mailbox`](super::Mailbox).
 ///
@@ -36,9 +36,9 @@ pub struct Poster<T> {
 /// Items that were not posted are dropped with it. As an iterator it gives them back.
 pub struct Batch<'p, T> {
     poster: &'p Poster<T>,
-    letters: Chain<Carrier<T>>,
+    letters: Letters<T>,
     /// Emptied nodes that are left for more items.
-    nodes: Taken<Carrier<T>>,
+    nodes: Taken<Slot<T>>,
 }
 
 impl<T> Poster<T> {
@@ -89,7 +89,7 @@ impl<T> Poster<T> {
 
     /// Starts a batch: items put into it are posted together, with one swap.
     pub fn batch(&self) -> Batch<'_, T> {
-        Batch { poster: self, letters: Chain::new(), nodes: Taken::new() }
+        Batch { poster: self, letters: Letters::new(), nodes: Taken::new() }
     }
 
     /// Says whether the owner takes no more posts. It may close right after the answer.
@@ -111,8 +111,7 @@ impl<T> Poster<T> {
         if !shared.room.take() {
             return Err(PostError::Full(item));
         }
-        let letter = Letter { value: Some(item), urgent };
-        shared.inbox.push(wrap(&self.cache, &shared.free, letter));
+        shared.inbox.push(blank(&self.cache, &shared.free).fill(item, urgent));
         shared.posted(1, urgent);
         Ok(())
     }
@@ -130,17 +129,11 @@ impl<T> Batch<'_, T> {
         if !shared.room.take() {
             return Err(PostError::Full(item));
         }
-        let letter = Letter { value: Some(item), urgent: false };
         if self.nodes.is_empty() {
             self.fetch_nodes();
         }
-        self.letters.push_back(match self.nodes.next() {
-            Some(mut node) => {
-                **node = letter;
-                node
-            }
-            None => Carrier::new(letter),
-        });
+        let blank = self.nodes.next().unwrap_or_else(Blank::new);
+        self.letters.push_back(blank.fill(item, false));
         Ok(())
     }
 
@@ -180,10 +173,10 @@ impl<T> Batch<'_, T> {
         let nr_items = self.letters.len();
         if let Some(mut first) = self.letters.pop_front() {
             // One urgent letter makes the batch urgent: no sleep is begun or gone on with while it is inside.
-            first.urgent = urgent;
-            let mut letters = Chain::new();
+            first.set_urgent(urgent);
+            let mut letters = Letters::new();
             letters.push_back(first);
-            letters.append(std::mem::take(&mut self.letters));
+            letters.append(std::mem::replace(&mut self.letters, Letters::new()));
             shared.inbox.push_chain(letters);
             shared.posted(nr_items, urgent);
         }
@@ -202,9 +195,10 @@ impl<T> Iterator for Batch<'_, T> {
     type Item = T;
 
     fn next(&mut self) -> Option<T> {
-        let mut node = self.letters.pop_front()?;
+        let (item, blank) = self.letters.pop_front()?.open();
+        drop(blank);
         self.poster.shared.room.give(1);
-        node.value.take()
+        Some(item)
     }
 }
 

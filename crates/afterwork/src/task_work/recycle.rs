@@ -14,7 +14,7 @@ use mpscq::{Chain, Stack, Taken};
 use sync::atomic::{AtomicBool, Ordering};
 use sync::cell::UnsafeCell;
 
-use super::inbox::{Carrier, Letter};
+use super::slot::{Blank, Slot};
 
 /// How many spent nodes the owner gathers before it gives them back. Measured with chains of 32 as the knee: fewer
 /// touch the shared line more often, more let the posters run dry and allocate. Small in a model, to be common.
@@ -26,34 +26,28 @@ pub(super) struct Cache<T> {
     /// A: whether a thread is at `nodes`. Others do without, they do not wait.
     busy: AtomicBool,
     /// Reached by whoever set `busy`.
-    nodes: UnsafeCell<Taken<Carrier<T>>>,
+    nodes: UnsafeCell<Taken<Slot<T>>>,
 }
 
 /// The owner's end: nodes that have been emptied.
 #[derive(Debug)]
 pub(super) struct Spent<T> {
-    nodes: Chain<Carrier<T>>,
+    nodes: Chain<Slot<T>>,
     /// How many were given back since the free list was last seen empty.
     nr_free: usize,
     /// How many the free list may hold; the rest is freed.
     keep: usize,
 }
 
-/// Makes a letter, in a node from `cache` or `free` if there is one.
+/// Returns a node from `cache` or `free`, or allocates one.
 #[inline]
-pub(super) fn wrap<T>(cache: &Cache<T>, free: &Stack<Carrier<T>>, letter: Letter<T>) -> Box<Carrier<T>> {
-    match cache.with(|nodes| take(nodes, free)).flatten() {
-        Some(mut node) => {
-            **node = letter;
-            node
-        }
-        None => Carrier::new(letter),
-    }
+pub(super) fn blank<T>(cache: &Cache<T>, free: &Stack<Slot<T>>) -> Blank<T> {
+    cache.with(|nodes| take(nodes, free)).flatten().unwrap_or_else(Blank::new)
 }
 
 /// Takes a node from the home supply, or fetches another supply.
 #[inline]
-fn take<T>(nodes: &mut Taken<Carrier<T>>, free: &Stack<Carrier<T>>) -> Option<Box<Carrier<T>>> {
+fn take<T>(nodes: &mut Taken<Slot<T>>, free: &Stack<Slot<T>>) -> Option<Blank<T>> {
     nodes.next().or_else(|| {
         *nodes = free.take_all();
         nodes.next()
@@ -67,7 +61,7 @@ impl<T> Cache<T> {
 
     /// Runs `body` on the nodes, unless another thread is at them.
     #[inline(always)]
-    pub(super) fn with<R>(&self, body: impl FnOnce(&mut Taken<Carrier<T>>) -> R) -> Option<R> {
+    pub(super) fn with<R>(&self, body: impl FnOnce(&mut Taken<Slot<T>>) -> R) -> Option<R> {
         // ORDER(cache): hand-over of the nodes from thread to thread, other end below.
         //   one:  last use of nodes;              busy = false   Release
         //   next: busy: false → true   Acquire;   first use of nodes
@@ -95,19 +89,18 @@ impl<T> Spent<T> {
 
     /// Takes a node whose value is gone.
     #[inline]
-    pub(super) fn push(&mut self, node: Box<Carrier<T>>, free: &Stack<Carrier<T>>) {
-        debug_assert!(node.value.is_none(), "a value would live on unseen");
+    pub(super) fn push(&mut self, node: Blank<T>, free: &Stack<Slot<T>>) {
         if self.keep == 0 {
             return;
         }
-        self.nodes.push_back(node);
+        self.nodes.push_back_popped(node);
         if self.nodes.len() >= CHAIN {
             self.give_back(free);
         }
     }
 
     /// Puts the gathered nodes onto the free list.
-    pub(super) fn give_back(&mut self, free: &Stack<Carrier<T>>) {
+    pub(super) fn give_back(&mut self, free: &Stack<Slot<T>>) {
         let nodes = core::mem::take(&mut self.nodes);
         if nodes.is_empty() {
             return;

@@ -21,13 +21,14 @@
 //! take the owner's reader in turns, under a lock.
 
 use crossbeam_utils::CachePadded;
-use mpscq::{Chain, Stack};
+use mpscq::Stack;
 use sync::atomic::{AtomicU8, AtomicUsize, Ordering, fence};
 use sync::{Mutex, thread, twin};
 
 use super::bell::Bell;
-use super::inbox::{Backlog, Carrier, Found, Inbox, Reader};
+use super::inbox::{Backlog, Found, Inbox, Reader};
 use super::room::Room;
+use super::slot::{Letters, Slot};
 use super::wait::Wait;
 use crate::wake::Unparker;
 
@@ -43,7 +44,7 @@ pub(super) struct Shared<T> {
     /// Read by every post, written when the owner lies down or ends, and by posts while it sleeps.
     pub(super) owner: CachePadded<Owner>,
     /// Written once in many posts, by either side.
-    pub(super) free: CachePadded<Stack<Carrier<T>>>,
+    pub(super) free: CachePadded<Stack<Slot<T>>>,
     /// Written by every post and receipt of a bounded mailbox, untouched in others.
     pub(super) room: CachePadded<Room>,
     /// A: how many [`Poster`](super::Poster)s there are.
@@ -112,7 +113,7 @@ impl<T> Shared<T> {
         if !twin::armed("life: no fence when burying") {
             fence(Ordering::SeqCst);
         }
-        let mut dead = Chain::<Carrier<T>>::new();
+        let mut dead = Letters::new();
         loop {
             // SAFETY: the reader was made with the inbox, in `new`.
             match unsafe { self.inbox.read(&mut reader) } {
@@ -132,7 +133,7 @@ impl<T> Shared<T> {
     /// Drops what was pushed onto a dead queue.
     #[cold]
     fn drop_the_dead(&self) {
-        let mut dead = Chain::<Carrier<T>>::new();
+        let mut dead = Letters::new();
         if let Some(reader) = self.grave.lock().as_mut() {
             // SAFETY: as in `bury`. A poster in mid-push will look at `life` after this, and come here itself.
             while let Found::Letter(letter) = unsafe { self.inbox.read(reader) } {

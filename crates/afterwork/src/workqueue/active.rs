@@ -21,17 +21,21 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::pool::WorkerPool;
+use super::{pool::WorkerPool, pwq::QueueCore};
 
-/// bits 0..31 `nr_active` | bit 31 somebody stands in line
+/// bits 0..30 `nr_active` | bit 30 somebody waits for it to become zero | bit 31 somebody stands in line
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Word(u32);
 
 const IN_LINE: u32 = 1 << 31;
+const IDLE_WAITS: u32 = 1 << 30;
 
 impl Word {
     fn nr_active(self) -> u32 {
-        self.0 & !IN_LINE
+        self.0 & !(IN_LINE | IDLE_WAITS)
+    }
+    fn idle_waits(self) -> bool {
+        self.0 & IDLE_WAITS != 0
     }
     fn has_line(self) -> bool {
         self.0 & IN_LINE != 0
@@ -56,6 +60,27 @@ pub(crate) struct Gate {
 pub(crate) struct Seeker {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) slot: usize,
+}
+
+/// Whom somebody who left must tell.
+#[derive(Debug)]
+pub(crate) struct Left {
+    /// To whom the seat passes.
+    pub(crate) seeker: Option<Seeker>,
+    /// The queue, when its last seat became free and somebody waits for that.
+    pub(crate) idle: Option<Arc<QueueCore>>,
+}
+
+impl Left {
+    /// Tells them. Call it with no pool locked.
+    pub(crate) fn tell(self) {
+        if let Some(core) = self.idle {
+            core.drained.notify_all();
+        }
+        if let Some(seeker) = self.seeker {
+            seeker.pool.take_seat(seeker.slot);
+        }
+    }
 }
 
 impl Gate {
@@ -116,17 +141,37 @@ impl Gate {
         false
     }
 
-    /// Gives a seat back; returns the seeker to whom it passes, if any. Tell him with no pool locked.
-    #[must_use = "the seeker has been handed the seat and must be told"]
-    pub(crate) fn leave(&self) -> Option<Seeker> {
-        let mut from = self.load();
+    /// Gives a seat of the queue `core` back. Tell whom the answer names, with no pool locked.
+    ///
+    /// After it the queue may be gone, unless the caller holds something else that keeps it.
+    #[must_use = "somebody may have to be told"]
+    pub(crate) fn leave(core: &Arc<QueueCore>) -> Left {
+        let gate = &core.gate;
+        let mut from = gate.load();
         while !from.has_line() {
-            match self.step(from, Word(from.0 - 1)) {
-                Ok(()) => return None,
+            let left = Word(from.0 - 1);
+            // Cloned before the step: nothing holds the queue after it.
+            let waits = left.nr_active() == 0 && left.idle_waits();
+            let idle = waits.then(|| core.clone());
+            let left = if waits { Word(0) } else { left };
+            match gate.step(from, left) {
+                Ok(()) => return Left { seeker: None, idle },
                 Err(now) => from = now,
             }
         }
-        self.pass_on()
+        gate.pass_on(core)
+    }
+
+    /// Says whether nobody is seated; if somebody is, the last to leave will tell `core.drained`.
+    pub(crate) fn is_idle(&self) -> bool {
+        let mut from = self.load();
+        while from.nr_active() > 0 {
+            match self.step(from, Word(from.0 | IDLE_WAITS)) {
+                Ok(()) => return false,
+                Err(now) => from = now,
+            }
+        }
+        true
     }
 
     /// Changes how many seats there are; returns the seekers who get one by that.
@@ -143,7 +188,7 @@ impl Gate {
     }
 
     #[cold]
-    fn pass_on(&self) -> Option<Seeker> {
+    fn pass_on(&self, core: &Arc<QueueCore>) -> Left {
         let mut line = self.line.lock();
         // Too many are seated after `max` was lowered: the seat goes.
         let seeker = if self.load().nr_active() > self.max() {
@@ -151,11 +196,16 @@ impl Gate {
         } else {
             line.pop_front()
         };
+        let mut idle = None;
         if seeker.is_none() {
-            self.word.fetch_sub(1, Ordering::AcqRel);
+            let left = Word(self.word.fetch_sub(1, Ordering::AcqRel) - 1);
+            // Whoever stands in line has items in flight, so the queue stays; the flag stays for the last one.
+            if left.nr_active() == 0 && left.idle_waits() {
+                idle = Some(core.clone());
+            }
         }
         self.note_line(&line);
-        seeker
+        Left { seeker, idle }
     }
 
     fn note_line(&self, line: &VecDeque<Seeker>) {
@@ -165,7 +215,8 @@ impl Gate {
     }
 
     fn load(&self) -> Word {
-        Word(self.word.load(Ordering::Relaxed))
+        // Acquire: who sees that nobody is seated sees all that the last one did.
+        Word(self.word.load(Ordering::Acquire))
     }
 
     fn step(&self, from: Word, to: Word) -> Result<(), Word> {
@@ -188,23 +239,29 @@ mod tests {
         }
     }
 
+    fn core(max: u32) -> Arc<QueueCore> {
+        Arc::new(QueueCore::new("test", max, None))
+    }
+
     #[test]
     fn a_seat_given_back_goes_to_the_first_in_line() {
-        let gate = Gate::new(1);
+        let core = core(1);
+        let gate = &core.gate;
         assert!(gate.try_enter());
         assert!(!gate.enter_or_queue(|| seeker(7)));
         assert!(!gate.enter_or_queue(|| seeker(8)));
-        assert_eq!(gate.leave().unwrap().slot, 7);
+        assert_eq!(Gate::leave(&core).seeker.unwrap().slot, 7);
         assert_eq!(gate.nr_active(), 1, "the seat was handed over, not freed");
-        assert_eq!(gate.leave().unwrap().slot, 8);
+        assert_eq!(Gate::leave(&core).seeker.unwrap().slot, 8);
         assert!(!gate.has_line());
-        assert!(gate.leave().is_none());
+        assert!(Gate::leave(&core).seeker.is_none());
         assert_eq!(gate.nr_active(), 0);
     }
 
     #[test]
     fn raising_the_limit_seats_who_stands_in_line() {
-        let gate = Gate::new(1);
+        let core = core(1);
+        let gate = &core.gate;
         assert!(gate.try_enter());
         for slot in 0..3 {
             assert!(!gate.enter_or_queue(|| seeker(slot)));
@@ -216,12 +273,28 @@ mod tests {
 
     #[test]
     fn lowering_the_limit_lets_seats_go_until_it_holds() {
-        let gate = Gate::new(2);
+        let core = core(2);
+        let gate = &core.gate;
         assert!(gate.try_enter() && gate.try_enter());
         assert!(!gate.enter_or_queue(|| seeker(0)));
         assert!(gate.set_max(1).is_empty());
-        assert!(gate.leave().is_none(), "two were seated, one may stay");
-        assert_eq!(gate.leave().unwrap().slot, 0);
+        let left = Gate::leave(&core);
+        assert!(left.seeker.is_none(), "two were seated, one may stay");
+        assert_eq!(Gate::leave(&core).seeker.unwrap().slot, 0);
         assert_eq!(gate.nr_active(), 1);
+    }
+
+    #[test]
+    fn the_last_to_leave_tells_who_waits_for_that() {
+        let core = core(2);
+        let gate = &core.gate;
+        assert!(gate.is_idle());
+        assert!(gate.try_enter() && gate.try_enter());
+        assert!(!gate.is_idle());
+        assert!(Gate::leave(&core).idle.is_none());
+        assert!(Gate::leave(&core).idle.is_some());
+        assert!(gate.is_idle());
+        assert!(gate.try_enter());
+        assert!(Gate::leave(&core).idle.is_none(), "nobody waits any more");
     }
 }

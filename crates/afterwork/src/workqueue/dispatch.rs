@@ -7,12 +7,12 @@ use std::{collections::VecDeque, ptr::NonNull};
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
-    active::Seeker,
+    active::{Gate, Seeker},
     head::Head,
     list::{Injector, List},
     policy,
     pool::WorkerPool,
-    pwq::{Pwq, PwqState},
+    pwq::{Pwq, PwqState, QueueCore},
     state::State,
     worker::{Taken, Worker},
 };
@@ -65,8 +65,8 @@ pub(crate) struct Dispatch {
 pub(crate) struct Afterwards {
     /// Seats handed to links of other pools.
     pub(crate) seats: Vec<Seeker>,
-    /// A queue to be told that a link of it has nothing in flight.
-    pub(crate) drained: Option<Arc<super::pwq::QueueCore>>,
+    /// Queues of which somebody waits for what has just become idle.
+    pub(crate) idle: Vec<Arc<QueueCore>>,
 }
 
 impl Dispatch {
@@ -336,9 +336,12 @@ impl Dispatch {
     }
 
     fn give_up_seat(&mut self, pool: &Arc<WorkerPool>, worker: &Worker, after: &mut Afterwards) {
-        if let Some(slot) = self.enlisted_mut(worker).seat.take()
-            && let Some(seeker) = self.link(slot).core.gate.leave()
-        {
+        let Some(slot) = self.enlisted_mut(worker).seat.take() else {
+            return;
+        };
+        let left = Gate::leave(&self.link(slot).core);
+        after.idle.extend(left.idle);
+        if let Some(seeker) = left.seeker {
             self.pass_seat(pool, seeker, after);
         }
     }
@@ -375,7 +378,7 @@ impl Dispatch {
         link.nr_in_flight -= count;
         if link.nr_in_flight == 0 && link.drain_waits {
             link.drain_waits = false;
-            after.drained = Some(link.core.clone());
+            after.idle.push(link.core.clone());
         }
     }
 

@@ -182,7 +182,9 @@ impl Injector {
 
     /// Takes all items, oldest first, calling `meet` for each, newest first.
     pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>)) -> List {
-        if self.is_empty() {
+        // Acquire, like the swap: who finds the stack empty because a helper took the last item back must see
+        // the seat that the helper had taken before.
+        if self.newest.load(Ordering::Acquire).is_null() {
             return List::new();
         }
         // ORDER(inject): other end in `push_chain`.

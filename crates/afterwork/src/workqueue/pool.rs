@@ -255,7 +255,7 @@ impl WorkerPool {
     }
 
     pub(super) fn finish(&self, after: Afterwards) {
-        if let Some(core) = after.drained {
+        for core in after.idle {
             core.drained.notify_all();
         }
         for seeker in after.seats {

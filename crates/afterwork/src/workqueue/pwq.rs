@@ -75,6 +75,17 @@ impl PwqState {
 }
 
 impl QueueCore {
+    pub(crate) fn new(name: &str, max_active: u32, on_panic: Option<PanicHandler>) -> Self {
+        Self {
+            name: name.into(),
+            gate: Gate::new(max_active),
+            drained: EventCount::new(),
+            nr_helped: AtomicU64::new(0),
+            nr_panicked: AtomicU64::new(0),
+            on_panic,
+        }
+    }
+
     /// Takes note of a panic that reached no joiner.
     #[cold]
     pub(crate) fn note_panic(&self, seen_by_joiner: bool) {

@@ -3,14 +3,13 @@
 use std::{fmt, mem::ManuallyDrop, ptr::NonNull};
 
 use sync::{
-    atomic::{AtomicU64, Ordering},
+    atomic::Ordering,
     cpu, thread,
     unmodelled::Arc,
 };
 use topology::Pods;
 
 use super::{
-    active::Gate,
     attrs::Builder,
     head::{Head, current_home},
     list::set_next,
@@ -24,7 +23,6 @@ use super::{
     work::Work,
     worker,
 };
-use crate::wake::EventCount;
 
 /// Runs work items on worker pools that it shares with other queues.
 ///
@@ -99,14 +97,11 @@ impl Workqueue {
 
     pub(super) fn new(attrs: Builder, registry: &Registry) -> Self {
         let (help, ordered) = (attrs.helps(), attrs.ordered);
-        let core = Arc::new(QueueCore {
-            name: attrs.name.into(),
-            gate: Gate::new(attrs.max_active),
-            drained: EventCount::new(),
-            nr_helped: AtomicU64::new(0),
-            nr_panicked: AtomicU64::new(0),
-            on_panic: attrs.on_panic,
-        });
+        let core = Arc::new(QueueCore::new(
+            &attrs.name,
+            attrs.max_active,
+            attrs.on_panic,
+        ));
         let pods = registry.pods(attrs.scope);
         let pwqs = pods
             .iter()
@@ -336,9 +331,13 @@ impl Inner {
 
     fn is_drained(&self) -> bool {
         // No short cut: each look that fails asks that pool to tell.
-        self.pwqs
+        let in_flight = self
+            .pwqs
             .iter()
-            .fold(true, |all, pwq| pwq.pool.is_drained(pwq.slot) && all)
+            .filter(|pwq| !pwq.pool.is_drained(pwq.slot))
+            .count();
+        // A helper that has taken its item back from the injector is counted nowhere but here.
+        in_flight == 0 && self.core.gate.is_idle()
     }
 
     fn drain(&self) {

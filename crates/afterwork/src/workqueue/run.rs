@@ -9,6 +9,7 @@ use std::{
 use sync::{atomic::Ordering, thread};
 
 use super::{
+    active::Gate,
     head::{Head, with_current},
     pwq::Pwq,
     state::{Pop, State},
@@ -110,7 +111,7 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
     if head.update(State::claim).is_none() {
         return false;
     }
-    // SAFETY: claimed while pending: its link is in flight or will be adopted, so its queue cannot go away.
+    // SAFETY: claimed while linked: until we unlink it the queue cannot go, and then our seat keeps it.
     let home: &Pwq = unsafe { &*head.home.load(Ordering::Relaxed) };
     let core = &home.core;
     if !core.gate.try_enter() {
@@ -129,11 +130,12 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
         Some(if taken_back { next.unlink() } else { next })
     });
     core.nr_helped.fetch_add(1, Ordering::Relaxed);
-    let mut seeker = None;
-    // SAFETY: the step to running was ours. The seat goes back before the end: after it the queue may be gone.
-    unsafe { run(item, || seeker = core.gate.leave()) };
-    if let Some(seeker) = seeker {
-        seeker.pool.take_seat(seeker.slot);
+    let mut left = None;
+    // SAFETY: the step to running was ours. The seat goes back when the item's own code is done; after that
+    // neither the queue nor, once the item has ended, the item is looked at.
+    unsafe { run(item, || left = Some(Gate::leave(core))) };
+    if let Some(left) = left {
+        left.tell();
     }
     true
 }
