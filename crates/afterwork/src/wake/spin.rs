@@ -140,6 +140,21 @@ pub(crate) fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
     WAITER.with(|budget| budget.spin(WAITER_LOOKS.get(), done))
 }
 
+/// How often a waiter looks at most when the thread that it waits for needs the very CPU that it looks with. One
+/// `sched_yield` is what counts there; the others are for CPUs on which more threads take turns.
+const SAME_CPU_LOOKS: u32 = 4;
+
+sync::thread_local! {
+    /// As `WAITER`, for what will be finished on this thread's own CPU.
+    static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
+}
+
+/// Offers this CPU to whoever will finish what the caller waits for; says whether it came.
+pub(crate) fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
+    let max_looks = WAITER_LOOKS.get().min(SAME_CPU_LOOKS);
+    SAME_CPU_WAITER.with(|budget| budget.spin(max_looks, done))
+}
+
 /// Says whether another CPU exists that could end a spin.
 fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {

@@ -142,9 +142,9 @@ impl State {
     pub(crate) fn is_claimed(self) -> bool {
         self.has(CLAIMED)
     }
-    /// Whether a waiter may look a while before it sleeps.
-    pub(crate) fn is_worth_a_look(self) -> bool {
-        !self.has(ONE_CPU)
+    /// Its workers share one CPU.
+    pub(crate) fn is_on_one_cpu(self) -> bool {
+        self.has(ONE_CPU)
     }
     /// The last run panicked.
     pub(crate) fn has_panicked(self) -> bool {

@@ -1,7 +1,7 @@
 //! Waiting for a work item, on the word of its state.
 
 use super::{head::Head, state::State, worker};
-use crate::wake::spin_as_waiter;
+use crate::wake::{spin_as_waiter, yield_as_waiter};
 
 /// Sleeps until the item has reached `turn`.
 ///
@@ -9,7 +9,13 @@ use crate::wake::spin_as_waiter;
 ///
 /// Until then. Woken by whoever ends or cancels the item's run: `run.rs` and `Work::cancel`.
 pub(crate) fn until_turn(head: &Head, turn: u64) {
-    if head.load().is_worth_a_look() && spin_as_waiter(|| head.load().has_reached(turn)) {
+    let ended = || head.load().has_reached(turn);
+    let came = if head.load().is_on_one_cpu() {
+        yield_as_waiter(ended)
+    } else {
+        spin_as_waiter(ended)
+    };
+    if came {
         return;
     }
     worker::while_blocked(|| {
