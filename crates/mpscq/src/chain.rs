@@ -67,6 +67,24 @@ impl<T: Linked> Chain<T> {
         unsafe { self.push_back_raw(item) }
     }
 
+    /// Appends an item that may hang behind the last one already, as items do that were popped one after the other.
+    ///
+    /// It writes to no item then, only reads: what another thread will want back stays clean.
+    #[inline]
+    pub fn push_back_popped(&mut self, item: T::Handle) {
+        let item = T::into_raw(item);
+        if let Some((first, last)) = self.ends
+            // SAFETY: the chain owns `last` until it is popped or published.
+            && unsafe { next_of(last) }.load(Ordering::Relaxed) == item.as_ptr()
+        {
+            self.ends = Some((first, item));
+            self.len += 1;
+        } else {
+            // SAFETY: as in `push_back`.
+            unsafe { self.push_back_raw(item) }
+        }
+    }
+
     /// Appends an item by its pointer.
     ///
     /// # Safety

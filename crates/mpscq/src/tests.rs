@@ -3,6 +3,7 @@
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
+use alloc::vec;
 use alloc::vec::Vec;
 use core::cell::Cell;
 use core::ptr::NonNull;
@@ -143,6 +144,25 @@ fn chains_append_reverse_and_count() {
     assert_eq!(
         front.map(Node::into_inner).collect::<Vec<_>>(),
         [3, 2, 1, 0]
+    );
+}
+
+#[test]
+fn popped_items_make_a_chain_whether_they_still_hang_together_or_not() {
+    let queue = Queue::<Node<_>>::new();
+    let mut consumer = queue.try_consumer().unwrap();
+    let mut chain = Chain::<Node<_>>::new();
+    for numbers in [vec![1, 2, 3], vec![4], vec![5, 6]] {
+        queue.push_chain(chain_of(numbers));
+        consumer
+            .drain(9)
+            .for_each(|node| chain.push_back_popped(node));
+    }
+    assert_eq!(chain.len(), 6);
+    chain.push_back_popped(Node::new(7));
+    assert_eq!(
+        chain.map(Node::into_inner).collect::<Vec<_>>(),
+        [1, 2, 3, 4, 5, 6, 7]
     );
 }
 

@@ -2,8 +2,8 @@
 
 use std::task::Waker;
 
-use sync::atomic::{AtomicU8, Ordering};
 use sync::Mutex;
+use sync::atomic::{AtomicU8, Ordering};
 
 use crate::wake::Unparker;
 
@@ -104,7 +104,11 @@ impl Bell {
         }
         #[cfg(not(any(loom, shuttle)))]
         if kind == EVENTFD {
-            return self.eventfd.get().expect("made before the owner armed").ring();
+            return self
+                .eventfd
+                .get()
+                .expect("made before the owner armed")
+                .ring();
         }
         let waker = self.task.lock().take();
         // The lock is gone: what a waker runs is the executor's code.

@@ -48,7 +48,13 @@ impl<T> Inbox<T> {
             fifo: CachePadded::new(RawQueue::new()),
             lifo: CachePadded::new(Stack::new()),
         };
-        (inbox, Reader { fifo: RawCursor::new(), turned: Letters::new() })
+        (
+            inbox,
+            Reader {
+                fifo: RawCursor::new(),
+                turned: Letters::new(),
+            },
+        )
     }
 
     /// Appends a letter.
@@ -111,7 +117,10 @@ impl<T> Inbox<T> {
                     // SAFETY: `push` takes letters.
                     reader.turned = unsafe { Letters::from_chain(self.lifo.take_all_fifo()) };
                 }
-                reader.turned.pop_front().map_or(Found::Empty, Found::Letter)
+                reader
+                    .turned
+                    .pop_front()
+                    .map_or(Found::Empty, Found::Letter)
             }
         }
     }

@@ -169,7 +169,10 @@ impl<T> Mailbox<T> {
     /// Never.
     #[inline]
     pub fn drain(&mut self, max: usize) -> Drain<'_, T> {
-        Drain { mailbox: self, left: max }
+        Drain {
+            mailbox: self,
+            left: max,
+        }
     }
 
     /// Says whether nothing is inside, not even a post that is under way.

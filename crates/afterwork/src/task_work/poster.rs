@@ -47,7 +47,10 @@ impl<T> Poster<T> {
         // Relaxed: whoever makes one holds another one, or is the owner, so the count does not rise from a zero that
         // somebody acts on.
         shared.nr_posters.fetch_add(1, Ordering::Relaxed);
-        Self { shared, cache: Cache::new() }
+        Self {
+            shared,
+            cache: Cache::new(),
+        }
     }
 
     /// Posts an item and wakes the owner, if it sleeps.
@@ -89,7 +92,11 @@ impl<T> Poster<T> {
 
     /// Starts a batch: items put into it are posted together, with one swap.
     pub fn batch(&self) -> Batch<'_, T> {
-        Batch { poster: self, letters: Letters::new(), nodes: Taken::new() }
+        Batch {
+            poster: self,
+            letters: Letters::new(),
+            nodes: Taken::new(),
+        }
     }
 
     /// Says whether the owner takes no more posts. It may close right after the answer.
@@ -111,7 +118,9 @@ impl<T> Poster<T> {
         if !shared.room.take() {
             return Err(PostError::Full(item));
         }
-        shared.inbox.push(blank(&self.cache, &shared.free).fill(item, urgent));
+        shared
+            .inbox
+            .push(blank(&self.cache, &shared.free).fill(item, urgent));
         shared.posted(1, urgent);
         Ok(())
     }
@@ -186,7 +195,11 @@ impl<T> Batch<'_, T> {
     #[cold]
     fn fetch_nodes(&mut self) {
         let cached = self.poster.cache.with(std::mem::take).unwrap_or_default();
-        self.nodes = if cached.is_empty() { self.poster.shared.free.take_all() } else { cached };
+        self.nodes = if cached.is_empty() {
+            self.poster.shared.free.take_all()
+        } else {
+            cached
+        };
     }
 }
 
@@ -247,14 +260,28 @@ impl<T> Poster<T> {
     }
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+impl<T> Poster<T> {
+    /// Counts the nodes at hand; loses them.
+    pub(super) fn count_cached(&self) -> usize {
+        self.cache
+            .with(|nodes| std::mem::take(nodes).count())
+            .unwrap_or(0)
+    }
+}
+
 impl<T> fmt::Debug for Poster<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Poster").field("closed", &self.is_closed()).finish_non_exhaustive()
+        f.debug_struct("Poster")
+            .field("closed", &self.is_closed())
+            .finish_non_exhaustive()
     }
 }
 
 impl<T> fmt::Debug for Batch<'_, T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch").field("len", &self.len()).finish_non_exhaustive()
+        f.debug_struct("Batch")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
     }
 }

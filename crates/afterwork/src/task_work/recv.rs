@@ -76,7 +76,10 @@ impl<T> Mailbox<T> {
     ///
     /// As [`recv`](Self::recv).
     pub fn ready(&mut self, count: usize) -> Ready<'_, T> {
-        Ready { mailbox: self, count }
+        Ready {
+            mailbox: self,
+            count,
+        }
     }
 }
 

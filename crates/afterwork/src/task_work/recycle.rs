@@ -42,7 +42,10 @@ pub(super) struct Spent<T> {
 /// Returns a node from `cache` or `free`, or allocates one.
 #[inline]
 pub(super) fn blank<T>(cache: &Cache<T>, free: &Stack<Slot<T>>) -> Blank<T> {
-    cache.with(|nodes| take(nodes, free)).flatten().unwrap_or_else(Blank::new)
+    cache
+        .with(|nodes| take(nodes, free))
+        .flatten()
+        .unwrap_or_else(Blank::new)
 }
 
 /// Takes a node from the home supply, or fetches another supply.
@@ -56,7 +59,10 @@ fn take<T>(nodes: &mut Taken<Slot<T>>, free: &Stack<Slot<T>>) -> Option<Blank<T>
 
 impl<T> Cache<T> {
     pub(super) fn new() -> Self {
-        Self { busy: AtomicBool::new(false), nodes: UnsafeCell::new(Taken::new()) }
+        Self {
+            busy: AtomicBool::new(false),
+            nodes: UnsafeCell::new(Taken::new()),
+        }
     }
 
     /// Runs `body` on the nodes, unless another thread is at them.
@@ -84,7 +90,11 @@ unsafe impl<T: Send> Sync for Cache<T> {}
 impl<T> Spent<T> {
     /// Makes an end that leaves up to `keep` nodes on the free list.
     pub(super) fn new(keep: usize) -> Self {
-        Self { nodes: Chain::new(), nr_free: 0, keep }
+        Self {
+            nodes: Chain::new(),
+            nr_free: 0,
+            keep,
+        }
     }
 
     /// Takes a node whose value is gone.

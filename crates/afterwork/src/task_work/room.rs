@@ -13,7 +13,10 @@ pub(super) struct Room {
 
 impl Room {
     pub(super) fn new(capacity: Option<usize>) -> Self {
-        Self { capacity, nr_inside: AtomicUsize::new(0) }
+        Self {
+            capacity,
+            nr_inside: AtomicUsize::new(0),
+        }
     }
 
     /// Returns the bound.
@@ -28,7 +31,9 @@ impl Room {
             return true;
         };
         let more = |nr_inside| (nr_inside < capacity).then_some(nr_inside + 1);
-        self.nr_inside.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        self.nr_inside
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
+            .is_ok()
     }
 
     /// Gives the room of `count` items back.

@@ -63,7 +63,11 @@ pub(super) struct Owner {
 }
 
 impl<T> Shared<T> {
-    pub(super) fn new(backlog: Backlog, capacity: Option<usize>, thread: Unparker) -> (Self, Reader<T>) {
+    pub(super) fn new(
+        backlog: Backlog,
+        capacity: Option<usize>,
+        thread: Unparker,
+    ) -> (Self, Reader<T>) {
         let (inbox, reader) = Inbox::new(backlog);
         let shared = Self {
             inbox,

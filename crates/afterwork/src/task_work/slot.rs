@@ -35,7 +35,11 @@ pub(super) struct Letters<T> {
 impl<T> Blank<T> {
     /// Allocates a node.
     pub(super) fn new() -> Self {
-        let slot = Slot { link: Link::new(), value: MaybeUninit::uninit(), urgent: false };
+        let slot = Slot {
+            link: Link::new(),
+            value: MaybeUninit::uninit(),
+            urgent: false,
+        };
         Self(NonNull::from(Box::leak(Box::new(slot))))
     }
 
@@ -92,7 +96,9 @@ impl<T> Letter<T> {
 
 impl<T> Letters<T> {
     pub(super) const fn new() -> Self {
-        Self { chain: Chain::new() }
+        Self {
+            chain: Chain::new(),
+        }
     }
 
     pub(super) fn len(&self) -> usize {
@@ -111,7 +117,9 @@ impl<T> Letters<T> {
     #[inline]
     pub(super) fn pop_front(&mut self) -> Option<Letter<T>> {
         // SAFETY: letters alone come in, by `push_back`, `append` and `from_chain`.
-        self.chain.pop_front().map(|blank| unsafe { Letter::from_blank(blank) })
+        self.chain
+            .pop_front()
+            .map(|blank| unsafe { Letter::from_blank(blank) })
     }
 
     pub(super) fn append(&mut self, other: Self) {

@@ -1,0 +1,485 @@
+//! What a mailbox does, on one thread and on several.
+
+use std::future::Future;
+use std::pin::pin;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use super::*;
+
+/// Long enough that a wait which is not woken would be noticed, and never waited for by a good one.
+const FOR_EVER: Duration = Duration::from_secs(100);
+
+/// Counts itself out when dropped.
+#[derive(Debug)]
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn backlogs() -> [Mailbox<usize>; 4] {
+    [
+        Mailbox::new(),
+        Mailbox::builder().keep(0).build(),
+        Mailbox::builder().capacity(1 << 20).build(),
+        Mailbox::builder().backlog(Backlog::Lifo).build(),
+    ]
+}
+
+#[test]
+fn items_come_in_the_order_of_their_posts_whatever_their_road() {
+    for mut mailbox in backlogs() {
+        let poster = mailbox.poster();
+        let mut batch = poster.batch();
+        let mut want = 0..;
+        for _ in 0..50 {
+            poster.post(want.next().unwrap()).unwrap();
+            poster.post_lazy(want.next().unwrap()).unwrap();
+            for _ in 0..3 {
+                batch.push(want.next().unwrap()).unwrap();
+            }
+            assert_eq!(batch.len(), 3);
+            batch.post().unwrap();
+            assert!(batch.is_empty());
+        }
+        mailbox.wait(7).unwrap();
+        assert_eq!(mailbox.drain(5).collect::<Vec<_>>(), [0, 1, 2, 3, 4]);
+        assert_eq!(mailbox.try_recv(), Ok(5));
+        assert!(!mailbox.is_empty());
+        assert!(mailbox.drain(usize::MAX).eq(6..250));
+        assert!(mailbox.is_empty());
+        assert_eq!(mailbox.try_recv(), Err(TryRecvError::Empty));
+    }
+}
+
+#[test]
+fn a_closed_mailbox_gives_the_item_back() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    poster.post(1).unwrap();
+    let mut batch = poster.batch();
+    batch.push(7).unwrap();
+    batch.push(8).unwrap();
+    mailbox.close();
+    assert!(poster.is_closed());
+    assert_eq!(poster.post(2), Err(PostError::Closed(2)));
+    assert_eq!(poster.post_lazy(3).unwrap_err().into_inner(), 3);
+    assert_eq!(batch.post(), Err(PostError::Closed(())));
+    assert_eq!(batch.by_ref().collect::<Vec<_>>(), [7, 8]);
+    mailbox.wait(5).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(1));
+    assert_eq!(mailbox.try_recv(), Err(TryRecvError::Closed));
+    assert_eq!(mailbox.wait(1), Err(Closed));
+    assert_eq!(mailbox.wait_timeout(1, FOR_EVER), Err(Closed));
+    drop(mailbox);
+    assert_eq!(poster.post(4), Err(PostError::Closed(4)));
+}
+
+#[test]
+fn a_full_mailbox_gives_the_item_back() {
+    let mut mailbox = Mailbox::builder().capacity(3).build();
+    assert_eq!(mailbox.capacity(), Some(3));
+    let poster = mailbox.poster();
+    let mut batch = poster.batch();
+    batch.push(0).unwrap();
+    batch.push(1).unwrap();
+    poster.post(2).unwrap();
+    assert_eq!(poster.post(3), Err(PostError::Full(3)));
+    assert_eq!(batch.push(3), Err(PostError::Full(3)));
+    assert_eq!(batch.next(), Some(0), "and its room is free again");
+    poster.post(4).unwrap();
+    drop(batch);
+    assert_eq!(mailbox.try_recv(), Ok(2));
+    poster.post(5).unwrap();
+    poster.post(6).unwrap();
+    assert_eq!(poster.post(7), Err(PostError::Full(7)));
+    assert!(mailbox.drain(9).eq([4, 5, 6]));
+}
+
+#[test]
+fn whatever_is_inside_is_dropped_with_the_owner() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    for lifo in [false, true] {
+        let backlog = if lifo { Backlog::Lifo } else { Backlog::Fifo };
+        dropped.store(0, Ordering::Relaxed);
+        let mut mailbox = Mailbox::builder().backlog(backlog).build();
+        let poster = mailbox.poster();
+        (0..5).for_each(|_| poster.post(Counted(dropped.clone())).unwrap());
+        // Two are counted as ready, one of them is received.
+        mailbox.wait(2).unwrap();
+        drop(mailbox.try_recv());
+        assert_eq!(dropped.load(Ordering::Relaxed), 1);
+        let mut batch = poster.batch();
+        batch.push(Counted(dropped.clone())).unwrap();
+        drop(mailbox);
+        assert_eq!(dropped.load(Ordering::Relaxed), 5);
+        drop(batch);
+        assert_eq!(dropped.load(Ordering::Relaxed), 6);
+        drop(poster.post(Counted(dropped.clone())));
+        assert_eq!(dropped.load(Ordering::Relaxed), 7);
+    }
+}
+
+#[test]
+fn the_last_poster_ends_the_wait() {
+    let mut mailbox = Mailbox::<i32>::new();
+    let poster = mailbox.poster();
+    let other = poster.clone();
+    assert!(poster.same_as(&other));
+    let thread = thread::spawn(move || {
+        drop(poster);
+        other.post_lazy(1).unwrap();
+    });
+    // The item, then the end: both are waited for without a count that could be reached.
+    mailbox.wait(1).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(1));
+    assert_eq!(mailbox.wait(2), Err(Closed));
+    thread.join().unwrap();
+    let _again = mailbox.poster();
+    assert_eq!(
+        mailbox.try_recv(),
+        Err(TryRecvError::Empty),
+        "and begins anew with the next one"
+    );
+}
+
+#[test]
+fn fewer_than_wanted_are_enough_when_they_are_the_last() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    poster.post_lazy(1).unwrap();
+    drop(poster);
+    mailbox.wait(32).unwrap();
+    assert_eq!(mailbox.drain(32).count(), 1);
+}
+
+#[test]
+fn lazy_posts_do_not_end_a_wait_before_they_are_enough() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    (0..3).for_each(|number| poster.post_lazy(number).unwrap());
+    assert_eq!(mailbox.wait_timeout(4, Duration::from_millis(1)), Ok(false));
+    assert_eq!(mailbox.try_recv(), Ok(0), "what is there may be received");
+    poster.post_lazy(3).unwrap();
+    assert_eq!(mailbox.wait_timeout(4, Duration::from_millis(1)), Ok(false));
+    poster.post_lazy(4).unwrap();
+    assert_eq!(mailbox.wait_timeout(4, FOR_EVER), Ok(true));
+    assert!(mailbox.drain(9).eq([1, 2, 3, 4]));
+}
+
+#[test]
+fn one_urgent_item_is_enough_even_when_it_came_first() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    poster.post_lazy(0).unwrap();
+    let mut batch = poster.batch();
+    batch.push(1).unwrap();
+    batch.push(2).unwrap();
+    batch.post().unwrap();
+    assert_eq!(mailbox.wait_timeout(32, FOR_EVER), Ok(true));
+    assert_eq!(mailbox.drain(2).count(), 2, "the urgent one among them");
+    assert_eq!(
+        mailbox.wait_timeout(32, Duration::from_millis(1)),
+        Ok(false)
+    );
+    assert_eq!(mailbox.try_recv(), Ok(2));
+}
+
+#[test]
+fn a_sleeping_owner_is_woken_by_the_post_that_makes_the_count_full() {
+    let mut mailbox = Mailbox::builder().looks(0).build();
+    let poster = mailbox.poster();
+    let thread = thread::spawn(move || {
+        for number in 0..100 {
+            for _ in 0..10 {
+                poster.post_lazy(number).unwrap();
+            }
+        }
+        poster
+    });
+    for number in 0..100 {
+        mailbox.wait(10).unwrap();
+        assert!(mailbox.drain(10).eq([number; 10]));
+    }
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_sleeping_owner_is_woken_by_urgent_posts_and_by_batches() {
+    let mut mailbox = Mailbox::builder().looks(0).build();
+    let poster = mailbox.poster();
+    let thread = thread::spawn(move || {
+        let mut batch = poster.batch();
+        for number in 0..100 {
+            poster.post(number).unwrap();
+            batch.push(number).unwrap();
+            batch.push(number).unwrap();
+            batch.post_lazy().unwrap();
+        }
+        drop(batch);
+        poster
+    });
+    let mut nr_received = 0;
+    while nr_received < 300 {
+        mailbox.wait(2).unwrap();
+        nr_received += mailbox.drain(8).count();
+    }
+    drop(thread.join().unwrap());
+    assert_eq!(mailbox.wait(1), Err(Closed));
+}
+
+#[test]
+fn the_owner_may_post_to_itself() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    poster.post(3).unwrap();
+    let mut seen = Vec::new();
+    while let Ok(number) = mailbox.try_recv() {
+        seen.push(number);
+        if number > 0 {
+            poster.post(number - 1).unwrap();
+        }
+    }
+    assert_eq!(seen, [3, 2, 1, 0]);
+}
+
+/// Few under Miri, which takes a thousand times as long.
+const NR_POSTS: usize = if cfg!(miri) { 40 } else { 20_000 };
+
+#[test]
+fn every_item_of_four_posters_arrives_once_and_in_its_order() {
+    const NR_POSTERS: usize = 4;
+    for backlog in [Backlog::Fifo, Backlog::Lifo] {
+        let mut mailbox = Mailbox::builder().backlog(backlog).build();
+        let threads: Vec<_> = (0..NR_POSTERS)
+            .map(|from| {
+                let poster = mailbox.poster();
+                thread::spawn(move || {
+                    let mut batch = poster.batch();
+                    for number in 0..NR_POSTS {
+                        match (number + from) % 5 {
+                            0 => {
+                                batch.post_lazy().unwrap();
+                                poster.post((from, number)).unwrap();
+                            }
+                            1 => {
+                                batch.post().unwrap();
+                                poster.post_lazy((from, number)).unwrap();
+                            }
+                            _ => batch.push((from, number)).unwrap(),
+                        }
+                    }
+                    batch.post_lazy().unwrap();
+                })
+            })
+            .collect();
+        let mut next = [0; NR_POSTERS];
+        while mailbox.wait(3).is_ok() {
+            for (from, number) in mailbox.drain(8) {
+                assert_eq!(next[from], number);
+                next[from] += 1;
+            }
+        }
+        assert_eq!(next, [NR_POSTS; NR_POSTERS]);
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+    }
+}
+
+#[test]
+fn threads_may_share_one_poster() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| (0..NR_POSTS).for_each(|number| poster.post(number).unwrap()));
+        }
+        let mut sum = 0;
+        let mut nr_received = 0;
+        while nr_received < 3 * NR_POSTS {
+            mailbox.wait(1).unwrap();
+            for number in mailbox.drain(64) {
+                sum += number;
+                nr_received += 1;
+            }
+        }
+        assert_eq!(sum, 3 * NR_POSTS * (NR_POSTS - 1) / 2);
+    });
+}
+
+#[test]
+fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
+    let nr_rounds = if cfg!(miri) { 3 } else { 200 };
+    for _ in 0..nr_rounds {
+        let dropped = Arc::new(AtomicUsize::new(0));
+        let mut mailbox = Mailbox::new();
+        let start = Arc::new(Barrier::new(3));
+        let threads = [(); 2].map(|()| {
+            let (poster, dropped, start) = (mailbox.poster(), dropped.clone(), start.clone());
+            thread::spawn(move || {
+                start.wait();
+                // Refused ones come back and are dropped here.
+                let made = (0..)
+                    .take_while(|_| poster.post(Counted(dropped.clone())).is_ok())
+                    .count();
+                made + 1
+            })
+        });
+        start.wait();
+        mailbox.wait(1).unwrap();
+        drop(mailbox.drain(3).collect::<Vec<_>>());
+        drop(mailbox);
+        let made: usize = threads
+            .into_iter()
+            .map(|thread| thread.join().unwrap())
+            .sum();
+        assert_eq!(dropped.load(Ordering::Relaxed), made);
+    }
+}
+
+#[test]
+fn a_steady_flow_goes_round_in_the_same_nodes() {
+    // Node by node: what comes home was at the poster's before.
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    for _ in 0..100 {
+        (0..64).for_each(|number| poster.post(number).unwrap());
+        assert_eq!(mailbox.drain(64).count(), 64);
+    }
+    // Every node that exists is at hand or on the free list by now; had any post of the later rounds allocated,
+    // there would be more of them than two rounds hold.
+    let nr_free = mailbox.shared().free.take_all().count();
+    assert!(nr_free + poster.count_cached() <= 128);
+}
+
+#[test]
+fn no_more_nodes_are_kept_than_said() {
+    let mut mailbox = Mailbox::builder().keep(100).build();
+    let poster = mailbox.poster();
+    (0..1000).for_each(|number| poster.post(number).unwrap());
+    assert_eq!(mailbox.drain(1000).count(), 1000);
+    let nr_free = mailbox.shared().free.take_all().count();
+    assert!((32..=100).contains(&nr_free), "{nr_free}");
+}
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct Bells(AtomicUsize);
+
+impl Wake for Bells {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_task_is_woken_once_for_as_many_as_it_wants() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    let bells = Arc::new(Bells::default());
+    let waker = Waker::from(bells.clone());
+    let cx = &mut Context::from_waker(&waker);
+    assert_eq!(mailbox.poll_ready(cx, 3), Poll::Pending);
+    poster.post_lazy(1).unwrap();
+    poster.post_lazy(2).unwrap();
+    assert_eq!(bells.0.load(Ordering::Relaxed), 0);
+    assert_eq!(
+        mailbox.poll_ready(cx, 3),
+        Poll::Pending,
+        "polled for another reason"
+    );
+    poster.post_lazy(3).unwrap();
+    assert_eq!(bells.0.load(Ordering::Relaxed), 1);
+    poster.post(4).unwrap();
+    assert_eq!(bells.0.load(Ordering::Relaxed), 1, "it is awake");
+    assert_eq!(mailbox.poll_ready(cx, 3), Poll::Ready(Ok(())));
+    for number in 1..=4 {
+        assert_eq!(mailbox.poll_recv(cx), Poll::Ready(Ok(number)));
+    }
+    assert_eq!(pin!(mailbox.recv()).poll(cx), Poll::Pending);
+    drop(poster);
+    assert_eq!(
+        bells.0.load(Ordering::Relaxed),
+        2,
+        "the last poster is gone"
+    );
+    assert_eq!(pin!(mailbox.recv()).poll(cx), Poll::Ready(Err(Closed)));
+    assert_eq!(pin!(mailbox.ready(1)).poll(cx), Poll::Ready(Err(Closed)));
+}
+
+#[test]
+fn the_kind_of_sleep_may_change_from_one_to_the_next() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    let bells = Arc::new(Bells::default());
+    let waker = Waker::from(bells.clone());
+    assert!(
+        mailbox
+            .poll_recv(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    let thread = thread::spawn(move || {
+        poster.post(1).unwrap();
+        poster
+    });
+    // Whether the post rings the task or the thread, this ends.
+    mailbox.wait(1).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(1));
+    drop(thread.join().unwrap());
+}
+
+#[cfg(not(miri))]
+#[test]
+fn the_eventfd_is_rung_only_while_armed() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    mailbox.eventfd().unwrap();
+    poster.post(1).unwrap();
+    assert!(!mailbox.arm(1).unwrap(), "one is there");
+    assert_eq!(mailbox.try_recv(), Ok(1));
+    assert!(mailbox.arm(2).unwrap());
+    poster.post_lazy(2).unwrap();
+    assert!(!mailbox.shared().owner.bell.eventfd().unwrap().clear());
+    poster.post_lazy(3).unwrap();
+    poster.post(4).unwrap();
+    assert!(mailbox.disarm(), "rung");
+    assert!(mailbox.shared().owner.bell.eventfd().unwrap().clear());
+    assert_eq!(mailbox.drain(9).count(), 3);
+    assert!(mailbox.arm(1).unwrap());
+    assert!(!mailbox.disarm(), "not rung");
+    poster.post(5).unwrap();
+    assert!(!mailbox.shared().owner.bell.eventfd().unwrap().clear());
+    mailbox.clear();
+}
+
+#[test]
+fn a_wait_that_times_out_takes_about_that_long() {
+    let mut mailbox = Mailbox::<()>::new();
+    let _poster = mailbox.poster();
+    let start = Instant::now();
+    assert_eq!(mailbox.wait_timeout(1, Duration::from_millis(5)), Ok(false));
+    assert!(start.elapsed() >= Duration::from_millis(5));
+}
+
+#[test]
+fn a_poster_killed_by_a_panic_tells_the_owner() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    let thread = thread::spawn(move || {
+        poster.post(1).unwrap();
+        let mut batch = poster.batch();
+        batch.push(2).unwrap();
+        panic!("on purpose");
+    });
+    mailbox.wait(9).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(1));
+    assert_eq!(mailbox.wait(1), Err(Closed), "the batch was never posted");
+    assert!(thread.join().is_err());
+}

@@ -58,7 +58,9 @@ pub(super) struct Wait {
 
 impl Wait {
     pub(super) fn new() -> Self {
-        Self { nr: AtomicI32::new(0) }
+        Self {
+            nr: AtomicI32::new(0),
+        }
     }
 
     /// Asks for a wake-up once `count` more items are posted, or an urgent one. The owner looks into the queue next.
@@ -103,10 +105,17 @@ impl Wait {
     fn claim_armed(&self, seen: i32, nr_items: usize, urgent: bool) -> bool {
         // ORDER(bell): the other end; see `arm`.
         // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims
-        let order = if twin::armed("wait: relaxed claim") { Ordering::Relaxed } else { Ordering::Acquire };
+        let order = if twin::armed("wait: relaxed claim") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Acquire
+        };
         if urgent {
             if twin::armed("wait: claim by compare-exchange") {
-                return self.nr.compare_exchange(seen, 0, order, Ordering::Relaxed).is_ok();
+                return self
+                    .nr
+                    .compare_exchange(seen, 0, order, Ordering::Relaxed)
+                    .is_ok();
             }
             return self.nr.swap(0, order) > 0;
         }
