@@ -219,7 +219,7 @@ mod real {
 
 #[cfg(any(loom, shuttle))]
 mod model {
-    use std::time::Duration;
+    use std::{mem::ManuallyDrop, time::Duration};
 
     #[cfg(loom)]
     use loom::sync::{Arc, Condvar, Mutex};
@@ -228,16 +228,41 @@ mod model {
     #[cfg(shuttle)]
     use std::sync::Arc;
 
+    /// Who sleeps. Its count is the model's, so a model notices a word that is never freed.
+    #[derive(Clone, Debug)]
+    struct Sleepers {
+        shared: ManuallyDrop<Arc<(Mutex<()>, Condvar)>>,
+    }
+
     /// The kernel's side of a futex: comparing and falling asleep are one step against a waker.
     #[derive(Debug)]
-    pub struct Bed(Arc<(Mutex<()>, Condvar)>);
+    pub struct Bed(Sleepers);
 
     #[derive(Clone, Debug)]
-    pub struct Key(Arc<(Mutex<()>, Condvar)>);
+    pub struct Key(Sleepers);
+
+    impl std::ops::Deref for Sleepers {
+        type Target = (Mutex<()>, Condvar);
+        fn deref(&self) -> &Self::Target {
+            &self.shared
+        }
+    }
+
+    impl Drop for Sleepers {
+        fn drop(&mut self) {
+            if !crate::twin::torn_down() {
+                // SAFETY: the field is not used again; `Drop` runs once.
+                unsafe { ManuallyDrop::drop(&mut self.shared) };
+            }
+        }
+    }
 
     impl Bed {
         pub fn new() -> Self {
-            Self(Arc::new((Mutex::new(()), Condvar::new())))
+            let sleepers = Arc::new((Mutex::new(()), Condvar::new()));
+            Self(Sleepers {
+                shared: ManuallyDrop::new(sleepers),
+            })
         }
 
         pub fn key(&self, _word: *const u32) -> Key {

@@ -20,6 +20,18 @@ pub const fn armed(_name: &str) -> bool {
     false
 }
 
+/// Says whether a model that failed is being torn down; always `false` on the real machine.
+///
+/// Loom unwinds the threads of a failed run one by one when nothing of the model can be touched any more, so a
+/// destructor that would change an atomic leaves it alone then.
+#[inline(always)]
+pub fn torn_down() -> bool {
+    #[cfg(loom)]
+    return std::thread::panicking();
+    #[cfg(not(loom))]
+    false
+}
+
 #[cfg(any(loom, shuttle))]
 mod model {
     use std::cell::Cell;

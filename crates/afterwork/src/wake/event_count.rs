@@ -144,6 +144,8 @@ impl Prepared<'_> {
 
 impl Drop for Prepared<'_> {
     fn drop(&mut self) {
-        self.count.nr_waiting.fetch_sub(1, Ordering::Relaxed);
+        if !twin::torn_down() {
+            self.count.nr_waiting.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }

@@ -204,6 +204,8 @@ impl Token {
         // Test: parker_hands_over_what_the_waker_wrote
         let before = if twin::armed("park: no token") {
             self.word.word().load(Ordering::Relaxed)
+        } else if twin::armed("park: relaxed give") {
+            self.word.word().swap(TOKEN, Ordering::Relaxed)
         } else {
             self.word.word().swap(TOKEN, Ordering::Release)
         };
@@ -223,6 +225,11 @@ impl Unparker {
         if let Some(key) = self.token.give() {
             key.wake(1);
         }
+    }
+
+    /// Says whether a token waits that the owner has not taken.
+    pub(crate) fn is_given(&self) -> bool {
+        self.token.word.word().load(Ordering::Relaxed) == TOKEN
     }
 
     /// Says whether both wake the same parker.

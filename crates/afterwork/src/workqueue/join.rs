@@ -348,6 +348,9 @@ impl<T> Future for JoinHandle<T> {
 
 impl<T> Drop for JoinHandle<T> {
     fn drop(&mut self) {
+        if sync::twin::torn_down() {
+            return;
+        }
         let free = self.head().vtable.free;
         let orphaned = self.head().update(|state| Some(state.orphan()));
         if orphaned.is_some_and(|(_, state)| state.frees()) {

@@ -189,7 +189,12 @@ impl Injector {
         }
         // ORDER(inject): other end in `push_chain`.
         // Test: injected_items_arrive_whole_and_in_order
-        let mut at = self.newest.swap(ptr::null_mut(), Ordering::Acquire);
+        let order = if sync::twin::armed("inject: relaxed take") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Acquire
+        };
+        let mut at = self.newest.swap(ptr::null_mut(), order);
         let mut list = List::new();
         while let Some(item) = NonNull::new(at) {
             at = next(item);

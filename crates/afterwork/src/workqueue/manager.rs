@@ -13,7 +13,7 @@ use std::time::Duration;
 use sync::{
     Mutex, OnceLock,
     atomic::{AtomicBool, AtomicUsize, Ordering, fence},
-    thread, time,
+    thread, time, twin,
     unmodelled::Arc,
 };
 use topology::CpuSet;
@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// How many ticks without waiting work end the watch. A guess: re-arming costs a wake-up of the manager.
-const QUIET_TICKS: u32 = 16;
+const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 /// How much longer a tick is while work moves.
 const EASY_TICKS: u32 = 4;
 /// The first and the longest pause before a thread is asked for again.
@@ -41,7 +41,7 @@ const RETRY_MAX_NS: u64 = 1_000_000_000;
 pub(crate) struct Manager {
     inbox: Mutex<Inbox>,
     /// A: somebody waits for work to move.
-    armed: AtomicBool,
+    pub(super) armed: AtomicBool,
     /// Set before the first pool exists.
     unparker: OnceLock<Unparker>,
     /// Every pool in use, with the number of queues that use it.
@@ -60,7 +60,7 @@ struct Inbox {
 }
 
 /// What only the manager's thread knows.
-struct Duty {
+pub(super) struct Duty {
     manager: Arc<Manager>,
     params: Params,
     allowed: CpuSet,
@@ -79,22 +79,18 @@ impl Manager {
         params: &Params,
         allowed: &CpuSet,
     ) -> std::io::Result<()> {
-        let mut parker = Parker::with_looks(0);
+        let mut parker = self.take_post();
+        let mut duty = Duty::new(self.clone(), params.clone(), allowed.clone());
+        thread::spawn("aw/manager", move || duty.run(&mut parker)).map(drop)
+    }
+
+    /// Returns the parker of the thread that manages from now on.
+    pub(super) fn take_post(&self) -> Parker {
+        let parker = Parker::with_looks(0);
         self.unparker
             .set(parker.unparker())
             .expect("a manager is started once");
-        let mut duty = Duty {
-            manager: self.clone(),
-            params: params.clone(),
-            allowed: allowed.clone(),
-            nr_quiet: 0,
-            nr_easy: 0,
-            next_tick_ns: 0,
-            retry: Vec::new(),
-            next_retry_ns: 0,
-            retry_pause_ns: RETRY_NS,
-        };
-        thread::spawn("aw/manager", move || duty.run(&mut parker)).map(drop)
+        parker
     }
 
     /// Ends the manager's thread, once all pools are gone.
@@ -124,7 +120,7 @@ impl Manager {
         }
     }
 
-    fn wake(&self) {
+    pub(super) fn wake(&self) {
         if let Some(unparker) = self.unparker.get() {
             unparker.unpark();
         }
@@ -179,6 +175,20 @@ impl Manager {
 }
 
 impl Duty {
+    pub(super) fn new(manager: Arc<Manager>, params: Params, allowed: CpuSet) -> Self {
+        Self {
+            manager,
+            params,
+            allowed,
+            nr_quiet: 0,
+            nr_easy: 0,
+            next_tick_ns: 0,
+            retry: Vec::new(),
+            next_retry_ns: 0,
+            retry_pause_ns: RETRY_NS,
+        }
+    }
+
     fn run(&mut self, parker: &mut Parker) {
         loop {
             let refused = self.manager.create_workers();
@@ -226,13 +236,15 @@ impl Duty {
         now_ns
     }
 
-    fn tick(&mut self, now_ns: u64) {
+    pub(super) fn tick(&mut self, now_ns: u64) {
         // ORDER(watch): store buffering, other end in `WorkerPool::look_for_worker`, whose fence it shares.
         //   here: armed = false;   fence;  look at every pool
         //   push: injector = item; fence;  read armed
         // Test: stuck_work_is_seen_by_the_watch
         self.manager.armed.store(false, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
+        if !twin::armed("watch: no fence") {
+            fence(Ordering::SeqCst);
+        }
         let sights = self.manager.pools();
         let sights = sights.iter().map(|pool| pool.watch_tick(&self.allowed));
         let (mut waits, mut stuck) = (false, false);

@@ -217,13 +217,12 @@ impl WorkerPool {
 
     /// Claims the worker that lay down last, or asks for a new one.
     pub(super) fn pick(&self, dispatch: &mut Dispatch, picked: &mut Picked) {
-        let worker = if twin::armed("kick: no claim") {
-            dispatch.idle.last().map(|idle| idle.worker.clone())
-        } else {
-            dispatch.idle.pop().map(|idle| idle.worker)
-        };
-        match worker {
-            Some(worker) => picked.wakeq.push(Wakeup::unpark(worker.unparker())),
+        if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
+            picked.wakeq.push(Wakeup::unpark(idle.worker.unparker()));
+            return;
+        }
+        match dispatch.idle.pop() {
+            Some(idle) => picked.wakeq.push(Wakeup::unpark(idle.worker.unparker())),
             None if dispatch.nr_workers() + dispatch.nr_creating < self.params.max_workers => {
                 dispatch.nr_creating += 1;
                 picked.create = true;
@@ -233,10 +232,8 @@ impl WorkerPool {
                 return;
             }
         }
-        if !twin::armed("kick: no claim") {
-            self.census
-                .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
-        }
+        self.census
+            .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         self.counters.nr_kicks.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -382,22 +379,37 @@ impl WorkerPool {
             worker: worker.clone(),
             since_ns: time::now_ns(),
         });
+        let mut picked = Picked::default();
         self.census
             .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
-        drop(dispatch);
-        if twin::armed("lie down: no second look") {
-            return Rest::Park;
-        }
         // ORDER(lie-down): other end in `look_for_worker`.
         // Test: an_item_is_never_left_to_sleeping_workers
         if !twin::armed("lie down: no fence") {
             fence(Ordering::SeqCst);
         }
-        if !self.injector.is_empty() {
-            // Whoever this picks, often us, comes for the item.
-            self.look_for_worker();
+        // Before the lock is dropped: after it somebody may adopt the item, and the injector is empty then.
+        if twin::armed("lie down: look after the lock") {
+            drop(dispatch);
+            dispatch = self.lock();
         }
+        if !self.injector.is_empty() && !twin::armed("lie down: no second look") {
+            // Whoever this picks, often us, comes for the item.
+            self.pick_if_needed(&mut dispatch, &mut picked);
+        }
+        drop(dispatch);
+        self.see_to(picked);
         Rest::Park
+    }
+
+    /// Notes that a worker is up, if its kick has not; the kernel's way, for the twin.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn leave_idle(&self, worker: &Worker) {
+        let mut dispatch = self.lock();
+        if let Some(at) = dispatch.idle.iter().position(|idle| idle.worker.number == worker.number) {
+            dispatch.idle.remove(at);
+            self.census
+                .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        }
     }
 
     /// Notes that a running worker is about to sleep inside an item.
@@ -469,17 +481,21 @@ impl WorkerPool {
 
     /// Strikes a worker off the pool; `awake` when it was not on the idle list.
     pub(crate) fn discharge(self: &Arc<Self>, worker: &Worker, awake: bool) {
+        let mut picked = Picked::default();
         let mut dispatch = self.lock();
         dispatch.discharge(worker);
         if awake {
             self.census
                 .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
-        drop(dispatch);
+        // ORDER(lie-down): a producer that counted us awake did not kick; see `look_for_worker`.
+        // Test: an_item_is_never_left_to_sleeping_workers
         fence(Ordering::SeqCst);
-        if !self.injector.is_empty() {
-            self.look_for_worker();
+        if dispatch.has_work() || !self.injector.is_empty() {
+            self.pick_if_needed(&mut dispatch, &mut picked);
         }
+        drop(dispatch);
+        self.see_to(picked);
     }
 
     pub(crate) fn thread_name(&self) -> String {

@@ -351,6 +351,9 @@ impl Drop for Workqueue {
     fn drop(&mut self) {
         // SAFETY: the field is not used again; `Drop` runs once.
         let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
+        if sync::twin::torn_down() {
+            return;
+        }
         // The last handle is the one that gets the inside out of its `Arc`.
         let Some(mut inner) = Arc::into_inner(inner) else {
             return;

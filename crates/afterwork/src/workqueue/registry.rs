@@ -72,6 +72,24 @@ impl Registry {
         })
     }
 
+    /// Makes a registry whose manager has no thread, for models.
+    #[cfg(any(loom, shuttle))]
+    pub(super) fn unmanaged(topology: Topology, params: Params) -> Self {
+        let manager = Arc::new(Manager::default());
+        Self {
+            inner: Arc::new(Inner {
+                topology,
+                params,
+                manager,
+            }),
+        }
+    }
+
+    #[cfg(any(loom, shuttle))]
+    pub(super) fn manager(&self) -> &Arc<Manager> {
+        &self.inner.manager
+    }
+
     /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then.
     ///
     /// # Errors
@@ -190,7 +208,7 @@ impl Registry {
         }
     }
 
-    fn pools(&self) -> Vec<Arc<WorkerPool>> {
+    pub(super) fn pools(&self) -> Vec<Arc<WorkerPool>> {
         let roster = self.inner.manager.roster.lock();
         roster.iter().map(|(pool, _)| pool.clone()).collect()
     }
@@ -198,6 +216,9 @@ impl Registry {
 
 impl Drop for Inner {
     fn drop(&mut self) {
+        if sync::twin::torn_down() {
+            return;
+        }
         // Every queue held us, so every pool has been killed.
         self.manager.quit();
     }

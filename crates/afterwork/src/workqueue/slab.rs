@@ -40,6 +40,25 @@ pub(crate) struct Free {
     next: *mut Free,
 }
 
+#[cfg(any(loom, shuttle))]
+impl Free {
+    pub(super) fn last() -> Self {
+        Self { next: ptr::null_mut() }
+    }
+
+    pub(super) fn next(&self) -> *mut Free {
+        self.next
+    }
+
+    /// # Safety
+    ///
+    /// 1. `block` is the caller's alone.
+    pub(super) unsafe fn link(block: NonNull<Free>, next: *mut Free) {
+        // SAFETY: (1).
+        unsafe { (*block.as_ptr()).next = next };
+    }
+}
+
 /// Blocks that other threads gave back to a cache.
 ///
 /// Pushed in chains, taken whole; so the head may come and go (ABA) without harm.

@@ -116,6 +116,9 @@ impl WorkerPool {
                 break Some(due_ns);
             }
             let idle = dispatch.idle.remove(0);
+            if cfg!(any(loom, shuttle, debug_assertions)) {
+                assert!(!idle.worker.is_kicked(), "a kicked worker is culled");
+            }
             idle.worker.cull();
             wakeq.push(Wakeup::unpark(idle.worker.unparker()));
             self.counters.nr_culled.fetch_add(1, Ordering::Relaxed);

@@ -277,6 +277,9 @@ impl Clone for Work {
 
 impl Drop for Work {
     fn drop(&mut self) {
+        if sync::twin::torn_down() {
+            return;
+        }
         if self.nr_handles().fetch_sub(1, Ordering::Release) != 1 {
             return;
         }

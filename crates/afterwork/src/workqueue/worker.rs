@@ -101,6 +101,11 @@ impl Worker {
         self.unparker.clone()
     }
 
+    /// Says whether a kick has reached it that it has not followed yet.
+    pub(crate) fn is_kicked(&self) -> bool {
+        self.unparker.is_given()
+    }
+
     pub(crate) fn nr_done(&self) -> u32 {
         self.nr_done.load(Ordering::Acquire)
     }
@@ -225,6 +230,10 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
             Rest::Work => continue,
             Rest::Leave => return discharge(pool, &worker, true),
             Rest::Park => private.parker.park(),
+        }
+        #[cfg(any(loom, shuttle))]
+        if sync::twin::armed("kick: no claim") {
+            pool.leave_idle(&worker);
         }
         if worker.culled.load(Ordering::Relaxed) {
             return discharge(pool, &worker, false);

@@ -1,0 +1,168 @@
+//! The door through which models reach what users do not: compiled under `--cfg loom` and `--cfg shuttle` alone.
+//!
+//! A [`Machine`] is a registry without the manager's thread. Its workers are made on request, as a kick would
+//! make them, and whoever holds the machine does what else the manager does, when it says so: so a model has
+//! only the threads that it is about, and nothing in it depends on time.
+
+mod parts;
+
+pub use parts::{Gates, Injected, Pushed, Returns};
+
+use sync::{atomic::Ordering, thread, unmodelled::Arc};
+use topology::Topology;
+
+use super::{
+    Registry,
+    manager::{Duty, Manager},
+    policy::Census,
+    pool::WorkerPool,
+};
+use crate::{params::Params, wake::Parker};
+
+/// A registry whose manager is the model itself.
+#[derive(Debug)]
+pub struct Machine {
+    registry: Registry,
+    parker: Parker,
+}
+
+/// Ends [`Machine::serve_until`] when what it waits for may have come true.
+#[derive(Clone, Debug)]
+pub struct Bell(Arc<Manager>);
+
+impl Bell {
+    /// Makes the server look.
+    pub fn ring(&self) {
+        self.0.wake();
+    }
+}
+
+impl Machine {
+    /// Makes a machine for `topology`; idle workers may be culled at once if `idle_timeout_ms` is zero.
+    pub fn new(topology: &Topology, params: Params) -> Self {
+        let registry = Registry::unmanaged(topology.clone(), params);
+        let parker = registry.manager().take_post();
+        Self { registry, parker }
+    }
+
+    /// Returns the registry, to build queues in.
+    pub fn registry(&self) -> &Registry {
+        &self.registry
+    }
+
+    /// Returns what makes [`serve_until`](Self::serve_until) look.
+    pub fn bell(&self) -> Bell {
+        Bell(self.registry.manager().clone())
+    }
+
+    /// Starts `count` workers of each pool in use, counted as a kick counts them.
+    pub fn start_workers(&self, count: usize) {
+        for pool in self.registry.pools() {
+            for _ in 0..count {
+                pool.lock().nr_creating += 1;
+                pool.census
+                    .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+                self.registry.manager().create_worker(&pool);
+            }
+        }
+        self.make_workers();
+    }
+
+    /// Makes the workers that kicks have asked for.
+    pub fn make_workers(&self) {
+        let refused = self.registry.manager().create_workers();
+        assert!(refused.is_empty(), "a model refuses no thread");
+    }
+
+    /// Makes the workers that are asked for until `done` holds; a [`Bell`] makes it look.
+    pub fn serve_until(&mut self, done: impl Fn() -> bool) {
+        loop {
+            self.make_workers();
+            if done() {
+                return;
+            }
+            self.parker.park();
+        }
+    }
+
+    /// Sends idle workers away, of every pool in use.
+    pub fn cull(&self) {
+        for pool in self.registry.pools() {
+            pool.cull(0);
+        }
+    }
+
+    /// Returns a thread's worth of [`cull`](Self::cull)ing.
+    pub fn culler(&self) -> impl FnOnce() + Send + 'static {
+        let pools = self.registry.pools();
+        move || {
+            for pool in pools {
+                pool.cull(0);
+            }
+        }
+    }
+
+    /// Counts one worker of each pool as up and busy, without a worker; `false` takes that back.
+    pub fn pretend_busy(&self, busy: bool) {
+        for pool in self.registry.pools() {
+            let census = &pool.census;
+            if busy {
+                census.fetch_add(Census::AWAKE, Ordering::Relaxed);
+            } else {
+                census.fetch_sub(Census::AWAKE, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Looks at all pools once, as the armed watch does.
+    pub fn tick(&self) {
+        let manager = self.registry.manager().clone();
+        let allowed = self.registry.topology().allowed().clone();
+        Duty::new(manager, self.registry.params().clone(), allowed).tick(0);
+    }
+
+    /// Arms the watch.
+    pub fn watch(&self) {
+        self.registry.manager().watch();
+    }
+
+    /// Says whether the watch is armed.
+    pub fn is_watching(&self) -> bool {
+        self.registry.manager().armed.load(Ordering::Relaxed)
+    }
+
+    /// Says whether the manager has been told to look since it last did.
+    pub fn was_rung(&mut self) -> bool {
+        self.parker.try_park()
+    }
+
+    /// Runs all that waits on this thread, as the manager does when no thread can be had.
+    pub fn help_out(&self) {
+        for pool in self.registry.pools() {
+            super::worker::help_out(&pool);
+        }
+    }
+
+    /// Returns how many workers all pools have.
+    pub fn nr_workers(&self) -> usize {
+        let pools = self.registry.pools();
+        pools.iter().map(|pool| pool.lock().nr_workers()).sum()
+    }
+
+    /// Asserts that each pool's counts say that everybody sleeps and nothing waits.
+    pub fn assert_at_rest(&self) {
+        for pool in self.registry.pools() {
+            assert_at_rest(&pool);
+        }
+    }
+}
+
+fn assert_at_rest(pool: &Arc<WorkerPool>) {
+    // Whoever ran the last item may still be on its way to bed.
+    while pool.census().nr_awake() > 0 {
+        thread::yield_now();
+    }
+    assert_eq!(pool.census().nr_searching(), 0);
+    assert!(pool.injector.is_empty());
+    assert!(!pool.lock().has_work());
+}

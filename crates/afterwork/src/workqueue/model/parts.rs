@@ -1,0 +1,207 @@
+//! Parts that are modelled by themselves: the injector, the slab's return list, the gate.
+
+use std::ptr::NonNull;
+
+use sync::{cell::UnsafeCell, unmodelled::Arc};
+
+use super::super::{
+    active::{Gate, Seeker},
+    head::{Head, VTable},
+    list::Injector,
+    pool::WorkerPool,
+    pwq::QueueCore,
+    slab::{Free, Returned},
+    state::State,
+};
+
+/// Items that are numbered, in an injector.
+#[derive(Debug)]
+pub struct Injected {
+    injector: Injector,
+}
+
+/// An item of [`Injected`].
+#[repr(C)]
+struct Numbered {
+    head: Head,
+    from: usize,
+    /// Written before the push; a model checks that whoever takes the item sees that.
+    number: UnsafeCell<usize>,
+}
+
+const INERT: &VTable = &VTable {
+    run: |_| unreachable!("never run"),
+    call: |_| unreachable!("never run"),
+    free: |_| unreachable!("freed by the model"),
+    task: None,
+};
+
+/// An item that was pushed.
+#[derive(Clone, Copy, Debug)]
+pub struct Pushed(NonNull<Head>);
+
+// SAFETY: an item's parts are atomic, or checked by the model.
+unsafe impl Send for Pushed {}
+// SAFETY: as above.
+unsafe impl Sync for Pushed {}
+
+fn make(from: usize, number: usize) -> NonNull<Head> {
+    let item = Box::leak(Box::new(Numbered {
+        head: Head::new(INERT, State::IDLE, std::ptr::null()),
+        from,
+        number: UnsafeCell::new(0),
+    }));
+    // SAFETY: the item is ours until it is pushed.
+    item.number.with_mut(|place| unsafe { *place = number });
+    NonNull::from(item).cast()
+}
+
+impl Pushed {
+    /// Frees an item that was taken and that nobody tries to take back; returns who pushed it, and its number.
+    pub fn open(self) -> (usize, usize) {
+        // SAFETY: made by `make`, and taken out of the injector, which gives each item to one taker.
+        let item = unsafe { Box::from_raw(self.0.as_ptr().cast::<Numbered>()) };
+        // SAFETY: the item is ours; loom checks that this is true.
+        let number = item.number.with(|place| unsafe { *place });
+        (item.from, number)
+    }
+}
+
+impl Default for Injected {
+    fn default() -> Self {
+        Self {
+            injector: Injector::new(),
+        }
+    }
+}
+
+impl Injected {
+    /// Pushes an item; says whether the injector was empty.
+    pub fn push(&self, from: usize, number: usize) -> (Pushed, bool) {
+        let item = make(from, number);
+        (Pushed(item), self.injector.push(item))
+    }
+
+    /// Pushes items `0..len` of `from` as one chain.
+    pub fn push_chain(&self, from: usize, len: usize) {
+        let items: Vec<_> = (0..len).map(|number| make(from, number)).collect();
+        for two in items.windows(2) {
+            super::super::list::set_next(two[1], two[0].as_ptr());
+        }
+        self.injector.push_chain(items[len - 1], items[0]);
+    }
+
+    /// Takes an item back if it is the newest.
+    pub fn take_back(&self, item: Pushed) -> Option<Pushed> {
+        self.injector.take_back(item.0).then_some(item)
+    }
+
+    /// Takes all items, oldest first.
+    pub fn take(&self) -> Vec<Pushed> {
+        let mut list = self.injector.take(|_| ());
+        std::iter::from_fn(|| list.pop_front()).map(Pushed).collect()
+    }
+}
+
+/// The slab's list of blocks that came back.
+#[derive(Debug)]
+pub struct Returns {
+    returned: Returned,
+}
+
+/// A block with contents of which a model checks who touches them when.
+#[repr(C)]
+struct Block {
+    free: Free,
+    contents: UnsafeCell<usize>,
+}
+
+impl Default for Returns {
+    fn default() -> Self {
+        Self {
+            returned: Returned::new(),
+        }
+    }
+}
+
+impl Returns {
+    /// Gives back a chain of `len` blocks.
+    pub fn push(&self, len: usize) {
+        let blocks: Vec<NonNull<Free>> = (0..len)
+            .map(|_| {
+                let block = Box::leak(Box::new(Block {
+                    free: Free::last(),
+                    contents: UnsafeCell::new(0),
+                }));
+                // SAFETY: the block is new.
+                block.contents.with_mut(|place| unsafe { *place = 1 });
+                NonNull::from(block).cast()
+            })
+            .collect();
+        for two in blocks.windows(2) {
+            // SAFETY: both are ours.
+            unsafe { Free::link(two[0], two[1].as_ptr()) };
+        }
+        // SAFETY: a chain of new blocks.
+        unsafe { self.returned.push(blocks[0], blocks[len - 1]) };
+    }
+
+    /// Takes all blocks, uses each, and returns how many there were.
+    pub fn take(&self) -> usize {
+        let mut at = self.returned.take();
+        let mut count = 0;
+        while let Some(free) = NonNull::new(at) {
+            // SAFETY: taken, so ours; it was leaked by `push`.
+            let block = unsafe { Box::from_raw(free.as_ptr().cast::<Block>()) };
+            // SAFETY: as above; loom checks that this is true.
+            count += block.contents.with(|place| unsafe { *place });
+            at = block.free.next();
+        }
+        count
+    }
+}
+
+/// The seats of one queue, by themselves.
+#[derive(Debug)]
+pub struct Gates {
+    core: Arc<QueueCore>,
+    pool: Arc<WorkerPool>,
+}
+
+impl Gates {
+    /// Makes `max` seats, of which links of one pool may stand in line.
+    pub fn new(machine: &super::Machine, max: u32) -> Self {
+        let core = Arc::new(QueueCore::new("gates", max, None));
+        let pool = machine.registry.pools()[0].clone();
+        Self { core, pool }
+    }
+
+    /// Takes a seat if there is one.
+    pub fn try_enter(&self) -> bool {
+        self.core.gate.try_enter()
+    }
+
+    /// Takes a seat, or puts link `slot` in line for one.
+    pub fn enter_or_queue(&self, slot: usize) -> bool {
+        self.core.gate.enter_or_queue(|| Seeker {
+            pool: self.pool.clone(),
+            slot,
+        })
+    }
+
+    /// Gives a seat back; returns the link that it passes to.
+    pub fn leave(&self) -> Option<usize> {
+        Gate::leave(&self.core).seeker.map(|seeker| seeker.slot)
+    }
+
+    /// Changes how many seats there are; returns the links that get one by that.
+    pub fn set_max(&self, max: u32) -> Vec<usize> {
+        let seekers = self.core.gate.set_max(max);
+        seekers.into_iter().map(|seeker| seeker.slot).collect()
+    }
+
+    /// Returns how many are seated.
+    pub fn nr_active(&self) -> u32 {
+        self.core.gate.nr_active()
+    }
+}

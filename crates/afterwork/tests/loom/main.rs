@@ -1,0 +1,13 @@
+//! Every interleaving of small cases, weak memory included, and the twins that must go red.
+//!
+//! `RUSTFLAGS="--cfg loom" cargo test -p afterwork --release --test loom`
+//!
+//! The models run the shipped code; only constants are smaller (workers take two items at a time, no idle worker is
+//! kept). "Exhaustive" means without a bound on preemptions; else the bound is named.
+#![cfg(loom)]
+
+mod support;
+mod task_work;
+mod wake;
+mod workqueue_parts;
+mod workqueue_pool;

@@ -1,0 +1,52 @@
+//! What all models share.
+
+use std::sync::OnceLock;
+
+use afterwork::{
+    params::Params,
+    workqueue::{Builder, Workqueue, model::Machine},
+};
+use topology::Topology;
+
+/// Explores without a bound.
+pub fn exhaustive(model: impl Fn() + Sync + Send + 'static) {
+    builder().check(model);
+}
+
+/// Explores all runs with at most `preemptions` switches away from a thread that could go on.
+pub fn bounded(preemptions: usize, model: impl Fn() + Sync + Send + 'static) {
+    let mut builder = builder();
+    builder.preemption_bound = Some(preemptions);
+    builder.check(model);
+}
+
+fn builder() -> loom::model::Builder {
+    let mut builder = loom::model::Builder::new();
+    // A pool's life takes more steps than loom's default of a thousand.
+    builder.max_branches = 10_000;
+    builder
+}
+
+/// Starts a thread of the model.
+pub fn spawn<R: 'static>(body: impl FnOnce() -> R + 'static) -> loom::thread::JoinHandle<R> {
+    loom::thread::spawn(body)
+}
+
+/// Makes a machine with one pod of `nr_cpus` CPUs whose pools have at most `max_workers` workers.
+pub fn machine(nr_cpus: usize, max_workers: usize) -> Machine {
+    static MACHINES: [OnceLock<Topology>; 2] = [OnceLock::new(), OnceLock::new()];
+    let topology = MACHINES[nr_cpus - 1]
+        .get_or_init(|| Topology::synthetic(&format!("{nr_cpus} core")).unwrap());
+    let params = Params {
+        max_workers,
+        max_batch: 1,
+        idle_timeout_ms: 0,
+        ..Params::default()
+    };
+    Machine::new(topology, params)
+}
+
+/// Describes a queue whose joiners do not help.
+pub fn plain() -> Builder {
+    Workqueue::builder("model").help(false)
+}

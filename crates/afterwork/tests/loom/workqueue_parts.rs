@@ -1,0 +1,191 @@
+//! The injector, the slab's return list and the gate, each by itself.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::model::{Gates, Injected, Pushed, Returns};
+use sync::twin::must_fail;
+
+use crate::support::{exhaustive, machine, plain, spawn};
+
+/// Checks that items of each producer come in order, and counts them.
+#[derive(Default)]
+struct Got {
+    next: [usize; 3],
+    total: usize,
+}
+
+impl Got {
+    fn take(&mut self, items: Vec<Pushed>) {
+        for (from, number) in items.into_iter().map(Pushed::open) {
+            assert_eq!(
+                number, self.next[from],
+                "out of the order of producer {from}"
+            );
+            self.next[from] += 1;
+            self.total += 1;
+        }
+    }
+}
+
+/// Two producers, of single items and of a chain; the taker starts last, for loom looks for a conflict at the last
+/// access to a word alone.
+fn inject() {
+    let injected = Arc::new(Injected::default());
+    let singles = spawn({
+        let injected = injected.clone();
+        move || {
+            injected.push(0, 0);
+            injected.push(0, 1);
+        }
+    });
+    let chain = spawn({
+        let injected = injected.clone();
+        move || injected.push_chain(1, 2)
+    });
+    let taker = spawn({
+        let injected = injected.clone();
+        move || {
+            let mut got = Got::default();
+            got.take(injected.take());
+            got
+        }
+    });
+    singles.join().unwrap();
+    chain.join().unwrap();
+    let mut got = taker.join().unwrap();
+    got.take(injected.take());
+    assert_eq!(got.total, 4);
+}
+
+/// A joiner takes its own item back while another producer pushes and a worker takes.
+fn take_back() {
+    let injected = Arc::new(Injected::default());
+    injected.push(0, 0);
+    let (own, _) = injected.push(1, 0);
+    let producer = spawn({
+        let injected = injected.clone();
+        move || injected.push(2, 0).1
+    });
+    let taker = spawn({
+        let injected = injected.clone();
+        move || injected.take()
+    });
+    let back = injected.take_back(own);
+    producer.join().unwrap();
+    let mut got = Got::default();
+    got.take(back.into_iter().collect());
+    got.take(taker.join().unwrap());
+    got.take(injected.take());
+    assert_eq!(got.total, 3);
+}
+
+#[test]
+fn injected_items_arrive_whole_and_in_order() {
+    exhaustive(inject);
+}
+
+#[test]
+fn an_item_taken_back_tears_no_hole() {
+    exhaustive(take_back);
+}
+
+#[test]
+fn injecting_needs_release() {
+    must_fail("inject: relaxed push", || exhaustive(inject));
+}
+
+#[test]
+fn taking_injected_items_needs_acquire() {
+    must_fail("inject: relaxed take", || exhaustive(inject));
+}
+
+fn come_home() {
+    let returns = Arc::new(Returns::default());
+    let givers = [1, 2].map(|len| {
+        let returns = returns.clone();
+        spawn(move || returns.push(len))
+    });
+    let owner = spawn({
+        let returns = returns.clone();
+        move || returns.take()
+    });
+    for giver in givers {
+        giver.join().unwrap();
+    }
+    assert_eq!(owner.join().unwrap() + returns.take(), 3);
+}
+
+#[test]
+fn returned_blocks_come_home_linked() {
+    exhaustive(come_home);
+}
+
+#[test]
+fn returning_blocks_needs_release() {
+    must_fail("slab: relaxed return", || exhaustive(come_home));
+}
+
+/// A seated thread leaves while another asks for the only seat: the seat is found free, or handed over.
+fn one_seat() {
+    let machine = machine(1, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    let gates = Arc::new(Gates::new(&machine, 1));
+    assert!(gates.try_enter());
+    let other = spawn({
+        let gates = gates.clone();
+        move || gates.enter_or_queue(7)
+    });
+    let passed = gates.leave();
+    let seated = other.join().unwrap();
+    assert!(
+        seated || passed == Some(7),
+        "the seat is free and somebody waits for it"
+    );
+    assert!(!(seated && passed.is_some()), "one seat for two");
+    assert_eq!(gates.nr_active(), 1);
+    drop(queue);
+}
+
+/// As above, with the limit lowered and raised meanwhile.
+fn seats_that_change() {
+    let machine = machine(1, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    let gates = Arc::new(Gates::new(&machine, 2));
+    assert!(gates.try_enter() && gates.try_enter());
+    let other = spawn({
+        let gates = gates.clone();
+        move || gates.enter_or_queue(7)
+    });
+    let changer = spawn({
+        let gates = gates.clone();
+        move || {
+            let mut seated = gates.set_max(1);
+            seated.extend(gates.set_max(2));
+            seated
+        }
+    });
+    let mut passed: Vec<_> = gates.leave().into_iter().collect();
+    let seated = other.join().unwrap();
+    passed.extend(changer.join().unwrap());
+    assert!(
+        seated || passed == [7],
+        "a seat is free and somebody waits for it"
+    );
+    assert_eq!(gates.nr_active(), 2);
+    drop(queue);
+}
+
+#[test]
+fn a_seat_is_never_forgotten_by_who_leaves_or_who_waits() {
+    exhaustive(one_seat);
+}
+
+#[test]
+fn a_seat_is_never_forgotten_while_the_limit_changes() {
+    exhaustive(seats_that_change);
+}
+
+#[test]
+fn standing_in_line_needs_a_second_look() {
+    must_fail("active: no second look", || exhaustive(one_seat));
+}

@@ -1,0 +1,198 @@
+//! Pools: lying down, kicks, culling, the watch.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::Work;
+use loom::sync::{Condvar, Mutex};
+use sync::{
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{bounded, exhaustive, machine, plain, spawn};
+
+/// Lets one item wait for another, in a way that nobody reports to the pool.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+    fn pass(&self) {
+        let mut open = self.open.lock().unwrap();
+        while !*open {
+            open = self.opened.wait(open).unwrap();
+        }
+    }
+}
+
+/// A worker on its way to bed, and an item: it is run.
+fn one_worker_one_item() {
+    let machine = machine(2, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(1);
+    let work = Work::new(|| ());
+    assert!(queue.enqueue(&work));
+    // Deadlocks if the item is left to a worker that sleeps.
+    work.flush().unwrap();
+    drop(queue);
+}
+
+/// Two items, of which the first waits inside for the second; one worker, and another that is made only if somebody
+/// asks for it.
+fn first_waits_for_second() {
+    let mut machine = machine(2, 2);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(1);
+    let gate = Arc::new(Gate::default());
+    let done = Arc::new(AtomicBool::new(false));
+    let first = Work::new({
+        let gate = gate.clone();
+        move || gate.pass()
+    });
+    let second = Work::new({
+        let (done, bell) = (done.clone(), machine.bell());
+        move || {
+            gate.open();
+            done.store(true, Ordering::Release);
+            bell.ring();
+        }
+    });
+    queue.enqueue(&first);
+    queue.enqueue(&second);
+    machine.serve_until(|| done.load(Ordering::Acquire));
+    drop(queue);
+}
+
+/// A worker on its way to bed, an item, and a thread that drains: the drain may take the item out of the injector just
+/// when the worker looks for it there.
+fn drain_adopts() {
+    let machine = machine(2, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(1);
+    let drainer = spawn({
+        let queue = queue.clone();
+        move || queue.drain().unwrap()
+    });
+    let work = Work::new(|| ());
+    queue.enqueue(&work);
+    work.flush().unwrap();
+    drainer.join().unwrap();
+    drop(queue);
+}
+
+#[test]
+fn an_item_is_never_left_to_sleeping_workers() {
+    bounded(3, one_worker_one_item);
+}
+
+#[test]
+fn an_item_is_never_left_behind_one_that_blocks() {
+    bounded(2, first_waits_for_second);
+}
+
+#[test]
+fn an_item_adopted_by_a_drain_is_not_left_to_a_sleeping_worker() {
+    bounded(2, drain_adopts);
+}
+
+#[test]
+fn pushing_needs_its_fence() {
+    must_fail("push: no fence", || bounded(3, one_worker_one_item));
+}
+
+#[test]
+fn lying_down_needs_its_fence() {
+    must_fail("lie down: no fence", || bounded(3, one_worker_one_item));
+}
+
+#[test]
+fn lying_down_needs_a_second_look() {
+    must_fail("lie down: no second look", || bounded(3, one_worker_one_item));
+}
+
+#[test]
+fn looking_after_the_lock_misses_what_a_drain_adopted() {
+    must_fail("lie down: look after the lock", || bounded(2, drain_adopts));
+}
+
+#[test]
+fn taking_needs_its_fence() {
+    must_fail("take: no fence", || bounded(2, first_waits_for_second));
+}
+
+#[test]
+fn taking_needs_the_chained_kick() {
+    must_fail("take: no chained kick", || bounded(2, first_waits_for_second));
+}
+
+#[test]
+fn a_forgotten_wake_up_is_noticed() {
+    must_fail("wake queue: forgets to fire", || bounded(2, one_worker_one_item));
+}
+
+/// An item for a pool whose only worker is up and busy, and a watch that is just about to disarm itself.
+fn pushed_while_the_watch_ends() {
+    let mut machine = machine(1, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    machine.watch();
+    assert!(machine.was_rung());
+    let work = Work::new(|| ());
+    let producer = spawn({
+        let (queue, work) = (queue.clone(), work.clone());
+        move || queue.enqueue(&work)
+    });
+    machine.tick();
+    producer.join().unwrap();
+    // Whoever armed it rang; the watch that never was disarmed needs no ring.
+    assert!(machine.is_watching(), "work waits and nobody watches");
+    machine.pretend_busy(false);
+    machine.help_out();
+    drop(queue);
+}
+
+#[test]
+fn stuck_work_is_seen_by_the_watch() {
+    exhaustive(pushed_while_the_watch_ends);
+}
+
+#[test]
+fn the_watch_needs_its_fence() {
+    must_fail("watch: no fence", || exhaustive(pushed_while_the_watch_ends));
+}
+
+/// A worker is kicked and culled at once, with the wake-up on its way; whoever is missing is made anew.
+fn kick_meets_cull(nr_workers: usize) {
+    let mut machine = machine(2, 2);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(nr_workers);
+    let nr_runs = Arc::new(AtomicUsize::new(0));
+    let work = Work::new({
+        let (nr_runs, bell) = (nr_runs.clone(), machine.bell());
+        move || {
+            nr_runs.fetch_add(1, Ordering::Relaxed);
+            bell.ring();
+        }
+    });
+    let culler = spawn(machine.culler());
+    queue.enqueue(&work);
+    machine.serve_until(|| nr_runs.load(Ordering::Relaxed) == 1);
+    culler.join().unwrap();
+    drop(queue);
+}
+
+#[test]
+fn a_kicked_worker_is_never_culled_and_its_item_is_run() {
+    bounded(2, || kick_meets_cull(1));
+}
+
+#[test]
+fn a_kick_must_claim() {
+    must_fail("kick: no claim", || bounded(2, || kick_meets_cull(1)));
+}
