@@ -297,6 +297,7 @@ impl<T> Mailbox<T> {
         self.shared.owner.wait.disarm()
     }
 
+    #[cfg(not(any(loom, shuttle)))]
     pub(super) fn shared(&self) -> &Shared<T> {
         &self.shared
     }
@@ -323,8 +324,13 @@ impl<T> Mailbox<T> {
     /// Says whether no post will come that has not been pushed yet.
     fn is_over(&self) -> bool {
         // ORDER(posters): the acquire end; see the drop of a `Poster`.
-        // Test: the_last_poster_tells_the_owner
-        !self.shared.is_open() || self.shared.nr_posters.load(Ordering::Acquire) == 0
+        // Test: the_last_poster_tells_the_owner, the_owners_look_at_the_posters_needs_its_acquire
+        let order = if twin::armed("posters: relaxed look") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Acquire
+        };
+        !self.shared.is_open() || self.shared.nr_posters.load(order) == 0
     }
 
     #[inline(always)]

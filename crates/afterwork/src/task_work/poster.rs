@@ -241,7 +241,8 @@ impl<T> Drop for Poster<T> {
         // ORDER(posters): publish and consume, other end in `Mailbox::is_over`.
         //   here:  last push;                        nr_posters -= 1   Release
         //   owner: nr_posters == 0   Acquire;        the last look into the queue
-        // Else the owner could say *closed* with a post inside.
+        // Else the owner could say *closed* with a post inside. In a model the fence of the last post does the work
+        // of the release; on a machine where that fence is left out, this does.
         // Test: the_last_poster_tells_the_owner
         if self.shared.nr_posters.fetch_sub(1, Ordering::Release) == 1 {
             self.last_one_gone();

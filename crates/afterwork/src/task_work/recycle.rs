@@ -13,6 +13,7 @@
 use mpscq::{Chain, Stack, Taken};
 use sync::atomic::{AtomicBool, Ordering};
 use sync::cell::UnsafeCell;
+use sync::twin;
 
 use super::slot::{Blank, Slot};
 
@@ -71,15 +72,25 @@ impl<T> Cache<T> {
         // ORDER(cache): hand-over of the nodes from thread to thread, other end below.
         //   one:  last use of nodes;              busy = false   Release
         //   next: busy: false → true   Acquire;   first use of nodes
-        // Test: two_threads_may_share_a_poster
-        if self.busy.swap(true, Ordering::Acquire) {
+        // Test: two_threads_may_share_a_poster, cache_needs_its_acquire
+        let order = if twin::armed("cache: relaxed take") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Acquire
+        };
+        if self.busy.swap(true, order) {
             return None;
         }
         // SAFETY: `busy` was false and is true by us, so nobody else reaches the nodes until it is false again.
         let result = self.nodes.with_mut(|nodes| body(unsafe { &mut *nodes }));
         // ORDER(cache): the release end; a panic in `body` would leave the nodes unused for ever, not torn.
-        // Test: two_threads_may_share_a_poster
-        self.busy.store(false, Ordering::Release);
+        // Test: two_threads_may_share_a_poster, cache_needs_its_release
+        let order = if twin::armed("cache: relaxed leave") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
+        self.busy.store(false, order);
         Some(result)
     }
 }

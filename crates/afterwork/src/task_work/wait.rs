@@ -104,7 +104,7 @@ impl Wait {
     #[cold]
     fn claim_armed(&self, seen: i32, nr_items: usize, urgent: bool) -> bool {
         // ORDER(bell): the other end; see `arm`.
-        // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims
+        // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims, a_claim_needs_its_acquire
         let order = if twin::armed("wait: relaxed claim") {
             Ordering::Relaxed
         } else {

@@ -1,0 +1,85 @@
+//! An event loop that owns a socket, and to which other threads post answers.
+//!
+//! The loop sleeps in epoll_wait for the socket and for posts at once. The eventfd of the mailbox is rung only while
+//! the loop sleeps. `cargo run --release --example mailbox_epoll`
+
+use std::error::Error;
+use std::io::{Read, Write};
+use std::mem::MaybeUninit;
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+use afterwork::task_work::Mailbox;
+use rustix::event::epoll::{self, EventData, EventFlags};
+
+const SOCKET: u64 = 1;
+const BELL: u64 = 2;
+
+/// How many answers are sent before the loop looks at its socket again.
+const BATCH: usize = 16;
+const NR_QUESTIONS: u32 = 1000;
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let (mut socket, mut client) = UnixStream::pair()?;
+    socket.set_nonblocking(true)?;
+    let client = thread::spawn(move || -> std::io::Result<u64> {
+        let mut sum = 0;
+        for number in 0..NR_QUESTIONS {
+            client.write_all(&number.to_ne_bytes())?;
+            let mut answer = [0; 8];
+            client.read_exact(&mut answer)?;
+            sum += u64::from_ne_bytes(answer);
+        }
+        Ok(sum)
+    });
+
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&epoll, &socket, EventData::new_u64(SOCKET), EventFlags::IN)?;
+    // Edge-triggered: each ring is told once, and the eventfd need not be read.
+    let flags = EventFlags::IN | EventFlags::ET;
+    epoll::add(&epoll, mailbox.eventfd()?, EventData::new_u64(BELL), flags)?;
+
+    let mut nr_rung = 0_u32;
+    let mut is_open = true;
+    while is_open {
+        // `false`: there is something to receive already, so only look at the socket.
+        let may_sleep = mailbox.arm(1)?;
+        let no_time = rustix::time::Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let mut events = [MaybeUninit::<epoll::Event>::uninit(); 8];
+        let (events, _) = epoll::wait(&epoll, &mut events, (!may_sleep).then_some(&no_time))?;
+        nr_rung += u32::from(mailbox.disarm() && may_sleep);
+
+        for event in events.iter() {
+            if event.data.u64() == SOCKET {
+                let mut question = [0; 4];
+                match socket.read(&mut question)? {
+                    0 => is_open = false,
+                    // The client asks one thing at a time, so a question comes whole.
+                    _ => {
+                        let (poster, number) =
+                            (poster.clone(), u64::from(u32::from_ne_bytes(question)));
+                        // Stands for work that takes long, on a pool of threads.
+                        thread::spawn(move || poster.post(number * number));
+                    }
+                }
+            }
+        }
+        for answer in mailbox.drain(BATCH) {
+            socket.write_all(&answer.to_ne_bytes())?;
+        }
+    }
+    let sum = client.join().expect("the client panicked")?;
+    assert_eq!(
+        sum,
+        (0..u64::from(NR_QUESTIONS))
+            .map(|number| number * number)
+            .sum::<u64>()
+    );
+    println!("{NR_QUESTIONS} answers, sum {sum}; the bell was rung {nr_rung} times");
+    Ok(())
+}

@@ -1,0 +1,380 @@
+//! Posting to an owner: the wait protocol, and how either side ends.
+//!
+//! Lazy and urgent posts, with three posters where it can be afforded; every bug that the protocol's page names has
+//! a model here that finds it.
+
+use std::mem::ManuallyDrop;
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+
+use afterwork::task_work::{Closed, Mailbox, Poster};
+use afterwork::wake::{Parker, Unparker};
+use sync::twin::must_fail;
+
+use crate::support::{bounded, exhaustive, spawn};
+
+/// Keeps a value from being dropped while a model unwinds: loom has no thread any more that could take its locks.
+struct Careful<T>(ManuallyDrop<T>);
+
+impl<T> Careful<T> {
+    fn new(value: T) -> Self {
+        Self(ManuallyDrop::new(value))
+    }
+}
+
+impl<T> Deref for Careful<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Careful<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T> Drop for Careful<T> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: dropped here alone, and once.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
+}
+
+/// What a poster does.
+#[derive(Clone, Copy)]
+enum Post {
+    Lazy,
+    Urgent,
+    /// Two items with one swap.
+    Batch,
+}
+
+impl Post {
+    fn nr_items(self) -> usize {
+        match self {
+            Self::Lazy | Self::Urgent => 1,
+            Self::Batch => 2,
+        }
+    }
+
+    fn run(self, poster: &Poster<usize>, from: usize) {
+        match self {
+            Self::Lazy => poster.post_lazy(from).unwrap(),
+            Self::Urgent => poster.post(from).unwrap(),
+            Self::Batch => {
+                let mut batch = poster.batch();
+                batch.push(from).unwrap();
+                batch.push(from).unwrap();
+                batch.post_lazy().unwrap();
+            }
+        }
+    }
+}
+
+/// Starts a poster for each post; the posters come back by the threads' ends, so none of them ends the mailbox.
+fn start(mailbox: &Mailbox<usize>, posts: &[Post]) -> Vec<loom::thread::JoinHandle<Poster<usize>>> {
+    let threads = posts.iter().copied().enumerate().map(|(from, post)| {
+        let poster = mailbox.poster();
+        spawn(move || {
+            post.run(&poster, from);
+            poster
+        })
+    });
+    threads.collect()
+}
+
+/// The owner waits for `count` items at a time until all are received; a wake-up that is lost is a deadlock.
+fn all_are_received(posts: &'static [Post], count: usize) {
+    let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
+    let mut threads = Careful::new(start(&mailbox, posts));
+    let mut left: usize = posts.iter().map(|post| post.nr_items()).sum();
+    while left > 0 {
+        mailbox.wait(count.min(left)).unwrap();
+        let nr_received = mailbox.drain(left).count();
+        assert!(nr_received > 0, "woken for nothing");
+        left -= nr_received;
+    }
+    for thread in threads.drain(..) {
+        drop(thread.join().unwrap());
+    }
+}
+
+#[test]
+fn no_post_is_slept_through() {
+    exhaustive(|| all_are_received(&[Post::Urgent], 1));
+    exhaustive(|| all_are_received(&[Post::Lazy], 1));
+    bounded(3, || all_are_received(&[Post::Urgent, Post::Lazy], 2));
+}
+
+#[test]
+fn three_lazy_posts_wake_an_owner_that_wants_three() {
+    bounded(2, || {
+        all_are_received(&[Post::Lazy, Post::Lazy, Post::Lazy], 3)
+    });
+}
+
+#[test]
+fn three_posters_of_every_kind_wake_an_owner_that_wants_two() {
+    bounded(2, || {
+        all_are_received(&[Post::Lazy, Post::Urgent, Post::Lazy], 2)
+    });
+}
+
+#[test]
+fn a_batch_counts_all_of_its_items() {
+    bounded(2, || {
+        all_are_received(&[Post::Batch, Post::Lazy, Post::Urgent], 3)
+    });
+}
+
+#[test]
+fn arming_needs_its_fence() {
+    must_fail("wait: no fence when arming", || {
+        exhaustive(|| all_are_received(&[Post::Urgent], 1))
+    });
+}
+
+#[test]
+fn posting_needs_its_fence() {
+    must_fail("wait: no fence after posting", || {
+        exhaustive(|| all_are_received(&[Post::Urgent], 1))
+    });
+}
+
+#[test]
+fn arming_needs_a_look_after_it() {
+    must_fail("wait: no look after arming", || {
+        bounded(2, || all_are_received(&[Post::Lazy, Post::Lazy], 1));
+    });
+}
+
+#[test]
+fn a_claim_by_compare_exchange_is_raced_by_a_count() {
+    let failure = must_fail("wait: claim by compare-exchange", || {
+        bounded(3, || all_are_received(&[Post::Lazy, Post::Urgent], 2));
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+#[test]
+fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() {
+    let failure = must_fail("empty: no look at the tail", || {
+        bounded(3, || all_are_received(&[Post::Lazy, Post::Lazy], 2));
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+#[test]
+fn a_claim_that_comes_late_needs_a_token() {
+    // One item at a time: the first poster may still claim when its item is received and the owner arms again.
+    let failure = must_fail("park: no token", || {
+        bounded(3, || all_are_received(&[Post::Urgent, Post::Urgent], 1));
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+#[test]
+fn a_claim_that_comes_late_is_only_early() {
+    bounded(3, || all_are_received(&[Post::Urgent, Post::Urgent], 1));
+}
+
+/// The owner arms as a task that nobody runs, then sleeps as a thread, twice. The first poster may claim so late that
+/// it claims the arming of the second sleep: it must ring for that.
+fn two_kinds_of_sleep() {
+    let mut mailbox = Mailbox::builder().keep(0).build();
+    let threads = start(&mailbox, &[Post::Urgent, Post::Urgent]);
+    let _ = mailbox.poll_ready(&mut Context::from_waker(Waker::noop()), 1);
+    for _ in 0..2 {
+        mailbox.wait(1).unwrap();
+        mailbox.try_recv().unwrap();
+    }
+    for thread in threads {
+        drop(thread.join().unwrap());
+    }
+}
+
+#[test]
+fn a_claim_rings_the_bell_of_the_arming_that_it_claims() {
+    bounded(3, two_kinds_of_sleep);
+}
+
+#[test]
+fn a_claim_needs_its_acquire() {
+    must_fail("wait: relaxed claim", || bounded(3, two_kinds_of_sleep));
+}
+
+/// Wakes the thread that runs a task.
+struct Runner(Unparker);
+
+impl Wake for Runner {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// Two posters; the owner is a task on an executor of one parked thread.
+fn a_task_receives() {
+    let mut parker = Parker::new();
+    let waker = Waker::from(Arc::new(Runner(parker.unparker())));
+    let mut mailbox = Mailbox::builder().keep(0).build();
+    let threads = start(&mailbox, &[Post::Urgent, Post::Lazy]);
+    for _ in 0..2 {
+        while mailbox
+            .poll_recv(&mut Context::from_waker(&waker))
+            .is_pending()
+        {
+            // As an executor would: a task that wakes itself is run after others.
+            loom::thread::yield_now();
+            parker.park();
+        }
+    }
+    for thread in threads {
+        drop(thread.join().unwrap());
+    }
+}
+
+#[test]
+fn a_task_is_woken_for_every_post() {
+    bounded(2, a_task_receives);
+}
+
+/// Two posters end after a post each; the owner receives until nothing will come.
+fn posters_end() {
+    let mut mailbox = Mailbox::builder().keep(0).build();
+    for from in 0..2 {
+        let poster = mailbox.poster();
+        spawn(move || poster.post_lazy(from).unwrap());
+    }
+    let mut nr_received = 0;
+    loop {
+        match mailbox.wait(2) {
+            Ok(()) => nr_received += mailbox.drain(2).count(),
+            Err(Closed) => break,
+        }
+    }
+    assert_eq!(nr_received, 2, "closed with a post inside");
+}
+
+#[test]
+fn the_last_poster_tells_the_owner() {
+    bounded(2, posters_end);
+}
+
+#[test]
+fn the_owners_look_at_the_posters_needs_its_acquire() {
+    must_fail("posters: relaxed look", || bounded(2, posters_end));
+}
+
+/// Counts itself out when dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Posters post while the owner ends; every item must be gone although the posters live on.
+fn the_owner_ends(nr_posters: usize) {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let mailbox = Mailbox::builder().keep(0).build();
+    let threads: Vec<_> = (0..nr_posters)
+        .map(|_| {
+            let (poster, dropped) = (mailbox.poster(), dropped.clone());
+            spawn(move || {
+                // Refused or taken.
+                drop(poster.post_lazy(Counted(dropped)));
+                poster
+            })
+        })
+        .collect();
+    drop(mailbox);
+    let posters: Vec<_> = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect();
+    assert_eq!(
+        dropped.load(Ordering::Relaxed),
+        nr_posters,
+        "an item lies in a dead queue"
+    );
+    drop(posters);
+}
+
+#[test]
+fn a_post_that_overlaps_the_owners_end_is_dropped() {
+    exhaustive(|| the_owner_ends(1));
+    bounded(2, || the_owner_ends(2));
+}
+
+#[test]
+fn burying_needs_its_fence() {
+    must_fail("life: no fence when burying", || {
+        exhaustive(|| the_owner_ends(1))
+    });
+}
+
+/// Two threads post by one poster, each twice: emptied nodes go round.
+fn one_poster_of_two_threads() {
+    let mut mailbox = Mailbox::builder().keep(2).build();
+    let poster = Arc::new(mailbox.poster());
+    poster.post_lazy(0).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(0));
+    let thread = spawn({
+        let poster = poster.clone();
+        move || poster.post_lazy(1).unwrap()
+    });
+    poster.post_lazy(2).unwrap();
+    thread.join().unwrap();
+    assert_eq!(mailbox.drain(9).sum::<usize>(), 3);
+}
+
+#[test]
+fn two_threads_may_share_a_poster() {
+    exhaustive(one_poster_of_two_threads);
+}
+
+#[test]
+fn cache_needs_its_acquire() {
+    must_fail("cache: relaxed take", || {
+        exhaustive(one_poster_of_two_threads)
+    });
+}
+
+#[test]
+fn cache_needs_its_release() {
+    must_fail("cache: relaxed leave", || {
+        exhaustive(one_poster_of_two_threads)
+    });
+}
+
+/// The owner gives a node back while a poster looks for one.
+#[test]
+fn a_node_goes_round_between_owner_and_poster() {
+    bounded(3, || {
+        let mut mailbox = Mailbox::builder().keep(2).build();
+        let poster = mailbox.poster();
+        let thread = spawn(move || {
+            for number in 0..3 {
+                poster.post_lazy(number).unwrap();
+            }
+            poster
+        });
+        let mut next = 0;
+        for _ in 0..2 {
+            if let Ok(number) = mailbox.try_recv() {
+                assert_eq!(number, next);
+                next += 1;
+            }
+        }
+        drop(thread.join().unwrap());
+        assert!(mailbox.drain(9).eq(next..3));
+    });
+}

@@ -1,0 +1,6 @@
+//! Very many interleavings of larger cases, every ordering taken for `SeqCst`.
+//!
+//! `RUSTFLAGS="--cfg shuttle" cargo test -p afterwork --release --test shuttle`
+#![cfg(shuttle)]
+
+mod task_work;

@@ -1,0 +1,158 @@
+//! Mailboxes with more posters, more items and more kinds of waiting than loom can afford.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+
+use afterwork::task_work::{Backlog, Closed, Mailbox};
+use afterwork::wake::{Parker, Unparker};
+use shuttle::thread;
+
+const NR_RUNS: usize = 20_000;
+const NR_POSTERS: usize = 4;
+const NR_ITEMS: usize = 6;
+
+type Item = (usize, usize);
+
+/// Posts lazily, urgently and in batches; each poster in another rhythm.
+fn start(mailbox: &Mailbox<Item>) -> Vec<thread::JoinHandle<()>> {
+    let threads = (0..NR_POSTERS).map(|from| {
+        let poster = mailbox.poster();
+        thread::spawn(move || {
+            let mut batch = poster.batch();
+            for number in 0..NR_ITEMS {
+                match (number + from) % 4 {
+                    0 => {
+                        batch.post_lazy().unwrap();
+                        poster.post((from, number)).unwrap();
+                    }
+                    1 => {
+                        batch.post().unwrap();
+                        poster.post_lazy((from, number)).unwrap();
+                    }
+                    _ => batch.push((from, number)).unwrap(),
+                }
+            }
+            batch.post_lazy().unwrap();
+        })
+    });
+    threads.collect()
+}
+
+fn check(next: &mut [usize; NR_POSTERS], (from, number): Item) {
+    assert_eq!(next[from], number, "out of the order of poster {from}");
+    next[from] += 1;
+}
+
+fn a_thread_owns(backlog: Backlog, keep: usize) {
+    let mut mailbox = Mailbox::builder().backlog(backlog).keep(keep).build();
+    let threads = start(&mailbox);
+    let mut next = [0; NR_POSTERS];
+    let mut count = 0;
+    // The count that is waited for goes up and down, and the last posters end the loop.
+    loop {
+        count = count % 7 + 1;
+        match mailbox.wait(count) {
+            Ok(()) => mailbox
+                .drain(count + 1)
+                .for_each(|item| check(&mut next, item)),
+            Err(Closed) => break,
+        }
+    }
+    assert_eq!(next, [NR_ITEMS; NR_POSTERS]);
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_thread_receives_everything_in_order_and_is_woken_for_all_of_it() {
+    shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2), NR_RUNS);
+    shuttle::check_pct(|| a_thread_owns(Backlog::Fifo, 0), NR_RUNS, 3);
+}
+
+#[test]
+fn the_lifo_backlog_keeps_the_same_promises() {
+    shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 2), NR_RUNS);
+}
+
+/// Wakes the thread that runs a task.
+struct Runner(Unparker);
+
+impl Wake for Runner {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn a_task_owns() {
+    let mut parker = Parker::new();
+    let waker = Waker::from(Arc::new(Runner(parker.unparker())));
+    let cx = &mut Context::from_waker(&waker);
+    let mut mailbox = Mailbox::new();
+    let threads = start(&mailbox);
+    let mut next = [0; NR_POSTERS];
+    loop {
+        match mailbox.poll_ready(cx, 5) {
+            std::task::Poll::Ready(Ok(())) => {
+                mailbox.drain(6).for_each(|item| check(&mut next, item))
+            }
+            std::task::Poll::Ready(Err(Closed)) => break,
+            std::task::Poll::Pending => {
+                thread::yield_now();
+                parker.park();
+            }
+        }
+    }
+    assert_eq!(next, [NR_ITEMS; NR_POSTERS]);
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().unwrap());
+}
+
+#[test]
+fn a_task_receives_everything_in_order_and_is_woken_for_all_of_it() {
+    shuttle::check_random(a_task_owns, NR_RUNS);
+}
+
+/// Counts itself out when dropped.
+struct Counted(Arc<AtomicUsize>);
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn the_owner_ends_in_the_middle() {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let mut mailbox = Mailbox::builder().capacity(4).build();
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let (poster, dropped) = (mailbox.poster(), dropped.clone());
+            thread::spawn(move || {
+                (0..3).for_each(|_| drop(poster.post(Counted(dropped.clone()))));
+                poster
+            })
+        })
+        .collect();
+    mailbox.wait(2).unwrap();
+    drop(mailbox.try_recv());
+    drop(mailbox);
+    let posters: Vec<_> = threads
+        .into_iter()
+        .map(|thread| thread.join().unwrap())
+        .collect();
+    assert_eq!(
+        dropped.load(Ordering::Relaxed),
+        9,
+        "an item lies in a dead queue"
+    );
+    drop(posters);
+}
+
+#[test]
+fn no_item_outlives_its_owner() {
+    shuttle::check_random(the_owner_ends_in_the_middle, NR_RUNS);
+    shuttle::check_pct(the_owner_ends_in_the_middle, NR_RUNS, 3);
+}
