@@ -1,7 +1,6 @@
 //! One-shot items: closures that run once, with a handle to wait for what they return, or without.
 
 use std::{
-    alloc::{Layout, alloc, dealloc, handle_alloc_error},
     cell::UnsafeCell,
     fmt,
     marker::PhantomData,
@@ -143,7 +142,7 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let item = place(Joinable::<F, T> {
+    let item = slab::place(Joinable::<F, T> {
         head: Head::new(
             &Joinable::<F, T>::TABLE.base,
             State::queued(home.rules),
@@ -153,7 +152,8 @@ where
         content: UnsafeCell::new(Content {
             func: ManuallyDrop::new(func),
         }),
-    });
+    })
+    .cast();
     let handle = JoinHandle {
         item,
         result: PhantomData,
@@ -164,10 +164,11 @@ where
 /// Makes an item that runs `func` and has no handle.
 #[inline]
 pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: &Pwq) -> NonNull<Head> {
-    place(Detached {
+    slab::place(Detached {
         head: Head::new(Detached::<F>::VTABLE, State::IDLE, home),
         func: ManuallyDrop::new(func),
     })
+    .cast()
 }
 
 impl<F, T> Joinable<F, T>
@@ -200,7 +201,7 @@ where
         let panicked = outcome.is_err();
         if panicked {
             // SAFETY: the caller runs the item.
-            unsafe { note_panic(item, !item.as_ref().load().is_orphan()) };
+            unsafe { note_panic(!item.as_ref().load().is_orphan()) };
         }
         let outcome = ManuallyDrop::new(Some(outcome));
         // SAFETY: nobody reads the content before the run has ended.
@@ -211,12 +212,12 @@ where
     unsafe fn discard(item: NonNull<Head>) {
         let content = Self::content(item);
         // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
-        unsafe {
-            ManuallyDrop::drop(&mut (*content).func);
-        }
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
         let outcome = ManuallyDrop::new(Some(Err(JoinError::Cancelled)));
         // SAFETY: as above.
         unsafe { (&raw mut (*content).outcome).write(outcome) };
+        // Last: should it panic, the content is an outcome already.
+        drop(func);
     }
 
     unsafe fn take(item: NonNull<Head>, into: *mut ()) {
@@ -242,7 +243,7 @@ where
         unsafe {
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             drop((*Self::slot(item)).take());
-            give_back::<Self>(item);
+            slab::give_back(item.cast::<Self>());
         }
     }
 }
@@ -329,9 +330,15 @@ impl<T> Future for JoinHandle<T> {
         if self.is_finished() {
             return Poll::Ready(self.take());
         }
-        // SAFETY: only the handle writes the slot, which it does once, before it sets the flag.
-        let slot = unsafe { &mut *(self.table().slot)(self.item) };
-        let slot = slot.get_or_insert_with(|| Arc::new(Mutex::new(None)));
+        // SAFETY: the item is ours to look at; the slot's address is all that is taken.
+        let place = unsafe { (self.table().slot)(self.item) };
+        // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
+        if unsafe { (*place).is_none() } {
+            // SAFETY: nobody reads the slot before the flag is set, which comes after this only write.
+            unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
+        }
+        // SAFETY: from here on the slot is only read.
+        let slot = unsafe { &*place }.as_ref().expect("written above");
         *slot.lock() = Some(context.waker().clone());
         // Either this step sees that the run has ended, or the end of the run sees the flag. A waker replaced
         // after the end has looked into the slot comes after that end, so this step sees it.
@@ -402,7 +409,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         let panicked = guarded(func).is_err();
         if panicked {
             // SAFETY: its link's count is given back by our caller, later.
-            unsafe { note_panic(item, false) };
+            unsafe { note_panic(false) };
         }
         // SAFETY: the closure is gone, and nobody else knows the item.
         unsafe { Self::free(item) };
@@ -411,37 +418,6 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
 
     unsafe fn free(item: NonNull<Head>) {
         // SAFETY: the caller knows that nobody else has the item, whose closure has been moved out.
-        unsafe { give_back::<Self>(item) };
-    }
-}
-
-/// Moves an item to where it stays until it is given back.
-#[inline]
-fn place<I>(item: I) -> NonNull<Head> {
-    let layout = Layout::new::<I>();
-    let place: NonNull<I> = match slab::class_of(layout) {
-        Some(class) => slab::alloc(class).cast(),
-        // SAFETY: an item has a header, so its size is not zero.
-        None => NonNull::new(unsafe { alloc(layout) })
-            .unwrap_or_else(|| handle_alloc_error(layout))
-            .cast(),
-    };
-    // SAFETY: the place is new, large enough and aligned.
-    unsafe { place.write(item) };
-    place.cast()
-}
-
-/// Gives the memory of an item back whose content has been moved out.
-///
-/// # Safety
-///
-/// 1. The item was made by `place::<I>`, and nobody uses it any more.
-unsafe fn give_back<I>(item: NonNull<Head>) {
-    let layout = Layout::new::<I>();
-    match slab::class_of(layout) {
-        // SAFETY: (1): `place` chose the same class.
-        Some(class) => unsafe { slab::free(item.cast(), class) },
-        // SAFETY: (1): `place` got it with the same layout.
-        None => unsafe { dealloc(item.as_ptr().cast(), layout) },
+        unsafe { slab::give_back(item.cast::<Self>()) };
     }
 }

@@ -15,6 +15,7 @@ use sync::{
 use super::{
     head::{Head, VTable, is_current},
     run::{self, guarded, note_panic},
+    slab,
     state::State,
     wait,
 };
@@ -122,14 +123,12 @@ impl Work {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn with_handle<F: FnMut(&Work) + Send + 'static>(func: F) -> Self {
-        let item = Box::new(Reusable {
+        let item = slab::place(Reusable {
             head: Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null()),
             nr_handles: AtomicUsize::new(1),
             func: UnsafeCell::new(func),
         });
-        Self {
-            item: NonNull::from(Box::leak(item)).cast(),
-        }
+        Self { item: item.cast() }
     }
 
     /// Says whether the item is queued and has not started.
@@ -254,22 +253,32 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         });
         if outcome.is_err() {
             // SAFETY: the caller runs the item.
-            unsafe { note_panic(item, false) };
+            unsafe { note_panic(false) };
         }
         outcome.is_err()
     }
 
     unsafe fn free(item: NonNull<Head>) {
-        // SAFETY: it was leaked from a box by `with_handle`, and the caller knows that nobody is left.
-        drop(unsafe { Box::from_raw(item.as_ptr().cast::<Self>()) });
+        let this = item.cast::<Self>();
+        // SAFETY: `with_handle` placed it, and the caller knows that nobody is left.
+        unsafe {
+            this.drop_in_place();
+            slab::give_back(this);
+        }
     }
 }
 
 impl Clone for Work {
     fn clone(&self) -> Self {
         if self.nr_handles().fetch_add(1, Ordering::Relaxed) == 0 {
-            // The last handle had gone, and the run that we are in lends its own.
-            self.head().update(|state| Some(state.adopt()));
+            // The last handle had gone, and the run that we are in lends its own. Whoever dropped the last one may
+            // not have said so yet: then we wait for that, else it would come after us and the item be freed.
+            while self.head().update(State::adopt).is_none() {
+                if sync::twin::armed("item: a clone does not wait") {
+                    break;
+                }
+                thread::yield_now();
+            }
         }
         Self { item: self.item }
     }
