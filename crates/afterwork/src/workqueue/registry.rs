@@ -92,6 +92,9 @@ impl Registry {
 
     /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then.
     ///
+    /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread
+    /// that queues from one of them uses the first pod.
+    ///
     /// # Errors
     ///
     /// See [`RegistryError`]. The next call tries again.
@@ -100,7 +103,15 @@ impl Registry {
         if let Some(registry) = GLOBAL.get() {
             return Ok(registry);
         }
-        let topology = Topology::detect().map_err(RegistryError::Topology)?;
+        let machine = Topology::detect().map_err(RegistryError::Topology)?;
+        let housekeeping = machine.allowed().difference(machine.isolated());
+        let topology = if housekeeping.is_empty() {
+            machine
+        } else {
+            machine
+                .restricted_to(&housekeeping)
+                .map_err(RegistryError::Topology)?
+        };
         let registry = Registry::new(topology, Params::default())?;
         Ok(GLOBAL.get_or_init(|| registry))
     }
