@@ -159,19 +159,29 @@ impl Gate {
                 Err(now) => from = now,
             }
         }
-        gate.pass_on(core)
+        Self::pass_on(core)
     }
 
     /// Says whether nobody is seated; if somebody is, the last to leave will tell `core.drained`.
     pub(crate) fn is_idle(&self) -> bool {
-        let mut from = self.load();
-        while from.nr_active() > 0 {
-            match self.step(from, Word(from.0 | IDLE_WAITS)) {
-                Ok(()) => return false,
-                Err(now) => from = now,
+        // ORDER(seated): publish and consume, other end in `step`, by which who was seated leaves.
+        //   leave: the run;  step Release
+        //   here:  nobody is seated, Acquire;  the queue goes
+        // Test: a_queue_does_not_go_before_its_items_have_run
+        let order = if twin::armed("drain: relaxed look at the seats") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Acquire
+        };
+        loop {
+            let from = Word(self.word.load(order));
+            if from.nr_active() == 0 {
+                return true;
+            }
+            if self.step(from, Word(from.0 | IDLE_WAITS)).is_ok() {
+                return false;
             }
         }
-        true
     }
 
     /// Changes how many seats there are; returns the seekers who get one by that.
@@ -188,23 +198,26 @@ impl Gate {
     }
 
     #[cold]
-    fn pass_on(&self, core: &Arc<QueueCore>) -> Left {
-        let mut line = self.line.lock();
+    fn pass_on(core: &Arc<QueueCore>) -> Left {
+        // Of its own: when the line is found empty nothing holds the queue after the seat has gone.
+        let core = core.clone();
+        let gate = &core.gate;
+        let mut line = gate.line.lock();
         // Too many are seated after `max` was lowered: the seat goes.
-        let seeker = if self.load().nr_active() > self.max() {
+        let seeker = if gate.load().nr_active() > gate.max() {
             None
         } else {
             line.pop_front()
         };
         let mut idle = None;
         if seeker.is_none() {
-            let left = Word(self.word.fetch_sub(1, Ordering::AcqRel) - 1);
-            // Whoever stands in line has items in flight, so the queue stays; the flag stays for the last one.
+            let left = Word(gate.word.fetch_sub(1, Ordering::AcqRel) - 1);
             if left.nr_active() == 0 && left.idle_waits() {
                 idle = Some(core.clone());
             }
         }
-        self.note_line(&line);
+        gate.note_line(&line);
+        drop(line);
         Left { seeker, idle }
     }
 
@@ -221,6 +234,8 @@ impl Gate {
 
     fn step(&self, from: Word, to: Word) -> Result<(), Word> {
         // One word holds both the seats and the line, so who leaves and who lines up meet in one order.
+        // ORDER(seated): other end in `is_idle`.
+        // Test: a_queue_does_not_go_before_its_items_have_run
         self.word
             .compare_exchange_weak(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
             .map(drop)

@@ -26,8 +26,6 @@ pub(crate) struct Head {
     pub(crate) next: AtomicPtr<Head>,
     /// Where it is queued, or was last; written by the enqueuer that claimed it while it was unlinked.
     pub(crate) home: AtomicPtr<Pwq>,
-    /// Where a popper left an in-flight count to a helper; written by that popper.
-    pub(crate) counted: AtomicPtr<Pwq>,
     /// I
     pub(crate) vtable: &'static VTable,
     /// A: see `state.rs`.
@@ -57,8 +55,6 @@ pub(crate) struct Ended {
     pub(crate) completion: Completion,
     /// Where the item was queued.
     pub(crate) home: *const Pwq,
-    /// Where a popper left its in-flight count.
-    pub(crate) counted: *const Pwq,
     /// Who polled the handle.
     pub(crate) task: Option<Arc<TaskSlot>>,
 }
@@ -99,7 +95,6 @@ impl Head {
         Self {
             next: AtomicPtr::new(ptr::null_mut()),
             home: AtomicPtr::new(home.cast_mut()),
-            counted: AtomicPtr::new(ptr::null_mut()),
             vtable,
             state: Futex64::new(state.0),
         }
@@ -154,12 +149,6 @@ impl Head {
         loop {
             let pop = from.pop();
             let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
-            if matches!(pop, Pop::Leave(_)) && !(from.is_pending() && from.is_running()) {
-                // For a helper. Only a popper writes it, and the link is ours until the step below; a second
-                // run that is handed over finds the first one's helper, if any, by this, so it leaves it be.
-                self.counted
-                    .store(self.home.load(Ordering::Relaxed), Ordering::Relaxed);
-            }
             if self.step(from, to) {
                 return pop;
             }
@@ -208,12 +197,10 @@ impl Head {
                 task = Some(unsafe { find(item) });
             }
             let home = head.home.load(Ordering::Relaxed).cast_const();
-            let counted = head.counted.load(Ordering::Relaxed).cast_const();
             if head.step(from, completion.next) {
                 return Ended {
                     completion,
                     home,
-                    counted,
                     task: task.filter(|_| completion.wake_task),
                 };
             }

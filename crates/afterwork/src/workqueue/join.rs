@@ -243,6 +243,7 @@ where
         unsafe {
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             drop((*Self::slot(item)).take());
+            std::ptr::drop_in_place(item.as_ptr());
             slab::give_back(item.cast::<Self>());
         }
     }
@@ -418,6 +419,9 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
 
     unsafe fn free(item: NonNull<Head>) {
         // SAFETY: the caller knows that nobody else has the item, whose closure has been moved out.
-        unsafe { slab::give_back(item.cast::<Self>()) };
+        unsafe {
+            std::ptr::drop_in_place(item.as_ptr());
+            slab::give_back(item.cast::<Self>());
+        }
     }
 }

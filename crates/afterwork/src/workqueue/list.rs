@@ -174,6 +174,8 @@ impl Injector {
                     next(item),
                     // ORDER(inject): what lies below was published by its pushers, and stays so.
                     // Test: injected_items_arrive_whole_and_in_order
+                    // ORDER(taken-back): the helper's seat is published too; other end in `Inner::is_drained`.
+                    // Test: a_queue_does_not_go_before_its_items_have_run
                     Ordering::AcqRel,
                     Ordering::Relaxed,
                 )

@@ -18,11 +18,7 @@ use sync::{
 };
 use topology::CpuSet;
 
-use super::{
-    pool::WorkerPool,
-    upkeep::Sight,
-    worker,
-};
+use super::{pool::WorkerPool, upkeep::Sight, worker};
 use crate::{
     params::Params,
     wake::{EventCount, Parker, Unparker},

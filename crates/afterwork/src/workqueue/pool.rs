@@ -26,9 +26,7 @@ use std::ptr::NonNull;
 use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicU32, AtomicU64, Ordering, fence},
-    cpu,
-    thread,
-    time, twin,
+    cpu, thread, time, twin,
     unmodelled::Arc,
 };
 use topology::CpuSet;
@@ -405,7 +403,11 @@ impl WorkerPool {
     #[cfg(any(loom, shuttle))]
     pub(crate) fn leave_idle(&self, worker: &Worker) {
         let mut dispatch = self.lock();
-        if let Some(at) = dispatch.idle.iter().position(|idle| idle.worker.number == worker.number) {
+        if let Some(at) = dispatch
+            .idle
+            .iter()
+            .position(|idle| idle.worker.number == worker.number)
+        {
             dispatch.idle.remove(at);
             self.census
                 .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);

@@ -3,7 +3,7 @@
 use std::{fmt, mem::ManuallyDrop, ptr::NonNull};
 
 use sync::{
-    atomic::Ordering,
+    atomic::{Ordering, fence},
     cpu, thread,
     unmodelled::Arc,
 };
@@ -12,8 +12,8 @@ use topology::Pods;
 use super::{
     attrs::Builder,
     head::{Head, current_home},
-    list::set_next,
     join::{self, JoinHandle},
+    list::set_next,
     pool::PoolAttrs,
     pwq::{Pwq, QueueCore},
     registry::Registry,
@@ -336,8 +336,18 @@ impl Inner {
             .iter()
             .filter(|pwq| !pwq.pool.is_drained(pwq.slot))
             .count();
-        // A helper that has taken its item back from the injector is counted nowhere but here.
-        in_flight == 0 && self.core.gate.is_idle()
+        // ORDER(taken-back): publish and consume, other end in `Injector::take_back`.
+        //   help: takes a seat;  injector = without the item, Release
+        //   here: injector is empty (read by `adopt`);  fence Acquire;  is anybody seated?
+        // A helper's item is thus seen in the injector, or the helper on his seat.
+        // Test: a_queue_does_not_go_before_its_items_have_run
+        if !sync::twin::armed("drain: no fence") {
+            fence(Ordering::Acquire);
+        }
+        // A helper that has taken its item back from the injector is counted nowhere but here, nor is a seat on its
+        // way to a link whose items have been cut out meanwhile.
+        in_flight == 0
+            && (self.core.gate.is_idle() || sync::twin::armed("drain: forgets the seated"))
     }
 
     fn drain(&self) {

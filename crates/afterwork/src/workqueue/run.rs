@@ -10,7 +10,7 @@ use sync::{atomic::Ordering, thread};
 
 use super::{
     active::Gate,
-    head::{Head, with_current},
+    head::{Head, current_home, with_current},
     pwq::Pwq,
     state::{Pop, State},
 };
@@ -24,33 +24,37 @@ use super::{
 pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> bool {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
+    // Before the step: after it the item may be queued elsewhere, and has another home.
+    let home = head.home.load(Ordering::Relaxed);
     match head.pop() {
         Pop::Run(_) => {
-            // SAFETY: the step to running was ours.
-            unsafe { run(item, || ()) };
+            // SAFETY: the step to running was ours, and our caller keeps the link's count until we are back.
+            unsafe { run(item, home, || ()) };
             true
         }
         Pop::Leave(_) => false,
         Pop::Discard(state) => {
             let free = head.vtable.free;
             if state.frees() {
-                // SAFETY: no handle, no link, no runner is left.
-                unsafe { free(item) };
+                // As part of a run of that queue: the closure may own the last handle of it.
+                with_current(item.as_ptr(), home, || {
+                    // SAFETY: no handle, no link, no runner is left.
+                    unsafe { free(item) };
+                });
             }
             true
         }
     }
 }
 
-/// Runs an item and does what its completion asks for; `before_end` is called after the item's own code and
-/// before anybody can see that it ended.
+/// Runs an item that was queued at `home` and does what its completion asks for; `before_end` is called after the
+/// item's own code and before anybody can see that it ended.
 ///
 /// # Safety
 ///
 /// 1. The item's state says that the caller runs it.
-unsafe fn run(item: NonNull<Head>, before_end: impl FnOnce()) {
-    // SAFETY: (1): a running item is alive.
-    let home = unsafe { item.as_ref() }.home.load(Ordering::Relaxed);
+/// 2. `home` stays until `before_end` is called.
+unsafe fn run(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) {
     // SAFETY: (1). Freeing is part of it: a closure may own the last handle of its queue.
     with_current(item.as_ptr(), home, || unsafe {
         run_current(item, before_end)
@@ -75,21 +79,21 @@ unsafe fn run_current(item: NonNull<Head>, before_end: impl FnOnce()) {
     if done.relink || done.retire_handoff {
         // SAFETY: the link that was popped during the run is still counted in flight, so its home is there.
         let home = unsafe { &*ended.home };
+        // Of its own: once the link is out of our hands the queue may go, and the pool with it.
+        let (pool, slot) = (home.pool.clone(), home.slot);
         if done.relink {
-            home.pool.put_back(item);
+            pool.put_back(item);
         } else {
-            home.pool.retire_one(home.slot);
+            pool.retire_one(slot);
         }
-    }
-    if done.retire_counted {
-        // SAFETY: as above: the count that a popper left to us keeps that link.
-        let counted = unsafe { &*ended.counted };
-        counted.pool.retire_one(counted.slot);
     }
     if done.wake && !sync::twin::armed("item: completion forgets its sleepers") {
         key.wake(u32::MAX);
     }
-    if let Some(task) = ended.task {
+    if let (Some(task), false) = (
+        ended.task,
+        sync::twin::armed("item: completion forgets its task"),
+    ) {
         let waker = task.lock().take();
         if let Some(waker) = waker {
             waker.wake();
@@ -119,21 +123,27 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
         if let Some((from, _)) = unclaimed
             && from.unclaim().1
         {
-            home.pool.put_back(item);
+            let pool = home.pool.clone();
+            pool.put_back(item);
         }
         return false;
     }
     // Without a tombstone nobody has to come for it.
     let taken_back = home.pool.injector.take_back(item);
-    head.update(|state| {
+    let claimed = head.update(|state| {
         let next = state.run_claimed();
         Some(if taken_back { next.unlink() } else { next })
     });
+    if claimed.is_some_and(|(before, _)| before.is_handed_over()) {
+        // Popped during the claim: its link is ours, and it will not be pushed again.
+        let (pool, slot) = (home.pool.clone(), home.slot);
+        pool.retire_one(slot);
+    }
     core.nr_helped.fetch_add(1, Ordering::Relaxed);
     let mut left = None;
     // SAFETY: the step to running was ours. The seat goes back when the item's own code is done; after that
     // neither the queue nor, once the item has ended, the item is looked at.
-    unsafe { run(item, || left = Some(Gate::leave(core))) };
+    unsafe { run(item, home, || left = Some(Gate::leave(core))) };
     if let Some(left) = left {
         left.tell();
     }
@@ -146,13 +156,15 @@ pub(crate) fn cut_out(item: NonNull<Head>) {
     let head = unsafe { item.as_ref() };
     // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
     let home: &Pwq = unsafe { &*head.home.load(Ordering::Relaxed) };
+    // Of its own: once the link is unlinked the queue may go, and the pool with it.
+    let (pool, slot) = (home.pool.clone(), home.slot);
     loop {
-        if home.pool.unlink(home.slot, item) {
+        if pool.unlink(slot, item) {
             return;
         }
         // A worker has it in hand, or popped it and left it to us.
         if head.update(State::take_handoff).is_some() {
-            home.pool.retire_one(home.slot);
+            pool.retire_one(slot);
             return;
         }
         thread::yield_now();
@@ -187,15 +199,15 @@ pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
 /// What a panic carries.
 pub(crate) type Payload = Box<dyn Any + Send + 'static>;
 
-/// Takes note of a panic of an item that is running.
+/// Takes note of a panic of the item that this thread runs.
 ///
 /// # Safety
 ///
-/// 1. The caller runs the item.
+/// 1. The caller runs an item, inside [`with_current`], and `before_end` has not been called.
 #[cold]
-pub(crate) unsafe fn note_panic(item: NonNull<Head>, seen_by_joiner: bool) {
-    // SAFETY: (1): a running item is alive, and so is its home: the count of the link that is being run is not
-    // given back before the run ends, and a helper's item is still linked.
-    let home = unsafe { &*item.as_ref().home.load(Ordering::Relaxed) };
+pub(crate) unsafe fn note_panic(seen_by_joiner: bool) {
+    // SAFETY: (1): the link whose item is being run stays: a worker gives its count back after the run, and a
+    // helper's seat keeps the queue.
+    let home = unsafe { &*current_home() };
     home.core.note_panic(seen_by_joiner);
 }

@@ -15,8 +15,11 @@
 //!   item leaves `HANDOFF` to the runner, who queues the item again when its run ends.
 //! - **Lazy removal.** Cancelling and helping take an item by clearing `PENDING`; its link stays in whatever list
 //!   holds it (a *tombstone*) until a worker pops it. Enqueueing a tombstone only sets `PENDING` again.
-//! - **In-flight counts** are taken when a worker adopts the link and given back by whoever unlinks it; a helper
-//!   that still runs the item then inherits the duty (`COUNTED`).
+//! - **In-flight counts** are taken when a worker adopts the link and given back by whoever unlinks it, or inherits
+//!   it with `HANDOFF`. A helper counts by his seat.
+//! - **Turns** count the runs that have ended and the enqueues that were cancelled, in the order of their enqueues: a
+//!   cancelled enqueue that was to run after the present run is `OWED` until that run has ended, for its turn must
+//!   not be taken for the run's.
 //! - **Freeing.** An item without handles (`ORPHAN`) is freed by the step after which it is neither linked, nor
 //!   running, nor claimed.
 
@@ -31,7 +34,7 @@ const PENDING: u64 = 1 << 0;
 const LINKED: u64 = 1 << 1;
 const RUNNING: u64 = 1 << 2;
 const HANDOFF: u64 = 1 << 3;
-const COUNTED: u64 = 1 << 4;
+const OWED: u64 = 1 << 4;
 const CLAIMED: u64 = 1 << 5;
 const WAITED: u64 = 1 << 6;
 const ORPHAN: u64 = 1 << 7;
@@ -88,7 +91,7 @@ pub(crate) enum Enqueue {
 pub(crate) enum Pop {
     /// Set the state and run it.
     Run(State),
-    /// Set the state; whoever runs or claims it now inherits the in-flight count.
+    /// Set the state; whoever runs or claims it inherits the link with its in-flight count.
     Leave(State),
     /// Set the state and give the in-flight count back: nobody wants it run.
     Discard(State),
@@ -102,8 +105,6 @@ pub(crate) struct Completion {
     pub(crate) relink: bool,
     /// Give back the in-flight count of a link that was popped during the run and then cancelled.
     pub(crate) retire_handoff: bool,
-    /// Give back the in-flight count that a popper left to this helper.
-    pub(crate) retire_counted: bool,
     /// Wake who sleeps on the word.
     pub(crate) wake: bool,
     /// Wake the async task that polled the handle.
@@ -139,6 +140,10 @@ impl State {
     pub(crate) fn is_running(self) -> bool {
         self.has(RUNNING)
     }
+    /// Its link was popped, and left to who runs or claims it.
+    pub(crate) fn is_handed_over(self) -> bool {
+        self.has(HANDOFF)
+    }
     pub(crate) fn is_claimed(self) -> bool {
         self.has(CLAIMED)
     }
@@ -167,7 +172,7 @@ impl State {
     }
     /// The turn after which everything that is queued or running now has ended.
     pub(crate) fn last_turn(self) -> u64 {
-        let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED));
+        let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED | OWED));
         self.turns().wrapping_add(nr_left) & (TURN_MASK >> TURN_SHIFT)
     }
     /// Says whether `turn` has been reached; turns wrap, so a waiter must not sleep through half of them (2^34).
@@ -182,14 +187,16 @@ impl State {
     /// Queues it: `here` when its home is the very list that will be used, `ours` when its home is a list of
     /// the same queue.
     pub(crate) fn enqueue(self, here: bool, ours: bool, rules: Rules) -> Enqueue {
-        let fresh = self.without(HELP | ORDERED | ONE_CPU).with(rules.bits());
+        // What is queued now takes the place of what was cancelled behind the same run, and its turn.
+        let queued = self.without(OWED);
+        let fresh = queued.without(HELP | ORDERED | ONE_CPU).with(rules.bits());
         if self.disable_depth() > 0 {
             Enqueue::Disabled
         } else if self.has(PENDING | CLAIMED) {
             Enqueue::Pending
         } else if self.has(LINKED | HANDOFF) {
             if ours {
-                Enqueue::Revive(self.with(PENDING))
+                Enqueue::Revive(queued.with(PENDING))
             } else {
                 Enqueue::Elsewhere(fresh.with(CLAIMED))
             }
@@ -208,12 +215,11 @@ impl State {
     /// Takes it off its list.
     pub(crate) fn pop(self) -> Pop {
         let popped = self.without(LINKED);
-        if self.has(CLAIMED) || self.has(PENDING) && self.has(RUNNING) {
+        let busy = self.has(RUNNING) && !sync::twin::armed("item: runs beside itself");
+        if self.has(CLAIMED) || self.has(PENDING) && busy {
             Pop::Leave(popped.with(HANDOFF))
         } else if self.has(PENDING) {
             Pop::Run(popped.without(PENDING | PANICKED).with(RUNNING))
-        } else if self.has(RUNNING) && !self.has(COUNTED) {
-            Pop::Leave(popped.with(COUNTED))
         } else {
             Pop::Discard(popped)
         }
@@ -229,7 +235,10 @@ impl State {
         // Whoever claims the item sees to what was handed over.
         let handed_over = self.has(HANDOFF) && !self.has(CLAIMED);
         let relink = handed_over && self.has(PENDING);
-        let mut next = self.without(RUNNING | COUNTED | WAITED | WAKER).next_turn();
+        let mut next = self.without(RUNNING | OWED | WAITED | WAKER).next_turn();
+        if self.has(OWED) {
+            next = next.next_turn();
+        }
         if handed_over {
             next = next.without(HANDOFF);
         }
@@ -243,10 +252,9 @@ impl State {
             next,
             relink,
             retire_handoff: handed_over && !relink,
-            retire_counted: self.has(COUNTED),
             wake: self.has(WAITED),
             wake_task: self.has(WAKER),
-            free: next.is_free(),
+            free: next.is_free() && !sync::twin::armed("item: completion never frees"),
         }
     }
 
@@ -260,12 +268,8 @@ impl State {
 
     /// Turns a helper's claim into a run.
     pub(crate) fn run_claimed(self) -> State {
-        let next = self.without(PENDING | CLAIMED | PANICKED).with(RUNNING);
-        if self.has(HANDOFF) {
-            next.without(HANDOFF).with(COUNTED)
-        } else {
-            next
-        }
+        self.without(PENDING | CLAIMED | HANDOFF | PANICKED)
+            .with(RUNNING)
     }
 
     /// Gives a helper's claim up; the flag says that the link was popped meanwhile and must be pushed again.
@@ -281,10 +285,18 @@ impl State {
     /// Takes a pending item out of the queue; its link stays behind. The flag says that sleepers must be woken.
     pub(crate) fn cancel(self) -> Option<(State, bool)> {
         let cancels = self.has(PENDING) && !self.has(CLAIMED | ORDERED);
-        cancels.then(|| {
-            let next = self.without(PENDING | WAITED).next_turn();
-            (next, self.has(WAITED))
-        })
+        cancels.then(|| self.cancelled())
+    }
+
+    /// Takes a turn off the queue; the flag says that sleepers must be woken.
+    fn cancelled(self) -> (State, bool) {
+        let next = self.without(PENDING);
+        if self.has(RUNNING) && !sync::twin::armed("item: a cancel ends the run") {
+            // Sleepers wait at least for the run.
+            (next.with(OWED), false)
+        } else {
+            (next.without(WAITED).next_turn(), self.has(WAITED))
+        }
     }
 
     /// Claims a pending item of an ordered queue, to cut it out.
@@ -295,8 +307,7 @@ impl State {
 
     /// Ends the claim of `claim_ordered` on an item whose link is cut; the flag is that of `cancel`.
     pub(crate) fn cancel_claimed(self) -> (State, bool) {
-        let next = self.without(PENDING | CLAIMED | WAITED).next_turn();
-        (next, self.has(WAITED))
+        self.without(CLAIMED).cancelled()
     }
 
     /// Takes note that its link was cut out of its list.
@@ -328,8 +339,9 @@ impl State {
     pub(crate) fn orphan(self) -> State {
         self.with(ORPHAN)
     }
-    pub(crate) fn adopt(self) -> State {
-        self.without(ORPHAN)
+    /// Takes an item back that its last handle has left; `None` while it has not.
+    pub(crate) fn adopt(self) -> Option<State> {
+        self.has(ORPHAN).then(|| self.without(ORPHAN))
     }
 }
 
@@ -340,7 +352,7 @@ impl std::fmt::Debug for State {
             (LINKED, "linked"),
             (RUNNING, "running"),
             (HANDOFF, "handoff"),
-            (COUNTED, "counted"),
+            (OWED, "owes a turn"),
             (CLAIMED, "claimed"),
             (WAITED, "waited"),
             (ORPHAN, "orphan"),

@@ -1,14 +1,14 @@
 //! What the manager does for a pool: watch over work that does not move, cull idle workers, end.
 
-use sync::{
-    atomic::Ordering,
-    cpu,
-    thread::ThreadId,
-    unmodelled::Arc,
-};
+use sync::{atomic::Ordering, cpu, thread::ThreadId, unmodelled::Arc};
 use topology::CpuSet;
 
-use super::{dispatch::Afterwards, policy::{self, Census}, pool::{Picked, WorkerPool}, worker::Worker};
+use super::{
+    dispatch::Afterwards,
+    policy::{self, Census},
+    pool::{Picked, WorkerPool},
+    worker::Worker,
+};
 use crate::wake::{WakeQ, Wakeup};
 
 /// What a watch tick found.

@@ -9,5 +9,6 @@
 mod support;
 mod task_work;
 mod wake;
+mod workqueue_item;
 mod workqueue_parts;
 mod workqueue_pool;

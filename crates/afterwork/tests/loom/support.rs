@@ -6,6 +6,8 @@ use afterwork::{
     params::Params,
     workqueue::{Builder, Workqueue, model::Machine},
 };
+use loom::sync::{Condvar, Mutex};
+use sync::cell::UnsafeCell;
 use topology::Topology;
 
 /// Explores without a bound.
@@ -49,4 +51,50 @@ pub fn machine(nr_cpus: usize, max_workers: usize) -> Machine {
 /// Describes a queue whose joiners do not help.
 pub fn plain() -> Builder {
     Workqueue::builder("model").help(false)
+}
+
+/// A word that a model checks for races.
+#[derive(Default)]
+pub struct Plain(UnsafeCell<u32>);
+
+// SAFETY: loom checks every access.
+unsafe impl Sync for Plain {}
+// SAFETY: as above.
+unsafe impl Send for Plain {}
+
+impl Plain {
+    pub fn set(&self, value: u32) {
+        // SAFETY: loom checks that nobody else is here.
+        self.0.with_mut(|place| unsafe { *place = value });
+    }
+    pub fn get(&self) -> u32 {
+        // SAFETY: loom checks that nobody writes.
+        self.0.with(|place| unsafe { *place })
+    }
+}
+
+impl std::fmt::Debug for Plain {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Plain")
+    }
+}
+
+/// Bars the way until it is opened; who waits reports that to no pool.
+#[derive(Default)]
+pub struct Barred {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Barred {
+    pub fn open(&self) {
+        *self.open.lock().unwrap() = true;
+        self.opened.notify_all();
+    }
+    pub fn pass(&self) {
+        let mut open = self.open.lock().unwrap();
+        while !*open {
+            open = self.opened.wait(open).unwrap();
+        }
+    }
 }

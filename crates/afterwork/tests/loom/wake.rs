@@ -6,37 +6,10 @@ use afterwork::wake::{EventCount, Parker, WakeQ, Wakeup};
 use sync::{
     Mutex,
     atomic::{AtomicBool, AtomicUsize, Ordering},
-    cell::UnsafeCell,
     twin::must_fail,
 };
 
-use crate::support::{bounded, exhaustive, spawn};
-
-/// A word that a model checks for races.
-#[derive(Default)]
-struct Plain(UnsafeCell<u32>);
-
-// SAFETY: loom checks every access.
-unsafe impl Sync for Plain {}
-// SAFETY: as above.
-unsafe impl Send for Plain {}
-
-impl Plain {
-    fn set(&self, value: u32) {
-        // SAFETY: loom checks that nobody else is here.
-        self.0.with_mut(|place| unsafe { *place = value });
-    }
-    fn get(&self) -> u32 {
-        // SAFETY: loom checks that nobody writes.
-        self.0.with(|place| unsafe { *place })
-    }
-}
-
-impl std::fmt::Debug for Plain {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Plain")
-    }
-}
+use crate::support::{Plain, bounded, exhaustive, spawn};
 
 /// Two wakers; the owner parks until both have been there, and reads what each wrote.
 fn hand_over() {

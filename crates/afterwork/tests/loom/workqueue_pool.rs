@@ -3,33 +3,12 @@
 use std::sync::Arc;
 
 use afterwork::workqueue::Work;
-use loom::sync::{Condvar, Mutex};
 use sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
     twin::must_fail,
 };
 
-use crate::support::{bounded, exhaustive, machine, plain, spawn};
-
-/// Lets one item wait for another, in a way that nobody reports to the pool.
-#[derive(Default)]
-struct Gate {
-    open: Mutex<bool>,
-    opened: Condvar,
-}
-
-impl Gate {
-    fn open(&self) {
-        *self.open.lock().unwrap() = true;
-        self.opened.notify_all();
-    }
-    fn pass(&self) {
-        let mut open = self.open.lock().unwrap();
-        while !*open {
-            open = self.opened.wait(open).unwrap();
-        }
-    }
-}
+use crate::support::{Barred, bounded, exhaustive, machine, plain, spawn};
 
 /// A worker on its way to bed, and an item: it is run.
 fn one_worker_one_item() {
@@ -49,7 +28,7 @@ fn first_waits_for_second() {
     let mut machine = machine(2, 2);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
-    let gate = Arc::new(Gate::default());
+    let gate = Arc::new(Barred::default());
     let done = Arc::new(AtomicBool::new(false));
     let first = Work::new({
         let gate = gate.clone();
@@ -113,7 +92,9 @@ fn lying_down_needs_its_fence() {
 
 #[test]
 fn lying_down_needs_a_second_look() {
-    must_fail("lie down: no second look", || bounded(3, one_worker_one_item));
+    must_fail("lie down: no second look", || {
+        bounded(3, one_worker_one_item)
+    });
 }
 
 #[test]
@@ -128,12 +109,16 @@ fn taking_needs_its_fence() {
 
 #[test]
 fn taking_needs_the_chained_kick() {
-    must_fail("take: no chained kick", || bounded(2, first_waits_for_second));
+    must_fail("take: no chained kick", || {
+        bounded(2, first_waits_for_second)
+    });
 }
 
 #[test]
 fn a_forgotten_wake_up_is_noticed() {
-    must_fail("wake queue: forgets to fire", || bounded(2, one_worker_one_item));
+    must_fail("wake queue: forgets to fire", || {
+        bounded(2, one_worker_one_item)
+    });
 }
 
 /// An item for a pool whose only worker is up and busy, and a watch that is just about to disarm itself.
@@ -164,7 +149,9 @@ fn stuck_work_is_seen_by_the_watch() {
 
 #[test]
 fn the_watch_needs_its_fence() {
-    must_fail("watch: no fence", || exhaustive(pushed_while_the_watch_ends));
+    must_fail("watch: no fence", || {
+        exhaustive(pushed_while_the_watch_ends)
+    });
 }
 
 /// A worker is kicked and culled at once, with the wake-up on its way; whoever is missing is made anew.

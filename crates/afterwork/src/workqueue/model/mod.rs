@@ -8,14 +8,13 @@ mod parts;
 
 pub use parts::{Gates, Injected, Pushed, Returns};
 
-use sync::{atomic::Ordering, thread, unmodelled::Arc};
+use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
 use super::{
-    Registry,
+    Registry, Work,
     manager::{Duty, Manager},
     policy::Census,
-    pool::WorkerPool,
 };
 use crate::{params::Params, wake::Parker};
 
@@ -148,21 +147,11 @@ impl Machine {
         let pools = self.registry.pools();
         pools.iter().map(|pool| pool.lock().nr_workers()).sum()
     }
-
-    /// Asserts that each pool's counts say that everybody sleeps and nothing waits.
-    pub fn assert_at_rest(&self) {
-        for pool in self.registry.pools() {
-            assert_at_rest(&pool);
-        }
-    }
 }
 
-fn assert_at_rest(pool: &Arc<WorkerPool>) {
-    // Whoever ran the last item may still be on its way to bed.
-    while pool.census().nr_awake() > 0 {
-        thread::yield_now();
+impl Work {
+    /// Says whether the item takes its last handle for gone.
+    pub fn is_orphaned(&self) -> bool {
+        self.head().load().is_orphan()
     }
-    assert_eq!(pool.census().nr_searching(), 0);
-    assert!(pool.injector.is_empty());
-    assert!(!pool.lock().has_work());
 }

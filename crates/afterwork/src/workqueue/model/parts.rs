@@ -99,7 +99,9 @@ impl Injected {
     /// Takes all items, oldest first.
     pub fn take(&self) -> Vec<Pushed> {
         let mut list = self.injector.take(|_| ());
-        std::iter::from_fn(|| list.pop_front()).map(Pushed).collect()
+        std::iter::from_fn(|| list.pop_front())
+            .map(Pushed)
+            .collect()
     }
 }
 

@@ -1,0 +1,417 @@
+//! One item: queueing, running, flushing, cancelling, helping, freeing.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Wake, Waker},
+};
+
+use afterwork::{
+    wake::{Parker, Unparker},
+    workqueue::{Work, Workqueue, model::Machine},
+};
+use sync::{
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{Barred, Plain, bounded, machine, plain, spawn};
+
+/// A queue with `nr_workers` workers, of which joiners may or may not run items.
+fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
+    let machine = machine(2, nr_workers);
+    let queue = plain().help(help).build_in(machine.registry()).unwrap();
+    machine.start_workers(nr_workers);
+    (machine, queue)
+}
+
+/// An item that counts its runs in a word that a model checks: two runs at once are a race.
+fn counting() -> (Work, Arc<Plain>) {
+    let count = Arc::new(Plain::default());
+    let work = Work::new({
+        let count = count.clone();
+        move || count.set(count.get() + 1)
+    });
+    (work, count)
+}
+
+fn flush_reads(help: bool) {
+    let (_machine, queue) = queue(1, help);
+    let (work, count) = counting();
+    assert!(queue.enqueue(&work));
+    work.flush().unwrap();
+    assert_eq!(count.get(), 1);
+    drop(queue);
+}
+
+#[test]
+fn flush_sees_what_the_run_wrote() {
+    bounded(3, || flush_reads(false));
+}
+
+#[test]
+fn a_joiner_and_a_worker_run_the_item_once() {
+    bounded(3, || flush_reads(true));
+}
+
+#[test]
+fn the_steps_of_an_item_need_their_order() {
+    must_fail("item: relaxed steps", || bounded(3, || flush_reads(false)));
+}
+
+#[test]
+fn the_end_of_a_run_must_wake_who_flushes() {
+    must_fail("item: completion forgets its sleepers", || {
+        bounded(3, || flush_reads(false));
+    });
+}
+
+/// Two threads queue one item, with two workers.
+fn two_enqueuers() {
+    let (_machine, queue) = queue(2, false);
+    let (work, count) = counting();
+    let other = spawn({
+        let (queue, work) = (queue.clone(), work.clone());
+        move || queue.enqueue(&work)
+    });
+    let mine = queue.enqueue(&work);
+    let theirs = other.join().unwrap();
+    assert!(mine || theirs);
+    drop(queue);
+    assert_eq!(count.get(), u32::from(mine) + u32::from(theirs));
+}
+
+#[test]
+fn each_enqueue_that_said_true_makes_one_run_and_never_two_at_once() {
+    bounded(1, two_enqueuers);
+}
+
+#[test]
+fn an_item_that_ran_beside_itself_would_be_seen() {
+    must_fail("item: runs beside itself", || bounded(1, two_enqueuers));
+}
+
+/// Cancelling races with the worker; afterwards the item is queued again.
+fn cancel_meets_pop() {
+    let (_machine, queue) = queue(1, false);
+    let (work, count) = counting();
+    assert!(queue.enqueue(&work));
+    let cancelled = work.cancel();
+    let again = queue.enqueue(&work);
+    assert!(!cancelled || again, "a cancelled item can be queued");
+    drop(queue);
+    assert_eq!(count.get(), u32::from(!cancelled) + u32::from(again));
+}
+
+#[test]
+fn a_cancelled_item_does_not_run_and_one_that_runs_is_not_cancelled() {
+    bounded(3, cancel_meets_pop);
+}
+
+/// The item queues itself again; `cancel_sync` puts an end to that.
+fn cancel_sync_ends_it() {
+    let (_machine, queue) = queue(1, false);
+    let count = Arc::new(Plain::default());
+    let work = Work::with_handle({
+        let (count, queue) = (count.clone(), Mutex::new(Some(queue.clone())));
+        move |this| {
+            count.set(count.get() + 1);
+            if let Some(queue) = queue.lock().unwrap().take() {
+                queue.enqueue(this);
+            }
+        }
+    });
+    queue.enqueue(&work);
+    work.cancel_sync();
+    assert!(!work.is_busy());
+    // Races with any run that is not over.
+    count.set(0);
+    drop(queue);
+    assert_eq!(count.get(), 0);
+}
+
+#[test]
+fn nothing_runs_after_cancel_sync() {
+    bounded(2, cancel_sync_ends_it);
+}
+
+/// A flush of a run, behind which another thread queues the item and cancels it.
+fn flush_beside_a_cancel() {
+    let (_machine, queue) = queue(1, false);
+    let (started, ended) = (
+        Arc::new(Barred::default()),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let work = Work::new({
+        let (started, ended) = (started.clone(), ended.clone());
+        move || {
+            started.open();
+            ended.store(true, Ordering::Relaxed);
+        }
+    });
+    queue.enqueue(&work);
+    started.pass();
+    let other = spawn({
+        let (queue, work) = (queue.clone(), work.clone());
+        move || {
+            queue.enqueue(&work);
+            work.cancel();
+        }
+    });
+    work.flush().unwrap();
+    assert!(
+        ended.load(Ordering::Relaxed),
+        "flushed before the end of the run"
+    );
+    other.join().unwrap();
+    drop(queue);
+}
+
+#[test]
+fn flush_waits_for_the_run_although_what_was_queued_behind_it_is_cancelled() {
+    bounded(2, flush_beside_a_cancel);
+}
+
+#[test]
+fn a_cancel_must_not_pass_for_the_end_of_the_run() {
+    must_fail("item: a cancel ends the run", || {
+        bounded(2, flush_beside_a_cancel);
+    });
+}
+
+/// The last handle goes while the item is queued, runs, or has run.
+fn last_handle() {
+    let (_machine, queue) = queue(1, false);
+    let (work, count) = counting();
+    queue.enqueue(&work);
+    drop(work);
+    drop(queue);
+    assert_eq!(count.get(), 1);
+    // Loom notices an item that is never freed, and one that is freed twice.
+}
+
+#[test]
+fn a_dropped_item_is_freed_once() {
+    bounded(3, last_handle);
+}
+
+#[test]
+fn an_item_that_nobody_frees_is_noticed() {
+    must_fail("item: completion never frees", || bounded(3, last_handle));
+}
+
+/// The run clones the handle that it is lent, while the last other handle goes.
+fn cloned_in_the_run() {
+    let (_machine, queue) = queue(1, false);
+    let kept = Arc::new(Mutex::new(None));
+    let work = Work::with_handle({
+        let kept = kept.clone();
+        move |this| *kept.lock().unwrap() = Some(this.clone())
+    });
+    queue.enqueue(&work);
+    drop(work);
+    drop(queue);
+    let work = kept.lock().unwrap().take().expect("it has run");
+    assert!(!work.is_busy());
+    assert!(!work.is_orphaned());
+}
+
+#[test]
+fn a_handle_cloned_in_the_run_keeps_the_item() {
+    bounded(3, cloned_in_the_run);
+}
+
+#[test]
+fn a_clone_must_wait_for_the_handle_that_goes() {
+    must_fail("item: a clone does not wait", || {
+        bounded(3, cloned_in_the_run)
+    });
+}
+
+/// A spawned closure, joined.
+fn spawn_and_join(help: bool) {
+    let (_machine, queue) = queue(1, help);
+    let handle = queue.spawn(|| Box::new(42));
+    assert_eq!(*handle.join().unwrap(), 42);
+    drop(queue);
+}
+
+#[test]
+fn a_joiner_gets_what_the_closure_returned() {
+    bounded(3, || spawn_and_join(false));
+    bounded(3, || spawn_and_join(true));
+}
+
+/// A handle that goes, or cancels, while the closure waits, runs, or has run.
+fn handle_goes(cancel: bool) {
+    let (_machine, queue) = queue(1, false);
+    let dropped = Arc::new(AtomicUsize::new(0));
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            if !sync::twin::torn_down() {
+                self.0.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+    let argument = Counted(dropped.clone());
+    let mut handle = queue.spawn(move || argument);
+    if cancel {
+        handle.cancel();
+    }
+    drop(handle);
+    drop(queue);
+    assert_eq!(dropped.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_closure_and_its_result_are_dropped_once() {
+    bounded(3, || handle_goes(false));
+    bounded(3, || handle_goes(true));
+}
+
+struct Task(Unparker);
+
+impl Wake for Task {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+/// A task that polls a handle twice before it sleeps.
+fn polled() {
+    let (_machine, queue) = queue(1, false);
+    let mut handle = queue.spawn(|| 42);
+    let mut parker = Parker::new();
+    let waker = Waker::from(Arc::new(Task(parker.unparker())));
+    let mut context = Context::from_waker(&waker);
+    let mut poll = || Pin::new(&mut handle).poll(&mut context);
+    let result = loop {
+        if let Poll::Ready(result) = poll() {
+            break result;
+        }
+        if let Poll::Ready(result) = poll() {
+            break result;
+        }
+        parker.park();
+    };
+    assert_eq!(result.unwrap(), 42);
+    drop(queue);
+}
+
+#[test]
+fn a_task_that_polled_is_woken() {
+    bounded(3, polled);
+}
+
+#[test]
+fn the_end_of_a_run_must_wake_the_task() {
+    must_fail("item: completion forgets its task", || bounded(3, polled));
+}
+
+/// The queue goes while a joiner runs an item of it.
+fn queue_goes_beside_a_helper() {
+    let (_machine, queue) = queue(1, true);
+    let done = Arc::new(AtomicBool::new(false));
+    let work = Work::new({
+        let done = done.clone();
+        move || done.store(true, Ordering::Relaxed)
+    });
+    queue.enqueue(&work);
+    let helper = spawn(move || work.flush().unwrap());
+    drop(queue);
+    assert!(
+        done.load(Ordering::Relaxed),
+        "the queue went before its item had run"
+    );
+    helper.join().unwrap();
+}
+
+#[test]
+fn a_queue_does_not_go_before_its_items_have_run() {
+    bounded(2, queue_goes_beside_a_helper);
+}
+
+#[test]
+fn a_drain_must_look_at_the_seats_after_the_injector() {
+    must_fail("drain: no fence", || {
+        bounded(2, queue_goes_beside_a_helper);
+    });
+}
+
+#[test]
+fn a_drain_must_see_what_the_seated_did() {
+    must_fail("drain: relaxed look at the seats", || {
+        bounded(2, queue_goes_beside_a_helper);
+    });
+}
+
+#[test]
+fn a_drain_must_wait_for_helpers() {
+    must_fail("drain: forgets the seated", || {
+        bounded(2, queue_goes_beside_a_helper);
+    });
+}
+
+/// Two items of a queue that runs one at a time, two workers.
+fn one_at_a_time() {
+    let machine = machine(2, 2);
+    let queue = plain().max_active(1).build_in(machine.registry()).unwrap();
+    machine.start_workers(2);
+    let inside = Arc::new(Plain::default());
+    let works = [0, 1].map(|_| {
+        let inside = inside.clone();
+        Work::new(move || inside.set(inside.get() + 1))
+    });
+    for work in &works {
+        queue.enqueue(work);
+    }
+    drop(queue);
+    assert_eq!(inside.get(), 2);
+}
+
+#[test]
+fn one_seat_means_one_item_at_a_time_and_none_forgotten() {
+    bounded(1, one_at_a_time);
+}
+
+/// Items of an ordered queue, one of them cancelled: it is cut out of its line.
+fn ordered_cancel() {
+    let machine = machine(2, 1);
+    let queue = Workqueue::builder("model")
+        .ordered()
+        .build_in(machine.registry())
+        .unwrap();
+    machine.start_workers(1);
+    let (first, count_first) = counting();
+    let (second, count_second) = counting();
+    queue.enqueue(&first);
+    queue.enqueue(&second);
+    let cancelled = first.cancel();
+    drop(queue);
+    assert_eq!(count_first.get(), u32::from(!cancelled));
+    assert_eq!(count_second.get(), 1);
+}
+
+#[test]
+fn an_ordered_item_is_cut_out_or_runs() {
+    bounded(2, ordered_cancel);
+}
+
+/// A cancelled item whose tombstone lies in one queue's list goes to another queue.
+fn moved_to_another_queue() {
+    let machine = machine(2, 1);
+    let queues = [0, 1].map(|_| plain().build_in(machine.registry()).unwrap());
+    machine.start_workers(1);
+    let (work, count) = counting();
+    queues[0].enqueue(&work);
+    let cancelled = work.cancel();
+    let again = queues[1].enqueue(&work);
+    drop(queues);
+    assert_eq!(count.get(), u32::from(!cancelled) + u32::from(again));
+}
+
+#[test]
+fn a_tombstone_follows_its_item_to_another_queue() {
+    bounded(2, moved_to_another_queue);
+}
