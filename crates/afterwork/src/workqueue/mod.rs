@@ -19,6 +19,8 @@ mod attrs;
 mod dispatch;
 mod head;
 mod join;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod kick_and_cull;
 mod list;
 mod manager;
 mod policy;

@@ -1,0 +1,466 @@
+//! May a kicked worker be culled, and may an item be stranded by that? Every run of a small pool, under every rule
+//! set in question.
+//!
+//! Four workers, three items. A kick picks an idle worker under the lock; its wake-up is delivered later, in a step
+//! of its own. An item is *stranded* when it is queued and nobody is awake, nobody is about to be, and no more items
+//! come. docs/workqueue.md draws the conclusions.
+//!
+//! `cargo test -p afterwork kick_and_cull -- --nocapture` prints the table.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::policy::{Census, Need, may_cull, need};
+
+const NR_WORKERS: usize = 4;
+const NR_ITEMS: u8 = 3;
+
+/// What one worker is up to.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+enum Life {
+    Parked,
+    /// It has been woken, or made, and has not run yet.
+    Woken,
+    Running,
+    /// Culled while it was woken: it leaves when it runs.
+    Leaving,
+    Gone,
+}
+use Life::{Gone, Leaving, Parked, Running, Woken};
+
+/// Whom a kick picks.
+#[derive(Clone, Copy, PartialEq)]
+enum Pick {
+    /// Who lay down last.
+    Head,
+    /// Who lay down first.
+    Tail,
+    /// Any idle worker: by affinity, or because it is not on this CPU.
+    Any,
+}
+
+/// Who is culled.
+#[derive(Clone, Copy, PartialEq)]
+enum Cull {
+    /// Who lay down first.
+    Tail,
+    /// Each worker times itself out.
+    Any,
+}
+
+#[derive(Clone, Copy)]
+struct Rules {
+    pick: Pick,
+    cull: Cull,
+    /// How many idle workers are kept.
+    floor: usize,
+    /// A kick takes the worker off the idle list.
+    claim: bool,
+    /// A worker may lie down although another runs and work waits.
+    early: bool,
+    /// A worker is not culled while work waits.
+    recheck: bool,
+    /// Who takes an item kicks the next worker if more wait.
+    chain: bool,
+    /// Kicks and culling as shipped: decided by `policy::need` and `policy::may_cull`.
+    shipped: bool,
+}
+
+const KERNEL: Rules = Rules {
+    pick: Pick::Head,
+    cull: Cull::Tail,
+    floor: 2,
+    claim: false,
+    early: false,
+    recheck: false,
+    chain: true,
+    shipped: false,
+};
+const CLAIM: Rules = Rules {
+    pick: Pick::Any,
+    cull: Cull::Any,
+    floor: 0,
+    claim: true,
+    ..KERNEL
+};
+
+#[derive(Clone, PartialEq, Eq, Hash)]
+struct State {
+    lives: [Life; NR_WORKERS],
+    /// Who lay down last stands first.
+    idle: Vec<usize>,
+    /// Claimed, and not run yet.
+    kicked: Vec<usize>,
+    /// Wake-ups on their way, a bit a worker.
+    wakes: u8,
+    nr_queued: u8,
+    /// Items that are yet to come.
+    nr_to_come: u8,
+    /// Workers that have idled for so long that they may be culled, a bit each.
+    old: u8,
+}
+
+/// What an exploration found.
+#[derive(Debug)]
+struct Found {
+    nr_states: usize,
+    kicked_was_culled: bool,
+    dead_was_woken: bool,
+    /// How an item came to be stranded.
+    stranded: Option<Vec<String>>,
+}
+
+impl State {
+    fn start() -> Self {
+        Self {
+            lives: [Parked; NR_WORKERS],
+            idle: (0..NR_WORKERS).collect(),
+            kicked: Vec::new(),
+            wakes: 0,
+            nr_queued: 0,
+            nr_to_come: NR_ITEMS,
+            old: 0,
+        }
+    }
+
+    fn with(&self, worker: usize, life: Life) -> Self {
+        let mut next = self.clone();
+        next.lives[worker] = life;
+        next
+    }
+
+    fn is_awake(&self) -> bool {
+        self.lives
+            .iter()
+            .any(|life| matches!(life, Woken | Running))
+    }
+
+    fn is_waking(&self) -> bool {
+        (0..NR_WORKERS).any(|worker| self.wakes & 1 << worker != 0 && self.lives[worker] == Parked)
+    }
+
+    /// The census that the shipped pool would keep: whoever is claimed counts as searching.
+    fn census(&self) -> Census {
+        let nr_running = self.lives.iter().filter(|&&life| life == Running).count() as u32;
+        let is_made =
+            |worker: &usize| self.lives[*worker] == Woken && !self.kicked.contains(worker);
+        let nr_searching = (self.kicked.len() + (0..NR_WORKERS).filter(is_made).count()) as u32;
+        Census((nr_running + nr_searching) * Census::AWAKE + nr_searching * Census::SEARCHING)
+    }
+
+    /// All that a kick may lead to.
+    fn kick(self, rules: Rules) -> Vec<State> {
+        let may_make = |state: &State| state.idle.is_empty() && state.lives.contains(&Gone);
+        if self.nr_queued == 0 {
+            return vec![self];
+        }
+        let (kicks, makes) = if rules.shipped {
+            let wants = need(self.census(), NR_WORKERS as u32) == Need::Worker;
+            (wants && !self.idle.is_empty(), wants && may_make(&self))
+        } else {
+            let unclaimed = !rules.claim || self.kicked.is_empty();
+            let deserted = self.kicked.is_empty() && !self.is_awake();
+            (
+                unclaimed && !self.idle.is_empty(),
+                deserted && may_make(&self),
+            )
+        };
+        if makes {
+            let gone = self.lives.iter().position(|&life| life == Gone);
+            return vec![self.with(gone.expect("looked above"), Woken)];
+        }
+        if !kicks {
+            return vec![self];
+        }
+        let idle = self.idle.clone();
+        let picked = match rules.pick {
+            Pick::Head => &idle[..1],
+            Pick::Tail => &idle[idle.len() - 1..],
+            Pick::Any => &idle[..],
+        };
+        let follow = |&worker: &usize| {
+            let mut next = self.clone();
+            next.wakes |= 1 << worker;
+            if rules.claim {
+                next.idle.retain(|&other| other != worker);
+                next.kicked.push(worker);
+            }
+            next
+        };
+        picked.iter().map(follow).collect()
+    }
+
+    /// Takes an item for `worker`, and kicks the next one if the rules say so.
+    fn take(mut self, worker: usize, rules: Rules) -> Vec<State> {
+        self.lives[worker] = Running;
+        self.nr_queued -= 1;
+        if rules.chain {
+            self.kick(rules)
+        } else {
+            vec![self]
+        }
+    }
+
+    fn lie_down(&self, worker: usize) -> State {
+        let mut next = self.with(worker, Parked);
+        next.idle.insert(0, worker);
+        next.old &= !(1 << worker);
+        next
+    }
+
+    /// What may happen next.
+    fn steps(&self, rules: Rules) -> Vec<(String, State)> {
+        let mut steps = Vec::new();
+        let mut add = |name: String, states: Vec<State>| {
+            steps.extend(states.into_iter().map(|state| (name.clone(), state)));
+        };
+        if self.nr_to_come > 0 {
+            let mut next = self.clone();
+            next.nr_to_come -= 1;
+            next.nr_queued += 1;
+            add("an item comes".into(), next.kick(rules));
+        }
+        for worker in 0..NR_WORKERS {
+            if self.wakes & 1 << worker != 0 {
+                let life = self.lives[worker];
+                let mut next = self.with(worker, if life == Parked { Woken } else { life });
+                next.wakes &= !(1 << worker);
+                add(format!("{worker} is woken"), vec![next]);
+            }
+            match self.lives[worker] {
+                Woken => {
+                    let mut up = self.clone();
+                    up.idle.retain(|&other| other != worker);
+                    up.kicked.retain(|&other| other != worker);
+                    up.old &= !(1 << worker);
+                    if self.nr_queued > 0 {
+                        add(
+                            format!("{worker} gets up and takes an item"),
+                            up.take(worker, rules),
+                        );
+                    } else {
+                        add(
+                            format!("{worker} gets up in vain"),
+                            vec![up.lie_down(worker)],
+                        );
+                    }
+                }
+                Running => {
+                    if self.nr_queued > 0 {
+                        add(
+                            format!("{worker} takes an item"),
+                            self.clone().take(worker, rules),
+                        );
+                    }
+                    let nr_running = self.lives.iter().filter(|&&life| life == Running).count();
+                    if self.nr_queued == 0 || rules.early && nr_running > 1 {
+                        add(format!("{worker} lies down"), vec![self.lie_down(worker)]);
+                    }
+                }
+                Leaving => add(format!("{worker} leaves"), vec![self.with(worker, Gone)]),
+                Parked | Gone => {}
+            }
+        }
+        let idle = self.idle.iter().fold(0, |bits, &worker| bits | 1 << worker);
+        if idle & !self.old != 0 {
+            let mut next = self.clone();
+            next.old |= idle;
+            add("time passes".into(), vec![next]);
+        }
+        for worker in self.to_cull(rules) {
+            let woken = self.lives[worker] == Woken;
+            let mut next = self.with(worker, if woken { Leaving } else { Gone });
+            next.idle.retain(|&other| other != worker);
+            add(format!("{worker} is culled"), vec![next]);
+        }
+        steps
+    }
+
+    fn to_cull(&self, rules: Rules) -> Vec<usize> {
+        let nr_workers = self.lives.iter().filter(|&&life| life != Gone).count();
+        let allowed = if rules.shipped {
+            may_cull(self.idle.len(), nr_workers)
+        } else {
+            self.idle.len() > rules.floor && !(rules.recheck && self.nr_queued > 0)
+        };
+        let victims = match rules.cull {
+            _ if !allowed => &[][..],
+            Cull::Tail => &self.idle[self.idle.len() - 1..],
+            Cull::Any => &self.idle[..],
+        };
+        let is_old = |worker: &usize| self.old & 1 << worker != 0;
+        victims.iter().copied().filter(is_old).collect()
+    }
+}
+
+/// Visits every state that the rules allow, nearest first; stops at the first that strands an item.
+fn explore(rules: Rules) -> Found {
+    let start = State::start();
+    let mut came_from: HashMap<State, Option<(State, String)>> = HashMap::new();
+    came_from.insert(start.clone(), None);
+    let mut found = Found {
+        nr_states: 0,
+        kicked_was_culled: false,
+        dead_was_woken: false,
+        stranded: None,
+    };
+    let mut to_visit = VecDeque::from([start]);
+    while let Some(state) = to_visit.pop_front() {
+        for worker in state.to_cull(rules) {
+            let is_kicked = state.lives[worker] == Woken || state.wakes & 1 << worker != 0;
+            found.kicked_was_culled |= is_kicked;
+        }
+        let is_dead = |worker: &usize| state.lives[*worker] == Gone;
+        found.dead_was_woken |= (0..NR_WORKERS)
+            .filter(|worker| state.wakes & 1 << worker != 0)
+            .any(|worker| is_dead(&worker));
+        let all_is_quiet = !state.is_awake() && !state.is_waking() && state.nr_to_come == 0;
+        if state.nr_queued > 0 && all_is_quiet {
+            let mut trace = Vec::new();
+            let mut at = &state;
+            while let Some((before, step)) = &came_from[at] {
+                trace.push(step.clone());
+                at = before;
+            }
+            trace.reverse();
+            found.stranded = Some(trace);
+            break;
+        }
+        for (step, next) in state.steps(rules) {
+            if !came_from.contains_key(&next) {
+                came_from.insert(next.clone(), Some((state.clone(), step)));
+                to_visit.push_back(next);
+            }
+        }
+    }
+    found.nr_states = came_from.len();
+    found
+}
+
+/// Explores `rules`, prints what was found, and checks it.
+fn claim(name: &str, rules: Rules, kicked_is_culled: bool, strands: bool) -> Found {
+    let found = explore(rules);
+    let yes = |flag| if flag { "yes" } else { "no" };
+    println!(
+        "{name:72} {:6} states  kicked worker culled: {:3}  dead worker woken: {:3}  stranded: {}",
+        found.nr_states,
+        yes(found.kicked_was_culled),
+        yes(found.dead_was_woken),
+        found
+            .stranded
+            .as_ref()
+            .map_or("no".into(), |trace| trace.join(" > ")),
+    );
+    assert_eq!(found.stranded.is_some(), strands, "{name}");
+    if !strands {
+        // An exploration that stops at a stranded item has not seen all culls.
+        assert_eq!(found.kicked_was_culled, kicked_is_culled, "{name}");
+    }
+    found
+}
+
+#[test]
+fn the_kernels_rules_cull_a_kicked_worker_and_strand_nothing() {
+    claim("pick the head, cull the tail, keep 2", KERNEL, true, false);
+    let floor = 1;
+    claim("the same, keep 1", Rules { floor, ..KERNEL }, true, false);
+    let early = true;
+    let name = "the same, keep 2; a worker may lie down beside another that runs";
+    claim(name, Rules { early, ..KERNEL }, true, false);
+}
+
+#[test]
+fn keeping_no_idle_worker_strands_an_item() {
+    let floor = 0;
+    let name = "pick the head, cull the tail, keep 0";
+    claim(name, Rules { floor, ..KERNEL }, true, true);
+}
+
+#[test]
+fn picking_by_anything_but_the_head_strands_an_item() {
+    for (name, pick) in [
+        ("pick the tail, cull the tail, keep 2", Pick::Tail),
+        ("pick any, cull the tail, keep 2", Pick::Any),
+    ] {
+        claim(name, Rules { pick, ..KERNEL }, true, true);
+    }
+}
+
+#[test]
+fn workers_that_time_themselves_out_strand_an_item() {
+    let cull = Cull::Any;
+    let name = "pick the head, each times itself out, keep 2";
+    claim(name, Rules { cull, ..KERNEL }, true, true);
+}
+
+#[test]
+fn looking_for_work_before_culling_saves_the_item_and_not_the_worker() {
+    let recheck = true;
+    let name = "pick the head, cull the tail, keep 0, look for work first";
+    let floor = 0;
+    claim(
+        name,
+        Rules {
+            floor,
+            recheck,
+            ..KERNEL
+        },
+        true,
+        false,
+    );
+    let name = "pick any, each times itself out, keep 0, look for work first";
+    let rules = Rules {
+        claim: false,
+        recheck,
+        ..CLAIM
+    };
+    claim(name, rules, true, false);
+}
+
+#[test]
+fn a_claim_saves_both_under_any_rules_of_picking_and_culling() {
+    let name = "claim, pick any, each times itself out, keep 0";
+    assert!(!claim(name, CLAIM, false, false).dead_was_woken);
+    let early = true;
+    let name = "the same, and a worker may lie down beside another that runs";
+    let found = claim(name, Rules { early, ..CLAIM }, false, false);
+    assert!(!found.dead_was_woken);
+    let (claims, chain) = (true, false);
+    let name = "claim, pick the head, cull the tail, keep 2, no chained kick";
+    let rules = Rules {
+        claim: claims,
+        chain,
+        ..KERNEL
+    };
+    assert!(!claim(name, rules, false, false).dead_was_woken);
+}
+
+#[test]
+fn the_shipped_rules_neither_cull_a_kicked_worker_nor_strand_an_item() {
+    let rules = Rules {
+        claim: true,
+        shipped: true,
+        ..KERNEL
+    };
+    let found = claim(
+        "as shipped: claim, and the pool's own policy",
+        rules,
+        false,
+        false,
+    );
+    assert!(!found.dead_was_woken);
+}
+
+#[test]
+fn the_shipped_policy_without_the_claim_culls_a_kicked_worker() {
+    let rules = Rules {
+        shipped: true,
+        pick: Pick::Any,
+        ..KERNEL
+    };
+    claim(
+        "as shipped, but without the claim, pick any",
+        rules,
+        true,
+        true,
+    );
+}
