@@ -2,7 +2,7 @@
 
 /// Crates by folder under `crates/`, lowest first; those of one row do not name each other.
 const CRATES: &[&[&str]] = &[
-    &["topology"],
+    &["topology", "lab-peers"],
     &["sync"],
     &["mpscq"],
     &["afterwork"],
