@@ -10,6 +10,7 @@ use nix::unistd::Pid;
 
 /// Small enough to end at once.
 const TINY: &str = "bench workqueue --producers 2 --items 16 --repeat 2";
+const TINY_QUEUES: &str = "bench mpscq --items 64 --repeat 2";
 
 fn start(line: &str) -> Child {
     Command::new(env!("CARGO_BIN_EXE_afterwork"))
@@ -75,8 +76,51 @@ fn json_is_a_head_and_then_a_record_a_line() {
 }
 
 #[test]
+fn every_queue_has_a_record_for_every_number_of_producers() {
+    let output = finish(&format!("{TINY_QUEUES} --json --seed 7"));
+    assert_eq!(output.status.code(), Some(0));
+    let records = records(&text(output.stdout));
+    for (case, variant, peer) in [
+        ("push-pop", "mpscq", false),
+        ("push-pop", "cordyceps", true),
+        ("push-pop-contiguous", "lifo", false),
+        ("push-pop-contiguous", "segqueue", true),
+        ("chains", "mpscq+chain", false),
+        ("chains", "crossbeam", true),
+        ("owned", "mailbox", false),
+        ("owned", "std", true),
+        ("owned", "flume", true),
+        ("owned", "kanal", true),
+        ("owned", "tokio", true),
+    ] {
+        for metric in [
+            "ns_alone",
+            "ns_paused_1",
+            "ns_paused_8",
+            "ns_tight_2",
+            "ns_tight_4",
+        ] {
+            let record = records
+                .iter()
+                .find(|r| r.case == case && r.variant == variant && r.metric == metric)
+                .unwrap_or_else(|| panic!("no {metric} of {variant} in {case}"));
+            assert!(record.median > 0.0 && record.mad >= 0.0);
+            assert_eq!((record.n, record.peer), (2, peer), "{variant}");
+            assert_eq!(record.unit, "ns/item");
+        }
+    }
+    assert!(records.iter().all(|r| r.bench == "mpscq"));
+}
+
+#[test]
 fn text_is_headed_by_the_machine_and_fits_its_width() {
-    let output = finish(&format!("{TINY} --seed 7"));
+    for bench in [TINY, TINY_QUEUES] {
+        text_fits(bench);
+    }
+}
+
+fn text_fits(bench: &str) {
+    let output = finish(&format!("{bench} --seed 7"));
     assert_eq!(output.status.code(), Some(0));
     let out = text(output.stdout);
     assert!(out.starts_with("machine "), "{out}");

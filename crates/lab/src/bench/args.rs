@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
+use super::mpscq::MpscqArgs;
 use super::workqueue::WorkqueueArgs;
 
 /// Measures how fast this machine defers work, beside the ways that programs use today.
@@ -25,6 +26,9 @@ pub struct BenchArgs {
 pub enum Which {
     /// Queue items to a pool of workers: one at a time, in batches, a million at once
     Workqueue(WorkqueueArgs),
+
+    /// Push items from 1 to 8 producers to one consumer: intrusive, in chains, 8 bytes by value
+    Mpscq(MpscqArgs),
 }
 
 /// How a bench is measured, whichever it is.

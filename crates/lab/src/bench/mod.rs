@@ -5,6 +5,7 @@
 //! together still end within two minutes with `--quick`, because [`session`] gives each case its share.
 
 pub mod args;
+pub mod mpscq;
 pub mod session;
 pub mod workqueue;
 

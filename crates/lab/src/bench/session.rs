@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use topology::CpuId;
 
 use super::args::{BenchArgs, CommonArgs, Which};
+use super::mpscq::{self, MpscqArgs};
 use super::workqueue::{self, WorkqueueArgs};
 use crate::exit::{Exit, Stop};
 use crate::measure::case::Case;
@@ -101,7 +102,12 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
 fn cases(which: Option<&Which>, settings: &Settings) -> Result<Vec<Case>, Stop> {
     match which {
         Some(Which::Workqueue(args)) => workqueue::cases(args, settings),
-        None => workqueue::cases(&WorkqueueArgs::default(), settings),
+        Some(Which::Mpscq(args)) => mpscq::cases(args, settings),
+        None => {
+            let mut all = workqueue::cases(&WorkqueueArgs::default(), settings)?;
+            all.extend(mpscq::cases(&MpscqArgs::default(), settings)?);
+            Ok(all)
+        }
     }
 }
 

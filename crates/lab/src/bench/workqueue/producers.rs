@@ -108,7 +108,8 @@ pub fn run<T: Send>(
     })
 }
 
-fn pin_to(cpu: CpuId) {
+/// Pins the calling thread to `cpu`, or ends the process.
+pub(in crate::bench) fn pin_to(cpu: CpuId) {
     let cpus: CpuSet = [cpu].into_iter().collect();
     if let Err(error) = sync::cpu::set_affinity(None, &cpus) {
         die(&format!("cannot pin a producer to CPU {cpu}: {error}"));
@@ -116,12 +117,13 @@ fn pin_to(cpu: CpuId) {
 }
 
 /// Ends the process: a producer that is missing leaves the others at the gate.
-fn die(reason: &str) -> ! {
+pub(in crate::bench) fn die(reason: &str) -> ! {
     crate::talk::say(format_args!("error: {reason}"));
     process::exit(i32::from(Exit::CouldNotRun.code()))
 }
 
-struct ExitOnPanic;
+/// Ends the process when the thread that holds it panics.
+pub(in crate::bench) struct ExitOnPanic;
 
 impl Drop for ExitOnPanic {
     fn drop(&mut self) {

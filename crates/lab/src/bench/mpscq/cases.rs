@@ -1,0 +1,382 @@
+//! The cases: sizes, and who takes part.
+
+use std::cell::{OnceCell, RefCell};
+use std::rc::Rc;
+
+use super::alone;
+use super::args::MpscqArgs;
+use super::fifo::Fifo;
+use super::flow::Flow;
+use super::item::{self, Item, Tag};
+use super::metrics::{ALL, ALONE, FLOWS, HEADLINE, MAX_PRODUCERS};
+use super::ours::{Allocated, BatchedMail, Chained, Drained, Lifo, Mail, Single};
+use super::peers::{self, Channel, Cordyceps, Seg};
+use super::stock::{Layout, Stock};
+use super::{claims, fifo};
+use crate::bench::session::Settings;
+use crate::exit::Stop;
+use crate::measure::case::{Case, Sample, Variant};
+use crate::measure::claim::{Against, Claim};
+
+const BENCH: &str = "mpscq";
+const PUSH_POP: &str = "push-pop";
+const PUSH_POP_CONTIGUOUS: &str = "push-pop-contiguous";
+const CHAINS: &str = "chains";
+const OWNED: &str = "owned";
+
+/// As `--cases` and tables spell them.
+pub const CASES: [&str; 4] = [PUSH_POP, PUSH_POP_CONTIGUOUS, CHAINS, OWNED];
+
+/// Names of our variants.
+pub const SINGLE: &str = "mpscq";
+const DRAINED: &str = "mpscq+drain";
+/// See [`SINGLE`].
+pub const CHAINED: &str = "mpscq+chain";
+/// See [`SINGLE`].
+pub const ALLOCATED: &str = "mpscq+box";
+/// See [`SINGLE`].
+pub const LIFO: &str = "lifo";
+/// See [`SINGLE`].
+pub const MAIL: &str = "mailbox";
+const BATCHED_MAIL: &str = "mailbox+batch";
+/// What the loop on one thread costs without any queue.
+const NO_QUEUE: &str = "no-queue";
+
+/// Items of a figure: enough turns of the scheduler, where there are more threads than CPUs, for a mean; a quarter
+/// of it for `--quick`.
+const NR_ITEMS: usize = 400_000;
+const NR_ITEMS_QUICK: usize = 100_000;
+
+/// Makes the cases that `args` ask for.
+///
+/// # Errors
+///
+/// None; other benches have some.
+pub fn cases(args: &MpscqArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
+    let setting = Setting {
+        args,
+        settings,
+        items: args.items.map_or(default_items(settings.quick), |items| {
+            usize::try_from(items).unwrap_or(usize::MAX)
+        }),
+    };
+    let wanted = CASES.into_iter().filter(|case| args.wants_case(case));
+    Ok(wanted.map(|name| setting.case(name)).collect())
+}
+
+const fn default_items(quick: bool) -> usize {
+    if quick { NR_ITEMS_QUICK } else { NR_ITEMS }
+}
+
+/// What all cases have in common.
+struct Setting<'a> {
+    args: &'a MpscqArgs,
+    settings: &'a Settings,
+    items: usize,
+}
+
+/// The items of one kind, made when they are first needed and shared by all queues that carry them.
+type Shared<I> = Rc<OnceCell<RefCell<Stock<I>>>>;
+
+/// The items of one case.
+struct Items {
+    layout: Layout,
+    ours: Shared<item::Ours>,
+    cordyceps: Shared<item::Cordyceps>,
+    boxed: Shared<item::Boxed>,
+}
+
+impl Setting<'_> {
+    fn case(&self, name: &'static str) -> Case {
+        match name {
+            PUSH_POP => self.push_pop(name, Layout::Scattered, "far apart"),
+            PUSH_POP_CONTIGUOUS => self.push_pop(name, Layout::Contiguous, "side by side"),
+            CHAINS => self.chains(),
+            _ => self.owned(),
+        }
+    }
+
+    fn push_pop(&self, name: &'static str, layout: Layout, how: &str) -> Case {
+        let items = Items::new(layout);
+        let mut variants = vec![
+            self.ours(SINGLE, &items, Single::default),
+            self.ours(DRAINED, &items, Drained::default),
+            self.ours(CHAINED, &items, Chained::default),
+            self.ours(LIFO, &items, Lifo::default),
+        ];
+        variants.extend(self.intrusive_peers(&items));
+        variants.push(self.no_queue::<item::Ours>());
+        let about = format!("intrusive items, {how} in memory");
+        self.described(name, about, variants, claims::push_pop())
+    }
+
+    fn chains(&self) -> Case {
+        let items = Items::new(Layout::Contiguous);
+        let mut variants = vec![
+            self.ours(CHAINED, &items, Chained::default),
+            self.ours(DRAINED, &items, Drained::default),
+            self.ours(SINGLE, &items, Single::default),
+        ];
+        variants.extend(self.intrusive_peers(&items));
+        variants.push(self.no_queue::<item::Ours>());
+        let about = format!("chains of {} against single pushes", fifo::BURST);
+        self.described(CHAINS, about, variants, claims::chains())
+    }
+
+    fn owned(&self) -> Case {
+        let layout = Layout::Contiguous;
+        let values = Shared::<Tag>::default();
+        let mail = || Mail::for_producers(MAX_PRODUCERS);
+        let batched = || BatchedMail::for_producers(MAX_PRODUCERS);
+        let mut variants = vec![
+            self.variant(MAIL, false, &values, layout, mail),
+            self.variant(BATCHED_MAIL, false, &values, layout, batched),
+            self.variant(ALLOCATED, false, &values, layout, Allocated::default),
+        ];
+        variants.extend(self.wanted(self.channels(&values, layout)));
+        variants.push(self.no_queue::<Tag>());
+        let about = "messages of 8 bytes by value".into();
+        self.described(OWNED, about, variants, claims::owned())
+    }
+
+    fn described(
+        &self,
+        name: &'static str,
+        about: String,
+        variants: Vec<Variant>,
+        claims: Vec<Claim>,
+    ) -> Case {
+        // A comparison with a peer that was left out on purpose is not worth a line.
+        let has = |claim: &Claim| match &claim.against {
+            Against::Variant(name) => variants.iter().any(|variant| variant.name == *name),
+            Against::BestPeer => variants.iter().any(|variant| variant.peer),
+        };
+        let claims = claims.into_iter().filter(has).collect();
+        Case {
+            bench: BENCH,
+            name,
+            about: format!("{about}; ns an item, {} items", self.items),
+            metrics: ALL,
+            headline: HEADLINE,
+            variants,
+            claims,
+        }
+    }
+
+    fn ours<Q>(&self, name: &str, items: &Items, make: impl Fn() -> Q + 'static) -> Variant
+    where
+        Q: Fifo<Item = item::Ours> + 'static,
+    {
+        self.variant(name, false, &items.ours, items.layout, make)
+    }
+
+    fn intrusive_peers(&self, items: &Items) -> Vec<Variant> {
+        let Items { layout, boxed, .. } = items;
+        let mut all = vec![
+            self.peer(
+                peers::CORDYCEPS,
+                &items.cordyceps,
+                *layout,
+                Cordyceps::default,
+            ),
+            self.peer(peers::SEG_QUEUE, boxed, *layout, Seg::default),
+        ];
+        all.extend(self.channels(boxed, *layout));
+        self.wanted(all)
+    }
+
+    fn channels<I: Item>(&self, items: &Shared<I>, layout: Layout) -> Vec<Variant> {
+        vec![
+            self.peer(peers::CROSSBEAM, items, layout, || {
+                Channel::of(crossbeam_channel::unbounded())
+            }),
+            self.peer(peers::STD, items, layout, || {
+                Channel::of(std::sync::mpsc::channel())
+            }),
+            self.peer(peers::FLUME, items, layout, || {
+                Channel::of(flume::unbounded())
+            }),
+            self.peer(peers::KANAL, items, layout, || {
+                Channel::of(kanal::unbounded())
+            }),
+            self.peer(peers::TOKIO, items, layout, || {
+                Channel::of(tokio::sync::mpsc::unbounded_channel())
+            }),
+        ]
+    }
+
+    fn no_queue<I: Item>(&self) -> Variant {
+        let (nr_items, interrupt) = (self.items, self.settings.interrupt.clone());
+        let run = move || {
+            let ns = alone::without_queue::<I>(nr_items, &interrupt);
+            Ok(ns.map(|ns| {
+                let mut sample = Sample::default();
+                sample.set(ALONE, ns);
+                sample
+            }))
+        };
+        Variant {
+            name: NO_QUEUE.into(),
+            peer: false,
+            run: Box::new(run),
+        }
+    }
+
+    fn wanted(&self, peers: Vec<Variant>) -> Vec<Variant> {
+        let wanted = peers.into_iter();
+        wanted
+            .filter(|peer| self.args.wants_peer(&peer.name))
+            .collect()
+    }
+
+    fn peer<Q>(
+        &self,
+        name: &str,
+        items: &Shared<Q::Item>,
+        layout: Layout,
+        make: impl Fn() -> Q + 'static,
+    ) -> Variant
+    where
+        Q: Fifo<Item: Item> + 'static,
+    {
+        self.variant(name, true, items, layout, make)
+    }
+
+    /// A variant whose run takes every figure once, each with a queue of its own.
+    fn variant<Q>(
+        &self,
+        name: &str,
+        peer: bool,
+        items: &Shared<Q::Item>,
+        layout: Layout,
+        make: impl Fn() -> Q + 'static,
+    ) -> Variant
+    where
+        Q: Fifo<Item: Item> + 'static,
+    {
+        let (items, nr_items, settings) = (Rc::clone(items), self.items, self.settings.clone());
+        let run = move || {
+            let stock = items.get_or_init(|| RefCell::new(Stock::new(MAX_PRODUCERS, layout)));
+            let mut stock = stock.borrow_mut();
+            let mut sample = Sample::default();
+            let alone = alone::run(make(), &mut stock, nr_items, &settings.interrupt)?;
+            let Some(ns) = alone else {
+                return Ok(None);
+            };
+            sample.set(ALONE, ns);
+            for figure in FLOWS {
+                let flow = Flow {
+                    producers: figure.producers,
+                    items: nr_items,
+                    polling: figure.polling,
+                    pins: settings.pins.clone(),
+                    interrupt: settings.interrupt.clone(),
+                };
+                let Some(ns) = flow.run(make(), &mut stock)? else {
+                    return Ok(None);
+                };
+                sample.set(figure.metric, ns);
+            }
+            Ok(Some(sample))
+        };
+        Variant {
+            name: name.into(),
+            peer,
+            run: Box::new(run),
+        }
+    }
+}
+
+impl Items {
+    fn new(layout: Layout) -> Self {
+        Self {
+            layout,
+            ours: Rc::default(),
+            cordyceps: Rc::default(),
+            boxed: Rc::default(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::measure::interrupt::Interrupt;
+
+    /// A few turns for every producer.
+    const FEW: u64 = 30_000;
+
+    fn all(args: &MpscqArgs) -> Vec<Case> {
+        let settings = Settings {
+            quick: true,
+            cpus: Vec::new(),
+            pins: Vec::new(),
+            interrupt: Interrupt::default(),
+        };
+        cases(args, &settings).unwrap()
+    }
+
+    #[test]
+    fn variants_have_different_names_and_claims_speak_of_them() {
+        for case in all(&MpscqArgs::default()) {
+            let names: HashSet<&str> = case.variants.iter().map(|v| v.name.as_str()).collect();
+            assert_eq!(names.len(), case.variants.len(), "{}", case.name);
+            assert!(!case.claims.is_empty());
+            for claim in &case.claims {
+                assert!(names.contains(claim.variant.as_str()), "{claim:?}");
+                assert!(ALL.iter().any(|metric| metric.name == claim.metric));
+                if let Against::Variant(name) = &claim.against {
+                    assert!(names.contains(name.as_str()), "{claim:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn peers_can_be_left_out_and_claims_about_them_with_them() {
+        let args = MpscqArgs {
+            peers: vec!["none".into()],
+            ..MpscqArgs::default()
+        };
+        for case in all(&args) {
+            assert!(case.variants.iter().all(|variant| !variant.peer));
+            let against = |claim: &Claim| claim.against == Against::BestPeer;
+            assert!(!case.claims.iter().any(against));
+        }
+    }
+
+    /// Runs every queue of `case`; a debug build checks the order of every item.
+    fn every_queue_keeps_every_item_in_order(case: &str) {
+        let args = MpscqArgs {
+            items: Some(FEW),
+            cases: vec![case.into()],
+            ..MpscqArgs::default()
+        };
+        let mut cases = all(&args);
+        for variant in &mut cases[0].variants {
+            let sample = (variant.run)().unwrap().unwrap();
+            let metrics = if variant.name == NO_QUEUE {
+                &ALL[..1]
+            } else {
+                ALL
+            };
+            for metric in metrics {
+                let ns = sample.value(metric.name);
+                assert!(ns.unwrap() > 0.0, "{} of {}", metric.name, variant.name);
+            }
+        }
+    }
+
+    #[test]
+    fn every_intrusive_queue_keeps_every_item_in_order() {
+        every_queue_keeps_every_item_in_order(PUSH_POP);
+        every_queue_keeps_every_item_in_order(CHAINS);
+    }
+
+    #[test]
+    fn every_queue_of_values_keeps_every_item_in_order() {
+        every_queue_keeps_every_item_in_order(OWNED);
+    }
+}

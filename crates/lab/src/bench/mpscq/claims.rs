@@ -1,0 +1,96 @@
+//! What we say of our queues, to be judged on the reader's own machine.
+
+use super::cases::{ALLOCATED, CHAINED, LIFO, MAIL, SINGLE};
+use super::metrics::{ALONE, FLOWS, FlowMetric};
+use super::peers::CORDYCEPS;
+use super::polling::Polling;
+use crate::measure::claim::{Against, Bound, Claim};
+
+/// No slower than the nearest relative; the rest is what two medians may differ by.
+const NO_SLOWER: Bound = Bound::AtMost(1.02);
+
+/// A chain touches the shared line once for all its items; the rest is linking and looking at them.
+const CHAIN: Bound = Bound::AtMost(0.4);
+
+/// Recycled nodes spare the allocator, which is what a channel's own blocks do only in part.
+const MAIL_BOUND: Bound = Bound::AtMost(0.8);
+
+/// Push and pop of intrusive items, single pushes on both sides.
+#[must_use]
+pub fn push_pop() -> Vec<Claim> {
+    let against = |other: &'static str, metric, what: &str, bound| Claim {
+        what: format!("{SINGLE}, {what}"),
+        variant: SINGLE.into(),
+        metric,
+        against: Against::Variant(other.into()),
+        bound,
+    };
+    let mut claims = vec![against(CORDYCEPS, ALONE, "one thread", Some(NO_SLOWER))];
+    claims.extend(
+        FLOWS
+            .iter()
+            .map(|flow| against(CORDYCEPS, flow.metric, &in_words(flow), Some(NO_SLOWER))),
+    );
+    // The old way: shown, not claimed. Its pushes cost as much, and its drain walks every item once more.
+    claims.push(against(LIFO, ALONE, "one thread", None));
+    claims.extend(paused().map(|flow| against(LIFO, flow.metric, &in_words(flow), None)));
+    claims
+}
+
+/// Chains against single pushes: of the best peer, and of our own.
+#[must_use]
+pub fn chains() -> Vec<Claim> {
+    let chained = |metric, what: &str, against, bound| Claim {
+        what: format!("{CHAINED}, {what}"),
+        variant: CHAINED.into(),
+        metric,
+        against,
+        bound,
+    };
+    let singles = || Against::Variant(SINGLE.into());
+    let mut claims = vec![
+        chained(ALONE, "one thread", Against::BestPeer, Some(CHAIN)),
+        chained(ALONE, "one thread", singles(), Some(CHAIN)),
+    ];
+    for flow in &FLOWS {
+        claims.push(chained(flow.metric, &in_words(flow), singles(), None));
+    }
+    claims
+}
+
+/// Messages of 8 bytes against the best channel.
+#[must_use]
+pub fn owned() -> Vec<Claim> {
+    let mail = |metric, what: &str, against, bound| Claim {
+        what: format!("{MAIL}, {what}"),
+        variant: MAIL.into(),
+        metric,
+        against,
+        bound,
+    };
+    let best = || Against::BestPeer;
+    let mut claims: Vec<Claim> = FLOWS
+        .iter()
+        .map(|flow| mail(flow.metric, &in_words(flow), best(), Some(MAIL_BOUND)))
+        .collect();
+    claims.push(mail(ALONE, "one thread", best(), None));
+    for flow in paused() {
+        let allocated = Against::Variant(ALLOCATED.into());
+        claims.push(mail(flow.metric, &in_words(flow), allocated, None));
+    }
+    claims
+}
+
+/// Where others are only shown: a consumer that leaves the queue alone for a moment is the common one.
+fn paused() -> impl Iterator<Item = &'static FlowMetric> {
+    let all = FLOWS.iter();
+    all.filter(|flow| flow.polling == Polling::Paused)
+}
+
+fn in_words(flow: &FlowMetric) -> String {
+    let polling = match flow.polling {
+        Polling::Paused => "paused",
+        Polling::Tight => "tight",
+    };
+    format!("producers: {}, {polling}", flow.producers)
+}

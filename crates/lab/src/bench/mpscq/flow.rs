@@ -1,0 +1,381 @@
+//! Items that go round between producers in threads of their own and one consumer.
+//!
+//! ```text
+//! producer ──push──► queue ──pop──► consumer
+//!     ▲                                │ so many at a time
+//!     └───────────── home ◄────────────┘
+//! ```
+//!
+//! Each producer has a fixed number of items and pushes whatever has come home. So the run is in a steady state: the
+//! queue holds what programs let pile up, not what fits into memory, and nothing but the queue itself allocates.
+//! The way home is the same for every queue.
+
+use std::sync::Barrier;
+use std::thread;
+
+use crossbeam_utils::CachePadded;
+use sync::Mutex;
+use sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use sync::time::now_ns;
+use topology::CpuId;
+
+use super::fifo::{Fifo, Popper, Pusher};
+use super::item::Item;
+use super::polling::{Patience, Polling};
+use super::stock::{ITEMS, Stock};
+use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
+use crate::exit::Stop;
+use crate::measure::interrupt::Interrupt;
+
+/// How many items the consumer gathers before it sends them home. Fewer make the way home a part of what is
+/// measured (a mutex, by two threads), more let the producer run dry.
+const RETURN: usize = 128;
+
+/// How many items the consumer pops before it looks at anything else.
+const POP: usize = 128;
+
+/// Untimed items before the timed ones: a tenth of them, so that threads are awake, code and caches warm.
+const WARM_UP_SHARE: usize = 10;
+
+/// What is done.
+#[derive(Clone, Debug)]
+pub struct Flow {
+    /// Threads that push.
+    pub producers: usize,
+    /// Items timed, all producers together.
+    pub items: usize,
+    /// What the consumer does when it finds nothing.
+    pub polling: Polling,
+    /// Where producers are pinned, in turn; empty for nowhere.
+    pub pins: Vec<CpuId>,
+    /// Asked for within every tenth of a second.
+    pub interrupt: Interrupt,
+}
+
+/// What all threads see.
+struct Ground<I> {
+    start: Barrier,
+    homes: Vec<CachePadded<Home<I>>>,
+    /// Tells the producers to end.
+    stop: AtomicBool,
+    nr_pushing: CachePadded<AtomicUsize>,
+}
+
+/// Where the items of one producer come home to.
+struct Home<I> {
+    /// A hint that spares the lock: whether anything lies inside.
+    filled: AtomicBool,
+    items: Mutex<Vec<I>>,
+}
+
+/// Tells the producers to end, also when the consumer panics.
+struct StopOnDrop<'g>(&'g AtomicBool);
+
+impl Flow {
+    /// Lets the items go round and returns the nanoseconds between two pops; `None` if SIGINT cut it short.
+    ///
+    /// # Errors
+    ///
+    /// The queue lost an item.
+    ///
+    /// # Panics
+    ///
+    /// In a debug build, when items of one producer come out in another order than they went in.
+    pub fn run<Q: Fifo<Item: Item>>(
+        &self,
+        mut queue: Q,
+        stock: &mut Stock<Q::Item>,
+    ) -> Result<Option<f64>, Stop> {
+        let ground = Ground::new(self.producers);
+        let stocks = stock.take(self.producers);
+        let (pushers, mut popper) = queue.open(self.producers);
+        let (items, ns_per_item) = thread::scope(|scope| {
+            let stop = StopOnDrop(&ground.stop);
+            let mut handles = Vec::with_capacity(self.producers);
+            for (index, (pusher, items)) in pushers.into_iter().zip(stocks).enumerate() {
+                let pin = (!self.pins.is_empty()).then(|| self.pins[index % self.pins.len()]);
+                let ground = &ground;
+                let producer = thread::Builder::new().name(format!("producer-{index}"));
+                let handle = producer.spawn_scoped(scope, move || {
+                    let _bomb = ExitOnPanic;
+                    if let Some(cpu) = pin {
+                        pin_to(cpu);
+                    }
+                    ground.produce(index, pusher, items)
+                });
+                match handle {
+                    Ok(handle) => handles.push(handle),
+                    // Those started already wait for this one.
+                    Err(error) => die(&format!("cannot start producer {index}: {error}")),
+                }
+            }
+            let mut returns = Returns::new(&ground.homes);
+            ground.start.wait();
+            let ns_per_item = self.consume(&mut popper, &mut returns);
+            drop(stop);
+            ground.pop_the_rest(&mut popper, &mut returns);
+            let mut items = returns.left();
+            for handle in handles {
+                items.extend(handle.join().expect("a panic has ended the process"));
+            }
+            (items, ns_per_item)
+        });
+        let homes = ground.homes.iter();
+        let at_home = homes.flat_map(|home| std::mem::take(&mut *home.items.lock()));
+        if !stock.put_back(items.into_iter().chain(at_home)) {
+            return Err(Stop::CouldNotRun(format!(
+                "a queue lost an item of {} producers",
+                self.producers
+            )));
+        }
+        Ok(ns_per_item)
+    }
+
+    /// Pops until the timed items have come, and returns how long each took.
+    fn consume<I: Item>(
+        &self,
+        popper: &mut impl Popper<I>,
+        returns: &mut Returns<'_, I>,
+    ) -> Option<f64> {
+        let warm_up = self.items / WARM_UP_SHARE;
+        let mut patience = Patience::new(self.polling);
+        let mut pop_until = |goal: usize| {
+            let mut popped = 0;
+            while popped < goal {
+                let found = popper.pop_up_to(POP, |item| returns.take(item));
+                popped += found;
+                if found > 0 {
+                    patience.hit();
+                } else {
+                    patience.miss();
+                }
+                if self.interrupt.requested() {
+                    return None;
+                }
+            }
+            Some(popped)
+        };
+        pop_until(warm_up)?;
+        let start_ns = now_ns();
+        let popped = pop_until(self.items)?;
+        Some((now_ns() - start_ns) as f64 / popped as f64)
+    }
+}
+
+impl<I: Item> Ground<I> {
+    fn new(producers: usize) -> Self {
+        let homes = (0..producers).map(|_| CachePadded::new(Home::new()));
+        Self {
+            start: Barrier::new(producers + 1),
+            homes: homes.collect(),
+            stop: AtomicBool::new(false),
+            nr_pushing: CachePadded::new(AtomicUsize::new(producers)),
+        }
+    }
+
+    /// Pushes whatever comes home until it is told to end, and returns what it has then.
+    fn produce(&self, index: usize, mut pusher: impl Pusher<I>, mut items: Vec<I>) -> Vec<I> {
+        self.start.wait();
+        let home = &self.homes[index];
+        let mut patience = Patience::new(Polling::Paused);
+        while !self.stop.load(Ordering::Relaxed) {
+            if items.is_empty() && !home.fetch(&mut items) {
+                patience.miss();
+                continue;
+            }
+            patience.hit();
+            for mut item in items.drain(..) {
+                item.fill();
+                pusher.push(item);
+            }
+            pusher.flush();
+        }
+        drop(pusher);
+        // ORDER(pushed): publish and consume, other end in `pop_the_rest`.
+        //   here:     last push;                    nr_pushing -= 1   Release
+        //   consumer: nr_pushing == 0   Acquire;    the last pop
+        // Else an item would stay in the queue and count as lost.
+        // Test: every_item_comes_home_and_time_passes.
+        self.nr_pushing.fetch_sub(1, Ordering::Release);
+        items
+    }
+
+    /// Pops what is left once the producers were told to end.
+    fn pop_the_rest(&self, popper: &mut impl Popper<I>, returns: &mut Returns<'_, I>) {
+        let mut patience = Patience::new(Polling::Paused);
+        loop {
+            // ORDER(pushed): the acquire end; see `produce`. In this order: look at the count, then pop.
+            // Test: every_item_comes_home_and_time_passes.
+            let over = self.nr_pushing.load(Ordering::Acquire) == 0;
+            if popper.pop_up_to(POP, |item| returns.take(item)) == 0 {
+                if over {
+                    return;
+                }
+                patience.miss();
+            }
+        }
+    }
+}
+
+impl<I> Home<I> {
+    fn new() -> Self {
+        Self {
+            filled: AtomicBool::new(false),
+            items: Mutex::new(Vec::with_capacity(ITEMS)),
+        }
+    }
+
+    /// Takes what came home into the empty `items`, and says whether there was any.
+    fn fetch(&self, items: &mut Vec<I>) -> bool {
+        // A hint: what was put in is seen by way of the lock.
+        if !self.filled.load(Ordering::Relaxed) {
+            return false;
+        }
+        let mut inside = self.items.lock();
+        self.filled.store(false, Ordering::Relaxed);
+        std::mem::swap(&mut *inside, items);
+        !items.is_empty()
+    }
+
+    /// Brings `items` home.
+    fn deliver(&self, items: &mut Vec<I>) {
+        let mut inside = self.items.lock();
+        inside.append(items);
+        self.filled.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Items that the consumer has popped and not sent home yet.
+struct Returns<'g, I> {
+    ways: Vec<Way<'g, I>>,
+}
+
+/// To one home.
+struct Way<'g, I> {
+    home: &'g Home<I>,
+    items: Vec<I>,
+    /// Number of the item that must come next.
+    next: usize,
+}
+
+impl<'g, I: Item> Returns<'g, I> {
+    fn new(homes: &'g [CachePadded<Home<I>>]) -> Self {
+        let ways = homes.iter().map(|home| Way {
+            home,
+            items: Vec::with_capacity(RETURN),
+            next: 0,
+        });
+        Self {
+            ways: ways.collect(),
+        }
+    }
+
+    #[inline(always)]
+    fn take(&mut self, item: I) {
+        let tag = item.tag();
+        let way = &mut self.ways[tag.home()];
+        debug_assert_eq!(tag.number(), way.next, "first in, first out");
+        if cfg!(debug_assertions) {
+            way.next = (way.next + 1) % ITEMS;
+        }
+        way.items.push(item);
+        if way.items.len() == RETURN {
+            way.home.deliver(&mut way.items);
+        }
+    }
+
+    fn left(self) -> Vec<I> {
+        self.ways.into_iter().flat_map(|way| way.items).collect()
+    }
+}
+
+impl Drop for StopOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::mpscq::fifo::one_by_one;
+    use crate::bench::mpscq::item::Tag;
+    use crate::bench::mpscq::stock::Layout;
+
+    fn flow(producers: usize, polling: Polling) -> Flow {
+        Flow {
+            producers,
+            items: 4 * producers * ITEMS,
+            polling,
+            pins: Vec::new(),
+            interrupt: Interrupt::default(),
+        }
+    }
+
+    /// A queue so plain that it is right, but for what it is told to lose.
+    #[derive(Default)]
+    struct Plain {
+        items: Mutex<std::collections::VecDeque<Tag>>,
+        /// The producer whose items it loses.
+        loses: Option<usize>,
+    }
+
+    impl Fifo for Plain {
+        type Item = Tag;
+        type Pusher<'q> = &'q Self;
+        type Popper<'q> = &'q Self;
+
+        fn open(&mut self, producers: usize) -> (Vec<&Self>, &Self) {
+            (vec![&*self; producers], self)
+        }
+    }
+
+    impl Pusher<Tag> for &Plain {
+        fn push(&mut self, item: Tag) {
+            self.items.lock().push_back(item);
+        }
+    }
+
+    impl Popper<Tag> for &Plain {
+        fn pop_up_to(&mut self, max: usize, take: impl FnMut(Tag)) -> usize {
+            let mut items = self.items.lock();
+            let pop = || {
+                items
+                    .pop_front()
+                    .filter(|item| Some(item.home()) != self.loses)
+            };
+            one_by_one(max, pop, take)
+        }
+    }
+
+    #[test]
+    fn every_item_comes_home_and_time_passes() {
+        let mut stock = Stock::new(3, Layout::Contiguous);
+        for polling in [Polling::Tight, Polling::Paused] {
+            for producers in 1..=3 {
+                let flow = flow(producers, polling);
+                let ns = flow.run(Plain::default(), &mut stock).unwrap();
+                assert!(ns.unwrap() > 0.0);
+            }
+        }
+    }
+
+    #[test]
+    fn a_lost_item_is_told() {
+        let mut stock = Stock::new(2, Layout::Contiguous);
+        let queue = Plain {
+            loses: Some(1),
+            ..Plain::default()
+        };
+        let flow = flow(2, Polling::Paused);
+        assert!(flow.run(queue, &mut stock).is_err());
+    }
+
+    #[test]
+    fn an_interrupted_run_yields_no_figure_and_keeps_its_items() {
+        let mut stock = Stock::new(2, Layout::Contiguous);
+        let flow = flow(2, Polling::Paused);
+        flow.interrupt.request();
+        assert_eq!(flow.run(Plain::default(), &mut stock).unwrap(), None);
+    }
+}

@@ -1,0 +1,293 @@
+//! Our queues, in the ways in which they can be used.
+
+use std::cell::Cell;
+
+use afterwork::task_work::{self, Mailbox, Poster};
+use mpscq::{Chain, Consumer, Node, Pop, Queue, Stack};
+
+use super::fifo::{BURST, Fifo, Popper, Pusher, one_by_one};
+use super::item::{self, Tag};
+use super::stock;
+
+/// What hangs in our queues where items are intrusive.
+type Hung = Node<Cell<Tag>>;
+
+/// Pushed and popped one at a time.
+#[derive(Debug, Default)]
+pub struct Single(Queue<Hung>);
+
+/// Pushed one at a time, popped with a drain.
+#[derive(Debug, Default)]
+pub struct Drained(Queue<Hung>);
+
+/// Linked into chains of [`BURST`], popped with a drain.
+#[derive(Debug, Default)]
+pub struct Chained(Queue<Hung>);
+
+/// The list that a FIFO replaces: pushed by compare-exchange, taken all at once and turned round.
+#[derive(Debug, Default)]
+pub struct Lifo(Stack<Hung>);
+
+/// Tags by value, each in a node of its own that is allocated here and freed there.
+#[derive(Debug, Default)]
+pub struct Allocated(Queue<Node<Tag>>);
+
+/// Tags by value through a mailbox, which recycles its nodes.
+#[derive(Debug)]
+pub struct Mail(Mailbox<Tag>);
+
+/// The same, posted in batches of [`BURST`].
+#[derive(Debug)]
+pub struct BatchedMail {
+    mailbox: Mailbox<Tag>,
+    posters: Vec<Poster<Tag>>,
+}
+
+/// Gathers a chain.
+#[derive(Debug)]
+pub struct ChainPusher<'q> {
+    queue: &'q Queue<Hung>,
+    chain: Chain<Hung>,
+}
+
+/// Gathers a batch.
+#[derive(Debug)]
+pub struct BatchPusher<'q>(task_work::Batch<'q, Tag>);
+
+/// Pops with a drain.
+#[derive(Debug)]
+pub struct DrainPopper<'q>(Consumer<'q, Hung>);
+
+/// Holds what was taken and not handed out yet.
+#[derive(Debug)]
+pub struct LifoPopper<'q> {
+    list: &'q Stack<Hung>,
+    taken: Chain<Hung>,
+}
+
+impl Fifo for Single {
+    type Item = item::Ours;
+    type Pusher<'q> = &'q Queue<Hung>;
+    type Popper<'q> = Consumer<'q, Hung>;
+
+    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+        (vec![&self.0; producers], consumer(&self.0))
+    }
+}
+
+impl Pusher<item::Ours> for &Queue<Hung> {
+    #[inline(always)]
+    fn push(&mut self, item: item::Ours) {
+        Queue::push(self, item);
+    }
+}
+
+impl Popper<item::Ours> for Consumer<'_, Hung> {
+    #[inline(always)]
+    fn pop_up_to(&mut self, max: usize, take: impl FnMut(item::Ours)) -> usize {
+        one_by_one(max, || found(self.pop()), take)
+    }
+}
+
+impl Fifo for Drained {
+    type Item = item::Ours;
+    type Pusher<'q> = &'q Queue<Hung>;
+    type Popper<'q> = DrainPopper<'q>;
+
+    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+        (vec![&self.0; producers], DrainPopper(consumer(&self.0)))
+    }
+}
+
+impl Popper<item::Ours> for DrainPopper<'_> {
+    #[inline(always)]
+    fn pop_up_to(&mut self, max: usize, take: impl FnMut(item::Ours)) -> usize {
+        handed_out(self.0.drain(max), take)
+    }
+}
+
+impl Fifo for Chained {
+    type Item = item::Ours;
+    type Pusher<'q> = ChainPusher<'q>;
+    type Popper<'q> = DrainPopper<'q>;
+
+    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+        let queue = &self.0;
+        let pushers = (0..producers).map(|_| ChainPusher {
+            queue,
+            chain: Chain::new(),
+        });
+        (pushers.collect(), DrainPopper(consumer(queue)))
+    }
+}
+
+impl Pusher<item::Ours> for ChainPusher<'_> {
+    #[inline(always)]
+    fn push(&mut self, item: item::Ours) {
+        self.chain.push_back(item);
+        if self.chain.len() == BURST {
+            self.flush();
+        }
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        self.queue.push_chain(std::mem::take(&mut self.chain));
+    }
+}
+
+impl Fifo for Lifo {
+    type Item = item::Ours;
+    type Pusher<'q> = &'q Stack<Hung>;
+    type Popper<'q> = LifoPopper<'q>;
+
+    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+        let list = &self.0;
+        let taken = Chain::new();
+        (vec![list; producers], LifoPopper { list, taken })
+    }
+}
+
+impl Pusher<item::Ours> for &Stack<Hung> {
+    #[inline(always)]
+    fn push(&mut self, item: item::Ours) {
+        Stack::push(self, item);
+    }
+}
+
+impl Popper<item::Ours> for LifoPopper<'_> {
+    #[inline(always)]
+    fn pop_up_to(&mut self, max: usize, take: impl FnMut(item::Ours)) -> usize {
+        if self.taken.is_empty() {
+            self.taken = self.list.take_all_fifo();
+        }
+        one_by_one(max, || self.taken.pop_front(), take)
+    }
+}
+
+impl Fifo for Allocated {
+    type Item = Tag;
+    type Pusher<'q> = &'q Queue<Node<Tag>>;
+    type Popper<'q> = Consumer<'q, Node<Tag>>;
+
+    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+        (vec![&self.0; producers], consumer(&self.0))
+    }
+}
+
+impl Pusher<Tag> for &Queue<Node<Tag>> {
+    #[inline(always)]
+    fn push(&mut self, item: Tag) {
+        Queue::push(self, Node::new(item));
+    }
+}
+
+impl Popper<Tag> for Consumer<'_, Node<Tag>> {
+    #[inline(always)]
+    fn pop_up_to(&mut self, max: usize, take: impl FnMut(Tag)) -> usize {
+        one_by_one(max, || found(self.pop()).map(Node::into_inner), take)
+    }
+}
+
+impl Mail {
+    /// Makes a mailbox that keeps as many nodes as `producers` can have in flight.
+    #[must_use]
+    pub fn for_producers(producers: usize) -> Self {
+        Self(mailbox(producers))
+    }
+}
+
+impl Fifo for Mail {
+    type Item = Tag;
+    type Pusher<'q> = Poster<Tag>;
+    type Popper<'q> = &'q mut Mailbox<Tag>;
+
+    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+        let posters = (0..producers).map(|_| self.0.poster());
+        (posters.collect(), &mut self.0)
+    }
+}
+
+impl Pusher<Tag> for Poster<Tag> {
+    #[inline(always)]
+    fn push(&mut self, item: Tag) {
+        self.post(item).expect("the owner is there");
+    }
+}
+
+impl Popper<Tag> for Mailbox<Tag> {
+    #[inline(always)]
+    fn pop_up_to(&mut self, max: usize, take: impl FnMut(Tag)) -> usize {
+        handed_out(self.drain(max), take)
+    }
+}
+
+impl BatchedMail {
+    /// As [`Mail::for_producers`].
+    #[must_use]
+    pub fn for_producers(producers: usize) -> Self {
+        let mailbox = mailbox(producers);
+        let posters = Vec::new();
+        Self { mailbox, posters }
+    }
+}
+
+impl Fifo for BatchedMail {
+    type Item = Tag;
+    type Pusher<'q> = BatchPusher<'q>;
+    type Popper<'q> = &'q mut Mailbox<Tag>;
+
+    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+        let mailbox = &mut self.mailbox;
+        self.posters = (0..producers).map(|_| mailbox.poster()).collect();
+        let batches = self
+            .posters
+            .iter()
+            .map(|poster| BatchPusher(poster.batch()));
+        (batches.collect(), mailbox)
+    }
+}
+
+impl Pusher<Tag> for BatchPusher<'_> {
+    #[inline(always)]
+    fn push(&mut self, item: Tag) {
+        self.0.push(item).expect("there is no bound");
+        if self.0.len() == BURST {
+            self.flush();
+        }
+    }
+
+    #[inline(always)]
+    fn flush(&mut self) {
+        self.0.post().expect("the owner is there");
+    }
+}
+
+fn mailbox(producers: usize) -> Mailbox<Tag> {
+    Mailbox::builder().keep(producers * stock::ITEMS).build()
+}
+
+fn consumer<T: mpscq::Linked>(queue: &Queue<T>) -> Consumer<'_, T> {
+    queue
+        .try_consumer()
+        .expect("a queue just made has no consumer yet")
+}
+
+/// A producer in mid-push is nothing to pop, as an empty queue is: a peer cannot tell them apart.
+#[inline(always)]
+fn found<T>(pop: Pop<T>) -> Option<T> {
+    match pop {
+        Pop::Item(item) => Some(item),
+        Pop::Empty | Pop::MidPush => None,
+    }
+}
+
+#[inline(always)]
+fn handed_out<T>(items: impl Iterator<Item = T>, mut take: impl FnMut(T)) -> usize {
+    let mut popped = 0;
+    for item in items {
+        take(item);
+        popped += 1;
+    }
+    popped
+}

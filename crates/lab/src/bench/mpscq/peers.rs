@@ -1,0 +1,181 @@
+//! The queues that we measure ourselves against, each used as its manual says.
+
+use std::cell::Cell;
+use std::sync::mpsc;
+
+use cordyceps::MpscQueue;
+use cordyceps::mpsc_queue::Consumer;
+use crossbeam_queue::SegQueue;
+use lab_peers::CordycepsNode;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender};
+
+use super::fifo::{Fifo, Popper, Pusher, one_by_one};
+use super::item::{self, Tag};
+
+/// As `--peers` and tables spell them.
+pub const NAMES: [&str; 7] = [CORDYCEPS, SEG_QUEUE, CROSSBEAM, STD, FLUME, KANAL, TOKIO];
+
+/// Intrusive, the nearest relative of ours.
+pub const CORDYCEPS: &str = "cordyceps";
+/// crossbeam's unbounded queue without the channel around it.
+pub const SEG_QUEUE: &str = "segqueue";
+/// crossbeam's unbounded channel.
+pub const CROSSBEAM: &str = "crossbeam";
+/// The standard library's unbounded channel.
+pub const STD: &str = "std";
+/// flume's unbounded channel.
+pub const FLUME: &str = "flume";
+/// kanal's unbounded channel.
+pub const KANAL: &str = "kanal";
+/// tokio's unbounded mpsc channel, without a runtime.
+pub const TOKIO: &str = "tokio";
+
+/// cordyceps' queue.
+#[derive(Debug)]
+pub struct Cordyceps(MpscQueue<CordycepsNode<Cell<Tag>>>);
+
+impl Default for Cordyceps {
+    fn default() -> Self {
+        Self(MpscQueue::new_with_stub(CordycepsNode::stub(
+            Cell::default(),
+        )))
+    }
+}
+
+impl Fifo for Cordyceps {
+    type Item = item::Cordyceps;
+    type Pusher<'q> = &'q MpscQueue<CordycepsNode<Cell<Tag>>>;
+    type Popper<'q> = Consumer<'q, CordycepsNode<Cell<Tag>>>;
+
+    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+        (vec![&self.0; producers], self.0.consume())
+    }
+}
+
+impl Pusher<item::Cordyceps> for &MpscQueue<CordycepsNode<Cell<Tag>>> {
+    #[inline(always)]
+    fn push(&mut self, item: item::Cordyceps) {
+        self.enqueue(item);
+    }
+}
+
+impl Popper<item::Cordyceps> for Consumer<'_, CordycepsNode<Cell<Tag>>> {
+    #[inline(always)]
+    fn pop_up_to(&mut self, max: usize, take: impl FnMut(item::Cordyceps)) -> usize {
+        one_by_one(max, || self.try_dequeue().ok(), take)
+    }
+}
+
+/// crossbeam's queue.
+#[derive(Debug)]
+pub struct Seg<T>(SegQueue<T>);
+
+impl<T> Default for Seg<T> {
+    fn default() -> Self {
+        Self(SegQueue::new())
+    }
+}
+
+impl<T: Send> Fifo for Seg<T> {
+    type Item = T;
+    type Pusher<'q>
+        = &'q SegQueue<T>
+    where
+        T: 'q;
+    type Popper<'q>
+        = &'q SegQueue<T>
+    where
+        T: 'q;
+
+    fn open(&mut self, producers: usize) -> (Vec<Self::Pusher<'_>>, Self::Popper<'_>) {
+        (vec![&self.0; producers], &self.0)
+    }
+}
+
+impl<T> Pusher<T> for &SegQueue<T> {
+    #[inline(always)]
+    fn push(&mut self, item: T) {
+        SegQueue::push(self, item);
+    }
+}
+
+impl<T> Popper<T> for &SegQueue<T> {
+    #[inline(always)]
+    fn pop_up_to(&mut self, max: usize, take: impl FnMut(T)) -> usize {
+        one_by_one(max, || self.pop(), take)
+    }
+}
+
+/// Any channel: a sender that is cloned for each producer, and a receiver.
+#[derive(Debug)]
+pub struct Channel<T, S, R> {
+    sender: S,
+    receiver: R,
+    carries: std::marker::PhantomData<fn(T)>,
+}
+
+impl<T, S, R> Channel<T, S, R> {
+    /// Makes one of both ends.
+    pub fn of((sender, receiver): (S, R)) -> Self {
+        Self {
+            sender,
+            receiver,
+            carries: std::marker::PhantomData,
+        }
+    }
+}
+
+impl<T, S: Pusher<T> + Clone + Send, R: Popper<T>> Fifo for Channel<T, S, R> {
+    type Item = T;
+    type Pusher<'q>
+        = S
+    where
+        Self: 'q;
+    type Popper<'q>
+        = &'q mut R
+    where
+        Self: 'q;
+
+    fn open(&mut self, producers: usize) -> (Vec<S>, &mut R) {
+        (vec![self.sender.clone(); producers], &mut self.receiver)
+    }
+}
+
+macro_rules! channel {
+    ($sender:ty, $receiver:ty, |$end:ident| $receive:expr) => {
+        impl<T> Pusher<T> for $sender {
+            #[inline(always)]
+            fn push(&mut self, item: T) {
+                // Fails only when the receiver is gone, which lives longer than every sender here.
+                assert!(self.send(item).is_ok(), "the receiver is there");
+            }
+        }
+
+        impl<T> Popper<T> for $receiver {
+            #[inline(always)]
+            fn pop_up_to(&mut self, max: usize, take: impl FnMut(T)) -> usize {
+                let $end = self;
+                one_by_one(max, || $receive, take)
+            }
+        }
+    };
+}
+
+channel!(mpsc::Sender<T>, mpsc::Receiver<T>, |end| end
+    .try_recv()
+    .ok());
+channel!(flume::Sender<T>, flume::Receiver<T>, |end| end
+    .try_recv()
+    .ok());
+channel!(UnboundedSender<T>, UnboundedReceiver<T>, |end| end
+    .try_recv()
+    .ok());
+channel!(
+    crossbeam_channel::Sender<T>,
+    crossbeam_channel::Receiver<T>,
+    |end| end.try_recv().ok()
+);
+channel!(kanal::Sender<T>, kanal::Receiver<T>, |end| end
+    .try_recv()
+    .ok()
+    .flatten());
