@@ -374,3 +374,6 @@ impl std::fmt::Debug for State {
         Ok(())
     }
 }
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;

@@ -1,0 +1,415 @@
+//! The steps of an item against a slow and obvious model.
+//!
+//! The model knows where the item's link is, who runs it, who has claimed it and what has been promised; the word of
+//! flags knows none of that. Random threads take random steps, each as the code around the word takes it.
+
+use proptest::prelude::*;
+
+use super::*;
+
+/// Where the item's link is.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Link {
+    Nowhere,
+    /// In a list of the queue that is its home.
+    Listed,
+    /// In the hand of a worker, who will pop it.
+    InHand,
+    /// Popped, and left to whoever runs or claims the item.
+    HandedOver,
+}
+
+/// Who has claimed the item, and what he does next.
+#[derive(Clone, Copy, PartialEq, Debug)]
+enum Claim {
+    /// An enqueuer on another queue gets the link out of the old one's list.
+    CutsOut { to: usize },
+    /// An enqueuer writes the new home, publishes and pushes.
+    Moves { to: usize },
+    /// A joiner who is about to run it.
+    Helps,
+    /// A canceller of an ordered queue's item gets it out of its line.
+    Cancels,
+}
+
+/// A flusher: what he waits for, and the turn by which he sees that it has come.
+#[derive(Clone, Copy, Debug)]
+struct Flush {
+    turn: u64,
+    /// As many runs must have ended.
+    nr_ended: u32,
+    /// As many enqueues must have been run to their end or cancelled.
+    nr_settled: u32,
+}
+
+#[derive(Debug)]
+struct World {
+    state: State,
+    home: usize,
+    link: Link,
+    claim: Option<Claim>,
+    is_running: bool,
+    has_handle: bool,
+    is_freed: bool,
+    nr_in_flight: [i32; 2],
+    nr_enqueued: u32,
+    nr_cancelled: u32,
+    nr_started: u32,
+    nr_ended: u32,
+    nr_waits: u32,
+    flushes: Vec<Flush>,
+}
+
+/// The first queue lets joiners help, the second keeps the order.
+const RULES: [Rules; 2] = [
+    Rules {
+        help: true,
+        ordered: false,
+        one_cpu: false,
+    },
+    Rules {
+        help: false,
+        ordered: true,
+        one_cpu: false,
+    },
+];
+
+const NR_STEPS: u8 = 12;
+
+impl World {
+    fn new() -> Self {
+        Self {
+            state: State::IDLE,
+            home: 0,
+            link: Link::Nowhere,
+            claim: None,
+            is_running: false,
+            has_handle: true,
+            is_freed: false,
+            nr_in_flight: [0; 2],
+            nr_enqueued: 0,
+            nr_cancelled: 0,
+            nr_started: 0,
+            nr_ended: 0,
+            nr_waits: 0,
+            flushes: Vec::new(),
+        }
+    }
+
+    /// Takes a step, if it can be taken now.
+    fn step(&mut self, step: u8) {
+        match step % NR_STEPS {
+            0 | 1 if self.has_handle => self.enqueue(usize::from(step % NR_STEPS)),
+            2 | 3 if self.link == Link::Listed => self.link = Link::InHand,
+            4 if self.link == Link::InHand => self.pop(),
+            5 if self.is_running => self.end(step >= 128),
+            6 if self.has_handle => self.cancel(),
+            7 if self.has_handle => self.claim_to_help(),
+            8 | 9 => self.go_on_with_claim(step >= 128),
+            10 if self.has_handle => self.flush(),
+            // Somebody who helps, or is in the middle of a step, has a handle.
+            11 if self.has_handle && self.claim.is_none() && step >= 240 => self.drop_handle(),
+            _ => {}
+        }
+        self.check();
+    }
+
+    fn push(&mut self, to: usize) {
+        assert_eq!(self.link, Link::Nowhere, "pushed while it is linked");
+        self.link = Link::Listed;
+        self.nr_in_flight[to] += 1;
+    }
+
+    fn enqueue(&mut self, to: usize) {
+        let ours = self.home == to;
+        match self.state.enqueue(ours, ours, RULES[to]) {
+            Enqueue::Pending => assert!(self.is_pending() || self.claim.is_some()),
+            Enqueue::Disabled => panic!("nobody disabled it"),
+            Enqueue::Revive(state) => {
+                self.state = state;
+                self.nr_enqueued += 1;
+            }
+            Enqueue::Push(state) => {
+                self.state = state;
+                self.nr_enqueued += 1;
+                self.push(to);
+            }
+            Enqueue::Claim(state) => {
+                self.state = state;
+                self.claim = Some(Claim::Moves { to });
+                self.nr_enqueued += 1;
+            }
+            Enqueue::Elsewhere(state) => {
+                self.state = state;
+                self.claim = Some(Claim::CutsOut { to });
+                self.nr_enqueued += 1;
+            }
+        }
+    }
+
+    fn pop(&mut self) {
+        match self.state.pop() {
+            Pop::Run(state) => {
+                self.state = state;
+                self.start();
+                // A worker gives the count back after the run; nothing here depends on when.
+                self.unlink();
+            }
+            Pop::Leave(state) => {
+                self.state = state;
+                self.link = Link::HandedOver;
+            }
+            Pop::Discard(state) => {
+                self.state = state;
+                self.unlink();
+                self.free_if(state.frees());
+            }
+        }
+    }
+
+    fn unlink(&mut self) {
+        assert_ne!(self.link, Link::Nowhere, "given back twice");
+        self.link = Link::Nowhere;
+        self.nr_in_flight[self.home] -= 1;
+    }
+
+    fn start(&mut self) {
+        assert!(!self.is_running, "two runs at once");
+        assert!(self.is_pending(), "a run that nobody asked for");
+        self.is_running = true;
+        self.nr_started += 1;
+    }
+
+    fn end(&mut self, panicked: bool) {
+        let done = self.state.complete(panicked);
+        self.state = done.next;
+        self.is_running = false;
+        self.nr_ended += 1;
+        if done.relink {
+            assert_eq!(self.link, Link::HandedOver);
+            self.link = Link::Listed;
+        }
+        if done.retire_handoff {
+            assert_eq!(self.link, Link::HandedOver);
+            self.unlink();
+        }
+        assert_eq!(self.state.has_panicked(), panicked);
+        if done.wake {
+            self.nr_waits = 0;
+        }
+        self.free_if(done.free);
+    }
+
+    fn cancel(&mut self) {
+        if let Some((state, wakes)) = self.state.cancel() {
+            assert!(self.is_pending() && self.claim.is_none());
+            self.state = state;
+            self.note_cancelled(wakes);
+        } else if let Some(state) = self.state.claim_ordered() {
+            self.state = state;
+            self.claim = Some(Claim::Cancels);
+        }
+    }
+
+    fn note_cancelled(&mut self, wakes: bool) {
+        self.nr_cancelled += 1;
+        if wakes {
+            self.nr_waits = 0;
+        }
+    }
+
+    fn claim_to_help(&mut self) {
+        if let Some(state) = self.state.claim() {
+            assert!(self.is_pending() && !self.is_running && self.claim.is_none());
+            self.state = state;
+            self.claim = Some(Claim::Helps);
+        }
+    }
+
+    /// Takes the next step of whoever has claimed the item; a helper may give up.
+    fn go_on_with_claim(&mut self, gives_up: bool) {
+        match self.claim {
+            None => {}
+            Some(Claim::CutsOut { to }) => {
+                if self.cut_out() {
+                    self.claim = Some(Claim::Moves { to });
+                }
+            }
+            Some(Claim::Moves { to }) => {
+                self.home = to;
+                self.state = self.state.publish();
+                self.claim = None;
+                self.push(to);
+            }
+            Some(Claim::Cancels) => {
+                if self.cut_out() {
+                    let (state, wakes) = self.state.cancel_claimed();
+                    self.state = state;
+                    self.claim = None;
+                    self.note_cancelled(wakes);
+                }
+            }
+            Some(Claim::Helps) if gives_up => {
+                let (state, put_back) = self.state.unclaim();
+                self.state = state;
+                self.claim = None;
+                assert_eq!(put_back, self.link == Link::HandedOver);
+                if put_back {
+                    self.link = Link::Listed;
+                }
+            }
+            Some(Claim::Helps) => {
+                let was_handed_over = self.state.is_handed_over();
+                assert_eq!(was_handed_over, self.link == Link::HandedOver);
+                self.state = self.state.run_claimed();
+                self.claim = None;
+                self.start();
+                if was_handed_over {
+                    self.unlink();
+                } else if self.link == Link::Listed {
+                    // Taken back out of the injector.
+                    self.state = self.state.unlink();
+                    self.unlink();
+                }
+            }
+        }
+    }
+
+    /// Gets the link out of its list, if it can be got.
+    fn cut_out(&mut self) -> bool {
+        if self.link == Link::Listed {
+            self.state = self.state.unlink();
+            self.unlink();
+            return true;
+        }
+        let taken = self.state.take_handoff();
+        assert_eq!(taken.is_some(), self.link == Link::HandedOver);
+        if let Some(state) = taken {
+            self.state = state;
+            self.unlink();
+        }
+        taken.is_some()
+    }
+
+    fn flush(&mut self) {
+        let turn = self.state.last_turn();
+        if !self.state.has_reached(turn) {
+            self.state = self.state.wait();
+            self.nr_waits += 1;
+        }
+        self.flushes.push(Flush {
+            turn,
+            nr_ended: self.nr_ended + u32::from(self.is_running),
+            nr_settled: self.nr_enqueued,
+        });
+    }
+
+    fn drop_handle(&mut self) {
+        self.has_handle = false;
+        self.state = self.state.orphan();
+        self.free_if(self.state.frees());
+    }
+
+    fn free_if(&mut self, frees: bool) {
+        if frees {
+            assert!(!self.is_freed, "freed twice");
+            assert!(!self.has_handle && self.link == Link::Nowhere && !self.is_running);
+            assert!(self.claim.is_none());
+            self.is_freed = true;
+        }
+    }
+
+    /// Whether an enqueue said true that has been neither run nor cancelled.
+    fn is_pending(&self) -> bool {
+        self.nr_enqueued > self.nr_started + self.nr_cancelled
+    }
+
+    fn check(&self) {
+        let nr_open = self.nr_enqueued - self.nr_started - self.nr_cancelled;
+        assert!(nr_open <= 1, "{nr_open} enqueues said true for one run");
+        let is_moving = matches!(
+            self.claim,
+            Some(Claim::Moves { .. } | Claim::CutsOut { .. })
+        );
+        assert_eq!(self.state.is_pending() || is_moving, nr_open == 1);
+        assert_eq!(self.state.is_running(), self.is_running);
+        assert_eq!(self.state.is_claimed(), self.claim.is_some());
+        let is_linked = self.link != Link::Nowhere;
+        assert_eq!(self.nr_in_flight.iter().sum::<i32>(), i32::from(is_linked));
+        let must_be_freed = !self.has_handle && !is_linked && !self.is_running;
+        assert_eq!(self.is_freed, must_be_freed && self.claim.is_none());
+        let nr_settled = self.nr_ended + self.nr_cancelled;
+        for flush in &self.flushes {
+            if self.state.has_reached(flush.turn) {
+                assert!(self.nr_ended >= flush.nr_ended, "before the run had ended");
+                assert!(nr_settled >= flush.nr_settled, "before what was queued");
+            } else {
+                assert!(self.nr_waits > 0 || self.state.is_running() || nr_open == 1);
+            }
+        }
+    }
+
+    /// Lets everybody end what he is at, and checks that nothing is left.
+    fn come_to_rest(&mut self) {
+        while self.claim.is_some() || self.link != Link::Nowhere || self.is_running {
+            for step in [8, 2, 4, 5] {
+                self.step(step);
+            }
+        }
+        assert_eq!(self.nr_started, self.nr_ended);
+        assert_eq!(self.nr_enqueued, self.nr_ended + self.nr_cancelled);
+        for flush in &self.flushes {
+            assert!(self.state.has_reached(flush.turn), "flushes for ever");
+        }
+        assert_eq!(self.nr_waits, 0, "nobody woke who slept");
+        if self.has_handle {
+            self.drop_handle();
+        }
+        assert!(self.is_freed);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(20_000))]
+
+    /// An item runs as often as it was queued and not cancelled, never beside itself, is flushed neither too early
+    /// nor never, and is freed once.
+    #[test]
+    fn the_steps_of_an_item_keep_their_promises(steps in prop::collection::vec(any::<u8>(), 0..80)) {
+        let mut world = World::new();
+        for step in steps {
+            world.step(step);
+        }
+        world.come_to_rest();
+    }
+}
+
+#[test]
+fn a_cancel_behind_a_run_is_no_end_of_that_run() {
+    let here = |state: State| match state.enqueue(true, true, RULES[0]) {
+        Enqueue::Push(state) | Enqueue::Revive(state) => state,
+        other => panic!("{other:?}"),
+    };
+    let Pop::Run(running) = here(State::IDLE).pop() else {
+        panic!("it is pending");
+    };
+    let turn = running.last_turn();
+    let (cancelled, _) = here(running).cancel().expect("it is pending");
+    assert!(!cancelled.has_reached(turn));
+    assert!(cancelled.complete(false).next.has_reached(turn));
+}
+
+#[test]
+fn turns_wrap_and_stay_clear_of_the_disable_depth() {
+    let last = State(TURN_MASK).disable().expect("not disabled yet");
+    let next = last.next_turn();
+    assert_eq!((next.turns(), next.disable_depth()), (0, 1));
+    assert!(next.has_reached(last.turns()));
+    assert!(!last.has_reached(next.turns()));
+}
+
+#[test]
+fn a_state_tells_what_it_is_in_words() {
+    let (state, _) = State::queued(RULES[0]).claim().expect("helpable").unclaim();
+    assert_eq!(format!("{state:?}"), "turn 0 pending linked helpable");
+}
