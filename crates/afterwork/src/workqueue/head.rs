@@ -14,7 +14,7 @@ use sync::{
 };
 
 use super::{
-    pwq::Pwq,
+    pwq::{Pwq, QueueCore},
     state::{Completion, Enqueue, Pop, State},
 };
 
@@ -59,35 +59,100 @@ pub(crate) struct Ended {
     pub(crate) task: Option<Arc<TaskSlot>>,
 }
 
-/// The run that this thread is in, innermost.
+/// A run that this thread is in. Runs nest: a run may wait for an item and run it by that.
 #[derive(Clone, Copy)]
-struct Current {
+struct Frame {
     /// Null for an item that has no handles; only ever compared.
     item: *const Head,
-    /// The link whose in-flight count the run holds.
+    /// The link from which it runs; null once the run has given up what keeps that.
     home: *const Pwq,
+    /// The run around it, on this thread's stack; null for none.
+    outer: *const Frame,
 }
 
 sync::thread_local! {
-    static CURRENT: Cell<Current> = Cell::new(Current { item: ptr::null(), home: ptr::null() })
+    /// The innermost run.
+    static INNERMOST: Cell<Frame> = Cell::new(Frame {
+        item: ptr::null(),
+        home: ptr::null(),
+        outer: ptr::null(),
+    })
 }
 
-/// Says whether this thread is inside a run of `item`, innermost.
+/// Says whether this thread is inside a run for which `test` holds.
+fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
+    let mut frame = INNERMOST.with(Cell::get);
+    loop {
+        if test(frame) {
+            return true;
+        }
+        if frame.outer.is_null() {
+            return false;
+        }
+        // SAFETY: `with_current` keeps the frame around a run on its stack, unmoved, until that run is over.
+        frame = unsafe { *frame.outer };
+    }
+}
+
+/// Says whether this thread is inside a run of `item`.
 pub(crate) fn is_current(item: NonNull<Head>) -> bool {
-    ptr::eq(CURRENT.with(Cell::get).item, item.as_ptr())
+    inside(|frame| ptr::eq(frame.item, item.as_ptr()))
 }
 
-/// Returns the link of the item that this thread runs, innermost; to be compared, not followed.
+/// Says whether this thread is inside a run from one of `links`.
+pub(crate) fn is_within(links: &[Pwq]) -> bool {
+    inside(|frame| links.as_ptr_range().contains(&frame.home))
+}
+
+/// Says whether this thread has a seat of the queue `core`.
+pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
+    inside(|frame| {
+        // SAFETY: a home that is not null is kept by what its run holds: see `with_current`.
+        let home = unsafe { frame.home.as_ref() };
+        home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
+    })
+}
+
+/// Returns the link from which this thread's innermost run runs.
 pub(crate) fn current_home() -> *const Pwq {
-    CURRENT.with(Cell::get).home
+    INNERMOST.with(Cell::get).home
+}
+
+/// Notes that the innermost run has given up what kept its home.
+pub(crate) fn forget_home() {
+    INNERMOST.with(|innermost| {
+        let home = ptr::null();
+        innermost.set(Frame {
+            home,
+            ..innermost.get()
+        });
+    });
 }
 
 /// Calls `body` as part of the run of `item` from the link `home`.
-pub(crate) fn with_current<R>(item: *const Head, home: *const Pwq, body: impl FnOnce() -> R) -> R {
-    let outer = CURRENT.with(|current| current.replace(Current { item, home }));
-    let result = body();
-    CURRENT.with(|current| current.set(outer));
-    result
+///
+/// # Safety
+///
+/// 1. `home` is there until `body` returns or calls [`forget_home`].
+pub(crate) unsafe fn with_current<R>(
+    item: *const Head,
+    home: *const Pwq,
+    body: impl FnOnce() -> R,
+) -> R {
+    struct Outer(Frame);
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            INNERMOST.with(|innermost| innermost.set(self.0));
+        }
+    }
+    let outer = Outer(INNERMOST.with(Cell::get));
+    let frame = Frame {
+        item,
+        home,
+        outer: &raw const outer.0,
+    };
+    INNERMOST.with(|innermost| innermost.set(frame));
+    body()
 }
 
 impl Head {

@@ -396,10 +396,8 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         let home = unsafe { item.as_ref() }
             .home
             .load(sync::atomic::Ordering::Relaxed);
-        with_current(std::ptr::null(), home, || {
-            // SAFETY: as above.
-            unsafe { Self::call(item) };
-        });
+        // SAFETY: as above; our caller gives the link's count back after us.
+        unsafe { with_current(std::ptr::null(), home, || Self::call(item)) };
         true
     }
 
@@ -407,10 +405,12 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         let this = item.as_ptr().cast::<Self>();
         // SAFETY: the caller holds the item's only link and calls it once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
-        let panicked = guarded(func).is_err();
-        if panicked {
+        let outcome = guarded(func);
+        let panicked = outcome.is_err();
+        if let Err(payload) = outcome {
             // SAFETY: its link's count is given back by our caller, later.
             unsafe { note_panic(false) };
+            run::discard(payload);
         }
         // SAFETY: the closure is gone, and nobody else knows the item.
         unsafe { Self::free(item) };

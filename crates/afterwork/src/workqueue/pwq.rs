@@ -5,7 +5,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::{active::Gate, list::List, pool::WorkerPool, state::Rules};
+use super::{active::Gate, list::List, pool::WorkerPool, run::contain, state::Rules};
 use crate::wake::EventCount;
 
 /// What all links of one queue share. It outlives the queue's handle until the last worker has let go.
@@ -91,7 +91,7 @@ impl QueueCore {
     pub(crate) fn note_panic(&self, seen_by_joiner: bool) {
         self.nr_panicked.fetch_add(1, Ordering::Relaxed);
         if let (false, Some(handler)) = (seen_by_joiner, &self.on_panic) {
-            handler(&self.name);
+            contain(|| handler(&self.name));
         }
     }
 }

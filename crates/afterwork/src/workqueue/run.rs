@@ -10,7 +10,7 @@ use sync::{atomic::Ordering, thread};
 
 use super::{
     active::Gate,
-    head::{Head, current_home, with_current},
+    head::{Head, current_home, forget_home, is_seated, with_current},
     pwq::Pwq,
     state::{Pop, State},
 };
@@ -34,13 +34,12 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> bool {
         }
         Pop::Leave(_) => false,
         Pop::Discard(state) => {
-            let free = head.vtable.free;
             if state.frees() {
-                // As part of a run of that queue: the closure may own the last handle of it.
-                with_current(item.as_ptr(), home, || {
-                    // SAFETY: no handle, no link, no runner is left.
-                    unsafe { free(item) };
-                });
+                // As in a run: the closure may own the last handle of its queue, whose count we still hold.
+                // SAFETY: no handle, no link, no runner is left; our caller gives the link's count back after us.
+                unsafe {
+                    with_current(item.as_ptr(), home, || free_guarded(item, head.vtable.free))
+                };
             }
             true
         }
@@ -55,10 +54,9 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> bool {
 /// 1. The item's state says that the caller runs it.
 /// 2. `home` stays until `before_end` is called.
 unsafe fn run(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) {
-    // SAFETY: (1). Freeing is part of it: a closure may own the last handle of its queue.
-    with_current(item.as_ptr(), home, || unsafe {
-        run_current(item, before_end)
-    });
+    // Freeing is part of it: a closure may own the last handle of its queue.
+    // SAFETY: (1), (2).
+    unsafe { with_current(item.as_ptr(), home, || run_current(item, before_end)) };
 }
 
 /// # Safety
@@ -96,13 +94,23 @@ unsafe fn run_current(item: NonNull<Head>, before_end: impl FnOnce()) {
     ) {
         let waker = task.lock().take();
         if let Some(waker) = waker {
-            waker.wake();
+            contain(|| waker.wake());
         }
     }
     if done.free {
         // SAFETY: no handle, no link, no runner is left.
-        unsafe { free(item) };
+        unsafe { free_guarded(item, free) };
     }
+}
+
+/// Frees an item; a panic of what is dropped by that ends here.
+///
+/// # Safety
+///
+/// 1. No handle, no link, no runner is left, and `free` is what its table says.
+unsafe fn free_guarded(item: NonNull<Head>, free: unsafe fn(NonNull<Head>)) {
+    // SAFETY: (1).
+    contain(|| unsafe { free(item) });
 }
 
 /// Runs a pending item on the spot, if its queue lets joiners help and has a seat; says whether it did.
@@ -118,7 +126,10 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
     // SAFETY: claimed while linked: until we unlink it the queue cannot go, and then our seat keeps it.
     let home: &Pwq = unsafe { &*head.home.load(Ordering::Relaxed) };
     let core = &home.core;
-    if !core.gate.try_enter() {
+    // A run from the same queue, further out on this thread, lends its seat: seats count threads, and waiting for
+    // another one while holding this would be waiting for ourselves.
+    let lent = is_seated(core);
+    if !lent && !core.gate.try_enter() {
         let unclaimed = head.update(|state| Some(state.unclaim().0));
         if let Some((from, _)) = unclaimed
             && from.unclaim().1
@@ -143,7 +154,14 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
     let mut left = None;
     // SAFETY: the step to running was ours. The seat goes back when the item's own code is done; after that
     // neither the queue nor, once the item has ended, the item is looked at.
-    unsafe { run(item, home, || left = Some(Gate::leave(core))) };
+    unsafe {
+        run(item, home, || {
+            if !lent {
+                left = Some(Gate::leave(core));
+                forget_home();
+            }
+        })
+    };
     if let Some(left) = left {
         left.tell();
     }
@@ -194,6 +212,21 @@ pub(crate) fn cancel(item: NonNull<Head>) -> bool {
 /// Calls `body`, the code of an item, and returns what it panicked with, if it did.
 pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
     catch_unwind(AssertUnwindSafe(body))
+}
+
+/// Calls code of a user's that must not unwind into ours; what it panics with has been told by the panic hook.
+pub(crate) fn contain(body: impl FnOnce()) {
+    if let Err(payload) = guarded(body) {
+        discard(payload);
+    }
+}
+
+/// Drops what a panic carried. Should that panic again, what it panics with is leaked.
+#[cold]
+pub(crate) fn discard(payload: Payload) {
+    if let Err(again) = guarded(|| drop(payload)) {
+        std::mem::forget(again);
+    }
 }
 
 /// What a panic carries.

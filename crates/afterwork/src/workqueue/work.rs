@@ -251,11 +251,13 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
             let func = unsafe { &mut *(*this).func.get() };
             func(&handle);
         });
-        if outcome.is_err() {
+        let panicked = outcome.is_err();
+        if let Err(payload) = outcome {
             // SAFETY: the caller runs the item.
             unsafe { note_panic(false) };
+            run::discard(payload);
         }
-        outcome.is_err()
+        panicked
     }
 
     unsafe fn free(item: NonNull<Head>) {

@@ -276,7 +276,8 @@ fn serve(pool: &Arc<WorkerPool>, worker: &Worker) {
 ///
 /// What the worker still has in hand goes back to its pool first: nobody else would run it meanwhile.
 pub(crate) fn while_blocked<R>(wait: impl FnOnce() -> R) -> R {
-    let me = ME.with(|me| me.borrow().clone());
+    // A thread that is ending, and waits in the drop of one of its locals, is no worker any more.
+    let me = ME.try_with(|me| me.borrow().clone()).ok().flatten();
     match me {
         None => wait(),
         Some((pool, worker)) => {
