@@ -178,7 +178,9 @@ impl Dispatch {
             // SAFETY: a queue drains its links before they go, and this item is not counted yet, so that
             // drain is still to come.
             let slot = unsafe { &*home }.slot;
-            self.link_mut(slot).nr_in_flight += count;
+            let link = self.link_mut(slot);
+            link.nr_in_flight += count;
+            link.nr_adopted += count as u64;
         }
         self.pending.append(&mut list);
     }

@@ -308,13 +308,14 @@ impl WorkerPool {
         self.lock().remove_link(slot);
     }
 
-    /// Says whether nothing of a link is in flight; if not, the queue's `drained` will tell.
-    pub(crate) fn is_drained(&self, slot: usize) -> bool {
+    /// Returns how many items a link has ever adopted if none of them is in flight; else the queue's `drained` will
+    /// tell.
+    pub(crate) fn is_drained(&self, slot: usize) -> Option<u64> {
         let mut dispatch = self.lock();
         dispatch.adopt(&self.injector);
         let link = dispatch.link_mut(slot);
         link.drain_waits = link.nr_in_flight > 0;
-        !link.drain_waits
+        (!link.drain_waits).then_some(link.nr_adopted)
     }
 
     // ---- the worker's side ----

@@ -51,6 +51,8 @@ pub(crate) struct PwqState {
     pub(crate) inactive: List,
     /// Links that were adopted and not given back.
     pub(crate) nr_in_flight: usize,
+    /// Links that were ever adopted.
+    pub(crate) nr_adopted: u64,
     /// Somebody waits on `core.drained` for `nr_in_flight` to become zero.
     pub(crate) drain_waits: bool,
     /// Items started.
@@ -63,6 +65,7 @@ impl PwqState {
             core,
             inactive: List::new(),
             nr_in_flight: 0,
+            nr_adopted: 0,
             drain_waits: false,
             nr_started: 0,
         }

@@ -11,7 +11,7 @@ use topology::Pods;
 
 use super::{
     attrs::Builder,
-    head::{Head, current_home},
+    head::{Head, is_within},
     join::{self, JoinHandle},
     list::set_next,
     pool::PoolAttrs,
@@ -326,16 +326,36 @@ impl Workqueue {
 impl Inner {
     /// Says whether this thread is inside an item of this queue.
     fn runs_here(&self) -> bool {
-        self.pwqs.as_ptr_range().contains(&current_home())
+        is_within(&self.pwqs)
     }
 
+    /// Says whether nothing is queued or running; if not, `drained` will tell when that may have changed.
+    ///
+    /// One look takes the pools in turn, and an item that queues another one, or itself, on a pool that has been
+    /// looked at, and ends before its own pool is, would slip through. So nothing may have come between two looks.
     fn is_drained(&self) -> bool {
+        loop {
+            match (self.look(), self.look()) {
+                (Some(first), Some(second)) if first == second => return true,
+                (Some(_), Some(_)) => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Looks once; returns how many items there have ever been if none was seen, else sees to it that `drained` will
+    /// tell.
+    fn look(&self) -> Option<u64> {
+        // Items that their helpers took back from an injector are counted here and by the gate, and nowhere else.
+        let nr_helped = self.core.nr_helped.load(Ordering::Relaxed);
         // No short cut: each look that fails asks that pool to tell.
-        let in_flight = self
-            .pwqs
-            .iter()
-            .filter(|pwq| !pwq.pool.is_drained(pwq.slot))
-            .count();
+        let (mut nr_busy, mut nr_seen) = (0, nr_helped);
+        for pwq in &self.pwqs {
+            match pwq.pool.is_drained(pwq.slot) {
+                Some(nr_adopted) => nr_seen += nr_adopted,
+                None => nr_busy += 1,
+            }
+        }
         // ORDER(taken-back): publish and consume, other end in `Injector::take_back`.
         //   help: takes a seat;  injector = without the item, Release
         //   here: injector is empty (read by `adopt`);  fence Acquire;  is anybody seated?
@@ -346,8 +366,8 @@ impl Inner {
         }
         // A helper that has taken its item back from the injector is counted nowhere but here, nor is a seat on its
         // way to a link whose items have been cut out meanwhile.
-        in_flight == 0
-            && (self.core.gate.is_idle() || sync::twin::armed("drain: forgets the seated"))
+        let idle = self.core.gate.is_idle() || sync::twin::armed("drain: forgets the seated");
+        (nr_busy == 0 && idle).then_some(nr_seen)
     }
 
     fn drain(&self) {
@@ -369,8 +389,13 @@ impl Drop for Workqueue {
             return;
         };
         if inner.runs_here() {
-            // Waiting here would wait for ourselves. Should no thread be had, the queue is never freed.
-            let _ = thread::spawn("aw/reaper", move || inner.destroy());
+            // Waiting here would wait for ourselves. Should no thread be had, the queue is never freed: its items
+            // still point at it.
+            let mut inner = ManuallyDrop::new(inner);
+            let _ = thread::spawn("aw/reaper", move || {
+                inner.destroy();
+                drop(ManuallyDrop::into_inner(inner));
+            });
         } else {
             inner.destroy();
         }
