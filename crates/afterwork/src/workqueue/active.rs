@@ -100,9 +100,11 @@ impl Gate {
         self.load().nr_active()
     }
 
-    /// Says whether somebody stands in line.
-    pub(crate) fn has_line(&self) -> bool {
-        self.load().has_line()
+    /// Says whether who has a seat may keep it for more: not while somebody stands in line, or too many are seated
+    /// because `max` was lowered.
+    pub(crate) fn may_stay(&self) -> bool {
+        let word = self.load();
+        !word.has_line() && word.nr_active() <= self.max()
     }
 
     /// Takes a seat, or none.
@@ -268,7 +270,7 @@ mod tests {
         assert_eq!(Gate::leave(&core).seeker.unwrap().slot, 7);
         assert_eq!(gate.nr_active(), 1, "the seat was handed over, not freed");
         assert_eq!(Gate::leave(&core).seeker.unwrap().slot, 8);
-        assert!(!gate.has_line());
+        assert!(gate.may_stay());
         assert!(Gate::leave(&core).seeker.is_none());
         assert_eq!(gate.nr_active(), 0);
     }

@@ -14,7 +14,7 @@ use super::{
     pool::WorkerPool,
     pwq::{Pwq, PwqState, QueueCore},
     state::State,
-    worker::{Taken, Worker},
+    worker::{Activity, Taken, Worker},
 };
 
 /// A worker that lies down, and since when.
@@ -32,6 +32,8 @@ pub(crate) struct Enlisted {
     seat: Option<usize>,
     /// How many of its runs have been given back to their link's in-flight count.
     nr_retired: u32,
+    /// What it was at when a watch tick looked last.
+    watched: Activity,
 }
 
 /// The part of a pool that its lock guards.
@@ -127,6 +129,7 @@ impl Dispatch {
             nr_retired: worker.nr_done(),
             worker: worker.clone(),
             seat: None,
+            watched: Activity::default(),
         });
         self.nr_workers += 1;
         worker
@@ -291,7 +294,7 @@ impl Dispatch {
             return false;
         }
         let seat = self.enlisted(worker).seat;
-        if seat == Some(slot) && !link.core.gate.has_line() {
+        if seat == Some(slot) && link.core.gate.may_stay() {
             return true;
         }
         self.give_up_seat(pool, worker, after);
@@ -389,9 +392,24 @@ impl Dispatch {
         let items = worker.disown();
         let count = items.len();
         for item in items.into_iter().rev() {
+            self.link_mut(home_slot(item)).nr_started -= 1;
             self.put_back(item);
         }
         count
+    }
+
+    /// Takes back what workers have in hand that have not moved since the last call; returns how many items that
+    /// were.
+    pub(crate) fn reclaim_from_stuck(&mut self) -> usize {
+        let mut stuck = Vec::new();
+        for enlisted in self.workers.iter_mut().flatten() {
+            let now = enlisted.worker.activity();
+            if enlisted.worker.has_items() && enlisted.watched == now {
+                stuck.push(enlisted.worker.clone());
+            }
+            enlisted.watched = now;
+        }
+        stuck.iter().map(|worker| self.reclaim(worker)).sum()
     }
 
     fn enlisted(&self, worker: &Worker) -> &Enlisted {

@@ -205,7 +205,7 @@ impl WorkerPool {
         self.see_to(picked);
     }
 
-    fn pick_if_needed(&self, dispatch: &mut Dispatch, picked: &mut Picked) {
+    pub(super) fn pick_if_needed(&self, dispatch: &mut Dispatch, picked: &mut Picked) {
         match policy::need(self.census(), self.target) {
             Need::Nothing => {}
             Need::Worker => self.pick(dispatch, picked),

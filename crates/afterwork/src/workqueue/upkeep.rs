@@ -56,15 +56,20 @@ impl WorkerPool {
             || dispatch.workers().any(|it| it.worker.has_items());
         let progress = dispatch.progress();
         let (before, nr_ticks) = dispatch.watched;
-        if !waits || progress != before {
-            dispatch.watched = (progress, 0);
+        // The others may move while one is stuck, so its hand is looked at by itself.
+        let nr_reclaimed = dispatch.reclaim_from_stuck();
+        let stands = waits && progress == before;
+        if !stands || nr_ticks == 0 {
+            // The first look only notes where things stand.
+            dispatch.watched = (progress, u32::from(stands));
+            if nr_reclaimed > 0 {
+                self.pick_if_needed(&mut dispatch, &mut picked);
+            }
+            drop(dispatch);
+            self.see_to(picked);
             return if waits { Sight::Moving } else { Sight::Quiet };
         }
         dispatch.watched = (progress, nr_ticks + 1);
-        if nr_ticks == 0 {
-            // The first look only notes where things stand.
-            return Sight::Moving;
-        }
         self.counters.nr_stuck_ticks.fetch_add(1, Ordering::Relaxed);
         let workers: Vec<_> = dispatch.workers().map(|it| it.worker.clone()).collect();
         for worker in &workers {

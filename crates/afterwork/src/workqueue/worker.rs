@@ -43,6 +43,13 @@ pub(crate) enum Taken {
 #[derive(Clone, Copy)]
 struct Hand(u64);
 
+/// What a worker is at. Two that are alike, with items in hand, come from a worker that has not moved, or chance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Activity {
+    hand: u64,
+    nr_done: u32,
+}
+
 impl Hand {
     fn new(next: u32, len: u32) -> Self {
         Self(u64::from(len) << 32 | u64::from(next))
@@ -134,6 +141,14 @@ impl Worker {
     pub(crate) fn has_items(&self) -> bool {
         let hand = Hand(self.hand.load(Ordering::Relaxed));
         hand.next() < hand.len()
+    }
+
+    /// Returns what it is at.
+    pub(crate) fn activity(&self) -> Activity {
+        Activity {
+            hand: self.hand.load(Ordering::Relaxed),
+            nr_done: self.nr_done.load(Ordering::Relaxed),
+        }
     }
 
     /// Takes the next item out of the hand; the owner alone.
