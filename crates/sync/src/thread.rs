@@ -47,6 +47,14 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
 }
 
 impl JoinHandle {
+    /// Says whether the thread has ended, or is just about to; never in loom, which cannot tell.
+    pub fn is_finished(&self) -> bool {
+        #[cfg(not(loom))]
+        return self.0.is_finished();
+        #[cfg(loom)]
+        false
+    }
+
     /// Waits for the thread to end.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use sync::{
     Mutex, OnceLock,
-    atomic::{AtomicBool, AtomicUsize, Ordering, fence},
+    atomic::{AtomicBool, Ordering, fence},
     thread, time, twin,
     unmodelled::Arc,
 };
@@ -21,7 +21,7 @@ use topology::CpuSet;
 use super::{pool::WorkerPool, upkeep::Sight, worker};
 use crate::{
     params::Params,
-    wake::{EventCount, Parker, Unparker},
+    wake::{Parker, Unparker},
 };
 
 /// How many ticks without waiting work end the watch. A guess: re-arming costs a wake-up of the manager.
@@ -42,9 +42,10 @@ pub(crate) struct Manager {
     unparker: OnceLock<Unparker>,
     /// Every pool in use, with the number of queues that use it.
     pub(crate) roster: Mutex<Vec<(Arc<WorkerPool>, usize)>>,
-    /// Worker threads that have not ended.
-    nr_threads: AtomicUsize,
-    departures: EventCount,
+    /// Threads of workers that have not been waited for.
+    threads: Mutex<Vec<thread::JoinHandle>>,
+    /// This manager's own thread.
+    thread: Mutex<Option<thread::JoinHandle>>,
     /// Refuses threads, so that a test can see what happens then.
     refuse_threads: AtomicBool,
 }
@@ -77,7 +78,12 @@ impl Manager {
     ) -> std::io::Result<()> {
         let mut parker = self.take_post();
         let mut duty = Duty::new(self.clone(), params.clone(), allowed.clone());
-        thread::spawn("aw/manager", move || duty.run(&mut parker)).map(drop)
+        let thread = thread::spawn("aw/manager", move || {
+            duty.run(&mut parker);
+            duty.manager.bury(|_| true);
+        })?;
+        *self.thread.lock() = Some(thread);
+        Ok(())
     }
 
     /// Returns the parker of the thread that manages from now on.
@@ -127,32 +133,35 @@ impl Manager {
         self.refuse_threads.store(refuse, Ordering::Relaxed);
     }
 
-    /// Waits until no worker thread is left. All pools must have been killed.
+    /// Waits until no thread is left. Call it after [`quit`](Self::quit), with all pools killed.
     pub(crate) fn wait_for_departures(&self) {
-        self.departures
-            .wait_until(|| self.nr_threads.load(Ordering::Acquire) == 0);
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            thread.join().expect("the manager does not panic");
+        }
+    }
+
+    /// Waits for the worker threads that `choose` names, which have ended or are about to.
+    fn bury(&self, choose: impl Fn(&thread::JoinHandle) -> bool) {
+        let mut threads = self.threads.lock();
+        let gone: Vec<_> = threads.extract_if(.., |thread| choose(thread)).collect();
+        drop(threads);
+        for thread in gone {
+            // A worker whose thread panicked has said so; there is nothing more to do for it.
+            let _ = thread.join();
+        }
     }
 
     fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
         if self.refuse_threads.load(Ordering::Relaxed) {
             return false;
         }
-        self.nr_threads.fetch_add(1, Ordering::Relaxed);
-        let (manager, body) = (self.clone(), pool.clone());
-        let spawned = thread::spawn(&pool.thread_name(), move || {
-            worker::run(&body);
-            drop(body);
-            manager.note_departure();
-        });
-        if spawned.is_err() {
-            self.note_departure();
-        }
-        spawned.is_ok()
-    }
-
-    fn note_departure(&self) {
-        self.nr_threads.fetch_sub(1, Ordering::Release);
-        self.departures.notify_all();
+        self.bury(thread::JoinHandle::is_finished);
+        let body = pool.clone();
+        let spawned = thread::spawn(&pool.thread_name(), move || worker::run(&body));
+        spawned
+            .map(|thread| self.threads.lock().push(thread))
+            .is_ok()
     }
 
     /// Makes all workers that have been asked for; returns the pools for which none could be had.
@@ -260,7 +269,11 @@ impl Duty {
         } else {
             1
         };
-        self.next_tick_ns = now_ns + self.params.watch_tick_us * 1000 * u64::from(factor);
+        self.next_tick_ns = now_ns.saturating_add(self.tick_ns().saturating_mul(factor.into()));
+    }
+
+    fn tick_ns(&self) -> u64 {
+        self.params.watch_tick_us.saturating_mul(1000)
     }
 
     /// Culls, and returns when this thread has something to do although nobody asks.
@@ -270,7 +283,7 @@ impl Duty {
         let retry_ns = (!self.retry.is_empty()).then_some(self.next_retry_ns);
         let armed = self.manager.armed.load(Ordering::Relaxed);
         if armed && self.next_tick_ns <= now_ns {
-            self.next_tick_ns = now_ns + self.params.watch_tick_us * 1000;
+            self.next_tick_ns = now_ns.saturating_add(self.tick_ns());
         }
         let tick_ns = armed.then_some(self.next_tick_ns);
         [cull_ns, retry_ns, tick_ns].into_iter().flatten().min()

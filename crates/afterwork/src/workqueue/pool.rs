@@ -221,7 +221,9 @@ impl WorkerPool {
         }
         match dispatch.idle.pop() {
             Some(idle) => picked.wakeq.push(Wakeup::unpark(idle.worker.unparker())),
-            None if dispatch.nr_workers() + dispatch.nr_creating < self.params.max_workers => {
+            None if dispatch.nr_workers() + dispatch.nr_creating
+                < self.params.max_workers.max(1) =>
+            {
                 dispatch.nr_creating += 1;
                 picked.create = true;
             }

@@ -107,13 +107,15 @@ impl WorkerPool {
 
     /// Sends workers away that have idled for too long; returns when the next one will have, if any can.
     pub(crate) fn cull(&self, now_ns: u64) -> Option<u64> {
-        let limit_ns = self.params.idle_timeout_ms * 1_000_000;
+        // Less than a millisecond would keep the manager busy while the others work.
+        let limit_ns = self.params.idle_timeout_ms.max(1).saturating_mul(1_000_000);
         let mut wakeq = WakeQ::new();
         let mut dispatch = self.lock();
         let next_ns = loop {
             if !policy::may_cull(dispatch.idle.len(), dispatch.nr_workers()) {
-                // More may lie down later.
-                break policy::may_cull(dispatch.nr_workers(), dispatch.nr_workers())
+                // More may lie down later, also such as have been asked for and are not there yet.
+                let nr_workers = dispatch.nr_workers() + dispatch.nr_creating;
+                break policy::may_cull(nr_workers, nr_workers)
                     .then(|| now_ns.saturating_add(limit_ns));
             }
             let due_ns = dispatch.idle[0].since_ns.saturating_add(limit_ns);
