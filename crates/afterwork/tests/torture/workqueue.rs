@@ -1,0 +1,470 @@
+//! Torture of the workqueue: many threads do everything at once to a few queues, for a while, by the dice.
+//!
+//! `cargo test -p afterwork --test torture_workqueue -- --minutes 5 --seed 7`; five seconds and a seed of the
+//! clock without. It prints its seed. The dice of each thread follow from it; how the threads meet does not.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use afterwork::{
+    params::{Params, WakeMode},
+    workqueue::{AffinityScope, JoinError, Registry, Work, Workqueue},
+};
+use topology::Topology;
+
+const DEFAULT: Duration = Duration::from_secs(5);
+/// How long one set of registry, queues and items is tortured before it is torn down.
+const ROUND: Duration = Duration::from_millis(400);
+/// A tear-down that takes longer hangs.
+const PATIENCE: Duration = Duration::from_secs(120);
+const NR_THREADS: usize = 8;
+const NR_ITEMS: usize = 24;
+
+fn main() -> ExitCode {
+    let (length, seed) = match arguments() {
+        Ok(arguments) => arguments,
+        Err(wrong) => {
+            eprintln!("{wrong}\nusage: [--minutes M] [--seed S]");
+            return ExitCode::from(2);
+        }
+    };
+    println!("torture of the workqueue for {length:?}, --seed {seed}");
+    std::panic::set_hook(Box::new(|info| {
+        let payload = info.payload();
+        if !payload.is::<Planned>() {
+            eprintln!("{info}");
+        }
+    }));
+    let end = Instant::now() + length;
+    let mut nr_rounds = 0;
+    let mut totals = Totals::default();
+    while Instant::now() < end {
+        totals.add(&round(seed.wrapping_add(nr_rounds)));
+        nr_rounds += 1;
+    }
+    println!("{nr_rounds} rounds without a fault: {totals:?}");
+    ExitCode::SUCCESS
+}
+
+fn arguments() -> Result<(Duration, u64), String> {
+    let mut length = DEFAULT;
+    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let mut seed = clock.map_or(1, |since| since.as_nanos() as u64);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = |what: &str| words.next().ok_or(format!("{what} wants a number"));
+        match word.as_str() {
+            "--minutes" => {
+                let minutes: f64 = value("--minutes")?
+                    .parse()
+                    .map_err(|e| format!("--minutes: {e}"))?;
+                length = Duration::try_from_secs_f64(minutes * 60.0)
+                    .map_err(|e| format!("--minutes: {e}"))?;
+            }
+            "--seed" => {
+                seed = value("--seed")?
+                    .parse()
+                    .map_err(|e| format!("--seed: {e}"))?
+            }
+            // What cargo hands to every test binary.
+            _ => {}
+        }
+    }
+    Ok((length, seed))
+}
+
+/// A panic that is part of the torture.
+struct Planned;
+
+#[derive(Debug, Default)]
+struct Totals {
+    nr_enqueued: u64,
+    nr_cancelled: u64,
+    nr_runs: u64,
+    nr_spawned: u64,
+    nr_panics: u64,
+}
+
+impl Totals {
+    fn add(&mut self, other: &Totals) {
+        self.nr_enqueued += other.nr_enqueued;
+        self.nr_cancelled += other.nr_cancelled;
+        self.nr_runs += other.nr_runs;
+        self.nr_spawned += other.nr_spawned;
+        self.nr_panics += other.nr_panics;
+    }
+}
+
+/// Counts what lives.
+#[derive(Default)]
+struct Lives(AtomicI64);
+
+struct Life(Arc<Lives>);
+
+impl Life {
+    fn new(lives: &Arc<Lives>) -> Self {
+        lives.0.fetch_add(1, Ordering::Relaxed);
+        Self(lives.clone())
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        assert!(
+            self.0.0.fetch_sub(1, Ordering::Relaxed) > 0,
+            "dropped twice"
+        );
+    }
+}
+
+/// One item and what it must obey.
+struct Subject {
+    work: Work,
+    nr_runs: Arc<AtomicU64>,
+    /// Enqueues that said yes, less cancels that did.
+    nr_due: AtomicI64,
+}
+
+/// A queue and how many threads are inside its one-shot items.
+struct Place {
+    queue: Workqueue,
+    nr_inside: Arc<AtomicUsize>,
+    limit: usize,
+    /// In which order an ordered queue's closures were queued and ran.
+    order: Option<(Mutex<u64>, Arc<AtomicU64>)>,
+}
+
+fn round(seed: u64) -> Totals {
+    let mut dice = Dice::new(seed);
+    let registry = registry(&mut dice);
+    let lives = Arc::new(Lives::default());
+    let places: Arc<[Place]> = (0..3 + dice.below(3))
+        .map(|i| place(&registry, i, &mut dice))
+        .collect();
+    let nr_panics = Arc::new(AtomicU64::new(0));
+    let subjects: Arc<[Subject]> = (0..NR_ITEMS)
+        .map(|_| subject(&lives, &places, &nr_panics, &mut dice))
+        .collect();
+    let (stop, nr_spawned) = (AtomicBool::new(false), AtomicU64::new(0));
+    let (nr_enqueued, nr_cancelled) = (AtomicU64::new(0), AtomicU64::new(0));
+    watched("the torture itself", || {
+        thread::scope(|scope| {
+            for i in 0..NR_THREADS {
+                let mut dice = Dice::new(seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                let (registry, places, subjects) = (&registry, &places, &subjects);
+                let (lives, stop, nr_spawned) = (&lives, &stop, &nr_spawned);
+                let (nr_enqueued, nr_cancelled) = (&nr_enqueued, &nr_cancelled);
+                scope.spawn(move || {
+                    wander(&mut dice);
+                    while !stop.load(Ordering::Relaxed) {
+                        let subject = &subjects[dice.below(NR_ITEMS)];
+                        let place = &places[dice.below(places.len())];
+                        match dice.below(100) {
+                            0..45 => {
+                                if place.queue.enqueue(&subject.work) {
+                                    subject.nr_due.fetch_add(1, Ordering::Relaxed);
+                                    nr_enqueued.fetch_add(1, Ordering::Relaxed);
+                                }
+                            }
+                            45..58 => {
+                                if subject.work.cancel() {
+                                    subject.nr_due.fetch_sub(1, Ordering::Relaxed);
+                                    nr_cancelled.fetch_add(1, Ordering::Relaxed);
+                                }
+                            }
+                            58..64 => drop(subject.work.flush()),
+                            64..66 => {
+                                if subject.work.cancel_sync() {
+                                    subject.nr_due.fetch_sub(1, Ordering::Relaxed);
+                                    nr_cancelled.fetch_add(1, Ordering::Relaxed);
+                                }
+                            }
+                            66..94 => {
+                                nr_spawned.fetch_add(1, Ordering::Relaxed);
+                                spawn(place, lives, &mut dice);
+                            }
+                            94..95 => wander(&mut dice),
+                            95..96 => brief_queue(registry, lives, &mut dice),
+                            96..97 => {
+                                let max = 1 + dice.below(place.limit) as u32;
+                                if place.order.is_none() {
+                                    place.queue.set_max_active(max).unwrap();
+                                }
+                            }
+                            97..98 => registry.refuse_threads(dice.below(2) == 0),
+                            98..99 => drop(place.queue.stats()),
+                            _ => drop((registry.pool_stats(), registry.lock_hold())),
+                        }
+                    }
+                });
+            }
+            thread::sleep(ROUND);
+            stop.store(true, Ordering::Relaxed);
+        });
+    });
+    registry.refuse_threads(false);
+    watched("draining", || {
+        for place in places.iter() {
+            place.queue.drain().unwrap();
+        }
+    });
+    let nr_runs = subjects.iter().map(check).sum();
+    for place in places.iter() {
+        assert_eq!(
+            place.queue.stats().nr_active,
+            0,
+            "a seat is lost: {:?}",
+            place.queue
+        );
+    }
+    drop(subjects);
+    watched("dropping", || drop(places));
+    assert_eq!(
+        lives.0.load(Ordering::Relaxed),
+        0,
+        "something was not dropped"
+    );
+    watched("shutting down", || registry.shutdown().unwrap());
+    Totals {
+        nr_enqueued: nr_enqueued.into_inner(),
+        nr_cancelled: nr_cancelled.into_inner(),
+        nr_runs,
+        nr_spawned: nr_spawned.into_inner(),
+        nr_panics: nr_panics.load(Ordering::Relaxed),
+    }
+}
+
+fn registry(dice: &mut Dice) -> Registry {
+    let machines = [
+        "1 core",
+        "2 core",
+        "4 core",
+        "2 llc x 2 core",
+        "8 core",
+        "2 numa x 2 llc x 8 core x 2 smt",
+    ];
+    let params = Params {
+        wake: if dice.below(4) == 0 {
+            WakeMode::UnderLock
+        } else {
+            WakeMode::Deferred
+        },
+        worker_looks: [0, 64][dice.below(2)],
+        max_batch: [1, 4, 32, 64][dice.below(4)],
+        max_workers: [3, 16, 512][dice.below(3)],
+        idle_timeout_ms: [1, 20, 300_000][dice.below(3)],
+        watch_tick_us: [50, 1000][dice.below(2)],
+        lock_stat: dice.below(2) == 0,
+        ..Params::default()
+    };
+    Registry::new(
+        Topology::synthetic(machines[dice.below(machines.len())]).unwrap(),
+        params,
+    )
+    .unwrap()
+}
+
+fn place(registry: &Registry, i: usize, dice: &mut Dice) -> Place {
+    let limit = [1, 2, 5, 256][dice.below(4)];
+    let ordered = i == 0;
+    let mut builder = Workqueue::builder(&format!("torture {i}"));
+    builder = if ordered {
+        builder.ordered()
+    } else {
+        let scopes = [
+            AffinityScope::Cpu,
+            AffinityScope::Cache,
+            AffinityScope::System,
+        ];
+        builder
+            .scope(scopes[dice.below(3)])
+            .strict(dice.below(4) == 0)
+            .help(dice.below(3) > 0)
+            .max_active(limit as u32)
+    };
+    Place {
+        queue: builder.build_in(registry).unwrap(),
+        nr_inside: Arc::default(),
+        limit: if ordered { 1 } else { limit },
+        order: ordered.then(Default::default),
+    }
+}
+
+fn subject(
+    lives: &Arc<Lives>,
+    places: &Arc<[Place]>,
+    nr_panics: &Arc<AtomicU64>,
+    dice: &mut Dice,
+) -> Subject {
+    let nr_runs = Arc::new(AtomicU64::new(0));
+    let (runs, panics, life) = (nr_runs.clone(), nr_panics.clone(), Life::new(lives));
+    let (panicking, inside) = (dice.below(4) == 0, AtomicBool::new(false));
+    let queues = places.len();
+    let work = Work::with_handle(move |this| {
+        let _ = &life;
+        assert!(!inside.swap(true, Ordering::AcqRel), "two runs at once");
+        let run = runs.fetch_add(1, Ordering::Relaxed);
+        if run % 64 == queues as u64 {
+            drop(this.clone());
+            assert!(this.flush().is_err(), "an item waited for itself");
+        }
+        if run % 128 == 5 {
+            thread::yield_now();
+        }
+        inside.store(false, Ordering::Release);
+        if panicking && run % 32 == 0 {
+            panics.fetch_add(1, Ordering::Relaxed);
+            std::panic::panic_any(Planned);
+        }
+    });
+    Subject {
+        work,
+        nr_runs,
+        nr_due: AtomicI64::new(0),
+    }
+}
+
+/// Spawns a closure and does something with its handle.
+fn spawn(place: &Place, lives: &Arc<Lives>, dice: &mut Dice) {
+    let (captured, result) = (Life::new(lives), Life::new(lives));
+    if let Some((next, ran)) = &place.order {
+        let (ran, mut next) = (ran.clone(), next.lock().unwrap());
+        let number = *next;
+        *next += 1;
+        place.queue.spawn_detached(move || {
+            drop((captured, result));
+            let before = ran.swap(number + 1, Ordering::Relaxed);
+            assert_eq!(before, number, "out of order");
+        });
+        return;
+    }
+    let (inside, limit) = (place.nr_inside.clone(), place.limit);
+    let panics = dice.below(50) == 0;
+    let mut handle = place.queue.spawn(move || {
+        let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
+        assert!(now <= limit, "{now} at once, {limit} allowed at most");
+        drop(captured);
+        inside.fetch_sub(1, Ordering::AcqRel);
+        if panics {
+            std::panic::panic_any(Planned);
+        }
+        result
+    });
+    match dice.below(5) {
+        0 => drop(handle),
+        1 => {
+            if !handle.cancel() {
+                judge(handle.join(), panics);
+            }
+        }
+        2 => {
+            if let Ok(outcome) = handle.try_join() {
+                judge(outcome, panics);
+            }
+        }
+        _ => judge(handle.join(), panics),
+    }
+}
+
+fn judge(outcome: Result<Life, JoinError>, panics: bool) {
+    match outcome {
+        Ok(_) => assert!(!panics),
+        Err(JoinError::Panicked(payload)) if panics && payload.is::<Planned>() => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Makes a queue that lives for a few items, whose last handle goes wherever it goes.
+fn brief_queue(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
+    let queue = Workqueue::builder("brief")
+        .max_active(1 + dice.below(3) as u32)
+        .build_in(registry)
+        .unwrap();
+    let (life, inner) = (Life::new(lives), queue.clone());
+    let handle = queue.spawn(move || {
+        let nested = inner.spawn(move || drop(life));
+        nested.join().unwrap();
+    });
+    for _ in 0..dice.below(8) {
+        let life = Life::new(lives);
+        let work = Work::new(move || {
+            let _ = &life;
+        });
+        queue.enqueue(&work);
+        if dice.below(2) == 0 {
+            work.cancel();
+        }
+    }
+    drop(queue);
+    handle.join().unwrap();
+}
+
+/// Goes to another CPU, and so to another pod.
+fn wander(dice: &mut Dice) {
+    let Ok(all) = sync::cpu::affinity() else {
+        return;
+    };
+    thread_local!(static ALL: std::cell::OnceCell<topology::CpuSet> = const { std::cell::OnceCell::new() });
+    ALL.with(|first| {
+        let cpus: Vec<_> = first.get_or_init(|| all).iter().collect();
+        let cpu = cpus[dice.below(cpus.len())];
+        sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
+    });
+}
+
+fn check(subject: &Subject) -> u64 {
+    let (runs, due) = (
+        subject.nr_runs.load(Ordering::Acquire),
+        subject.nr_due.load(Ordering::Relaxed),
+    );
+    assert_eq!(
+        runs as i64, due,
+        "runs, enqueues less cancels: {:?}",
+        subject.work
+    );
+    assert!(!subject.work.is_busy(), "{:?}", subject.work);
+    runs
+}
+
+/// Calls `body` and aborts with a word when it hangs.
+fn watched(what: &'static str, body: impl FnOnce()) {
+    let done = Arc::new(AtomicBool::new(false));
+    let seen = done.clone();
+    let watcher = thread::spawn(move || {
+        let end = Instant::now() + PATIENCE;
+        while !seen.load(Ordering::Acquire) {
+            if Instant::now() > end {
+                eprintln!("{what} hangs");
+                std::process::abort();
+            }
+            thread::park_timeout(Duration::from_secs(1));
+        }
+    });
+    body();
+    done.store(true, Ordering::Release);
+    watcher.thread().unpark();
+    watcher.join().unwrap();
+}
+
+/// A small generator of numbers that look random (xorshift64*).
+struct Dice(u64);
+
+impl Dice {
+    fn new(seed: u64) -> Self {
+        Self(seed | 1)
+    }
+
+    fn below(&mut self, limit: usize) -> usize {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize) % limit
+    }
+}

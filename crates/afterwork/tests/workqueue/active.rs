@@ -1,0 +1,188 @@
+//! `max_active`: how many threads run a queue's items at once.
+
+use std::sync::{Arc, Barrier};
+
+use afterwork::workqueue::{AffinityScope, BuildError, Workqueue};
+
+use crate::support::*;
+
+/// Queues from all CPUs, joins some, and says how many threads were inside items at once.
+fn crowd(queue: &Workqueue) -> usize {
+    let gauge = Gauge::default();
+    threads(8, |i| {
+        pin(i);
+        for n in 0..500 {
+            let gauge = gauge.clone();
+            let handle = queue.spawn(move || gauge.within(std::thread::yield_now));
+            if n % 3 == 0 {
+                handle.join().unwrap();
+            }
+        }
+    });
+    queue.drain().unwrap();
+    gauge.most()
+}
+
+#[test]
+fn max_active_holds_over_all_pools_together_and_counts_helpers() {
+    let registry = registry("64 core");
+    for max in [1, 2, 3] {
+        let queue = queue("crowd").scope(AffinityScope::Cpu).max_active(max);
+        let queue = queue.build_in(&registry).unwrap();
+        let most = crowd(&queue);
+        assert!(most <= max as usize, "{most} at once, {max} allowed");
+        assert!(queue.stats().helped > 0, "no joiner helped");
+        assert_eq!(queue.stats().nr_active, 0);
+    }
+}
+
+#[test]
+fn max_active_holds_in_one_pool() {
+    let registry = registry("64 core");
+    for max in [1, 2, 5] {
+        let queue = queue("crowd").scope(AffinityScope::System).max_active(max);
+        let most = crowd(&queue.build_in(&registry).unwrap());
+        assert!(most <= max as usize, "{most} at once, {max} allowed");
+    }
+}
+
+#[test]
+fn as_many_items_as_allowed_run_at_once() {
+    ends(|| {
+        let queue = queue("meet")
+            .max_active(4)
+            .build_in(&registry("8 core"))
+            .unwrap();
+        let barrier = Arc::new(Barrier::new(4));
+        let handles: Vec<_> = (0..4)
+            .map(|_| {
+                let barrier = barrier.clone();
+                queue.spawn(move || drop(barrier.wait()))
+            })
+            .collect();
+        queue.drain().unwrap();
+        assert!(handles.iter().all(|handle| handle.is_finished()));
+    });
+}
+
+#[test]
+fn queues_that_share_a_pool_have_limits_of_their_own() {
+    ends(|| {
+        let registry = registry("2 core");
+        let queues: Vec<_> = (0..6)
+            .map(|_| queue("shared").max_active(1).build_in(&registry).unwrap())
+            .collect();
+        let barrier = Arc::new(Barrier::new(queues.len()));
+        for queue in &queues {
+            let barrier = barrier.clone();
+            queue.spawn_detached(move || drop(barrier.wait()));
+        }
+        for queue in &queues {
+            queue.drain().unwrap();
+        }
+        assert_eq!(registry.pool_stats().len(), 1);
+    });
+}
+
+#[test]
+fn raising_max_active_lets_waiting_items_run_at_once() {
+    let queue = queue("raise")
+        .max_active(1)
+        .build_in(&registry("8 core"))
+        .unwrap();
+    let plug = plug_into(&queue);
+    let (second, hole) = stopper();
+    queue.spawn_detached(move || hole.sit());
+    let third = queue.spawn(|| 3);
+    assert_eq!(queue.stats().nr_active, 1);
+    queue.set_max_active(2).unwrap();
+    second.wait_until_stuck();
+    assert_eq!(queue.stats().nr_active, 2);
+    queue.set_max_active(3).unwrap();
+    eventually("the third runs", || third.is_finished());
+    plug.release();
+    second.release();
+    queue.drain().unwrap();
+}
+
+#[test]
+fn after_max_active_is_lowered_no_item_starts_above_it() {
+    let queue = queue("lower")
+        .max_active(4)
+        .build_in(&registry("8 core"))
+        .unwrap();
+    let plugs: Vec<_> = (0..4).map(|_| plug_into(&queue)).collect();
+    queue.set_max_active(1).unwrap();
+    let gauge = Gauge::default();
+    let early = Count::default();
+    let all_released = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    for _ in 0..200 {
+        let (gauge, early, all_released) = (gauge.clone(), early.clone(), all_released.clone());
+        queue.spawn_detached(move || {
+            if !all_released.load(std::sync::atomic::Ordering::SeqCst) {
+                early.add();
+            }
+            gauge.within(std::thread::yield_now);
+        });
+    }
+    plugs[1..].iter().for_each(Plug::release);
+    eventually(
+        "three seats were given up, or kept against the rule",
+        || queue.stats().nr_active == 1 || early.get() > 0,
+    );
+    all_released.store(true, std::sync::atomic::Ordering::SeqCst);
+    plugs[0].release();
+    queue.drain().unwrap();
+    assert_eq!(
+        early.get(),
+        0,
+        "ran although a seat above the limit was taken"
+    );
+    assert_eq!(gauge.most(), 1);
+}
+
+#[test]
+fn max_active_may_change_while_items_come_and_go() {
+    let queue = queue("change")
+        .scope(AffinityScope::Cpu)
+        .build_in(&registry("64 core"))
+        .unwrap();
+    let gauge = Gauge::default();
+    let nr_runs = Count::default();
+    threads(5, |i| {
+        if i == 0 {
+            let mut dice = Dice::new(7);
+            for _ in 0..2000 {
+                queue.set_max_active(1 + dice.below(4) as u32).unwrap();
+            }
+            return;
+        }
+        pin(i);
+        for _ in 0..3000 {
+            let (gauge, nr_runs) = (gauge.clone(), nr_runs.clone());
+            queue.spawn_detached(move || gauge.within(|| nr_runs.add()));
+        }
+    });
+    queue.drain().unwrap();
+    assert_eq!(nr_runs.get(), 4 * 3000);
+    let stats = queue.stats();
+    assert_eq!((stats.nr_active, stats.started), (0, 4 * 3000));
+}
+
+#[test]
+fn a_limit_out_of_range_is_refused_and_changes_nothing() {
+    let plain = alone_on_two(queue("limits").max_active(7));
+    for wrong in [0, 513, u32::MAX] {
+        assert!(
+            matches!(plain.set_max_active(wrong), Err(BuildError::MaxActive(max)) if max == wrong)
+        );
+    }
+    assert_eq!(plain.stats().max_active, 7);
+    let ordered = alone_on_two(queue("limits").ordered());
+    assert!(matches!(
+        ordered.set_max_active(2),
+        Err(BuildError::OrderedMaxActive(2))
+    ));
+    ordered.set_max_active(1).unwrap();
+    assert_eq!(ordered.stats().max_active, 1);
+}

@@ -1,0 +1,21 @@
+//! Functional tests of the workqueue on the real machine: what its pages promise, one claim a test.
+//!
+//! No test passes by timing: each waits for the event itself. A wait that fails after [`support::PATIENCE`] says
+//! that something hangs.
+#![cfg(not(any(loom, shuttle)))]
+
+mod support;
+
+mod active;
+mod blocked;
+mod builder;
+mod cancel;
+mod flush;
+mod future;
+mod items;
+mod lifecycle;
+mod nested;
+mod order;
+mod panics;
+mod pools;
+mod spawn;

@@ -1,0 +1,186 @@
+//! Panics in items, in what they drop, and in the handler.
+
+use std::sync::{Arc, Mutex};
+
+use afterwork::workqueue::{JoinError, Work};
+
+use crate::support::*;
+
+/// Panics when it is dropped, but not while its thread panics already.
+struct Grenade;
+
+impl Drop for Grenade {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("in a drop");
+        }
+    }
+}
+
+#[test]
+fn panics_do_not_cost_the_pool_its_workers() {
+    let queue = alone_on_two(queue("panics"));
+    for _ in 0..100 {
+        queue.spawn_detached(|| panic!("detached"));
+        drop(queue.spawn(|| panic!("dropped")));
+        queue.enqueue(&Work::new(|| panic!("reusable")));
+    }
+    queue.drain().unwrap();
+    assert_eq!(queue.stats().panicked, 300);
+    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    let gauge = Gauge::default();
+    for _ in 0..1000 {
+        let gauge = gauge.clone();
+        queue.spawn_detached(move || gauge.within(|| ()));
+    }
+    queue.drain().unwrap();
+}
+
+#[test]
+fn the_handler_hears_of_panics_that_no_joiner_sees_and_of_no_other() {
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let hears = heard.clone();
+    let queue = queue("named").on_panic(move |name| hears.lock().unwrap().push(name.to_string()));
+    let queue = alone_on_two(queue);
+    assert!(
+        queue
+            .spawn(|| panic!("joined"))
+            .join()
+            .map(|()| ())
+            .is_err()
+    );
+    assert!(heard.lock().unwrap().is_empty());
+    queue.spawn_detached(|| panic!("detached"));
+    let plug = {
+        queue.set_max_active(1).unwrap();
+        plug_into(&queue)
+    };
+    drop(queue.spawn(|| panic!("dropped")));
+    plug.release();
+    queue.enqueue(&Work::new(|| panic!("reusable")));
+    queue.drain().unwrap();
+    assert_eq!(*heard.lock().unwrap(), ["named"; 3]);
+    assert_eq!(queue.stats().panicked, 4);
+}
+
+#[test]
+fn a_handler_that_panics_itself_does_no_harm() {
+    ends(|| {
+        let count = Count::default();
+        let calls = count.clone();
+        let queue = alone_on_two(queue("handler").on_panic(move |_| {
+            calls.add();
+            panic!("the handler too");
+        }));
+        for _ in 0..10 {
+            queue.spawn_detached(|| panic!("detached"));
+            queue.enqueue(&Work::new(|| panic!("reusable")));
+            drop(queue.spawn(|| panic!("dropped")));
+        }
+        queue.drain().unwrap();
+        assert!(count.get() >= 20, "{}", count.get());
+        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_result_whose_drop_panics_does_not_cost_a_worker() {
+    ends(|| {
+        let queue = alone_on_two(queue("drops").max_active(1));
+        let plug = plug_into(&queue);
+        for _ in 0..20 {
+            drop(queue.spawn(|| Grenade));
+        }
+        plug.release();
+        queue.drain().unwrap();
+        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_closure_whose_drop_panics_does_not_cost_a_worker() {
+    ends(|| {
+        let queue = alone_on_two(queue("drops").max_active(1));
+        let plug = plug_into(&queue);
+        for i in 0..20 {
+            let grenade = Grenade;
+            let work = Work::new(move || {
+                let _ = &grenade;
+            });
+            queue.enqueue(&work);
+            if i % 2 == 0 {
+                // Its place in the line stays behind, and it is freed there.
+                work.cancel();
+            }
+        }
+        for _ in 0..20 {
+            let grenade = Grenade;
+            queue.spawn_detached(move || drop(grenade));
+        }
+        plug.release();
+        queue.drain().unwrap();
+        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_payload_whose_drop_panics_does_not_cost_a_worker() {
+    ends(|| {
+        let queue = alone_on_two(queue("payloads").max_active(1));
+        let plug = plug_into(&queue);
+        for _ in 0..10 {
+            queue.spawn_detached(|| std::panic::panic_any(Grenade));
+            drop(queue.spawn(|| std::panic::panic_any(Grenade)));
+            queue.enqueue(&Work::new(|| std::panic::panic_any(Grenade)));
+        }
+        plug.release();
+        queue.drain().unwrap();
+        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn a_closure_whose_drop_panics_when_it_is_cancelled_leaves_a_cancelled_handle() {
+    let queue = alone_on_two(queue("cancel").max_active(1));
+    let plug = plug_into(&queue);
+    let grenade = Grenade;
+    let mut handle = queue.spawn(move || {
+        drop(grenade);
+        vec![String::from("never")]
+    });
+    let cancelled = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| handle.cancel()));
+    assert!(cancelled.is_err(), "the panic belongs to who cancels");
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    plug.release();
+    queue.drain().unwrap();
+}
+
+#[test]
+fn a_waker_that_panics_does_not_cost_a_worker() {
+    use std::{
+        future::Future,
+        pin::pin,
+        task::{Context, Wake, Waker},
+    };
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("in a waker");
+        }
+    }
+    ends(|| {
+        let queue = alone_on_two(queue("wakers").max_active(1));
+        let plug = plug_into(&queue);
+        let waker = Waker::from(Arc::new(Panics));
+        let mut handle = queue.spawn(|| 3);
+        assert!(
+            pin!(&mut handle)
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        plug.release();
+        queue.drain().unwrap();
+        assert_eq!(handle.join().unwrap(), 3);
+        assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    });
+}
