@@ -172,7 +172,7 @@ impl State {
     }
     /// The turn after which everything that is queued or running now has ended.
     pub(crate) fn last_turn(self) -> u64 {
-        let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED | OWED));
+        let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED));
         self.turns().wrapping_add(nr_left) & (TURN_MASK >> TURN_SHIFT)
     }
     /// Says whether `turn` has been reached; turns wrap, so a waiter must not sleep through half of them (2^34).

@@ -351,7 +351,10 @@ impl World {
 
     /// Lets everybody end what he is at, and checks that nothing is left.
     fn come_to_rest(&mut self) {
+        let mut nr_rounds = 0;
         while self.claim.is_some() || self.link != Link::Nowhere || self.is_running {
+            assert!(nr_rounds < 10, "stuck: {self:?}");
+            nr_rounds += 1;
             for step in [8, 2, 4, 5] {
                 self.step(step);
             }
