@@ -11,6 +11,10 @@ use super::{
 };
 use crate::wake::{WakeQ, Wakeup};
 
+/// How soon the manager looks again whether workers that are up have lain down for too long, at the earliest: a
+/// timeout of zero must not keep it busy while they work.
+const SHORTEST_LOOK_NS: u64 = 1_000_000;
+
 /// What a watch tick found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sight {
@@ -107,8 +111,7 @@ impl WorkerPool {
 
     /// Sends workers away that have idled for too long; returns when the next one will have, if any can.
     pub(crate) fn cull(&self, now_ns: u64) -> Option<u64> {
-        // Less than a millisecond would keep the manager busy while the others work.
-        let limit_ns = self.params.idle_timeout_ms.max(1).saturating_mul(1_000_000);
+        let limit_ns = self.params.idle_timeout_ms.saturating_mul(1_000_000);
         let mut wakeq = WakeQ::new();
         let mut dispatch = self.lock();
         let next_ns = loop {
@@ -116,7 +119,7 @@ impl WorkerPool {
                 // More may lie down later, also such as have been asked for and are not there yet.
                 let nr_workers = dispatch.nr_workers() + dispatch.nr_creating;
                 break policy::may_cull(nr_workers, nr_workers)
-                    .then(|| now_ns.saturating_add(limit_ns));
+                    .then(|| now_ns.saturating_add(limit_ns.max(SHORTEST_LOOK_NS)));
             }
             let due_ns = dispatch.idle[0].since_ns.saturating_add(limit_ns);
             if due_ns > now_ns {
