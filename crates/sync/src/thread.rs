@@ -47,11 +47,11 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
 }
 
 impl JoinHandle {
-    /// Says whether the thread has ended, or is just about to; never in loom, which cannot tell.
+    /// Says whether the thread has ended, or is just about to; never in a model, which cannot tell.
     pub fn is_finished(&self) -> bool {
-        #[cfg(not(loom))]
+        #[cfg(not(any(loom, shuttle)))]
         return self.0.is_finished();
-        #[cfg(loom)]
+        #[cfg(any(loom, shuttle))]
         false
     }
 
