@@ -46,6 +46,8 @@ pub mod eventfd;
 #[cfg(feature = "std")]
 pub mod futex;
 #[cfg(feature = "std")]
+pub mod identity;
+#[cfg(feature = "std")]
 pub mod lock;
 #[cfg(feature = "std")]
 pub mod thread;

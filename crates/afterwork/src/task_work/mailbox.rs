@@ -235,7 +235,8 @@ impl<T> Mailbox<T> {
     /// assert_eq!(mailbox.drain(32).count(), 1);
     /// ```
     pub fn wait_timeout(&mut self, count: usize, timeout: Duration) -> Result<bool, Closed> {
-        let start_ns = time::now_ns();
+        // The clock is read once it matters: what is there already costs no look at it.
+        let mut start_ns = None;
         let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut nr_held = 0;
         loop {
@@ -243,7 +244,8 @@ impl<T> Mailbox<T> {
                 Lie::Up => return Ok(true),
                 Lie::Over => return Err(Closed),
                 lie => {
-                    let passed_ns = time::now_ns() - start_ns;
+                    let now_ns = time::now_ns();
+                    let passed_ns = now_ns - *start_ns.get_or_insert(now_ns);
                     let left_ns = limit_ns.saturating_sub(passed_ns);
                     if left_ns == 0 {
                         self.get_up();

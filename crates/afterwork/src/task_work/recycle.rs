@@ -11,9 +11,9 @@
 //! with one swap.
 
 use mpscq::{Chain, Stack, Taken};
-use sync::atomic::{AtomicBool, Ordering};
+use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
-use sync::twin;
+use sync::{identity, twin};
 
 use super::slot::{Blank, Slot};
 
@@ -22,12 +22,20 @@ use super::slot::{Blank, Slot};
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 /// Nodes that a poster took home: a few at hand without touching what others write.
+///
+/// Two stores of them, for a locked instruction is dear here: it waits until the last post's writes are out, and those
+/// wait for a cache line that the owner had. The first thread that posts has a store of its own; all others share one
+/// under a flag, and do without while it is up.
 #[derive(Debug)]
 pub(super) struct Cache<T> {
-    /// A: whether a thread is at `nodes`. Others do without, they do not wait.
+    /// A: the [`identity`] of the thread that `own` belongs to, or 0. Set once.
+    owner: AtomicU64,
+    /// Reached by the thread in `owner`.
+    own: UnsafeCell<Taken<Slot<T>>>,
+    /// A: whether a thread is at `common`.
     busy: AtomicBool,
     /// Reached by whoever set `busy`.
-    nodes: UnsafeCell<Taken<Slot<T>>>,
+    common: UnsafeCell<Taken<Slot<T>>>,
 }
 
 /// The owner's end: nodes that have been emptied.
@@ -61,17 +69,40 @@ fn take<T>(nodes: &mut Taken<Slot<T>>, free: &Stack<Slot<T>>) -> Option<Blank<T>
 impl<T> Cache<T> {
     pub(super) fn new() -> Self {
         Self {
+            owner: AtomicU64::new(0),
+            own: UnsafeCell::new(Taken::new()),
             busy: AtomicBool::new(false),
-            nodes: UnsafeCell::new(Taken::new()),
+            common: UnsafeCell::new(Taken::new()),
         }
     }
 
-    /// Runs `body` on the nodes, unless another thread is at them.
+    /// Runs `body` on a store of nodes, unless there is none for this thread at the moment.
+    ///
+    /// `body` must not come back here.
     #[inline(always)]
     pub(super) fn with<R>(&self, body: impl FnOnce(&mut Taken<Slot<T>>) -> R) -> Option<R> {
+        let me = identity::mine().get();
+        let owner = self.owner.load(Ordering::Relaxed);
+        // Relaxed: who reads its own number here wrote it, and no other thread ever has that number.
+        let is_mine = owner == me || (owner == 0 && self.adopt(me));
+        if is_mine {
+            // SAFETY: this thread alone gets here, and not from within `body`.
+            return Some(self.own.with_mut(|nodes| body(unsafe { &mut *nodes })));
+        }
+        self.with_common(body)
+    }
+
+    #[cold]
+    fn adopt(&self, me: u64) -> bool {
+        self.owner
+            .compare_exchange(0, me, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    fn with_common<R>(&self, body: impl FnOnce(&mut Taken<Slot<T>>) -> R) -> Option<R> {
         // ORDER(cache): hand-over of the nodes from thread to thread, other end below.
-        //   one:  last use of nodes;              busy = false   Release
-        //   next: busy: false → true   Acquire;   first use of nodes
+        //   one:  last use of `common`;           busy = false   Release
+        //   next: busy: false → true   Acquire;   first use of `common`
         // Test: two_threads_may_share_a_poster, cache_needs_its_acquire
         let order = if twin::armed("cache: relaxed take") {
             Ordering::Relaxed
@@ -82,7 +113,7 @@ impl<T> Cache<T> {
             return None;
         }
         // SAFETY: `busy` was false and is true by us, so nobody else reaches the nodes until it is false again.
-        let result = self.nodes.with_mut(|nodes| body(unsafe { &mut *nodes }));
+        let result = self.common.with_mut(|nodes| body(unsafe { &mut *nodes }));
         // ORDER(cache): the release end; a panic in `body` would leave the nodes unused for ever, not torn.
         // Test: two_threads_may_share_a_poster, cache_needs_its_release
         let order = if twin::armed("cache: relaxed leave") {
@@ -95,7 +126,7 @@ impl<T> Cache<T> {
     }
 }
 
-// SAFETY: nodes in a cache hold no value, and are reached under `busy`.
+// SAFETY: `own` is reached by one thread, `common` under `busy`; nodes there hold no value.
 unsafe impl<T: Send> Sync for Cache<T> {}
 
 impl<T> Spent<T> {
