@@ -1,6 +1,6 @@
 //! The cases: sizes, and who takes part.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use super::alone;
@@ -47,6 +47,10 @@ const NO_QUEUE: &str = "no-queue";
 const NR_ITEMS: usize = 400_000;
 const NR_ITEMS_QUICK: usize = 100_000;
 
+/// Stocks of every kind of item, used by the repetitions in turn. Which pages and cache sets a stock happens to lie
+/// in moves a figure by a tenth; with a single one that would pass for a difference between queues.
+const PLACES: usize = 4;
+
 /// Makes the cases that `args` ask for.
 ///
 /// # Errors
@@ -75,8 +79,8 @@ struct Setting<'a> {
     items: usize,
 }
 
-/// The items of one kind, made when they are first needed and shared by all queues that carry them.
-type Shared<I> = Rc<OnceCell<RefCell<Stock<I>>>>;
+/// Stocks of one kind of item, made when they are first needed and shared by all queues that carry them.
+type Shared<I> = Rc<RefCell<Vec<Stock<I>>>>;
 
 /// The items of one case.
 struct Items {
@@ -255,11 +259,16 @@ impl Setting<'_> {
         Q: Fifo<Item: Item> + 'static,
     {
         let (items, nr_items, settings) = (Rc::clone(items), self.items, self.settings.clone());
+        let mut place = 0;
         let run = move || {
-            let stock = items.get_or_init(|| RefCell::new(Stock::new(MAX_PRODUCERS, layout)));
-            let mut stock = stock.borrow_mut();
+            let mut stocks = items.borrow_mut();
+            if stocks.len() <= place {
+                stocks.push(Stock::new(MAX_PRODUCERS, layout));
+            }
+            let stock = &mut stocks[place];
+            place = (place + 1) % PLACES;
             let mut sample = Sample::default();
-            let alone = alone::run(make(), &mut stock, nr_items, &settings.interrupt)?;
+            let alone = alone::run(make(), stock, nr_items, &settings.interrupt)?;
             let Some(ns) = alone else {
                 return Ok(None);
             };
@@ -272,7 +281,7 @@ impl Setting<'_> {
                     pins: settings.pins.clone(),
                     interrupt: settings.interrupt.clone(),
                 };
-                let Some(ns) = flow.run(make(), &mut stock)? else {
+                let Some(ns) = flow.run(make(), stock)? else {
                     return Ok(None);
                 };
                 sample.set(figure.metric, ns);

@@ -19,9 +19,10 @@ pub enum Polling {
 const PAUSE_US: u64 = 1;
 
 /// After so many looks in vain, or pauses, the thread gives its CPU away: there may be more threads than CPUs, and
-/// one of them has what it waits for. Both are some tens of microseconds.
-const LOOKS_BEFORE_YIELD: u32 = 4096;
-const PAUSES_BEFORE_YIELD: u32 = 32;
+/// one of them has what it waits for. Both are a few microseconds: little beside what a thousand items take, so that
+/// waiting is no part of the figure where threads share a CPU, and more than a yield to nobody costs.
+const LOOKS_BEFORE_YIELD: u32 = 1024;
+const PAUSES_BEFORE_YIELD: u32 = 4;
 
 /// Counts looks in vain.
 #[derive(Debug)]

@@ -46,7 +46,9 @@ impl<I: Item> Stock<I> {
                         spacers.push(item);
                     }
                 }
-                fastrand::Rng::with_seed(SHUFFLE_SEED).shuffle(&mut used);
+                // Each producer's among themselves: strewn over all of the memory they would measure the TLB.
+                let mut rng = fastrand::Rng::with_seed(SHUFFLE_SEED);
+                used.chunks_mut(ITEMS).for_each(|home| rng.shuffle(home));
                 (used, spacers)
             }
         };
