@@ -6,6 +6,7 @@ use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
 use super::mpscq::MpscqArgs;
+use super::task_work::TaskWorkArgs;
 use super::workqueue::WorkqueueArgs;
 
 /// Measures how fast this machine defers work, beside the ways that programs use today.
@@ -29,6 +30,9 @@ pub enum Which {
 
     /// Push items from 1 to 8 producers to one consumer: intrusive, in chains, 8 bytes by value
     Mpscq(MpscqArgs),
+
+    /// Post items to one thread that sleeps: wake-ups, latency and what they cost whom
+    TaskWork(TaskWorkArgs),
 }
 
 /// How a bench is measured, whichever it is.

@@ -7,6 +7,7 @@
 pub mod args;
 pub mod mpscq;
 pub mod session;
+pub mod task_work;
 pub mod workqueue;
 
 pub use args::BenchArgs;

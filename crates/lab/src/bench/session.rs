@@ -7,6 +7,7 @@ use topology::CpuId;
 
 use super::args::{BenchArgs, CommonArgs, Which};
 use super::mpscq::{self, MpscqArgs};
+use super::task_work::{self, TaskWorkArgs};
 use super::workqueue::{self, WorkqueueArgs};
 use crate::exit::{Exit, Stop};
 use crate::measure::case::Case;
@@ -103,9 +104,11 @@ fn cases(which: Option<&Which>, settings: &Settings) -> Result<Vec<Case>, Stop> 
     match which {
         Some(Which::Workqueue(args)) => workqueue::cases(args, settings),
         Some(Which::Mpscq(args)) => mpscq::cases(args, settings),
+        Some(Which::TaskWork(args)) => task_work::cases(args, settings),
         None => {
             let mut all = workqueue::cases(&WorkqueueArgs::default(), settings)?;
             all.extend(mpscq::cases(&MpscqArgs::default(), settings)?);
+            all.extend(task_work::cases(&TaskWorkArgs::default(), settings)?);
             Ok(all)
         }
     }

@@ -1,0 +1,335 @@
+//! The cases: sizes, and who takes part.
+
+use std::time::Duration;
+
+use sync::time::cycles_per_us;
+use topology::CpuId;
+
+use super::args::TaskWorkArgs;
+use super::metrics::{LATENCY_P50, LATENCY_P99, OWNER_CPU, POST, WAKE, WAKE_HEADLINE, WAKEUPS};
+use super::ours::Wait;
+use super::road::{Post, Receive};
+use super::wake::{Wake, Woken};
+use super::{claims, peers};
+use crate::bench::session::Settings;
+use crate::exit::Stop;
+use crate::measure::case::{Case, Sample, Variant};
+use crate::measure::claim::{Against, Claim};
+
+const BENCH: &str = "task-work";
+const WAKE_CASE: &str = "wake";
+const WAKE_BURST: &str = "wake-burst";
+
+/// As `--cases` and tables spell them.
+pub const CASES: [&str; 2] = [WAKE_CASE, WAKE_BURST];
+
+/// Names of our variants.
+pub const WAIT_1: &str = "wait-1";
+const WAIT_1_NO_SPIN: &str = "wait-1+no-spin";
+const WAIT_8: &str = "wait-8";
+/// See [`WAIT_1`].
+pub const WAIT_32: &str = "wait-32";
+/// See [`WAIT_1`].
+pub const WAIT_8_CAP: &str = "wait-8+cap";
+/// See [`WAIT_1`].
+pub const WAIT_32_CAP: &str = "wait-32+cap";
+/// Not a way to wait but a limit: the cap, and what one wake-up of a sleeping owner takes.
+pub const CAP_AND_WAKE: &str = "(cap+1 wake)";
+
+/// Time from one item to the next: slow enough that an owner of single items sleeps in between, fast enough that
+/// sleeping and waking is most of what it does.
+const GAP: Duration = Duration::from_micros(10);
+
+/// Items of a burst: what the owner that waits for most waits for.
+const BURST: usize = 32;
+
+/// How long an owner with a cap waits at most: less than 32 items take to come, more than 8 do, so that one of the
+/// capped owners is woken by the clock and the other by posters.
+const CAP: Duration = Duration::from_micros(200);
+
+/// Time between posts that each find the owner asleep, whatever it does before it sleeps.
+const LONE_GAP: Duration = Duration::from_micros(500);
+
+/// How many of those: enough for a p99.
+const NR_LONE: usize = 200;
+
+/// Items of a run: a tenth of a second. Enough for a p99 of a hundred; half of it for `--quick`.
+const NR_ITEMS: usize = 10_000;
+const NR_ITEMS_QUICK: usize = 5_000;
+
+/// Makes the cases that `args` ask for.
+///
+/// # Errors
+///
+/// None; other benches have some.
+pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
+    let setting = Setting {
+        args,
+        settings,
+        items: args.items.map_or(default_items(settings.quick), |items| {
+            usize::try_from(items).unwrap_or(usize::MAX)
+        }),
+    };
+    let wanted = CASES.into_iter().filter(|case| args.wants_case(case));
+    Ok(wanted.map(|name| setting.case(name)).collect())
+}
+
+const fn default_items(quick: bool) -> usize {
+    if quick { NR_ITEMS_QUICK } else { NR_ITEMS }
+}
+
+/// What all cases have in common.
+struct Setting<'a> {
+    args: &'a TaskWorkArgs,
+    settings: &'a Settings,
+    items: usize,
+}
+
+impl Setting<'_> {
+    fn case(&self, name: &'static str) -> Case {
+        match name {
+            WAKE_CASE => self.wake_one_by_one(),
+            _ => self.wake_in_bursts(),
+        }
+    }
+
+    fn wake_one_by_one(&self) -> Case {
+        let wake = self.wake(1, GAP);
+        let mut variants = self.waits(&wake);
+        variants.push(self.cap_and_wake());
+        variants.extend(self.channels(&wake));
+        let about = format!(
+            "one item every {} us to an owner that waits",
+            GAP.as_micros()
+        );
+        self.woken(WAKE_CASE, about, variants, claims::wake())
+    }
+
+    fn wake_in_bursts(&self) -> Case {
+        let gap = GAP * BURST as u32;
+        let wake = self.wake(BURST, gap);
+        let mut variants = self.waits(&wake);
+        variants.extend(self.channels(&wake));
+        let about = format!(
+            "{BURST} items at once every {} us to an owner that waits",
+            gap.as_micros()
+        );
+        self.woken(WAKE_BURST, about, variants, claims::wake_burst())
+    }
+
+    fn wake(&self, burst: usize, gap: Duration) -> Wake {
+        Wake {
+            items: self.items,
+            burst,
+            gap,
+            pins: apart(&self.settings.cpus),
+            interrupt: self.settings.interrupt.clone(),
+        }
+    }
+
+    fn woken(
+        &self,
+        name: &'static str,
+        about: String,
+        variants: Vec<Variant>,
+        claims: Vec<Claim>,
+    ) -> Case {
+        Case {
+            bench: BENCH,
+            name,
+            about: format!("{about}; {} items; cap {} us", self.items, CAP.as_micros()),
+            metrics: WAKE,
+            headline: WAKE_HEADLINE,
+            claims: answerable(claims, &variants),
+            variants,
+        }
+    }
+
+    fn waits(&self, wake: &Wake) -> Vec<Variant> {
+        let ways = [
+            (WAIT_1, 1, None),
+            (WAIT_8, 8, None),
+            (WAIT_32, 32, None),
+            (WAIT_8_CAP, 8, Some(CAP)),
+            (WAIT_32_CAP, 32, Some(CAP)),
+        ];
+        let waits = ways.map(|(name, count, cap)| {
+            let wait = Wait { count, cap };
+            variant(name, false, wake, move || wait.open())
+        });
+        let mut variants = Vec::from(waits);
+        let wait = Wait {
+            count: 1,
+            cap: None,
+        };
+        variants.insert(
+            1,
+            variant(WAIT_1_NO_SPIN, false, wake, move || {
+                wait.open_without_spin()
+            }),
+        );
+        variants
+    }
+
+    /// The limit that an owner with a cap is held against, measured in the same repetition.
+    fn cap_and_wake(&self) -> Variant {
+        let lone = Wake {
+            items: NR_LONE.min(self.items),
+            ..self.wake(1, LONE_GAP)
+        };
+        let run = move || {
+            let wait = Wait {
+                count: 1,
+                cap: None,
+            };
+            let Some(woken) = lone.run(wait.open_without_spin())? else {
+                return Ok(None);
+            };
+            let mut sample = Sample::default();
+            if let Some([p50, p99]) = woken.latencies.percentiles_ns([50.0, 99.0]) {
+                let cap = CAP.as_nanos() as f64;
+                sample.set(LATENCY_P50, cap + p50);
+                sample.set(LATENCY_P99, cap + p99);
+            }
+            Ok(Some(sample))
+        };
+        Variant {
+            name: CAP_AND_WAKE.into(),
+            peer: false,
+            run: Box::new(run),
+        }
+    }
+
+    fn channels(&self, wake: &Wake) -> Vec<Variant> {
+        let all = [
+            variant(peers::STD, true, wake, std::sync::mpsc::channel),
+            variant(
+                peers::TOKIO,
+                true,
+                wake,
+                tokio::sync::mpsc::unbounded_channel,
+            ),
+            variant(peers::CROSSBEAM, true, wake, crossbeam_channel::unbounded),
+            variant(peers::FLUME, true, wake, flume::unbounded),
+            variant(peers::KANAL, true, wake, kanal::unbounded),
+        ];
+        let wanted = all.into_iter();
+        wanted
+            .filter(|peer| self.args.wants_peer(&peer.name))
+            .collect()
+    }
+}
+
+/// Two CPUs as far apart as their numbers tell; `None` if there are not two.
+fn apart(cpus: &[CpuId]) -> Option<(CpuId, CpuId)> {
+    let (&first, &last) = (cpus.first()?, cpus.last()?);
+    (first != last).then_some((first, last))
+}
+
+/// A comparison with somebody who was left out on purpose is not worth a line.
+fn answerable(claims: Vec<Claim>, variants: &[Variant]) -> Vec<Claim> {
+    let has = |name: &String| variants.iter().any(|variant| variant.name == *name);
+    let mut claims = claims;
+    claims.retain(|claim| match &claim.against {
+        Against::Variant(name) => has(name),
+        Against::BestPeer => variants.iter().any(|variant| variant.peer),
+    });
+    claims
+}
+
+fn variant<P, R>(
+    name: &str,
+    peer: bool,
+    wake: &Wake,
+    open: impl Fn() -> (P, R) + 'static,
+) -> Variant
+where
+    P: Post,
+    R: Receive,
+{
+    let wake = wake.clone();
+    let run = move || Ok(wake.run(open())?.map(woken_sample));
+    Variant {
+        name: name.into(),
+        peer,
+        run: Box::new(run),
+    }
+}
+
+fn woken_sample(woken: Woken) -> Sample {
+    let items = woken.items as f64;
+    let mut sample = Sample::default();
+    sample.set(WAKEUPS, woken.owner.slept as f64 * 1000.0 / items);
+    sample.set(OWNER_CPU, woken.owner.cpu_ns as f64 / items);
+    let post_us = woken.post_cycles as f64 / cycles_per_us() as f64;
+    sample.set(POST, post_us * 1000.0 / items);
+    if let Some([p50, p99]) = woken.latencies.percentiles_ns([50.0, 99.0]) {
+        sample.set(LATENCY_P50, p50);
+        sample.set(LATENCY_P99, p99);
+    }
+    sample
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+    use crate::measure::interrupt::Interrupt;
+
+    fn all(args: &TaskWorkArgs) -> Vec<Case> {
+        let settings = Settings {
+            quick: true,
+            cpus: Vec::new(),
+            pins: Vec::new(),
+            interrupt: Interrupt::default(),
+        };
+        cases(args, &settings).unwrap()
+    }
+
+    #[test]
+    fn variants_have_different_names_and_claims_speak_of_them() {
+        for case in all(&TaskWorkArgs::default()) {
+            let names: HashSet<&str> = case.variants.iter().map(|v| v.name.as_str()).collect();
+            assert_eq!(names.len(), case.variants.len(), "{}", case.name);
+            assert!(!case.claims.is_empty());
+            for claim in &case.claims {
+                assert!(names.contains(claim.variant.as_str()), "{claim:?}");
+                assert!(case.metrics.iter().any(|m| m.name == claim.metric));
+                if let Against::Variant(name) = &claim.against {
+                    assert!(names.contains(name.as_str()), "{claim:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn peers_can_be_left_out_and_claims_about_them_with_them() {
+        let args = TaskWorkArgs {
+            peers: vec!["none".into()],
+            ..TaskWorkArgs::default()
+        };
+        for case in all(&args) {
+            assert!(case.variants.iter().all(|variant| !variant.peer));
+            for claim in &case.claims {
+                assert_eq!(claim.against, Against::Variant(CAP_AND_WAKE.into()));
+            }
+        }
+    }
+
+    #[test]
+    fn every_owner_of_the_wake_cases_receives_everything() {
+        let args = TaskWorkArgs {
+            items: Some(320),
+            cases: vec![WAKE_CASE.into(), WAKE_BURST.into()],
+            ..TaskWorkArgs::default()
+        };
+        for case in &mut all(&args) {
+            for variant in &mut case.variants {
+                let sample = (variant.run)().unwrap().unwrap();
+                let p99 = sample.value(LATENCY_P99);
+                assert!(p99.unwrap() > 0.0, "{} in {}", variant.name, case.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,22 @@
+//! `afterwork bench task-work`: items for one thread that owns something and sleeps meanwhile.
+//!
+//! | case | what is done |
+//! |---|---|
+//! | `wake` | one item every 10 µs to an owner that waits for it: what the wake-ups cost whom |
+//! | `wake-burst` | the same items in bursts of 32 |
+//!
+//! An owner and its posters are the two ends of a [road](road). `docs/bench-method.md` tells what is timed. Items by
+//! value in a steady state, without anybody asleep, are the case `owned` of `bench mpscq`.
+
+mod args;
+mod cases;
+mod claims;
+pub mod metrics;
+pub mod ours;
+pub mod peers;
+pub mod road;
+pub mod thread_usage;
+pub mod wake;
+
+pub use args::TaskWorkArgs;
+pub use cases::{CASES, cases};

@@ -1,0 +1,105 @@
+//! Our roads: a mailbox, and how its owner waits.
+
+use std::time::Duration;
+
+use afterwork::task_work::{Mailbox, Poster};
+
+use super::road::{Post, Receive};
+
+/// How many items the owner takes before it would look at anything else.
+const DRAIN: usize = 256;
+
+/// How an owner waits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wait {
+    /// For how many items.
+    pub count: usize,
+    /// For how long at most.
+    pub cap: Option<Duration>,
+}
+
+/// An owner that waits in its way.
+#[derive(Debug)]
+pub struct Owner {
+    mailbox: Mailbox<u64>,
+    wait: Wait,
+}
+
+/// Posts lazily where the owner waits for several items, urgently where it waits for one.
+#[derive(Debug)]
+pub struct MailPost {
+    poster: Poster<u64>,
+    lazy: bool,
+}
+
+impl Wait {
+    /// Makes a mailbox whose owner waits like this.
+    #[must_use]
+    pub fn open(self) -> (MailPost, Owner) {
+        self.open_with(Mailbox::new())
+    }
+
+    /// The same without any spinning before the sleep.
+    #[must_use]
+    pub fn open_without_spin(self) -> (MailPost, Owner) {
+        self.open_with(Mailbox::builder().looks(0).build())
+    }
+
+    fn open_with(self, mailbox: Mailbox<u64>) -> (MailPost, Owner) {
+        let post = MailPost {
+            poster: mailbox.poster(),
+            lazy: self.count > 1,
+        };
+        let wait = self;
+        (post, Owner { mailbox, wait })
+    }
+}
+
+impl Post for MailPost {
+    #[inline(always)]
+    fn post(&mut self, item: u64) {
+        let posted = if self.lazy {
+            self.poster.post_lazy(item)
+        } else {
+            self.poster.post(item)
+        };
+        posted.expect("the owner is there");
+    }
+
+    fn post_urgent(&mut self, item: u64) {
+        self.poster.post(item).expect("the owner is there");
+    }
+}
+
+impl Receive for Owner {
+    #[inline(always)]
+    fn receive(&mut self, take: impl FnMut(u64)) -> bool {
+        let Wait { count, cap } = self.wait;
+        let waited = match cap {
+            None => self.mailbox.wait(count),
+            // Full or not: what is there may run.
+            Some(cap) => self.mailbox.wait_timeout(count, cap).map(|_full| ()),
+        };
+        self.mailbox.drain(DRAIN).for_each(take);
+        waited.is_ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_owner_receives_everything_in_order_before_the_end() {
+        let waits = [(1, None), (8, None), (8, Some(Duration::from_micros(1)))];
+        for (count, cap) in waits {
+            let (mut post, mut owner) = Wait { count, cap }.open();
+            (0..10).for_each(|item| post.post(item));
+            post.post_urgent(10);
+            drop(post);
+            let mut received = Vec::new();
+            while owner.receive(|item| received.push(item)) {}
+            assert_eq!(received, (0..=10).collect::<Vec<_>>());
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! What a stretch of work cost one thread: how often it slept, and its CPU time.
+
+use std::io;
+
+use nix::sys::resource::{UsageWho, getrusage};
+use rustix::time::{ClockId, clock_gettime};
+
+const NS_PER_S: u64 = 1_000_000_000;
+
+/// The calling thread's counters at one moment.
+#[derive(Clone, Copy, Debug)]
+pub struct ThreadUsage {
+    slept: u64,
+    cpu_ns: u64,
+}
+
+/// What the thread used between two moments.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ThreadSpent {
+    /// Voluntary context switches, as `/proc/self/task/<tid>/status` counts them: once for each time that the thread
+    /// went to sleep, so once for each wake-up. Having the CPU taken away does not count.
+    pub slept: u64,
+    /// CPU time in user space and in the kernel.
+    pub cpu_ns: u64,
+}
+
+impl ThreadUsage {
+    /// Reads the counters of the calling thread; costs two system calls.
+    ///
+    /// # Errors
+    ///
+    /// What the system says; Linux does not refuse it.
+    pub fn now() -> io::Result<Self> {
+        let usage = getrusage(UsageWho::RUSAGE_THREAD)?;
+        // Finer than the times in `usage`, which some kernels count in ticks.
+        let cpu = clock_gettime(ClockId::ThreadCPUTime);
+        Ok(Self {
+            slept: usage.voluntary_context_switches() as u64,
+            cpu_ns: cpu.tv_sec as u64 * NS_PER_S + cpu.tv_nsec as u64,
+        })
+    }
+
+    /// Returns what was used since `earlier`, which must be the same thread's.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> ThreadSpent {
+        ThreadSpent {
+            slept: self.slept.saturating_sub(earlier.slept),
+            cpu_ns: self.cpu_ns.saturating_sub(earlier.cpu_ns),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::time::Duration;
+
+    use super::*;
+
+    fn in_proc() -> u64 {
+        let status = fs::read_to_string("/proc/thread-self/status").unwrap();
+        let line = status
+            .lines()
+            .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        line.unwrap().trim().parse().unwrap()
+    }
+
+    #[test]
+    fn sleeps_are_counted_as_proc_counts_them() {
+        let (usage, proc) = (ThreadUsage::now().unwrap(), in_proc());
+        for _ in 0..5 {
+            std::thread::sleep(Duration::from_micros(10));
+        }
+        let (slept, proc_after) = (ThreadUsage::now().unwrap().since(&usage).slept, in_proc());
+        assert!(slept >= 5);
+        // Reading from /proc may sleep too, on either side of the other reading.
+        assert!(slept.abs_diff(proc_after - proc) <= 2, "{slept} sleeps");
+    }
+
+    #[test]
+    fn another_threads_work_is_not_counted() {
+        let before = ThreadUsage::now().unwrap();
+        let burn = || {
+            let start = ThreadUsage::now().unwrap();
+            while ThreadUsage::now().unwrap().since(&start).cpu_ns < 20_000_000 {}
+        };
+        std::thread::spawn(burn).join().unwrap();
+        let spent = ThreadUsage::now().unwrap().since(&before);
+        assert!(spent.cpu_ns < 20_000_000, "{spent:?}");
+    }
+}

@@ -1,0 +1,259 @@
+//! Items at a steady pace to an owner that waits for them.
+//!
+//! The poster spins from one post to the next, so that its pace is its own whatever the owner does. Both have a thread
+//! of their own and count for themselves alone.
+//!
+//! They are pinned to different CPUs if there are two. Where the scheduler puts the owner decides what a wake-up costs
+//! (on the poster's CPU a fifth, but then the poster does not keep its pace), and it decides anew in each run: that
+//! would be measured, and not the roads.
+
+use std::thread;
+use std::time::Duration;
+
+use sync::atomic::{AtomicBool, Ordering};
+use sync::hint::spin_loop;
+use sync::time::{cycles, cycles_per_us};
+use topology::CpuId;
+
+use super::road::{Post, Receive};
+use super::thread_usage::{ThreadSpent, ThreadUsage};
+use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
+use crate::exit::Stop;
+use crate::measure::interrupt::Interrupt;
+use crate::measure::latency::Latencies;
+
+/// Untimed items before the timed ones: a tenth of them, so that threads are awake, code and caches warm.
+const WARM_UP_SHARE: usize = 10;
+
+/// Spins before a poster that waits for the owner gives its CPU away: where both share one, it must.
+const SPINS_PER_YIELD: u32 = 1024;
+
+/// How items are posted.
+#[derive(Clone, Debug)]
+pub struct Wake {
+    /// Items timed.
+    pub items: usize,
+    /// How many are posted at once.
+    pub burst: usize,
+    /// From one burst to the next.
+    pub gap: Duration,
+    /// Where poster and owner are pinned; nowhere with `None`.
+    pub pins: Option<(CpuId, CpuId)>,
+    /// Asked for before each burst.
+    pub interrupt: Interrupt,
+}
+
+/// What a run measured.
+#[derive(Debug)]
+pub struct Woken {
+    /// What the owner used, from the first timed item to the end.
+    pub owner: ThreadSpent,
+    /// From before each post until the owner had the item.
+    pub latencies: Latencies,
+    /// Cycles in calls that post.
+    pub post_cycles: u64,
+    /// Items timed.
+    pub items: usize,
+}
+
+impl Wake {
+    /// Posts all items and returns what that took; `None` if SIGINT cut it short.
+    ///
+    /// # Errors
+    ///
+    /// The road lost an item, or the thread's counters cannot be read.
+    pub fn run(&self, (post, owner): (impl Post, impl Receive)) -> Result<Option<Woken>, Stop> {
+        let warm_up = (self.items / WARM_UP_SHARE).max(1);
+        // Told by the owner once it has read its counters.
+        let is_warm = AtomicBool::new(false);
+        let is_warm = &is_warm;
+        let (post_cycles, received) = thread::scope(|scope| {
+            let owner = spawn(scope, "owner", self.pins.map(|(_, cpu)| cpu), move || {
+                self.receive_all(owner, warm_up, is_warm)
+            });
+            let poster = spawn(scope, "poster", self.pins.map(|(cpu, _)| cpu), move || {
+                self.post_all(post, warm_up, is_warm)
+            });
+            (poster.join(), owner.join())
+        });
+        let ended = "a panic has ended the process";
+        let Some(post_cycles) = post_cycles.expect(ended) else {
+            return Ok(None);
+        };
+        let (owner, latencies) = received.expect(ended)?;
+        Ok(Some(Woken {
+            owner,
+            latencies,
+            post_cycles,
+            items: self.items,
+        }))
+    }
+
+    /// Receives until the road ends.
+    fn receive_all(
+        &self,
+        mut owner: impl Receive,
+        warm_up: usize,
+        is_warm: &AtomicBool,
+    ) -> Result<(ThreadSpent, Latencies), Stop> {
+        let mut latencies = Latencies::with_room(self.items);
+        let (mut received, mut before) = (0, ThreadUsage::now());
+        while owner.receive(|posted| {
+            let now = cycles();
+            received += 1;
+            if received > warm_up {
+                latencies.push(posted, now);
+            } else if received == warm_up {
+                before = ThreadUsage::now();
+                is_warm.store(true, Ordering::Relaxed);
+            }
+        }) {}
+        let after = ThreadUsage::now();
+        if received != warm_up + self.items && !self.interrupt.requested() {
+            return Err(Stop::CouldNotRun(format!(
+                "an owner received {received} of {} items",
+                warm_up + self.items
+            )));
+        }
+        let told = |error| Stop::because("cannot read a thread's counters", error);
+        let spent = after.map_err(told)?.since(&before.map_err(told)?);
+        Ok((spent, latencies))
+    }
+
+    /// Posts the warm-up, waits for the owner, posts the rest; returns the cycles in posts of the rest.
+    fn post_all(&self, mut post: impl Post, warm_up: usize, is_warm: &AtomicBool) -> Option<u64> {
+        self.post_at_pace(warm_up - 1, &mut post)?;
+        post.post_urgent(cycles());
+        let mut spins = 0_u32;
+        while !is_warm.load(Ordering::Relaxed) {
+            spin_loop();
+            spins += 1;
+            if spins.is_multiple_of(SPINS_PER_YIELD) {
+                if self.interrupt.requested() {
+                    return None;
+                }
+                thread::yield_now();
+            }
+        }
+        self.post_at_pace(self.items, &mut post)
+    }
+
+    fn post_at_pace(&self, items: usize, post: &mut impl Post) -> Option<u64> {
+        let gap = self.gap.as_micros() as u64 * cycles_per_us();
+        let (mut left, mut due, mut in_posts) = (items, cycles() + gap, 0);
+        while left > 0 {
+            if self.interrupt.requested() {
+                return None;
+            }
+            while cycles() < due {
+                spin_loop();
+            }
+            for _ in 0..self.burst.min(left) {
+                let start = cycles();
+                post.post(start);
+                in_posts += cycles().saturating_sub(start);
+            }
+            left = left.saturating_sub(self.burst);
+            due = next_due(due, gap, cycles());
+        }
+        Some(in_posts)
+    }
+}
+
+/// Starts a thread of the scope on `cpu`; without it there is nothing to measure.
+fn spawn<'s, T: Send>(
+    scope: &'s thread::Scope<'s, '_>,
+    name: &str,
+    cpu: Option<CpuId>,
+    body: impl FnOnce() -> T + Send + 's,
+) -> thread::ScopedJoinHandle<'s, T>
+where
+    T: 's,
+{
+    let body = move || {
+        let _bomb = ExitOnPanic;
+        if let Some(cpu) = cpu {
+            pin_to(cpu);
+        }
+        body()
+    };
+    let thread = thread::Builder::new().name(name.into());
+    let thread = thread.spawn_scoped(scope, body);
+    thread.unwrap_or_else(|error| die(&format!("cannot start the {name}: {error}")))
+}
+
+/// When the burst after one that was due at `due` is due. A poster that was off its CPU does not catch up: that would
+/// be a burst that nobody asked for.
+fn next_due(due: u64, gap: u64, now: u64) -> u64 {
+    let next = due + gap;
+    if next < now { now + gap } else { next }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    fn wake(burst: usize) -> Wake {
+        Wake {
+            items: 100,
+            burst,
+            gap: Duration::from_micros(10),
+            pins: None,
+            interrupt: Interrupt::default(),
+        }
+    }
+
+    /// A road that loses every tenth item.
+    struct Lossy(mpsc::Sender<u64>, u32);
+
+    impl Post for Lossy {
+        fn post(&mut self, item: u64) {
+            self.1 += 1;
+            if !self.1.is_multiple_of(10) {
+                self.0.post(item);
+            }
+        }
+
+        fn post_urgent(&mut self, item: u64) {
+            self.0.post(item);
+        }
+    }
+
+    #[test]
+    fn every_timed_item_has_a_latency_and_the_owner_slept() {
+        for burst in [1, 32] {
+            let woken = wake(burst).run(mpsc::channel()).unwrap().unwrap();
+            assert!(woken.latencies.percentiles_ns([50.0]).unwrap()[0] > 0.0);
+            assert!(woken.post_cycles > 0 && woken.owner.cpu_ns > 0);
+            assert_eq!(woken.items, 100);
+        }
+    }
+
+    #[test]
+    fn a_lost_item_is_told() {
+        let (sender, receiver) = mpsc::channel();
+        // Nine of the warm-up arrive and its last one; two more until the owner believes that it is warm.
+        let few = Wake {
+            items: 9,
+            ..wake(1)
+        };
+        let lossy = few.run((Lossy(sender, 1), receiver));
+        assert!(lossy.is_err(), "{lossy:?}");
+    }
+
+    #[test]
+    fn an_interrupted_run_yields_nothing() {
+        let wake = wake(1);
+        wake.interrupt.request();
+        assert!(wake.run(mpsc::channel()).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_late_poster_does_not_catch_up() {
+        assert_eq!(next_due(100, 10, 105), 110);
+        assert_eq!(next_due(100, 10, 110), 110);
+        assert_eq!(next_due(100, 10, 500), 510);
+    }
+}
