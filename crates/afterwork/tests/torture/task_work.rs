@@ -1,0 +1,425 @@
+//! Torture of mailboxes: posters of every kind, an owner of any kind, and ends of every kind, by the dice.
+//!
+//! `cargo test --release -p afterwork --test torture_task_work -- --minutes 5 --seed 7`; five seconds and a seed of the
+//! clock without. It prints its seed. The dice of each thread follow from it; how the threads meet does not.
+//!
+//! Items are numbered by their poster. None may be lost while the owner receives, none doubled, none out of its
+//! poster's order, none alive when everything is gone; posters are killed by panics, owners dropped in the middle. A
+//! wake-up that is lost shows as a round that does not end.
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use afterwork::task_work::{Backlog, Closed, Mailbox, PostError, Poster, TryRecvError};
+
+const DEFAULT: Duration = Duration::from_secs(5);
+/// A round that takes longer hangs: a good one takes milliseconds.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const NR_POSTERS: usize = 6;
+const MAX_ITEMS: usize = 600;
+
+fn main() -> ExitCode {
+    let (length, seed) = match arguments() {
+        Ok(arguments) => arguments,
+        Err(wrong) => {
+            eprintln!("{wrong}\nusage: [--minutes M] [--seed S]");
+            return ExitCode::from(2);
+        }
+    };
+    println!("torture of mailboxes for {length:?}, --seed {seed}");
+    std::panic::set_hook(Box::new(|info| {
+        if !info.payload().is::<Planned>() {
+            eprintln!("{info}");
+            // A poster's or owner's thread would otherwise only look like one that was killed on purpose.
+            std::process::exit(1);
+        }
+    }));
+    let end = Instant::now() + length;
+    let mut totals = Totals::default();
+    while Instant::now() < end {
+        let seed = seed.wrapping_add(totals.nr_rounds);
+        watched(seed, || round(seed, &mut totals));
+        totals.nr_rounds += 1;
+    }
+    println!("no fault in {totals:?}");
+    ExitCode::SUCCESS
+}
+
+fn arguments() -> Result<(Duration, u64), String> {
+    let mut length = DEFAULT;
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH);
+    let mut seed = clock.map_or(1, |since| since.as_nanos() as u64);
+    let mut words = std::env::args().skip(1);
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} wants a number"));
+        match word.as_str() {
+            "--minutes" => {
+                let minutes: f64 = value()?.parse().map_err(|e| format!("--minutes: {e}"))?;
+                length = Duration::try_from_secs_f64(minutes * 60.0)
+                    .map_err(|e| format!("--minutes: {e}"))?;
+            }
+            "--seed" => seed = value()?.parse().map_err(|e| format!("--seed: {e}"))?,
+            // What cargo hands to every test binary.
+            _ => {}
+        }
+    }
+    Ok((length, seed))
+}
+
+/// Ends the process when `body` does not end.
+fn watched(seed: u64, body: impl FnOnce()) {
+    let (done, ended) = std::sync::mpsc::channel::<()>();
+    let watch = thread::spawn(move || {
+        if ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
+            eprintln!("the round of --seed {seed} hangs: a wake-up was lost");
+            std::process::exit(1);
+        }
+    });
+    body();
+    drop(done);
+    watch.join().expect("the watch does not panic");
+}
+
+/// A panic that is part of the torture.
+struct Planned;
+
+#[derive(Debug, Default)]
+struct Totals {
+    nr_rounds: u64,
+    nr_accepted: u64,
+    nr_received: u64,
+    nr_refused: u64,
+    nr_killed: u64,
+    nr_dropped_owners: u64,
+}
+
+/// Counts the items that live.
+#[derive(Default)]
+struct Lives(AtomicI64);
+
+/// The `number`th item that poster `from` got accepted.
+struct Item {
+    from: usize,
+    number: u64,
+    lives: Arc<Lives>,
+}
+
+impl Item {
+    fn new(from: usize, number: u64, lives: &Arc<Lives>) -> Self {
+        lives.0.fetch_add(1, Ordering::Relaxed);
+        Self {
+            from,
+            number,
+            lives: lives.clone(),
+        }
+    }
+}
+
+impl Drop for Item {
+    fn drop(&mut self) {
+        assert!(
+            self.lives.0.fetch_sub(1, Ordering::Relaxed) > 0,
+            "an item was dropped twice"
+        );
+    }
+}
+
+/// What all posters of a round add up.
+#[derive(Default)]
+struct Tally {
+    accepted: [AtomicU64; NR_POSTERS],
+    nr_refused: AtomicU64,
+    nr_killed: AtomicU64,
+}
+
+/// How the owner ends.
+#[derive(Clone, Copy, PartialEq)]
+enum End {
+    /// It receives until the last poster is gone.
+    Never,
+    /// It closes the mailbox after so many items, and receives what is inside.
+    Closes(u64),
+    /// It is dropped after so many items.
+    Dropped(u64),
+}
+
+fn round(seed: u64, totals: &mut Totals) {
+    let mut dice = Dice(seed);
+    let mailbox = mailbox(&mut dice);
+    let end = match dice.below(4) {
+        0 => End::Closes(dice.below(MAX_ITEMS) as u64),
+        1 => End::Dropped(dice.below(MAX_ITEMS) as u64),
+        _ => End::Never,
+    };
+    let (lives, tally) = (Arc::new(Lives::default()), Arc::new(Tally::default()));
+    let mut posters = Vec::new();
+    let mut shared = Arc::new(mailbox.poster());
+    for from in 0..NR_POSTERS {
+        // Some threads share a poster.
+        if dice.below(3) > 0 {
+            shared = Arc::new(mailbox.poster());
+        }
+        let (poster, lives, tally) = (shared.clone(), lives.clone(), tally.clone());
+        let mut dice = Dice(seed ^ (from as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        posters.push(thread::spawn(move || {
+            post(&poster, from, &lives, &tally, &mut dice)
+        }));
+    }
+    drop(shared);
+    let next = own(mailbox, end, &mut dice);
+    for poster in posters {
+        if let Err(payload) = poster.join() {
+            assert!(payload.is::<Planned>(), "a poster failed");
+        }
+    }
+    for (from, &nr_received) in next.iter().enumerate() {
+        let nr_accepted = tally.accepted[from].load(Ordering::Relaxed);
+        match end {
+            End::Never => assert_eq!(
+                nr_received, nr_accepted,
+                "poster {from} lost items, --seed {seed}"
+            ),
+            End::Closes(_) | End::Dropped(_) => {
+                assert!(nr_received <= nr_accepted, "poster {from}, --seed {seed}")
+            }
+        }
+        totals.nr_accepted += nr_accepted;
+        totals.nr_received += nr_received;
+    }
+    assert_eq!(
+        lives.0.load(Ordering::Relaxed),
+        0,
+        "items outlive everything, --seed {seed}"
+    );
+    totals.nr_refused += tally.nr_refused.load(Ordering::Relaxed);
+    totals.nr_killed += tally.nr_killed.load(Ordering::Relaxed);
+    totals.nr_dropped_owners += u64::from(matches!(end, End::Dropped(_)));
+}
+
+fn mailbox(dice: &mut Dice) -> Mailbox<Item> {
+    let mut builder = Mailbox::builder();
+    builder = builder.keep([0, 40, 1024][dice.below(3)]);
+    if dice.below(3) == 0 {
+        builder = builder.capacity([1, 7, 100][dice.below(3)]);
+    }
+    if dice.below(4) == 0 {
+        builder = builder.backlog(Backlog::Lifo);
+    }
+    if dice.below(2) == 0 {
+        builder = builder.looks(0);
+    }
+    builder.build()
+}
+
+/// One poster's life.
+fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, dice: &mut Dice) {
+    let accepted = &tally.accepted[from];
+    let nr_items = dice.below(MAX_ITEMS) as u64;
+    let killed_at = if dice.below(4) == 0 {
+        dice.below(MAX_ITEMS) as u64
+    } else {
+        u64::MAX
+    };
+    let own = poster.clone();
+    let mut poster = poster;
+    let mut number = 0;
+    while number < nr_items {
+        if number >= killed_at {
+            tally.nr_killed.fetch_add(1, Ordering::Relaxed);
+            let mut batch = poster.batch();
+            // Never posted: the panic drops it.
+            drop(batch.push(Item::new(from, number, lives)));
+            std::panic::panic_any(Planned);
+        }
+        let posted = match dice.below(8) {
+            0..3 => poster.post(Item::new(from, number, lives)).map(|()| 1),
+            3..6 => poster.post_lazy(Item::new(from, number, lives)).map(|()| 1),
+            6 => batch(poster, from, number, lives, dice),
+            _ => {
+                match dice.below(3) {
+                    0 => thread::yield_now(),
+                    1 => poster = &own,
+                    _ => assert!(poster.same_as(&own)),
+                }
+                continue;
+            }
+        };
+        match posted {
+            Ok(nr_posted) => {
+                number += nr_posted;
+                accepted.store(number, Ordering::Relaxed);
+            }
+            Err(PostError::Full(item)) => {
+                tally.nr_refused.fetch_add(1, Ordering::Relaxed);
+                assert!(
+                    item.from == from && item.number >= number,
+                    "somebody else's item came back"
+                );
+                thread::yield_now();
+            }
+            Err(error) => {
+                tally.nr_refused.fetch_add(1, Ordering::Relaxed);
+                assert!(poster.is_closed());
+                assert_eq!(error.into_inner().number, number);
+                return;
+            }
+        }
+    }
+}
+
+/// Posts a few items with one swap; says how many.
+fn batch(
+    poster: &Poster<Item>,
+    from: usize,
+    first: u64,
+    lives: &Arc<Lives>,
+    dice: &mut Dice,
+) -> Result<u64, PostError<Item>> {
+    let mut batch = poster.batch();
+    let len = 1 + dice.below(50) as u64;
+    for number in first..first + len {
+        if let Err(full) = batch.push(Item::new(from, number, lives)) {
+            if batch.is_empty() {
+                return Err(full);
+            }
+            break;
+        }
+    }
+    let len = batch.len() as u64;
+    let posted = if dice.below(2) == 0 {
+        batch.post()
+    } else {
+        batch.post_lazy()
+    };
+    match posted {
+        Ok(()) => Ok(len),
+        Err(closed) => {
+            // All of them come back, in order.
+            let mut items = batch.collect::<Vec<_>>();
+            assert!(items.iter().map(|item| item.number).eq(first..first + len));
+            Err(closed.map(|()| items.swap_remove(0)))
+        }
+    }
+}
+
+/// The owner's life; returns how many items of each poster it received.
+fn own(mut mailbox: Mailbox<Item>, end: End, dice: &mut Dice) -> [u64; NR_POSTERS] {
+    let mut next = [0; NR_POSTERS];
+    let mut nr_received = 0;
+    loop {
+        match end {
+            End::Dropped(at) if nr_received >= at => return next,
+            End::Closes(at) if nr_received >= at => mailbox.close(),
+            _ => {}
+        }
+        if sleep(&mut mailbox, dice) == Err(Closed) {
+            break;
+        }
+        for item in mailbox.drain([1, 5, 64, usize::MAX][dice.below(4)]) {
+            assert_eq!(
+                next[item.from], item.number,
+                "doubled, lost or out of order"
+            );
+            next[item.from] += 1;
+            nr_received += 1;
+            if end == End::Dropped(nr_received) {
+                break;
+            }
+        }
+        if dice.below(200) == 0 {
+            // An owner may go on as another thread.
+            let mut dice = Dice(dice.next());
+            let other = thread::spawn(move || {
+                let outcome = sleep(&mut mailbox, &mut dice);
+                (mailbox, outcome)
+            });
+            let outcome;
+            (mailbox, outcome) = other.join().expect("an owner failed");
+            if outcome == Err(Closed) {
+                break;
+            }
+        }
+    }
+    assert!(matches!(mailbox.try_recv(), Err(TryRecvError::Closed)));
+    next
+}
+
+/// Sleeps in one of the ways until there may be something to receive.
+fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
+    let count = [1, 2, 8, 32, 1000][dice.below(5)];
+    match dice.below(4) {
+        // A bounded mailbox may never hold so many, so a count above one needs a time bound.
+        0 => mailbox.wait(
+            mailbox
+                .capacity()
+                .map_or(count, |capacity| count.min(capacity)),
+        ),
+        1 => mailbox
+            .wait_timeout(count, Duration::from_micros(dice.below(300) as u64))
+            .map(drop),
+        2 => as_task(
+            mailbox,
+            mailbox
+                .capacity()
+                .map_or(count, |capacity| count.min(capacity)),
+        ),
+        _ => {
+            if mailbox.arm(1).expect("an eventfd") {
+                let eventfd = mailbox.eventfd().expect("made by then");
+                let mut fds = [rustix::event::PollFd::from_borrowed_fd(
+                    eventfd,
+                    rustix::event::PollFlags::IN,
+                )];
+                rustix::event::poll(&mut fds, None).expect("polling an eventfd");
+            }
+            mailbox.disarm();
+            mailbox.clear();
+            Ok(())
+        }
+    }
+}
+
+/// Wakes the thread on which a task runs.
+struct Unpark(thread::Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
+}
+
+fn as_task(mailbox: &mut Mailbox<Item>, count: usize) -> Result<(), Closed> {
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        match mailbox.poll_ready(&mut Context::from_waker(&waker), count) {
+            Poll::Ready(outcome) => return outcome,
+            Poll::Pending => thread::park(),
+        }
+    }
+}
+
+/// SplitMix64.
+struct Dice(u64);
+
+impl Dice {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    fn below(&mut self, bound: usize) -> usize {
+        (self.next() % bound as u64) as usize
+    }
+}
