@@ -57,7 +57,9 @@ fn as_many_items_as_allowed_run_at_once() {
         let handles: Vec<_> = (0..4)
             .map(|_| {
                 let barrier = barrier.clone();
-                queue.spawn(move || drop(barrier.wait()))
+                queue.spawn(move || {
+                    barrier.wait();
+                })
             })
             .collect();
         queue.drain().unwrap();
@@ -75,7 +77,9 @@ fn queues_that_share_a_pool_have_limits_of_their_own() {
         let barrier = Arc::new(Barrier::new(queues.len()));
         for queue in &queues {
             let barrier = barrier.clone();
-            queue.spawn_detached(move || drop(barrier.wait()));
+            queue.spawn_detached(move || {
+                barrier.wait();
+            });
         }
         for queue in &queues {
             queue.drain().unwrap();

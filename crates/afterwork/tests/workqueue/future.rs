@@ -77,9 +77,7 @@ fn awaiting_many_handles_yields_all_results() {
 #[test]
 fn a_panic_reaches_who_awaits() {
     let queue = alone_on_two(queue("future"));
-    let error = block_on(queue.spawn(|| panic!("async")))
-        .map(|()| ())
-        .unwrap_err();
+    let error = block_on(queue.spawn(|| panic!("async"))).unwrap_err();
     assert_eq!(error.to_string(), "the work item panicked: async");
 }
 

@@ -126,9 +126,8 @@ fn a_panic_climbs_through_nested_joins() {
         let queue = alone_on_two(queue("climb"));
         let inner = queue.clone();
         let outer = queue.spawn(move || {
-            if let Err(error) = inner.spawn(|| panic!("deep down")).join().map(|()| ()) {
-                error.resume_unwind();
-            }
+            let Err(error) = inner.spawn(|| panic!("deep down")).join();
+            error.resume_unwind();
         });
         match outer.join() {
             Err(error @ JoinError::Panicked(_)) => {

@@ -42,13 +42,7 @@ fn the_handler_hears_of_panics_that_no_joiner_sees_and_of_no_other() {
     let hears = heard.clone();
     let queue = queue("named").on_panic(move |name| hears.lock().unwrap().push(name.to_string()));
     let queue = alone_on_two(queue);
-    assert!(
-        queue
-            .spawn(|| panic!("joined"))
-            .join()
-            .map(|()| ())
-            .is_err()
-    );
+    assert!(queue.spawn(|| panic!("joined")).join().is_err());
     assert!(heard.lock().unwrap().is_empty());
     queue.spawn_detached(|| panic!("detached"));
     let plug = {

@@ -224,31 +224,21 @@ fn the_payload_of_a_panic_reaches_the_joiner() {
                 other => panic!("{other}"),
             }
         }
-        let error = queue
-            .spawn(|| panic!("a text"))
-            .join()
-            .map(|()| ())
-            .unwrap_err();
+        let error = queue.spawn(|| panic!("a text")).join().unwrap_err();
         assert_eq!(error.to_string(), "the work item panicked: a text");
         let n = 7;
         let error = queue
             .spawn(move || panic!("number {n}"))
             .join()
-            .map(|()| ())
             .unwrap_err();
         assert_eq!(error.to_string(), "the work item panicked: number 7");
         let error = queue
             .spawn(|| std::panic::panic_any(41u64))
             .join()
-            .map(|()| ())
             .unwrap_err();
         assert_eq!(error.to_string(), "the work item panicked");
         assert_eq!(payload(error).downcast_ref::<u64>(), Some(&41));
-        let error = queue
-            .spawn(|| panic!("on"))
-            .join()
-            .map(|()| ())
-            .unwrap_err();
+        let error = queue.spawn(|| panic!("on")).join().unwrap_err();
         let gone_on =
             std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| error.resume_unwind()));
         assert_eq!(gone_on.unwrap_err().downcast_ref::<&str>(), Some(&"on"));
