@@ -263,7 +263,9 @@ impl<T> Mailbox<T> {
 
     /// Takes no new posts from here on; what is inside may still be received.
     ///
-    /// A post that overlaps this call may be taken or refused. Drop the mailbox to drop what is inside too.
+    /// A post that overlaps this call may be refused or taken, and then land after the owner was told [`Closed`]: it is
+    /// received if the owner looks again, else dropped with the mailbox. Who must see every item that was taken
+    /// receives until the last poster is gone, without closing. Drop the mailbox to drop what is inside too.
     pub fn close(&self) {
         self.shared.close();
     }
