@@ -17,6 +17,6 @@ mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
 pub use parker::{Parker, Unparker};
-pub(crate) use spin::{spin_as_waiter, yield_as_waiter};
 pub use spin::{SpinBudget, set_waiter_looks};
+pub(crate) use spin::{spin_as_waiter, yield_as_waiter};
 pub use wakeq::{WakeQ, Wakeup};

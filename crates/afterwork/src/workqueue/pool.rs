@@ -183,6 +183,8 @@ impl WorkerPool {
         match policy::need(self.census(), self.target) {
             Need::Nothing => {}
             Need::Worker => self.kick(),
+            // ORDER(watch): other end in `Duty::tick`; the fence is the one above.
+            // Test: stuck_work_is_seen_by_the_watch
             Need::Watch => self.manager.watch(),
         }
     }

@@ -44,7 +44,9 @@ pub(crate) struct Free {
 #[cfg(any(loom, shuttle))]
 impl Free {
     pub(super) fn last() -> Self {
-        Self { next: ptr::null_mut() }
+        Self {
+            next: ptr::null_mut(),
+        }
     }
 
     pub(super) fn next(&self) -> *mut Free {
