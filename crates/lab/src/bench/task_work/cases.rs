@@ -2,26 +2,36 @@
 
 use std::time::Duration;
 
+use afterwork::task_work::Backlog;
 use sync::time::cycles_per_us;
 use topology::CpuId;
 
 use super::args::TaskWorkArgs;
-use super::metrics::{LATENCY_P50, LATENCY_P99, OWNER_CPU, POST, WAKE, WAKE_HEADLINE, WAKEUPS};
+use super::metrics::{
+    GBITS, LATENCY_P50, LATENCY_P99, LOST, OWNER_CPU, PER_DRAIN, POST, REQUESTS, SERVICE,
+    SERVICE_HEADLINE, SHARE, TASK_WORK, WAKE, WAKE_HEADLINE, WAKEUPS,
+};
 use super::ours::Wait;
 use super::road::{Post, Receive};
+use super::service::meter::Meter;
+use super::service::owner::Served;
+use super::service::run::{Service, ring_works};
 use super::wake::{Wake, Woken};
 use super::{claims, peers};
 use crate::bench::session::Settings;
 use crate::exit::Stop;
 use crate::measure::case::{Case, Sample, Variant};
 use crate::measure::claim::{Against, Claim};
+use crate::talk::say;
 
 const BENCH: &str = "task-work";
 const WAKE_CASE: &str = "wake";
 const WAKE_BURST: &str = "wake-burst";
+const SERVICE_FEW: &str = "service-8";
+const SERVICE_MANY: &str = "service-1024";
 
 /// As `--cases` and tables spell them.
-pub const CASES: [&str; 2] = [WAKE_CASE, WAKE_BURST];
+pub const CASES: [&str; 4] = [WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY];
 
 /// Names of our variants.
 pub const WAIT_1: &str = "wait-1";
@@ -35,6 +45,23 @@ pub const WAIT_8_CAP: &str = "wait-8+cap";
 pub const WAIT_32_CAP: &str = "wait-32+cap";
 /// Not a way to wait but a limit: the cap, and what one wake-up of a sleeping owner takes.
 pub const CAP_AND_WAKE: &str = "(cap+1 wake)";
+
+/// See [`WAIT_1`].
+pub const FIFO: &str = "mailbox";
+/// See [`WAIT_1`].
+pub const LIFO: &str = "mailbox+lifo";
+
+/// Connections of the two service cases.
+const FEW_CLIENTS: usize = 8;
+const MANY_CLIENTS: usize = 1024;
+
+/// Bytes of a request and of a response: a page. Larger makes copying all that the owner does, smaller makes the
+/// system call all of it.
+const MESSAGE: usize = 4096;
+
+/// How long a service warms up and is measured: thousands of requests. Shorter for `--quick`.
+const SERVED: (Duration, Duration) = (Duration::from_millis(200), Duration::from_millis(800));
+const SERVED_QUICK: (Duration, Duration) = (Duration::from_millis(100), Duration::from_millis(300));
 
 /// Time from one item to the next: slow enough that an owner of single items sleeps in between, fast enough that
 /// sleeping and waking is most of what it does.
@@ -61,7 +88,7 @@ const NR_ITEMS_QUICK: usize = 5_000;
 ///
 /// # Errors
 ///
-/// None; other benches have some.
+/// None; other benches have some. A machine without io_uring is told and has no service cases.
 pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let setting = Setting {
         args,
@@ -70,8 +97,20 @@ pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Result<Vec<Case>, Stop
             usize::try_from(items).unwrap_or(usize::MAX)
         }),
     };
-    let wanted = CASES.into_iter().filter(|case| args.wants_case(case));
-    Ok(wanted.map(|name| setting.case(name)).collect())
+    let mut wanted: Vec<_> = CASES
+        .into_iter()
+        .filter(|case| args.wants_case(case))
+        .collect();
+    let is_service = |case: &&str| [SERVICE_FEW, SERVICE_MANY].contains(case);
+    if wanted.iter().any(is_service)
+        && let Err(error) = ring_works()
+    {
+        say(format_args!(
+            "{BENCH} service: left out, there is no io_uring here: {error}"
+        ));
+        wanted.retain(|case| !is_service(&case));
+    }
+    Ok(wanted.into_iter().map(|name| setting.case(name)).collect())
 }
 
 const fn default_items(quick: bool) -> usize {
@@ -89,7 +128,9 @@ impl Setting<'_> {
     fn case(&self, name: &'static str) -> Case {
         match name {
             WAKE_CASE => self.wake_one_by_one(),
-            _ => self.wake_in_bursts(),
+            WAKE_BURST => self.wake_in_bursts(),
+            SERVICE_FEW => self.service(name, FEW_CLIENTS),
+            _ => self.service(name, MANY_CLIENTS),
         }
     }
 
@@ -115,6 +156,45 @@ impl Setting<'_> {
             gap.as_micros()
         );
         self.woken(WAKE_BURST, about, variants, claims::wake_burst())
+    }
+
+    fn service(&self, name: &'static str, clients: usize) -> Case {
+        let (warm_up, measured) = if self.settings.quick {
+            SERVED_QUICK
+        } else {
+            SERVED
+        };
+        let variants = [(FIFO, Backlog::Fifo), (LIFO, Backlog::Lifo)].map(|(name, backlog)| {
+            let service = Service {
+                backlog,
+                clients,
+                size: MESSAGE,
+                warm_up,
+                measured,
+                interrupt: self.settings.interrupt.clone(),
+            };
+            let run = move || {
+                Ok(service
+                    .run()?
+                    .map(|(served, posts)| served_sample(&served, &posts)))
+            };
+            Variant {
+                name: name.into(),
+                peer: false,
+                run: Box::new(run),
+            }
+        });
+        Case {
+            bench: BENCH,
+            name,
+            about: format!(
+                "a TCP service on one io_uring thread; {clients} clients; {MESSAGE} bytes each way"
+            ),
+            metrics: SERVICE,
+            headline: SERVICE_HEADLINE,
+            variants: variants.into(),
+            claims: claims::service(clients == MANY_CLIENTS),
+        }
     }
 
     fn wake(&self, burst: usize, gap: Duration) -> Wake {
@@ -270,6 +350,25 @@ fn woken_sample(woken: Woken) -> Sample {
     sample
 }
 
+fn served_sample(served: &Served, posts: &Meter) -> Sample {
+    const BITS: f64 = 8.0;
+    const NS_PER_S: f64 = 1e9;
+    let requests = served.requests as f64;
+    let per_ns = requests / served.wall_ns as f64;
+    let task_work_ns = served.task_work.ns();
+    let mut sample = Sample::default();
+    sample.set(REQUESTS, per_ns * NS_PER_S);
+    sample.set(GBITS, per_ns * MESSAGE as f64 * BITS);
+    sample.set(SHARE, task_work_ns / served.spent.cpu_ns as f64);
+    sample.set(TASK_WORK, task_work_ns / requests);
+    sample.set(POST, posts.ns() / posts.items() as f64);
+    sample.set(WAKEUPS, served.rung as f64 * 1000.0 / requests);
+    sample.set(PER_DRAIN, requests / served.drains as f64);
+    sample.set(OWNER_CPU, served.spent.cpu_ns as f64 / requests);
+    sample.set(LOST, served.task_work.lost() as f64);
+    sample
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;
@@ -312,7 +411,8 @@ mod tests {
         for case in all(&args) {
             assert!(case.variants.iter().all(|variant| !variant.peer));
             for claim in &case.claims {
-                assert_eq!(claim.against, Against::Variant(CAP_AND_WAKE.into()));
+                let own = [CAP_AND_WAKE, LIFO].map(|name| Against::Variant(name.into()));
+                assert!(own.contains(&claim.against), "{claim:?}");
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What we say of mailboxes, to be judged on the reader's own machine.
 
-use super::cases::{CAP_AND_WAKE, WAIT_1, WAIT_8_CAP, WAIT_32, WAIT_32_CAP};
-use super::metrics::{LATENCY_P99, OWNER_CPU, WAKEUPS};
+use super::cases::{CAP_AND_WAKE, FIFO, LIFO, WAIT_1, WAIT_8_CAP, WAIT_32, WAIT_32_CAP};
+use super::metrics::{LATENCY_P99, OWNER_CPU, REQUESTS, SHARE, WAKEUPS};
 use super::peers::{CROSSBEAM, STD, TOKIO};
 use crate::measure::claim::{Against, Bound, Claim};
 
@@ -13,6 +13,12 @@ const LESS_CPU: Bound = Bound::AtMost(0.333);
 
 /// No later than the other.
 const NO_LATER: Bound = Bound::AtMost(1.0);
+
+/// A list walked twice, of which the first time misses the caches, against a queue walked once.
+const HALF: Bound = Bound::AtMost(0.5);
+
+/// What task work saves goes to requests.
+const NOT_FEWER: Bound = Bound::AtLeast(1.0);
 
 fn claim(
     variant: &str,
@@ -75,4 +81,14 @@ pub fn wake_burst() -> Vec<Claim> {
         claims.push(claim(waits, OWNER_CPU, "owner's CPU", STD, None));
     }
     claims
+}
+
+/// The queue against the list that it replaces. With few clients there is little to turn round: shown, not claimed.
+#[must_use]
+pub fn service(many_clients: bool) -> Vec<Claim> {
+    let when = |bound| many_clients.then_some(bound);
+    vec![
+        claim(FIFO, SHARE, "task work's share", LIFO, when(HALF)),
+        claim(FIFO, REQUESTS, "requests/s", LIFO, when(NOT_FEWER)),
+    ]
 }
