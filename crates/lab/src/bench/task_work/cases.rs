@@ -108,7 +108,7 @@ pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Result<Vec<Case>, Stop
         say(format_args!(
             "{BENCH} service: left out, there is no io_uring here: {error}"
         ));
-        wanted.retain(|case| !is_service(&case));
+        wanted.retain(|case| !is_service(case));
     }
     Ok(wanted.into_iter().map(|name| setting.case(name)).collect())
 }

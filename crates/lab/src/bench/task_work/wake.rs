@@ -161,14 +161,14 @@ impl Wake {
 }
 
 /// Starts a thread of the scope on `cpu`; without it there is nothing to measure.
-fn spawn<'s, T: Send>(
+fn spawn<'s, T>(
     scope: &'s thread::Scope<'s, '_>,
     name: &str,
     cpu: Option<CpuId>,
     body: impl FnOnce() -> T + Send + 's,
 ) -> thread::ScopedJoinHandle<'s, T>
 where
-    T: 's,
+    T: Send + 's,
 {
     let body = move || {
         let _bomb = ExitOnPanic;
