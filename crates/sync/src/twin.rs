@@ -22,13 +22,13 @@ pub const fn armed(_name: &str) -> bool {
 
 /// Says whether a model that failed is being torn down; always `false` on the real machine.
 ///
-/// Loom unwinds the threads of a failed run one by one when nothing of the model can be touched any more, so a
-/// destructor that would change an atomic leaves it alone then.
+/// The threads of a failed run are unwound one by one when nothing of the model can be touched any more, so a
+/// destructor that would change an atomic, or wait, does nothing then.
 #[inline(always)]
 pub fn torn_down() -> bool {
-    #[cfg(loom)]
+    #[cfg(any(loom, shuttle))]
     return std::thread::panicking();
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
     false
 }
 

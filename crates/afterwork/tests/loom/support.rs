@@ -34,6 +34,12 @@ pub fn spawn<R: 'static>(body: impl FnOnce() -> R + 'static) -> loom::thread::Jo
     loom::thread::spawn(body)
 }
 
+/// Drops a queue when what the model is about is over: how it ends is explored by the models of that.
+pub fn wind_up(queue: Workqueue) {
+    loom::stop_exploring();
+    drop(queue);
+}
+
 /// Makes a machine with one pod of `nr_cpus` CPUs whose pools have at most `max_workers` workers.
 pub fn machine(nr_cpus: usize, max_workers: usize) -> Machine {
     static MACHINES: [OnceLock<Topology>; 2] = [OnceLock::new(), OnceLock::new()];
@@ -42,7 +48,6 @@ pub fn machine(nr_cpus: usize, max_workers: usize) -> Machine {
     let params = Params {
         max_workers,
         max_batch: 1,
-        idle_timeout_ms: 0,
         ..Params::default()
     };
     Machine::new(topology, params)

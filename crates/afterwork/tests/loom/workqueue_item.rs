@@ -15,7 +15,7 @@ use sync::{
     twin::must_fail,
 };
 
-use crate::support::{Barred, Plain, bounded, machine, plain, spawn};
+use crate::support::{Barred, Plain, bounded, machine, plain, spawn, wind_up};
 
 /// A queue with `nr_workers` workers, of which joiners may or may not run items.
 fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
@@ -41,7 +41,7 @@ fn flush_reads(help: bool) {
     assert!(queue.enqueue(&work));
     work.flush().unwrap();
     assert_eq!(count.get(), 1);
-    drop(queue);
+    wind_up(queue);
 }
 
 #[test]
@@ -135,36 +135,32 @@ fn nothing_runs_after_cancel_sync() {
     bounded(2, cancel_sync_ends_it);
 }
 
-/// A flush of a run, behind which another thread queues the item and cancels it.
+/// A flush of a run that queues its own item and cancels it again.
 fn flush_beside_a_cancel() {
     let (_machine, queue) = queue(1, false);
     let (started, ended) = (
         Arc::new(Barred::default()),
         Arc::new(AtomicBool::new(false)),
     );
-    let work = Work::new({
+    let work = Work::with_handle({
         let (started, ended) = (started.clone(), ended.clone());
-        move || {
+        let queue = Mutex::new(Some(queue.clone()));
+        move |this| {
             started.open();
+            let queue = queue.lock().unwrap().take().expect("it runs once");
+            assert!(queue.enqueue(this));
+            assert!(this.cancel());
             ended.store(true, Ordering::Relaxed);
         }
     });
     queue.enqueue(&work);
     started.pass();
-    let other = spawn({
-        let (queue, work) = (queue.clone(), work.clone());
-        move || {
-            queue.enqueue(&work);
-            work.cancel();
-        }
-    });
     work.flush().unwrap();
     assert!(
         ended.load(Ordering::Relaxed),
         "flushed before the end of the run"
     );
-    other.join().unwrap();
-    drop(queue);
+    wind_up(queue);
 }
 
 #[test]
@@ -233,7 +229,7 @@ fn spawn_and_join(help: bool) {
     let (_machine, queue) = queue(1, help);
     let handle = queue.spawn(|| Box::new(42));
     assert_eq!(*handle.join().unwrap(), 42);
-    drop(queue);
+    wind_up(queue);
 }
 
 #[test]
@@ -296,7 +292,7 @@ fn polled() {
         parker.park();
     };
     assert_eq!(result.unwrap(), 42);
-    drop(queue);
+    wind_up(queue);
 }
 
 #[test]
@@ -329,27 +325,27 @@ fn queue_goes_beside_a_helper() {
 
 #[test]
 fn a_queue_does_not_go_before_its_items_have_run() {
-    bounded(2, queue_goes_beside_a_helper);
+    bounded(1, queue_goes_beside_a_helper);
 }
 
 #[test]
 fn a_drain_must_look_at_the_seats_after_the_injector() {
     must_fail("drain: no fence", || {
-        bounded(2, queue_goes_beside_a_helper);
+        bounded(1, queue_goes_beside_a_helper);
     });
 }
 
 #[test]
 fn a_drain_must_see_what_the_seated_did() {
     must_fail("drain: relaxed look at the seats", || {
-        bounded(2, queue_goes_beside_a_helper);
+        bounded(1, queue_goes_beside_a_helper);
     });
 }
 
 #[test]
 fn a_drain_must_wait_for_helpers() {
     must_fail("drain: forgets the seated", || {
-        bounded(2, queue_goes_beside_a_helper);
+        bounded(1, queue_goes_beside_a_helper);
     });
 }
 

@@ -8,7 +8,7 @@ use sync::{
     twin::must_fail,
 };
 
-use crate::support::{Barred, bounded, exhaustive, machine, plain, spawn};
+use crate::support::{Barred, bounded, exhaustive, machine, plain, spawn, wind_up};
 
 /// A worker on its way to bed, and an item: it is run.
 fn one_worker_one_item() {
@@ -19,7 +19,7 @@ fn one_worker_one_item() {
     assert!(queue.enqueue(&work));
     // Deadlocks if the item is left to a worker that sleeps.
     work.flush().unwrap();
-    drop(queue);
+    wind_up(queue);
 }
 
 /// Two items, of which the first waits inside for the second; one worker, and another that is made only if somebody
@@ -45,7 +45,7 @@ fn first_waits_for_second() {
     queue.enqueue(&first);
     queue.enqueue(&second);
     machine.serve_until(|| done.load(Ordering::Acquire));
-    drop(queue);
+    wind_up(queue);
 }
 
 /// A worker on its way to bed, an item, and a thread that drains: the drain may take the item out of the injector just
@@ -62,7 +62,7 @@ fn drain_adopts() {
     queue.enqueue(&work);
     work.flush().unwrap();
     drainer.join().unwrap();
-    drop(queue);
+    wind_up(queue);
 }
 
 #[test]
@@ -72,12 +72,12 @@ fn an_item_is_never_left_to_sleeping_workers() {
 
 #[test]
 fn an_item_is_never_left_behind_one_that_blocks() {
-    bounded(2, first_waits_for_second);
+    bounded(1, first_waits_for_second);
 }
 
 #[test]
 fn an_item_adopted_by_a_drain_is_not_left_to_a_sleeping_worker() {
-    bounded(2, drain_adopts);
+    bounded(1, drain_adopts);
 }
 
 #[test]
@@ -99,18 +99,18 @@ fn lying_down_needs_a_second_look() {
 
 #[test]
 fn looking_after_the_lock_misses_what_a_drain_adopted() {
-    must_fail("lie down: look after the lock", || bounded(2, drain_adopts));
+    must_fail("lie down: look after the lock", || bounded(1, drain_adopts));
 }
 
 #[test]
 fn taking_needs_its_fence() {
-    must_fail("take: no fence", || bounded(2, first_waits_for_second));
+    must_fail("take: no fence", || bounded(1, first_waits_for_second));
 }
 
 #[test]
 fn taking_needs_the_chained_kick() {
     must_fail("take: no chained kick", || {
-        bounded(2, first_waits_for_second)
+        bounded(1, first_waits_for_second)
     });
 }
 
@@ -167,11 +167,12 @@ fn kick_meets_cull(nr_workers: usize) {
             bell.ring();
         }
     });
-    let culler = spawn(machine.culler());
+    let culler = machine.culler();
+    let culler = spawn(move || culler.cull());
     queue.enqueue(&work);
     machine.serve_until(|| nr_runs.load(Ordering::Relaxed) == 1);
     culler.join().unwrap();
-    drop(queue);
+    wind_up(queue);
 }
 
 #[test]

@@ -4,3 +4,5 @@
 #![cfg(shuttle)]
 
 mod task_work;
+mod wake;
+mod workqueue;

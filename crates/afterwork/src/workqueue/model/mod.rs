@@ -15,6 +15,7 @@ use super::{
     Registry, Work,
     manager::{Duty, Manager},
     policy::Census,
+    pool::WorkerPool,
 };
 use crate::{params::Params, wake::Parker};
 
@@ -23,6 +24,19 @@ use crate::{params::Params, wake::Parker};
 pub struct Machine {
     registry: Registry,
     parker: Parker,
+}
+
+/// Sends idle workers away.
+#[derive(Clone, Debug)]
+pub struct Culler(Vec<Arc<WorkerPool>>);
+
+impl Culler {
+    /// Culls whoever may be culled, all time-outs over.
+    pub fn cull(&self) {
+        for pool in &self.0 {
+            pool.cull(u64::MAX);
+        }
+    }
 }
 
 /// Ends [`Machine::serve_until`] when what it waits for may have come true.
@@ -37,7 +51,7 @@ impl Bell {
 }
 
 impl Machine {
-    /// Makes a machine for `topology`; idle workers may be culled at once if `idle_timeout_ms` is zero.
+    /// Makes a machine for `topology`.
     pub fn new(topology: &Topology, params: Params) -> Self {
         let registry = Registry::unmanaged(topology.clone(), params);
         let parker = registry.manager().take_post();
@@ -84,21 +98,9 @@ impl Machine {
         }
     }
 
-    /// Sends idle workers away, of every pool in use.
-    pub fn cull(&self) {
-        for pool in self.registry.pools() {
-            pool.cull(0);
-        }
-    }
-
-    /// Returns a thread's worth of [`cull`](Self::cull)ing.
-    pub fn culler(&self) -> impl FnOnce() + Send + 'static {
-        let pools = self.registry.pools();
-        move || {
-            for pool in pools {
-                pool.cull(0);
-            }
-        }
+    /// Returns what sends idle workers away, of every pool in use now.
+    pub fn culler(&self) -> Culler {
+        Culler(self.registry.pools())
     }
 
     /// Counts one worker of each pool as up and busy, without a worker; `false` takes that back.

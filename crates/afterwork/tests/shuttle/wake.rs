@@ -1,0 +1,74 @@
+//! Many wakers, many waiters.
+
+use std::sync::Arc;
+
+use afterwork::wake::{EventCount, Parker, WakeQ, Wakeup};
+use shuttle::thread;
+use sync::{
+    Mutex,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use crate::workqueue::explore;
+
+/// Eight threads sleep for a turn, each for its own number; four others raise the count and wake.
+fn turns() {
+    const NR_WAITERS: usize = 8;
+    let event = Arc::new(EventCount::new());
+    let count = Arc::new(AtomicUsize::new(0));
+    let waiters: Vec<_> = (1..=NR_WAITERS)
+        .map(|turn| {
+            let (event, count) = (event.clone(), count.clone());
+            thread::spawn(move || event.wait_until(|| count.load(Ordering::Acquire) >= turn))
+        })
+        .collect();
+    for _ in 0..4 {
+        let (event, count) = (event.clone(), count.clone());
+        thread::spawn(move || {
+            for _ in 0..NR_WAITERS / 4 {
+                count.fetch_add(1, Ordering::Release);
+                event.notify_all();
+            }
+        });
+    }
+    for waiter in waiters {
+        waiter.join().unwrap();
+    }
+}
+
+/// Six parked threads lie on a list; three others take some off, under a lock, and wake them after it.
+fn collected() {
+    let sleepers = Arc::new(Mutex::new(Vec::new()));
+    let parked: Vec<_> = (0..6)
+        .map(|_| {
+            let mut parker = Parker::new();
+            sleepers.lock().push(parker.unparker());
+            thread::spawn(move || parker.park())
+        })
+        .collect();
+    for _ in 0..3 {
+        let sleepers = sleepers.clone();
+        thread::spawn(move || {
+            let mut wakeq = WakeQ::new();
+            let mut locked = sleepers.lock();
+            for _ in 0..2 {
+                wakeq.push(Wakeup::unpark(locked.pop().expect("two for each")));
+            }
+            drop(locked);
+            wakeq.fire();
+        });
+    }
+    for thread in parked {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn every_waiter_of_an_event_count_has_his_turn() {
+    explore(3_000, turns);
+}
+
+#[test]
+fn every_wake_up_that_was_collected_is_fired() {
+    explore(3_000, collected);
+}

@@ -1,0 +1,318 @@
+//! Pools of three and four workers, several producers, some tens of items.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    sync::Arc,
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{
+        AffinityScope, Registry, Work, Workqueue,
+        model::{Culler, Machine},
+    },
+};
+use shuttle::{
+    Config, Runner,
+    rand::{Rng, thread_rng},
+    scheduler::{PctScheduler, RandomScheduler},
+    thread,
+};
+use sync::{
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    twin::must_fail,
+};
+use topology::Topology;
+
+/// Runs `model` under `nr_runs` random schedules, and as many that switch threads at few random moments.
+///
+/// Prints the seed; `AFTERWORK_SEED` sets it.
+pub fn explore(nr_runs: usize, model: fn()) {
+    let seed = std::env::var("AFTERWORK_SEED").map_or_else(
+        |_| RandomState::new().hash_one(nr_runs),
+        |seed| seed.parse().expect("AFTERWORK_SEED is a number"),
+    );
+    println!("AFTERWORK_SEED={seed}");
+    let mut config = Config::new();
+    // Workers run items in frames that are deeper than shuttle expects.
+    config.stack_size = 128 * 1024;
+    Runner::new(
+        RandomScheduler::new_from_seed(seed, nr_runs),
+        config.clone(),
+    )
+    .run(model);
+    Runner::new(PctScheduler::new_from_seed(seed, 3, nr_runs), config).run(model);
+}
+
+/// A machine whose manager is a thread of the model, and the queues on it.
+struct Managed {
+    registry: Registry,
+    bell: afterwork::workqueue::model::Bell,
+    is_over: Arc<AtomicBool>,
+    manager: thread::JoinHandle<()>,
+    culler: Culler,
+}
+
+impl Managed {
+    /// Builds queues, the first of which lets joiners help, and starts a manager and a worker.
+    fn new(max_active: &[u32], nr_workers: usize) -> (Self, Vec<Workqueue>) {
+        let topology = Topology::synthetic(&format!("{nr_workers} core")).unwrap();
+        let params = Params {
+            max_workers: nr_workers,
+            ..Params::default()
+        };
+        let mut machine = Machine::new(&topology, params);
+        let queues = max_active
+            .iter()
+            .enumerate()
+            .map(|(number, &max_active)| {
+                Workqueue::builder("model")
+                    .scope(AffinityScope::System)
+                    .max_active(max_active)
+                    .help(number == 0)
+                    .build_in(machine.registry())
+                    .unwrap()
+            })
+            .collect();
+        machine.start_workers(1);
+        let is_over = Arc::new(AtomicBool::new(false));
+        let (bell, culler) = (machine.bell(), machine.culler());
+        let registry = machine.registry().clone();
+        let manager = thread::spawn({
+            let is_over = is_over.clone();
+            move || machine.serve_until(|| is_over.load(Ordering::Acquire))
+        });
+        let managed = Self {
+            registry,
+            bell,
+            is_over,
+            manager,
+            culler,
+        };
+        (managed, queues)
+    }
+
+    /// Drops the queues, which waits for all that is left of them, and ends the manager.
+    fn end(self, queues: Vec<Workqueue>) {
+        drop(queues);
+        self.is_over.store(true, Ordering::Release);
+        self.bell.ring();
+        self.manager.join().unwrap();
+    }
+}
+
+/// An item that counts its runs, and notices when two of them meet.
+struct Counted {
+    work: Work,
+    nr_runs: Arc<AtomicU32>,
+    nr_queued: AtomicU32,
+    nr_cancelled: AtomicU32,
+}
+
+impl Counted {
+    fn new() -> Self {
+        let nr_runs = Arc::new(AtomicU32::new(0));
+        let is_inside = AtomicBool::new(false);
+        let work = Work::new({
+            let nr_runs = nr_runs.clone();
+            move || {
+                assert!(!is_inside.swap(true, Ordering::Relaxed), "two runs at once");
+                nr_runs.fetch_add(1, Ordering::Relaxed);
+                is_inside.store(false, Ordering::Relaxed);
+            }
+        });
+        Self {
+            work,
+            nr_runs,
+            nr_queued: AtomicU32::new(0),
+            nr_cancelled: AtomicU32::new(0),
+        }
+    }
+
+    fn queue(&self, queue: &Workqueue) {
+        if queue.enqueue(&self.work) {
+            self.nr_queued.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn note_cancelled(&self, cancelled: bool) {
+        self.nr_cancelled
+            .fetch_add(u32::from(cancelled), Ordering::Relaxed);
+    }
+
+    fn check(&self) {
+        let nr_due = self.nr_queued.load(Ordering::Relaxed);
+        let nr_cancelled = self.nr_cancelled.load(Ordering::Relaxed);
+        assert_eq!(self.nr_runs.load(Ordering::Relaxed), nr_due - nr_cancelled);
+    }
+}
+
+/// Three producers do whatever a user may do, to three items and two queues, while idle workers are culled.
+fn mix() {
+    const NR_STEPS: usize = 10;
+    let (managed, queues) = Managed::new(&[2, 1], 4);
+    let items: Arc<[Counted]> = (0..3).map(|_| Counted::new()).collect();
+    let nr_detached = Arc::new(AtomicU32::new(0));
+    let producers: Vec<_> = (0..3)
+        .map(|_| {
+            let (queues, items, culler) = (queues.clone(), items.clone(), managed.culler.clone());
+            let nr_detached = nr_detached.clone();
+            thread::spawn(move || {
+                let mut nr_spawned = 0;
+                for number in 0..NR_STEPS {
+                    let queue = &queues[thread_rng().gen_range(0..queues.len())];
+                    let item = &items[thread_rng().gen_range(0..items.len())];
+                    match thread_rng().gen_range(0..12) {
+                        0..=3 => item.queue(queue),
+                        4 => {
+                            item.work.flush().unwrap();
+                        }
+                        5 => item.note_cancelled(item.work.cancel()),
+                        6 => item.note_cancelled(item.work.cancel_sync()),
+                        7 => assert_eq!(queue.spawn(move || number).join().unwrap(), number),
+                        8 => drop(queue.spawn(move || number)),
+                        9 => {
+                            nr_spawned += 1;
+                            let nr_detached = nr_detached.clone();
+                            queue.spawn_detached(move || {
+                                nr_detached.fetch_add(1, Ordering::Relaxed);
+                            });
+                        }
+                        10 => queue.set_max_active(thread_rng().gen_range(1..=3)).unwrap(),
+                        _ => culler.cull(),
+                    }
+                }
+                nr_spawned
+            })
+        })
+        .collect();
+    let nr_spawned: u32 = producers
+        .into_iter()
+        .map(|producer| producer.join().unwrap())
+        .sum();
+    managed.end(queues);
+    items.iter().for_each(Counted::check);
+    assert_eq!(nr_detached.load(Ordering::Relaxed), nr_spawned);
+}
+
+/// Three producers, a dozen items each, of a queue with two seats: never three at once, and none forgotten.
+fn two_seats() {
+    let (managed, queues) = Managed::new(&[256, 2], 4);
+    let queue = queues[1].clone();
+    let nr_inside = Arc::new(AtomicU32::new(0));
+    let nr_runs = Arc::new(AtomicU32::new(0));
+    let producers: Vec<_> = (0..3)
+        .map(|_| {
+            let (queue, nr_inside, nr_runs) = (queue.clone(), nr_inside.clone(), nr_runs.clone());
+            thread::spawn(move || {
+                for _ in 0..12 {
+                    let (nr_inside, nr_runs) = (nr_inside.clone(), nr_runs.clone());
+                    queue.spawn_detached(move || {
+                        assert!(
+                            nr_inside.fetch_add(1, Ordering::Relaxed) < 2,
+                            "three at once"
+                        );
+                        nr_runs.fetch_add(1, Ordering::Relaxed);
+                        nr_inside.fetch_sub(1, Ordering::Relaxed);
+                    });
+                }
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.join().unwrap();
+    }
+    drop(queue);
+    managed.end(queues);
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 36);
+}
+
+/// Items that wait for others of their queue, three deep: each wait lets another worker up.
+fn nested() {
+    let (managed, mut queues) = Managed::new(&[256, 256], 4);
+    // Joiners of the second queue sleep.
+    let queue = queues[1].clone();
+    let (inner, outer) = (queue.clone(), queue.clone());
+    let sum = queue.spawn(move || {
+        let below = outer.spawn(move || inner.spawn(|| 1).join().unwrap() + 1);
+        below.join().unwrap() + 1
+    });
+    assert_eq!(sum.join().unwrap(), 3);
+    queues.push(queue);
+    managed.end(queues);
+}
+
+/// Items that block on one another without a word to the pool, and come to an end because kicks are chained.
+fn chained() {
+    let (managed, queues) = Managed::new(&[256, 256], 3);
+    let barrier = Arc::new(shuttle::sync::Barrier::new(3));
+    let items: Vec<_> = (0..3)
+        .map(|_| {
+            let barrier = barrier.clone();
+            Work::new(move || {
+                barrier.wait();
+            })
+        })
+        .collect();
+    for item in &items {
+        queues[1].enqueue(item);
+    }
+    managed.end(queues);
+}
+
+/// Items queue themselves again, beside others, on an ordered queue; those of one thread start in order.
+fn ordered() {
+    let (managed, mut queues) = Managed::new(&[256], 3);
+    let queue = Workqueue::builder("ordered")
+        .ordered()
+        .build_in(&managed.registry)
+        .unwrap();
+    let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
+    for number in 0..8 {
+        let seen = seen.clone();
+        queue.spawn_detached(move || seen.lock().unwrap().push(number));
+    }
+    queues.push(queue);
+    managed.end(queues);
+    assert!(seen.lock().unwrap().iter().copied().eq(0..8));
+}
+
+#[test]
+fn whatever_users_do_items_run_as_often_as_they_were_queued() {
+    explore(15_000, mix);
+}
+
+#[test]
+fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() {
+    explore(1_000, two_seats);
+}
+
+#[test]
+fn items_that_wait_for_items_come_to_an_end() {
+    explore(1_500, nested);
+}
+
+#[test]
+fn an_item_is_never_left_behind_items_that_block() {
+    explore(2_000, chained);
+}
+
+#[test]
+fn an_ordered_queue_starts_its_items_in_their_order() {
+    explore(1_500, ordered);
+}
+
+#[test]
+fn without_the_chained_kick_an_item_is_left_behind() {
+    must_fail("take: no chained kick", || explore(1_000, chained));
+}
+
+#[test]
+fn without_the_second_look_of_the_gate_an_item_is_forgotten() {
+    must_fail("active: no second look", || explore(4_000, mix));
+}
+
+#[test]
+fn an_item_that_ran_beside_itself_would_be_seen() {
+    must_fail("item: runs beside itself", || explore(4_000, mix));
+}
