@@ -95,8 +95,9 @@ impl Builder {
 
     /// Sets how many threads run items of this queue at once, in the whole process; 256 by default, at most 512.
     ///
-    /// An item that waits for another item of its own queue holds one of these while it waits: a chain of
-    /// `max_active` such waits leaves none for the last, and stands still for ever, as in the kernel.
+    /// An item that waits for another item of its own queue keeps its seat meanwhile. Where joiners help, it lends the
+    /// seat to the item that it waits for. Without help a chain of `max_active` such waits leaves no seat for the
+    /// last one, and stands still for ever, as in the kernel.
     pub fn max_active(mut self, max_active: u32) -> Self {
         self.max_active = max_active;
         self

@@ -31,8 +31,8 @@ use super::{
 ///
 /// # Guarantees
 ///
-/// - Items queued by one thread on one pod start in that order, except those that their joiner runs. Items of
-///   different pods, and the ends of items, have no order. An ordered queue keeps the order of queueing.
+/// - Workers take items that one thread queued on one pod in that order. As several workers take at once, and a
+///   joiner runs its own, they may start and end in another. An ordered queue keeps the order of queueing.
 /// - At most `max_active` threads run items of the queue at once, in the whole process.
 /// - A panic in an item reaches its joiner; the worker goes on.
 ///
