@@ -219,11 +219,11 @@ impl Dispatch {
         after: &mut Afterwards,
     ) -> Taken {
         self.retire(worker, after);
-        let limit = policy::batch_size(worker.item_ns(), self.pending.len(), target, max);
         loop {
             if self.pending.is_empty() {
                 self.adopt(&pool.injector);
             }
+            let limit = policy::batch_size(worker.item_ns(), self.pending.len(), target, max);
             self.ready_first = !self.ready_first;
             if (self.ready_first || self.pending.is_empty())
                 && let Some(slot) = self.ready.pop_front()
