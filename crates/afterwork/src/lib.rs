@@ -5,7 +5,7 @@
 //! | to defer | subsystem |
 //! |---|---|
 //! | to a shared pool of worker threads | [`workqueue`] |
-//! | to one thread that owns something | task work |
+//! | to one thread that owns something | [`task_work`] |
 //! | until no reader can still see the old version | RCU |
 //! | to the CPU that owns a piece of per-CPU data | per-CPU work |
 //!

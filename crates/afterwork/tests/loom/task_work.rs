@@ -253,11 +253,8 @@ fn posters_end() {
         spawn(move || poster.post_lazy(from).unwrap());
     }
     let mut nr_received = 0;
-    loop {
-        match mailbox.wait(2) {
-            Ok(()) => nr_received += mailbox.drain(2).count(),
-            Err(Closed) => break,
-        }
+    while let Ok(()) = mailbox.wait(2) {
+        nr_received += mailbox.drain(2).count();
     }
     assert_eq!(nr_received, 2, "closed with a post inside");
 }
