@@ -1,13 +1,13 @@
-//! Memory for work items: cheap to get here and to give back on another thread.
+//! Memory for one-shot items: cheap to get here and to give back on another thread.
 //!
 //! A general allocator takes 160 to 540 ns for a block that is allocated on one thread and freed on another,
-//! which is what every one-shot item does, and packs small ones across two cache lines. Here each thread has a *cache*: blocks of three sizes, cut from chunks
+//! which is what every one-shot item does. Here each thread has a *cache*: blocks of three sizes, cut from chunks
 //! that know whose they are. A block freed by its own thread goes back to a plain list. One freed elsewhere is
 //! gathered with others for the same cache, and a whole chain goes home by one compare-exchange onto the cache's
 //! `returned` list, which its thread takes whole when it runs dry.
 //!
 //! A cache outlives its thread: the next new thread inherits it, with all its blocks. Chunks are never given
-//! back to the system, so a program keeps the memory of the most items that it ever had at once.
+//! back to the system, so a program keeps the memory of the most one-shot items that it ever had at once.
 //!
 //! In a model every block comes from the general allocator; the return list is modelled by itself.
 
