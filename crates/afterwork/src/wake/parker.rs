@@ -32,7 +32,7 @@ const PARKED: u32 = 2;
 
 /// The word that both sides share.
 #[derive(Debug)]
-pub struct Token {
+struct Token {
     word: Futex,
 }
 
@@ -235,12 +235,6 @@ impl Unparker {
     /// Says whether both wake the same parker.
     pub fn same_as(&self, other: &Unparker) -> bool {
         Arc::ptr_eq(&self.token, &other.token)
-    }
-}
-
-impl From<Arc<Token>> for Unparker {
-    fn from(token: Arc<Token>) -> Self {
-        Self { token }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Wake-ups collected under a lock and fired after it.
 
-use sync::{futex::Key, unmodelled::Arc};
+use sync::futex::Key;
 
 use super::Unparker;
 
@@ -141,12 +141,6 @@ impl WakeQ {
 impl Drop for WakeQ {
     fn drop(&mut self) {
         self.fire();
-    }
-}
-
-impl From<Arc<super::parker::Token>> for Wakeup {
-    fn from(token: Arc<super::parker::Token>) -> Self {
-        Self::unpark(Unparker::from(token))
     }
 }
 
