@@ -10,6 +10,7 @@ mod order;
 mod report;
 mod source;
 mod test;
+mod torture;
 mod workspace;
 
 use std::process::ExitCode;
@@ -29,6 +30,11 @@ const CHORES: &[Chore] = &[
         name: "test",
         about: "run every layer of tests and count them",
         run: test::main,
+    },
+    Chore {
+        name: "torture",
+        about: "torture one part of the library, for as long as asked",
+        run: torture::main,
     },
     Chore {
         name: "layers",
@@ -129,6 +135,7 @@ Start here:
   cargo xtask test --only unit,doc    a first answer (seconds)
   cargo xtask test --only loom        the models, after a change of an atomic or a lock
   cargo xtask test --list             what the layers are and what each asks
+  cargo xtask torture task-work --minutes 2   after a change of a protocol
   cargo xtask layers                  after a new `use` or dependency
   cargo xtask order                   after a change of a memory ordering
 

@@ -1,105 +1,39 @@
 //! Torture of mailboxes: posters of every kind, an owner of any kind, and ends of every kind, by the dice.
 //!
-//! `cargo test --release -p afterwork --test torture_task_work -- --minutes 5 --seed 7`; five seconds and a seed of the
-//! clock without. It prints its seed. The dice of each thread follow from it; how the threads meet does not.
+//! `cargo xtask torture task-work --minutes 5 --seed 7`; five seconds and a seed of the clock without. It prints its
+//! seed.
 //!
 //! Items are numbered by their poster. None may be lost while the owner receives, none doubled, none out of its
 //! poster's order, none alive when everything is gone; posters are killed by panics, owners dropped in the middle. A
 //! wake-up that is lost shows as a round that does not end.
 
+mod support;
+
 use std::{
     process::ExitCode,
     sync::{
         Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, Wake, Waker},
     thread,
-    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+    time::Duration,
 };
 
 use afterwork::task_work::{Backlog, Closed, Mailbox, PostError, Poster, TryRecvError};
-
-const DEFAULT: Duration = Duration::from_secs(5);
-/// A round that takes longer hangs: a good one takes milliseconds.
-const PATIENCE: Duration = Duration::from_secs(120);
+use support::{Dice, Life, Lives, Planned, Round};
 
 const NR_POSTERS: usize = 6;
 const MAX_ITEMS: usize = 600;
+/// What the mailboxes are; the dice decide about all else.
+const CONFIGS: &[&str] = &["any", "fifo", "lifo", "bounded"];
 
 fn main() -> ExitCode {
-    let (length, seed) = match arguments() {
-        Ok(arguments) => arguments,
-        Err(wrong) => {
-            eprintln!("{wrong}\nusage: [--minutes M] [--seed S]");
-            return ExitCode::from(2);
-        }
-    };
-    println!("torture of mailboxes for {length:?}, --seed {seed}");
-    std::panic::set_hook(Box::new(|info| {
-        if !info.payload().is::<Planned>() {
-            eprintln!("{info}");
-            // A poster's or owner's thread would otherwise only look like one that was killed on purpose.
-            std::process::exit(1);
-        }
-    }));
-    let end = Instant::now() + length;
-    let mut totals = Totals::default();
-    while Instant::now() < end {
-        let seed = seed.wrapping_add(totals.nr_rounds);
-        watched(seed, || round(seed, &mut totals));
-        totals.nr_rounds += 1;
-    }
-    println!("no fault in {totals:?}");
-    // In the words of the test runner, for whoever counts tests; a fault ends the process before this.
-    println!(
-        "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
-        length.as_secs_f64()
-    );
-    ExitCode::SUCCESS
+    support::torture("mailboxes", CONFIGS, round)
 }
-
-fn arguments() -> Result<(Duration, u64), String> {
-    let mut length = DEFAULT;
-    let clock = SystemTime::now().duration_since(UNIX_EPOCH);
-    let mut seed = clock.map_or(1, |since| since.as_nanos() as u64);
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut value = || words.next().ok_or(format!("{word} wants a number"));
-        match word.as_str() {
-            "--minutes" => {
-                let minutes: f64 = value()?.parse().map_err(|e| format!("--minutes: {e}"))?;
-                length = Duration::try_from_secs_f64(minutes * 60.0)
-                    .map_err(|e| format!("--minutes: {e}"))?;
-            }
-            "--seed" => seed = value()?.parse().map_err(|e| format!("--seed: {e}"))?,
-            // What cargo hands to every test binary.
-            _ => {}
-        }
-    }
-    Ok((length, seed))
-}
-
-/// Ends the process when `body` does not end.
-fn watched(seed: u64, body: impl FnOnce()) {
-    let (done, ended) = std::sync::mpsc::channel::<()>();
-    let watch = thread::spawn(move || {
-        if ended.recv_timeout(PATIENCE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
-            eprintln!("the round of --seed {seed} hangs: a wake-up was lost");
-            std::process::exit(1);
-        }
-    });
-    body();
-    drop(done);
-    watch.join().expect("the watch does not panic");
-}
-
-/// A panic that is part of the torture.
-struct Planned;
 
 #[derive(Debug, Default)]
 struct Totals {
-    nr_rounds: u64,
     nr_accepted: u64,
     nr_received: u64,
     nr_refused: u64,
@@ -107,34 +41,20 @@ struct Totals {
     nr_dropped_owners: u64,
 }
 
-/// Counts the items that live.
-#[derive(Default)]
-struct Lives(AtomicI64);
-
 /// The `number`th item that poster `from` got accepted.
 struct Item {
     from: usize,
     number: u64,
-    lives: Arc<Lives>,
+    _life: Life,
 }
 
 impl Item {
     fn new(from: usize, number: u64, lives: &Arc<Lives>) -> Self {
-        lives.0.fetch_add(1, Ordering::Relaxed);
         Self {
             from,
             number,
-            lives: lives.clone(),
+            _life: Life::new(lives),
         }
-    }
-}
-
-impl Drop for Item {
-    fn drop(&mut self) {
-        assert!(
-            self.lives.0.fetch_sub(1, Ordering::Relaxed) > 0,
-            "an item was dropped twice"
-        );
     }
 }
 
@@ -157,9 +77,9 @@ enum End {
     Dropped(u64),
 }
 
-fn round(seed: u64, totals: &mut Totals) {
-    let mut dice = Dice(seed);
-    let mailbox = mailbox(&mut dice);
+fn round(round: &Round<'_>, totals: &mut Totals) {
+    let mut dice = Dice::new(round.seed);
+    let mailbox = mailbox(round.config, &mut dice);
     let end = match dice.below(4) {
         0 => End::Closes(dice.below(MAX_ITEMS) as u64),
         1 => End::Dropped(dice.below(MAX_ITEMS) as u64),
@@ -174,7 +94,7 @@ fn round(seed: u64, totals: &mut Totals) {
             shared = Arc::new(mailbox.poster());
         }
         let (poster, lives, tally) = (shared.clone(), lives.clone(), tally.clone());
-        let mut dice = Dice(seed ^ (from as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+        let mut dice = Dice::of_thread(round.seed, from);
         posters.push(thread::spawn(move || {
             post(&poster, from, &lives, &tally, &mut dice)
         }));
@@ -183,40 +103,34 @@ fn round(seed: u64, totals: &mut Totals) {
     let next = own(mailbox, end, &mut dice);
     for poster in posters {
         if let Err(payload) = poster.join() {
-            assert!(payload.is::<Planned>(), "a poster failed");
+            assert!(Planned::is(&*payload), "a poster failed");
         }
     }
     for (from, &nr_received) in next.iter().enumerate() {
         let nr_accepted = tally.accepted[from].load(Ordering::Relaxed);
         match end {
-            End::Never => assert_eq!(
-                nr_received, nr_accepted,
-                "poster {from} lost items, --seed {seed}"
-            ),
+            End::Never => assert_eq!(nr_received, nr_accepted, "poster {from} lost items"),
             End::Closes(_) | End::Dropped(_) => {
-                assert!(nr_received <= nr_accepted, "poster {from}, --seed {seed}")
+                assert!(nr_received <= nr_accepted, "poster {from}")
             }
         }
         totals.nr_accepted += nr_accepted;
         totals.nr_received += nr_received;
     }
-    assert_eq!(
-        lives.0.load(Ordering::Relaxed),
-        0,
-        "items outlive everything, --seed {seed}"
-    );
+    lives.assert_none();
     totals.nr_refused += tally.nr_refused.load(Ordering::Relaxed);
     totals.nr_killed += tally.nr_killed.load(Ordering::Relaxed);
     totals.nr_dropped_owners += u64::from(matches!(end, End::Dropped(_)));
 }
 
-fn mailbox(dice: &mut Dice) -> Mailbox<Item> {
+fn mailbox(config: &str, dice: &mut Dice) -> Mailbox<Item> {
     let mut builder = Mailbox::builder();
-    builder = builder.keep([0, 40, 1024][dice.below(3)]);
-    if dice.below(3) == 0 {
-        builder = builder.capacity([1, 7, 100][dice.below(3)]);
+    builder = builder.keep(dice.pick(&[0, 40, 1024]));
+    if config == "bounded" || dice.below(3) == 0 {
+        builder = builder.capacity(dice.pick(&[1, 7, 100]));
     }
-    if dice.below(4) == 0 {
+    let lifo = dice.below(4) == 0;
+    if config == "lifo" || lifo && config == "any" {
         builder = builder.backlog(Backlog::Lifo);
     }
     if dice.below(2) == 0 {
@@ -243,7 +157,7 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
             let mut batch = poster.batch();
             // Never posted: the panic drops it.
             drop(batch.push(Item::new(from, number, lives)));
-            std::panic::panic_any(Planned);
+            Planned::panic();
         }
         let posted = match dice.below(8) {
             0..3 => poster.post(Item::new(from, number, lives)).map(|()| 1),
@@ -329,7 +243,7 @@ fn own(mut mailbox: Mailbox<Item>, end: End, dice: &mut Dice) -> [u64; NR_POSTER
         if sleep(&mut mailbox, dice) == Err(Closed) {
             break;
         }
-        for item in mailbox.drain([1, 5, 64, usize::MAX][dice.below(4)]) {
+        for item in mailbox.drain(dice.pick(&[1, 5, 64, usize::MAX])) {
             assert_eq!(
                 next[item.from], item.number,
                 "doubled, lost or out of order"
@@ -342,7 +256,7 @@ fn own(mut mailbox: Mailbox<Item>, end: End, dice: &mut Dice) -> [u64; NR_POSTER
         }
         if dice.below(200) == 0 {
             // An owner may go on as another thread.
-            let mut dice = Dice(dice.next());
+            let mut dice = Dice::new(dice.bits());
             let other = thread::spawn(move || {
                 let outcome = sleep(&mut mailbox, &mut dice);
                 (mailbox, outcome)
@@ -363,7 +277,7 @@ fn own(mut mailbox: Mailbox<Item>, end: End, dice: &mut Dice) -> [u64; NR_POSTER
 
 /// Sleeps in one of the ways until there may be something to receive.
 fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
-    let count = [1, 2, 8, 32, 1000][dice.below(5)];
+    let count = dice.pick(&[1, 2, 8, 32, 1000]);
     match dice.below(4) {
         // A bounded mailbox may never hold so many, so a count above one needs a time bound.
         0 => mailbox.wait(
@@ -412,22 +326,5 @@ fn as_task(mailbox: &mut Mailbox<Item>, count: usize) -> Result<(), Closed> {
             Poll::Ready(outcome) => return outcome,
             Poll::Pending => thread::park(),
         }
-    }
-}
-
-/// SplitMix64.
-struct Dice(u64);
-
-impl Dice {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.0;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
-    }
-
-    fn below(&mut self, bound: usize) -> usize {
-        (self.next() % bound as u64) as usize
     }
 }

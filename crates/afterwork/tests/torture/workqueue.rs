@@ -1,7 +1,9 @@
 //! Torture of the workqueue: many threads do everything at once to a few queues, for a while, by the dice.
 //!
-//! `cargo test -p afterwork --test torture_workqueue -- --minutes 5 --seed 7`; five seconds and a seed of the
-//! clock without. It prints its seed. The dice of each thread follow from it; how the threads meet does not.
+//! `cargo xtask torture workqueue --minutes 5 --seed 7`; five seconds and a seed of the clock without. It prints its
+//! seed.
+
+mod support;
 
 use std::{
     process::ExitCode,
@@ -10,83 +12,28 @@ use std::{
         atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use afterwork::{
     params::{Params, WakeMode},
     workqueue::{AffinityScope, JoinError, Registry, Work, Workqueue},
 };
+use support::{Dice, Life, Lives, Planned, Round, watched};
 use topology::Topology;
 
-const DEFAULT: Duration = Duration::from_secs(5);
 /// How long one set of registry, queues and items is tortured before it is torn down.
 const ROUND: Duration = Duration::from_millis(400);
-/// A tear-down that takes longer hangs.
-const PATIENCE: Duration = Duration::from_secs(120);
 const NR_THREADS: usize = 8;
 const NR_ITEMS: usize = 24;
+/// On what machine; the dice decide about all else.
+const CONFIGS: &[&str] = &["any", "one-cpu", "one-pod", "large"];
 
 fn main() -> ExitCode {
-    let (length, seed) = match arguments() {
-        Ok(arguments) => arguments,
-        Err(wrong) => {
-            eprintln!("{wrong}\nusage: [--minutes M] [--seed S]");
-            return ExitCode::from(2);
-        }
-    };
-    println!("torture of the workqueue for {length:?}, --seed {seed}");
-    std::panic::set_hook(Box::new(|info| {
-        let payload = info.payload();
-        if !payload.is::<Planned>() {
-            eprintln!("{info}");
-        }
-    }));
-    let end = Instant::now() + length;
-    let mut nr_rounds = 0;
-    let mut totals = Totals::default();
-    while Instant::now() < end {
-        totals.add(&round(seed.wrapping_add(nr_rounds)));
-        nr_rounds += 1;
-    }
-    println!("{nr_rounds} rounds without a fault: {totals:?}");
-    // In the words of the test runner, for whoever counts tests; a fault ends the process before this.
-    println!(
-        "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
-        length.as_secs_f64()
-    );
-    ExitCode::SUCCESS
+    support::torture("workqueues", CONFIGS, |round, totals: &mut Totals| {
+        totals.add(&self::round(round));
+    })
 }
-
-fn arguments() -> Result<(Duration, u64), String> {
-    let mut length = DEFAULT;
-    let clock = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-    let mut seed = clock.map_or(1, |since| since.as_nanos() as u64);
-    let mut words = std::env::args().skip(1);
-    while let Some(word) = words.next() {
-        let mut value = |what: &str| words.next().ok_or(format!("{what} wants a number"));
-        match word.as_str() {
-            "--minutes" => {
-                let minutes: f64 = value("--minutes")?
-                    .parse()
-                    .map_err(|e| format!("--minutes: {e}"))?;
-                length = Duration::try_from_secs_f64(minutes * 60.0)
-                    .map_err(|e| format!("--minutes: {e}"))?;
-            }
-            "--seed" => {
-                seed = value("--seed")?
-                    .parse()
-                    .map_err(|e| format!("--seed: {e}"))?
-            }
-            // What cargo hands to every test binary.
-            _ => {}
-        }
-    }
-    Ok((length, seed))
-}
-
-/// A panic that is part of the torture.
-struct Planned;
 
 #[derive(Debug, Default)]
 struct Totals {
@@ -107,28 +54,6 @@ impl Totals {
     }
 }
 
-/// Counts what lives.
-#[derive(Default)]
-struct Lives(AtomicI64);
-
-struct Life(Arc<Lives>);
-
-impl Life {
-    fn new(lives: &Arc<Lives>) -> Self {
-        lives.0.fetch_add(1, Ordering::Relaxed);
-        Self(lives.clone())
-    }
-}
-
-impl Drop for Life {
-    fn drop(&mut self) {
-        assert!(
-            self.0.0.fetch_sub(1, Ordering::Relaxed) > 0,
-            "dropped twice"
-        );
-    }
-}
-
 /// One item and what it must obey.
 struct Subject {
     work: Work,
@@ -146,9 +71,9 @@ struct Place {
     order: Option<(Mutex<u64>, Arc<AtomicU64>)>,
 }
 
-fn round(seed: u64) -> Totals {
-    let mut dice = Dice::new(seed);
-    let registry = registry(&mut dice);
+fn round(round: &Round<'_>) -> Totals {
+    let mut dice = Dice::new(round.seed);
+    let registry = registry(round.config, &mut dice);
     let lives = Arc::new(Lives::default());
     let places: Arc<[Place]> = (0..3 + dice.below(3))
         .map(|i| place(&registry, i, &mut dice))
@@ -162,7 +87,7 @@ fn round(seed: u64) -> Totals {
     watched("the torture itself", || {
         thread::scope(|scope| {
             for i in 0..NR_THREADS {
-                let mut dice = Dice::new(seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+                let mut dice = Dice::of_thread(round.seed, i);
                 let (registry, places, subjects) = (&registry, &places, &subjects);
                 let (lives, stop, nr_spawned) = (&lives, &stop, &nr_spawned);
                 let (nr_enqueued, nr_cancelled) = (&nr_enqueued, &nr_cancelled);
@@ -239,11 +164,7 @@ fn round(seed: u64) -> Totals {
             shut = still.registry.shutdown();
         }
     });
-    assert_eq!(
-        lives.0.load(Ordering::Relaxed),
-        0,
-        "something was not dropped"
-    );
+    lives.assert_none();
     Totals {
         nr_enqueued: nr_enqueued.into_inner(),
         nr_cancelled: nr_cancelled.into_inner(),
@@ -253,38 +174,40 @@ fn round(seed: u64) -> Totals {
     }
 }
 
-fn registry(dice: &mut Dice) -> Registry {
-    let machines = [
-        "1 core",
-        "2 core",
-        "4 core",
-        "2 llc x 2 core",
-        "8 core",
-        "2 numa x 2 llc x 8 core x 2 smt",
-    ];
+fn registry(config: &str, dice: &mut Dice) -> Registry {
+    let large = "2 numa x 2 llc x 8 core x 2 smt";
+    let machine = match config {
+        "one-cpu" => "1 core",
+        "one-pod" => dice.pick(&["2 core", "4 core", "8 core"]),
+        "large" => large,
+        _ => dice.pick(&[
+            "1 core",
+            "2 core",
+            "4 core",
+            "2 llc x 2 core",
+            "8 core",
+            large,
+        ]),
+    };
     let params = Params {
         wake: if dice.below(4) == 0 {
             WakeMode::UnderLock
         } else {
             WakeMode::Deferred
         },
-        worker_looks: [0, 64][dice.below(2)],
-        max_batch: [1, 4, 32, 64][dice.below(4)],
-        max_workers: [3, 16, 512][dice.below(3)],
-        idle_timeout_ms: [1, 20, 300_000][dice.below(3)],
-        watch_tick_us: [50, 1000][dice.below(2)],
+        worker_looks: dice.pick(&[0, 64]),
+        max_batch: dice.pick(&[1, 4, 32, 64]),
+        max_workers: dice.pick(&[3, 16, 512]),
+        idle_timeout_ms: dice.pick(&[1, 20, 300_000]),
+        watch_tick_us: dice.pick(&[50, 1000]),
         lock_stat: dice.below(2) == 0,
         ..Params::default()
     };
-    Registry::new(
-        Topology::synthetic(machines[dice.below(machines.len())]).unwrap(),
-        params,
-    )
-    .unwrap()
+    Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
 }
 
 fn place(registry: &Registry, i: usize, dice: &mut Dice) -> Place {
-    let limit = [1, 2, 5, 256][dice.below(4)];
+    let limit = dice.pick(&[1, 2, 5, 256]);
     let ordered = i == 0;
     let mut builder = Workqueue::builder(&format!("torture {i}"));
     builder = if ordered {
@@ -333,7 +256,7 @@ fn subject(
         inside.store(false, Ordering::Release);
         if panicking && run % 32 == 0 {
             panics.fetch_add(1, Ordering::Relaxed);
-            std::panic::panic_any(Planned);
+            Planned::panic();
         }
     });
     Subject {
@@ -365,7 +288,7 @@ fn spawn(place: &Place, lives: &Arc<Lives>, dice: &mut Dice) {
         drop(captured);
         inside.fetch_sub(1, Ordering::AcqRel);
         if panics {
-            std::panic::panic_any(Planned);
+            Planned::panic();
         }
         result
     });
@@ -388,7 +311,7 @@ fn spawn(place: &Place, lives: &Arc<Lives>, dice: &mut Dice) {
 fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     match outcome {
         Ok(_) => assert!(!panics),
-        Err(JoinError::Panicked(payload)) if panics && payload.is::<Planned>() => {}
+        Err(JoinError::Panicked(payload)) if panics && Planned::is(&*payload) => {}
         Err(error) => panic!("{error}"),
     }
 }
@@ -443,40 +366,4 @@ fn check(subject: &Subject) -> u64 {
     );
     assert!(!subject.work.is_busy(), "{:?}", subject.work);
     runs
-}
-
-/// Calls `body` and aborts with a word when it hangs.
-fn watched(what: &'static str, body: impl FnOnce()) {
-    let done = Arc::new(AtomicBool::new(false));
-    let seen = done.clone();
-    let watcher = thread::spawn(move || {
-        let end = Instant::now() + PATIENCE;
-        while !seen.load(Ordering::Acquire) {
-            if Instant::now() > end {
-                eprintln!("{what} hangs");
-                std::process::abort();
-            }
-            thread::park_timeout(Duration::from_secs(1));
-        }
-    });
-    body();
-    done.store(true, Ordering::Release);
-    watcher.thread().unpark();
-    watcher.join().unwrap();
-}
-
-/// A small generator of numbers that look random (xorshift64*).
-struct Dice(u64);
-
-impl Dice {
-    fn new(seed: u64) -> Self {
-        Self(seed | 1)
-    }
-
-    fn below(&mut self, limit: usize) -> usize {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        ((self.0.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize) % limit
-    }
 }

@@ -1,0 +1,223 @@
+//! What every torture program is made of: a command line, rounds by the dice, a watch over each.
+//!
+//! A program is a test target called `torture_NAME`, without harness, whose `main` is one call of [`torture`]; that
+//! is all `cargo xtask torture NAME` asks for. The dice of a round follow from its seed, and those of a thread from
+//! its round's; how the threads meet does not.
+
+// A program need not use all of it.
+#![allow(dead_code)]
+
+use std::{
+    any::Any,
+    fmt::Debug,
+    process::ExitCode,
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+        mpsc::{RecvTimeoutError, channel},
+    },
+    thread,
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+/// How long a program runs when nobody says: long enough to meet a coarse fault in every run of the tests.
+const DEFAULT: Duration = Duration::from_secs(5);
+/// A step that takes longer hangs: a good one takes milliseconds, seconds on a machine that is full.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// What the usual test runner takes, so that these programs can be run beside its own.
+const OF_THE_RUNNER: &[&str] = &["--nocapture", "--show-output", "--quiet", "-q", "--exact"];
+
+/// The round under way, for messages.
+static SEED: AtomicU64 = AtomicU64::new(0);
+
+/// One round of a torture.
+pub struct Round<'a> {
+    /// What its dice start from.
+    pub seed: u64,
+    /// Which of the configurations was asked for.
+    pub config: &'a str,
+}
+
+/// What a command line asks for.
+struct Options<'a> {
+    length: Duration,
+    seed: u64,
+    config: &'a str,
+}
+
+/// Runs rounds until the time is up; a fault ends the process with a word and the round's seed.
+///
+/// `configs` are what `--config` takes, the default first. A panic whose payload is not [`Planned`] is a fault on
+/// whatever thread it happens.
+pub fn torture<T: Debug + Default>(
+    subject: &str,
+    configs: &[&str],
+    mut round: impl FnMut(&Round<'_>, &mut T),
+) -> ExitCode {
+    let options = match arguments(configs, std::env::args().skip(1)) {
+        Ok(options) => options,
+        Err(wrong) => {
+            eprintln!(
+                "{wrong}\nusage: [--minutes M] [--seed S] [--config {}]",
+                configs.join("|")
+            );
+            return ExitCode::from(2);
+        }
+    };
+    let Options {
+        length,
+        seed,
+        config,
+    } = options;
+    println!("torture of {subject} for {length:?}, --config {config} --seed {seed}");
+    std::panic::set_hook(Box::new(|info| {
+        if !info.payload().is::<Planned>() {
+            let seed = SEED.load(Ordering::Relaxed);
+            eprintln!("{info}\nin the round of --seed {seed}");
+            std::process::exit(1);
+        }
+    }));
+    let (start, mut nr_rounds, mut totals) = (Instant::now(), 0, T::default());
+    while start.elapsed() < length {
+        let seed = seed.wrapping_add(nr_rounds);
+        SEED.store(seed, Ordering::Relaxed);
+        watched("the round", || round(&Round { seed, config }, &mut totals));
+        nr_rounds += 1;
+    }
+    println!("no fault in {nr_rounds} rounds: {totals:?}");
+    // In the words of the test runner, for whoever counts tests; a fault ends the process before this.
+    println!(
+        "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in {:.2}s",
+        start.elapsed().as_secs_f64()
+    );
+    ExitCode::SUCCESS
+}
+
+fn arguments<'a>(
+    configs: &[&'a str],
+    mut words: impl Iterator<Item = String>,
+) -> Result<Options<'a>, String> {
+    let clock = SystemTime::now().duration_since(UNIX_EPOCH);
+    let mut options = Options {
+        length: DEFAULT,
+        seed: clock.map_or(1, |since| since.as_nanos() as u64),
+        config: configs[0],
+    };
+    while let Some(word) = words.next() {
+        let mut value = || words.next().ok_or(format!("{word} wants a value"));
+        let wrong = |error: &dyn std::fmt::Display| format!("{word}: {error}");
+        match word.as_str() {
+            "--minutes" => {
+                let minutes: f64 = value()?.parse().map_err(|e| wrong(&e))?;
+                options.length =
+                    Duration::try_from_secs_f64(minutes * 60.0).map_err(|e| wrong(&e))?;
+            }
+            "--seed" => options.seed = value()?.parse().map_err(|e| wrong(&e))?,
+            "--config" => {
+                let asked = value()?;
+                let known = configs.iter().find(|config| **config == asked);
+                options.config = known.ok_or_else(|| format!("no config is called {asked}"))?;
+            }
+            other if other.starts_with('-') && !OF_THE_RUNNER.contains(&other) => {
+                return Err(format!("unknown: {other}"));
+            }
+            _ => {}
+        }
+    }
+    Ok(options)
+}
+
+/// Ends the process when `body` does not end.
+pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
+    let (done, ended) = channel::<()>();
+    let watch = thread::spawn(move || {
+        if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            let seed = SEED.load(Ordering::Relaxed);
+            eprintln!("{what} of --seed {seed} hangs: a wake-up was lost");
+            std::process::exit(1);
+        }
+    });
+    let outcome = body();
+    drop(done);
+    watch.join().expect("the watch does not panic");
+    outcome
+}
+
+/// The payload of a panic that is part of the torture.
+pub struct Planned;
+
+impl Planned {
+    /// Panics as planned.
+    pub fn panic() -> ! {
+        std::panic::panic_any(Planned)
+    }
+
+    /// Says whether a panic was planned.
+    pub fn is(payload: &(dyn Any + Send)) -> bool {
+        payload.is::<Planned>()
+    }
+}
+
+/// Counts what lives.
+#[derive(Default)]
+pub struct Lives(AtomicI64);
+
+impl Lives {
+    /// Fails if anything lives.
+    pub fn assert_none(&self) {
+        let nr_alive = self.0.load(Ordering::Relaxed);
+        assert_eq!(nr_alive, 0, "something outlives everything");
+    }
+}
+
+/// One that lives.
+pub struct Life(Arc<Lives>);
+
+impl Life {
+    /// Comes to life.
+    pub fn new(lives: &Arc<Lives>) -> Self {
+        lives.0.fetch_add(1, Ordering::Relaxed);
+        Self(lives.clone())
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        let before = self.0.0.fetch_sub(1, Ordering::Relaxed);
+        assert!(before > 0, "something was dropped twice");
+    }
+}
+
+/// Random numbers that follow from a seed (SplitMix64).
+pub struct Dice(u64);
+
+impl Dice {
+    /// Starts from `seed`.
+    pub fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// Makes the dice of thread `i` of the round of `seed`.
+    pub fn of_thread(seed: u64, i: usize) -> Self {
+        Self(seed ^ (i as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15))
+    }
+
+    /// Throws 64 bits.
+    pub fn bits(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.0;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// Throws a number below `limit`.
+    pub fn below(&mut self, limit: usize) -> usize {
+        (self.bits() % limit as u64) as usize
+    }
+
+    /// Takes one of `choices`.
+    pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
+        choices[self.below(choices.len())]
+    }
+}
