@@ -75,6 +75,22 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
             &["bench", "workqueue", "--scope", "cpu,nosuch"],
             "cpu, smt, cache_shard, cache, numa, system",
         ),
+        (&["bench", "mpscq", "--items", "many"], "invalid digit"),
+        (
+            &["bench", "mpscq", "--cases", "nosuch"],
+            "push-pop, push-pop-contiguous, chains, owned",
+        ),
+        (&["bench", "mpscq", "--peers", "nosuch"], "cordyceps"),
+        (&["bench", "task-work", "--items", "0"], "1..=10000000"),
+        (
+            &["bench", "task-work", "--cases", "wake,nosuch"],
+            "wake, wake-burst, service-8, service-1024",
+        ),
+        (
+            &["bench", "task-work", "--peers", "rayon"],
+            "std, tokio, crossbeam, flume, kanal",
+        ),
+        (&["bench", "task-work", "--only", "nosuch"], "wait-32+cap"),
     ];
     for (args, valid) in bad {
         let output = afterwork(args);

@@ -5,9 +5,12 @@ use std::ops::RangeInclusive;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
-use super::mpscq::MpscqArgs;
-use super::task_work::TaskWorkArgs;
-use super::workqueue::WorkqueueArgs;
+use super::mpscq::{self, MpscqArgs};
+use super::session::Settings;
+use super::task_work::{self, TaskWorkArgs};
+use super::workqueue::{self, WorkqueueArgs};
+use crate::exit::Stop;
+use crate::measure::case::Case;
 
 /// Measures how fast this machine defers work, beside the ways that programs use today.
 #[derive(Args, Clone, Debug)]
@@ -35,6 +38,31 @@ pub enum Which {
     TaskWork(TaskWorkArgs),
 }
 
+impl Which {
+    /// Every bench as it is without options.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        vec![
+            Self::Workqueue(WorkqueueArgs::default()),
+            Self::Mpscq(MpscqArgs::default()),
+            Self::TaskWork(TaskWorkArgs::default()),
+        ]
+    }
+
+    /// Makes its cases.
+    ///
+    /// # Errors
+    ///
+    /// The bench cannot run on this machine.
+    pub fn cases(&self, settings: &Settings) -> Result<Vec<Case>, Stop> {
+        match self {
+            Self::Workqueue(args) => workqueue::cases(args, settings),
+            Self::Mpscq(args) => Ok(mpscq::cases(args, settings)),
+            Self::TaskWork(args) => Ok(task_work::cases(args, settings)),
+        }
+    }
+}
+
 /// How a bench is measured, whichever it is.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CommonArgs {
@@ -44,11 +72,11 @@ pub struct CommonArgs {
 
     /// Repetitions of each case [default: 9, with --quick 5]
     #[arg(long, global = true, value_name = "N", value_parser = count::<10_000>())]
-    pub repeat: Option<u64>,
+    pub repeat: Option<usize>,
 
     /// Begin no repetition that would end later than this many seconds after the start
     #[arg(long, global = true, value_name = "S", value_parser = count::<86_400>())]
-    pub seconds: Option<u64>,
+    pub seconds: Option<usize>,
 
     /// Measure only the variants with these names, as tables spell them, separated by commas
     #[arg(long, global = true, value_name = "VARIANT,…", value_delimiter = ',')]
@@ -73,7 +101,7 @@ pub struct CommonArgs {
 
 /// Parses a whole number from 1 to `MAX`, and says so to whoever gives another.
 #[must_use]
-pub fn count<const MAX: u64>() -> impl TypedValueParser<Value = u64> {
+pub fn count<const MAX: u64>() -> impl TypedValueParser<Value = usize> {
     let range: RangeInclusive<u64> = 1..=MAX;
-    RangedU64ValueParser::<u64>::new().range(range)
+    RangedU64ValueParser::<usize>::new().range(range)
 }

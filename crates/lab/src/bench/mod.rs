@@ -1,11 +1,16 @@
 //! `afterwork bench`: what is measured.
 //!
-//! A bench is a module with its options and a function that makes its cases; `measure` does the rest. To add
-//! one: its options become a variant of [`args::Which`], its cases an arm of `session::cases`, and all benches
-//! together still end within two minutes with `--quick`, because [`session`] gives each case its share.
+//! A bench is a module with its options and a function that makes its cases; `measure` does the rest. To add one:
+//!
+//! 1. its menu says what cases and peers there are ([`pick::Menu`]), and its options contain the
+//!    [pick](pick::Pick) of them, which makes the cases asked for and leaves out the peers that were not;
+//! 2. its options become a variant of [`args::Which`].
+//!
+//! All benches together still end within two minutes with `--quick`, because [`session`] gives each case its share.
 
 pub mod args;
 pub mod mpscq;
+pub mod pick;
 pub mod session;
 pub mod task_work;
 pub mod workqueue;

@@ -6,9 +6,6 @@ use std::time::{Duration, Instant};
 use topology::CpuId;
 
 use super::args::{BenchArgs, CommonArgs, Which};
-use super::mpscq::{self, MpscqArgs};
-use super::task_work::{self, TaskWorkArgs};
-use super::workqueue::{self, WorkqueueArgs};
 use crate::exit::{Exit, Stop};
 use crate::measure::case::Case;
 use crate::measure::fingerprint::Fingerprint;
@@ -42,6 +39,19 @@ pub struct Settings {
     pub interrupt: Interrupt,
 }
 
+#[cfg(test)]
+impl Settings {
+    /// Short runs on whatever CPUs there are.
+    pub(crate) fn of_tests() -> Self {
+        Self {
+            quick: true,
+            cpus: sync::cpu::affinity().unwrap().iter().collect(),
+            pins: Vec::new(),
+            interrupt: Interrupt::default(),
+        }
+    }
+}
+
 /// Runs the benches asked for.
 ///
 /// # Errors
@@ -52,7 +62,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
     let common = &args.common;
     let settings = settings(common, interrupt.clone())?;
-    let mut cases = only(&common.only, cases(args.which.as_ref(), &settings)?)?;
+    let mut cases = cases(args, &settings)?;
 
     let started = Instant::now();
     let mut report = Report::new(io::stdout(), form(common));
@@ -99,19 +109,20 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     })
 }
 
-/// The cases of the bench named, or of all.
-fn cases(which: Option<&Which>, settings: &Settings) -> Result<Vec<Case>, Stop> {
-    match which {
-        Some(Which::Workqueue(args)) => workqueue::cases(args, settings),
-        Some(Which::Mpscq(args)) => mpscq::cases(args, settings),
-        Some(Which::TaskWork(args)) => task_work::cases(args, settings),
-        None => {
-            let mut all = workqueue::cases(&WorkqueueArgs::default(), settings)?;
-            all.extend(mpscq::cases(&MpscqArgs::default(), settings)?);
-            all.extend(task_work::cases(&TaskWorkArgs::default(), settings)?);
-            Ok(all)
-        }
+/// The cases of the bench named, or of all, with the claims that can be judged: a comparison with somebody who was
+/// left out on purpose is not worth a line.
+fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
+    let benches = args.which.clone().map_or_else(Which::all, |one| vec![one]);
+    let mut cases = Vec::new();
+    for bench in benches {
+        cases.extend(bench.cases(settings)?);
     }
+    let mut cases = only(&args.common.only, cases)?;
+    for case in &mut cases {
+        let claims = std::mem::take(&mut case.claims).into_iter();
+        case.claims = claims.filter(|claim| case.can_judge(claim)).collect();
+    }
+    Ok(cases)
 }
 
 /// Leaves only the variants with these `names`, and the cases that have any; all of them without names.
@@ -135,7 +146,6 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     for case in &mut cases {
         case.variants
             .retain(|variant| names.contains(&variant.name));
-        case.claims.retain(|claim| names.contains(&claim.variant));
     }
     cases.retain(|case| !case.variants.is_empty());
     Ok(cases)
@@ -179,13 +189,11 @@ fn form(common: &CommonArgs) -> Form {
 
 fn repeat(common: &CommonArgs) -> usize {
     let default = if common.quick { REPEAT_QUICK } else { REPEAT };
-    common.repeat.map_or(default, |repeat| {
-        usize::try_from(repeat).unwrap_or(usize::MAX)
-    })
+    common.repeat.unwrap_or(default)
 }
 
 fn budget(common: &CommonArgs) -> Option<Duration> {
-    let asked = common.seconds.map(Duration::from_secs);
+    let asked = common.seconds.map(|s| Duration::from_secs(s as u64));
     asked.or_else(|| common.quick.then_some(QUICK))
 }
 
@@ -196,7 +204,48 @@ fn share(left: Duration, cases: usize) -> Duration {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashSet;
+
     use super::*;
+    use crate::measure::claim::Against;
+
+    #[test]
+    fn variants_have_different_names_and_claims_speak_of_them() {
+        for quick in [true, false] {
+            let settings = Settings {
+                quick,
+                ..Settings::of_tests()
+            };
+            for bench in Which::all() {
+                for case in bench.cases(&settings).unwrap() {
+                    let name = format!("{} {}", case.bench, case.name);
+                    let names: HashSet<&str> =
+                        case.variants.iter().map(|v| v.name.as_str()).collect();
+                    assert_eq!(names.len(), case.variants.len(), "{name}");
+                    assert!(!case.claims.is_empty(), "{name}");
+                    for claim in &case.claims {
+                        let known = case.metrics.iter().any(|m| m.name == claim.metric);
+                        assert!(known && case.can_judge(claim), "{name}: {claim:?}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn claims_about_somebody_who_was_left_out_go_too() {
+        let args = BenchArgs {
+            which: None,
+            common: CommonArgs {
+                only: vec!["mailbox".into(), "wait-1".into()],
+                ..CommonArgs::default()
+            },
+        };
+        let cases = cases(&args, &Settings::of_tests()).unwrap();
+        let claims = cases.iter().flat_map(|case| &case.claims);
+        let against: Vec<&Against> = claims.map(|claim| &claim.against).collect();
+        assert!(!cases.is_empty() && against.is_empty(), "{against:?}");
+    }
 
     #[test]
     fn quick_is_shorter_and_what_is_asked_for_wins() {

@@ -1,6 +1,6 @@
 //! What a bench is made of: cases, their variants, and the metrics that each run yields.
 
-use super::claim::Claim;
+use super::claim::{Against, Claim};
 use super::stats::Point;
 use crate::exit::Stop;
 
@@ -67,6 +67,31 @@ pub struct Variant {
     pub run: RunFn,
 }
 
+impl Variant {
+    /// One of ours.
+    pub fn ours(
+        name: impl Into<String>,
+        run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            peer: false,
+            run: Box::new(run),
+        }
+    }
+
+    /// Somebody else's.
+    pub fn peer(
+        name: impl Into<String>,
+        run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
+    ) -> Self {
+        Self {
+            peer: true,
+            ..Self::ours(name, run)
+        }
+    }
+}
+
 /// A question, asked to several variants in one interleaved run.
 pub struct Case {
     /// Of which bench.
@@ -83,6 +108,19 @@ pub struct Case {
     pub variants: Vec<Variant>,
     /// What is said of the results, and compared.
     pub claims: Vec<Claim>,
+}
+
+impl Case {
+    /// Says whether both sides of `claim` take part.
+    #[must_use]
+    pub fn can_judge(&self, claim: &Claim) -> bool {
+        let has = |name: &String| self.variants.iter().any(|variant| variant.name == *name);
+        has(&claim.variant)
+            && match &claim.against {
+                Against::Variant(name) => has(name),
+                Against::BestPeer => self.variants.iter().any(|variant| variant.peer),
+            }
+    }
 }
 
 /// What one variant yielded so far: a sample for each repetition that it ended.

@@ -14,9 +14,8 @@ use super::peers::{self, Channel, Cordyceps, Seg};
 use super::stock::{Layout, Stock};
 use super::{claims, fifo};
 use crate::bench::session::Settings;
-use crate::exit::Stop;
-use crate::measure::case::{Case, Sample, Variant};
-use crate::measure::claim::{Against, Claim};
+use crate::measure::case::{Case, RunFn, Sample, Variant};
+use crate::measure::claim::Claim;
 
 const BENCH: &str = "mpscq";
 const PUSH_POP: &str = "push-pop";
@@ -52,20 +51,11 @@ const NR_ITEMS_QUICK: usize = 100_000;
 const PLACES: usize = 4;
 
 /// Makes the cases that `args` ask for.
-///
-/// # Errors
-///
-/// None; other benches have some.
-pub fn cases(args: &MpscqArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let setting = Setting {
-        args,
-        settings,
-        items: args.items.map_or(default_items(settings.quick), |items| {
-            usize::try_from(items).unwrap_or(usize::MAX)
-        }),
-    };
-    let wanted = CASES.into_iter().filter(|case| args.wants_case(case));
-    Ok(wanted.map(|name| setting.case(name)).collect())
+#[must_use]
+pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
+    let items = args.items.unwrap_or(default_items(settings.quick));
+    let setting = Setting { settings, items };
+    args.pick.make(|name| setting.case(name))
 }
 
 const fn default_items(quick: bool) -> usize {
@@ -74,7 +64,6 @@ const fn default_items(quick: bool) -> usize {
 
 /// What all cases have in common.
 struct Setting<'a> {
-    args: &'a MpscqArgs,
     settings: &'a Settings,
     items: usize,
 }
@@ -133,11 +122,11 @@ impl Setting<'_> {
         let mail = || Mail::for_producers(MAX_PRODUCERS);
         let batched = || BatchedMail::for_producers(MAX_PRODUCERS);
         let mut variants = vec![
-            self.variant(MAIL, false, &values, layout, mail),
-            self.variant(BATCHED_MAIL, false, &values, layout, batched),
-            self.variant(ALLOCATED, false, &values, layout, Allocated::default),
+            self.own(MAIL, &values, layout, mail),
+            self.own(BATCHED_MAIL, &values, layout, batched),
+            self.own(ALLOCATED, &values, layout, Allocated::default),
         ];
-        variants.extend(self.wanted(self.channels(&values, layout)));
+        variants.extend(self.channels(&values, layout));
         variants.push(self.no_queue::<Tag>());
         let about = "messages of 8 bytes by value".into();
         self.described(OWNED, about, variants, claims::owned())
@@ -150,12 +139,6 @@ impl Setting<'_> {
         variants: Vec<Variant>,
         claims: Vec<Claim>,
     ) -> Case {
-        // A comparison with a peer that was left out on purpose is not worth a line.
-        let has = |claim: &Claim| match &claim.against {
-            Against::Variant(name) => variants.iter().any(|variant| variant.name == *name),
-            Against::BestPeer => variants.iter().any(|variant| variant.peer),
-        };
-        let claims = claims.into_iter().filter(has).collect();
         Case {
             bench: BENCH,
             name,
@@ -171,7 +154,7 @@ impl Setting<'_> {
     where
         Q: Fifo<Item = item::Ours> + 'static,
     {
-        self.variant(name, false, &items.ours, items.layout, make)
+        self.own(name, &items.ours, items.layout, make)
     }
 
     fn intrusive_peers(&self, items: &Items) -> Vec<Variant> {
@@ -186,7 +169,7 @@ impl Setting<'_> {
             self.peer(peers::SEG_QUEUE, boxed, *layout, Seg::default),
         ];
         all.extend(self.channels(boxed, *layout));
-        self.wanted(all)
+        all
     }
 
     fn channels<I: Item>(&self, items: &Shared<I>, layout: Layout) -> Vec<Variant> {
@@ -219,18 +202,7 @@ impl Setting<'_> {
                 sample
             }))
         };
-        Variant {
-            name: NO_QUEUE.into(),
-            peer: false,
-            run: Box::new(run),
-        }
-    }
-
-    fn wanted(&self, peers: Vec<Variant>) -> Vec<Variant> {
-        let wanted = peers.into_iter();
-        wanted
-            .filter(|peer| self.args.wants_peer(&peer.name))
-            .collect()
+        Variant::ours(NO_QUEUE, run)
     }
 
     fn peer<Q>(
@@ -243,14 +215,12 @@ impl Setting<'_> {
     where
         Q: Fifo<Item: Item> + 'static,
     {
-        self.variant(name, true, items, layout, make)
+        Variant::peer(name, self.run(items, layout, make))
     }
 
-    /// A variant whose run takes every figure once, each with a queue of its own.
-    fn variant<Q>(
+    fn own<Q>(
         &self,
         name: &str,
-        peer: bool,
         items: &Shared<Q::Item>,
         layout: Layout,
         make: impl Fn() -> Q + 'static,
@@ -258,9 +228,22 @@ impl Setting<'_> {
     where
         Q: Fifo<Item: Item> + 'static,
     {
+        Variant::ours(name, self.run(items, layout, make))
+    }
+
+    /// A run that takes every figure once, each with a queue of its own.
+    fn run<Q>(
+        &self,
+        items: &Shared<Q::Item>,
+        layout: Layout,
+        make: impl Fn() -> Q + 'static,
+    ) -> RunFn
+    where
+        Q: Fifo<Item: Item> + 'static,
+    {
         let (items, nr_items, settings) = (Rc::clone(items), self.items, self.settings.clone());
         let mut place = 0;
-        let run = move || {
+        Box::new(move || {
             let mut stocks = items.borrow_mut();
             if stocks.len() <= place {
                 stocks.push(Stock::new(MAX_PRODUCERS, layout));
@@ -287,12 +270,7 @@ impl Setting<'_> {
                 sample.set(figure.metric, ns);
             }
             Ok(Some(sample))
-        };
-        Variant {
-            name: name.into(),
-            peer,
-            run: Box::new(run),
-        }
+        })
     }
 }
 
@@ -309,61 +287,19 @@ impl Items {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
-    use crate::measure::interrupt::Interrupt;
+    use crate::bench::pick::Pick;
 
     /// A few turns for every producer.
-    const FEW: u64 = 30_000;
-
-    fn all(args: &MpscqArgs) -> Vec<Case> {
-        let settings = Settings {
-            quick: true,
-            cpus: Vec::new(),
-            pins: Vec::new(),
-            interrupt: Interrupt::default(),
-        };
-        cases(args, &settings).unwrap()
-    }
-
-    #[test]
-    fn variants_have_different_names_and_claims_speak_of_them() {
-        for case in all(&MpscqArgs::default()) {
-            let names: HashSet<&str> = case.variants.iter().map(|v| v.name.as_str()).collect();
-            assert_eq!(names.len(), case.variants.len(), "{}", case.name);
-            assert!(!case.claims.is_empty());
-            for claim in &case.claims {
-                assert!(names.contains(claim.variant.as_str()), "{claim:?}");
-                assert!(ALL.iter().any(|metric| metric.name == claim.metric));
-                if let Against::Variant(name) = &claim.against {
-                    assert!(names.contains(name.as_str()), "{claim:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn peers_can_be_left_out_and_claims_about_them_with_them() {
-        let args = MpscqArgs {
-            peers: vec!["none".into()],
-            ..MpscqArgs::default()
-        };
-        for case in all(&args) {
-            assert!(case.variants.iter().all(|variant| !variant.peer));
-            let against = |claim: &Claim| claim.against == Against::BestPeer;
-            assert!(!case.claims.iter().any(against));
-        }
-    }
+    const FEW: usize = 30_000;
 
     /// Runs every queue of `case`; a debug build checks the order of every item.
     fn every_queue_keeps_every_item_in_order(case: &str) {
         let args = MpscqArgs {
             items: Some(FEW),
-            cases: vec![case.into()],
-            ..MpscqArgs::default()
+            pick: Pick::of_cases(&[case]),
         };
-        let mut cases = all(&args);
+        let mut cases = cases(&args, &Settings::of_tests());
         for variant in &mut cases[0].variants {
             let sample = (variant.run)().unwrap().unwrap();
             let metrics = if variant.name == NO_QUEUE {

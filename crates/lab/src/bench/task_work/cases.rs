@@ -19,9 +19,8 @@ use super::service::run::{Service, ring_works};
 use super::wake::{Wake, Woken};
 use super::{claims, peers};
 use crate::bench::session::Settings;
-use crate::exit::Stop;
-use crate::measure::case::{Case, Sample, Variant};
-use crate::measure::claim::{Against, Claim};
+use crate::measure::case::{Case, RunFn, Sample, Variant};
+use crate::measure::claim::Claim;
 use crate::talk::say;
 
 const BENCH: &str = "task-work";
@@ -86,31 +85,23 @@ const NR_ITEMS_QUICK: usize = 5_000;
 
 /// Makes the cases that `args` ask for.
 ///
-/// # Errors
-///
-/// None; other benches have some. A machine without io_uring is told and has no service cases.
-pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
-    let setting = Setting {
-        args,
-        settings,
-        items: args.items.map_or(default_items(settings.quick), |items| {
-            usize::try_from(items).unwrap_or(usize::MAX)
-        }),
-    };
-    let mut wanted: Vec<_> = CASES
-        .into_iter()
-        .filter(|case| args.wants_case(case))
-        .collect();
-    let is_service = |case: &&str| [SERVICE_FEW, SERVICE_MANY].contains(case);
-    if wanted.iter().any(is_service)
+/// A machine without io_uring is told, and has no service cases.
+#[must_use]
+pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
+    let items = args.items.unwrap_or(default_items(settings.quick));
+    let setting = Setting { settings, items };
+    let services = [SERVICE_FEW, SERVICE_MANY];
+    let mut serves = true;
+    if services.iter().any(|case| args.pick.wants_case(case))
         && let Err(error) = ring_works()
     {
         say(format_args!(
             "{BENCH} service: left out, there is no io_uring here: {error}"
         ));
-        wanted.retain(|case| !is_service(case));
+        serves = false;
     }
-    Ok(wanted.into_iter().map(|name| setting.case(name)).collect())
+    args.pick
+        .make(|name| (serves || !services.contains(&name)).then(|| setting.case(name)))
 }
 
 const fn default_items(quick: bool) -> usize {
@@ -119,7 +110,6 @@ const fn default_items(quick: bool) -> usize {
 
 /// What all cases have in common.
 struct Setting<'a> {
-    args: &'a TaskWorkArgs,
     settings: &'a Settings,
     items: usize,
 }
@@ -178,11 +168,7 @@ impl Setting<'_> {
                     .run()?
                     .map(|(served, posts)| served_sample(&served, &posts)))
             };
-            Variant {
-                name: name.into(),
-                peer: false,
-                run: Box::new(run),
-            }
+            Variant::ours(name, run)
         });
         Case {
             bench: BENCH,
@@ -220,8 +206,8 @@ impl Setting<'_> {
             about: format!("{about}; {} items; cap {} us", self.items, CAP.as_micros()),
             metrics: WAKE,
             headline: WAKE_HEADLINE,
-            claims: answerable(claims, &variants),
             variants,
+            claims,
         }
     }
 
@@ -235,7 +221,7 @@ impl Setting<'_> {
         ];
         let waits = ways.map(|(name, count, cap)| {
             let wait = Wait { count, cap };
-            variant(name, false, wake, move || wait.open())
+            Variant::ours(name, woken(wake, move || wait.open()))
         });
         let mut variants = Vec::from(waits);
         let wait = Wait {
@@ -244,9 +230,10 @@ impl Setting<'_> {
         };
         variants.insert(
             1,
-            variant(WAIT_1_NO_SPIN, false, wake, move || {
-                wait.open_without_spin()
-            }),
+            Variant::ours(
+                WAIT_1_NO_SPIN,
+                woken(wake, move || wait.open_without_spin()),
+            ),
         );
         variants
     }
@@ -273,30 +260,18 @@ impl Setting<'_> {
             }
             Ok(Some(sample))
         };
-        Variant {
-            name: CAP_AND_WAKE.into(),
-            peer: false,
-            run: Box::new(run),
-        }
+        Variant::ours(CAP_AND_WAKE, run)
     }
 
-    fn channels(&self, wake: &Wake) -> Vec<Variant> {
-        let all = [
-            variant(peers::STD, true, wake, std::sync::mpsc::channel),
-            variant(
-                peers::TOKIO,
-                true,
-                wake,
-                tokio::sync::mpsc::unbounded_channel,
-            ),
-            variant(peers::CROSSBEAM, true, wake, crossbeam_channel::unbounded),
-            variant(peers::FLUME, true, wake, flume::unbounded),
-            variant(peers::KANAL, true, wake, kanal::unbounded),
-        ];
-        let wanted = all.into_iter();
-        wanted
-            .filter(|peer| self.args.wants_peer(&peer.name))
-            .collect()
+    fn channels(&self, wake: &Wake) -> [Variant; 5] {
+        let tokio = tokio::sync::mpsc::unbounded_channel;
+        [
+            Variant::peer(peers::STD, woken(wake, std::sync::mpsc::channel)),
+            Variant::peer(peers::TOKIO, woken(wake, tokio)),
+            Variant::peer(peers::CROSSBEAM, woken(wake, crossbeam_channel::unbounded)),
+            Variant::peer(peers::FLUME, woken(wake, flume::unbounded)),
+            Variant::peer(peers::KANAL, woken(wake, kanal::unbounded)),
+        ]
     }
 }
 
@@ -306,34 +281,13 @@ fn apart(cpus: &[CpuId]) -> Option<(CpuId, CpuId)> {
     (first != last).then_some((first, last))
 }
 
-/// A comparison with somebody who was left out on purpose is not worth a line.
-fn answerable(claims: Vec<Claim>, variants: &[Variant]) -> Vec<Claim> {
-    let has = |name: &String| variants.iter().any(|variant| variant.name == *name);
-    let mut claims = claims;
-    claims.retain(|claim| match &claim.against {
-        Against::Variant(name) => has(name),
-        Against::BestPeer => variants.iter().any(|variant| variant.peer),
-    });
-    claims
-}
-
-fn variant<P, R>(
-    name: &str,
-    peer: bool,
-    wake: &Wake,
-    open: impl Fn() -> (P, R) + 'static,
-) -> Variant
+fn woken<P, R>(wake: &Wake, open: impl Fn() -> (P, R) + 'static) -> RunFn
 where
     P: Post,
     R: Receive,
 {
     let wake = wake.clone();
-    let run = move || Ok(wake.run(open())?.map(woken_sample));
-    Variant {
-        name: name.into(),
-        peer,
-        run: Box::new(run),
-    }
+    Box::new(move || Ok(wake.run(open())?.map(woken_sample)))
 }
 
 fn woken_sample(woken: Woken) -> Sample {
@@ -371,60 +325,16 @@ fn served_sample(served: &Served, posts: &Meter) -> Sample {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
-    use crate::measure::interrupt::Interrupt;
-
-    fn all(args: &TaskWorkArgs) -> Vec<Case> {
-        let settings = Settings {
-            quick: true,
-            cpus: Vec::new(),
-            pins: Vec::new(),
-            interrupt: Interrupt::default(),
-        };
-        cases(args, &settings).unwrap()
-    }
-
-    #[test]
-    fn variants_have_different_names_and_claims_speak_of_them() {
-        for case in all(&TaskWorkArgs::default()) {
-            let names: HashSet<&str> = case.variants.iter().map(|v| v.name.as_str()).collect();
-            assert_eq!(names.len(), case.variants.len(), "{}", case.name);
-            assert!(!case.claims.is_empty());
-            for claim in &case.claims {
-                assert!(names.contains(claim.variant.as_str()), "{claim:?}");
-                assert!(case.metrics.iter().any(|m| m.name == claim.metric));
-                if let Against::Variant(name) = &claim.against {
-                    assert!(names.contains(name.as_str()), "{claim:?}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn peers_can_be_left_out_and_claims_about_them_with_them() {
-        let args = TaskWorkArgs {
-            peers: vec!["none".into()],
-            ..TaskWorkArgs::default()
-        };
-        for case in all(&args) {
-            assert!(case.variants.iter().all(|variant| !variant.peer));
-            for claim in &case.claims {
-                let own = [CAP_AND_WAKE, LIFO].map(|name| Against::Variant(name.into()));
-                assert!(own.contains(&claim.against), "{claim:?}");
-            }
-        }
-    }
+    use crate::bench::pick::Pick;
 
     #[test]
     fn every_owner_of_the_wake_cases_receives_everything() {
         let args = TaskWorkArgs {
             items: Some(320),
-            cases: vec![WAKE_CASE.into(), WAKE_BURST.into()],
-            ..TaskWorkArgs::default()
+            pick: Pick::of_cases(&[WAKE_CASE, WAKE_BURST]),
         };
-        for case in &mut all(&args) {
+        for case in &mut cases(&args, &Settings::of_tests()) {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
                 let p99 = sample.value(LATENCY_P99);

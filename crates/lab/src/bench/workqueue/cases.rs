@@ -69,12 +69,11 @@ pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Result<Vec<Case>, Sto
         args,
         settings,
         topology,
-        workers: size(args.workers).unwrap_or(settings.cpus.len()),
-        producers: size(args.producers).unwrap_or(PRODUCERS),
+        workers: args.workers.unwrap_or(settings.cpus.len()),
+        producers: args.producers.unwrap_or(PRODUCERS),
         scopes: scopes(&args.scope, settings.quick),
     };
-    let wanted = CASES.into_iter().filter(|case| args.wants_case(case));
-    Ok(wanted.map(|name| setting.case(name)).collect())
+    Ok(args.pick.make(|name| setting.case(name)))
 }
 
 /// What all cases have in common.
@@ -157,7 +156,7 @@ impl Setting<'_> {
             .iter()
             .flat_map(|&scope| ways(Way::plain(scope)));
         let mut variants: Vec<Variant> = ours.map(|way| self.ours(&shape, way)).collect();
-        variants.extend(peers(self.args, self.workers, &shape));
+        variants.extend(peers(self.workers, &shape));
         Case {
             bench: BENCH,
             name,
@@ -211,11 +210,7 @@ impl Setting<'_> {
             }
             Ok(sample)
         };
-        Variant {
-            name,
-            peer: false,
-            run: Box::new(run),
-        }
+        Variant::ours(name, run)
     }
 
     fn ours(&self, shape: &Shape, way: Way) -> Variant {
@@ -226,11 +221,7 @@ impl Setting<'_> {
         } else {
             measured(shape, move || start().map(Reusable))
         };
-        Variant {
-            name: way.to_string(),
-            peer: false,
-            run,
-        }
+        Variant::ours(way.to_string(), run)
     }
 
     fn shape(&self, task: Task) -> Shape {
@@ -245,20 +236,18 @@ impl Setting<'_> {
     }
 
     fn items(&self, long: usize, short: usize) -> usize {
-        size(self.args.items).unwrap_or(if self.settings.quick { short } else { long })
+        let default = if self.settings.quick { short } else { long };
+        self.args.items.unwrap_or(default)
     }
 }
 
-fn peers(args: &WorkqueueArgs, workers: usize, shape: &Shape) -> Vec<Variant> {
-    let all = [
+fn peers(workers: usize, shape: &Shape) -> [Variant; 4] {
+    [
         peer(Tokio::NAME, shape, move || Tokio::start(workers)),
         peer(Rayon::NAME, shape, move || Rayon::start(workers)),
         peer(ThreadPool::NAME, shape, move || ThreadPool::start(workers)),
         peer(Crossbeam::NAME, shape, move || Crossbeam::start(workers)),
-    ];
-    all.into_iter()
-        .filter(|variant| args.wants_peer(&variant.name))
-        .collect()
+    ]
 }
 
 fn peer<P: OneShotPool + 'static>(
@@ -266,11 +255,7 @@ fn peer<P: OneShotPool + 'static>(
     shape: &Shape,
     start: impl Fn() -> Result<P, Stop> + 'static,
 ) -> Variant {
-    Variant {
-        name: name.into(),
-        peer: true,
-        run: measured(shape, move || start().map(OneShot)),
-    }
+    Variant::peer(name, measured(shape, move || start().map(OneShot)))
 }
 
 /// A run with a pool of its own: started before, ended after, nothing left over for the next variant.
@@ -294,74 +279,14 @@ fn scopes(asked: &[AffinityScope], quick: bool) -> Vec<AffinityScope> {
     scopes
 }
 
-fn size(count: Option<u64>) -> Option<usize> {
-    count.map(|count| usize::try_from(count).unwrap_or(usize::MAX))
-}
-
 #[cfg(test)]
 mod tests {
-    use std::collections::HashSet;
-
     use super::*;
-    use crate::measure::claim::Against;
-    use crate::measure::interrupt::Interrupt;
-
-    fn all(args: &WorkqueueArgs, quick: bool) -> Vec<Case> {
-        let cpus = sync::cpu::affinity().unwrap().iter().collect();
-        let interrupt = Interrupt::default();
-        cases(
-            args,
-            &Settings {
-                quick,
-                cpus,
-                pins: Vec::new(),
-                interrupt,
-            },
-        )
-        .unwrap()
-    }
-
-    #[test]
-    fn variants_have_different_names_and_claims_speak_of_them() {
-        let args = WorkqueueArgs {
-            items: Some(16),
-            ..WorkqueueArgs::default()
-        };
-        for case in all(&args, false) {
-            let names: HashSet<&str> = case.variants.iter().map(|v| v.name.as_str()).collect();
-            assert_eq!(names.len(), case.variants.len(), "{}", case.name);
-            for claim in &case.claims {
-                assert!(names.contains(claim.variant.as_str()), "{claim:?}");
-                assert!(
-                    case.metrics
-                        .iter()
-                        .any(|metric| metric.name == claim.metric),
-                    "{claim:?}"
-                );
-                if let Against::Variant(name) = &claim.against {
-                    assert!(names.contains(name.as_str()), "{claim:?}");
-                }
-            }
-        }
-    }
 
     #[test]
     fn a_scope_asked_for_twice_is_measured_once() {
         use AffinityScope::{Cpu, System};
         assert_eq!(scopes(&[System, Cpu, System], true), [Cpu, System]);
         assert_eq!(scopes(&[], false), AffinityScope::ALL);
-    }
-
-    #[test]
-    fn peers_can_be_left_out() {
-        let args = WorkqueueArgs {
-            items: Some(16),
-            peers: vec!["none".into()],
-            cases: vec![BATCH.into()],
-            ..WorkqueueArgs::default()
-        };
-        let cases = all(&args, true);
-        assert_eq!(cases.len(), 1);
-        assert!(cases[0].variants.iter().all(|variant| !variant.peer));
     }
 }
