@@ -12,8 +12,6 @@ use super::{
 
 /// How many items of a queue may run at once at most. The kernel's `WQ_MAX_ACTIVE`.
 pub const MAX_ACTIVE: u32 = 512;
-/// How many may by default. The kernel's `WQ_DFL_ACTIVE`.
-pub const DEFAULT_ACTIVE: u32 = 256;
 
 /// Describes a queue, and builds it.
 ///
@@ -32,9 +30,9 @@ pub const DEFAULT_ACTIVE: u32 = 256;
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
     pub(super) name: String,
-    pub(super) scope: AffinityScope,
+    pub(super) scope: Option<AffinityScope>,
     pub(super) strict: bool,
-    pub(super) max_active: u32,
+    pub(super) max_active: Option<u32>,
     pub(super) nice: i8,
     pub(super) help: Option<bool>,
     pub(super) ordered: bool,
@@ -65,9 +63,9 @@ impl Builder {
     pub(super) fn new(name: &str) -> Self {
         Self {
             name: name.into(),
-            scope: AffinityScope::default(),
+            scope: None,
             strict: false,
-            max_active: DEFAULT_ACTIVE,
+            max_active: None,
             nice: 0,
             help: None,
             ordered: false,
@@ -75,9 +73,10 @@ impl Builder {
         }
     }
 
-    /// Sets which CPUs share a worker pool; `cache_shard` by default.
+    /// Sets which CPUs share a worker pool; by default the registry's
+    /// [`default_affinity_scope`](crate::params::Params::default_affinity_scope).
     pub fn scope(mut self, scope: AffinityScope) -> Self {
-        self.scope = scope;
+        self.scope = Some(scope);
         self
     }
 
@@ -93,13 +92,14 @@ impl Builder {
         self
     }
 
-    /// Sets how many threads run items of this queue at once, in the whole process; 256 by default, at most 512.
+    /// Sets how many threads run items of this queue at once, in the whole process; at most 512, by default the
+    /// registry's [`max_active`](crate::params::Params::max_active).
     ///
     /// An item that waits for another item of its own queue keeps its seat meanwhile. Where joiners help, it lends the
     /// seat to the item that it waits for. Without help a chain of `max_active` such waits leaves no seat for the
     /// last one, and stands still for ever, as in the kernel.
     pub fn max_active(mut self, max_active: u32) -> Self {
-        self.max_active = max_active;
+        self.max_active = Some(max_active);
         self
     }
 
@@ -158,8 +158,16 @@ impl Builder {
     ///
     /// See [`BuildError`].
     pub fn build_in(mut self, registry: &Registry) -> Result<Workqueue, BuildError> {
-        if !(1..=MAX_ACTIVE).contains(&self.max_active) {
-            return Err(BuildError::MaxActive(self.max_active));
+        let params = registry.params();
+        let (mut max_active, mut scope) = (params.max_active, params.default_affinity_scope);
+        if self.ordered {
+            self.check_ordered()?;
+            (max_active, scope) = (1, AffinityScope::System);
+        }
+        let max_active = self.max_active.unwrap_or(max_active);
+        let scope = self.scope.unwrap_or(scope);
+        if !(1..=MAX_ACTIVE).contains(&max_active) {
+            return Err(BuildError::MaxActive(max_active));
         }
         if !(-20..=19).contains(&self.nice) {
             return Err(BuildError::Nice(self.nice));
@@ -168,26 +176,20 @@ impl Builder {
             sync::thread::may_set_nice(self.nice)
                 .map_err(|error| BuildError::NicePermission(self.nice, error))?;
         }
-        if self.ordered {
-            self = self.checked_ordered()?;
-        }
-        Ok(Workqueue::new(self, registry))
+        Ok(Workqueue::new(self, scope, max_active, registry))
     }
 
-    fn checked_ordered(mut self) -> Result<Self, BuildError> {
+    fn check_ordered(&mut self) -> Result<(), BuildError> {
         match (self.max_active, self.scope) {
-            (1 | DEFAULT_ACTIVE, AffinityScope::System) => {}
-            (1 | DEFAULT_ACTIVE, scope) if scope == AffinityScope::default() => {}
-            (1 | DEFAULT_ACTIVE, scope) => return Err(BuildError::OrderedScope(scope)),
-            (max_active, _) => return Err(BuildError::OrderedMaxActive(max_active)),
+            (None | Some(1), None | Some(AffinityScope::System)) => {}
+            (None | Some(1), Some(scope)) => return Err(BuildError::OrderedScope(scope)),
+            (Some(max_active), _) => return Err(BuildError::OrderedMaxActive(max_active)),
         }
         if self.help == Some(true) {
             return Err(BuildError::OrderedHelp);
         }
-        self.max_active = 1;
-        self.scope = AffinityScope::System;
         self.help = Some(false);
-        Ok(self)
+        Ok(())
     }
 
     pub(super) fn helps(&self) -> bool {

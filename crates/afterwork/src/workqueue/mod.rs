@@ -41,7 +41,7 @@ mod worker;
 #[doc(hidden)]
 pub mod model;
 
-pub use attrs::{BuildError, Builder, DEFAULT_ACTIVE, MAX_ACTIVE};
+pub use attrs::{BuildError, Builder, MAX_ACTIVE};
 pub use join::{JoinError, JoinHandle};
 pub use queue::{DrainError, Workqueue};
 pub use registry::{Registry, RegistryError, StillInUse};

@@ -7,7 +7,7 @@ use sync::{
     cpu, thread,
     unmodelled::Arc,
 };
-use topology::Pods;
+use topology::{AffinityScope, Pods};
 
 use super::{
     attrs::Builder,
@@ -102,14 +102,15 @@ impl Workqueue {
         Builder::new(name)
     }
 
-    pub(super) fn new(attrs: Builder, registry: &Registry) -> Self {
+    pub(super) fn new(
+        attrs: Builder,
+        scope: AffinityScope,
+        max_active: u32,
+        registry: &Registry,
+    ) -> Self {
         let (help, ordered) = (attrs.helps(), attrs.ordered);
-        let core = Arc::new(QueueCore::new(
-            &attrs.name,
-            attrs.max_active,
-            attrs.on_panic,
-        ));
-        let pods = registry.pods(attrs.scope);
+        let core = Arc::new(QueueCore::new(&attrs.name, max_active, attrs.on_panic));
+        let pods = registry.pods(scope);
         let pwqs = pods
             .iter()
             .map(|pod| {

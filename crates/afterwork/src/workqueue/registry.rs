@@ -10,7 +10,7 @@ use super::{
     pool::{PoolAttrs, WorkerPool},
     stats::{LockHold, PoolStats},
 };
-use crate::params::Params;
+use crate::params::{ParamError, Params, VARIABLE};
 
 /// Holds worker pools that all queues built on it share, with tunables of its own.
 ///
@@ -32,6 +32,8 @@ pub enum RegistryError {
     Topology(topology::Error),
     /// The system refused the thread that looks after the pools.
     Thread(std::io::Error),
+    /// The environment variable [`AFTERWORK`](crate::params::VARIABLE) is wrong.
+    Params(ParamError),
 }
 
 /// Says that a registry could not be shut down.
@@ -90,7 +92,8 @@ impl Registry {
         &self.inner.manager
     }
 
-    /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then.
+    /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then,
+    /// with the tunables that the environment says ([`VARIABLE`]).
     ///
     /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread
     /// that queues from one of them uses the first pod.
@@ -103,6 +106,7 @@ impl Registry {
         if let Some(registry) = GLOBAL.get() {
             return Ok(registry);
         }
+        let params = Params::from_env().map_err(RegistryError::Params)?;
         let machine = Topology::detect().map_err(RegistryError::Topology)?;
         let housekeeping = machine.allowed().difference(machine.isolated());
         let topology = if housekeeping.is_empty() {
@@ -112,7 +116,7 @@ impl Registry {
                 .restricted_to(&housekeeping)
                 .map_err(RegistryError::Topology)?
         };
-        let registry = Registry::new(topology, Params::default())?;
+        let registry = Registry::new(topology, params)?;
         Ok(GLOBAL.get_or_init(|| registry))
     }
 
@@ -240,6 +244,7 @@ impl fmt::Display for RegistryError {
         match self {
             Self::Topology(error) => write!(f, "the machine's topology cannot be read: {error}"),
             Self::Thread(error) => write!(f, "the manager's thread was refused: {error}"),
+            Self::Params(error) => write!(f, "{VARIABLE}: {error}"),
         }
     }
 }
@@ -249,6 +254,7 @@ impl std::error::Error for RegistryError {
         match self {
             Self::Topology(error) => Some(error),
             Self::Thread(error) => Some(error),
+            Self::Params(error) => Some(error),
         }
     }
 }

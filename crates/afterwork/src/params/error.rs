@@ -1,0 +1,63 @@
+//! What can be wrong with a tunable.
+
+use std::fmt;
+
+use super::VARIABLE;
+
+/// Says why tunables could not be read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ParamError {
+    /// No tunable has this name.
+    UnknownKey {
+        /// The name.
+        key: String,
+        /// A name that is meant perhaps.
+        nearest: Option<&'static str>,
+    },
+    /// The tunable does not take this value.
+    BadValue {
+        /// The tunable.
+        key: &'static str,
+        /// The value.
+        value: String,
+        /// What it takes.
+        expects: String,
+    },
+    /// There is no `=` in it.
+    NoValue {
+        /// What there is.
+        pair: String,
+    },
+    /// The tunable is named twice.
+    Twice {
+        /// The tunable.
+        key: &'static str,
+    },
+    /// The environment variable is not UTF-8.
+    NotUnicode,
+}
+
+impl fmt::Display for ParamError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::UnknownKey { key, nearest } => {
+                write!(f, "unknown key {key:?}")?;
+                match nearest {
+                    Some(nearest) => write!(f, "; did you mean {nearest}?"),
+                    None => Ok(()),
+                }
+            }
+            Self::BadValue {
+                key,
+                value,
+                expects,
+            } => write!(f, "{key}={}: expected {expects}", value.escape_debug()),
+            Self::NoValue { pair } => write!(f, "{pair:?} has no value: expected key=value"),
+            Self::Twice { key } => write!(f, "{key} is set twice"),
+            Self::NotUnicode => write!(f, "the environment variable {VARIABLE} is not UTF-8"),
+        }
+    }
+}
+
+impl std::error::Error for ParamError {}

@@ -1,0 +1,152 @@
+//! The table of all tunables: a new one is a field of [`Params`] and a line here.
+
+use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
+
+use super::{ParamError, Params, word::Word};
+
+/// One tunable: its name, what it takes, what it is for.
+#[derive(Debug)]
+pub struct Key {
+    /// Its kernel-style name.
+    pub name: &'static str,
+    /// What it is for, in one line.
+    pub about: &'static str,
+    expects: fn() -> String,
+    set: fn(&mut Params, &str) -> bool,
+    value: fn(&Params) -> String,
+}
+
+/// Makes a line of the table: `name => field, about` for a value with words of its own, `name => field in range, about`
+/// for a number.
+macro_rules! key {
+    ($name:literal => $field:ident in $range:expr, $about:literal) => {
+        Key {
+            name: $name,
+            about: $about,
+            expects: || number_in(&$range),
+            set: |params, word| put(&mut params.$field, read_in(word, &$range)),
+            value: |params| params.$field.to_string(),
+        }
+    };
+    ($name:literal => $field:ident, $about:literal) => {
+        Key {
+            name: $name,
+            about: $about,
+            expects: || expected(|params: &Params| &params.$field),
+            set: |params, word| put(&mut params.$field, Word::read(word)),
+            value: |params| params.$field.word(),
+        }
+    };
+}
+
+#[rustfmt::skip]
+const KEYS: &[Key] = &[
+    key!("workqueue.default_affinity_scope" => default_affinity_scope, "scope of queues that name none"),
+    key!("workqueue.max_active" => max_active in 1..=512, "items of a queue that run at once, where its builder does not say"),
+    key!("workqueue.cache_shard_size" => cache_shard_size in 1..=4096, "cores that share a pool at most in the scope cache_shard"),
+    key!("workqueue.wake" => wake, "when a picked worker is woken"),
+    key!("workqueue.worker_looks" => worker_looks in 0..=1_000_000, "looks of an idle worker before it lies down"),
+    key!("workqueue.max_batch" => max_batch in 1..=64, "items that a worker takes at a time"),
+    key!("workqueue.max_workers" => max_workers in 1..=4096, "workers of a pool"),
+    key!("workqueue.idle_timeout_ms" => idle_timeout_ms in 0..=86_400_000, "milliseconds until an idle worker may be culled"),
+    key!("workqueue.watch_tick_us" => watch_tick_us in 1..=60_000_000, "microseconds between looks at work that waits"),
+    key!("workqueue.lock_stat" => lock_stat, "records how long the pool lock is held"),
+];
+
+/// Walks all tunables.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::params::{keys, Params};
+///
+/// for key in keys() {
+///     println!("{:<36} {} (now {})", key.name, key.about, key.value(&Params::default()));
+/// }
+/// ```
+pub fn keys() -> impl Iterator<Item = &'static Key> {
+    KEYS.iter()
+}
+
+impl Key {
+    /// Says what the tunable takes.
+    pub fn expects(&self) -> String {
+        (self.expects)()
+    }
+
+    /// Returns its value in `params` as the word that sets it.
+    pub fn value(&self, params: &Params) -> String {
+        (self.value)(params)
+    }
+
+    pub(super) fn set(&self, params: &mut Params, word: &str) -> Result<(), ParamError> {
+        if (self.set)(params, word) {
+            return Ok(());
+        }
+        Err(ParamError::BadValue {
+            key: self.name,
+            value: word.to_owned(),
+            expects: self.expects(),
+        })
+    }
+}
+
+/// Returns the tunable called `name`.
+pub(super) fn find(name: &str) -> Result<&'static Key, ParamError> {
+    keys()
+        .find(|key| key.name == name)
+        .ok_or_else(|| ParamError::UnknownKey {
+            key: name.to_owned(),
+            nearest: nearest(name),
+        })
+}
+
+/// Returns the name that is most like `name`, if one is.
+fn nearest(name: &str) -> Option<&'static str> {
+    // A guess: a third of the letters wrong is another word.
+    let limit = name.chars().count() / 3;
+    // Without its family a name is near as well: `max_active` is meant for `workqueue.max_active`.
+    let distance = |key: &Key| {
+        let bare = key.name.split_once('.').map_or(key.name, |(_, bare)| bare);
+        edits(name, key.name).min(edits(name, bare))
+    };
+    keys()
+        .map(|key| (distance(key), key.name))
+        .filter(|(distance, _)| *distance <= limit)
+        .min()
+        .map(|(_, name)| name)
+}
+
+/// Counts the letters to add, drop or replace between two words.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, letter) in from.chars().enumerate() {
+        let mut above_left = row[0];
+        row[0] = i + 1;
+        for (j, other) in to.iter().enumerate() {
+            let replaced = above_left + usize::from(letter != *other);
+            above_left = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+fn put<T>(place: &mut T, value: Option<T>) -> bool {
+    value.map(|value| *place = value).is_some()
+}
+
+fn read_in<T: FromStr + PartialOrd>(word: &str, range: &RangeInclusive<T>) -> Option<T> {
+    let number = word.parse().ok()?;
+    range.contains(&number).then_some(number)
+}
+
+fn number_in<T: Display>(range: &RangeInclusive<T>) -> String {
+    format!("a number from {} to {}", range.start(), range.end())
+}
+
+/// Says what a field takes; `_field` only tells its type.
+fn expected<T: Word>(_field: fn(&Params) -> &T) -> String {
+    T::expects()
+}

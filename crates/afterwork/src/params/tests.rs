@@ -1,0 +1,102 @@
+use super::*;
+
+fn error(text: &str) -> String {
+    text.parse::<Params>().unwrap_err().to_string()
+}
+
+#[test]
+fn what_is_written_is_read_back() {
+    let params = Params {
+        default_affinity_scope: AffinityScope::Numa,
+        max_active: 3,
+        wake: WakeMode::UnderLock,
+        lock_stat: true,
+        idle_timeout_ms: 0,
+        ..Params::default()
+    };
+    assert_eq!(params.to_string().parse(), Ok(params));
+    assert_eq!(Params::default().to_string().parse(), Ok(Params::default()));
+}
+
+#[test]
+fn no_text_changes_nothing() {
+    for empty in ["", "  ", ",", " , ,"] {
+        assert_eq!(empty.parse(), Ok(Params::default()), "{empty:?}");
+    }
+}
+
+#[test]
+fn keys_and_values_may_have_space_around_them() {
+    let params: Params = " workqueue.max_active = 16 , workqueue.wake=under_lock,"
+        .parse()
+        .unwrap();
+    assert_eq!((params.max_active, params.wake), (16, WakeMode::UnderLock));
+}
+
+#[test]
+fn each_key_reads_what_it_writes_and_refuses_nonsense() {
+    for key in keys() {
+        let mut params = Params::default();
+        let word = key.value(&params);
+        assert_eq!(params.set(key.name, &word), Ok(()), "{}", key.name);
+        assert_eq!(params, Params::default(), "{}", key.name);
+        let error = params.set(key.name, "nonsense").unwrap_err();
+        let expected = format!("{}=nonsense: expected {}", key.name, key.expects());
+        assert_eq!(error.to_string(), expected);
+        assert_eq!(params, Params::default(), "{} changed", key.name);
+    }
+}
+
+#[test]
+fn keys_have_a_family_a_line_about_them_and_no_twin() {
+    let names: Vec<_> = keys().map(|key| key.name).collect();
+    for (i, key) in keys().enumerate() {
+        assert!(!key.about.is_empty() && !key.about.contains('\n'));
+        assert!(!names[..i].contains(&key.name), "{} twice", key.name);
+        assert!(!key.name.contains([',', '=', ' ']), "{}", key.name);
+    }
+}
+
+#[test]
+fn an_unknown_key_is_named_with_the_one_that_was_meant() {
+    assert_eq!(
+        error("workqueue.max_activ=3"),
+        "unknown key \"workqueue.max_activ\"; did you mean workqueue.max_active?"
+    );
+    assert_eq!(
+        error("max_active=3"),
+        "unknown key \"max_active\"; did you mean workqueue.max_active?"
+    );
+    assert_eq!(error("colour=red"), "unknown key \"colour\"");
+    assert_eq!(error("=3"), "unknown key \"\"");
+}
+
+#[test]
+fn a_value_out_of_range_is_named_with_the_range() {
+    for word in ["0", "513", "-1", "1.5", "", "0x10"] {
+        assert_eq!(
+            error(&format!("workqueue.max_active={word}")),
+            format!("workqueue.max_active={word}: expected a number from 1 to 512")
+        );
+    }
+    assert_eq!(
+        error("workqueue.default_affinity_scope=l3"),
+        "workqueue.default_affinity_scope=l3: expected one of cpu, smt, cache_shard, cache, numa, system"
+    );
+    assert_eq!(
+        error("workqueue.wake=\n"),
+        "workqueue.wake=: expected deferred or under_lock"
+    );
+}
+
+#[test]
+fn a_key_without_value_or_named_twice_is_an_error() {
+    assert_eq!(
+        error("workqueue.lock_stat"),
+        "\"workqueue.lock_stat\" has no value: expected key=value"
+    );
+    assert_eq!(
+        error("workqueue.max_active=1,workqueue.max_active=2"),
+        "workqueue.max_active is set twice"
+    );
+}
