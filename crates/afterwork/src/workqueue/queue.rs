@@ -4,7 +4,7 @@ use std::{fmt, mem::ManuallyDrop, ptr::NonNull};
 
 use sync::{
     atomic::{Ordering, fence},
-    cpu, thread,
+    thread,
     unmodelled::Arc,
 };
 use topology::{AffinityScope, Pods};
@@ -57,16 +57,16 @@ use super::{
 /// ```
 #[derive(Clone)]
 pub struct Workqueue {
-    inner: ManuallyDrop<Arc<Inner>>,
+    pub(super) inner: ManuallyDrop<Arc<Inner>>,
 }
 
-struct Inner {
+pub(super) struct Inner {
     core: Arc<QueueCore>,
     ordered: bool,
-    pods: Pods,
+    pub(super) pods: Pods,
     /// One link a pod, in the order of the pods.
-    pwqs: Box<[Pwq]>,
-    registry: Registry,
+    pub(super) pwqs: Box<[Pwq]>,
+    pub(super) registry: Registry,
 }
 
 /// Which of the two looks of a drain.
@@ -144,7 +144,8 @@ impl Workqueue {
         }
     }
 
-    /// Queues `work` on the pool of this CPU's pod; false when it was pending already, or is being cancelled.
+    /// Queues `work` on the pool of this CPU's pod; false when it was pending already, or is
+    /// disabled (as it also is while somebody waits in [`Work::cancel_sync`]).
     ///
     /// # Blocking
     ///
@@ -152,12 +153,43 @@ impl Workqueue {
     /// there, under that pool's lock.
     #[inline]
     pub fn enqueue(&self, work: &Work) -> bool {
-        let home = self.here();
+        self.enqueue_at(self.here(), work)
+    }
+
+    /// Queues `work` at `home`, a link of this queue.
+    #[inline]
+    pub(super) fn enqueue_at(&self, home: &Pwq, work: &Work) -> bool {
         let planned = self.plan(work, home);
         if planned == Planned::Push {
             home.pool.push(work.item());
         }
         planned != Planned::Refused
+    }
+
+    /// Takes back one [`Work::disable`], and queues `work` if that was the last one; says whether it was queued.
+    ///
+    /// # Panics
+    ///
+    /// When the item is not disabled.
+    ///
+    /// # Blocking
+    ///
+    /// As [`enqueue`](Self::enqueue).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{Work, Workqueue};
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let work = Work::new(|| ());
+    /// work.disable();
+    /// assert!(!queue.enqueue(&work));
+    /// assert!(queue.enable_and_queue(&work));
+    /// work.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enable_and_queue(&self, work: &Work) -> bool {
+        work.enable() && self.enqueue(work)
     }
 
     /// Queues each of `works` that is not pending, in their order, and returns how many that were.
@@ -316,18 +348,6 @@ impl Workqueue {
             nr_active: core.gate.nr_active(),
             max_active: core.gate.max(),
         }
-    }
-
-    /// Returns the link to the pool of the pod that this thread runs in.
-    #[inline]
-    fn here(&self) -> &Pwq {
-        let inner = &*self.inner;
-        // A thread that was let run outside the allowed CPUs uses the first pod.
-        let pod = match &*inner.pwqs {
-            [_] => 0,
-            _ => inner.pods.pod_of(cpu::current()).unwrap_or(0),
-        };
-        &inner.pwqs[pod]
     }
 }
 

@@ -64,6 +64,16 @@ unsafe impl Send for Work {}
 // SAFETY: as above; a shared handle gives no access to the closure.
 unsafe impl Sync for Work {}
 
+/// What an item is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Busy {
+    /// It is queued, and that run has not started.
+    pub pending: bool,
+    /// It runs.
+    pub executing: bool,
+}
+
 /// Says why [`Work::flush`] could not do what its name says.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -151,6 +161,19 @@ impl Work {
         !self.head().load().is_idle()
     }
 
+    /// Says whether the item is pending, executing, or both, all at one moment.
+    ///
+    /// # Blocking
+    ///
+    /// Never. The answer may be old when it arrives.
+    pub fn busy(&self) -> Busy {
+        let state = self.head().load();
+        Busy {
+            pending: state.is_pending() || state.is_claimed(),
+            executing: state.is_running(),
+        }
+    }
+
     /// Waits until the item is idle as far as it was queued when this was called.
     ///
     /// Returns whether there was anything to wait for. Runs that are queued later are not waited for. If the item
@@ -202,26 +225,85 @@ impl Work {
     ///
     /// # Panics
     ///
-    /// When 65535 threads cancel the item at once.
+    /// As [`disable`](Self::disable).
     pub fn cancel_sync(&self) -> bool {
-        let head = self.head();
-        head.update(|state| Some(State::disable(state).expect("fewer cancelling threads")));
-        let mut was_pending = false;
-        loop {
-            was_pending |= self.cancel();
-            let state = head.load();
-            if state.is_idle() || is_current(self.item) {
-                break;
-            }
-            if state.is_claimed() {
-                // An enqueuer or a helper is in the middle of a step.
-                thread::yield_now();
-            } else if state.is_running() {
-                wait::until_turn(head, state.turns() + 1);
-            }
-        }
-        head.update(|state| Some(State::enable(state).expect("disabled above")));
+        let was_pending = self.disable_sync();
+        self.enable();
         was_pending
+    }
+
+    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; says whether it was pending.
+    ///
+    /// On return the item is not pending and does not become so; it may be running. An item may disable itself.
+    ///
+    /// # Blocking
+    ///
+    /// As [`cancel`](Self::cancel).
+    ///
+    /// # Panics
+    ///
+    /// When it has been disabled 65535 times already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Work, Workqueue};
+    ///
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let work = Work::new(|| ());
+    /// work.disable();
+    /// work.disable();
+    /// assert!(!work.enable());
+    /// assert!(!queue.enqueue(&work));
+    /// assert!(work.enable());
+    /// assert!(queue.enqueue(&work));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn disable(&self) -> bool {
+        let disabled = |state| Some(State::disable(state).expect("disabled 65535 times"));
+        self.head().update(disabled);
+        loop {
+            if self.cancel() {
+                return true;
+            }
+            // An enqueuer that came before us is about to make it pending, or a helper about to run it.
+            let midway = self.head().load().is_claimed();
+            if !midway || sync::twin::armed("disable: overlooks an enqueuer") {
+                return false;
+            }
+            thread::yield_now();
+        }
+    }
+
+    /// Disables the item and waits until it does not run; says whether it was pending.
+    ///
+    /// # Blocking
+    ///
+    /// Until a run that has started has ended. From inside the item's own run it does not wait.
+    ///
+    /// # Panics
+    ///
+    /// As [`disable`](Self::disable).
+    pub fn disable_sync(&self) -> bool {
+        let was_pending = self.disable();
+        let head = self.head();
+        // Nobody can queue it any more, so there is one run to wait for at most.
+        let state = head.load();
+        if state.is_running() && !is_current(self.item) {
+            wait::until_turn(head, state.turns() + 1);
+        }
+        was_pending
+    }
+
+    /// Takes one [`disable`](Self::disable) back; says whether the item may be queued again.
+    ///
+    /// # Panics
+    ///
+    /// When the item is not disabled.
+    pub fn enable(&self) -> bool {
+        let enabled = |state| Some(State::enable(state).expect("enabled more often than disabled"));
+        let enabled = self.head().update(enabled);
+        enabled.is_some_and(|(_, now)| now.disable_depth() == 0)
     }
 
     pub(crate) fn head(&self) -> &Head {

@@ -135,6 +135,35 @@ fn nothing_runs_after_cancel_sync() {
     bounded(2, cancel_sync_ends_it);
 }
 
+/// Disabling races with queueing, and with the run.
+fn disable_meets_enqueue() {
+    let (_machine, queue) = queue(1, false);
+    let (work, count) = counting();
+    let enqueuer = spawn({
+        let (queue, work) = (queue.clone(), work.clone());
+        move || queue.enqueue(&work)
+    });
+    work.disable_sync();
+    assert!(!work.is_pending(), "pending although disabled");
+    // Races with any run that is not over.
+    count.set(0);
+    enqueuer.join().unwrap();
+    drop(queue);
+    assert_eq!(count.get(), 0);
+}
+
+#[test]
+fn a_disabled_item_is_not_pending_and_does_not_become_so() {
+    bounded(2, disable_meets_enqueue);
+}
+
+#[test]
+fn disabling_must_wait_for_an_enqueuer_who_came_before() {
+    must_fail("disable: overlooks an enqueuer", || {
+        bounded(2, disable_meets_enqueue);
+    });
+}
+
 /// A flush of a run that queues its own item and cancels it again.
 fn flush_beside_a_cancel() {
     let (_machine, queue) = queue(1, false);

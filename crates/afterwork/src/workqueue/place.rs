@@ -1,0 +1,89 @@
+//! Which of a queue's pools an item goes to.
+
+use sync::cpu;
+use topology::CpuId;
+
+use super::{join, join::JoinHandle, pwq::Pwq, queue::Workqueue, work::Work};
+
+impl Workqueue {
+    /// Queues `work` on the pool of `cpu`'s pod; false as of [`enqueue`](Self::enqueue).
+    ///
+    /// A CPU that the queue may not use stands for the first pod. Only in the scope `cpu` does the item run on that very
+    /// CPU; only with [`strict`](super::Builder::strict) always.
+    ///
+    /// Differs from Linux: an unbound queue there ignores the CPU within its node.
+    ///
+    /// # Blocking
+    ///
+    /// As [`enqueue`](Self::enqueue). A joiner who helps runs the item wherever he is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{AffinityScope, CpuId, Work, Workqueue};
+    /// let queue = Workqueue::builder("example").scope(AffinityScope::Cpu).build()?;
+    /// let work = Work::new(|| ());
+    /// assert!(queue.enqueue_on(CpuId::new(0), &work));
+    /// work.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enqueue_on(&self, cpu: CpuId, work: &Work) -> bool {
+        self.enqueue_at(self.at_cpu(cpu), work)
+    }
+
+    /// Queues `work` on a pool of the NUMA node `node`; false as of [`enqueue`](Self::enqueue).
+    ///
+    /// It is the pool of this CPU's pod if that lies in the node, else the node's first. A node without CPUs of this
+    /// queue's, or an unknown one, stands for the first pod. A pod that spans nodes belongs to each of them.
+    ///
+    /// # Blocking
+    ///
+    /// As [`enqueue`](Self::enqueue).
+    pub fn enqueue_node(&self, node: u32, work: &Work) -> bool {
+        self.enqueue_at(self.at_node(node), work)
+    }
+
+    /// Queues `func` to run once on the pool of `cpu`'s pod, as [`enqueue_on`](Self::enqueue_on) does an item.
+    pub fn spawn_on<T: Send + 'static>(
+        &self,
+        cpu: CpuId,
+        func: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let home = self.at_cpu(cpu);
+        let (item, handle) = join::joinable(func, home);
+        home.pool.push(item);
+        handle
+    }
+
+    /// Returns the link to the pool of the pod that this thread runs in.
+    #[inline]
+    pub(super) fn here(&self) -> &Pwq {
+        match &*self.inner.pwqs {
+            [only] => only,
+            _ => self.at_cpu(cpu::current()),
+        }
+    }
+
+    /// Returns the link to the pool of a CPU's pod.
+    #[inline]
+    fn at_cpu(&self, cpu: CpuId) -> &Pwq {
+        // A thread that was let run outside the allowed CPUs uses the first pod.
+        let pod = self.inner.pods.pod_of(cpu).unwrap_or(0);
+        &self.inner.pwqs[pod]
+    }
+
+    fn at_node(&self, node: u32) -> &Pwq {
+        let topology = self.inner.registry.topology();
+        let Some(node) = topology.nodes().iter().find(|it| it.id == node) else {
+            return &self.inner.pwqs[0];
+        };
+        let here = cpu::current();
+        let cpu = if node.cpus.contains(here) {
+            Some(here)
+        } else {
+            let usable = |cpu: &CpuId| self.inner.pods.pod_of(*cpu).is_some();
+            node.cpus.iter().find(usable)
+        };
+        cpu.map_or(&self.inner.pwqs[0], |cpu| self.at_cpu(cpu))
+    }
+}
