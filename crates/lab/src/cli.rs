@@ -5,6 +5,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
+use crate::sum::SumArgs;
 use crate::topology::TopologyArgs;
 
 /// What a newcomer reads first.
@@ -20,11 +21,13 @@ Try:
   afterwork bench --quick              every bench in under two minutes
   afterwork bench workqueue --json > here.jsonl
                                        one bench, as one JSON record a line, to keep and compare
+  afterwork sum DIR > sums             checksums of a tree, as sha256sum prints them, by this library
 
 Results go to standard output, progress and warnings to standard error; nothing is written to disk.
 Ctrl-C ends a bench early and prints what it has measured so far.
 
-Exit status: 0 good, 1 a claim does not hold (with --check), 2 could not run, 130 interrupted.
+Exit status: 0 good, 1 a claim does not hold (with --check) or a file failed (sum), 2 could not run,
+130 interrupted.
 `afterwork help`, `afterwork help bench` and `afterwork help bench workqueue` tell the rest.
 ";
 
@@ -45,6 +48,9 @@ pub enum Command {
 
     /// Measure how fast this machine defers work, beside the ways that programs use today
     Bench(BenchArgs),
+
+    /// Print or check SHA-256 checksums of files and trees, as sha256sum does
+    Sum(SumArgs),
 }
 
 /// What to answer instead of running.

@@ -10,6 +10,8 @@ pub enum Exit {
     Good,
     /// With `--check`: a claim was measured and does not hold.
     ClaimNotMet,
+    /// `sum`: a file could not be read, or does not have its checksum.
+    FileFailed,
     /// It could not run: bad input, or a machine that refuses.
     CouldNotRun,
     /// SIGINT ended it; what had been measured by then was printed.
@@ -22,7 +24,7 @@ impl Exit {
     pub const fn code(self) -> u8 {
         match self {
             Self::Good => 0,
-            Self::ClaimNotMet => 1,
+            Self::ClaimNotMet | Self::FileFailed => 1,
             Self::CouldNotRun => 2,
             Self::Interrupted => INTERRUPTED_CODE,
         }
