@@ -13,6 +13,7 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod params;
+pub mod rcu;
 pub mod task_work;
 pub mod wake;
 pub mod workqueue;

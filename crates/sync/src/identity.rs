@@ -1,6 +1,6 @@
-//! Which thread this is, for a comparison and nothing else.
+//! Which thread this is: a number for comparisons that is never used again, and a small one for tables.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 
 crate::thread_local! {
     /// This thread's number; 0 before it was asked for.
@@ -25,9 +25,139 @@ fn first(mine: &std::cell::Cell<u64>) -> NonZeroU64 {
     NonZeroU64::new(number).expect("2^64 threads take centuries to start")
 }
 
+/// What [`SEAT`] holds when this thread has given its number back, or could not get one.
+const GONE: u32 = u32::MAX;
+
+crate::thread_local! {
+    /// This thread's place in tables; 0 before it was asked for. Without a destructor, so that reading it is a load.
+    static SEAT: std::cell::Cell<u32> = std::cell::Cell::new(0)
+}
+
+/// Returns a small number that no other living thread has, counted from 1; nothing while this thread's own data
+/// is being destroyed.
+///
+/// The numbers are dense: the lowest free one is given out, and it is free again when its thread has ended. What a
+/// thread wrote is visible to the next one with its number. Costs a load after the first call of a thread. In a model
+/// no number is given twice.
+#[inline]
+pub fn seat() -> Option<NonZeroU32> {
+    let seat = SEAT.try_with(std::cell::Cell::get).unwrap_or(GONE);
+    if seat.wrapping_sub(1) < GONE - 1 {
+        return NonZeroU32::new(seat);
+    }
+    sit_down(seat)
+}
+
+#[cold]
+fn sit_down(seat: u32) -> Option<NonZeroU32> {
+    if seat == GONE {
+        return None;
+    }
+    let seat = seats::take();
+    SEAT.with(|mine| mine.set(seat));
+    NonZeroU32::new(seat).filter(|seat| seat.get() != GONE)
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod seats {
+    use std::{cmp::Reverse, collections::BinaryHeap, sync::Mutex};
+
+    struct Seats {
+        /// Given back, the lowest first.
+        free: BinaryHeap<Reverse<u32>>,
+        /// How many were ever given out.
+        nr_given: u32,
+    }
+
+    static SEATS: Mutex<Seats> = Mutex::new(Seats {
+        free: BinaryHeap::new(),
+        nr_given: 0,
+    });
+
+    /// Gives the number back when the thread's own data is destroyed.
+    struct Held(std::cell::Cell<u32>);
+
+    std::thread_local!(static HELD: Held = const { Held(std::cell::Cell::new(0)) });
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            super::SEAT.with(|seat| seat.set(super::GONE));
+            if self.0.get() != 0 {
+                let mut seats = SEATS
+                    .lock()
+                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+                seats.free.push(Reverse(self.0.get()));
+            }
+        }
+    }
+
+    pub fn take() -> u32 {
+        HELD.try_with(|held| {
+            let mut seats = SEATS
+                .lock()
+                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            let seat = match seats.free.pop() {
+                Some(Reverse(seat)) => seat,
+                None => {
+                    seats.nr_given += 1;
+                    seats.nr_given
+                }
+            };
+            held.0.set(seat);
+            seat
+        })
+        .unwrap_or(super::GONE)
+    }
+}
+
+#[cfg(any(loom, shuttle))]
+mod seats {
+    /// Returns a number after that of the model's thread, which a run gives out from 0 on.
+    pub fn take() -> u32 {
+        #[cfg(loom)]
+        let id = format!("{:?}", loom::thread::current().id());
+        #[cfg(shuttle)]
+        let id = format!("{:?}", shuttle::thread::current().id());
+        let digits: String = id.chars().filter(char::is_ascii_digit).collect();
+        let number: u32 = digits.parse().expect("a thread's id shows its number");
+        number + 1
+    }
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_seat_is_kept_shared_with_none_and_given_again() {
+        let here = seat();
+        assert!(here.is_some());
+        assert_eq!(seat(), here);
+        let nr_living = 4;
+        let all_sit = std::sync::Barrier::new(nr_living);
+        let mut seats = std::thread::scope(|scope| {
+            let threads: Vec<_> = (0..nr_living)
+                .map(|_| {
+                    scope.spawn(|| {
+                        let mine = seat();
+                        all_sit.wait();
+                        mine
+                    })
+                })
+                .collect();
+            let seats = threads.into_iter().map(|thread| thread.join().unwrap());
+            seats.collect::<Vec<_>>()
+        });
+        seats.push(here);
+        seats.sort();
+        seats.dedup();
+        assert_eq!(seats.len(), nr_living + 1);
+        // A hundred threads one after another do not need a hundred seats.
+        let highest = (0..100)
+            .map(|_| std::thread::spawn(seat).join().unwrap().unwrap().get())
+            .max();
+        assert!(highest < Some(50), "seats are not given again: {highest:?}");
+    }
 
     #[test]
     fn a_thread_keeps_its_number_and_shares_it_with_none() {

@@ -1,0 +1,180 @@
+//! Callbacks of a domain: a list, a thread while it is not empty, and a count by which `barrier` waits.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    time::Duration,
+};
+
+use sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+    thread, twin,
+    unmodelled::Arc,
+};
+
+use crate::wake::{EventCount, Parker, Unparker};
+
+use super::{domain::Shared, gp::Patience};
+
+/// How long the thread waits for more callbacks before it ends: a start costs some 50 µs, an idle thread nothing but
+/// its stack. Not at all in a model, which never times out.
+const LINGER: Duration = Duration::from_secs(1);
+
+pub(super) type Callback = Box<dyn FnOnce() + Send>;
+
+pub(super) struct Callbacks {
+    list: Mutex<List>,
+    /// A: how many have run; written by the runner.
+    nr_run: AtomicU64,
+    /// A: statistics.
+    nr_panicked: AtomicU64,
+    /// Notified when `nr_run` has grown or the runner has gone.
+    ran: EventCount,
+}
+
+/// Guarded by the lock around it, a leaf.
+#[derive(Default)]
+struct List {
+    waiting: Vec<Callback>,
+    /// How many were ever handed over.
+    nr_queued: u64,
+    runner: Runner,
+}
+
+/// Who runs callbacks: at most one thread at a time, which keeps them in order.
+#[derive(Default)]
+enum Runner {
+    #[default]
+    Nobody,
+    /// Will look at the list again.
+    Running,
+    /// Sleeps until it is woken, once.
+    Idle(Unparker),
+}
+
+impl Callbacks {
+    pub(super) fn new() -> Self {
+        Self {
+            list: Mutex::new(List::default()),
+            nr_run: AtomicU64::new(0),
+            nr_panicked: AtomicU64::new(0),
+            ran: EventCount::new(),
+        }
+    }
+
+    pub(super) fn nr_panicked(&self) -> u64 {
+        self.nr_panicked.load(Ordering::Relaxed)
+    }
+}
+
+impl std::fmt::Debug for Callbacks {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Callbacks")
+            .field("nr_run", &self.nr_run)
+            .field("nr_panicked", &self.nr_panicked)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    pub(super) fn call(shared: &Arc<Self>, callback: Callback) {
+        let mut list = shared.callbacks.list.lock();
+        list.waiting.push(callback);
+        list.nr_queued += 1;
+        let before = std::mem::replace(&mut list.runner, Runner::Running);
+        drop(list);
+        match before {
+            Runner::Running => (),
+            Runner::Idle(unparker) => unparker.unpark(),
+            Runner::Nobody => {
+                let theirs = shared.clone();
+                let started = thread::spawn("aw-srcu", move || theirs.run_callbacks(LINGER));
+                if started.is_err() {
+                    shared.callbacks.list.lock().runner = Runner::Nobody;
+                    // A barrier may have relied on the thread.
+                    shared.callbacks.ran.notify_all();
+                }
+            }
+        }
+    }
+
+    pub(super) fn barrier(&self) {
+        let callbacks = &self.callbacks;
+        let mut list = callbacks.list.lock();
+        let target = list.nr_queued;
+        // ORDER(srcu-barrier): publish and consume, other end in `run_batch`.
+        //   run_batch: the callbacks; nr_run += n Release
+        //   here:      nr_run Acquire; the caller relies on what they did
+        // Test: srcu_barrier_waits_for_every_callback
+        let is_done = || callbacks.nr_run.load(Ordering::Acquire) >= target;
+        while !is_done() {
+            if matches!(list.runner, Runner::Nobody) {
+                // The thread was refused.
+                list.runner = Runner::Running;
+                drop(list);
+                self.run_callbacks(Duration::ZERO);
+            } else {
+                drop(list);
+                callbacks.ran.wait_until(|| {
+                    is_done() || matches!(callbacks.list.lock().runner, Runner::Nobody)
+                });
+            }
+            list = callbacks.list.lock();
+        }
+    }
+
+    /// Runs callbacks until there have been none for `linger`; the caller has made itself the runner.
+    fn run_callbacks(&self, linger: Duration) {
+        let mut parker = Parker::with_looks(0);
+        loop {
+            let mut list = self.callbacks.list.lock();
+            let batch = std::mem::take(&mut list.waiting);
+            if !batch.is_empty() {
+                drop(list);
+                self.run_batch(batch);
+                continue;
+            }
+            if linger.is_zero() || cfg!(any(loom, shuttle)) {
+                list.runner = Runner::Nobody;
+                return;
+            }
+            list.runner = Runner::Idle(parker.unparker());
+            drop(list);
+            if !parker.park_timeout(linger) && self.step_down() {
+                return;
+            }
+        }
+    }
+
+    /// Ends the runner's time, unless a callback came meanwhile; says which.
+    fn step_down(&self) -> bool {
+        let mut list = self.callbacks.list.lock();
+        let is_over = list.waiting.is_empty();
+        list.runner = if is_over {
+            Runner::Nobody
+        } else {
+            Runner::Running
+        };
+        is_over
+    }
+
+    fn run_batch(&self, batch: Vec<Callback>) {
+        self.wait_for(self.gp.snap(), Patience::Normal);
+        let nr_run = batch.len() as u64;
+        for callback in batch {
+            // The hook has told of a panic by now; the others must run.
+            if catch_unwind(AssertUnwindSafe(callback)).is_err() {
+                self.callbacks.nr_panicked.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+        // ORDER(srcu-barrier): other end in `barrier`.
+        // Test: srcu_barrier_waits_for_every_callback
+        let order = if twin::armed("srcu: relaxed end of a batch") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
+        self.callbacks.nr_run.fetch_add(nr_run, order);
+        self.callbacks.ran.notify_all();
+    }
+}

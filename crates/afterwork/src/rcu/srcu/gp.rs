@@ -1,0 +1,172 @@
+//! Grace periods of a domain: numbered, driven by whoever waits, shared by all who came before one began.
+//!
+//! `seq` is even when none runs and odd while one does. Whoever waits remembers the number at which the first grace
+//! period that begins from now on will have ended; the first of the waiters takes the *role* of driving, all others
+//! sleep until their number has come or the role is free.
+
+use sync::{
+    asym,
+    atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    twin,
+};
+
+use crate::wake::{EventCount, SpinBudget, spin_as_waiter};
+
+use super::{domain::Shared, slots::Parity};
+
+/// How many fresh budgets an expedited grace period spends on looking, 16 looks each: some tens of microseconds
+/// where nobody else wants the CPU.
+const EXPEDITED_SPINS: u32 = 8;
+
+/// Names a grace period of one domain: it is over, or it will be the next that begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Cookie {
+    /// The sequence number at its end.
+    end_seq: u64,
+}
+
+/// How to wait for readers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Patience {
+    /// Looks as long as has paid off for this thread.
+    Normal,
+    /// Looks long in any case.
+    Expedited,
+}
+
+#[derive(Debug)]
+pub(super) struct GracePeriods {
+    /// A: twice the grace periods that are over, and one more while one runs; written by who drives.
+    seq: AtomicU64,
+    /// A: somebody drives.
+    is_driven: AtomicBool,
+    /// Notified when `seq` or `is_driven` has moved.
+    moved: EventCount,
+}
+
+/// Returns the number at the end of the first grace period to begin after `seq` was read.
+fn end_of_next(seq: u64) -> u64 {
+    // One that runs has begun before, so it does not count.
+    (seq + 3) & !1
+}
+
+impl GracePeriods {
+    pub(super) fn new() -> Self {
+        Self {
+            seq: AtomicU64::new(0),
+            is_driven: AtomicBool::new(false),
+            moved: EventCount::new(),
+        }
+    }
+
+    pub(super) fn snap(&self) -> Cookie {
+        // ORDER(srcu-cookie): store buffering, other end in `run_grace_period`.
+        //   here:         value unlinked;  fence;  read seq
+        //   grace period: seq is odd;      heavy;  sum of locks
+        // A grace period that we do not see begun comes after the unlinking.
+        // Test: srcu_cookie_needs_its_fence
+        if !twin::armed("srcu: no fence before the cookie") {
+            fence(Ordering::SeqCst);
+        }
+        Cookie {
+            end_seq: end_of_next(self.seq.load(Ordering::Relaxed)),
+        }
+    }
+
+    pub(super) fn is_over(&self, cookie: Cookie) -> bool {
+        // ORDER(srcu-end): publish and consume, other end in `run_grace_period`.
+        //   grace period: unlocks seen; seq is even Release
+        //   here:         seq Acquire;  the caller frees
+        // Test: a_srcu_reader_keeps_what_it_reached
+        self.seq.load(Ordering::Acquire) >= cookie.end_seq
+    }
+}
+
+impl Shared {
+    /// Waits for the grace period of `cookie`, driving it if nobody else does.
+    pub(super) fn wait_for(&self, cookie: Cookie, patience: Patience) {
+        let gp = &self.gp;
+        while !gp.is_over(cookie) {
+            // Acquire and release hand `seq` from driver to driver.
+            let taken =
+                gp.is_driven
+                    .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
+            if taken.is_err() {
+                gp.moved
+                    .wait_until(|| gp.is_over(cookie) || !gp.is_driven.load(Ordering::Relaxed));
+                continue;
+            }
+            if !gp.is_over(cookie) {
+                self.run_grace_period(patience);
+            }
+            gp.is_driven.store(false, Ordering::Release);
+            gp.moved.notify_all();
+        }
+    }
+
+    /// Runs a grace period; the caller has the role of driving.
+    fn run_grace_period(&self, patience: Patience) {
+        let seq = self.gp.seq.load(Ordering::Relaxed);
+        self.gp.seq.store(seq + 1, Ordering::Relaxed);
+        // ORDER(srcu-enter): other end in `enter`.
+        // Test: srcu_section_needs_its_fence
+        // ORDER(srcu-cookie): other end in `snap`.
+        // Test: srcu_cookie_needs_its_fence
+        if !twin::armed("srcu: no fence before the sums") {
+            asym::heavy();
+        }
+        let current = self.parity();
+        if !twin::armed("srcu: single flip") {
+            self.drain(current.other(), patience);
+        }
+        if !self.slots.drained(current) {
+            self.set_parity(current.other());
+            self.drain(current, patience);
+        }
+        // ORDER(srcu-end): other end in `is_over`.
+        // Test: a_srcu_reader_keeps_what_it_reached
+        self.gp.seq.store(seq + 2, Ordering::Release);
+    }
+
+    /// Waits until the sums of `parity` have been equal.
+    ///
+    /// Asleep, it is woken by the next section of `parity` that ends.
+    fn drain(&self, parity: Parity, patience: Patience) {
+        let is_drained = || self.slots.drained(parity);
+        let was_seen = match patience {
+            Patience::Normal => spin_as_waiter(is_drained),
+            Patience::Expedited => {
+                (0..EXPEDITED_SPINS).any(|_| SpinBudget::new().spin(u32::MAX, is_drained))
+            }
+        };
+        if was_seen {
+            return;
+        }
+        let asked = self.asked();
+        loop {
+            asked.word().store(parity.word() + 1, Ordering::Relaxed);
+            // ORDER(srcu-leave): other end in `leave`.
+            // Test: srcu_leaving_needs_its_fence
+            if !twin::armed("srcu: no fence before the sleep") {
+                asym::heavy();
+            }
+            if is_drained() {
+                break;
+            }
+            asked.wait(parity.word() + 1);
+        }
+        asked.word().store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_grace_period_that_runs_is_not_waited_for_but_the_next() {
+        assert_eq!(end_of_next(0), 2);
+        assert_eq!(end_of_next(1), 4);
+        assert_eq!(end_of_next(2), 4);
+    }
+}

@@ -1,0 +1,67 @@
+//! Proof that a section of a domain runs.
+
+use super::{domain::Domain, slots::Parity};
+
+/// A read-side critical section of a [`Domain`]; it ends when this is dropped.
+///
+/// # Guarantees
+///
+/// What was reachable when the section began is not freed by anybody who waits for a grace period of the same domain
+/// first. It may be held across `.await` and sent to another thread. Forgetting one keeps the domain from ever
+/// finishing a grace period again; that leaks and is safe.
+#[must_use = "the section ends where the guard is dropped"]
+#[derive(Debug)]
+pub struct Guard<'domain> {
+    domain: &'domain Domain,
+    /// Which counters the section began under.
+    parity: Parity,
+}
+
+/// A [`Guard`] that keeps its domain alive, for tasks that outlive their creator.
+///
+/// Costs a read-modify-write of a shared count more, at either end.
+#[must_use = "the section ends where the guard is dropped"]
+#[derive(Debug)]
+pub struct OwnedGuard {
+    domain: Domain,
+    /// Which counters the section began under.
+    parity: Parity,
+}
+
+impl<'domain> Guard<'domain> {
+    #[inline(always)]
+    pub(super) fn new(domain: &'domain Domain) -> Self {
+        let parity = domain.shared().enter();
+        Self { domain, parity }
+    }
+
+    /// Returns the domain whose section this is.
+    pub fn domain(&self) -> &'domain Domain {
+        self.domain
+    }
+}
+
+impl OwnedGuard {
+    pub(super) fn new(domain: Domain) -> Self {
+        let parity = domain.shared().enter();
+        Self { domain, parity }
+    }
+
+    /// Returns the domain whose section this is.
+    pub fn domain(&self) -> &Domain {
+        &self.domain
+    }
+}
+
+impl Drop for Guard<'_> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        self.domain.shared().leave(self.parity);
+    }
+}
+
+impl Drop for OwnedGuard {
+    fn drop(&mut self) {
+        self.domain.shared().leave(self.parity);
+    }
+}

@@ -1,0 +1,114 @@
+//! Sleepable sections of many threads, guards that travel, callbacks and barriers.
+
+use std::sync::Arc;
+
+use afterwork::rcu::srcu::{Domain, OwnedGuard};
+use shuttle::{
+    rand::{Rng, thread_rng},
+    thread,
+};
+use sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    twin::must_fail,
+};
+
+use crate::workqueue::explore;
+
+const NR_VERSIONS: usize = 6;
+
+/// A value of which each version is freed once nobody can see it.
+struct Versions {
+    domain: Domain,
+    current: AtomicUsize,
+    is_freed: [AtomicBool; NR_VERSIONS],
+    /// Guards that wait to be ended by somebody else, with the version that each protects.
+    travelling: Mutex<Vec<(OwnedGuard, usize)>>,
+}
+
+impl Versions {
+    fn look(&self) -> usize {
+        let version = self.current.load(Ordering::Relaxed);
+        self.check(version);
+        version
+    }
+
+    fn check(&self, version: usize) {
+        let is_freed = self.is_freed[version].load(Ordering::Relaxed);
+        assert!(!is_freed, "version {version} was freed under a reader");
+    }
+
+    fn read(&self) {
+        if thread_rng().gen_bool(0.5) {
+            let guard = self.domain.read();
+            let version = self.look();
+            thread::yield_now();
+            self.check(version);
+            drop(guard);
+        } else {
+            let guard = self.domain.read_owned();
+            let version = self.look();
+            self.travelling.lock().push((guard, version));
+        }
+        let arrived = self.travelling.lock().pop();
+        if let Some((guard, version)) = arrived {
+            self.check(version);
+            drop(guard);
+        }
+    }
+}
+
+/// Three readers, two of them updating now and then by a callback; one updater who waits.
+fn versions() {
+    let versions = Arc::new(Versions {
+        domain: Domain::new(),
+        current: AtomicUsize::new(0),
+        is_freed: Default::default(),
+        travelling: Mutex::new(Vec::new()),
+    });
+    let next = Arc::new(AtomicUsize::new(1));
+    let readers: Vec<_> = (0..3)
+        .map(|number| {
+            let (versions, next) = (versions.clone(), next.clone());
+            thread::spawn(move || {
+                versions.read();
+                versions.read();
+                if number > 0 {
+                    let new = next.fetch_add(1, Ordering::Relaxed);
+                    let old = versions.current.swap(new, Ordering::AcqRel);
+                    let theirs = versions.clone();
+                    versions
+                        .domain
+                        .call(move || theirs.is_freed[old].store(true, Ordering::Relaxed));
+                }
+            })
+        })
+        .collect();
+    for _ in 0..2 {
+        let new = next.fetch_add(1, Ordering::Relaxed);
+        let old = versions.current.swap(new, Ordering::AcqRel);
+        versions.domain.synchronize();
+        versions.is_freed[old].store(true, Ordering::Relaxed);
+    }
+    for reader in readers {
+        reader.join().unwrap();
+    }
+    // Guards that nobody ended would hold the barrier up.
+    versions.travelling.lock().clear();
+    versions.domain.barrier();
+    let nr_freed = versions.is_freed.iter();
+    let nr_freed = nr_freed
+        .filter(|freed| freed.load(Ordering::Relaxed))
+        .count();
+    assert_eq!(nr_freed, 4, "the current version alone is left");
+}
+
+#[test]
+fn no_srcu_reader_sees_a_freed_version() {
+    explore(1_000, versions);
+}
+
+#[test]
+fn draining_one_parity_frees_under_a_reader() {
+    must_fail("srcu: single flip", || explore(20_000, versions));
+}
