@@ -53,6 +53,8 @@ pub mod lock;
 pub mod thread;
 #[cfg(feature = "std")]
 pub mod time;
+#[cfg(feature = "std")]
+pub mod usage;
 
 #[cfg(feature = "std")]
 pub use lock::{Mutex, MutexGuard};

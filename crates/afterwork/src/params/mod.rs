@@ -75,9 +75,12 @@ pub struct Params {
     pub max_workers: usize,
     /// How long a worker idles before it may be culled, in milliseconds. The kernel's `IDLE_WORKER_TIMEOUT`.
     pub idle_timeout_ms: u64,
-    /// How often a pool in which work waits is looked at for progress, in microseconds; four times as long
-    /// while all goes well. A pool without progress gets another worker.
+    /// How often a pool in which work waits is looked at for workers that sleep, in microseconds: a quarter of it
+    /// while some are found, twice it while all run. A worker that sleeps is replaced.
     pub watch_tick_us: u64,
+    /// How much CPU time an item may have, in microseconds, before it no longer counts against the workers that its
+    /// pool runs at once. The kernel's `workqueue.cpu_intensive_thresh_us`.
+    pub cpu_intensive_thresh_us: u64,
     /// Records how long `queue()` holds the pool lock. Costs two clock readings a kick.
     pub lock_stat: bool,
 }
@@ -94,6 +97,7 @@ impl Default for Params {
             max_workers: 512,
             idle_timeout_ms: 300_000,
             watch_tick_us: 1_000,
+            cpu_intensive_thresh_us: 10_000,
             lock_stat: false,
         }
     }

@@ -20,6 +20,8 @@ use sync::{
     twin,
 };
 
+use super::report;
+
 /// Lets any number of threads sleep until a condition of the caller's may have changed.
 ///
 /// # Guarantees
@@ -129,7 +131,7 @@ impl Prepared<'_> {
     ///
     /// Until [`EventCount::notify_all`].
     pub fn wait(self) {
-        self.count.epoch.wait(self.epoch);
+        report::while_asleep(|| self.count.epoch.wait(self.epoch));
     }
 
     /// Sleeps as [`wait`](Self::wait) does, for at most `timeout`; models never time out.
@@ -138,7 +140,7 @@ impl Prepared<'_> {
     ///
     /// At most `timeout`.
     pub fn wait_timeout(self, timeout: Duration) {
-        self.count.epoch.wait_timeout(self.epoch, timeout);
+        report::while_asleep(|| self.count.epoch.wait_timeout(self.epoch, timeout));
     }
 }
 

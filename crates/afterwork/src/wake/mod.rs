@@ -12,6 +12,7 @@
 
 mod event_count;
 mod parker;
+pub(crate) mod report;
 mod spin;
 mod wakeq;
 

@@ -24,7 +24,10 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::spin::{DEFAULT_LOOKS, SpinBudget};
+use super::{
+    report,
+    spin::{DEFAULT_LOOKS, SpinBudget},
+};
 
 const EMPTY: u32 = 0;
 const TOKEN: u32 = 1;
@@ -105,7 +108,7 @@ impl Parker {
     /// Until [`Unparker::unpark`]. Spins first, if that has paid off.
     pub fn park(&mut self) {
         if !self.spin_for_token() {
-            self.sleep(|token| token.word.wait(PARKED));
+            report::while_asleep(|| self.sleep(|token| token.word.wait(PARKED)));
         }
     }
 
@@ -115,9 +118,10 @@ impl Parker {
     ///
     /// At most `timeout`; in a model it never times out.
     pub fn park_timeout(&mut self, timeout: Duration) -> bool {
-        if self.spin_for_token() {
-            return true;
-        }
+        self.spin_for_token() || report::while_asleep(|| self.sleep_for(timeout))
+    }
+
+    fn sleep_for(&self, timeout: Duration) -> bool {
         let start_ns = time::now_ns();
         let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         if !self.token.announce() {

@@ -8,13 +8,14 @@ use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
     active::{Gate, Seeker},
+    concurrency::{Away, Seen},
     head::Head,
     list::{Injector, List},
     policy,
     pool::WorkerPool,
     pwq::{Pwq, PwqState, QueueCore},
     state::State,
-    worker::{Activity, Taken, Worker},
+    worker::{Taken, Worker},
 };
 
 /// A worker that lies down, and since when.
@@ -32,8 +33,10 @@ pub(crate) struct Enlisted {
     seat: Option<usize>,
     /// How many of its runs have been given back to their link's in-flight count.
     nr_retired: u32,
-    /// What it was at when a watch tick looked last.
-    watched: Activity,
+    /// Why it does not count as awake, if so.
+    away: Away,
+    /// What the last look saw of its item.
+    seen: Option<Seen>,
 }
 
 /// The part of a pool that its lock guards.
@@ -54,10 +57,6 @@ pub(crate) struct Dispatch {
     pub(crate) nr_creating: usize,
     /// Links by their slot.
     links: Vec<Option<PwqState>>,
-    /// Batches taken, to tell progress.
-    nr_batches: u64,
-    /// What `progress` said at the last watch tick, and how many ticks in a row it has not changed.
-    pub(crate) watched: (u64, u32),
     /// No link is left: workers leave.
     pub(crate) dying: bool,
 }
@@ -129,7 +128,8 @@ impl Dispatch {
             nr_retired: worker.nr_done(),
             worker: worker.clone(),
             seat: None,
-            watched: Activity::default(),
+            away: Away::default(),
+            seen: None,
         });
         self.nr_workers += 1;
         worker
@@ -137,7 +137,7 @@ impl Dispatch {
 
     pub(crate) fn discharge(&mut self, worker: &Worker) {
         let enlisted = self.workers[worker.number].take();
-        debug_assert!(enlisted.is_some_and(|enlisted| enlisted.seat.is_none()));
+        debug_assert!(enlisted.is_some_and(|it| it.seat.is_none() && it.away.counts_as_awake()));
         self.nr_workers -= 1;
     }
 
@@ -150,12 +150,42 @@ impl Dispatch {
         self.pending.len()
     }
 
-    /// A number that changes whenever an item is started or ended, by a worker or a helper.
-    pub(crate) fn progress(&self) -> u64 {
-        let done = self.workers().map(|it| u64::from(it.worker.nr_done()));
-        let helped = self.links.iter().flatten().map(PwqState::nr_helped);
-        done.chain(helped)
-            .fold(self.nr_batches, |sum, count| sum.wrapping_add(count))
+    pub(crate) fn away_mut(&mut self, worker: &Worker) -> &mut Away {
+        &mut self.enlisted_mut(worker).away
+    }
+
+    /// Says whether `worker` has not been struck off, nor its number given to another.
+    pub(crate) fn is_enlisted(&self, worker: &Arc<Worker>) -> bool {
+        let enlisted = self.workers[worker.number].as_ref();
+        enlisted.is_some_and(|it| Arc::ptr_eq(&it.worker, worker))
+    }
+
+    /// Returns the workers that are in an item of which they have not said that it may sleep; what the last look saw
+    /// of it, and whether they slept then.
+    pub(crate) fn busy(&self) -> impl Iterator<Item = (Arc<Worker>, Option<Seen>, bool)> {
+        let busy = self
+            .workers()
+            .filter(|it| it.worker.is_inside() && !it.away.told);
+        busy.map(|it| (it.worker.clone(), it.seen, it.away.asleep))
+    }
+
+    /// Notes what a look saw of a worker; takes back what it has in hand if it sleeps, or has been in the same item
+    /// for a whole look.
+    pub(crate) fn note_seen(
+        &mut self,
+        worker: &Worker,
+        mut seen: Seen,
+        sleeps: bool,
+        after: &mut Afterwards,
+    ) {
+        let before = self.enlisted(worker).seen;
+        let stands = before.is_some_and(|it| it.last.activity == seen.last.activity);
+        if sleeps || (stands && worker.has_items()) {
+            self.retire(worker, after);
+            self.reclaim(worker);
+            seen.last.activity = worker.activity();
+        }
+        self.enlisted_mut(worker).seen = Some(seen);
     }
 
     /// Takes over what producers have left, and counts it in flight.
@@ -265,7 +295,6 @@ impl Dispatch {
     }
 
     fn taken(&mut self, slot: usize, nr_taken: usize) -> Taken {
-        self.nr_batches += 1;
         let link = self.link_mut(slot);
         link.nr_started += nr_taken as u64;
         Taken::Items(nr_taken)
@@ -340,7 +369,12 @@ impl Dispatch {
         self.enlisted_mut(worker).seat = Some(slot);
     }
 
-    fn give_up_seat(&mut self, pool: &Arc<WorkerPool>, worker: &Worker, after: &mut Afterwards) {
+    pub(crate) fn give_up_seat(
+        &mut self,
+        pool: &Arc<WorkerPool>,
+        worker: &Worker,
+        after: &mut Afterwards,
+    ) {
         let Some(slot) = self.enlisted_mut(worker).seat.take() else {
             return;
         };
@@ -387,29 +421,12 @@ impl Dispatch {
         }
     }
 
-    /// Takes back what `worker` has in hand and has not started; returns how many items that were.
-    pub(crate) fn reclaim(&mut self, worker: &Worker) -> usize {
-        let items = worker.disown();
-        let count = items.len();
-        for item in items.into_iter().rev() {
+    /// Takes back what `worker` has in hand and has not started.
+    pub(crate) fn reclaim(&mut self, worker: &Worker) {
+        for item in worker.disown().into_iter().rev() {
             self.link_mut(home_slot(item)).nr_started -= 1;
             self.put_back(item);
         }
-        count
-    }
-
-    /// Takes back what workers have in hand that have not moved since the last call; returns how many items that
-    /// were.
-    pub(crate) fn reclaim_from_stuck(&mut self) -> usize {
-        let mut stuck = Vec::new();
-        for enlisted in self.workers.iter_mut().flatten() {
-            let now = enlisted.worker.activity();
-            if enlisted.worker.has_items() && enlisted.watched == now {
-                stuck.push(enlisted.worker.clone());
-            }
-            enlisted.watched = now;
-        }
-        stuck.iter().map(|worker| self.reclaim(worker)).sum()
     }
 
     fn enlisted(&self, worker: &Worker) -> &Enlisted {

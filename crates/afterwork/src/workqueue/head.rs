@@ -142,7 +142,9 @@ pub(crate) unsafe fn with_current<R>(
     struct Outer(Frame);
     impl Drop for Outer {
         fn drop(&mut self) {
-            INNERMOST.with(|innermost| innermost.set(self.0));
+            if !sync::twin::torn_down() {
+                INNERMOST.with(|innermost| innermost.set(self.0));
+            }
         }
     }
     let outer = Outer(INNERMOST.with(Cell::get));

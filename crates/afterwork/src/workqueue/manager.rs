@@ -1,9 +1,10 @@
 //! One thread for all pools: makes workers, sends idle ones away, and watches over work that waits.
 //!
 //! It sleeps unless something is asked of it. The *watch* is armed by whoever leaves work to workers that are all
-//! busy; while it is armed the manager looks once a tick whether each pool moves, and gives a stuck one another
-//! worker. That is what keeps a pool alive whose workers all block in ways that nobody reports. It disarms
-//! itself after a while without waiting work, so an idle program has no ticks.
+//! busy; while it is armed the manager looks at the workers of each pool in which work waits (`sampler.rs`), and gets
+//! another up for one that sleeps. That is what keeps a pool alive whose workers all block in ways that nobody reports.
+//! How often it looks follows what it finds (`concurrency.rs`); after a while without waiting work it disarms itself,
+//! so an idle program has no ticks.
 //!
 //! When no thread can be had, the manager tries again with growing pauses, and runs the items of a pool without
 //! any worker itself, so that they are late and not lost.
@@ -18,16 +19,18 @@ use sync::{
 };
 use topology::CpuSet;
 
-use super::{pool::WorkerPool, upkeep::Sight, worker};
+use super::{
+    concurrency::{Sight, pause_ns},
+    pool::WorkerPool,
+    worker,
+};
 use crate::{
     params::Params,
     wake::{Parker, Unparker},
 };
 
-/// How many ticks without waiting work end the watch. A guess: re-arming costs a wake-up of the manager.
+/// How many looks without waiting work end the watch. A guess: re-arming costs a wake-up of the manager.
 const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
-/// How much longer a tick is while work moves.
-const EASY_TICKS: u32 = 4;
 /// The first and the longest pause before a thread is asked for again.
 const RETRY_NS: u64 = 10_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
@@ -62,7 +65,7 @@ pub(super) struct Duty {
     params: Params,
     allowed: CpuSet,
     nr_quiet: u32,
-    nr_easy: u32,
+    pause_ns: u64,
     next_tick_ns: u64,
     retry: Vec<Arc<WorkerPool>>,
     next_retry_ns: u64,
@@ -186,7 +189,7 @@ impl Duty {
             params,
             allowed,
             nr_quiet: 0,
-            nr_easy: 0,
+            pause_ns: 0,
             next_tick_ns: 0,
             retry: Vec::new(),
             next_retry_ns: 0,
@@ -250,26 +253,21 @@ impl Duty {
         if !twin::armed("watch: no fence") {
             fence(Ordering::SeqCst);
         }
-        let sights = self.manager.pools();
-        let sights = sights.iter().map(|pool| pool.watch_tick(&self.allowed));
-        let (mut waits, mut stuck) = (false, false);
-        for sight in sights {
-            waits |= sight != Sight::Quiet;
-            stuck |= sight == Sight::Stuck;
-        }
-        self.nr_quiet = if waits { 0 } else { self.nr_quiet + 1 };
+        let pools = self.manager.pools();
+        let looks = pools.iter().map(|pool| pool.look(now_ns, &self.allowed));
+        let sight = looks.max().unwrap_or(Sight::Quiet);
+        self.nr_quiet = if sight == Sight::Quiet {
+            self.nr_quiet + 1
+        } else {
+            0
+        };
         if self.nr_quiet < QUIET_TICKS {
             self.manager.armed.store(true, Ordering::Relaxed);
         } else {
             self.nr_quiet = 0;
         }
-        self.nr_easy = if stuck { 0 } else { self.nr_easy + 1 };
-        let factor = if self.nr_easy >= EASY_TICKS {
-            EASY_TICKS
-        } else {
-            1
-        };
-        self.next_tick_ns = now_ns.saturating_add(self.tick_ns().saturating_mul(factor.into()));
+        self.pause_ns = pause_ns(sight, self.pause_ns, self.tick_ns());
+        self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
     }
 
     fn tick_ns(&self) -> u64 {
@@ -282,9 +280,6 @@ impl Duty {
         let cull_ns = pools.iter().filter_map(|pool| pool.cull(now_ns)).min();
         let retry_ns = (!self.retry.is_empty()).then_some(self.next_retry_ns);
         let armed = self.manager.armed.load(Ordering::Relaxed);
-        if armed && self.next_tick_ns <= now_ns {
-            self.next_tick_ns = now_ns.saturating_add(self.tick_ns());
-        }
         let tick_ns = armed.then_some(self.next_tick_ns);
         [cull_ns, retry_ns, tick_ns].into_iter().flatten().min()
     }

@@ -10,12 +10,15 @@
 //! in the injector (`list.rs`) and kicks a worker if none is looking → `worker.rs` takes a batch of items
 //! under the lock (`dispatch.rs`), with a seat from the queue's gate (`active.rs`) → `run.rs` runs each one and
 //! wakes who waits (`wait.rs`, `join.rs`). What is to be done is decided by plain functions in `policy.rs` and
-//! `state.rs`. `manager.rs` and `upkeep.rs` make workers, cull them, and watch over work that does not move.
+//! `state.rs`. `manager.rs` and `upkeep.rs` make workers and cull them; while work waits, `sampler.rs` finds workers that
+//! sleep in an item, by the rules of `concurrency.rs`, as `blocking.rs` does for those that say so.
 //!
 //! docs/workqueue.md has the pictures, the proofs and the costs.
 
 mod active;
 mod attrs;
+mod blocking;
+mod concurrency;
 mod dispatch;
 mod head;
 mod join;
@@ -30,6 +33,7 @@ mod pwq;
 mod queue;
 mod registry;
 mod run;
+mod sampler;
 mod slab;
 mod state;
 mod stats;
@@ -43,6 +47,7 @@ mod worker;
 pub mod model;
 
 pub use attrs::{BuildError, Builder, MAX_ACTIVE};
+pub use blocking::blocking;
 pub use join::{JoinError, JoinHandle};
 pub use queue::{DrainError, Workqueue};
 pub use registry::{Registry, RegistryError, StillInUse};

@@ -40,7 +40,7 @@ pub(crate) enum Need {
     Nothing,
     /// One more worker.
     Worker,
-    /// Patience, and somebody who notices if the workers that are up make no progress.
+    /// Patience, and somebody who notices when workers that are up sleep.
     Watch,
 }
 
@@ -74,12 +74,6 @@ pub(crate) fn may_cull(nr_idle: usize, nr_workers: usize) -> bool {
     const BUSY_PER_IDLE: usize = 4;
     let nr_busy = nr_workers.saturating_sub(nr_idle);
     nr_idle > KEPT && (nr_idle - KEPT) * BUSY_PER_IDLE >= nr_busy
-}
-
-/// Returns how many workers to add to a pool that made no progress for `nr_ticks` ticks in a row: 1, 2, 4, … so
-/// that many blocked items do not wait for one tick each.
-pub(crate) fn growth(nr_ticks: u32) -> usize {
-    1 << nr_ticks.clamp(1, 5).saturating_sub(1)
 }
 
 #[cfg(test)]
@@ -122,11 +116,5 @@ mod tests {
         assert!(!may_cull(2, 2));
         assert!(may_cull(3, 3));
         assert!(!may_cull(3, 20));
-    }
-
-    #[test]
-    fn growth_doubles_and_stops() {
-        let sizes: Vec<_> = (1..8).map(growth).collect();
-        assert_eq!(sizes, [1, 2, 4, 8, 16, 16, 16]);
     }
 }

@@ -32,6 +32,7 @@ use sync::{
 use topology::CpuSet;
 
 use super::{
+    concurrency::Away,
     dispatch::{Afterwards, Dispatch, IdleWorker},
     head::Head,
     list::Injector,
@@ -68,8 +69,8 @@ pub(crate) struct WorkerPool {
     pub(crate) number: usize,
     /// I
     pub(crate) attrs: PoolAttrs,
-    /// I: how many workers run at once while none is blocked.
-    target: u32,
+    /// I: how many workers run at once.
+    pub(super) target: u32,
     /// I: whether `attrs.cpus` is less than what the process may use.
     pub(super) confined: bool,
     /// I
@@ -86,11 +87,12 @@ pub(super) struct Counters {
     pub(super) nr_created: AtomicU64,
     pub(super) nr_culled: AtomicU64,
     pub(super) nr_repatriated: AtomicU64,
-    pub(super) nr_stuck_ticks: AtomicU64,
+    pub(super) nr_seen_asleep: AtomicU64,
+    pub(super) nr_hogs: AtomicU64,
     pub(super) nr_spawn_failed: AtomicU64,
 }
 
-/// What a worker does that found nothing to take.
+/// What a worker does that took nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Rest {
     /// It is on the idle list: park until a kick.
@@ -329,6 +331,17 @@ impl WorkerPool {
         let mut after = Afterwards::default();
         let mut picked = Picked::default();
         let mut dispatch = self.lock();
+        // Whatever a look thought of it, it is here.
+        if !twin::armed("take: still asleep") {
+            self.recount(&mut dispatch, worker, |away| *away = Away::default());
+        }
+        if self.has_surplus() {
+            dispatch.retire(worker, &mut after);
+            dispatch.give_up_seat(self, worker, &mut after);
+            drop(dispatch);
+            self.finish(after);
+            return Taken::Nothing;
+        }
         let taken = dispatch.take(
             self,
             worker,
@@ -364,15 +377,17 @@ impl WorkerPool {
         self.census.fetch_add(Census::SEARCHING, Ordering::Relaxed);
     }
 
-    /// Says whether a searching worker that looked in vain should look again. No promise either way.
+    /// Says whether a searching worker that took nothing should look again. No promise either way.
     pub(crate) fn has_hint_of_work(&self) -> bool {
-        !self.injector.is_empty()
+        !self.injector.is_empty() && !self.has_surplus()
     }
 
-    /// Puts a searching worker on the idle list, to park then, unless there is work or the pool is dying.
+    /// Puts a searching worker on the idle list, to park then, unless the pool is dying, or has work and not more
+    /// awake than it shall have.
     pub(crate) fn lie_down(self: &Arc<Self>, worker: &Arc<Worker>) -> Rest {
         let mut dispatch = self.lock();
-        if dispatch.has_work() || !self.injector.is_empty() {
+        let work = dispatch.has_work() || !self.injector.is_empty();
+        if work && !self.has_surplus() {
             return Rest::Work;
         }
         if dispatch.dying {
@@ -395,7 +410,8 @@ impl WorkerPool {
             drop(dispatch);
             dispatch = self.lock();
         }
-        if !self.injector.is_empty() && !twin::armed("lie down: no second look") {
+        let work = dispatch.has_work() || !self.injector.is_empty();
+        if work && !twin::armed("lie down: no second look") {
             // Whoever this picks, often us, comes for the item.
             self.pick_if_needed(&mut dispatch, &mut picked);
         }
@@ -417,30 +433,6 @@ impl WorkerPool {
             self.census
                 .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
-    }
-
-    /// Notes that a running worker is about to sleep inside an item.
-    pub(crate) fn falls_asleep(self: &Arc<Self>, worker: &Worker) {
-        let mut after = Afterwards::default();
-        let mut picked = Picked::default();
-        let mut dispatch = self.lock();
-        dispatch.retire(worker, &mut after);
-        dispatch.reclaim(worker);
-        self.census.fetch_sub(Census::AWAKE, Ordering::Relaxed);
-        // ORDER(lie-down): a producer that counted us awake did not kick; see `look_for_worker`.
-        // Test: an_item_is_never_left_to_sleeping_workers
-        fence(Ordering::SeqCst);
-        if dispatch.has_work() || !self.injector.is_empty() {
-            self.pick_if_needed(&mut dispatch, &mut picked);
-        }
-        drop(dispatch);
-        self.see_to(picked);
-        self.finish(after);
-    }
-
-    /// Notes that a worker that fell asleep inside an item runs again.
-    pub(crate) fn wakes_up_running(&self) {
-        self.census.fetch_add(Census::AWAKE, Ordering::Relaxed);
     }
 
     /// Returns how often a worker looks for work before it lies down.
@@ -522,7 +514,8 @@ impl WorkerPool {
             created: self.counters.nr_created.load(Ordering::Relaxed),
             culled: self.counters.nr_culled.load(Ordering::Relaxed),
             repatriated: self.counters.nr_repatriated.load(Ordering::Relaxed),
-            stuck_ticks: self.counters.nr_stuck_ticks.load(Ordering::Relaxed),
+            seen_asleep: self.counters.nr_seen_asleep.load(Ordering::Relaxed),
+            cpu_intensive: self.counters.nr_hogs.load(Ordering::Relaxed),
             spawn_failed: self.counters.nr_spawn_failed.load(Ordering::Relaxed),
         }
     }

@@ -70,11 +70,6 @@ impl PwqState {
             nr_started: 0,
         }
     }
-
-    /// Items of the queue that their joiners ran, on whatever pool.
-    pub(crate) fn nr_helped(&self) -> u64 {
-        self.core.nr_helped.load(Ordering::Relaxed)
-    }
 }
 
 impl QueueCore {

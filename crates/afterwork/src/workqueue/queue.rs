@@ -21,7 +21,6 @@ use super::{
     state::{Enqueue, Rules},
     stats::QueueStats,
     work::Work,
-    worker,
 };
 
 /// Runs work items on worker pools that it shares with other queues.
@@ -402,9 +401,7 @@ impl Inner {
     }
 
     fn drain(&self) {
-        if !self.is_drained() {
-            worker::while_blocked(|| self.core.drained.wait_until(|| self.is_drained()));
-        }
+        self.core.drained.wait_until(|| self.is_drained());
     }
 }
 

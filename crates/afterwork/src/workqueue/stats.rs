@@ -30,8 +30,11 @@ pub struct PoolStats {
     pub culled: u64,
     /// Workers brought home that had been let run outside their pod.
     pub repatriated: u64,
-    /// Watch ticks at which waiting work had not moved.
-    pub stuck_ticks: u64,
+    /// Workers that a look found asleep inside an item while work waited, without a word to the pool.
+    pub seen_asleep: u64,
+    /// Items that a look found to have had the CPU for [`Params::cpu_intensive_thresh_us`](crate::params::Params)
+    /// while work waited.
+    pub cpu_intensive: u64,
     /// Workers that the system refused to give.
     pub spawn_failed: u64,
 }

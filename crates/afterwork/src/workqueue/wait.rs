@@ -1,7 +1,7 @@
 //! Waiting for a work item, on the word of its state.
 
-use super::{head::Head, state::State, worker};
-use crate::wake::{spin_as_waiter, yield_as_waiter};
+use super::{head::Head, state::State};
+use crate::wake::{report, spin_as_waiter, yield_as_waiter};
 
 /// Sleeps until the item has reached `turn`.
 ///
@@ -18,7 +18,7 @@ pub(crate) fn until_turn(head: &Head, turn: u64) {
     if came {
         return;
     }
-    worker::while_blocked(|| {
+    report::while_asleep(|| {
         // The flag and the end of the run are steps of one word: either the end sees the flag, or this step
         // fails because the run has ended. Twin `item: completion forgets its sleepers`.
         while let Some((_, state)) =

@@ -5,13 +5,10 @@
 //! a kick claims it: it is off the idle list, and counted as awake, before its wake-up is even sent. So a worker
 //! never is kicked twice, never culled while it is kicked, and never leaves by itself.
 //!
-//! Items in hand are still pending: they can be cancelled, helped, or taken back by a watch tick when the
-//! worker is stuck in an item before them. `hand` is the word on which the worker and that tick agree.
+//! Items in hand are still pending: they can be cancelled, helped, or taken back by a look at a worker that stays
+//! in an item before them. `hand` is the word on which the worker and that look agree.
 
-use std::{
-    cell::RefCell,
-    ptr::{self, NonNull},
-};
+use std::ptr::{self, NonNull};
 
 use crossbeam_utils::CachePadded;
 use sync::{
@@ -21,11 +18,12 @@ use sync::{
 };
 
 use super::{
+    blocking::Post,
     head::Head,
     pool::{Rest, WorkerPool},
     slab,
 };
-use crate::wake::{Parker, SpinBudget, Unparker};
+use crate::wake::{Parker, SpinBudget, Unparker, report};
 
 /// The most items that a worker ever has in hand; `Params::max_batch` may ask for less.
 pub(crate) const MAX_HAND: usize = 64;
@@ -35,7 +33,7 @@ pub(crate) const MAX_HAND: usize = 64;
 pub(crate) enum Taken {
     /// So many items are in hand.
     Items(usize),
-    /// No item is to be had.
+    /// No item is to be had, or too many workers are awake.
     Nothing,
 }
 
@@ -80,13 +78,8 @@ pub(crate) struct Worker {
     culled: AtomicBool,
     /// A, written by the owner: its kernel thread, 0 before it runs.
     pub(crate) thread: AtomicU32,
-    /// A: set when a watch tick let it run outside its pod.
+    /// A: set when a look let it run outside its pod.
     pub(crate) strays: AtomicBool,
-}
-
-sync::thread_local! {
-    /// The worker that this thread is.
-    static ME: RefCell<Option<(Arc<WorkerPool>, Arc<Worker>)>> = RefCell::new(None)
 }
 
 impl Worker {
@@ -143,6 +136,12 @@ impl Worker {
         hand.next() < hand.len()
     }
 
+    /// Says whether it is in an item, or on its way from there to its pool.
+    pub(crate) fn is_inside(&self) -> bool {
+        let hand = Hand(self.hand.load(Ordering::Relaxed));
+        (1..=hand.len()).contains(&hand.next())
+    }
+
     /// Returns what it is at.
     pub(crate) fn activity(&self) -> Activity {
         Activity {
@@ -153,7 +152,7 @@ impl Worker {
 
     /// Takes the next item out of the hand; the owner alone.
     fn next(&self) -> Option<NonNull<Head>> {
-        // A watch tick that takes items back moves the same word, so each item goes to one of both.
+        // A look that takes items back moves the same word, so each item goes to one of both.
         let hand = Hand(self.hand.fetch_add(1, Ordering::AcqRel));
         if hand.next() >= hand.len() {
             return None;
@@ -244,7 +243,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         match pool.lie_down(&worker) {
             Rest::Work => continue,
             Rest::Leave => return discharge(pool, &worker, true),
-            Rest::Park => private.parker.park(),
+            Rest::Park => report::untold(|| private.parker.park()),
         }
         #[cfg(any(loom, shuttle))]
         if sync::twin::armed("kick: no claim") {
@@ -269,12 +268,15 @@ fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Arc<Worke
     let worker = pool.enlist(asked_for, |number| {
         Arc::new(Worker::new(number, parker.unparker()))
     });
-    ME.with(|me| *me.borrow_mut() = Some((pool.clone(), worker.clone())));
+    report::report_to(Some(Arc::new(Post {
+        pool: pool.clone(),
+        worker: worker.clone(),
+    })));
     worker
 }
 
 fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
-    ME.with(|me| me.borrow_mut().take());
+    report::report_to(None);
     pool.discharge(worker, awake);
 }
 
@@ -283,23 +285,5 @@ fn serve(pool: &Arc<WorkerPool>, worker: &Worker) {
     while let Taken::Items(_) = pool.take(worker) {
         worker.run_hand();
         pool.search_again();
-    }
-}
-
-/// Calls `wait`, which may sleep, having told the pool of this thread, if it is a worker, that another must
-/// take over.
-///
-/// What the worker still has in hand goes back to its pool first: nobody else would run it meanwhile.
-pub(crate) fn while_blocked<R>(wait: impl FnOnce() -> R) -> R {
-    // A thread that is ending, and waits in the drop of one of its locals, is no worker any more.
-    let me = ME.try_with(|me| me.borrow().clone()).ok().flatten();
-    match me {
-        None => wait(),
-        Some((pool, worker)) => {
-            pool.falls_asleep(&worker);
-            let result = wait();
-            pool.wakes_up_running();
-            result
-        }
     }
 }

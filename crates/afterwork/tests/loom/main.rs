@@ -10,6 +10,7 @@ mod srcu;
 mod support;
 mod task_work;
 mod wake;
+mod workqueue_blocking;
 mod workqueue_item;
 mod workqueue_parts;
 mod workqueue_pool;

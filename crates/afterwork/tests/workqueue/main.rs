@@ -8,6 +8,7 @@ mod support;
 
 mod active;
 mod blocked;
+mod blocking;
 mod builder;
 mod cancel;
 mod disable;

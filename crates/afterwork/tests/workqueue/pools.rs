@@ -3,12 +3,15 @@
 use std::{
     collections::BTreeSet,
     fs,
-    sync::{Arc, Barrier},
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use afterwork::{
     params::{Params, WakeMode},
-    workqueue::{AffinityScope, PoolStats, Registry, Workqueue},
+    workqueue::{AffinityScope, JoinHandle, PoolStats, Registry, Workqueue},
 };
 use topology::{CpuSet, Topology};
 
@@ -71,12 +74,12 @@ fn a_strict_worker_stays_at_home_whatever_happens() {
             pin(0);
             let mine = affinity();
             let plugs: Vec<_> = (0..4).map(|_| plug_into(&queue)).collect();
-            eventually("the pool is seen stuck", || {
+            eventually("they are seen asleep", || {
                 queue.spawn_detached(|| ());
                 registry
                     .pool_stats()
                     .iter()
-                    .any(|pool| pool.stuck_ticks > 0)
+                    .any(|pool| pool.seen_asleep > 0)
             });
             assert_eq!(in_worker(&queue, affinity), mine);
             plugs.iter().for_each(Plug::release);
@@ -92,33 +95,44 @@ fn a_strict_worker_stays_at_home_whatever_happens() {
 }
 
 #[test]
-fn a_loose_worker_that_was_let_go_comes_home() {
+fn a_loose_worker_that_its_cpu_starves_is_let_go_and_comes_home() {
     if affinity().len() < 2 {
         return;
     }
-    let registry = here(Params::default());
-    let queue = queue("loose")
-        .scope(AffinityScope::Cpu)
-        .build_in(&registry)
-        .unwrap();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            pin(0);
-            let mine = affinity();
-            // Each round sticks the pool until it has got all three up, those that were let go among them.
-            eventually("a worker came home", || {
-                let plugs: Vec<_> = (0..3).map(|_| plug_into(&queue)).collect();
-                plugs.iter().for_each(Plug::release);
-                queue.drain().unwrap();
-                registry
-                    .pool_stats()
-                    .iter()
-                    .any(|pool| pool.repatriated > 0)
+    ends(|| {
+        let registry = here(Params::default());
+        // Last in line for its CPU, which others keep busy.
+        let queue = queue("loose").scope(AffinityScope::Cpu).nice(19);
+        let queue = queue.build_in(&registry).unwrap();
+        let allowed = affinity();
+        pin(0);
+        let mine = affinity();
+        let let_go = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..3 {
+                scope.spawn(|| {
+                    while !let_go.load(Ordering::Relaxed) {
+                        std::hint::spin_loop()
+                    }
+                });
+            }
+            let items: Vec<_> = (0..3)
+                .map(|_| {
+                    let allowed = allowed.clone();
+                    queue.spawn(move || while affinity() != allowed {})
+                })
+                .collect();
+            // Not joined: this thread would take one for its own.
+            eventually("they are let go", || {
+                items.iter().all(JoinHandle::is_finished)
             });
-            eventually("items run at home again", || {
-                in_worker(&queue, affinity) == mine
-            });
+            let_go.store(true, Ordering::Relaxed);
         });
+        eventually("items run at home again", || {
+            in_worker(&queue, affinity) == mine
+        });
+        let stats = registry.pool_stats();
+        assert!(stats.iter().any(|pool| pool.repatriated > 0));
     });
 }
 
@@ -315,8 +329,8 @@ fn a_pool_does_not_grow_past_max_workers() {
         let count = count.clone();
         queue.spawn_detached(move || count.add());
     }
-    eventually("the pool is seen stuck", || {
-        only_pool(&registry).stuck_ticks > 2
+    eventually("all are seen asleep", || {
+        only_pool(&registry).seen_asleep == 3
     });
     assert_eq!(only_pool(&registry).nr_workers, 3);
     plugs.iter().for_each(Plug::release);

@@ -1,0 +1,161 @@
+//! Who is told that a thread is about to sleep.
+//!
+//! A pool of worker threads counts those that run. When one is about to sleep inside an item, another must take its
+//! place; so every wait of ours that may sleep goes through [`while_asleep`], which tells whoever the thread has
+//! named by [`report_to`]. Threads that have named nobody, most, pay a look at a thread-local.
+//!
+//! Only the outermost of nested waits is told: the thread has one place to give away.
+
+use std::cell::{Cell, RefCell};
+
+use sync::unmodelled::Arc;
+
+/// Is told when a thread is about to sleep, and when it is back.
+pub(crate) trait Superior: Send + Sync {
+    fn falls_asleep(&self);
+    fn is_back(&self);
+}
+
+sync::thread_local! {
+    static SUPERIOR: RefCell<Option<Arc<dyn Superior>>> = RefCell::new(None)
+}
+sync::thread_local! {
+    /// How many waits this thread is in.
+    static NR_WAITS: Cell<u32> = Cell::new(0)
+}
+
+/// Names who is told of this thread's waits from now on.
+pub(crate) fn report_to(superior: Option<Arc<dyn Superior>>) {
+    SUPERIOR.with(|place| *place.borrow_mut() = superior);
+}
+
+/// Calls `wait`, which may sleep, having told this thread's superior so.
+pub(crate) fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
+    // A thread that is ending, and waits in the drop of one of its locals, has no superior any more.
+    let superior = SUPERIOR.try_with(|place| place.borrow().clone());
+    let Ok(Some(superior)) = superior else {
+        return wait();
+    };
+    let _inner = Inner::enter();
+    let _asleep = Inner::is_outermost().then(|| Asleep::fall(superior));
+    wait()
+}
+
+/// Calls `wait` without telling anybody: for the sleep of a worker that has no item.
+pub(crate) fn untold<R>(wait: impl FnOnce() -> R) -> R {
+    let _inner = Inner::enter();
+    wait()
+}
+
+/// One wait deep, until dropped.
+struct Inner;
+
+impl Inner {
+    fn enter() -> Self {
+        NR_WAITS.with(|nr_waits| nr_waits.set(nr_waits.get() + 1));
+        Self
+    }
+
+    fn is_outermost() -> bool {
+        NR_WAITS.with(Cell::get) == 1
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if !sync::twin::torn_down() {
+            NR_WAITS.with(|nr_waits| nr_waits.set(nr_waits.get() - 1));
+        }
+    }
+}
+
+/// Told asleep, until dropped: also by a panic that leaves the wait.
+struct Asleep(Arc<dyn Superior>);
+
+impl Asleep {
+    fn fall(superior: Arc<dyn Superior>) -> Self {
+        superior.falls_asleep();
+        Self(superior)
+    }
+}
+
+impl Drop for Asleep {
+    fn drop(&mut self) {
+        if !sync::twin::torn_down() {
+            self.0.is_back();
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::Mutex;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Diary(Mutex<Vec<&'static str>>);
+
+    impl Superior for Diary {
+        fn falls_asleep(&self) {
+            self.0.lock().unwrap().push("asleep");
+        }
+        fn is_back(&self) {
+            self.0.lock().unwrap().push("back");
+        }
+    }
+
+    /// Calls `body` on a thread that reports, and returns what was told.
+    fn told_by(body: impl FnOnce() + Send + 'static) -> Vec<&'static str> {
+        let diary = Arc::new(Diary::default());
+        let superior = diary.clone();
+        let thread = std::thread::spawn(move || {
+            report_to(Some(superior));
+            body();
+            report_to(None);
+        });
+        let _ = thread.join();
+        let told = diary.0.lock().unwrap();
+        told.clone()
+    }
+
+    #[test]
+    fn a_wait_is_told_and_its_end_too() {
+        assert_eq!(told_by(|| while_asleep(|| ())), ["asleep", "back"]);
+    }
+
+    #[test]
+    fn of_nested_waits_the_outermost_alone_is_told() {
+        let told = told_by(|| while_asleep(|| while_asleep(|| while_asleep(|| ()))));
+        assert_eq!(told, ["asleep", "back"]);
+    }
+
+    #[test]
+    fn waits_that_follow_one_another_are_told_each() {
+        let told = told_by(|| {
+            while_asleep(|| ());
+            while_asleep(|| ());
+        });
+        assert_eq!(told, ["asleep", "back", "asleep", "back"]);
+    }
+
+    #[test]
+    fn a_panic_inside_ends_the_wait() {
+        let told = told_by(|| {
+            let caught = std::panic::catch_unwind(|| while_asleep(|| panic!("inside")));
+            assert!(caught.is_err());
+            while_asleep(|| ());
+        });
+        assert_eq!(told, ["asleep", "back", "asleep", "back"]);
+    }
+
+    #[test]
+    fn an_untold_wait_is_not_told() {
+        assert!(told_by(|| untold(|| while_asleep(|| ()))).is_empty());
+    }
+
+    #[test]
+    fn a_thread_without_a_superior_waits_untold() {
+        assert_eq!(while_asleep(|| 42), 42);
+    }
+}

@@ -1,0 +1,85 @@
+//! Workers that block in an item, with a word to their pool and without.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::{self, Work};
+use sync::{
+    atomic::{AtomicBool, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{Barred, bounded, machine, plain, wind_up};
+
+/// An item that blocks until another has run, on a pool that runs one worker at once. The other is queued while the
+/// first is on its way to block, and needs a worker that nobody else asks for.
+fn blocks_for_another() {
+    let mut machine = machine(1, 2);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(1);
+    let gate = Arc::new(Barred::default());
+    let done = Arc::new(AtomicBool::new(false));
+    let first = Work::new({
+        let gate = gate.clone();
+        move || workqueue::blocking(|| gate.pass())
+    });
+    let second = Work::new({
+        let (done, bell) = (done.clone(), machine.bell());
+        move || {
+            gate.open();
+            done.store(true, Ordering::Release);
+            bell.ring();
+        }
+    });
+    queue.enqueue(&first);
+    queue.enqueue(&second);
+    machine.serve_until(|| done.load(Ordering::Acquire));
+    wind_up(queue);
+}
+
+/// Looks find the only worker asleep; it wakes, and may be about to take what waits. A later item needs it again.
+fn seen_asleep_and_back() {
+    let machine = machine(1, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(1);
+    let gate = Arc::new(Barred::default());
+    let first = Work::new({
+        let gate = gate.clone();
+        move || gate.pass()
+    });
+    let second = Work::new(|| ());
+    queue.enqueue(&first);
+    queue.enqueue(&second);
+    machine.tick();
+    machine.tick();
+    gate.open();
+    second.flush().unwrap();
+    assert!(queue.enqueue(&second));
+    // Deadlocks if nobody is kicked because the worker that lies down is thought to be up.
+    second.flush().unwrap();
+    wind_up(queue);
+}
+
+#[test]
+fn an_item_is_never_left_to_a_worker_that_blocks() {
+    bounded(2, blocks_for_another);
+}
+
+#[test]
+fn blocking_needs_its_fence() {
+    must_fail("blocking: no fence", || bounded(2, blocks_for_another));
+}
+
+#[test]
+fn blocking_needs_its_look() {
+    must_fail("blocking: no look", || bounded(2, blocks_for_another));
+}
+
+#[test]
+fn a_worker_that_was_seen_asleep_counts_again_when_it_takes_more() {
+    bounded(2, seen_asleep_and_back);
+}
+
+#[test]
+fn a_worker_that_stays_asleep_in_the_count_is_noticed() {
+    must_fail("take: still asleep", || bounded(2, seen_asleep_and_back));
+}

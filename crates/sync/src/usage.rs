@@ -1,0 +1,112 @@
+//! What another thread of this process is at: the CPU time it has had, and whether it wants more.
+//!
+//! The two together tell a thread that sleeps from one that waits for a CPU: neither's time moves, but the second is
+//! runnable. Reading the time costs about 0.3 µs, the state about 8 µs (a file of procfs, opened anew: a descriptor
+//! kept for each thread would be dearer to its process than that).
+
+use crate::thread::ThreadId;
+
+/// Returns the CPU time that `thread` of this process has had, in nanoseconds; none when the thread is gone.
+///
+/// Always 0 in a model, where time does not pass.
+pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
+    #[cfg(not(any(loom, shuttle)))]
+    return real::cpu_ns(thread);
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = thread;
+        Some(0)
+    }
+}
+
+/// Says whether `thread` of this process runs or waits for a CPU; none where procfs does not tell.
+///
+/// Always false in a model: a thread that does not move there is taken to sleep, rightly or not.
+pub fn is_runnable(thread: ThreadId) -> Option<bool> {
+    #[cfg(not(any(loom, shuttle)))]
+    return real::is_runnable(thread);
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = thread;
+        Some(false)
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod real {
+    use std::{fs::File, io::Read};
+
+    use crate::thread::ThreadId;
+
+    pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
+        /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, by which a thread's number names its clock.
+        const THREAD_CPU: libc::clockid_t = 2 | 4;
+        let clock = (!(thread.0 as libc::clockid_t)) << 3 | THREAD_CPU;
+        let mut time = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: `time` is a timespec of ours to write; a clock that is not there is refused.
+        let refused = unsafe { libc::clock_gettime(clock, &mut time) };
+        (refused == 0).then(|| time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+    }
+
+    pub fn is_runnable(thread: ThreadId) -> Option<bool> {
+        let mut line = [0; 128];
+        let mut file = File::open(format!("/proc/self/task/{}/stat", thread.0)).ok()?;
+        let len = file.read(&mut line).ok()?;
+        state(line.get(..len)?).map(|state| state == b'R')
+    }
+
+    /// Returns the letter after the name, which stands in brackets and may hold any byte, also a bracket.
+    pub fn state(line: &[u8]) -> Option<u8> {
+        let end = line.iter().rposition(|&byte| byte == b')')?;
+        line.get(end + 2).copied()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::thread;
+
+    #[test]
+    fn the_state_stands_after_the_last_bracket() {
+        assert_eq!(real::state(b"12 (aw/u0) S 1 2 3"), Some(b'S'));
+        assert_eq!(real::state(b"12 (a ) R b) D 1 2 3"), Some(b'D'));
+        assert_eq!(real::state(b"12 (cut"), None);
+    }
+
+    #[test]
+    fn a_running_thread_is_runnable_and_its_time_moves() {
+        let me = thread::current();
+        let before = cpu_ns(me).unwrap();
+        while cpu_ns(me).unwrap() == before {}
+        assert_ne!(is_runnable(me), Some(false));
+    }
+
+    #[test]
+    fn a_sleeping_thread_is_not_runnable() {
+        let (tell, told) = mpsc::channel();
+        let (stop, stopped) = mpsc::channel::<()>();
+        let sleeper = std::thread::spawn(move || {
+            tell.send(thread::current()).unwrap();
+            let _ = stopped.recv();
+        });
+        let sleeper_id = told.recv().unwrap();
+        if is_runnable(sleeper_id).is_some() {
+            while is_runnable(sleeper_id) == Some(true) {
+                std::thread::yield_now();
+            }
+        }
+        drop(stop);
+        sleeper.join().unwrap();
+    }
+
+    #[test]
+    fn a_thread_that_is_gone_has_no_time() {
+        assert_eq!(cpu_ns(ThreadId(i32::MAX as u32 >> 4)), None);
+    }
+}
