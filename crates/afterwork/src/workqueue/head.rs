@@ -38,12 +38,24 @@ pub(crate) struct VTable {
     /// Takes the item, which the caller just took off a list, and runs it if it is to be run. Returns whether
     /// the in-flight count is the caller's to give back.
     pub(crate) run: unsafe fn(NonNull<Head>) -> bool,
-    /// Runs an item whose state says that the caller runs it; returns whether it panicked.
-    pub(crate) call: unsafe fn(NonNull<Head>) -> bool,
+    /// Runs an item whose state says that the caller runs it.
+    pub(crate) call: unsafe fn(NonNull<Head>) -> Ending,
     /// Frees the item.
     pub(crate) free: unsafe fn(NonNull<Head>),
     /// Returns where the async task that polled the handle left its waker.
     pub(crate) task: Option<unsafe fn(NonNull<Head>) -> Arc<TaskSlot>>,
+}
+
+/// How a run of an item's own code ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    Returned,
+    Panicked,
+    /// It is a future that waits for its waker.
+    Suspended {
+        /// The link with which it was run stays counted in flight, until the future has ended.
+        keeps_count: bool,
+    },
 }
 
 /// Where an async task that waits for an item leaves its waker.
@@ -238,6 +250,8 @@ impl Head {
                 | Enqueue::Push(to)
                 | Enqueue::Claim(to)
                 | Enqueue::Elsewhere(to) => to,
+                // A step as well: the run that is to come must see what was written before this call.
+                Enqueue::Pending if !sync::twin::armed("item: pending is no step") => from,
                 Enqueue::Pending | Enqueue::Disabled => return plan,
             };
             if self.step(from, to) {
@@ -252,13 +266,13 @@ impl Head {
     /// # Safety
     ///
     /// 1. `item` is running, and the caller runs it.
-    pub(crate) unsafe fn complete(item: NonNull<Head>, panicked: bool) -> Ended {
+    pub(crate) unsafe fn complete(item: NonNull<Head>, ending: Ending) -> Ended {
         // SAFETY: (1): a running item is alive; it is not looked at after the step that ends the run.
         let head = unsafe { item.as_ref() };
         let mut from = head.load();
         let mut task = None;
         loop {
-            let completion = from.complete(panicked);
+            let completion = from.complete(ending);
             if let (true, None, Some(find)) = (completion.wake_task, &task, head.vtable.task) {
                 // SAFETY: (1), and the state says that a task was left.
                 task = Some(unsafe { find(item) });

@@ -13,7 +13,8 @@ use std::{
 use sync::{Mutex, unmodelled::Arc};
 
 use super::{
-    head::{Head, TaskSlot, VTable, is_current, with_current},
+    handles,
+    head::{Ending, Head, TaskSlot, VTable, is_current, with_current},
     pwq::Pwq,
     run::{self, Payload, guarded, note_panic},
     slab,
@@ -21,7 +22,7 @@ use super::{
     wait,
 };
 
-/// Waits for what a spawned closure returns.
+/// Waits for what a spawned closure, or future, returns.
 ///
 /// Dropping the handle lets the item run and its result go. As a future it yields what [`join`](Self::join)
 /// returns.
@@ -58,7 +59,7 @@ unsafe impl<T: Send> Sync for JoinHandle<T> {}
 pub enum JoinError {
     /// It panicked with this.
     Panicked(Payload),
-    /// It was cancelled before it started.
+    /// It was cancelled before it started; a future, before it ended.
     Cancelled,
     /// It tried to join itself.
     OwnItem,
@@ -97,7 +98,7 @@ impl fmt::Display for JoinError {
                 Some(text) => write!(f, "the work item panicked: {text}"),
                 None => f.write_str("the work item panicked"),
             },
-            Self::Cancelled => f.write_str("the work item was cancelled before it started"),
+            Self::Cancelled => f.write_str("the work item was cancelled"),
             Self::OwnItem => f.write_str("a work item cannot join itself"),
         }
     }
@@ -105,7 +106,7 @@ impl fmt::Display for JoinError {
 
 impl std::error::Error for JoinError {}
 
-type Outcome<T> = Result<T, JoinError>;
+pub(super) type Outcome<T> = Result<T, JoinError>;
 
 /// A closure, and later its result.
 #[repr(C)]
@@ -125,14 +126,16 @@ union Content<F, T> {
 /// What a handle must be able to do without knowing the closure's type. The item's table stands first, so that
 /// a pointer to it is one to the whole.
 #[repr(C)]
-struct HandleTable {
-    base: VTable,
+pub(super) struct HandleTable {
+    pub(super) base: VTable,
     /// Moves the outcome into the `Option<Outcome<T>>` that it points at.
-    take: unsafe fn(NonNull<Head>, *mut ()),
-    /// Drops the closure of a cancelled item.
-    discard: unsafe fn(NonNull<Head>),
+    pub(super) take: unsafe fn(NonNull<Head>, *mut ()),
+    /// Sees to it that the item's code does not run any more, and says whether that is so.
+    pub(super) cancel: unsafe fn(NonNull<Head>) -> bool,
+    /// Lets go of the item for its handle.
+    pub(super) leave: unsafe fn(NonNull<Head>),
     /// Returns the task slot.
-    slot: unsafe fn(NonNull<Head>) -> *mut Option<Arc<TaskSlot>>,
+    pub(super) slot: unsafe fn(NonNull<Head>) -> *mut Option<Arc<TaskSlot>>,
 }
 
 /// Makes an item that runs `func` and keeps what it returns.
@@ -154,11 +157,8 @@ where
         }),
     })
     .cast();
-    let handle = JoinHandle {
-        item,
-        result: PhantomData,
-    };
-    (item, handle)
+    // SAFETY: the item's table gives a `T`, and this is its only handle.
+    (item, unsafe { JoinHandle::of(item) })
 }
 
 /// Makes an item that runs `func` and has no handle.
@@ -184,7 +184,8 @@ where
             task: Some(Self::task),
         },
         take: Self::take,
-        discard: Self::discard,
+        cancel: Self::cancel,
+        leave: handles::orphan,
         slot: Self::slot,
     };
 
@@ -193,7 +194,7 @@ where
         unsafe { (*item.as_ptr().cast::<Self>()).content.get() }
     }
 
-    unsafe fn call(item: NonNull<Head>) -> bool {
+    unsafe fn call(item: NonNull<Head>) -> Ending {
         let content = Self::content(item);
         // SAFETY: the caller runs the item for the first and only time, so the closure is there and ours.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
@@ -206,10 +207,18 @@ where
         let outcome = ManuallyDrop::new(Some(outcome));
         // SAFETY: nobody reads the content before the run has ended.
         unsafe { (&raw mut (*content).outcome).write(outcome) };
-        panicked
+        if panicked {
+            Ending::Panicked
+        } else {
+            Ending::Returned
+        }
     }
 
-    unsafe fn discard(item: NonNull<Head>) {
+    /// Takes the item out of the queue and drops its closure, if it has not started.
+    unsafe fn cancel(item: NonNull<Head>) -> bool {
+        if !run::cancel(item) {
+            return false;
+        }
         let content = Self::content(item);
         // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
@@ -218,6 +227,7 @@ where
         unsafe { (&raw mut (*content).outcome).write(outcome) };
         // Last: should it panic, the content is an outcome already.
         drop(func);
+        true
     }
 
     unsafe fn take(item: NonNull<Head>, into: *mut ()) {
@@ -250,6 +260,17 @@ where
 }
 
 impl<T> JoinHandle<T> {
+    /// # Safety
+    ///
+    /// 1. `item` has a [`HandleTable`] whose outcome is a `T`.
+    /// 2. The caller makes its only handle.
+    pub(super) unsafe fn of(item: NonNull<Head>) -> Self {
+        Self {
+            item,
+            result: PhantomData,
+        }
+    }
+
     /// Waits for the closure to end and returns what it returned.
     ///
     /// If it has not started and its queue lets joiners help, it is run here and now.
@@ -290,18 +311,19 @@ impl<T> JoinHandle<T> {
         self.head().load().has_reached(1)
     }
 
-    /// Takes the closure out of the queue and drops it if it has not started; says whether it did.
+    /// Sees to it that the item does not run any more; says whether that is so.
+    ///
+    /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
+    /// left alone: false. A future that has not ended is dropped by a worker of its queue, as soon as one comes to it,
+    /// and never polled again: true. Should a poll be under way just now, it may still bring the future to its end;
+    /// [`join`](Self::join) says which.
     ///
     /// # Blocking
     ///
     /// Never for long: an item of an ordered queue is cut out of its line under the pool lock.
     pub fn cancel(&mut self) -> bool {
-        let cancelled = run::cancel(self.item);
-        if cancelled {
-            // SAFETY: we are the only handle, and the item will not run any more.
-            unsafe { (self.table().discard)(self.item) };
-        }
-        cancelled
+        // SAFETY: the table is the item's, and we are its only handle.
+        unsafe { (self.table().cancel)(self.item) }
     }
 
     fn take(&self) -> Result<T, JoinError> {
@@ -318,7 +340,7 @@ impl<T> JoinHandle<T> {
 
     fn table(&self) -> &'static HandleTable {
         let base: *const VTable = self.head().vtable;
-        // SAFETY: an item with a handle was made by `joinable`, with the table that `base` stands first in.
+        // SAFETY: an item with a handle was made with a table that `base` stands first in.
         unsafe { &*base.cast::<HandleTable>() }
     }
 }
@@ -340,7 +362,9 @@ impl<T> Future for JoinHandle<T> {
         }
         // SAFETY: from here on the slot is only read.
         let slot = unsafe { &*place }.as_ref().expect("written above");
-        *slot.lock() = Some(context.waker().clone());
+        let before = slot.lock().replace(context.waker().clone());
+        // Not under the lock: it may be the last that keeps somebody's future.
+        drop(before);
         // Either this step sees that the run has ended, or the end of the run sees the flag. A waker replaced
         // after the end has looked into the slot comes after that end, so this step sees it.
         let waits = self
@@ -359,12 +383,8 @@ impl<T> Drop for JoinHandle<T> {
         if sync::twin::torn_down() {
             return;
         }
-        let free = self.head().vtable.free;
-        let orphaned = self.head().update(|state| Some(state.orphan()));
-        if orphaned.is_some_and(|(_, state)| state.frees()) {
-            // SAFETY: no handle, no link, no runner is left.
-            unsafe { free(self.item) };
-        }
+        // SAFETY: the table is the item's, and its handle is not used again.
+        unsafe { (self.table().leave)(self.item) };
     }
 }
 
@@ -401,20 +421,22 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         true
     }
 
-    unsafe fn call(item: NonNull<Head>) -> bool {
+    unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
         // SAFETY: the caller holds the item's only link and calls it once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
-        let outcome = guarded(func);
-        let panicked = outcome.is_err();
-        if let Err(payload) = outcome {
-            // SAFETY: its link's count is given back by our caller, later.
-            unsafe { note_panic(false) };
-            run::discard(payload);
-        }
+        let ending = match guarded(func) {
+            Ok(()) => Ending::Returned,
+            Err(payload) => {
+                // SAFETY: its link's count is given back by our caller, later.
+                unsafe { note_panic(false) };
+                run::discard(payload);
+                Ending::Panicked
+            }
+        };
         // SAFETY: the closure is gone, and nobody else knows the item.
         unsafe { Self::free(item) };
-        panicked
+        ending
     }
 
     unsafe fn free(item: NonNull<Head>) {

@@ -1,7 +1,7 @@
 //! Defers work to pools of worker threads that the whole process shares.
 //!
-//! A [`Workqueue`] takes closures ([`Workqueue::spawn`]) or reusable items ([`Work`]) and runs them on a worker
-//! pool near the caller's CPU. Queues are cheap and own no threads: pools with like attributes are shared by all
+//! A [`Workqueue`] takes closures ([`Workqueue::spawn`]), futures ([`Workqueue::spawn_async`]) or reusable items
+//! ([`Work`]) and runs them on a worker pool near the caller's CPU. Queues are cheap and own no threads: pools with like attributes are shared by all
 //! queues, have as many workers as CPUs while nobody blocks, and get more when somebody does.
 //!
 //! # Journey of an item
@@ -10,8 +10,8 @@
 //! in the injector (`list.rs`) and kicks a worker if none is looking → `worker.rs` takes a batch of items
 //! under the lock (`dispatch.rs`), with a seat from the queue's gate (`active.rs`) → `run.rs` runs each one and
 //! wakes who waits (`wait.rs`, `join.rs`). What is to be done is decided by plain functions in `policy.rs` and
-//! `state.rs`. `manager.rs` and `upkeep.rs` make workers and cull them; while work waits, `sampler.rs` finds workers that
-//! sleep in an item, by the rules of `concurrency.rs`, as `blocking.rs` does for those that say so.
+//! `state.rs`. `future.rs` makes an item of a future. `manager.rs` and `upkeep.rs` make workers and cull them; while
+//! work waits, `sampler.rs` finds workers that sleep in an item, by the rules of `concurrency.rs`, as `blocking.rs` does for those that say so.
 //!
 //! docs/workqueue.md has the pictures, the proofs and the costs.
 
@@ -20,6 +20,8 @@ mod attrs;
 mod blocking;
 mod concurrency;
 mod dispatch;
+mod future;
+mod handles;
 mod head;
 mod join;
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -3,7 +3,13 @@
 use sync::cpu;
 use topology::CpuId;
 
-use super::{join, join::JoinHandle, pwq::Pwq, queue::Workqueue, work::Work};
+use super::{
+    join,
+    join::JoinHandle,
+    pwq::Pwq,
+    queue::{Inner, Workqueue},
+    work::Work,
+};
 
 impl Workqueue {
     /// Queues `work` on the pool of `cpu`'s pod; false as of [`enqueue`](Self::enqueue).
@@ -58,22 +64,16 @@ impl Workqueue {
     /// Returns the link to the pool of the pod that this thread runs in.
     #[inline]
     pub(super) fn here(&self) -> &Pwq {
-        match &*self.inner.pwqs {
-            [only] => only,
-            _ => self.at_cpu(cpu::current()),
-        }
+        self.inner.here()
     }
 
-    /// Returns the link to the pool of a CPU's pod.
     #[inline]
     fn at_cpu(&self, cpu: CpuId) -> &Pwq {
-        // A thread that was let run outside the allowed CPUs uses the first pod.
-        let pod = self.inner.pods.pod_of(cpu).unwrap_or(0);
-        &self.inner.pwqs[pod]
+        self.inner.at_cpu(cpu)
     }
 
     fn at_node(&self, node: u32) -> &Pwq {
-        let topology = self.inner.registry.topology();
+        let topology = self.lease.topology();
         let Some(node) = topology.nodes().iter().find(|it| it.id == node) else {
             return &self.inner.pwqs[0];
         };
@@ -85,5 +85,24 @@ impl Workqueue {
             node.cpus.iter().find(usable)
         };
         cpu.map_or(&self.inner.pwqs[0], |cpu| self.at_cpu(cpu))
+    }
+}
+
+impl Inner {
+    /// Returns the link to the pool of the pod that this thread runs in.
+    #[inline]
+    pub(super) fn here(&self) -> &Pwq {
+        match &*self.pwqs {
+            [only] => only,
+            _ => self.at_cpu(cpu::current()),
+        }
+    }
+
+    /// Returns the link to the pool of a CPU's pod.
+    #[inline]
+    fn at_cpu(&self, cpu: CpuId) -> &Pwq {
+        // A thread that was let run outside the allowed CPUs uses the first pod.
+        let pod = self.pods.pod_of(cpu).unwrap_or(0);
+        &self.pwqs[pod]
     }
 }

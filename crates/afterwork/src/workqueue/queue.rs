@@ -11,6 +11,7 @@ use topology::{AffinityScope, Pods};
 
 use super::{
     attrs::Builder,
+    future,
     head::{Head, is_within},
     join::{self, JoinHandle},
     list::set_next,
@@ -56,7 +57,9 @@ use super::{
 /// ```
 #[derive(Clone)]
 pub struct Workqueue {
-    pub(super) inner: ManuallyDrop<Arc<Inner>>,
+    pub(super) inner: Arc<Inner>,
+    /// Counts the handles, which keep the registry; futures hold `inner` for longer.
+    pub(super) lease: ManuallyDrop<Arc<Registry>>,
 }
 
 pub(super) struct Inner {
@@ -65,7 +68,6 @@ pub(super) struct Inner {
     pub(super) pods: Pods,
     /// One link a pod, in the order of the pods.
     pub(super) pwqs: Box<[Pwq]>,
-    pub(super) registry: Registry,
 }
 
 /// Which of the two looks of a drain.
@@ -133,13 +135,13 @@ impl Workqueue {
             })
             .collect();
         Self {
-            inner: ManuallyDrop::new(Arc::new(Inner {
+            inner: Arc::new(Inner {
                 core,
                 ordered,
                 pods,
                 pwqs,
-                registry: registry.clone(),
-            })),
+            }),
+            lease: ManuallyDrop::new(Arc::new(registry.clone())),
         }
     }
 
@@ -282,7 +284,54 @@ impl Workqueue {
         home.pool.push(join::detached(func, home));
     }
 
-    /// Waits until nothing of this queue is queued or running.
+    /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle to wait for that.
+    ///
+    /// Its wakers queue it, on the pool of the pod that they are called in; so the queue is an executor, within its
+    /// limits: `max_active` counts polls, not futures that wait, and an ordered queue polls one future at a time, in
+    /// the order of the wakes. A poll that blocks holds up a worker: see [`spawn`](Self::spawn) for such work.
+    ///
+    /// # Guarantees
+    ///
+    /// - It is never polled twice at once, and each wake is followed by a poll, which sees what was written before it.
+    /// - It is dropped by a worker, also when it is [cancelled](JoinHandle::cancel), and when it panics. But a future
+    ///   that waits while its handle and all its wakers are gone is dropped by whoever drops the last of them.
+    /// - It is in flight until it has ended: [`drain`](Self::drain), and dropping the last handle of the queue, wait
+    ///   for futures that wait.
+    ///
+    /// # Cost
+    ///
+    /// One block of memory, recycled up to 256 bytes as that of `spawn`. A poll that keeps no waker counts nothing; to
+    /// wake a future that waits is to queue an item.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let blocking = queue.clone();
+    /// let sum = queue.spawn_async(async move {
+    ///     let parts = [1, 2].map(|part| blocking.spawn(move || part));
+    ///     let mut sum = 0;
+    ///     for part in parts {
+    ///         sum += part.await.unwrap();
+    ///     }
+    ///     sum
+    /// });
+    /// assert_eq!(sum.join()?, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_async<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let home = self.here();
+        let (item, handle) = future::task(future, home, self.inner.clone());
+        home.pool.push(item);
+        handle
+    }
+
+    /// Waits until nothing of this queue is queued or running, and no future of it waits.
     ///
     /// Producers that go on queueing hold it up.
     ///
@@ -408,35 +457,35 @@ impl Inner {
 impl Drop for Workqueue {
     fn drop(&mut self) {
         // SAFETY: the field is not used again; `Drop` runs once.
-        let inner = unsafe { ManuallyDrop::take(&mut self.inner) };
+        let lease = unsafe { ManuallyDrop::take(&mut self.lease) };
         if sync::twin::torn_down() {
             return;
         }
-        // The last handle is the one that gets the inside out of its `Arc`.
-        let Some(mut inner) = Arc::into_inner(inner) else {
+        // The last handle is the one that gets the registry out of its `Arc`.
+        let Some(registry) = Arc::into_inner(lease) else {
             return;
         };
-        if inner.runs_here() {
+        if self.inner.runs_here() {
             // Waiting here would wait for ourselves. Should no thread be had, the queue is never freed: its items
             // still point at it.
-            let mut inner = ManuallyDrop::new(inner);
+            let last = ManuallyDrop::new((self.inner.clone(), registry));
             let _ = thread::spawn("aw/reaper", move || {
-                inner.destroy();
-                drop(ManuallyDrop::into_inner(inner));
+                let (inner, registry) = ManuallyDrop::into_inner(last);
+                inner.destroy(&registry);
             });
         } else {
-            inner.destroy();
+            self.inner.destroy(&registry);
         }
     }
 }
 
 impl Inner {
     /// Waits until all has run, and lets go of the pools.
-    fn destroy(&mut self) {
+    fn destroy(&self, registry: &Registry) {
         self.drain();
         for pwq in &self.pwqs {
             pwq.pool.remove_link(pwq.slot);
-            self.registry.release(&pwq.pool);
+            registry.release(&pwq.pool);
         }
     }
 }

@@ -10,7 +10,7 @@ use sync::{atomic::Ordering, thread};
 
 use super::{
     active::Gate,
-    head::{Head, current_home, forget_home, is_seated, with_current},
+    head::{Ending, Head, current_home, forget_home, is_seated, with_current},
     pwq::Pwq,
     state::{Pop, State},
 };
@@ -29,8 +29,8 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> bool {
     match head.pop() {
         Pop::Run(_) => {
             // SAFETY: the step to running was ours, and our caller keeps the link's count until we are back.
-            unsafe { run(item, home, || ()) };
-            true
+            let ending = unsafe { run(item, home, || ()) };
+            ending != Ending::Suspended { keeps_count: true }
         }
         Pop::Leave(_) => false,
         Pop::Discard(state) => {
@@ -53,33 +53,36 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> bool {
 ///
 /// 1. The item's state says that the caller runs it.
 /// 2. `home` stays until `before_end` is called.
-unsafe fn run(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) {
+unsafe fn run(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
     // Freeing is part of it: a closure may own the last handle of its queue.
     // SAFETY: (1), (2).
-    unsafe { with_current(item.as_ptr(), home, || run_current(item, before_end)) };
+    unsafe { with_current(item.as_ptr(), home, || run_current(item, before_end)) }
 }
 
 /// # Safety
 ///
 /// 1. As of [`run`].
-unsafe fn run_current(item: NonNull<Head>, before_end: impl FnOnce()) {
+unsafe fn run_current(item: NonNull<Head>, before_end: impl FnOnce()) -> Ending {
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
     // SAFETY: (1).
-    let panicked = unsafe { (head.vtable.call)(item) };
+    let ending = unsafe { (head.vtable.call)(item) };
     before_end();
     // Sleepers may free the item as soon as they see that it ended, so what is needed of it comes first.
     let key = head.key();
     let free = head.vtable.free;
     // SAFETY: (1).
-    let ended = unsafe { Head::complete(item, panicked) };
+    let ended = unsafe { Head::complete(item, ending) };
     let done = ended.completion;
-    if done.relink || done.retire_handoff {
-        // SAFETY: the link that was popped during the run is still counted in flight, so its home is there.
+    if done.relink || done.retire_handoff || done.push {
+        // SAFETY: the link that was popped during the run, or that the future keeps, is still counted in flight, so
+        // its home is there.
         let home = unsafe { &*ended.home };
         // Of its own: once the link is out of our hands the queue may go, and the pool with it.
         let (pool, slot) = (home.pool.clone(), home.slot);
-        if done.relink {
+        if done.push {
+            pool.push(item);
+        } else if done.relink {
             pool.put_back(item);
         } else {
             pool.retire_one(slot);
@@ -101,6 +104,7 @@ unsafe fn run_current(item: NonNull<Head>, before_end: impl FnOnce()) {
         // SAFETY: no handle, no link, no runner is left.
         unsafe { free_guarded(item, free) };
     }
+    ending
 }
 
 /// Frees an item; a panic of what is dropped by that ends here.
@@ -160,8 +164,8 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
                 left = Some(Gate::leave(core));
                 forget_home();
             }
-        })
-    };
+        });
+    }
     if let Some(left) = left {
         left.tell();
     }

@@ -23,7 +23,9 @@
 //! - **Freeing.** An item without handles (`ORPHAN`) is freed by the step after which it is neither linked, nor
 //!   running, nor claimed.
 
-/// bits 0..13 flags | bits 13..48 turns | bits 48..64 disable depth
+use super::head::Ending;
+
+/// bits 0..13 flags | bits 13..48 turns | bits 48..64 disable depth, or what only a future has: see `state/task.rs`
 ///
 /// The low half, on which flushers sleep, thus holds nineteen bits of the turn as well: a run that ends between a
 /// flusher's look and its sleep changes what it sleeps on.
@@ -103,6 +105,8 @@ pub(crate) struct Completion {
     pub(crate) next: State,
     /// Push the link again, at the front: it was queued and popped during the run.
     pub(crate) relink: bool,
+    /// Push the link: the future was woken while it was polled.
+    pub(crate) push: bool,
     /// Give back the in-flight count of a link that was popped during the run and then cancelled.
     pub(crate) retire_handoff: bool,
     /// Wake who sleeps on the word.
@@ -231,7 +235,10 @@ impl State {
     }
 
     /// Ends a run.
-    pub(crate) fn complete(self, panicked: bool) -> Completion {
+    pub(crate) fn complete(self, ending: Ending) -> Completion {
+        if matches!(ending, Ending::Suspended { .. }) {
+            return self.suspend();
+        }
         // Whoever claims the item sees to what was handed over.
         let handed_over = self.has(HANDOFF) && !self.has(CLAIMED);
         let relink = handed_over && self.has(PENDING);
@@ -245,12 +252,17 @@ impl State {
         if relink {
             next = next.with(LINKED);
         }
-        if panicked {
+        if ending == Ending::Panicked {
             next = next.with(PANICKED);
+        }
+        if !next.has(LINKED | HANDOFF | CLAIMED) {
+            // Woken in its last poll: a future that has ended is not polled again.
+            next = next.without(PENDING);
         }
         Completion {
             next,
             relink,
+            push: false,
             retire_handoff: handed_over && !relink,
             wake: self.has(WAITED),
             wake_task: self.has(WAKER),
@@ -344,6 +356,8 @@ impl State {
         self.has(ORPHAN).then(|| self.without(ORPHAN))
     }
 }
+
+mod task;
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

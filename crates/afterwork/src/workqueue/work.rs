@@ -7,13 +7,11 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use sync::{
-    atomic::{AtomicUsize, Ordering, fence},
-    thread,
-};
+use sync::thread;
 
 use super::{
-    head::{Head, VTable, is_current},
+    handles::Handles,
+    head::{Ending, Head, VTable, is_current},
     run::{self, guarded, note_panic},
     state::State,
     wait,
@@ -103,7 +101,7 @@ impl std::error::Error for FlushError {}
 #[repr(C)]
 struct Reusable<F> {
     head: Head,
-    nr_handles: AtomicUsize,
+    handles: Handles,
     func: UnsafeCell<F>,
 }
 
@@ -138,7 +136,7 @@ impl Work {
     pub fn with_handle<F: FnMut(&Work) + Send + 'static>(func: F) -> Self {
         let item = Box::new(Reusable {
             head: Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null()),
-            nr_handles: AtomicUsize::new(1),
+            handles: Handles::one(),
             func: UnsafeCell::new(func),
         });
         Self {
@@ -315,10 +313,10 @@ impl Work {
         self.item
     }
 
-    fn nr_handles(&self) -> &AtomicUsize {
+    fn handles(&self) -> &Handles {
         // SAFETY: every item behind a `Work` is a `Reusable`, whose first two fields stand the same for any
         // closure; the handle keeps it alive.
-        unsafe { &(*self.item.as_ptr().cast::<Reusable<()>>()).nr_handles }
+        unsafe { &(*self.item.as_ptr().cast::<Reusable<()>>()).handles }
     }
 }
 
@@ -330,7 +328,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         task: None,
     };
 
-    unsafe fn call(item: NonNull<Head>) -> bool {
+    unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
         let handle = ManuallyDrop::new(Work { item });
         let outcome = guarded(|| {
@@ -338,13 +336,15 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
             let func = unsafe { &mut *(*this).func.get() };
             func(&handle);
         });
-        let panicked = outcome.is_err();
-        if let Err(payload) = outcome {
-            // SAFETY: the caller runs the item.
-            unsafe { note_panic(false) };
-            run::discard(payload);
+        match outcome {
+            Ok(()) => Ending::Returned,
+            Err(payload) => {
+                // SAFETY: the caller runs the item.
+                unsafe { note_panic(false) };
+                run::discard(payload);
+                Ending::Panicked
+            }
         }
-        panicked
     }
 
     unsafe fn free(item: NonNull<Head>) {
@@ -355,16 +355,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
 
 impl Clone for Work {
     fn clone(&self) -> Self {
-        if self.nr_handles().fetch_add(1, Ordering::Relaxed) == 0 {
-            // The last handle had gone, and the run that we are in lends its own. Whoever dropped the last one may
-            // not have said so yet: then we wait for that, else it would come after us and the item be freed.
-            while self.head().update(State::adopt).is_none() {
-                if sync::twin::armed("item: a clone does not wait") {
-                    break;
-                }
-                thread::yield_now();
-            }
-        }
+        self.handles().add(self.head());
         Self { item: self.item }
     }
 }
@@ -374,21 +365,8 @@ impl Drop for Work {
         if sync::twin::torn_down() {
             return;
         }
-        if self.nr_handles().fetch_sub(1, Ordering::Release) != 1 {
-            return;
-        }
-        // ORDER(handles): publish and consume, other end in the decrement above.
-        //   here:        nr_handles -= 1 (to 0);  fence Acquire;  free
-        //   other drops: uses of the item;  nr_handles -= 1 Release
-        // ORDER(handles): the decrement above is the other end.
-        // Test: a_dropped_item_is_freed_once
-        fence(Ordering::Acquire);
-        let free = self.head().vtable.free;
-        let orphaned = self.head().update(|state| Some(state.orphan()));
-        if orphaned.is_some_and(|(_, state)| state.frees()) {
-            // SAFETY: no handle, no link, no runner is left.
-            unsafe { free(self.item) };
-        }
+        // SAFETY: the handle that goes is one of the item's.
+        unsafe { self.handles().remove(self.item) };
     }
 }
 

@@ -11,6 +11,7 @@ mod support;
 mod task_work;
 mod wake;
 mod workqueue_blocking;
+mod workqueue_future;
 mod workqueue_item;
 mod workqueue_parts;
 mod workqueue_pool;

@@ -91,6 +91,40 @@ fn an_item_that_ran_beside_itself_would_be_seen() {
     must_fail("item: runs beside itself", || bounded(1, two_enqueuers));
 }
 
+/// A word is written, and the item queued, which may be pending already: a run sees the word.
+fn enqueue_of_a_pending_item() {
+    let (_machine, queue) = queue(1, false);
+    let (word, seen) = (
+        Arc::new(AtomicBool::new(false)),
+        Arc::new(AtomicBool::new(false)),
+    );
+    let work = Work::new({
+        let (word, seen) = (word.clone(), seen.clone());
+        move || {
+            if word.load(Ordering::Relaxed) {
+                seen.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    queue.enqueue(&work);
+    word.store(true, Ordering::Relaxed);
+    queue.enqueue(&work);
+    drop(queue);
+    assert!(seen.load(Ordering::Relaxed), "no run saw the word");
+}
+
+#[test]
+fn a_run_sees_what_was_written_before_an_enqueue_that_found_the_item_pending() {
+    bounded(2, enqueue_of_a_pending_item);
+}
+
+#[test]
+fn an_enqueue_that_finds_the_item_pending_must_be_a_step() {
+    must_fail("item: pending is no step", || {
+        bounded(2, enqueue_of_a_pending_item);
+    });
+}
+
 /// Cancelling races with the worker; afterwards the item is queued again.
 fn cancel_meets_pop() {
     let (_machine, queue) = queue(1, false);

@@ -22,3 +22,5 @@ mod panics;
 mod place;
 mod pools;
 mod spawn;
+mod spawn_async;
+mod spawn_async_ends;

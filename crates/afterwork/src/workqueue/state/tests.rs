@@ -181,7 +181,12 @@ impl World {
     }
 
     fn end(&mut self, panicked: bool) {
-        let done = self.state.complete(panicked);
+        let ending = if panicked {
+            Ending::Panicked
+        } else {
+            Ending::Returned
+        };
+        let done = self.state.complete(ending);
         self.state = done.next;
         self.is_running = false;
         self.nr_ended += 1;
@@ -401,7 +406,7 @@ fn a_cancel_behind_a_run_is_no_end_of_that_run() {
     let turn = running.last_turn();
     let (cancelled, _) = here(running).cancel().expect("it is pending");
     assert!(!cancelled.has_reached(turn));
-    assert!(cancelled.complete(false).next.has_reached(turn));
+    assert!(cancelled.complete(Ending::Returned).next.has_reached(turn));
 }
 
 #[test]

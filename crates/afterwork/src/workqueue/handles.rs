@@ -1,0 +1,74 @@
+//! Counting the handles of an item that may get new ones while it runs.
+//!
+//! The count decides who is last; the item's state decides who frees. Whoever drops the last handle says so in the
+//! state (`ORPHAN`), and the item is freed by the step after which it is an orphan and nobody has it in hand.
+//! A run lends its item a handle that is not counted. A clone of that, when all others have gone, brings the
+//! item back: the count rises from zero, and the clone waits until the state says what the count said.
+
+use std::ptr::NonNull;
+
+use sync::{
+    atomic::{AtomicUsize, Ordering, fence},
+    thread,
+};
+
+use super::{head::Head, state::State};
+
+/// How many handles an item has.
+#[derive(Debug)]
+pub(crate) struct Handles(AtomicUsize);
+
+impl Handles {
+    pub(crate) fn one() -> Self {
+        Self(AtomicUsize::new(1))
+    }
+
+    /// Counts one more; the caller has one, or is in the item's run, which lends one.
+    pub(crate) fn add(&self, head: &Head) {
+        if self.0.fetch_add(1, Ordering::Relaxed) == 0 {
+            // The last handle had gone, and the run that we are in lends its own. Whoever dropped the last one may
+            // not have said so yet: then we wait for that, else it would come after us and the item be freed.
+            while head.update(State::adopt).is_none() {
+                if sync::twin::armed("item: a clone does not wait") {
+                    break;
+                }
+                thread::yield_now();
+            }
+        }
+    }
+
+    /// Counts one less; frees the item if that was the last and nobody has it in hand.
+    ///
+    /// # Safety
+    ///
+    /// 1. `item` has these handles, and the caller one of them, which it does not use again.
+    pub(crate) unsafe fn remove(&self, item: NonNull<Head>) {
+        if self.0.fetch_sub(1, Ordering::Release) != 1 {
+            return;
+        }
+        // ORDER(handles): publish and consume, other end in the decrement above.
+        //   here:        nr_handles -= 1 (to 0);  fence Acquire;  free
+        //   other drops: uses of the item;  nr_handles -= 1 Release
+        // ORDER(handles): the decrement above is the other end.
+        // Test: a_dropped_item_is_freed_once
+        fence(Ordering::Acquire);
+        // SAFETY: (1): the last handle keeps the item until the step below.
+        unsafe { orphan(item) };
+    }
+}
+
+/// Notes that an item's last handle goes; frees it if nobody has it in hand.
+///
+/// # Safety
+///
+/// 1. The caller has the last handle of `item`, which it does not use again.
+pub(crate) unsafe fn orphan(item: NonNull<Head>) {
+    // SAFETY: (1).
+    let head = unsafe { item.as_ref() };
+    let free = head.vtable.free;
+    let orphaned = head.update(|state| Some(state.orphan()));
+    if orphaned.is_some_and(|(_, state)| state.frees()) {
+        // SAFETY: no handle, no link, no runner is left.
+        unsafe { free(item) };
+    }
+}

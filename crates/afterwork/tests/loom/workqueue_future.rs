@@ -1,0 +1,255 @@
+//! Futures: a wake against the end of a poll, against a cancel, and the last waker against the end.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{Arc, Mutex},
+    task::{Context, Poll, Waker},
+};
+
+use afterwork::workqueue::{JoinError, Workqueue, model::Machine};
+use sync::{
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{Barred, Plain, bounded, machine, plain, spawn, wind_up};
+
+fn queue(nr_workers: usize) -> (Machine, Workqueue) {
+    let machine = machine(2, nr_workers);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(nr_workers);
+    (machine, queue)
+}
+
+/// What a future and who wakes it share. The lock is never held over a step of the model.
+#[derive(Default)]
+struct Shared {
+    waker: Mutex<Option<Waker>>,
+    left: Barred,
+    ready: AtomicBool,
+    /// Two polls at once are a race.
+    polls: Plain,
+    nr_dropped: AtomicUsize,
+}
+
+impl Shared {
+    /// Waits for the first poll and takes the waker that it left.
+    fn waker(&self) -> Waker {
+        self.left.pass();
+        self.waker.lock().unwrap().take().expect("left before")
+    }
+}
+
+/// Leaves its waker at the first poll, and is ready when it is told.
+struct Lure(Arc<Shared>);
+
+impl Future for Lure {
+    type Output = u32;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<u32> {
+        let shared = &self.0;
+        shared.polls.set(shared.polls.get() + 1);
+        if shared.polls.get() == 1 {
+            let waker = context.waker().clone();
+            *shared.waker.lock().unwrap() = Some(waker);
+            shared.left.open();
+        }
+        // Relaxed: what orders it after the wake is the wake.
+        if shared.ready.load(Ordering::Relaxed) {
+            Poll::Ready(7)
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl Drop for Lure {
+    fn drop(&mut self) {
+        if !sync::twin::torn_down() {
+            self.0.nr_dropped.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// The wake comes while the first poll is under way, or after it.
+fn wake_meets_the_end_of_the_poll() {
+    let (_machine, queue) = queue(1);
+    let shared = Arc::new(Shared::default());
+    let handle = queue.spawn_async(Lure(shared.clone()));
+    let waker = shared.waker();
+    shared.ready.store(true, Ordering::Relaxed);
+    waker.wake();
+    assert_eq!(handle.join().unwrap(), 7);
+    wind_up(queue);
+}
+
+#[test]
+fn a_wake_during_a_poll_or_after_it_brings_another_poll() {
+    bounded(2, wake_meets_the_end_of_the_poll);
+}
+
+#[test]
+fn the_end_of_a_poll_must_look_for_a_wake() {
+    must_fail("future: suspend forgets the wake", || {
+        bounded(2, wake_meets_the_end_of_the_poll);
+    });
+}
+
+/// Two wakes, of which the second may find the future pending; two workers.
+fn wake_meets_wake() {
+    let (_machine, queue) = queue(2);
+    let shared = Arc::new(Shared::default());
+    let handle = queue.spawn_async(Lure(shared.clone()));
+    let waker = shared.waker();
+    waker.wake_by_ref();
+    shared.ready.store(true, Ordering::Relaxed);
+    waker.wake();
+    assert_eq!(handle.join().unwrap(), 7);
+    assert!(shared.polls.get() <= 3);
+    wind_up(queue);
+}
+
+#[test]
+fn the_poll_to_come_sees_what_was_written_before_a_wake_that_found_it_pending() {
+    bounded(1, wake_meets_wake);
+}
+
+#[test]
+fn a_wake_that_finds_the_future_pending_must_be_a_step() {
+    must_fail("future: pending is no step", || bounded(1, wake_meets_wake));
+}
+
+/// One thread wakes, the other cancels.
+fn wake_meets_cancel() {
+    let (_machine, queue) = queue(1);
+    let shared = Arc::new(Shared::default());
+    let mut handle = queue.spawn_async(Lure(shared.clone()));
+    let waker = shared.waker();
+    let other = spawn({
+        let shared = shared.clone();
+        move || {
+            shared.ready.store(true, Ordering::Relaxed);
+            waker.wake();
+        }
+    });
+    handle.cancel();
+    match handle.join() {
+        Ok(value) => assert_eq!(value, 7),
+        Err(JoinError::Cancelled) => {}
+        Err(error) => panic!("{error}"),
+    }
+    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
+    other.join().unwrap();
+    wind_up(queue);
+}
+
+#[test]
+fn a_cancelled_future_is_dropped_once_whoever_wakes_it() {
+    bounded(1, wake_meets_cancel);
+}
+
+/// Nobody wakes; the cancel comes before the first poll, during it, or after it.
+fn cancel_meets_the_end_of_the_poll() {
+    let (_machine, queue) = queue(1);
+    let shared = Arc::new(Shared::default());
+    let mut handle = queue.spawn_async(Lure(shared.clone()));
+    assert!(handle.cancel());
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
+    shared.waker.lock().unwrap().take();
+    wind_up(queue);
+}
+
+#[test]
+fn a_cancelled_future_ends_although_nobody_wakes_it() {
+    bounded(2, cancel_meets_the_end_of_the_poll);
+}
+
+#[test]
+fn a_cancel_that_only_leaves_word_would_be_slept_through() {
+    must_fail("future: a cancel is no wake", || {
+        bounded(2, cancel_meets_the_end_of_the_poll);
+    });
+}
+
+/// The future ends by itself while another thread drops its last waker, and nobody has a handle.
+fn last_waker_meets_the_end() {
+    let (_machine, queue) = queue(1);
+    let shared = Arc::new(Shared::default());
+    shared.ready.store(true, Ordering::Relaxed);
+    drop(queue.spawn_async(Lure(shared.clone())));
+    let waker = shared.waker();
+    drop(waker);
+    drop(queue);
+    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
+    // Loom notices an item that is never freed, and one that is freed twice.
+}
+
+#[test]
+fn the_last_waker_and_the_end_of_a_future_free_it_once() {
+    bounded(2, last_waker_meets_the_end);
+}
+
+#[test]
+fn a_future_that_its_end_does_not_free_is_noticed() {
+    must_fail("item: completion never frees", || {
+        bounded(2, last_waker_meets_the_end);
+    });
+}
+
+/// The last waker goes while the future suspends: nobody can wake it any more.
+fn last_waker_meets_the_suspension() {
+    let (_machine, queue) = queue(1);
+    let shared = Arc::new(Shared::default());
+    drop(queue.spawn_async(Lure(shared.clone())));
+    drop(shared.waker());
+    drop(queue);
+    assert_eq!(shared.nr_dropped.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_future_that_nobody_can_wake_is_dropped_once_and_lets_its_queue_go() {
+    bounded(2, last_waker_meets_the_suspension);
+}
+
+#[test]
+fn a_forlorn_future_that_nobody_freed_would_be_seen() {
+    must_fail("future: suspend never frees", || {
+        bounded(2, last_waker_meets_the_suspension);
+    });
+}
+
+/// The queue goes while a waker queues its future.
+fn wake_meets_the_end_of_the_queue() {
+    let (_machine, queue) = queue(1);
+    let shared = Arc::new(Shared::default());
+    drop(queue.spawn_async(Lure(shared.clone())));
+    let waker = shared.waker();
+    let waking = spawn({
+        let shared = shared.clone();
+        move || {
+            shared.ready.store(true, Ordering::Relaxed);
+            waker.wake();
+        }
+    });
+    drop(queue);
+    assert_eq!(
+        shared.nr_dropped.load(Ordering::Relaxed),
+        1,
+        "the queue went before its future had ended"
+    );
+    waking.join().unwrap();
+}
+
+#[test]
+fn a_queue_does_not_go_before_its_futures_have_ended() {
+    bounded(1, wake_meets_the_end_of_the_queue);
+}
+
+#[test]
+fn a_future_that_waits_must_keep_its_count() {
+    must_fail("future: no anchor", || {
+        bounded(1, wake_meets_the_end_of_the_queue);
+    });
+}

@@ -1,0 +1,323 @@
+//! How futures end: ready, cancelled, panicked, forlorn; and how their queue ends.
+
+use std::{
+    future::{pending, poll_fn},
+    sync::{Arc, Mutex},
+    task::{Poll, Waker},
+    thread,
+};
+
+use afterwork::workqueue::JoinError;
+
+use crate::{
+    spawn_async::{Door, Lure, yields},
+    support::*,
+};
+
+#[test]
+fn drain_waits_for_futures_that_wait() {
+    ends(|| {
+        let queue = alone_on_two(queue("drain"));
+        let (door, done) = (Door::default(), Count::default());
+        for _ in 0..3 {
+            let (door, done) = (door.clone(), done.clone());
+            drop(queue.spawn_async(async move {
+                door.pass().await;
+                yields().await;
+                done.add();
+            }));
+        }
+        eventually("all wait", || door.nr_waiting() == 3);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                queue.drain().unwrap();
+                assert_eq!(done.get(), 3);
+            });
+            door.open();
+        });
+    });
+}
+
+#[test]
+fn dropping_the_queue_waits_for_its_futures() {
+    ends(|| {
+        let queue = alone_on_two(queue("drop"));
+        let (door, done) = (Door::default(), Count::default());
+        let (there, counted) = (door.clone(), done.clone());
+        drop(queue.spawn_async(async move {
+            there.pass().await;
+            counted.add();
+        }));
+        eventually("it waits", || door.nr_waiting() == 1);
+        let opener = thread::spawn(move || door.open());
+        drop(queue);
+        assert_eq!(done.get(), 1);
+        opener.join().unwrap();
+    });
+}
+
+#[test]
+fn a_future_may_own_the_last_handle_of_its_queue() {
+    ends(|| {
+        for nr_waits in 0..3 {
+            let queue = alone_on_two(queue("own"));
+            let owned = queue.clone();
+            let (waits, ended) = (nr_waits, Count::default());
+            let counted = ended.clone();
+            drop(queue.spawn_async(async move {
+                for _ in 0..waits {
+                    yields().await;
+                }
+                drop(owned);
+                counted.add();
+            }));
+            drop(queue);
+            eventually("it ends", || ended.get() == 1);
+        }
+    });
+}
+
+#[test]
+fn a_cancelled_future_that_waits_is_dropped_by_a_worker_before_the_join_returns() {
+    ends(|| {
+        struct Where(Arc<Mutex<Option<thread::ThreadId>>>);
+        impl Drop for Where {
+            fn drop(&mut self) {
+                *self.0.lock().unwrap() = Some(thread::current().id());
+            }
+        }
+        let queue = alone_on_two(queue("cancel"));
+        let (door, place) = (Door::default(), Arc::new(Mutex::new(None)));
+        let (inside, guard) = (door.clone(), Where(place.clone()));
+        let mut handle = queue.spawn_async(async move {
+            let _guard = guard;
+            inside.pass().await;
+        });
+        eventually("it waits", || door.nr_waiting() == 1);
+        assert!(handle.cancel());
+        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+        let dropped_by = place.lock().unwrap().expect("it is dropped");
+        assert_ne!(dropped_by, thread::current().id());
+    });
+}
+
+#[test]
+fn a_future_cancelled_before_its_first_poll_is_never_polled() {
+    ends(|| {
+        let queue = alone_on_two(queue("cancel").max_active(1));
+        let (plug, polls) = (plug_into(&queue), Count::default());
+        let counted = polls.clone();
+        let mut handle = queue.spawn_async(async move { counted.add() });
+        assert!(handle.cancel());
+        assert!(handle.cancel(), "still so");
+        plug.release();
+        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+        assert_eq!(polls.get(), 0);
+    });
+}
+
+#[test]
+fn a_future_cancelled_in_its_poll_is_not_polled_again() {
+    ends(|| {
+        let queue = alone_on_two(queue("cancel"));
+        let (plug, hole) = stopper();
+        let polls = Count::default();
+        let counted = polls.clone();
+        let mut handle = queue.spawn_async(poll_fn(move |context| {
+            counted.add();
+            hole.sit();
+            context.waker().wake_by_ref();
+            Poll::<()>::Pending
+        }));
+        plug.wait_until_stuck();
+        assert!(handle.cancel());
+        plug.release();
+        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+        assert_eq!(polls.get(), 1);
+    });
+}
+
+#[test]
+fn a_future_that_ends_in_the_poll_in_which_it_was_cancelled_keeps_its_value() {
+    ends(|| {
+        let queue = alone_on_two(queue("cancel"));
+        let (plug, hole) = stopper();
+        let mut handle = queue.spawn_async(poll_fn(move |_| {
+            hole.sit();
+            Poll::Ready(9)
+        }));
+        plug.wait_until_stuck();
+        assert!(handle.cancel());
+        plug.release();
+        assert_eq!(handle.join().unwrap(), 9);
+    });
+}
+
+#[test]
+fn a_future_that_has_ended_is_not_cancelled() {
+    let queue = alone_on_two(queue("cancel"));
+    let mut handle = queue.spawn_async(async { 3 });
+    queue.drain().unwrap();
+    assert!(!handle.cancel());
+    assert_eq!(handle.join().unwrap(), 3);
+}
+
+#[test]
+fn a_panic_in_a_poll_reaches_the_joiner_and_drops_the_future() {
+    ends(|| {
+        let queue = alone_on_two(queue("panic"));
+        let census = Census::default();
+        let life = census.life();
+        let handle = queue.spawn_async(async move {
+            let _life = life;
+            yields().await;
+            panic!("in a poll");
+        });
+        let error = handle.join().unwrap_err();
+        assert_eq!(error.to_string(), "the work item panicked: in a poll");
+        census.all_dropped(1);
+        assert_eq!(queue.stats().panicked, 1);
+    });
+}
+
+#[test]
+fn a_future_that_panics_as_it_is_dropped_panicked() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("in a drop");
+        }
+    }
+    ends(|| {
+        let queue = alone_on_two(queue("panic"));
+        let mut cancelled = queue.spawn_async(async {
+            let _bomb = Bomb;
+            pending::<()>().await;
+        });
+        cancelled.cancel();
+        let ready = queue.spawn_async(poll_fn({
+            let bomb = Bomb;
+            move |_| {
+                let _ = &bomb;
+                Poll::Ready(())
+            }
+        }));
+        for handle in [cancelled, ready] {
+            assert!(matches!(
+                handle.join(),
+                Err(JoinError::Panicked(_) | JoinError::Cancelled)
+            ));
+        }
+        queue.drain().unwrap();
+    });
+}
+
+#[test]
+fn a_future_without_handle_and_wakers_is_dropped_and_not_waited_for() {
+    ends(|| {
+        let queue = alone_on_two(queue("forlorn"));
+        let census = Census::default();
+        for _ in 0..20 {
+            let life = census.life();
+            drop(queue.spawn_async(async move {
+                let _life = life;
+                pending::<()>().await;
+            }));
+        }
+        queue.drain().unwrap();
+        census.all_dropped(20);
+    });
+}
+
+#[test]
+fn the_last_waker_of_a_detached_future_takes_it_along() {
+    ends(|| {
+        let queue = alone_on_two(queue("forlorn"));
+        let (door, census) = (Door::default(), Census::default());
+        let (there, life) = (door.clone(), census.life());
+        drop(queue.spawn_async(async move {
+            let _life = life;
+            there.pass().await;
+        }));
+        eventually("it waits", || door.nr_waiting() == 1);
+        let waker = door.0.lock().unwrap().1.pop().unwrap();
+        // The future holds the door too, but no waker of itself.
+        assert_eq!(census.alive(), 1);
+        drop(waker);
+        census.all_dropped(1);
+        queue.drain().unwrap();
+    });
+}
+
+#[test]
+fn a_detached_future_that_a_waker_keeps_goes_on() {
+    ends(|| {
+        let queue = alone_on_two(queue("detached"));
+        let (door, done) = (Door::default(), Count::default());
+        let (there, counted) = (door.clone(), done.clone());
+        drop(queue.spawn_async(async move {
+            there.pass().await;
+            counted.add();
+        }));
+        eventually("it waits", || door.nr_waiting() == 1);
+        door.open();
+        queue.drain().unwrap();
+        assert_eq!(done.get(), 1);
+    });
+}
+
+#[test]
+fn a_waker_may_outlive_its_future_and_its_queue() {
+    ends(|| {
+        let lure = Lure::default();
+        let queue = alone_on_two(queue("outlived"));
+        let census = Census::default();
+        let life = census.life();
+        let handle = queue.spawn_async({
+            let lure = lure.clone();
+            async move {
+                lure.await;
+                life
+            }
+        });
+        eventually("it is polled", || lure.is_polled());
+        let wakers: Vec<_> = (0..4).map(|_| lure.waker().unwrap()).collect();
+        lure.end();
+        wakers[0].wake_by_ref();
+        drop(handle.join().unwrap());
+        census.all_dropped(1);
+        drop(queue);
+        wakers[1].wake_by_ref();
+        drop(wakers[1].clone());
+        threads(2, |_| wakers.iter().for_each(Waker::wake_by_ref));
+        assert!(wakers[2].will_wake(&wakers[3]));
+    });
+}
+
+#[test]
+fn a_result_that_nobody_wants_is_dropped() {
+    ends(|| {
+        let queue = alone_on_two(queue("unwanted"));
+        let (census, lure) = (Census::default(), Lure::default());
+        // Detached before its end, and after it.
+        let life = census.life();
+        let before = queue.spawn_async({
+            let lure = lure.clone();
+            async move {
+                lure.await;
+                life
+            }
+        });
+        eventually("it is polled", || lure.is_polled());
+        let waker = lure.waker().unwrap();
+        drop(before);
+        lure.end();
+        waker.wake_by_ref();
+        let life = census.life();
+        let after = queue.spawn_async(async move { life });
+        queue.drain().unwrap();
+        drop(after);
+        census.all_dropped(2);
+        drop(waker);
+    });
+}
