@@ -3,6 +3,7 @@
 //! `cargo xtask` lists them. Every chore ends in exit code 0 (good), 1 (something is wrong, said line by
 //! line as `file:line: rule`) or 2 (it could not run).
 
+mod conformance;
 mod files;
 mod layers;
 mod licences;
@@ -45,6 +46,11 @@ const CHORES: &[Chore] = &[
         name: "order",
         about: "every ORDER(tag) has two ends and a test that exists",
         run: |workspace, args| check("order", order::check, workspace, args),
+    },
+    Chore {
+        name: "conformance",
+        about: "every rule of docs/conformance.md has a test of its own",
+        run: |workspace, args| check("conformance", conformance::check, workspace, args),
     },
     Chore {
         name: "words",
@@ -127,7 +133,7 @@ fn help() -> String {
         "The chores of the afterwork workspace.\n\nUsage: cargo xtask CHORE [OPTIONS]\n\nChores:\n",
     );
     for chore in CHORES {
-        text += &format!("  {:<9} {}\n", chore.name, chore.about);
+        text += &format!("  {:<11} {}\n", chore.name, chore.about);
     }
     text += "
 Start here:

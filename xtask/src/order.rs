@@ -29,22 +29,14 @@ struct End {
 /// Finds tags with one end, without a test, or with a test that does not exist.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     let mut ends = Vec::new();
-    let mut tests = BTreeSet::new();
     for file in workspace.rust_files()? {
-        let source = lex(&workspace.text(&file)?.unwrap_or_default());
-        let outline = outline(&source);
-        // In tests/ a function may be made a test by a macro or be the body that a test shares.
-        let is_test_tree = file.starts_with("tests/") || file.contains("/tests/");
-        tests.extend(if is_test_tree {
-            outline.functions
-        } else {
-            outline.tests
-        });
         // Here the form is talked about, not used.
         if !file.starts_with("xtask/") {
+            let source = lex(&workspace.text(&file)?.unwrap_or_default());
             ends.extend(ends_in(&file, &source.comments));
         }
     }
+    let tests = tests(workspace)?;
     let metadata = workspace.metadata(false)?;
     let mut crates: BTreeSet<String> = metadata
         .packages
@@ -62,6 +54,22 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
         broken,
         looked_at: format!("{} tags, {} ends", tags.len(), ends.len()),
     })
+}
+
+/// Returns the names of all test functions of the workspace.
+pub fn tests(workspace: &Workspace) -> Result<BTreeSet<String>, Failure> {
+    let mut tests = BTreeSet::new();
+    for file in workspace.rust_files()? {
+        let outline = outline(&lex(&workspace.text(&file)?.unwrap_or_default()));
+        // In tests/ a function may be made a test by a macro or be the body that a test shares.
+        let is_test_tree = file.starts_with("tests/") || file.contains("/tests/");
+        tests.extend(if is_test_tree {
+            outline.functions
+        } else {
+            outline.tests
+        });
+    }
+    Ok(tests)
 }
 
 /// Joins line comments that follow each other, and keeps the blocks that begin with a tag.
