@@ -37,20 +37,24 @@ const CPUSET_V2: [&str; 1] = ["cpuset.cpus.effective"];
 ///
 /// Names the file of `/proc` or of the cgroup that is malformed or cannot be read.
 pub fn current_bounds() -> Result<Option<CpuSet>, Error> {
-    bounds(Path::new("/"))
+    bounds(Path::new("/"), None)
 }
 
-/// Does what [`current_bounds`] does, with `root` in the place of `/`.
-pub(crate) fn bounds(root: &Path) -> Result<Option<CpuSet>, Error> {
-    Ok(match (affinity(root)?, cpuset(root)?) {
+/// Does what [`current_bounds`] does, with `root` in the place of `/` and perhaps another thread in that of the caller.
+pub(crate) fn bounds(root: &Path, thread: Option<u32>) -> Result<Option<CpuSet>, Error> {
+    let affinity = match thread {
+        None => affinity(root, &STATUS)?,
+        Some(thread) => affinity(root, &[&format!("proc/self/task/{thread}/status")])?,
+    };
+    Ok(match (affinity, cpuset(root)?) {
         (Some(affinity), Some(cpuset)) => Some(affinity.intersection(&cpuset)),
         (affinity, cpuset) => affinity.or(cpuset),
     })
 }
 
-/// Reads the calling thread's affinity mask.
-fn affinity(root: &Path) -> Result<Option<CpuSet>, Error> {
-    for status in STATUS {
+/// Reads the affinity mask of the first of these files that is there.
+fn affinity(root: &Path, files: &[&str]) -> Result<Option<CpuSet>, Error> {
+    for status in files {
         let path = root.join(status);
         if let Some(text) = file::text(&path)? {
             return affinity_in(&text)
@@ -236,10 +240,14 @@ mod tests {
     #[test]
     fn what_is_not_there_does_not_bound() {
         let root = machine(&[]);
-        assert_eq!(affinity(root.path()).unwrap(), None);
+        assert_eq!(affinity(root.path(), &STATUS).unwrap(), None);
         assert_eq!(cpuset(root.path()).unwrap(), None);
         assert_eq!(
-            affinity(machine(&[("proc/self/status", "Name:\tinit\n")]).path()).unwrap(),
+            affinity(
+                machine(&[("proc/self/status", "Name:\tinit\n")]).path(),
+                &STATUS
+            )
+            .unwrap(),
             None
         );
     }
@@ -253,9 +261,15 @@ mod tests {
             ),
             ("proc/self/status", "Cpus_allowed_list:\t0-7\n"),
         ]);
-        assert_eq!(affinity(root.path()).unwrap().unwrap().to_string(), "2");
+        assert_eq!(
+            affinity(root.path(), &STATUS).unwrap().unwrap().to_string(),
+            "2"
+        );
         fs::remove_dir_all(root.path().join("proc/thread-self")).unwrap();
-        assert_eq!(affinity(root.path()).unwrap().unwrap().to_string(), "0-7");
+        assert_eq!(
+            affinity(root.path(), &STATUS).unwrap().unwrap().to_string(),
+            "0-7"
+        );
     }
 
     #[test]
@@ -264,7 +278,7 @@ mod tests {
             "proc/thread-self/status",
             "Name:\tx\nCpus_allowed_list:\t0-?\n",
         )]);
-        let error = affinity(root.path()).unwrap_err().to_string();
+        let error = affinity(root.path(), &STATUS).unwrap_err().to_string();
         let expected = "proc/thread-self/status:2:22: expected a last CPU number, found \"?\"";
         assert!(error.ends_with(expected), "{error}");
     }

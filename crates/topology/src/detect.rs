@@ -38,7 +38,36 @@ impl Topology {
     /// # Ok::<(), afterwork_topology::Error>(())
     /// ```
     pub fn detect() -> Result<Self, Error> {
-        Self::detect_in(Path::new("/"))
+        Self::detect_in(Path::new("/"), None)
+    }
+
+    /// Takes a new picture if CPUs have come or gone since this one, or others may be used; `None` if not.
+    ///
+    /// Only for what [`detect`](Self::detect) returned, without restrictions of the caller's. The affinity mask is that
+    /// of `thread`, by its kernel number, if one is named: a thread that lives on with the mask under which the first
+    /// picture was taken.
+    ///
+    /// # Blocking
+    ///
+    /// Reads a handful of files, and twenty for each CPU if there is a change.
+    ///
+    /// # Errors
+    ///
+    /// As of [`detect`](Self::detect).
+    pub fn changed(&self, thread: Option<u32>) -> Result<Option<Self>, Error> {
+        self.changed_in(Path::new("/"), thread)
+    }
+
+    fn changed_in(&self, root: &Path, thread: Option<u32>) -> Result<Option<Self>, Error> {
+        let online = sysfs::online(&root.join("sys"))?;
+        let allowed = match bounds::bounds(root, thread)? {
+            Some(bound) => some_allowed(&online, &bound)?,
+            None => online.clone(),
+        };
+        if online == self.online && allowed == self.allowed {
+            return Ok(None);
+        }
+        Self::detect_in(root, thread).map(Some)
     }
 
     /// Makes a machine of which nothing is known but its CPUs: each is a core, and all share one
@@ -70,10 +99,10 @@ impl Topology {
     }
 
     /// Does what [`detect`](Self::detect) does, with `root` in the place of `/`.
-    fn detect_in(root: &Path) -> Result<Self, Error> {
+    fn detect_in(root: &Path, thread: Option<u32>) -> Result<Self, Error> {
         let sys = root.join("sys");
         let mut facts = settled(|| sysfs::online(&sys), || sysfs::facts(&sys))?;
-        if let Some(bound) = bounds::bounds(root)? {
+        if let Some(bound) = bounds::bounds(root, thread)? {
             facts.allowed = some_allowed(&facts.allowed, &bound)?;
         }
         Ok(build(facts))
@@ -119,8 +148,9 @@ mod tests {
                 &format!("{cpu}\n"),
             );
         }
-        let allowed =
-            || Topology::detect_in(root.path()).map(|topology| topology.allowed().to_string());
+        let allowed = || {
+            Topology::detect_in(root.path(), None).map(|topology| topology.allowed().to_string())
+        };
         assert_eq!(allowed().unwrap(), "0-3");
 
         write("proc/self/status", "Cpus_allowed_list:\t1-9\n");
@@ -133,6 +163,17 @@ mod tests {
         );
         write("sys/fs/cgroup/cpuset.cpus.effective", "0-2\n");
         assert_eq!(allowed().unwrap(), "1-2");
+
+        let before = Topology::detect_in(root.path(), None).unwrap();
+        let changed = || before.changed_in(root.path(), None).unwrap();
+        assert_eq!(changed(), None);
+        write("sys/fs/cgroup/cpuset.cpus.effective", "0-1\n");
+        assert_eq!(changed().unwrap().allowed().to_string(), "1");
+        write("sys/fs/cgroup/cpuset.cpus.effective", "0-2\n");
+        assert_eq!(changed(), None);
+        write("sys/devices/system/cpu/online", "0-1\n");
+        assert_eq!(changed().unwrap().allowed().to_string(), "1");
+        write("sys/devices/system/cpu/online", "0-3\n");
 
         write("sys/fs/cgroup/cpuset.cpus.effective", "0\n");
         let error = allowed().unwrap_err().to_string();

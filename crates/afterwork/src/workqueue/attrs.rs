@@ -2,16 +2,53 @@
 
 use std::{fmt, io};
 
-use topology::AffinityScope;
+use topology::{AffinityScope, CpuSet};
 
 use super::{
     pwq::PanicHandler,
-    queue::Workqueue,
+    queue::{Parts, Workqueue},
     registry::{Registry, RegistryError},
 };
 
 /// How many items of a queue may run at once at most. The kernel's `WQ_MAX_ACTIVE`.
 pub const MAX_ACTIVE: u32 = 512;
+
+/// Says where the workers of a queue run and how important they are; can change while the queue is used.
+///
+/// See [`Workqueue::set_attrs`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attrs {
+    /// Which CPUs share a worker pool.
+    pub scope: AffinityScope,
+    /// Whether workers never leave their pods.
+    pub strict: bool,
+    /// The CPUs to which workers keep; all without. One that the process may not use, or the
+    /// [registry's bound](Registry::set_unbound_cpus) excludes, is passed over, and where none is left the set counts
+    /// for nothing.
+    pub cpus: Option<CpuSet>,
+    /// The nice value of the workers, -20 (first) to 19 (last).
+    pub nice: i8,
+}
+
+impl Attrs {
+    /// Says what is wrong with the attributes, for an ordered queue or another.
+    pub(super) fn check(&self, ordered: bool) -> Result<(), BuildError> {
+        if ordered && self.scope != AffinityScope::System {
+            return Err(BuildError::OrderedScope(self.scope));
+        }
+        if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
+            return Err(BuildError::NoCpus);
+        }
+        if !(-20..=19).contains(&self.nice) {
+            return Err(BuildError::Nice(self.nice));
+        }
+        if self.nice < 0 {
+            sync::thread::may_set_nice(self.nice)
+                .map_err(|error| BuildError::NicePermission(self.nice, error))?;
+        }
+        Ok(())
+    }
+}
 
 /// Describes a queue, and builds it.
 ///
@@ -29,14 +66,15 @@ pub const MAX_ACTIVE: u32 = 512;
 /// ```
 #[must_use = "a builder does nothing until it is built"]
 pub struct Builder {
-    pub(super) name: String,
-    pub(super) scope: Option<AffinityScope>,
-    pub(super) strict: bool,
-    pub(super) max_active: Option<u32>,
-    pub(super) nice: i8,
-    pub(super) help: Option<bool>,
-    pub(super) ordered: bool,
-    pub(super) on_panic: Option<PanicHandler>,
+    name: String,
+    scope: Option<AffinityScope>,
+    strict: bool,
+    cpus: Option<CpuSet>,
+    max_active: Option<u32>,
+    nice: i8,
+    help: Option<bool>,
+    ordered: bool,
+    on_panic: Option<PanicHandler>,
 }
 
 /// Says why a queue could not be built.
@@ -53,6 +91,11 @@ pub enum BuildError {
     OrderedScope(AffinityScope),
     /// An ordered queue cannot let joiners help: they would jump the line.
     OrderedHelp,
+    /// The set of CPUs is empty.
+    NoCpus,
+    /// The last change of an ordered queue's attributes waits for items that were queued before it, and the caller is
+    /// inside an item of that queue.
+    Unsettled,
     /// A negative nice value that this process may not set.
     NicePermission(i8, io::Error),
     /// The process-wide registry could not be made.
@@ -65,6 +108,7 @@ impl Builder {
             name: name.into(),
             scope: None,
             strict: false,
+            cpus: None,
             max_active: None,
             nice: 0,
             help: None,
@@ -89,6 +133,12 @@ impl Builder {
     /// without a system call.
     pub fn strict(mut self, strict: bool) -> Self {
         self.strict = strict;
+        self
+    }
+
+    /// Keeps workers on these CPUs; on all that the process may use by default. See [`Attrs::cpus`].
+    pub fn cpus(mut self, cpus: CpuSet) -> Self {
+        self.cpus = Some(cpus);
         self
     }
 
@@ -157,7 +207,7 @@ impl Builder {
     /// # Errors
     ///
     /// See [`BuildError`].
-    pub fn build_in(mut self, registry: &Registry) -> Result<Workqueue, BuildError> {
+    pub fn build_in(self, registry: &Registry) -> Result<Workqueue, BuildError> {
         let params = registry.params();
         let (mut max_active, mut scope) = (params.max_active, params.default_affinity_scope);
         if self.ordered {
@@ -169,17 +219,24 @@ impl Builder {
         if !(1..=MAX_ACTIVE).contains(&max_active) {
             return Err(BuildError::MaxActive(max_active));
         }
-        if !(-20..=19).contains(&self.nice) {
-            return Err(BuildError::Nice(self.nice));
-        }
-        if self.nice < 0 {
-            sync::thread::may_set_nice(self.nice)
-                .map_err(|error| BuildError::NicePermission(self.nice, error))?;
-        }
-        Ok(Workqueue::new(self, scope, max_active, registry))
+        let attrs = Attrs {
+            scope,
+            strict: self.strict,
+            cpus: self.cpus,
+            nice: self.nice,
+        };
+        attrs.check(self.ordered)?;
+        let parts = Parts {
+            attrs,
+            max_active,
+            help: self.help,
+            ordered: self.ordered,
+            on_panic: self.on_panic,
+        };
+        Ok(Workqueue::new(&self.name, parts, registry))
     }
 
-    fn check_ordered(&mut self) -> Result<(), BuildError> {
+    fn check_ordered(&self) -> Result<(), BuildError> {
         match (self.max_active, self.scope) {
             (None | Some(1), None | Some(AffinityScope::System)) => {}
             (None | Some(1), Some(scope)) => return Err(BuildError::OrderedScope(scope)),
@@ -188,12 +245,7 @@ impl Builder {
         if self.help == Some(true) {
             return Err(BuildError::OrderedHelp);
         }
-        self.help = Some(false);
         Ok(())
-    }
-
-    pub(super) fn helps(&self) -> bool {
-        self.help.unwrap_or(!self.strict)
     }
 }
 
@@ -225,6 +277,10 @@ impl fmt::Display for BuildError {
                 )
             }
             Self::OrderedHelp => f.write_str("an ordered queue cannot let joiners jump the line"),
+            Self::NoCpus => f.write_str("a queue without any CPU"),
+            Self::Unsettled => f.write_str(
+                "the attributes of an ordered queue cannot change twice inside one of its items",
+            ),
             Self::NicePermission(nice, error) => {
                 write!(f, "nice value {nice} is refused to this process: {error}")
             }

@@ -68,6 +68,8 @@ pub(crate) struct Afterwards {
     pub(crate) seats: Vec<Seeker>,
     /// Queues of which somebody waits for what has just become idle.
     pub(crate) idle: Vec<Arc<QueueCore>>,
+    /// Links to unplug: their predecessors have nothing in flight any more.
+    pub(crate) heirs: Vec<Seeker>,
 }
 
 impl Dispatch {
@@ -318,8 +320,8 @@ impl Dispatch {
         after: &mut Afterwards,
     ) -> bool {
         let link = self.link(slot);
-        if !link.inactive.is_empty() {
-            // Older items of this link wait already.
+        if !link.inactive.is_empty() || link.plugged {
+            // Older items wait already, of this link or its predecessor.
             return false;
         }
         let seat = self.enlisted(worker).seat;
@@ -354,6 +356,13 @@ impl Dispatch {
             worker.hold(nr_taken, item);
             nr_taken += 1;
         }
+        self.line_up(pool, slot);
+        nr_taken
+    }
+
+    /// Gets a link with inactive items a seat, or puts it in line for one.
+    fn line_up(&mut self, pool: &Arc<WorkerPool>, slot: usize) {
+        let link = self.link(slot);
         if !link.inactive.is_empty()
             && link.core.gate.enter_or_queue(|| Seeker {
                 pool: pool.clone(),
@@ -362,7 +371,17 @@ impl Dispatch {
         {
             self.ready.push_back(slot);
         }
-        nr_taken
+    }
+
+    /// Lets the items of a link run for which its predecessor's had to end first.
+    pub(crate) fn unplug(&mut self, pool: &Arc<WorkerPool>, slot: usize) {
+        self.link_mut(slot).plugged = false;
+        self.line_up(pool, slot);
+    }
+
+    /// Says whether no queue's routes lead here.
+    pub(crate) fn is_deserted(&self) -> bool {
+        self.links.iter().flatten().all(|link| link.retired)
     }
 
     fn sit(&mut self, worker: &Worker, slot: usize) {
@@ -407,6 +426,17 @@ impl Dispatch {
             enlisted.nr_retired = nr_done;
             let slot = enlisted.seat.expect("a worker that ran items holds a seat");
             self.retire_from(slot, count, after);
+        } else if let Some(slot) = enlisted.seat {
+            // A future that waits now is no item of the link any more.
+            self.pull_plug(slot, after);
+        }
+    }
+
+    /// Names the link to unplug, if there is one, once this one has no item in flight.
+    fn pull_plug(&mut self, slot: usize, after: &mut Afterwards) {
+        let link = self.link_mut(slot);
+        if link.heir.is_some() && link.is_spent() {
+            after.heirs.extend(link.heir.take());
         }
     }
 
@@ -419,6 +449,7 @@ impl Dispatch {
             link.drain_waits = false;
             after.idle.push(link.core.clone());
         }
+        self.pull_plug(slot, after);
     }
 
     /// Takes back what `worker` has in hand and has not started.

@@ -152,6 +152,7 @@ where
         // SAFETY: the caller runs the item.
         if let Some(anchor) = unsafe { base.anchor() } {
             // The run that we are in keeps the queue; nobody pushes the item while it is run.
+            anchor.weigh();
             anchor.pool.retire_one(anchor.slot);
         }
         if panicked {
@@ -191,7 +192,10 @@ where
         // SAFETY: nobody else has the item.
         let anchor = unsafe { base.anchor() }.filter(|_| waits);
         // Of its own: with the count the link may go.
-        let left = anchor.map(|anchor| (anchor.pool.clone(), anchor.slot));
+        let left = anchor.map(|anchor| {
+            anchor.weigh();
+            (anchor.pool.clone(), anchor.slot)
+        });
         // The future may own the last handle of its queue, which must not wait for the count that we hold.
         let home = anchor.map_or(ptr::null(), ptr::from_ref);
         // SAFETY: its count keeps the anchor until below.
@@ -232,6 +236,8 @@ impl Base {
             let home = self.head.home.load(Ordering::Relaxed);
             // SAFETY: as above.
             unsafe { place.write(home) };
+            // SAFETY: the link that an item runs from is there.
+            unsafe { &*home }.anchor();
         }
         Ending::Suspended { keeps_count }
     }
@@ -264,8 +270,8 @@ unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)
     };
     if plan(from).is_some_and(|(_, push)| push) {
         // Made pending by us: until we push it, it cannot end, and its anchor keeps the queue.
-        let home = base.queue.here();
-        let place = ptr::from_ref(home).cast_mut();
+        let home = base.queue.signpost.here();
+        let place = ptr::from_ref(&*home).cast_mut();
         base.head.home.store(place, Ordering::Relaxed);
         home.pool.push(item);
     }

@@ -111,12 +111,7 @@ pub(crate) fn is_current(item: NonNull<Head>) -> bool {
     inside(|frame| ptr::eq(frame.item, item.as_ptr()))
 }
 
-/// Says whether this thread is inside a run from one of `links`.
-pub(crate) fn is_within(links: &[Pwq]) -> bool {
-    inside(|frame| links.as_ptr_range().contains(&frame.home))
-}
-
-/// Says whether this thread has a seat of the queue `core`.
+/// Says whether this thread is inside a run of the queue `core`, and so has a seat of it.
 pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
     inside(|frame| {
         // SAFETY: a home that is not null is kept by what its run holds: see `with_current`.
@@ -235,16 +230,14 @@ impl Head {
         }
     }
 
-    /// Plans an enqueue at `home`, which is one of `ours`; a plan that has a state has been applied.
-    pub(crate) fn enqueue(&self, home: &Pwq, ours: &[Pwq]) -> Enqueue {
+    /// Plans an enqueue at `home`; `is_ours` says whether a link, which is only compared, is one of the same queue's.
+    /// It may say no to such as is: then the item is moved. A plan that has a state has been applied.
+    pub(crate) fn enqueue(&self, home: &Pwq, is_ours: impl Fn(*const Pwq) -> bool) -> Enqueue {
         let mut from = self.load();
         loop {
             let at = self.home.load(Ordering::Relaxed).cast_const();
-            let plan = from.enqueue(
-                ptr::eq(at, home),
-                ours.as_ptr_range().contains(&at),
-                home.rules,
-            );
+            let here = ptr::eq(at, home);
+            let plan = from.enqueue(here, || here || is_ours(at), home.rules);
             let to = match plan {
                 Enqueue::Revive(to)
                 | Enqueue::Push(to)

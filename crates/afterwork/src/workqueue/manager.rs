@@ -13,14 +13,14 @@ use std::time::Duration;
 
 use sync::{
     Mutex, OnceLock,
-    atomic::{AtomicBool, Ordering, fence},
+    atomic::{AtomicBool, AtomicU32, Ordering, fence},
     thread, time, twin,
-    unmodelled::Arc,
+    unmodelled::{Arc, Weak},
 };
-use topology::CpuSet;
 
 use super::{
     concurrency::{Sight, pause_ns},
+    machine::Machine,
     pool::WorkerPool,
     worker,
 };
@@ -49,6 +49,8 @@ pub(crate) struct Manager {
     threads: Mutex<Vec<thread::JoinHandle>>,
     /// This manager's own thread.
     thread: Mutex<Option<thread::JoinHandle>>,
+    /// A: the manager's own thread, 0 before it runs.
+    thread_id: AtomicU32,
     /// Refuses threads, so that a test can see what happens then.
     refuse_threads: AtomicBool,
 }
@@ -63,7 +65,9 @@ struct Inbox {
 pub(super) struct Duty {
     manager: Arc<Manager>,
     params: Params,
-    allowed: CpuSet,
+    /// Gone when the registry is.
+    machine: Weak<Machine>,
+    next_look_ns: u64,
     nr_quiet: u32,
     pause_ns: u64,
     next_tick_ns: u64,
@@ -74,14 +78,12 @@ pub(super) struct Duty {
 
 impl Manager {
     /// Starts the manager's thread.
-    pub(crate) fn start(
-        self: &Arc<Self>,
-        params: &Params,
-        allowed: &CpuSet,
-    ) -> std::io::Result<()> {
+    pub(crate) fn start(self: &Arc<Self>, machine: &Arc<Machine>) -> std::io::Result<()> {
         let mut parker = self.take_post();
-        let mut duty = Duty::new(self.clone(), params.clone(), allowed.clone());
+        let mut duty = Duty::new(machine);
         let thread = thread::spawn("aw/manager", move || {
+            let id = thread::current().0;
+            duty.manager.thread_id.store(id, Ordering::Relaxed);
             duty.run(&mut parker);
             duty.manager.bury(|_| true);
         })?;
@@ -96,6 +98,12 @@ impl Manager {
             .set(parker.unparker())
             .expect("a manager is started once");
         parker
+    }
+
+    /// Returns the manager's thread, once it runs.
+    pub(crate) fn thread_id(&self) -> Option<thread::ThreadId> {
+        let id = self.thread_id.load(Ordering::Relaxed);
+        (id != 0).then_some(thread::ThreadId(id))
     }
 
     /// Ends the manager's thread, once all pools are gone.
@@ -183,11 +191,12 @@ impl Manager {
 }
 
 impl Duty {
-    pub(super) fn new(manager: Arc<Manager>, params: Params, allowed: CpuSet) -> Self {
+    pub(super) fn new(machine: &Arc<Machine>) -> Self {
         Self {
-            manager,
-            params,
-            allowed,
+            manager: machine.manager.clone(),
+            params: machine.params.clone(),
+            machine: Arc::downgrade(machine),
+            next_look_ns: 0,
             nr_quiet: 0,
             pause_ns: 0,
             next_tick_ns: 0,
@@ -245,6 +254,10 @@ impl Duty {
     }
 
     pub(super) fn tick(&mut self, now_ns: u64) {
+        let Some(machine) = self.machine.upgrade() else {
+            return;
+        };
+        self.look_at_machine(&machine, now_ns);
         // ORDER(watch): store buffering, other end in `WorkerPool::look_for_worker`, whose fence it shares.
         //   here: armed = false;   fence;  look at every pool
         //   push: injector = item; fence;  read armed
@@ -254,7 +267,10 @@ impl Duty {
             fence(Ordering::SeqCst);
         }
         let pools = self.manager.pools();
-        let looks = pools.iter().map(|pool| pool.look(now_ns, &self.allowed));
+        let topology = machine.topology();
+        let looks = pools
+            .iter()
+            .map(|pool| pool.look(now_ns, topology.allowed()));
         let sight = looks.max().unwrap_or(Sight::Quiet);
         self.nr_quiet = if sight == Sight::Quiet {
             self.nr_quiet + 1
@@ -268,6 +284,17 @@ impl Duty {
         }
         self.pause_ns = pause_ns(sight, self.pause_ns, self.tick_ns());
         self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
+    }
+
+    /// Follows a machine that has changed. It rides on the ticks, so that an idle program has none: a worker whose CPUs
+    /// have gone is moved by the kernel, and nothing else is the worse for a late look.
+    fn look_at_machine(&mut self, machine: &Machine, now_ns: u64) {
+        machine.catch_up();
+        if self.params.machine_look_ms > 0 && now_ns >= self.next_look_ns {
+            let pause_ns = self.params.machine_look_ms.saturating_mul(1_000_000);
+            self.next_look_ns = now_ns.saturating_add(pause_ns);
+            machine.look();
+        }
     }
 
     fn tick_ns(&self) -> u64 {

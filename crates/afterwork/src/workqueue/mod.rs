@@ -6,12 +6,13 @@
 //!
 //! # Journey of an item
 //!
-//! `queue.rs` picks the pool of the caller's pod and claims the item (`state.rs`, `head.rs`) → `pool.rs` leaves it
-//! in the injector (`list.rs`) and kicks a worker if none is looking → `worker.rs` takes a batch of items
-//! under the lock (`dispatch.rs`), with a seat from the queue's gate (`active.rs`) → `run.rs` runs each one and
-//! wakes who waits (`wait.rs`, `join.rs`). What is to be done is decided by plain functions in `policy.rs` and
-//! `state.rs`. `future.rs` makes an item of a future. `manager.rs` and `upkeep.rs` make workers and cull them; while
-//! work waits, `sampler.rs` finds workers that sleep in an item, by the rules of `concurrency.rs`, as `blocking.rs` does for those that say so.
+//! `routes.rs` picks the pool of the caller's pod (`reroute.rs` changes which that is), `queue.rs` claims the item
+//! (`state.rs`, `head.rs`) → `pool.rs` leaves it in the injector (`list.rs`) and kicks a worker if none is looking →
+//! `worker.rs` takes a batch of items under the lock (`dispatch.rs`), with a seat from the queue's gate (`active.rs`) →
+//! `run.rs` runs each one and wakes who waits (`wait.rs`, `join.rs`). What is to be done is decided by plain functions
+//! in `policy.rs` and `state.rs`. `future.rs` makes an item of a future. `manager.rs` and `upkeep.rs` make workers and
+//! cull them; while work waits, `sampler.rs` finds workers that sleep in an item, by the rules of `concurrency.rs`, as
+//! `blocking.rs` does for those that say so. `machine.rs` makes queues follow CPUs that come and go.
 //!
 //! docs/workqueue.md has the pictures, the proofs and the costs.
 
@@ -26,7 +27,9 @@ mod head;
 mod join;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod kick_and_cull;
+mod links;
 mod list;
+mod machine;
 mod manager;
 mod place;
 mod policy;
@@ -34,6 +37,8 @@ mod pool;
 mod pwq;
 mod queue;
 mod registry;
+mod reroute;
+mod routes;
 mod run;
 mod sampler;
 mod slab;
@@ -48,7 +53,7 @@ mod worker;
 #[doc(hidden)]
 pub mod model;
 
-pub use attrs::{BuildError, Builder, MAX_ACTIVE};
+pub use attrs::{Attrs, BuildError, Builder, MAX_ACTIVE};
 pub use blocking::blocking;
 pub use join::{JoinError, JoinHandle};
 pub use queue::{DrainError, Workqueue};

@@ -1,15 +1,8 @@
 //! Which of a queue's pools an item goes to.
 
-use sync::cpu;
 use topology::CpuId;
 
-use super::{
-    join,
-    join::JoinHandle,
-    pwq::Pwq,
-    queue::{Inner, Workqueue},
-    work::Work,
-};
+use super::{join, join::JoinHandle, queue::Workqueue, routes::Home, work::Work};
 
 impl Workqueue {
     /// Queues `work` on the pool of `cpu`'s pod; false as of [`enqueue`](Self::enqueue).
@@ -34,7 +27,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enqueue_on(&self, cpu: CpuId, work: &Work) -> bool {
-        self.enqueue_at(self.at_cpu(cpu), work)
+        self.enqueue_at(&self.inner.signpost.at_cpu(cpu), work)
     }
 
     /// Queues `work` on a pool of the NUMA node `node`; false as of [`enqueue`](Self::enqueue).
@@ -46,7 +39,7 @@ impl Workqueue {
     ///
     /// As [`enqueue`](Self::enqueue).
     pub fn enqueue_node(&self, node: u32, work: &Work) -> bool {
-        self.enqueue_at(self.at_node(node), work)
+        self.enqueue_at(&self.inner.signpost.at_node(node), work)
     }
 
     /// Queues `func` to run once on the pool of `cpu`'s pod, as [`enqueue_on`](Self::enqueue_on) does an item.
@@ -55,54 +48,15 @@ impl Workqueue {
         cpu: CpuId,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        let home = self.at_cpu(cpu);
-        let (item, handle) = join::joinable(func, home);
+        let home = self.inner.signpost.at_cpu(cpu);
+        let (item, handle) = join::joinable(func, &home);
         home.pool.push(item);
         handle
     }
 
-    /// Returns the link to the pool of the pod that this thread runs in.
+    /// Returns the link for an item that this thread queues here.
     #[inline]
-    pub(super) fn here(&self) -> &Pwq {
-        self.inner.here()
-    }
-
-    #[inline]
-    fn at_cpu(&self, cpu: CpuId) -> &Pwq {
-        self.inner.at_cpu(cpu)
-    }
-
-    fn at_node(&self, node: u32) -> &Pwq {
-        let topology = self.lease.topology();
-        let Some(node) = topology.nodes().iter().find(|it| it.id == node) else {
-            return &self.inner.pwqs[0];
-        };
-        let here = cpu::current();
-        let cpu = if node.cpus.contains(here) {
-            Some(here)
-        } else {
-            let usable = |cpu: &CpuId| self.inner.pods.pod_of(*cpu).is_some();
-            node.cpus.iter().find(usable)
-        };
-        cpu.map_or(&self.inner.pwqs[0], |cpu| self.at_cpu(cpu))
-    }
-}
-
-impl Inner {
-    /// Returns the link to the pool of the pod that this thread runs in.
-    #[inline]
-    pub(super) fn here(&self) -> &Pwq {
-        match &*self.pwqs {
-            [only] => only,
-            _ => self.at_cpu(cpu::current()),
-        }
-    }
-
-    /// Returns the link to the pool of a CPU's pod.
-    #[inline]
-    fn at_cpu(&self, cpu: CpuId) -> &Pwq {
-        // A thread that was let run outside the allowed CPUs uses the first pod.
-        let pod = self.pods.pod_of(cpu).unwrap_or(0);
-        &self.pwqs[pod]
+    pub(super) fn here(&self) -> Home<'_> {
+        self.inner.signpost.here()
     }
 }

@@ -25,7 +25,7 @@ use crossbeam_utils::CachePadded;
 use std::ptr::NonNull;
 use sync::{
     Mutex, MutexGuard,
-    atomic::{AtomicU32, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     cpu, thread, time, twin,
     unmodelled::Arc,
 };
@@ -38,7 +38,6 @@ use super::{
     list::Injector,
     manager::Manager,
     policy::{self, Census, Need},
-    pwq::{PwqState, QueueCore},
     stats::{HoldStat, PoolStats},
     worker::{Taken, Worker},
 };
@@ -71,12 +70,12 @@ pub(crate) struct WorkerPool {
     pub(crate) attrs: PoolAttrs,
     /// I: how many workers run at once.
     pub(super) target: u32,
-    /// I: whether `attrs.cpus` is less than what the process may use.
-    pub(super) confined: bool,
+    /// A: whether `attrs.cpus` is less than what the process may use.
+    pub(super) confined: AtomicBool,
     /// I
     pub(super) params: Params,
     /// I
-    manager: Arc<Manager>,
+    pub(super) manager: Arc<Manager>,
     pub(super) counters: Counters,
     pub(crate) hold: HoldStat,
 }
@@ -128,7 +127,7 @@ impl WorkerPool {
             number,
             target: attrs.cpus.len().max(1) as u32,
             attrs,
-            confined,
+            confined: AtomicBool::new(confined),
             params,
             manager,
             counters: Counters::default(),
@@ -262,6 +261,9 @@ impl WorkerPool {
         for seeker in after.seats {
             seeker.pool.take_seat(seeker.slot);
         }
+        for heir in after.heirs {
+            heir.pool.unplug(heir.slot);
+        }
     }
 
     /// Takes note that a link of this pool has been handed a seat.
@@ -304,23 +306,14 @@ impl WorkerPool {
         found
     }
 
-    /// Links a queue to this pool.
-    pub(crate) fn add_link(&self, core: Arc<QueueCore>) -> usize {
-        self.lock().add_link(PwqState::new(core))
-    }
-
-    /// Unlinks a queue that has been drained.
-    pub(crate) fn remove_link(&self, slot: usize) {
-        self.lock().remove_link(slot);
-    }
-
     /// Returns how many items a link has ever adopted if none of them is in flight; else the queue's `drained` will
     /// tell.
     pub(crate) fn is_drained(&self, slot: usize) -> Option<u64> {
         let mut dispatch = self.lock();
         dispatch.adopt(&self.injector);
         let link = dispatch.link_mut(slot);
-        link.drain_waits = link.nr_in_flight > 0;
+        // A plug is pulled from elsewhere, so its link must stay for that.
+        link.drain_waits = link.nr_in_flight > 0 || link.plugged;
         (!link.drain_waits).then_some(link.nr_adopted)
     }
 
@@ -449,7 +442,7 @@ impl WorkerPool {
     pub(crate) fn settle(&self, worker: &Worker) {
         let fresh = worker.thread.swap(thread::current().0, Ordering::Relaxed) == 0;
         let strays = worker.strays.swap(false, Ordering::Relaxed);
-        if self.confined && (fresh || strays) {
+        if self.confined.load(Ordering::Relaxed) && (fresh || strays) {
             // Refused when the CPUs went away meanwhile: then anywhere is better than nowhere.
             if cpu::set_affinity(None, &self.attrs.cpus).is_ok() && strays {
                 self.counters.nr_repatriated.fetch_add(1, Ordering::Relaxed);

@@ -1,11 +1,17 @@
 //! A pool workqueue: what links one queue to one pool.
 
 use sync::{
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicU32, AtomicU64, Ordering},
     unmodelled::Arc,
 };
 
-use super::{active::Gate, list::List, pool::WorkerPool, run::contain, state::Rules};
+use super::{
+    active::{Gate, Seeker},
+    list::List,
+    pool::WorkerPool,
+    run::contain,
+    state::Rules,
+};
 use crate::wake::EventCount;
 
 /// What all links of one queue share. It outlives the queue's handle until the last worker has let go.
@@ -36,8 +42,22 @@ pub(crate) struct Pwq {
     pub(crate) slot: usize,
     /// I
     pub(crate) core: Arc<QueueCore>,
+    /// A: how many of its in-flight counts belong to futures that have waited: no items of this link.
+    pub(crate) nr_anchored: Arc<AtomicU32>,
     /// I: what its items are told to let happen to them.
     pub(crate) rules: Rules,
+}
+
+impl Pwq {
+    /// Takes note that a future keeps the in-flight count of the run that it is in.
+    pub(crate) fn anchor(&self) {
+        self.nr_anchored.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes note that a future is about to give its in-flight count back.
+    pub(crate) fn weigh(&self) {
+        self.nr_anchored.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// The pool's side of a link.
@@ -57,10 +77,18 @@ pub(crate) struct PwqState {
     pub(crate) drain_waits: bool,
     /// Items started.
     pub(crate) nr_started: u64,
+    /// No table of the queue leads here any more, though late items may come.
+    pub(crate) retired: bool,
+    /// An ordered queue's former link has items: all that come here wait as inactive.
+    pub(crate) plugged: bool,
+    /// The link to unplug when no item is in flight here.
+    pub(crate) heir: Option<Seeker>,
+    /// That of the [`Pwq`].
+    pub(crate) nr_anchored: Arc<AtomicU32>,
 }
 
 impl PwqState {
-    pub(crate) fn new(core: Arc<QueueCore>) -> Self {
+    pub(crate) fn new(core: Arc<QueueCore>, nr_anchored: Arc<AtomicU32>, plugged: bool) -> Self {
         Self {
             core,
             inactive: List::new(),
@@ -68,7 +96,16 @@ impl PwqState {
             nr_adopted: 0,
             drain_waits: false,
             nr_started: 0,
+            retired: false,
+            plugged,
+            heir: None,
+            nr_anchored,
         }
+    }
+
+    /// Says whether no item is in flight. A future that waits is none: it goes where the routes lead when it is woken.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.nr_in_flight == self.nr_anchored.load(Ordering::Relaxed) as usize
     }
 }
 

@@ -3,23 +3,24 @@
 use std::{fmt, mem::ManuallyDrop, ptr::NonNull};
 
 use sync::{
+    Mutex,
     atomic::{Ordering, fence},
     thread,
     unmodelled::Arc,
 };
-use topology::{AffinityScope, Pods};
 
 use super::{
-    attrs::Builder,
+    attrs::{Attrs, Builder},
     future,
-    head::{Head, is_within},
+    head::{Head, is_seated},
     join::{self, JoinHandle},
     list::set_next,
-    pool::PoolAttrs,
-    pwq::{Pwq, QueueCore},
+    pwq::{PanicHandler, Pwq, QueueCore},
     registry::Registry,
+    reroute::Plan,
+    routes::Signpost,
     run,
-    state::{Enqueue, Rules},
+    state::Enqueue,
     stats::QueueStats,
     work::Work,
 };
@@ -58,16 +59,28 @@ use super::{
 #[derive(Clone)]
 pub struct Workqueue {
     pub(super) inner: Arc<Inner>,
-    /// Counts the handles, which keep the registry; futures hold `inner` for longer.
-    pub(super) lease: ManuallyDrop<Arc<Registry>>,
+    /// Counts the handles, which keep the registry; futures hold `inner` for longer, and others for a moment.
+    lease: ManuallyDrop<Arc<Registry>>,
 }
 
 pub(super) struct Inner {
-    core: Arc<QueueCore>,
-    ordered: bool,
-    pub(super) pods: Pods,
-    /// One link a pod, in the order of the pods.
-    pub(super) pwqs: Box<[Pwq]>,
+    /// I
+    pub(super) core: Arc<QueueCore>,
+    /// I
+    pub(super) ordered: bool,
+    /// Where items go.
+    pub(super) signpost: Signpost,
+    /// How that came, and what there was before.
+    pub(super) plan: Mutex<Plan>,
+}
+
+/// What a queue is built from, checked.
+pub(super) struct Parts {
+    pub(super) attrs: Attrs,
+    pub(super) max_active: u32,
+    pub(super) help: Option<bool>,
+    pub(super) ordered: bool,
+    pub(super) on_panic: Option<PanicHandler>,
 }
 
 /// Which of the two looks of a drain.
@@ -103,44 +116,21 @@ impl Workqueue {
         Builder::new(name)
     }
 
-    pub(super) fn new(
-        attrs: Builder,
-        scope: AffinityScope,
-        max_active: u32,
-        registry: &Registry,
-    ) -> Self {
-        let (help, ordered) = (attrs.helps(), attrs.ordered);
-        let core = Arc::new(QueueCore::new(&attrs.name, max_active, attrs.on_panic));
-        let pods = registry.pods(scope);
-        let pwqs = pods
-            .iter()
-            .map(|pod| {
-                let pool = registry.pool(PoolAttrs {
-                    cpus: pod.cpus.clone(),
-                    strict: attrs.strict,
-                    nice: attrs.nice,
-                });
-                let slot = pool.add_link(core.clone());
-                let rules = Rules {
-                    help,
-                    ordered,
-                    one_cpu: pool.has_one_cpu(),
-                };
-                Pwq {
-                    pool,
-                    slot,
-                    core: core.clone(),
-                    rules,
-                }
-            })
-            .collect();
+    pub(super) fn new(name: &str, parts: Parts, registry: &Registry) -> Self {
+        let core = Arc::new(QueueCore::new(name, parts.max_active, parts.on_panic));
+        let ordered = parts.ordered;
+        let (plan, routes) = Plan::new(parts.attrs, parts.help, ordered, &core, registry.machine());
+        let inner = Arc::new(Inner {
+            core,
+            ordered,
+            signpost: Signpost::new(&routes, ordered),
+            plan: Mutex::new(plan),
+        });
+        registry.machine().add_queue(&inner);
+        // The machine may have changed since the plan was drawn.
+        inner.follow(registry.machine());
         Self {
-            inner: Arc::new(Inner {
-                core,
-                ordered,
-                pods,
-                pwqs,
-            }),
+            inner,
             lease: ManuallyDrop::new(Arc::new(registry.clone())),
         }
     }
@@ -154,7 +144,7 @@ impl Workqueue {
     /// there, under that pool's lock.
     #[inline]
     pub fn enqueue(&self, work: &Work) -> bool {
-        self.enqueue_at(self.here(), work)
+        self.enqueue_at(&self.here(), work)
     }
 
     /// Queues `work` at `home`, a link of this queue.
@@ -216,7 +206,7 @@ impl Workqueue {
         let mut nr_queued = 0;
         let mut chain: Option<(NonNull<Head>, NonNull<Head>)> = None;
         for work in works {
-            let planned = self.plan(work, home);
+            let planned = self.plan(work, &home);
             nr_queued += usize::from(planned != Planned::Refused);
             if planned == Planned::Push {
                 let item = work.item();
@@ -238,7 +228,10 @@ impl Workqueue {
     /// Claims `work` for this queue; says whether its link is still to be pushed to `home`.
     #[inline]
     fn plan(&self, work: &Work, home: &Pwq) -> Planned {
-        match work.head().enqueue(home, &self.inner.pwqs) {
+        match work
+            .head()
+            .enqueue(home, |link| self.inner.signpost.routes().has(link))
+        {
             Enqueue::Push(_) => Planned::Push,
             Enqueue::Revive(_) => Planned::InPlace,
             Enqueue::Claim(_) => move_here(work, home),
@@ -272,7 +265,7 @@ impl Workqueue {
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let home = self.here();
-        let (item, handle) = join::joinable(func, home);
+        let (item, handle) = join::joinable(func, &home);
         home.pool.push(item);
         handle
     }
@@ -281,7 +274,7 @@ impl Workqueue {
     #[inline]
     pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
         let home = self.here();
-        home.pool.push(join::detached(func, home));
+        home.pool.push(join::detached(func, &home));
     }
 
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle to wait for that.
@@ -326,7 +319,7 @@ impl Workqueue {
         F::Output: Send + 'static,
     {
         let home = self.here();
-        let (item, handle) = future::task(future, home, self.inner.clone());
+        let (item, handle) = future::task(future, &home, self.inner.clone());
         home.pool.push(item);
         handle
     }
@@ -372,6 +365,11 @@ impl Workqueue {
         Ok(())
     }
 
+    /// Returns the registry whose pools it uses.
+    pub(super) fn registry(&self) -> &Registry {
+        &self.lease
+    }
+
     /// Returns the name.
     pub fn name(&self) -> &str {
         &self.inner.core.name
@@ -384,10 +382,9 @@ impl Workqueue {
     /// Takes the lock of each of its pools for a moment.
     pub fn stats(&self) -> QueueStats {
         let core = &self.inner.core;
+        let links = self.inner.plan.lock().links().to_vec();
         QueueStats {
-            started: self
-                .inner
-                .pwqs
+            started: links
                 .iter()
                 .map(|pwq| pwq.pool.lock().link(pwq.slot).nr_started)
                 .sum(),
@@ -401,8 +398,8 @@ impl Workqueue {
 
 impl Inner {
     /// Says whether this thread is inside an item of this queue.
-    fn runs_here(&self) -> bool {
-        is_within(&self.pwqs)
+    pub(super) fn runs_here(&self) -> bool {
+        is_seated(&self.core)
     }
 
     /// Says whether nothing is queued or running; if not, `drained` will tell when that may have changed.
@@ -426,7 +423,7 @@ impl Inner {
         let nr_helped = self.core.nr_helped.load(Ordering::Relaxed);
         // No short cut: each look that fails asks that pool to tell.
         let (mut nr_busy, mut nr_seen) = (0, nr_helped);
-        for pwq in &self.pwqs {
+        for pwq in self.plan.lock().links() {
             match pwq.pool.is_drained(pwq.slot) {
                 Some(nr_adopted) => nr_seen += nr_adopted,
                 None => nr_busy += 1,
@@ -481,11 +478,14 @@ impl Drop for Workqueue {
 
 impl Inner {
     /// Waits until all has run, and lets go of the pools.
-    fn destroy(&self, registry: &Registry) {
+    fn destroy(self: &Arc<Self>, registry: &Registry) {
         self.drain();
-        for pwq in &self.pwqs {
-            pwq.pool.remove_link(pwq.slot);
-            registry.release(&pwq.pool);
+        let machine = registry.machine();
+        machine.remove_queue(self);
+        let links = self.plan.lock().end();
+        for link in links {
+            link.pool.remove_link(link.slot);
+            machine.release(&link.pool);
         }
     }
 }

@@ -3,11 +3,11 @@
 use std::fmt;
 
 use sync::{OnceLock, unmodelled::Arc};
-use topology::{AffinityScope, Pods, ShardParams, Topology};
+use topology::{CpuSet, Topology};
 
 use super::{
+    machine::Machine,
     manager::Manager,
-    pool::{PoolAttrs, WorkerPool},
     stats::{LockHold, PoolStats},
 };
 use crate::params::{ParamError, Params, VARIABLE};
@@ -47,9 +47,7 @@ pub struct StillInUse {
 
 #[derive(Debug)]
 struct Inner {
-    topology: Topology,
-    params: Params,
-    manager: Arc<Manager>,
+    machine: Arc<Machine>,
 }
 
 impl Registry {
@@ -59,37 +57,52 @@ impl Registry {
     ///
     /// [`RegistryError::Thread`] when the system refuses that thread.
     pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
-        let manager = Arc::new(Manager::default());
+        let machine = Self::machine_of(topology, params);
         // So that no first run has to measure the clock.
         sync::time::cycles_per_us();
-        manager
-            .start(&params, topology.allowed())
-            .map_err(RegistryError::Thread)?;
+        let manager = &machine.manager;
+        manager.start(&machine).map_err(RegistryError::Thread)?;
         Ok(Self {
-            inner: Arc::new(Inner {
-                topology,
-                params,
-                manager,
-            }),
+            inner: Arc::new(Inner { machine }),
         })
+    }
+
+    /// Makes a registry that asks `source` now and then whether the machine has changed.
+    ///
+    /// `source` returns what the machine looks like if that is not what it returned last. It is asked by the thread that
+    /// looks after the pools, while work waits, every
+    /// [`machine_look_ms`](crate::params::Params::machine_look_ms), and by [`look`](Self::look).
+    ///
+    /// # Errors
+    ///
+    /// As of [`new`](Self::new).
+    pub fn watching(
+        topology: Topology,
+        params: Params,
+        source: impl FnMut() -> Option<Topology> + Send + 'static,
+    ) -> Result<Self, RegistryError> {
+        let registry = Self::new(topology, params)?;
+        registry.inner.machine.set_source(Box::new(source));
+        Ok(registry)
+    }
+
+    fn machine_of(topology: Topology, params: Params) -> Arc<Machine> {
+        let manager = Arc::new(Manager::default());
+        Arc::new(Machine::new(topology, params, manager))
     }
 
     /// Makes a registry whose manager has no thread, for models.
     #[cfg(any(loom, shuttle))]
     pub(super) fn unmanaged(topology: Topology, params: Params) -> Self {
-        let manager = Arc::new(Manager::default());
+        let machine = Self::machine_of(topology, params);
         Self {
-            inner: Arc::new(Inner {
-                topology,
-                params,
-                manager,
-            }),
+            inner: Arc::new(Inner { machine }),
         }
     }
 
     #[cfg(any(loom, shuttle))]
     pub(super) fn manager(&self) -> &Arc<Manager> {
-        &self.inner.manager
+        &self.inner.machine.manager
     }
 
     /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then,
@@ -107,27 +120,82 @@ impl Registry {
             return Ok(registry);
         }
         let params = Params::from_env().map_err(RegistryError::Params)?;
-        let machine = Topology::detect().map_err(RegistryError::Topology)?;
-        let housekeeping = machine.allowed().difference(machine.isolated());
-        let topology = if housekeeping.is_empty() {
-            machine
-        } else {
-            machine
-                .restricted_to(&housekeeping)
-                .map_err(RegistryError::Topology)?
-        };
+        let mut seen = Topology::detect().map_err(RegistryError::Topology)?;
+        let topology = housekeeping(&seen).map_err(RegistryError::Topology)?;
+        // A machine that cannot be read at some moment is taken to be as it was.
         let registry = Registry::new(topology, params)?;
+        let manager = registry.inner.machine.manager.clone();
+        registry.inner.machine.set_source(Box::new(move || {
+            // The manager lives on with the mask of the thread that made it; others may pin themselves.
+            seen = seen.changed(Some(manager.thread_id()?.0)).ok()??;
+            housekeeping(&seen).ok()
+        }));
         Ok(GLOBAL.get_or_init(|| registry))
     }
 
     /// Returns the machine as this registry sees it.
-    pub fn topology(&self) -> &Topology {
-        &self.inner.topology
+    pub fn topology(&self) -> Arc<Topology> {
+        self.inner.machine.topology()
+    }
+
+    /// Tells the registry that the machine looks like `topology` now: CPUs have come or gone, or may be used or no
+    /// longer.
+    ///
+    /// Every queue changes its routes by that, as [`Workqueue::set_attrs`](super::Workqueue::set_attrs) does: items that
+    /// are queued already run where they are, new ones go to pools of the CPUs that there are. An ordered queue
+    /// whose last change has not taken effect follows later.
+    ///
+    /// # Blocking
+    ///
+    /// Takes the locks of queues and pools for a moment.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::{params::Params, workqueue::{Registry, Workqueue}};
+    /// use topology::Topology;
+    ///
+    /// let machine = Topology::synthetic("2 llc x 2 core")?;
+    /// let registry = Registry::new(machine.clone(), Params::default())?;
+    /// let queue = Workqueue::builder("example").build_in(&registry)?;
+    /// registry.set_topology(machine.restricted_to(&"0-1".parse()?)?);
+    /// assert_eq!(queue.spawn(|| 7).join()?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_topology(&self, topology: Topology) {
+        self.inner.machine.set_topology(topology);
+    }
+
+    /// Asks the source of this registry whether the machine has changed; says whether it had.
+    ///
+    /// The source of the process-wide registry reads which CPUs are online and which this process may use (affinity
+    /// mask, cpuset).
+    ///
+    /// # Blocking
+    ///
+    /// Reads a few files of sysfs and procfs, and as [`set_topology`](Self::set_topology).
+    pub fn look(&self) -> bool {
+        self.inner.machine.look()
+    }
+
+    /// Returns the CPUs that unbound queues may use, if there is a bound.
+    pub fn unbound_cpus(&self) -> Option<CpuSet> {
+        self.inner.machine.unbound_cpus()
+    }
+
+    /// Lets unbound queues use `cpus` alone, or all that the process may use. The kernel's
+    /// `/sys/devices/virtual/workqueue/cpumask`.
+    ///
+    /// It takes effect as [`set_topology`](Self::set_topology) does. A queue that by its own
+    /// [`cpus`](super::Attrs::cpus) would be left with none uses these; a set without any CPU that may be used
+    /// bounds nothing.
+    pub fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
+        self.inner.machine.set_unbound_cpus(cpus);
     }
 
     /// Returns the tunables.
     pub fn params(&self) -> &Params {
-        &self.inner.params
+        &self.inner.machine.params
     }
 
     /// Returns what each pool has counted.
@@ -136,13 +204,18 @@ impl Registry {
     ///
     /// Takes each pool's lock for a moment.
     pub fn pool_stats(&self) -> Vec<PoolStats> {
-        self.pools().iter().map(|pool| pool.stats()).collect()
+        self.inner
+            .machine
+            .pools()
+            .iter()
+            .map(|pool| pool.stats())
+            .collect()
     }
 
     /// Returns how long `queue()` held the lock of any pool, if [`Params::lock_stat`] is on.
     pub fn lock_hold(&self) -> LockHold {
         let mut all = LockHold::default();
-        for pool in self.pools() {
+        for pool in self.inner.machine.pools() {
             all.merge(&pool.hold.read());
         }
         all
@@ -152,7 +225,7 @@ impl Registry {
     ///
     /// Work still gets done, by the workers there are or by the registry's own thread.
     pub fn refuse_threads(&self, refuse: bool) {
-        self.inner.manager.refuse_threads(refuse);
+        self.inner.machine.manager.refuse_threads(refuse);
     }
 
     /// Waits until all threads of this registry's pools have ended.
@@ -172,60 +245,25 @@ impl Registry {
                 nr_users,
             });
         }
-        let manager = self.inner.manager.clone();
+        let manager = self.inner.machine.manager.clone();
         drop(self);
         manager.wait_for_departures();
         Ok(())
     }
 
-    /// Returns the pods of `scope`.
-    pub(super) fn pods(&self, scope: AffinityScope) -> Pods {
-        let shards = ShardParams {
-            cache_shard_size: self.inner.params.cache_shard_size,
-        };
-        self.inner.topology.pods(scope, &shards)
+    /// Returns what queues and pools are placed by.
+    pub(super) fn machine(&self) -> &Arc<Machine> {
+        &self.inner.machine
     }
+}
 
-    /// Returns the pool with these attributes, made if there is none, with one more user.
-    pub(super) fn pool(&self, attrs: PoolAttrs) -> Arc<WorkerPool> {
-        let mut roster = self.inner.manager.roster.lock();
-        if let Some((pool, nr_users)) = roster.iter_mut().find(|(pool, _)| pool.attrs == attrs) {
-            *nr_users += 1;
-            return pool.clone();
-        }
-        let number = (0..)
-            .find(|number| roster.iter().all(|(pool, _)| pool.number != *number))
-            .expect("fewer pools than numbers");
-        let confined = attrs.cpus != *self.inner.topology.allowed();
-        let pool = Arc::new(WorkerPool::new(
-            number,
-            attrs,
-            confined,
-            self.inner.params.clone(),
-            self.inner.manager.clone(),
-        ));
-        roster.push((pool.clone(), 1));
-        pool
-    }
-
-    /// Takes note that a pool has one user less; the last one ends it.
-    pub(super) fn release(&self, pool: &Arc<WorkerPool>) {
-        let mut roster = self.inner.manager.roster.lock();
-        let at = roster
-            .iter()
-            .position(|(other, _)| Arc::ptr_eq(pool, other))
-            .expect("a pool in use");
-        roster[at].1 -= 1;
-        if roster[at].1 == 0 {
-            let (pool, _) = roster.swap_remove(at);
-            drop(roster);
-            pool.kill();
-        }
-    }
-
-    pub(super) fn pools(&self) -> Vec<Arc<WorkerPool>> {
-        let roster = self.inner.manager.roster.lock();
-        roster.iter().map(|(pool, _)| pool.clone()).collect()
+/// Returns the machine without the CPUs that it was told to isolate, unless it has no others.
+fn housekeeping(machine: &Topology) -> Result<Topology, topology::Error> {
+    let cpus = machine.allowed().difference(machine.isolated());
+    if cpus.is_empty() {
+        Ok(machine.clone())
+    } else {
+        machine.restricted_to(&cpus)
     }
 }
 
@@ -235,7 +273,7 @@ impl Drop for Inner {
             return;
         }
         // Every queue held us, so every pool has been killed.
-        self.manager.quit();
+        self.machine.manager.quit();
     }
 }
 

@@ -94,7 +94,7 @@ impl WorkerPool {
         picked.watch = false;
         self.see_to(picked);
         self.finish(after);
-        if self.confined && !self.attrs.strict {
+        if self.confined.load(Ordering::Relaxed) && !self.attrs.strict {
             let starved = judged.iter().filter(|it| it.2 == Verdict::Starved);
             starved.for_each(|(worker, ..)| let_stray(worker, allowed));
         }

@@ -190,7 +190,7 @@ impl State {
 
     /// Queues it: `here` when its home is the very list that will be used, `ours` when its home is a list of
     /// the same queue.
-    pub(crate) fn enqueue(self, here: bool, ours: bool, rules: Rules) -> Enqueue {
+    pub(crate) fn enqueue(self, here: bool, ours: impl FnOnce() -> bool, rules: Rules) -> Enqueue {
         // What is queued now takes the place of what was cancelled behind the same run, and its turn.
         let queued = self.without(OWED);
         let fresh = queued.without(HELP | ORDERED | ONE_CPU).with(rules.bits());
@@ -199,7 +199,7 @@ impl State {
         } else if self.has(PENDING | CLAIMED) {
             Enqueue::Pending
         } else if self.has(LINKED | HANDOFF) {
-            if ours {
+            if ours() {
                 Enqueue::Revive(queued.with(PENDING))
             } else {
                 Enqueue::Elsewhere(fresh.with(CLAIMED))

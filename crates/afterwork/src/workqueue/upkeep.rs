@@ -12,6 +12,10 @@ use crate::wake::{WakeQ, Wakeup};
 /// timeout of zero must not keep it busy while they work.
 const SHORTEST_LOOK_NS: u64 = 1_000_000;
 
+/// How soon the manager looks again whether a pool to which no queue's routes lead any more has idle workers. A guess:
+/// nobody waits for it.
+const DESERTED_LOOK_NS: u64 = 100_000_000;
+
 impl WorkerPool {
     /// Takes a request for a worker back, because no thread could be had. Says whether the pool has none.
     pub(crate) fn could_not_create(&self) -> bool {
@@ -41,8 +45,14 @@ impl WorkerPool {
         let limit_ns = self.params.idle_timeout_ms.saturating_mul(1_000_000);
         let mut wakeq = WakeQ::new();
         let mut dispatch = self.lock();
+        let deserted = dispatch.is_deserted();
+        let limit_ns = if deserted { 0 } else { limit_ns };
         let next_ns = loop {
-            if !policy::may_cull(dispatch.idle.len(), dispatch.nr_workers()) {
+            if deserted && dispatch.idle.is_empty() {
+                // Those that are up lie down later.
+                break (dispatch.nr_workers() > 0).then(|| now_ns.saturating_add(DESERTED_LOOK_NS));
+            }
+            if !deserted && !policy::may_cull(dispatch.idle.len(), dispatch.nr_workers()) {
                 // More may lie down later, also such as have been asked for and are not there yet.
                 let nr_workers = dispatch.nr_workers() + dispatch.nr_creating;
                 break policy::may_cull(nr_workers, nr_workers)

@@ -10,6 +10,7 @@ mod srcu;
 mod support;
 mod task_work;
 mod wake;
+mod workqueue_attrs;
 mod workqueue_blocking;
 mod workqueue_future;
 mod workqueue_item;

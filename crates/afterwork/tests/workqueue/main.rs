@@ -7,6 +7,7 @@
 mod support;
 
 mod active;
+mod attrs;
 mod blocked;
 mod blocking;
 mod builder;

@@ -70,7 +70,7 @@ impl Machine {
 
     /// Starts `count` workers of each pool in use, counted as a kick counts them.
     pub fn start_workers(&self, count: usize) {
-        for pool in self.registry.pools() {
+        for pool in self.registry.machine().pools() {
             for _ in 0..count {
                 pool.lock().nr_creating += 1;
                 pool.census
@@ -100,12 +100,12 @@ impl Machine {
 
     /// Returns what sends idle workers away, of every pool in use now.
     pub fn culler(&self) -> Culler {
-        Culler(self.registry.pools())
+        Culler(self.registry.machine().pools())
     }
 
     /// Counts one worker of each pool as up and busy, without a worker; `false` takes that back.
     pub fn pretend_busy(&self, busy: bool) {
-        for pool in self.registry.pools() {
+        for pool in self.registry.machine().pools() {
             let census = &pool.census;
             if busy {
                 census.fetch_add(Census::AWAKE, Ordering::Relaxed);
@@ -117,9 +117,7 @@ impl Machine {
 
     /// Looks at all pools once, as the armed watch does.
     pub fn tick(&self) {
-        let manager = self.registry.manager().clone();
-        let allowed = self.registry.topology().allowed().clone();
-        Duty::new(manager, self.registry.params().clone(), allowed).tick(0);
+        Duty::new(self.registry.machine()).tick(0);
     }
 
     /// Arms the watch.
@@ -139,14 +137,21 @@ impl Machine {
 
     /// Runs all that waits on this thread, as the manager does when no thread can be had.
     pub fn help_out(&self) {
-        for pool in self.registry.pools() {
+        for pool in self.registry.machine().pools() {
             super::worker::help_out(&pool);
+        }
+    }
+
+    /// Does that for the pool that was made last first.
+    pub fn help_out_last_first(&self) {
+        for pool in self.registry.machine().pools().iter().rev() {
+            super::worker::help_out(pool);
         }
     }
 
     /// Returns how many workers all pools have.
     pub fn nr_workers(&self) -> usize {
-        let pools = self.registry.pools();
+        let pools = self.registry.machine().pools();
         pools.iter().map(|pool| pool.lock().nr_workers()).sum()
     }
 }

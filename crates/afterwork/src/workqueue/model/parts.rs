@@ -174,7 +174,7 @@ impl Gates {
     /// Makes `max` seats, of which links of one pool may stand in line.
     pub fn new(machine: &super::Machine, max: u32) -> Self {
         let core = Arc::new(QueueCore::new("gates", max, None));
-        let pool = machine.registry.pools()[0].clone();
+        let pool = machine.registry.machine().pools()[0].clone();
         Self { core, pool }
     }
 

@@ -122,7 +122,7 @@ impl World {
 
     fn enqueue(&mut self, to: usize) {
         let ours = self.home == to;
-        match self.state.enqueue(ours, ours, RULES[to]) {
+        match self.state.enqueue(ours, || ours, RULES[to]) {
             Enqueue::Pending => assert!(self.is_pending() || self.claim.is_some()),
             Enqueue::Disabled => panic!("nobody disabled it"),
             Enqueue::Revive(state) => {
@@ -396,7 +396,7 @@ proptest! {
 
 #[test]
 fn a_cancel_behind_a_run_is_no_end_of_that_run() {
-    let here = |state: State| match state.enqueue(true, true, RULES[0]) {
+    let here = |state: State| match state.enqueue(true, || true, RULES[0]) {
         Enqueue::Push(state) | Enqueue::Revive(state) => state,
         other => panic!("{other:?}"),
     };

@@ -1,0 +1,93 @@
+//! A pool's side of links that come and go while their queues are used; see `routes.rs`.
+
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    unmodelled::Arc,
+};
+use topology::CpuSet;
+
+use super::{
+    active::Seeker,
+    pool::WorkerPool,
+    pwq::{Pwq, PwqState, QueueCore},
+};
+
+impl WorkerPool {
+    /// Links a queue to this pool; a plugged link keeps its items until it is unplugged.
+    pub(crate) fn add_link(
+        &self,
+        core: Arc<QueueCore>,
+        nr_anchored: Arc<AtomicU32>,
+        plugged: bool,
+    ) -> usize {
+        self.lock()
+            .add_link(PwqState::new(core, nr_anchored, plugged))
+    }
+
+    /// Unlinks a queue that has been drained.
+    pub(crate) fn remove_link(&self, slot: usize) {
+        self.lock().remove_link(slot);
+    }
+
+    /// Uses a link again that may have been retired, and plugs it then.
+    pub(crate) fn take_up_link(&self, slot: usize, plugged: bool) {
+        let mut dispatch = self.lock();
+        let link = dispatch.link_mut(slot);
+        if link.retired {
+            link.retired = false;
+            link.plugged = plugged;
+        }
+    }
+
+    /// Takes note that no routes lead to a link any more. Late items may still come.
+    pub(crate) fn retire_link(&self, slot: usize) {
+        let mut dispatch = self.lock();
+        dispatch.link_mut(slot).retired = true;
+        let deserted = dispatch.is_deserted();
+        drop(dispatch);
+        if deserted {
+            // Its workers may go.
+            self.manager.wake();
+        }
+    }
+
+    /// Says whether a link to which nothing comes any more has no item in flight; if it has, `heir` will be unplugged
+    /// when the last one has ended.
+    pub(crate) fn is_spent(&self, slot: usize, heir: &Arc<Pwq>) -> bool {
+        let mut dispatch = self.lock();
+        dispatch.adopt(&self.injector);
+        let link = dispatch.link_mut(slot);
+        if link.is_spent() {
+            return true;
+        }
+        link.heir = Some(Seeker {
+            pool: heir.pool.clone(),
+            slot: heir.slot,
+        });
+        false
+    }
+
+    /// Lets the items of a link run for which its predecessor's had to end first.
+    pub(crate) fn unplug(self: &Arc<Self>, slot: usize) {
+        let mut core = None;
+        self.add_work(|dispatch| {
+            dispatch.unplug(self, slot);
+            core = Some(dispatch.link(slot).core.clone());
+        });
+        if let Some(core) = core {
+            // Whoever wants to change the attributes again waits for this.
+            core.drained.notify_all();
+        }
+    }
+
+    /// Takes note of what the process may use now.
+    pub(crate) fn confine(&self, allowed: &CpuSet) {
+        let confined = self.attrs.cpus != *allowed;
+        if !self.confined.swap(confined, Ordering::Relaxed) && confined {
+            for enlisted in self.lock().workers() {
+                // They come home when they next get up.
+                enlisted.worker.strays.store(true, Ordering::Relaxed);
+            }
+        }
+    }
+}

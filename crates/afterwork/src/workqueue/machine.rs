@@ -1,0 +1,249 @@
+//! The machine as a registry sees it, and the queues that must follow when it changes.
+
+use std::fmt;
+
+use sync::{
+    Mutex,
+    unmodelled::{Arc, Weak},
+};
+use topology::{AffinityScope, CpuSet, Pods, ShardParams, Topology};
+
+use super::{
+    attrs::Attrs,
+    manager::Manager,
+    pool::{PoolAttrs, WorkerPool},
+    queue::Inner,
+};
+use crate::params::Params;
+
+/// Looks at the machine; returns what it looks like now if that has changed.
+pub(crate) type Source = Box<dyn FnMut() -> Option<Topology> + Send>;
+
+/// What all queues and pools of a registry are placed by.
+pub(crate) struct Machine {
+    /// I
+    pub(crate) params: Params,
+    /// I
+    pub(crate) manager: Arc<Manager>,
+    view: Mutex<View>,
+    /// Taken out by whoever asks it, so that it is called with no lock held.
+    source: Mutex<Option<Source>>,
+}
+
+#[derive(Debug)]
+struct View {
+    topology: Arc<Topology>,
+    /// Where workers of unbound queues may run; everywhere without.
+    unbound: Option<CpuSet>,
+    queues: Vec<Weak<Inner>>,
+    /// Ordered queues that could not follow the last change at once.
+    behind: Vec<Weak<Inner>>,
+}
+
+impl Machine {
+    pub(crate) fn new(topology: Topology, params: Params, manager: Arc<Manager>) -> Self {
+        Self {
+            params,
+            manager,
+            view: Mutex::new(View {
+                topology: Arc::new(topology),
+                unbound: None,
+                queues: Vec::new(),
+                behind: Vec::new(),
+            }),
+            source: Mutex::new(None),
+        }
+    }
+
+    /// Asks `source` from now on whether the machine has changed.
+    pub(crate) fn set_source(&self, source: Source) {
+        *self.source.lock() = Some(source);
+    }
+
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        self.view.lock().topology.clone()
+    }
+
+    pub(crate) fn unbound_cpus(&self) -> Option<CpuSet> {
+        self.view.lock().unbound.clone()
+    }
+
+    /// Cuts the CPUs that a queue with `attrs` may use into pods.
+    pub(crate) fn pods(&self, attrs: &Attrs) -> (Arc<Topology>, Pods) {
+        let view = self.view.lock();
+        let (topology, unbound) = (view.topology.clone(), view.unbound.clone());
+        drop(view);
+        let cpus = placed(attrs.cpus.as_ref(), unbound.as_ref(), topology.allowed());
+        let pods = cut(&topology, &cpus, attrs.scope, &self.params);
+        (topology, pods)
+    }
+
+    /// Makes a queue follow every change from now on.
+    pub(super) fn add_queue(&self, queue: &Arc<Inner>) {
+        self.view.lock().queues.push(Arc::downgrade(queue));
+    }
+
+    pub(super) fn remove_queue(&self, queue: &Arc<Inner>) {
+        let is_it = |other: &Weak<Inner>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(queue));
+        self.view.lock().queues.retain(|other| !is_it(other));
+    }
+
+    /// Lets unbound queues use `cpus` alone.
+    pub(crate) fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
+        self.change(|view| view.unbound = cpus);
+    }
+
+    /// Takes note that the machine looks like `topology` now.
+    pub(crate) fn set_topology(&self, topology: Topology) {
+        self.change(|view| view.topology = Arc::new(topology));
+    }
+
+    /// Asks the source whether the machine has changed, and follows if so; says whether it did.
+    pub(crate) fn look(&self) -> bool {
+        let Some(mut source) = self.source.lock().take() else {
+            return false;
+        };
+        let seen = source();
+        self.source.lock().get_or_insert(source);
+        let changed = seen.is_some();
+        if let Some(topology) = seen {
+            self.set_topology(topology);
+        }
+        changed
+    }
+
+    /// Makes the queues follow that could not at the last change.
+    pub(crate) fn catch_up(&self) {
+        let behind = std::mem::take(&mut self.view.lock().behind);
+        self.lead(behind);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut View)) {
+        let mut view = self.view.lock();
+        change(&mut view);
+        let (topology, queues) = (view.topology.clone(), view.queues.clone());
+        drop(view);
+        for pool in self.pools() {
+            pool.confine(topology.allowed());
+        }
+        self.lead(queues);
+    }
+
+    fn lead(&self, queues: Vec<Weak<Inner>>) {
+        for queue in queues {
+            let followed = queue.upgrade().is_none_or(|queue| queue.follow(self));
+            if !followed {
+                self.view.lock().behind.push(queue);
+            }
+        }
+    }
+
+    pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {
+        let roster = self.manager.roster.lock();
+        roster.iter().map(|(pool, _)| pool.clone()).collect()
+    }
+
+    /// Returns the pool with these attributes, made if there is none, with one more user.
+    pub(crate) fn pool(&self, attrs: PoolAttrs) -> Arc<WorkerPool> {
+        let confined = attrs.cpus != *self.topology().allowed();
+        let mut roster = self.manager.roster.lock();
+        if let Some((pool, nr_users)) = roster.iter_mut().find(|(pool, _)| pool.attrs == attrs) {
+            *nr_users += 1;
+            return pool.clone();
+        }
+        let number = (0..)
+            .find(|number| roster.iter().all(|(pool, _)| pool.number != *number))
+            .expect("fewer pools than numbers");
+        let pool = Arc::new(WorkerPool::new(
+            number,
+            attrs,
+            confined,
+            self.params.clone(),
+            self.manager.clone(),
+        ));
+        roster.push((pool.clone(), 1));
+        pool
+    }
+
+    /// Takes note that a pool has one user less; the last one ends it.
+    pub(crate) fn release(&self, pool: &Arc<WorkerPool>) {
+        let mut roster = self.manager.roster.lock();
+        let at = roster
+            .iter()
+            .position(|(other, _)| Arc::ptr_eq(pool, other))
+            .expect("a pool in use");
+        roster[at].1 -= 1;
+        if roster[at].1 == 0 {
+            let (pool, _) = roster.swap_remove(at);
+            drop(roster);
+            pool.kill();
+        }
+    }
+}
+
+/// Cuts `cpus`, which are among the allowed ones, into pods.
+fn cut(topology: &Topology, cpus: &CpuSet, scope: AffinityScope, params: &Params) -> Pods {
+    let shards = ShardParams {
+        cache_shard_size: params.cache_shard_size,
+    };
+    match topology.restricted_to(cpus) {
+        Ok(part) => part.pods(scope, &shards),
+        Err(_) => topology.pods(scope, &shards),
+    }
+}
+
+/// Returns the CPUs that workers of a queue may use: those that it asks for, that unbound queues may use and that this
+/// process may use. Where none is left its own wish counts for nothing, and then the unbound queues' common one.
+pub(crate) fn placed(wish: Option<&CpuSet>, unbound: Option<&CpuSet>, allowed: &CpuSet) -> CpuSet {
+    let within = |cpus: &CpuSet, bound: Option<&CpuSet>| match bound {
+        None => cpus.clone(),
+        Some(bound) => cpus.intersection(bound),
+    };
+    let common = match within(allowed, unbound) {
+        none if none.is_empty() => allowed.clone(),
+        some => some,
+    };
+    match within(&common, wish) {
+        none if none.is_empty() => common,
+        some => some,
+    }
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine")
+            .field("topology", &self.topology())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn set(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    #[test]
+    fn workers_keep_to_what_is_wished_common_and_allowed() {
+        let placed = |wish: Option<&str>, unbound: Option<&str>| {
+            let (wish, unbound) = (wish.map(set), unbound.map(set));
+            super::placed(wish.as_ref(), unbound.as_ref(), &set("0-7")).to_string()
+        };
+        assert_eq!(placed(None, None), "0-7");
+        assert_eq!(placed(Some("2-9"), None), "2-7");
+        assert_eq!(placed(None, Some("4-9")), "4-7");
+        assert_eq!(placed(Some("0-5"), Some("4-9")), "4-5");
+    }
+
+    #[test]
+    fn a_wish_that_leaves_no_cpu_gives_way_before_the_common_one() {
+        let placed = |wish, unbound| {
+            super::placed(Some(&set(wish)), Some(&set(unbound)), &set("0-7")).to_string()
+        };
+        assert_eq!(placed("0-1", "4-5"), "4-5");
+        assert_eq!(placed("0-1", "8-9"), "0-1");
+        assert_eq!(placed("9", "8-9"), "0-7");
+    }
+}

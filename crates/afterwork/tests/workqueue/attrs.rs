@@ -1,0 +1,499 @@
+//! Attributes that change while a queue is used, and machines that do.
+
+use std::sync::{
+    Arc, Mutex,
+    atomic::{AtomicBool, Ordering},
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{AffinityScope, Attrs, BuildError, PoolStats, Registry},
+};
+use topology::{CpuSet, Topology};
+
+use crate::support::*;
+
+fn set(list: &str) -> CpuSet {
+    list.parse().unwrap()
+}
+
+/// Returns where the pools of `registry` run that have workers, or had.
+fn used(registry: &Registry) -> Vec<String> {
+    let pools = registry.pool_stats();
+    let used = pools.iter().filter(|pool| pool.created > 0);
+    let mut cpus: Vec<_> = used.map(|pool| pool.cpus.to_string()).collect();
+    cpus.sort();
+    cpus
+}
+
+fn pool_on(registry: &Registry, cpus: &str) -> PoolStats {
+    let pools = registry.pool_stats();
+    let pool = pools.iter().find(|pool| pool.cpus == set(cpus));
+    pool.unwrap_or_else(|| panic!("no pool on {cpus}")).clone()
+}
+
+fn nice_here() -> i32 {
+    rustix::process::getpriority_process(Some(rustix::thread::gettid())).unwrap()
+}
+
+#[test]
+fn new_items_run_with_the_new_nice_value() {
+    let queue = queue("nice").help(false);
+    let queue = queue.build_in(&registry("2 core")).unwrap();
+    let before = queue.spawn(nice_here).join().unwrap();
+    queue.set_nice(7).unwrap();
+    assert_eq!(queue.spawn(nice_here).join().unwrap(), 7);
+    queue.set_nice(before as i8).unwrap();
+    assert_eq!(queue.spawn(nice_here).join().unwrap(), before);
+    assert_eq!(i32::from(queue.attrs().nice), before);
+}
+
+#[test]
+fn new_items_run_on_the_new_cpus() {
+    let registry = registry("8 core");
+    let queue = queue("cpus").help(false).build_in(&registry).unwrap();
+    queue.set_cpus(Some(set("0-1"))).unwrap();
+    queue.spawn(|| ()).join().unwrap();
+    assert_eq!(used(&registry), ["0-1"]);
+    queue.set_cpus(None).unwrap();
+    queue.spawn(|| ()).join().unwrap();
+    assert_eq!(used(&registry), ["0-1", "0-7"]);
+}
+
+#[test]
+fn new_items_go_to_pools_of_the_new_scope() {
+    let registry = registry("8 core");
+    let queue = queue("scope").help(false);
+    let queue = queue.scope(AffinityScope::System).build_in(&registry);
+    let queue = queue.unwrap();
+    queue.set_scope(AffinityScope::Cpu).unwrap();
+    pin(0);
+    queue.spawn(|| ()).join().unwrap();
+    let cpu = sync::cpu::current().to_string();
+    assert_eq!(used(&registry), [cpu.trim_start_matches("cpu").trim()]);
+    queue.set_strict(true).unwrap();
+    queue.spawn(|| ()).join().unwrap();
+    assert!(
+        registry
+            .pool_stats()
+            .iter()
+            .any(|pool| pool.strict && pool.created > 0)
+    );
+}
+
+#[test]
+fn items_that_are_queued_run_where_they_are_and_new_ones_do_not_wait_for_them() {
+    ends(|| {
+        let registry = registry("1 core");
+        let queue = queue("live").help(false).build_in(&registry).unwrap();
+        let plug = plug_into(&queue);
+        let old: Vec<_> = (0..5).map(|i| queue.spawn(move || i)).collect();
+        queue.set_nice(3).unwrap();
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "waits for the old");
+        plug.release();
+        let sum: i32 = old.into_iter().map(|it| it.join().unwrap()).sum();
+        assert_eq!(sum, 1 + 2 + 3 + 4);
+    });
+}
+
+#[test]
+fn nothing_is_lost_or_run_twice_while_attributes_change() {
+    let seed = seed();
+    let registry = registry("64 core");
+    let queue = queue("change").max_active(3).build_in(&registry).unwrap();
+    let nr_runs = Count::default();
+    let gauge = Gauge::default();
+    let works: Vec<_> = (0..8)
+        .map(|_| {
+            let (nr_runs, gauge) = (nr_runs.clone(), gauge.clone());
+            afterwork::workqueue::Work::new(move || gauge.within(|| nr_runs.add()))
+        })
+        .collect();
+    let nr_queued = Count::default();
+    threads(5, |i| {
+        let mut dice = Dice::new(seed + i as u64);
+        for _ in 0..if i == 0 { 300 } else { 3000 } {
+            if i == 0 {
+                change_something(&queue, &mut dice);
+            } else if queue.enqueue(&works[dice.below(works.len())]) {
+                nr_queued.add();
+            }
+        }
+    });
+    queue.drain().unwrap();
+    assert_eq!(nr_runs.get(), nr_queued.get());
+    assert!(gauge.most() <= 3, "{} at once, 3 allowed", gauge.most());
+    drop(queue);
+    drop(works);
+    assert!(registry.pool_stats().is_empty(), "a pool is left");
+}
+
+fn change_something(queue: &afterwork::workqueue::Workqueue, dice: &mut Dice) {
+    let cpus = [None, Some(set("0-3")), Some(set("2-40")), Some(set("63"))];
+    match dice.below(4) {
+        0 => queue.set_scope(AffinityScope::ALL[dice.below(6)]),
+        1 => queue.set_strict(dice.below(2) == 0),
+        2 => queue.set_cpus(cpus[dice.below(4)].clone()),
+        _ => queue.set_nice(dice.below(3) as i8),
+    }
+    .unwrap();
+}
+
+#[test]
+fn an_ordered_queue_loses_and_reorders_nothing_while_its_attributes_change() {
+    const PRODUCERS: usize = 4;
+    const EACH: usize = 2000;
+    let seed = seed();
+    let queue = queue("ordered").ordered();
+    let queue = queue.build_in(&registry("64 core")).unwrap();
+    let log = Arc::new(Mutex::new(Vec::new()));
+    let gauge = Gauge::default();
+    let all_queued = AtomicBool::new(false);
+    threads(2, |role| {
+        if role == 0 {
+            threads(PRODUCERS, |producer| {
+                for i in 0..EACH {
+                    let (log, gauge) = (log.clone(), gauge.clone());
+                    queue.spawn_detached(move || {
+                        gauge.within(|| log.lock().unwrap().push((producer, i)));
+                    });
+                }
+            });
+            all_queued.store(true, Ordering::SeqCst);
+            return;
+        }
+        let mut dice = Dice::new(seed);
+        while !all_queued.load(Ordering::SeqCst) {
+            let attrs = Attrs {
+                nice: dice.below(4) as i8,
+                cpus: [None, Some(set("0-1"))][dice.below(2)].clone(),
+                ..queue.attrs()
+            };
+            queue.set_attrs(&attrs).unwrap();
+        }
+    });
+    queue.drain().unwrap();
+    assert_eq!(gauge.most(), 1, "two items ran at once");
+    let log = log.lock().unwrap();
+    assert_eq!(log.len(), PRODUCERS * EACH);
+    for producer in 0..PRODUCERS {
+        let its = log.iter().filter(|(p, _)| *p == producer);
+        assert!(its.map(|(_, i)| *i).eq(0..EACH), "producer {producer}");
+    }
+}
+
+#[test]
+fn the_first_new_item_of_an_ordered_queue_waits_for_the_last_old_one() {
+    ends(|| {
+        let registry = registry("8 core");
+        let queue = queue("ordered").ordered().build_in(&registry).unwrap();
+        let plug = plug_into(&queue);
+        let log = Arc::new(Mutex::new(Vec::new()));
+        let note = |what| {
+            let log = log.clone();
+            move || log.lock().unwrap().push(what)
+        };
+        queue.spawn_detached(note("old"));
+        queue.set_nice(4).unwrap();
+        let new = queue.spawn(note("new"));
+        eventually("a worker of the new pool has looked", || {
+            registry
+                .pool_stats()
+                .iter()
+                .any(|pool| pool.nice == 4 && pool.nr_idle > 0)
+        });
+        assert!(log.lock().unwrap().is_empty(), "ran beside the old item");
+        plug.release();
+        new.join().unwrap();
+        assert_eq!(*log.lock().unwrap(), ["old", "new"]);
+    });
+}
+
+#[test]
+fn a_future_that_waits_keeps_no_ordered_queue_from_changing() {
+    ends(|| {
+        let queue = queue("ordered").ordered();
+        let queue = queue.build_in(&registry("8 core")).unwrap();
+        let other = alone_on_two(crate::support::queue("other"));
+        let plug = plug_into(&other);
+        let wake = other.spawn(|| 7);
+        let (polled, was_polled) = std::sync::mpsc::channel();
+        let future = queue.spawn_async(async move {
+            polled.send(()).unwrap();
+            wake.await.unwrap()
+        });
+        was_polled.recv().unwrap();
+        for nice in [3, 4, 3] {
+            queue.set_nice(nice).unwrap();
+            assert_eq!(queue.spawn(|| 1).join().unwrap(), 1, "waits for the future");
+        }
+        plug.release();
+        assert_eq!(future.join().unwrap(), 7);
+    });
+}
+
+#[test]
+fn a_second_change_of_an_ordered_queue_waits_for_the_first() {
+    ends(|| {
+        let queue = queue("ordered").ordered();
+        let queue = queue.build_in(&registry("8 core")).unwrap();
+        let plug = plug_into(&queue);
+        let changed = Arc::new(AtomicBool::new(false));
+        queue.spawn_detached({
+            let changed = changed.clone();
+            move || assert!(!changed.load(Ordering::SeqCst))
+        });
+        queue.set_nice(4).unwrap();
+        let other = std::thread::spawn({
+            let queue = queue.clone();
+            move || {
+                queue.set_nice(5).unwrap();
+                changed.store(true, Ordering::SeqCst);
+            }
+        });
+        plug.release();
+        other.join().unwrap();
+        assert_eq!(queue.attrs().nice, 5);
+        queue.drain().unwrap();
+        assert_eq!(queue.stats().panicked, 0, "changed while the old item ran");
+    });
+}
+
+#[test]
+fn an_item_that_would_wait_for_itself_to_change_its_queue_is_told() {
+    ends(|| {
+        let queue = queue("ordered").ordered();
+        let queue = queue.build_in(&registry("8 core")).unwrap();
+        let inside = queue.clone();
+        let second = queue.spawn(move || {
+            inside.set_nice(4).unwrap();
+            inside.set_nice(5)
+        });
+        let error = second.join().unwrap().unwrap_err();
+        assert!(matches!(error, BuildError::Unsettled), "{error}");
+        assert_eq!(queue.attrs().nice, 4);
+        queue.set_nice(5).unwrap();
+    });
+}
+
+#[test]
+fn attributes_out_of_range_are_refused_and_change_nothing() {
+    let queue = alone_on_two(queue("wrong"));
+    let before = queue.attrs();
+    assert!(matches!(queue.set_nice(20), Err(BuildError::Nice(20))));
+    assert!(matches!(
+        queue.set_cpus(Some(CpuSet::new())),
+        Err(BuildError::NoCpus)
+    ));
+    assert_eq!(queue.attrs(), before);
+    let ordered = alone_on_two(crate::support::queue("wrong").ordered());
+    assert!(matches!(
+        ordered.set_scope(AffinityScope::Cpu),
+        Err(BuildError::OrderedScope(AffinityScope::Cpu))
+    ));
+    ordered.set_scope(AffinityScope::System).unwrap();
+}
+
+#[test]
+fn a_queue_drains_items_of_former_attributes_too() {
+    ends(|| {
+        let queue = queue("drain").build_in(&registry("8 core")).unwrap();
+        let plug = plug_into(&queue);
+        let nr_runs = Count::default();
+        let works: Vec<_> = (0..3).map(|_| counting(&nr_runs)).collect();
+        for (nice, work) in works.iter().enumerate() {
+            queue.set_nice(nice as i8).unwrap();
+            queue.enqueue(work);
+        }
+        plug.release();
+        queue.drain().unwrap();
+        assert_eq!(nr_runs.get(), 3);
+    });
+}
+
+#[test]
+fn pools_without_routes_let_all_their_workers_go_and_serve_late_items() {
+    ends(|| {
+        let registry = registry("4 core");
+        let queue = queue("desert").help(false).build_in(&registry).unwrap();
+        let (plug, hole) = stopper();
+        let again = queue.clone();
+        let work = afterwork::workqueue::Work::with_handle({
+            let mut first = true;
+            move |this| {
+                if std::mem::take(&mut first) {
+                    // Runs again where it runs.
+                    again.enqueue(this);
+                    hole.sit();
+                }
+            }
+        });
+        queue.enqueue(&work);
+        plug.wait_until_stuck();
+        queue.set_nice(2).unwrap();
+        plug.release();
+        queue.drain().unwrap();
+        eventually("its workers have gone", || {
+            let pools = registry.pool_stats();
+            pools
+                .iter()
+                .filter(|pool| pool.nice == 0)
+                .all(|pool| pool.nr_workers == 0)
+        });
+        queue.set_nice(0).unwrap();
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+        drop(work);
+    });
+}
+
+#[test]
+fn attributes_that_come_back_find_their_pools() {
+    let registry = registry("8 core");
+    let queue = queue("back").build_in(&registry).unwrap();
+    for _ in 0..100 {
+        for nice in 0..3 {
+            queue.set_nice(nice).unwrap();
+        }
+    }
+    assert_eq!(registry.pool_stats().len(), 3);
+    drop(queue);
+    assert!(registry.pool_stats().is_empty());
+}
+
+#[test]
+fn the_bound_of_unbound_queues_moves_all_of_them() {
+    let registry = registry("8 core");
+    let one = queue("one").help(false).build_in(&registry).unwrap();
+    let two = queue("two")
+        .help(false)
+        .cpus(set("0-2"))
+        .build_in(&registry)
+        .unwrap();
+    registry.set_unbound_cpus(Some(set("2-3")));
+    one.spawn(|| ()).join().unwrap();
+    two.spawn(|| ()).join().unwrap();
+    assert_eq!(used(&registry), ["2", "2-3"]);
+    assert_eq!(registry.unbound_cpus(), Some(set("2-3")));
+    let three = queue("three").help(false).build_in(&registry).unwrap();
+    three.spawn(|| ()).join().unwrap();
+    assert_eq!(used(&registry), ["2", "2-3"], "a new queue keeps to it too");
+    registry.set_unbound_cpus(None);
+    one.spawn(|| ()).join().unwrap();
+    assert_eq!(used(&registry), ["0-7", "2", "2-3"]);
+}
+
+#[test]
+fn a_queue_whose_cpus_are_all_out_of_bounds_uses_those_within() {
+    let registry = registry("8 core");
+    let queue = queue("lost")
+        .help(false)
+        .cpus(set("6-7"))
+        .build_in(&registry);
+    let queue = queue.unwrap();
+    registry.set_unbound_cpus(Some(set("0-1")));
+    queue.spawn(|| ()).join().unwrap();
+    assert_eq!(used(&registry), ["0-1"]);
+}
+
+#[test]
+fn queues_follow_cpus_that_go_and_come_back() {
+    ends(|| {
+        let machine = Topology::synthetic("2 llc x 4 core").unwrap();
+        let registry = Registry::new(machine.clone(), Params::default()).unwrap();
+        let queue = queue("follow").help(false).scope(AffinityScope::System);
+        let queue = queue.build_in(&registry).unwrap();
+        let plug = plug_into(&queue);
+        let waiting = queue.spawn(|| 1);
+        let half = machine.restricted_to(&set("0-3")).unwrap();
+        registry.set_topology(half);
+        assert_eq!(queue.spawn(|| 2).join().unwrap(), 2);
+        assert!(pool_on(&registry, "0-3").created > 0);
+        plug.release();
+        assert_eq!(waiting.join().unwrap(), 1, "lost with its CPUs");
+        registry.set_topology(machine);
+        assert_eq!(queue.spawn(|| 3).join().unwrap(), 3);
+        assert_eq!(used(&registry), ["0-3", "0-7"]);
+    });
+}
+
+#[test]
+fn an_ordered_queue_follows_a_machine_that_changes_under_it() {
+    ends(|| {
+        let machine = Topology::synthetic("8 core").unwrap();
+        let params = Params {
+            machine_look_ms: 1,
+            ..Params::default()
+        };
+        let registry = Registry::new(machine.clone(), params).unwrap();
+        let queue = queue("ordered").ordered().build_in(&registry).unwrap();
+        let plug = plug_into(&queue);
+        // The first it follows at once, the second it cannot before the plug is pulled.
+        registry.set_topology(machine.restricted_to(&set("0-3")).unwrap());
+        registry.set_topology(machine.restricted_to(&set("4-5")).unwrap());
+        plug.release();
+        eventually("it has caught up", || {
+            // Work that waits keeps the manager looking.
+            let burst: Vec<_> = (0..100).map(|_| queue.spawn(|| ())).collect();
+            burst.into_iter().for_each(|it| it.join().unwrap());
+            used(&registry).contains(&"4-5".to_owned())
+        });
+    });
+}
+
+#[test]
+fn a_registry_asks_its_source_and_follows() {
+    let machine = Topology::synthetic("4 core").unwrap();
+    let mut news = vec![machine.restricted_to(&set("1-2")).unwrap()];
+    let registry = Registry::watching(machine, Params::default(), move || news.pop()).unwrap();
+    let queue = queue("source").help(false).build_in(&registry).unwrap();
+    assert!(registry.look());
+    assert!(!registry.look());
+    assert_eq!(registry.topology().allowed(), &set("1-2"));
+    queue.spawn(|| ()).join().unwrap();
+    assert_eq!(used(&registry), ["1-2"]);
+}
+
+#[test]
+fn the_manager_looks_at_the_machine_while_work_waits() {
+    ends(|| {
+        let machine = Topology::synthetic("4 core").unwrap();
+        let mut news = vec![machine.restricted_to(&set("1-2")).unwrap()];
+        let params = Params {
+            machine_look_ms: 1,
+            ..Params::default()
+        };
+        let registry = Registry::watching(machine, params, move || news.pop()).unwrap();
+        let queue = queue("source").build_in(&registry).unwrap();
+        eventually("it has looked", || {
+            let burst: Vec<_> = (0..100).map(|_| queue.spawn(|| ())).collect();
+            burst.into_iter().for_each(|it| it.join().unwrap());
+            registry.topology().allowed() == &set("1-2")
+        });
+    });
+}
+
+#[test]
+fn the_registry_of_the_process_follows_its_affinity_mask() {
+    in_own_process(
+        "attrs::the_registry_of_the_process_follows_its_affinity_mask",
+        || {
+            let all = sync::cpu::affinity().unwrap();
+            let registry = Registry::global().unwrap();
+            assert_eq!(registry.topology().allowed(), &all);
+            let first: CpuSet = all.iter().take(1).collect();
+            sync::cpu::set_affinity(None, &first).unwrap();
+            assert!(!registry.look(), "a thread that pins itself is no matter");
+            for allowed in [&first, &all] {
+                for thread in std::fs::read_dir("/proc/self/task").unwrap() {
+                    let name = thread.unwrap().file_name().into_string().unwrap();
+                    let thread = sync::thread::ThreadId(name.parse().unwrap());
+                    sync::cpu::set_affinity(Some(thread), allowed).unwrap();
+                }
+                eventually("it follows", || {
+                    registry.look();
+                    registry.topology().allowed() == allowed
+                });
+            }
+        },
+    );
+}
