@@ -5,6 +5,7 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
+use crate::report::ReportArgs;
 use crate::sum::SumArgs;
 use crate::topology::TopologyArgs;
 
@@ -18,12 +19,16 @@ command shows what that is worth here, beside the thread pools that programs use
 
 Try:
   afterwork topology                   the CPUs of this machine, and who shares what
-  afterwork bench --quick              every bench in under two minutes
+  afterwork bench --quick              every bench in under two minutes, and a page of what it found:
+                                       afterwork-report.html
   afterwork bench workqueue --json > here.jsonl
-                                       one bench, as one JSON record a line, to keep and compare
+                                       one bench, as one JSON object a line, to keep
+  afterwork report here.jsonl there.jsonl
+                                       two such runs side by side
   afterwork sum DIR > sums             checksums of a tree, as sha256sum prints them, by this library
 
-Results go to standard output, progress and warnings to standard error; nothing is written to disk.
+Results go to standard output, progress and warnings to standard error; pages are all that is written
+to disk.
 Ctrl-C ends a bench early and prints what it has measured so far.
 
 Exit status: 0 good, 1 a claim does not hold (with --check) or a file failed (sum), 2 could not run,
@@ -48,6 +53,9 @@ pub enum Command {
 
     /// Measure how fast this machine defers work, beside the ways that programs use today
     Bench(BenchArgs),
+
+    /// Make a page of what a bench printed with --json, or of two such runs side by side
+    Report(ReportArgs),
 
     /// Print or check SHA-256 checksums of files and trees, as sha256sum does
     Sum(SumArgs),

@@ -15,6 +15,7 @@ pub mod bench;
 pub mod cli;
 pub mod exit;
 pub mod measure;
+pub mod report;
 pub mod sum;
 pub mod talk;
 pub mod topology;
@@ -54,6 +55,7 @@ fn run(cli: Cli) -> Result<Exit, Stop> {
         None => print(TEACHING),
         Some(Command::Topology(args)) => topology::run(&args).map(|()| Exit::Good),
         Some(Command::Bench(args)) => bench::session::run(&args),
+        Some(Command::Report(args)) => report::run(&args).map(|()| Exit::Good),
         Some(Command::Sum(args)) => sum::run(&args),
     }
 }

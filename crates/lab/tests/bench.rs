@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
-use afterwork_lab::measure::record::{Head, MACHINE, Record, SCHEMA};
+use afterwork_lab::measure::record::{Head, Line, MACHINE, Record, SCHEMA};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -34,13 +34,17 @@ fn interrupt(child: &Child) {
     kill(Pid::from_raw(pid), Signal::SIGINT).expect("the child can be signalled");
 }
 
-/// Lines of records; the head must come first.
+/// The numbers among the lines; the head must come first.
 fn records(out: &str) -> Vec<Record> {
     let mut lines = out.lines();
     let head: Head = serde_json::from_str(lines.next().expect("a head")).expect("a head");
     assert_eq!(head.schema, SCHEMA);
     lines
-        .map(|line| serde_json::from_str(line).expect(line))
+        .map(|line| serde_json::from_str::<Line>(line).expect(line))
+        .filter_map(|line| match line {
+            Line::Record(record) => Some(record),
+            _ => None,
+        })
         .collect()
 }
 

@@ -2,6 +2,8 @@
 
 use std::ops::RangeInclusive;
 
+use std::path::PathBuf;
+
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
@@ -90,9 +92,18 @@ pub struct CommonArgs {
     #[arg(long, global = true, value_name = "SEED")]
     pub seed: Option<u64>,
 
-    /// Print one JSON record a line instead of tables
+    /// Print one JSON object a line instead of tables
     #[arg(long, global = true)]
     pub json: bool,
+
+    /// Write a page of the run to this file [default: afterwork-report.html when all benches run, unless
+    /// with --json]
+    #[arg(long, global = true, value_name = "FILE")]
+    pub report: Option<PathBuf>,
+
+    /// Write no page
+    #[arg(long, global = true, conflicts_with = "report")]
+    pub no_report: bool,
 
     /// Exit with 1 if a claim was measured and does not hold
     #[arg(long, global = true)]

@@ -1,9 +1,10 @@
 //! One call of `afterwork bench`: every case of every bench asked for, told as each ends.
 
 use std::io;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use topology::CpuId;
+use topology::{CpuId, ShardParams, Topology};
 
 use super::args::{BenchArgs, CommonArgs, Which};
 use crate::exit::{Exit, Stop};
@@ -16,7 +17,9 @@ use crate::measure::progress::Progress;
 use crate::measure::record::{Head, SCHEMA};
 use crate::measure::report::{Finished, Form, Report};
 use crate::measure::run::{Ended, Plan, run_case};
+use crate::report::write_page;
 use crate::talk::may_colour;
+use crate::topology::draw::draw;
 
 /// Enough for a median that one wild run does not move.
 const REPEAT: usize = 9;
@@ -25,6 +28,9 @@ const REPEAT_QUICK: usize = 5;
 /// All benches together with `--quick`. The promise is two minutes; the rest is for the one repetition that
 /// every case has whatever it takes.
 const QUICK: Duration = Duration::from_secs(90);
+
+/// In the current directory.
+const DEFAULT_PAGE: &str = "afterwork-report.html";
 
 /// What every bench is told when it makes its cases.
 #[derive(Clone, Debug)]
@@ -70,6 +76,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
         schema: SCHEMA,
         fingerprint: Fingerprint::take()?,
         seed: common.seed.unwrap_or_else(|| fastrand::u64(..)),
+        drawing: drawing()?,
     };
     report.head(&head, &early_warnings(&head.fingerprint)?)?;
 
@@ -102,11 +109,24 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
             return Ok(Exit::Interrupted);
         }
     }
-    Ok(if common.check && report.unmet() > 0 {
+    drop(progress);
+    let unmet = report.unmet();
+    if let Some(path) = page(args) {
+        write_page(&path, report.into_lines())?;
+    }
+    Ok(if common.check && unmet > 0 {
         Exit::ClaimNotMet
     } else {
         Exit::Good
     })
+}
+
+/// Where to put the page of this run, if there is to be one.
+fn page(args: &BenchArgs) -> Option<PathBuf> {
+    let common = &args.common;
+    let is_default = args.which.is_none() && !common.json && !common.no_report;
+    let default = is_default.then(|| DEFAULT_PAGE.into());
+    common.report.clone().or(default)
 }
 
 /// The cases of the bench named, or of all, with the claims that can be judged: a comparison with somebody who was
@@ -162,6 +182,12 @@ fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop>
         pins,
         interrupt,
     })
+}
+
+fn drawing() -> Result<String, Stop> {
+    let topology =
+        Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+    Ok(draw(&topology, &ShardParams::default()))
 }
 
 /// What already speaks against the results before there are any.

@@ -1,11 +1,15 @@
 //! What a bench is made of: cases, their variants, and the metrics that each run yields.
 
+use serde::{Deserialize, Serialize};
+
 use super::claim::{Against, Claim};
-use super::stats::Point;
+use super::latency::Latencies;
+use super::stats::{Point, Spread};
 use crate::exit::Stop;
 
 /// Which way a metric is good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Better {
     /// Throughput.
     Higher,
@@ -34,7 +38,14 @@ pub struct Metric {
 #[derive(Clone, Debug, Default)]
 pub struct Sample {
     values: Vec<(&'static str, f64)>,
+    curves: Vec<(&'static str, [f64; CURVE_PERCENTS.len()])>,
 }
+
+/// The percentiles of a curve: close together where most things happen, and at the far end.
+pub const CURVE_PERCENTS: [f64; 17] = [
+    0.0, 1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9,
+    100.0,
+];
 
 impl Sample {
     /// Adds a value; one that is not finite is left out, as if it had not been measured.
@@ -42,6 +53,13 @@ impl Sample {
         if value.is_finite() {
             self.values.push((metric, value));
         }
+    }
+
+    /// Adds how `latencies` are spread.
+    pub fn set_curve(&mut self, curve: &'static str, latencies: &Latencies) {
+        let percentiles = latencies.clone().percentiles_ns(CURVE_PERCENTS);
+        self.curves
+            .extend(percentiles.map(|values| (curve, values)));
     }
 
     /// Returns what was measured.
@@ -150,9 +168,60 @@ impl Series {
     }
 }
 
+impl Series {
+    /// Returns the distributions, each as pairs of percent and value, a value being the median over the repetitions.
+    #[must_use]
+    pub fn curves(&self) -> Vec<(&'static str, Vec<(f64, f64)>)> {
+        let Some((_, first)) = self.samples.first() else {
+            return Vec::new();
+        };
+        let median = |curve: &str, index: usize| {
+            let runs = self.samples.iter().flat_map(|(_, sample)| &sample.curves);
+            let values: Vec<f64> = runs
+                .filter(|(name, _)| *name == curve)
+                .map(|(_, values)| values[index])
+                .collect();
+            Spread::of(&values).map(|spread| spread.median)
+        };
+        let names = first.curves.iter().map(|&(name, _)| name);
+        names
+            .map(|name| {
+                let points = CURVE_PERCENTS.iter().enumerate();
+                let points = points.filter_map(|(at, &percent)| Some((percent, median(name, at)?)));
+                (name, points.collect())
+            })
+            .collect()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_curve_is_the_median_of_its_repetitions_at_each_percent() {
+        let sample = |longest: u64| {
+            let mut latencies = Latencies::default();
+            (1..=longest).for_each(|time| latencies.push(0, time));
+            let mut sample = Sample::default();
+            sample.set_curve("wait", &latencies);
+            sample
+        };
+        let series = Series {
+            variant: "a".into(),
+            peer: false,
+            samples: vec![(0, sample(10)), (1, sample(1000)), (2, sample(100))],
+        };
+        let middle = Series {
+            samples: vec![(0, sample(100))],
+            ..series.clone()
+        };
+        let [("wait", points)] = &series.curves()[..] else {
+            panic!("one curve");
+        };
+        assert_eq!(points.last(), middle.curves()[0].1.last());
+        assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
+    }
 
     #[test]
     fn what_is_not_finite_was_not_measured() {

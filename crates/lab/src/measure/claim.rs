@@ -1,5 +1,7 @@
 //! What is said of a bench's results, and whether they bear it out.
 
+use serde::{Deserialize, Serialize};
+
 use super::case::Series;
 use super::stats::{Spread, paired_ratio};
 use super::summary::best_peer;
@@ -39,7 +41,8 @@ pub enum Bound {
 }
 
 /// What became of a claim.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
 pub enum Verdict {
     /// The median keeps the bound.
     Holds,

@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use super::case::{Case, Metric, Series};
 use super::claim::{Judged, Verdict};
 use super::noise::{self, Noise};
-use super::record::{self, Head};
+use super::record::{self, Head, Line};
 use super::run::Ended;
 use super::summary::{Row, best_peer, summarize};
 use super::table::{Align, Table, ratio, three_digits};
@@ -33,6 +33,8 @@ pub struct Report<W> {
     out: W,
     form: Form,
     unmet: usize,
+    /// All that was told, for a page about it.
+    told: Vec<Line>,
 }
 
 /// A case that ran, to its end or not.
@@ -56,7 +58,13 @@ impl<W: Write> Report<W> {
             out,
             form,
             unmet: 0,
+            told: Vec::new(),
         }
+    }
+
+    /// Returns all that was told.
+    pub fn into_lines(self) -> Vec<Line> {
+        self.told
     }
 
     /// Returns how many claims were measured and do not hold.
@@ -70,6 +78,7 @@ impl<W: Write> Report<W> {
     ///
     /// The output is closed or fails.
     pub fn head(&mut self, head: &Head, warnings: &[String]) -> Result<(), Stop> {
+        self.told.push(Line::Head(head.clone()));
         let text = match self.form {
             Form::Json => record::line(head) + "\n",
             Form::Text { .. } => {
@@ -104,17 +113,10 @@ impl<W: Write> Report<W> {
             .iter()
             .filter(|judged| judged.verdict == Verdict::Fails)
             .count();
+        let mut lines = record::of_case(case, &rows, series, &judged);
+        lines.extend(record::of_noise((case.bench, case.name), noise));
         let text = match self.form {
-            Form::Json => {
-                let name = (case.bench, case.name);
-                let mut records =
-                    record::of_case(name, case.metrics, &rows, (&case.claims, series));
-                records.extend(record::of_noise(name, noise));
-                records
-                    .iter()
-                    .map(|record| record::line(record) + "\n")
-                    .collect()
-            }
+            Form::Json => lines.iter().map(|line| record::line(line) + "\n").collect(),
             Form::Text { colour } => {
                 let paint = Paint { colour };
                 let best = case
@@ -133,6 +135,7 @@ impl<W: Write> Report<W> {
                 text
             }
         };
+        self.told.extend(lines);
         self.put(&text)?;
         let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
         warnings.extend(spread_warnings(case, &rows));

@@ -140,11 +140,23 @@ fn text_tells_why_there_are_fewer_repetitions() {
 }
 
 #[test]
-fn json_is_a_record_a_line() {
+fn json_is_an_object_a_line() {
     let (text, _) = told(Form::Json, Bound::AtLeast(1.5), Ended::Complete);
-    let records: Vec<Record> = text
+    let lines: Vec<Line> = text
         .lines()
         .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(matches!(&lines[0], Line::Case(head) if head.headline == "rate"));
+    let claims = lines.iter().filter(|line| {
+        matches!(line, Line::Claimed(it) if it.verdict == Verdict::Holds && it.against.as_deref() == Some("theirs"))
+    });
+    assert_eq!(claims.count(), 1);
+    let records: Vec<&Record> = lines
+        .iter()
+        .filter_map(|line| match line {
+            Line::Record(record) => Some(record),
+            _ => None,
+        })
         .collect();
     let ratio = records
         .iter()

@@ -1,7 +1,9 @@
 //! The few statistics that the lab believes in: medians, their spread, and ratios of paired runs.
 
+use serde::{Deserialize, Serialize};
+
 /// A median with its spread and the number of values behind it.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Spread {
     /// The middle value; of an even number of values, the mean of the middle two.
     pub median: f64,

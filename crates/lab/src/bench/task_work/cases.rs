@@ -297,6 +297,7 @@ fn woken_sample(woken: Woken) -> Sample {
     sample.set(OWNER_CPU, woken.owner.cpu_ns as f64 / items);
     let post_us = woken.post_cycles as f64 / cycles_per_us() as f64;
     sample.set(POST, post_us * 1000.0 / items);
+    sample.set_curve("latency", &woken.latencies);
     if let Some([p50, p99]) = woken.latencies.percentiles_ns([50.0, 99.0]) {
         sample.set(LATENCY_P50, p50);
         sample.set(LATENCY_P99, p99);

@@ -152,6 +152,8 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
     let per_item = |count: u64| count as f64 / items as f64;
     let mut sample = Sample::default();
     sample.set(ITEMS_PER_S, items as f64 * NS_PER_S / window.wall_ns as f64);
+    sample.set_curve("enqueue", &enqueue);
+    sample.set_curve("completion", &completion);
     if let Some([p50, p95, p99]) = enqueue.percentiles_ns([50.0, 95.0, 99.0]) {
         sample.set("enqueue_p50", p50);
         sample.set("enqueue_p95", p95);
