@@ -6,7 +6,7 @@
 //! |---|---|
 //! | to a shared pool of worker threads | [`workqueue`] |
 //! | to one thread that owns something | [`task_work`] |
-//! | until no reader can still see the old version | RCU |
+//! | until no reader can still see the old version | [`rcu`] |
 //! | to the CPU that owns a piece of per-CPU data | per-CPU work |
 //!
 //! Below them all lies [`wake`]: sleeping, spinning and waking.

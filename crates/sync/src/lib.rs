@@ -94,6 +94,50 @@ macro_rules! const_unless_model {
     };
 }
 
+/// Declares a value that lives as long as the process, and the function that returns it.
+///
+/// On the real machine it is a `static` made by a constant expression. A model makes it anew for each run, when it is
+/// first asked for, and drops it at the end of the run, when all threads but the first must have ended.
+///
+/// ```
+/// # use afterwork_sync as sync;
+/// use sync::atomic::{AtomicU32, Ordering};
+/// sync::process_wide! {
+///     /// Counts something.
+///     fn counter() -> AtomicU32 = AtomicU32::new(5)
+/// }
+/// assert_eq!(counter().load(Ordering::Relaxed), 5);
+/// ```
+#[cfg(feature = "std")]
+#[macro_export]
+macro_rules! process_wide {
+    ($(#[$meta:meta])* $vis:vis fn $name:ident() -> $type:ty = $init:expr) => {
+        #[cfg(not(any(loom, shuttle)))]
+        $(#[$meta])*
+        #[inline(always)]
+        $vis const fn $name() -> &'static $type {
+            static VALUE: $type = $init;
+            &VALUE
+        }
+        #[cfg(loom)]
+        $(#[$meta])*
+        $vis fn $name() -> &'static $type {
+            static VALUE: $crate::__loom::lazy_static::Lazy<$type> = $crate::__loom::lazy_static::Lazy {
+                init: || $init,
+                _p: ::core::marker::PhantomData,
+            };
+            VALUE.get()
+        }
+        #[cfg(shuttle)]
+        $(#[$meta])*
+        $vis fn $name() -> &'static $type {
+            static VALUE: $crate::__shuttle::lazy_static::Lazy<$type> =
+                $crate::__shuttle::lazy_static::Lazy::new(|| $init);
+            VALUE.get()
+        }
+    };
+}
+
 // For the macros of this crate only.
 #[cfg(loom)]
 #[doc(hidden)]

@@ -1,7 +1,37 @@
-//! Work that waits until no reader can still see the old version.
+//! Defers until no reader can still see the old version: read-copy-update.
+//!
+//! A reader marks what it does as a *read-side critical section* ([`read`]) and pays next to nothing for it. Who
+//! replaces something takes it out of sight, waits for a *grace period* ([`synchronize`]), and may then free it: every
+//! section that could have seen it has ended.
 //!
 //! | readers | grace periods |
 //! |---|---|
+//! | short, never sleep | [`read`], [`synchronize`]: one family for the process |
 //! | sleep, cross `.await` and threads | [`srcu::Domain`]: one for each, independent |
+//!
+//! # Journey of a grace period
+//!
+//! `local.rs` finds the thread's slot, `slot.rs` has the reader's words and both ends of what is asked of it →
+//! `domain.rs` joins those who wait and hands the right to drive to one of them → `gp.rs` looks at the readers of
+//! `roster.rs` and asks those who may be in a section → holdouts report on the tree of `node.rs` → the last report
+//! wakes the driver, and the driver whoever waits. `seq.rs` is the arithmetic of it all, as plain functions.
+//!
+//! docs/rcu.md has the pictures, the proofs and the costs.
 
+mod domain;
+mod gp;
+mod local;
+mod node;
+mod polled;
+mod roster;
+mod seq;
+mod slot;
 pub mod srcu;
+
+#[cfg(any(loom, shuttle))]
+#[doc(hidden)]
+pub mod model;
+
+pub use local::{Guard, read};
+pub use polled::{cond_synchronize, get_state, poll_state, synchronize};
+pub use seq::GpCookie;

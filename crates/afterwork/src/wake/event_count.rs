@@ -17,7 +17,7 @@ use std::time::Duration;
 use sync::{
     atomic::{AtomicU32, Ordering, fence},
     futex::Futex,
-    twin,
+    thread, twin,
 };
 
 use super::report;
@@ -69,7 +69,7 @@ impl EventCount {
     pub fn prepare(&self) -> Prepared<'_> {
         self.nr_waiting.fetch_add(1, Ordering::Relaxed);
         let epoch = self.epoch.word().load(Ordering::Relaxed);
-        // ORDER(event-count): store buffering, other end in `notify_all`.
+        // ORDER(event-count): store buffering, other end in `notify`.
         //   here:   nr_waiting += 1;  fence;  the caller reads its condition
         //   notify: condition = true; fence;  read nr_waiting
         // Test: event_count_wakes_a_waiter_that_saw_no_condition
@@ -86,20 +86,54 @@ impl EventCount {
     /// Never; a system call when somebody waits. Not under a lock that the woken will want.
     #[inline]
     pub fn notify_all(&self) {
+        self.notify(|| self.epoch.wake(u32::MAX));
+    }
+
+    #[inline]
+    fn notify(&self, wake: impl FnOnce()) {
         // ORDER(event-count): other end in `prepare`.
         // Test: event_count_wakes_a_waiter_that_saw_no_condition
         if !twin::armed("event count: no fence in notify") {
             fence(Ordering::SeqCst);
         }
         if self.nr_waiting.load(Ordering::Relaxed) != 0 {
-            self.wake();
+            self.change_and(wake);
         }
     }
 
     #[cold]
-    fn wake(&self) {
+    fn change_and(&self, wake: impl FnOnce()) {
         self.epoch.word().fetch_add(1, Ordering::Release);
-        self.epoch.wake(u32::MAX);
+        wake();
+    }
+
+    /// Wakes one of those who have prepared a wait; others may wake too.
+    ///
+    /// For waiters of which any one will do, and who call this again when they leave work to the others.
+    ///
+    /// # Blocking
+    ///
+    /// As [`notify_all`](Self::notify_all).
+    #[inline]
+    pub fn notify_one(&self) {
+        self.notify(|| self.epoch.wake(1));
+    }
+
+    /// Wakes everybody who has prepared a wait, `batch` at a time, and lets them run in between.
+    ///
+    /// # Blocking
+    ///
+    /// Never sleeps. A system call or two for each batch.
+    pub(crate) fn notify_in_batches(&self, batch: u32) {
+        self.notify(|| {
+            let nr_waiting = self.nr_waiting.load(Ordering::Relaxed);
+            for _ in 0..nr_waiting.saturating_sub(1) / batch {
+                self.epoch.wake(batch);
+                thread::yield_now();
+            }
+            // Not the last batch alone: newcomers may have been woken in the place of those who were meant.
+            self.epoch.wake(u32::MAX);
+        });
     }
 
     /// Waits until `condition` holds, checking it before every sleep.

@@ -6,6 +6,7 @@
 //! kept). "Exhaustive" means without a bound on preemptions; else the bound is named.
 #![cfg(loom)]
 
+mod rcu;
 mod srcu;
 mod support;
 mod task_work;

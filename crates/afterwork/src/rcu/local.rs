@@ -1,0 +1,145 @@
+//! This thread's slot: found by the first section, left at the thread's end.
+//!
+//! A thread begins with a *stand-in* slot that sends its first section to the slow path, so the fast path needs no test
+//! of its own for that. When the thread's destructors run the slot goes back; a section that is open then, in some
+//! other thread-local value, keeps it until it ends. A section that begins later still has a slot for itself.
+
+use std::{cell::Cell, marker::PhantomData, ptr};
+
+use super::{domain::Domain, seq::NEST_MAX, slot::Slot};
+
+sync::process_wide! {
+    /// Returns the readers of this process and their grace periods.
+    pub(super) fn global() -> Domain = Domain::new()
+}
+
+sync::process_wide! {
+    fn stand_in() -> Slot = Slot::stand_in()
+}
+
+sync::thread_local! {
+    /// This thread's slot, or the stand-in. Without a destructor, so that it can be reached at any moment. A pointer,
+    /// for a constant cannot hold a reference to an atomic.
+    static MINE: Cell<*const Slot> = Cell::new(ptr::from_ref(stand_in()))
+}
+
+sync::thread_local! {
+    /// Touched by a thread that takes a slot.
+    static AT_EXIT: AtExit = AtExit
+}
+
+struct AtExit;
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        if sync::twin::torn_down() {
+            return;
+        }
+        if let Some(slot) = mine() {
+            MINE.try_with(|mine| mine.set(stand_in())).ok();
+            slot.leave(global());
+        }
+    }
+}
+
+/// A read-side critical section of this thread: until it is dropped, no grace period ends that began in it.
+///
+/// # Guarantees
+///
+/// What the section reads from an RCU-protected place stays valid until the guard is dropped. Guards nest and may be
+/// dropped in any order; the section lasts until the last one. A guard that is forgotten (`mem::forget`) holds up every
+/// grace period to the end of the process.
+#[derive(Debug)]
+#[must_use = "the section ends when the guard is dropped"]
+pub struct Guard {
+    slot: &'static Slot,
+    /// A section belongs to its thread.
+    _not_send: PhantomData<*mut ()>,
+}
+
+impl Guard {
+    #[inline(always)]
+    fn on(slot: &'static Slot) -> Self {
+        Self {
+            slot,
+            _not_send: PhantomData,
+        }
+    }
+}
+
+impl Drop for Guard {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !sync::twin::torn_down() {
+            self.slot.unlock(global());
+        }
+    }
+}
+
+/// Begins a read-side critical section.
+///
+/// # Guarantees
+///
+/// A [`synchronize`](super::synchronize) that is called while the guard lives does not return before the guard is
+/// dropped. Costs a few plain loads and stores, no locked instruction and no fence.
+///
+/// # Blocking
+///
+/// Never. The first section of a thread allocates. From a signal handler: only on a thread that has had a section.
+///
+/// # Panics
+///
+/// When sections nest 65,534 deep.
+///
+/// # Examples
+///
+/// ```
+/// let outer = afterwork::rcu::read();
+/// let inner = afterwork::rcu::read();
+/// drop(outer); // `inner` still protects
+/// drop(inner);
+/// ```
+#[inline(always)]
+pub fn read() -> Guard {
+    let slot = found();
+    if slot.lock(global()) {
+        Guard::on(slot)
+    } else {
+        read_slowly(slot)
+    }
+}
+
+#[inline(always)]
+fn found() -> &'static Slot {
+    // SAFETY: it points at the stand-in or at a slot of `global()`: both live as long as the process (in a model, as
+    // its run).
+    MINE.with(|mine| unsafe { &*mine.get() })
+}
+
+/// Returns this thread's slot, if it has one.
+pub(super) fn mine() -> Option<&'static Slot> {
+    let slot = MINE.try_with(Cell::get).ok()?;
+    // SAFETY: as in `found`.
+    (!ptr::eq(slot, stand_in())).then(|| unsafe { &*slot })
+}
+
+#[cold]
+fn read_slowly(slot: &'static Slot) -> Guard {
+    assert!(
+        ptr::eq(slot, stand_in()),
+        "read-side critical sections nest too deep: more than {}",
+        NEST_MAX - 1
+    );
+    // Before the first section that leans on it.
+    sync::asym::init();
+    let slot = global().roster.join();
+    if AT_EXIT.try_with(|_| ()).is_ok() {
+        MINE.with(|mine| mine.set(slot));
+        slot.lock(global());
+    } else {
+        // The thread is ending. This section gives the slot back.
+        slot.lock(global());
+        slot.leave(global());
+    }
+    Guard::on(slot)
+}

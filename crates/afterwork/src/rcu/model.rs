@@ -1,0 +1,39 @@
+//! The door through which models reach what users do not: compiled under `--cfg loom` and `--cfg shuttle` alone.
+
+use super::node::Tree;
+
+/// The tree on which holdouts report, without readers.
+#[derive(Debug)]
+pub struct Reports(Tree);
+
+impl Reports {
+    /// Makes a tree of `nr_leaves` leaves, two children a node.
+    pub fn new(nr_leaves: usize) -> Self {
+        Self(Tree::new(nr_leaves, Box::new([])))
+    }
+
+    /// Begins a count.
+    pub fn init(&self) {
+        self.0.init();
+    }
+
+    /// Counts a holdout.
+    pub fn mark(&self, leaf: usize) {
+        self.0.mark(leaf);
+    }
+
+    /// Ends the marking; says whether nobody is left to report.
+    pub fn all_marked(&self) -> bool {
+        self.0.all_marked()
+    }
+
+    /// Reports; says whether that was the last.
+    pub fn report(&self, leaf: usize) -> bool {
+        self.0.report(leaf)
+    }
+
+    /// Says whether all have reported.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

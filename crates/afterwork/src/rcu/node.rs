@@ -1,0 +1,215 @@
+//! The tree on which holdouts report, shaped like the machine.
+//!
+//! One counter for all would be one cache line for which every reporting CPU fights, and its last value would wake
+//! the driver from anywhere. So a holdout counts down the *leaf* of its CPU, which stands for CPUs that share a
+//! cache; whoever brings a node to zero counts down its parent; whoever brings the root to zero has reported the
+//! last quiescent state, and wakes the driver.
+//!
+//! # Report against init
+//!
+//! Holdouts are marked one by one, and one may report before the next is marked. Then its leaf must not be taken for
+//! empty. So each leaf starts with a count of its own, the *bias*, which the driver takes back when all are marked;
+//! an inner node starts with a count for each child, which the child takes back exactly once, as its own count
+//! reaches zero exactly once: while it has bias it cannot, and after that nobody is added. So the root reaches zero
+//! after the bias of every leaf and every marked holdout are gone, exactly once. Twin: `node: no bias`.
+
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    twin,
+};
+use topology::{AffinityScope, CpuId, ShardParams, Topology};
+
+use crossbeam_utils::CachePadded;
+
+/// How many children an inner node has, at most. The kernel's `RCU_FANOUT`.
+const FAN_OUT: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
+
+/// Counts who has not reported yet, on a tree of counters.
+#[derive(Debug)]
+pub(super) struct Tree {
+    /// I: leaves first, then their parents, the root last.
+    nodes: Box<[CachePadded<Node>]>,
+    nr_leaves: usize,
+    /// I: the leaf of each CPU.
+    leaf_of: Box<[u16]>,
+}
+
+#[derive(Debug)]
+struct Node {
+    /// A: reports that are missing: set by the driver, counted down by all.
+    nr_pending: AtomicU32,
+    /// I: its place in `nodes`; its own place for the root.
+    parent: usize,
+    /// I.
+    nr_children: u32,
+}
+
+impl Tree {
+    /// Makes a tree with one leaf for each set of CPUs that share a cache, 8 cores at most.
+    pub(super) fn for_machine(topology: &Topology) -> Self {
+        let pods = topology.pods(AffinityScope::CacheShard, &ShardParams::default());
+        let last = topology.possible().last().map_or(0, CpuId::index);
+        let leaf_of = (0..=last).map(|cpu| {
+            let pod = pods.pod_of(CpuId::new(cpu as u32));
+            pod.unwrap_or(cpu % pods.len().max(1)) as u16
+        });
+        Self::new(pods.len().max(1), leaf_of.collect())
+    }
+
+    /// Makes a tree of `nr_leaves` leaves.
+    pub(super) fn new(nr_leaves: usize, leaf_of: Box<[u16]>) -> Self {
+        let nodes = shape(nr_leaves, FAN_OUT).into_iter();
+        let nodes = nodes.map(|(parent, nr_children)| {
+            CachePadded::new(Node {
+                nr_pending: AtomicU32::new(0),
+                parent,
+                nr_children,
+            })
+        });
+        Self {
+            nodes: nodes.collect(),
+            nr_leaves,
+            leaf_of,
+        }
+    }
+
+    /// Returns the leaf that stands for `cpu`.
+    pub(super) fn leaf_of(&self, cpu: CpuId) -> usize {
+        let leaf = self.leaf_of.get(cpu.index()).copied();
+        leaf.map_or(cpu.index() % self.nr_leaves, usize::from)
+    }
+
+    /// Begins a count. Nobody may be left to report from an earlier one.
+    pub(super) fn init(&self) {
+        // Relaxed: whoever reports was marked after this, by a release that it acquired.
+        for (place, node) in self.nodes.iter().enumerate() {
+            let bias = u32::from(place < self.nr_leaves && !twin::armed("node: no bias"));
+            node.nr_pending
+                .store(node.nr_children + bias, Ordering::Relaxed);
+        }
+    }
+
+    /// Counts a holdout on `leaf` that will [`report`](Self::report). Between [`init`](Self::init) and
+    /// [`all_marked`](Self::all_marked).
+    pub(super) fn mark(&self, leaf: usize) {
+        self.nodes[leaf].nr_pending.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Takes the bias back; says whether nobody is left to report.
+    pub(super) fn all_marked(&self) -> bool {
+        if twin::armed("node: no bias") {
+            return self.is_empty();
+        }
+        // Every leaf: only with the last bias can the root reach zero here.
+        let nr_last = (0..self.nr_leaves)
+            .filter(|&leaf| self.report(leaf))
+            .count();
+        nr_last == 1
+    }
+
+    /// Counts down `leaf`; says whether that was the last report.
+    pub(super) fn report(&self, leaf: usize) -> bool {
+        let mut place = leaf;
+        loop {
+            let node = &self.nodes[place];
+            // ORDER(report): publish and consume along the way up, other end in `is_empty`.
+            //   holdout: end of its section;  nr_pending -= 1  AcqRel, up to the root
+            //   driver:  root's nr_pending == 0  Acquire;      the section is over
+            // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
+            let order = if twin::armed("node: relaxed report") {
+                Ordering::Relaxed
+            } else {
+                Ordering::AcqRel
+            };
+            if node.nr_pending.fetch_sub(1, order) != 1 {
+                return false;
+            }
+            if node.parent == place {
+                return true;
+            }
+            place = node.parent;
+        }
+    }
+
+    /// Says whether the last report has reached the root.
+    pub(super) fn is_empty(&self) -> bool {
+        let root = self.nodes.last().expect("a tree has a root");
+        // ORDER(report): the other end; see `report`.
+        // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
+        root.nr_pending.load(Ordering::Acquire) == 0
+    }
+}
+
+/// Returns, leaves first and root last, each node's parent and how many children it has.
+fn shape(nr_leaves: usize, fan_out: usize) -> Vec<(usize, u32)> {
+    let mut nodes = vec![(0, 0); nr_leaves];
+    let (mut first, mut len) = (0, nr_leaves);
+    while len > 1 {
+        let nr_parents = len.div_ceil(fan_out);
+        let parents = first + len;
+        nodes.resize(parents + nr_parents, (0, 0));
+        for place in 0..len {
+            let parent = parents + place / fan_out;
+            nodes[first + place].0 = parent;
+            nodes[parent].1 += 1;
+        }
+        (first, len) = (parents, nr_parents);
+    }
+    nodes[first].0 = first;
+    nodes
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_leaf_reaches_the_one_root() {
+        for nr_leaves in 1..40 {
+            for fan_out in 2..6 {
+                let nodes = shape(nr_leaves, fan_out);
+                let root = nodes.len() - 1;
+                assert_eq!(
+                    nodes.iter().map(|node| node.1 as usize).sum::<usize>(),
+                    root
+                );
+                for leaf in 0..nr_leaves {
+                    let mut place = leaf;
+                    while nodes[place].0 != place {
+                        assert!(nodes[place].0 > place && nodes[place].1 as usize <= fan_out);
+                        place = nodes[place].0;
+                    }
+                    assert_eq!(place, root);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn the_last_report_of_a_large_tree_is_told_once() {
+        let tree = Tree::new(200, Box::new([]));
+        for nr_holdouts in [0, 1, 7, 500] {
+            tree.init();
+            let leaves: Vec<_> = (0..nr_holdouts).map(|holdout| holdout * 37 % 200).collect();
+            leaves.iter().for_each(|&leaf| tree.mark(leaf));
+            let mut nr_last = u32::from(tree.all_marked());
+            for leaf in leaves {
+                assert!(!tree.is_empty());
+                nr_last += u32::from(tree.report(leaf));
+            }
+            assert!(tree.is_empty() && nr_last == 1, "{nr_holdouts} holdouts");
+        }
+    }
+
+    #[test]
+    fn a_leaf_stands_for_the_cpus_that_share_a_cache() {
+        let machine = Topology::synthetic("2 numa x 4 llc x 8 core x 2 smt").unwrap();
+        let tree = Tree::for_machine(&machine);
+        assert_eq!(tree.nr_leaves, 8);
+        for llc in machine.llcs() {
+            let leaves: Vec<_> = llc.cpus.iter().map(|cpu| tree.leaf_of(cpu)).collect();
+            assert!(leaves.iter().all(|&leaf| leaf == leaves[0]));
+        }
+        assert!(tree.leaf_of(CpuId::new(5000)) < 8, "a CPU that came later");
+    }
+}

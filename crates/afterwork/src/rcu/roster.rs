@@ -1,0 +1,103 @@
+//! All readers there are: a list of slots that only grows.
+//!
+//! A slot is pushed once and stays, so a driver walks the list without a lock while threads come and go; a thread
+//! that ends leaves its slot to the next one that begins. The list is as long as there were ever readers at once.
+
+use std::ptr;
+
+use sync::{
+    atomic::{AtomicPtr, Ordering},
+    twin,
+};
+
+use super::slot::Slot;
+
+/// The list.
+#[derive(Debug)]
+pub(super) struct Roster {
+    /// A: the newest entry.
+    first: AtomicPtr<Entry>,
+}
+
+#[derive(Debug)]
+struct Entry {
+    slot: Slot,
+    /// I: from the push on.
+    next: *mut Entry,
+}
+
+impl Roster {
+    sync::const_unless_model! {
+        pub(super) fn new() -> Self {
+            Self { first: AtomicPtr::new(ptr::null_mut()) }
+        }
+    }
+
+    /// Takes a free slot for this thread, or makes one.
+    ///
+    /// Allocates, and is linear in the slots that are taken: once in a thread's life.
+    pub(super) fn join(&self) -> &Slot {
+        if let Some(slot) = self.iter().find(|slot| slot.take()) {
+            return slot;
+        }
+        let entry = Box::new(Entry {
+            slot: Slot::new(),
+            next: ptr::null_mut(),
+        });
+        let taken = entry.slot.take();
+        debug_assert!(taken, "nobody else knows the slot yet");
+        let entry = Box::into_raw(entry);
+        let mut first = self.first.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: `entry` came from `into_raw` above and is ours alone until the push succeeds.
+            unsafe { (*entry).next = first };
+            // ORDER(roster): publish and consume, other end in `iter`.
+            //   here: an entry;  first = entry Release
+            //   iter: load first Acquire;  read the entry
+            // Test: threads_come_and_go
+            match self.first.compare_exchange_weak(
+                first,
+                entry,
+                Ordering::AcqRel,
+                Ordering::Relaxed,
+            ) {
+                Ok(_) => break,
+                Err(now) => first = now,
+            }
+        }
+        // SAFETY: pushed entries are freed with the roster alone, which `self` keeps alive.
+        unsafe { &(*entry).slot }
+    }
+
+    /// Walks all slots, taken and free.
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Slot> {
+        // ORDER(roster): the other end; see `join`.
+        // Test: threads_come_and_go
+        let mut next = self.first.load(Ordering::Acquire);
+        std::iter::from_fn(move || {
+            // SAFETY: null, or an entry that was pushed whole (ORDER above) and is freed with the roster alone.
+            let entry = unsafe { next.as_ref() }?;
+            next = entry.next;
+            Some(&entry.slot)
+        })
+    }
+}
+
+// SAFETY: entries are shared as `&Slot`, which is `Sync`; `next` does not change after the push.
+unsafe impl Send for Roster {}
+// SAFETY: as above.
+unsafe impl Sync for Roster {}
+
+impl Drop for Roster {
+    fn drop(&mut self) {
+        if twin::torn_down() {
+            return;
+        }
+        let mut next = self.first.load(Ordering::Acquire);
+        while !next.is_null() {
+            // SAFETY: made by `into_raw` in `join`; nobody walks the list any more, for we have it exclusively.
+            let entry = unsafe { Box::from_raw(next) };
+            next = entry.next;
+        }
+    }
+}

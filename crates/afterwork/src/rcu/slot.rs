@@ -1,0 +1,341 @@
+//! One reader's own line: what it says, and what drivers ask of it.
+//!
+//! # The words
+//!
+//! `ctr` says where the reader is: how deep it is nested, and what `gp_seq` was when its outermost section began
+//! (`seq.rs`). Only the reader stores it, and never by a read-modify-write.
+//!
+//! `flags` are what both sides want of each other. Every change is a read-modify-write.
+//!
+//! | flag | set by | taken back by | means |
+//! |---|---|---|---|
+//! | `PARK` | driver, or reader | reader | the next outermost section begins by the slow path |
+//! | `OFF` | driver, where `PARK` still stands; or reader | reader, with `PARK` | in an extended quiescent state: not counted in `nr_active`, not looked at |
+//! | `ASK` | driver | reader at its next outermost unlock, or driver | report a quiescent state |
+//! | `COUNTED` | driver, where `ASK` still stands | reader, with `ASK` | the driver waits: count down the tree, too |
+//! | `LEAVING` | reader | nobody | its thread is ending: give the slot back at the next outermost unlock |
+//!
+//! # Why no section is missed
+//!
+//! A reader that begins a section stores `ctr`, passes a light barrier, and then looks at `PARK`, *a word of its own*.
+//! A driver sets `PARK` or `ASK`, passes the heavy barrier, and then looks at `ctr`. So one sees the other:
+//!
+//! - the driver sees the section, or
+//! - the reader's barrier came later: then the section sees whatever was removed before the grace period, and the
+//!   reader sees `PARK`, so that it leaves its extended quiescent state before it reads anything.
+//!
+//! The flag cannot stand in `ctr`, which a reader that was preempted between loading and storing would overwrite;
+//! and it cannot be tested before the store, for a driver could park the reader in between (twin `rcu: park is
+//! tested first`).
+//!
+//! `OFF` is set by compare-exchange where `PARK` still stands, and a reader takes back both at once; all that happens
+//! to one word, so either the reader finds `OFF` and counts itself in, or the driver finds that `PARK` is gone.
+//! A reader that left its parking passes a full fence before it reads. A driver that skips it because of `OFF`, or
+//! because `nr_active` is zero, passed a full fence after the removal and before it looked. So, again, the one sees
+//! the other.
+//!
+//! An answer to `ASK` needs no barrier of the driver's at all: the reader's read-modify-write acquires what came before
+//! the question and releases what its sections did.
+
+use sync::{
+    asym,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+    cpu, thread, twin,
+};
+use topology::CpuId;
+
+use crossbeam_utils::CachePadded;
+
+use super::{
+    domain::Domain,
+    seq::{self, NEST_MAX},
+};
+
+const ASK: u32 = 1;
+const COUNTED: u32 = 1 << 1;
+const LEAVING: u32 = 1 << 2;
+const PARK: u32 = 1 << 3;
+const OFF: u32 = 1 << 4;
+/// What an outermost unlock has to act upon.
+const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
+
+/// A reader as drivers see it. On a line of its own, in a list that only grows (`roster.rs`).
+#[derive(Debug)]
+pub(super) struct Slot(CachePadded<Words>);
+
+#[derive(Debug)]
+struct Words {
+    /// Stored by the reader alone.
+    ctr: AtomicU64,
+    /// A: see above.
+    flags: AtomicU32,
+    /// The CPU on which the reader registered. Stored by the reader alone.
+    cpu: AtomicU32,
+    /// On which leaf of the tree the reader reports: stored by a driver before it sets `COUNTED`.
+    leaf: AtomicU32,
+    /// The reader's thread. Stored by the reader alone.
+    thread: AtomicU32,
+    /// A: whether a thread has this slot.
+    is_taken: AtomicBool,
+}
+
+impl Slot {
+    sync::const_unless_model! {
+        /// Makes a slot that nobody has.
+        pub(super) fn new() -> Self {
+            Self::with_ctr(0)
+        }
+    }
+
+    sync::const_unless_model! {
+        /// Makes what a thread has before it has a slot: as deeply nested as can be, so that the fast path, which
+        /// has to look at the depth anyway, never takes it.
+        pub(super) fn stand_in() -> Self {
+            Self::with_ctr(NEST_MAX)
+        }
+    }
+
+    sync::const_unless_model! {
+        fn with_ctr(ctr: u64) -> Self {
+            Self(CachePadded::new(Words {
+                ctr: AtomicU64::new(ctr),
+                flags: AtomicU32::new(PARK | OFF),
+                cpu: AtomicU32::new(0),
+                leaf: AtomicU32::new(0),
+                thread: AtomicU32::new(0),
+                is_taken: AtomicBool::new(false),
+            }))
+        }
+    }
+
+    // ---- the reader's side: only by the thread that has the slot ----
+
+    /// Begins a section; false when this thread has no slot or can nest no deeper.
+    #[inline(always)]
+    pub(super) fn lock(&self, domain: &Domain) -> bool {
+        let words = &*self.0;
+        let ctr = words.ctr.load(Ordering::Relaxed);
+        if ctr & NEST_MAX != 0 {
+            let is_free = ctr & NEST_MAX < NEST_MAX - 1;
+            if is_free {
+                words.ctr.store(ctr + 1, Ordering::Relaxed);
+            }
+            return is_free;
+        }
+        let parked_before = twin::armed("rcu: park is tested first") && self.is_parked();
+        words.ctr.store(domain.first_level(), Ordering::Relaxed);
+        // ORDER(reader): store buffering through the asymmetric barrier, other end in `Domain::confirm` (gp.rs).
+        //   reader: ctr = nested;   light;   load flags, then what RCU protects
+        //   driver: flags |= PARK or ASK (what RCU protects was removed before);   heavy;   load ctr
+        // The driver sees the section, or the section sees PARK and everything that was removed.
+        // Test: a_section_keeps_what_it_sees, locking_needs_its_light_barrier
+        if !twin::armed("rcu: no light barrier at lock") {
+            asym::light();
+        }
+        let parked = if twin::armed("rcu: park is tested first") {
+            parked_before
+        } else {
+            self.is_parked()
+        };
+        if parked {
+            self.leave_parking(domain);
+        }
+        true
+    }
+
+    /// Ends the section that was begun last.
+    #[inline(always)]
+    pub(super) fn unlock(&self, domain: &Domain) {
+        let words = &*self.0;
+        let ctr = words.ctr.load(Ordering::Relaxed);
+        // ORDER(section): publish and consume, other end in `Slot::ctr`.
+        //   reader: the section's accesses;  ctr = not nested  Release
+        //   driver: load ctr  Acquire;  whoever waits may free
+        // (Loom cannot tell it from Relaxed: it takes the store and the fence after it as one step, and any two full
+        // fences for synchronization.)
+        // Test: a_section_keeps_what_it_sees
+        words.ctr.store(ctr - 1, Ordering::Release);
+        if ctr & NEST_MAX == 1 {
+            // ORDER(holdout): store buffering through the asymmetric barrier, other end in `Domain::confirm` (gp.rs).
+            //   reader: ctr = not nested;  light;  load flags
+            //   driver: flags |= ASK;      heavy;  load ctr, count it in where it is nested
+            // The driver sees that the section is over, or the reader sees that it is waited for.
+            // Test: a_holdout_ends_the_wait, unlocking_needs_its_light_barrier
+            if !twin::armed("rcu: no light barrier at unlock") {
+                asym::light();
+            }
+            if words.flags.load(Ordering::Relaxed) & AT_UNLOCK != 0 {
+                self.report(domain);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn is_parked(&self) -> bool {
+        self.0.flags.load(Ordering::Relaxed) & PARK != 0
+    }
+
+    #[cold]
+    fn leave_parking(&self, domain: &Domain) {
+        let before = self.0.flags.fetch_and(!(PARK | OFF), Ordering::AcqRel);
+        if before & OFF != 0 {
+            domain.count_in();
+        }
+        // ORDER(parked): store buffering, other end in `Domain::start` and `Domain::nobody_reads`.
+        //   reader: flags &= !OFF, nr_active += 1;  fence;  load what RCU protects
+        //   driver: (what RCU protects was removed);  fence;  load nr_active, flags
+        // The driver counts with the reader, or the reader sees what was removed.
+        // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
+        if !twin::armed("rcu: no fence after parking") {
+            fence(Ordering::SeqCst);
+        }
+    }
+
+    /// Answers a driver; this thread is in no section.
+    #[cold]
+    fn report(&self, domain: &Domain) {
+        // ORDER(ask): publish and consume both ways, other end in `Slot::ask` and `Slot::has_answered`.
+        //   driver: (saw what was removed);  flags |= ASK  Release
+        //   reader: a section;  flags &= !ASK  AcqRel;  another section
+        //   driver: load flags without ASK  Acquire;  whoever waits may free
+        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
+        let order = if twin::armed("rcu: relaxed answer") {
+            Ordering::Relaxed
+        } else {
+            Ordering::AcqRel
+        };
+        let before = self.0.flags.fetch_and(!(ASK | COUNTED), order);
+        self.after_report(before, domain);
+        if before & LEAVING != 0 {
+            self.give_back(domain);
+        }
+    }
+
+    fn after_report(&self, before: u32, domain: &Domain) {
+        if before & COUNTED != 0 {
+            domain.report(self.0.leaf.load(Ordering::Relaxed) as usize);
+        }
+    }
+
+    /// Goes into an extended quiescent state and says so, for a thread that is in no section.
+    pub(super) fn park(&self, domain: &Domain) {
+        debug_assert!(!self.is_in_section(), "a section cannot be parked");
+        let keep = self.0.flags.load(Ordering::Relaxed) & LEAVING;
+        // Release: whoever finds OFF, or the count that follows, may free what this thread's sections saw. Acquire
+        // as for any answer.
+        let before = self.0.flags.swap(keep | PARK | OFF, Ordering::AcqRel);
+        if before & OFF == 0 {
+            domain.count_out();
+        }
+        self.after_report(before, domain);
+    }
+
+    /// Takes the slot for this thread, if it is free.
+    pub(super) fn take(&self) -> bool {
+        // ORDER(slot): publish and consume, other end in `give_back`: one thread's words become another's.
+        // Test: threads_come_and_go
+        let taken = !self.0.is_taken.load(Ordering::Relaxed)
+            && self
+                .0
+                .is_taken
+                .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
+                .is_ok();
+        if taken {
+            self.0
+                .cpu
+                .store(cpu::current().index() as u32, Ordering::Relaxed);
+            self.0.thread.store(thread::current().0, Ordering::Relaxed);
+        }
+        taken
+    }
+
+    /// Gives the slot back at the end of this thread, or with its outermost section where it is in one.
+    pub(super) fn leave(&self, domain: &Domain) {
+        if self.is_in_section() {
+            self.0.flags.fetch_or(LEAVING, Ordering::Relaxed);
+        } else {
+            self.give_back(domain);
+        }
+    }
+
+    fn give_back(&self, domain: &Domain) {
+        self.park(domain);
+        self.0.flags.fetch_and(!LEAVING, Ordering::Relaxed);
+        // ORDER(slot): the other end; see `take`.
+        // Test: threads_come_and_go
+        self.0.is_taken.store(false, Ordering::Release);
+    }
+
+    /// Says whether this thread is in a section.
+    pub(super) fn is_in_section(&self) -> bool {
+        let ctr = self.0.ctr.load(Ordering::Relaxed);
+        seq::is_in_section(ctr) && ctr != NEST_MAX
+    }
+
+    // ---- the driver's side ----
+
+    /// Says whether the reader is in an extended quiescent state.
+    pub(super) fn is_off(&self) -> bool {
+        self.0.flags.load(Ordering::Acquire) & OFF != 0
+    }
+
+    /// Returns the reader's word.
+    pub(super) fn ctr(&self) -> u64 {
+        // ORDER(section): the other end; see `unlock`.
+        // Test: a_section_keeps_what_it_sees
+        self.0.ctr.load(Ordering::Acquire)
+    }
+
+    /// Asks the reader to report.
+    pub(super) fn ask(&self) {
+        // ORDER(ask): the other end; see `report`.
+        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
+        self.0.flags.fetch_or(ASK, Ordering::Release);
+    }
+
+    /// Says whether the reader has reported since it was asked.
+    pub(super) fn has_answered(&self) -> bool {
+        // ORDER(ask): the other end; see `report`.
+        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
+        self.0.flags.load(Ordering::Acquire) & ASK == 0
+    }
+
+    /// Takes a question back whose answer is known.
+    pub(super) fn never_mind(&self) {
+        self.0.flags.fetch_and(!ASK, Ordering::Relaxed);
+    }
+
+    /// Wants the reader to begin its next section by the slow path.
+    pub(super) fn want_parked(&self) {
+        self.0.flags.fetch_or(PARK, Ordering::Relaxed);
+    }
+
+    /// Counts the reader out if it still wants to be parked. The caller has seen, after its heavy barrier, that it
+    /// is in no section.
+    pub(super) fn confirm_parked(&self, domain: &Domain) {
+        let still_wanted = |flags| (flags & PARK != 0).then_some(flags | OFF);
+        // Release: what the reader's sections did, which the caller acquired, is passed on to later drivers.
+        let before = self
+            .0
+            .flags
+            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, still_wanted);
+        if before.is_ok_and(|before| before & OFF == 0) {
+            domain.count_out();
+        }
+    }
+
+    /// Makes the reader count down `leaf` when it answers; false when it has answered already.
+    pub(super) fn count_on(&self, leaf: usize) -> bool {
+        self.0.leaf.store(leaf as u32, Ordering::Relaxed);
+        let unanswered = |flags| (flags & ASK != 0).then_some(flags | COUNTED);
+        self.0
+            .flags
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, unanswered)
+            .is_ok()
+    }
+
+    /// Returns the CPU on which the reader registered.
+    pub(super) fn cpu(&self) -> CpuId {
+        CpuId::new(self.0.cpu.load(Ordering::Relaxed))
+    }
+}

@@ -1,0 +1,284 @@
+//! Readers, grace periods, and those who wait for them.
+
+use std::sync::Arc;
+
+use afterwork::rcu::{self, model::Reports};
+use loom::thread::JoinHandle;
+use sync::{
+    atomic::{AtomicUsize, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{Plain, bounded, spawn};
+
+/// Two versions of something, one of them in sight.
+#[derive(Default)]
+struct Versions {
+    in_sight: AtomicUsize,
+    words: [Plain; 2],
+}
+
+impl Versions {
+    /// Reads the version in sight; the caller is in a section.
+    fn read(&self) {
+        // Relaxed: both versions are whole from the start, and nothing but RCU may keep the old one.
+        let version = self.in_sight.load(Ordering::Relaxed);
+        assert_eq!(self.words[version].get(), 0, "a freed version was read");
+    }
+
+    /// Takes the first version out of sight.
+    fn remove(&self) {
+        self.in_sight.store(1, Ordering::Relaxed);
+    }
+
+    /// Overwrites the first version; loom notices if somebody still reads it.
+    fn free(&self) {
+        self.words[0].set(1);
+    }
+}
+
+/// Gives this thread a slot that is not parked.
+fn warm_up() {
+    drop(rcu::read());
+}
+
+/// A reader that reads once, after sections before that left it as `before` does.
+fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
+    let versions = versions.clone();
+    spawn(move || {
+        before();
+        let guard = rcu::read();
+        versions.read();
+        drop(guard);
+    })
+}
+
+/// One version is replaced and freed while one reader reads.
+fn replace(before: fn()) {
+    // So that what is made once is made before the threads part.
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let reader = reader(&versions, before);
+    versions.remove();
+    rcu::synchronize();
+    versions.free();
+    reader.join().unwrap();
+}
+
+/// The reader was active when it began.
+fn an_active_reader() {
+    replace(warm_up);
+}
+
+/// The reader was in an extended quiescent state.
+fn a_parked_reader() {
+    replace(|| ());
+}
+
+/// A first grace period parks the reader while it is about to read.
+fn a_reader_that_is_being_parked() {
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let reader = reader(&versions, warm_up);
+    rcu::synchronize();
+    versions.remove();
+    rcu::synchronize();
+    versions.free();
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_section_keeps_what_it_sees() {
+    bounded(4, an_active_reader);
+}
+
+#[test]
+fn locking_needs_its_light_barrier() {
+    must_fail("rcu: no light barrier at lock", || {
+        bounded(3, an_active_reader)
+    });
+}
+
+#[test]
+fn the_driver_needs_its_heavy_barrier() {
+    must_fail("rcu: no heavy barrier", || bounded(3, an_active_reader));
+}
+
+#[test]
+fn a_holdout_ends_the_wait() {
+    bounded(3, an_active_reader);
+}
+
+#[test]
+fn unlocking_needs_its_light_barrier() {
+    must_fail("rcu: no light barrier at unlock", || {
+        bounded(3, an_active_reader)
+    });
+}
+
+#[test]
+fn an_answer_stands_for_a_quiescent_state() {
+    bounded(3, || {
+        rcu::synchronize();
+        let versions = Arc::new(Versions::default());
+        let theirs = versions.clone();
+        let reader = spawn(move || {
+            warm_up();
+            for _ in 0..2 {
+                let guard = rcu::read();
+                theirs.read();
+                drop(guard);
+            }
+        });
+        versions.remove();
+        rcu::synchronize();
+        versions.free();
+        reader.join().unwrap();
+    });
+}
+
+#[test]
+fn an_answer_needs_both_orders() {
+    must_fail("rcu: relaxed answer", || bounded(4, an_active_reader));
+}
+
+#[test]
+fn a_parked_reader_comes_back() {
+    bounded(4, a_parked_reader);
+}
+
+#[test]
+fn leaving_a_parking_needs_its_fence() {
+    must_fail("rcu: no fence after parking", || {
+        bounded(3, a_parked_reader)
+    });
+}
+
+#[test]
+fn a_reader_is_not_parked_behind_its_back() {
+    bounded(3, a_reader_that_is_being_parked);
+}
+
+#[test]
+fn park_must_be_tested_after_the_store() {
+    must_fail("rcu: park is tested first", || {
+        bounded(4, a_reader_that_is_being_parked)
+    });
+}
+
+/// A section that begins in the grace period is not waited for, and reads the new version.
+#[test]
+fn a_section_that_begins_later_is_not_waited_for() {
+    bounded(4, a_reader_that_is_being_parked);
+}
+
+/// A grace period that another drives serves a cookie; a reader reads what both replace.
+fn a_cookie() {
+    rcu::synchronize();
+    let both: [Arc<Versions>; 2] = Default::default();
+    let theirs = both[0].clone();
+    let updater = spawn(move || {
+        theirs.remove();
+        rcu::synchronize();
+        theirs.free();
+    });
+    let reader = spawn({
+        let both = both.clone();
+        move || {
+            warm_up();
+            let guard = rcu::read();
+            both.iter().for_each(|versions| versions.read());
+            drop(guard);
+        }
+    });
+    both[1].remove();
+    let cookie = rcu::get_state();
+    rcu::cond_synchronize(cookie);
+    both[1].free();
+    reader.join().unwrap();
+    updater.join().unwrap();
+}
+
+#[test]
+fn a_grace_period_serves_whoever_came_before_it() {
+    bounded(2, a_cookie);
+}
+
+#[test]
+fn a_cookie_needs_its_fence() {
+    must_fail("rcu: no fence before the cookie", || bounded(3, a_cookie));
+}
+
+/// Two wait for grace periods because of a third that reads no more.
+fn two_updaters() {
+    warm_up();
+    let updaters = [(), ()].map(|()| spawn(rcu::synchronize));
+    for updater in updaters {
+        updater.join().unwrap();
+    }
+}
+
+#[test]
+fn whoever_waits_for_another_driver_is_woken() {
+    bounded(2, two_updaters);
+}
+
+#[test]
+fn a_driver_that_lets_go_must_wake_the_next() {
+    must_fail("rcu: nobody to drive next", || bounded(2, two_updaters));
+}
+
+/// Threads take slots, leave them and find them again, while somebody looks.
+#[test]
+fn threads_come_and_go() {
+    bounded(2, || {
+        rcu::synchronize();
+        let versions = Arc::new(Versions::default());
+        let [first, second] = [(), ()].map(|()| reader(&versions, || ()));
+        first.join().unwrap();
+        versions.remove();
+        rcu::synchronize();
+        versions.free();
+        second.join().unwrap();
+    });
+}
+
+/// Three leaves on two levels; holdouts of two of them are marked, and may report before the next is marked.
+fn reports() {
+    let tree = Arc::new(Reports::new(3));
+    let words: Arc<[Plain; 2]> = Arc::default();
+    tree.init();
+    let holdouts = [0, 1].map(|holdout| {
+        tree.mark(2 * holdout);
+        let (tree, words) = (tree.clone(), words.clone());
+        spawn(move || {
+            words[holdout].set(1);
+            u32::from(tree.report(2 * holdout))
+        })
+    });
+    let mut nr_last = u32::from(tree.all_marked());
+    if tree.is_empty() {
+        let nr_reported = words[0].get() + words[1].get();
+        assert_eq!(nr_reported, 2, "a report is missing");
+    }
+    for thread in holdouts {
+        nr_last += thread.join().unwrap();
+    }
+    assert!(tree.is_empty());
+    assert_eq!(nr_last, 1, "who is to wake the driver?");
+}
+
+#[test]
+fn reports_climb_to_the_root_once() {
+    bounded(3, reports);
+}
+
+#[test]
+fn marking_needs_the_bias() {
+    must_fail("node: no bias", || bounded(3, reports));
+}
+
+#[test]
+fn reports_carry_the_section_with_them() {
+    must_fail("node: relaxed report", || bounded(3, reports));
+}

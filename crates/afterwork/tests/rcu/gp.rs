@@ -1,0 +1,227 @@
+//! Sections against grace periods.
+
+use std::sync::{
+    Arc, Barrier,
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
+    mpsc,
+};
+use std::thread;
+
+use afterwork::rcu;
+
+const ALIVE: u64 = 0x5eed;
+
+/// A version that says when it has been freed.
+struct Version {
+    state: AtomicU64,
+}
+
+/// Readers that check, until told to stop, that the version in sight is alive.
+struct Readers {
+    in_sight: Arc<AtomicPtr<Version>>,
+    stop: Arc<AtomicBool>,
+    threads: Vec<thread::JoinHandle<u64>>,
+}
+
+impl Readers {
+    fn start(nr: usize) -> Self {
+        let in_sight = Arc::new(AtomicPtr::new(new_version()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let threads = (0..nr).map(|_| {
+            let (in_sight, stop) = (in_sight.clone(), stop.clone());
+            thread::spawn(move || {
+                let mut nr_read = 0;
+                while !stop.load(Ordering::Relaxed) {
+                    let guard = rcu::read();
+                    let version = in_sight.load(Ordering::Acquire);
+                    for _ in 0..10 {
+                        // SAFETY: versions are leaked by this test: a freed one is marked, not unmapped.
+                        let state = unsafe { &*version }.state.load(Ordering::Relaxed);
+                        assert_eq!(state, ALIVE, "a freed version was seen");
+                    }
+                    drop(guard);
+                    nr_read += 1;
+                }
+                nr_read
+            })
+        });
+        Self {
+            threads: threads.collect(),
+            in_sight,
+            stop,
+        }
+    }
+
+    fn replace(&self) -> &'static Version {
+        let old = self.in_sight.swap(new_version(), Ordering::AcqRel);
+        // SAFETY: leaked by `new_version`.
+        unsafe { &*old }
+    }
+
+    fn stop(self) -> Vec<u64> {
+        self.stop.store(true, Ordering::Relaxed);
+        let ended = self.threads.into_iter().map(|thread| thread.join());
+        ended.map(|ended| ended.unwrap()).collect()
+    }
+}
+
+fn new_version() -> *mut Version {
+    Box::into_raw(Box::new(Version {
+        state: AtomicU64::new(ALIVE),
+    }))
+}
+
+fn free(version: &Version) {
+    version.state.store(0, Ordering::Relaxed);
+}
+
+#[test]
+fn no_reader_sees_a_version_after_its_grace_period() {
+    let readers = Readers::start(3);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..300 {
+                    let old = readers.replace();
+                    rcu::synchronize();
+                    free(old);
+                }
+            });
+        }
+    });
+    readers.stop();
+}
+
+#[test]
+fn a_polled_grace_period_protects_as_well() {
+    let readers = Readers::start(2);
+    for _ in 0..200 {
+        let old = readers.replace();
+        let cookie = rcu::get_state();
+        rcu::cond_synchronize(cookie);
+        free(old);
+    }
+    readers.stop();
+}
+
+#[test]
+fn synchronize_waits_for_an_open_section_and_not_for_an_idle_thread() {
+    let (opened, told) = mpsc::channel();
+    let (close, closing) = mpsc::channel::<()>();
+    let reader = thread::spawn(move || {
+        let guard = rcu::read();
+        opened.send(()).unwrap();
+        closing.recv().unwrap();
+        drop(guard);
+        // Idle, but registered.
+        opened.send(()).unwrap();
+        closing.recv().unwrap();
+    });
+    told.recv().unwrap();
+    let before = rcu::get_state();
+    let done = Arc::new(AtomicBool::new(false));
+    let updater = thread::spawn({
+        let done = done.clone();
+        move || {
+            rcu::synchronize();
+            assert!(done.load(Ordering::Relaxed), "the section was still open");
+        }
+    });
+    assert!(!rcu::poll_state(before));
+    done.store(true, Ordering::Relaxed);
+    close.send(()).unwrap();
+    updater.join().unwrap();
+    told.recv().unwrap();
+    for _ in 0..100 {
+        rcu::synchronize();
+    }
+    close.send(()).unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
+fn sections_nest_and_end_in_any_order() {
+    let outer = rcu::read();
+    let inner = rcu::read();
+    drop(outer);
+    let cookie = rcu::get_state();
+    thread::scope(|scope| {
+        let helper = scope.spawn(move || rcu::poll_state(cookie));
+        assert!(!helper.join().unwrap(), "the inner section was forgotten");
+    });
+    drop(inner);
+    rcu::synchronize();
+}
+
+#[test]
+#[should_panic(expected = "inside a read-side critical section")]
+fn synchronize_in_a_section_panics_instead_of_waiting_for_itself() {
+    let _guard = rcu::read();
+    rcu::synchronize();
+}
+
+#[test]
+fn many_waiters_are_all_woken() {
+    const NR_WAITERS: usize = 200;
+    let readers = Readers::start(1);
+    let together = Arc::new(Barrier::new(NR_WAITERS));
+    let waiters = [(); NR_WAITERS].map(|()| {
+        let together = together.clone();
+        thread::spawn(move || {
+            together.wait();
+            for _ in 0..3 {
+                rcu::synchronize();
+            }
+        })
+    });
+    for waiter in waiters {
+        waiter.join().unwrap();
+    }
+    readers.stop();
+}
+
+#[test]
+fn threads_that_come_and_go_hold_nothing_up() {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                thread::spawn(|| drop(rcu::read())).join().unwrap();
+            }
+        });
+        for _ in 0..200 {
+            rcu::synchronize();
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+/// Reads when it is dropped.
+struct ReadsAtExit;
+
+impl Drop for ReadsAtExit {
+    fn drop(&mut self) {
+        let outer = rcu::read();
+        drop(rcu::read());
+        drop(outer);
+    }
+}
+
+/// Holds a section open past the thread's last statement.
+struct HoldsToTheEnd(#[expect(dead_code, reason = "dropped at the thread's end")] rcu::Guard);
+
+#[test]
+fn a_section_in_a_thread_local_destructor_is_a_section() {
+    thread_local!(static EARLY: ReadsAtExit = const { ReadsAtExit });
+    thread_local!(static LATE: std::cell::OnceCell<HoldsToTheEnd> = const { std::cell::OnceCell::new() });
+    for _ in 0..20 {
+        thread::spawn(|| {
+            // Dropped in an order that is not ours to choose.
+            EARLY.with(|_| ());
+            LATE.with(|late| assert!(late.set(HoldsToTheEnd(rcu::read())).is_ok()));
+        })
+        .join()
+        .unwrap();
+        rcu::synchronize();
+    }
+}

@@ -1,0 +1,3 @@
+//! RCU on the real machine: what it promises to those who use it.
+
+mod gp;
