@@ -39,6 +39,10 @@ mod real {
     use crate::thread::ThreadId;
 
     pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
+        if thread.0 == 0 {
+            // To the kernel that would be the caller.
+            return None;
+        }
         /// The kernel's `CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD_MASK`, by which a thread's number names its clock.
         const THREAD_CPU: libc::clockid_t = 2 | 4;
         let clock = (!(thread.0 as libc::clockid_t)) << 3 | THREAD_CPU;

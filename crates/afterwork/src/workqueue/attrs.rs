@@ -8,6 +8,7 @@ use super::{
     pwq::PanicHandler,
     queue::{Parts, Workqueue},
     registry::{Registry, RegistryError},
+    rescuer::Rescuer,
 };
 
 /// How many items of a queue may run at once at most. The kernel's `WQ_MAX_ACTIVE`.
@@ -73,7 +74,10 @@ pub struct Builder {
     max_active: Option<u32>,
     nice: i8,
     help: Option<bool>,
-    ordered: bool,
+    pub(super) ordered: bool,
+    pub(super) cpu_intensive: bool,
+    pub(super) mem_reclaim: bool,
+    pub(super) bh: bool,
     on_panic: Option<PanicHandler>,
 }
 
@@ -96,6 +100,10 @@ pub enum BuildError {
     /// The last change of an ordered queue's attributes waits for items that were queued before it, and the caller is
     /// inside an item of that queue.
     Unsettled,
+    /// A bottom-half queue was also to be ordered, `cpu_intensive` or `mem_reclaim`.
+    Bh,
+    /// The system refused the thread of a `mem_reclaim` queue's rescuer.
+    Rescuer(io::Error),
     /// A negative nice value that this process may not set.
     NicePermission(i8, io::Error),
     /// The process-wide registry could not be made.
@@ -113,6 +121,9 @@ impl Builder {
             nice: 0,
             help: None,
             ordered: false,
+            cpu_intensive: false,
+            mem_reclaim: false,
+            bh: false,
             on_panic: None,
         }
     }
@@ -207,7 +218,10 @@ impl Builder {
     /// # Errors
     ///
     /// See [`BuildError`].
-    pub fn build_in(self, registry: &Registry) -> Result<Workqueue, BuildError> {
+    pub fn build_in(mut self, registry: &Registry) -> Result<Workqueue, BuildError> {
+        if self.bh {
+            self = self.checked_bh()?;
+        }
         let params = registry.params();
         let (mut max_active, mut scope) = (params.max_active, params.default_affinity_scope);
         if self.ordered {
@@ -226,11 +240,17 @@ impl Builder {
             nice: self.nice,
         };
         attrs.check(self.ordered)?;
+        let rescuer = self
+            .mem_reclaim
+            .then(|| Rescuer::start(&format!("aw/r:{}", self.name)));
         let parts = Parts {
             attrs,
             max_active,
             help: self.help,
             ordered: self.ordered,
+            cpu_intensive: self.cpu_intensive,
+            bh: self.bh,
+            rescuer: rescuer.transpose().map_err(BuildError::Rescuer)?,
             on_panic: self.on_panic,
         };
         Ok(Workqueue::new(&self.name, parts, registry))
@@ -281,6 +301,10 @@ impl fmt::Display for BuildError {
             Self::Unsettled => f.write_str(
                 "the attributes of an ordered queue cannot change twice inside one of its items",
             ),
+            Self::Bh => f.write_str(
+                "a bottom-half queue cannot be ordered, CPU-intensive or have a rescuer",
+            ),
+            Self::Rescuer(error) => write!(f, "the rescuer's thread was refused: {error}"),
             Self::NicePermission(nice, error) => {
                 write!(f, "nice value {nice} is refused to this process: {error}")
             }
@@ -292,7 +316,7 @@ impl fmt::Display for BuildError {
 impl std::error::Error for BuildError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
-            Self::NicePermission(_, error) => Some(error),
+            Self::NicePermission(_, error) | Self::Rescuer(error) => Some(error),
             Self::Registry(error) => Some(error),
             _ => None,
         }

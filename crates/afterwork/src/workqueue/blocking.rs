@@ -72,6 +72,10 @@ pub(crate) struct Post {
 
 impl Superior for Post {
     fn falls_asleep(&self) {
+        assert!(
+            !self.pool.attrs.bh,
+            "an item of a bottom-half queue is about to sleep"
+        );
         self.pool.falls_asleep(&self.worker);
     }
     fn is_back(&self) {

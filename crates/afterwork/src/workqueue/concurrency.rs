@@ -15,6 +15,8 @@ pub(crate) struct Away {
     pub(crate) asleep: bool,
     /// Its item takes the CPU for long: its queue says so, or a look found it.
     pub(crate) hogging: bool,
+    /// It is a rescuer.
+    pub(crate) rescuing: bool,
 }
 
 impl Away {

@@ -4,7 +4,7 @@
 
 use std::{collections::VecDeque, ptr::NonNull};
 
-use sync::{atomic::Ordering, unmodelled::Arc};
+use sync::{atomic::Ordering, twin, unmodelled::Arc};
 
 use super::{
     active::{Gate, Seeker},
@@ -14,6 +14,7 @@ use super::{
     policy,
     pool::WorkerPool,
     pwq::{Pwq, PwqState, QueueCore},
+    rescuer::{Distress, Phone},
     state::State,
     worker::{Taken, Worker},
 };
@@ -55,6 +56,7 @@ pub(crate) struct Dispatch {
     nr_workers: usize,
     /// Workers that have been asked for and are not there yet.
     pub(crate) nr_creating: usize,
+    pub(crate) distress: Distress,
     /// Links by their slot.
     links: Vec<Option<PwqState>>,
     /// No link is left: workers leave.
@@ -139,7 +141,7 @@ impl Dispatch {
 
     pub(crate) fn discharge(&mut self, worker: &Worker) {
         let enlisted = self.workers[worker.number].take();
-        debug_assert!(enlisted.is_some_and(|it| it.seat.is_none() && it.away.counts_as_awake()));
+        debug_assert!(enlisted.is_some_and(|it| it.seat.is_none() && !it.away.told));
         self.nr_workers -= 1;
     }
 
@@ -296,15 +298,78 @@ impl Dispatch {
         }
     }
 
+    /// Takes the next batch of the link `slot` alone, of at most `max` items, for a rescuer.
+    pub(crate) fn take_of(
+        &mut self,
+        pool: &Arc<WorkerPool>,
+        worker: &Worker,
+        slot: usize,
+        max: usize,
+        after: &mut Afterwards,
+    ) -> Taken {
+        self.retire(worker, after);
+        self.adopt(&pool.injector);
+        loop {
+            if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
+                self.ready.remove(at);
+                self.give_up_seat(pool, worker, after);
+                let nr_taken = self.take_inactive(pool, worker, slot, max);
+                self.sit(worker, slot);
+                if nr_taken > 0 {
+                    return self.taken(slot, nr_taken);
+                }
+            }
+            let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
+                if !twin::armed("rescue: keeps its seat") {
+                    self.give_up_seat(pool, worker, after);
+                }
+                if self.ready.contains(&slot) {
+                    continue;
+                }
+                return Taken::Nothing;
+            };
+            if !self.find_seat(pool, worker, slot, after) {
+                self.link_mut(slot).inactive.push_back(item);
+                continue;
+            }
+            worker.hold(0, item);
+            let mut nr_taken = 1;
+            while nr_taken < self.limit(slot, max)
+                && let Some(next) = self.pending.pop_first(|item| home_slot(item) == slot)
+            {
+                worker.hold(nr_taken, next);
+                nr_taken += 1;
+            }
+            return self.taken(slot, nr_taken);
+        }
+    }
+
+    /// Returns where the rescuers of links with items in flight are called.
+    pub(crate) fn rescuers(&self) -> Vec<(Arc<Phone>, usize)> {
+        let busy = self.links.iter().enumerate().filter_map(|(slot, link)| {
+            let link = link.as_ref().filter(|link| link.nr_in_flight > 0)?;
+            Some((link.core.rescuer.clone()?, slot))
+        });
+        busy.collect()
+    }
+
+    /// Says whether `worker` has items in hand of a queue that is CPU-intensive.
+    pub(crate) fn is_cpu_intensive(&self, worker: &Worker) -> bool {
+        let seat = self.enlisted(worker).seat;
+        seat.is_some_and(|slot| self.link(slot).core.cpu_intensive)
+    }
+
     fn taken(&mut self, slot: usize, nr_taken: usize) -> Taken {
         let link = self.link_mut(slot);
         link.nr_started += nr_taken as u64;
         Taken::Items(nr_taken)
     }
 
-    /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list.
+    /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list; long ones so
+    /// that others may start meanwhile.
     fn limit(&self, slot: usize, limit: usize) -> usize {
-        if self.link(slot).core.gate.max() == 1 {
+        let core = &self.link(slot).core;
+        if core.gate.max() == 1 || core.cpu_intensive {
             1
         } else {
             limit

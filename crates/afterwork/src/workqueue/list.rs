@@ -70,6 +70,18 @@ impl List {
         Some(item)
     }
 
+    /// Cuts the first item for which `chosen` holds out, looking at every item before it.
+    pub(crate) fn pop_first(
+        &mut self,
+        chosen: impl Fn(NonNull<Head>) -> bool,
+    ) -> Option<NonNull<Head>> {
+        let mut at = self.first();
+        while let Some(item) = at.filter(|&item| !chosen(item)) {
+            at = NonNull::new(next(item));
+        }
+        at.filter(|&item| self.remove(item))
+    }
+
     /// Moves all of `other` behind the last item.
     pub(crate) fn append(&mut self, other: &mut List) {
         if let Some(first) = NonNull::new(other.first) {

@@ -6,8 +6,8 @@
 //! How often it looks follows what it finds (`concurrency.rs`); after a while without waiting work it disarms itself,
 //! so an idle program has no ticks.
 //!
-//! When no thread can be had, the manager tries again with growing pauses, and runs the items of a pool without
-//! any worker itself, so that they are late and not lost.
+//! When no thread can be had, the manager tries again with growing pauses, and calls the registry's rescuer to a pool
+//! that has no worker (`rescuer.rs`), so that items are late and not lost.
 
 use std::time::Duration;
 
@@ -22,6 +22,7 @@ use super::{
     concurrency::{Sight, pause_ns},
     machine::Machine,
     pool::WorkerPool,
+    rescuer::{Phone, Rescuer},
     worker,
 };
 use crate::{
@@ -47,6 +48,8 @@ pub(crate) struct Manager {
     pub(crate) roster: Mutex<Vec<(Arc<WorkerPool>, usize)>>,
     /// Threads of workers that have not been waited for.
     threads: Mutex<Vec<thread::JoinHandle>>,
+    /// Called to pools that have no worker and get none.
+    rescuer: Mutex<Option<Rescuer>>,
     /// This manager's own thread.
     thread: Mutex<Option<thread::JoinHandle>>,
     /// A: the manager's own thread, 0 before it runs.
@@ -81,12 +84,17 @@ impl Manager {
     pub(crate) fn start(self: &Arc<Self>, machine: &Arc<Machine>) -> std::io::Result<()> {
         let mut parker = self.take_post();
         let mut duty = Duty::new(machine);
-        let thread = thread::spawn("aw/manager", move || {
+        let rescuer = Rescuer::start("aw/rescuer")?;
+        let phone = rescuer.phone();
+        *self.rescuer.lock() = Some(rescuer);
+        let started = thread::spawn("aw/manager", move || {
             let id = thread::current().0;
             duty.manager.thread_id.store(id, Ordering::Relaxed);
-            duty.run(&mut parker);
+            duty.run(&mut parker, &phone);
+            duty.manager.end_rescuer();
             duty.manager.bury(|_| true);
-        })?;
+        });
+        let thread = started.inspect_err(|_| self.end_rescuer())?;
         *self.thread.lock() = Some(thread);
         Ok(())
     }
@@ -152,6 +160,13 @@ impl Manager {
         }
     }
 
+    fn end_rescuer(&self) {
+        let rescuer = self.rescuer.lock().take();
+        if let Some(rescuer) = rescuer {
+            rescuer.end();
+        }
+    }
+
     /// Waits for the worker threads that `choose` names, which have ended or are about to.
     fn bury(&self, choose: impl Fn(&thread::JoinHandle) -> bool) {
         let mut threads = self.threads.lock();
@@ -206,11 +221,11 @@ impl Duty {
         }
     }
 
-    fn run(&mut self, parker: &mut Parker) {
+    fn run(&mut self, parker: &mut Parker, rescuer: &Phone) {
         loop {
             let refused = self.manager.create_workers();
             let mut now_ns = time::now_ns();
-            self.do_without(refused, now_ns);
+            self.do_without(refused, rescuer, now_ns);
             if self.manager.inbox.lock().quit {
                 return;
             }
@@ -229,11 +244,13 @@ impl Duty {
     }
 
     /// Looks after pools that got no thread.
-    fn do_without(&mut self, refused: Vec<Arc<WorkerPool>>, now_ns: u64) {
+    fn do_without(&mut self, refused: Vec<Arc<WorkerPool>>, rescuer: &Phone, now_ns: u64) {
         for pool in refused {
             if pool.could_not_create() {
-                worker::help_out(&pool);
+                rescuer.call(&pool, None);
             }
+            // Other rescuers are called by looks.
+            self.manager.watch();
             if self.retry.is_empty() {
                 self.next_retry_ns = now_ns + self.retry_pause_ns;
                 self.retry_pause_ns = (self.retry_pause_ns * 2).min(RETRY_MAX_NS);
@@ -268,9 +285,10 @@ impl Duty {
         }
         let pools = self.manager.pools();
         let topology = machine.topology();
-        let looks = pools
-            .iter()
-            .map(|pool| pool.look(now_ns, topology.allowed()));
+        let looks = pools.iter().map(|pool| {
+            pool.mayday(now_ns);
+            pool.look(now_ns, topology.allowed())
+        });
         let sight = looks.max().unwrap_or(Sight::Quiet);
         self.nr_quiet = if sight == Sight::Quiet {
             self.nr_quiet + 1

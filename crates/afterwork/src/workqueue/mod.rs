@@ -12,7 +12,8 @@
 //! `run.rs` runs each one and wakes who waits (`wait.rs`, `join.rs`). What is to be done is decided by plain functions
 //! in `policy.rs` and `state.rs`. `future.rs` makes an item of a future. `manager.rs` and `upkeep.rs` make workers and
 //! cull them; while work waits, `sampler.rs` finds workers that sleep in an item, by the rules of `concurrency.rs`, as
-//! `blocking.rs` does for those that say so. `machine.rs` makes queues follow CPUs that come and go.
+//! `blocking.rs` does for those that say so. `rescuer.rs` runs what no worker can be had for; `kinds.rs` has the kernel's
+//! kinds of queues. `machine.rs` makes queues follow CPUs that come and go.
 //!
 //! docs/workqueue.md has the pictures, the proofs and the costs.
 
@@ -27,6 +28,7 @@ mod head;
 mod join;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod kick_and_cull;
+mod kinds;
 mod links;
 mod list;
 mod machine;
@@ -38,6 +40,7 @@ mod pwq;
 mod queue;
 mod registry;
 mod reroute;
+mod rescuer;
 mod routes;
 mod run;
 mod sampler;

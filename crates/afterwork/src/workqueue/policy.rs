@@ -67,6 +67,32 @@ pub(crate) fn batch_size(item_ns: u64, nr_waiting: usize, nr_takers: u32, max: u
     share.min(by_time as usize).clamp(1, max.max(1))
 }
 
+/// What a bottom half may run before its thread gives the CPU away once. The kernel's `BH_WORKER_JIFFIES` and
+/// `BH_WORKER_RESTARTS`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RunBudget {
+    end_ns: u64,
+    nr_rounds: u32,
+}
+
+impl RunBudget {
+    const SPAN_NS: u64 = 2_000_000;
+    const ROUNDS: u32 = 10;
+
+    pub(crate) fn new(now_ns: u64) -> Self {
+        Self {
+            end_ns: now_ns.saturating_add(Self::SPAN_NS),
+            nr_rounds: Self::ROUNDS,
+        }
+    }
+
+    /// Takes one round off; says whether that was the last.
+    pub(crate) fn is_spent(&mut self, now_ns: u64) -> bool {
+        self.nr_rounds = self.nr_rounds.saturating_sub(1);
+        self.nr_rounds == 0 || now_ns >= self.end_ns
+    }
+}
+
 /// Says whether the worker that idled longest may go: the kernel keeps two, and a quarter of the busy.
 pub(crate) fn may_cull(nr_idle: usize, nr_workers: usize) -> bool {
     // None in a model, so that culling and kicking meet more often.
@@ -108,6 +134,16 @@ mod tests {
         assert_eq!(batch_size(10, 500, 1, 32), 32);
         assert_eq!(batch_size(10, 20, 2, 32), 10);
         assert_eq!(batch_size(0, 0, 0, 32), 1);
+    }
+
+    #[test]
+    fn a_bottom_half_gives_way_after_ten_rounds_or_two_milliseconds() {
+        let mut budget = RunBudget::new(5);
+        let rounds = (1..).find(|_| budget.is_spent(5));
+        assert_eq!(rounds, Some(10));
+        let mut budget = RunBudget::new(5);
+        assert!(!budget.is_spent(2_000_004));
+        assert!(budget.is_spent(2_000_005));
     }
 
     #[cfg(not(any(loom, shuttle)))]

@@ -54,6 +54,8 @@ pub(crate) struct PoolAttrs {
     /// Whether they may never run elsewhere.
     pub(crate) strict: bool,
     pub(crate) nice: i8,
+    /// Whether it is one thread whose items never sleep.
+    pub(crate) bh: bool,
 }
 
 /// Workers that share a list of items.
@@ -88,6 +90,7 @@ pub(super) struct Counters {
     pub(super) nr_repatriated: AtomicU64,
     pub(super) nr_seen_asleep: AtomicU64,
     pub(super) nr_hogs: AtomicU64,
+    pub(super) nr_maydays: AtomicU64,
     pub(super) nr_spawn_failed: AtomicU64,
 }
 
@@ -141,6 +144,7 @@ impl WorkerPool {
             cpus: CpuSet::new(),
             strict: false,
             nice: 0,
+            bh: false,
         };
         let manager = Arc::new(Manager::default());
         Arc::new(Self::new(0, attrs, false, Params::default(), manager))
@@ -224,9 +228,7 @@ impl WorkerPool {
         }
         match dispatch.idle.pop() {
             Some(idle) => picked.wakeq.push(Wakeup::unpark(idle.worker.unparker())),
-            None if dispatch.nr_workers() + dispatch.nr_creating
-                < self.params.max_workers.max(1) =>
-            {
+            None if dispatch.nr_workers() + dispatch.nr_creating < self.max_workers() => {
                 dispatch.nr_creating += 1;
                 picked.create = true;
             }
@@ -238,6 +240,14 @@ impl WorkerPool {
         self.census
             .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         self.counters.nr_kicks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn max_workers(&self) -> usize {
+        if self.attrs.bh {
+            1
+        } else {
+            self.params.max_workers.max(1)
+        }
     }
 
     /// Does what a locked section decided. Call it with no lock held.
@@ -344,6 +354,9 @@ impl WorkerPool {
         );
         if let Taken::Items(count) = taken {
             worker.publish(count);
+            if dispatch.is_cpu_intensive(worker) {
+                self.recount(&mut dispatch, worker, |away| away.hogging = true);
+            }
             self.census.fetch_sub(Census::SEARCHING, Ordering::Relaxed);
             // ORDER(lie-down): a producer that saw us searching did not kick; see `look_for_worker`.
             // Test: an_item_is_never_left_to_sleeping_workers
@@ -440,7 +453,7 @@ impl WorkerPool {
 
     /// Brings this thread, a worker of this pool, home: to its CPUs and its nice value.
     pub(crate) fn settle(&self, worker: &Worker) {
-        let fresh = worker.thread.swap(thread::current().0, Ordering::Relaxed) == 0;
+        let fresh = worker.is_this_thread();
         let strays = worker.strays.swap(false, Ordering::Relaxed);
         if self.confined.load(Ordering::Relaxed) && (fresh || strays) {
             // Refused when the CPUs went away meanwhile: then anywhere is better than nowhere.
@@ -471,6 +484,19 @@ impl WorkerPool {
         dispatch.enlist(worker)
     }
 
+    /// Enters a rescuer, which is no worker of the pool's and does not count.
+    pub(crate) fn enlist_rescuer(&self, worker: impl FnOnce(usize) -> Arc<Worker>) -> Arc<Worker> {
+        let mut dispatch = self.lock();
+        let worker = dispatch.enlist(worker);
+        dispatch.away_mut(&worker).rescuing = true;
+        worker
+    }
+
+    /// Strikes a rescuer off the pool.
+    pub(crate) fn discharge_rescuer(&self, worker: &Worker) {
+        self.lock().discharge(worker);
+    }
+
     /// Strikes a worker off the pool; `awake` when it was not on the idle list.
     pub(crate) fn discharge(self: &Arc<Self>, worker: &Worker, awake: bool) {
         let mut picked = Picked::default();
@@ -491,7 +517,8 @@ impl WorkerPool {
     }
 
     pub(crate) fn thread_name(&self) -> String {
-        format!("aw/u{}", self.number)
+        let kind = if self.attrs.bh { 'b' } else { 'u' };
+        format!("aw/{kind}{}", self.number)
     }
 
     pub(crate) fn stats(&self) -> PoolStats {
@@ -509,6 +536,7 @@ impl WorkerPool {
             repatriated: self.counters.nr_repatriated.load(Ordering::Relaxed),
             seen_asleep: self.counters.nr_seen_asleep.load(Ordering::Relaxed),
             cpu_intensive: self.counters.nr_hogs.load(Ordering::Relaxed),
+            maydays: self.counters.nr_maydays.load(Ordering::Relaxed),
             spawn_failed: self.counters.nr_spawn_failed.load(Ordering::Relaxed),
         }
     }

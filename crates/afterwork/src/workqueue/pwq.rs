@@ -9,6 +9,7 @@ use super::{
     active::{Gate, Seeker},
     list::List,
     pool::WorkerPool,
+    rescuer::Phone,
     run::contain,
     state::Rules,
 };
@@ -28,6 +29,12 @@ pub(crate) struct QueueCore {
     pub(crate) nr_panicked: AtomicU64,
     /// I: called after a panic that no joiner will see.
     pub(crate) on_panic: Option<PanicHandler>,
+    /// I: its items never count against the workers that a pool runs at once.
+    pub(crate) cpu_intensive: bool,
+    /// I: its items never sleep, and have one thread a pod.
+    pub(crate) bh: bool,
+    /// I: where its rescuer is called, if it has one.
+    pub(crate) rescuer: Option<Arc<Phone>>,
 }
 
 /// Called with the name of the queue after an item panicked.
@@ -118,6 +125,9 @@ impl QueueCore {
             nr_helped: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
             on_panic,
+            cpu_intensive: false,
+            bh: false,
+            rescuer: None,
         }
     }
 

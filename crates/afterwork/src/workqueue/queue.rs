@@ -18,6 +18,7 @@ use super::{
     pwq::{PanicHandler, Pwq, QueueCore},
     registry::Registry,
     reroute::Plan,
+    rescuer::Rescuer,
     routes::Signpost,
     run,
     state::Enqueue,
@@ -72,6 +73,7 @@ pub(super) struct Inner {
     pub(super) signpost: Signpost,
     /// How that came, and what there was before.
     pub(super) plan: Mutex<Plan>,
+    rescuer: Mutex<Option<Rescuer>>,
 }
 
 /// What a queue is built from, checked.
@@ -80,6 +82,9 @@ pub(super) struct Parts {
     pub(super) max_active: u32,
     pub(super) help: Option<bool>,
     pub(super) ordered: bool,
+    pub(super) cpu_intensive: bool,
+    pub(super) bh: bool,
+    pub(super) rescuer: Option<Rescuer>,
     pub(super) on_panic: Option<PanicHandler>,
 }
 
@@ -117,7 +122,12 @@ impl Workqueue {
     }
 
     pub(super) fn new(name: &str, parts: Parts, registry: &Registry) -> Self {
-        let core = Arc::new(QueueCore::new(name, parts.max_active, parts.on_panic));
+        let core = Arc::new(QueueCore {
+            cpu_intensive: parts.cpu_intensive,
+            bh: parts.bh,
+            rescuer: parts.rescuer.as_ref().map(Rescuer::phone),
+            ..QueueCore::new(name, parts.max_active, parts.on_panic)
+        });
         let ordered = parts.ordered;
         let (plan, routes) = Plan::new(parts.attrs, parts.help, ordered, &core, registry.machine());
         let inner = Arc::new(Inner {
@@ -125,6 +135,7 @@ impl Workqueue {
             ordered,
             signpost: Signpost::new(&routes, ordered),
             plan: Mutex::new(plan),
+            rescuer: Mutex::new(parts.rescuer),
         });
         registry.machine().add_queue(&inner);
         // The machine may have changed since the plan was drawn.
@@ -390,6 +401,7 @@ impl Workqueue {
                 .sum(),
             helped: core.nr_helped.load(Ordering::Relaxed),
             panicked: core.nr_panicked.load(Ordering::Relaxed),
+            rescued: core.rescuer.as_ref().map_or(0, |phone| phone.nr_rescued()),
             nr_active: core.gate.nr_active(),
             max_active: core.gate.max(),
         }
@@ -480,6 +492,11 @@ impl Inner {
     /// Waits until all has run, and lets go of the pools.
     fn destroy(self: &Arc<Self>, registry: &Registry) {
         self.drain();
+        // Before the links go: it may still look into one.
+        let rescuer = self.rescuer.lock().take();
+        if let Some(rescuer) = rescuer {
+            rescuer.end();
+        }
         let machine = registry.machine();
         machine.remove_queue(self);
         let links = self.plan.lock().end();

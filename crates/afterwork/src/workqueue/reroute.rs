@@ -84,6 +84,7 @@ impl Plan {
                     cpus: pod.cpus.clone(),
                     strict: self.attrs.strict,
                     nice: self.attrs.nice,
+                    bh: core.bh,
                 };
                 self.link(attrs, core, machine, plug)
             })

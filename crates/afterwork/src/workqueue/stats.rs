@@ -35,6 +35,8 @@ pub struct PoolStats {
     /// Items that a look found to have had the CPU for [`Params::cpu_intensive_thresh_us`](crate::params::Params)
     /// while work waited.
     pub cpu_intensive: u64,
+    /// Calls of rescuers, because work had wanted for a worker for long.
+    pub maydays: u64,
     /// Workers that the system refused to give.
     pub spawn_failed: u64,
 }
@@ -49,6 +51,8 @@ pub struct QueueStats {
     pub helped: u64,
     /// Items that panicked.
     pub panicked: u64,
+    /// Items that its rescuer took.
+    pub rescued: u64,
     /// Threads that run its items now.
     pub nr_active: u32,
     /// How many may.

@@ -20,6 +20,7 @@ use sync::{
 use super::{
     blocking::Post,
     head::Head,
+    policy::RunBudget,
     pool::{Rest, WorkerPool},
     slab,
 };
@@ -99,6 +100,11 @@ impl Worker {
 
     pub(crate) fn unparker(&self) -> Unparker {
         self.unparker.clone()
+    }
+
+    /// Notes that this thread is the worker's; says whether it was not before.
+    pub(crate) fn is_this_thread(&self) -> bool {
+        self.thread.swap(thread::current().0, Ordering::Relaxed) == 0
     }
 
     /// Says whether a kick has reached it that it has not followed yet.
@@ -260,19 +266,38 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
 pub(crate) fn help_out(pool: &Arc<WorkerPool>) {
     let parker = Parker::with_looks(0);
     let worker = enlist(pool, &parker, false);
+    worker.is_this_thread();
     serve(pool, &worker);
     discharge(pool, &worker, true);
+}
+
+/// Runs what `pool` has of the link `slot` on this thread, which is not one of its workers, and goes on; tells `count`
+/// how many items it takes, before it runs them.
+pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, count: impl Fn(usize)) {
+    let parker = Parker::with_looks(0);
+    let worker = pool.enlist_rescuer(|number| Arc::new(Worker::new(number, parker.unparker())));
+    worker.is_this_thread();
+    answer_for(pool, &worker);
+    while let Taken::Items(nr_taken) = pool.take_to_rescue(&worker, slot) {
+        count(nr_taken);
+        worker.run_hand();
+    }
+    report::report_to(None);
+    pool.discharge_rescuer(&worker);
 }
 
 fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Arc<Worker> {
     let worker = pool.enlist(asked_for, |number| {
         Arc::new(Worker::new(number, parker.unparker()))
     });
-    report::report_to(Some(Arc::new(Post {
-        pool: pool.clone(),
-        worker: worker.clone(),
-    })));
+    answer_for(pool, &worker);
     worker
+}
+
+/// Has the waits of this thread reported as those of `worker`.
+fn answer_for(pool: &Arc<WorkerPool>, worker: &Arc<Worker>) {
+    let (pool, worker) = (pool.clone(), worker.clone());
+    report::report_to(Some(Arc::new(Post { pool, worker })));
 }
 
 fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
@@ -282,8 +307,15 @@ fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
 
 /// Runs batches until there is none.
 fn serve(pool: &Arc<WorkerPool>, worker: &Worker) {
+    let mut budget = pool.attrs.bh.then(|| RunBudget::new(time::now_ns()));
     while let Taken::Items(_) = pool.take(worker) {
         worker.run_hand();
         pool.search_again();
+        if let Some(budget) = &mut budget
+            && budget.is_spent(time::now_ns())
+        {
+            thread::yield_now();
+            *budget = RunBudget::new(time::now_ns());
+        }
     }
 }

@@ -17,3 +17,4 @@ mod workqueue_future;
 mod workqueue_item;
 mod workqueue_parts;
 mod workqueue_pool;
+mod workqueue_rescuer;

@@ -6,22 +6,12 @@ use std::{
 };
 
 use afterwork::{
-    params::Params,
     task_work,
     wake::{EventCount, Parker},
-    workqueue::{self, Registry, Workqueue},
+    workqueue::{self, Workqueue},
 };
 
 use crate::support::*;
-
-/// A registry whose watch never looks: only what is reported brings another worker.
-fn unwatched(machine: &str) -> Registry {
-    let params = Params {
-        watch_tick_us: 3_600_000_000,
-        ..Params::default()
-    };
-    registry_with(machine, params)
-}
 
 /// Runs an item on a pool of one CPU that calls `wait` with a sender's other end, which only a later item serves.
 fn another_runs_meanwhile<T: Send + 'static>(

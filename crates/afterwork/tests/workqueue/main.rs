@@ -16,6 +16,7 @@ mod disable;
 mod flush;
 mod future;
 mod items;
+mod kinds;
 mod lifecycle;
 mod nested;
 mod order;

@@ -31,6 +31,15 @@ pub fn registry_with(machine: &str, params: Params) -> Registry {
     Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
 }
 
+/// Makes a registry whose watch never looks: only what is reported brings another worker.
+pub fn unwatched(machine: &str) -> Registry {
+    let params = Params {
+        watch_tick_us: 3_600_000_000,
+        ..Params::default()
+    };
+    registry_with(machine, params)
+}
+
 /// Builds a queue of `builder` on a registry of its own with two CPUs in one pool.
 pub fn alone_on_two(builder: Builder) -> Workqueue {
     builder.build_in(&registry("2 core")).unwrap()

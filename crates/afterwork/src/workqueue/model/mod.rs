@@ -120,6 +120,13 @@ impl Machine {
         Duty::new(self.registry.machine()).tick(0);
     }
 
+    /// Calls the rescuers of each pool that wants for a worker since long, by a clock that says `now_ns`.
+    pub fn mayday(&self, now_ns: u64) {
+        for pool in self.registry.pools() {
+            pool.mayday(now_ns);
+        }
+    }
+
     /// Arms the watch.
     pub fn watch(&self) {
         self.registry.manager().watch();

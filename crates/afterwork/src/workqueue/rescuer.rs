@@ -1,0 +1,229 @@
+//! A thread set aside for work that must go on although no worker can be had.
+//!
+//! A queue built with [`mem_reclaim`](super::Builder::mem_reclaim) has one of its own. When work of a pool has wanted
+//! for a worker for 10 ms, the manager calls *mayday* for each such queue with items there, and again every 100 ms.
+//! The rescuer enters the pool, runs that queue's items in batches of 16, and goes back to sleep. It is no worker of
+//! the pool's: it does not count as awake, so the pool goes on asking for one.
+//!
+//! The registry has one more for everybody, called when a pool that has no worker at all is refused one. It is the
+//! registry's and not the manager's own thread because an item that it runs may wait for another of that pool: then
+//! it waits, and the manager still gets threads as soon as there are some.
+//!
+//! # No call is lost
+//!
+//! A caller writes the call under the lock and then hands over the parker's token; the rescuer takes all calls and
+//! parks only when there were none. Twin `mayday: rings before it writes`.
+
+use std::io;
+
+use sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+    thread, twin,
+    unmodelled::Arc,
+};
+
+use super::{
+    dispatch::Afterwards,
+    policy::{self, Need},
+    pool::{Picked, WorkerPool},
+    worker::{self, Taken, Worker},
+};
+use crate::wake::{Parker, Unparker};
+
+/// How long work wants for a worker before the first call, and between two. The kernel's
+/// `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.
+const FIRST_CALL_NS: u64 = 10_000_000;
+const NEXT_CALL_NS: u64 = 100_000_000;
+/// How many items a rescuer takes at once. The kernel's `RESCUER_BATCH`.
+pub(crate) const BATCH: usize = 16;
+
+/// Whom to rescue.
+#[derive(Clone, Debug)]
+struct Call {
+    pool: Arc<WorkerPool>,
+    /// The link whose items alone are meant.
+    slot: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    waiting: Vec<Call>,
+    quit: bool,
+}
+
+/// Where a rescuer is called.
+#[derive(Debug)]
+pub(crate) struct Phone {
+    calls: Mutex<Calls>,
+    unparker: Unparker,
+    /// A: items taken of single links.
+    nr_rescued: AtomicU64,
+}
+
+/// A rescuer's thread; [`end`](Self::end) it.
+#[derive(Debug)]
+pub(crate) struct Rescuer {
+    phone: Arc<Phone>,
+    thread: thread::JoinHandle,
+}
+
+impl Phone {
+    /// Calls the rescuer to `pool`, for all its items or those of one link.
+    pub(crate) fn call(&self, pool: &Arc<WorkerPool>, slot: Option<usize>) {
+        if twin::armed("mayday: rings before it writes") {
+            self.unparker.unpark();
+        }
+        let mut calls = self.calls.lock();
+        let called = |call: &Call| Arc::ptr_eq(&call.pool, pool) && call.slot == slot;
+        if !calls.waiting.iter().any(called) {
+            let pool = pool.clone();
+            calls.waiting.push(Call { pool, slot });
+        }
+        drop(calls);
+        if !twin::armed("mayday: rings before it writes") {
+            self.unparker.unpark();
+        }
+    }
+
+    pub(crate) fn nr_rescued(&self) -> u64 {
+        self.nr_rescued.load(Ordering::Relaxed)
+    }
+
+    fn serve(&self, mut parker: Parker) {
+        loop {
+            let mut calls = self.calls.lock();
+            let waiting = std::mem::take(&mut calls.waiting);
+            let quit = calls.quit;
+            drop(calls);
+            if waiting.is_empty() {
+                if quit {
+                    return;
+                }
+                parker.park();
+            }
+            for call in waiting {
+                let count = |nr_taken: usize| {
+                    self.nr_rescued
+                        .fetch_add(nr_taken as u64, Ordering::Relaxed);
+                };
+                match call.slot {
+                    Some(slot) => worker::rescue(&call.pool, slot, count),
+                    None => worker::help_out(&call.pool),
+                }
+            }
+        }
+    }
+}
+
+impl Rescuer {
+    /// Sets a thread aside.
+    pub(crate) fn start(name: &str) -> io::Result<Self> {
+        let parker = Parker::with_looks(0);
+        let phone = Arc::new(Phone {
+            calls: Mutex::new(Calls::default()),
+            unparker: parker.unparker(),
+            nr_rescued: AtomicU64::new(0),
+        });
+        let body = phone.clone();
+        let thread = thread::spawn(name, move || body.serve(parker))?;
+        Ok(Self { phone, thread })
+    }
+
+    pub(crate) fn phone(&self) -> Arc<Phone> {
+        self.phone.clone()
+    }
+
+    /// Ends the thread when it has served its calls, and waits for that.
+    pub(crate) fn end(self) {
+        self.phone.calls.lock().quit = true;
+        self.phone.unparker.unpark();
+        self.thread.join().expect("a rescuer does not panic");
+    }
+}
+
+/// Since when a pool wants for a worker, as the moment of the next call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Distress(Option<u64>);
+
+impl Distress {
+    /// Says whether to call now for a pool that wants for a worker, or not.
+    pub(crate) fn calls(&mut self, wants: bool, now_ns: u64) -> bool {
+        let due_ns = self.0.filter(|_| wants);
+        let calls = due_ns.is_some_and(|due_ns| now_ns >= due_ns);
+        self.0 = match (wants, due_ns) {
+            (false, _) => None,
+            (true, None) => Some(now_ns.saturating_add(FIRST_CALL_NS)),
+            (true, Some(_)) if calls => Some(now_ns.saturating_add(NEXT_CALL_NS)),
+            (true, due_ns) => due_ns,
+        };
+        calls
+    }
+}
+
+impl WorkerPool {
+    /// Calls the rescuers of queues whose items have wanted for a worker of this pool for long.
+    pub(crate) fn mayday(self: &Arc<Self>, now_ns: u64) {
+        let mut dispatch = self.lock();
+        let waits = !self.injector.is_empty() || dispatch.has_work();
+        let none_comes =
+            dispatch.nr_creating > 0 || policy::need(self.census(), self.target) == Need::Worker;
+        let wants = waits && dispatch.idle.is_empty() && none_comes;
+        if !dispatch.distress.calls(wants, now_ns) {
+            return;
+        }
+        dispatch.adopt(&self.injector);
+        let rescuers = dispatch.rescuers();
+        drop(dispatch);
+        let nr_calls = rescuers.len() as u64;
+        self.counters
+            .nr_maydays
+            .fetch_add(nr_calls, Ordering::Relaxed);
+        for (phone, slot) in rescuers {
+            phone.call(self, Some(slot));
+        }
+    }
+
+    /// Gets a rescuer its next batch of the link `slot`.
+    pub(crate) fn take_to_rescue(self: &Arc<Self>, worker: &Worker, slot: usize) -> Taken {
+        let mut after = Afterwards::default();
+        let mut picked = Picked::default();
+        let mut dispatch = self.lock();
+        let taken = dispatch.take_of(self, worker, slot, BATCH, &mut after);
+        if let Taken::Items(count) = taken {
+            worker.publish(count);
+        }
+        if dispatch.has_work() {
+            // A seat that was given back may have made another link ready.
+            self.pick_if_needed(&mut dispatch, &mut picked);
+        }
+        drop(dispatch);
+        self.see_to(picked);
+        self.finish(after);
+        taken
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_call_comes_after_ten_milliseconds_and_then_one_every_hundred() {
+        let mut distress = Distress::default();
+        let calls: Vec<u64> = (0..=330)
+            .filter(|ms| distress.calls(true, ms * 1_000_000))
+            .collect();
+        assert_eq!(calls, [10, 110, 210, 310]);
+    }
+
+    #[test]
+    fn a_worker_that_comes_ends_the_distress() {
+        let mut distress = Distress::default();
+        assert!(!distress.calls(true, 0));
+        assert!(!distress.calls(false, 9_999_999));
+        assert!(!distress.calls(true, 10_000_000));
+        assert!(!distress.calls(true, 19_999_999));
+        assert!(distress.calls(true, 20_000_000));
+    }
+}

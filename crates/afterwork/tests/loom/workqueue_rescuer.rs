@@ -1,0 +1,76 @@
+//! Rescuers: calls that meet a rescuer on its way to sleep, and workers that come after all.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::Work;
+use sync::{
+    atomic::{AtomicUsize, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{bounded, machine, plain, wind_up};
+
+/// Long enough for a pool that wants for a worker to call its rescuers.
+const LONG_NS: u64 = 10_000_000;
+
+/// No worker comes, and the rescuer is called while it may be about to sleep.
+fn called_to_sleep() {
+    let machine = machine(1, 1);
+    let queue = plain().mem_reclaim().build_in(machine.registry()).unwrap();
+    let work = Work::new(|| ());
+    queue.enqueue(&work);
+    machine.mayday(0);
+    machine.mayday(LONG_NS);
+    // Deadlocks if the call is lost.
+    work.flush().unwrap();
+    loom::stop_exploring();
+    machine.make_workers();
+    drop(queue);
+}
+
+/// A worker comes just when the rescuer has been called; there is one seat, and a second item after the first.
+fn worker_comes_after_all() {
+    let machine = machine(1, 1);
+    let queue = plain().mem_reclaim().max_active(1);
+    let queue = queue.build_in(machine.registry()).unwrap();
+    let nr_runs = Arc::new(AtomicUsize::new(0));
+    let work = Work::new({
+        let nr_runs = nr_runs.clone();
+        move || {
+            nr_runs.fetch_add(1, Ordering::Relaxed);
+        }
+    });
+    queue.enqueue(&work);
+    machine.mayday(0);
+    machine.mayday(LONG_NS);
+    machine.make_workers();
+    work.flush().unwrap();
+    assert!(queue.enqueue(&work));
+    work.flush().unwrap();
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 2);
+    wind_up(queue);
+}
+
+#[test]
+fn a_call_is_heard_by_a_rescuer_that_goes_to_sleep() {
+    bounded(3, called_to_sleep);
+}
+
+#[test]
+fn a_call_that_rings_before_it_writes_is_lost() {
+    must_fail("mayday: rings before it writes", || {
+        bounded(3, called_to_sleep)
+    });
+}
+
+#[test]
+fn a_rescuer_and_a_worker_that_comes_after_all_share_the_work() {
+    bounded(1, worker_comes_after_all);
+}
+
+#[test]
+fn a_rescuer_must_give_its_seat_back() {
+    must_fail("rescue: keeps its seat", || {
+        bounded(1, worker_comes_after_all)
+    });
+}

@@ -1,0 +1,300 @@
+//! Kinds of queues: per CPU, highpri, CPU-intensive, bottom halves, and those with a rescuer.
+
+use std::sync::{Arc, Barrier, mpsc};
+
+use afterwork::workqueue::{self, AffinityScope, BuildError, Work};
+use topology::Topology;
+
+use crate::support::*;
+
+#[test]
+fn a_per_cpu_queue_has_a_strict_pool_for_each_cpu() {
+    let registry = registry("4 core");
+    let queue = queue("bound").per_cpu().build_in(&registry).unwrap();
+    let pools = registry.pool_stats();
+    assert_eq!(pools.len(), 4);
+    assert!(pools.iter().all(|pool| pool.strict && pool.cpus.len() == 1));
+    drop(queue);
+}
+
+#[test]
+fn a_per_cpu_pool_runs_one_item_at_a_time() {
+    ends(|| {
+        let registry = unwatched("1 core");
+        let queue = queue("bound").per_cpu().build_in(&registry).unwrap();
+        let gauge = Gauge::default();
+        for _ in 0..500 {
+            let gauge = gauge.clone();
+            queue.spawn_detached(move || gauge.within(|| std::hint::black_box(())));
+        }
+        queue.drain().unwrap();
+        assert_eq!(gauge.most(), 1);
+    });
+}
+
+#[test]
+fn a_highpri_queue_has_the_kernels_nice_value_or_says_why_not() {
+    let registry = registry("1 core");
+    match queue("highpri").highpri().build_in(&registry) {
+        Ok(_queue) => assert_eq!(registry.pool_stats()[0].nice, -20),
+        Err(error) => assert!(matches!(error, BuildError::NicePermission(-20, _))),
+    }
+}
+
+#[test]
+fn cpu_intensive_items_do_not_hold_up_those_of_other_queues() {
+    ends(|| {
+        let registry = unwatched("1 core");
+        let heavy = queue("heavy").cpu_intensive().help(false);
+        let heavy = heavy.build_in(&registry).unwrap();
+        let light = queue("light").help(false).build_in(&registry).unwrap();
+        let plugs: Vec<_> = (0..3)
+            .map(|_| {
+                let (plug, hole) = stopper();
+                heavy.spawn_detached(move || hole.sit());
+                plug
+            })
+            .collect();
+        plugs.iter().for_each(Plug::wait_until_stuck);
+        light.spawn(|| ()).join().unwrap();
+        assert_eq!(
+            registry.pool_stats()[0].seen_asleep,
+            0,
+            "nobody had to look"
+        );
+        plugs.iter().for_each(Plug::release);
+    });
+}
+
+#[test]
+fn cpu_intensive_items_of_one_queue_run_beside_one_another() {
+    ends(|| {
+        let registry = unwatched("1 core");
+        let queue = queue("heavy").cpu_intensive().help(false);
+        let queue = queue.build_in(&registry).unwrap();
+        let barrier = Arc::new(Barrier::new(4));
+        for _ in 0..4 {
+            let barrier = barrier.clone();
+            queue.spawn_detached(move || {
+                barrier.wait();
+            });
+        }
+        queue.drain().unwrap();
+    });
+}
+
+#[test]
+fn bottom_halves_of_a_cpu_run_in_order_on_one_thread() {
+    ends(|| {
+        let registry = registry("1 core");
+        let queue = queue("bh").bh().build_in(&registry).unwrap();
+        let (send, receive) = mpsc::channel();
+        for number in 0..1000 {
+            let send = send.clone();
+            queue.spawn_detached(move || send.send((number, sync::thread::current())).unwrap());
+        }
+        drop(send);
+        let ran: Vec<_> = receive.iter().collect();
+        assert!(ran.iter().map(|it| it.0).eq(0..1000));
+        assert!(ran.iter().all(|it| it.1 == ran[0].1));
+        assert_eq!(registry.pool_stats()[0].created, 1);
+    });
+}
+
+#[test]
+fn a_bottom_half_that_would_sleep_panics_instead() {
+    ends(|| {
+        let registry = registry("1 core");
+        let queue = queue("bh").bh().build_in(&registry).unwrap();
+        let blocked = queue.spawn(|| workqueue::blocking(|| ()));
+        assert!(blocked.join().is_err());
+        let other = crate::support::queue("other").help(false);
+        let other = other.build_in(&registry).unwrap();
+        let (plug, hole) = stopper();
+        let stuck = Work::new(move || hole.sit());
+        other.enqueue(&stuck);
+        plug.wait_until_stuck();
+        let waited = queue.spawn({
+            let stuck = stuck.clone();
+            move || stuck.flush()
+        });
+        assert!(waited.join().is_err());
+        plug.release();
+        assert_eq!(queue.spawn(|| 42).join().unwrap(), 42, "and goes on");
+    });
+}
+
+#[test]
+fn a_bottom_half_queue_is_of_no_other_kind() {
+    for builder in [
+        queue("bh").bh().ordered(),
+        queue("bh").bh().cpu_intensive(),
+        queue("bh").mem_reclaim().bh(),
+    ] {
+        let refused = builder.build_in(&registry("1 core"));
+        assert!(matches!(refused, Err(BuildError::Bh)));
+    }
+}
+
+#[test]
+fn a_rescuer_runs_what_no_worker_can_be_had_for() {
+    ends(|| {
+        let registry = registry("2 core");
+        registry.refuse_threads(true);
+        // Keeps the rescuer that is for everybody busy.
+        let plain = queue("plain").help(false).build_in(&registry).unwrap();
+        let plug = plug_into(&plain);
+        let queue = queue("reclaim").mem_reclaim().help(false);
+        let queue = queue.build_in(&registry).unwrap();
+        for i in 0..20 {
+            assert_eq!(queue.spawn(move || i).join().unwrap(), i);
+        }
+        assert_eq!(queue.stats().rescued, 20);
+        assert!(registry.pool_stats()[0].maydays > 0);
+        plug.release();
+        drop(queue);
+    });
+}
+
+#[test]
+fn a_rescuer_runs_the_items_of_its_own_queue_alone() {
+    ends(|| {
+        let registry = registry("1 core");
+        registry.refuse_threads(true);
+        let plain = queue("plain").help(false).build_in(&registry).unwrap();
+        let plug = plug_into(&plain);
+        let foreign = Count::default();
+        let work = counting(&foreign);
+        plain.enqueue(&work);
+        let reclaim = queue("reclaim").mem_reclaim().help(false);
+        let reclaim = reclaim.build_in(&registry).unwrap();
+        let count = Count::default();
+        let works: Vec<_> = (0..200).map(|_| counting(&count)).collect();
+        reclaim.enqueue_all(&works);
+        reclaim.drain().unwrap();
+        assert_eq!((count.get(), foreign.get()), (200, 0));
+        plug.release();
+        plain.drain().unwrap();
+        assert_eq!(foreign.get(), 1);
+    });
+}
+
+#[test]
+fn a_rescuer_keeps_the_order_of_an_ordered_queue() {
+    ends(|| {
+        let registry = registry("1 core");
+        registry.refuse_threads(true);
+        let plain = queue("plain").help(false).build_in(&registry).unwrap();
+        let plug = plug_into(&plain);
+        let queue = queue("reclaim").mem_reclaim().ordered();
+        let queue = queue.build_in(&registry).unwrap();
+        let (send, receive) = mpsc::channel();
+        for number in 0..100 {
+            let send = send.clone();
+            queue.spawn_detached(move || send.send(number).unwrap());
+        }
+        drop(send);
+        assert!(receive.iter().eq(0..100));
+        plug.release();
+    });
+}
+
+#[test]
+fn an_item_run_by_a_rescuer_may_wait_for_another_queue_with_one() {
+    ends(|| {
+        let registry = registry("1 core");
+        registry.refuse_threads(true);
+        let builder = || queue("reclaim").mem_reclaim().help(false);
+        let inner = builder().build_in(&registry).unwrap();
+        let outer = builder().build_in(&registry).unwrap();
+        let waits = outer.spawn({
+            let inner = inner.clone();
+            move || inner.spawn(|| 42).join().unwrap()
+        });
+        assert_eq!(waits.join().unwrap(), 42);
+    });
+}
+
+#[test]
+fn an_item_that_waits_where_no_thread_is_had_does_not_hold_up_the_manager() {
+    ends(|| {
+        let registry = registry("1 core");
+        registry.refuse_threads(true);
+        let queue = queue("plain").help(false).build_in(&registry).unwrap();
+        let (send, receive) = mpsc::channel();
+        let inner = queue.clone();
+        let waits = queue.spawn(move || {
+            let inner = inner.spawn(|| 42);
+            send.send(()).unwrap();
+            inner.join().unwrap()
+        });
+        receive.recv().unwrap();
+        // Threads are to be had again: the manager gets one, for the inner item.
+        registry.refuse_threads(false);
+        assert_eq!(waits.join().unwrap(), 42);
+    });
+}
+
+#[test]
+fn a_queue_with_a_rescuer_goes_although_its_last_handle_drops_inside_its_item() {
+    ends(|| {
+        let registry = registry("1 core");
+        registry.refuse_threads(true);
+        let queue = queue("reclaim").mem_reclaim().build_in(&registry).unwrap();
+        let (send, receive) = mpsc::channel::<()>();
+        let last = queue.clone();
+        queue.spawn_detached(move || {
+            drop(last);
+            drop(send);
+        });
+        drop(queue);
+        assert!(receive.recv().is_err());
+        let mut registry = Some(registry);
+        eventually("all threads end", || {
+            match registry.take().unwrap().shutdown() {
+                Ok(()) => true,
+                Err(used) => {
+                    registry = Some(used.registry);
+                    false
+                }
+            }
+        });
+    });
+}
+
+#[test]
+fn a_rescuer_works_when_the_system_refuses_threads() {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    in_own_process(
+        "kinds::a_rescuer_works_when_the_system_refuses_threads",
+        || {
+            let registry =
+                workqueue::Registry::new(Topology::detect().unwrap(), Default::default()).unwrap();
+            let queue = queue("reclaim").mem_reclaim().help(false);
+            let queue = queue
+                .scope(AffinityScope::System)
+                .build_in(&registry)
+                .unwrap();
+            // A little address space for the heap, and not enough for another stack.
+            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+            let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+            let limit = pages * rustix::param::page_size() as u64 + (1 << 20);
+            let before = getrlimit(Resource::As);
+            setrlimit(
+                Resource::As,
+                Rlimit {
+                    current: Some(limit),
+                    maximum: before.maximum,
+                },
+            )
+            .unwrap();
+            assert!(sync::thread::spawn("refused", || ()).is_err());
+            let sum: u32 = (0..10)
+                .map(|i| queue.spawn(move || i).join().unwrap())
+                .sum();
+            setrlimit(Resource::As, before).unwrap();
+            assert_eq!(sum, 45);
+            assert!(registry.pool_stats()[0].spawn_failed > 0);
+        },
+    );
+}
