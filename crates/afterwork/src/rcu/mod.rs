@@ -18,6 +18,7 @@
 //!
 //! docs/rcu.md has the pictures, the proofs and the costs.
 
+mod cell;
 mod domain;
 mod gp;
 mod local;
@@ -32,6 +33,7 @@ pub mod srcu;
 #[doc(hidden)]
 pub mod model;
 
+pub use cell::{Flavor, Rcu, Replaced};
 pub use local::{Guard, read};
 pub use polled::{cond_synchronize, get_state, poll_state, synchronize};
 pub use seq::GpCookie;

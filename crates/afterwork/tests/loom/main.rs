@@ -7,6 +7,7 @@
 #![cfg(loom)]
 
 mod rcu;
+mod rcu_cell;
 mod srcu;
 mod support;
 mod task_work;

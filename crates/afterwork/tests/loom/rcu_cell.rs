@@ -1,0 +1,57 @@
+//! A cell's readers against whoever replaces its value.
+
+use std::sync::Arc;
+
+use afterwork::rcu::{Rcu, srcu::Domain};
+use sync::twin::must_fail;
+
+use crate::support::{Plain, exhaustive, spawn};
+
+/// A version that loom sees being made, read and dropped.
+struct Version(Plain);
+
+impl Version {
+    fn new(number: u32) -> Self {
+        let plain = Plain::default();
+        plain.set(number);
+        Self(plain)
+    }
+}
+
+impl Drop for Version {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            self.0.set(0);
+        }
+    }
+}
+
+type Cell = Arc<Rcu<Version, Domain>>;
+
+fn cell() -> Cell {
+    Arc::new(Rcu::new_in(Version::new(1), Domain::new()))
+}
+
+fn read(cell: &Cell) -> u32 {
+    let guard = cell.read();
+    cell.load(&guard).0.get()
+}
+
+/// Replaced here and waited for; read there.
+fn replaced() {
+    let cell = cell();
+    let theirs = cell.clone();
+    spawn(move || assert!(matches!(read(&theirs), 1 | 2)));
+    drop(cell.replace_sync(Version::new(2)));
+}
+
+#[test]
+fn a_cells_reader_sees_one_version_whole() {
+    exhaustive(replaced);
+}
+
+#[test]
+fn rcu_cell_needs_release_and_acquire() {
+    must_fail("rcu cell: relaxed load", || exhaustive(replaced));
+    must_fail("rcu cell: relaxed swap", || exhaustive(replaced));
+}

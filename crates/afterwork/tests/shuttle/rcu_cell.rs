@@ -1,0 +1,62 @@
+//! A cell that several threads update and read.
+
+use std::sync::Arc;
+
+use afterwork::rcu::{Rcu, srcu::Domain};
+use shuttle::thread;
+use sync::atomic::{AtomicUsize, Ordering};
+
+use crate::workqueue::explore;
+
+/// A version that counts how many of its kind live.
+struct Version {
+    number: usize,
+    nr_alive: Arc<AtomicUsize>,
+}
+
+impl Version {
+    fn new(number: usize, nr_alive: &Arc<AtomicUsize>) -> Self {
+        nr_alive.fetch_add(1, Ordering::Relaxed);
+        let nr_alive = nr_alive.clone();
+        Self { number, nr_alive }
+    }
+}
+
+impl Drop for Version {
+    fn drop(&mut self) {
+        self.nr_alive.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Three threads add one twice each, and look; every version but the last is dropped once.
+fn updated() {
+    let nr_alive = Arc::new(AtomicUsize::new(0));
+    let domain = Domain::new();
+    let cell = Arc::new(Rcu::new_in(Version::new(0, &nr_alive), domain.clone()));
+    let threads: Vec<_> = (0..3)
+        .map(|_| {
+            let cell = cell.clone();
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    cell.update(|old| Version::new(old.number + 1, &old.nr_alive));
+                    let guard = cell.read();
+                    assert!(cell.load(&guard).number >= 1);
+                }
+            })
+        })
+        .collect();
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    let last = cell.load(&cell.read()).number;
+    assert_eq!(last, 6, "an update was lost");
+    domain.barrier();
+    assert_eq!(nr_alive.load(Ordering::Relaxed), 1);
+    drop(cell);
+    assert_eq!(nr_alive.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn no_update_of_a_cell_is_lost_and_no_version_kept() {
+    explore(1_000, updated);
+}
