@@ -1,8 +1,10 @@
 //! Peers of the lab whose interface asks for unsafe code, made safe to use.
 //!
-//! The lab forbids itself unsafe code, and an intrusive queue is used by implementing an unsafe trait. So the one
-//! implementation that the lab needs stands here, alone.
+//! The lab forbids itself unsafe code, and an intrusive queue is used by implementing an unsafe trait, memory
+//! reclamation by freeing what the compiler cannot know to be unused. So what the lab needs of them stands here, alone.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
+
+pub mod reclaim;
 
 use std::fmt;
 use std::ops::Deref;

@@ -8,6 +8,7 @@ use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
 use super::mpscq::{self, MpscqArgs};
+use super::rcu::{self, RcuArgs};
 use super::session::Settings;
 use super::task_work::{self, TaskWorkArgs};
 use super::workqueue::{self, WorkqueueArgs};
@@ -38,6 +39,9 @@ pub enum Which {
 
     /// Post items to one thread that sleeps: wake-ups, latency and what they cost whom
     TaskWork(TaskWorkArgs),
+
+    /// Replace a value under readers: read side, grace periods, callbacks, many updaters
+    Rcu(RcuArgs),
 }
 
 impl Which {
@@ -48,6 +52,7 @@ impl Which {
             Self::Workqueue(WorkqueueArgs::default()),
             Self::Mpscq(MpscqArgs::default()),
             Self::TaskWork(TaskWorkArgs::default()),
+            Self::Rcu(RcuArgs::default()),
         ]
     }
 
@@ -61,6 +66,7 @@ impl Which {
             Self::Workqueue(args) => workqueue::cases(args, settings),
             Self::Mpscq(args) => Ok(mpscq::cases(args, settings)),
             Self::TaskWork(args) => Ok(task_work::cases(args, settings)),
+            Self::Rcu(args) => Ok(rcu::cases(args, settings)),
         }
     }
 }

@@ -11,6 +11,7 @@
 pub mod args;
 pub mod mpscq;
 pub mod pick;
+pub mod rcu;
 pub mod session;
 pub mod task_work;
 pub mod workqueue;

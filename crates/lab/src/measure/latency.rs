@@ -33,6 +33,15 @@ impl Latencies {
         self.cycles.extend_from_slice(&other.cycles);
     }
 
+    /// Returns the mean in nanoseconds; `None` without any sample.
+    #[must_use]
+    pub fn mean_ns(&self) -> Option<f64> {
+        let sum: u64 = self.cycles.iter().sum();
+        let mean = sum as f64 / self.cycles.len() as f64;
+        let cycles_per_us = sync::time::cycles_per_us() as f64;
+        (!self.cycles.is_empty()).then_some(mean * 1000.0 / cycles_per_us)
+    }
+
     /// Returns the percentiles in nanoseconds, in the order asked for; `None` without any sample.
     #[must_use]
     pub fn percentiles_ns<const N: usize>(mut self, percents: [f64; N]) -> Option<[f64; N]> {

@@ -1,0 +1,279 @@
+//! Crates that reclaim memory: by epochs, by batches, by hazard pointers, by counts.
+//!
+//! None but liburcu has a grace period to wait for. A replacement is freed by deferring it and then doing what makes
+//! the crate progress, until it is gone.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use crossbeam_epoch as epoch;
+use haphazard::{Domain, Global, HazardPointer};
+use seize::{Collector, Guard};
+
+use super::{Calls, Flavor, Reader};
+
+/// How often a replacer tries before it offers its CPU to others.
+const TRIES: u32 = 16;
+
+/// A number that tells when it is freed.
+struct Told {
+    value: u64,
+    is_freed: Arc<AtomicBool>,
+}
+
+impl Told {
+    fn new(value: u64) -> Self {
+        Self {
+            value,
+            is_freed: Arc::default(),
+        }
+    }
+}
+
+impl Drop for Told {
+    fn drop(&mut self) {
+        self.is_freed.store(true, Ordering::Release);
+    }
+}
+
+/// Tries until `is_done`.
+fn until(is_done: impl Fn() -> bool, mut attempt: impl FnMut()) {
+    for nr_tries in 1_u32.. {
+        attempt();
+        if is_done() {
+            return;
+        }
+        if nr_tries.is_multiple_of(TRIES) {
+            std::thread::yield_now();
+        }
+    }
+}
+
+pub(super) struct Epoch {
+    place: epoch::Atomic<Told>,
+}
+
+impl Default for Epoch {
+    fn default() -> Self {
+        Self {
+            place: epoch::Atomic::new(Told::new(0)),
+        }
+    }
+}
+
+impl Flavor for Epoch {
+    fn reader(&self) -> Box<dyn Reader + '_> {
+        Box::new(self)
+    }
+
+    fn replace(&self, value: u64) {
+        let is_freed = {
+            let guard = epoch::pin();
+            let old = self.place.swap(
+                epoch::Owned::new(Told::new(value)),
+                Ordering::AcqRel,
+                &guard,
+            );
+            // SAFETY: pinned, and freed by us alone, below.
+            let is_freed = unsafe { old.deref() }.is_freed.clone();
+            // SAFETY: taken out of `place` by us alone; nobody can reach it any more.
+            unsafe { guard.defer_destroy(old) };
+            guard.flush();
+            is_freed
+        };
+        until(|| is_freed.load(Ordering::Acquire), || epoch::pin().flush());
+    }
+
+    fn calls(&self) -> Option<&dyn Calls> {
+        Some(self)
+    }
+}
+
+impl Calls for Epoch {
+    fn call(&self, counter: &'static AtomicU64, count: usize) {
+        for _ in 0..count {
+            epoch::pin().defer(move || {
+                counter.fetch_add(1, Ordering::Release);
+            });
+        }
+        epoch::pin().flush();
+    }
+
+    fn barrier(&self) -> Option<()> {
+        None
+    }
+}
+
+impl Reader for &Epoch {
+    fn read(&mut self, count: usize) -> u64 {
+        let mut sum = 0;
+        for _ in 0..count {
+            let guard = epoch::pin();
+            let current = self.place.load(Ordering::Acquire, &guard);
+            // SAFETY: pinned, never null, and destroyed after the epoch only.
+            sum += unsafe { current.deref() }.value;
+        }
+        sum
+    }
+}
+
+impl Drop for Epoch {
+    fn drop(&mut self) {
+        // SAFETY: readers borrow the flavor, so there are none.
+        let guard = unsafe { epoch::unprotected() };
+        let last = self.place.load(Ordering::Relaxed, guard);
+        // SAFETY: as above; what `replace` took out is not here.
+        drop(unsafe { last.into_owned() });
+    }
+}
+
+pub(super) struct Seize {
+    collector: Collector,
+    place: AtomicPtr<Told>,
+}
+
+impl Default for Seize {
+    fn default() -> Self {
+        Self {
+            // A batch of one: what is retired is looked at now.
+            collector: Collector::new().batch_size(1),
+            place: AtomicPtr::new(Box::into_raw(Box::new(Told::new(0)))),
+        }
+    }
+}
+
+impl Flavor for Seize {
+    fn reader(&self) -> Box<dyn Reader + '_> {
+        Box::new(self)
+    }
+
+    fn replace(&self, value: u64) {
+        let new = Box::into_raw(Box::new(Told::new(value)));
+        let is_freed = {
+            let guard = self.collector.enter();
+            let old = guard.swap(&self.place, new, Ordering::AcqRel);
+            // SAFETY: protected by the guard, and freed by us alone, below.
+            let is_freed = unsafe { &*old }.is_freed.clone();
+            // SAFETY: taken out of `place` by us alone, made by `into_raw`.
+            unsafe { guard.defer_retire(old, seize::reclaim::boxed) };
+            guard.flush();
+            is_freed
+        };
+        until(
+            || is_freed.load(Ordering::Acquire),
+            || self.collector.enter().flush(),
+        );
+    }
+}
+
+impl Reader for &Seize {
+    fn read(&mut self, count: usize) -> u64 {
+        let mut sum = 0;
+        for _ in 0..count {
+            let guard = self.collector.enter();
+            let current = guard.protect(&self.place, Ordering::Acquire);
+            // SAFETY: protected by the guard; never null.
+            sum += unsafe { &*current }.value;
+        }
+        sum
+    }
+}
+
+impl Drop for Seize {
+    fn drop(&mut self) {
+        // SAFETY: made by `into_raw`; readers borrow the flavor, so there are none.
+        drop(unsafe { Box::from_raw(*self.place.get_mut()) });
+    }
+}
+
+pub(super) struct Hazard {
+    place: haphazard::AtomicPtr<Told>,
+}
+
+impl Default for Hazard {
+    fn default() -> Self {
+        Self {
+            place: haphazard::AtomicPtr::from(Box::new(Told::new(0))),
+        }
+    }
+}
+
+impl Flavor for Hazard {
+    fn reader(&self) -> Box<dyn Reader + '_> {
+        Box::new(Hazarded {
+            flavor: self,
+            pointer: HazardPointer::new(),
+        })
+    }
+
+    fn replace(&self, value: u64) {
+        let Some(old) = self.place.swap(Box::new(Told::new(value))) else {
+            return;
+        };
+        let old = old.into_inner();
+        // SAFETY: taken out of `place` by us alone, and freed by the domain once it is retired, below.
+        let is_freed = unsafe { old.as_ref() }.is_freed.clone();
+        // SAFETY: from a box; every reader loads it through a hazard pointer of the same domain.
+        unsafe { Domain::<Global>::global().retire_ptr::<Told, Box<Told>>(old.as_ptr()) };
+        until(
+            || is_freed.load(Ordering::Acquire),
+            || {
+                Domain::<Global>::global().eager_reclaim();
+            },
+        );
+    }
+}
+
+struct Hazarded<'a> {
+    flavor: &'a Hazard,
+    pointer: HazardPointer<'static>,
+}
+
+impl Reader for Hazarded<'_> {
+    fn read(&mut self, count: usize) -> u64 {
+        let mut sum = 0;
+        for _ in 0..count {
+            let current = self.flavor.place.safe_load(&mut self.pointer);
+            sum += current.expect("never null").value;
+            self.pointer.reset_protection();
+        }
+        sum
+    }
+}
+
+impl Drop for Hazard {
+    fn drop(&mut self) {
+        let last = self.place.load_ptr();
+        // SAFETY: made by `Box`; readers borrow the flavor, so there are none.
+        drop(unsafe { Box::from_raw(last) });
+    }
+}
+
+#[derive(Default)]
+pub(super) struct Swap {
+    place: ArcSwap<u64>,
+}
+
+impl Flavor for Swap {
+    fn reader(&self) -> Box<dyn Reader + '_> {
+        Box::new(self)
+    }
+
+    fn replace(&self, value: u64) {
+        let old = self.place.swap(Arc::new(value));
+        let watch = Arc::downgrade(&old);
+        drop(old);
+        until(|| watch.strong_count() == 0, || ());
+    }
+}
+
+impl Reader for &Swap {
+    fn read(&mut self, count: usize) -> u64 {
+        let mut sum = 0;
+        for _ in 0..count {
+            sum += **self.place.load();
+        }
+        sum
+    }
+}

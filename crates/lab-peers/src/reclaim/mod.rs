@@ -1,0 +1,131 @@
+//! Ways to free what readers may still see, behind one interface.
+//!
+//! Each *flavor* publishes one number. A reader looks at it in read-side critical sections of its own; who replaces it
+//! gets back when the old one has been freed. What waits for a grace period and what frees by other means is so
+//! compared by what a program wants of it.
+
+mod crates;
+#[cfg(liburcu)]
+mod urcu;
+
+use std::sync::atomic::AtomicU64;
+
+/// Publishes a number that readers look at while others replace it.
+pub trait Flavor: Send + Sync {
+    /// Makes this thread a reader.
+    fn reader(&self) -> Box<dyn Reader + '_>;
+
+    /// Publishes another number; returns when the old one has been freed. Not for a thread that is a reader.
+    fn replace(&self, value: u64);
+
+    /// Returns how this flavor defers, if it has callbacks.
+    fn calls(&self) -> Option<&dyn Calls> {
+        None
+    }
+}
+
+/// Looks at the number; ends with its owner.
+pub trait Reader {
+    /// Looks `count` times, in a section each, and returns the sum. A flavor whose readers report does it at the end.
+    fn read(&mut self, count: usize) -> u64;
+
+    /// Says that this thread will not read for long, before it blocks.
+    fn rest(&mut self) {}
+}
+
+/// Runs callbacks after a grace period.
+pub trait Calls {
+    /// Hands over `count` callbacks, each of which adds one to `counter`. Not for a thread that is a reader.
+    fn call(&self, counter: &'static AtomicU64, count: usize);
+
+    /// Returns when all that were handed over have run; `None` where there is no way to ask.
+    fn barrier(&self) -> Option<()>;
+}
+
+/// The flavors' names.
+pub const NAMES: [&str; 8] = [
+    "urcu-memb",
+    "urcu-qsbr",
+    "urcu-mb",
+    "urcu-bp",
+    "crossbeam-epoch",
+    "seize",
+    "haphazard",
+    "arc-swap",
+];
+
+/// Says whether liburcu was found when this was built.
+#[must_use]
+pub const fn has_liburcu() -> bool {
+    cfg!(liburcu)
+}
+
+/// Makes a flavor by its name; `None` for liburcu's where that was not found.
+///
+/// # Panics
+///
+/// For a name that is not in [`NAMES`].
+#[must_use]
+pub fn flavor(name: &str) -> Option<Box<dyn Flavor>> {
+    match name {
+        "crossbeam-epoch" => Some(Box::new(crates::Epoch::default())),
+        "seize" => Some(Box::new(crates::Seize::default())),
+        "haphazard" => Some(Box::new(crates::Hazard::default())),
+        "arc-swap" => Some(Box::new(crates::Swap::default())),
+        #[cfg(liburcu)]
+        _ => Some(urcu::flavor(name)),
+        #[cfg(not(liburcu))]
+        _ => {
+            assert!(NAMES.contains(&name), "no flavor is called {name}");
+            None
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn every_flavor_replaces_under_readers() {
+        for name in NAMES {
+            let Some(flavor) = flavor(name) else {
+                assert!(!has_liburcu());
+                continue;
+            };
+            let (flavor, is_over) = (&*flavor, &AtomicBool::new(false));
+            std::thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(move || {
+                        let mut reader = flavor.reader();
+                        while !is_over.load(Ordering::Relaxed) {
+                            reader.read(64);
+                        }
+                    });
+                }
+                for value in 1..=20 {
+                    flavor.replace(value);
+                }
+                is_over.store(true, Ordering::Relaxed);
+            });
+            assert_eq!(flavor.reader().read(3), 3 * 20, "{name}");
+        }
+    }
+
+    #[test]
+    fn every_callback_runs() {
+        for name in NAMES {
+            let Some(flavor) = flavor(name) else { continue };
+            let Some(calls) = flavor.calls() else {
+                continue;
+            };
+            let counter: &'static AtomicU64 = Box::leak(Box::default());
+            calls.call(counter, 100);
+            if calls.barrier().is_some() {
+                assert_eq!(counter.load(Ordering::Acquire), 100, "{name}");
+            }
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! liburcu's flavors, through the shim in `liburcu/`.
+
+use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
+
+use super::{Calls, Flavor, Reader};
+
+/// The functions of a flavor, see `liburcu/flavor.h`.
+#[derive(Clone, Copy)]
+struct Functions {
+    register: unsafe extern "C" fn(),
+    unregister: unsafe extern "C" fn(),
+    offline: unsafe extern "C" fn(),
+    online: unsafe extern "C" fn(),
+    synchronize: unsafe extern "C" fn(),
+    barrier: unsafe extern "C" fn(),
+    read: unsafe extern "C" fn(*const AtomicPtr<u64>, usize) -> u64,
+    call: unsafe extern "C" fn(*const AtomicU64, usize) -> i32,
+}
+
+macro_rules! functions {
+    ($register:ident $unregister:ident $offline:ident $online:ident $synchronize:ident $barrier:ident $read:ident $call:ident) => {{
+        unsafe extern "C" {
+            fn $register();
+            fn $unregister();
+            fn $offline();
+            fn $online();
+            fn $synchronize();
+            fn $barrier();
+            fn $read(place: *const AtomicPtr<u64>, count: usize) -> u64;
+            fn $call(counter: *const AtomicU64, count: usize) -> i32;
+        }
+        Functions {
+            register: $register,
+            unregister: $unregister,
+            offline: $offline,
+            online: $online,
+            synchronize: $synchronize,
+            barrier: $barrier,
+            read: $read,
+            call: $call,
+        }
+    }};
+}
+
+struct Urcu {
+    functions: Functions,
+    place: AtomicPtr<u64>,
+}
+
+/// A registered thread; not sent, for it holds a raw pointer.
+struct Registered<'a> {
+    urcu: &'a Urcu,
+    place: *const AtomicPtr<u64>,
+    is_resting: bool,
+}
+
+pub(super) fn flavor(name: &str) -> Box<dyn Flavor> {
+    let functions = match name {
+        "urcu-memb" => {
+            functions!(aw_urcu_memb_register aw_urcu_memb_unregister aw_urcu_memb_offline
+            aw_urcu_memb_online aw_urcu_memb_synchronize aw_urcu_memb_barrier aw_urcu_memb_read aw_urcu_memb_call)
+        }
+        "urcu-qsbr" => {
+            functions!(aw_urcu_qsbr_register aw_urcu_qsbr_unregister aw_urcu_qsbr_offline
+            aw_urcu_qsbr_online aw_urcu_qsbr_synchronize aw_urcu_qsbr_barrier aw_urcu_qsbr_read aw_urcu_qsbr_call)
+        }
+        "urcu-mb" => functions!(aw_urcu_mb_register aw_urcu_mb_unregister aw_urcu_mb_offline
+            aw_urcu_mb_online aw_urcu_mb_synchronize aw_urcu_mb_barrier aw_urcu_mb_read aw_urcu_mb_call),
+        "urcu-bp" => functions!(aw_urcu_bp_register aw_urcu_bp_unregister aw_urcu_bp_offline
+            aw_urcu_bp_online aw_urcu_bp_synchronize aw_urcu_bp_barrier aw_urcu_bp_read aw_urcu_bp_call),
+        _ => panic!("no flavor is called {name}"),
+    };
+    Box::new(Urcu {
+        functions,
+        place: AtomicPtr::new(Box::into_raw(Box::new(0))),
+    })
+}
+
+impl Urcu {
+    fn register(&self) -> Registered<'_> {
+        // SAFETY: registers the calling thread; `Registered` is !Send and made once a thread by `reader` and `call`,
+        // which are not nested.
+        unsafe { (self.functions.register)() };
+        Registered {
+            urcu: self,
+            place: &raw const self.place,
+            is_resting: false,
+        }
+    }
+}
+
+impl Flavor for Urcu {
+    fn reader(&self) -> Box<dyn Reader + '_> {
+        Box::new(self.register())
+    }
+
+    fn replace(&self, value: u64) {
+        let new = Box::into_raw(Box::new(value));
+        let old = self.place.swap(new, Ordering::AcqRel);
+        // SAFETY: waits; the thread is in no section, for those begin and end within `read`.
+        unsafe { (self.functions.synchronize)() };
+        // SAFETY: made by `into_raw`, taken out of `place` by us alone, and every section that could have seen it ended.
+        drop(unsafe { Box::from_raw(old) });
+    }
+
+    fn calls(&self) -> Option<&dyn Calls> {
+        Some(self)
+    }
+}
+
+impl Calls for Urcu {
+    fn call(&self, counter: &'static AtomicU64, count: usize) {
+        let registered = self.register();
+        // SAFETY: the thread is registered, as `call_rcu` asks; the counter is static.
+        let failed = unsafe { (self.functions.call)(counter, count) };
+        assert_eq!(failed, 0, "out of memory");
+        drop(registered);
+    }
+
+    fn barrier(&self) -> Option<()> {
+        let registered = self.register();
+        // SAFETY: the thread is registered and in no section.
+        unsafe { (self.functions.barrier)() };
+        drop(registered);
+        Some(())
+    }
+}
+
+impl Drop for Urcu {
+    fn drop(&mut self) {
+        // SAFETY: made by `into_raw` in `flavor` or `replace`; readers borrow the flavor, so there are none.
+        drop(unsafe { Box::from_raw(*self.place.get_mut()) });
+    }
+}
+
+impl Reader for Registered<'_> {
+    fn read(&mut self, count: usize) -> u64 {
+        if std::mem::take(&mut self.is_resting) {
+            // SAFETY: the thread is registered and offline.
+            unsafe { (self.urcu.functions.online)() };
+        }
+        // SAFETY: the thread is registered; `place` is the flavor's, which we borrow, and points at a number that
+        // `replace` frees after a grace period only.
+        unsafe { (self.urcu.functions.read)(self.place, count) }
+    }
+
+    fn rest(&mut self) {
+        if !std::mem::replace(&mut self.is_resting, true) {
+            // SAFETY: the thread is registered, online and in no section.
+            unsafe { (self.urcu.functions.offline)() };
+        }
+    }
+}
+
+impl Drop for Registered<'_> {
+    fn drop(&mut self) {
+        if self.is_resting {
+            // SAFETY: as in `read`. Unregistering expects a thread that is online.
+            unsafe { (self.urcu.functions.online)() };
+        }
+        // SAFETY: registered by `Urcu::register`, on this thread, which a raw pointer keeps us on.
+        unsafe { (self.urcu.functions.unregister)() };
+    }
+}

@@ -1,0 +1,267 @@
+//! The cases: how many read and replace, and who takes part.
+
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+use lab_peers::reclaim::{self, Flavor};
+use sync::time::cycles;
+
+use super::args::RcuArgs;
+use super::metrics::{
+    BARRIER, BRIDGE, BRIDGES, CALL_TO_RUN, CALLBACKS, CALLS, READ, READ_CYCLES, READS, READS_ALONE,
+    REPLACE_LATENCY, REPLACE_MAX, REPLACE_MEAN, REPLACE_MIN, REPLACE_P50, REPLACE_P95, REPLACES,
+    UPDATERS,
+};
+use super::scene::{self, Readers};
+use super::{claims, ours};
+use crate::bench::session::Settings;
+use crate::measure::case::{Case, Metric, Sample, Variant};
+use crate::measure::claim::Claim;
+use crate::measure::interrupt::Interrupt;
+use crate::measure::latency::Latencies;
+
+const BENCH: &str = "rcu";
+const READ_CASE: &str = "read";
+const CALL_CASE: &str = "call";
+const BRIDGE_CASE: &str = "bridge";
+
+/// As `--cases` and tables spell them.
+pub const CASES: [&str; 10] = [
+    READ_CASE,
+    "replace-idle",
+    "replace-32-idle",
+    "replace-1-busy",
+    "replace-2-busy",
+    "replace-8-busy",
+    "updaters-8",
+    "updaters-64",
+    CALL_CASE,
+    BRIDGE_CASE,
+];
+
+/// The cases of single replacements and the readers beside them.
+const REPLACE_CASES: [(&str, Readers, &str); 5] = [
+    ("replace-idle", readers(0, 0, 0), "no reader"),
+    (
+        "replace-32-idle",
+        readers(32, 0, 0),
+        "32 readers that block",
+    ),
+    (
+        "replace-1-busy",
+        readers(0, 1, 0),
+        "one reader without a pause",
+    ),
+    (
+        "replace-2-busy",
+        readers(0, 2, 0),
+        "two readers without a pause",
+    ),
+    (
+        "replace-8-busy",
+        readers(0, 8, 0),
+        "8 readers without a pause",
+    ),
+];
+
+const NR_CALLS: usize = 100;
+const NR_BRIDGES: usize = 20_000;
+
+/// Sections of a figure of `read`, and callbacks of one of `call`; a tenth of them with `--quick`.
+const NR_READS: usize = 10_000_000;
+const NR_CALLBACKS: usize = 200_000;
+/// How long updaters update together.
+const SPAN: Duration = Duration::from_millis(300);
+const QUICK_SHARE: u32 = 10;
+
+/// Makes a flavor anew for each run.
+type Make = Rc<dyn Fn() -> Box<dyn Flavor>>;
+
+const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
+    Readers { idle, busy, bursts }
+}
+
+/// Makes the cases that `args` ask for.
+#[must_use]
+pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
+    let setting = Setting {
+        calls: args.calls.unwrap_or(NR_CALLS),
+        share: if settings.quick { QUICK_SHARE } else { 1 },
+        interrupt: settings.interrupt.clone(),
+    };
+    args.pick.make(|name| setting.case(name))
+}
+
+/// What all cases have in common.
+struct Setting {
+    calls: usize,
+    /// What sizes are divided by.
+    share: u32,
+    interrupt: Interrupt,
+}
+
+impl Setting {
+    fn case(&self, name: &'static str) -> Case {
+        let interrupt = self.interrupt.clone();
+        match name {
+            READ_CASE => {
+                let count = NR_READS / self.share as usize;
+                let run = move |flavor: &dyn Flavor| read(flavor, count, &interrupt);
+                let about = "a section with a look at the value, one thread".into();
+                case(name, about, (READS_ALONE, READ), run, claims::read())
+            }
+            CALL_CASE => {
+                let count = NR_CALLBACKS / self.share as usize;
+                let run = move |flavor: &dyn Flavor| call(flavor, count, &interrupt);
+                let about = format!("{count} callbacks from one thread; single ones; barriers");
+                case(name, about, (CALLBACKS, CALLS), run, claims::call())
+            }
+            BRIDGE_CASE => {
+                let count = NR_BRIDGES / self.share as usize;
+                let run = move |flavor: &dyn Flavor| bridge(flavor, count, &interrupt);
+                let about = "add, configure, delete, beside two readers that pause".into();
+                case(name, about, (BRIDGES, BRIDGE), run, claims::bridge())
+            }
+            "updaters-8" => self.updaters(name, 8),
+            "updaters-64" => self.updaters(name, 64),
+            _ => self.replace(name),
+        }
+    }
+
+    fn replace(&self, name: &'static str) -> Case {
+        let found = REPLACE_CASES.iter().find(|case| case.0 == name);
+        let &(_, readers, who) = found.expect("`CASES` and `REPLACE_CASES` agree");
+        let (calls, interrupt) = (self.calls, self.interrupt.clone());
+        let run = move |flavor: &dyn Flavor| {
+            scene::replace_one_by_one(flavor, readers, calls, &interrupt).and_then(latency)
+        };
+        let about = format!("replace until the old is freed, {calls} times; {who}");
+        let metrics = (REPLACE_LATENCY, REPLACE_P50);
+        case(name, about, metrics, run, claims::replace(name))
+    }
+
+    fn updaters(&self, name: &'static str, updaters: usize) -> Case {
+        let (span, interrupt) = (SPAN / self.share.min(3), self.interrupt.clone());
+        let run = move |flavor: &dyn Flavor| {
+            let beside = readers(0, 1, 0);
+            let done = scene::replace_together(flavor, beside, (updaters, span), &interrupt);
+            let (replaces_per_s, read) = done?;
+            let mut sample = Sample::default();
+            sample.set(REPLACES, replaces_per_s);
+            sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
+            Some(sample)
+        };
+        let about = format!("{updaters} threads replace, one reads without a pause");
+        case(name, about, (UPDATERS, REPLACES), run, claims::updaters())
+    }
+}
+
+fn case(
+    name: &'static str,
+    about: String,
+    (metrics, headline): (&'static [Metric], &'static str),
+    run: impl Fn(&dyn Flavor) -> Option<Sample> + 'static,
+    claims: Vec<Claim>,
+) -> Case {
+    let run = Rc::new(run);
+    let once = |make: Make| {
+        let run = run.clone();
+        move || Ok(run(&*make()))
+    };
+    let mut variants = Vec::new();
+    for name in ours::NAMES {
+        variants.push(Variant::ours(
+            name,
+            once(Rc::new(move || ours::flavor(name))),
+        ));
+    }
+    for name in reclaim::NAMES {
+        // liburcu is skipped with a word, in `about`.
+        if reclaim::flavor(name).is_some() {
+            let make = move || reclaim::flavor(name).expect("it was there a moment ago");
+            variants.push(Variant::peer(name, once(Rc::new(make))));
+        }
+    }
+    let without = if reclaim::has_liburcu() {
+        ""
+    } else {
+        " (built without liburcu: install its headers and build again)"
+    };
+    Case {
+        bench: BENCH,
+        name,
+        about: about + without,
+        metrics,
+        headline,
+        variants,
+        claims,
+    }
+}
+
+fn read(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Sample> {
+    let mut reader = flavor.reader();
+    std::hint::black_box(reader.read(count / 10));
+    let (begun, start) = (Instant::now(), cycles());
+    std::hint::black_box(reader.read(count));
+    let (end, wall) = (cycles(), begun.elapsed());
+    let mut sample = Sample::default();
+    sample.set(READ, wall.as_nanos() as f64 / count as f64);
+    sample.set(READ_CYCLES, end.saturating_sub(start) as f64 / count as f64);
+    (!interrupt.requested()).then_some(sample)
+}
+
+fn latency(latencies: Latencies) -> Option<Sample> {
+    let mut sample = Sample::default();
+    sample.set(REPLACE_MEAN, latencies.mean_ns()?);
+    let [min, p50, p95, max] = latencies.percentiles_ns([0.0, 50.0, 95.0, 100.0])?;
+    sample.set(REPLACE_MIN, min);
+    sample.set(REPLACE_P50, p50);
+    sample.set(REPLACE_P95, p95);
+    sample.set(REPLACE_MAX, max);
+    Some(sample)
+}
+
+fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Sample> {
+    let mut sample = Sample::default();
+    let Some(calls) = flavor.calls() else {
+        return Some(sample);
+    };
+    sample.set(CALLS, scene::call_many(calls, count, interrupt)?);
+    if let Some([p50]) = scene::call_singly(calls).percentiles_ns([50.0]) {
+        sample.set(CALL_TO_RUN, p50);
+    }
+    if let Some([p50]) = scene::barriers(calls).percentiles_ns([50.0]) {
+        sample.set(BARRIER, p50);
+    }
+    Some(sample)
+}
+
+fn bridge(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Sample> {
+    let (ns, read) = scene::bridges(flavor, readers(0, 0, 2), count, interrupt)?;
+    let mut sample = Sample::default();
+    sample.set(BRIDGE, ns);
+    sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
+    Some(sample)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_flavor_runs_every_case() {
+        let args = RcuArgs {
+            calls: Some(3),
+            ..RcuArgs::default()
+        };
+        for case in &mut cases(&args, &Settings::of_tests()) {
+            for variant in &mut case.variants {
+                let sample = (variant.run)().unwrap().unwrap();
+                let headline = sample.value(case.headline);
+                let may_lack = case.name == CALL_CASE && variant.peer;
+                let name = format!("{} of {}", case.name, variant.name);
+                assert!(may_lack || headline.unwrap() > 0.0, "{name}");
+            }
+        }
+    }
+}

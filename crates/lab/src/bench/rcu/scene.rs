@@ -1,0 +1,223 @@
+//! Readers that come and stay while somebody replaces the value before their eyes.
+
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use lab_peers::reclaim::{Calls, Flavor};
+use sync::time::cycles;
+
+use crate::measure::interrupt::Interrupt;
+use crate::measure::latency::Latencies;
+
+/// Sections between two looks at whether it is over, and between two reports where readers report.
+const BATCH: usize = 64;
+
+/// How long a run of replacements lasts at most: with preempted readers one may take 20 ms.
+const LIMIT: Duration = Duration::from_secs(1);
+/// Fewer than that say nothing about a distribution.
+const LEAST_CALLS: usize = 3;
+
+/// How long a callback is waited for: some run only when others follow.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Callbacks and barriers that are timed singly.
+const NR_SINGLES: usize = 20;
+
+/// Who reads.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Readers {
+    /// Threads that have read and block.
+    pub idle: usize,
+    /// Threads that read without a pause.
+    pub busy: usize,
+    /// Threads that read a batch of batches, and then sleep for as long as the system's shortest sleep.
+    pub bursts: usize,
+}
+
+/// What readers did while it lasted.
+#[derive(Clone, Copy, Debug)]
+pub struct Read {
+    /// Sections of all of them.
+    pub nr_sections: u64,
+    /// How long.
+    pub wall: Duration,
+}
+
+/// Replaces one by one, at most `calls` times, and times each.
+#[must_use]
+pub fn replace_one_by_one(
+    flavor: &dyn Flavor,
+    readers: Readers,
+    calls: usize,
+    interrupt: &Interrupt,
+) -> Option<Latencies> {
+    let mut latencies = Latencies::with_room(calls);
+    beside(flavor, readers, || {
+        let begun = Instant::now();
+        for value in 0..calls {
+            if interrupt.requested() || (begun.elapsed() > LIMIT && value >= LEAST_CALLS) {
+                break;
+            }
+            let start = cycles();
+            flavor.replace(value as u64);
+            latencies.push(start, cycles());
+        }
+    });
+    (!interrupt.requested()).then_some(latencies)
+}
+
+/// Lets `updaters` threads replace for `span`; returns how many replacements a second, and what the readers did.
+#[must_use]
+pub fn replace_together(
+    flavor: &dyn Flavor,
+    readers: Readers,
+    (updaters, span): (usize, Duration),
+    interrupt: &Interrupt,
+) -> Option<(f64, Read)> {
+    let nr_replaced = AtomicU64::new(0);
+    let read = beside(flavor, readers, || {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            for _ in 0..updaters {
+                scope.spawn(|| {
+                    while !is_over.load(Ordering::Relaxed) {
+                        flavor.replace(1);
+                        nr_replaced.fetch_add(1, Ordering::Relaxed);
+                    }
+                });
+            }
+            thread::sleep(span);
+            is_over.store(true, Ordering::Relaxed);
+        });
+    });
+    let per_s = nr_replaced.into_inner() as f64 / read.wall.as_secs_f64();
+    (!interrupt.requested()).then_some((per_s, read))
+}
+
+/// Hands over `count` callbacks and waits for the last; returns how many a second.
+#[must_use]
+pub fn call_many(calls: &dyn Calls, count: usize, interrupt: &Interrupt) -> Option<f64> {
+    let counter = counter();
+    let start = Instant::now();
+    calls.call(counter, count);
+    while counter.load(Ordering::Acquire) < count as u64 {
+        if interrupt.requested() {
+            return None;
+        }
+        // Says nothing new where callbacks have their own thread, and makes the others get on.
+        calls.call(counter, 0);
+        thread::yield_now();
+    }
+    Some(count as f64 / start.elapsed().as_secs_f64())
+}
+
+/// Times single callbacks, from handing over to having run; empty when they do not run by themselves.
+#[must_use]
+pub fn call_singly(calls: &dyn Calls) -> Latencies {
+    let mut latencies = Latencies::default();
+    for _ in 0..NR_SINGLES {
+        let (counter, begun, start) = (counter(), Instant::now(), cycles());
+        calls.call(counter, 1);
+        while counter.load(Ordering::Acquire) == 0 {
+            if begun.elapsed() > PATIENCE {
+                return latencies;
+            }
+            std::hint::spin_loop();
+        }
+        latencies.push(start, cycles());
+    }
+    latencies
+}
+
+/// Times barriers that have nothing to wait for; empty where there are none.
+#[must_use]
+pub fn barriers(calls: &dyn Calls) -> Latencies {
+    let mut latencies = Latencies::default();
+    for _ in 0..NR_SINGLES {
+        let start = cycles();
+        if calls.barrier().is_none() {
+            break;
+        }
+        latencies.push(start, cycles());
+    }
+    latencies
+}
+
+/// Sets up `bridges` bridges: each is added, configured and deleted, a replacement each.
+#[must_use]
+pub fn bridges(
+    flavor: &dyn Flavor,
+    readers: Readers,
+    bridges: usize,
+    interrupt: &Interrupt,
+) -> Option<(f64, Read)> {
+    let mut nr_done = 0;
+    let read = beside(flavor, readers, || {
+        let begun = Instant::now();
+        while nr_done < bridges && begun.elapsed() < LIMIT && !interrupt.requested() {
+            for step in 0..3 {
+                flavor.replace(step);
+            }
+            nr_done += 1;
+        }
+    });
+    let ns = read.wall.as_nanos() as f64 / nr_done.max(1) as f64;
+    (!interrupt.requested()).then_some((ns, read))
+}
+
+/// Lives as long as the process: a callback may come late.
+fn counter() -> &'static AtomicU64 {
+    Box::leak(Box::default())
+}
+
+/// Does `body` while readers read; they have all begun when it begins.
+fn beside(flavor: &dyn Flavor, readers: Readers, body: impl FnOnce()) -> Read {
+    let Readers { idle, busy, bursts } = readers;
+    let (is_over, nr_sections) = (AtomicBool::new(false), AtomicU64::new(0));
+    let have_begun = Barrier::new(idle + busy + bursts + 1);
+    let is_last = Barrier::new(idle + 1);
+    let read_on = |pause: Option<Duration>| {
+        let mut reader = flavor.reader();
+        reader.read(BATCH);
+        have_begun.wait();
+        let mut nr_own = 0;
+        while !is_over.load(Ordering::Relaxed) {
+            std::hint::black_box(reader.read(BATCH));
+            nr_own += BATCH as u64;
+            if let Some(pause) = pause.filter(|_| nr_own.is_multiple_of((BATCH * BATCH) as u64)) {
+                reader.rest();
+                thread::sleep(pause);
+            }
+        }
+        nr_sections.fetch_add(nr_own, Ordering::Relaxed);
+    };
+    let wall = thread::scope(|scope| {
+        for _ in 0..idle {
+            scope.spawn(|| {
+                let mut reader = flavor.reader();
+                reader.read(BATCH);
+                reader.rest();
+                have_begun.wait();
+                is_last.wait();
+            });
+        }
+        for _ in 0..busy {
+            scope.spawn(|| read_on(None));
+        }
+        for _ in 0..bursts {
+            scope.spawn(|| read_on(Some(Duration::from_micros(1))));
+        }
+        have_begun.wait();
+        let begun = Instant::now();
+        body();
+        let wall = begun.elapsed();
+        is_over.store(true, Ordering::Relaxed);
+        is_last.wait();
+        wall
+    });
+    Read {
+        nr_sections: nr_sections.into_inner(),
+        wall,
+    }
+}
