@@ -19,20 +19,19 @@ command shows what that is worth here, beside the thread pools that programs use
 
 Try:
   afterwork topology                   the CPUs of this machine, and who shares what
-  afterwork bench --quick              every bench in under two minutes, and a page of what it found:
+  afterwork bench --quick              every bench in under two minutes, and a page about it:
                                        afterwork-report.html
   afterwork bench workqueue --json > here.jsonl
                                        one bench, as one JSON object a line, to keep
   afterwork report here.jsonl there.jsonl
                                        two such runs side by side
-  afterwork sum DIR > sums             checksums of a tree, as sha256sum prints them, by this library
+  afterwork sum DIR > sums             checksums of a tree, as sha256sum prints them
 
-Results go to standard output, progress and warnings to standard error; pages are all that is written
-to disk.
-Ctrl-C ends a bench early and prints what it has measured so far.
+Results go to standard output, progress and warnings to standard error; pages are all that is
+written to disk. Ctrl-C ends a bench early and prints what it has measured so far.
 
-Exit status: 0 good, 1 a claim does not hold (with --check) or a file failed (sum), 2 could not run,
-130 interrupted.
+Exit status: 0 good, 1 a claim does not hold (with --check) or a file failed (sum), 2 could not
+run, 130 interrupted.
 `afterwork help`, `afterwork help bench` and `afterwork help bench workqueue` tell the rest.
 ";
 

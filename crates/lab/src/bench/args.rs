@@ -1,7 +1,6 @@
 //! The options that every bench shares.
 
 use std::ops::RangeInclusive;
-
 use std::path::PathBuf;
 
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
@@ -10,6 +9,7 @@ use clap::{Args, Subcommand};
 use super::mpscq::{self, MpscqArgs};
 use super::rcu::{self, RcuArgs};
 use super::session::Settings;
+use super::sum::{self, SumBenchArgs};
 use super::task_work::{self, TaskWorkArgs};
 use super::workqueue::{self, WorkqueueArgs};
 use crate::exit::Stop;
@@ -42,6 +42,9 @@ pub enum Which {
 
     /// Replace a value under readers: read side, grace periods, callbacks, many updaters
     Rcu(RcuArgs),
+
+    /// Sum a tree of files with `afterwork sum`, against rayon and xargs with sha256sum
+    Sum(SumBenchArgs),
 }
 
 impl Which {
@@ -53,6 +56,7 @@ impl Which {
             Self::Mpscq(MpscqArgs::default()),
             Self::TaskWork(TaskWorkArgs::default()),
             Self::Rcu(RcuArgs::default()),
+            Self::Sum(SumBenchArgs::default()),
         ]
     }
 
@@ -67,6 +71,7 @@ impl Which {
             Self::Mpscq(args) => Ok(mpscq::cases(args, settings)),
             Self::TaskWork(args) => Ok(task_work::cases(args, settings)),
             Self::Rcu(args) => Ok(rcu::cases(args, settings)),
+            Self::Sum(args) => Ok(sum::cases(args, settings)),
         }
     }
 }

@@ -13,6 +13,7 @@ pub mod mpscq;
 pub mod pick;
 pub mod rcu;
 pub mod session;
+pub mod sum;
 pub mod task_work;
 pub mod workqueue;
 

@@ -5,15 +5,14 @@ use std::io::{self, BufReader, BufWriter, IsTerminal, StdoutLock, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use afterwork::workqueue::Workqueue;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 
-use super::args::{Read, SumArgs};
+use super::args::SumArgs;
 use super::check::{List, Tally, Verdict};
 use super::line;
-use super::pipeline::{self, Sink, Summed};
-use super::plain;
+use super::pipeline::{Sink, Summed};
+use super::sums::Sums;
 use super::walk::{Found, Walk};
 use crate::exit::{Exit, Stop};
 use crate::talk;
@@ -25,7 +24,8 @@ use crate::talk;
 /// [`Stop::CouldNotRun`] where there are no workers, or no io_uring and it was asked for. What is wrong with a file
 /// is told in its place, and the exit status is then [`Exit::FileFailed`].
 pub fn run(args: &SumArgs) -> Result<Exit, Stop> {
-    let sums = Sums::new(args)?;
+    let jobs = args.jobs.map_or_else(allowed_cpus, Ok)?;
+    let sums = Sums::new(args.read, jobs)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let good = if args.check {
         let mut good = true;
@@ -40,55 +40,25 @@ pub fn run(args: &SumArgs) -> Result<Exit, Stop> {
     Ok(if good { Exit::Good } else { Exit::FileFailed })
 }
 
-/// Sums files in one of the ways there are.
-struct Sums {
-    queue: Workqueue,
-    jobs: usize,
-    read: Read,
-    progress: ProgressBar,
+fn allowed_cpus() -> Result<u32, Stop> {
+    let allowed = sync::cpu::affinity();
+    let allowed = allowed.map_err(|error| Stop::because("cannot tell the allowed CPUs", error))?;
+    Ok(allowed.len() as u32)
 }
 
-impl Sums {
-    fn new(args: &SumArgs) -> Result<Self, Stop> {
-        let jobs = match args.jobs {
-            Some(jobs) => jobs,
-            None => sync::cpu::affinity()
-                .map_err(|error| Stop::because("cannot tell the allowed CPUs", error))?
-                .len() as u32,
-        };
-        let queue = Workqueue::builder("sum").max_active(jobs).build();
-        Ok(Self {
-            queue: queue.map_err(|error| Stop::because("cannot make a workqueue", error))?,
-            jobs: jobs as usize,
-            read: args.read,
-            progress: progress(),
-        })
-    }
-
-    fn each(
-        &self,
-        wanted: &mut dyn Iterator<Item = Found>,
-        sink: &mut Sink<'_>,
-    ) -> Result<(), Stop> {
-        let mut sink = |summed: Summed| {
-            self.progress.inc(1);
-            sink(summed)
-        };
-        let files = match self.read {
-            Read::Plain => None,
-            Read::Auto => pipeline::files().ok(),
-            Read::Uring => Some(
-                pipeline::files()
-                    .map_err(|error| Stop::because("no io_uring to read files by", error))?,
-            ),
-        };
-        let done = match files {
-            Some(files) => pipeline::sum(files, &self.queue, wanted, &mut sink),
-            None => plain::sum(self.jobs, &self.queue, wanted, &mut sink),
-        };
-        self.progress.finish_and_clear();
-        done
-    }
+/// Sums what is wanted with a line on the terminal that says how far it is.
+fn with_progress(
+    sums: &Sums,
+    wanted: &mut dyn Iterator<Item = Found>,
+    sink: &mut Sink<'_>,
+) -> Result<(), Stop> {
+    let progress = progress();
+    let done = sums.each(wanted, &mut |summed| {
+        progress.inc(1);
+        sink(summed)
+    });
+    progress.finish_and_clear();
+    done
 }
 
 /// Shown where nobody's lines would run into it: standard error is a terminal, standard output is not.
@@ -118,7 +88,7 @@ struct Record<'a> {
 
 fn print(args: &SumArgs, sums: &Sums, out: &mut BufWriter<StdoutLock<'_>>) -> Result<bool, Stop> {
     let mut good = true;
-    sums.each(&mut Walk::new(&args.paths), &mut |summed| {
+    with_progress(sums, &mut Walk::new(&args.paths), &mut |summed| {
         good &= summed.sum.is_ok();
         if args.json {
             return record(out, &summed, None);
@@ -162,7 +132,7 @@ fn check(
     let names = std::mem::take(&mut list.names);
     let mut wanted = names.into_iter().map(|path| Found { path, error: None });
     let mut tally = Tally::default();
-    sums.each(&mut wanted, &mut |summed| {
+    with_progress(sums, &mut wanted, &mut |summed| {
         let expected = list.expected.pop_front().expect("one for each name");
         let verdict = Verdict::of(&summed, &expected, args.ignore_missing);
         tally.add(verdict);

@@ -24,7 +24,12 @@ mod line;
 mod order;
 mod pipeline;
 mod plain;
+mod sums;
 mod walk;
 
-pub use args::SumArgs;
+pub use args::{Read, SumArgs};
 pub use command::run;
+pub use line::Digest;
+pub use pipeline::BUFFER_BYTES;
+pub use plain::sum_of;
+pub use sums::{Sums, try_uring};

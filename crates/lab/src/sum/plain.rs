@@ -1,5 +1,6 @@
 //! Sums files where there is no io_uring: one work item a file, which opens, reads and hashes it.
 
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Stdin};
 use std::path::Path;
@@ -42,7 +43,7 @@ pub fn sum(
             nr_begun += 1;
             nr_away += 1;
             queue.spawn_detached(move || {
-                let sum = found.error.map_or_else(|| sum_of(&found.path), Err);
+                let sum = found.error.map_or_else(|| sum_here(&found.path), Err);
                 let path = found.path;
                 // Refused only when the owner has given up, and then nobody wants it.
                 let _ = poster.post((number, Summed { path, sum }));
@@ -66,12 +67,20 @@ fn gone() -> Stop {
     Stop::CouldNotRun("the items that sum files ended without a result".into())
 }
 
-/// Sums one file, or standard input for `-`.
+/// Sums one file by way of a buffer that this thread keeps.
+fn sum_here(path: &Path) -> io::Result<Digest> {
+    thread_local! {
+        static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER_BYTES]);
+    }
+    BUFFER.with_borrow_mut(|buffer| sum_of(path, buffer))
+}
+
+/// Sums one file, or standard input for `-`, by way of `buffer`.
 ///
 /// # Errors
 ///
 /// What the system says to opening or reading it.
-pub fn sum_of(path: &Path) -> io::Result<Digest> {
+pub fn sum_of(path: &Path, buffer: &mut [u8]) -> io::Result<Digest> {
     enum Source {
         File(File),
         Input(Stdin),
@@ -81,11 +90,10 @@ pub fn sum_of(path: &Path) -> io::Result<Digest> {
         path => Source::File(File::open(path)?),
     };
     let mut hasher = Sha256::new();
-    let mut buffer = vec![0; BUFFER_BYTES];
     loop {
         let read = match &mut source {
-            Source::File(file) => file.read(&mut buffer),
-            Source::Input(input) => input.read(&mut buffer),
+            Source::File(file) => file.read(buffer),
+            Source::Input(input) => input.read(buffer),
         };
         match read {
             Ok(0) => return Ok(hasher.finalize().into()),

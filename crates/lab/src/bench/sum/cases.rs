@@ -1,0 +1,208 @@
+//! The case: a tree, and who sums it.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::time::Instant;
+
+use super::args::SumBenchArgs;
+use super::peers;
+use super::tree::Tree;
+use crate::bench::session::Settings;
+use crate::exit::Stop;
+use crate::measure::case::{Better, Case, Metric, Sample, Variant};
+use crate::measure::claim::{Against, Bound, Claim};
+use crate::measure::switches::Usage;
+use crate::sum::{Read, Sums};
+use crate::talk::say;
+
+const BENCH: &str = "sum";
+const TREE: &str = "tree";
+
+/// As `--cases` and tables spell them.
+pub const CASES: [&str; 1] = [TREE];
+
+/// One io_uring ring reads, workers hash.
+const URING: &str = "uring";
+/// Workers read and hash.
+const PLAIN: &str = "plain";
+
+const FILES: usize = 20_000;
+const FILES_QUICK: usize = 2_000;
+const MEAN_KB: usize = 100;
+const KB: usize = 1024;
+
+const BYTES_PER_S: &str = "bytes_per_s";
+
+const fn metric(
+    name: &'static str,
+    unit: &'static str,
+    better: Better,
+    head: &'static str,
+    scale: f64,
+) -> Metric {
+    Metric {
+        name,
+        unit,
+        better,
+        group: "",
+        head,
+        scale,
+    }
+}
+
+const METRICS: &[Metric] = &[
+    metric(BYTES_PER_S, "B/s", Better::Higher, "GB/s", 1e9),
+    metric("files_per_s", "files/s", Better::Higher, "kfiles/s", 1e3),
+    metric("cpu_per_file", "ns/item", Better::Lower, "CPUµs/file", 1e3),
+];
+
+/// Makes the cases that `args` ask for.
+#[must_use]
+pub fn cases(args: &SumBenchArgs, settings: &Settings) -> Vec<Case> {
+    args.pick.make(|_| tree(args, settings))
+}
+
+fn tree(args: &SumBenchArgs, settings: &Settings) -> Case {
+    let nr_files = args
+        .files
+        .unwrap_or(if settings.quick { FILES_QUICK } else { FILES });
+    let mean = args.mean_kb.unwrap_or(MEAN_KB) * KB;
+    let jobs = settings.cpus.len();
+    let tree = Lazy {
+        nr_files,
+        mean,
+        tree: Rc::default(),
+    };
+    let mut variants = vec![
+        Variant::ours(URING, tree.run(move |tree| ours(tree, Read::Uring, jobs))),
+        Variant::ours(PLAIN, tree.run(move |tree| ours(tree, Read::Plain, jobs))),
+        Variant::peer(
+            peers::RAYON,
+            tree.run(move |tree| Ok(peers::rayon(&tree.files, jobs)?.len())),
+        ),
+    ];
+    if peers::has_xargs() {
+        variants.push(Variant::peer(
+            peers::XARGS,
+            tree.run(move |tree| peers::xargs(&tree.files, jobs)),
+        ));
+    } else {
+        say("there is no xargs or no sha256sum: left out");
+    }
+    if let Err(error) = crate::sum::try_uring() {
+        say(format_args!(
+            "no io_uring to read files by, left out: {error}"
+        ));
+        variants.retain(|variant| variant.name != URING);
+    }
+    Case {
+        bench: BENCH,
+        name: TREE,
+        about: format!(
+            "{nr_files} files of {} KB on average, warm; {jobs} at once",
+            mean / KB
+        ),
+        metrics: METRICS,
+        headline: BYTES_PER_S,
+        variants,
+        claims: claims(),
+    }
+}
+
+fn claims() -> Vec<Claim> {
+    let claim = |variant: &str, against: &str, bound| Claim {
+        what: format!("bytes/s of {variant}"),
+        variant: variant.into(),
+        metric: BYTES_PER_S,
+        against: Against::Variant(against.into()),
+        bound,
+    };
+    let faster = Some(Bound::AtLeast(1.0));
+    vec![
+        claim(URING, peers::XARGS, faster),
+        claim(URING, peers::RAYON, faster),
+        claim(PLAIN, peers::XARGS, faster),
+        claim(PLAIN, peers::RAYON, faster),
+        claim(URING, PLAIN, None),
+    ]
+}
+
+/// A tree that is made when the first variant needs it, and shared by all.
+#[derive(Clone)]
+struct Lazy {
+    nr_files: usize,
+    mean: usize,
+    tree: Rc<OnceCell<Tree>>,
+}
+
+impl Lazy {
+    fn get(&self) -> Result<&Tree, Stop> {
+        if let Some(tree) = self.tree.get() {
+            return Ok(tree);
+        }
+        let made = Tree::make(self.nr_files, self.mean, fastrand::u64(..));
+        let made = made.map_err(|error| Stop::because("cannot make a tree to sum", error))?;
+        Ok(self.tree.get_or_init(|| made))
+    }
+
+    /// Times a way to sum the tree; it returns how many files it summed.
+    fn run(
+        &self,
+        sum: impl Fn(&Tree) -> Result<usize, Stop> + 'static,
+    ) -> impl FnMut() -> Result<Option<Sample>, Stop> + 'static {
+        let lazy = self.clone();
+        move || {
+            let tree = lazy.get()?;
+            let unmeasured =
+                |error| Stop::because("cannot read the counters of this process", error);
+            let before = Usage::now().map_err(unmeasured)?;
+            let start = Instant::now();
+            let nr_summed = sum(tree)?;
+            let took = start.elapsed().as_secs_f64();
+            let spent = Usage::now().map_err(unmeasured)?.since(&before);
+            if nr_summed != tree.files.len() {
+                return Err(Stop::CouldNotRun(format!(
+                    "{nr_summed} of {} files were summed",
+                    tree.files.len()
+                )));
+            }
+            let mut sample = Sample::default();
+            sample.set(BYTES_PER_S, tree.bytes as f64 / took);
+            sample.set("files_per_s", nr_summed as f64 / took);
+            sample.set("cpu_per_file", spent.cpu_ns as f64 / nr_summed as f64);
+            Ok(Some(sample))
+        }
+    }
+}
+
+/// Sums the tree as the command does, but for printing.
+fn ours(tree: &Tree, read: Read, jobs: usize) -> Result<usize, Stop> {
+    let mut nr_summed = 0;
+    let sums = Sums::new(read, jobs as u32)?;
+    sums.tree(tree.root(), &mut |summed| {
+        nr_summed += usize::from(summed.sum.is_ok());
+        Ok(())
+    })?;
+    Ok(nr_summed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_way_sums_every_file() {
+        let args = SumBenchArgs {
+            files: Some(150),
+            mean_kb: Some(1),
+            ..SumBenchArgs::default()
+        };
+        for case in &mut cases(&args, &Settings::of_tests()) {
+            assert!(case.variants.len() >= 2);
+            for variant in &mut case.variants {
+                let sample = (variant.run)().unwrap().unwrap();
+                assert!(sample.value(BYTES_PER_S).unwrap() > 0.0, "{}", variant.name);
+            }
+        }
+    }
+}

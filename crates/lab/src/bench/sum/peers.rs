@@ -1,0 +1,92 @@
+//! The ways that people sum a tree today.
+
+use std::io::{self, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use rayon::prelude::*;
+
+use crate::exit::Stop;
+use crate::sum::{BUFFER_BYTES, Digest, sum_of};
+
+/// As `--peers` and tables spell them.
+pub const NAMES: [&str; 2] = [RAYON, XARGS];
+/// See [`NAMES`].
+pub const RAYON: &str = "rayon";
+/// See [`NAMES`].
+pub const XARGS: &str = "xargs";
+
+/// Files that xargs gives to one sha256sum: enough that starting it costs little, few enough to keep all CPUs busy.
+const PER_PROCESS: usize = 100;
+
+/// Sums all files by a parallel iterator, each by plain calls into a buffer of its thread.
+///
+/// # Errors
+///
+/// The pool cannot be made, or a file cannot be read.
+pub fn rayon(files: &[PathBuf], threads: usize) -> Result<Vec<Digest>, Stop> {
+    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
+    let pool = pool.map_err(|error| Stop::because("cannot make a rayon pool", error))?;
+    let sums: io::Result<Vec<Digest>> = pool.install(|| {
+        let files = files.par_iter();
+        files
+            .map_init(
+                || vec![0; BUFFER_BYTES],
+                |buffer, path| sum_of(path, buffer),
+            )
+            .collect()
+    });
+    sums.map_err(|error| Stop::because("a file of the tree cannot be read", error))
+}
+
+/// Says whether `xargs` and `sha256sum` are there.
+#[must_use]
+pub fn has_xargs() -> bool {
+    ["xargs", "sha256sum"].iter().all(|program| {
+        let mut command = Command::new(program);
+        command
+            .arg("--version")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        command.status().is_ok_and(|status| status.success())
+    })
+}
+
+/// Runs `xargs -P sha256sum` over all files and returns how many lines it printed.
+///
+/// # Errors
+///
+/// It cannot be run, or it failed.
+pub fn xargs(files: &[PathBuf], processes: usize) -> Result<usize, Stop> {
+    let failed = |error: &dyn std::fmt::Display| Stop::because("xargs sha256sum failed", error);
+    let mut child = Command::new("xargs")
+        .args([
+            "-0",
+            "-P",
+            &processes.to_string(),
+            "-n",
+            &PER_PROCESS.to_string(),
+            "sha256sum",
+        ])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed(&error))?;
+    let mut input = child.stdin.take().expect("piped");
+    let mut names = Vec::new();
+    for file in files {
+        names.extend_from_slice(file.as_os_str().as_bytes());
+        names.push(0);
+    }
+    // Beside the reading below: neither pipe may fill up while nobody reads the other.
+    let writer = std::thread::spawn(move || input.write_all(&names));
+    let output = child.wait_with_output().map_err(|error| failed(&error))?;
+    let written = writer.join().expect("writing does not panic");
+    written.map_err(|error| failed(&error))?;
+    if !output.status.success() {
+        return Err(failed(&output.status));
+    }
+    Ok(output.stdout.iter().filter(|&&byte| byte == b'\n').count())
+}
