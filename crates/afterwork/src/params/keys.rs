@@ -43,6 +43,7 @@ macro_rules! key {
 const KEYS: &[Key] = &[
     key!("workqueue.default_affinity_scope" => default_affinity_scope, "scope of queues that name none"),
     key!("workqueue.max_active" => max_active in 1..=512, "items of a queue that run at once, where its builder does not say"),
+    key!("workqueue.max_active_scope" => max_active_scope, "what max_active is meant for, where the builder does not say"),
     key!("workqueue.cache_shard_size" => cache_shard_size in 1..=4096, "cores that share a pool at most in the scope cache_shard"),
     key!("workqueue.wake" => wake, "when a picked worker is woken"),
     key!("workqueue.worker_looks" => worker_looks in 0..=1_000_000, "looks of an idle worker before it lies down"),

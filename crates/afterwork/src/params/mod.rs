@@ -32,6 +32,19 @@ pub enum WakeMode {
     UnderLock,
 }
 
+/// Says what a queue's `max_active` is meant for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum MaxActiveScope {
+    /// The whole process: at most so many threads run items of the queue at once.
+    #[default]
+    System,
+    /// Each NUMA node.
+    Node,
+    /// Each CPU: a pool of eight CPUs may have eight times as many. What the kernel did for unbound queues before 6.9,
+    /// as far as it could, and what it does for per-CPU ones.
+    Cpu,
+}
+
 /// Holds the tunables of one [`Registry`](crate::workqueue::Registry).
 ///
 /// The registry of the whole process takes them from the environment. One that a program makes for itself has those
@@ -61,6 +74,8 @@ pub struct Params {
     pub default_affinity_scope: AffinityScope,
     /// How many items of a queue whose builder does not say may run at once. The kernel's `WQ_DFL_ACTIVE`.
     pub max_active: u32,
+    /// What `max_active` is meant for where the builder of a queue does not say.
+    pub max_active_scope: MaxActiveScope,
     /// When a picked worker is woken.
     pub wake: WakeMode,
     /// How many cores share a pool at most in the scope `cache_shard`. The kernel's default.
@@ -93,6 +108,7 @@ impl Default for Params {
         Self {
             default_affinity_scope: AffinityScope::default(),
             max_active: 256,
+            max_active_scope: MaxActiveScope::System,
             wake: WakeMode::Deferred,
             cache_shard_size: 8,
             worker_looks: 64,

@@ -2,7 +2,7 @@
 
 use topology::AffinityScope;
 
-use super::WakeMode;
+use super::{MaxActiveScope, WakeMode};
 
 /// A value that a tunable takes, with all its words.
 pub(super) trait Word: Sized {
@@ -47,6 +47,28 @@ impl Word for WakeMode {
     }
     fn expects() -> String {
         "deferred or under_lock".to_owned()
+    }
+}
+
+impl Word for MaxActiveScope {
+    fn read(word: &str) -> Option<Self> {
+        match word {
+            "system" => Some(Self::System),
+            "node" => Some(Self::Node),
+            "cpu" => Some(Self::Cpu),
+            _ => None,
+        }
+    }
+    fn word(&self) -> String {
+        match self {
+            Self::System => "system",
+            Self::Node => "node",
+            Self::Cpu => "cpu",
+        }
+        .to_owned()
+    }
+    fn expects() -> String {
+        "system, node or cpu".to_owned()
     }
 }
 

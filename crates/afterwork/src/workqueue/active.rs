@@ -8,6 +8,12 @@
 //! seat back while somebody stands in line does not free it: he hands it to the first in line. Pools thus take
 //! turns, and a busy pool cannot keep the others out.
 //!
+//! Where the pools lie in several NUMA nodes, each node has a share of the seats (`share.rs`), which decides who is
+//! first in line. The seats that a node has are counted beside the word, by whoever has them; on one node nothing is.
+//!
+//! A queue has one gate for all of its links, which is the meaning of `max_active`; with [`MaxActiveScope`] of another
+//! value one for each node, or for each pool.
+//!
 //! Differs from Linux: there an item counts as active from the moment it is put on a worklist; here while a
 //! thread runs it.
 
@@ -21,7 +27,11 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::{pool::WorkerPool, pwq::QueueCore};
+use super::{
+    pool::WorkerPool,
+    pwq::QueueCore,
+    share::{next_in_line, shares},
+};
 
 /// bits 0..30 `nr_active` | bit 30 somebody waits for it to become zero | bit 31 somebody stands in line
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,8 +61,23 @@ impl Word {
 pub(crate) struct Gate {
     word: CachePadded<AtomicU32>,
     max: AtomicU32,
+    /// I: by how much a queue's limit is multiplied: the CPUs of its pool, where the limit is meant for each CPU.
+    factor: u32,
+    /// By node; none where all links lie in one.
+    nodes: Box<[Node]>,
     /// Every change of `IN_LINE` is made under this lock, and says whether the line is empty.
     line: Mutex<VecDeque<Seeker>>,
+}
+
+/// What one NUMA node has of the seats.
+#[derive(Debug)]
+struct Node {
+    /// A: changed by who has the seat.
+    nr_active: CachePadded<AtomicU32>,
+    /// Written under the line's lock.
+    share: AtomicU32,
+    /// CPUs that the queue uses; written under the line's lock.
+    nr_cpus: AtomicU32,
 }
 
 /// A pool's link to a queue that waits for a seat.
@@ -60,6 +85,8 @@ pub(crate) struct Gate {
 pub(crate) struct Seeker {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) slot: usize,
+    /// Where the pool lies.
+    pub(crate) node: usize,
 }
 
 /// Whom somebody who left must tell.
@@ -84,11 +111,39 @@ impl Left {
 }
 
 impl Gate {
-    pub(crate) fn new(max: u32) -> Self {
-        Self {
+    /// Makes the seats for a limit of `max`, times `factor`, of a queue that uses so many CPUs of each node.
+    pub(crate) fn new(max: u32, factor: u32, nr_cpus: &[u32]) -> Self {
+        let nr_cpus = if nr_cpus.len() > 1 { nr_cpus } else { &[] };
+        let node = |&nr_cpus| Node {
+            nr_active: CachePadded::new(AtomicU32::new(0)),
+            share: AtomicU32::new(0),
+            nr_cpus: AtomicU32::new(nr_cpus),
+        };
+        let gate = Self {
             word: CachePadded::new(AtomicU32::new(0)),
-            max: AtomicU32::new(max),
+            max: AtomicU32::new(max * factor),
+            factor,
+            nodes: nr_cpus.iter().map(node).collect(),
             line: Mutex::new(VecDeque::new()),
+        };
+        gate.share_out();
+        gate
+    }
+
+    /// Takes note of how many CPUs of each node the queue uses now.
+    pub(crate) fn set_cpus(&self, nr_cpus: &[u32]) {
+        let _line = self.line.lock();
+        for (node, &nr_cpus) in self.nodes.iter().zip(nr_cpus) {
+            node.nr_cpus.store(nr_cpus, Ordering::Relaxed);
+        }
+        self.share_out();
+    }
+
+    fn share_out(&self) {
+        let nr_cpus = |node: &Node| node.nr_cpus.load(Ordering::Relaxed);
+        let nr_cpus: Vec<_> = self.nodes.iter().map(nr_cpus).collect();
+        for (node, share) in self.nodes.iter().zip(shares(self.max(), &nr_cpus)) {
+            node.share.store(share, Ordering::Relaxed);
         }
     }
 
@@ -107,21 +162,31 @@ impl Gate {
         !word.has_line() && word.nr_active() <= self.max()
     }
 
-    /// Takes a seat, or none.
-    pub(crate) fn try_enter(&self) -> bool {
+    /// Takes a seat for a thread of `node`, or none.
+    pub(crate) fn try_enter(&self, node: usize) -> bool {
         let mut from = self.load();
         while let Some(to) = from.admit(self.max()) {
             match self.step(from, to) {
-                Ok(()) => return true,
+                Ok(()) => {
+                    self.seat_in(node);
+                    return true;
+                }
                 Err(now) => from = now,
             }
         }
         false
     }
 
+    #[inline]
+    fn seat_in(&self, node: usize) {
+        if let Some(node) = self.nodes.get(node) {
+            node.nr_active.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Takes a seat, or stands in line for one. Call it with the seeker's pool locked.
-    pub(crate) fn enter_or_queue(&self, seeker: impl FnOnce() -> Seeker) -> bool {
-        if self.try_enter() {
+    pub(crate) fn enter_or_queue(&self, node: usize, seeker: impl FnOnce() -> Seeker) -> bool {
+        if self.try_enter(node) {
             return true;
         }
         let mut line = self.line.lock();
@@ -134,7 +199,10 @@ impl Gate {
                 from.admit(self.max())
             };
             match self.step(from, admitted.unwrap_or(Word(from.0 | IN_LINE))) {
-                Ok(()) if admitted.is_some() => return true,
+                Ok(()) if admitted.is_some() => {
+                    self.seat_in(node);
+                    return true;
+                }
                 Ok(()) => break,
                 Err(now) => from = now,
             }
@@ -143,12 +211,15 @@ impl Gate {
         false
     }
 
-    /// Gives a seat of the queue `core` back. Tell whom the answer names, with no pool locked.
+    /// Gives a seat of the queue `core` back, at `gate`, that a thread of `node` had. Tell whom the answer names, with no pool locked.
     ///
     /// After it the queue may be gone, unless the caller holds something else that keeps it.
     #[must_use = "somebody may have to be told"]
-    pub(crate) fn leave(core: &Arc<QueueCore>) -> Left {
-        let gate = &core.gate;
+    pub(crate) fn leave(gate: &Arc<Gate>, core: &Arc<QueueCore>, node: usize) -> Left {
+        // Before the step: nothing holds the gate after it.
+        if let Some(node) = gate.nodes.get(node) {
+            node.nr_active.fetch_sub(1, Ordering::Relaxed);
+        }
         let mut from = gate.load();
         while !from.has_line() {
             let left = Word(from.0 - 1);
@@ -161,7 +232,7 @@ impl Gate {
                 Err(now) => from = now,
             }
         }
-        Self::pass_on(core)
+        Self::pass_on(gate, core)
     }
 
     /// Says whether nobody is seated; if somebody is, the last to leave will tell `core.drained`.
@@ -190,29 +261,35 @@ impl Gate {
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_max(&self, max: u32) -> Vec<Seeker> {
         let mut line = self.line.lock();
-        self.max.store(max, Ordering::Relaxed);
+        self.max.store(max * self.factor, Ordering::Relaxed);
+        self.share_out();
         let mut admitted = Vec::new();
-        while !line.is_empty() && self.try_enter() {
-            admitted.extend(line.pop_front());
+        while let Some(at) = self.next(&line)
+            && self.try_enter(line[at].node)
+        {
+            admitted.extend(line.remove(at));
         }
         self.note_line(&line);
         admitted
     }
 
     #[cold]
-    fn pass_on(core: &Arc<QueueCore>) -> Left {
+    fn pass_on(gate: &Arc<Gate>, core: &Arc<QueueCore>) -> Left {
         // Of its own: when the line is found empty nothing holds the queue after the seat has gone.
-        let core = core.clone();
-        let gate = &core.gate;
+        let (gate, core) = (gate.clone(), core.clone());
         let mut line = gate.line.lock();
         // Too many are seated after `max` was lowered: the seat goes.
         let seeker = if gate.load().nr_active() > gate.max() {
             None
         } else {
-            line.pop_front()
+            gate.next(&line).and_then(|at| line.remove(at))
         };
         let mut idle = None;
-        if seeker.is_none() {
+        if let Some(seeker) = &seeker {
+            gate.seat_in(seeker.node);
+        }
+        let twice = seeker.is_some() && twin::armed("active: a seat given twice");
+        if twice || seeker.is_none() && !twin::armed("active: a seat that leaks") {
             let left = Word(gate.word.fetch_sub(1, Ordering::AcqRel) - 1);
             if left.nr_active() == 0 && left.idle_waits() {
                 idle = Some(core.clone());
@@ -221,6 +298,16 @@ impl Gate {
         gate.note_line(&line);
         drop(line);
         Left { seeker, idle }
+    }
+
+    /// Returns whose turn it is.
+    fn next(&self, line: &VecDeque<Seeker>) -> Option<usize> {
+        next_in_line(line.iter().map(|seeker| {
+            let node = self.nodes.get(seeker.node);
+            node.is_some_and(|node| {
+                node.nr_active.load(Ordering::Relaxed) < node.share.load(Ordering::Relaxed)
+            })
+        }))
     }
 
     fn note_line(&self, line: &VecDeque<Seeker>) {
@@ -246,72 +333,4 @@ impl Gate {
 }
 
 #[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-
-    fn seeker(slot: usize) -> Seeker {
-        Seeker {
-            pool: WorkerPool::detached_for_tests(),
-            slot,
-        }
-    }
-
-    fn core(max: u32) -> Arc<QueueCore> {
-        Arc::new(QueueCore::new("test", max, None))
-    }
-
-    #[test]
-    fn a_seat_given_back_goes_to_the_first_in_line() {
-        let core = core(1);
-        let gate = &core.gate;
-        assert!(gate.try_enter());
-        assert!(!gate.enter_or_queue(|| seeker(7)));
-        assert!(!gate.enter_or_queue(|| seeker(8)));
-        assert_eq!(Gate::leave(&core).seeker.unwrap().slot, 7);
-        assert_eq!(gate.nr_active(), 1, "the seat was handed over, not freed");
-        assert_eq!(Gate::leave(&core).seeker.unwrap().slot, 8);
-        assert!(gate.may_stay());
-        assert!(Gate::leave(&core).seeker.is_none());
-        assert_eq!(gate.nr_active(), 0);
-    }
-
-    #[test]
-    fn raising_the_limit_seats_who_stands_in_line() {
-        let core = core(1);
-        let gate = &core.gate;
-        assert!(gate.try_enter());
-        for slot in 0..3 {
-            assert!(!gate.enter_or_queue(|| seeker(slot)));
-        }
-        let slots: Vec<_> = gate.set_max(3).iter().map(|seeker| seeker.slot).collect();
-        assert_eq!(slots, [0, 1]);
-        assert_eq!(gate.nr_active(), 3);
-    }
-
-    #[test]
-    fn lowering_the_limit_lets_seats_go_until_it_holds() {
-        let core = core(2);
-        let gate = &core.gate;
-        assert!(gate.try_enter() && gate.try_enter());
-        assert!(!gate.enter_or_queue(|| seeker(0)));
-        assert!(gate.set_max(1).is_empty());
-        let left = Gate::leave(&core);
-        assert!(left.seeker.is_none(), "two were seated, one may stay");
-        assert_eq!(Gate::leave(&core).seeker.unwrap().slot, 0);
-        assert_eq!(gate.nr_active(), 1);
-    }
-
-    #[test]
-    fn the_last_to_leave_tells_who_waits_for_that() {
-        let core = core(2);
-        let gate = &core.gate;
-        assert!(gate.is_idle());
-        assert!(gate.try_enter() && gate.try_enter());
-        assert!(!gate.is_idle());
-        assert!(Gate::leave(&core).idle.is_none());
-        assert!(Gate::leave(&core).idle.is_some());
-        assert!(gate.is_idle());
-        assert!(gate.try_enter());
-        assert!(Gate::leave(&core).idle.is_none(), "nobody waits any more");
-    }
-}
+mod tests;

@@ -10,6 +10,7 @@ use super::{
     registry::{Registry, RegistryError},
     rescuer::Rescuer,
 };
+use crate::params::MaxActiveScope;
 
 /// How many items of a queue may run at once at most. The kernel's `WQ_MAX_ACTIVE`.
 pub const MAX_ACTIVE: u32 = 512;
@@ -72,6 +73,7 @@ pub struct Builder {
     strict: bool,
     cpus: Option<CpuSet>,
     max_active: Option<u32>,
+    max_active_scope: Option<MaxActiveScope>,
     nice: i8,
     help: Option<bool>,
     pub(super) ordered: bool,
@@ -118,6 +120,7 @@ impl Builder {
             strict: false,
             cpus: None,
             max_active: None,
+            max_active_scope: None,
             nice: 0,
             help: None,
             ordered: false,
@@ -161,6 +164,13 @@ impl Builder {
     /// last one, and stands still for ever, as in the kernel.
     pub fn max_active(mut self, max_active: u32) -> Self {
         self.max_active = Some(max_active);
+        self
+    }
+
+    /// Sets what `max_active` is meant for: the whole process, each NUMA node, or each CPU; by default the registry's
+    /// [`max_active_scope`](crate::params::Params::max_active_scope). An ordered queue's is always the process.
+    pub fn max_active_scope(mut self, scope: MaxActiveScope) -> Self {
+        self.max_active_scope = Some(scope);
         self
     }
 
@@ -243,9 +253,15 @@ impl Builder {
         let rescuer = self
             .mem_reclaim
             .then(|| Rescuer::start(&format!("aw/r:{}", self.name)));
+        let max_active_scope = match self.max_active_scope {
+            _ if self.ordered => MaxActiveScope::System,
+            None => params.max_active_scope,
+            Some(scope) => scope,
+        };
         let parts = Parts {
             attrs,
             max_active,
+            max_active_scope,
             help: self.help,
             ordered: self.ordered,
             cpu_intensive: self.cpu_intensive,

@@ -368,8 +368,8 @@ impl Dispatch {
     /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list; long ones so
     /// that others may start meanwhile.
     fn limit(&self, slot: usize, limit: usize) -> usize {
-        let core = &self.link(slot).core;
-        if core.gate.max() == 1 || core.cpu_intensive {
+        let link = self.link(slot);
+        if link.gate.max() == 1 || link.core.cpu_intensive {
             1
         } else {
             limit
@@ -390,13 +390,15 @@ impl Dispatch {
             return false;
         }
         let seat = self.enlisted(worker).seat;
-        if seat == Some(slot) && link.core.gate.may_stay() {
+        if seat == Some(slot) && link.gate.may_stay() {
             return true;
         }
         self.give_up_seat(pool, worker, after);
-        let seated = self.link(slot).core.gate.enter_or_queue(|| Seeker {
+        let link = self.link(slot);
+        let seated = link.gate.enter_or_queue(link.node, || Seeker {
             pool: pool.clone(),
             slot,
+            node: link.node,
         });
         if seated {
             self.sit(worker, slot);
@@ -429,9 +431,11 @@ impl Dispatch {
     fn line_up(&mut self, pool: &Arc<WorkerPool>, slot: usize) {
         let link = self.link(slot);
         if !link.inactive.is_empty()
-            && link.core.gate.enter_or_queue(|| Seeker {
+            && !twin::armed("take: forgets the inactive")
+            && link.gate.enter_or_queue(link.node, || Seeker {
                 pool: pool.clone(),
                 slot,
+                node: link.node,
             })
         {
             self.ready.push_back(slot);
@@ -462,7 +466,8 @@ impl Dispatch {
         let Some(slot) = self.enlisted_mut(worker).seat.take() else {
             return;
         };
-        let left = Gate::leave(&self.link(slot).core);
+        let link = self.link(slot);
+        let left = Gate::leave(&link.gate, &link.core, link.node);
         after.idle.extend(left.idle);
         if let Some(seeker) = left.seeker {
             self.pass_seat(pool, seeker, after);

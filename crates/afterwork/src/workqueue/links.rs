@@ -1,27 +1,18 @@
 //! A pool's side of links that come and go while their queues are used; see `routes.rs`.
 
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    unmodelled::Arc,
-};
+use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::CpuSet;
 
 use super::{
     active::Seeker,
     pool::WorkerPool,
-    pwq::{Pwq, PwqState, QueueCore},
+    pwq::{Pwq, PwqState},
 };
 
 impl WorkerPool {
     /// Links a queue to this pool; a plugged link keeps its items until it is unplugged.
-    pub(crate) fn add_link(
-        &self,
-        core: Arc<QueueCore>,
-        nr_anchored: Arc<AtomicU32>,
-        plugged: bool,
-    ) -> usize {
-        self.lock()
-            .add_link(PwqState::new(core, nr_anchored, plugged))
+    pub(crate) fn add_link(&self, link: &Pwq, plugged: bool) -> usize {
+        self.lock().add_link(PwqState::new(link, plugged))
     }
 
     /// Unlinks a queue that has been drained.
@@ -63,6 +54,7 @@ impl WorkerPool {
         link.heir = Some(Seeker {
             pool: heir.pool.clone(),
             slot: heir.slot,
+            node: heir.node,
         });
         false
     }

@@ -44,6 +44,7 @@ mod rescuer;
 mod routes;
 mod run;
 mod sampler;
+mod share;
 mod slab;
 mod state;
 mod stats;
@@ -56,6 +57,7 @@ mod worker;
 #[doc(hidden)]
 pub mod model;
 
+pub use crate::params::MaxActiveScope;
 pub use attrs::{Attrs, BuildError, Builder, MAX_ACTIVE};
 pub use blocking::blocking;
 pub use join::{JoinError, JoinHandle};

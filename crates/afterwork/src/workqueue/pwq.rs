@@ -19,8 +19,6 @@ use crate::wake::EventCount;
 pub(crate) struct QueueCore {
     /// I
     pub(crate) name: Box<str>,
-    /// A: how many threads run its items, and may.
-    pub(crate) gate: Gate,
     /// A: told when a link that is waited for has nothing in flight.
     pub(crate) drained: EventCount,
     /// A: statistics.
@@ -49,6 +47,10 @@ pub(crate) struct Pwq {
     pub(crate) slot: usize,
     /// I
     pub(crate) core: Arc<QueueCore>,
+    /// I: what its items need a seat of.
+    pub(crate) gate: Arc<Gate>,
+    /// I: the NUMA node of the pool, as the gate counts them.
+    pub(crate) node: usize,
     /// A: how many of its in-flight counts belong to futures that have waited: no items of this link.
     pub(crate) nr_anchored: Arc<AtomicU32>,
     /// I: what its items are told to let happen to them.
@@ -73,6 +75,10 @@ impl Pwq {
 #[derive(Debug)]
 pub(crate) struct PwqState {
     pub(crate) core: Arc<QueueCore>,
+    /// That of the [`Pwq`].
+    pub(crate) gate: Arc<Gate>,
+    /// That of the [`Pwq`].
+    pub(crate) node: usize,
     /// Items that found no seat, oldest first. While it is not empty the link stands in line at the gate, or in
     /// the pool's `ready` with a seat in hand.
     pub(crate) inactive: List,
@@ -95,9 +101,12 @@ pub(crate) struct PwqState {
 }
 
 impl PwqState {
-    pub(crate) fn new(core: Arc<QueueCore>, nr_anchored: Arc<AtomicU32>, plugged: bool) -> Self {
+    /// Makes the pool's side of `link`, whose place is not known yet.
+    pub(crate) fn new(link: &Pwq, plugged: bool) -> Self {
         Self {
-            core,
+            core: link.core.clone(),
+            gate: link.gate.clone(),
+            node: link.node,
             inactive: List::new(),
             nr_in_flight: 0,
             nr_adopted: 0,
@@ -106,7 +115,7 @@ impl PwqState {
             retired: false,
             plugged,
             heir: None,
-            nr_anchored,
+            nr_anchored: link.nr_anchored.clone(),
         }
     }
 
@@ -117,10 +126,9 @@ impl PwqState {
 }
 
 impl QueueCore {
-    pub(crate) fn new(name: &str, max_active: u32, on_panic: Option<PanicHandler>) -> Self {
+    pub(crate) fn new(name: &str, on_panic: Option<PanicHandler>) -> Self {
         Self {
             name: name.into(),
-            gate: Gate::new(max_active),
             drained: EventCount::new(),
             nr_helped: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
@@ -145,7 +153,6 @@ impl std::fmt::Debug for QueueCore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("QueueCore")
             .field("name", &self.name)
-            .field("gate", &self.gate)
             .finish_non_exhaustive()
     }
 }

@@ -25,6 +25,7 @@ use super::{
     stats::QueueStats,
     work::Work,
 };
+use crate::params::MaxActiveScope;
 
 /// Runs work items on worker pools that it shares with other queues.
 ///
@@ -80,6 +81,7 @@ pub(super) struct Inner {
 pub(super) struct Parts {
     pub(super) attrs: Attrs,
     pub(super) max_active: u32,
+    pub(super) max_active_scope: MaxActiveScope,
     pub(super) help: Option<bool>,
     pub(super) ordered: bool,
     pub(super) cpu_intensive: bool,
@@ -121,21 +123,21 @@ impl Workqueue {
         Builder::new(name)
     }
 
-    pub(super) fn new(name: &str, parts: Parts, registry: &Registry) -> Self {
+    pub(super) fn new(name: &str, mut parts: Parts, registry: &Registry) -> Self {
         let core = Arc::new(QueueCore {
             cpu_intensive: parts.cpu_intensive,
             bh: parts.bh,
             rescuer: parts.rescuer.as_ref().map(Rescuer::phone),
-            ..QueueCore::new(name, parts.max_active, parts.on_panic)
+            ..QueueCore::new(name, parts.on_panic.take())
         });
-        let ordered = parts.ordered;
-        let (plan, routes) = Plan::new(parts.attrs, parts.help, ordered, &core, registry.machine());
+        let (ordered, rescuer) = (parts.ordered, parts.rescuer.take());
+        let (plan, routes) = Plan::new(parts, &core, registry.machine());
         let inner = Arc::new(Inner {
             core,
             ordered,
             signpost: Signpost::new(&routes, ordered),
             plan: Mutex::new(plan),
-            rescuer: Mutex::new(parts.rescuer),
+            rescuer: Mutex::new(rescuer),
         });
         registry.machine().add_queue(&inner);
         // The machine may have changed since the plan was drawn.
@@ -370,7 +372,8 @@ impl Workqueue {
         if !(1..=super::MAX_ACTIVE).contains(&max_active) {
             return Err(super::BuildError::MaxActive(max_active));
         }
-        for seeker in self.inner.core.gate.set_max(max_active) {
+        let seekers = self.inner.plan.lock().set_max_active(max_active);
+        for seeker in seekers {
             seeker.pool.take_seat(seeker.slot);
         }
         Ok(())
@@ -393,17 +396,18 @@ impl Workqueue {
     /// Takes the lock of each of its pools for a moment.
     pub fn stats(&self) -> QueueStats {
         let core = &self.inner.core;
-        let links = self.inner.plan.lock().links().to_vec();
+        let plan = self.inner.plan.lock();
         QueueStats {
-            started: links
+            started: plan
+                .links()
                 .iter()
                 .map(|pwq| pwq.pool.lock().link(pwq.slot).nr_started)
                 .sum(),
             helped: core.nr_helped.load(Ordering::Relaxed),
             panicked: core.nr_panicked.load(Ordering::Relaxed),
             rescued: core.rescuer.as_ref().map_or(0, |phone| phone.nr_rescued()),
-            nr_active: core.gate.nr_active(),
-            max_active: core.gate.max(),
+            nr_active: plan.nr_active(),
+            max_active: plan.max_active(),
         }
     }
 }
@@ -454,7 +458,12 @@ impl Inner {
         }
         // A helper that has taken its item back from the injector is counted nowhere but here, nor is a seat on its
         // way to a link whose items have been cut out meanwhile.
-        let idle = self.core.gate.is_idle() || sync::twin::armed("drain: forgets the seated");
+        let mut idle = true;
+        for link in self.plan.lock().links() {
+            // Each that is not idle will tell.
+            idle &= link.gate.is_idle();
+        }
+        let idle = idle || sync::twin::armed("drain: forgets the seated");
         (nr_busy == 0 && idle).then_some(nr_seen)
     }
 
@@ -523,7 +532,7 @@ impl fmt::Debug for Workqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Workqueue")
             .field("name", &self.name())
-            .field("gate", &self.inner.core.gate)
+            .field("nr_active", &self.inner.plan.lock().nr_active())
             .field("ordered", &self.inner.ordered)
             .finish_non_exhaustive()
     }

@@ -3,19 +3,28 @@
 use sync::{atomic::AtomicU32, thread, twin, unmodelled::Arc};
 
 use super::{
+    active::{Gate, Seeker},
     attrs::{Attrs, BuildError},
     machine::Machine,
     pool::PoolAttrs,
     pwq::{Pwq, QueueCore},
-    queue::{Inner, Workqueue},
+    queue::{Inner, Parts, Workqueue},
     routes::Routes,
     state::Rules,
 };
+use crate::params::MaxActiveScope;
 
 /// What the routes of a queue are made from, and all that there ever were.
 #[derive(Debug)]
 pub(super) struct Plan {
     attrs: Attrs,
+    max_active: u32,
+    /// I
+    max_active_scope: MaxActiveScope,
+    /// I: the NUMA nodes, in the order in which gates count them.
+    nodes: Box<[u32]>,
+    /// Every gate, and the node that it is for.
+    gates: Vec<(usize, Arc<Gate>)>,
     /// I
     help: Option<bool>,
     /// I
@@ -40,16 +49,19 @@ enum Wait {
 impl Plan {
     /// Makes the first table of a queue.
     pub(super) fn new(
-        attrs: Attrs,
-        help: Option<bool>,
-        ordered: bool,
+        parts: Parts,
         core: &Arc<QueueCore>,
         machine: &Machine,
     ) -> (Self, Arc<Routes>) {
+        let nodes = machine.topology().nodes().iter().map(|it| it.id).collect();
         let mut plan = Self {
-            attrs,
-            help,
-            ordered,
+            attrs: parts.attrs,
+            max_active: parts.max_active,
+            max_active_scope: parts.max_active_scope,
+            nodes,
+            gates: Vec::new(),
+            help: parts.help,
+            ordered: parts.ordered,
             tables: Vec::new(),
             links: Vec::new(),
             dead: false,
@@ -67,6 +79,46 @@ impl Plan {
         &self.links
     }
 
+    /// Returns how many items may run at once, where that is meant for.
+    pub(super) fn max_active(&self) -> u32 {
+        self.max_active
+    }
+
+    /// Returns how many threads run items now.
+    pub(super) fn nr_active(&self) -> u32 {
+        self.gates.iter().map(|(_, gate)| gate.nr_active()).sum()
+    }
+
+    /// Changes how many items may run at once; returns the links that get a seat by that.
+    #[must_use = "the seekers have been handed seats and must be told"]
+    pub(super) fn set_max_active(&mut self, max_active: u32) -> Vec<Seeker> {
+        self.max_active = max_active;
+        let gates = self.gates.iter();
+        gates
+            .flat_map(|(_, gate)| gate.set_max(max_active))
+            .collect()
+    }
+
+    /// Returns the gate of a new link to a pool with so many CPUs.
+    fn gate(&mut self, node: usize, nr_cpus: usize, cpus_by_node: &[u32]) -> Arc<Gate> {
+        let found = match self.max_active_scope {
+            MaxActiveScope::System => self.gates.first(),
+            MaxActiveScope::Node => self.gates.iter().find(|(its, _)| *its == node),
+            MaxActiveScope::Cpu => None,
+        };
+        if let Some((_, gate)) = found {
+            return gate.clone();
+        }
+        let (factor, cpus_by_node) = match self.max_active_scope {
+            MaxActiveScope::System => (1, cpus_by_node),
+            MaxActiveScope::Node => (1, &[][..]),
+            MaxActiveScope::Cpu => (nr_cpus as u32, &[][..]),
+        };
+        let gate = Arc::new(Gate::new(self.max_active, factor, cpus_by_node));
+        self.gates.push((node, gate.clone()));
+        gate
+    }
+
     /// Marks the queue as gone, and returns its links.
     pub(super) fn end(&mut self) -> Vec<Arc<Pwq>> {
         self.dead = true;
@@ -77,6 +129,16 @@ impl Plan {
     /// in use now.
     fn draw(&mut self, core: &Arc<QueueCore>, machine: &Machine, plug: bool) -> Arc<Routes> {
         let (topology, pods) = machine.pods(&self.attrs);
+        let mut cpus_by_node = vec![0; self.nodes.len()];
+        for cpu in pods.iter().flat_map(|pod| pod.cpus.iter()) {
+            let node = topology.cpu(cpu).and_then(|cpu| cpu.node);
+            if let Some(nr_cpus) = cpus_by_node.get_mut(self.node_at(node)) {
+                *nr_cpus += 1;
+            }
+        }
+        for (_, gate) in &self.gates {
+            gate.set_cpus(&cpus_by_node);
+        }
         let links = pods
             .iter()
             .map(|pod| {
@@ -86,7 +148,8 @@ impl Plan {
                     nice: self.attrs.nice,
                     bh: core.bh,
                 };
-                self.link(attrs, core, machine, plug)
+                let node = self.node_at(pod.node);
+                self.link(attrs, node, &cpus_by_node, (core, machine, plug))
             })
             .collect();
         let routes = Routes::new(topology, pods, links);
@@ -94,12 +157,18 @@ impl Plan {
         known.cloned().unwrap_or_else(|| Arc::new(routes))
     }
 
+    /// Returns a node as gates count it. One that was not there at first, or none, is taken for the first.
+    fn node_at(&self, node: Option<u32>) -> usize {
+        let known = |node| self.nodes.iter().position(|&it| it == node);
+        node.and_then(known).unwrap_or(0)
+    }
+
     fn link(
         &mut self,
         attrs: PoolAttrs,
-        core: &Arc<QueueCore>,
-        machine: &Machine,
-        plug: bool,
+        node: usize,
+        cpus_by_node: &[u32],
+        (core, machine, plug): (&Arc<QueueCore>, &Machine, bool),
     ) -> Arc<Pwq> {
         // A link has its pool in use, so there is no other pool with these attributes.
         if let Some(link) = self.links.iter().find(|link| link.pool.attrs == attrs) {
@@ -112,15 +181,17 @@ impl Plan {
             ordered: self.ordered,
             one_cpu: pool.has_one_cpu(),
         };
-        let nr_anchored = Arc::new(AtomicU32::new(0));
-        let slot = pool.add_link(core.clone(), nr_anchored.clone(), plug);
-        let link = Arc::new(Pwq {
+        let mut link = Pwq {
+            gate: self.gate(node, pool.attrs.cpus.len(), cpus_by_node),
             pool,
-            slot,
+            slot: 0,
             core: core.clone(),
-            nr_anchored,
+            node,
+            nr_anchored: Arc::new(AtomicU32::new(0)),
             rules,
-        });
+        };
+        link.slot = link.pool.add_link(&link, plug);
+        let link = Arc::new(link);
         self.links.push(link.clone());
         link
     }

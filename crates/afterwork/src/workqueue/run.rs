@@ -133,7 +133,7 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
     // A run from the same queue, further out on this thread, lends its seat: seats count threads, and waiting for
     // another one while holding this would be waiting for ourselves.
     let lent = is_seated(core);
-    if !lent && !core.gate.try_enter() {
+    if !lent && !home.gate.try_enter(home.node) {
         let unclaimed = head.update(|state| Some(state.unclaim().0));
         if let Some((from, _)) = unclaimed
             && from.unclaim().1
@@ -161,7 +161,7 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
     unsafe {
         run(item, home, || {
             if !lent {
-                left = Some(Gate::leave(core));
+                left = Some(Gate::leave(&home.gate, core, home.node));
                 forget_home();
             }
         });

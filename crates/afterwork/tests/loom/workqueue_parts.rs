@@ -189,3 +189,15 @@ fn a_seat_is_never_forgotten_while_the_limit_changes() {
 fn standing_in_line_needs_a_second_look() {
     must_fail("active: no second look", || exhaustive(one_seat));
 }
+
+#[test]
+fn a_seat_that_leaks_is_found() {
+    must_fail("active: a seat that leaks", || {
+        exhaustive(seats_that_change)
+    });
+}
+
+#[test]
+fn a_seat_given_twice_is_found() {
+    must_fail("active: a seat given twice", || exhaustive(one_seat));
+}

@@ -162,7 +162,7 @@ fn mix() {
                 for number in 0..NR_STEPS {
                     let queue = &queues[thread_rng().gen_range(0..queues.len())];
                     let item = &items[thread_rng().gen_range(0..items.len())];
-                    match thread_rng().gen_range(0..12) {
+                    match thread_rng().gen_range(0..13) {
                         0..=3 => item.queue(queue),
                         4 => {
                             item.work.flush().unwrap();
@@ -179,6 +179,7 @@ fn mix() {
                             });
                         }
                         10 => queue.set_max_active(thread_rng().gen_range(1..=3)).unwrap(),
+                        11 => queue.set_nice(thread_rng().gen_range(0..2)).unwrap(),
                         _ => culler.cull(),
                     }
                 }
@@ -315,4 +316,14 @@ fn without_the_second_look_of_the_gate_an_item_is_forgotten() {
 #[test]
 fn an_item_that_ran_beside_itself_would_be_seen() {
     must_fail("item: runs beside itself", || explore(4_000, mix));
+}
+
+#[test]
+fn an_inactive_item_that_is_forgotten_would_be_missed() {
+    must_fail("take: forgets the inactive", || explore(1_000, two_seats));
+}
+
+#[test]
+fn a_seat_given_twice_would_be_seen() {
+    must_fail("active: a seat given twice", || explore(1_000, two_seats));
 }

@@ -2,7 +2,11 @@
 
 use std::sync::{Arc, Barrier};
 
-use afterwork::workqueue::{AffinityScope, BuildError, Workqueue};
+use afterwork::{
+    params::Params,
+    workqueue::{AffinityScope, BuildError, MaxActiveScope, Workqueue},
+};
+use topology::CpuId;
 
 use crate::support::*;
 
@@ -189,4 +193,125 @@ fn a_limit_out_of_range_is_refused_and_changes_nothing() {
     ));
     ordered.set_max_active(1).unwrap();
     assert_eq!(ordered.stats().max_active, 1);
+}
+
+/// Builds a queue with a pool for each of the CPUs of `machine`.
+fn queue_on(machine: &str, max: u32, scope: MaxActiveScope) -> Workqueue {
+    let queue = queue("meant").scope(AffinityScope::Cpu).help(false);
+    let queue = queue.max_active(max).max_active_scope(scope);
+    queue.build_in(&registry(machine)).unwrap()
+}
+
+/// Queues four on each of the CPUs, and checks that `expected` of all run at once.
+fn most_at_once(queue: &Workqueue, nr_cpus: u32, expected: usize) {
+    let (entered, all_entered) = std::sync::mpsc::channel();
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let released = Arc::new(std::sync::Mutex::new(released));
+    let handles: Vec<_> = (0..nr_cpus)
+        .flat_map(|cpu| std::iter::repeat_n(CpuId::new(cpu), 4))
+        .map(|cpu| {
+            let (entered, released) = (entered.clone(), released.clone());
+            queue.spawn_on(cpu, move || {
+                entered.send(()).unwrap();
+                let _ = released.lock().unwrap().recv();
+            })
+        })
+        .collect();
+    for _ in 0..expected {
+        all_entered.recv_timeout(PATIENCE).expect("fewer at once");
+    }
+    assert_eq!(queue.stats().nr_active as usize, expected);
+    assert!(all_entered.try_recv().is_err(), "more at once");
+    drop(release);
+    for handle in handles {
+        handle.join().unwrap();
+    }
+}
+
+#[test]
+fn max_active_is_for_the_process_the_node_or_the_cpu_as_is_said() {
+    ends(|| {
+        let machine = "2 numa x 2 core";
+        most_at_once(&queue_on(machine, 2, MaxActiveScope::System), 4, 2);
+        most_at_once(&queue_on(machine, 2, MaxActiveScope::Node), 4, 4);
+        most_at_once(&queue_on(machine, 2, MaxActiveScope::Cpu), 4, 8);
+    });
+}
+
+#[test]
+fn max_active_for_each_cpu_counts_the_cpus_of_a_pool() {
+    ends(|| {
+        let queue = queue("pods").scope(AffinityScope::System).help(false);
+        let queue = queue.max_active(1).max_active_scope(MaxActiveScope::Cpu);
+        let queue = queue.build_in(&registry("4 core")).unwrap();
+        most_at_once(&queue, 4, 4);
+        queue.set_max_active(2).unwrap();
+        most_at_once(&queue, 4, 8);
+    });
+}
+
+#[test]
+fn an_ordered_queue_runs_one_at_a_time_whatever_max_active_is_meant_for() {
+    ends(|| {
+        let params = Params {
+            max_active_scope: MaxActiveScope::Cpu,
+            ..Params::default()
+        };
+        let registry = registry_with("4 core", params);
+        let queue = queue("ordered").ordered().build_in(&registry).unwrap();
+        most_at_once(&queue, 4, 1);
+    });
+}
+
+#[test]
+fn queues_without_a_limit_of_their_own_have_the_registrys() {
+    let params = Params {
+        max_active: 3,
+        default_affinity_scope: AffinityScope::Numa,
+        ..Params::default()
+    };
+    let registry = registry_with("4 core", params);
+    let queue = queue("default").build_in(&registry).unwrap();
+    assert_eq!(queue.stats().max_active, 3);
+    assert_eq!(queue.attrs().scope, AffinityScope::Numa);
+}
+
+#[test]
+fn pools_that_wait_for_a_seat_take_turns() {
+    ends(|| {
+        let registry = registry("4 core");
+        let queue = queue("turns").scope(AffinityScope::Cpu).help(false);
+        let queue = queue.max_active(1).build_in(&registry).unwrap();
+        let (plug, hole) = stopper();
+        drop(queue.spawn_on(CpuId::new(0), move || hole.sit()));
+        plug.wait_until_stuck();
+        let log = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let handles: Vec<_> = (0..3 * 4)
+            .map(|i| {
+                let log = log.clone();
+                queue.spawn_on(CpuId::new(1 + i % 3), move || {
+                    log.lock().unwrap().push(i % 3)
+                })
+            })
+            .collect();
+        eventually("all stand in line, and their workers lie down", || {
+            let pools = registry.pool_stats();
+            pools
+                .iter()
+                .filter(|pool| pool.nr_idle == pool.nr_workers)
+                .count()
+                == 3
+                && pools
+                    .iter()
+                    .all(|pool| pool.nr_workers > 0 && pool.nr_pending == 0)
+        });
+        plug.release();
+        for handle in handles {
+            handle.join().unwrap();
+        }
+        let log = log.lock().unwrap();
+        for round in log.chunks(3) {
+            assert_eq!(round, &log[..3], "out of turn: {log:?}");
+        }
+    });
 }

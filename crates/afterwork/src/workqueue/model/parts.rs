@@ -166,6 +166,7 @@ impl Returns {
 /// The seats of one queue, by themselves.
 #[derive(Debug)]
 pub struct Gates {
+    gate: Arc<Gate>,
     core: Arc<QueueCore>,
     pool: Arc<WorkerPool>,
 }
@@ -173,37 +174,41 @@ pub struct Gates {
 impl Gates {
     /// Makes `max` seats, of which links of one pool may stand in line.
     pub fn new(machine: &super::Machine, max: u32) -> Self {
-        let core = Arc::new(QueueCore::new("gates", max, None));
-        let pool = machine.registry.machine().pools()[0].clone();
-        Self { core, pool }
+        Self {
+            gate: Arc::new(Gate::new(max, 1, &[])),
+            core: Arc::new(QueueCore::new("gates", None)),
+            pool: machine.registry.machine().pools()[0].clone(),
+        }
     }
 
     /// Takes a seat if there is one.
     pub fn try_enter(&self) -> bool {
-        self.core.gate.try_enter()
+        self.gate.try_enter(0)
     }
 
     /// Takes a seat, or puts link `slot` in line for one.
     pub fn enter_or_queue(&self, slot: usize) -> bool {
-        self.core.gate.enter_or_queue(|| Seeker {
+        self.gate.enter_or_queue(0, || Seeker {
             pool: self.pool.clone(),
             slot,
+            node: 0,
         })
     }
 
     /// Gives a seat back; returns the link that it passes to.
     pub fn leave(&self) -> Option<usize> {
-        Gate::leave(&self.core).seeker.map(|seeker| seeker.slot)
+        let left = Gate::leave(&self.gate, &self.core, 0);
+        left.seeker.map(|seeker| seeker.slot)
     }
 
     /// Changes how many seats there are; returns the links that get one by that.
     pub fn set_max(&self, max: u32) -> Vec<usize> {
-        let seekers = self.core.gate.set_max(max);
+        let seekers = self.gate.set_max(max);
         seekers.into_iter().map(|seeker| seeker.slot).collect()
     }
 
     /// Returns how many are seated.
     pub fn nr_active(&self) -> u32 {
-        self.core.gate.nr_active()
+        self.gate.nr_active()
     }
 }

@@ -1,0 +1,190 @@
+use proptest::prelude::*;
+
+use super::*;
+
+struct Seats {
+    gate: Arc<Gate>,
+    core: Arc<QueueCore>,
+    pool: Arc<WorkerPool>,
+}
+
+impl Seats {
+    fn new(max: u32, nr_cpus: &[u32]) -> Self {
+        Self {
+            gate: Arc::new(Gate::new(max, 1, nr_cpus)),
+            core: Arc::new(QueueCore::new("test", None)),
+            pool: WorkerPool::detached_for_tests(),
+        }
+    }
+
+    fn enter(&self, node: usize, slot: usize) -> bool {
+        self.gate.enter_or_queue(node, || Seeker {
+            pool: self.pool.clone(),
+            slot,
+            node,
+        })
+    }
+
+    fn leave(&self, node: usize) -> Option<usize> {
+        let left = Gate::leave(&self.gate, &self.core, node);
+        left.seeker.map(|seeker| seeker.slot)
+    }
+
+    fn set_max(&self, max: u32) -> Vec<usize> {
+        let seekers = self.gate.set_max(max);
+        seekers.iter().map(|seeker| seeker.slot).collect()
+    }
+}
+
+#[test]
+fn a_seat_given_back_goes_to_the_first_in_line() {
+    let seats = Seats::new(1, &[]);
+    assert!(seats.enter(0, 6));
+    assert!(!seats.enter(0, 7));
+    assert!(!seats.enter(0, 8));
+    assert_eq!(seats.leave(0), Some(7));
+    assert_eq!(seats.gate.nr_active(), 1, "the seat was handed over");
+    assert_eq!(seats.leave(0), Some(8));
+    assert!(seats.gate.may_stay());
+    assert_eq!(seats.leave(0), None);
+    assert_eq!(seats.gate.nr_active(), 0);
+}
+
+#[test]
+fn raising_the_limit_seats_who_stands_in_line() {
+    let seats = Seats::new(1, &[]);
+    assert!(seats.enter(0, 9));
+    for slot in 0..3 {
+        assert!(!seats.enter(0, slot));
+    }
+    assert_eq!(seats.set_max(3), [0, 1]);
+    assert_eq!(seats.gate.nr_active(), 3);
+}
+
+#[test]
+fn lowering_the_limit_lets_seats_go_until_it_holds() {
+    let seats = Seats::new(2, &[]);
+    assert!(seats.enter(0, 8) && seats.enter(0, 9));
+    assert!(!seats.enter(0, 0));
+    assert!(seats.set_max(1).is_empty());
+    assert_eq!(seats.leave(0), None, "two were seated, one may stay");
+    assert_eq!(seats.leave(0), Some(0));
+    assert_eq!(seats.gate.nr_active(), 1);
+}
+
+#[test]
+fn the_last_to_leave_tells_who_waits_for_that() {
+    let seats = Seats::new(2, &[]);
+    let leave = || Gate::leave(&seats.gate, &seats.core, 0);
+    assert!(seats.gate.is_idle());
+    assert!(seats.enter(0, 0) && seats.enter(0, 1));
+    assert!(!seats.gate.is_idle());
+    assert!(leave().idle.is_none());
+    assert!(leave().idle.is_some());
+    assert!(seats.gate.is_idle());
+    assert!(seats.enter(0, 0));
+    assert!(leave().idle.is_none(), "nobody waits any more");
+}
+
+#[test]
+fn a_node_that_comes_late_gets_its_share_before_a_busy_one_gets_more() {
+    let seats = Seats::new(32, &[4, 4]);
+    for slot in 0..32 {
+        assert!(seats.enter(0, slot), "free seats go to whoever comes");
+    }
+    for slot in 100..120 {
+        assert!(!seats.enter(0, slot));
+    }
+    for slot in 200..220 {
+        assert!(!seats.enter(1, slot));
+    }
+    let served: Vec<_> = (0..16).filter_map(|_| seats.leave(0)).collect();
+    assert!(served.iter().copied().eq(200..216), "{served:?}");
+    assert_eq!(seats.leave(0), Some(100), "both have their shares: in turn");
+}
+
+#[test]
+fn what_a_node_does_not_use_moves_to_where_items_wait() {
+    let seats = Seats::new(16, &[4, 4]);
+    for slot in 0..16 {
+        assert!(seats.enter(slot % 2, slot));
+    }
+    assert!(!seats.enter(0, 16));
+    assert_eq!(seats.leave(1), Some(16), "node 1 wants no more");
+}
+
+/// Seats as a list of who has them: slow and obvious.
+#[derive(Default)]
+struct Model {
+    max: usize,
+    shares: Vec<u32>,
+    seated: Vec<usize>,
+    line: Vec<(usize, usize)>,
+}
+
+impl Model {
+    fn enter(&mut self, node: usize, slot: usize) -> bool {
+        let free = self.seated.len() < self.max;
+        if free {
+            self.seated.push(node);
+        } else {
+            self.line.push((node, slot));
+        }
+        free
+    }
+
+    /// Seats the next in line, if there is one and a seat for it.
+    fn next(&mut self) -> Option<usize> {
+        if self.line.is_empty() || self.seated.len() >= self.max {
+            return None;
+        }
+        let nr_in = |node| self.seated.iter().filter(|it| **it == node).count() as u32;
+        let below = |node: usize| {
+            self.shares
+                .get(node)
+                .is_some_and(|&share| nr_in(node) < share)
+        };
+        let at = self.line.iter().position(|(node, _)| below(*node));
+        let (node, slot) = self.line.remove(at.unwrap_or(0));
+        self.seated.push(node);
+        Some(slot)
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #[test]
+    fn seats_are_given_as_by_a_list_of_who_has_them(
+        nr_cpus in proptest::collection::vec(1u32..9, 1..4),
+        first_max in 1u32..40,
+        steps in proptest::collection::vec((0u8..8, any::<u16>()), 1..300),
+    ) {
+        let shares_of = |max| if nr_cpus.len() > 1 { shares(max, &nr_cpus) } else { Vec::new() };
+        let seats = Seats::new(first_max, &nr_cpus);
+        let mut model = Model { max: first_max as usize, shares: shares_of(first_max), ..Model::default() };
+        for (slot, (what, dice)) in steps.into_iter().enumerate() {
+            let dice = usize::from(dice);
+            match what {
+                0 => {
+                    let max = 1 + dice as u32 % 40;
+                    (model.max, model.shares) = (max as usize, shares_of(max));
+                    let seated: Vec<_> = std::iter::from_fn(|| model.next()).collect();
+                    prop_assert_eq!(seats.set_max(max), seated);
+                }
+                1..4 if !model.seated.is_empty() => {
+                    let node = model.seated.swap_remove(dice % model.seated.len());
+                    prop_assert_eq!(seats.leave(node), model.next());
+                }
+                _ => {
+                    let node = dice % nr_cpus.len();
+                    prop_assert_eq!(seats.enter(node, slot), model.enter(node, slot));
+                }
+            }
+            prop_assert_eq!(seats.gate.nr_active() as usize, model.seated.len());
+            for (node, count) in seats.gate.nodes.iter().enumerate() {
+                let model = model.seated.iter().filter(|it| **it == node).count();
+                prop_assert_eq!(count.nr_active.load(Ordering::Relaxed) as usize, model);
+            }
+        }
+    }
+}
