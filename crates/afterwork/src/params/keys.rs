@@ -53,6 +53,7 @@ const KEYS: &[Key] = &[
     key!("workqueue.watch_tick_us" => watch_tick_us in 1..=60_000_000, "microseconds between looks at work that waits"),
     key!("workqueue.cpu_intensive_thresh_us" => cpu_intensive_thresh_us in 1..=60_000_000, "microseconds of CPU time until an item no longer counts against its pool"),
     key!("workqueue.machine_look_ms" => machine_look_ms in 0..=86_400_000, "milliseconds between looks whether CPUs have come or gone; 0 for none"),
+    key!("workqueue.watchdog_thresh_ms" => watchdog_thresh_ms in 0..=86_400_000, "milliseconds without progress until waiting work is reported, 0 for never"),
     key!("workqueue.lock_stat" => lock_stat, "records how long the pool lock is held"),
 ];
 

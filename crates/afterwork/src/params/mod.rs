@@ -96,6 +96,9 @@ pub struct Params {
     /// How much CPU time an item may have, in microseconds, before it no longer counts against the workers that its
     /// pool runs at once. The kernel's `workqueue.cpu_intensive_thresh_us`.
     pub cpu_intensive_thresh_us: u64,
+    /// How long items of a pool wait, and none is taken, before that is reported as a stall, in milliseconds; 0 for
+    /// never. The kernel's `workqueue.watchdog_thresh`, there in seconds.
+    pub watchdog_thresh_ms: u64,
     /// How often, at most, the registry looks whether CPUs have come or gone, in milliseconds; 0 for never. It looks
     /// while work waits, and costs the reading of a few small files.
     pub machine_look_ms: u64,
@@ -117,6 +120,7 @@ impl Default for Params {
             idle_timeout_ms: 300_000,
             watch_tick_us: 1_000,
             cpu_intensive_thresh_us: 10_000,
+            watchdog_thresh_ms: 30_000,
             machine_look_ms: 1_000,
             lock_stat: false,
         }

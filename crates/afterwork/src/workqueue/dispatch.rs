@@ -2,7 +2,10 @@
 //!
 //! Nothing here wakes, runs, or waits; `pool.rs` does, after the lock.
 
-use std::{collections::VecDeque, ptr::NonNull};
+use std::{
+    collections::{HashMap, VecDeque},
+    ptr::NonNull,
+};
 
 use sync::{atomic::Ordering, twin, unmodelled::Arc};
 
@@ -16,6 +19,7 @@ use super::{
     pwq::{Pwq, PwqState, QueueCore},
     rescuer::{Distress, Phone},
     state::State,
+    watchdog::Vigil,
     worker::{Taken, Worker},
 };
 
@@ -31,11 +35,11 @@ pub(crate) struct IdleWorker {
 pub(crate) struct Enlisted {
     pub(crate) worker: Arc<Worker>,
     /// The link whose items it runs, and whose seat it holds.
-    seat: Option<usize>,
+    pub(super) seat: Option<usize>,
     /// How many of its runs have been given back to their link's in-flight count.
     nr_retired: u32,
     /// Why it does not count as awake, if so.
-    away: Away,
+    pub(super) away: Away,
     /// What the last look saw of its item.
     seen: Option<Seen>,
 }
@@ -44,7 +48,7 @@ pub(crate) struct Enlisted {
 #[derive(Debug, Default)]
 pub(crate) struct Dispatch {
     /// Adopted items that nobody has looked at, oldest first.
-    pending: List,
+    pub(super) pending: List,
     /// Links that hold a seat for their inactive items.
     ready: VecDeque<usize>,
     /// Whether `ready` goes before `pending` next time; they take turns.
@@ -57,6 +61,11 @@ pub(crate) struct Dispatch {
     /// Workers that have been asked for and are not there yet.
     pub(crate) nr_creating: usize,
     pub(crate) distress: Distress,
+    pub(crate) vigil: Vigil,
+    /// Batches taken.
+    pub(super) nr_batches: u64,
+    /// How often items of a kind have been seen to hog the CPU, by their table.
+    pub(super) hogs: HashMap<usize, u64>,
     /// Links by their slot.
     links: Vec<Option<PwqState>>,
     /// No link is left: workers leave.
@@ -360,6 +369,7 @@ impl Dispatch {
     }
 
     fn taken(&mut self, slot: usize, nr_taken: usize) -> Taken {
+        self.nr_batches += 1;
         let link = self.link_mut(slot);
         link.nr_started += nr_taken as u64;
         Taken::Items(nr_taken)
@@ -530,7 +540,7 @@ impl Dispatch {
         }
     }
 
-    fn enlisted(&self, worker: &Worker) -> &Enlisted {
+    pub(super) fn enlisted(&self, worker: &Worker) -> &Enlisted {
         self.workers[worker.number]
             .as_ref()
             .expect("an enlisted worker")
@@ -549,7 +559,7 @@ impl Default for List {
     }
 }
 
-fn home_slot(item: NonNull<Head>) -> usize {
+pub(super) fn home_slot(item: NonNull<Head>) -> usize {
     // SAFETY: the item is linked, so it is alive, and its home is a link that waits for it.
     unsafe { (*item.as_ref().home.load(Ordering::Relaxed)).slot }
 }

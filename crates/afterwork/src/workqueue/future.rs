@@ -108,6 +108,7 @@ where
         base: VTable {
             run: run::pop_and_run,
             call: Self::call,
+            name: std::any::type_name::<F>,
             free: Self::free,
             task: Some(left_by_handle),
         },

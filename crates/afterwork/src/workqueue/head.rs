@@ -40,6 +40,8 @@ pub(crate) struct VTable {
     pub(crate) run: unsafe fn(NonNull<Head>) -> bool,
     /// Runs an item whose state says that the caller runs it.
     pub(crate) call: unsafe fn(NonNull<Head>) -> Ending,
+    /// Returns the type of its function.
+    pub(crate) name: fn() -> &'static str,
     /// Frees the item.
     pub(crate) free: unsafe fn(NonNull<Head>),
     /// Returns where the async task that polled the handle left its waker.

@@ -180,6 +180,7 @@ where
         base: VTable {
             run: run::pop_and_run,
             call: Self::call,
+            name: std::any::type_name::<F>,
             free: Self::free,
             task: Some(Self::task),
         },
@@ -407,6 +408,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
     const VTABLE: &'static VTable = &VTable {
         run: Self::run,
         call: Self::call,
+        name: std::any::type_name::<F>,
         free: Self::free,
         task: None,
     };

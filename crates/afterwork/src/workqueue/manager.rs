@@ -23,6 +23,8 @@ use super::{
     machine::Machine,
     pool::WorkerPool,
     rescuer::{Phone, Rescuer},
+    run::contain,
+    watchdog::Report,
     worker,
 };
 use crate::{
@@ -48,6 +50,8 @@ pub(crate) struct Manager {
     pub(crate) roster: Mutex<Vec<(Arc<WorkerPool>, usize)>>,
     /// Threads of workers that have not been waited for.
     threads: Mutex<Vec<thread::JoinHandle>>,
+    /// Whom to tell what is noticed.
+    on_report: Mutex<Option<ReportHandler>>,
     /// Called to pools that have no worker and get none.
     rescuer: Mutex<Option<Rescuer>>,
     /// This manager's own thread.
@@ -56,6 +60,16 @@ pub(crate) struct Manager {
     thread_id: AtomicU32,
     /// Refuses threads, so that a test can see what happens then.
     refuse_threads: AtomicBool,
+}
+
+/// Is told what is noticed.
+#[derive(Clone)]
+pub(crate) struct ReportHandler(pub(crate) Arc<dyn Fn(&Report) + Send + Sync>);
+
+impl std::fmt::Debug for ReportHandler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReportHandler")
+    }
 }
 
 #[derive(Debug, Default)]
@@ -144,6 +158,22 @@ impl Manager {
     pub(super) fn wake(&self) {
         if let Some(unparker) = self.unparker.get() {
             unparker.unpark();
+        }
+    }
+
+    /// Says whom to tell what is noticed from now on.
+    pub(crate) fn on_report(&self, handler: ReportHandler) {
+        *self.on_report.lock() = Some(handler);
+    }
+
+    /// Tells what was noticed. Call it with no lock held.
+    pub(crate) fn tell(&self, reports: &[Report]) {
+        if reports.is_empty() {
+            return;
+        }
+        let handler = self.on_report.lock().clone();
+        if let Some(ReportHandler(handler)) = handler {
+            contain(|| reports.iter().for_each(|report| handler(report)));
         }
     }
 

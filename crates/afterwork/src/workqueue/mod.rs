@@ -12,7 +12,7 @@
 //! `run.rs` runs each one and wakes who waits (`wait.rs`, `join.rs`). What is to be done is decided by plain functions
 //! in `policy.rs` and `state.rs`. `future.rs` makes an item of a future. `manager.rs` and `upkeep.rs` make workers and
 //! cull them; while work waits, `sampler.rs` finds workers that sleep in an item, by the rules of `concurrency.rs`, as
-//! `blocking.rs` does for those that say so. `rescuer.rs` runs what no worker can be had for; `kinds.rs` has the kernel's
+//! `blocking.rs` does for those that say so. `rescuer.rs` runs what no worker can be had for, `watchdog.rs` names what stands still; `kinds.rs` has the kernel's
 //! kinds of queues. `machine.rs` makes queues follow CPUs that come and go.
 //!
 //! docs/workqueue.md has the pictures, the proofs and the costs.
@@ -50,6 +50,7 @@ mod state;
 mod stats;
 mod upkeep;
 mod wait;
+mod watchdog;
 mod work;
 mod worker;
 
@@ -65,4 +66,5 @@ pub use queue::{DrainError, Workqueue};
 pub use registry::{Registry, RegistryError, StillInUse};
 pub use stats::{LockHold, PoolStats, QueueStats};
 pub use topology::{AffinityScope, CpuId};
+pub use watchdog::{BusyWorker, ItemName, Report, Stall};
 pub use work::{Busy, FlushError, Work};

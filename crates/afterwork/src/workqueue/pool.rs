@@ -91,6 +91,7 @@ pub(super) struct Counters {
     pub(super) nr_seen_asleep: AtomicU64,
     pub(super) nr_hogs: AtomicU64,
     pub(super) nr_maydays: AtomicU64,
+    pub(super) nr_stalls: AtomicU64,
     pub(super) nr_spawn_failed: AtomicU64,
 }
 
@@ -536,6 +537,7 @@ impl WorkerPool {
             repatriated: self.counters.nr_repatriated.load(Ordering::Relaxed),
             seen_asleep: self.counters.nr_seen_asleep.load(Ordering::Relaxed),
             cpu_intensive: self.counters.nr_hogs.load(Ordering::Relaxed),
+            stalls: self.counters.nr_stalls.load(Ordering::Relaxed),
             maydays: self.counters.nr_maydays.load(Ordering::Relaxed),
             spawn_failed: self.counters.nr_spawn_failed.load(Ordering::Relaxed),
         }

@@ -7,8 +7,9 @@ use topology::{CpuSet, Topology};
 
 use super::{
     machine::Machine,
-    manager::Manager,
+    manager::{Manager, ReportHandler},
     stats::{LockHold, PoolStats},
+    watchdog::Report,
 };
 use crate::params::{ParamError, Params, VARIABLE};
 
@@ -221,9 +222,33 @@ impl Registry {
         all
     }
 
+    /// Calls `handler` with what is noticed of the registry's pools: work that does not move, and items that take the
+    /// CPU for long. The last handler given is the one that is called.
+    ///
+    /// Without one such things are counted alone ([`PoolStats::stalls`], [`PoolStats::cpu_intensive`]): a library prints
+    /// nothing unasked. A report's `Display` is one line.
+    ///
+    /// # Blocking
+    ///
+    /// The handler runs on the thread that looks after all pools, with no lock held, and holds it up. What it panics
+    /// with is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::Registry;
+    ///
+    /// Registry::global()?.on_report(|report| eprintln!("afterwork: {report}"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn on_report(&self, handler: impl Fn(&Report) + Send + Sync + 'static) {
+        let manager = &self.inner.machine.manager;
+        manager.on_report(ReportHandler(Arc::new(handler)));
+    }
+
     /// Refuses every new worker thread from now on, or no longer: a way to see what a program does then.
     ///
-    /// Work still gets done, by the workers there are or by the registry's own thread.
+    /// Work still gets done, by the workers there are or by rescuers.
     pub fn refuse_threads(&self, refuse: bool) {
         self.inner.machine.manager.refuse_threads(refuse);
     }

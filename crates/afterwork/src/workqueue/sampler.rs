@@ -22,11 +22,12 @@ impl WorkerPool {
     /// Looks at the workers if work waits, and gets others up for those that sleep or hog.
     pub(crate) fn look(self: &Arc<Self>, now_ns: u64, allowed: &CpuSet) -> Sight {
         let busy: Vec<_> = {
-            let dispatch = self.lock();
+            let mut dispatch = self.lock();
             let waits = !self.injector.is_empty()
                 || dispatch.has_work()
                 || dispatch.workers().any(|it| it.worker.has_items());
             if !waits {
+                dispatch.keep_vigil(now_ns, 0, &self.attrs.cpus);
                 return Sight::Quiet;
             }
             dispatch.busy().collect()
@@ -56,6 +57,7 @@ impl WorkerPool {
         let mut after = Afterwards::default();
         let mut picked = Picked::default();
         let mut sight = Sight::Calm;
+        let mut reports = Vec::new();
         let mut dispatch = self.lock();
         for (worker, seen, verdict) in &judged {
             if !dispatch.is_enlisted(worker) || worker.activity() != seen.last.activity {
@@ -80,12 +82,18 @@ impl WorkerPool {
             }
             if !before.hogging && now.hogging {
                 self.counters.nr_hogs.fetch_add(1, Ordering::Relaxed);
+                reports.extend(dispatch.note_hog(worker));
             }
             if *verdict == Verdict::Unclear {
                 sight = sight.max(Sight::Unclear);
             }
         }
         dispatch.adopt(&self.injector);
+        let thresh_ns = self.params.watchdog_thresh_ms.saturating_mul(1_000_000);
+        if let Some(stall) = dispatch.keep_vigil(now_ns, thresh_ns, &self.attrs.cpus) {
+            self.counters.nr_stalls.fetch_add(1, Ordering::Relaxed);
+            reports.push(stall);
+        }
         if dispatch.has_work() {
             self.pick_if_needed(&mut dispatch, &mut picked);
         }
@@ -94,6 +102,7 @@ impl WorkerPool {
         picked.watch = false;
         self.see_to(picked);
         self.finish(after);
+        self.manager.tell(&reports);
         if self.confined.load(Ordering::Relaxed) && !self.attrs.strict {
             let starved = judged.iter().filter(|it| it.2 == Verdict::Starved);
             starved.for_each(|(worker, ..)| let_stray(worker, allowed));

@@ -35,6 +35,8 @@ pub struct PoolStats {
     /// Items that a look found to have had the CPU for [`Params::cpu_intensive_thresh_us`](crate::params::Params)
     /// while work waited.
     pub cpu_intensive: u64,
+    /// Times that its work was told not to move.
+    pub stalls: u64,
     /// Calls of rescuers, because work had wanted for a worker for long.
     pub maydays: u64,
     /// Workers that the system refused to give.

@@ -324,6 +324,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
     const VTABLE: &'static VTable = &VTable {
         run: run::pop_and_run,
         call: Self::call,
+        name: std::any::type_name::<F>,
         free: Self::free,
         task: None,
     };

@@ -19,7 +19,7 @@ use sync::{
 
 use super::{
     blocking::Post,
-    head::Head,
+    head::{Head, VTable},
     policy::RunBudget,
     pool::{Rest, WorkerPool},
     slab,
@@ -79,6 +79,8 @@ pub(crate) struct Worker {
     culled: AtomicBool,
     /// A, written by the owner: its kernel thread, 0 before it runs.
     pub(crate) thread: AtomicU32,
+    /// A, written by the owner: the table of the item that it runs, or ran last.
+    running: AtomicPtr<VTable>,
     /// A: set when a look let it run outside its pod.
     pub(crate) strays: AtomicBool,
 }
@@ -94,6 +96,7 @@ impl Worker {
             item_ns: AtomicU32::new(0),
             culled: AtomicBool::new(false),
             thread: AtomicU32::new(0),
+            running: AtomicPtr::new(ptr::null_mut()),
             strays: AtomicBool::new(false),
         }
     }
@@ -148,6 +151,12 @@ impl Worker {
         (1..=hand.len()).contains(&hand.next())
     }
 
+    /// Returns the table of the item that it is in, or was last.
+    pub(crate) fn running(&self) -> Option<&'static VTable> {
+        // SAFETY: null, or a table that is never freed.
+        unsafe { self.running.load(Ordering::Relaxed).as_ref() }
+    }
+
     /// Returns what it is at.
     pub(crate) fn activity(&self) -> Activity {
         Activity {
@@ -194,8 +203,12 @@ impl Worker {
         let start = time::cycles();
         let mut nr_run = 0u64;
         while let Some(item) = self.next() {
-            // SAFETY: `next` gave this item to us alone, linked; its table was made for it.
-            let counts = unsafe { (item.as_ref().vtable.run)(item) };
+            // SAFETY: `next` gave this item to us alone, linked, so it is alive.
+            let vtable = unsafe { item.as_ref() }.vtable;
+            self.running
+                .store(ptr::from_ref(vtable).cast_mut(), Ordering::Relaxed);
+            // SAFETY: as above; the table was made for it.
+            let counts = unsafe { (vtable.run)(item) };
             if counts {
                 let nr_done = self.nr_done.load(Ordering::Relaxed).wrapping_add(1);
                 self.nr_done.store(nr_done, Ordering::Release);

@@ -288,10 +288,21 @@ fn a_rescuer_works_when_the_system_refuses_threads() {
                 },
             )
             .unwrap();
-            assert!(sync::thread::spawn("refused", || ()).is_err());
+            // Stacks that the C library has kept of threads that ended are used up first.
+            let (stop, stopped) = mpsc::channel::<()>();
+            let stopped = Arc::new(std::sync::Mutex::new(stopped));
+            let mut held = Vec::new();
+            while let Ok(thread) = sync::thread::spawn("held", {
+                let stopped = stopped.clone();
+                move || assert!(stopped.lock().unwrap().recv().is_err())
+            }) {
+                held.push(thread);
+                assert!(held.len() < 64, "threads are to be had without end");
+            }
             let sum: u32 = (0..10)
                 .map(|i| queue.spawn(move || i).join().unwrap())
                 .sum();
+            drop(stop);
             setrlimit(Resource::As, before).unwrap();
             assert_eq!(sum, 45);
             assert!(registry.pool_stats()[0].spawn_failed > 0);

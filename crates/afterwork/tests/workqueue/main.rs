@@ -26,3 +26,4 @@ mod pools;
 mod spawn;
 mod spawn_async;
 mod spawn_async_ends;
+mod watchdog;

@@ -32,6 +32,7 @@ struct Numbered {
 const INERT: &VTable = &VTable {
     run: |_| unreachable!("never run"),
     call: |_| unreachable!("never run"),
+    name: || "inert",
     free: |_| unreachable!("freed by the model"),
     task: None,
 };

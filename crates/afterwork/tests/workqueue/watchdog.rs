@@ -1,0 +1,140 @@
+//! Reports: work that does not move, and items that take the CPU for long.
+
+use std::sync::mpsc;
+
+use afterwork::{
+    params::Params,
+    workqueue::{Registry, Report, Work},
+};
+
+use crate::support::*;
+
+/// A registry that passes its reports on.
+fn reporting(params: Params) -> (Registry, mpsc::Receiver<Report>) {
+    let registry = registry_with("1 core", params);
+    let (send, reports) = mpsc::channel();
+    registry.on_report(move |report| drop(send.send(report.clone())));
+    (registry, reports)
+}
+
+/// A pool of one worker, and stalls that are told after 20 ms.
+fn impatient() -> Params {
+    Params {
+        max_workers: 1,
+        watchdog_thresh_ms: 20,
+        ..Params::default()
+    }
+}
+
+fn waits_behind() {}
+
+#[test]
+fn a_stall_names_the_first_item_and_what_every_worker_is_in() {
+    ends(|| {
+        let (registry, reports) = reporting(impatient());
+        let stuck = queue("stuck").help(false).build_in(&registry).unwrap();
+        let plug = plug_into(&stuck);
+        let queue = queue("waits").help(false).build_in(&registry).unwrap();
+        queue.enqueue(&Work::new(waits_behind));
+        queue.spawn_detached(|| ());
+        let Report::Stall(stall) = reports.recv().unwrap() else {
+            panic!("no stall");
+        };
+        assert_eq!(stall.item.queue, "waits");
+        assert!(stall.item.func.contains("waits_behind"), "{stall}");
+        assert!(stall.age.as_millis() >= 20);
+        assert_eq!(stall.nr_waiting, 2);
+        assert_eq!(stall.workers.len(), 1);
+        let worker = &stall.workers[0];
+        assert_eq!(worker.item.queue, "stuck");
+        assert!(worker.item.func.contains("plug_into"), "{stall}");
+        assert!(worker.sleeps);
+        assert!(!stall.to_string().contains('\n'));
+        plug.release();
+        queue.drain().unwrap();
+        assert!(registry.pool_stats()[0].stalls >= 1);
+    });
+}
+
+#[test]
+fn a_stall_that_lasts_is_told_again_and_its_age_grows() {
+    ends(|| {
+        let (registry, reports) = reporting(impatient());
+        let queue = queue("stuck").help(false).build_in(&registry).unwrap();
+        let plug = plug_into(&queue);
+        queue.spawn_detached(|| ());
+        let mut ages = reports.iter().filter_map(|report| match report {
+            Report::Stall(stall) => Some(stall.age),
+            _ => None,
+        });
+        let (first, second) = (ages.next().unwrap(), ages.next().unwrap());
+        assert!(second >= 2 * first, "{first:?}, {second:?}");
+        plug.release();
+        queue.drain().unwrap();
+    });
+}
+
+#[test]
+fn items_that_wait_for_a_seat_are_no_stall() {
+    ends(|| {
+        let params = Params {
+            max_workers: 8,
+            ..impatient()
+        };
+        let (registry, reports) = reporting(params);
+        let single = queue("single").max_active(1).help(false);
+        let single = single.build_in(&registry).unwrap();
+        let plug = plug_into(&single);
+        single.spawn_detached(|| ());
+        // A stall of another queue comes after the single one's would have.
+        let full = queue("full").help(false).build_in(&registry).unwrap();
+        let plugs: Vec<_> = (0..7).map(|_| plug_into(&full)).collect();
+        full.spawn_detached(|| ());
+        let stall = reports.iter().find_map(|report| match report {
+            Report::Stall(stall) => Some(stall),
+            _ => None,
+        });
+        assert_eq!(stall.unwrap().item.queue, "full");
+        plug.release();
+        plugs.iter().for_each(Plug::release);
+        single.drain().unwrap();
+        full.drain().unwrap();
+    });
+}
+
+#[test]
+fn an_item_that_hogs_the_cpu_is_reported_by_name() {
+    ends(|| {
+        let (registry, reports) = reporting(Params::default());
+        let queue = queue("hogs").help(false).build_in(&registry).unwrap();
+        let (send, receive) = mpsc::channel::<()>();
+        queue.spawn_detached(move || {
+            while let Err(mpsc::TryRecvError::Empty) = receive.try_recv() {
+                std::hint::spin_loop();
+            }
+        });
+        queue.spawn_detached(|| ());
+        let report = reports.recv().unwrap();
+        drop(send);
+        let Report::CpuIntensive { item, count } = report else {
+            panic!("{report}");
+        };
+        assert_eq!((item.queue.as_str(), count), ("hogs", 1));
+        assert!(item.func.contains("an_item_that_hogs_the_cpu"), "{item}");
+        queue.drain().unwrap();
+    });
+}
+
+#[test]
+fn a_handler_that_panics_does_no_harm() {
+    ends(|| {
+        let registry = registry_with("1 core", impatient());
+        registry.on_report(|_| panic!("handler"));
+        let queue = queue("stuck").help(false).build_in(&registry).unwrap();
+        let plug = plug_into(&queue);
+        queue.spawn_detached(|| ());
+        eventually("it is told twice", || registry.pool_stats()[0].stalls >= 2);
+        plug.release();
+        queue.drain().unwrap();
+    });
+}
