@@ -209,6 +209,62 @@ impl<T: Linked> RawQueue<T> {
         self.put_stub_back(cursor, head)
     }
 
+    /// Looks at the oldest item without taking it.
+    ///
+    /// It stays inside: the next pop takes the same. Meanwhile the consumer may use what of it nobody else writes.
+    ///
+    /// # Blocking
+    ///
+    /// Never.
+    ///
+    /// # Safety
+    ///
+    /// As [`pop`](Self::pop).
+    #[inline(always)]
+    pub unsafe fn peek(&self, cursor: &mut RawCursor<T>) -> Pop<NonNull<T>> {
+        match NonNull::new(cursor.head) {
+            Some(head) => Pop::Item(head),
+            None => self.leave_stub(cursor),
+        }
+    }
+
+    /// Looks for the item behind `item`, which is inside.
+    ///
+    /// [`Pop::Empty`] says that `item` is the newest: no push that completed before this call came after it.
+    ///
+    /// # Blocking
+    ///
+    /// Never.
+    ///
+    /// # Safety
+    ///
+    /// 1. [`peek`](Self::peek) or this function returned `item` to this consumer, which has not popped it since.
+    #[inline(always)]
+    pub unsafe fn after(&self, item: NonNull<T>) -> Pop<NonNull<T>> {
+        // ORDER(mpscq-link): the acquire end; see `push_chain`.
+        // Test: loom after_load_needs_acquire
+        //
+        // SAFETY: (1): the item is inside, and only this consumer would hand it out.
+        let next = unsafe { next_of(item) }.load(order::next_load());
+        match NonNull::new(next) {
+            Some(next) => Pop::Item(next),
+            None if self.is_newest(item) => Pop::Empty,
+            None => Pop::MidPush,
+        }
+    }
+
+    /// Says whether no push came after that of `item`; callable from any thread.
+    ///
+    /// `true` means that none which completed before this call did. `false` for an item that is not inside.
+    ///
+    /// # Blocking
+    ///
+    /// Never: one relaxed load, for the reason given at [`is_empty`](Self::is_empty).
+    #[inline(always)]
+    pub fn is_newest(&self, item: NonNull<T>) -> bool {
+        self.tail.load(Ordering::Relaxed) == item.as_ptr()
+    }
+
     /// Finds the oldest item behind the stub and moves the cursor there.
     #[inline(always)]
     fn leave_stub(&self, cursor: &mut RawCursor<T>) -> Pop<NonNull<T>> {

@@ -6,8 +6,8 @@ use super::inbox::Backlog;
 use super::mailbox::Mailbox;
 use crate::wake::Parker;
 
-/// How many emptied nodes are kept for later posts unless said otherwise. A guess: at 40 bytes a node it is what a
-/// thread's stack touches anyway. Smaller makes bursts allocate; larger keeps what one burst needed once.
+/// For how many items emptied blocks are kept for later posts unless said otherwise. A guess: with small items it is
+/// what a thread's stack touches anyway. Smaller makes bursts allocate; larger keeps what one burst needed once.
 const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
 
 /// What a [`Mailbox`] is to be like.
@@ -50,11 +50,11 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Keeps up to `nodes` emptied nodes for later posts (1024); 0 frees each at once.
+    /// Keeps emptied blocks for up to `items` later posts (1024); 0 frees each at once.
     ///
-    /// Each poster may have as many at hand besides.
-    pub fn keep(mut self, nodes: usize) -> Self {
-        self.keep = nodes;
+    /// Each poster may have as many at hand besides, and some that it can add no more to.
+    pub fn keep(mut self, items: usize) -> Self {
+        self.keep = items;
         self
     }
 

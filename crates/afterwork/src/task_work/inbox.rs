@@ -1,15 +1,20 @@
 //! The queue behind a mailbox: the FIFO, or the LIFO list that it replaces, to measure one against the other.
+//!
+//! What is queued are blocks of items (`block.rs`). In the list, where a block is never the newest for long enough to
+//! be added to, each holds one item.
+
+use std::ptr::NonNull;
 
 use crossbeam_utils::CachePadded;
-use mpscq::{Linked, Pop, RawCursor, RawQueue, Stack};
+use mpscq::{Chain, Linked, Pop, RawCursor, RawQueue, Stack};
 
-use super::slot::{Letter, Letters, Slot};
+use super::block::{self, Blank, Block, State};
 
 /// How posts are kept until the owner takes them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Backlog {
-    /// The wait-free queue: one swap a post, taken in order as they come.
+    /// The wait-free queue of blocks: one locked instruction a post, taken in order as they come.
     #[default]
     Fifo,
     /// A lock-free list: a compare-exchange loop a post, taken all at once and turned round. The old way, kept to
@@ -20,23 +25,49 @@ pub enum Backlog {
 /// The posters' side.
 #[derive(Debug)]
 pub(super) struct Inbox<T> {
+    /// I
     backlog: Backlog,
-    fifo: CachePadded<RawQueue<Slot<T>>>,
-    lifo: CachePadded<Stack<Slot<T>>>,
+    /// I: how many items a block holds.
+    nr_slots: usize,
+    fifo: CachePadded<RawQueue<Block<T>>>,
+    lifo: CachePadded<Stack<Block<T>>>,
 }
 
 /// The owner's side.
 #[derive(Debug)]
 pub(super) struct Reader<T> {
-    fifo: RawCursor<Slot<T>>,
+    fifo: RawCursor<Block<T>>,
+    /// The block that is being read; the oldest in the queue, or just taken from it.
+    block: Option<NonNull<Block<T>>>,
+    /// Whether it is no longer in the queue.
+    popped: bool,
+    /// How many of its items were taken.
+    at: usize,
+    /// What was last seen of it.
+    seen: State,
     /// What was taken from the list and turned round.
-    turned: Letters<T>,
+    turned: Chain<Block<T>>,
+    /// Counted by [`Inbox::count`]; older than `turned`.
+    counted: Chain<Block<T>>,
+    /// How many of `counted` are urgent.
+    nr_urgent: usize,
 }
 
 /// What a read found.
 pub(super) enum Found<T> {
-    Letter(Letter<T>),
+    Item(T),
     Empty,
+    MidPush,
+}
+
+/// What a count found, for somebody who wants so many items.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Count {
+    /// As many, or an urgent one.
+    Enough,
+    /// So many, and no more are inside.
+    Only(usize),
+    /// Fewer, and a producer in mid-push hides how many more.
     MidPush,
 }
 
@@ -45,88 +76,248 @@ impl<T> Inbox<T> {
     pub(super) fn new(backlog: Backlog) -> (Self, Reader<T>) {
         let inbox = Self {
             backlog,
+            nr_slots: match backlog {
+                Backlog::Fifo => block::nr_slots::<T>(),
+                Backlog::Lifo => 1,
+            },
             fifo: CachePadded::new(RawQueue::new()),
             lifo: CachePadded::new(Stack::new()),
         };
-        (
-            inbox,
-            Reader {
-                fifo: RawCursor::new(),
-                turned: Letters::new(),
-            },
-        )
+        let reader = Reader {
+            fifo: RawCursor::new(),
+            block: None,
+            popped: false,
+            at: 0,
+            seen: State::default(),
+            turned: Chain::new(),
+            counted: Chain::new(),
+            nr_urgent: 0,
+        };
+        (inbox, reader)
     }
 
-    /// Appends a letter.
+    /// Returns how many items a block holds.
     #[inline(always)]
-    pub(super) fn push(&self, letter: Letter<T>) {
+    pub(super) fn nr_slots(&self) -> usize {
+        self.nr_slots
+    }
+
+    /// Says whether nothing was pushed after `block`, which must have been.
+    #[inline(always)]
+    pub(super) fn is_newest(&self, block: NonNull<Block<T>>) -> bool {
+        self.fifo.is_newest(block)
+    }
+
+    /// Appends a block that was [started](Blank::start).
+    #[inline(always)]
+    pub(super) fn push(&self, block: NonNull<Block<T>>) {
         match self.backlog {
             Backlog::Fifo => {
-                let letter = Slot::into_raw(letter.into_blank());
-                // SAFETY: 1, 2: the handle, sole right to the node, was just given up. 3: `self` lives in the allocation
-                // that owner and posters share, and is freed after the last of them.
-                unsafe { self.fifo.push(letter) };
+                // SAFETY: 1, 2: `start` gave up the handle, and nobody else knows the block. 3: `self` lives in the
+                // allocation that owner and posters share, and is freed after the last of them.
+                unsafe { self.fifo.push(block) };
             }
             Backlog::Lifo => {
-                self.lifo.push(letter.into_blank());
+                // SAFETY: as above.
+                self.lifo.push(unsafe { Block::from_raw(block) });
             }
         }
     }
 
-    /// Appends the letters of a chain, in its order.
-    #[inline]
-    pub(super) fn push_chain(&self, letters: Letters<T>) {
-        let mut letters = letters.into_chain();
+    /// Appends the blocks of a chain, in its order.
+    pub(super) fn push_chain(&self, mut blocks: Chain<Block<T>>) {
         match self.backlog {
             Backlog::Fifo => {
-                if let Some((first, last, _)) = letters.into_raw_parts() {
+                if let Some((first, last, _)) = blocks.into_raw_parts() {
                     // SAFETY: 1: a chain's links lead from its first item to its last. 2: it gave up owning them; the
                     // rest as in `push`.
                     unsafe { self.fifo.push_chain(first, last) };
                 }
             }
             Backlog::Lifo => {
-                letters.reverse();
-                self.lifo.push_chain(letters);
+                blocks.reverse();
+                self.lifo.push_chain(blocks);
             }
         }
     }
 
-    /// Takes the oldest letter.
+    /// Takes the oldest item; a block that is empty then goes to `emptied`.
     ///
     /// # Safety
     ///
     /// 1. `reader` was made with this inbox.
     #[inline(always)]
-    pub(super) unsafe fn read(&self, reader: &mut Reader<T>) -> Found<T> {
-        match self.backlog {
-            // SAFETY: 1: (1). 2: there is one reader, borrowed by `&mut`, and it moves between threads by what
-            // orders their use of it.
-            Backlog::Fifo => match unsafe { self.fifo.pop(&mut reader.fifo) } {
-                Pop::Item(slot) => {
-                    // SAFETY: a pop hands each node out once, and `push` gave up its handle.
-                    let blank = unsafe { Slot::from_raw(slot) };
-                    // SAFETY: `push` takes letters.
-                    Found::Letter(unsafe { Letter::from_blank(blank) })
-                }
-                Pop::Empty => Found::Empty,
-                Pop::MidPush => Found::MidPush,
-            },
-            Backlog::Lifo => {
-                if reader.turned.is_empty() {
-                    // SAFETY: `push` takes letters.
-                    reader.turned = unsafe { Letters::from_chain(self.lifo.take_all_fifo()) };
-                }
-                reader
-                    .turned
-                    .pop_front()
-                    .map_or(Found::Empty, Found::Letter)
+    pub(super) unsafe fn read(
+        &self,
+        reader: &mut Reader<T>,
+        mut emptied: impl FnMut(Blank<T>),
+    ) -> Found<T> {
+        if self.backlog == Backlog::Lifo {
+            return self.read_list(reader, emptied);
+        }
+        while reader.at >= reader.seen.nr_items() {
+            // SAFETY: (1).
+            if let Some(nothing) = unsafe { self.go_on(reader, &mut emptied) } {
+                return nothing;
             }
         }
+        let block = reader.block.expect("something was seen in it");
+        // SAFETY: the state that was seen counts the slot, and `at` passes each once.
+        let item = unsafe { block::take(block, reader.at) };
+        reader.at += 1;
+        Found::Item(item)
+    }
+
+    /// Looks for more items where the reader stands, and goes to the next block; says so if there is nothing.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`read`](Self::read).
+    unsafe fn go_on(
+        &self,
+        reader: &mut Reader<T>,
+        emptied: &mut impl FnMut(Blank<T>),
+    ) -> Option<Found<T>> {
+        let block = match reader.block {
+            Some(block) => block,
+            // SAFETY: 1: (1). 2: there is one reader, borrowed by `&mut`, and it moves between threads by what
+            // orders their use of it.
+            None => match unsafe { self.fifo.peek(&mut reader.fifo) } {
+                Pop::Item(block) => *reader.block.insert(block),
+                Pop::Empty => return Some(Found::Empty),
+                Pop::MidPush => return Some(Found::MidPush),
+            },
+        };
+        // SAFETY: the owner forgets a block when it sets `reader.block` to `None`.
+        let state = unsafe { block::look(block) };
+        if state.nr_items() > reader.at {
+            reader.seen = state;
+            return None;
+        }
+        if !reader.popped {
+            // Its poster may add to it as long as it is the newest.
+            if !state.is_sealed() {
+                // SAFETY: `peek` returned it.
+                match unsafe { self.fifo.after(block) } {
+                    Pop::Item(_) => {}
+                    Pop::Empty => return Some(Found::Empty),
+                    Pop::MidPush => return Some(Found::MidPush),
+                }
+            }
+            // SAFETY: as for `peek`.
+            match unsafe { self.fifo.pop(&mut reader.fifo) } {
+                Pop::Item(_) => reader.popped = true,
+                _ => return Some(Found::MidPush),
+            }
+        }
+        let mut blank = None;
+        if state.is_sealed() {
+            // SAFETY: both sides forget it here; its items were taken.
+            blank = Some(unsafe { Blank::from_raw(block) });
+        // SAFETY: 1: forgotten below. 2: `at` items were taken, which is all of `state`, and it was popped.
+        } else if !unsafe { block::close(block, state) } {
+            // Its poster has added an item, or ended.
+            return None;
+        }
+        (reader.block, reader.popped) = (None, false);
+        (reader.at, reader.seen) = (0, State::default());
+        blank.into_iter().for_each(emptied);
+        None
+    }
+
+    fn read_list(&self, reader: &mut Reader<T>, mut emptied: impl FnMut(Blank<T>)) -> Found<T> {
+        let blank = if let Some(blank) = reader.counted.pop_front() {
+            reader.nr_urgent -= usize::from(is_urgent(&blank));
+            blank
+        } else {
+            let Some(blank) = self.take_turned(reader) else {
+                return Found::Empty;
+            };
+            blank
+        };
+        let block = blank.into_raw();
+        // SAFETY: a block of the list holds one item, by `push`, and comes out of it once.
+        let item = unsafe { block::take(block, 0) };
+        // SAFETY: it was sealed before it was pushed.
+        emptied(unsafe { Blank::from_raw(block) });
+        Found::Item(item)
+    }
+
+    fn take_turned(&self, reader: &mut Reader<T>) -> Option<Blank<T>> {
+        if reader.turned.is_empty() {
+            reader.turned = self.lifo.take_all_fifo();
+        }
+        reader.turned.pop_front()
+    }
+
+    /// Counts the items inside, up to `wanted` or to an urgent one.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`read`](Self::read).
+    pub(super) unsafe fn count(&self, reader: &mut Reader<T>, wanted: usize) -> Count {
+        if self.backlog == Backlog::Lifo {
+            return self.count_list(reader, wanted);
+        }
+        let (mut nr_items, mut at) = (0, reader.at);
+        let mut next = match reader.block {
+            Some(block) => Pop::Item(block),
+            // SAFETY: as in `go_on`.
+            None => unsafe { self.fifo.peek(&mut reader.fifo) },
+        };
+        let mut popped = reader.popped;
+        loop {
+            let block = match next {
+                Pop::Item(block) => block,
+                Pop::Empty => return Count::Only(nr_items),
+                Pop::MidPush => return Count::MidPush,
+            };
+            // SAFETY: the reader stands at it, or it is in the queue, behind that.
+            let state = unsafe { block::look(block) };
+            nr_items += state.nr_items() - at;
+            if nr_items >= wanted || state.has_urgent_from(at) {
+                return Count::Enough;
+            }
+            next = if popped {
+                // SAFETY: as in `go_on`.
+                unsafe { self.fifo.peek(&mut reader.fifo) }
+            } else {
+                // SAFETY: it is in the queue, and was returned by `peek` or `after`.
+                unsafe { self.fifo.after(block) }
+            };
+            (popped, at) = (false, 0);
+        }
+    }
+
+    fn count_list(&self, reader: &mut Reader<T>, wanted: usize) -> Count {
+        while reader.counted.len() < wanted && reader.nr_urgent == 0 {
+            let Some(blank) = self.take_turned(reader) else {
+                return Count::Only(reader.counted.len());
+            };
+            reader.nr_urgent += usize::from(is_urgent(&blank));
+            reader.counted.push_back(blank);
+        }
+        Count::Enough
     }
 }
 
-// SAFETY: letters move from poster to owner, and nothing else crosses.
+/// Says whether the first item of a block that we have to ourselves is urgent.
+fn is_urgent<T>(blank: &Blank<T>) -> bool {
+    blank.state().has_urgent_from(0)
+}
+
+impl<T> Drop for Reader<T> {
+    fn drop(&mut self) {
+        debug_assert!(
+            self.turned.is_empty() && self.counted.is_empty(),
+            "the items would be forgotten"
+        );
+    }
+}
+
+// SAFETY: items move from poster to owner, and nothing else crosses.
 unsafe impl<T: Send> Send for Inbox<T> {}
 // SAFETY: as above: to share the inbox is to be able to push, which moves values.
 unsafe impl<T: Send> Sync for Inbox<T> {}
+// SAFETY: the reader stands for the items that it can reach.
+unsafe impl<T: Send> Send for Reader<T> {}

@@ -5,16 +5,15 @@ use std::time::Duration;
 
 use sync::Arc;
 use sync::atomic::Ordering;
-use sync::{thread, time, twin};
+use sync::{hint, thread, time, twin};
 
 use super::bell::Sleep;
 use super::builder::Builder;
 use super::error::{Closed, TryRecvError};
-use super::inbox::{Found, Reader};
+use super::inbox::{Count, Found, Reader};
 use super::poster::Poster;
 use super::recycle::Spent;
 use super::shared::Shared;
-use super::slot::{Letter, Letters};
 use crate::wake::Parker;
 
 /// How often a wait gives its CPU away for a poster in mid-push before it sleeps a little between looks. A guess: the
@@ -24,6 +23,11 @@ const NR_YIELDS: u32 = 32;
 /// How long that little is, in microseconds: of the order of a wake-up. Larger delays the items behind that poster,
 /// smaller burns the CPU it may need.
 const MID_PUSH_NAP_US: u64 = 50;
+
+/// Two looks in vain are at least so far apart, in nanoseconds: a few transfers of a cache line. An owner that
+/// polls faster takes the line that posters are writing for each item that it gets, and slows all of them down. Measured:
+/// less brings that back, more delays items without being faster. None in a model, whose clock stands still.
+const LOOK_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 
 /// A queue of items that one owner receives, with a bell that wakes it once there is enough to do.
 ///
@@ -36,7 +40,7 @@ const MID_PUSH_NAP_US: u64 = 50;
 /// - One wake-up at most for each time the owner goes to sleep; none while it is awake.
 /// - Dropping it drops what is inside, refuses later posts with their items, and blocks nobody.
 ///
-/// It grows with what is posted, unless it is built with a [capacity](Builder::capacity). Emptied nodes are kept for
+/// It grows with what is posted, unless it is built with a [capacity](Builder::capacity). Emptied blocks are kept for
 /// later posts, up to a [limit](Builder::keep).
 ///
 /// # Examples
@@ -64,11 +68,9 @@ pub struct Mailbox<T> {
     shared: Arc<Shared<T>>,
     /// `None` once the owner has ended.
     reader: Option<Reader<T>>,
-    /// Taken from the inbox while counting, and not received yet; older than what is there.
-    ready: Letters<T>,
-    /// How many of `ready` are urgent.
-    nr_urgent: usize,
     spent: Spent<T>,
+    /// When a look was last in vain.
+    last_vain_ns: u64,
     parker: Parker,
 }
 
@@ -84,8 +86,8 @@ pub struct Drain<'m, T> {
 enum Look {
     /// As many as wanted, or an urgent one, or the last ones before the end.
     Enough,
-    /// Fewer, and no more are inside.
-    Short,
+    /// So many, which are fewer, and no more are inside.
+    Short(usize),
     /// Fewer, and a producer in mid-push hides how many more.
     MidPush,
     /// None, and none will come.
@@ -119,12 +121,12 @@ impl<T> Mailbox<T> {
     pub(super) fn from_builder(builder: &Builder<T>) -> Self {
         let parker = builder.parker();
         let (shared, reader) = Shared::new(builder.backlog, builder.capacity, parker.unparker());
+        let spent = Spent::new(builder.keep, shared.inbox.nr_slots());
         Self {
             shared: Arc::new(shared),
             reader: Some(reader),
-            ready: Letters::new(),
-            nr_urgent: 0,
-            spent: Spent::new(builder.keep),
+            spent,
+            last_vain_ns: 0,
             parker,
         }
     }
@@ -150,11 +152,8 @@ impl<T> Mailbox<T> {
     /// Why there is none: see [`TryRecvError`].
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
-        if !self.ready.is_empty() {
-            return Ok(self.pop_ready());
-        }
         match self.read() {
-            Found::Letter(letter) => Ok(self.open(letter)),
+            Found::Item(item) => Ok(item),
             nothing => self.nothing(&nothing),
         }
     }
@@ -177,7 +176,7 @@ impl<T> Mailbox<T> {
 
     /// Says whether nothing is inside, not even a post that is under way.
     pub fn is_empty(&mut self) -> bool {
-        self.look(1) != Look::MidPush && self.ready.is_empty()
+        matches!(self.look(1), Look::Short(_) | Look::Over)
     }
 
     /// Sleeps until `count` items are there, or one that was posted to wake the owner; 0 counts as 1.
@@ -274,22 +273,21 @@ impl<T> Mailbox<T> {
     pub(super) fn lie_down(&mut self, count: usize, sleep: Sleep<'_>) -> Lie {
         let count = count.max(1);
         loop {
-            match self.look(count) {
+            let nr_inside = match self.look(count) {
                 Look::Enough => return Lie::Up,
                 Look::Over => return Lie::Over,
                 Look::MidPush => return Lie::Held,
-                Look::Short => {}
-            }
-            let nr_ready = self.ready.len();
+                Look::Short(nr_inside) => nr_inside,
+            };
             // Whoever posts while we sleep may need them.
             self.spent.give_back(&self.shared.free);
             self.shared.owner.bell.set_sleep(sleep);
-            self.shared.owner.wait.arm(count - nr_ready);
+            self.shared.owner.wait.arm(count - nr_inside);
             if twin::armed("wait: no look after arming") {
                 return Lie::Down;
             }
             // What is found now was posted by somebody who may have counted, or may not have.
-            if self.look(count) == Look::Short && self.ready.len() == nr_ready {
+            if self.look(count) == Look::Short(nr_inside) {
                 return Lie::Down;
             }
             self.get_up();
@@ -306,23 +304,19 @@ impl<T> Mailbox<T> {
         &self.shared
     }
 
-    /// Moves items from the inbox to `ready` until `count` are there.
+    /// Counts what is inside, up to `count`.
     fn look(&mut self, count: usize) -> Look {
-        // Before the read: an end that is seen first has nothing after it.
+        // Before the count: an end that is seen first has nothing after it.
         let over = self.is_over();
-        while self.ready.len() < count && self.nr_urgent == 0 {
-            match self.read() {
-                Found::Letter(letter) => {
-                    self.nr_urgent += usize::from(letter.urgent());
-                    self.ready.push_back(letter);
-                }
-                Found::MidPush => return Look::MidPush,
-                Found::Empty if !over => return Look::Short,
-                Found::Empty if self.ready.is_empty() => return Look::Over,
-                Found::Empty => break,
-            }
+        let reader = self.reader.as_mut().expect("taken by the drop alone");
+        // SAFETY: the reader was made with this inbox, in `from_builder`.
+        match unsafe { self.shared.inbox.count(reader, count) } {
+            Count::Enough => Look::Enough,
+            Count::MidPush => Look::MidPush,
+            Count::Only(nr_inside) if !over => Look::Short(nr_inside),
+            Count::Only(0) => Look::Over,
+            Count::Only(_) => Look::Enough,
         }
-        Look::Enough
     }
 
     /// Says whether no post will come that has not been pushed yet.
@@ -339,9 +333,15 @@ impl<T> Mailbox<T> {
 
     #[inline(always)]
     fn read(&mut self) -> Found<T> {
+        let (shared, spent) = (&*self.shared, &mut self.spent);
         let reader = self.reader.as_mut().expect("taken by the drop alone");
+        let emptied = |block| spent.push(block, &shared.free);
         // SAFETY: the reader was made with this inbox, in `from_builder`.
-        unsafe { self.shared.inbox.read(reader) }
+        let found = unsafe { shared.inbox.read(reader, emptied) };
+        if matches!(found, Found::Item(_)) {
+            shared.room.give(1);
+        }
+        found
     }
 
     #[cold]
@@ -350,29 +350,25 @@ impl<T> Mailbox<T> {
             return Err(TryRecvError::MidPush);
         }
         if !self.is_over() {
+            self.leave_alone();
             return Err(TryRecvError::Empty);
         }
         // The end may have come after the read, and a post before the end.
         match self.read() {
-            Found::Letter(letter) => Ok(self.open(letter)),
+            Found::Item(item) => Ok(item),
             Found::Empty => Err(TryRecvError::Closed),
             Found::MidPush => Err(TryRecvError::MidPush),
         }
     }
 
-    fn pop_ready(&mut self) -> T {
-        let letter = self.ready.pop_front().expect("the caller looked");
-        self.nr_urgent -= usize::from(letter.urgent());
-        self.open(letter)
-    }
-
-    /// Takes the item out of its node.
-    #[inline(always)]
-    fn open(&mut self, letter: Letter<T>) -> T {
-        let (item, blank) = letter.open();
-        self.spent.push(blank, &self.shared.free);
-        self.shared.room.give(1);
-        item
+    /// Sees to it that looks in vain are [`LOOK_GAP_NS`] apart.
+    fn leave_alone(&mut self) {
+        let mut now_ns = time::now_ns();
+        while now_ns.wrapping_sub(self.last_vain_ns) < LOOK_GAP_NS {
+            hint::spin_loop();
+            now_ns = time::now_ns();
+        }
+        self.last_vain_ns = now_ns;
     }
 
     #[cold]
@@ -422,7 +418,6 @@ impl<T> std::iter::FusedIterator for Drain<'_, T> {}
 impl<T> fmt::Debug for Mailbox<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Mailbox")
-            .field("ready", &self.ready.len())
             .field("open", &self.shared.is_open())
             .field("posters", &self.shared.nr_posters.load(Ordering::Relaxed))
             .finish_non_exhaustive()

@@ -34,7 +34,9 @@
 //! Differs from Linux: task work there is bound to a kernel task and runs on its return to user space; here the
 //! owner calls for it. `post` and `post_lazy` are io_uring's forced and lazy wake-ups.
 
+mod batch;
 mod bell;
+mod block;
 mod builder;
 mod error;
 #[cfg(not(any(loom, shuttle)))]
@@ -46,16 +48,16 @@ mod recv;
 mod recycle;
 mod room;
 mod shared;
-mod slot;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 #[cfg(all(feature = "io-uring", not(any(loom, shuttle))))]
 pub mod uring;
 mod wait;
 
+pub use batch::Batch;
 pub use builder::Builder;
 pub use error::{Closed, PostError, TryRecvError};
 pub use inbox::Backlog;
 pub use mailbox::{Drain, Mailbox};
-pub use poster::{Batch, Poster};
+pub use poster::Poster;
 pub use recv::{Ready, Recv};

@@ -2,19 +2,19 @@
 
 use std::fmt;
 
-use mpscq::Taken;
 use sync::Arc;
 use sync::atomic::Ordering;
 
+use super::batch::Batch;
+use super::block::Blank;
 use super::error::PostError;
-use super::recycle::{Cache, blank};
+use super::recycle::Cache;
 use super::shared::Shared;
-use super::slot::{Blank, Letters, Slot};
 
 /// Puts items into a [`Mailbox`](super::Mailbox).
 ///
-/// Clone it for each thread that posts: a clone keeps emptied nodes at hand. Threads may share one too; while one
-/// of them is at those nodes, others allocate.
+/// Clone it for each thread that posts: a clone keeps a block to add to at hand. Threads may share one too; while one
+/// of them is at what it has, others allocate.
 ///
 /// # Guarantees
 ///
@@ -25,20 +25,11 @@ use super::slot::{Blank, Letters, Slot};
 /// # Blocking
 ///
 /// Posting never blocks, and may be done from a work item, under a lock, or by the owner itself. It allocates when
-/// no emptied node is at hand, and makes a system call when it wakes the owner; so it is not for signal handlers.
+/// no emptied block is at hand, and makes a system call when it wakes the owner; so it is not for signal handlers.
 pub struct Poster<T> {
-    shared: Arc<Shared<T>>,
-    cache: Cache<T>,
-}
-
-/// Items gathered by one thread, to be posted with one swap; made by [`Poster::batch`].
-///
-/// Items that were not posted are dropped with it. As an iterator it gives them back.
-pub struct Batch<'p, T> {
-    poster: &'p Poster<T>,
-    letters: Letters<T>,
-    /// Emptied nodes that are left for more items.
-    nodes: Taken<Slot<T>>,
+    /// Dropped first: what it has pushed is sealed before `shared` frees the queue.
+    pub(super) cache: Cache<T>,
+    pub(super) shared: Arc<Shared<T>>,
 }
 
 impl<T> Poster<T> {
@@ -92,11 +83,7 @@ impl<T> Poster<T> {
 
     /// Starts a batch: items put into it are posted together, with one swap.
     pub fn batch(&self) -> Batch<'_, T> {
-        Batch {
-            poster: self,
-            letters: Letters::new(),
-            nodes: Taken::new(),
-        }
+        Batch::new(self)
     }
 
     /// Says whether the owner takes no more posts. It may close right after the answer.
@@ -118,115 +105,23 @@ impl<T> Poster<T> {
         if !shared.room.take() {
             return Err(PostError::Full(item));
         }
-        shared
-            .inbox
-            .push(blank(&self.cache, &shared.free).fill(item, urgent));
+        let posted = self.cache.with(item, |store, item| {
+            store.post(&shared.inbox, &shared.free, item, urgent)
+        });
+        if let Err(item) = posted {
+            self.post_alone(item, urgent);
+        }
         shared.posted(1, urgent);
         Ok(())
     }
 }
 
-impl<T> Batch<'_, T> {
-    /// Adds an item.
-    ///
-    /// # Errors
-    ///
-    /// [`PostError::Full`] with the item. That the mailbox is closed is said when the batch is posted.
-    #[inline]
-    pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
-        let shared = &*self.poster.shared;
-        if !shared.room.take() {
-            return Err(PostError::Full(item));
-        }
-        if self.nodes.is_empty() {
-            self.fetch_nodes();
-        }
-        let blank = self.nodes.next().unwrap_or_else(Blank::new);
-        self.letters.push_back(blank.fill(item, false));
-        Ok(())
-    }
-
-    /// Returns how many items wait to be posted.
-    pub fn len(&self) -> usize {
-        self.letters.len()
-    }
-
-    /// Says whether no item waits to be posted.
-    pub fn is_empty(&self) -> bool {
-        self.letters.is_empty()
-    }
-
-    /// Posts the items and wakes the owner, if it sleeps. The batch is empty then, and may be filled again.
-    ///
-    /// # Errors
-    ///
-    /// [`PostError::Closed`]; the items are still in the batch.
-    pub fn post(&mut self) -> Result<(), PostError<()>> {
-        self.send(true)
-    }
-
-    /// Posts the items, and wakes the owner only if that makes as many as it sleeps for.
-    ///
-    /// # Errors
-    ///
-    /// As [`post`](Self::post).
-    pub fn post_lazy(&mut self) -> Result<(), PostError<()>> {
-        self.send(false)
-    }
-
-    fn send(&mut self, urgent: bool) -> Result<(), PostError<()>> {
-        let shared = &*self.poster.shared;
-        if !shared.is_open() {
-            return Err(PostError::Closed(()));
-        }
-        let nr_items = self.letters.len();
-        if let Some(mut first) = self.letters.pop_front() {
-            // One urgent letter makes the batch urgent: no sleep is begun or gone on with while it is inside.
-            first.set_urgent(urgent);
-            let mut letters = Letters::new();
-            letters.push_back(first);
-            letters.append(std::mem::replace(&mut self.letters, Letters::new()));
-            shared.inbox.push_chain(letters);
-            shared.posted(nr_items, urgent);
-        }
-        Ok(())
-    }
-
+impl<T> Poster<T> {
+    /// Posts an item in a block of its own: other threads are at what this poster has.
     #[cold]
-    fn fetch_nodes(&mut self) {
-        let cached = self.poster.cache.with(std::mem::take).unwrap_or_default();
-        self.nodes = if cached.is_empty() {
-            self.poster.shared.free.take_all()
-        } else {
-            cached
-        };
-    }
-}
-
-/// Takes the items back, oldest first.
-impl<T> Iterator for Batch<'_, T> {
-    type Item = T;
-
-    fn next(&mut self) -> Option<T> {
-        let (item, blank) = self.letters.pop_front()?.open();
-        drop(blank);
-        self.poster.shared.room.give(1);
-        Some(item)
-    }
-}
-
-impl<T> Drop for Batch<'_, T> {
-    fn drop(&mut self) {
-        self.poster.shared.room.give(self.letters.len());
-        let nodes = std::mem::take(&mut self.nodes);
-        if !nodes.is_empty() {
-            // The poster's own nodes were taken by us, or it had none; if it has some again, ours are freed.
-            self.poster.cache.with(|cached| {
-                if cached.is_empty() {
-                    *cached = nodes;
-                }
-            });
-        }
+    fn post_alone(&self, item: T, urgent: bool) {
+        let inbox = &self.shared.inbox;
+        inbox.push(Blank::new(inbox.nr_slots()).start(item, urgent, true));
     }
 }
 
@@ -263,10 +158,15 @@ impl<T> Poster<T> {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 impl<T> Poster<T> {
-    /// Counts the nodes at hand; loses them.
-    pub(super) fn count_cached(&self) -> usize {
+    pub(super) fn count_spare(&self) -> usize {
         self.cache
-            .with(|nodes| std::mem::take(nodes).count())
+            .with((), |store, ()| store.count_spare())
+            .unwrap_or(0)
+    }
+
+    pub(super) fn count_left(&self) -> usize {
+        self.cache
+            .with((), |store, ()| store.count_left())
             .unwrap_or(0)
     }
 }
@@ -275,14 +175,6 @@ impl<T> fmt::Debug for Poster<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Poster")
             .field("closed", &self.is_closed())
-            .finish_non_exhaustive()
-    }
-}
-
-impl<T> fmt::Debug for Batch<'_, T> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Batch")
-            .field("len", &self.len())
             .finish_non_exhaustive()
     }
 }

@@ -26,9 +26,9 @@ use sync::atomic::{AtomicU8, AtomicUsize, Ordering, fence};
 use sync::{Mutex, thread, twin};
 
 use super::bell::Bell;
+use super::block::Block;
 use super::inbox::{Backlog, Found, Inbox, Reader};
 use super::room::Room;
-use super::slot::{Letters, Slot};
 use super::wait::Wait;
 use crate::wake::Unparker;
 
@@ -44,7 +44,7 @@ pub(super) struct Shared<T> {
     /// Read by every post, written when the owner lies down or ends, and by posts while it sleeps.
     pub(super) owner: CachePadded<Owner>,
     /// Written once in many posts, by either side.
-    pub(super) free: CachePadded<Stack<Slot<T>>>,
+    pub(super) free: CachePadded<Stack<Block<T>>>,
     /// Written by every post and receipt of a bounded mailbox, untouched in others.
     pub(super) room: CachePadded<Room>,
     /// A: how many [`Poster`](super::Poster)s there are.
@@ -110,41 +110,44 @@ impl<T> Shared<T> {
     }
 
     /// Ends the owner: drops what is inside, and leaves the reader to posts that overlap.
-    pub(super) fn bury(&self, mut reader: Reader<T>) {
+    pub(super) fn bury(&self, reader: Reader<T>) {
+        *self.grave.lock() = Some(reader);
         // ORDER(life): the other end; see `posted`.
         // Test: a_post_that_overlaps_the_owners_end_is_dropped, burying_needs_its_fence
         self.owner.life.store(DEAD, Ordering::Relaxed);
         if !twin::armed("life: no fence when burying") {
             fence(Ordering::SeqCst);
         }
-        let mut dead = Letters::new();
-        loop {
-            // SAFETY: the reader was made with the inbox, in `new`.
-            match unsafe { self.inbox.read(&mut reader) } {
-                Found::Letter(letter) => dead.push_back(letter),
-                Found::Empty => break,
-                // That poster may have looked at `life` before we wrote it, or may do so before its link is seen
-                // here; either way its item is ours.
-                Found::MidPush => thread::yield_now(),
-            }
+        // A poster in mid-push may have looked at `life` before we wrote it, or may do so before its link is seen
+        // here; either way its item is ours.
+        while self.drop_the_dead() {
+            thread::yield_now();
         }
-        *self.grave.lock() = Some(reader);
-        // Somebody may have pushed since, seen that we were dead, and found no reader.
-        self.drop_the_dead();
-        drop(dead);
     }
 
-    /// Drops what was pushed onto a dead queue.
+    /// Drops what was pushed onto a dead queue; says whether a poster in mid-push holds it up.
     #[cold]
-    fn drop_the_dead(&self) {
-        let mut dead = Letters::new();
-        if let Some(reader) = self.grave.lock().as_mut() {
-            // SAFETY: as in `bury`. A poster in mid-push will look at `life` after this, and come here itself.
-            while let Found::Letter(letter) = unsafe { self.inbox.read(reader) } {
-                dead.push_back(letter);
+    fn drop_the_dead(&self) -> bool {
+        loop {
+            let found = match self.grave.lock().as_mut() {
+                // SAFETY: the reader was made with the inbox, in `new`.
+                Some(reader) => unsafe { self.inbox.read(reader, drop) },
+                None => return false,
+            };
+            match found {
+                // The lock is gone: to drop an item is the user's code.
+                Found::Item(item) => drop(item),
+                Found::Empty => return false,
+                // A post will look at `life` after this, and come here itself.
+                Found::MidPush => return true,
             }
         }
-        // After the lock: to drop a value is the user's code.
-        drop(dead);
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // Every poster is gone and has sealed its blocks, so this frees the last of them, too.
+        self.drop_the_dead();
     }
 }

@@ -344,29 +344,69 @@ fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
     }
 }
 
+/// Items of a block.
+const SLOTS: usize = super::block::nr_slots::<usize>();
+
 #[test]
-fn a_steady_flow_goes_round_in_the_same_nodes() {
-    // Node by node: what comes home was at the poster's before.
+fn a_steady_flow_goes_round_in_the_same_blocks() {
+    // Block by block: what comes home was at the poster's before.
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     for _ in 0..100 {
-        (0..64).for_each(|number| poster.post(number).unwrap());
+        (0..64).for_each(|number: usize| poster.post(number).unwrap());
         assert_eq!(mailbox.drain(64).count(), 64);
     }
-    // Every node that exists is at hand or on the free list by now; had any post of the later rounds allocated,
+    // Every block that exists is at hand or on the free list by now; had any post of the later rounds allocated,
     // there would be more of them than two rounds hold.
     let nr_free = mailbox.shared().free.take_all().count();
-    assert!(nr_free + poster.count_cached() <= 128);
+    assert!(nr_free + poster.count_spare() <= 2 * 64_usize.div_ceil(SLOTS) + 1);
 }
 
 #[test]
-fn no_more_nodes_are_kept_than_said() {
+fn posters_that_take_turns_use_the_blocks_that_they_left_again() {
+    let mut mailbox = Mailbox::new();
+    let posters = [mailbox.poster(), mailbox.poster()];
+    for number in 0..1000_usize {
+        posters[number % 2].post(number).unwrap();
+        assert_eq!(mailbox.try_recv(), Ok(number));
+    }
+    for poster in posters {
+        assert!(poster.count_left() <= 2);
+    }
+    assert_eq!(mailbox.shared().free.take_all().count(), 0);
+}
+
+#[test]
+fn no_more_blocks_are_kept_than_said() {
     let mut mailbox = Mailbox::builder().keep(100).build();
     let poster = mailbox.poster();
-    (0..1000).for_each(|number| poster.post(number).unwrap());
+    (0..1000_usize).for_each(|number| poster.post(number).unwrap());
     assert_eq!(mailbox.drain(1000).count(), 1000);
     let nr_free = mailbox.shared().free.take_all().count();
-    assert!((32..=100).contains(&nr_free), "{nr_free}");
+    let most = 100_usize.div_ceil(SLOTS);
+    assert!((32 / SLOTS..=most).contains(&nr_free), "{nr_free}");
+}
+
+#[test]
+fn items_of_any_size_come_out_as_they_went_in() {
+    fn round<T: Clone + PartialEq + std::fmt::Debug>(item: T) {
+        let mut mailbox = Mailbox::new();
+        let poster = mailbox.poster();
+        for nr_items in [1, 2, 60, 200] {
+            (0..nr_items).for_each(|_| poster.post(item.clone()).unwrap());
+            let received: Vec<T> = mailbox.drain(usize::MAX).collect();
+            assert_eq!(received, vec![item.clone(); nr_items]);
+        }
+    }
+    round(());
+    round(7_u8);
+    round([1_u64; 5]);
+    round([2_u64; 100]);
+    round(String::from("on the heap"));
+    #[derive(Clone, PartialEq, Debug)]
+    #[repr(align(256))]
+    struct Aligned(u8);
+    round(Aligned(3));
 }
 
 /// Counts its wake-ups.

@@ -11,6 +11,7 @@ mod rcu_cell;
 mod srcu;
 mod support;
 mod task_work;
+mod task_work_block;
 mod wake;
 mod workqueue_attrs;
 mod workqueue_blocking;

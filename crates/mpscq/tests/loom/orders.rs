@@ -1,8 +1,11 @@
 //! Each ordering of the queue weakened by one step: every model here must go red.
 
+use std::sync::Arc;
+
+use afterwork_mpscq::{Linked, Node, Pop, RawCursor, RawQueue};
 use sync::twin::must_fail;
 
-use crate::support::exhaustive;
+use crate::support::{Item, exhaustive};
 use crate::transfer::singles;
 
 /// Runs the smallest case that needs all of the orderings, with one of them weakened.
@@ -38,6 +41,55 @@ fn first_load_needs_acquire() {
 #[test]
 fn next_load_needs_acquire() {
     weakened("link: relaxed load of the next item");
+}
+
+/// The consumer looks at the first item and at what is behind it, without taking either.
+fn looks_without_taking() {
+    let queue = Arc::new(RawQueue::<Node<Item>>::new());
+    let thread = loom::thread::spawn({
+        let queue = queue.clone();
+        move || {
+            for number in 0..2 {
+                let item = Node::into_raw(Item::new(0, number));
+                // SAFETY: the handle was just given up, and the queue outlives the items.
+                unsafe { queue.push(item) };
+            }
+        }
+    });
+    let mut cursor = RawCursor::new();
+    // SAFETY: one queue, one cursor.
+    if let Pop::Item(first) = unsafe { queue.peek(&mut cursor) } {
+        // SAFETY: inside, and not popped.
+        unsafe { first.as_ref() }.check();
+        // SAFETY: `peek` returned it.
+        match unsafe { queue.after(first) } {
+            // SAFETY: inside, and not popped.
+            Pop::Item(second) => unsafe { second.as_ref() }.check(),
+            Pop::Empty => {}
+            Pop::MidPush => assert!(!queue.is_newest(first)),
+        }
+    }
+    thread.join().unwrap();
+    for number in 0..2 {
+        // SAFETY: one queue, one cursor.
+        let Pop::Item(item) = (unsafe { queue.pop(&mut cursor) }) else {
+            panic!("both were pushed");
+        };
+        // SAFETY: popped once.
+        assert_eq!(unsafe { Node::from_raw(item) }.number, number);
+    }
+}
+
+#[test]
+fn what_is_seen_without_taking_it_is_whole() {
+    exhaustive(looks_without_taking);
+}
+
+#[test]
+fn after_load_needs_acquire() {
+    must_fail("link: relaxed load of the next item", || {
+        exhaustive(looks_without_taking);
+    });
 }
 
 #[test]

@@ -1,0 +1,206 @@
+//! Posting several items at once.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::ptr::NonNull;
+
+use mpscq::Chain;
+
+use super::block::{self, Blank, Block};
+use super::error::PostError;
+use super::poster::Poster;
+
+/// Items gathered by one thread, to be posted with one swap; made by [`Poster::batch`].
+///
+/// Items that were not posted are dropped with it. As an iterator it gives them back.
+pub struct Batch<'p, T> {
+    poster: &'p Poster<T>,
+    /// Sealed blocks, older than `open`.
+    full: Chain<Block<T>>,
+    /// The block that is being filled; ours alone.
+    open: Option<NonNull<Block<T>>>,
+    /// How many items are in it.
+    nr_open: usize,
+    /// How many items are in all blocks.
+    nr_packed: usize,
+    /// Taken out of the blocks again, to be given back. While there are any, no block is there.
+    back: VecDeque<T>,
+}
+
+impl<'p, T> Batch<'p, T> {
+    pub(super) fn new(poster: &'p Poster<T>) -> Self {
+        Self {
+            poster,
+            full: Chain::new(),
+            open: None,
+            nr_open: 0,
+            nr_packed: 0,
+            back: VecDeque::new(),
+        }
+    }
+
+    /// Adds an item.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::Full`] with the item. That the mailbox is closed is said when the batch is posted.
+    #[inline]
+    pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
+        if !self.poster.shared.room.take() {
+            return Err(PostError::Full(item));
+        }
+        if !self.back.is_empty() {
+            self.pack_again();
+        }
+        self.pack(item);
+        Ok(())
+    }
+
+    /// Returns how many items wait to be posted.
+    pub fn len(&self) -> usize {
+        self.nr_packed + self.back.len()
+    }
+
+    /// Says whether no item waits to be posted.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Posts the items and wakes the owner, if it sleeps. The batch is empty then, and may be filled again.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::Closed`]; the items are still in the batch.
+    pub fn post(&mut self) -> Result<(), PostError<()>> {
+        self.send(true)
+    }
+
+    /// Posts the items, and wakes the owner only if that makes as many as it sleeps for.
+    ///
+    /// # Errors
+    ///
+    /// As [`post`](Self::post).
+    pub fn post_lazy(&mut self) -> Result<(), PostError<()>> {
+        self.send(false)
+    }
+
+    fn send(&mut self, urgent: bool) -> Result<(), PostError<()>> {
+        let shared = &*self.poster.shared;
+        if !shared.is_open() {
+            return Err(PostError::Closed(()));
+        }
+        if !self.back.is_empty() {
+            self.pack_again();
+        }
+        self.seal();
+        let nr_items = std::mem::take(&mut self.nr_packed);
+        let Some((first, last, len)) = std::mem::take(&mut self.full).into_raw_parts() else {
+            return Ok(());
+        };
+        if urgent {
+            // One urgent item makes the batch urgent: no sleep is begun or gone on with while it is inside.
+            // SAFETY: ours until it is pushed, and sealed before it came into the chain.
+            unsafe { block::mark_urgent(first) };
+        }
+        // SAFETY: these were the parts of a chain.
+        let blocks = unsafe { Chain::from_raw_parts(first, last, len) };
+        shared.inbox.push_chain(blocks);
+        shared.posted(nr_items, urgent);
+        Ok(())
+    }
+
+    /// Puts an item into the open block.
+    #[inline]
+    fn pack(&mut self, item: T) {
+        let block = match self.open {
+            Some(block) => block,
+            None => *self.open.insert(self.fetch_block().into_raw()),
+        };
+        // SAFETY: the open block is ours, and is sealed when it is full.
+        unsafe { block::fill(block, self.nr_open, item) };
+        self.nr_open += 1;
+        self.nr_packed += 1;
+        if self.nr_open == self.poster.shared.inbox.nr_slots() {
+            self.seal();
+        }
+    }
+
+    /// Puts the open block to the full ones.
+    fn seal(&mut self) {
+        if let Some(block) = self.open.take() {
+            // SAFETY: ours, with so many items.
+            unsafe { block::seal_filled(block, self.nr_open) };
+            self.nr_open = 0;
+            // SAFETY: it came from `into_raw`, in `pack`, and hangs nowhere.
+            unsafe { self.full.push_back_raw(block) };
+        }
+    }
+
+    #[cold]
+    fn fetch_block(&self) -> Blank<T> {
+        let shared = &*self.poster.shared;
+        let blank = self
+            .poster
+            .cache
+            .with((), |store, ()| store.blank(&shared.free));
+        blank
+            .ok()
+            .flatten()
+            .unwrap_or_else(|| Blank::new(shared.inbox.nr_slots()))
+    }
+
+    /// Takes all items out of the blocks.
+    #[cold]
+    fn unpack(&mut self) {
+        self.seal();
+        while let Some(blank) = self.full.pop_front() {
+            let nr_items = blank.state().nr_items();
+            let block = blank.into_raw();
+            for at in 0..nr_items {
+                // SAFETY: ours, and its state counts the slot.
+                self.back.push_back(unsafe { block::take(block, at) });
+            }
+            // SAFETY: ours, and its items were taken.
+            drop(unsafe { Blank::from_raw(block) });
+        }
+        self.nr_packed = 0;
+    }
+
+    #[cold]
+    fn pack_again(&mut self) {
+        for item in std::mem::take(&mut self.back) {
+            self.pack(item);
+        }
+    }
+}
+
+/// Takes the items back, oldest first.
+impl<T> Iterator for Batch<'_, T> {
+    type Item = T;
+
+    fn next(&mut self) -> Option<T> {
+        if self.back.is_empty() {
+            self.unpack();
+        }
+        let item = self.back.pop_front()?;
+        self.poster.shared.room.give(1);
+        Some(item)
+    }
+}
+
+impl<T> Drop for Batch<'_, T> {
+    fn drop(&mut self) {
+        self.for_each(drop);
+    }
+}
+
+// SAFETY: a batch is its items, and a reference to a poster, which may be shared.
+unsafe impl<T: Send> Send for Batch<'_, T> {}
+
+impl<T> fmt::Debug for Batch<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Batch")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

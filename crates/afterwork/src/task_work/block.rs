@@ -1,0 +1,466 @@
+//! A block: items of one poster, side by side, and one word that says what of it is whose.
+//!
+//! ```text
+//!  ┌──────┬───────┬───────┬────────┬────────┬────────┬───
+//!  │ link │ state │ aside │ slot 0 │ slot 1 │ slot 2 │ …
+//!  └──────┴───────┴───────┴────────┴────────┴────────┴───
+//!  ◄──────────────── two cache lines ───────────────────►
+//! ```
+//!
+//! A cache line that goes from CPU to CPU costs more than all the instructions of a post. In a node for each item it
+//! would go there and back for each; here it carries several.
+//!
+//! # The life of a block
+//!
+//! A poster puts its first item in and pushes the block onto the queue. As long as the block is the newest there, the
+//! same poster adds items to it. Once another block is behind it, the poster leaves it, so that items keep the order in
+//! which they were posted. The owner reads the block at the head; it closes a block that was left when it has read
+//! all of it.
+//!
+//! | `state` | set by | by | means |
+//! |---|---|---|---|
+//! | number of items | poster | addition | so many slots hold items, or held one |
+//! | `SEALED` | poster | the same addition, or when it ends | nothing will be added, and the poster has forgotten the block |
+//! | `CLOSED` | owner | compare-exchange from what it has read | nothing will be added, and the owner has forgotten the block |
+//!
+//! Whoever is the second to forget a block has it: the owner finds `SEALED` and gives the block to the free list; the
+//! poster finds `CLOSED` and uses it again. Both changes are read-modify-writes of one word, so there is a second one.
+//!
+//! # What must never happen
+//!
+//! - An item lost: the poster adds to a block that the owner has left. Adding and closing exchange the same word. The
+//!   owner closes only the very state of which it has read every item; the poster that finds `CLOSED` takes its item
+//!   back out of the slot, which nobody else has looked at, and starts another block.
+//! - Two owners of a block: see the table.
+//! - Items of one poster, or of two posts of which one ended before the other began, out of order: a poster adds only
+//!   to the block that is the newest *after* its post began. Whatever was pushed behind it later overlaps this post.
+//! - The owner spinning: that compare-exchange fails at most once for an addition under way and once for the poster's
+//!   end, because an addition begins with a look that the block is the newest, and another is behind it.
+
+use std::alloc::{self, Layout};
+use std::mem::{ManuallyDrop, MaybeUninit};
+use std::ptr::NonNull;
+
+use mpscq::{Link, Linked};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::cell::UnsafeCell;
+use sync::{hint, twin};
+
+/// Bytes of a block: two cache lines, which most machines fetch together. Measured: one line holds too few items to
+/// pay for its head, four are no faster and cost memory where posters take turns.
+const BLOCK_BYTES: usize = 128;
+
+/// At this address a block begins, so that no two share a line. In a model it does not matter.
+const BLOCK_ALIGN: usize = 64;
+
+/// Slots of a block in a model: the second item is added to the first one's block, the third is not.
+const MODEL_SLOTS: usize = 2;
+
+type Cell<T> = UnsafeCell<MaybeUninit<T>>;
+
+/// A block; reached by raw pointers only, for posters and owner use different parts of it at once.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Block<T> {
+    link: Link<Block<T>>,
+    /// A: see the page.
+    state: AtomicU64,
+    /// The poster's: the block that it left after this one.
+    pub(super) aside: Option<NonNull<Block<T>>>,
+    /// I: how many there are.
+    nr_slots: usize,
+    /// A slot is the poster's until the state counts it, then the owner's.
+    slots: [Cell<T>; 0],
+}
+
+/// bits 0..6 number of items | bit 6 `SEALED` | bit 7 `CLOSED` | bits 8..64 urgent items
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct State(u64);
+
+impl State {
+    const ONE: u64 = 1;
+    const NR: u64 = 0x3f;
+    const SEALED: u64 = 1 << 6;
+    const CLOSED: u64 = 1 << 7;
+    const URGENT_SHIFT: u32 = 8;
+    /// So many urgent bits there are.
+    const MAX_SLOTS: usize = 56;
+
+    /// Returns what the item in slot `at` adds to the state.
+    fn item(at: usize, urgent: bool, last: bool) -> u64 {
+        let seal = if last { Self::SEALED } else { 0 };
+        Self::ONE | seal | (u64::from(urgent) << (Self::URGENT_SHIFT as usize + at))
+    }
+
+    /// Returns how many items were put in.
+    #[inline(always)]
+    pub(super) fn nr_items(self) -> usize {
+        (self.0 & Self::NR) as usize
+    }
+
+    /// Says whether the poster has forgotten the block.
+    #[inline(always)]
+    pub(super) fn is_sealed(self) -> bool {
+        self.0 & Self::SEALED != 0
+    }
+
+    fn is_closed(self) -> bool {
+        self.0 & Self::CLOSED != 0
+    }
+
+    /// Says whether slot `at` or one after it holds an urgent item.
+    #[inline(always)]
+    pub(super) fn has_urgent_from(self, at: usize) -> bool {
+        (self.0 >> Self::URGENT_SHIFT) >> at != 0
+    }
+}
+
+/// Returns how many items a block holds.
+pub(super) const fn nr_slots<T>() -> usize {
+    if cfg!(any(loom, shuttle)) {
+        return MODEL_SLOTS;
+    }
+    let size = if size_of::<T>() == 0 {
+        1
+    } else {
+        size_of::<T>()
+    };
+    let fit = (BLOCK_BYTES - std::mem::offset_of!(Block<u64>, slots)) / size;
+    match fit {
+        0 => 1,
+        1..=State::MAX_SLOTS => fit,
+        _ => State::MAX_SLOTS,
+    }
+}
+
+/// A block that one side has to itself, without items. Owns the memory.
+#[derive(Debug)]
+pub(super) struct Blank<T>(NonNull<Block<T>>);
+
+impl<T> Blank<T> {
+    /// Allocates a block of so many slots.
+    pub(super) fn new(nr_slots: usize) -> Self {
+        let layout = layout::<T>(nr_slots);
+        // SAFETY: the size is not zero, for a block has a head.
+        let block = unsafe { alloc::alloc(layout) }.cast::<Block<T>>();
+        let Some(block) = NonNull::new(block) else {
+            alloc::handle_alloc_error(layout);
+        };
+        let head = Block {
+            link: Link::new(),
+            state: AtomicU64::new(0),
+            aside: None,
+            nr_slots,
+            slots: [],
+        };
+        // SAFETY: just allocated, large and aligned enough for the head.
+        unsafe { block.write(head) };
+        for at in 0..nr_slots {
+            // SAFETY: `at` is below the number of slots allocated.
+            let slot = unsafe { slot(block, at) };
+            // SAFETY: as above, and nobody else knows the block.
+            unsafe { slot.write(UnsafeCell::new(MaybeUninit::uninit())) };
+        }
+        Self(block)
+    }
+
+    /// Makes the first item the only one; `last` says that no other will be added.
+    #[inline(always)]
+    pub(super) fn start(self, item: T, urgent: bool, last: bool) -> NonNull<Block<T>> {
+        let block = Self::into_raw(self);
+        // SAFETY: the handle owned the block, so nobody else looks at it, and a block has a slot.
+        unsafe { put(block, 0, item) };
+        // SAFETY: as above. Relaxed: the push publishes it.
+        unsafe { state(block) }.store(State::item(0, urgent, last), Ordering::Relaxed);
+        block
+    }
+
+    /// Reads the state.
+    pub(super) fn state(&self) -> State {
+        // SAFETY: the handle owns the block. Whoever handed it over published the state with it.
+        unsafe { look(self.0) }
+    }
+
+    /// Gives up the handle.
+    #[inline(always)]
+    pub(super) fn into_raw(self) -> NonNull<Block<T>> {
+        ManuallyDrop::new(self).0
+    }
+
+    /// Makes the pointer a handle again.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nobody else will use the block, and no item that counts is in it.
+    #[inline(always)]
+    pub(super) unsafe fn from_raw(block: NonNull<Block<T>>) -> Self {
+        Self(block)
+    }
+}
+
+/// Asks for the lines of a block that the caller will soon write to.
+#[inline]
+pub(super) fn prefetch<T>(block: *const Block<T>) {
+    for line in 0..BLOCK_BYTES / BLOCK_ALIGN {
+        hint::prefetch_write(block.cast::<u8>().wrapping_add(line * BLOCK_ALIGN));
+    }
+}
+
+/// Adds an item to a block that nobody else knows.
+///
+/// # Safety
+///
+/// 1. The caller owns `block`, in which `at` items are, fewer than there are slots.
+#[inline(always)]
+pub(super) unsafe fn fill<T>(block: NonNull<Block<T>>, at: usize, item: T) {
+    // SAFETY: (1).
+    unsafe { put(block, at, item) };
+}
+
+/// Counts the items of a block that nobody else knows, and seals it.
+///
+/// # Safety
+///
+/// 1. The caller owns `block`, in which so many items are.
+pub(super) unsafe fn seal_filled<T>(block: NonNull<Block<T>>, nr_items: usize) {
+    let filled = (nr_items as u64 * State::ONE) | State::SEALED;
+    // SAFETY: (1). Relaxed: the push publishes it.
+    unsafe { state(block) }.store(filled, Ordering::Relaxed);
+}
+
+/// Marks the first item of a block that nobody else knows.
+///
+/// # Safety
+///
+/// 1. The caller owns `block`, which was [sealed](seal_filled).
+pub(super) unsafe fn mark_urgent<T>(block: NonNull<Block<T>>) {
+    // SAFETY: (1).
+    let state = unsafe { state(block) };
+    let urgent = state.load(Ordering::Relaxed) | 1 << State::URGENT_SHIFT;
+    state.store(urgent, Ordering::Relaxed);
+}
+
+/// Adds an item to a block that was pushed; gives it back with the block, which is the caller's then, if the owner has
+/// closed it.
+///
+/// # Safety
+///
+/// 1. The caller is the poster that pushed `block`, has not forgotten it, and knows of `at` items in it, fewer than
+///    there are slots.
+#[inline(always)]
+pub(super) unsafe fn add<T>(
+    block: NonNull<Block<T>>,
+    at: usize,
+    item: T,
+    urgent: bool,
+    last: bool,
+) -> Result<(), (T, Blank<T>)> {
+    // SAFETY: (1): the state does not count the slot yet, so it is ours.
+    unsafe { put(block, at, item) };
+    // ORDER(block-add): message passing from poster to owner, other end in `look`.
+    //   add:  the item in its slot;     state += 1   Release
+    //   look: state   Acquire;          takes items out of the slots
+    // Else the owner could take an item before it is there.
+    // Test: an_added_item_is_whole, adding_needs_its_release
+    //
+    // ORDER(block-close): the acquire end; see `close`.
+    // Test: a_block_goes_round, reuse_after_adding_needs_its_acquire
+    let order = if twin::armed("block: add without release") {
+        Ordering::Acquire
+    } else if twin::armed("block: add without acquire") {
+        Ordering::Release
+    } else {
+        Ordering::AcqRel
+    };
+    // SAFETY: (1): the block is there until both sides have forgotten it.
+    let before = unsafe { state(block) }.fetch_add(State::item(at, urgent, last), order);
+    if !State(before).is_closed() || twin::armed("block: add to what is closed") {
+        return Ok(());
+    }
+    // SAFETY: the owner closed the block before the state counted this slot, so it is still ours.
+    let item = unsafe { take(block, at) };
+    // SAFETY: the owner has forgotten the block with all its items read, and we do not remember it.
+    Err((item, unsafe { Blank::from_raw(block) }))
+}
+
+/// Takes a block back that the owner has closed.
+///
+/// # Safety
+///
+/// 1. As [`add`] (1), without the items. After `Some` the caller has forgotten the block.
+pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
+    // ORDER(block-close): the acquire end; see `close`.
+    // Test: a_block_goes_round, reuse_needs_its_acquire
+    let order = if twin::armed("block: relaxed take back") {
+        Ordering::Relaxed
+    } else {
+        Ordering::Acquire
+    };
+    // SAFETY: (1): the block is there until both sides have forgotten it.
+    let state = State(unsafe { state(block) }.load(order));
+    // SAFETY: the owner has forgotten it.
+    state.is_closed().then(|| unsafe { Blank::from_raw(block) })
+}
+
+/// Forgets a block for ever; returns it if the owner has forgotten it before.
+///
+/// # Safety
+///
+/// 1. As [`take_back`].
+pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
+    // ORDER(block-close): the acquire end; see `close`. The release end towards `look`: whatever we did to the block
+    // comes before what its next user does.
+    // Test: a_block_goes_round
+    //
+    // SAFETY: (1): the block is there until both sides have forgotten it.
+    let before = unsafe { state(block) }.fetch_or(State::SEALED, Ordering::AcqRel);
+    // SAFETY: the owner has forgotten it.
+    State(before)
+        .is_closed()
+        .then(|| unsafe { Blank::from_raw(block) })
+}
+
+/// Reads how many items are in the block, and what else is known of it.
+///
+/// # Safety
+///
+/// 1. The caller is the owner, and has not forgotten `block`.
+#[inline(always)]
+pub(super) unsafe fn look<T>(block: NonNull<Block<T>>) -> State {
+    // ORDER(block-add): the acquire end; see `add`.
+    // Test: an_added_item_is_whole, looking_needs_its_acquire
+    let order = if twin::armed("block: relaxed look") {
+        Ordering::Relaxed
+    } else {
+        Ordering::Acquire
+    };
+    // SAFETY: (1): the block is there until both sides have forgotten it.
+    State(unsafe { state(block) }.load(order))
+}
+
+/// Forgets a block that another one is behind; false if it is no longer in the state that was `seen`.
+///
+/// # Safety
+///
+/// 1. As [`look`]. After `true` the caller has forgotten the block.
+/// 2. Every item of `seen` was taken, and nobody reaches the block by the queue any more.
+pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
+    // ORDER(block-close): message passing from owner to poster, other ends in `add`, `take_back` and `seal`.
+    //   close: takes items, reads the link;    state |= CLOSED   Release
+    //   next:  state   Acquire;                writes items and link anew
+    // Else the owner could find items of the block's next round in this one.
+    // Test: a_block_goes_round, closing_needs_its_release
+    let order = if twin::armed("block: relaxed close") {
+        Ordering::Relaxed
+    } else {
+        Ordering::Release
+    };
+    let seen = seen.0;
+    // SAFETY: (1).
+    let state = unsafe { state(block) };
+    state
+        .compare_exchange(seen, seen | State::CLOSED, order, Ordering::Relaxed)
+        .is_ok()
+}
+
+/// Takes the item out of a slot.
+///
+/// # Safety
+///
+/// 1. The slot is the caller's, and holds an item that was not taken before.
+#[inline(always)]
+pub(super) unsafe fn take<T>(block: NonNull<Block<T>>, at: usize) -> T {
+    // SAFETY: (1): there is such a slot.
+    let slot = unsafe { slot(block, at) };
+    // SAFETY: (1).
+    let item = unsafe { (*slot).with(|slot| slot.read()) };
+    // SAFETY: (1).
+    unsafe { item.assume_init() }
+}
+
+/// # Safety
+///
+/// 1. The slot is there, and the caller's.
+#[inline(always)]
+unsafe fn put<T>(block: NonNull<Block<T>>, at: usize, item: T) {
+    // SAFETY: (1).
+    let slot = unsafe { slot(block, at) };
+    // SAFETY: (1).
+    unsafe { (*slot).with_mut(|slot| slot.write(MaybeUninit::new(item))) };
+}
+
+/// # Safety
+///
+/// 1. The block is there, and has more than `at` slots.
+#[inline(always)]
+unsafe fn slot<T>(block: NonNull<Block<T>>, at: usize) -> *mut Cell<T> {
+    // SAFETY: (1): inside of the block.
+    let slots = unsafe { &raw mut (*block.as_ptr()).slots };
+    // SAFETY: (1): `layout` leaves room for them behind the head.
+    unsafe { slots.cast::<Cell<T>>().add(at) }
+}
+
+/// # Safety
+///
+/// 1. The block is there as long as the borrow.
+#[inline(always)]
+unsafe fn state<'a, T>(block: NonNull<Block<T>>) -> &'a AtomicU64 {
+    // SAFETY: (1): it is reached by shared reference only.
+    unsafe { &(*block.as_ptr()).state }
+}
+
+fn layout<T>(nr_slots: usize) -> Layout {
+    let slots = Layout::array::<Cell<T>>(nr_slots).expect("a few slots fit into memory");
+    let (layout, at) = Layout::new::<Block<T>>()
+        .extend(slots)
+        .expect("a few slots fit into memory");
+    debug_assert_eq!(at, std::mem::offset_of!(Block<T>, slots));
+    let align = if nr_slots > 1 { BLOCK_ALIGN } else { 1 };
+    layout
+        .align_to(align)
+        .expect("a power of two")
+        .pad_to_align()
+}
+
+// SAFETY: 1: the handle owns an allocation that stays where it is. 2: there is one handle. 3: the link is a field,
+// reached by pointer arithmetic. 4: it is private and used nowhere else. 5: nothing here panics.
+unsafe impl<T> Linked for Block<T> {
+    type Handle = Blank<T>;
+
+    #[inline(always)]
+    fn into_raw(handle: Blank<T>) -> NonNull<Self> {
+        handle.into_raw()
+    }
+
+    #[inline(always)]
+    unsafe fn from_raw(item: NonNull<Self>) -> Blank<T> {
+        Blank(item)
+    }
+
+    #[inline(always)]
+    unsafe fn link(item: NonNull<Self>) -> NonNull<Link<Self>> {
+        // SAFETY: (1) keeps the allocation alive, so the field's address is inside it.
+        unsafe { NonNull::new_unchecked(&raw mut (*item.as_ptr()).link) }
+    }
+}
+
+// SAFETY: a handle owns its block alone, as a box would.
+unsafe impl<T: Send> Send for Blank<T> {}
+
+impl<T> Drop for Blank<T> {
+    fn drop(&mut self) {
+        let block = self.0.as_ptr();
+        // SAFETY: the handle owns the block.
+        let nr_slots = unsafe { (*block).nr_slots };
+        for at in 0..nr_slots {
+            // SAFETY: as above.
+            let slot = unsafe { slot(self.0, at) };
+            // SAFETY: `new` made it. An item in it, if any, is not dropped.
+            unsafe { slot.drop_in_place() };
+        }
+        // SAFETY: `new` made it, and this is the one owner.
+        unsafe { block.drop_in_place() };
+        // SAFETY: `new` allocated it with this layout.
+        unsafe { alloc::dealloc(block.cast(), layout::<T>(nr_slots)) };
+    }
+}

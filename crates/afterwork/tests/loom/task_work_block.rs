@@ -1,0 +1,150 @@
+//! Blocks of items between a poster and the owner: adding, closing, and going round.
+//!
+//! A block has two slots here. Each item is a word that the model checks for races, and the slots are cells that it
+//! watches.
+
+use std::collections::VecDeque;
+
+use afterwork::task_work::{Mailbox, Poster};
+use sync::twin::must_fail;
+
+use crate::support::{Plain, bounded, exhaustive, spawn};
+
+/// An item with contents that a thread that got it too early would race for.
+struct Item {
+    number: u32,
+    contents: Box<Plain>,
+}
+
+fn post(poster: &Poster<Item>, number: u32) {
+    let contents = Box::new(Plain::default());
+    contents.set(number);
+    poster.post_lazy(Item { number, contents }).ok().unwrap();
+}
+
+/// Receives one item if it is there, which must be the next of its poster: number `10 * from + nth`.
+fn receive(mailbox: &mut Mailbox<Item>, got: &mut [VecDeque<u32>]) -> bool {
+    let Ok(item) = mailbox.try_recv() else {
+        return false;
+    };
+    assert_eq!(item.contents.get(), item.number);
+    let next = got[item.number as usize / 10].pop_front();
+    assert_eq!(next, Some(item.number), "doubled, lost or out of order");
+    true
+}
+
+fn numbers<const N: usize>(all: [&[u32]; N]) -> [VecDeque<u32>; N] {
+    all.map(|numbers| numbers.iter().copied().collect())
+}
+
+/// One poster posts two items, into one block; the owner looks meanwhile.
+fn two_in_a_block() {
+    let mut mailbox = Mailbox::builder().keep(0).build();
+    let poster = mailbox.poster();
+    let thread = spawn(move || {
+        post(&poster, 0);
+        post(&poster, 1);
+        poster
+    });
+    let mut got = numbers([&[0, 1]]);
+    for _ in 0..2 {
+        receive(&mut mailbox, &mut got);
+    }
+    drop(thread.join().unwrap());
+    while receive(&mut mailbox, &mut got) {}
+    assert!(got[0].is_empty(), "an item is lost");
+}
+
+#[test]
+fn an_added_item_is_whole() {
+    exhaustive(two_in_a_block);
+}
+
+#[test]
+fn adding_needs_its_release() {
+    must_fail("block: add without release", || exhaustive(two_in_a_block));
+}
+
+#[test]
+fn looking_needs_its_acquire() {
+    must_fail("block: relaxed look", || exhaustive(two_in_a_block));
+}
+
+/// Another poster comes in between the posts of the first: the owner closes the first one's block, which adds to it,
+/// or leaves it and uses it again, or ends.
+fn a_block_is_left(nr_posts: u32, nr_looks: u32) {
+    let mut mailbox = Mailbox::builder().keep(0).build();
+    let (one, other) = (mailbox.poster(), mailbox.poster());
+    // All by the thread: a poster's own store is that of the first thread which posts.
+    let thread = spawn(move || {
+        for number in 0..nr_posts {
+            post(&one, number);
+        }
+    });
+    post(&other, 10);
+    let all: Vec<u32> = (0..nr_posts).collect();
+    let mut got = numbers([&all, &[10]]);
+    for _ in 0..nr_looks {
+        receive(&mut mailbox, &mut got);
+    }
+    thread.join().unwrap();
+    while receive(&mut mailbox, &mut got) {}
+    assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
+}
+
+#[test]
+fn a_block_goes_round() {
+    exhaustive(|| a_block_is_left(1, 2));
+    exhaustive(|| a_block_is_left(2, 3));
+    bounded(3, || a_block_is_left(3, 3));
+}
+
+#[test]
+fn an_item_is_not_added_to_a_closed_block() {
+    must_fail("block: add to what is closed", || {
+        bounded(3, || a_block_is_left(2, 3));
+    });
+}
+
+#[test]
+fn closing_needs_its_release() {
+    must_fail("block: relaxed close", || {
+        bounded(3, || a_block_is_left(2, 3))
+    });
+}
+
+#[test]
+fn reuse_needs_its_acquire() {
+    must_fail("block: relaxed take back", || {
+        bounded(3, || a_block_is_left(2, 3));
+    });
+}
+
+#[test]
+fn reuse_after_adding_needs_its_acquire() {
+    must_fail("block: add without acquire", || {
+        bounded(3, || a_block_is_left(2, 3));
+    });
+}
+
+/// Posts that follow each other, by two posters of one thread.
+fn two_posters_take_turns() {
+    let mut mailbox = Mailbox::builder().keep(0).build();
+    let posters = [mailbox.poster(), mailbox.poster()];
+    for (number, from) in [0, 1, 0, 0, 1].into_iter().enumerate() {
+        posters[from].post_lazy(number).unwrap();
+    }
+    assert!(mailbox.drain(9).eq(0..5), "out of order");
+}
+
+#[test]
+fn posts_that_follow_each_other_are_received_in_that_order() {
+    exhaustive(two_posters_take_turns);
+}
+
+#[test]
+fn an_item_is_not_added_behind_others() {
+    must_fail("block: add behind others", || {
+        exhaustive(two_posters_take_turns);
+    });
+}
