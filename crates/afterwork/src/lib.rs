@@ -7,12 +7,13 @@
 //! | to a shared pool of worker threads | [`workqueue`] |
 //! | to one thread that owns something | [`task_work`] |
 //! | until no reader can still see the old version | [`rcu`] |
-//! | to the CPU that owns a piece of per-CPU data | per-CPU work |
+//! | to the CPU that owns a piece of per-CPU data | [`percpu`] |
 //!
 //! Below them all lies [`wake`]: sleeping, spinning and waking.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod params;
+pub mod percpu;
 pub mod rcu;
 pub mod task_work;
 pub mod wake;

@@ -38,6 +38,22 @@ pub fn heavy() {
     }
 }
 
+/// Waits until every thread of the machine has passed a full fence by itself, and passes one; says whether it could.
+///
+/// A [`heavy`] that interrupts nobody. False where the kernel refuses: it does on a machine with `nohz_full` CPUs,
+/// for a thread there may never enter the kernel.
+///
+/// # Blocking
+///
+/// Milliseconds: a system call that waits for a grace period of the kernel's.
+pub fn heavy_quiet() -> bool {
+    fence(Ordering::SeqCst);
+    #[cfg(not(any(loom, shuttle)))]
+    return real::membarrier_global();
+    #[cfg(any(loom, shuttle))]
+    true
+}
+
 /// Registers this process for expedited membarriers and says whether [`light`] is now free.
 ///
 /// Call it before the first protocol that uses the pair goes live. A protocol in which a `light` may have
@@ -57,6 +73,7 @@ mod real {
     pub static EXPEDITED: AtomicBool = AtomicBool::new(false);
 
     // From linux/membarrier.h; libc does not name them on every target.
+    const CMD_GLOBAL: libc::c_int = 1;
     const CMD_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const CMD_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
@@ -74,6 +91,12 @@ mod real {
         })
     }
 
+    pub fn membarrier_global() -> bool {
+        let done = call(CMD_GLOBAL);
+        crate::atomic::fence(Ordering::SeqCst);
+        done
+    }
+
     pub fn membarrier() {
         let done = call(CMD_PRIVATE_EXPEDITED);
         assert!(done, "membarrier refused after it was registered");
@@ -89,5 +112,6 @@ mod tests {
         assert_eq!(init(), init());
         light();
         heavy();
+        heavy_quiet();
     }
 }

@@ -55,6 +55,7 @@ const KEYS: &[Key] = &[
     key!("workqueue.machine_look_ms" => machine_look_ms in 0..=86_400_000, "milliseconds between looks whether CPUs have come or gone; 0 for none"),
     key!("workqueue.watchdog_thresh_ms" => watchdog_thresh_ms in 0..=86_400_000, "milliseconds without progress until waiting work is reported, 0 for never"),
     key!("workqueue.lock_stat" => lock_stat, "records how long the pool lock is held"),
+    key!("qpw" => qpw, "how per-CPU data is reached from elsewhere while it is owned"),
 ];
 
 /// Walks all tunables.

@@ -45,6 +45,40 @@ pub enum MaxActiveScope {
     Cpu,
 }
 
+/// Says how per-CPU data is reached from elsewhere while a thread owns it; see [`percpu`](crate::percpu).
+///
+/// The kernel's `qpw=`: `Queue` is its 0, `EveryOp` its 1.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum Qpw {
+    /// Work is mailed to the owner, which runs it when it polls. The owner's own operations cost nothing.
+    #[default]
+    Queue,
+    /// The owner hands its slot over when somebody asks, at its next operation. Until then an operation costs a load.
+    OnDemand,
+    /// The owner holds its slot for the length of an operation only, by one locked instruction.
+    EveryOp,
+}
+
+impl Qpw {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Queue, Self::OnDemand, Self::EveryOp];
+
+    /// Returns the word that [`VARIABLE`] takes for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queue => "queue",
+            Self::OnDemand => "on_demand",
+            Self::EveryOp => "every_op",
+        }
+    }
+}
+
+impl fmt::Display for Qpw {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
 /// Holds the tunables of one [`Registry`](crate::workqueue::Registry).
 ///
 /// The registry of the whole process takes them from the environment. One that a program makes for itself has those
@@ -104,6 +138,8 @@ pub struct Params {
     pub machine_look_ms: u64,
     /// Records how long `queue()` holds the pool lock. Costs two clock readings a kick.
     pub lock_stat: bool,
+    /// How per-CPU data is reached from elsewhere, where its builder does not say. The kernel's `qpw=`.
+    pub qpw: Qpw,
 }
 
 impl Default for Params {
@@ -123,6 +159,7 @@ impl Default for Params {
             watchdog_thresh_ms: 30_000,
             machine_look_ms: 1_000,
             lock_stat: false,
+            qpw: Qpw::Queue,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use topology::AffinityScope;
 
-use super::{MaxActiveScope, WakeMode};
+use super::{MaxActiveScope, Qpw, WakeMode};
 
 /// A value that a tunable takes, with all its words.
 pub(super) trait Word: Sized {
@@ -75,6 +75,18 @@ impl Word for MaxActiveScope {
 impl Word for AffinityScope {
     fn read(word: &str) -> Option<Self> {
         word.parse().ok()
+    }
+    fn word(&self) -> String {
+        self.to_string()
+    }
+    fn expects() -> String {
+        format!("one of {}", Self::ALL.map(Self::as_str).join(", "))
+    }
+}
+
+impl Word for Qpw {
+    fn read(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|qpw| qpw.as_str() == word)
     }
     fn word(&self) -> String {
         self.to_string()

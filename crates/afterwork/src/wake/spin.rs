@@ -156,7 +156,7 @@ pub(crate) fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
 }
 
 /// Says whether another CPU exists that could end a spin.
-fn machine_may_spin() -> bool {
+pub(crate) fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {
         return false;
     }

@@ -6,6 +6,7 @@
 //! kept). "Exhaustive" means without a bound on preemptions; else the bound is named.
 #![cfg(loom)]
 
+mod percpu;
 mod rcu;
 mod rcu_cell;
 mod srcu;

@@ -3,6 +3,7 @@
 //! `RUSTFLAGS="--cfg shuttle" cargo test -p afterwork --release --test shuttle`
 #![cfg(shuttle)]
 
+mod percpu;
 mod rcu_cell;
 mod srcu;
 mod task_work;

@@ -1,0 +1,246 @@
+//! One remote call under way: taken, asked for, or mailed, and looked at again until it is through.
+//!
+//! An attempt never waits by itself, so that a drain can have one under way for each CPU.
+
+use std::panic::resume_unwind;
+
+use sync::unmodelled::Arc;
+use sync::{asym, thread, twin};
+
+use super::builder::{Escalate, Escalation};
+use super::call::{Call, Outcome};
+use super::choice::Kind;
+use super::mail::Letter;
+use super::patience::Deadline;
+use super::slot::{Found, Slot};
+
+/// How far it has come.
+enum Stage<F, R> {
+    /// Not begun, or waiting for somebody inside.
+    Ready(F),
+    /// The owner knows that somebody asks.
+    Asked(F, Wait),
+    /// The owner will run it, or whoever takes the slot.
+    Mailed(Arc<Call<F, R>>),
+    /// Run, or taken back.
+    Over,
+}
+
+/// How long an owner has been asked, and whether that was enough.
+enum Wait {
+    Until(Deadline),
+    /// Every thread passed a fence since we asked.
+    Fenced,
+    /// It may take for ever.
+    Endless,
+}
+
+/// A call of `f` on the data of a slot.
+pub(super) struct Attempt<'p, T, F, R> {
+    slot: &'p Slot<T>,
+    escalation: Escalation,
+    stage: Stage<F, R>,
+}
+
+/// A slot that is held; releases it when dropped, so also by a panic.
+struct Held<'p, T> {
+    slot: &'p Slot<T>,
+}
+
+impl<'p, T> Held<'p, T> {
+    fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
+        // What was mailed comes first.
+        self.slot.run_mail();
+        // SAFETY: whoever made `self` took the slot.
+        unsafe { self.slot.touch(f) }
+    }
+}
+
+impl<T> Drop for Held<'_, T> {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            self.slot.release();
+        }
+    }
+}
+
+impl<'p, T, F, R> Attempt<'p, T, F, R>
+where
+    F: FnOnce(&mut T) -> R + Send,
+    R: Send,
+{
+    pub(super) fn new(slot: &'p Slot<T>, escalation: Escalation, f: F) -> Self {
+        slot.debug_check_not_inside();
+        Self {
+            slot,
+            escalation,
+            stage: Stage::Ready(f),
+        }
+    }
+
+    /// Takes the slot and runs the call, if nobody has the slot.
+    #[inline]
+    pub(super) fn try_now(&mut self) -> Option<R> {
+        if matches!(self.stage, Stage::Ready(_)) && self.slot.try_take() {
+            return Some(self.run_here());
+        }
+        None
+    }
+
+    /// Looks whether the call can be run, or has been, and does what brings it on.
+    ///
+    /// A panic of a mailed call goes on here.
+    pub(super) fn look(&mut self) -> Option<R> {
+        if let Stage::Mailed(call) = &self.stage {
+            let outcome = call.outcome().or_else(|| {
+                self.slot.help();
+                call.outcome()
+            })?;
+            self.stage = Stage::Over;
+            return Some(outcome.unwrap_or_else(|payload| resume_unwind(payload)));
+        }
+        match (self.slot.look_and_take(), self.slot.kind()) {
+            (Found::Taken, _) => Some(self.run_here()),
+            (_, Kind::OnDemand | Kind::Breakable) => self.ask_or_break(),
+            (Found::Owned, Kind::Queue) => {
+                self.mail();
+                None
+            }
+            // Whoever is inside will be out soon.
+            (_, Kind::Queue | Kind::EveryOp) => None,
+        }
+    }
+
+    /// Gives the call up; returns `f`, or what it yielded after all.
+    ///
+    /// # Blocking
+    ///
+    /// As long as it runs, if it does.
+    pub(super) fn cancel(&mut self) -> Result<F, R> {
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Ready(f) => Ok(f),
+            Stage::Asked(f, _) => {
+                self.slot.unask();
+                Ok(f)
+            }
+            Stage::Mailed(call) => match Self::recall(&call) {
+                Ok(f) => Ok(f),
+                Err(outcome) => Err(outcome.unwrap_or_else(|payload| resume_unwind(payload))),
+            },
+            Stage::Over => unreachable!("a call that is over is not looked at"),
+        }
+    }
+
+    /// Runs the call on the slot, which was just taken.
+    fn run_here(&mut self) -> R {
+        let held = Held { slot: self.slot };
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Ready(f) => held.run(f),
+            Stage::Asked(f, _) => {
+                // Dropped after `held`: while we ask, `want` does not fall to zero.
+                let _asking = Asking(self.slot);
+                let held = held;
+                held.run(f)
+            }
+            Stage::Mailed(_) | Stage::Over => unreachable!("such a call takes no slot"),
+        }
+    }
+
+    fn mail(&mut self) {
+        let Stage::Ready(f) = std::mem::replace(&mut self.stage, Stage::Over) else {
+            unreachable!("slots that queue are not asked for");
+        };
+        let call = Arc::new(Call::new(f));
+        self.stage = Stage::Mailed(call.clone());
+        let letter: Box<dyn FnOnce(&mut T) + Send + '_> = Box::new(move |data| call.run(data));
+        // SAFETY: `f` may borrow for less than the letter's life. The letter touches `f` and what it yields only
+        // between the step from `PENDING` and `DONE`; `look`, `cancel` and the drop of `self` see to it that this is
+        // over, or will never begin, before the borrow ends, and leave both empty.
+        let letter = unsafe {
+            std::mem::transmute::<Box<dyn FnOnce(&mut T) + Send + '_>, Letter<T>>(letter)
+        };
+        self.slot.post(letter);
+    }
+
+    fn ask_or_break(&mut self) -> Option<R> {
+        if let Stage::Ready(_) = self.stage {
+            let Stage::Ready(f) = std::mem::replace(&mut self.stage, Stage::Over) else {
+                unreachable!("just looked");
+            };
+            self.slot.ask();
+            let wait = match self.slot.kind() {
+                Kind::Breakable => Wait::Until(Deadline::after(self.escalation.after)),
+                _ => Wait::Endless,
+            };
+            self.stage = Stage::Asked(f, wait);
+        }
+        let Stage::Asked(_, wait) = &mut self.stage else {
+            unreachable!("slots that are asked for have no mail");
+        };
+        if let Wait::Until(deadline) = wait
+            && deadline.is_over()
+        {
+            let fenced = pass_heavy_fence(self.escalation.how);
+            *wait = if fenced { Wait::Fenced } else { Wait::Endless };
+        }
+        let may_break = matches!(wait, Wait::Fenced);
+        (may_break && self.slot.try_break()).then(|| self.run_here())
+    }
+
+    /// Takes the closure back; if it began, waits until it is through.
+    fn recall(call: &Call<F, R>) -> Result<F, Outcome<R>> {
+        match call.cancel() {
+            Some(f) => Ok(f),
+            None => loop {
+                if let Some(outcome) = call.outcome() {
+                    return Err(outcome);
+                }
+                thread::yield_now();
+            },
+        }
+    }
+}
+
+/// Says whether every thread passed a fence.
+fn pass_heavy_fence(how: Escalate) -> bool {
+    if twin::armed("percpu: no heavy fence") {
+        return true;
+    }
+    match how {
+        Escalate::Never => false,
+        Escalate::Quietly => asym::heavy_quiet(),
+        Escalate::Interrupt => {
+            asym::heavy();
+            true
+        }
+    }
+}
+
+/// Takes the wish back when dropped.
+struct Asking<'p, T>(&'p Slot<T>);
+
+impl<T> Drop for Asking<'_, T> {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            self.0.unask();
+        }
+    }
+}
+
+impl<T, F, R> Drop for Attempt<'_, T, F, R> {
+    fn drop(&mut self) {
+        if twin::torn_down() {
+            return;
+        }
+        match std::mem::replace(&mut self.stage, Stage::Over) {
+            Stage::Ready(_) | Stage::Over => {}
+            Stage::Asked(..) => self.slot.unask(),
+            // A drain that panicked elsewhere.
+            Stage::Mailed(call) => {
+                while call.cancel().is_none() && call.outcome().is_none() {
+                    thread::yield_now();
+                }
+            }
+        }
+    }
+}

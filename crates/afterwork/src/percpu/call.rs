@@ -1,0 +1,98 @@
+//! A call that was mailed, and its caller, who waits for it or takes it back.
+//!
+//! The closure borrows from the caller's stack, and the letter may outlive the caller. So both move one word: who moves
+//! it from `PENDING` has the closure, and the caller does not return before the word says that the other is through.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use sync::atomic::{AtomicU32, Ordering};
+use sync::cell::UnsafeCell;
+use sync::twin;
+
+const PENDING: u32 = 0;
+const RUNNING: u32 = 1;
+const DONE: u32 = 2;
+const CANCELLED: u32 = 3;
+
+/// What a call yields, or the payload of its panic.
+pub(super) type Outcome<R> = Result<R, Box<dyn Any + Send>>;
+
+/// The closure, and then what it yields.
+pub(super) struct Call<F, R> {
+    state: AtomicU32,
+    /// Touched by whoever moved `state` from `PENDING`; `None` from then on.
+    f: UnsafeCell<Option<F>>,
+    /// Written by the runner before `DONE`, taken by the caller after it.
+    outcome: UnsafeCell<Option<Outcome<R>>>,
+}
+
+// SAFETY: `state` hands both cells from one thread to the other, each value as a whole.
+unsafe impl<F: Send, R: Send> Sync for Call<F, R> {}
+// SAFETY: as above.
+unsafe impl<F: Send, R: Send> Send for Call<F, R> {}
+
+impl<F, R> Call<F, R> {
+    pub(super) fn new(f: F) -> Self {
+        Self {
+            state: AtomicU32::new(PENDING),
+            f: UnsafeCell::new(Some(f)),
+            outcome: UnsafeCell::new(None),
+        }
+    }
+
+    /// Runs the call, unless it was cancelled; by whoever holds the slot of `data`.
+    pub(super) fn run<T>(&self, data: &mut T)
+    where
+        F: FnOnce(&mut T) -> R,
+    {
+        if !twin::armed("percpu: runs a call that was taken back") && !self.step(RUNNING) {
+            return;
+        }
+        // SAFETY: the step from `PENDING` was ours, so the caller waits for `DONE`.
+        let f = self.f.with_mut(|f| unsafe { (*f).take() });
+        let f = f.expect("one step leads from PENDING");
+        let outcome = catch_unwind(AssertUnwindSafe(|| f(data)));
+        // SAFETY: as above.
+        self.outcome
+            .with_mut(|place| unsafe { *place = Some(outcome) });
+        // ORDER(percpu-call): publish and consume, other end in `outcome`.
+        //   here:   outcome, the closure's effects;   state = DONE   Release
+        //   caller: state: DONE  Acquire;             takes the outcome, returns
+        // Test: a_mailed_call_comes_back, finishing_a_call_needs_its_release
+        let order = if twin::armed("percpu: relaxed finish") {
+            Ordering::Relaxed
+        } else {
+            Ordering::Release
+        };
+        self.state.store(DONE, order);
+    }
+
+    /// Takes the outcome, if it is there; the caller's.
+    pub(super) fn outcome(&self) -> Option<Outcome<R>> {
+        // ORDER(percpu-call): the acquire end; see `run`.
+        // Test: a_mailed_call_comes_back
+        if self.state.load(Ordering::Acquire) != DONE {
+            return None;
+        }
+        // SAFETY: the runner is through with it.
+        self.outcome
+            .with_mut(|outcome| unsafe { (*outcome).take() })
+    }
+
+    /// Takes the closure back, if its run has not begun; the caller's.
+    pub(super) fn cancel(&self) -> Option<F> {
+        self.step(CANCELLED).then(|| {
+            // SAFETY: the step from `PENDING` was ours.
+            let f = self.f.with_mut(|f| unsafe { (*f).take() });
+            f.expect("one step leads from PENDING")
+        })
+    }
+
+    fn step(&self, to: u32) -> bool {
+        // Relaxed: the closure came with the letter, or is the caller's own.
+        self.state
+            .compare_exchange(PENDING, to, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok()
+    }
+}

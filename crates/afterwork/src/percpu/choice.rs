@@ -1,0 +1,102 @@
+//! When the mode is chosen, and what a mode means for a slot.
+
+use std::fmt;
+
+use super::builder::Escalate;
+use crate::params::Qpw;
+
+/// How one slot is owned: what is left of mode, escalation and isolation once they are settled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// The owner keeps it; remote work is mailed.
+    Queue,
+    /// The owner hands it over when asked.
+    OnDemand,
+    /// As `OnDemand`, and a remote caller may break the bias.
+    Breakable,
+    /// The owner takes it for each operation.
+    EveryOp,
+}
+
+/// Decides how a slot is owned.
+///
+/// Nothing is ever queued onto an isolated CPU, and nobody should have to wait for what runs there: its slot is taken
+/// and released by each operation, if the mode would queue.
+pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
+    match (qpw, escalate) {
+        (Qpw::Queue, _) if isolated => Kind::EveryOp,
+        (Qpw::Queue, _) => Kind::Queue,
+        (Qpw::OnDemand, Escalate::Never) => Kind::OnDemand,
+        (Qpw::OnDemand, _) => Kind::Breakable,
+        (Qpw::EveryOp, _) => Kind::EveryOp,
+    }
+}
+
+/// Says when the mode of a [`PerCpu`](super::PerCpu) is chosen: [`AtStart`] or by the compiler ([`CompiledOut`]).
+pub trait Choice: private::Choice + fmt::Debug + 'static {}
+
+/// The mode is chosen when the program starts, and each operation tests it.
+#[derive(Debug)]
+pub enum AtStart {}
+
+/// The mode is [`Qpw::Queue`], and no operation tests anything.
+#[derive(Debug)]
+pub enum CompiledOut {}
+
+impl Choice for AtStart {}
+impl Choice for CompiledOut {}
+
+pub(super) mod private {
+    use super::{AtStart, CompiledOut, Kind};
+
+    pub trait Choice {
+        #[doc(hidden)]
+        #[allow(private_interfaces)]
+        fn kind(stored: Kind) -> Kind;
+    }
+    impl Choice for AtStart {
+        #[inline(always)]
+        #[allow(private_interfaces)]
+        fn kind(stored: Kind) -> Kind {
+            stored
+        }
+    }
+    impl Choice for CompiledOut {
+        #[inline(always)]
+        #[allow(private_interfaces)]
+        fn kind(_: Kind) -> Kind {
+            Kind::Queue
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_queued_onto_an_isolated_cpu() {
+        for qpw in Qpw::ALL {
+            for escalate in [Escalate::Never, Escalate::Quietly, Escalate::Interrupt] {
+                assert_ne!(kind_of(qpw, escalate, true), Kind::Queue);
+            }
+        }
+    }
+
+    #[test]
+    fn a_bias_is_breakable_only_if_asked_for() {
+        assert_eq!(
+            kind_of(Qpw::OnDemand, Escalate::Never, false),
+            Kind::OnDemand
+        );
+        assert_eq!(
+            kind_of(Qpw::OnDemand, Escalate::Quietly, false),
+            Kind::Breakable
+        );
+        assert_eq!(
+            kind_of(Qpw::OnDemand, Escalate::Interrupt, true),
+            Kind::Breakable
+        );
+        assert_eq!(kind_of(Qpw::Queue, Escalate::Interrupt, false), Kind::Queue);
+    }
+}

@@ -1,0 +1,73 @@
+//! What waits for the owner of one slot: letters in order, and how many were posted and are done.
+//!
+//! Letters are run one after another by whoever holds the slot, oldest first. `nr_posted` rises before a letter is
+//! pushed and `nr_done` after it ran. A flush reads the first and waits until the second has come as far. That is
+//! enough: take a letter X whose post ended before the flush began. Letters that are done before X were pushed before
+//! X, so they were counted in what the flush read, and so was X itself. While X is not done, `nr_done` is therefore
+//! less than what the flush waits for.
+
+use mpscq::{Node, Stack};
+use sync::atomic::{AtomicU64, Ordering};
+use sync::twin;
+
+/// Work for a slot; never panics.
+pub(super) type Letter<T> = Box<dyn FnOnce(&mut T) + Send>;
+
+/// The letters of one slot.
+pub(super) struct Mail<T> {
+    letters: Stack<Node<Letter<T>>>,
+    /// A: how many posts began.
+    nr_posted: AtomicU64,
+    /// A, written by whoever holds the slot: how many letters ran.
+    nr_done: AtomicU64,
+}
+
+impl<T> Mail<T> {
+    pub(super) fn new() -> Self {
+        Self {
+            letters: Stack::new(),
+            nr_posted: AtomicU64::new(0),
+            nr_done: AtomicU64::new(0),
+        }
+    }
+
+    #[inline(always)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.letters.is_empty()
+    }
+
+    /// Adds a letter. The caller makes sure then that somebody will look.
+    pub(super) fn push(&self, letter: Letter<T>) {
+        self.nr_posted.fetch_add(1, Ordering::Relaxed);
+        self.letters.push(Node::new(letter));
+    }
+
+    /// Runs what is there, by whoever holds the slot; `run` has the data.
+    pub(super) fn run_all(&self, mut run: impl FnMut(Letter<T>)) {
+        for letter in self.letters.take_all_fifo() {
+            run(letter.into_inner());
+            // ORDER(percpu-done): publish and consume, other end in `is_done`.
+            //   here:  the letter's effects;   nr_done += 1     Release
+            //   flush: nr_done  Acquire;       the caller relies on the effects
+            // Test: a_flush_sees_what_was_queued_before, finishing_a_letter_needs_its_release
+            let order = if twin::armed("percpu: relaxed done") {
+                Ordering::Relaxed
+            } else {
+                Ordering::Release
+            };
+            self.nr_done.fetch_add(1, order);
+        }
+    }
+
+    /// Returns how many posts a flush that begins now waits for.
+    pub(super) fn nr_posted(&self) -> u64 {
+        self.nr_posted.load(Ordering::Relaxed)
+    }
+
+    /// Says whether all of the first `nr_posted` letters ran.
+    pub(super) fn is_done(&self, nr_posted: u64) -> bool {
+        // ORDER(percpu-done): the acquire end; see `run_all`.
+        // Test: a_flush_sees_what_was_queued_before
+        self.nr_done.load(Ordering::Acquire) >= nr_posted
+    }
+}

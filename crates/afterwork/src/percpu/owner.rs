@@ -1,0 +1,265 @@
+//! The owner's side: working on the slot, polling, parking.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use sync::twin;
+use topology::CpuId;
+
+use super::choice::{AtStart, Choice, Kind};
+use super::slot::Slot;
+
+/// Owns one CPU's slot of a [`PerCpu`](super::PerCpu), for the thread that made it.
+///
+/// There is one at most for each slot. It stays with its thread, which should be one that runs on that CPU; nothing
+/// breaks if it runs elsewhere. Dropping it gives the slot up for good.
+///
+/// # Guarantees
+///
+/// - No two operations overlap, of whomever: [`with`](Self::with) takes `&mut self`, so an operation cannot begin inside
+///   another one, and remote callers touch the data only while the owner is outside.
+/// - An owner that polls, parks or ends runs what was mailed to it; nothing mailed is lost.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::percpu::{PerCpu, Qpw};
+///
+/// let hits = PerCpu::builder().qpw(Qpw::OnDemand).build(|_| 0u64)?;
+/// let cpu = hits.cpus().first().unwrap();
+/// let mut owner = hits.attach(cpu)?;
+/// for _ in 0..10 {
+///     owner.with(|hits| *hits += 1);
+/// }
+/// let parked = owner.park();
+/// assert_eq!(hits.run_on(cpu, |hits| *hits), 10);
+/// # drop(parked);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// An operation inside another one does not compile:
+///
+/// ```compile_fail
+/// # use afterwork::percpu::PerCpu;
+/// # let hits = PerCpu::builder().build(|_| 0u64).unwrap();
+/// # let mut owner = hits.attach(hits.cpus().first().unwrap()).unwrap();
+/// owner.with(|_| owner.with(|hits| *hits += 1));
+/// ```
+///
+/// Nor does taking it to another thread:
+///
+/// ```compile_fail
+/// # use afterwork::percpu::PerCpu;
+/// # let hits = PerCpu::builder().build(|_| 0u64).unwrap();
+/// # let mut owner = hits.attach(hits.cpus().first().unwrap()).unwrap();
+/// std::thread::scope(|scope| {
+///     scope.spawn(move || owner.poll());
+/// });
+/// ```
+pub struct Owner<'p, T, C: Choice = AtStart> {
+    slot: &'p Slot<T>,
+    /// The slot's; here so that it can stay in a register.
+    kind: Kind,
+    /// Not `Send`: the owner is a thread.
+    _choice: PhantomData<(*mut (), C)>,
+}
+
+/// An owner that has given its slot away, for anybody to take; made by [`Owner::park`].
+///
+/// Dropping it leaves the slot without an owner.
+pub struct Parked<'p, T, C: Choice = AtStart> {
+    /// `None` once it has been taken back.
+    owner: Option<Owner<'p, T, C>>,
+}
+
+/// Why a thread could not become the owner of a slot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum AttachError {
+    /// Another [`Owner`] of it lives, parked or not.
+    Owned(CpuId),
+    /// There is no slot for this CPU.
+    NoSuchCpu(CpuId),
+    /// The CPU is isolated, and the mode [`CompiledOut`](super::CompiledOut): remote work would be queued onto it.
+    Isolated(CpuId),
+}
+
+/// One operation; ends it when dropped, so also by a panic.
+struct Operation<'p, T> {
+    slot: &'p Slot<T>,
+    kind: Kind,
+    asked: bool,
+}
+
+impl<'p, T, C: Choice> Owner<'p, T, C> {
+    /// Makes this thread the owner of `slot`.
+    pub(super) fn attach(slot: &'p Slot<T>) -> Result<Self, AttachError> {
+        let kind = C::kind(slot.kind());
+        if kind != slot.kind() {
+            return Err(AttachError::Isolated(slot.cpu()));
+        }
+        if !slot.claim() {
+            return Err(AttachError::Owned(slot.cpu()));
+        }
+        slot.take_back();
+        Ok(Self {
+            slot,
+            kind,
+            _choice: PhantomData,
+        })
+    }
+
+    /// Returns the CPU whose slot this is.
+    pub fn cpu(&self) -> CpuId {
+        self.slot.cpu()
+    }
+
+    /// Works on the data.
+    ///
+    /// Keep it short: remote callers wait meanwhile, as long as this thread is preempted, too. A panic of `f` ends the
+    /// operation and leaves the data as it is.
+    ///
+    /// Costs nothing, a load, or a locked instruction: see the [module](super). To have that, keep the `Owner` in a local
+    /// variable of the loop that uses it.
+    ///
+    /// # Blocking
+    ///
+    /// In [`OnDemand`](super::Qpw::OnDemand) and [`EveryOp`](super::Qpw::EveryOp) as long as a remote caller is inside,
+    /// which it gives its CPU away and naps for; never in `Queue`.
+    #[inline(always)]
+    pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
+        let kind = C::kind(self.kind);
+        let operation = Operation {
+            slot: self.slot,
+            kind,
+            asked: self.slot.enter(kind),
+        };
+        // SAFETY: we are the one owner, and `enter` says that the slot is ours until `exit`; `&mut self` says that we are
+        // not inside already, for mail is run by `poll` and the like, which take `&mut self` too.
+        unsafe { operation.slot.touch(f) }
+    }
+
+    /// Lets others in: runs what was mailed, or hands the slot over to whoever asks.
+    ///
+    /// Call it between pieces of work, and in loops that do not touch the slot. Costs a load when there is nothing.
+    ///
+    /// # Blocking
+    ///
+    /// As long as the mailed work takes; never otherwise, except as [`with`](Self::with).
+    #[inline]
+    pub fn poll(&mut self) {
+        match C::kind(self.kind) {
+            Kind::Queue => self.slot.run_mail(),
+            kind @ (Kind::OnDemand | Kind::Breakable) => {
+                let asked = self.slot.enter(kind);
+                self.slot.exit(kind, asked);
+            }
+            Kind::EveryOp => {}
+        }
+    }
+
+    /// Gives the slot away until [`Parked::unpark`]: do so before sleeping, or before a loop that must not be disturbed
+    /// and does not touch the slot.
+    ///
+    /// # Blocking
+    ///
+    /// Runs what was mailed.
+    pub fn park(self) -> Parked<'p, T, C> {
+        self.slot.give_up();
+        Parked { owner: Some(self) }
+    }
+
+    /// Calls `wait`, which may sleep or call this [`PerCpu`](super::PerCpu) as anybody else does, with the slot given
+    /// away.
+    ///
+    /// # Blocking
+    ///
+    /// As `wait`, and then as long as somebody is inside the slot.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::percpu::PerCpu;
+    /// let cache = PerCpu::builder().build(|_| vec![1])?;
+    /// let cpu = cache.cpus().first().unwrap();
+    /// let mut owner = cache.attach(cpu)?;
+    /// owner.while_parked(|| cache.drain_all(|_, items| items.clear()));
+    /// owner.with(|items| assert!(items.is_empty()));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn while_parked<R>(&mut self, wait: impl FnOnce() -> R) -> R {
+        struct Back<'a, T>(&'a Slot<T>);
+        impl<T> Drop for Back<'_, T> {
+            fn drop(&mut self) {
+                if !twin::torn_down() {
+                    self.0.take_back();
+                }
+            }
+        }
+        self.slot.give_up();
+        let _back = Back(self.slot);
+        wait()
+    }
+}
+
+impl<'p, T, C: Choice> Parked<'p, T, C> {
+    /// Takes the slot back.
+    ///
+    /// # Blocking
+    ///
+    /// As long as somebody is inside.
+    pub fn unpark(mut self) -> Owner<'p, T, C> {
+        let owner = self.owner.take().expect("taken by unparking alone");
+        owner.slot.take_back();
+        owner
+    }
+}
+
+impl<T, C: Choice> Drop for Owner<'_, T, C> {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            // Again, if it is parked: then nothing is left to do.
+            if self.slot.is_mine() {
+                self.slot.give_up();
+            }
+            self.slot.disclaim();
+        }
+    }
+}
+
+impl<T> Drop for Operation<'_, T> {
+    #[inline(always)]
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            self.slot.exit(self.kind, self.asked);
+        }
+    }
+}
+
+impl<T, C: Choice> fmt::Debug for Owner<'_, T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner")
+            .field("slot", self.slot)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<T, C: Choice> fmt::Debug for Parked<'_, T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parked")
+            .field("owner", &self.owner)
+            .finish()
+    }
+}
+
+impl fmt::Display for AttachError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Owned(cpu) => write!(f, "the slot of CPU {cpu} has an owner"),
+            Self::NoSuchCpu(cpu) => write!(f, "CPU {cpu} has no slot"),
+            Self::Isolated(cpu) => write!(f, "CPU {cpu} is isolated: nothing is queued onto it"),
+        }
+    }
+}
+
+impl std::error::Error for AttachError {}

@@ -1,0 +1,495 @@
+//! Per-CPU data as everybody sees it: calls on the slot of any CPU.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Duration;
+
+use sync::atomic::{AtomicU64, Ordering};
+use sync::cpu;
+use sync::unmodelled::Arc;
+use topology::{CpuId, CpuSet};
+
+use super::attempt::Attempt;
+use super::builder::{Builder, Escalation};
+use super::choice::{AtStart, Choice, Kind};
+use super::owner::{AttachError, Owner};
+use super::patience::{Deadline, Patience};
+use super::slot::Slot;
+
+/// Called after queued work panicked.
+pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
+
+/// In the table of slots: no such CPU.
+const NONE: u32 = u32::MAX;
+
+/// Holds one `T` for each CPU that the machine can have.
+///
+/// [The module's page](super) tells how owners and others share it.
+///
+/// # Guarantees
+///
+/// - An operation on a slot has it alone: no other one, of owner or remote caller, overlaps it.
+/// - What an operation did is visible to the next one on that slot, whoever makes it.
+/// - Remote calls run once, in order where one caller makes them one after another on one slot; a call that has
+///   returned has run. [Queued work](Self::queue_percpu_work) has run when a [`flush`](Self::flush) that began after it
+///   returns.
+/// - CPUs that go offline keep their slots: what is in there is still reached by every call, and
+///   [`drain_absent`](Self::drain_absent).
+///
+/// # Blocking
+///
+/// Calls on a slot wait for whoever is inside. A call on an owned slot waits in [`Qpw::Queue`](super::Qpw) until the
+/// owner polls or parks, in `OnDemand` until it operates, polls or parks (see [`Escalate`](super::Escalate)), and not
+/// at all in `EveryOp`. A thread that owns a slot and does not serve it meanwhile may wait for somebody who waits for it:
+/// [park](Owner::while_parked) first.
+pub struct PerCpu<T, C: Choice = AtStart> {
+    table: Table<T>,
+    escalation: Escalation,
+    /// Shared with mail.
+    panics: Arc<Panics>,
+    choice: PhantomData<C>,
+}
+
+/// What becomes of panics of queued work.
+struct Panics {
+    nr: AtomicU64,
+    handler: Option<PanicHandler>,
+}
+
+impl Panics {
+    fn count(&self, cpu: CpuId) {
+        self.nr.fetch_add(1, Ordering::Relaxed);
+        if let Some(handler) = &self.handler {
+            handler(cpu);
+        }
+    }
+}
+
+/// The slots, by CPU.
+pub(super) struct Table<T> {
+    cpus: CpuSet,
+    /// I: for each CPU number up to the highest, which slot is its own, or `NONE`.
+    places: Box<[u32]>,
+    slots: Box<[Slot<T>]>,
+}
+
+/// Why a call with a deadline was not run; the closure is in it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NotRun<F> {
+    /// The slot could not be had in time.
+    Busy(F),
+    /// There is no slot for this CPU.
+    NoSuchCpu(F),
+}
+
+// Of `()`, so that the call names no type: what the slots hold is said by `Builder::build`.
+impl PerCpu<()> {
+    /// Starts to make per-CPU data.
+    pub fn builder() -> Builder {
+        Builder::new()
+    }
+}
+
+impl<T, C: Choice> PerCpu<T, C> {
+    pub(super) fn from_parts(
+        table: Table<T>,
+        escalation: Escalation,
+        on_panic: Option<PanicHandler>,
+    ) -> Self {
+        Self {
+            table,
+            escalation,
+            panics: Arc::new(Panics {
+                nr: AtomicU64::new(0),
+                handler: on_panic,
+            }),
+            choice: PhantomData,
+        }
+    }
+
+    /// Returns the CPUs that have a slot: all that the machine can have.
+    pub fn cpus(&self) -> &CpuSet {
+        &self.table.cpus
+    }
+
+    /// Counts the panics of queued work.
+    pub fn nr_panics(&self) -> u64 {
+        self.panics.nr.load(Ordering::Relaxed)
+    }
+
+    /// Makes the calling thread the owner of a CPU's slot.
+    ///
+    /// It does not pin the thread there.
+    ///
+    /// # Blocking
+    ///
+    /// As long as somebody is inside the slot.
+    ///
+    /// # Errors
+    ///
+    /// See [`AttachError`].
+    pub fn attach(&self, cpu: CpuId) -> Result<Owner<'_, T, C>, AttachError> {
+        let slot = self.table.slot(cpu).ok_or(AttachError::NoSuchCpu(cpu))?;
+        Owner::attach(slot)
+    }
+
+    /// Returns the data of all slots, by CPU.
+    pub fn into_data(self) -> impl Iterator<Item = (CpuId, T)> {
+        let slots = self.table.slots.into_iter();
+        slots.map(|slot| (slot.cpu(), slot.into_data()))
+    }
+}
+
+impl<T: Send, C: Choice> PerCpu<T, C> {
+    /// Calls `f` on the data of `cpu`, and returns what it returns.
+    ///
+    /// It runs here, or by the owner in [`Qpw::Queue`](super::Qpw); a panic of it goes on here in either case.
+    ///
+    /// # Blocking
+    ///
+    /// Until it has run: see the type. Not from inside an operation on the same slot.
+    ///
+    /// # Panics
+    ///
+    /// If `cpu` has no slot, or the calling thread owns it and has not parked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::percpu::PerCpu;
+    /// let names = PerCpu::builder().build(|cpu| cpu.to_string())?;
+    /// let cpu = names.cpus().last().unwrap();
+    /// assert_eq!(names.run_on(cpu, |name| name.len()), cpu.to_string().len());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn run_on<R: Send>(&self, cpu: CpuId, f: impl FnOnce(&mut T) -> R + Send) -> R {
+        self.call(self.not_mine(self.slot(cpu)), f)
+    }
+
+    /// Calls `f` on the data of the CPU that this thread runs on, for a thread that owns no slot.
+    ///
+    /// The thread may be elsewhere by the time that `f` runs, so this is a hint that makes sharing rare. On a slot
+    /// without an owner it costs a locked instruction. On an owned slot it is a remote call like any other.
+    ///
+    /// # Blocking
+    ///
+    /// As [`run_on`](Self::run_on).
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread owns that slot and has not parked.
+    #[inline]
+    pub fn with_current<R: Send>(&self, f: impl FnOnce(&mut T) -> R + Send) -> R {
+        let slot = self.table.current();
+        self.call(self.not_mine(slot), f)
+    }
+
+    /// Calls `f` on the data of `cpu`, if that can be begun within `deadline`.
+    ///
+    /// A deadline of zero takes the slot if nobody has it, and disturbs nobody else.
+    ///
+    /// # Blocking
+    ///
+    /// For `deadline`, and for as long as `f` takes if it has begun by then.
+    ///
+    /// # Errors
+    ///
+    /// [`NotRun`], with `f`.
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread owns the slot and has not parked.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::percpu::{PerCpu, Qpw};
+    /// use std::time::Duration;
+    ///
+    /// let lists = PerCpu::builder().qpw(Qpw::Queue).build(|_| Vec::<u32>::new())?;
+    /// let cpu = lists.cpus().first().unwrap();
+    /// let emptied = lists.try_run_on(cpu, Duration::from_millis(1), |list| list.clear());
+    /// assert!(emptied.is_ok());
+    ///
+    /// // In the mode `Queue` an owner that does not poll, like this thread, answers nobody.
+    /// let owner = lists.attach(cpu)?;
+    /// std::thread::scope(|scope| {
+    ///     let late = scope.spawn(|| lists.try_run_on(cpu, Duration::from_millis(1), |list| list.len()).is_err());
+    ///     assert!(late.join().unwrap());
+    /// });
+    /// # drop(owner);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_run_on<R: Send, F>(
+        &self,
+        cpu: CpuId,
+        deadline: Duration,
+        f: F,
+    ) -> Result<R, NotRun<F>>
+    where
+        F: FnOnce(&mut T) -> R + Send,
+    {
+        let Some(slot) = self.table.slot(cpu) else {
+            return Err(NotRun::NoSuchCpu(f));
+        };
+        let mut attempt = Attempt::new(self.not_mine(slot), self.escalation, f);
+        if let Some(result) = attempt.try_now() {
+            return Ok(result);
+        }
+        if !deadline.is_zero() {
+            let mut patience = Patience::default();
+            let mut deadline = Deadline::after(deadline);
+            while !deadline.is_over() {
+                if let Some(result) = attempt.look() {
+                    return Ok(result);
+                }
+                patience.pass_time();
+            }
+        }
+        match attempt.cancel() {
+            Ok(f) => Err(NotRun::Busy(f)),
+            Err(result) => Ok(result),
+        }
+    }
+
+    /// Has `work` run on the data of `cpu`, soon.
+    ///
+    /// Where the mode queues and the slot is owned, it is mailed to the owner, and runs when that polls, parks or ends.
+    /// Otherwise it runs here and now. A panic of it is caught and counted, and handed to
+    /// [`Builder::on_panic`](super::Builder::on_panic).
+    ///
+    /// # Blocking
+    ///
+    /// In `Queue` never, except that it may run other mail of a slot that it finds free; else as
+    /// [`run_on`](Self::run_on).
+    ///
+    /// # Panics
+    ///
+    /// If `cpu` has no slot, or the calling thread owns it and has not parked.
+    ///
+    /// Differs from Linux: a work item there is queued once until it runs; here each call is work of its own.
+    pub fn queue_percpu_work(&self, cpu: CpuId, work: impl FnOnce(&mut T) + Send + 'static) {
+        let slot = self.not_mine(self.slot(cpu));
+        let panics = self.panics.clone();
+        let contained = move |data: &mut T| {
+            if catch_unwind(AssertUnwindSafe(|| work(data))).is_err() {
+                panics.count(cpu);
+            }
+        };
+        if slot.kind() != Kind::Queue {
+            return self.call(slot, contained);
+        }
+        let mut attempt = Attempt::new(slot, self.escalation, contained);
+        if attempt.try_now().is_none()
+            && let Ok(contained) = attempt.cancel()
+        {
+            slot.post(Box::new(contained));
+        }
+    }
+
+    /// Waits until all work that was queued for `cpu` before has run.
+    ///
+    /// # Blocking
+    ///
+    /// Until then.
+    ///
+    /// # Panics
+    ///
+    /// If `cpu` has no slot, or the calling thread owns it and has not parked.
+    pub fn flush(&self, cpu: CpuId) {
+        let slot = self.not_mine(self.slot(cpu));
+        let nr_posted = slot.mail().nr_posted();
+        let mut patience = Patience::default();
+        while !slot.mail().is_done(nr_posted) {
+            slot.help();
+            patience.pass_time();
+        }
+    }
+
+    /// Calls `f` on the data of every CPU, online or not.
+    ///
+    /// # Blocking
+    ///
+    /// As [`drain_cpus`](Self::drain_cpus).
+    ///
+    /// # Panics
+    ///
+    /// As [`drain_cpus`](Self::drain_cpus).
+    pub fn drain_all(&self, f: impl Fn(CpuId, &mut T) + Sync) {
+        self.drain_slots(self.table.slots.iter(), f);
+    }
+
+    /// Calls `f` on the data of each of `cpus`; those without a slot are left out.
+    ///
+    /// The calls may overlap in time, on different slots: first come the slots that can be had at once, then all others are
+    /// waited for together.
+    ///
+    /// # Blocking
+    ///
+    /// Until all have run: as [`run_on`](Self::run_on).
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread owns one of the slots and has not parked, before any call; and with the panic of a call,
+    /// after which the others may or may not have run.
+    pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
+        self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
+    }
+
+    /// Calls `f` on the data of each CPU that is not in `online`, for whoever notices that CPUs have left.
+    ///
+    /// The owner of such a slot may live on, elsewhere: then this is a call like any other.
+    ///
+    /// # Blocking
+    ///
+    /// As [`drain_cpus`](Self::drain_cpus).
+    ///
+    /// # Panics
+    ///
+    /// As [`drain_cpus`](Self::drain_cpus).
+    pub fn drain_absent(&self, online: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
+        self.drain_cpus(&self.cpus().difference(online), f);
+    }
+
+    /// Adds up what `f` returns for each slot, one slot after another.
+    ///
+    /// # Blocking
+    ///
+    /// As [`drain_all`](Self::drain_all).
+    ///
+    /// # Panics
+    ///
+    /// As [`drain_all`](Self::drain_all).
+    pub fn sum_over(&self, f: impl Fn(&T) -> u64 + Sync) -> u64 {
+        let sum = AtomicU64::new(0);
+        self.drain_all(|_, data| {
+            sum.fetch_add(f(data), Ordering::Relaxed);
+        });
+        sum.load(Ordering::Relaxed)
+    }
+
+    fn drain_slots<'p>(
+        &'p self,
+        slots: impl Iterator<Item = &'p Slot<T>>,
+        f: impl Fn(CpuId, &mut T) + Sync,
+    ) {
+        let f = &f;
+        let attempts = slots.map(|slot| {
+            let cpu = slot.cpu();
+            let drain = move |data: &mut T| f(cpu, data);
+            Attempt::new(self.not_mine(slot), self.escalation, drain)
+        });
+        // All are made before the first is tried: a slot of our own is found before anything has run.
+        let mut attempts: Vec<_> = attempts.collect();
+        attempts.retain_mut(|attempt| attempt.try_now().is_none());
+        let mut patience = Patience::default();
+        loop {
+            attempts.retain_mut(|attempt| attempt.look().is_none());
+            if attempts.is_empty() {
+                return;
+            }
+            patience.pass_time();
+        }
+    }
+
+    #[inline]
+    fn call<R: Send>(&self, slot: &Slot<T>, f: impl FnOnce(&mut T) -> R + Send) -> R {
+        let mut attempt = Attempt::new(slot, self.escalation, f);
+        if let Some(result) = attempt.try_now() {
+            return result;
+        }
+        let mut patience = Patience::default();
+        loop {
+            if let Some(result) = attempt.look() {
+                return result;
+            }
+            patience.pass_time();
+        }
+    }
+
+    fn slot(&self, cpu: CpuId) -> &Slot<T> {
+        self.table
+            .slot(cpu)
+            .unwrap_or_else(|| panic!("CPU {cpu} has no slot"))
+    }
+
+    #[inline]
+    fn not_mine<'p>(&self, slot: &'p Slot<T>) -> &'p Slot<T> {
+        assert!(
+            !slot.is_mine(),
+            "this thread owns the slot of CPU {}: use its `Owner`, or park first",
+            slot.cpu()
+        );
+        slot
+    }
+}
+
+impl<T> Table<T> {
+    pub(super) fn new(cpus: CpuSet, slots: Box<[Slot<T>]>) -> Self {
+        let len = cpus.last().map_or(0, |cpu| cpu.index() + 1);
+        let mut places = vec![NONE; len].into_boxed_slice();
+        for (place, cpu) in cpus.iter().enumerate() {
+            places[cpu.index()] = place as u32;
+        }
+        Self {
+            cpus,
+            places,
+            slots,
+        }
+    }
+
+    #[inline]
+    fn slot(&self, cpu: CpuId) -> Option<&Slot<T>> {
+        let place = *self.places.get(cpu.index())?;
+        self.slots.get(place as usize)
+    }
+
+    /// Returns the slot of the CPU that this thread runs on; some slot, if that CPU was not expected.
+    #[inline]
+    fn current(&self) -> &Slot<T> {
+        let cpu = cpu::current();
+        self.slot(cpu)
+            .unwrap_or_else(|| &self.slots[cpu.index() % self.slots.len()])
+    }
+}
+
+impl<F> NotRun<F> {
+    /// Returns the closure.
+    pub fn into_inner(self) -> F {
+        match self {
+            Self::Busy(f) | Self::NoSuchCpu(f) => f,
+        }
+    }
+}
+
+// By hand: closures cannot be printed.
+impl<F> fmt::Debug for NotRun<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Busy(_) => "Busy(..)",
+            Self::NoSuchCpu(_) => "NoSuchCpu(..)",
+        })
+    }
+}
+
+impl<F> fmt::Display for NotRun<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Busy(_) => "the slot could not be had in time",
+            Self::NoSuchCpu(_) => "the CPU has no slot",
+        })
+    }
+}
+
+impl<F> std::error::Error for NotRun<F> {}
+
+impl<T, C: Choice> fmt::Debug for PerCpu<T, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PerCpu")
+            .field("cpus", &self.table.cpus)
+            .field("escalation", &self.escalation)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,257 @@
+//! Sections of an owner and of remote callers on one slot, in every mode, and the twins that must go red.
+//!
+//! Loom checks the data itself: a section that overlaps another one, or that is not ordered after it, is a race.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use afterwork::percpu::{Escalate, PerCpu, Qpw};
+use sync::atomic::{AtomicU32, Ordering};
+use sync::twin::must_fail;
+use topology::{CpuId, Topology};
+
+use crate::support::{bounded, spawn};
+
+const CPU: CpuId = CpuId::new(0);
+
+type Slots = PerCpu<u32>;
+
+fn slots(qpw: Qpw, escalate: Escalate) -> Arc<Slots> {
+    static MACHINE: OnceLock<Topology> = OnceLock::new();
+    let machine = MACHINE.get_or_init(|| Topology::synthetic("1 core").unwrap());
+    let builder = PerCpu::builder().topology(machine.clone()).qpw(qpw);
+    let builder = builder.escalate(escalate, Duration::ZERO);
+    Arc::new(builder.build(|_| 0).unwrap())
+}
+
+/// An owner operates `nr_ops` times and ends; a remote caller adds one meanwhile. Then somebody looks.
+fn owner_and_remote(qpw: Qpw, escalate: Escalate, nr_ops: u32) {
+    let slots = slots(qpw, escalate);
+    let theirs = slots.clone();
+    let remote = spawn(move || theirs.run_on(CPU, |data| *data += 1));
+    let mut owner = slots.attach(CPU).unwrap();
+    for _ in 0..nr_ops {
+        owner.with(|data| *data += 1);
+    }
+    drop(owner);
+    remote.join().unwrap();
+    assert_eq!(slots.run_on(CPU, |data| *data), nr_ops + 1);
+}
+
+/// Two remote callers, and an owner that parks between its two operations.
+fn parked_between(qpw: Qpw) {
+    let slots = slots(qpw, Escalate::Never);
+    let remotes = [0, 1].map(|_| {
+        let theirs = slots.clone();
+        spawn(move || theirs.run_on(CPU, |data| *data += 1))
+    });
+    let mut owner = slots.attach(CPU).unwrap();
+    owner.with(|data| *data += 1);
+    let mut owner = owner.park().unpark();
+    owner.with(|data| *data += 1);
+    drop(owner);
+    for remote in remotes {
+        remote.join().unwrap();
+    }
+    assert_eq!(slots.run_on(CPU, |data| *data), 4);
+}
+
+/// The owner never comes by again while a remote caller breaks its bias, and then works on.
+fn broken_bias() {
+    let slots = slots(Qpw::OnDemand, Escalate::Interrupt);
+    let theirs = slots.clone();
+    let owner = spawn(move || {
+        let mut owner = theirs.attach(CPU).unwrap();
+        for _ in 0..3 {
+            owner.with(|data| *data += 1);
+        }
+        // As if it never came by again.
+        std::mem::forget(owner);
+    });
+    for _ in 0..2 {
+        slots.run_on(CPU, |data| *data += 1);
+    }
+    owner.join().unwrap();
+    assert_eq!(slots.run_on(CPU, |data| *data), 5);
+}
+
+/// Two letters are queued while the owner parks, or ends; they have run when all are through.
+fn letters_and_a_leaving_owner() {
+    let slots = slots(Qpw::Queue, Escalate::Never);
+    let done = Arc::new(AtomicU32::new(0));
+    let owner = slots.attach(CPU).unwrap();
+    let (theirs, counted) = (slots.clone(), done.clone());
+    let poster = spawn(move || {
+        theirs.queue_percpu_work(CPU, move |data| {
+            *data += 1;
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+    });
+    drop(owner);
+    poster.join().unwrap();
+    assert_eq!(done.load(Ordering::Relaxed), 1, "a letter was left behind");
+}
+
+/// A flush, by whoever knows that work was queued, sees what it did.
+fn flushed() {
+    let slots = slots(Qpw::Queue, Escalate::Never);
+    let result = Arc::new(crate::support::Plain::default());
+    let theirs = slots.clone();
+    let owner = spawn(move || {
+        let mut owner = theirs.attach(CPU).unwrap();
+        owner.poll();
+    });
+    let written = result.clone();
+    slots.queue_percpu_work(CPU, move |_| written.set(7));
+    slots.flush(CPU);
+    assert_eq!(result.get(), 7);
+    owner.join().unwrap();
+}
+
+/// A call is mailed to an owner that polls twice, and is taken back or not.
+fn called_with_a_deadline() {
+    let slots = slots(Qpw::Queue, Escalate::Never);
+    let theirs = slots.clone();
+    let owner = spawn(move || {
+        let mut owner = theirs.attach(CPU).unwrap();
+        owner.poll();
+        owner.poll();
+    });
+    let token = Box::new(1);
+    let ran = slots.try_run_on(CPU, Duration::from_secs(1), |data| *data += *token);
+    let nr_ran = u32::from(ran.is_ok());
+    owner.join().unwrap();
+    assert_eq!(slots.run_on(CPU, |data| *data), nr_ran);
+}
+
+#[test]
+fn sections_of_owner_and_remotes_never_overlap() {
+    bounded(3, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 2));
+    bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 2));
+    bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
+}
+
+#[test]
+fn a_slot_goes_round_when_its_owner_parks() {
+    for qpw in Qpw::ALL {
+        println!("{qpw}");
+        bounded(1, move || parked_between(qpw));
+    }
+}
+
+#[test]
+fn a_broken_bias_never_lets_two_inside() {
+    bounded(2, broken_bias);
+    bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Quietly, 2));
+}
+
+#[test]
+fn no_letter_stays_in_a_free_slot() {
+    bounded(3, letters_and_a_leaving_owner);
+}
+
+#[test]
+fn a_flush_sees_what_was_queued_before() {
+    bounded(3, flushed);
+}
+
+#[test]
+fn a_mailed_call_comes_back() {
+    bounded(3, called_with_a_deadline);
+    bounded(3, || owner_and_remote(Qpw::Queue, Escalate::Never, 1));
+}
+
+#[test]
+fn taking_needs_its_acquire() {
+    must_fail("percpu: relaxed take", || {
+        bounded(2, || owner_and_remote(Qpw::EveryOp, Escalate::Never, 1))
+    });
+}
+
+#[test]
+fn releasing_needs_its_release() {
+    must_fail("percpu: relaxed release", || {
+        bounded(2, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 1))
+    });
+}
+
+#[test]
+fn giving_way_needs_saying_so() {
+    must_fail("percpu: gives way and does not say so", || {
+        bounded(3, || owner_and_remote(Qpw::OnDemand, Escalate::Never, 3))
+    });
+}
+
+#[test]
+fn releasing_needs_its_fence() {
+    must_fail("percpu: no fence when releasing", || {
+        bounded(3, letters_and_a_leaving_owner)
+    });
+}
+
+#[test]
+fn posting_mail_needs_its_fence() {
+    must_fail("percpu: no fence after posting", || {
+        bounded(3, letters_and_a_leaving_owner)
+    });
+}
+
+#[test]
+fn releasing_needs_a_look_at_the_mail() {
+    must_fail("percpu: releases and forgets the mail", || {
+        bounded(3, letters_and_a_leaving_owner)
+    });
+}
+
+#[test]
+fn finishing_a_letter_needs_its_release() {
+    must_fail("percpu: relaxed done", || bounded(3, flushed));
+}
+
+#[test]
+fn finishing_a_call_needs_its_release() {
+    must_fail("percpu: relaxed finish", || {
+        bounded(3, called_with_a_deadline)
+    });
+}
+
+#[test]
+fn taking_a_call_back_needs_the_runner_to_look() {
+    must_fail("percpu: runs a call that was taken back", || {
+        bounded(3, called_with_a_deadline)
+    });
+}
+
+#[test]
+fn entering_needs_its_light_fence() {
+    must_fail("percpu: no light fence", || bounded(3, broken_bias));
+}
+
+#[test]
+fn breaking_needs_its_heavy_fence() {
+    must_fail("percpu: no heavy fence", || bounded(3, broken_bias));
+}
+
+#[test]
+fn breaking_needs_a_look_at_busy() {
+    must_fail("percpu: breaks without a look", || bounded(3, broken_bias));
+}
+
+#[test]
+fn breaking_needs_saying_so() {
+    must_fail("percpu: breaks and does not say so", || {
+        bounded(3, broken_bias)
+    });
+}
+
+#[test]
+fn keeping_the_slot_needs_saying_so_first() {
+    must_fail("percpu: keeps the slot before it says so", || {
+        bounded(3, broken_bias)
+    });
+}
+
+#[test]
+fn leaving_needs_its_release() {
+    must_fail("percpu: relaxed exit", || bounded(3, broken_bias));
+}

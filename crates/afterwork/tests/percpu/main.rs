@@ -1,0 +1,5 @@
+//! Per-CPU data on the real machine: what owners, remote callers and drains may rely on.
+#![cfg(not(any(loom, shuttle)))]
+
+mod modes;
+mod support;

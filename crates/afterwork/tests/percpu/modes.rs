@@ -1,0 +1,329 @@
+//! Every call means the same in every mode.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Barrier, mpsc};
+use std::thread;
+use std::time::Duration;
+
+use afterwork::percpu::{AttachError, Escalate, NotRun, PerCpu, Qpw};
+
+use crate::support::{NR_CPUS, builder, cpu, cpus, serve_until, while_owned};
+
+/// Calls `test` with the data of each mode, also with those that break a bias.
+fn in_every_mode(test: impl Fn(PerCpu<u64>)) {
+    for qpw in Qpw::ALL {
+        println!("{qpw}");
+        test(builder(qpw).build(|_| 0).unwrap());
+    }
+    for how in [Escalate::Quietly, Escalate::Interrupt] {
+        println!("{} {how:?}", Qpw::OnDemand);
+        let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_millis(1));
+        test(builder.build(|_| 0).unwrap());
+    }
+}
+
+#[test]
+fn a_call_on_a_slot_without_owner_runs_here() {
+    in_every_mode(|slots| {
+        let here = thread::current().id();
+        let there = slots.run_on(cpu(2), |data| {
+            *data += 1;
+            thread::current().id()
+        });
+        assert_eq!(there, here);
+        assert_eq!(slots.sum_over(|data| *data), 1);
+    });
+}
+
+#[test]
+fn an_owner_and_remote_callers_add_up() {
+    const EACH: u64 = 2_000;
+    in_every_mode(|slots| {
+        while_owned(&slots, || {
+            for _ in 0..EACH / 20 {
+                slots.run_on(cpu(1), |data| *data += 1);
+                slots.queue_percpu_work(cpu(1), |data| *data += 1);
+            }
+            slots.flush(cpu(1));
+            assert_eq!(slots.run_on(cpu(1), |data| *data), EACH / 10);
+        });
+        thread::scope(|scope| {
+            let (tell, told) = mpsc::channel::<()>();
+            let slots = &slots;
+            scope.spawn(move || {
+                let mut owner = slots.attach(cpu(3)).unwrap();
+                for _ in 0..EACH {
+                    owner.with(|data| *data += 1);
+                    owner.poll();
+                }
+                serve_until(&mut owner, &told);
+            });
+            for _ in 0..EACH / 20 {
+                slots.run_on(cpu(3), |data| *data += 1);
+            }
+            drop(tell);
+        });
+        assert_eq!(slots.run_on(cpu(3), |data| *data), EACH + EACH / 20);
+    });
+}
+
+#[test]
+fn a_parked_owners_slot_is_free_to_take() {
+    in_every_mode(|slots| {
+        let (attached, over) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut owner = slots.attach(cpu(0)).unwrap();
+                owner.with(|data| *data = 5);
+                let parked = owner.park();
+                attached.wait();
+                over.wait();
+                let mut owner = parked.unpark();
+                assert_eq!(owner.with(|data| *data), 6);
+            });
+            attached.wait();
+            // Nobody polls: this would hang.
+            slots.run_on(cpu(0), |data| *data += 1);
+            slots.flush(cpu(0));
+            over.wait();
+        });
+    });
+}
+
+#[test]
+fn an_owner_that_parks_may_call_as_anybody() {
+    in_every_mode(|slots| {
+        let mut owner = slots.attach(cpu(1)).unwrap();
+        owner.with(|data| *data = 1);
+        owner.while_parked(|| slots.drain_all(|_, data| *data += 1));
+        assert_eq!(owner.with(|data| *data), 2);
+        drop(owner);
+        assert_eq!(slots.sum_over(|data| *data), u64::from(NR_CPUS) + 1);
+    });
+}
+
+#[test]
+fn an_owner_that_did_not_park_is_told_so() {
+    in_every_mode(|slots| {
+        let owner = slots.attach(cpu(1)).unwrap();
+        for call in [
+            &(|| slots.run_on(cpu(1), |_| ())) as &dyn Fn(),
+            &|| slots.queue_percpu_work(cpu(1), |_| ()),
+            &|| slots.flush(cpu(1)),
+            &|| slots.drain_all(|_, _| ()),
+        ] {
+            assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+        }
+        drop(owner);
+        slots.run_on(cpu(1), |_| ());
+    });
+}
+
+#[test]
+fn a_slot_has_one_owner() {
+    in_every_mode(|slots| {
+        let owner = slots.attach(cpu(0)).unwrap();
+        assert_eq!(
+            slots.attach(cpu(0)).unwrap_err(),
+            AttachError::Owned(cpu(0))
+        );
+        let parked = owner.park();
+        assert_eq!(
+            slots.attach(cpu(0)).unwrap_err(),
+            AttachError::Owned(cpu(0))
+        );
+        drop(parked);
+        assert_eq!(slots.attach(cpu(0)).unwrap().cpu(), cpu(0));
+        let unknown = cpu(NR_CPUS);
+        assert_eq!(
+            slots.attach(unknown).unwrap_err(),
+            AttachError::NoSuchCpu(unknown)
+        );
+    });
+}
+
+#[test]
+fn a_drain_reaches_every_slot_whoever_owns_it() {
+    in_every_mode(|slots| {
+        while_owned(&slots, || {
+            slots.drain_all(|cpu, data| *data = u64::from(cpu.as_u32()) + 1);
+            assert_eq!(slots.sum_over(|data| *data), 1 + 2 + 3 + 4);
+            slots.drain_cpus(&cpus(&[1, 3, 900]), |_, data| *data = 0);
+            assert_eq!(slots.sum_over(|data| *data), 1 + 3);
+        });
+        slots.drain_absent(&cpus(&[1, 2, 3]), |_, data| *data = 10);
+        assert_eq!(slots.run_on(cpu(0), |data| *data), 10);
+        let all: Vec<u64> = slots.into_data().map(|(_, data)| data).collect();
+        assert_eq!(all, [10, 0, 3, 0]);
+    });
+}
+
+#[test]
+fn a_deadline_that_passes_gives_the_closure_back() {
+    for qpw in [Qpw::Queue, Qpw::OnDemand] {
+        let slots = builder(qpw).build(|_| 0u64).unwrap();
+        let (attached, over) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut owner = slots.attach(cpu(1)).unwrap();
+                // One that is to be handed over on demand is had by the first operation.
+                owner.with(|_| ());
+                attached.wait();
+                over.wait();
+                owner.poll();
+                assert_eq!(owner.with(|data| *data), 0, "it was taken back");
+            });
+            attached.wait();
+            let token = Box::new(7);
+            let refused = [Duration::ZERO, Duration::from_millis(1)].map(|deadline| {
+                let result = slots.try_run_on(cpu(1), deadline, |data| *data += *token);
+                matches!(result, Err(NotRun::Busy(_)))
+            });
+            over.wait();
+            assert_eq!(refused, [true; 2], "{qpw}");
+        });
+        let taken = slots.try_run_on(cpu(1), Duration::ZERO, |data| *data);
+        assert!(matches!(taken, Ok(0)));
+        assert!(slots.try_run_on(cpu(77), Duration::ZERO, |_| ()).is_err());
+    }
+}
+
+#[test]
+fn an_owner_that_does_not_come_by_is_overcome_if_asked_for() {
+    for how in [Escalate::Quietly, Escalate::Interrupt] {
+        let builder = builder(Qpw::OnDemand).escalate(how, Duration::from_micros(10));
+        let slots = builder.build(|_| 0u64).unwrap();
+        // What the kernel refuses on this machine cannot be shown on it.
+        if how == Escalate::Quietly && !sync::asym::heavy_quiet() {
+            continue;
+        }
+        let (attached, over) = (Barrier::new(2), Barrier::new(2));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut owner = slots.attach(cpu(1)).unwrap();
+                // Two: the first leaves it biased.
+                owner.with(|data| *data += 1);
+                owner.with(|data| *data += 1);
+                attached.wait();
+                over.wait();
+                assert_eq!(owner.with(|data| *data), 3);
+            });
+            attached.wait();
+            slots.run_on(cpu(1), |data| *data += 1);
+            over.wait();
+        });
+    }
+}
+
+#[test]
+fn a_panic_goes_to_who_called_and_leaves_the_slot_usable() {
+    in_every_mode(|slots| {
+        while_owned(&slots, || {
+            for number in [0, 1] {
+                let call = || slots.run_on(cpu(number), |_| -> () { panic!("expected") });
+                assert!(catch_unwind(AssertUnwindSafe(call)).is_err());
+                slots.run_on(cpu(number), |data| *data += 1);
+            }
+        });
+        let mut owner = slots.attach(cpu(0)).unwrap();
+        let broken = catch_unwind(AssertUnwindSafe(|| owner.with(|_| panic!("expected"))));
+        assert!(broken.is_err());
+        assert_eq!(owner.with(|data| *data), 1);
+        drop(owner);
+        assert_eq!(slots.sum_over(|data| *data), 2);
+    });
+}
+
+#[test]
+fn a_panic_of_queued_work_is_counted_and_told() {
+    for qpw in Qpw::ALL {
+        static TOLD: AtomicU64 = AtomicU64::new(0);
+        let before = TOLD.load(Ordering::Relaxed);
+        let builder = builder(qpw).on_panic(|cpu| {
+            TOLD.fetch_add(u64::from(cpu.as_u32()), Ordering::Relaxed);
+        });
+        let slots = builder.build(|_| 0u64).unwrap();
+        while_owned(&slots, || {
+            for number in [1, 2] {
+                slots.queue_percpu_work(cpu(number), |_| panic!("expected"));
+                slots.flush(cpu(number));
+            }
+        });
+        assert_eq!(slots.nr_panics(), 2);
+        assert_eq!(TOLD.load(Ordering::Relaxed) - before, 3);
+    }
+}
+
+#[test]
+fn work_runs_in_the_order_in_which_it_was_queued() {
+    for qpw in Qpw::ALL {
+        let slots = builder(qpw).build(|_| Vec::new()).unwrap();
+        while_owned(&slots, || {
+            for number in 0..100 {
+                slots.queue_percpu_work(cpu(1), move |list: &mut Vec<i32>| list.push(number));
+            }
+            slots.flush(cpu(1));
+            let list = slots.run_on(cpu(1), std::mem::take);
+            assert!(list.iter().copied().eq(0..100), "{qpw}: {list:?}");
+        });
+    }
+}
+
+#[test]
+fn nothing_is_queued_onto_an_isolated_cpu() {
+    let builder = builder(Qpw::Queue).isolated(&cpus(&[1]));
+    let slots = builder.build(|_| 0u64).unwrap();
+    let (attached, over) = (Barrier::new(2), Barrier::new(2));
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut owner = slots.attach(cpu(1)).unwrap();
+            owner.with(|data| *data += 1);
+            attached.wait();
+            // It never polls.
+            over.wait();
+        });
+        attached.wait();
+        let here = thread::current().id();
+        slots.queue_percpu_work(cpu(1), move |data| {
+            assert_eq!(thread::current().id(), here);
+            *data += 1;
+        });
+        slots.flush(cpu(1));
+        assert_eq!(slots.run_on(cpu(1), |data| *data), 2);
+        over.wait();
+    });
+    assert_eq!(slots.nr_panics(), 0);
+}
+
+#[test]
+fn compiled_out_is_queue_for_good() {
+    let isolated = builder(Qpw::EveryOp).isolated(&cpus(&[2]));
+    let slots = isolated.build_compiled_out(|_| 0u64).unwrap();
+    let refused = slots.attach(cpu(2)).unwrap_err();
+    assert_eq!(refused, AttachError::Isolated(cpu(2)));
+    let mut owner = slots.attach(cpu(1)).unwrap();
+    owner.with(|data| *data += 1);
+    thread::scope(|scope| {
+        let refused = scope.spawn(|| slots.try_run_on(cpu(1), Duration::ZERO, |_| ()).is_err());
+        assert!(refused.join().unwrap(), "the owner keeps it");
+    });
+    owner.while_parked(|| slots.run_on(cpu(1), |data| *data += 1));
+    assert_eq!(owner.with(|data| *data), 2);
+}
+
+#[test]
+fn a_thread_that_owns_nothing_works_where_it_is() {
+    in_every_mode(|slots| {
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        slots.with_current(|data| *data += 1);
+                    }
+                });
+            }
+        });
+        assert_eq!(slots.sum_over(|data| *data), 2_000);
+    });
+}

@@ -1,0 +1,52 @@
+//! What these tests share.
+
+use std::sync::Barrier;
+use std::sync::mpsc;
+use std::thread;
+
+use afterwork::percpu::{Builder, Owner, PerCpu, Qpw};
+use topology::{CpuId, CpuSet, Topology};
+
+/// The machine that slots are made for; it need not be ours, for an owner may run anywhere.
+pub const NR_CPUS: u32 = 4;
+
+pub fn cpu(number: u32) -> CpuId {
+    CpuId::new(number)
+}
+
+pub fn cpus(numbers: &[u32]) -> CpuSet {
+    numbers.iter().map(|&number| cpu(number)).collect()
+}
+
+pub fn builder(qpw: Qpw) -> Builder {
+    let topology = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
+    PerCpu::builder().topology(topology).qpw(qpw)
+}
+
+/// Runs `elsewhere` while another thread owns the slot of CPU 1 and polls.
+pub fn while_owned<T: Send>(slots: &PerCpu<T>, elsewhere: impl FnOnce()) {
+    let attached = Barrier::new(2);
+    let (tell, told) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        let attached = &attached;
+        // The other end goes when `elsewhere` is through, also by a panic.
+        let tell = tell;
+        let owner = scope.spawn(move || {
+            let mut owner = slots.attach(cpu(1)).unwrap();
+            attached.wait();
+            serve_until(&mut owner, &told);
+        });
+        attached.wait();
+        elsewhere();
+        drop(tell);
+        owner.join().unwrap();
+    });
+}
+
+/// Polls until the other end of `told` is gone.
+pub fn serve_until<T>(owner: &mut Owner<'_, T>, told: &mpsc::Receiver<()>) {
+    while told.try_recv() == Err(mpsc::TryRecvError::Empty) {
+        owner.poll();
+        thread::yield_now();
+    }
+}

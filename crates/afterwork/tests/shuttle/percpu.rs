@@ -1,0 +1,103 @@
+//! Three slots, owners that come, park and go, and remote callers of every kind, in every mode.
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use afterwork::percpu::{Escalate, PerCpu, Qpw};
+use shuttle::rand::{Rng, thread_rng};
+use shuttle::thread;
+use sync::atomic::{AtomicU64, Ordering};
+use topology::{CpuId, Topology};
+
+use crate::workqueue::explore;
+
+const NR_CPUS: u32 = 3;
+
+/// Every thread adds ones to slots, each in its own way; none is lost.
+fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
+    static MACHINE: OnceLock<Topology> = OnceLock::new();
+    let machine = MACHINE.get_or_init(|| Topology::synthetic("3 core").unwrap());
+    let builder = PerCpu::builder().topology(machine.clone()).qpw(qpw);
+    let builder = builder.escalate(escalate, Duration::ZERO);
+    let slots = Arc::new(builder.build(|_| 0u64).unwrap());
+    let expected = Arc::new(AtomicU64::new(0));
+    let owners: Vec<_> = (0..NR_CPUS - 1)
+        .map(|cpu| {
+            let (slots, expected) = (slots.clone(), expected.clone());
+            thread::spawn(move || {
+                let mut owner = slots.attach(CpuId::new(cpu)).unwrap();
+                for _ in 0..3 {
+                    owner.with(|data| *data += 1);
+                    expected.fetch_add(1, Ordering::Relaxed);
+                    match thread_rng().gen_range(0..4) {
+                        0 => owner.poll(),
+                        1 => owner = owner.park().unpark(),
+                        2 => owner.while_parked(|| slots.drain_all(|_, data| *data += 1)),
+                        _ => continue,
+                    }
+                }
+            })
+        })
+        .collect();
+    let callers: Vec<_> = (0..3)
+        .map(|_| {
+            let (slots, expected) = (slots.clone(), expected.clone());
+            thread::spawn(move || {
+                for _ in 0..2 {
+                    let cpu = CpuId::new(thread_rng().gen_range(0..NR_CPUS));
+                    let added = match thread_rng().gen_range(0..4) {
+                        0 => {
+                            slots.run_on(cpu, |data| *data += 1);
+                            1
+                        }
+                        1 => {
+                            slots.queue_percpu_work(cpu, |data| *data += 1);
+                            slots.flush(cpu);
+                            1
+                        }
+                        2 => {
+                            let wait = Duration::from_secs(1);
+                            let ran = slots.try_run_on(cpu, wait, |data| *data += 1);
+                            u64::from(ran.is_ok())
+                        }
+                        _ => {
+                            slots.queue_percpu_work(cpu, |data| *data += 1);
+                            1
+                        }
+                    };
+                    expected.fetch_add(added, Ordering::Relaxed);
+                }
+            })
+        })
+        .collect();
+    for thread in owners.into_iter().chain(callers) {
+        thread.join().unwrap();
+    }
+    let sum = slots.sum_over(|data| *data);
+    let before = expected.load(Ordering::Relaxed);
+    // A drain adds one to each slot.
+    assert!(
+        sum >= before && (sum - before) % u64::from(NR_CPUS) == 0,
+        "{sum}, {before}"
+    );
+}
+
+#[test]
+fn no_addition_is_lost_when_remote_work_is_mailed() {
+    explore(2_000, || sum_is_exact(Qpw::Queue, Escalate::Never));
+}
+
+#[test]
+fn no_addition_is_lost_when_slots_are_handed_over_on_demand() {
+    explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Never));
+}
+
+#[test]
+fn no_addition_is_lost_when_a_bias_is_broken() {
+    explore(2_000, || sum_is_exact(Qpw::OnDemand, Escalate::Quietly));
+}
+
+#[test]
+fn no_addition_is_lost_when_slots_are_taken_for_each_operation() {
+    explore(2_000, || sum_is_exact(Qpw::EveryOp, Escalate::Never));
+}
