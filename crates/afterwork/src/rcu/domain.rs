@@ -134,6 +134,13 @@ impl Domain {
         }
     }
 
+    /// Waits until every section that is open now has ended. `me` is this thread's slot, in no section.
+    pub(super) fn synchronize(&self, me: Option<&Slot>) {
+        if !self.nobody_reads(me) {
+            self.wait_for(self.state(), me);
+        }
+    }
+
     /// Remembers this moment.
     pub(super) fn state(&self) -> GpCookie {
         // ORDER(cookie): store buffering, other end in `Driver::start`; see the top of the file.

@@ -14,13 +14,17 @@
 //! `local.rs` finds the thread's slot, `slot.rs` has the reader's words and both ends of what is asked of it →
 //! `domain.rs` joins those who wait and hands the right to drive to one of them → `gp.rs` looks at the readers of
 //! `roster.rs` and asks those who may be in a section → holdouts report on the tree of `node.rs` → the last report
-//! wakes the driver, and the driver whoever waits. `seq.rs` is the arithmetic of it all, as plain functions.
+//! wakes the driver, and the driver whoever waits. What is to be done after a grace period lies on the lists of
+//! `callback.rs`, which one thread sweeps. `seq.rs` is the arithmetic of it all, as plain functions.
 //!
 //! docs/rcu.md has the pictures, the proofs and the costs.
 
+mod call;
+mod callback;
 mod cell;
 mod domain;
 mod gp;
+mod head;
 mod local;
 mod node;
 mod polled;
@@ -33,7 +37,13 @@ pub mod srcu;
 #[doc(hidden)]
 pub mod model;
 
+pub use call::{
+    Synchronize, barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll,
+    synchronize_async,
+};
+pub use callback::Batch;
 pub use cell::{Flavor, Rcu, Replaced};
+pub use head::Head;
 pub use local::{Guard, read};
 pub use polled::{cond_synchronize, get_state, poll_state, synchronize};
 pub use seq::GpCookie;

@@ -1,6 +1,16 @@
 //! The door through which models reach what users do not: compiled under `--cfg loom` and `--cfg shuttle` alone.
 
-use super::node::Tree;
+use super::{callback::callbacks, node::Tree};
+
+/// Sweeps callbacks, as the thread of the library would, which a model does not have.
+pub fn sweep() {
+    callbacks().sweep();
+}
+
+/// Waits until there is something to sweep, and sweeps.
+pub fn sweep_when_wanted() {
+    callbacks().sweep_when_wanted();
+}
 
 /// The tree on which holdouts report, without readers.
 #[derive(Debug)]

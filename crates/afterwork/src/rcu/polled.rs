@@ -45,10 +45,7 @@ use super::{
 /// reader.join().unwrap();
 /// ```
 pub fn synchronize() {
-    let me = outside_of_sections("synchronize");
-    if !global().nobody_reads(me) {
-        global().wait_for(global().state(), me);
-    }
+    global().synchronize(outside_of_sections("synchronize"));
 }
 
 /// Remembers this moment, to ask later whether a grace period has passed since.

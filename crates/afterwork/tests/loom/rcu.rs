@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
-use afterwork::rcu::{self, model::Reports};
+use afterwork::rcu::{
+    self,
+    model::{self, Reports},
+};
 use loom::thread::JoinHandle;
 use sync::{
-    atomic::{AtomicUsize, Ordering},
+    atomic::{AtomicBool, AtomicUsize, Ordering},
     twin::must_fail,
 };
 
@@ -281,4 +284,69 @@ fn marking_needs_the_bias() {
 #[test]
 fn reports_carry_the_section_with_them() {
     must_fail("node: relaxed report", || bounded(3, reports));
+}
+
+fn a_callback() {
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let reader = reader(&versions, warm_up);
+    versions.remove();
+    rcu::call({
+        let versions = versions.clone();
+        move || versions.free()
+    });
+    model::sweep();
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_callback_runs_after_its_grace_period() {
+    bounded(3, a_callback);
+}
+
+#[test]
+fn a_callback_needs_a_grace_period() {
+    must_fail("rcu: callbacks without a grace period", || {
+        bounded(3, a_callback)
+    });
+}
+
+/// A sweeper that may be sweeping already when the second callback comes.
+fn a_barrier() {
+    let run = Arc::new([Plain::default(), Plain::default()]);
+    let stop = Arc::new(AtomicBool::new(false));
+    rcu::synchronize();
+    rcu::call({
+        let run = run.clone();
+        move || run[0].set(1)
+    });
+    let sweeper = spawn({
+        let stop = stop.clone();
+        move || {
+            while !stop.load(Ordering::Relaxed) {
+                model::sweep_when_wanted();
+            }
+        }
+    });
+    rcu::call({
+        let run = run.clone();
+        move || run[1].set(1)
+    });
+    rcu::barrier();
+    assert_eq!(run[0].get() + run[1].get(), 2, "a callback was forgotten");
+    stop.store(true, Ordering::Relaxed);
+    let _ = rcu::start_poll();
+    sweeper.join().unwrap();
+}
+
+#[test]
+fn barrier_waits_for_every_earlier_callback() {
+    bounded(3, a_barrier);
+}
+
+#[test]
+fn barrier_must_not_join_a_running_sweep() {
+    must_fail("rcu: barrier joins a running sweep", || {
+        bounded(3, a_barrier)
+    });
 }

@@ -1,3 +1,4 @@
 //! RCU on the real machine: what it promises to those who use it.
 
+mod callbacks;
 mod gp;

@@ -1,0 +1,204 @@
+//! Leaving something to be done after a grace period.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    task::{Context, Poll, Waker},
+};
+
+use sync::{Mutex, unmodelled::Arc};
+
+use super::{
+    callback::{Batch, callbacks},
+    head::Head,
+    local::{global, mine},
+    seq::GpCookie,
+    slot::Slot,
+};
+
+/// Runs `callback` after a grace period, on a thread of the library's or where [`run_callbacks_on`] says.
+///
+/// # Guarantees
+///
+/// Every section that is open now has ended when the callback runs. Callbacks of one thread that stays on its CPU run in
+/// order. A panic in one is caught, counted ([`nr_panicked`]), and loses no other. Nothing waits for a timer: with nobody
+/// in a section a callback runs as soon as its thread is awake. Costs an allocation and a locked instruction; a system
+/// call when the thread sleeps.
+///
+/// # Blocking
+///
+/// Never. May be called in a section, in a work item, in a callback. The first call starts the thread.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::rcu;
+/// use std::sync::mpsc;
+///
+/// let (sender, receiver) = mpsc::channel();
+/// rcu::call(move || sender.send("no reader is left").unwrap());
+/// assert_eq!(receiver.recv().unwrap(), "no reader is left");
+/// ```
+pub fn call(callback: impl FnOnce() + Send + 'static) {
+    callbacks().push(Head::boxed(callback));
+}
+
+/// Drops `value` after a grace period: for what was just taken out of sight.
+///
+/// # Blocking
+///
+/// As [`call`].
+///
+/// # Examples
+///
+/// ```
+/// afterwork::rcu::call_drop(Box::new([0_u8; 1000]));
+/// afterwork::rcu::barrier();
+/// ```
+pub fn call_drop<T: Send + 'static>(value: T) {
+    call(move || drop(value));
+}
+
+/// Runs `run` on `head` after a grace period, without allocating; the kernel's `call_rcu`.
+///
+/// # Safety
+///
+/// 1. `head` is valid until `run` is called, and nobody else uses it until then.
+/// 2. `run` may be called with `head`, once, on any thread.
+///
+/// # Blocking
+///
+/// As [`call`].
+pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
+    // SAFETY: (1).
+    unsafe { (*head).set_run(run) };
+    callbacks().push(head);
+}
+
+/// Waits until every callback has run that was handed over before.
+///
+/// Returns at once when there is none. Differs from Linux: needs no list to have been used on this CPU.
+///
+/// # Blocking
+///
+/// For a grace period or two and the callbacks. Never in a callback, which would wait for itself, nor in a section.
+///
+/// # Panics
+///
+/// When this thread is in a section.
+pub fn barrier() {
+    assert!(
+        !mine().is_some_and(Slot::is_in_section),
+        "barrier inside a read-side critical section waits for itself"
+    );
+    callbacks().barrier();
+}
+
+/// Remembers this moment as [`get_state`](super::get_state) does, and sees to it that a grace period follows.
+///
+/// # Blocking
+///
+/// Never. May be called in a section.
+pub fn start_poll() -> GpCookie {
+    let cookie = global().state();
+    callbacks().want();
+    cookie
+}
+
+/// Runs callbacks where `executor` takes them; `None` is the library's own thread.
+///
+/// `executor` gets one batch at a time and hands it to, say, a workqueue, whose item calls [`Batch::run`]. The next
+/// batch comes when that has run. From the next grace period on, for the whole process.
+///
+/// # Blocking
+///
+/// Never.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::{rcu, workqueue::Workqueue};
+///
+/// let queue = Workqueue::builder("rcu callbacks").build().unwrap();
+/// rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
+///     drop(queue.spawn(move || batch.run()));
+/// })));
+/// rcu::call(|| ());
+/// rcu::barrier();
+/// rcu::run_callbacks_on(None);
+/// ```
+pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
+    callbacks().set_executor(executor.map(Arc::from));
+}
+
+/// Returns how many callbacks have panicked so far.
+pub fn nr_panicked() -> u64 {
+    callbacks().nr_panicked()
+}
+
+/// Waits, as a future, until every section that is open when it is first polled has ended.
+///
+/// # Blocking
+///
+/// Never; polling is a [`call`]. Dropping the future waits for nothing.
+///
+/// # Examples
+///
+/// ```
+/// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
+/// #     struct Unpark(std::thread::Thread);
+/// #     impl std::task::Wake for Unpark {
+/// #         fn wake(self: std::sync::Arc<Self>) { self.0.unpark() }
+/// #     }
+/// #     let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+/// #     let mut future = std::pin::pin!(future);
+/// #     loop {
+/// #         match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
+/// #             std::task::Poll::Ready(output) => return output,
+/// #             std::task::Poll::Pending => std::thread::park(),
+/// #         }
+/// #     }
+/// # }
+/// block_on(async {
+///     afterwork::rcu::synchronize_async().await;
+/// });
+/// ```
+pub fn synchronize_async() -> Synchronize {
+    Synchronize(None)
+}
+
+/// The future of [`synchronize_async`].
+#[derive(Debug)]
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Synchronize(Option<Arc<Mutex<Passed>>>);
+
+#[derive(Debug)]
+enum Passed {
+    No(Waker),
+    Yes,
+}
+
+impl Future for Synchronize {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(passed) = &self.0 else {
+            let passed = Arc::new(Mutex::new(Passed::No(cx.waker().clone())));
+            self.0 = Some(passed.clone());
+            call(move || {
+                let before = std::mem::replace(&mut *passed.lock(), Passed::Yes);
+                if let Passed::No(waker) = before {
+                    waker.wake();
+                }
+            });
+            return Poll::Pending;
+        };
+        match &mut *passed.lock() {
+            Passed::Yes => Poll::Ready(()),
+            Passed::No(waker) => {
+                waker.clone_from(cx.waker());
+                Poll::Pending
+            }
+        }
+    }
+}

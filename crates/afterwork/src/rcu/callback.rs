@@ -1,0 +1,314 @@
+//! What runs after a grace period: lists by CPU, swept by one thread.
+//!
+//! # The lists
+//!
+//! [`call`](super::call) pushes onto the list of the caller's CPU, by one compare-exchange. A *sweep* takes all lists
+//! whole, waits for a grace period that begins after that, and runs what it took, oldest first. What is pushed meanwhile
+//! waits for the next sweep, so the more there is, the more share a grace period. Nothing is polled: a push onto an
+//! empty list wakes a sweeper that sleeps, and one that does not sleep will look.
+//!
+//! # Barrier
+//!
+//! `sweep_seq` is odd while a sweep is under way, as `gp_seq` is for a grace period, and whoever waits notes a cookie in
+//! the same way: a sweep that *begins* after [`barrier`](super::barrier) was called finds all that was pushed before.
+//!
+//! ```text
+//! pusher:  push to a list;                       (a barrier is called after that, by this thread or one it told)
+//! barrier: fence;  load sweep_seq → cookie
+//! sweeper: is_wanted = false;  sweep_seq = odd;  fence;  take the lists;  grace period;  run;  sweep_seq = even
+//! ```
+//!
+//! A running sweep may have passed a list before the push; it does not count (twin `rcu: barrier joins a running
+//! sweep`). When all lists are empty and no sweep is under way there is nothing to wait for: the lists are looked at
+//! first, so a callback that a sweep has just taken shows in `sweep_seq`.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+};
+
+use sync::{
+    Mutex, OnceLock,
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence},
+    cpu, thread, twin,
+    unmodelled::Arc,
+};
+
+use crossbeam_utils::CachePadded;
+
+use super::{
+    head::{Chain, Head},
+    local::{global, mine},
+    seq::GpCookie,
+};
+use crate::wake::EventCount;
+
+/// Lists; CPUs beyond share them by turns. A power of two.
+const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+/// How many callbacks run between two offers of the CPU to others. The kernel's `blimit` is 10 in a context that
+/// nothing may preempt; here it keeps a flood from holding a small machine for a whole time slice.
+const BLIMIT: usize = 1024;
+
+/// How callbacks are run: on the sweeping thread, or where the user says.
+type Executor = Arc<dyn Fn(Batch) + Send + Sync>;
+
+/// All callbacks of the process.
+pub(super) struct Callbacks {
+    lists: [CachePadded<AtomicPtr<Head>>; NR_LISTS],
+    /// Written by the sweeper.
+    sweep_seq: CachePadded<AtomicU64>,
+    /// A: somebody wants a grace period, or a sweep although there may be nothing to sweep.
+    is_wanted: AtomicBool,
+    /// A: statistics.
+    nr_panicked: AtomicU64,
+    /// Where the sweeper waits for work.
+    work: EventCount,
+    /// Where barriers wait for the end of sweeps.
+    swept: EventCount,
+    /// Held over a sweep.
+    sweeper: Mutex<()>,
+    executor: Mutex<Option<Executor>>,
+    /// Whether the sweeper's thread has been started; the lock is held over the attempt.
+    thread: OnceLock<()>,
+    starting: Mutex<()>,
+}
+
+/// Callbacks whose grace period has passed, to be run wherever [`run_callbacks_on`](super::run_callbacks_on) wants.
+///
+/// Dropping it runs them there and then.
+#[must_use = "dropping a batch runs it at once"]
+pub struct Batch {
+    chain: Chain,
+    /// Told when all have run.
+    done: Option<Arc<(AtomicBool, EventCount)>>,
+}
+
+sync::process_wide! {
+    /// Returns the callbacks of this process.
+    pub(super) fn callbacks() -> Callbacks = Callbacks::new()
+}
+
+impl Callbacks {
+    sync::const_unless_model! {
+        fn new() -> Self {
+            Self {
+                lists: new_lists(),
+                sweep_seq: CachePadded::new(AtomicU64::new(0)),
+                is_wanted: AtomicBool::new(false),
+                nr_panicked: AtomicU64::new(0),
+                work: EventCount::new(),
+                swept: EventCount::new(),
+                sweeper: Mutex::new(()),
+                executor: Mutex::new(None),
+                thread: OnceLock::new(),
+                starting: Mutex::new(()),
+            }
+        }
+    }
+
+    /// Hands over a chain of one.
+    pub(super) fn push(&self, head: *mut Head) {
+        let list = &self.lists[cpu::current().index() % NR_LISTS];
+        let mut first = list.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the caller handed `head` over, and nobody else knows it until the push succeeds.
+            unsafe { (*head).set_next(first) };
+            // ORDER(callback): publish and consume, other end in `take`.
+            //   here: a callback;  list = callback Release
+            //   take: list = null Acquire;  run it
+            // Test: a_callback_runs_after_its_grace_period
+            match list.compare_exchange_weak(first, head, Ordering::Release, Ordering::Relaxed) {
+                Ok(_) => break,
+                Err(now) => first = now,
+            }
+        }
+        // Whoever found the list empty wakes; the sweeper takes lists whole.
+        if first.is_null() {
+            self.wake();
+        }
+    }
+
+    /// Wants a sweep, and with it a grace period, whether there are callbacks or not.
+    pub(super) fn want(&self) {
+        // Release: the grace period that follows is later than any cookie that the caller has.
+        // A swap, for loom lets a plain store slip behind a sweeper's swap that came earlier.
+        self.is_wanted.swap(true, Ordering::Release);
+        self.wake();
+    }
+
+    fn wake(&self) {
+        self.start();
+        // Its fence orders the push, or the wish, before the look for a sleeping sweeper.
+        self.work.notify_all();
+    }
+
+    /// Starts the sweeper's thread once; a model sweeps by itself. Where the system refuses a thread, the next push
+    /// tries again, and barriers sweep.
+    fn start(&self) {
+        if cfg!(any(loom, shuttle)) || self.thread.get().is_some() {
+            return;
+        }
+        let starting = self.starting.lock();
+        if self.thread.get().is_none() && thread::spawn("rcu", sweep_for_ever).is_ok() {
+            self.thread.set(()).ok();
+        }
+        drop(starting);
+    }
+
+    fn has_work(&self) -> bool {
+        self.is_wanted.load(Ordering::Relaxed) || !self.is_empty()
+    }
+
+    fn is_empty(&self) -> bool {
+        let is_empty = |list: &CachePadded<AtomicPtr<Head>>| list.load(Ordering::Acquire).is_null();
+        self.lists.iter().all(is_empty)
+    }
+
+    /// Takes all lists, waits for a grace period and runs what was taken.
+    pub(super) fn sweep(&self) {
+        let sweeping = self.sweeper.lock();
+        // Before the sweep begins: a barrier that finds this one under way wants another.
+        let gp_wanted = self.is_wanted.swap(false, Ordering::Acquire);
+        let seq = self.sweep_seq.load(Ordering::Relaxed).wrapping_add(1);
+        self.sweep_seq.store(seq, Ordering::Relaxed);
+        // ORDER(sweep): store buffering, other end in `barrier`; see the top of the file.
+        // Test: barrier_waits_for_every_earlier_callback
+        fence(Ordering::SeqCst);
+        let mut chain = Chain::new();
+        for list in &self.lists {
+            if !list.load(Ordering::Relaxed).is_null() {
+                // ORDER(callback): the other end; see `push`.
+                // Test: a_callback_runs_after_its_grace_period
+                let newest = list.swap(ptr::null_mut(), Ordering::AcqRel);
+                // SAFETY: pushed heads were handed over, and the swap made the list ours.
+                chain.append(unsafe { Chain::from_newest(newest) });
+            }
+        }
+        if !twin::armed("rcu: callbacks without a grace period") {
+            let (domain, me) = (global(), mine());
+            if gp_wanted {
+                // One that is counted, for whoever polls.
+                domain.wait_for(domain.state(), me);
+            } else {
+                domain.synchronize(me);
+            }
+        }
+        self.run(chain);
+        // ORDER(swept): publish and consume, other end in `is_swept`: what callbacks did is done for a barrier.
+        // Test: barrier_waits_for_every_earlier_callback
+        self.sweep_seq.store(seq.wrapping_add(1), Ordering::Release);
+        drop(sweeping);
+        self.swept.notify_all();
+    }
+
+    fn run(&self, chain: Chain) {
+        let executor = self.executor.lock().clone();
+        match executor {
+            Some(executor) if !chain.is_empty() => {
+                let done = Arc::new((AtomicBool::new(false), EventCount::new()));
+                executor(Batch {
+                    chain,
+                    done: Some(done.clone()),
+                });
+                done.1.wait_until(|| done.0.load(Ordering::Acquire));
+            }
+            _ => drop(Batch { chain, done: None }),
+        }
+    }
+
+    /// Waits until all callbacks have run that were handed over before.
+    pub(super) fn barrier(&self) {
+        let cookie = if twin::armed("rcu: barrier joins a running sweep") {
+            GpCookie::after(self.sweep_seq.load(Ordering::Relaxed) & !1)
+        } else {
+            // ORDER(sweep): the other end; see the top of the file.
+            // Test: barrier_waits_for_every_earlier_callback
+            fence(Ordering::SeqCst);
+            let is_empty = self.is_empty();
+            let seq = self.sweep_seq.load(Ordering::Acquire);
+            if is_empty && seq & 1 == 0 {
+                return;
+            }
+            GpCookie::after(seq)
+        };
+        self.want();
+        if self.thread.get().is_none() && !cfg!(any(loom, shuttle)) {
+            // No thread to be had: sweep here, as often as it takes.
+            while !self.is_swept(cookie) {
+                self.sweep();
+            }
+        }
+        self.swept.wait_until(|| self.is_swept(cookie));
+    }
+
+    fn is_swept(&self, cookie: GpCookie) -> bool {
+        // ORDER(swept): the other end; see `sweep`.
+        // Test: barrier_waits_for_every_earlier_callback
+        cookie.is_over(self.sweep_seq.load(Ordering::Acquire))
+    }
+
+    pub(super) fn set_executor(&self, executor: Option<Executor>) {
+        *self.executor.lock() = executor;
+    }
+
+    pub(super) fn nr_panicked(&self) -> u64 {
+        self.nr_panicked.load(Ordering::Relaxed)
+    }
+
+    /// Waits for work and sweeps, once.
+    pub(super) fn sweep_when_wanted(&self) {
+        self.work.wait_until(|| self.has_work());
+        self.sweep();
+    }
+}
+
+#[cfg(not(any(loom, shuttle)))]
+const fn new_lists() -> [CachePadded<AtomicPtr<Head>>; NR_LISTS] {
+    [const { CachePadded::new(AtomicPtr::new(ptr::null_mut())) }; NR_LISTS]
+}
+
+#[cfg(any(loom, shuttle))]
+fn new_lists() -> [CachePadded<AtomicPtr<Head>>; NR_LISTS] {
+    std::array::from_fn(|_| CachePadded::new(AtomicPtr::new(ptr::null_mut())))
+}
+
+/// The sweeper's thread. Woken by whoever pushes onto an empty list.
+fn sweep_for_ever() {
+    loop {
+        callbacks().sweep_when_wanted();
+    }
+}
+
+impl Batch {
+    /// Runs the callbacks.
+    ///
+    /// A panic in one is caught and counted (see [`nr_panicked`](super::nr_panicked)), and loses no other.
+    pub fn run(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        for (nr_run, head) in (1..).zip(&mut self.chain) {
+            // SAFETY: a chain yields each head once, and its grace period has passed.
+            let run = || unsafe { Head::run(head) };
+            if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                callbacks().nr_panicked.fetch_add(1, Ordering::Relaxed);
+            }
+            if nr_run % BLIMIT == 0 {
+                thread::yield_now();
+            }
+        }
+        if let Some(done) = self.done.take() {
+            done.0.store(true, Ordering::Release);
+            done.1.notify_all();
+        }
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,144 @@
+//! Callbacks: all run, once, in order, after their grace period.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    mpsc,
+};
+use std::thread;
+
+use afterwork::rcu;
+
+/// Callbacks are one family for the process: tests that count them, or say where they run, take turns.
+static ALONE: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+#[test]
+fn barrier_waits_for_all_callbacks_of_all_threads() {
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(|| {
+                for _ in 0..1000 {
+                    let nr_run = nr_run.clone();
+                    rcu::call(move || {
+                        nr_run.fetch_add(1, Ordering::Relaxed);
+                    });
+                }
+            });
+        }
+    });
+    rcu::barrier();
+    assert_eq!(nr_run.load(Ordering::Relaxed), 4000);
+    rcu::barrier();
+}
+
+#[test]
+fn a_callback_waits_for_an_open_section() {
+    let guard = rcu::read();
+    let is_closed = Arc::new(AtomicBool::new(false));
+    let (sender, receiver) = mpsc::channel();
+    rcu::call({
+        let is_closed = is_closed.clone();
+        move || sender.send(is_closed.load(Ordering::Acquire)).unwrap()
+    });
+    assert!(receiver.try_recv().is_err());
+    is_closed.store(true, Ordering::Release);
+    drop(guard);
+    assert!(receiver.recv().unwrap(), "the section was still open");
+}
+
+#[test]
+fn a_panic_in_a_callback_loses_no_other() {
+    let _alone = alone();
+    let before = rcu::nr_panicked();
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    for number in 0..10 {
+        let nr_run = nr_run.clone();
+        rcu::call(move || {
+            assert!(number % 3 != 0, "on purpose");
+            nr_run.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    rcu::barrier();
+    assert_eq!(nr_run.load(Ordering::Relaxed), 6);
+    assert_eq!(rcu::nr_panicked() - before, 4);
+}
+
+#[test]
+fn callbacks_may_call_and_read() {
+    let (sender, receiver) = mpsc::channel();
+    rcu::call(move || {
+        let guard = rcu::read();
+        rcu::call(move || sender.send(()).unwrap());
+        drop(guard);
+    });
+    receiver.recv().unwrap();
+}
+
+#[test]
+fn a_grace_period_that_was_started_ends_by_itself() {
+    let stop = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            while !stop.load(Ordering::Relaxed) {
+                drop(rcu::read());
+            }
+        });
+        for _ in 0..20 {
+            let cookie = rcu::start_poll();
+            while !rcu::poll_state(cookie) {
+                thread::yield_now();
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn batches_run_where_the_user_wants() {
+    let _alone = alone();
+    let nr_batches = Arc::new(AtomicUsize::new(0));
+    rcu::run_callbacks_on(Some(Box::new({
+        let nr_batches = nr_batches.clone();
+        move |batch: rcu::Batch| {
+            nr_batches.fetch_add(1, Ordering::Relaxed);
+            // One in two is run elsewhere, the others are dropped, which runs them here.
+            if nr_batches.load(Ordering::Relaxed).is_multiple_of(2) {
+                thread::spawn(move || batch.run());
+            }
+        }
+    })));
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    for _ in 0..4 {
+        let nr_run = nr_run.clone();
+        rcu::call(move || {
+            nr_run.fetch_add(1, Ordering::Relaxed);
+        });
+        rcu::barrier();
+    }
+    rcu::run_callbacks_on(None);
+    assert_eq!(nr_run.load(Ordering::Relaxed), 4);
+    assert!(nr_batches.load(Ordering::Relaxed) >= 4);
+}
+
+#[test]
+fn what_is_dropped_after_a_grace_period_is_dropped_once() {
+    struct Counted(Arc<AtomicUsize>);
+    impl Drop for Counted {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    for _ in 0..100 {
+        rcu::call_drop(Counted(nr_dropped.clone()));
+    }
+    rcu::barrier();
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 100);
+}
