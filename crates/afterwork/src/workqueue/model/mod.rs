@@ -122,7 +122,7 @@ impl Machine {
 
     /// Calls the rescuers of each pool that wants for a worker since long, by a clock that says `now_ns`.
     pub fn mayday(&self, now_ns: u64) {
-        for pool in self.registry.pools() {
+        for pool in self.registry.machine().pools() {
             pool.mayday(now_ns);
         }
     }
