@@ -110,6 +110,7 @@ where
             call: Self::call,
             name: std::any::type_name::<F>,
             free: Self::free,
+            push: Some(push),
             task: Some(left_by_handle),
         },
         take: Self::take,
@@ -270,13 +271,30 @@ unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)
         return false;
     };
     if plan(from).is_some_and(|(_, push)| push) {
-        // Made pending by us: until we push it, it cannot end, and its anchor keeps the queue.
-        let home = base.queue.signpost.here();
-        let place = ptr::from_ref(&*home).cast_mut();
-        base.head.home.store(place, Ordering::Relaxed);
-        home.pool.push(item);
+        // SAFETY: made pending and linked by us.
+        unsafe { push(item) };
     }
     true
+}
+
+/// Leaves a future for the workers of the pool to which the queue's routes lead now.
+///
+/// So an ordered queue that has changed its pool gets nothing more in the former one.
+///
+/// # Safety
+///
+/// 1. The caller made `item`, which is a future's, pending and linked: until it is pushed it stays, and cannot end.
+unsafe fn push(item: NonNull<Head>) {
+    // SAFETY: (1). The queue's inside is held until the home is looked at no more, though the future may be gone.
+    let queue = unsafe { base(item) }.queue.clone();
+    // The anchor keeps the queue until the push.
+    let home = queue.signpost.here();
+    let place = ptr::from_ref(&*home).cast_mut();
+    // SAFETY: (1).
+    unsafe { item.as_ref() }
+        .home
+        .store(place, Ordering::Relaxed);
+    home.pool.push(item);
 }
 
 /// # Safety

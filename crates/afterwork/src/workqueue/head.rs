@@ -44,6 +44,8 @@ pub(crate) struct VTable {
     pub(crate) name: fn() -> &'static str,
     /// Frees the item.
     pub(crate) free: unsafe fn(NonNull<Head>),
+    /// Pushes a future that was woken while it was polled.
+    pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
     /// Returns where the async task that polled the handle left its waker.
     pub(crate) task: Option<unsafe fn(NonNull<Head>) -> Arc<TaskSlot>>,
 }

@@ -182,6 +182,7 @@ where
             call: Self::call,
             name: std::any::type_name::<F>,
             free: Self::free,
+            push: None,
             task: Some(Self::task),
         },
         take: Self::take,
@@ -410,6 +411,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
+        push: None,
         task: None,
     };
 

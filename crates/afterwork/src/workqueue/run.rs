@@ -10,7 +10,7 @@ use sync::{atomic::Ordering, thread};
 
 use super::{
     active::Gate,
-    head::{Ending, Head, current_home, forget_home, is_seated, with_current},
+    head::{Ending, Head, VTable, current_home, forget_home, is_seated, with_current},
     pwq::Pwq,
     state::{Pop, State},
 };
@@ -70,19 +70,20 @@ unsafe fn run_current(item: NonNull<Head>, before_end: impl FnOnce()) -> Ending 
     before_end();
     // Sleepers may free the item as soon as they see that it ended, so what is needed of it comes first.
     let key = head.key();
-    let free = head.vtable.free;
+    let VTable { free, push, .. } = *head.vtable;
     // SAFETY: (1).
     let ended = unsafe { Head::complete(item, ending) };
     let done = ended.completion;
-    if done.relink || done.retire_handoff || done.push {
-        // SAFETY: the link that was popped during the run, or that the future keeps, is still counted in flight, so
-        // its home is there.
+    if let (true, Some(push)) = (done.push, push) {
+        // SAFETY: (1), and the step has made it pending and linked.
+        unsafe { push(item) };
+    }
+    if done.relink || done.retire_handoff {
+        // SAFETY: the link that was popped during the run is still counted in flight, so its home is there.
         let home = unsafe { &*ended.home };
         // Of its own: once the link is out of our hands the queue may go, and the pool with it.
         let (pool, slot) = (home.pool.clone(), home.slot);
-        if done.push {
-            pool.push(item);
-        } else if done.relink {
+        if done.relink {
             pool.put_back(item);
         } else {
             pool.retire_one(slot);

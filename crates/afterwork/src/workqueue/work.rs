@@ -326,6 +326,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
+        push: None,
         task: None,
     };
 

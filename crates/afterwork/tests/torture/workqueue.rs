@@ -3,6 +3,7 @@
 //! `cargo xtask torture workqueue --minutes 5 --seed 7`; five seconds and a seed of the clock without. It prints its
 //! seed.
 
+mod futures;
 mod support;
 
 use std::{
@@ -19,11 +20,17 @@ use afterwork::{
     params::{Params, WakeMode},
     workqueue::{AffinityScope, JoinError, Registry, Work, Workqueue},
 };
+use futures::Bells;
 use support::{Dice, Life, Lives, Planned, Round, watched};
-use topology::Topology;
+use topology::{CpuId, CpuSet, Topology};
 
 /// How long one set of registry, queues and items is tortured before it is torn down.
 const ROUND: Duration = Duration::from_millis(400);
+const SCOPES: [AffinityScope; 3] = [
+    AffinityScope::Cpu,
+    AffinityScope::Cache,
+    AffinityScope::System,
+];
 const NR_THREADS: usize = 8;
 const NR_ITEMS: usize = 24;
 /// On what machine; the dice decide about all else.
@@ -62,10 +69,31 @@ struct Subject {
     nr_due: AtomicI64,
 }
 
+impl Subject {
+    /// Disables the item, which cancels it, and enables it again; says whether that cancelled it.
+    fn disable_and_enable(&self, queue: &Workqueue, dice: &mut Dice) -> bool {
+        let cancelled = if dice.below(2) == 0 {
+            self.work.disable()
+        } else {
+            self.work.disable_sync()
+        };
+        self.nr_due
+            .fetch_sub(i64::from(cancelled), Ordering::Relaxed);
+        if dice.below(2) == 0 {
+            self.work.enable();
+        } else if queue.enable_and_queue(&self.work) {
+            self.nr_due.fetch_add(1, Ordering::Relaxed);
+        }
+        cancelled
+    }
+}
+
 /// A queue and how many threads are inside its one-shot items.
 struct Place {
     queue: Workqueue,
     nr_inside: Arc<AtomicUsize>,
+    /// How many are inside polls of its futures.
+    nr_polls: Arc<AtomicUsize>,
     limit: usize,
     /// In which order an ordered queue's closures were queued and ran.
     order: Option<(Mutex<u64>, Arc<AtomicU64>)>,
@@ -84,12 +112,13 @@ fn round(round: &Round<'_>) -> Totals {
         .collect();
     let (stop, nr_spawned) = (AtomicBool::new(false), AtomicU64::new(0));
     let (nr_enqueued, nr_cancelled) = (AtomicU64::new(0), AtomicU64::new(0));
+    let bells = Arc::new(Bells::default());
     watched("the torture itself", || {
         thread::scope(|scope| {
             for i in 0..NR_THREADS {
                 let mut dice = Dice::of_thread(round.seed, i);
                 let (registry, places, subjects) = (&registry, &places, &subjects);
-                let (lives, stop, nr_spawned) = (&lives, &stop, &nr_spawned);
+                let (lives, stop, nr_spawned, bells) = (&lives, &stop, &nr_spawned, &bells);
                 let (nr_enqueued, nr_cancelled) = (&nr_enqueued, &nr_cancelled);
                 scope.spawn(move || {
                     wander(&mut dice);
@@ -116,7 +145,30 @@ fn round(round: &Round<'_>) -> Totals {
                                     nr_cancelled.fetch_add(1, Ordering::Relaxed);
                                 }
                             }
-                            66..94 => {
+                            66..68 => {
+                                if subject.disable_and_enable(&place.queue, &mut dice) {
+                                    nr_cancelled.fetch_add(1, Ordering::Relaxed);
+                                }
+                            }
+                            68..72 => {
+                                let cpu = CpuId::new(dice.below(8) as u32);
+                                let queued = match dice.below(2) {
+                                    0 => place.queue.enqueue_on(cpu, &subject.work),
+                                    _ => place.queue.enqueue_node(cpu.as_u32() % 3, &subject.work),
+                                };
+                                if queued {
+                                    subject.nr_due.fetch_add(1, Ordering::Relaxed);
+                                    nr_enqueued.fetch_add(1, Ordering::Relaxed);
+                                }
+                            }
+                            72..76 => {
+                                nr_spawned.fetch_add(1, Ordering::Relaxed);
+                                let limit = (&place.nr_polls, place.limit);
+                                futures::spawn(&place.queue, limit, bells, lives, &mut dice);
+                            }
+                            76..82 => drop(bells.ring(&mut dice)),
+                            82..83 => change(registry, place, &mut dice),
+                            83..94 => {
                                 nr_spawned.fetch_add(1, Ordering::Relaxed);
                                 spawn(place, lives, &mut dice);
                             }
@@ -141,9 +193,21 @@ fn round(round: &Round<'_>) -> Totals {
     });
     registry.refuse_threads(false);
     watched("draining", || {
-        for place in places.iter() {
-            place.queue.drain().unwrap();
-        }
+        let drained = AtomicBool::new(false);
+        thread::scope(|scope| {
+            // Futures that wait are waited for.
+            scope.spawn(|| {
+                while !drained.load(Ordering::Acquire) {
+                    if !bells.ring(&mut dice) {
+                        thread::yield_now();
+                    }
+                }
+            });
+            for place in places.iter() {
+                place.queue.drain().unwrap();
+            }
+            drained.store(true, Ordering::Release);
+        });
     });
     let nr_runs = subjects.iter().map(check).sum();
     for place in places.iter() {
@@ -213,13 +277,8 @@ fn place(registry: &Registry, i: usize, dice: &mut Dice) -> Place {
     builder = if ordered {
         builder.ordered()
     } else {
-        let scopes = [
-            AffinityScope::Cpu,
-            AffinityScope::Cache,
-            AffinityScope::System,
-        ];
         builder
-            .scope(scopes[dice.below(3)])
+            .scope(dice.pick(&SCOPES))
             .strict(dice.below(4) == 0)
             .help(dice.below(3) > 0)
             .max_active(limit as u32)
@@ -227,6 +286,7 @@ fn place(registry: &Registry, i: usize, dice: &mut Dice) -> Place {
     Place {
         queue: builder.build_in(registry).unwrap(),
         nr_inside: Arc::default(),
+        nr_polls: Arc::default(),
         limit: if ordered { 1 } else { limit },
         order: ordered.then(Default::default),
     }
@@ -264,6 +324,28 @@ fn subject(
         nr_runs,
         nr_due: AtomicI64::new(0),
     }
+}
+
+/// Changes the attributes of a queue, or the machine under all of them.
+fn change(registry: &Registry, place: &Place, dice: &mut Dice) {
+    let queue = &place.queue;
+    let machine = registry.topology();
+    match dice.below(5) {
+        // An ordered queue keeps the scope in which all share one pool.
+        0 if place.order.is_none() => queue.set_scope(dice.pick(&SCOPES)).unwrap(),
+        1 => queue.set_strict(dice.below(2) == 0).unwrap(),
+        2 => queue.set_cpus(some_of(machine.allowed(), dice)).unwrap(),
+        3 => registry.set_unbound_cpus(some_of(machine.allowed(), dice)),
+        // All CPUs again, or but a few of them: the others went offline.
+        _ => registry
+            .set_topology(Topology::synthetic(dice.pick(&["1 core", "2 core", "8 core"])).unwrap()),
+    }
+}
+
+/// Some of these CPUs, or no wish at all.
+fn some_of(cpus: &CpuSet, dice: &mut Dice) -> Option<CpuSet> {
+    let some: CpuSet = cpus.iter().filter(|_| dice.below(2) == 0).collect();
+    (!some.is_empty()).then_some(some)
 }
 
 /// Spawns a closure and does something with its handle.

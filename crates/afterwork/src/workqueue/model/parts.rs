@@ -34,6 +34,7 @@ const INERT: &VTable = &VTable {
     call: |_| unreachable!("never run"),
     name: || "inert",
     free: |_| unreachable!("freed by the model"),
+    push: None,
     task: None,
 };
 

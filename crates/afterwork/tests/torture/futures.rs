@@ -1,0 +1,134 @@
+//! Futures under torture: they wait for bells that any thread rings, and wake themselves, until they have had enough.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll, Waker},
+};
+
+use afterwork::workqueue::{JoinError, Workqueue};
+
+use crate::support::{Dice, Life, Lives, Planned};
+
+/// Wakers that futures left; the flag says that one may be dropped instead of rung, for nobody waits for its future.
+#[derive(Default)]
+pub struct Bells(Mutex<Vec<(Waker, bool)>>);
+
+impl Bells {
+    /// Rings one bell, drops it, or only rings it twice; says whether there was one.
+    pub fn ring(&self, dice: &mut Dice) -> bool {
+        let mut bells = self.0.lock().unwrap();
+        if bells.is_empty() {
+            return false;
+        }
+        let last = dice.below(bells.len());
+        let (waker, may_drop) = bells.swap_remove(last);
+        drop(bells);
+        match dice.below(4) {
+            0 if may_drop => drop(waker),
+            1 => {
+                waker.wake_by_ref();
+                waker.clone().wake();
+            }
+            _ => waker.wake(),
+        }
+        true
+    }
+}
+
+/// Waits so often, in one way or another, then is ready.
+struct Weary {
+    nr_waits: usize,
+    dice: Dice,
+    panics: bool,
+    forlorn: bool,
+    bells: Arc<Bells>,
+    /// No two polls at once.
+    inside: AtomicBool,
+    limit: (Arc<AtomicUsize>, usize),
+    life: Option<Life>,
+}
+
+impl Future for Weary {
+    type Output = Life;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Life> {
+        assert!(
+            !self.inside.swap(true, Ordering::AcqRel),
+            "two polls at once"
+        );
+        let (nr_inside, limit) = self.limit.clone();
+        let now = nr_inside.fetch_add(1, Ordering::AcqRel) + 1;
+        assert!(now <= limit, "{now} at once, {limit} allowed at most");
+        let outcome = self.as_mut().wait(context);
+        nr_inside.fetch_sub(1, Ordering::AcqRel);
+        self.inside.store(false, Ordering::Release);
+        if outcome.is_ready() && self.panics {
+            Planned::panic();
+        }
+        outcome
+    }
+}
+
+impl Weary {
+    fn wait(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Life> {
+        if self.nr_waits == 0 {
+            return Poll::Ready(self.life.take().expect("it ends once"));
+        }
+        self.nr_waits -= 1;
+        if self.dice.below(3) == 0 {
+            context.waker().wake_by_ref();
+        } else {
+            let bell = (context.waker().clone(), self.forlorn);
+            self.bells.0.lock().unwrap().push(bell);
+        }
+        Poll::Pending
+    }
+}
+
+/// Spawns a future and does something with its handle, which must not wait for bells.
+pub fn spawn(
+    queue: &Workqueue,
+    limit: (&Arc<AtomicUsize>, usize),
+    bells: &Arc<Bells>,
+    lives: &Arc<Lives>,
+    dice: &mut Dice,
+) {
+    let fate = dice.below(4);
+    let panics = dice.below(50) == 0;
+    let mut handle = queue.spawn_async(Weary {
+        nr_waits: dice.below(4),
+        dice: Dice::new(dice.bits()),
+        panics,
+        forlorn: fate == 0,
+        bells: bells.clone(),
+        inside: AtomicBool::new(false),
+        limit: (limit.0.clone(), limit.1),
+        life: Some(Life::new(lives)),
+    });
+    match fate {
+        0 | 1 => drop(handle),
+        2 => {
+            handle.cancel();
+            judge(handle.join(), panics);
+        }
+        _ => {
+            if let Ok(outcome) = handle.try_join() {
+                judge(outcome, panics);
+            }
+        }
+    }
+}
+
+fn judge(outcome: Result<Life, JoinError>, panics: bool) {
+    match outcome {
+        Ok(_) => assert!(!panics),
+        Err(JoinError::Cancelled) => {}
+        Err(JoinError::Panicked(payload)) if panics && Planned::is(&*payload) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
