@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
+use super::max_active::{self, MaxActiveArgs};
 use super::mpscq::{self, MpscqArgs};
 use super::rcu::{self, RcuArgs};
 use super::session::Settings;
@@ -45,6 +46,9 @@ pub enum Which {
 
     /// Sum a tree of files with `afterwork sum`, against rayon and xargs with sha256sum
     Sum(SumBenchArgs),
+
+    /// Limit how many items run at once: contended writes, and eight subsystems on one machine
+    MaxActive(MaxActiveArgs),
 }
 
 impl Which {
@@ -57,6 +61,7 @@ impl Which {
             Self::TaskWork(TaskWorkArgs::default()),
             Self::Rcu(RcuArgs::default()),
             Self::Sum(SumBenchArgs::default()),
+            Self::MaxActive(MaxActiveArgs::default()),
         ]
     }
 
@@ -72,6 +77,7 @@ impl Which {
             Self::TaskWork(args) => Ok(task_work::cases(args, settings)),
             Self::Rcu(args) => Ok(rcu::cases(args, settings)),
             Self::Sum(args) => Ok(sum::cases(args, settings)),
+            Self::MaxActive(args) => max_active::cases(args, settings),
         }
     }
 }

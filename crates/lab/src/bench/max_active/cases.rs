@@ -1,0 +1,255 @@
+//! The cases: sizes, and who takes part.
+
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use afterwork::params::Params;
+use afterwork::workqueue::{self, MAX_ACTIVE, Registry};
+use topology::Topology;
+
+use super::args::MaxActiveArgs;
+use super::claims;
+use super::crew::{
+    self, BLOCKING, BLOCKING_768, Crew, PerCpu, RAYON_EACH, SystemWide, THREADS_8, THREADS_768,
+    THREADS_EACH,
+};
+use super::drive::{Body, Drive};
+use super::metrics::{ALL, HEADLINE};
+use super::spinning::{SpinLock, burn};
+use super::writes::{BLOCK, Device};
+use crate::bench::session::Settings;
+use crate::exit::Stop;
+use crate::measure::case::{Case, RunFn, Variant};
+use crate::measure::claim::Claim;
+
+const BENCH: &str = "max-active";
+const WRITES: &str = "writes";
+const CONTENDED: &str = "contended";
+const SUBSYSTEMS: &str = "subsystems";
+
+/// As `--cases` and tables spell them.
+pub const CASES: [&str; 3] = [WRITES, CONTENDED, SUBSYSTEMS];
+
+/// Names of our variants: the limit, and whether it is the system's or each CPU's.
+pub const SYSTEM_8: &str = "system-8";
+/// See [`SYSTEM_8`].
+pub const SYSTEM_16: &str = "system-16";
+/// As many as a per-CPU limit of 8 lets run on 96 CPUs: the kernel's figure, spread over the CPUs there are.
+pub const PER_CPU_MANY: &str = "per-cpu (768)";
+const PER_CPU_8: &str = "per-cpu-8";
+/// A queue for each subsystem.
+pub const OURS: &str = "afterwork";
+
+/// The kernel's figure.
+const MANY: usize = 768;
+
+/// Blocks on their way: more than the largest limit.
+const BLOCKS_ON_THEIR_WAY: usize = 1024;
+
+/// Blocks of a run: a quarter of a GiB, half of it for `--quick`.
+const NR_BLOCKS: usize = 2048;
+const NR_BLOCKS_QUICK: usize = 1024;
+
+/// Items of a run of the case `contended`: enough to get all threads of the largest pool going.
+const NR_CONTENDED: usize = 12_000;
+const NR_CONTENDED_QUICK: usize = 8_000;
+
+/// Subsystems of the program, and the limit of each.
+const NR_SUBSYSTEMS: usize = 8;
+const LIMIT: usize = 16;
+
+/// Items of each subsystem on their way: twice what its limit lets run.
+const ITEMS_ON_THEIR_WAY: usize = 2 * LIMIT;
+
+/// Items of each subsystem in a run: some tenths of a second.
+const NR_ITEMS: usize = 1500;
+const NR_ITEMS_QUICK: usize = 600;
+
+/// What an item computes, which of them waits for a device, and how long.
+const COMPUTE_US: u64 = 100;
+const WAITS: usize = 16;
+const DEVICE: Duration = Duration::from_millis(1);
+
+/// Makes the cases that `args` ask for.
+///
+/// # Errors
+///
+/// The file of the case `writes` cannot be made, or the machine's shape cannot be told.
+pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
+    let topology = Topology::detect()
+        .map_err(|error| Stop::because("cannot tell the machine's shape", error))?;
+    let setting = Setting {
+        topology,
+        settings: settings.clone(),
+        args: args.clone(),
+    };
+    Ok(args.pick.make(|name| match name {
+        WRITES => setting.writes(),
+        CONTENDED => setting.contended(),
+        _ => setting.subsystems(),
+    }))
+}
+
+/// What all cases have in common.
+struct Setting {
+    topology: Topology,
+    settings: Settings,
+    args: MaxActiveArgs,
+}
+
+type Crews = Result<Vec<Arc<dyn Crew>>, Stop>;
+
+impl Setting {
+    fn items(&self, default: usize, quick: usize) -> usize {
+        let default = if self.settings.quick { quick } else { default };
+        self.args.items.unwrap_or(default)
+    }
+
+    fn registry(&self) -> impl Fn() -> Result<Registry, Stop> + Clone + 'static {
+        let topology = self.topology.clone();
+        // Room for a thread for each item of the largest limit, as the peers have it.
+        let params = Params {
+            max_workers: MANY + self.settings.cpus.len(),
+            ..Params::default()
+        };
+        move || {
+            Registry::new(topology.clone(), params.clone())
+                .map_err(|error| Stop::because("cannot start a registry", error))
+        }
+    }
+
+    fn writes(&self) -> Case {
+        let items = self.items(NR_BLOCKS, NR_BLOCKS_QUICK);
+        let drive = Drive {
+            items,
+            on_their_way: BLOCKS_ON_THEIR_WAY,
+            interrupt: self.settings.interrupt.clone(),
+        };
+        let dir = self.args.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let open = move || -> Result<Body, Stop> {
+            let device = Device::open(&dir)?;
+            Ok(Arc::new(move |number| device.write(number)))
+        };
+        let variants = self.limits(&drive, &open);
+        let about = format!(
+            "{items} blocks of {} KiB summed, compressed, appended under one lock; {} on their way",
+            BLOCK / 1024,
+            BLOCKS_ON_THEIR_WAY
+        );
+        case(WRITES, about, variants, claims::writes())
+    }
+
+    fn contended(&self) -> Case {
+        let items = self.items(NR_CONTENDED, NR_CONTENDED_QUICK);
+        let drive = Drive {
+            items,
+            on_their_way: BLOCKS_ON_THEIR_WAY,
+            interrupt: self.settings.interrupt.clone(),
+        };
+        let open = || -> Result<Body, Stop> {
+            let lock = SpinLock::default();
+            Ok(Arc::new(move |_| lock.item()))
+        };
+        let about = format!(
+            "{items} items, half of each under one spinning lock; {BLOCKS_ON_THEIR_WAY} on their way"
+        );
+        let variants = self.limits(&drive, &open);
+        case(CONTENDED, about, variants, claims::contended())
+    }
+
+    /// Our limits of both meanings, and pools with as many threads.
+    fn limits<O>(&self, drive: &Drive, open: &O) -> Vec<Variant>
+    where
+        O: Fn() -> Result<Body, Stop> + Clone + 'static,
+    {
+        let system = |max: usize| {
+            let registry = self.registry();
+            move || -> Crews { Ok(vec![Arc::new(SystemWide::new(&registry()?, "limit", max)?)]) }
+        };
+        let per_cpu = |max: usize| {
+            let (registry, settings) = (self.registry(), self.settings.clone());
+            move || -> Crews { Ok(vec![Arc::new(PerCpu::new(&registry()?, &settings, max)?)]) }
+        };
+        let each = (MANY / self.settings.cpus.len()).clamp(1, MAX_ACTIVE as usize);
+        let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(drive, open.clone(), hire));
+        vec![
+            Variant::ours(SYSTEM_8, run(drive, open.clone(), system(8))),
+            Variant::ours(SYSTEM_16, run(drive, open.clone(), system(16))),
+            Variant::ours(PER_CPU_8, run(drive, open.clone(), per_cpu(8))),
+            Variant::ours(PER_CPU_MANY, run(drive, open.clone(), per_cpu(each))),
+            peer(THREADS_8, || Ok(vec![crew::threads(8)])),
+            peer(THREADS_768, || Ok(vec![crew::threads(MANY)])),
+            peer(BLOCKING_768, || crew::blocking(MANY, 1)),
+        ]
+    }
+
+    fn subsystems(&self) -> Case {
+        let items = self.items(NR_ITEMS, NR_ITEMS_QUICK);
+        let drive = Drive {
+            items,
+            on_their_way: ITEMS_ON_THEIR_WAY,
+            interrupt: self.settings.interrupt.clone(),
+        };
+        let registry = self.registry();
+        let ours = move || -> Crews {
+            let registry = registry()?;
+            let queue = |_| -> Result<Arc<dyn Crew>, Stop> {
+                Ok(Arc::new(SystemWide::new(&registry, "subsystem", LIMIT)?))
+            };
+            (0..NR_SUBSYSTEMS).map(queue).collect()
+        };
+        let all = NR_SUBSYSTEMS * LIMIT;
+        let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, mixed, hire));
+        let variants = vec![
+            Variant::ours(OURS, run(&drive, mixed, ours)),
+            peer(THREADS_EACH, || {
+                Ok((0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect())
+            }),
+            peer(BLOCKING, || {
+                crew::blocking(NR_SUBSYSTEMS * LIMIT, NR_SUBSYSTEMS)
+            }),
+            peer(RAYON_EACH, || {
+                (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()
+            }),
+        ];
+        let about = format!(
+            "{NR_SUBSYSTEMS} subsystems of {items} items and a limit of {LIMIT} (together {all}): {COMPUTE_US} us \
+             each, one in {WAITS} waits {} ms",
+            DEVICE.as_millis()
+        );
+        case(SUBSYSTEMS, about, variants, claims::subsystems())
+    }
+}
+
+fn case(name: &'static str, about: String, variants: Vec<Variant>, claims: Vec<Claim>) -> Case {
+    Case {
+        bench: BENCH,
+        name,
+        about,
+        metrics: ALL,
+        headline: HEADLINE,
+        variants,
+        claims,
+    }
+}
+
+/// Runs what `open` makes on what `hire` makes.
+fn run(
+    drive: &Drive,
+    open: impl Fn() -> Result<Body, Stop> + 'static,
+    hire: impl Fn() -> Crews + 'static,
+) -> RunFn {
+    let drive = drive.clone();
+    Box::new(move || drive.run(&hire, &open()?))
+}
+
+/// Computes, and now and then waits for a device.
+fn mixed() -> Result<Body, Stop> {
+    Ok(Arc::new(|number| {
+        burn(COMPUTE_US);
+        if number.is_multiple_of(WAITS) {
+            workqueue::blocking(|| thread::sleep(DEVICE));
+        }
+    }))
+}

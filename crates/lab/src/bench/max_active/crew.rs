@@ -1,0 +1,162 @@
+//! Who runs items: workqueues, and the pools that programs have today.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::{Registry, Workqueue};
+use topology::AffinityScope;
+
+use crate::bench::session::Settings;
+use crate::exit::Stop;
+
+/// As `--peers` and tables spell them: a pool of so many threads, each.
+pub const NAMES: [&str; 6] = [
+    THREADS_8,
+    THREADS_768,
+    BLOCKING_768,
+    THREADS_EACH,
+    BLOCKING,
+    RAYON_EACH,
+];
+
+/// A pool of the crate threadpool with 8 threads.
+pub const THREADS_8: &str = "threadpool-8";
+/// See [`THREADS_8`].
+pub const THREADS_768: &str = "threadpool-768";
+/// tokio's spawn_blocking with at most 768 threads.
+pub const BLOCKING_768: &str = "spawn_blocking-768";
+/// A threadpool for each subsystem.
+pub const THREADS_EACH: &str = "threadpool each";
+/// One spawn_blocking for all subsystems, as large as their limits together.
+pub const BLOCKING: &str = "spawn_blocking";
+/// A rayon pool for each subsystem.
+pub const RAYON_EACH: &str = "rayon each";
+
+/// What a crew does.
+pub type Job = Box<dyn FnOnce() + Send>;
+
+/// Runs jobs, so many at once as it was made for.
+pub trait Crew: Send + Sync {
+    /// Hands a job over.
+    fn submit(&self, job: Job);
+}
+
+/// One queue, whose limit holds for the whole process.
+pub struct SystemWide(Workqueue);
+
+/// A queue for each CPU, so that the limit holds for each: what the kernel meant before it meant the system.
+pub struct PerCpu {
+    queues: Vec<Workqueue>,
+}
+
+struct Threads(threadpool::ThreadPool);
+
+struct Blocking(Arc<tokio::runtime::Runtime>);
+
+struct Rayon(rayon::ThreadPool);
+
+impl SystemWide {
+    /// Makes a queue of `registry`.
+    ///
+    /// # Errors
+    ///
+    /// The limit is out of range.
+    pub fn new(registry: &Registry, name: &str, max_active: usize) -> Result<Self, Stop> {
+        queue(registry, name, max_active).map(Self)
+    }
+}
+
+impl PerCpu {
+    /// Makes a queue for each CPU of `registry`.
+    ///
+    /// # Errors
+    ///
+    /// The limit is out of range.
+    pub fn new(registry: &Registry, settings: &Settings, max_active: usize) -> Result<Self, Stop> {
+        let queues = settings.cpus.iter();
+        let queues = queues.map(|_| queue(registry, "per cpu", max_active));
+        Ok(Self {
+            queues: queues.collect::<Result<_, _>>()?,
+        })
+    }
+}
+
+fn queue(registry: &Registry, name: &str, max_active: usize) -> Result<Workqueue, Stop> {
+    Workqueue::builder(name)
+        .scope(AffinityScope::System)
+        .max_active(max_active as u32)
+        .build_in(registry)
+        .map_err(|error| Stop::because("cannot make a queue", error))
+}
+
+impl Crew for SystemWide {
+    fn submit(&self, job: Job) {
+        self.0.spawn_detached(job);
+    }
+}
+
+impl Crew for PerCpu {
+    fn submit(&self, job: Job) {
+        let cpu = sync::cpu::current().index();
+        self.queues[cpu % self.queues.len()].spawn_detached(job);
+    }
+}
+
+/// Makes a pool of the crate threadpool.
+#[must_use]
+pub fn threads(count: usize) -> Arc<dyn Crew> {
+    Arc::new(Threads(threadpool::ThreadPool::new(count)))
+}
+
+/// Makes a runtime of tokio whose spawn_blocking has at most `count` threads, for as many crews as `each` says.
+///
+/// # Errors
+///
+/// The system refuses a thread.
+pub fn blocking(count: usize, each: usize) -> Result<Vec<Arc<dyn Crew>>, Stop> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(count)
+        .build()
+        .map_err(|error| Stop::because("cannot start tokio", error))?;
+    let crew: Arc<dyn Crew> = Arc::new(Blocking(Arc::new(runtime)));
+    Ok(vec![crew; each])
+}
+
+/// Makes a rayon pool.
+///
+/// # Errors
+///
+/// The system refuses a thread.
+pub fn rayon(count: usize) -> Result<Arc<dyn Crew>, Stop> {
+    let pool = rayon::ThreadPoolBuilder::new()
+        .num_threads(count)
+        .build()
+        .map_err(|error| Stop::because("cannot start rayon", error))?;
+    Ok(Arc::new(Rayon(pool)))
+}
+
+impl Crew for Threads {
+    fn submit(&self, job: Job) {
+        self.0.execute(job);
+    }
+}
+
+impl Drop for Threads {
+    fn drop(&mut self) {
+        // The crate leaves its threads to end later, in the next variant's time.
+        self.0.join();
+        self.0.set_num_threads(1);
+    }
+}
+
+impl Crew for Blocking {
+    fn submit(&self, job: Job) {
+        self.0.spawn_blocking(job);
+    }
+}
+
+impl Crew for Rayon {
+    fn submit(&self, job: Job) {
+        self.0.spawn(job);
+    }
+}

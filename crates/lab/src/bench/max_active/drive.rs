@@ -1,0 +1,181 @@
+//! Keeps items on their way to crews, and times each from its queueing to its end.
+
+use std::sync::{Arc, Condvar, Mutex};
+use std::thread;
+use std::time::Instant;
+
+use sync::time::cycles;
+
+use super::crew::Crew;
+use super::gauge::Gauge;
+use super::metrics::{CPU, ITEMS, LATENCY_P50, LATENCY_P99, MEMORY, SWITCHES, THREADS};
+use crate::exit::Stop;
+use crate::measure::case::Sample;
+use crate::measure::interrupt::Interrupt;
+use crate::measure::latency::Latencies;
+use crate::measure::switches::Usage;
+
+/// What an item does; it is told its number.
+pub type Body = Arc<dyn Fn(usize) + Send + Sync>;
+
+/// How many items, and how many of them at once.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    /// Items for each crew.
+    pub items: usize,
+    /// How many of them are queued or running.
+    pub on_their_way: usize,
+    /// Asked before each item.
+    pub interrupt: Interrupt,
+}
+
+/// Items that are on their way to one crew.
+struct Traffic {
+    state: Mutex<State>,
+    moved: Condvar,
+    most: usize,
+}
+
+struct State {
+    nr_there: usize,
+    latencies: Latencies,
+}
+
+impl Drive {
+    /// Runs all items on the crews that `hire` makes, each driven by a thread of its own.
+    ///
+    /// # Errors
+    ///
+    /// What `hire` says, or the system.
+    pub fn run(
+        &self,
+        hire: impl FnOnce() -> Result<Vec<Arc<dyn Crew>>, Stop>,
+        body: &Body,
+    ) -> Result<Option<Sample>, Stop> {
+        let gauge = Gauge::start()?;
+        let crews = hire()?;
+        let usage = read_usage()?;
+        let start = Instant::now();
+        let traffic: Vec<_> = thread::scope(|scope| {
+            let drivers: Vec<_> = crews
+                .iter()
+                .map(|crew| scope.spawn(|| self.drive(&**crew, body)))
+                .collect();
+            let joined = drivers.into_iter().map(thread::ScopedJoinHandle::join);
+            joined.collect::<Result<_, _>>()
+        })
+        .map_err(|_| Stop::CouldNotRun("an item panicked".into()))?;
+        let seconds = start.elapsed().as_secs_f64();
+        let spent = read_usage()?.since(&usage);
+        let nr_drivers = crews.len() as u64;
+        let grown = gauge.growth();
+        drop(crews);
+        if self.interrupt.requested() {
+            return Ok(None);
+        }
+        let items = (self.items as u64 * nr_drivers) as f64;
+        let mut latencies = Latencies::default();
+        for one in &traffic {
+            latencies.absorb(one);
+        }
+        let mut sample = Sample::default();
+        sample.set(ITEMS, items / seconds);
+        if let Some([p50, p99]) = latencies.percentiles_ns([50.0, 99.0]) {
+            sample.set(LATENCY_P50, p50);
+            sample.set(LATENCY_P99, p99);
+        }
+        sample.set(THREADS, grown.threads.saturating_sub(nr_drivers) as f64);
+        sample.set(MEMORY, grown.resident as f64);
+        sample.set(SWITCHES, spent.switches as f64 / items);
+        sample.set(CPU, spent.cpu_ns as f64 / items);
+        Ok(Some(sample))
+    }
+
+    fn drive(&self, crew: &dyn Crew, body: &Body) -> Latencies {
+        let traffic = Arc::new(Traffic {
+            state: Mutex::new(State {
+                nr_there: 0,
+                latencies: Latencies::with_room(self.items),
+            }),
+            moved: Condvar::new(),
+            most: self.on_their_way,
+        });
+        for number in 0..self.items {
+            if self.interrupt.requested() {
+                break;
+            }
+            traffic.enter();
+            let (body, shared, start) = (body.clone(), traffic.clone(), cycles());
+            crew.submit(Box::new(move || {
+                body(number);
+                shared.leave(start);
+            }));
+        }
+        traffic.wait_for_all()
+    }
+}
+
+impl Traffic {
+    fn enter(&self) {
+        let state = self.state.lock().expect("nobody panics here");
+        let full = |state: &mut State| state.nr_there >= self.most;
+        let mut state = self.moved.wait_while(state, full).expect("nobody panics");
+        state.nr_there += 1;
+    }
+
+    fn leave(&self, start: u64) {
+        let mut state = self.state.lock().expect("nobody panics here");
+        state.nr_there -= 1;
+        state.latencies.push(start, cycles());
+        // The driver is told when there is room for a good many, not for each.
+        let tell = state.nr_there == 0 || state.nr_there == self.most - self.most.div_ceil(4);
+        drop(state);
+        if tell {
+            self.moved.notify_one();
+        }
+    }
+
+    fn wait_for_all(&self) -> Latencies {
+        let state = self.state.lock().expect("nobody panics here");
+        let busy = |state: &mut State| state.nr_there > 0;
+        let mut state = self.moved.wait_while(state, busy).expect("nobody panics");
+        std::mem::take(&mut state.latencies)
+    }
+}
+
+fn read_usage() -> Result<Usage, Stop> {
+    Usage::now().map_err(|error| Stop::because("cannot read this process's usage", error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::super::crew;
+    use super::*;
+
+    #[test]
+    fn every_item_is_run_and_timed_on_every_crew() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = count.clone();
+        let body: Body = Arc::new(move |_| {
+            counted.fetch_add(1, Ordering::Relaxed);
+        });
+        let drive = Drive {
+            items: 500,
+            on_their_way: 7,
+            interrupt: Interrupt::default(),
+        };
+        let hire = || {
+            Ok(vec![
+                crew::threads(2),
+                crew::rayon(2)?,
+                crew::blocking(3, 1)?.remove(0),
+            ])
+        };
+        let sample = drive.run(hire, &body).unwrap().unwrap();
+        assert_eq!(count.load(Ordering::Relaxed), 1500);
+        assert!(sample.value(ITEMS).unwrap() > 0.0);
+        assert!(sample.value(THREADS).unwrap() >= 2.0);
+    }
+}

@@ -1,0 +1,143 @@
+//! What the process grows to while something runs: its threads and its memory, looked at every few milliseconds.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use crate::exit::Stop;
+
+/// Time between two looks: a hundredth of the shortest run.
+const PERIOD: Duration = Duration::from_millis(5);
+
+/// How long threads of what was measured before may take to end.
+const GOING: Duration = Duration::from_secs(2);
+
+const KIB: u64 = 1024;
+
+/// Threads and bytes of memory of this process at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Size {
+    /// Threads, the main one among them.
+    pub threads: u64,
+    /// Resident memory.
+    pub resident: u64,
+}
+
+/// Looks until it is asked for the result.
+#[derive(Debug)]
+pub struct Gauge {
+    before: Size,
+    stop: Arc<AtomicBool>,
+    looker: JoinHandle<Size>,
+}
+
+impl Size {
+    /// Reads `/proc/self/status`.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn now() -> Result<Self, Stop> {
+        let status = fs::read_to_string("/proc/self/status")
+            .map_err(|error| Stop::because("cannot read /proc/self/status", error))?;
+        Ok(Self {
+            threads: field(&status, "Threads:"),
+            resident: field(&status, "VmRSS:") * KIB,
+        })
+    }
+
+    fn max(self, other: Self) -> Self {
+        Self {
+            threads: self.threads.max(other.threads),
+            resident: self.resident.max(other.resident),
+        }
+    }
+}
+
+fn field(status: &str, name: &str) -> u64 {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    number.and_then(|text| text.parse().ok()).unwrap_or(0)
+}
+
+/// Waits until there are no more threads than when this was first asked, or for [`GOING`].
+fn settled() -> Result<Size, Stop> {
+    static FIRST: OnceLock<u64> = OnceLock::new();
+    let mut now = Size::now()?;
+    let first = *FIRST.get_or_init(|| now.threads);
+    let end = Instant::now() + GOING;
+    while now.threads > first && Instant::now() < end {
+        thread::sleep(PERIOD);
+        now = Size::now()?;
+    }
+    Ok(now)
+}
+
+impl Gauge {
+    /// Starts to look, when threads of what was before have ended; what there is then does not count.
+    ///
+    /// # Errors
+    ///
+    /// The system refuses a look or a thread.
+    pub fn start() -> Result<Self, Stop> {
+        let before = settled()?;
+        let stop = Arc::new(AtomicBool::new(false));
+        let stopped = stop.clone();
+        let looker = thread::Builder::new()
+            .name("gauge".into())
+            .spawn(move || {
+                let mut most = Size::default();
+                while !stopped.load(Ordering::Relaxed) {
+                    most = most.max(Size::now().unwrap_or_default());
+                    thread::park_timeout(PERIOD);
+                }
+                most
+            })
+            .map_err(|error| Stop::because("cannot start the gauge", error))?;
+        Ok(Self {
+            before,
+            stop,
+            looker,
+        })
+    }
+
+    /// Stops, and returns by how much the process was larger at most; the looker is not counted.
+    #[must_use]
+    pub fn growth(self) -> Size {
+        self.stop.store(true, Ordering::Relaxed);
+        self.looker.thread().unpark();
+        let most = self.looker.join().unwrap_or_default();
+        Size {
+            threads: most.threads.saturating_sub(self.before.threads + 1),
+            resident: most.resident.saturating_sub(self.before.resident),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_read_with_their_names() {
+        let status = "Name:\tx\nVmRSS:\t    12 kB\nThreads:\t7\n";
+        assert_eq!(
+            (field(status, "Threads:"), field(status, "VmRSS:")),
+            (7, 12)
+        );
+        assert_eq!(field(status, "VmSwap:"), 0);
+    }
+
+    #[test]
+    fn memory_that_is_touched_is_seen() {
+        let gauge = Gauge::start().unwrap();
+        let room = vec![1_u8; 64 << 20];
+        std::hint::black_box(&room);
+        while Size::now().unwrap().resident < gauge.before.resident + (32 << 20) {}
+        thread::sleep(4 * PERIOD);
+        assert!(gauge.growth().resident >= 32 << 20);
+        drop(room);
+    }
+}

@@ -1,0 +1,118 @@
+//! A device model: blocks that are checksummed, compressed, and appended to one file under one lock.
+//!
+//! As in a file system that compresses: the computing can be done by many at once, the log has one end. A block's
+//! memory is held from its start to its append, so that each item that has started costs memory; and the file is
+//! made durable once in so many appends, by whoever made the last of them. A queue is told of that wait alone: those
+//! for the lock are short but then, and its sampler finds who sleeps for long.
+
+use std::fs::File;
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Mutex;
+
+use afterwork::workqueue;
+
+use crate::exit::Stop;
+
+/// Bytes of a block: what file systems compress at a time.
+pub const BLOCK: usize = 128 * 1024;
+
+/// Appends from one sync to the next.
+const BATCH: usize = 64;
+
+/// The file is started anew at this size, so that a long run does not fill the disk.
+const MOST: usize = 64 << 20;
+
+/// The device.
+#[derive(Debug)]
+pub struct Device {
+    log: Mutex<Log>,
+}
+
+#[derive(Debug)]
+struct Log {
+    file: File,
+    len: usize,
+    nr_appends: usize,
+    sum: u32,
+}
+
+impl Device {
+    /// Makes the file, which has no name, in `dir`.
+    ///
+    /// # Errors
+    ///
+    /// There is no room, or no right to it.
+    pub fn open(dir: &Path) -> Result<Self, Stop> {
+        let file = tempfile::tempfile_in(dir)
+            .map_err(|error| Stop::because("cannot make the file to write to", error))?;
+        Ok(Self {
+            log: Mutex::new(Log {
+                file,
+                len: 0,
+                nr_appends: 0,
+                sum: 0,
+            }),
+        })
+    }
+
+    /// Writes block `number`.
+    ///
+    /// # Panics
+    ///
+    /// The file system refuses.
+    pub fn write(&self, number: usize) {
+        let block = block(number);
+        let sum = crc32fast::hash(&block);
+        let packed = lz4_flex::compress_prepend_size(&block);
+        let mut log = self.log.lock().expect("nobody panics under it");
+        log.append(&packed, sum).expect("the file can be written");
+        drop(block);
+    }
+}
+
+impl Log {
+    fn append(&mut self, bytes: &[u8], sum: u32) -> io::Result<()> {
+        if self.len + bytes.len() > MOST {
+            self.file.set_len(0)?;
+            io::Seek::rewind(&mut self.file)?;
+            self.len = 0;
+        }
+        self.file.write_all(bytes)?;
+        self.len += bytes.len();
+        self.sum ^= sum;
+        self.nr_appends += 1;
+        if self.nr_appends.is_multiple_of(BATCH) {
+            workqueue::blocking(|| self.file.sync_data())?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes a block that shrinks to about a half: runs of bytes that follow from its number, and noise.
+fn block(number: usize) -> Vec<u8> {
+    let mut random = fastrand::Rng::with_seed(number as u64);
+    let mut block = vec![0; BLOCK];
+    for chunk in block.chunks_mut(64) {
+        let (noise, run) = chunk.split_at_mut(32);
+        random.fill(noise);
+        run.fill(number as u8);
+    }
+    block
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocks_shrink_and_all_are_appended() {
+        let device = Device::open(&std::env::temp_dir()).unwrap();
+        (0..BATCH + 1).for_each(|number| device.write(number));
+        let log = device.log.into_inner().unwrap();
+        assert_eq!(log.nr_appends, BATCH + 1);
+        let most = (BATCH + 1) * BLOCK;
+        assert!((most / 4..most * 3 / 4).contains(&log.len), "{}", log.len);
+        assert_eq!(log.file.metadata().unwrap().len(), log.len as u64);
+    }
+}
