@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
+use super::blocking::{self, BlockingArgs};
 use super::max_active::{self, MaxActiveArgs};
 use super::mpscq::{self, MpscqArgs};
 use super::rcu::{self, RcuArgs};
@@ -35,6 +36,9 @@ pub enum Which {
     /// Queue items to a pool of workers: one at a time, in batches, a million at once
     Workqueue(WorkqueueArgs),
 
+    /// Let items sleep in a pool: how soon others run in their place, with how many threads
+    Blocking(BlockingArgs),
+
     /// Push items from 1 to 8 producers to one consumer: intrusive, in chains, 8 bytes by value
     Mpscq(MpscqArgs),
 
@@ -57,6 +61,7 @@ impl Which {
     pub fn all() -> Vec<Self> {
         vec![
             Self::Workqueue(WorkqueueArgs::default()),
+            Self::Blocking(BlockingArgs::default()),
             Self::Mpscq(MpscqArgs::default()),
             Self::TaskWork(TaskWorkArgs::default()),
             Self::Rcu(RcuArgs::default()),
@@ -73,6 +78,7 @@ impl Which {
     pub fn cases(&self, settings: &Settings) -> Result<Vec<Case>, Stop> {
         match self {
             Self::Workqueue(args) => workqueue::cases(args, settings),
+            Self::Blocking(args) => Ok(blocking::cases(args, settings)),
             Self::Mpscq(args) => Ok(mpscq::cases(args, settings)),
             Self::TaskWork(args) => Ok(task_work::cases(args, settings)),
             Self::Rcu(args) => Ok(rcu::cases(args, settings)),

@@ -9,6 +9,7 @@
 //! All benches together still end within two minutes with `--quick`, because [`session`] gives each case its share.
 
 pub mod args;
+pub mod blocking;
 pub mod max_active;
 pub mod mpscq;
 pub mod pick;

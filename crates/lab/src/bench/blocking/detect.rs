@@ -1,0 +1,105 @@
+//! How long an item waits behind one that sleeps.
+
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use afterwork::params::Params;
+use afterwork::workqueue::{self, AffinityScope, Registry, Workqueue};
+use topology::Topology;
+
+use crate::exit::Stop;
+use crate::measure::interrupt::Interrupt;
+use crate::measure::latency::Latencies;
+
+/// How an item sleeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sleep {
+    /// Inside `workqueue::blocking`.
+    Told,
+    /// Without a word.
+    Untold,
+}
+
+impl Sleep {
+    /// Sleeps for `span`.
+    pub fn sleep(self, span: Duration) {
+        match self {
+            Self::Told => workqueue::blocking(|| thread::sleep(span)),
+            Self::Untold => thread::sleep(span),
+        }
+    }
+}
+
+/// Makes a registry for this machine.
+///
+/// # Errors
+///
+/// The machine cannot be read, or the system refuses a thread.
+pub fn registry() -> Result<Registry, Stop> {
+    let topology =
+        Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+    Registry::new(topology, Params::default())
+        .map_err(|error| Stop::because("cannot start afterwork", error))
+}
+
+/// Builds a queue whose items only workers run.
+///
+/// # Errors
+///
+/// The queue cannot be built.
+pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Stop> {
+    Workqueue::builder("blocking")
+        .scope(scope)
+        .help(false)
+        .build_in(registry)
+        .map_err(|error| Stop::because("cannot build a queue", error))
+}
+
+/// How long an item sleeps: well beyond what another may take to be got up.
+const NAP: Duration = Duration::from_millis(12);
+
+/// Lets `rounds` items sleep, each with another behind it; returns how long after the first went to sleep the other ran,
+/// none if interrupted. The first round makes the threads and does not count.
+///
+/// # Errors
+///
+/// The queue cannot be built.
+pub fn detect(
+    sleep: Sleep,
+    rounds: usize,
+    interrupt: &Interrupt,
+) -> Result<Option<Latencies>, Stop> {
+    let registry = registry()?;
+    let queue = queue(&registry, AffinityScope::Cpu)?;
+    let mut latencies = Latencies::with_room(rounds);
+    let start = Instant::now();
+    for round in 0..=rounds {
+        if interrupt.requested() {
+            return Ok(None);
+        }
+        let (send, ran) = mpsc::channel();
+        let asleep = send.clone();
+        queue.spawn_detached(move || {
+            asleep.send(start.elapsed()).ok();
+            sleep.sleep(NAP);
+        });
+        queue.spawn_detached(move || {
+            send.send(start.elapsed()).ok();
+        });
+        let times: Vec<Duration> = ran.iter().collect();
+        // All lie down before the next round.
+        queue
+            .drain()
+            .map_err(|error| Stop::because("cannot drain", error))?;
+        thread::sleep(NAP / 6);
+        if let ([first, second], true) = (times.as_slice(), round > 0) {
+            latencies.push(first.as_nanos() as u64, second.as_nanos() as u64);
+        }
+    }
+    drop(queue);
+    registry
+        .shutdown()
+        .map_err(|_| Stop::CouldNotRun("a registry is still in use".into()))?;
+    Ok(Some(latencies))
+}

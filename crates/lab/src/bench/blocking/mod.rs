@@ -1,0 +1,16 @@
+//! `afterwork bench blocking`: items that sleep, on pools with as many workers as CPUs.
+//!
+//! | case | what is done |
+//! |---|---|
+//! | `detect` | an item sleeps on a pool of one CPU, and one behind it waits: how long until that runs |
+//! | `mixed` | 64 items that burn 1 ms, sleep 5 ms and burn 1 ms: how long all take, with how many threads |
+//!
+//! `guard` says so by `workqueue::blocking`, `sampler` does not and is found out.
+
+mod args;
+mod cases;
+mod detect;
+mod mixed;
+
+pub use args::BlockingArgs;
+pub use cases::{CASES, PEERS, cases};
