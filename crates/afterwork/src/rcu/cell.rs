@@ -17,9 +17,9 @@ use sync::{
     twin,
 };
 
-use super::srcu;
+use super::{call, local, polled, srcu};
 
-/// Sections and grace periods that a cell relies on: [`srcu::Domain`].
+/// Sections and grace periods that a cell relies on: [`Global`] or a [`srcu::Domain`].
 ///
 /// Sealed: a flavor whose guards did not protect would make [`Rcu::load`] unsound.
 pub trait Flavor: sealed::Sealed {
@@ -43,7 +43,35 @@ pub trait Flavor: sealed::Sealed {
 
 mod sealed {
     pub trait Sealed {}
+    impl Sealed for super::Global {}
     impl Sealed for super::srcu::Domain {}
+}
+
+/// The readers of the process: [`read`](super::read), [`synchronize`](super::synchronize).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Global;
+
+impl Flavor for Global {
+    type Guard<'a> = local::Guard;
+
+    #[inline(always)]
+    fn read(&self) -> local::Guard {
+        local::read()
+    }
+
+    /// There are no others.
+    #[inline(always)]
+    fn is_protected_by(&self, _guard: &local::Guard) -> bool {
+        true
+    }
+
+    fn synchronize(&self) {
+        polled::synchronize();
+    }
+
+    fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        call::call(callback);
+    }
 }
 
 impl Flavor for srcu::Domain {
@@ -78,12 +106,10 @@ impl Flavor for srcu::Domain {
 /// # Examples
 ///
 /// ```
-/// use afterwork::rcu::{Rcu, srcu::Domain};
+/// use afterwork::rcu::{self, Rcu};
 ///
-/// let domain = Domain::new();
-/// let routes = Rcu::new_in(vec![1, 2], domain.clone());
-///
-/// let guard = domain.read();
+/// let routes = Rcu::new(vec![1, 2]);
+/// let guard = rcu::read();
 /// let seen = routes.load(&guard);
 /// routes.replace(vec![3]);
 /// assert_eq!(*seen, [1, 2]);
@@ -93,10 +119,9 @@ impl Flavor for srcu::Domain {
 /// A reference does not outlive its guard:
 ///
 /// ```compile_fail,E0505
-/// # use afterwork::rcu::{Rcu, srcu::Domain};
-/// # let domain = Domain::new();
-/// # let routes = Rcu::new_in(vec![1, 2], domain.clone());
-/// let guard = domain.read();
+/// # use afterwork::rcu::{self, Rcu};
+/// # let routes = Rcu::new(vec![1, 2]);
+/// let guard = rcu::read();
 /// let seen = routes.load(&guard);
 /// drop(guard);
 /// assert_eq!(*seen, [1, 2]);
@@ -114,6 +139,13 @@ impl Flavor for srcu::Domain {
 /// assert_eq!(*seen, [1, 2]);
 /// ```
 ///
+/// a guard stays on its thread, unless it is one of a domain:
+///
+/// ```compile_fail,E0277
+/// let guard = afterwork::rcu::read();
+/// std::thread::spawn(move || drop(guard));
+/// ```
+///
 /// and a value that may not be dropped elsewhere, or is not to be shared, stays on its thread:
 ///
 /// ```compile_fail,E0277
@@ -121,7 +153,7 @@ impl Flavor for srcu::Domain {
 /// let alone = Rcu::new_in(std::rc::Rc::new(1), Domain::new());
 /// std::thread::spawn(move || drop(alone));
 /// ```
-pub struct Rcu<T, F: Flavor> {
+pub struct Rcu<T, F: Flavor = Global> {
     /// A: the current version, from `Box::into_raw`; never null.
     current: AtomicPtr<T>,
     flavor: F,
@@ -143,6 +175,22 @@ pub struct Replaced<'a, T> {
 unsafe impl<T: Send + Sync, F: Flavor + Send> Send for Rcu<T, F> {}
 // SAFETY: threads look at a version together (Sync), and each may put one in that another drops (Send).
 unsafe impl<T: Send + Sync, F: Flavor + Sync> Sync for Rcu<T, F> {}
+
+impl<T> Rcu<T> {
+    /// Makes a cell whose readers are those of the process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::rcu::Rcu;
+    ///
+    /// let routes = Rcu::new(vec![1, 2]);
+    /// assert_eq!(routes.replace_sync(vec![3]), [1, 2]);
+    /// ```
+    pub fn new(value: T) -> Self {
+        Self::new_in(value, Global)
+    }
+}
 
 impl<T, F: Flavor> Rcu<T, F> {
     /// Makes a cell whose readers are those of `flavor`.

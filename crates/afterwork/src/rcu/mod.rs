@@ -42,7 +42,7 @@ pub use call::{
     synchronize_async,
 };
 pub use callback::Batch;
-pub use cell::{Flavor, Rcu, Replaced};
+pub use cell::{Flavor, Global, Rcu, Replaced};
 pub use head::Head;
 pub use local::{Guard, read};
 pub use polled::{cond_synchronize, get_state, poll_state, synchronize};

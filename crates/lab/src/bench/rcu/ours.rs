@@ -2,11 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use afterwork::rcu::{self, Rcu, srcu::Domain};
+use afterwork::rcu::{self, Global, Rcu, srcu::Domain};
 use lab_peers::reclaim::{Calls, Flavor, Reader};
 
 /// Names of our variants.
-pub const NAMES: [&str; 1] = [SRCU];
+pub const NAMES: [&str; 2] = [RCU, SRCU];
+/// Readers of the process.
+pub const RCU: &str = "rcu";
 /// Sleepable readers.
 pub const SRCU: &str = "srcu";
 
@@ -25,6 +27,11 @@ struct Ours<F: rcu::Flavor> {
 #[must_use]
 pub fn flavor(name: &str) -> Box<dyn Flavor> {
     match name {
+        RCU => Box::new(Ours {
+            cell: Rcu::new(0),
+            flavor: Global,
+            barrier: |_| rcu::barrier(),
+        }),
         SRCU => {
             let domain = Domain::new();
             Box::new(Ours {
