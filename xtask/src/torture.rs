@@ -2,9 +2,11 @@
 //!
 //! The programs are discovered: a crate joins by a test target called `torture_NAME` that reads its own arguments.
 
-use std::process::ExitCode;
+use std::process::{Command, ExitCode, ExitStatus};
+use std::time::Instant;
 
 use crate::report::{Failure, data};
+use crate::test::with_cfg;
 use crate::workspace::{Metadata, Workspace};
 
 /// How a test target says that it is one of these programs.
@@ -21,7 +23,8 @@ struct Program {
 
 /// Runs the program that `args` name, with what follows the name.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
-    let programs = programs(&workspace.metadata(false)?);
+    let metadata = workspace.metadata(false)?;
+    let programs = programs(&metadata);
     let Some((name, rest)) = args.split_first() else {
         data(&help(&programs));
         return Ok(ExitCode::SUCCESS);
@@ -31,19 +34,63 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         return Ok(ExitCode::SUCCESS);
     }
     let program = find(&programs, name)?;
-    let status = workspace
+    if rest.iter().any(|word| word == "--twin") {
+        return twin(workspace, &metadata, program, rest);
+    }
+    let status = run(workspace
         .command("cargo")
         .args(["test", "--quiet", "--release"])
         .args(["-p", &program.package, "--test", &program.target, "--"])
-        .args(rest)
-        .status()
-        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
+        .args(rest))?;
     Ok(match status.code() {
         Some(0) => ExitCode::SUCCESS,
         // Cargo hands on how the one program ended.
         Some(2) => ExitCode::from(2),
         _ => ExitCode::FAILURE,
     })
+}
+
+/// Runs a program with a bug put back, which it must find: then, and only then, all is good.
+fn twin(
+    workspace: &Workspace,
+    metadata: &Metadata,
+    program: &Program,
+    rest: &[String],
+) -> Result<ExitCode, Failure> {
+    // Apart, for the flag reaches every crate.
+    let apart = metadata.target_directory.join("torture");
+    let (name, flags) = with_cfg("torture", &|name| std::env::var(name).ok());
+    let cargo = || {
+        let mut command = workspace.command("cargo");
+        command
+            .env(&name, &flags)
+            .args(["test", "--quiet", "--release", "--target-dir"])
+            .arg(&apart)
+            .args(["-p", &program.package, "--test", &program.target]);
+        command
+    };
+    if !run(cargo().arg("--no-run"))?.success() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let start = Instant::now();
+    let is_found = !run(cargo().arg("--").args(rest))?.success();
+    let seconds = start.elapsed().as_secs_f64();
+    data(&if is_found {
+        format!("found after {seconds:.1} s\n")
+    } else {
+        format!("not found in {seconds:.1} s\n")
+    });
+    Ok(if is_found {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+fn run(command: &mut Command) -> Result<ExitStatus, Failure> {
+    command
+        .status()
+        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))
 }
 
 /// Lists the torture programs of the workspace, in the order of their names.
@@ -81,7 +128,7 @@ fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Program, Failure>
 fn help(programs: &[Program]) -> String {
     let mut text = String::from(
         "Tortures one part of the library: everything at once, by the dice.\n\n\
-         Usage: cargo xtask torture NAME [--minutes M] [--seed S] [--config C]\n\nNames:\n",
+         Usage: cargo xtask torture NAME [--minutes M] [--seed S] [--config C] [--twin BUG]\n\nNames:\n",
     );
     for program in programs {
         text += &format!("  {}\n", program.name);
@@ -90,6 +137,7 @@ fn help(programs: &[Program]) -> String {
   --minutes M  how long, a fraction if need be; five seconds without
   --seed S     where the dice of the first round start; from the clock without, and printed
   --config C   one of the program's configurations; a wrong one lists them
+  --twin BUG   put this bug back (its name in the source, under `twin::armed`); good is then that it is found
 
 A fault is said with the seed of its round: start with that seed to begin with that round.
 Exit code: 0 no fault, 1 a fault or no build, 2 could not run.

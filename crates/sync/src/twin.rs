@@ -11,10 +11,11 @@
 //! }
 //! ```
 //!
-//! On the real machine [`armed`] is the constant `false` and the branch is gone.
+//! On the real machine [`armed`] is the constant `false` and the branch is gone. A build with `--cfg torture` keeps the
+//! branches there too, for a torture program that is to show what it would find.
 
 /// Says whether the bug `name` is put back; always `false` on the real machine.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, torture)))]
 #[inline(always)]
 pub const fn armed(_name: &str) -> bool {
     false
@@ -75,3 +76,24 @@ mod model {
 
 #[cfg(any(loom, shuttle))]
 pub use model::{armed, must_fail};
+
+#[cfg(all(torture, not(any(loom, shuttle))))]
+mod torture {
+    use std::sync::OnceLock;
+
+    /// Set once, before the first thread that could ask.
+    static ARMED: OnceLock<String> = OnceLock::new();
+
+    /// Says whether the bug `name` is put back in this process.
+    pub fn armed(name: &str) -> bool {
+        ARMED.get().is_some_and(|armed| armed == name)
+    }
+
+    /// Puts the bug `name` back for the rest of the process; the first call counts.
+    pub fn arm(name: &str) {
+        ARMED.get_or_init(|| name.into());
+    }
+}
+
+#[cfg(all(torture, not(any(loom, shuttle))))]
+pub use torture::{arm, armed};

@@ -26,6 +26,7 @@ use crate::workspace::{Metadata, Workspace};
 use child::{End, Signals};
 use libtest::Reader;
 use options::Options;
+pub use plan::with_cfg;
 use plan::{Layer, Step};
 use progress::Progress;
 use tally::{LayerTally, Tally};

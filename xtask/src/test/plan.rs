@@ -180,7 +180,7 @@ fn layer_of(test: &str) -> &'static str {
 }
 
 /// Adds `--cfg NAME` to the flags that the user gave, in the form they were given in.
-fn with_cfg(cfg: &str, variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
+pub fn with_cfg(cfg: &str, variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
     const ENCODED: &str = "CARGO_ENCODED_RUSTFLAGS";
     const PLAIN: &str = "RUSTFLAGS";
     // Cargo reads the encoded form first, whose parts a unit separator parts.

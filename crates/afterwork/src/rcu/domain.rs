@@ -223,6 +223,9 @@ impl Domain {
 
     /// Waits for the last report.
     pub(super) fn wait_for_reports(&self) {
+        if twin::armed("rcu: the driver wakes early") {
+            return;
+        }
         let tree = self.tree();
         if !spin_as_waiter(|| tree.is_empty()) {
             self.reported.wait_until(|| tree.is_empty());

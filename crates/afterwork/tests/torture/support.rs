@@ -22,8 +22,9 @@ use std::{
 
 /// How long a program runs when nobody says: long enough to meet a coarse fault in every run of the tests.
 const DEFAULT: Duration = Duration::from_secs(5);
-/// A step that takes longer hangs: a good one takes milliseconds, seconds on a machine that is full.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A step that takes longer hangs: a good one takes milliseconds, seconds on a machine that is full. A twin is to be
+/// found within a minute, by its hanging too.
+const PATIENCE: Duration = Duration::from_secs(if cfg!(torture) { 20 } else { 120 });
 /// What the usual test runner takes, so that these programs can be run beside its own.
 const OF_THE_RUNNER: &[&str] = &["--nocapture", "--show-output", "--quiet", "-q", "--exact"];
 
@@ -58,7 +59,7 @@ pub fn torture<T: Debug + Default>(
         Ok(options) => options,
         Err(wrong) => {
             eprintln!(
-                "{wrong}\nusage: [--minutes M] [--seed S] [--config {}]",
+                "{wrong}\nusage: [--minutes M] [--seed S] [--twin BUG] [--config {}]",
                 configs.join("|")
             );
             return ExitCode::from(2);
@@ -118,6 +119,7 @@ fn arguments<'a>(
                 let known = configs.iter().find(|config| **config == asked);
                 options.config = known.ok_or_else(|| format!("no config is called {asked}"))?;
             }
+            "--twin" => put_back(&value()?)?,
             other if other.starts_with('-') && !OF_THE_RUNNER.contains(&other) => {
                 return Err(format!("unknown: {other}"));
             }
@@ -125,6 +127,18 @@ fn arguments<'a>(
         }
     }
     Ok(options)
+}
+
+/// Puts a bug back, where the build has any.
+fn put_back(twin: &str) -> Result<(), String> {
+    #[cfg(torture)]
+    sync::twin::arm(twin);
+    if cfg!(torture) {
+        return Ok(());
+    }
+    Err(format!(
+        "--twin {twin}: only a build with --cfg torture has bugs to put back, see cargo xtask torture"
+    ))
 }
 
 /// Ends the process when `body` does not end.

@@ -158,9 +158,12 @@ impl Shared {
         is_over
     }
 
-    fn run_batch(&self, batch: Vec<Callback>) {
+    fn run_batch(&self, mut batch: Vec<Callback>) {
         self.wait_for(self.gp.snap(), Patience::Normal);
         let nr_run = batch.len() as u64;
+        if twin::armed("srcu: a callback is lost") {
+            batch.pop();
+        }
         for callback in batch {
             // The hook has told of a panic by now; the others must run.
             if catch_unwind(AssertUnwindSafe(callback)).is_err() {

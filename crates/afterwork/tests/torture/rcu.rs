@@ -1,0 +1,573 @@
+//! Torture of grace periods: versions are replaced under readers of every kind, and a freed one must not be seen.
+//!
+//! `cargo xtask torture rcu --config TREE03 --minutes 5 --seed 7`; five seconds and a seed of the clock without.
+//!
+//! Versions lie in static memory and are never really freed: each has a *generation*, odd while it is published or may
+//! still be seen, even once its grace period is over. A reader looks at the generation when its section begins and
+//! again when it ends; an even one, or another one, is a fault. So a fault is a count and no crash.
+//!
+//! With `--twin BUG` a bug is put back, and a fault is what should come; `cargo xtask torture` builds for that. The
+//! bugs: [`TWINS`].
+
+mod support;
+
+use std::{
+    process::ExitCode,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use afterwork::rcu::{
+    self, GpCookie,
+    srcu::{Cookie, Domain, OwnedGuard},
+};
+use support::{Dice, Round};
+
+/// How long one set of threads tortures before it is joined.
+const ROUND: Duration = Duration::from_millis(300);
+/// Versions in turn: enough that one is free when the writer wants one, few enough to be used again at once.
+const NR_VERSIONS: usize = 16;
+/// Sections without a pause between two throws of the dice.
+const BURST: usize = 200;
+/// Looks at a version within such a section, up to some 300 ns: longer than a store takes to reach another CPU.
+const LOOKS: usize = 400;
+/// Hints between such sections, up to some 4 us: some grace periods.
+const PAUSES: usize = 200;
+/// Callbacks of a flood before it waits for them.
+const FLOOD: u64 = 500;
+
+/// What tortures whom; the dice decide about the rest.
+struct Config {
+    name: &'static str,
+    is_srcu: bool,
+    nr_readers: usize,
+    /// Threads that ask for grace periods and free nothing.
+    nr_fakes: usize,
+    /// Threads come, read once, and go.
+    has_churn: bool,
+    /// Threads change their CPU.
+    has_hotplug: bool,
+    /// Readers stay in a section for milliseconds now and then.
+    has_stalls: bool,
+    /// Callbacks by the hundred, and barriers.
+    has_floods: bool,
+    /// Guards end on other threads, where there are such guards.
+    has_travel: bool,
+}
+
+const fn tree(name: &'static str, nr_readers: usize, nr_fakes: usize) -> Config {
+    Config {
+        name,
+        is_srcu: false,
+        nr_readers,
+        nr_fakes,
+        has_churn: true,
+        has_hotplug: false,
+        has_stalls: false,
+        has_floods: true,
+        has_travel: true,
+    }
+}
+
+/// The kernel's names, for what comes near to its configurations. The default is the most varied.
+const CONFIGS: [Config; 8] = [
+    Config {
+        has_hotplug: true,
+        has_stalls: true,
+        ..tree("TREE03", 8, 4)
+    },
+    Config {
+        has_hotplug: true,
+        ..tree("TREE01", 4, 2)
+    },
+    Config {
+        has_stalls: true,
+        ..tree("TREE04", 16, 2)
+    },
+    Config {
+        has_churn: false,
+        has_floods: false,
+        ..tree("TREE07", 2, 1)
+    },
+    Config {
+        has_churn: false,
+        ..tree("TINY01", 1, 0)
+    },
+    Config {
+        is_srcu: true,
+        has_hotplug: true,
+        has_stalls: true,
+        ..tree("SRCU-P", 8, 4)
+    },
+    Config {
+        is_srcu: true,
+        ..tree("SRCU-N", 4, 2)
+    },
+    Config {
+        is_srcu: true,
+        has_churn: false,
+        has_floods: false,
+        has_travel: false,
+        ..tree("SRCU-T", 1, 0)
+    },
+];
+
+/// Bugs to put back, and the configuration that finds each.
+#[cfg(torture)]
+const TWINS: [(&str, &str); 7] = [
+    ("rcu: a holdout is not counted", "TREE03"),
+    ("rcu: the driver wakes early", "TREE03"),
+    ("rcu: the newest reader is skipped", "TREE07"),
+    ("srcu: a callback is lost", "SRCU-P"),
+    ("srcu: parity read again at the end", "SRCU-P"),
+    ("srcu: no fence before the sums", "SRCU-T"),
+    ("srcu: locks summed first", "SRCU-P"),
+];
+
+fn main() -> ExitCode {
+    #[cfg(torture)]
+    if std::env::args().any(|word| word == "--twins") {
+        for (twin, config) in TWINS {
+            println!("{config}\t{twin}");
+        }
+        return ExitCode::SUCCESS;
+    }
+    let names: Vec<_> = CONFIGS.iter().map(|config| config.name).collect();
+    support::torture("grace periods", &names, |round, totals: &mut Totals| {
+        let config = CONFIGS.iter().find(|config| config.name == round.config);
+        let config = config.expect("the command line was checked");
+        if config.is_srcu {
+            totals.add(Scene::new(config, Srcu(Domain::new())).run(round));
+        } else {
+            totals.add(Scene::new(config, Tree).run(round));
+        }
+    })
+}
+
+#[derive(Debug, Default)]
+struct Totals {
+    nr_sections: u64,
+    nr_replaced: u64,
+    nr_fakes: u64,
+    nr_callbacks: u64,
+    nr_threads: u64,
+}
+
+impl Totals {
+    fn add(&mut self, other: Totals) {
+        self.nr_sections += other.nr_sections;
+        self.nr_replaced += other.nr_replaced;
+        self.nr_fakes += other.nr_fakes;
+        self.nr_callbacks += other.nr_callbacks;
+        self.nr_threads += other.nr_threads;
+    }
+}
+
+/// What is tortured.
+trait Flavor: Clone + Send + Sync + 'static {
+    type Guard<'a>;
+    type Cookie;
+    fn read(&self) -> Self::Guard<'_>;
+    /// A guard that another thread may end, if there are any.
+    fn read_owned(&self) -> Option<OwnedGuard>;
+    fn synchronize(&self);
+    fn get_state(&self) -> Self::Cookie;
+    fn poll_state(&self, cookie: &Self::Cookie) -> bool;
+    fn cond_synchronize(&self, cookie: Self::Cookie);
+    fn call(&self, callback: impl FnOnce() + Send + 'static);
+    fn barrier(&self);
+}
+
+#[derive(Clone)]
+struct Tree;
+
+impl Flavor for Tree {
+    type Guard<'a> = rcu::Guard;
+    type Cookie = GpCookie;
+    fn read(&self) -> rcu::Guard {
+        rcu::read()
+    }
+    fn read_owned(&self) -> Option<OwnedGuard> {
+        None
+    }
+    fn synchronize(&self) {
+        rcu::synchronize();
+    }
+    fn get_state(&self) -> GpCookie {
+        rcu::get_state()
+    }
+    fn poll_state(&self, cookie: &GpCookie) -> bool {
+        rcu::poll_state(*cookie)
+    }
+    fn cond_synchronize(&self, cookie: GpCookie) {
+        rcu::cond_synchronize(cookie);
+    }
+    fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        rcu::call(callback);
+    }
+    fn barrier(&self) {
+        rcu::barrier();
+    }
+}
+
+#[derive(Clone)]
+struct Srcu(Domain);
+
+impl Flavor for Srcu {
+    type Guard<'a> = rcu::srcu::Guard<'a>;
+    type Cookie = Cookie;
+    fn read(&self) -> rcu::srcu::Guard<'_> {
+        self.0.read()
+    }
+    fn read_owned(&self) -> Option<OwnedGuard> {
+        Some(self.0.read_owned())
+    }
+    fn synchronize(&self) {
+        self.0.synchronize();
+    }
+    fn get_state(&self) -> Cookie {
+        self.0.get_state()
+    }
+    fn poll_state(&self, cookie: &Cookie) -> bool {
+        self.0.poll_state(*cookie)
+    }
+    fn cond_synchronize(&self, cookie: Cookie) {
+        self.0.cond_synchronize(cookie);
+    }
+    fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        self.0.call(callback);
+    }
+    fn barrier(&self) {
+        self.0.barrier();
+    }
+}
+
+/// Versions in turn, one of them published.
+struct Versions {
+    current: AtomicUsize,
+    /// Odd while somebody may see it.
+    generations: [AtomicU64; NR_VERSIONS],
+    /// Whose generation is even and whom nobody writes.
+    free: Mutex<Vec<usize>>,
+}
+
+/// What a reader saw when its section began.
+#[derive(Clone, Copy)]
+struct Seen {
+    version: usize,
+    generation: u64,
+}
+
+impl Versions {
+    fn new() -> Self {
+        let versions = Self {
+            current: AtomicUsize::new(0),
+            generations: Default::default(),
+            free: Mutex::new((1..NR_VERSIONS).collect()),
+        };
+        versions.generations[0].store(1, Ordering::Relaxed);
+        versions
+    }
+
+    // Relaxed on both sides: nothing but grace periods is to keep a version from being freed.
+    #[inline(always)]
+    fn look(&self) -> Seen {
+        let version = self.current.load(Ordering::Relaxed);
+        let generation = self.generations[version].load(Ordering::Relaxed);
+        Seen {
+            version,
+            generation,
+        }
+    }
+
+    /// Fails if what was seen has been freed since, or had been before.
+    #[inline(always)]
+    fn check(&self, seen: Seen) {
+        let now = self.generations[seen.version].load(Ordering::Relaxed);
+        assert!(
+            seen.generation % 2 == 1 && now == seen.generation,
+            "version {} was freed under a reader: generation {} when its section began, {now} at its end",
+            seen.version,
+            seen.generation,
+        );
+    }
+
+    /// Publishes a free version; returns the one that it replaced, or nothing when none is free.
+    fn replace(&self) -> Option<usize> {
+        let new = self.free.lock().unwrap().pop()?;
+        self.generations[new].fetch_add(1, Ordering::Relaxed);
+        Some(self.current.swap(new, Ordering::AcqRel))
+    }
+
+    /// Frees a version whose grace period is over.
+    fn free(&self, version: usize) {
+        let before = self.generations[version].fetch_add(1, Ordering::Relaxed);
+        assert_eq!(before % 2, 1, "freed twice");
+        self.free.lock().unwrap().push(version);
+    }
+}
+
+/// A round's threads and what they share.
+struct Scene<F> {
+    config: &'static Config,
+    flavor: F,
+    versions: Arc<Versions>,
+    travelling: Mutex<Vec<(OwnedGuard, Seen)>>,
+    is_over: AtomicBool,
+    nr_sections: AtomicU64,
+    nr_replaced: AtomicU64,
+    nr_fakes: AtomicU64,
+    nr_threads: AtomicU64,
+    nr_called: Arc<AtomicU64>,
+}
+
+impl<F: Flavor> Scene<F> {
+    fn new(config: &'static Config, flavor: F) -> Self {
+        Self {
+            config,
+            flavor,
+            versions: Arc::new(Versions::new()),
+            travelling: Mutex::default(),
+            is_over: AtomicBool::new(false),
+            nr_sections: AtomicU64::new(0),
+            nr_replaced: AtomicU64::new(0),
+            nr_fakes: AtomicU64::new(0),
+            nr_threads: AtomicU64::new(0),
+            nr_called: Arc::default(),
+        }
+    }
+
+    fn run(self, round: &Round<'_>) -> Totals {
+        let config = self.config;
+        let dice = |i: usize| Dice::of_thread(round.seed, i);
+        let nr_flooded = thread::scope(|scope| {
+            let mut threads = Vec::new();
+            for i in 0..config.nr_readers {
+                let scene = &self;
+                threads.push(scope.spawn(move || scene.read(dice(i))));
+            }
+            for i in 0..config.nr_fakes {
+                let scene = &self;
+                threads.push(scope.spawn(move || scene.fake(dice(100 + i))));
+            }
+            threads.push(scope.spawn(|| self.write(dice(200))));
+            if config.has_churn {
+                threads.push(scope.spawn(|| self.churn()));
+            }
+            let flood = config.has_floods.then(|| scope.spawn(|| self.flood()));
+            thread::sleep(ROUND);
+            self.is_over.store(true, Ordering::Relaxed);
+            // Some still wait for sections that were left to others.
+            let is_flooding = || flood.as_ref().is_some_and(|flood| !flood.is_finished());
+            while is_flooding() || !threads.iter().all(|thread| thread.is_finished()) {
+                self.end_travelling();
+                thread::sleep(Duration::from_micros(100));
+            }
+            flood.map_or(0, |flood| flood.join().unwrap())
+        });
+        // Guards that nobody came for would hold the barrier up.
+        for (guard, seen) in self.travelling.into_inner().unwrap() {
+            self.versions.check(seen);
+            drop(guard);
+        }
+        self.flavor.barrier();
+        let nr_callbacks = self.nr_called.load(Ordering::Relaxed);
+        assert_eq!(nr_callbacks, nr_flooded, "a callback was lost");
+        let nr_free = self.versions.free.lock().unwrap().len();
+        assert_eq!(nr_free, NR_VERSIONS - 1, "a version was not freed");
+        Totals {
+            nr_sections: self.nr_sections.into_inner(),
+            nr_replaced: self.nr_replaced.into_inner(),
+            nr_fakes: self.nr_fakes.into_inner(),
+            nr_callbacks,
+            nr_threads: self.nr_threads.into_inner(),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    fn read(&self, mut dice: Dice) {
+        while !self.is_over() {
+            self.wander(&mut dice);
+            // Short or longer, one behind another or with a pause after which a reader counts as idle.
+            let (nr_looks, nr_pauses) = (dice.below(LOOKS), dice.below(2) * dice.below(PAUSES));
+            for _ in 0..BURST {
+                let guard = self.flavor.read();
+                let seen = self.versions.look();
+                for _ in 0..=nr_looks {
+                    self.versions.check(seen);
+                }
+                drop(guard);
+                for _ in 0..nr_pauses {
+                    std::hint::spin_loop();
+                }
+            }
+            self.nr_sections.fetch_add(BURST as u64, Ordering::Relaxed);
+            match dice.below(16) {
+                0 => self.read_long(&mut dice),
+                1 => self.read_nested(),
+                2 if self.config.has_travel => self.send_guard(),
+                // An extended quiescent state, or long enough to be taken for one.
+                3 => thread::sleep(Duration::from_micros(dice.below(300) as u64)),
+                _ => {}
+            }
+        }
+    }
+
+    fn read_long(&self, dice: &mut Dice) {
+        let guard = self.flavor.read();
+        let seen = self.versions.look();
+        for _ in 0..dice.below(50) {
+            thread::yield_now();
+            self.versions.check(seen);
+        }
+        if self.config.has_stalls && dice.below(50) == 0 {
+            thread::sleep(Duration::from_millis(dice.below(10) as u64));
+        }
+        self.versions.check(seen);
+        drop(guard);
+    }
+
+    fn read_nested(&self) {
+        let outer = self.flavor.read();
+        let seen = self.versions.look();
+        let inner = self.flavor.read();
+        thread::yield_now();
+        drop(outer);
+        // Which of the two ends last does not matter.
+        thread::yield_now();
+        self.versions.check(seen);
+        drop(inner);
+    }
+
+    /// Leaves a section for another thread to end, and ends what another left.
+    fn send_guard(&self) {
+        let Some(guard) = self.flavor.read_owned() else {
+            return;
+        };
+        let seen = self.versions.look();
+        let mut travelling = self.travelling.lock().unwrap();
+        let arrived = travelling.pop();
+        travelling.push((guard, seen));
+        drop(travelling);
+        if let Some((guard, seen)) = arrived {
+            self.versions.check(seen);
+            drop(guard);
+        }
+    }
+
+    /// Ends a section that others left: somebody has to, for they hold grace periods up.
+    fn end_travelling(&self) {
+        if let Some((guard, seen)) = self.travelling.lock().unwrap().pop() {
+            self.versions.check(seen);
+            drop(guard);
+        }
+    }
+
+    fn write(&self, mut dice: Dice) {
+        while !self.is_over() {
+            let Some(old) = self.versions.replace() else {
+                // All wait for callbacks.
+                self.end_travelling();
+                thread::yield_now();
+                continue;
+            };
+            self.nr_replaced.fetch_add(1, Ordering::Relaxed);
+            match dice.below(8) {
+                0 => {
+                    let (versions, theirs) = (self.versions.clone(), old);
+                    self.flavor.call(move || versions.free(theirs));
+                    continue;
+                }
+                1 => {
+                    let cookie = self.flavor.get_state();
+                    thread::yield_now();
+                    self.flavor.cond_synchronize(cookie);
+                }
+                2 => {
+                    let cookie = self.flavor.get_state();
+                    for _ in 0..dice.below(100) {
+                        if self.flavor.poll_state(&cookie) {
+                            break;
+                        }
+                        thread::yield_now();
+                    }
+                    if !self.flavor.poll_state(&cookie) {
+                        self.flavor.synchronize();
+                    }
+                }
+                _ => self.flavor.synchronize(),
+            }
+            self.versions.free(old);
+        }
+    }
+
+    fn fake(&self, mut dice: Dice) {
+        while !self.is_over() {
+            self.wander(&mut dice);
+            match dice.below(4) {
+                0 => self.flavor.cond_synchronize(self.flavor.get_state()),
+                1 => thread::sleep(Duration::from_micros(dice.below(200) as u64)),
+                _ => self.flavor.synchronize(),
+            }
+            self.end_travelling();
+            self.nr_fakes.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn flood(&self) -> u64 {
+        let mut nr_flooded = 0;
+        while !self.is_over() {
+            for _ in 0..FLOOD {
+                let nr_called = self.nr_called.clone();
+                self.flavor.call(move || {
+                    nr_called.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            nr_flooded += FLOOD;
+            self.flavor.barrier();
+            let nr_called = self.nr_called.load(Ordering::Relaxed);
+            assert_eq!(nr_called, nr_flooded, "the barrier missed a callback");
+            thread::sleep(Duration::from_millis(1));
+        }
+        nr_flooded
+    }
+
+    fn churn(&self) {
+        while !self.is_over() {
+            thread::scope(|scope| {
+                for _ in 0..2 {
+                    scope.spawn(|| {
+                        let guard = self.flavor.read();
+                        let seen = self.versions.look();
+                        thread::yield_now();
+                        self.versions.check(seen);
+                        drop(guard);
+                    });
+                }
+            });
+            self.nr_threads.fetch_add(2, Ordering::Relaxed);
+        }
+    }
+
+    fn wander(&self, dice: &mut Dice) {
+        if !self.config.has_hotplug || dice.below(8) != 0 {
+            return;
+        }
+        let Ok(all) = sync::cpu::affinity() else {
+            return;
+        };
+        thread_local!(static ALL: std::cell::OnceCell<topology::CpuSet> = const { std::cell::OnceCell::new() });
+        ALL.with(|first| {
+            let cpus: Vec<_> = first.get_or_init(|| all).iter().collect();
+            let cpu = cpus[dice.below(cpus.len())];
+            sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
+        });
+    }
+}
