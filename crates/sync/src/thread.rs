@@ -120,6 +120,68 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
     Ok(())
 }
 
+/// Puts `thread` before all that have no real-time priority, if it has none itself; says whether it did.
+///
+/// Sets `SCHED_FIFO`, priority 1, for a thread of `SCHED_OTHER`. Refused without the right to it (`CAP_SYS_NICE`, or
+/// `RLIMIT_RTPRIO`), and always in a model.
+pub fn boost(thread: ThreadId) -> bool {
+    #[cfg(not(any(loom, shuttle)))]
+    return policy::has_none(thread) && policy::set(thread, libc::SCHED_FIFO, 1);
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = thread;
+        false
+    }
+}
+
+/// Takes a [`boost`] back.
+pub fn unboost(thread: ThreadId) {
+    #[cfg(not(any(loom, shuttle)))]
+    policy::set(thread, libc::SCHED_OTHER, 0);
+    #[cfg(any(loom, shuttle))]
+    let _ = thread;
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod policy {
+    use super::ThreadId;
+
+    /// Says whether `thread` is scheduled as `SCHED_OTHER`.
+    pub fn has_none(thread: ThreadId) -> bool {
+        // SAFETY: takes a number and touches no memory of the caller's. The system call, for musl's wrapper refuses.
+        let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread.0) };
+        policy == libc::c_long::from(libc::SCHED_OTHER)
+    }
+
+    /// Says whether the system agreed.
+    pub fn set(thread: ThreadId, policy: libc::c_int, priority: libc::c_int) -> bool {
+        // `struct sched_param` of the system call has this one field.
+        let param = [priority];
+        // SAFETY: `param` lives over the call, which only reads it.
+        unsafe {
+            libc::syscall(
+                libc::SYS_sched_setscheduler,
+                thread.0,
+                policy,
+                param.as_ptr(),
+            ) == 0
+        }
+    }
+}
+
+/// Returns the name of a thread of this process; nothing when it is gone, and in a model.
+pub fn name(thread: ThreadId) -> Option<String> {
+    #[cfg(not(any(loom, shuttle)))]
+    return std::fs::read_to_string(format!("/proc/self/task/{}/comm", thread.0))
+        .ok()
+        .map(|name| name.trim_end().to_owned());
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = thread;
+        None
+    }
+}
+
 /// Declares a thread-local value that a model keeps apart for each of its threads.
 ///
 /// The same shape as `std::thread_local!` without `const { … }`; accessors are `with` and `try_with`.

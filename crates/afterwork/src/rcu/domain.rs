@@ -35,6 +35,7 @@ use super::{
     roster::Roster,
     seq::{self, GpCookie},
     slot::Slot,
+    tunables,
 };
 use crate::wake::{EventCount, spin_as_waiter};
 
@@ -59,7 +60,7 @@ pub(super) struct Domain {
     beds: [CachePadded<EventCount>; NR_BEDS],
     tree: OnceLock<Tree>,
     /// Where the driver waits for the last report.
-    reported: EventCount,
+    pub(super) reported: EventCount,
 }
 
 /// The right to run grace periods; given up when dropped, and then whoever waits is woken.
@@ -136,7 +137,7 @@ impl Domain {
 
     /// Waits until every section that is open now has ended. `me` is this thread's slot, in no section.
     pub(super) fn synchronize(&self, me: Option<&Slot>) {
-        if !self.nobody_reads(me) {
+        if tunables::FIRST_FQS_MS.get() > 0 || !self.nobody_reads(me) {
             self.wait_for(self.state(), me);
         }
     }
@@ -219,17 +220,6 @@ impl Domain {
                 Err(_) => Tree::new(1, Box::new([])),
             }
         })
-    }
-
-    /// Waits for the last report.
-    pub(super) fn wait_for_reports(&self) {
-        if twin::armed("rcu: the driver wakes early") {
-            return;
-        }
-        let tree = self.tree();
-        if !spin_as_waiter(|| tree.is_empty()) {
-            self.reported.wait_until(|| tree.is_empty());
-        }
     }
 }
 

@@ -17,12 +17,15 @@
 //! The driver itself is in no section and is not looked at: its quiescent state is reported by its driving. The
 //! kernel's grace-period thread does the same since 7.1, and halved what an idle machine waits.
 
-use sync::{asym, hint, twin};
+use std::time::Duration;
+
+use sync::{asym, hint, thread, twin};
 
 use super::{
     domain::{Domain, Driver},
     seq::{self, Sight},
     slot::Slot,
+    tunables,
 };
 
 /// How often the driver looks for answers before it pays for the barrier. About a microsecond: a tenth of what the
@@ -38,13 +41,31 @@ impl Driver<'_> {
         // Before the first barrier that anybody leans on.
         asym::init();
         let gp_seq = self.start();
+        let first_fqs_ms = tunables::FIRST_FQS_MS.get();
+        if first_fqs_ms > 0 {
+            wait_as_the_kernel(first_fqs_ms);
+        }
         if domain.nr_active() > 0 {
             let seen = domain.look(gp_seq, me);
-            if !seen.have_all_answered() && domain.confirm(gp_seq, seen) {
-                domain.wait_for_reports();
+            if !seen.have_all_answered() {
+                let holdouts = domain.confirm(gp_seq, seen);
+                if domain.count(&holdouts) {
+                    domain.wait_for_reports(&holdouts);
+                }
             }
         }
         self.end(gp_seq);
+    }
+}
+
+/// Waits for fixed times, as the kernel's grace periods do.
+#[cold]
+fn wait_as_the_kernel(first_fqs_ms: u32) {
+    let sleep = |span_ms: u32| thread::sleep(Duration::from_millis(span_ms.into()));
+    sleep(first_fqs_ms);
+    if tunables::EARLY_QS.get() == 0 {
+        // The driver itself does not look idle at its first look.
+        sleep(tunables::NEXT_FQS_MS.get());
     }
 }
 
@@ -96,8 +117,8 @@ impl Domain {
         seen
     }
 
-    /// Makes sure of what was seen; says whether there are holdouts to wait for.
-    fn confirm(&self, gp_seq: u64, seen: Seen<'_>) -> bool {
+    /// Makes sure of what was seen; returns the holdouts.
+    fn confirm<'a>(&self, gp_seq: u64, seen: Seen<'a>) -> Vec<&'a Slot> {
         // ORDER(reader): the other end; see `Slot::lock`.
         // Test: a_section_keeps_what_it_sees, locking_needs_its_light_barrier
         // ORDER(holdout): the other end; see `Slot::unlock`.
@@ -128,11 +149,14 @@ impl Domain {
             }
             holds_up
         });
-        !asked.is_empty() && self.count(&asked)
+        asked
     }
 
     /// Counts `holdouts` on the tree; says whether any has not reported yet.
     fn count(&self, holdouts: &[&Slot]) -> bool {
+        if holdouts.is_empty() {
+            return false;
+        }
         let tree = self.tree();
         tree.init();
         for slot in holdouts {

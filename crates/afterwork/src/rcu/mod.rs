@@ -32,6 +32,8 @@ mod roster;
 mod seq;
 mod slot;
 pub mod srcu;
+mod stall;
+mod tunables;
 
 #[cfg(any(loom, shuttle))]
 #[doc(hidden)]
@@ -45,5 +47,7 @@ pub use callback::Batch;
 pub use cell::{Flavor, Global, Rcu, Replaced};
 pub use head::Head;
 pub use local::{Guard, read};
-pub use polled::{cond_synchronize, get_state, poll_state, synchronize};
+pub use polled::{cond_synchronize, get_state, poll_state, synchronize, synchronize_expedited};
 pub use seq::GpCookie;
+pub use stall::{Stall, StallHandler, on_stall};
+pub use tunables::{Tunables, set_tunables, tunables};

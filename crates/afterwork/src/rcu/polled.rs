@@ -1,10 +1,18 @@
 //! Waiting for a grace period, or asking whether one has passed.
 
+use sync::{
+    atomic::{AtomicBool, Ordering},
+    unmodelled::Arc,
+};
+
 use super::{
+    call::call,
     local::{global, mine},
     seq::GpCookie,
     slot::Slot,
+    tunables,
 };
+use crate::wake::EventCount;
 
 /// Waits until every read-side critical section that is open now has ended.
 ///
@@ -45,7 +53,42 @@ use super::{
 /// reader.join().unwrap();
 /// ```
 pub fn synchronize() {
-    global().synchronize(outside_of_sections("synchronize"));
+    let me = outside_of_sections("synchronize");
+    if tunables::WAKE_FROM_GP.get() != 0 {
+        global().synchronize(me);
+    } else {
+        synchronize_by_callback();
+    }
+}
+
+/// Waits for a callback, as the kernel does without `normal_wake_from_gp`: kept to measure the difference.
+#[cold]
+fn synchronize_by_callback() {
+    let passed = Arc::new((AtomicBool::new(false), EventCount::new()));
+    call({
+        let passed = passed.clone();
+        move || {
+            passed.0.store(true, Ordering::Release);
+            passed.1.notify_all();
+        }
+    });
+    passed.1.wait_until(|| passed.0.load(Ordering::Acquire));
+}
+
+/// Waits as [`synchronize`] does, whatever the tunables say about how waiters are woken.
+///
+/// Differs from Linux: there it interrupts CPUs that the plain form leaves alone. Here the plain form does that, too,
+/// where readers do not answer within a microsecond, and nothing is left to hurry.
+///
+/// # Blocking
+///
+/// As [`synchronize`].
+///
+/// # Panics
+///
+/// As [`synchronize`].
+pub fn synchronize_expedited() {
+    global().synchronize(outside_of_sections("synchronize_expedited"));
 }
 
 /// Remembers this moment, to ask later whether a grace period has passed since.

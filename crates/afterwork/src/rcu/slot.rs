@@ -13,6 +13,7 @@
 //! | `OFF` | driver, where `PARK` still stands; or reader | reader, with `PARK` | in an extended quiescent state: not counted in `nr_active`, not looked at |
 //! | `ASK` | driver | reader at its next outermost unlock, or driver | report a quiescent state |
 //! | `COUNTED` | driver, where `ASK` still stands | reader, with `ASK` | the driver waits: count down the tree, too |
+//! | `BOOSTED` | driver, where `COUNTED` still stands | reader, with `COUNTED` | drop the priority after the report (`stall.rs`) |
 //! | `LEAVING` | reader | nobody | its thread is ending: give the slot back at the next outermost unlock |
 //!
 //! # Why no section is missed
@@ -40,7 +41,9 @@
 use sync::{
     asym,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
-    cpu, thread, twin,
+    cpu,
+    thread::{self, ThreadId},
+    twin,
 };
 use topology::CpuId;
 
@@ -56,6 +59,7 @@ const COUNTED: u32 = 1 << 1;
 const LEAVING: u32 = 1 << 2;
 const PARK: u32 = 1 << 3;
 const OFF: u32 = 1 << 4;
+const BOOSTED: u32 = 1 << 5;
 /// What an outermost unlock has to act upon.
 const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
 
@@ -204,7 +208,7 @@ impl Slot {
         } else {
             Ordering::AcqRel
         };
-        let before = self.0.flags.fetch_and(!(ASK | COUNTED), order);
+        let before = self.0.flags.fetch_and(!(ASK | COUNTED | BOOSTED), order);
         self.after_report(before, domain);
         if before & LEAVING != 0 {
             self.give_back(domain);
@@ -214,6 +218,10 @@ impl Slot {
     fn after_report(&self, before: u32, domain: &Domain) {
         if before & COUNTED != 0 {
             domain.report(self.0.leaf.load(Ordering::Relaxed) as usize);
+        }
+        if before & BOOSTED != 0 {
+            // After the report: this may cost us the CPU at once.
+            thread::unboost(thread::current());
         }
     }
 
@@ -332,6 +340,35 @@ impl Slot {
             .flags
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, unanswered)
             .is_ok()
+    }
+
+    /// Says whether the driver still waits for the reader's report.
+    pub(super) fn is_counted(&self) -> bool {
+        self.0.flags.load(Ordering::Relaxed) & COUNTED != 0
+    }
+
+    /// Has the reader run first for the rest of its section, if it is still waited for and the system allows it.
+    pub(super) fn boost(&self) {
+        let still_counted = |flags| (flags & COUNTED != 0).then_some(flags | BOOSTED);
+        let marked = self
+            .0
+            .flags
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, still_counted);
+        if marked.is_err() {
+            return;
+        }
+        let thread = self.thread();
+        if !thread::boost(thread) {
+            self.0.flags.fetch_and(!BOOSTED, Ordering::Relaxed);
+        } else if self.0.flags.load(Ordering::Acquire) & BOOSTED == 0 {
+            // It reported, and may have dropped its priority before we raised it.
+            thread::unboost(thread);
+        }
+    }
+
+    /// Returns the reader's thread.
+    pub(super) fn thread(&self) -> ThreadId {
+        ThreadId(self.0.thread.load(Ordering::Relaxed))
     }
 
     /// Returns the CPU on which the reader registered.

@@ -2,3 +2,4 @@
 
 mod callbacks;
 mod gp;
+mod stall;

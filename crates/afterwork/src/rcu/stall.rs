@@ -1,0 +1,113 @@
+//! Readers that hold a grace period up: run sooner, and named.
+//!
+//! A holdout that others keep from its CPU is *boosted* for the rest of its section. The driver marks it `BOOSTED` where
+//! it is still counted on, raises its priority, and looks at the mark again; the reader takes the mark back with its
+//! report, and drops its priority *after* that, for dropping it may cost it the CPU at once. If the mark is gone when
+//! the driver looks, the reader may have dropped its priority before it was raised: the driver drops it then.
+
+use std::time::Duration;
+
+use sync::{Mutex, OnceLock, thread, time, twin, unmodelled::Arc};
+
+use super::{domain::Domain, slot::Slot, tunables};
+use crate::wake::spin_as_waiter;
+
+/// How often the driver looks before it boosts. A holdout that runs on another CPU ends most sections sooner.
+const LOOKS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
+
+/// A reader that holds up a grace period for longer than `rcu.stall_timeout`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Stall {
+    /// The kernel's number of the thread.
+    pub thread: u32,
+    /// The thread's name, where it can be read.
+    pub name: Option<String>,
+    /// For how long the grace period has waited.
+    pub waited: Duration,
+}
+
+impl std::fmt::Display for Stall {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.name.as_deref().unwrap_or("?");
+        let (thread, waited) = (self.thread, self.waited);
+        write!(
+            f,
+            "thread {thread} ({name}) has held up an RCU grace period for {waited:.1?} in a read-side critical section"
+        )
+    }
+}
+
+/// What is told of a stall; see [`on_stall`].
+pub type StallHandler = Box<dyn Fn(&Stall) + Send + Sync>;
+
+type Handler = Arc<dyn Fn(&Stall) + Send + Sync>;
+
+/// What is told of stalls. No model is about it, and none sees it: there no wait times out.
+static HANDLER: OnceLock<Mutex<Option<Handler>>> = OnceLock::new();
+
+/// Has stalls told to `handler`, once for each reader and period; `None` writes a line to stderr.
+///
+/// The handler runs on a thread that waits for the grace period, so it must not wait for one.
+///
+/// # Blocking
+///
+/// Never.
+pub fn on_stall(handler: Option<StallHandler>) {
+    let place = HANDLER.get_or_init(|| Mutex::new(None));
+    *place.lock() = handler.map(Arc::from);
+}
+
+fn tell(stall: &Stall) {
+    let handler = HANDLER.get().and_then(|place| place.lock().clone());
+    match handler {
+        Some(handler) => handler(stall),
+        None => eprintln!("afterwork: {stall}"),
+    }
+}
+
+impl Domain {
+    /// Waits until all `holdouts` have reported. Woken by the last report.
+    pub(super) fn wait_for_reports(&self, holdouts: &[&Slot]) {
+        if twin::armed("rcu: the driver wakes early") {
+            return;
+        }
+        let tree = self.tree();
+        for _ in 0..LOOKS_BEFORE_BOOST {
+            if tree.is_empty() {
+                return;
+            }
+            sync::hint::spin_loop();
+        }
+        if tunables::BOOST.get() != 0 {
+            holdouts.iter().for_each(|slot| slot.boost());
+        }
+        if spin_as_waiter(|| tree.is_empty()) {
+            return;
+        }
+        let Some(timeout) = tunables::stall_timeout() else {
+            return self.reported.wait_until(|| tree.is_empty());
+        };
+        let start_ns = time::now_ns();
+        let mut next = timeout;
+        while !tree.is_empty() {
+            let waiting = self.reported.prepare();
+            if tree.is_empty() {
+                break;
+            }
+            waiting.wait_timeout(timeout);
+            let waited = Duration::from_nanos(time::now_ns() - start_ns);
+            if waited >= next {
+                next = waited + timeout;
+                for slot in holdouts.iter().filter(|slot| slot.is_counted()) {
+                    let thread = slot.thread();
+                    tell(&Stall {
+                        thread: thread.0,
+                        name: thread::name(thread),
+                        waited,
+                    });
+                }
+            }
+        }
+    }
+}

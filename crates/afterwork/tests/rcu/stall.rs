@@ -1,0 +1,91 @@
+//! Readers that hold grace periods up, and the tunables.
+
+use std::sync::{Mutex, MutexGuard, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use afterwork::rcu::{self, Tunables};
+
+/// Tunables are the process's: whoever changes them takes turns, and puts them back.
+struct Tuned(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
+
+fn tuned(tunables: Tunables) -> Tuned {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let alone = ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner());
+    rcu::set_tunables(tunables);
+    Tuned(alone)
+}
+
+impl Drop for Tuned {
+    fn drop(&mut self) {
+        rcu::set_tunables(Tunables::default());
+    }
+}
+
+#[test]
+fn a_reader_that_stalls_a_grace_period_is_named() {
+    let _tuned = tuned(Tunables {
+        stall_timeout_ms: 5,
+        ..Tunables::default()
+    });
+    let (told, stalls) = mpsc::channel();
+    let told = Mutex::new(told);
+    rcu::on_stall(Some(Box::new(move |stall| {
+        told.lock().unwrap().send(stall.clone()).ok();
+    })));
+    let (close, closing) = mpsc::channel::<()>();
+    let (opened, open) = mpsc::channel();
+    let reader = thread::Builder::new()
+        .name("staller".into())
+        .spawn(move || {
+            let guard = rcu::read();
+            opened.send(()).unwrap();
+            closing.recv().unwrap();
+            drop(guard);
+        })
+        .unwrap();
+    open.recv().unwrap();
+    let waiter = thread::spawn(rcu::synchronize);
+    // Other tests' readers may be told of, too.
+    let stall = stalls
+        .iter()
+        .find(|stall| stall.name.as_deref() == Some("staller"))
+        .unwrap();
+    assert!(stall.waited >= Duration::from_millis(5));
+    assert!(stall.to_string().contains("(staller)"));
+    // Once a period: there will be another.
+    stalls.recv().unwrap();
+    close.send(()).unwrap();
+    waiter.join().unwrap();
+    reader.join().unwrap();
+    rcu::on_stall(None);
+}
+
+#[test]
+fn fixed_waits_are_waited_for_and_an_early_report_saves_the_second() {
+    let timed = |early_qs| {
+        let _tuned = tuned(Tunables {
+            early_qs,
+            first_fqs_ms: 3,
+            next_fqs_ms: 4,
+            ..Tunables::default()
+        });
+        let start = Instant::now();
+        rcu::synchronize();
+        start.elapsed()
+    };
+    assert!(timed(true) >= Duration::from_millis(3));
+    assert!(timed(false) >= Duration::from_millis(7));
+}
+
+#[test]
+fn waiting_by_callback_waits_for_a_grace_period_too() {
+    let _tuned = tuned(Tunables {
+        wake_from_gp: false,
+        ..Tunables::default()
+    });
+    rcu::synchronize();
+    rcu::synchronize_expedited();
+}
