@@ -29,6 +29,16 @@ const ROWS: &[Row] = &[
         tests: &["::policy::", "::active::"],
         flags: "",
     },
+    // Blocks go between threads by raw pointers; the clock is asked for.
+    Row {
+        package: "afterwork",
+        tests: &[
+            "task_work::tests::items_",
+            "task_work::tests::posters_that_",
+            "task_work::tests::no_more_blocks_",
+        ],
+        flags: "-Zmiri-disable-isolation",
+    },
 ];
 
 const TOOLCHAIN: &str = "nightly";

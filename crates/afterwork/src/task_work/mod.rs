@@ -24,8 +24,8 @@
 //!
 //! # Who does what
 //!
-//! 1. `poster.rs`: the item gets a node, an emptied one if there is any (`recycle.rs`), and is pushed onto the queue
-//!    (`inbox.rs`, over the crate `mpscq`).
+//! 1. `poster.rs`: the item is added to the poster's block (`block.rs`), or starts another one, an emptied one if there
+//!    is any (`recycle.rs`), which is pushed onto the queue (`inbox.rs`, over the crate `mpscq`).
 //! 2. `wait.rs`: the post counts against what the owner armed; at most one poster claims the wake-up, and rings
 //!    (`bell.rs`).
 //! 3. `mailbox.rs`: the owner drains a bounded batch; what is left stays queued.

@@ -10,6 +10,10 @@
 //!            a completion of BELL without `more`: submit poll_entry again
 //! ```
 //!
+//! `arm` says `false` when there is something to receive, and also for good once the last poster is dropped or the
+//! mailbox is closed: then `try_recv` says `Closed`. A loop that goes on for its other completions stops arming at that
+//! point, and waits for them alone.
+//!
 //! The eventfd is rung once an arming and never read: a multishot poll completes for each ring.
 //!
 //! Of the other roads into a sleeping ring, a message from the poster's own ring costs the poster more (and each
@@ -52,8 +56,22 @@ mod tests {
     use io_uring::IoUring;
 
     use super::*;
+    use crate::task_work::TryRecvError;
 
     const BELL: u64 = 7;
+
+    #[test]
+    fn arming_after_the_last_poster_is_told_that_nothing_will_come() {
+        let mut mailbox = Mailbox::<u8>::new();
+        let poster = mailbox.poster();
+        assert!(mailbox.arm(1).unwrap());
+        drop(poster);
+        assert!(mailbox.disarm(), "the end rings");
+        for _ in 0..2 {
+            assert!(!mailbox.arm(1).unwrap());
+            assert_eq!(mailbox.try_recv(), Err(TryRecvError::Closed));
+        }
+    }
 
     #[test]
     fn each_arming_completes_once_though_the_eventfd_is_never_read() {

@@ -12,7 +12,7 @@ const NO_SLOWER: Bound = Bound::AtMost(1.02);
 /// A chain touches the shared line once for all its items; the rest is linking and looking at them.
 const CHAIN: Bound = Bound::AtMost(0.4);
 
-/// Recycled nodes spare the allocator, which is what a channel's own blocks do only in part.
+/// Recycled blocks spare the allocator, and a poster that has one to itself shares no line with other posters.
 const MAIL_BOUND: Bound = Bound::AtMost(0.8);
 
 /// Push and pop of intrusive items, single pushes on both sides.
