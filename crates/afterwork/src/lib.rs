@@ -12,6 +12,7 @@
 //! Below them all lies [`wake`]: sleeping, spinning and waking.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
+pub mod observe;
 pub mod params;
 pub mod percpu;
 pub mod rcu;

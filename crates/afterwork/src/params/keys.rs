@@ -54,6 +54,7 @@ const KEYS: &[Key] = &[
     key!("workqueue.cpu_intensive_thresh_us" => cpu_intensive_thresh_us in 1..=60_000_000, "microseconds of CPU time until an item no longer counts against its pool"),
     key!("workqueue.machine_look_ms" => machine_look_ms in 0..=86_400_000, "milliseconds between looks whether CPUs have come or gone; 0 for none"),
     key!("workqueue.watchdog_thresh_ms" => watchdog_thresh_ms in 0..=86_400_000, "milliseconds without progress until waiting work is reported, 0 for never"),
+    key!("workqueue.wait_sample" => wait_sample in 0..=1_000_000_000, "items of which one has its wait measured; 0 for none"),
     key!("workqueue.lock_stat" => lock_stat, "records how long the pool lock is held"),
     key!("qpw" => qpw, "how per-CPU data is reached from elsewhere while it is owned"),
 ];

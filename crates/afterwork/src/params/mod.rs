@@ -136,6 +136,9 @@ pub struct Params {
     /// How often, at most, the registry looks whether CPUs have come or gone, in milliseconds; 0 for never. It looks
     /// while work waits, and costs the reading of a few small files.
     pub machine_look_ms: u64,
+    /// Of how many items one, at most, has its wait measured; 0 for none. A sample costs two readings of the cycle
+    /// counter.
+    pub wait_sample: u64,
     /// Records how long `queue()` holds the pool lock. Costs two clock readings a kick.
     pub lock_stat: bool,
     /// How per-CPU data is reached from elsewhere, where its builder does not say. The kernel's `qpw=`.
@@ -158,6 +161,7 @@ impl Default for Params {
             cpu_intensive_thresh_us: 10_000,
             watchdog_thresh_ms: 30_000,
             machine_look_ms: 1_000,
+            wait_sample: 64,
             lock_stat: false,
             qpw: Qpw::Queue,
         }

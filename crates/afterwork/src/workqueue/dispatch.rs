@@ -7,7 +7,7 @@ use std::{
     ptr::NonNull,
 };
 
-use sync::{atomic::Ordering, twin, unmodelled::Arc};
+use sync::{atomic::Ordering, thread::ThreadId, twin, unmodelled::Arc};
 
 use super::{
     active::{Gate, Seeker},
@@ -246,6 +246,7 @@ impl Dispatch {
     pub(crate) fn unlink(&mut self, slot: usize, item: NonNull<Head>) -> bool {
         let found = self.pending.remove(item) || self.link_mut(slot).inactive.remove(item);
         if found {
+            self.link(slot).probe.forget(item);
             // SAFETY: still linked as far as its state says, so it is alive.
             unsafe { item.as_ref() }.update(|state| Some(State::unlink(state)));
         }
@@ -262,6 +263,7 @@ impl Dispatch {
         after: &mut Afterwards,
     ) -> Taken {
         self.retire(worker, after);
+        self.tell(worker);
         loop {
             if self.pending.is_empty() {
                 self.adopt(&pool.injector);
@@ -275,7 +277,7 @@ impl Dispatch {
                 let nr_taken = self.take_inactive(pool, worker, slot, limit);
                 self.sit(worker, slot);
                 if nr_taken > 0 {
-                    return self.taken(slot, nr_taken);
+                    return self.taken(pool, worker, slot, nr_taken);
                 }
                 continue;
             }
@@ -303,7 +305,7 @@ impl Dispatch {
                 worker.hold(nr_taken, next);
                 nr_taken += 1;
             }
-            return self.taken(slot, nr_taken);
+            return self.taken(pool, worker, slot, nr_taken);
         }
     }
 
@@ -317,6 +319,7 @@ impl Dispatch {
         after: &mut Afterwards,
     ) -> Taken {
         self.retire(worker, after);
+        self.tell(worker);
         self.adopt(&pool.injector);
         loop {
             if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
@@ -325,7 +328,7 @@ impl Dispatch {
                 let nr_taken = self.take_inactive(pool, worker, slot, max);
                 self.sit(worker, slot);
                 if nr_taken > 0 {
-                    return self.taken(slot, nr_taken);
+                    return self.taken(pool, worker, slot, nr_taken);
                 }
             }
             let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
@@ -349,7 +352,7 @@ impl Dispatch {
                 worker.hold(nr_taken, next);
                 nr_taken += 1;
             }
-            return self.taken(slot, nr_taken);
+            return self.taken(pool, worker, slot, nr_taken);
         }
     }
 
@@ -368,10 +371,19 @@ impl Dispatch {
         seat.is_some_and(|slot| self.link(slot).core.cpu_intensive)
     }
 
-    fn taken(&mut self, slot: usize, nr_taken: usize) -> Taken {
+    fn taken(&mut self, pool: &WorkerPool, worker: &Worker, slot: usize, nr_taken: usize) -> Taken {
         self.nr_batches += 1;
         let link = self.link_mut(slot);
         link.nr_started += nr_taken as u64;
+        if worker.holds(nr_taken, link.probe.sought())
+            && let Some(cycles) = link.probe.read()
+        {
+            link.core.wait.record(cycles);
+        }
+        let every = pool.params.wait_sample;
+        if every > 0 && link.nr_started >= link.next_sample && link.probe.want() {
+            link.next_sample = link.nr_started + every;
+        }
         Taken::Items(nr_taken)
     }
 
@@ -509,6 +521,19 @@ impl Dispatch {
         } else if let Some(slot) = enlisted.seat {
             // A future that waits now is no item of the link any more.
             self.pull_plug(slot, after);
+        }
+    }
+
+    /// Takes the worker's counts over into its link. The worker alone, between two batches.
+    fn tell(&mut self, worker: &Worker) {
+        let told = worker
+            .tally
+            .take(ThreadId(worker.thread.load(Ordering::Relaxed)));
+        if let Some(slot) = self.enlisted(worker).seat {
+            let link = self.link_mut(slot);
+            link.nr_started -= u64::from(told.nr_not_run);
+            link.nr_completed += u64::from(told.nr_run);
+            link.cpu_ns += told.cpu_ns;
         }
     }
 

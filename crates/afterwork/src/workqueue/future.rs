@@ -294,7 +294,7 @@ unsafe fn push(item: NonNull<Head>) {
     unsafe { item.as_ref() }
         .home
         .store(place, Ordering::Relaxed);
-    home.pool.push(item);
+    home.push(item);
 }
 
 /// # Safety

@@ -35,9 +35,8 @@ pub(crate) struct Head {
 /// What an item does.
 #[derive(Debug)]
 pub(crate) struct VTable {
-    /// Takes the item, which the caller just took off a list, and runs it if it is to be run. Returns whether
-    /// the in-flight count is the caller's to give back.
-    pub(crate) run: unsafe fn(NonNull<Head>) -> bool,
+    /// Takes the item, which the caller just took off a list, and runs it if it is to be run.
+    pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
     /// Runs an item whose state says that the caller runs it.
     pub(crate) call: unsafe fn(NonNull<Head>) -> Ending,
     /// Returns the type of its function.
@@ -48,6 +47,30 @@ pub(crate) struct VTable {
     pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
     /// Returns where the async task that polled the handle left its waker.
     pub(crate) task: Option<unsafe fn(NonNull<Head>) -> Arc<TaskSlot>>,
+}
+
+/// What became of an item that a worker took off its list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Popped {
+    /// It was run.
+    Ran,
+    /// It was run, is a future, and keeps its in-flight count.
+    Kept,
+    /// It runs elsewhere; whoever runs it inherits the in-flight count.
+    Left,
+    /// Nobody wants it run.
+    Dropped,
+}
+
+impl Popped {
+    /// Says whether the in-flight count is the worker's to give back.
+    pub(crate) fn counts(self) -> bool {
+        matches!(self, Self::Ran | Self::Dropped)
+    }
+
+    pub(crate) fn ran(self) -> bool {
+        matches!(self, Self::Ran | Self::Kept)
+    }
 }
 
 /// How a run of an item's own code ended.

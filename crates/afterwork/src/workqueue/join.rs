@@ -14,7 +14,7 @@ use sync::{Mutex, unmodelled::Arc};
 
 use super::{
     handles,
-    head::{Ending, Head, TaskSlot, VTable, is_current, with_current},
+    head::{Ending, Head, Popped, TaskSlot, VTable, is_current, with_current},
     pwq::Pwq,
     run::{self, Payload, guarded, note_panic},
     slab,
@@ -415,14 +415,14 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         task: None,
     };
 
-    unsafe fn run(item: NonNull<Head>) -> bool {
+    unsafe fn run(item: NonNull<Head>) -> Popped {
         // SAFETY: the caller holds the item's only link, so all of it is ours.
         let home = unsafe { item.as_ref() }
             .home
             .load(sync::atomic::Ordering::Relaxed);
         // SAFETY: as above; our caller gives the link's count back after us.
         unsafe { with_current(std::ptr::null(), home, || Self::call(item)) };
-        true
+        Popped::Ran
     }
 
     unsafe fn call(item: NonNull<Head>) -> Ending {

@@ -3,6 +3,7 @@
 use topology::AffinityScope;
 
 use super::attrs::{BuildError, Builder};
+use crate::params::MaxActiveScope;
 
 /// What `highpri` queues run at. The kernel's `HIGHPRI_NICE_LEVEL`.
 const HIGHPRI_NICE: i8 = -20;
@@ -11,10 +12,12 @@ impl Builder {
     /// Makes items run on the CPU on which they were queued, one at a time unless they block. The kernel's
     /// `WQ_PERCPU`.
     ///
-    /// The same as the scope `Cpu` and `strict(true)`: each CPU's pool runs one worker at a time; when that blocks (see
+    /// The same as the scope `Cpu`, `strict(true)` and a `max_active` that is meant for each CPU: each CPU's pool runs one worker at a time; when that blocks (see
     /// [`blocking`](super::blocking)) or hogs the CPU, another runs.
     pub fn per_cpu(self) -> Self {
-        self.scope(AffinityScope::Cpu).strict(true)
+        self.scope(AffinityScope::Cpu)
+            .strict(true)
+            .max_active_scope(MaxActiveScope::Cpu)
     }
 
     /// Makes workers go before all others, at the nice value -20. The kernel's `WQ_HIGHPRI`.

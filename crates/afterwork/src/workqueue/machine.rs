@@ -88,6 +88,12 @@ impl Machine {
         self.view.lock().queues.retain(|other| !is_it(other));
     }
 
+    /// Returns the queues that have not gone.
+    pub(super) fn queues(&self) -> Vec<Arc<Inner>> {
+        let queues = self.view.lock().queues.clone();
+        queues.iter().filter_map(Weak::upgrade).collect()
+    }
+
     /// Lets unbound queues use `cpus` alone.
     pub(crate) fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
         self.change(|view| view.unbound = cpus);

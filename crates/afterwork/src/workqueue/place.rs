@@ -50,7 +50,7 @@ impl Workqueue {
     ) -> JoinHandle<T> {
         let home = self.inner.signpost.at_cpu(cpu);
         let (item, handle) = join::joinable(func, &home);
-        home.pool.push(item);
+        home.push(item);
         handle
     }
 

@@ -38,7 +38,7 @@ use super::{
     list::Injector,
     manager::Manager,
     policy::{self, Census, Need},
-    stats::{HoldStat, PoolStats},
+    stats::{PoolStats, Times},
     worker::{Taken, Worker},
 };
 use crate::{
@@ -79,7 +79,7 @@ pub(crate) struct WorkerPool {
     /// I
     pub(super) manager: Arc<Manager>,
     pub(super) counters: Counters,
-    pub(crate) hold: HoldStat,
+    pub(crate) hold: Times,
 }
 
 #[derive(Debug, Default)]
@@ -135,7 +135,7 @@ impl WorkerPool {
             params,
             manager,
             counters: Counters::default(),
-            hold: HoldStat::default(),
+            hold: Times::default(),
         }
     }
 

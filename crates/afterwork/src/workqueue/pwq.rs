@@ -1,5 +1,7 @@
 //! A pool workqueue: what links one queue to one pool.
 
+use std::ptr::NonNull;
+
 use sync::{
     atomic::{AtomicU32, AtomicU64, Ordering},
     unmodelled::Arc,
@@ -7,11 +9,14 @@ use sync::{
 
 use super::{
     active::{Gate, Seeker},
+    head::Head,
     list::List,
     pool::WorkerPool,
+    probe::Probe,
     rescuer::Phone,
     run::contain,
     state::Rules,
+    stats::Times,
 };
 use crate::wake::EventCount;
 
@@ -25,6 +30,8 @@ pub(crate) struct QueueCore {
     pub(crate) nr_helped: AtomicU64,
     /// A: statistics.
     pub(crate) nr_panicked: AtomicU64,
+    /// A: how long sampled items waited for a worker.
+    pub(crate) wait: Times,
     /// I: called after a panic that no joiner will see.
     pub(crate) on_panic: Option<PanicHandler>,
     /// I: its items never count against the workers that a pool runs at once.
@@ -53,11 +60,20 @@ pub(crate) struct Pwq {
     pub(crate) node: usize,
     /// A: how many of its in-flight counts belong to futures that have waited: no items of this link.
     pub(crate) nr_anchored: Arc<AtomicU32>,
+    /// A: how long its items wait.
+    pub(crate) probe: Arc<Probe>,
     /// I: what its items are told to let happen to them.
     pub(crate) rules: Rules,
 }
 
 impl Pwq {
+    /// Leaves a linked item for the workers of its pool.
+    #[inline]
+    pub(crate) fn push(&self, item: NonNull<Head>) {
+        self.probe.note(item);
+        self.pool.push(item);
+    }
+
     /// Takes note that a future keeps the in-flight count of the run that it is in.
     pub(crate) fn anchor(&self) {
         self.nr_anchored.fetch_add(1, Ordering::Relaxed);
@@ -88,8 +104,15 @@ pub(crate) struct PwqState {
     pub(crate) nr_adopted: u64,
     /// Somebody waits on `core.drained` for `nr_in_flight` to become zero.
     pub(crate) drain_waits: bool,
-    /// Items started.
+    /// Items taken to be run, without those that then were not.
     pub(crate) nr_started: u64,
+    /// Items that have run to their end.
+    pub(crate) nr_completed: u64,
+    pub(crate) cpu_ns: u64,
+    /// That of the [`Pwq`].
+    pub(crate) probe: Arc<Probe>,
+    /// How many items must have been started before a wait is sampled again.
+    pub(crate) next_sample: u64,
     /// No table of the queue leads here any more, though late items may come.
     pub(crate) retired: bool,
     /// An ordered queue's former link has items: all that come here wait as inactive.
@@ -112,6 +135,10 @@ impl PwqState {
             nr_adopted: 0,
             drain_waits: false,
             nr_started: 0,
+            nr_completed: 0,
+            cpu_ns: 0,
+            probe: link.probe.clone(),
+            next_sample: 0,
             retired: false,
             plugged,
             heir: None,
@@ -132,6 +159,7 @@ impl QueueCore {
             drained: EventCount::new(),
             nr_helped: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
+            wait: Times::default(),
             on_panic,
             cpu_intensive: false,
             bh: false,

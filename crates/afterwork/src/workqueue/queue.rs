@@ -22,7 +22,7 @@ use super::{
     routes::Signpost,
     run,
     state::Enqueue,
-    stats::QueueStats,
+    stats::{Histogram, QueueStats},
     work::Work,
 };
 use crate::params::MaxActiveScope;
@@ -165,7 +165,7 @@ impl Workqueue {
     pub(super) fn enqueue_at(&self, home: &Pwq, work: &Work) -> bool {
         let planned = self.plan(work, home);
         if planned == Planned::Push {
-            home.pool.push(work.item());
+            home.push(work.item());
         }
         planned != Planned::Refused
     }
@@ -233,6 +233,7 @@ impl Workqueue {
             }
         }
         if let Some((newest, oldest)) = chain {
+            home.probe.note(oldest);
             home.pool.push_chain(newest, oldest);
         }
         nr_queued
@@ -279,7 +280,7 @@ impl Workqueue {
     ) -> JoinHandle<T> {
         let home = self.here();
         let (item, handle) = join::joinable(func, &home);
-        home.pool.push(item);
+        home.push(item);
         handle
     }
 
@@ -287,7 +288,7 @@ impl Workqueue {
     #[inline]
     pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
         let home = self.here();
-        home.pool.push(join::detached(func, &home));
+        home.push(join::detached(func, &home));
     }
 
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle to wait for that.
@@ -333,7 +334,7 @@ impl Workqueue {
     {
         let home = self.here();
         let (item, handle) = future::task(future, &home, self.inner.clone());
-        home.pool.push(item);
+        home.push(item);
         handle
     }
 
@@ -395,20 +396,15 @@ impl Workqueue {
     ///
     /// Takes the lock of each of its pools for a moment.
     pub fn stats(&self) -> QueueStats {
-        let core = &self.inner.core;
-        let plan = self.inner.plan.lock();
-        QueueStats {
-            started: plan
-                .links()
-                .iter()
-                .map(|pwq| pwq.pool.lock().link(pwq.slot).nr_started)
-                .sum(),
-            helped: core.nr_helped.load(Ordering::Relaxed),
-            panicked: core.nr_panicked.load(Ordering::Relaxed),
-            rescued: core.rescuer.as_ref().map_or(0, |phone| phone.nr_rescued()),
-            nr_active: plan.nr_active(),
-            max_active: plan.max_active(),
-        }
+        self.inner.stats()
+    }
+
+    /// Returns how long items waited until a worker took them, of the sampled ones.
+    ///
+    /// Of [`Params::wait_sample`](crate::params::Params::wait_sample) items of a pool at most one is sampled. Those that
+    /// a joiner ran or that were cancelled are not among them.
+    pub fn wait_times(&self) -> Histogram {
+        self.inner.core.wait.read()
     }
 }
 

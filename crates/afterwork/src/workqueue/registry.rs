@@ -8,7 +8,7 @@ use topology::{CpuSet, Topology};
 use super::{
     machine::Machine,
     manager::{Manager, ReportHandler},
-    stats::{LockHold, PoolStats},
+    stats::{Histogram, PoolStats, QueueReport},
     watchdog::Report,
 };
 use crate::params::{ParamError, Params, VARIABLE};
@@ -199,6 +199,16 @@ impl Registry {
         &self.inner.machine.params
     }
 
+    /// Returns all that is known of each queue, in the order in which they were built.
+    ///
+    /// # Blocking
+    ///
+    /// Takes the locks of queues and pools for a moment.
+    pub fn queue_reports(&self) -> Vec<QueueReport> {
+        let queues = self.inner.machine.queues();
+        queues.iter().filter_map(|queue| queue.report()).collect()
+    }
+
     /// Returns what each pool has counted.
     ///
     /// # Blocking
@@ -214,8 +224,8 @@ impl Registry {
     }
 
     /// Returns how long `queue()` held the lock of any pool, if [`Params::lock_stat`] is on.
-    pub fn lock_hold(&self) -> LockHold {
-        let mut all = LockHold::default();
+    pub fn lock_hold(&self) -> Histogram {
+        let mut all = Histogram::default();
         for pool in self.inner.machine.pools() {
             all.merge(&pool.hold.read());
         }

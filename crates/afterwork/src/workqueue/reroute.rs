@@ -79,6 +79,17 @@ impl Plan {
         &self.links
     }
 
+    /// Says whether the queue has gone.
+    pub(super) fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// Marks the queue as gone, and returns its links.
+    pub(super) fn end(&mut self) -> Vec<Arc<Pwq>> {
+        self.dead = true;
+        std::mem::take(&mut self.links)
+    }
+
     /// Returns how many items may run at once, where that is meant for.
     pub(super) fn max_active(&self) -> u32 {
         self.max_active
@@ -117,12 +128,6 @@ impl Plan {
         let gate = Arc::new(Gate::new(self.max_active, factor, cpus_by_node));
         self.gates.push((node, gate.clone()));
         gate
-    }
-
-    /// Marks the queue as gone, and returns its links.
-    pub(super) fn end(&mut self) -> Vec<Arc<Pwq>> {
-        self.dead = true;
-        self.links.clone()
     }
 
     /// Makes the table for the attributes, with links that are made or taken up again; plugged ones, if they are not
@@ -188,6 +193,7 @@ impl Plan {
             core: core.clone(),
             node,
             nr_anchored: Arc::new(AtomicU32::new(0)),
+            probe: Arc::default(),
             rules,
         };
         link.slot = link.pool.add_link(&link, plug);

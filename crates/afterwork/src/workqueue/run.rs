@@ -10,18 +10,17 @@ use sync::{atomic::Ordering, thread};
 
 use super::{
     active::Gate,
-    head::{Ending, Head, VTable, current_home, forget_home, is_seated, with_current},
+    head::{Ending, Head, Popped, VTable, current_home, forget_home, is_seated, with_current},
     pwq::Pwq,
     state::{Pop, State},
 };
 
-/// Takes an item that the caller just took off a list, and runs it if it is to be run. Returns whether the
-/// in-flight count is the caller's to give back.
+/// Takes an item that the caller just took off a list, and runs it if it is to be run.
 ///
 /// # Safety
 ///
 /// 1. `item` is linked, and the caller alone holds its link.
-pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> bool {
+pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
     // Before the step: after it the item may be queued elsewhere, and has another home.
@@ -30,9 +29,12 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> bool {
         Pop::Run(_) => {
             // SAFETY: the step to running was ours, and our caller keeps the link's count until we are back.
             let ending = unsafe { run(item, home, || ()) };
-            ending != Ending::Suspended { keeps_count: true }
+            match ending {
+                Ending::Suspended { keeps_count: true } => Popped::Kept,
+                _ => Popped::Ran,
+            }
         }
-        Pop::Leave(_) => false,
+        Pop::Leave(_) => Popped::Left,
         Pop::Discard(state) => {
             if state.frees() {
                 // As in a run: the closure may own the last handle of its queue, whose count we still hold.
@@ -41,7 +43,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> bool {
                     with_current(item.as_ptr(), home, || free_guarded(item, head.vtable.free))
                 };
             }
-            true
+            Popped::Dropped
         }
     }
 }
@@ -146,6 +148,9 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
     }
     // Without a tombstone nobody has to come for it.
     let taken_back = home.pool.injector.take_back(item);
+    if taken_back {
+        home.probe.forget(item);
+    }
     let claimed = head.update(|state| {
         let next = state.run_claimed();
         Some(if taken_back { next.unlink() } else { next })

@@ -6,6 +6,8 @@ use sync::{
 };
 use topology::CpuSet;
 
+use super::{attrs::Attrs, queue::Inner};
+
 /// What a worker pool has counted since it was made. Each figure is read by itself, so they may not add up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -47,8 +49,13 @@ pub struct PoolStats {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct QueueStats {
-    /// Items that workers took to run.
+    /// Items that workers started; a future counts with each poll.
     pub started: u64,
+    /// Items that workers ran to their end. A worker tells of a batch when it next has the pool lock.
+    pub completed: u64,
+    /// CPU time that workers used for them, in microseconds, sampled: see `tally.rs`. What a worker has run for less
+    /// than a millisecond is not told yet.
+    pub cpu_time_us: u64,
     /// Items that their joiner ran.
     pub helped: u64,
     /// Items that panicked.
@@ -61,20 +68,34 @@ pub struct QueueStats {
     pub max_active: u32,
 }
 
-/// How long `queue()` held the pool lock.
+/// A queue by its name, with all that is known of it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct QueueReport {
+    /// Its name.
+    pub name: String,
+    /// Its attributes.
+    pub attrs: Attrs,
+    /// What it has counted.
+    pub stats: QueueStats,
+    /// How long items waited for a worker: see [`Workqueue::wait_times`](super::Workqueue::wait_times).
+    pub wait: Histogram,
+}
+
+/// How often something took how long.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
-pub struct LockHold {
-    /// How often it was held.
+pub struct Histogram {
+    /// How often.
     pub count: u64,
-    /// All holds together, in nanoseconds.
+    /// All together, in nanoseconds.
     pub total_ns: u64,
-    /// Bucket `i` counts the holds of `2^i` up to `2^(i+1)` nanoseconds; bucket 0 those below 2.
+    /// Bucket `i` counts what took `2^i` up to `2^(i+1)` nanoseconds; bucket 0 those below 2.
     pub buckets: Vec<u64>,
 }
 
-impl LockHold {
-    /// Returns the mean hold in nanoseconds, 0 without any.
+impl Histogram {
+    /// Returns the mean in nanoseconds, 0 without any.
     pub fn mean_ns(&self) -> f64 {
         if self.count == 0 {
             0.0
@@ -83,7 +104,7 @@ impl LockHold {
         }
     }
 
-    /// Returns the upper end of the bucket that holds the share `q` (0 to 1) of all holds, in nanoseconds.
+    /// Returns the upper end of the bucket that holds the share `q` (0 to 1) of all, in nanoseconds.
     pub fn quantile_ns(&self, q: f64) -> u64 {
         let rank = (q * self.count as f64).ceil() as u64;
         let mut seen = 0;
@@ -97,7 +118,7 @@ impl LockHold {
     }
 
     /// Adds another's counts.
-    pub fn merge(&mut self, other: &LockHold) {
+    pub fn merge(&mut self, other: &Histogram) {
         self.count += other.count;
         self.total_ns += other.total_ns;
         self.buckets
@@ -110,14 +131,14 @@ impl LockHold {
 
 const BUCKETS: usize = 40;
 
-/// Counts holds of one pool's lock, in cycles.
+/// Counts how often something took how long.
 #[derive(Debug)]
-pub(crate) struct HoldStat {
+pub(crate) struct Times {
     total: AtomicU64,
     buckets: [AtomicU64; BUCKETS],
 }
 
-impl Default for HoldStat {
+impl Default for Times {
     fn default() -> Self {
         Self {
             total: AtomicU64::new(0),
@@ -126,7 +147,8 @@ impl Default for HoldStat {
     }
 }
 
-impl HoldStat {
+impl Times {
+    /// Adds one that took so many cycles.
     pub(crate) fn record(&self, cycles: u64) {
         let ns = cycles * 1000 / time::cycles_per_us();
         let bucket = (ns.max(1).ilog2() as usize).min(BUCKETS - 1);
@@ -134,17 +156,56 @@ impl HoldStat {
         self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
     }
 
-    pub(crate) fn read(&self) -> LockHold {
+    pub(crate) fn read(&self) -> Histogram {
         let buckets: Vec<_> = self
             .buckets
             .iter()
             .map(|bucket| bucket.load(Ordering::Relaxed))
             .collect();
-        LockHold {
+        Histogram {
             count: buckets.iter().sum(),
             total_ns: self.total.load(Ordering::Relaxed),
             buckets,
         }
+    }
+}
+
+impl Inner {
+    pub(super) fn stats(&self) -> QueueStats {
+        let core = &self.core;
+        let plan = self.plan.lock();
+        let (mut started, mut completed, mut cpu_ns) = (0, 0, 0);
+        for link in plan.links() {
+            let dispatch = link.pool.lock();
+            let link = dispatch.link(link.slot);
+            started += link.nr_started;
+            completed += link.nr_completed;
+            cpu_ns += link.cpu_ns;
+        }
+        QueueStats {
+            started,
+            completed,
+            cpu_time_us: cpu_ns / 1000,
+            helped: core.nr_helped.load(Ordering::Relaxed),
+            panicked: core.nr_panicked.load(Ordering::Relaxed),
+            rescued: core.rescuer.as_ref().map_or(0, |phone| phone.nr_rescued()),
+            nr_active: plan.nr_active(),
+            max_active: plan.max_active(),
+        }
+    }
+
+    /// Returns all that is known of the queue, unless it has gone.
+    pub(super) fn report(&self) -> Option<QueueReport> {
+        let plan = self.plan.lock();
+        let attrs = plan.attrs().clone();
+        let is_dead = plan.is_dead();
+        drop(plan);
+        (!is_dead).then(|| QueueReport {
+            name: self.core.name.to_string(),
+            attrs,
+            stats: self.stats(),
+            wait: self.core.wait.read(),
+        })
     }
 }
 
@@ -154,7 +215,7 @@ mod tests {
 
     #[test]
     fn holds_fall_into_the_bucket_of_their_power_of_two() {
-        let stat = HoldStat::default();
+        let stat = Times::default();
         let per_us = time::cycles_per_us();
         for us in [1, 1, 1, 100] {
             stat.record(us * per_us);
@@ -171,7 +232,7 @@ mod tests {
 
     #[test]
     fn no_hold_has_no_mean() {
-        assert_eq!(LockHold::default().mean_ns(), 0.0);
-        assert_eq!(LockHold::default().quantile_ns(0.5), 0);
+        assert_eq!(Histogram::default().mean_ns(), 0.0);
+        assert_eq!(Histogram::default().quantile_ns(0.5), 0);
     }
 }

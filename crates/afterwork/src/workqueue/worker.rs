@@ -23,6 +23,7 @@ use super::{
     policy::RunBudget,
     pool::{Rest, WorkerPool},
     slab,
+    tally::Tally,
 };
 use crate::wake::{Parker, SpinBudget, Unparker, report};
 
@@ -81,6 +82,8 @@ pub(crate) struct Worker {
     pub(crate) thread: AtomicU32,
     /// A, written by the owner: the table of the item that it runs, or ran last.
     running: AtomicPtr<VTable>,
+    /// A: what it has run and not told its link.
+    pub(crate) tally: Tally,
     /// A: set when a look let it run outside its pod.
     pub(crate) strays: AtomicBool,
 }
@@ -97,6 +100,7 @@ impl Worker {
             culled: AtomicBool::new(false),
             thread: AtomicU32::new(0),
             running: AtomicPtr::new(ptr::null_mut()),
+            tally: Tally::default(),
             strays: AtomicBool::new(false),
         }
     }
@@ -137,6 +141,12 @@ impl Worker {
     pub(crate) fn publish(&self, len: usize) {
         self.hand
             .store(Hand::new(0, len as u32).0, Ordering::Release);
+    }
+
+    /// Says whether one of the first `len` items in its hand is `item`. With the pool locked.
+    pub(crate) fn holds(&self, len: usize, item: *const Head) -> bool {
+        let is_it = |place: &AtomicPtr<Head>| ptr::eq(place.load(Ordering::Relaxed), item);
+        !item.is_null() && self.items[..len].iter().any(is_it)
     }
 
     /// Says whether it has items in hand that it has not started.
@@ -201,24 +211,27 @@ impl Worker {
     /// Runs all that is in hand.
     fn run_hand(&self) {
         let start = time::cycles();
-        let mut nr_run = 0u64;
+        let (mut nr_run, mut nr_not_run) = (0u64, 0u32);
         while let Some(item) = self.next() {
             // SAFETY: `next` gave this item to us alone, linked, so it is alive.
             let vtable = unsafe { item.as_ref() }.vtable;
             self.running
                 .store(ptr::from_ref(vtable).cast_mut(), Ordering::Relaxed);
             // SAFETY: as above; the table was made for it.
-            let counts = unsafe { (vtable.run)(item) };
-            if counts {
+            let popped = unsafe { (vtable.run)(item) };
+            nr_not_run += u32::from(!popped.ran());
+            if popped.counts() {
                 let nr_done = self.nr_done.load(Ordering::Relaxed).wrapping_add(1);
                 self.nr_done.store(nr_done, Ordering::Release);
             }
             nr_run += 1;
         }
         slab::flush();
-        if let Some(each) = time::cycles().wrapping_sub(start).checked_div(nr_run) {
+        let cycles = time::cycles().wrapping_sub(start);
+        if let Some(each) = cycles.checked_div(nr_run) {
             self.learn(each * 1000 / time::cycles_per_us());
         }
+        self.tally.add(nr_run as u32, nr_not_run, cycles);
     }
 
     /// Mixes what an item took into the average, an eighth at a time.

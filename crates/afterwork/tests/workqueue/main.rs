@@ -26,4 +26,5 @@ mod pools;
 mod spawn;
 mod spawn_async;
 mod spawn_async_ends;
+mod statistics;
 mod watchdog;

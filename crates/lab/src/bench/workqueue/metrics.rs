@@ -1,6 +1,6 @@
 //! The metrics of this bench, and how a run fills them in.
 
-use afterwork::workqueue::LockHold;
+use afterwork::workqueue::Histogram;
 
 use super::producers::Window;
 use crate::measure::case::{Better, Metric, Sample};
@@ -134,7 +134,7 @@ pub const LOCK: &[Metric] = &[
 /// Adds to a sample how long queueing held the pool lock.
 ///
 /// Percentiles are upper ends of buckets that double, so they are coarse; the mean is exact.
-pub fn add_lock_hold(sample: &mut Sample, hold: &LockHold, items: usize) {
+pub fn add_lock_hold(sample: &mut Sample, hold: &Histogram, items: usize) {
     if hold.count == 0 {
         return;
     }

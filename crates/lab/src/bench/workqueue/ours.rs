@@ -3,7 +3,7 @@
 use std::fmt;
 
 use afterwork::params::{Params, WakeMode};
-use afterwork::workqueue::{JoinHandle, LockHold, MAX_ACTIVE, Registry, Work, Workqueue};
+use afterwork::workqueue::{Histogram, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue};
 use topology::{AffinityScope, Topology};
 
 use super::batch::Item;
@@ -133,7 +133,7 @@ impl Ours {
 
     /// Returns how long queueing has held the pool locks since the start.
     #[must_use]
-    pub fn lock_hold(&self) -> LockHold {
+    pub fn lock_hold(&self) -> Histogram {
         self.pools
             .0
             .as_ref()

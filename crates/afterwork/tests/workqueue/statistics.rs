@@ -1,0 +1,157 @@
+//! What is counted, and the picture of it.
+
+use afterwork::{
+    observe::snapshot_of,
+    params::Params,
+    workqueue::{self, Work},
+};
+
+use crate::support::*;
+
+#[test]
+fn started_and_completed_count_the_runs_of_workers() {
+    let queue = alone_on_two(queue("count").help(false));
+    for _ in 0..100 {
+        queue.spawn_detached(|| ());
+    }
+    let work = Work::new(|| ());
+    queue.enqueue(&work);
+    queue.drain().unwrap();
+    eventually("the last batch is told", || queue.stats().completed == 101);
+    assert_eq!(queue.stats().started, 101);
+}
+
+#[test]
+fn a_cancelled_item_counts_neither_as_started_nor_as_completed() {
+    let queue = alone_on_two(queue("cancelled").help(false).max_active(1));
+    let plug = plug_into(&queue);
+    let works: Vec<_> = (0..10).map(|_| Work::new(|| ())).collect();
+    for work in &works {
+        queue.enqueue(work);
+        assert!(work.cancel());
+    }
+    plug.release();
+    queue.drain().unwrap();
+    eventually("the last batch is told", || {
+        let stats = queue.stats();
+        (stats.started, stats.completed) == (1, 1)
+    });
+}
+
+#[test]
+fn cpu_time_is_what_items_used_and_not_what_they_slept() {
+    let queue = alone_on_two(queue("time").help(false));
+    let burn = || {
+        let me = sync::thread::current();
+        let from = sync::usage::cpu_ns(me).unwrap();
+        while sync::usage::cpu_ns(me).unwrap() < from + 5_000_000 {}
+    };
+    queue.spawn(burn).join().unwrap();
+    queue.drain().unwrap();
+    eventually("it is told", || queue.stats().cpu_time_us >= 5_000);
+    let before = queue.stats().cpu_time_us;
+    let sleeper = queue.spawn(|| std::thread::sleep(std::time::Duration::from_millis(200)));
+    sleeper.join().unwrap();
+    queue.drain().unwrap();
+    eventually("it is told", || queue.stats().completed == 2);
+    let slept = queue.stats().cpu_time_us - before;
+    assert!(slept < 100_000, "{slept} µs for a sleep of 200 ms");
+}
+
+#[test]
+fn waits_are_sampled_at_most_as_often_as_is_said() {
+    let params = Params {
+        wait_sample: 10,
+        ..Params::default()
+    };
+    let registry = registry_with("1 core", params);
+    let queue = queue("waits").help(false).build_in(&registry).unwrap();
+    for _ in 0..200 {
+        queue.spawn(|| ()).join().unwrap();
+    }
+    let nr_sampled = queue.wait_times().count;
+    assert!((2..=21).contains(&nr_sampled), "{nr_sampled} of 200");
+}
+
+#[test]
+fn a_sampled_wait_is_from_queueing_to_taking() {
+    let params = Params {
+        wait_sample: 1,
+        ..Params::default()
+    };
+    let registry = registry_with("1 core", params);
+    let queue = queue("waits").help(false).max_active(1);
+    let queue = queue.build_in(&registry).unwrap();
+    let plug = plug_into(&queue);
+    // The plug's own taking asked for a sample: it is of this item.
+    let waits = queue.spawn(|| ());
+    let from = std::time::Instant::now();
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    let waited_ns = from.elapsed().as_nanos() as u64;
+    plug.release();
+    waits.join().unwrap();
+    let times = queue.wait_times();
+    assert!(times.quantile_ns(1.0) >= waited_ns, "{times:?}");
+}
+
+#[test]
+fn nothing_is_sampled_where_nobody_wants_it() {
+    let params = Params {
+        wait_sample: 0,
+        ..Params::default()
+    };
+    let registry = registry_with("1 core", params);
+    let queue = queue("waits").help(false).build_in(&registry).unwrap();
+    queue.spawn(|| ()).join().unwrap();
+    assert_eq!(queue.wait_times().count, 0);
+}
+
+#[test]
+fn a_snapshot_has_each_queue_and_pool_as_table_and_as_json() {
+    let registry = registry("2 core");
+    let queue = queue("a \"name\"").nice(3).build_in(&registry).unwrap();
+    queue.spawn(|| ()).join().unwrap();
+    let now = snapshot_of(&registry);
+    assert_eq!((now.queues.len(), now.pools.len()), (1, 1));
+    assert_eq!(now.queues[0].attrs.nice, 3);
+    let json = now.to_json();
+    assert!(
+        json.contains(r#"{"queue":"a \"name\"","scope":"cache_shard","nice":"3","#),
+        "{json}"
+    );
+    assert!(
+        json.contains(r#""pools":[{"pool":"0-1","strict":false,"#),
+        "{json}"
+    );
+    let table = now.to_string();
+    let lines: Vec<_> = table.lines().collect();
+    assert_eq!(lines.len(), 4);
+    assert!(lines[0].starts_with("queue") && lines[2].starts_with("pool"));
+    drop(queue);
+    let later = snapshot_of(&registry);
+    assert!(later.queues.is_empty() && later.pools.is_empty());
+    assert_eq!(later.to_string(), "");
+    assert_eq!(later.to_json(), r#"{"queues":[],"pools":[]}"#);
+}
+
+#[test]
+fn the_system_queues_are_there_once_and_by_the_kernels_names() {
+    let queues = [
+        (workqueue::system().unwrap(), "events"),
+        (workqueue::system_highpri().unwrap(), "events_highpri"),
+        (workqueue::system_long().unwrap(), "events_long"),
+        (workqueue::system_unbound().unwrap(), "events_unbound"),
+    ];
+    for (i, (queue, name)) in queues.into_iter().enumerate() {
+        assert_eq!(queue.name(), name);
+        assert_eq!(queue.spawn(move || i).join().unwrap(), i);
+    }
+    assert!(std::ptr::eq(workqueue::system().unwrap(), queues[0].0));
+}
+
+#[test]
+fn the_high_priority_queue_says_by_its_nice_value_whether_it_is_one() {
+    let queue = workqueue::system_highpri().unwrap();
+    let may = sync::thread::may_set_nice(-20).is_ok();
+    assert_eq!(queue.attrs().nice, if may { -20 } else { 0 });
+}
