@@ -103,6 +103,29 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99); does nothing in a model.
+///
+/// It then runs before every ordinary thread of its CPUs, for as long as it wants to.
+///
+/// # Errors
+///
+/// Permission denied without the right to it; `InvalidInput` for a priority that is none.
+pub fn set_fifo(priority: u8) -> io::Result<()> {
+    #[cfg(not(any(loom, shuttle)))]
+    {
+        // SAFETY: a structure of integers, of which some C libraries have more than one field.
+        let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
+        param.sched_priority = priority.into();
+        // SAFETY: the call reads the structure, which outlives it; 0 names this thread.
+        if unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &param) } != 0 {
+            return Err(io::Error::last_os_error());
+        }
+    }
+    #[cfg(any(loom, shuttle))]
+    let _ = priority;
+    Ok(())
+}
+
 /// Says whether this process may set a nice value of `nice` for its threads.
 ///
 /// # Errors

@@ -9,6 +9,10 @@ use crate::wake::machine_may_spin;
 /// How often a waiter looks at once before it gives its CPU away: a few microseconds, several short operations.
 const NR_SPINS: u32 = 128;
 
+/// How often an owner looks that waits for a section on its own slot: most of a millisecond. Longer than any section
+/// should take, for an owner that gives its CPU away loses the peace that all this is for.
+const NR_OWNER_SPINS: u32 = 1 << 14;
+
 /// How often it gives its CPU away before it naps. A guess: about as many turns as threads may share a CPU.
 const NR_YIELDS: u32 = 32;
 
@@ -16,9 +20,10 @@ const NR_YIELDS: u32 = 32;
 const NAP_US: u64 = 50;
 
 /// One wait.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Patience {
     nr_looks: u32,
+    nr_spins: u32,
 }
 
 /// When a wait is given up.
@@ -32,6 +37,22 @@ pub(super) struct Deadline {
 }
 
 impl Patience {
+    /// Begins the wait of a remote caller.
+    pub(super) fn of_caller() -> Self {
+        Self {
+            nr_looks: 0,
+            nr_spins: NR_SPINS,
+        }
+    }
+
+    /// Begins the wait of an owner for its own slot.
+    pub(super) fn of_owner() -> Self {
+        Self {
+            nr_looks: 0,
+            nr_spins: NR_OWNER_SPINS,
+        }
+    }
+
     /// Lets a little time pass before the next look.
     ///
     /// # Blocking
@@ -39,9 +60,9 @@ impl Patience {
     /// At most 50 µs and what the system adds; nobody has to end a nap.
     pub(super) fn pass_time(&mut self) {
         self.nr_looks = self.nr_looks.saturating_add(1);
-        if self.nr_looks < NR_SPINS && machine_may_spin() {
+        if self.nr_looks < self.nr_spins && machine_may_spin() {
             hint::spin_loop();
-        } else if self.nr_looks < NR_SPINS + NR_YIELDS {
+        } else if self.nr_looks < self.nr_spins + NR_YIELDS {
             thread::yield_now();
         } else {
             thread::sleep(Duration::from_micros(NAP_US));

@@ -239,7 +239,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             return Ok(result);
         }
         if !deadline.is_zero() {
-            let mut patience = Patience::default();
+            let mut patience = Patience::of_caller();
             let mut deadline = Deadline::after(deadline);
             while !deadline.is_over() {
                 if let Some(result) = attempt.look() {
@@ -301,7 +301,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
         let nr_posted = slot.mail().nr_posted();
-        let mut patience = Patience::default();
+        let mut patience = Patience::of_caller();
         while !slot.mail().is_done(nr_posted) {
             slot.help();
             patience.pass_time();
@@ -384,7 +384,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         // All are made before the first is tried: a slot of our own is found before anything has run.
         let mut attempts: Vec<_> = attempts.collect();
         attempts.retain_mut(|attempt| attempt.try_now().is_none());
-        let mut patience = Patience::default();
+        let mut patience = Patience::of_caller();
         loop {
             attempts.retain_mut(|attempt| attempt.look().is_none());
             if attempts.is_empty() {
@@ -400,7 +400,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         if let Some(result) = attempt.try_now() {
             return result;
         }
-        let mut patience = Patience::default();
+        let mut patience = Patience::of_caller();
         loop {
             if let Some(result) = attempt.look() {
                 return result;

@@ -156,10 +156,10 @@ impl<T> Slot<T> {
         self.look_and_take() == Found::Taken
     }
 
-    /// Takes the slot, waiting for whoever is inside.
+    /// Takes the slot for its owner, waiting for whoever is inside.
     #[cold]
     fn take(&self) {
-        let mut patience = Patience::default();
+        let mut patience = Patience::of_owner();
         while !self.try_take() {
             patience.pass_time();
         }

@@ -9,6 +9,7 @@ use clap::{Args, Subcommand};
 use super::blocking::{self, BlockingArgs};
 use super::max_active::{self, MaxActiveArgs};
 use super::mpscq::{self, MpscqArgs};
+use super::percpu::{self, PercpuArgs};
 use super::rcu::{self, RcuArgs};
 use super::session::Settings;
 use super::sum::{self, SumBenchArgs};
@@ -48,6 +49,9 @@ pub enum Which {
     /// Replace a value under readers: read side, grace periods, callbacks, many updaters
     Rcu(RcuArgs),
 
+    /// Work on a CPU's own cache, and drain it from elsewhere: cycles an object, and what a drain does to the owner
+    Percpu(PercpuArgs),
+
     /// Sum a tree of files with `afterwork sum`, against rayon and xargs with sha256sum
     Sum(SumBenchArgs),
 
@@ -65,6 +69,7 @@ impl Which {
             Self::Mpscq(MpscqArgs::default()),
             Self::TaskWork(TaskWorkArgs::default()),
             Self::Rcu(RcuArgs::default()),
+            Self::Percpu(PercpuArgs::default()),
             Self::Sum(SumBenchArgs::default()),
             Self::MaxActive(MaxActiveArgs::default()),
         ]
@@ -82,6 +87,7 @@ impl Which {
             Self::Mpscq(args) => Ok(mpscq::cases(args, settings)),
             Self::TaskWork(args) => Ok(task_work::cases(args, settings)),
             Self::Rcu(args) => Ok(rcu::cases(args, settings)),
+            Self::Percpu(args) => Ok(percpu::cases(args, settings)),
             Self::Sum(args) => Ok(sum::cases(args, settings)),
             Self::MaxActive(args) => max_active::cases(args, settings),
         }

@@ -12,6 +12,7 @@ pub mod args;
 pub mod blocking;
 pub mod max_active;
 pub mod mpscq;
+pub mod percpu;
 pub mod pick;
 pub mod rcu;
 pub mod session;

@@ -1,0 +1,209 @@
+//! The cases: who guards the cache, and how it is drained.
+
+use topology::CpuId;
+
+use super::args::PercpuArgs;
+use super::claims;
+use super::isolation::{self, Outcome, Way};
+use super::list::{self, Guard, Size};
+use super::metrics::{
+    ALLOC, CYCLES, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, ISOLATION, SWITCHES,
+};
+use crate::bench::session::Settings;
+use crate::measure::case::{Case, Sample, Variant};
+
+const BENCH: &str = "percpu";
+const WARM: &str = "alloc-warm";
+const COLD: &str = "alloc-cold";
+const ISOLATED: &str = "isolation";
+
+/// As `--cases` and tables spell them.
+pub const CASES: [&str; 3] = [WARM, COLD, ISOLATED];
+
+pub(super) const UNPROTECTED: &str = "unprotected";
+pub(super) const COMPILED_OUT: &str = "compiled out";
+pub(super) const QUEUE: &str = "queue (off)";
+pub(super) const ON_DEMAND: &str = "on_demand";
+pub(super) const BREAKABLE: &str = "on_demand, breakable";
+pub(super) const EVERY_OP: &str = "every_op (on)";
+pub(super) const STD_MUTEX: &str = "std Mutex";
+const PARKING_LOT: &str = "parking_lot";
+const THREAD_LOCAL: &str = "thread_local";
+
+pub(super) const QUEUED: &str = "queued to a worker";
+pub(super) const MAILED: &str = "mailed";
+pub(super) const PARKED: &str = "parked";
+pub(super) const BROKEN: &str = "membarrier";
+const QUIET: &str = "quiet";
+
+/// As `--peers` and tables spell them.
+pub const PEERS: [&str; 5] = [UNPROTECTED, STD_MUTEX, PARKING_LOT, THREAD_LOCAL, QUEUED];
+
+const GUARDS: [(&str, Guard); 9] = [
+    (UNPROTECTED, list::unprotected),
+    (COMPILED_OUT, list::compiled_out),
+    (QUEUE, list::queue),
+    (ON_DEMAND, list::on_demand),
+    (BREAKABLE, list::breakable),
+    (EVERY_OP, list::every_op),
+    (STD_MUTEX, list::std_mutex),
+    (PARKING_LOT, list::parking_lot),
+    (THREAD_LOCAL, list::thread_local),
+];
+
+const WAYS: [(&str, Way); 7] = [
+    (QUIET, Way::Quiet),
+    (QUEUED, Way::QueuedToWorker),
+    (MAILED, Way::Mailed),
+    (ON_DEMAND, Way::OnDemand),
+    (EVERY_OP, Way::EveryOp),
+    (PARKED, Way::Parked),
+    (BROKEN, Way::Broken),
+];
+
+/// 16 KiB: half of a first cache and less.
+const WARM_SIZE: Size = Size {
+    len: 256,
+    rounds: 4_000,
+};
+/// 64 MiB: more than a last cache gives one core.
+const COLD_SIZE: Size = Size {
+    len: 1 << 20,
+    rounds: 2,
+};
+
+const NR_DRAINS: usize = 2_000;
+const NR_DRAINS_QUICK: usize = 400;
+
+/// Makes the cases that `args` ask for; `isolation` needs two CPUs.
+#[must_use]
+pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
+    let default = if settings.quick {
+        NR_DRAINS_QUICK
+    } else {
+        NR_DRAINS
+    };
+    let nr_drains = args.drains.unwrap_or(default);
+    args.pick.make(|name| match name {
+        WARM => Some(alloc(
+            name,
+            WARM_SIZE,
+            "a list that fits the first cache",
+            claims::warm(),
+        )),
+        COLD => Some(alloc(name, COLD_SIZE, "a list of 64 MiB", claims::cold())),
+        _ => isolated(name, nr_drains, settings),
+    })
+}
+
+fn alloc(
+    name: &'static str,
+    size: Size,
+    what: &str,
+    claims: Vec<crate::measure::claim::Claim>,
+) -> Case {
+    let variant = |(name, guard): (&str, Guard)| {
+        let run = move || {
+            let mut sample = Sample::default();
+            sample.set(CYCLES, guard(size)?);
+            Ok(Some(sample))
+        };
+        if PEERS.contains(&name) {
+            Variant::peer(name, run)
+        } else {
+            Variant::ours(name, run)
+        }
+    };
+    Case {
+        bench: BENCH,
+        name,
+        about: format!("objects of 64 bytes from {what}, shuffled within 4 KiB"),
+        metrics: ALLOC,
+        headline: CYCLES,
+        variants: GUARDS.map(variant).into(),
+        claims,
+    }
+}
+
+fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option<Case> {
+    let cpus: (CpuId, CpuId) = match settings.cpus[..] {
+        [first, .., last] => (first, last),
+        _ => return None,
+    };
+    let variant = |(name, way): (&str, Way)| {
+        let interrupt = settings.interrupt.clone();
+        let run = move || Ok(isolation::run(way, nr_drains, cpus, &interrupt)?.map(sample));
+        if PEERS.contains(&name) {
+            Variant::peer(name, run)
+        } else {
+            Variant::ours(name, run)
+        }
+    };
+    let thread = if may_be_real_time() {
+        "a SCHED_FIFO thread"
+    } else {
+        "an ordinary thread, for lack of the right to SCHED_FIFO,"
+    };
+    Some(Case {
+        bench: BENCH,
+        name,
+        about: format!(
+            "{thread} loops on CPU {}, drained {nr_drains} times from CPU {}",
+            cpus.1, cpus.0
+        ),
+        metrics: ISOLATION,
+        headline: DRAIN_P50,
+        variants: WAYS.map(variant).into(),
+        claims: claims::isolation(),
+    })
+}
+
+fn sample(outcome: Outcome) -> Sample {
+    let mut sample = Sample::default();
+    sample.set(SWITCHES, outcome.switches as f64);
+    sample.set(INTERRUPTS, outcome.interrupts as f64);
+    sample.set(
+        GAP,
+        outcome.gap as f64 * 1000.0 / sync::time::cycles_per_us() as f64,
+    );
+    if let Some([p50, p99, max]) = outcome.drains.percentiles_ns([50.0, 99.0, 100.0]) {
+        sample.set(DRAIN_P50, p50);
+        sample.set(DRAIN_P99, p99);
+        sample.set(DRAIN_MAX, max);
+    }
+    sample
+}
+
+/// Tries it on a thread of its own, which ends at once.
+fn may_be_real_time() -> bool {
+    let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
+    tried.join().unwrap_or(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_guard_and_every_way_is_measured() {
+        let args = PercpuArgs {
+            drains: Some(20),
+            ..PercpuArgs::default()
+        };
+        for case in &mut cases(&args, &Settings::of_tests()) {
+            if case.name == COLD {
+                continue;
+            }
+            for variant in &mut case.variants {
+                let sample = (variant.run)().unwrap().unwrap();
+                // The quiet run drains nothing.
+                let metric = if variant.name == QUIET {
+                    SWITCHES
+                } else {
+                    case.headline
+                };
+                assert!(sample.value(metric).unwrap() >= 0.0, "{}", variant.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,56 @@
+//! What we say of per-CPU data, to be judged on the reader's own machine.
+
+use super::cases::{
+    BROKEN, COMPILED_OUT, EVERY_OP, MAILED, ON_DEMAND, PARKED, QUEUE, QUEUED, STD_MUTEX,
+    UNPROTECTED,
+};
+use super::metrics::{CYCLES, DRAIN_P50, SWITCHES};
+use crate::measure::claim::{Against, Bound, Claim};
+
+fn claim(variant: &str, metric: &'static str, against: &str, at_most: Option<f64>) -> Claim {
+    Claim {
+        what: variant.into(),
+        variant: variant.into(),
+        metric,
+        against: Against::Variant(against.into()),
+        bound: at_most.map(Bound::AtMost),
+    }
+}
+
+/// With cold caches a miss is what an object costs, and the guard is to vanish beside it.
+#[must_use]
+pub fn cold() -> Vec<Claim> {
+    vec![
+        claim(COMPILED_OUT, CYCLES, UNPROTECTED, Some(1.01)),
+        claim(QUEUE, CYCLES, UNPROTECTED, Some(1.01)),
+        claim(ON_DEMAND, CYCLES, UNPROTECTED, Some(1.02)),
+        claim(EVERY_OP, CYCLES, UNPROTECTED, Some(1.16)),
+        claim(EVERY_OP, CYCLES, STD_MUTEX, None),
+    ]
+}
+
+/// With warm ones the guard is all there is.
+#[must_use]
+pub fn warm() -> Vec<Claim> {
+    // One cycle on about four.
+    let one_more = Some(1.25);
+    vec![
+        claim(COMPILED_OUT, CYCLES, UNPROTECTED, one_more),
+        claim(QUEUE, CYCLES, UNPROTECTED, one_more),
+        claim(ON_DEMAND, CYCLES, UNPROTECTED, one_more),
+        claim(EVERY_OP, CYCLES, UNPROTECTED, None),
+        claim(EVERY_OP, CYCLES, STD_MUTEX, Some(0.55)),
+    ]
+}
+
+/// A drain by whoever wants it, against one that a worker of that CPU is woken for.
+#[must_use]
+pub fn isolation() -> Vec<Claim> {
+    let mut claims: Vec<Claim> = [EVERY_OP, ON_DEMAND, PARKED]
+        .map(|way| claim(way, DRAIN_P50, QUEUED, Some(1.0 / 30.0)))
+        .into();
+    claims.extend([MAILED, BROKEN].map(|way| claim(way, DRAIN_P50, QUEUED, None)));
+    claims
+        .extend([EVERY_OP, ON_DEMAND, PARKED].map(|way| claim(way, SWITCHES, QUEUED, Some(0.01))));
+    claims
+}

@@ -1,0 +1,301 @@
+//! The isolation test: a real-time thread that must not be disturbed, and another CPU that wants its cache drained.
+//!
+//! The victim runs in a tight loop on a CPU of its own, and notes how long its loop ever stood still. Drains come at a
+//! fixed pace from another CPU, each timed; the quiet run lasts as long and drains nothing, for a guest is disturbed by
+//! its host as well.
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Barrier};
+use std::thread;
+use std::time::Duration;
+
+use afterwork::percpu::{Escalate, Owner, PerCpu, Qpw};
+use afterwork::wake::Parker;
+use nix::sys::resource::{UsageWho, getrusage};
+use sync::time::{cycles, cycles_per_us};
+use topology::CpuId;
+
+use super::list::unmade;
+use crate::bench::workqueue::producers::pin_to;
+use crate::exit::Stop;
+use crate::measure::interrupt::Interrupt;
+use crate::measure::latency::Latencies;
+
+/// Between drains. A guess: so often that a victim disturbed by each has no peace, and 2000 take less than a second.
+const PACE_US: u64 = 200;
+
+/// Above the victim's, so that a worker of its CPU is not starved by it.
+const WORKER_PRIORITY: u8 = 2;
+const VICTIM_PRIORITY: u8 = 1;
+
+/// How the cache is drained.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Way {
+    /// Not at all.
+    Quiet,
+    /// By a worker thread of the victim's CPU, woken for each.
+    QueuedToWorker,
+    /// By mail to the victim, which polls.
+    Mailed,
+    /// By the drainer, after the victim handed the slot over.
+    OnDemand,
+    /// By the drainer, between two operations of the victim's.
+    EveryOp,
+    /// By the drainer, while the victim has parked.
+    Parked,
+    /// By the drainer, which breaks the victim's bias by an expedited membarrier.
+    Broken,
+}
+
+/// What came of it.
+pub struct Outcome {
+    /// One for each drain.
+    pub drains: Latencies,
+    /// Of the victim: its longest gap in cycles, and how often it lost the CPU.
+    pub gap: u64,
+    /// See `gap`.
+    pub switches: u64,
+    /// Of the victim's CPU.
+    pub interrupts: u64,
+}
+
+/// What the victim noted.
+struct Suffered {
+    gap: u64,
+    switches: u64,
+}
+
+impl Way {
+    fn qpw(self) -> Qpw {
+        match self {
+            Self::Quiet | Self::OnDemand | Self::Broken => Qpw::OnDemand,
+            Self::QueuedToWorker | Self::Mailed | Self::Parked => Qpw::Queue,
+            Self::EveryOp => Qpw::EveryOp,
+        }
+    }
+
+    fn escalate(self) -> Escalate {
+        match self {
+            Self::Broken => Escalate::Interrupt,
+            _ => Escalate::Never,
+        }
+    }
+}
+
+/// Runs the test on two CPUs; `None` says that it was cut short.
+///
+/// # Errors
+///
+/// The per-CPU data cannot be made, or what a thread suffered cannot be read.
+pub fn run(
+    way: Way,
+    nr_drains: usize,
+    (drainer, victim): (CpuId, CpuId),
+    interrupt: &Interrupt,
+) -> Result<Option<Outcome>, Stop> {
+    let builder = PerCpu::builder().qpw(way.qpw());
+    let builder = builder.escalate(way.escalate(), Duration::ZERO);
+    let slots = builder.build(|_| 0u64).map_err(unmade)?;
+    let (ready, over) = (Barrier::new(2), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let (slots, ready, over) = (&slots, &ready, &over);
+        let suffering = scope.spawn(move || {
+            pin_to(victim);
+            // Without the right to it the victim is an ordinary thread; the case says so.
+            let _ = sync::thread::set_fifo(VICTIM_PRIORITY);
+            let owner = slots.attach(victim);
+            ready.wait();
+            let before = switches();
+            let gap = suffer(way, owner.ok(), over);
+            Suffered {
+                gap,
+                switches: switches() - before,
+            }
+        });
+        ready.wait();
+        let drained = thread::scope(|scope| {
+            let drain = scope.spawn(|| {
+                pin_to(drainer);
+                let before = interrupts(victim);
+                let drains = drain(way, slots, victim, nr_drains, interrupt);
+                (drains, interrupts(victim) - before)
+            });
+            drain.join()
+        });
+        over.store(true, Ordering::Relaxed);
+        let suffered = suffering.join();
+        let ((drains, interrupts), suffered) = match (drained, suffered) {
+            (Ok(drained), Ok(suffered)) => (drained, suffered),
+            (Err(panic), _) | (_, Err(panic)) => std::panic::resume_unwind(panic),
+        };
+        Ok(drains.map(|drains| Outcome {
+            drains,
+            gap: suffered.gap,
+            switches: suffered.switches,
+            interrupts,
+        }))
+    })
+}
+
+/// The victim's loop; returns the longest that it stood still, in cycles.
+fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &AtomicBool) -> u64 {
+    match (way, owner) {
+        // A worker reaches the slot of somebody who has none.
+        (Way::QueuedToWorker, owner) => {
+            drop(owner);
+            stand(over, || ())
+        }
+        (Way::Parked, Some(owner)) => {
+            let _parked = owner.park();
+            stand(over, || ())
+        }
+        (Way::Mailed, Some(mut owner)) => stand(over, || {
+            owner.with(|count| *count += 1);
+            owner.poll();
+        }),
+        (_, Some(mut owner)) => stand(over, || owner.with(|count| *count += 1)),
+        (_, None) => stand(over, || ()),
+    }
+}
+
+#[inline(always)]
+fn stand(over: &AtomicBool, mut work: impl FnMut()) -> u64 {
+    let (mut last, mut gap) = (cycles(), 0);
+    while !over.load(Ordering::Relaxed) {
+        work();
+        let now = cycles();
+        gap = gap.max(now.saturating_sub(last));
+        last = now;
+    }
+    gap
+}
+
+/// Drains at a fixed pace.
+fn drain(
+    way: Way,
+    slots: &PerCpu<u64>,
+    victim: CpuId,
+    nr_drains: usize,
+    interrupt: &Interrupt,
+) -> Option<Latencies> {
+    let mut latencies = Latencies::with_room(nr_drains);
+    let worker = (way == Way::QueuedToWorker).then(|| Worker::start(victim));
+    let pace = PACE_US * cycles_per_us();
+    let mut next = cycles() + pace;
+    for _ in 0..nr_drains {
+        if interrupt.requested() {
+            return None;
+        }
+        while cycles() < next {
+            std::hint::spin_loop();
+        }
+        let start = cycles();
+        match (&worker, way) {
+            (_, Way::Quiet) => {
+                next = start + pace;
+                continue;
+            }
+            (Some(worker), _) => worker.run(),
+            _ => slots.run_on(victim, |count| *count = 0),
+        }
+        latencies.push(start, cycles());
+        next = cycles() + pace;
+    }
+    Some(latencies)
+}
+
+/// A thread of the victim's CPU that drains when it is told to.
+struct Worker {
+    asked: Arc<AtomicU64>,
+    done: Arc<AtomicU64>,
+    unparker: afterwork::wake::Unparker,
+    thread: Option<thread::JoinHandle<()>>,
+}
+
+/// In `Worker::asked`: to end.
+const END: u64 = u64::MAX;
+
+impl Worker {
+    fn start(cpu: CpuId) -> Self {
+        let (asked, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
+        let mut parker = Parker::with_looks(0);
+        let unparker = parker.unparker();
+        let (their_asked, their_done) = (asked.clone(), done.clone());
+        let thread = thread::spawn(move || {
+            pin_to(cpu);
+            // Without the right to it the worker starves, as an ordinary one does; `about` says so.
+            let _ = sync::thread::set_fifo(WORKER_PRIORITY);
+            loop {
+                parker.park();
+                match their_asked.load(Ordering::Acquire) {
+                    END => return,
+                    asked => their_done.store(asked, Ordering::Release),
+                }
+            }
+        });
+        Self {
+            asked,
+            done,
+            unparker,
+            thread: Some(thread),
+        }
+    }
+
+    fn run(&self) {
+        let asked = self.asked.fetch_add(1, Ordering::AcqRel) + 1;
+        self.unparker.unpark();
+        while self.done.load(Ordering::Acquire) < asked {
+            std::hint::spin_loop();
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.asked.store(END, Ordering::Release);
+        self.unparker.unpark();
+        if let Some(thread) = self.thread.take() {
+            // It does not panic.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Counts how often this thread lost or gave up its CPU; 0 where the system does not say.
+fn switches() -> u64 {
+    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| {
+        (usage.voluntary_context_switches() + usage.involuntary_context_switches()) as u64
+    })
+}
+
+/// Counts the interrupts of a CPU so far; 0 where the system does not say.
+fn interrupts(cpu: CpuId) -> u64 {
+    let table = fs::read_to_string("/proc/interrupts").unwrap_or_default();
+    count_interrupts(&table, cpu)
+}
+
+fn count_interrupts(table: &str, cpu: CpuId) -> u64 {
+    let mut lines = table.lines();
+    let name = format!("CPU{cpu}");
+    let heads = lines.next().unwrap_or_default();
+    let Some(column) = heads.split_whitespace().position(|head| head == name) else {
+        return 0;
+    };
+    let count = |line: &str| line.split_whitespace().nth(column + 1)?.parse::<u64>().ok();
+    lines.filter_map(count).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn interrupts_are_counted_by_column() {
+        let table =
+            "      CPU0  CPU3\n  0:    7    1  timer\nLOC:   10   20  Local timer\nERR:    5\n";
+        assert_eq!(count_interrupts(table, CpuId::new(3)), 21);
+        assert_eq!(count_interrupts(table, CpuId::new(0)), 22);
+        assert_eq!(count_interrupts(table, CpuId::new(1)), 0);
+    }
+}

@@ -1,0 +1,52 @@
+//! The metrics of this bench.
+
+use crate::measure::case::{Better, Metric};
+
+/// Cycles of the CPU's counter for one object.
+pub const CYCLES: &str = "cycles_per_alloc";
+/// From asking for a drain until it is done.
+pub const DRAIN_P50: &str = "drain_p50";
+/// See [`DRAIN_P50`].
+pub const DRAIN_P99: &str = "drain_p99";
+/// See [`DRAIN_P50`].
+pub const DRAIN_MAX: &str = "drain_max";
+/// The longest that the victim's loop stood still.
+pub const GAP: &str = "victim_gap_max";
+/// How often the victim lost its CPU.
+pub const SWITCHES: &str = "victim_switches";
+/// Interrupts of the victim's CPU, the timer's too.
+pub const INTERRUPTS: &str = "victim_interrupts";
+
+const NS_PER_US: f64 = 1000.0;
+
+const fn lower(
+    name: &'static str,
+    unit: &'static str,
+    (group, head): (&'static str, &'static str),
+    scale: f64,
+) -> Metric {
+    Metric {
+        name,
+        unit,
+        better: Better::Lower,
+        group,
+        head,
+        scale,
+    }
+}
+
+/// Of the cases that take objects.
+pub const ALLOC: &[Metric] = &[lower(CYCLES, "cycles", ("", "cycles"), 1.0)];
+
+const DRAIN: &str = "drain us";
+const VICTIM: &str = "victim";
+
+/// Of the case `isolation`.
+pub const ISOLATION: &[Metric] = &[
+    lower(DRAIN_P50, "ns", (DRAIN, "p50"), NS_PER_US),
+    lower(DRAIN_P99, "ns", (DRAIN, "p99"), NS_PER_US),
+    lower(DRAIN_MAX, "ns", (DRAIN, "max"), NS_PER_US),
+    lower(SWITCHES, "1", (VICTIM, "switches"), 1.0),
+    lower(INTERRUPTS, "1", (VICTIM, "interrupts"), 1.0),
+    lower(GAP, "ns", (VICTIM, "gap us"), NS_PER_US),
+];
