@@ -5,14 +5,13 @@ use std::thread;
 use std::time::Duration;
 
 use afterwork::params::Params;
-use afterwork::workqueue::{self, MAX_ACTIVE, Registry};
+use afterwork::workqueue::{self, MAX_ACTIVE, MaxActiveScope, Registry};
 use topology::Topology;
 
 use super::args::MaxActiveArgs;
 use super::claims;
 use super::crew::{
-    self, BLOCKING, BLOCKING_768, Crew, PerCpu, RAYON_EACH, SystemWide, THREADS_8, THREADS_768,
-    THREADS_EACH,
+    self, BLOCKING, BLOCKING_768, Crew, Queue, RAYON_EACH, THREADS_8, THREADS_768, THREADS_EACH,
 };
 use super::drive::{Body, Drive};
 use super::metrics::{ALL, HEADLINE};
@@ -53,7 +52,7 @@ const NR_BLOCKS_QUICK: usize = 1024;
 
 /// Items of a run of the case `contended`: enough to get all threads of the largest pool going.
 const NR_CONTENDED: usize = 12_000;
-const NR_CONTENDED_QUICK: usize = 8_000;
+const NR_CONTENDED_QUICK: usize = 6_000;
 
 /// Subsystems of the program, and the limit of each.
 const NR_SUBSYSTEMS: usize = 8;
@@ -163,14 +162,12 @@ impl Setting {
     where
         O: Fn() -> Result<Body, Stop> + Clone + 'static,
     {
-        let system = |max: usize| {
+        let queue = |max: usize, meant_for: MaxActiveScope| {
             let registry = self.registry();
-            move || -> Crews { Ok(vec![Arc::new(SystemWide::new(&registry()?, "limit", max)?)]) }
+            move || -> Crews { Ok(vec![Arc::new(Queue::new(&registry()?, max, meant_for)?)]) }
         };
-        let per_cpu = |max: usize| {
-            let (registry, settings) = (self.registry(), self.settings.clone());
-            move || -> Crews { Ok(vec![Arc::new(PerCpu::new(&registry()?, &settings, max)?)]) }
-        };
+        let system = |max: usize| queue(max, MaxActiveScope::System);
+        let per_cpu = |max: usize| queue(max, MaxActiveScope::Cpu);
         let each = (MANY / self.settings.cpus.len()).clamp(1, MAX_ACTIVE as usize);
         let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(drive, open.clone(), hire));
         vec![
@@ -195,7 +192,11 @@ impl Setting {
         let ours = move || -> Crews {
             let registry = registry()?;
             let queue = |_| -> Result<Arc<dyn Crew>, Stop> {
-                Ok(Arc::new(SystemWide::new(&registry, "subsystem", LIMIT)?))
+                Ok(Arc::new(Queue::new(
+                    &registry,
+                    LIMIT,
+                    MaxActiveScope::System,
+                )?))
             };
             (0..NR_SUBSYSTEMS).map(queue).collect()
         };

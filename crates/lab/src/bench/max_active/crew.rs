@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use afterwork::workqueue::{Registry, Workqueue};
+use afterwork::workqueue::{MaxActiveScope, Registry, Workqueue};
 use topology::AffinityScope;
 
-use crate::bench::session::Settings;
 use crate::exit::Stop;
 
 /// As `--peers` and tables spell them: a pool of so many threads, each.
@@ -40,13 +39,8 @@ pub trait Crew: Send + Sync {
     fn submit(&self, job: Job);
 }
 
-/// One queue, whose limit holds for the whole process.
-pub struct SystemWide(Workqueue);
-
-/// A queue for each CPU, so that the limit holds for each: what the kernel meant before it meant the system.
-pub struct PerCpu {
-    queues: Vec<Workqueue>,
-}
+/// A queue of ours.
+pub struct Queue(Workqueue);
 
 struct Threads(threadpool::ThreadPool);
 
@@ -54,50 +48,30 @@ struct Blocking(Arc<tokio::runtime::Runtime>);
 
 struct Rayon(rayon::ThreadPool);
 
-impl SystemWide {
-    /// Makes a queue of `registry`.
+impl Queue {
+    /// Makes a queue of `registry`, all of whose CPUs share one pool.
     ///
     /// # Errors
     ///
     /// The limit is out of range.
-    pub fn new(registry: &Registry, name: &str, max_active: usize) -> Result<Self, Stop> {
-        queue(registry, name, max_active).map(Self)
+    pub fn new(
+        registry: &Registry,
+        max_active: usize,
+        meant_for: MaxActiveScope,
+    ) -> Result<Self, Stop> {
+        Workqueue::builder("max-active")
+            .scope(AffinityScope::System)
+            .max_active(max_active as u32)
+            .max_active_scope(meant_for)
+            .build_in(registry)
+            .map(Self)
+            .map_err(|error| Stop::because("cannot make a queue", error))
     }
 }
 
-impl PerCpu {
-    /// Makes a queue for each CPU of `registry`.
-    ///
-    /// # Errors
-    ///
-    /// The limit is out of range.
-    pub fn new(registry: &Registry, settings: &Settings, max_active: usize) -> Result<Self, Stop> {
-        let queues = settings.cpus.iter();
-        let queues = queues.map(|_| queue(registry, "per cpu", max_active));
-        Ok(Self {
-            queues: queues.collect::<Result<_, _>>()?,
-        })
-    }
-}
-
-fn queue(registry: &Registry, name: &str, max_active: usize) -> Result<Workqueue, Stop> {
-    Workqueue::builder(name)
-        .scope(AffinityScope::System)
-        .max_active(max_active as u32)
-        .build_in(registry)
-        .map_err(|error| Stop::because("cannot make a queue", error))
-}
-
-impl Crew for SystemWide {
+impl Crew for Queue {
     fn submit(&self, job: Job) {
         self.0.spawn_detached(job);
-    }
-}
-
-impl Crew for PerCpu {
-    fn submit(&self, job: Job) {
-        let cpu = sync::cpu::current().index();
-        self.queues[cpu % self.queues.len()].spawn_detached(job);
     }
 }
 
