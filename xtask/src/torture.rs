@@ -5,12 +5,19 @@
 use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Instant;
 
-use crate::report::{Failure, data};
+use crate::report::{Failure, data, talk};
 use crate::test::with_cfg;
-use crate::workspace::{Metadata, Workspace};
+use crate::workspace::{Metadata, Workspace, output};
 
 /// How a test target says that it is one of these programs.
 const PREFIX: &str = "torture_";
+
+/// Asks for the program under ThreadSanitizer, with a standard library that is built for it.
+///
+/// No report is suppressed. The sanitizer does not know fences, so what a fence alone hands over it would report; of
+/// `workqueue` it has reported nothing.
+const TSAN: &str = "--tsan";
+const TOOLCHAIN: &str = "nightly";
 
 /// A torture program.
 #[derive(Debug, PartialEq)]
@@ -37,11 +44,27 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     if rest.iter().any(|word| word == "--twin") {
         return twin(workspace, &metadata, program, rest);
     }
-    let status = run(workspace
-        .command("cargo")
-        .args(["test", "--quiet", "--release"])
-        .args(["-p", &program.package, "--test", &program.target, "--"])
-        .args(rest))?;
+    let status = if rest.first().is_some_and(|arg| arg == TSAN) {
+        let Some(host) = host_with_sources(workspace) else {
+            talk(
+                "torture: left out: ThreadSanitizer wants rustup's nightly toolchain with rust-src\n",
+            );
+            return Ok(ExitCode::SUCCESS);
+        };
+        run(&mut sanitized(
+            workspace,
+            &metadata,
+            program,
+            &host,
+            &rest[1..],
+        ))?
+    } else {
+        run(workspace
+            .command("cargo")
+            .args(["test", "--quiet", "--release"])
+            .args(["-p", &program.package, "--test", &program.target, "--"])
+            .args(rest))?
+    };
     Ok(match status.code() {
         Some(0) => ExitCode::SUCCESS,
         // Cargo hands on how the one program ended.
@@ -93,6 +116,45 @@ fn run(command: &mut Command) -> Result<ExitStatus, Failure> {
         .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))
 }
 
+/// Returns the name of this machine's target if the nightly toolchain has the standard library's sources.
+fn host_with_sources(workspace: &Workspace) -> Option<String> {
+    let nightly = |args: &[&str]| {
+        let mut command = workspace.command("rustup");
+        command.args(["run", TOOLCHAIN, "rustc"]).args(args);
+        String::from_utf8(output(&mut command).ok()?).ok()
+    };
+    let sources = nightly(&["--print", "sysroot"])?;
+    let library = std::path::Path::new(sources.trim()).join("lib/rustlib/src/rust/library/std");
+    let version = nightly(&["-vV"])?;
+    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
+    host.filter(|_| library.is_dir()).map(String::from)
+}
+
+/// Makes the command that runs a program under ThreadSanitizer; the first report ends it.
+fn sanitized(
+    workspace: &Workspace,
+    metadata: &Metadata,
+    program: &Program,
+    host: &str,
+    args: &[String],
+) -> Command {
+    let mut command = workspace.command("rustup");
+    // Set by the toolchain that runs us.
+    for name in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"] {
+        command.env_remove(name);
+    }
+    command
+        .env("RUSTFLAGS", "-Zsanitizer=thread")
+        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
+        .env("TSAN_OPTIONS", "halt_on_error=1 history_size=4")
+        .args(["run", TOOLCHAIN, "cargo", "test", "--quiet", "-Zbuild-std"])
+        .args(["--target", host, "--target-dir"])
+        .arg(metadata.target_directory.join("tsan"))
+        .args(["-p", &program.package, "--test", &program.target, "--"])
+        .args(args);
+    command
+}
+
 /// Lists the torture programs of the workspace, in the order of their names.
 fn programs(metadata: &Metadata) -> Vec<Program> {
     let mut programs = Vec::new();
@@ -128,12 +190,13 @@ fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Program, Failure>
 fn help(programs: &[Program]) -> String {
     let mut text = String::from(
         "Tortures one part of the library: everything at once, by the dice.\n\n\
-         Usage: cargo xtask torture NAME [--minutes M] [--seed S] [--config C] [--twin BUG]\n\nNames:\n",
+         Usage: cargo xtask torture NAME [--tsan] [--minutes M] [--seed S] [--config C] [--twin BUG]\n\nNames:\n",
     );
     for program in programs {
         text += &format!("  {}\n", program.name);
     }
     text += "
+  --tsan       under ThreadSanitizer; must come first, wants a nightly toolchain with rust-src, builds for minutes
   --minutes M  how long, a fraction if need be; five seconds without
   --seed S     where the dice of the first round start; from the clock without, and printed
   --config C   one of the program's configurations; a wrong one lists them
