@@ -6,7 +6,7 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
 use super::line::{self, Digest};
-use super::pipeline::Summed;
+use super::sums::Summed;
 
 /// A list as it was read.
 #[derive(Debug, Default)]

@@ -2,7 +2,8 @@
 //!
 //! A file is opened straight into a numbered slot of the ring and has no file descriptor. A submission entry holds
 //! raw pointers to a path or a buffer, so submitting one is unsafe; here both are given up for the time of the
-//! request and come back with its end. What is still with the kernel when the ring is dropped is leaked.
+//! request and come back with its end. What is still with the kernel when the ring is dropped is leaked; a path need
+//! not be, for the kernel copies it when the request is submitted.
 //!
 //! Miri knows no io_uring; the tests below read real files.
 #![allow(unsafe_code)]
@@ -11,16 +12,13 @@ use std::ffi::CString;
 use std::fmt;
 use std::io;
 
-use afterwork::task_work::{Mailbox, uring};
 use io_uring::types::{self, DestinationSlot};
 use io_uring::{IoUring, cqueue, opcode, squeue};
 
 /// What is read at once.
 pub type Buffer = Box<[u8]>;
 
-/// `user_data` of the mailbox's bell; requests have their slot and kind there.
-const BELL: u64 = u64::MAX;
-/// Bits of `user_data` that tell the kind.
+/// Bits of `user_data` that tell the kind; the slot stands above.
 const KIND_BITS: u32 = 2;
 /// `errno` of a request whose link was broken by the one before it.
 const ECANCELED: i32 = 125;
@@ -41,24 +39,25 @@ pub struct Files {
 #[derive(Debug, Default)]
 struct Slot {
     path: Option<CString>,
-    /// From `Box::into_raw`; only the kernel touches what it points to.
-    buffer: Option<*mut [u8]>,
+    buffer: Option<Lent>,
     /// Why the file could not be opened; told with the end of the read that was linked to it.
     refused: Option<i32>,
 }
+
+/// A buffer that was lent to the kernel: from `Box::into_raw`; only the kernel touches what it points to.
+#[derive(Debug)]
+struct Lent(*mut [u8]);
+
+// SAFETY: it stands for the box that it came from, which any thread may have; nothing is read through it here.
+unsafe impl Send for Lent {}
 
 /// What the ring tells.
 #[derive(Debug)]
 pub enum Event {
     /// A read of this slot ended, with so many bytes at the front of the buffer.
     Read(usize, io::Result<usize>, Buffer),
-    /// The slot is empty.
-    Closed(usize),
-    /// The mailbox's bell was rung; `over` asks for another [`Files::watch`].
-    Bell {
-        /// Whether this was the last that will be told.
-        over: bool,
-    },
+    /// A slot is empty.
+    Closed,
 }
 
 impl Files {
@@ -68,11 +67,11 @@ impl Files {
     ///
     /// What the system says: there may be no io_uring, none for this process, or one without slots.
     pub fn new(nr_slots: usize) -> io::Result<Self> {
-        // Opening and reading are two entries, and the bell is one.
-        let entries = (2 * nr_slots + 1).next_power_of_two();
+        // Opening and reading are two entries.
+        let entries = (2 * nr_slots).next_power_of_two();
+        // Not `single_issuer`: whichever thread has the ring submits.
         let ring = IoUring::builder()
             .setup_coop_taskrun()
-            .setup_single_issuer()
             .build(entries as u32)?;
         ring.submitter().register_files_sparse(nr_slots as u32)?;
         let slots = std::iter::repeat_with(Slot::default).take(nr_slots);
@@ -129,7 +128,7 @@ impl Files {
         let place = &mut self.slots[slot];
         assert!(place.buffer.is_none(), "one read at a time");
         let length = buffer.len() as u32;
-        let buffer = *place.buffer.insert(Box::into_raw(buffer));
+        let Lent(buffer) = place.buffer.insert(Lent(Box::into_raw(buffer)));
         opcode::Read::new(types::Fixed(slot as u32), buffer.cast(), length)
             .offset(offset)
             .build()
@@ -145,17 +144,6 @@ impl Files {
         let entry = opcode::Close::new(types::Fixed(slot as u32)).build();
         // SAFETY: the entry names a slot of the ring and no memory.
         unsafe { self.push(&[entry.user_data(tag(slot, Kind::Close))]) }
-    }
-
-    /// Tells of the mailbox's bell from here on.
-    ///
-    /// # Errors
-    ///
-    /// What the system says.
-    pub fn watch<T>(&mut self, mailbox: &Mailbox<T>) -> io::Result<()> {
-        let entry = uring::poll_entry(mailbox, BELL)?;
-        // SAFETY: the entry polls a file descriptor and names no memory.
-        unsafe { self.push(&[entry]) }
     }
 
     /// Hands new requests to the kernel, and with `sleep` waits until one of all has ended.
@@ -174,10 +162,6 @@ impl Files {
     pub fn event(&mut self) -> Option<Event> {
         loop {
             let completion = self.ring.completion().next()?;
-            if completion.user_data() == BELL {
-                let over = uring::ended(&completion);
-                return Some(Event::Bell { over });
-            }
             if let Some(event) = self.completed(&completion) {
                 return Some(event);
             }
@@ -195,9 +179,9 @@ impl Files {
             return None;
         }
         if kind == Kind::Close as u64 {
-            return Some(Event::Closed(slot));
+            return Some(Event::Closed);
         }
-        let buffer = place.buffer.take().expect("a read has a buffer");
+        let Lent(buffer) = place.buffer.take().expect("a read has a buffer");
         // SAFETY: it came from `Box::into_raw` in `read`; the request that used it has completed, and it was taken out
         // of its slot, so this happens once.
         let buffer = unsafe { Box::from_raw(buffer) };
@@ -293,7 +277,7 @@ mod tests {
         }
         assert_eq!(seen, b"abcdef");
         files.close(0).unwrap();
-        assert!(matches!(next(&mut files), Event::Closed(0)));
+        assert!(matches!(next(&mut files), Event::Closed));
     }
 
     #[test]
@@ -336,8 +320,7 @@ mod tests {
                         assert_eq!(result.unwrap(), 1);
                         files.close(slot).unwrap();
                     }
-                    Event::Closed(_) => open -= 1,
-                    Event::Bell { .. } => panic!("nobody rang"),
+                    Event::Closed => open -= 1,
                 }
             }
         }

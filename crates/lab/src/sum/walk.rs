@@ -14,6 +14,15 @@ pub struct Found {
     pub error: Option<io::Error>,
 }
 
+impl Found {
+    /// Why it cannot be read, if that is known already.
+    pub fn refusal(&self) -> Option<io::Error> {
+        let error = self.error.as_ref()?;
+        let number = error.raw_os_error().map(io::Error::from_raw_os_error);
+        Some(number.unwrap_or_else(|| io::Error::other(error.to_string())))
+    }
+}
+
 /// Walks the trees in the order of their names' bytes; reads one directory at a time.
 #[derive(Debug)]
 pub struct Walk {

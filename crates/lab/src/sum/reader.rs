@@ -1,0 +1,108 @@
+//! Reads and hashes some files at once, by an io_uring ring of its own.
+//!
+//! All files of a batch are opened and their beginnings read by one system call; then their next pieces by another one,
+//! and so on until each has ended. What was read is hashed on the CPU that read it, while it is in that CPU's cache.
+//! On a cold disk all reads of a batch are under way together.
+
+use std::ffi::CString;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use sha2::{Digest as _, Sha256};
+
+use super::BUFFER_BYTES;
+use super::files::{Buffer, Event, Files};
+use super::line::Digest;
+use super::walk::Found;
+
+/// Files of a batch: their buffers together take half a megabyte, which the cache of a core holds.
+pub const BATCH: usize = 8;
+
+/// A ring with a buffer for each of its slots. Lent from one batch to the next.
+#[derive(Debug)]
+pub struct Reader {
+    files: Files,
+    buffers: Vec<Buffer>,
+}
+
+/// A file that is being read.
+struct Flight {
+    hasher: Sha256,
+    offset: u64,
+}
+
+impl Reader {
+    /// Makes one.
+    ///
+    /// # Errors
+    ///
+    /// What the system says: there may be no io_uring, or no more of its memory for this user.
+    pub fn new() -> io::Result<Self> {
+        let buffers = std::iter::repeat_with(|| vec![0; BUFFER_BYTES].into());
+        Ok(Self {
+            files: Files::new(BATCH)?,
+            buffers: buffers.take(BATCH).collect(),
+        })
+    }
+
+    /// Sums the files of a batch, [`BATCH`] at most; results in their order.
+    ///
+    /// # Errors
+    ///
+    /// The ring failed, and is not to be used again. What is wrong with a file is its result.
+    pub fn sum(&mut self, batch: &[Found]) -> io::Result<Vec<io::Result<Digest>>> {
+        let mut sums: Vec<Option<io::Result<Digest>>> = Vec::new();
+        let mut flights: Vec<Flight> = Vec::new();
+        let mut nr_open = 0;
+        for (slot, found) in batch.iter().enumerate() {
+            let refused = found.refusal();
+            let opened = refused.map_or_else(|| name(&found.path), Err);
+            flights.push(Flight {
+                hasher: Sha256::new(),
+                offset: 0,
+            });
+            sums.push(match opened {
+                Ok(path) => {
+                    let buffer = self.buffers.pop().expect("one for each file of a batch");
+                    self.files.open(slot, path, buffer)?;
+                    nr_open += 1;
+                    None
+                }
+                Err(error) => Some(Err(error)),
+            });
+        }
+        while nr_open > 0 {
+            self.files.submit(true)?;
+            while let Some(event) = self.files.event() {
+                match event {
+                    Event::Read(slot, Ok(count @ 1..), buffer) => {
+                        let flight = &mut flights[slot];
+                        flight.hasher.update(&buffer[..count]);
+                        flight.offset += count as u64;
+                        self.files.read(slot, flight.offset, buffer)?;
+                    }
+                    Event::Read(slot, ended, buffer) => {
+                        self.buffers.push(buffer);
+                        let hasher = std::mem::take(&mut flights[slot].hasher);
+                        sums[slot] = Some(ended.map(|_| hasher.finalize().into()));
+                        self.files.close(slot)?;
+                    }
+                    Event::Closed => nr_open -= 1,
+                }
+            }
+        }
+        let sums = sums.into_iter();
+        Ok(sums.map(|sum| sum.expect("every file has ended")).collect())
+    }
+}
+
+/// The path as the system takes it.
+fn name(path: &Path) -> io::Result<CString> {
+    let path = if path.as_os_str() == "-" {
+        Path::new("/dev/stdin")
+    } else {
+        path
+    };
+    Ok(CString::new(path.as_os_str().as_bytes())?)
+}
