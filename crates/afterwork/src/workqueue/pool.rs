@@ -417,7 +417,9 @@ impl WorkerPool {
             drop(dispatch);
             dispatch = self.lock();
         }
-        let work = dispatch.has_work() || !self.injector.is_empty();
+        // Adopted work counts too: a surplus worker leaves some behind.
+        let adopted = dispatch.has_work() && !twin::armed("lie down: look after the lock");
+        let work = adopted || !self.injector.is_empty();
         if work && !twin::armed("lie down: no second look") {
             // Whoever this picks, often us, comes for the item.
             self.pick_if_needed(&mut dispatch, &mut picked);
