@@ -1,0 +1,65 @@
+//! What a queue costs that nobody uses: a program of its own, because its allocator counts.
+#![cfg(not(any(loom, shuttle)))]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    sync::atomic::{AtomicIsize, Ordering},
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{Registry, Workqueue},
+};
+use topology::Topology;
+
+/// Counts the bytes that are in use.
+struct Counting;
+
+static NR_BYTES: AtomicIsize = AtomicIsize::new(0);
+
+// SAFETY: the system's allocator does all of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        NR_BYTES.fetch_add(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: as of our caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        NR_BYTES.fetch_sub(layout.size() as isize, Ordering::Relaxed);
+        // SAFETY: as of our caller.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+fn nr_threads() -> usize {
+    std::fs::read_dir("/proc/self/task").unwrap().count()
+}
+
+#[test]
+fn a_thousand_idle_queues_own_no_thread_and_at_most_four_kibibytes_each() {
+    const COUNT: usize = 1000;
+    // Each further pool costs some 400 bytes a queue.
+    for machine in ["2 core", "4 llc x 8 core"] {
+        let machine = Topology::synthetic(machine).unwrap();
+        let registry = Registry::new(machine, Params::default()).unwrap();
+        let mut queues = Vec::with_capacity(COUNT);
+        let (threads, bytes) = (nr_threads(), NR_BYTES.load(Ordering::Relaxed));
+        for _ in 0..COUNT {
+            queues.push(Workqueue::builder("idle").build_in(&registry).unwrap());
+        }
+        let each = (NR_BYTES.load(Ordering::Relaxed) - bytes) / COUNT as isize;
+        println!(
+            "{each} bytes a queue of {} pools",
+            registry.pool_stats().len()
+        );
+        assert_eq!(nr_threads(), threads, "a queue has a thread");
+        assert!(each <= 4096, "{each} bytes each");
+        drop(queues);
+        let left = NR_BYTES.load(Ordering::Relaxed) - bytes;
+        assert!(left < 1 << 16, "{left} bytes are left");
+    }
+}
