@@ -44,7 +44,7 @@ use super::{
 use crate::wake::EventCount;
 
 /// Lists; CPUs beyond share them by turns. A power of two.
-const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// How many callbacks run between two offers of the CPU to others. The kernel's `blimit` is 10 in a context that
 /// nothing may preempt; here it keeps a flood from holding a small machine for a whole time slice.
 const BLIMIT: usize = 1024;

@@ -83,10 +83,9 @@ impl Seen<'_> {
             return false;
         }
         let answered = || self.asked.iter().all(|slot| slot.has_answered());
-        for _ in 0..ANSWER_LOOKS {
-            if answered() {
-                return true;
-            }
+        let mut nr_left = ANSWER_LOOKS;
+        while nr_left > 0 && !answered() {
+            nr_left -= 1;
             hint::spin_loop();
         }
         answered()

@@ -18,12 +18,12 @@
 pub(super) const NEST_MAX: u64 = 0xffff;
 const NEST_BITS: u32 = 16;
 
-/// How many grace periods a thread begins no section for until it is parked. Two would park a reader that pauses for
-/// a moment, and make it pay a locked instruction; hundreds would let idle threads cost a membarrier each time. A
-/// guess.
-const PARK_AFTER: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 8 };
-/// A thread whose latest section began so many grace periods ago, or fewer, is likely running: it is asked.
-const ASK_WITHIN: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 1 };
+/// How far `gp_seq` grows while a thread begins no section until it is parked, two a grace period. After two it would hit
+/// a reader that pauses for a moment, and make it pay a locked instruction; after hundreds idle threads would cost a
+/// membarrier each time. A guess.
+const PARK_FROM: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 17 };
+/// A thread whose latest section began less far back is likely running: it is asked.
+const ASK_BELOW: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
 /// Remembers a moment, to be asked later whether a full grace period has passed since.
 ///
@@ -80,9 +80,9 @@ pub(super) enum Sight {
 /// Says what to do about a reader whose word was `ctr` when the grace period `gp_seq` began.
 pub(super) fn look(ctr: u64, gp_seq: u64) -> Sight {
     let age = age(ctr, gp_seq);
-    if is_in_section(ctr) || age <= 2 * ASK_WITHIN {
+    if is_in_section(ctr) || age < ASK_BELOW {
         Sight::Ask
-    } else if age <= 2 * PARK_AFTER {
+    } else if age < PARK_FROM {
         Sight::Quiet
     } else {
         Sight::Park
@@ -158,7 +158,7 @@ mod tests {
             assert_eq!(look(began(1000), gp), Sight::Ask, "a long section");
             assert_eq!(look(began(2) - 1, gp), Sight::Ask, "just left");
             assert_eq!(look(began(4) - 1, gp), Sight::Quiet);
-            assert_eq!(look(began(2 * PARK_AFTER + 1) - 1, gp), Sight::Park);
+            assert_eq!(look(began(PARK_FROM) - 1, gp), Sight::Park);
         }
     }
 }

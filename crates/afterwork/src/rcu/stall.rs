@@ -7,7 +7,7 @@
 
 use std::time::Duration;
 
-use sync::{Mutex, OnceLock, thread, time, twin, unmodelled::Arc};
+use sync::{Mutex, OnceLock, hint, thread, time, twin, unmodelled::Arc};
 
 use super::{domain::Domain, slot::Slot, tunables};
 use crate::wake::spin_as_waiter;
@@ -73,11 +73,13 @@ impl Domain {
             return;
         }
         let tree = self.tree();
-        for _ in 0..LOOKS_BEFORE_BOOST {
-            if tree.is_empty() {
-                return;
-            }
-            sync::hint::spin_loop();
+        let mut nr_left = LOOKS_BEFORE_BOOST;
+        while nr_left > 0 && !tree.is_empty() {
+            nr_left -= 1;
+            hint::spin_loop();
+        }
+        if tree.is_empty() {
+            return;
         }
         if tunables::BOOST.get() != 0 {
             holdouts.iter().for_each(|slot| slot.boost());
