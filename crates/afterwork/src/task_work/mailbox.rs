@@ -365,7 +365,7 @@ impl<T> Mailbox<T> {
     /// Sees to it that looks in vain are [`LOOK_GAP_NS`] apart.
     fn leave_alone(&mut self) {
         let mut now_ns = time::now_ns();
-        while now_ns.wrapping_sub(self.last_vain_ns) < LOOK_GAP_NS {
+        while LOOK_GAP_NS.saturating_sub(now_ns.wrapping_sub(self.last_vain_ns)) > 0 {
             hint::spin_loop();
             now_ns = time::now_ns();
         }

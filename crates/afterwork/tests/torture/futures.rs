@@ -31,8 +31,9 @@ impl Bells {
         match dice.below(4) {
             0 if may_drop => drop(waker),
             1 => {
-                waker.wake_by_ref();
-                waker.clone().wake();
+                let another = waker.clone();
+                waker.wake();
+                another.wake();
             }
             _ => waker.wake(),
         }
