@@ -22,7 +22,7 @@ use std::collections::VecDeque;
 use crossbeam_utils::CachePadded;
 use sync::{
     Mutex,
-    atomic::{AtomicU32, Ordering},
+    atomic::{AtomicU32, AtomicU64, Ordering},
     twin,
     unmodelled::Arc,
 };
@@ -33,16 +33,75 @@ use super::{
     share::{next_in_line, shares},
 };
 
-/// bits 0..30 `nr_active` | bit 30 somebody waits for it to become zero | bit 31 somebody stands in line
+/// bits 0..16 `nr_active` | bit 16 somebody waits for it to become zero | bit 17 somebody stands in line |
+/// bit 18 somebody waits for the helpers of the phase before | bits 24..32 the phase |
+/// bits 32..48 helpers of even phases | bits 48..64 helpers of odd phases
+///
+/// *Phases* tell the helpers that came before a flush from those that came later. A helper counts in the phase that he
+/// finds. A flush begins the next phase, as soon as the phase before the present one has no helpers left, and waits
+/// until the present one, which is then the one before, has none either. So two are told apart at a time: a flush
+/// that begins while another waits for helpers may wait for some that came in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Word(u32);
+struct Word(u64);
 
-const IN_LINE: u32 = 1 << 31;
-const IDLE_WAITS: u32 = 1 << 30;
+const ACTIVE_ONE: u64 = 1;
+const ACTIVE_MASK: u64 = 0xffff;
+const IDLE_WAITS: u64 = 1 << 16;
+const IN_LINE: u64 = 1 << 17;
+const HELP_WAITS: u64 = 1 << 18;
+const PHASE_SHIFT: u32 = 24;
+const PHASE_MASK: u64 = 0xff << PHASE_SHIFT;
+const HELPER_BITS: u32 = 16;
+const HELPER_SHIFT: u32 = 32;
+
+/// Which helpers a flush waits for; wraps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Phase(u8);
+
+impl Phase {
+    fn shift(self) -> u32 {
+        HELPER_SHIFT + HELPER_BITS * u32::from(self.0 & 1)
+    }
+    fn next(self) -> Phase {
+        Phase(self.0.wrapping_add(1))
+    }
+    fn before(self) -> Phase {
+        Phase(self.0.wrapping_sub(1))
+    }
+}
+
+/// What a thread holds that runs items of a queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Holds {
+    /// A worker: a seat.
+    Seat,
+    /// A helper: a place in a phase, and a seat of its own or one that a run further out lends.
+    Help { phase: Phase, lent: bool },
+}
+
+impl Holds {
+    fn amount(self) -> u64 {
+        match self {
+            Self::Seat => ACTIVE_ONE,
+            Self::Help { phase, lent } => (1 << phase.shift()) + u64::from(!lent) * ACTIVE_ONE,
+        }
+    }
+
+    fn has_seat(self) -> bool {
+        !matches!(self, Self::Help { lent: true, .. })
+    }
+
+    fn without_seat(self) -> Option<Holds> {
+        match self {
+            Self::Seat => None,
+            Self::Help { phase, .. } => Some(Self::Help { phase, lent: true }),
+        }
+    }
+}
 
 impl Word {
     fn nr_active(self) -> u32 {
-        self.0 & !(IN_LINE | IDLE_WAITS)
+        (self.0 & ACTIVE_MASK) as u32
     }
     fn idle_waits(self) -> bool {
         self.0 & IDLE_WAITS != 0
@@ -50,16 +109,61 @@ impl Word {
     fn has_line(self) -> bool {
         self.0 & IN_LINE != 0
     }
+    fn help_waits(self) -> bool {
+        self.0 & HELP_WAITS != 0
+    }
+    fn phase(self) -> Phase {
+        Phase(((self.0 & PHASE_MASK) >> PHASE_SHIFT) as u8)
+    }
+    fn nr_helpers(self, phase: Phase) -> u64 {
+        (self.0 >> phase.shift()) & ((1 << HELPER_BITS) - 1)
+    }
+    fn with(self, flag: u64) -> Word {
+        Word(self.0 | flag)
+    }
+    fn without(self, flag: u64) -> Word {
+        Word(self.0 & !flag)
+    }
     /// Takes a seat if there is one. A line does not matter: it forms only when all are taken.
     fn admit(self, max: u32) -> Option<Word> {
-        (self.nr_active() < max).then_some(Word(self.0 + 1))
+        (self.nr_active() < max).then_some(Word(self.0 + ACTIVE_ONE))
+    }
+    /// Lets a helper in if there is a seat for him, or one is lent; says what he then holds.
+    fn admit_helper(self, max: u32, lent: bool) -> Option<(Word, Holds)> {
+        let phase = self.phase();
+        let has_seat = lent || self.nr_active() < max;
+        let has_place = self.nr_helpers(phase) + 1 < 1 << HELPER_BITS;
+        let holds = Holds::Help { phase, lent };
+        (has_seat && has_place).then(|| (Word(self.0 + holds.amount()), holds))
+    }
+    /// Lets somebody out; says whether those must be told who wait for nobody to be seated, or for helpers.
+    fn leave(self, holds: Holds) -> (Word, bool) {
+        let mut left = Word(self.0 - holds.amount());
+        let idle = left.nr_active() == 0 && left.idle_waits();
+        let flushed = left.help_waits() && left.nr_helpers(left.phase().before()) == 0;
+        if idle {
+            left = left.without(IDLE_WAITS);
+        }
+        if flushed {
+            left = left.without(HELP_WAITS);
+        }
+        (
+            left,
+            idle || flushed && !twin::armed("flush: the last helper tells nobody"),
+        )
+    }
+    /// Begins the next phase.
+    fn next_phase(self) -> Word {
+        let next = u64::from(self.phase().next().0) << PHASE_SHIFT;
+        Word(self.0 & !PHASE_MASK | next)
     }
 }
 
 /// Counts the seats of one queue.
 #[derive(Debug)]
 pub(crate) struct Gate {
-    word: CachePadded<AtomicU32>,
+    word: CachePadded<AtomicU64>,
+    /// bits 0..31 `max_active` | bit 31 paused
     max: AtomicU32,
     /// I: by how much a queue's limit is multiplied: the CPUs of its pool, where the limit is meant for each CPU.
     factor: u32,
@@ -68,6 +172,9 @@ pub(crate) struct Gate {
     /// Every change of `IN_LINE` is made under this lock, and says whether the line is empty.
     line: Mutex<VecDeque<Seeker>>,
 }
+
+/// The bit of `Gate::max` that says so.
+const PAUSED: u32 = 1 << 31;
 
 /// What one NUMA node has of the seats.
 #[derive(Debug)]
@@ -94,15 +201,15 @@ pub(crate) struct Seeker {
 pub(crate) struct Left {
     /// To whom the seat passes.
     pub(crate) seeker: Option<Seeker>,
-    /// The queue, when its last seat became free and somebody waits for that.
-    pub(crate) idle: Option<Arc<QueueCore>>,
+    /// The queue, when somebody waits for what ended by this.
+    pub(crate) settled: Option<Arc<QueueCore>>,
 }
 
 impl Left {
     /// Tells them. Call it with no pool locked.
     pub(crate) fn tell(self) {
-        if let Some(core) = self.idle {
-            core.drained.notify_all();
+        if let Some(core) = self.settled {
+            core.settled.notify_all();
         }
         if let Some(seeker) = self.seeker {
             seeker.pool.take_seat(seeker.slot);
@@ -120,7 +227,7 @@ impl Gate {
             nr_cpus: AtomicU32::new(nr_cpus),
         };
         let gate = Self {
-            word: CachePadded::new(AtomicU32::new(0)),
+            word: CachePadded::new(AtomicU64::new(0)),
             max: AtomicU32::new(max * factor),
             factor,
             nodes: nr_cpus.iter().map(node).collect(),
@@ -147,8 +254,15 @@ impl Gate {
         }
     }
 
+    /// Returns how many seats there are when the queue is not paused.
     pub(crate) fn max(&self) -> u32 {
-        self.max.load(Ordering::Relaxed)
+        self.max.load(Ordering::Relaxed) & !PAUSED
+    }
+
+    /// Returns how many seats there are now.
+    fn nr_seats(&self) -> u32 {
+        let max = self.max.load(Ordering::Relaxed);
+        if max & PAUSED != 0 { 0 } else { max }
     }
 
     pub(crate) fn nr_active(&self) -> u32 {
@@ -159,13 +273,13 @@ impl Gate {
     /// because `max` was lowered.
     pub(crate) fn may_stay(&self) -> bool {
         let word = self.load();
-        !word.has_line() && word.nr_active() <= self.max()
+        !word.has_line() && word.nr_active() <= self.nr_seats()
     }
 
     /// Takes a seat for a thread of `node`, or none.
     pub(crate) fn try_enter(&self, node: usize) -> bool {
         let mut from = self.load();
-        while let Some(to) = from.admit(self.max()) {
+        while let Some(to) = from.admit(self.nr_seats()) {
             match self.step(from, to) {
                 Ok(()) => {
                     self.seat_in(node);
@@ -175,6 +289,58 @@ impl Gate {
             }
         }
         false
+    }
+
+    /// Lets a helper of `node` in, on a seat of his own or on one that is `lent` to him, if it can be.
+    ///
+    /// A helper's item may be counted nowhere else, so he comes in before he takes it.
+    pub(crate) fn try_help(&self, node: usize, lent: bool) -> Option<Holds> {
+        let mut from = self.load();
+        while let Some((to, holds)) = from.admit_helper(self.nr_seats(), lent) {
+            match self.step(from, to) {
+                Ok(()) => {
+                    if !lent {
+                        self.seat_in(node);
+                    }
+                    return Some(holds);
+                }
+                Err(now) => from = now,
+            }
+        }
+        None
+    }
+
+    /// Returns the phase in which whoever helps now counts, or in the one before it.
+    pub(crate) fn phase(&self) -> Phase {
+        self.load().phase()
+    }
+
+    /// Says whether nobody helps any more who did when `phase` was the present one; else the last of them will tell
+    /// `core.settled`.
+    ///
+    /// The phase wraps: a flush that sleeps through 256 others may take it for the one that it began in, and waits
+    /// for helpers that do not concern it. It never ends too early by that.
+    pub(crate) fn has_helped(&self, phase: Phase) -> bool {
+        let mut from = self.load();
+        loop {
+            let present = from.phase();
+            let is_empty = from.nr_helpers(present.before()) == 0;
+            let to = if present == phase && from.nr_helpers(present) == 0 && is_empty {
+                return true;
+            } else if present == phase && is_empty {
+                from.next_phase()
+            } else if present != phase && (present != phase.next() || is_empty) {
+                return true;
+            } else {
+                from.with(HELP_WAITS)
+            };
+            match self.step(from, to) {
+                Ok(()) if to.phase() == present => return false,
+                // The phase that has begun is looked at, too. Loaded, for a failed step acquires nothing of what the
+                // helpers did.
+                Ok(()) | Err(_) => from = self.load(),
+            }
+        }
     }
 
     #[inline]
@@ -196,9 +362,9 @@ impl Gate {
             let admitted = if twin::armed("active: no second look") {
                 None
             } else {
-                from.admit(self.max())
+                from.admit(self.nr_seats())
             };
-            match self.step(from, admitted.unwrap_or(Word(from.0 | IN_LINE))) {
+            match self.step(from, admitted.unwrap_or(from.with(IN_LINE))) {
                 Ok(()) if admitted.is_some() => {
                     self.seat_in(node);
                     return true;
@@ -211,31 +377,40 @@ impl Gate {
         false
     }
 
-    /// Gives a seat of the queue `core` back, at `gate`, that a thread of `node` had. Tell whom the answer names, with no pool locked.
+    /// Gives back what a thread of `node` holds at `gate`, of the queue `core`. Tell whom the answer names, with no pool
+    /// locked.
     ///
     /// After it the queue may be gone, unless the caller holds something else that keeps it.
     #[must_use = "somebody may have to be told"]
-    pub(crate) fn leave(gate: &Arc<Gate>, core: &Arc<QueueCore>, node: usize) -> Left {
+    pub(crate) fn leave(
+        gate: &Arc<Gate>,
+        core: &Arc<QueueCore>,
+        node: usize,
+        holds: Holds,
+    ) -> Left {
         // Before the step: nothing holds the gate after it.
-        if let Some(node) = gate.nodes.get(node) {
+        if let (true, Some(node)) = (holds.has_seat(), gate.nodes.get(node)) {
             node.nr_active.fetch_sub(1, Ordering::Relaxed);
         }
         let mut from = gate.load();
-        while !from.has_line() {
-            let left = Word(from.0 - 1);
+        while !(holds.has_seat() && from.has_line()) {
+            let (left, told) = from.leave(holds);
             // Cloned before the step: nothing holds the queue after it.
-            let waits = left.nr_active() == 0 && left.idle_waits();
-            let idle = waits.then(|| core.clone());
-            let left = if waits { Word(0) } else { left };
+            let settled = told.then(|| core.clone());
             match gate.step(from, left) {
-                Ok(()) => return Left { seeker: None, idle },
+                Ok(()) => {
+                    return Left {
+                        seeker: None,
+                        settled,
+                    };
+                }
                 Err(now) => from = now,
             }
         }
-        Self::pass_on(gate, core)
+        Self::pass_on(gate, core, holds)
     }
 
-    /// Says whether nobody is seated; if somebody is, the last to leave will tell `core.drained`.
+    /// Says whether nobody is seated; if somebody is, the last to leave will tell `core.settled`.
     pub(crate) fn is_idle(&self) -> bool {
         // ORDER(seated): publish and consume, other end in `step`, by which who was seated leaves.
         //   leave: the run;  step Release
@@ -251,7 +426,7 @@ impl Gate {
             if from.nr_active() == 0 {
                 return true;
             }
-            if self.step(from, Word(from.0 | IDLE_WAITS)).is_ok() {
+            if self.step(from, from.with(IDLE_WAITS)).is_ok() {
                 return false;
             }
         }
@@ -261,43 +436,69 @@ impl Gate {
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_max(&self, max: u32) -> Vec<Seeker> {
         let mut line = self.line.lock();
-        self.max.store(max * self.factor, Ordering::Relaxed);
+        let paused = self.max.load(Ordering::Relaxed) & PAUSED;
+        self.max
+            .store(max * self.factor | paused, Ordering::Relaxed);
         self.share_out();
+        self.admit_from(&mut line)
+    }
+
+    /// Takes all seats away, or brings them back; returns the seekers who get one by that.
+    #[must_use = "the seekers have been handed seats and must be told"]
+    pub(crate) fn set_paused(&self, paused: bool) -> Vec<Seeker> {
+        let mut line = self.line.lock();
+        let max = self.max() | if paused { PAUSED } else { 0 };
+        self.max.store(max, Ordering::Relaxed);
+        self.admit_from(&mut line)
+    }
+
+    fn admit_from(&self, line: &mut VecDeque<Seeker>) -> Vec<Seeker> {
         let mut admitted = Vec::new();
-        while let Some(at) = self.next(&line)
+        while let Some(at) = self.next(line)
             && self.try_enter(line[at].node)
         {
             admitted.extend(line.remove(at));
         }
-        self.note_line(&line);
+        self.note_line(line);
         admitted
     }
 
     #[cold]
-    fn pass_on(gate: &Arc<Gate>, core: &Arc<QueueCore>) -> Left {
+    fn pass_on(gate: &Arc<Gate>, core: &Arc<QueueCore>, holds: Holds) -> Left {
         // Of its own: when the line is found empty nothing holds the queue after the seat has gone.
         let (gate, core) = (gate.clone(), core.clone());
         let mut line = gate.line.lock();
         // Too many are seated after `max` was lowered: the seat goes.
-        let seeker = if gate.load().nr_active() > gate.max() {
+        let seeker = if gate.load().nr_active() > gate.nr_seats() {
             None
         } else {
             gate.next(&line).and_then(|at| line.remove(at))
         };
-        let mut idle = None;
         if let Some(seeker) = &seeker {
             gate.seat_in(seeker.node);
         }
-        let twice = seeker.is_some() && twin::armed("active: a seat given twice");
-        if twice || seeker.is_none() && !twin::armed("active: a seat that leaks") {
-            let left = Word(gate.word.fetch_sub(1, Ordering::AcqRel) - 1);
-            if left.nr_active() == 0 && left.idle_waits() {
-                idle = Some(core.clone());
+        let twice = twin::armed("active: a seat given twice");
+        let leaks = seeker.is_none() && twin::armed("active: a seat that leaks");
+        // A seat that is handed over stays taken.
+        let given = if leaks || seeker.is_some() && !twice {
+            holds.without_seat()
+        } else {
+            Some(holds)
+        };
+        let mut from = gate.load();
+        let told = loop {
+            let Some((left, told)) = given.map(|given| from.leave(given)) else {
+                break false;
+            };
+            match gate.step(from, left) {
+                Ok(()) => break told,
+                Err(now) => from = now,
             }
-        }
+        };
         gate.note_line(&line);
         drop(line);
-        Left { seeker, idle }
+        let settled = told.then(|| core.clone());
+        Left { seeker, settled }
     }
 
     /// Returns whose turn it is.

@@ -7,13 +7,14 @@ use std::{
     ptr::NonNull,
 };
 
-use sync::{atomic::Ordering, thread::ThreadId, twin, unmodelled::Arc};
+use sync::{atomic::Ordering, twin, unmodelled::Arc};
 
 use super::{
-    active::{Gate, Seeker},
+    active::{Gate, Holds, Seeker},
+    colour::Colour,
     concurrency::{Away, Seen},
     head::Head,
-    list::{Injector, List},
+    list::{self, Injector, List},
     policy,
     pool::WorkerPool,
     pwq::{Pwq, PwqState, QueueCore},
@@ -36,8 +37,10 @@ pub(crate) struct Enlisted {
     pub(crate) worker: Arc<Worker>,
     /// The link whose items it runs, and whose seat it holds.
     pub(super) seat: Option<usize>,
+    /// The colour of what it took last.
+    pub(super) colour: Colour,
     /// How many of its runs have been given back to their link's in-flight count.
-    nr_retired: u32,
+    pub(super) nr_retired: u32,
     /// Why it does not count as awake, if so.
     pub(super) away: Away,
     /// What the last look saw of its item.
@@ -77,8 +80,8 @@ pub(crate) struct Dispatch {
 pub(crate) struct Afterwards {
     /// Seats handed to links of other pools.
     pub(crate) seats: Vec<Seeker>,
-    /// Queues of which somebody waits for what has just become idle.
-    pub(crate) idle: Vec<Arc<QueueCore>>,
+    /// Queues of which somebody may wait for what has just ended.
+    pub(crate) settled: Vec<Arc<QueueCore>>,
     /// Links to unplug: their predecessors have nothing in flight any more.
     pub(crate) heirs: Vec<Seeker>,
 }
@@ -115,7 +118,7 @@ impl Dispatch {
         }
         let state = self.links[slot].take();
         debug_assert!(
-            state.is_some_and(|state| state.nr_in_flight == 0 && state.inactive.is_empty())
+            state.is_some_and(|it| it.in_flight.nr_in_flight() == 0 && it.inactive.is_empty())
         );
     }
 
@@ -141,6 +144,7 @@ impl Dispatch {
             nr_retired: worker.nr_done(),
             worker: worker.clone(),
             seat: None,
+            colour: Colour::default(),
             away: Away::default(),
             seen: None,
         });
@@ -208,6 +212,7 @@ impl Dispatch {
         }
         let mut run: Option<(*const Pwq, usize)> = None;
         let mut runs = Vec::new();
+        let mut colour = Colour::default();
         let mut list = injector.take(|item| {
             // SAFETY: the item is linked, so it is alive.
             let home = unsafe { item.as_ref() }
@@ -216,8 +221,13 @@ impl Dispatch {
                 .cast_const();
             match &mut run {
                 Some((same, count)) if std::ptr::eq(*same, home) => *count += 1,
-                _ => runs.extend(run.replace((home, 1))),
+                _ => {
+                    runs.extend(run.replace((home, 1)));
+                    // SAFETY: as below.
+                    colour = self.link(unsafe { &*home }.slot).in_flight.present();
+                }
             }
+            colour
         });
         runs.extend(run);
         for (home, count) in runs {
@@ -225,7 +235,7 @@ impl Dispatch {
             // drain is still to come.
             let slot = unsafe { &*home }.slot;
             let link = self.link_mut(slot);
-            link.nr_in_flight += count;
+            link.in_flight.adopt(count);
             link.nr_adopted += count as u64;
         }
         self.pending.append(&mut list);
@@ -295,16 +305,19 @@ impl Dispatch {
                 continue;
             }
             let limit = self.limit(slot, limit);
+            let colour = list::colour(item);
             worker.hold(0, item);
             let mut nr_taken = 1;
             while nr_taken < limit
                 && let Some(next) = self.pending.first()
                 && home_slot(next) == slot
+                && list::colour(next) == colour
             {
                 self.pending.pop_front();
                 worker.hold(nr_taken, next);
                 nr_taken += 1;
             }
+            self.enlisted_mut(worker).colour = colour;
             return self.taken(pool, worker, slot, nr_taken);
         }
     }
@@ -359,7 +372,9 @@ impl Dispatch {
     /// Returns where the rescuers of links with items in flight are called.
     pub(crate) fn rescuers(&self) -> Vec<(Arc<Phone>, usize)> {
         let busy = self.links.iter().enumerate().filter_map(|(slot, link)| {
-            let link = link.as_ref().filter(|link| link.nr_in_flight > 0)?;
+            let link = link
+                .as_ref()
+                .filter(|link| link.in_flight.nr_in_flight() > 0)?;
             Some((link.core.rescuer.clone()?, slot))
         });
         busy.collect()
@@ -438,13 +453,18 @@ impl Dispatch {
     ) -> usize {
         let limit = self.limit(slot, limit);
         let link = self.link_mut(slot);
+        let colour = link.inactive.first().map(list::colour).unwrap_or_default();
         let mut nr_taken = 0;
+        // A batch is of one colour, so that its counts can be given back by their number.
         while nr_taken < limit
-            && let Some(item) = link.inactive.pop_front()
+            && let Some(item) = link.inactive.first()
+            && list::colour(item) == colour
         {
+            link.inactive.pop_front();
             worker.hold(nr_taken, item);
             nr_taken += 1;
         }
+        self.enlisted_mut(worker).colour = colour;
         self.line_up(pool, slot);
         nr_taken
     }
@@ -489,8 +509,8 @@ impl Dispatch {
             return;
         };
         let link = self.link(slot);
-        let left = Gate::leave(&link.gate, &link.core, link.node);
-        after.idle.extend(left.idle);
+        let left = Gate::leave(&link.gate, &link.core, link.node, Holds::Seat);
+        after.settled.extend(left.settled);
         if let Some(seeker) = left.seeker {
             self.pass_seat(pool, seeker, after);
         }
@@ -509,54 +529,6 @@ impl Dispatch {
         self.ready.push_back(slot);
     }
 
-    /// Gives back the in-flight counts of all that `worker` has run.
-    pub(crate) fn retire(&mut self, worker: &Worker, after: &mut Afterwards) {
-        let enlisted = self.enlisted_mut(worker);
-        let nr_done = enlisted.worker.nr_done();
-        let count = nr_done.wrapping_sub(enlisted.nr_retired) as usize;
-        if count > 0 {
-            enlisted.nr_retired = nr_done;
-            let slot = enlisted.seat.expect("a worker that ran items holds a seat");
-            self.retire_from(slot, count, after);
-        } else if let Some(slot) = enlisted.seat {
-            // A future that waits now is no item of the link any more.
-            self.pull_plug(slot, after);
-        }
-    }
-
-    /// Takes the worker's counts over into its link. The worker alone, between two batches.
-    fn tell(&mut self, worker: &Worker) {
-        let told = worker
-            .tally
-            .take(ThreadId(worker.thread.load(Ordering::Relaxed)));
-        if let Some(slot) = self.enlisted(worker).seat {
-            let link = self.link_mut(slot);
-            link.nr_started -= u64::from(told.nr_not_run);
-            link.nr_completed += u64::from(told.nr_run);
-            link.cpu_ns += told.cpu_ns;
-        }
-    }
-
-    /// Names the link to unplug, if there is one, once this one has no item in flight.
-    fn pull_plug(&mut self, slot: usize, after: &mut Afterwards) {
-        let link = self.link_mut(slot);
-        if link.heir.is_some() && link.is_spent() {
-            after.heirs.extend(link.heir.take());
-        }
-    }
-
-    /// Gives back `count` in-flight counts of a link.
-    pub(crate) fn retire_from(&mut self, slot: usize, count: usize, after: &mut Afterwards) {
-        let link = self.link_mut(slot);
-        debug_assert!(link.nr_in_flight >= count, "retired more than was adopted");
-        link.nr_in_flight -= count;
-        if link.nr_in_flight == 0 && link.drain_waits {
-            link.drain_waits = false;
-            after.idle.push(link.core.clone());
-        }
-        self.pull_plug(slot, after);
-    }
-
     /// Takes back what `worker` has in hand and has not started.
     pub(crate) fn reclaim(&mut self, worker: &Worker) {
         for item in worker.disown().into_iter().rev() {
@@ -571,7 +543,7 @@ impl Dispatch {
             .expect("an enlisted worker")
     }
 
-    fn enlisted_mut(&mut self, worker: &Worker) -> &mut Enlisted {
+    pub(super) fn enlisted_mut(&mut self, worker: &Worker) -> &mut Enlisted {
         self.workers[worker.number]
             .as_mut()
             .expect("an enlisted worker")

@@ -30,9 +30,11 @@ use std::{
 use sync::{atomic::Ordering, twin, unmodelled::Arc};
 
 use super::{
+    colour::Colour,
     handles::Handles,
     head::{Ending, Head, TaskSlot, VTable, with_current},
     join::{HandleTable, JoinError, JoinHandle, Outcome},
+    list,
     pwq::Pwq,
     queue::Inner,
     run::{self, contain, guarded, note_panic},
@@ -48,10 +50,18 @@ struct Base {
     handles: Handles,
     /// I: gone as a queue when the future has ended, but here.
     queue: Arc<Inner>,
-    /// The link that keeps a count for it; null until it first waits. Who runs it writes it, and who frees it reads it.
-    anchor: UnsafeCell<*const Pwq>,
+    /// What keeps a count for it. Who runs it writes it, and who frees it reads it.
+    anchor: UnsafeCell<Anchor>,
     /// Written by the handle before it sets the flag that a task waits.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
+}
+
+/// Where an in-flight count is kept, and in which colour.
+#[derive(Clone, Copy)]
+struct Anchor {
+    /// Null until the future first waits.
+    link: *const Pwq,
+    colour: Colour,
 }
 
 #[repr(C)]
@@ -89,7 +99,10 @@ where
             head: Head::new(&Task::<F>::TABLE.base, State::queued(rules), home),
             handles: Handles::one(),
             queue,
-            anchor: UnsafeCell::new(ptr::null()),
+            anchor: UnsafeCell::new(Anchor {
+                link: ptr::null(),
+                colour: Colour::default(),
+            }),
             task: UnsafeCell::new(None),
         },
         stage: UnsafeCell::new(Stage::Future(future)),
@@ -152,10 +165,10 @@ where
             *stage = Stage::Outcome(outcome);
         }
         // SAFETY: the caller runs the item.
-        if let Some(anchor) = unsafe { base.anchor() } {
+        if let Some((anchor, colour)) = unsafe { base.anchor() } {
             // The run that we are in keeps the queue; nobody pushes the item while it is run.
             anchor.weigh();
-            anchor.pool.retire_one(anchor.slot);
+            anchor.pool.retire_one(anchor.slot, colour);
         }
         if panicked {
             Ending::Panicked
@@ -194,12 +207,12 @@ where
         // SAFETY: nobody else has the item.
         let anchor = unsafe { base.anchor() }.filter(|_| waits);
         // Of its own: with the count the link may go.
-        let left = anchor.map(|anchor| {
+        let left = anchor.map(|(anchor, colour)| {
             anchor.weigh();
-            (anchor.pool.clone(), anchor.slot)
+            (anchor.pool.clone(), anchor.slot, colour)
         });
         // The future may own the last handle of its queue, which must not wait for the count that we hold.
-        let home = anchor.map_or(ptr::null(), ptr::from_ref);
+        let home = anchor.map_or(ptr::null(), |(anchor, _)| ptr::from_ref(anchor));
         // SAFETY: its count keeps the anchor until below.
         unsafe { with_current(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
         // SAFETY: nobody else has the item, of which all is dropped but this.
@@ -207,8 +220,8 @@ where
             ptr::drop_in_place(item.as_ptr().cast::<Base>());
             slab::give_back(item.cast::<Self>());
         }
-        if let Some((pool, slot)) = left {
-            pool.retire_one(slot);
+        if let Some((pool, slot, colour)) = left {
+            pool.retire_one(slot, colour);
         }
     }
 }
@@ -233,26 +246,30 @@ impl Base {
     fn suspend(&self) -> Ending {
         let place = self.anchor.get();
         // SAFETY: who runs the item alone touches the anchor.
-        let keeps_count = unsafe { (*place).is_null() } && !twin::armed("future: no anchor");
+        let keeps_count = unsafe { (*place).link.is_null() } && !twin::armed("future: no anchor");
         if keeps_count {
-            let home = self.head.home.load(Ordering::Relaxed);
+            let link = self.head.home.load(Ordering::Relaxed).cast_const();
+            let colour = list::colour(NonNull::from(&self.head));
             // SAFETY: as above.
-            unsafe { place.write(home) };
+            unsafe { place.write(Anchor { link, colour }) };
             // SAFETY: the link that an item runs from is there.
-            unsafe { &*home }.anchor();
+            unsafe { &*link }.anchor();
         }
         Ending::Suspended { keeps_count }
     }
 
-    /// Returns the link that keeps a count for it.
+    /// Returns the link that keeps a count for it, and the colour of that.
     ///
     /// # Safety
     ///
     /// 1. The caller runs the item, or is about to free it.
     /// 2. The answer is used only while the count is there.
-    unsafe fn anchor(&self) -> Option<&Pwq> {
-        // SAFETY: (1): nobody writes it; (2): the count keeps the link.
-        unsafe { (*self.anchor.get()).as_ref() }
+    unsafe fn anchor(&self) -> Option<(&Pwq, Colour)> {
+        // SAFETY: (1): nobody writes it.
+        let anchor = unsafe { *self.anchor.get() };
+        // SAFETY: (2): the count keeps the link.
+        let link = unsafe { anchor.link.as_ref() }?;
+        Some((link, anchor.colour))
     }
 }
 

@@ -14,15 +14,17 @@ use sync::{
 };
 
 use super::{
+    colour::Colour,
+    list,
     pwq::{Pwq, QueueCore},
     state::{Completion, Enqueue, Pop, State},
 };
 
 /// Stands first in every item, whatever it is.
-#[repr(C)]
+#[repr(C, align(16))]
 #[derive(Debug)]
 pub(crate) struct Head {
-    /// The next item of the list that holds this one; belongs to that list.
+    /// The next item of the list that holds this one, and this one's colour; belongs to that list.
     pub(crate) next: AtomicPtr<Head>,
     /// Where it is queued, or was last; written by the enqueuer that claimed it while it was unlinked.
     pub(crate) home: AtomicPtr<Pwq>,
@@ -92,8 +94,9 @@ pub(crate) type TaskSlot = Mutex<Option<Waker>>;
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) completion: Completion,
-    /// Where the item was queued.
+    /// Where the item was queued, and in which colour it is counted there.
     pub(crate) home: *const Pwq,
+    pub(crate) colour: Colour,
     /// Who polled the handle.
     pub(crate) task: Option<Arc<TaskSlot>>,
 }
@@ -298,10 +301,12 @@ impl Head {
                 task = Some(unsafe { find(item) });
             }
             let home = head.home.load(Ordering::Relaxed).cast_const();
+            let colour = list::colour(item);
             if head.step(from, completion.next) {
                 return Ended {
                     completion,
                     home,
+                    colour,
                     task: task.filter(|_| completion.wake_task),
                 };
             }

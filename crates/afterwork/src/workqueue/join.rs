@@ -63,6 +63,8 @@ pub enum JoinError {
     Cancelled,
     /// It tried to join itself.
     OwnItem,
+    /// Its queue was being drained, or had been destroyed.
+    Refused,
 }
 
 impl JoinError {
@@ -100,6 +102,7 @@ impl fmt::Display for JoinError {
             },
             Self::Cancelled => f.write_str("the work item was cancelled"),
             Self::OwnItem => f.write_str("a work item cannot join itself"),
+            Self::Refused => f.write_str("the queue took no work items"),
         }
     }
 }
@@ -159,6 +162,27 @@ where
     .cast();
     // SAFETY: the item's table gives a `T`, and this is its only handle.
     (item, unsafe { JoinHandle::of(item) })
+}
+
+/// Drops `func`, and makes the handle of an item that never was queued.
+#[cold]
+pub(crate) fn refused<F, T>(func: F, home: &Pwq) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    drop(func);
+    let item = slab::place(Joinable::<F, T> {
+        head: Head::new(&Joinable::<F, T>::TABLE.base, State::ended(), home),
+        task: UnsafeCell::new(None),
+        content: UnsafeCell::new(Content {
+            outcome: ManuallyDrop::new(Some(Err(JoinError::Refused))),
+        }),
+    });
+    JoinHandle {
+        item: item.cast(),
+        result: PhantomData,
+    }
 }
 
 /// Makes an item that runs `func` and has no handle.

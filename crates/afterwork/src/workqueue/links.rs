@@ -68,7 +68,7 @@ impl WorkerPool {
         });
         if let Some(core) = core {
             // Whoever wants to change the attributes again waits for this.
-            core.drained.notify_all();
+            core.settled.notify_all();
         }
     }
 

@@ -2,12 +2,21 @@
 //!
 //! A link belongs to the list that holds the item (`LINKED` in its state), and a list to the lock of its pool, so
 //! nothing here synchronizes. The injector is the exception and says how.
+//!
+//! The low bits of a link, which an item's alignment leaves free, hold the item's colour: written when the item is
+//! adopted, and kept by every list until it is queued anew.
 
 use std::ptr::{self, NonNull};
 
 use sync::atomic::{AtomicPtr, Ordering};
 
-use super::head::Head;
+use super::{
+    colour::{Colour, NR_COLOURS},
+    head::Head,
+};
+
+const COLOUR_MASK: usize = align_of::<Head>() - 1;
+const _: () = assert!(NR_COLOURS <= align_of::<Head>());
 
 /// A first-in first-out list of items that nobody else can reach.
 #[derive(Debug)]
@@ -151,7 +160,7 @@ impl Injector {
     pub(crate) fn push_chain(&self, newest: NonNull<Head>, oldest: NonNull<Head>) -> bool {
         let mut before = self.newest.load(Ordering::Relaxed);
         loop {
-            set_next(oldest, before);
+            set_fresh_next(oldest, before);
             // ORDER(inject): publish and consume, other end in `take`.
             //   here: item, link; head = item Release (an RMW, so earlier pushes stay published)
             //   take: head = null Acquire; follow links, read items
@@ -194,8 +203,8 @@ impl Injector {
                 .is_ok()
     }
 
-    /// Takes all items, oldest first, calling `meet` for each, newest first.
-    pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>)) -> List {
+    /// Takes all items, oldest first, calling `meet` for each, newest first, which names its colour.
+    pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>) -> Colour) -> List {
         // Acquire, like the swap: who finds the stack empty because a helper took the last item back must see
         // the seat that the helper had taken before.
         if self.newest.load(Ordering::Acquire).is_null() {
@@ -212,19 +221,43 @@ impl Injector {
         let mut list = List::new();
         while let Some(item) = NonNull::new(at) {
             at = next(item);
+            paint(item, meet(item));
             list.push_front(item);
-            meet(item);
         }
         list
     }
 }
 
-fn next(item: NonNull<Head>) -> *mut Head {
-    // SAFETY: an item in a list is alive: `LINKED` keeps it from being freed.
-    unsafe { item.as_ref() }.next.load(Ordering::Relaxed)
+/// Returns the colour of an item that has been adopted and is counted in flight.
+pub(crate) fn colour(item: NonNull<Head>) -> Colour {
+    Colour((link(item).load(Ordering::Relaxed).addr() & COLOUR_MASK) as u8)
 }
 
-pub(crate) fn set_next(item: NonNull<Head>, next: *mut Head) {
-    // SAFETY: as in `next`.
-    unsafe { item.as_ref() }.next.store(next, Ordering::Relaxed);
+fn paint(item: NonNull<Head>, colour: Colour) {
+    let link = link(item);
+    let plain = link.load(Ordering::Relaxed);
+    let painted = plain.map_addr(|addr| (addr & !COLOUR_MASK) | usize::from(colour.0));
+    link.store(painted, Ordering::Relaxed);
+}
+
+fn next(item: NonNull<Head>) -> *mut Head {
+    link(item)
+        .load(Ordering::Relaxed)
+        .map_addr(|addr| addr & !COLOUR_MASK)
+}
+
+fn set_next(item: NonNull<Head>, next: *mut Head) {
+    let link = link(item);
+    let colour = link.load(Ordering::Relaxed).addr() & COLOUR_MASK;
+    link.store(next.map_addr(|addr| addr | colour), Ordering::Relaxed);
+}
+
+/// Links an item that is queued anew, and has no colour.
+pub(crate) fn set_fresh_next(item: NonNull<Head>, next: *mut Head) {
+    link(item).store(next, Ordering::Relaxed);
+}
+
+fn link<'a>(item: NonNull<Head>) -> &'a AtomicPtr<Head> {
+    // SAFETY: an item in a list is alive: `LINKED` keeps it from being freed; who asks for its colour holds its count.
+    unsafe { &(*item.as_ptr()).next }
 }

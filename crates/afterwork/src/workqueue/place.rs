@@ -2,7 +2,7 @@
 
 use topology::CpuId;
 
-use super::{join, join::JoinHandle, queue::Workqueue, routes::Home, work::Work};
+use super::{join::JoinHandle, queue::Workqueue, routes::Home, work::Work};
 
 impl Workqueue {
     /// Queues `work` on the pool of `cpu`'s pod; false as of [`enqueue`](Self::enqueue).
@@ -48,10 +48,7 @@ impl Workqueue {
         cpu: CpuId,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        let home = self.inner.signpost.at_cpu(cpu);
-        let (item, handle) = join::joinable(func, &home);
-        home.push(item);
-        handle
+        self.spawn_at(&self.inner.signpost.at_cpu(cpu), func)
     }
 
     /// Returns the link for an item that this thread queues here.

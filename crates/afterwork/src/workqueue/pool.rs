@@ -32,10 +32,11 @@ use sync::{
 use topology::CpuSet;
 
 use super::{
+    colour::{Colour, UpTo},
     concurrency::Away,
     dispatch::{Afterwards, Dispatch, IdleWorker},
     head::Head,
-    list::Injector,
+    list::{self, Injector},
     manager::Manager,
     policy::{self, Census, Need},
     stats::{PoolStats, Times},
@@ -266,8 +267,8 @@ impl WorkerPool {
     }
 
     pub(super) fn finish(&self, after: Afterwards) {
-        for core in after.idle {
-            core.drained.notify_all();
+        for core in after.settled {
+            core.settled.notify_all();
         }
         for seeker in after.seats {
             seeker.pool.take_seat(seeker.slot);
@@ -297,9 +298,9 @@ impl WorkerPool {
     }
 
     /// Gives back one in-flight count of a link.
-    pub(crate) fn retire_one(&self, slot: usize) {
+    pub(crate) fn retire_one(&self, slot: usize, colour: Colour) {
         let mut after = Afterwards::default();
-        self.lock().retire_from(slot, 1, &mut after);
+        self.lock().retire_from(slot, colour, 1, &mut after);
         self.finish(after);
     }
 
@@ -310,22 +311,38 @@ impl WorkerPool {
         dispatch.adopt(&self.injector);
         let found = dispatch.unlink(slot, item);
         if found {
-            dispatch.retire_from(slot, 1, &mut after);
+            dispatch.retire_from(slot, list::colour(item), 1, &mut after);
         }
         drop(dispatch);
         self.finish(after);
         found
     }
 
-    /// Returns how many items a link has ever adopted if none of them is in flight; else the queue's `drained` will
+    /// Returns how many items a link has ever adopted if none of them is in flight; else the queue's `settled` will
     /// tell.
     pub(crate) fn is_drained(&self, slot: usize) -> Option<u64> {
         let mut dispatch = self.lock();
         dispatch.adopt(&self.injector);
         let link = dispatch.link_mut(slot);
         // A plug is pulled from elsewhere, so its link must stay for that.
-        link.drain_waits = link.nr_in_flight > 0 || link.plugged;
+        link.drain_waits = link.in_flight.nr_in_flight() > 0 || link.plugged;
         (!link.drain_waits).then_some(link.nr_adopted)
+    }
+
+    /// Tells what a link has in its injector or in flight from what comes later; `None` while it cannot, and the
+    /// queue's `settled` will tell when to try again.
+    pub(crate) fn close_colour(&self, slot: usize) -> Option<UpTo> {
+        let mut dispatch = self.lock();
+        if !twin::armed("flush: forgets the injector") {
+            dispatch.adopt(&self.injector);
+        }
+        dispatch.close_colour(slot)
+    }
+
+    /// Says whether nothing is in flight any more that `up_to` tells from later items; else the queue's `settled`
+    /// will tell.
+    pub(crate) fn has_flushed(&self, slot: usize, up_to: UpTo) -> bool {
+        self.lock().link(slot).in_flight.has_reached(up_to)
     }
 
     // ---- the worker's side ----

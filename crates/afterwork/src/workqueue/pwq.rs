@@ -9,6 +9,7 @@ use sync::{
 
 use super::{
     active::{Gate, Seeker},
+    colour::Colours,
     head::Head,
     list::List,
     pool::WorkerPool,
@@ -24,14 +25,17 @@ use crate::wake::EventCount;
 pub(crate) struct QueueCore {
     /// I
     pub(crate) name: Box<str>,
-    /// A: told when a link that is waited for has nothing in flight.
-    pub(crate) drained: EventCount,
+    /// A: told when a link that is waited for has nothing in flight, or nothing of a colour that was closed, and when
+    /// nobody is seated, or helps since before a flush.
+    pub(crate) settled: EventCount,
     /// A: statistics.
     pub(crate) nr_helped: AtomicU64,
     /// A: statistics.
     pub(crate) nr_panicked: AtomicU64,
     /// A: how long sampled items waited for a worker.
     pub(crate) wait: Times,
+    /// A: statistics.
+    pub(crate) nr_refused: AtomicU64,
     /// I: called after a panic that no joiner will see.
     pub(crate) on_panic: Option<PanicHandler>,
     /// I: its items never count against the workers that a pool runs at once.
@@ -99,10 +103,10 @@ pub(crate) struct PwqState {
     /// the pool's `ready` with a seat in hand.
     pub(crate) inactive: List,
     /// Links that were adopted and not given back.
-    pub(crate) nr_in_flight: usize,
+    pub(crate) in_flight: Colours,
     /// Links that were ever adopted.
     pub(crate) nr_adopted: u64,
-    /// Somebody waits on `core.drained` for `nr_in_flight` to become zero.
+    /// Somebody waits on `core.settled` for nothing to be in flight.
     pub(crate) drain_waits: bool,
     /// Items taken to be run, without those that then were not.
     pub(crate) nr_started: u64,
@@ -131,7 +135,7 @@ impl PwqState {
             gate: link.gate.clone(),
             node: link.node,
             inactive: List::new(),
-            nr_in_flight: 0,
+            in_flight: Colours::default(),
             nr_adopted: 0,
             drain_waits: false,
             nr_started: 0,
@@ -148,7 +152,7 @@ impl PwqState {
 
     /// Says whether no item is in flight. A future that waits is none: it goes where the routes lead when it is woken.
     pub(crate) fn is_spent(&self) -> bool {
-        self.nr_in_flight == self.nr_anchored.load(Ordering::Relaxed) as usize
+        self.in_flight.nr_in_flight() == self.nr_anchored.load(Ordering::Relaxed) as usize
     }
 }
 
@@ -156,10 +160,11 @@ impl QueueCore {
     pub(crate) fn new(name: &str, on_panic: Option<PanicHandler>) -> Self {
         Self {
             name: name.into(),
-            drained: EventCount::new(),
+            settled: EventCount::new(),
             nr_helped: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
             wait: Times::default(),
+            nr_refused: AtomicU64::new(0),
             on_panic,
             cpu_intensive: false,
             bh: false,

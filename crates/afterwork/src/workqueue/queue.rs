@@ -2,19 +2,15 @@
 
 use std::{fmt, mem::ManuallyDrop, ptr::NonNull};
 
-use sync::{
-    Mutex,
-    atomic::{Ordering, fence},
-    thread,
-    unmodelled::Arc,
-};
+use sync::{Mutex, atomic::Ordering, thread, unmodelled::Arc};
 
 use super::{
     attrs::{Attrs, Builder},
+    drain::{Closed, Refused},
     future,
-    head::{Head, is_seated},
+    head::Head,
     join::{self, JoinHandle},
-    list::set_next,
+    list::set_fresh_next,
     pwq::{PanicHandler, Pwq, QueueCore},
     registry::Registry,
     reroute::Plan,
@@ -68,6 +64,8 @@ pub struct Workqueue {
 pub(super) struct Inner {
     /// I
     pub(super) core: Arc<QueueCore>,
+    /// A, rarely written: who may queue.
+    pub(super) closed: Closed,
     /// I
     pub(super) ordered: bool,
     /// Where items go.
@@ -88,13 +86,6 @@ pub(super) struct Parts {
     pub(super) bh: bool,
     pub(super) rescuer: Option<Rescuer>,
     pub(super) on_panic: Option<PanicHandler>,
-}
-
-/// Which of the two looks of a drain.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Look {
-    First,
-    Second,
 }
 
 /// What became of an attempt to queue an item.
@@ -134,6 +125,7 @@ impl Workqueue {
         let (plan, routes) = Plan::new(parts, &core, registry.machine());
         let inner = Arc::new(Inner {
             core,
+            closed: Closed::new(),
             ordered,
             signpost: Signpost::new(&routes, ordered),
             plan: Mutex::new(plan),
@@ -149,7 +141,8 @@ impl Workqueue {
     }
 
     /// Queues `work` on the pool of this CPU's pod; false when it was pending already, or is
-    /// disabled (as it also is while somebody waits in [`Work::cancel_sync`]).
+    /// disabled (as it also is while somebody waits in [`Work::cancel_sync`]), or when the queue is being drained by
+    /// somebody else.
     ///
     /// # Blocking
     ///
@@ -163,6 +156,9 @@ impl Workqueue {
     /// Queues `work` at `home`, a link of this queue.
     #[inline]
     pub(super) fn enqueue_at(&self, home: &Pwq, work: &Work) -> bool {
+        if !self.admits() {
+            return false;
+        }
         let planned = self.plan(work, home);
         if planned == Planned::Push {
             home.push(work.item());
@@ -216,6 +212,9 @@ impl Workqueue {
     /// ```
     pub fn enqueue_all(&self, works: &[Work]) -> usize {
         let home = self.here();
+        if !self.admits() {
+            return 0;
+        }
         let mut nr_queued = 0;
         let mut chain: Option<(NonNull<Head>, NonNull<Head>)> = None;
         for work in works {
@@ -226,7 +225,7 @@ impl Workqueue {
                 chain = Some(match chain {
                     None => (item, item),
                     Some((newest, oldest)) => {
-                        set_next(item, newest.as_ptr());
+                        set_fresh_next(item, newest.as_ptr());
                         (item, oldest)
                     }
                 });
@@ -259,6 +258,8 @@ impl Workqueue {
 
     /// Queues `func` to run once, and returns a handle to wait for what it returns.
     ///
+    /// Where the queue takes none (see [`try_spawn`](Self::try_spawn)) `func` is dropped, and the handle says so.
+    ///
     /// # Cost
     ///
     /// No allocation in the long run: the item's memory is recycled between the threads. A closure, with its
@@ -278,17 +279,53 @@ impl Workqueue {
         &self,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        let home = self.here();
-        let (item, handle) = join::joinable(func, &home);
+        self.spawn_at(&self.here(), func)
+    }
+
+    /// Queues `func` to run once at `home`, a link of this queue.
+    #[inline]
+    pub(super) fn spawn_at<T: Send + 'static>(
+        &self,
+        home: &Pwq,
+        func: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        if !self.admits() {
+            return join::refused(func, home);
+        }
+        let (item, handle) = join::joinable(func, home);
         home.push(item);
         handle
     }
 
+    /// Queues `func` as [`spawn`](Self::spawn) does, or gives it back.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] with `func` while the queue is being drained by somebody else, and after it was destroyed.
+    pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, Refused<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        if !self.admits() {
+            let queue = self.name().into();
+            return Err(Refused { func, queue });
+        }
+        let home = self.here();
+        let (item, handle) = join::joinable(func, &home);
+        home.push(item);
+        Ok(handle)
+    }
+
     /// Queues `func` to run once; nobody can wait for it or cancel it. Cheaper than [`spawn`](Self::spawn).
+    ///
+    /// Where the queue takes none (see [`try_spawn`](Self::try_spawn)) `func` is dropped.
     #[inline]
     pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
-        let home = self.here();
-        home.push(join::detached(func, &home));
+        if self.admits() {
+            let home = self.here();
+            home.push(join::detached(func, &home));
+        }
     }
 
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle to wait for that.
@@ -333,29 +370,13 @@ impl Workqueue {
         F::Output: Send + 'static,
     {
         let home = self.here();
+        if !self.admits() {
+            drop(future);
+            return join::refused(|| unreachable!("it is never queued"), &home);
+        }
         let (item, handle) = future::task(future, &home, self.inner.clone());
         home.push(item);
         handle
-    }
-
-    /// Waits until nothing of this queue is queued or running, and no future of it waits.
-    ///
-    /// Producers that go on queueing hold it up.
-    ///
-    /// # Blocking
-    ///
-    /// Until then. From inside one of the queue's own items it would wait for ever: see
-    /// [`DrainError`].
-    ///
-    /// # Errors
-    ///
-    /// [`DrainError`] from inside an item of this queue.
-    pub fn drain(&self) -> Result<(), DrainError> {
-        if self.inner.runs_here() {
-            return Err(DrainError);
-        }
-        self.inner.drain();
-        Ok(())
     }
 
     /// Changes how many threads run items of this queue at once.
@@ -408,66 +429,6 @@ impl Workqueue {
     }
 }
 
-impl Inner {
-    /// Says whether this thread is inside an item of this queue.
-    pub(super) fn runs_here(&self) -> bool {
-        is_seated(&self.core)
-    }
-
-    /// Says whether nothing is queued or running; if not, `drained` will tell when that may have changed.
-    ///
-    /// One look takes the pools in turn, and an item that queues another one, or itself, on a pool that has been
-    /// looked at, and ends before its own pool is, would slip through. So nothing may have come between two looks.
-    fn is_drained(&self) -> bool {
-        loop {
-            match (self.look(Look::First), self.look(Look::Second)) {
-                (Some(first), Some(second)) if first == second => return true,
-                (Some(_), Some(_)) => {}
-                _ => return false,
-            }
-        }
-    }
-
-    /// Looks once; returns how many items there have ever been if none was seen, else sees to it that `drained` will
-    /// tell.
-    fn look(&self, look: Look) -> Option<u64> {
-        // Items that their helpers took back from an injector are counted here and by the gate, and nowhere else.
-        let nr_helped = self.core.nr_helped.load(Ordering::Relaxed);
-        // No short cut: each look that fails asks that pool to tell.
-        let (mut nr_busy, mut nr_seen) = (0, nr_helped);
-        for pwq in self.plan.lock().links() {
-            match pwq.pool.is_drained(pwq.slot) {
-                Some(nr_adopted) => nr_seen += nr_adopted,
-                None => nr_busy += 1,
-            }
-        }
-        // ORDER(taken-back): publish and consume, other end in `Injector::take_back`.
-        //   help: takes a seat;  injector = without the item, Release
-        //   here: injector is empty (read by `adopt`);  fence Acquire;  is anybody seated?
-        // A helper's item is thus seen in the injector, or the helper on his seat.
-        // Test: a_queue_does_not_go_before_its_items_have_run
-        // On the second look it also acquires what was seen of the seats on the first one, which is why the twin
-        // that looks at them relaxed must do without.
-        let relaxed = look == Look::Second && sync::twin::armed("drain: relaxed look at the seats");
-        if !sync::twin::armed("drain: no fence") && !relaxed {
-            fence(Ordering::Acquire);
-        }
-        // A helper that has taken its item back from the injector is counted nowhere but here, nor is a seat on its
-        // way to a link whose items have been cut out meanwhile.
-        let mut idle = true;
-        for link in self.plan.lock().links() {
-            // Each that is not idle will tell.
-            idle &= link.gate.is_idle();
-        }
-        let idle = idle || sync::twin::armed("drain: forgets the seated");
-        (nr_busy == 0 && idle).then_some(nr_seen)
-    }
-
-    fn drain(&self) {
-        self.core.drained.wait_until(|| self.is_drained());
-    }
-}
-
 impl Drop for Workqueue {
     fn drop(&mut self) {
         // SAFETY: the field is not used again; `Drop` runs once.
@@ -496,6 +457,7 @@ impl Drop for Workqueue {
 impl Inner {
     /// Waits until all has run, and lets go of the pools.
     fn destroy(self: &Arc<Self>, registry: &Registry) {
+        self.set_paused(false);
         self.drain();
         // Before the links go: it may still look into one.
         let rescuer = self.rescuer.lock().take();
@@ -512,22 +474,11 @@ impl Inner {
     }
 }
 
-/// Says that a queue was to be drained from inside one of its own items, which would wait for itself.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DrainError;
-
-impl fmt::Display for DrainError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a work item cannot wait until its own queue is empty")
-    }
-}
-
-impl std::error::Error for DrainError {}
-
 impl fmt::Debug for Workqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Workqueue")
             .field("name", &self.name())
+            .field("settled", &self.inner.core.settled)
             .field("nr_active", &self.inner.plan.lock().nr_active())
             .field("ordered", &self.inner.ordered)
             .finish_non_exhaustive()

@@ -25,6 +25,8 @@ pub(super) struct Plan {
     nodes: Box<[u32]>,
     /// Every gate, and the node that it is for.
     gates: Vec<(usize, Arc<Gate>)>,
+    /// Nothing of the queue is started.
+    paused: bool,
     /// I
     help: Option<bool>,
     /// I
@@ -60,6 +62,7 @@ impl Plan {
             max_active_scope: parts.max_active_scope,
             nodes,
             gates: Vec::new(),
+            paused: false,
             help: parts.help,
             ordered: parts.ordered,
             tables: Vec::new(),
@@ -110,6 +113,20 @@ impl Plan {
             .collect()
     }
 
+    /// Takes all seats away, or brings them back; says whether that is a change, and returns the links that get a seat.
+    #[must_use = "the seekers have been handed seats and must be told"]
+    pub(super) fn set_paused(&mut self, paused: bool) -> (bool, Vec<Seeker>) {
+        let changed = std::mem::replace(&mut self.paused, paused) != paused;
+        let gates = self.gates.iter();
+        let seekers = gates.flat_map(|(_, gate)| gate.set_paused(paused));
+        (changed, seekers.collect())
+    }
+
+    /// Returns all gates.
+    pub(super) fn gates(&self) -> Vec<Arc<Gate>> {
+        self.gates.iter().map(|(_, gate)| gate.clone()).collect()
+    }
+
     /// Returns the gate of a new link to a pool with so many CPUs.
     fn gate(&mut self, node: usize, nr_cpus: usize, cpus_by_node: &[u32]) -> Arc<Gate> {
         let found = match self.max_active_scope {
@@ -126,6 +143,10 @@ impl Plan {
             MaxActiveScope::Cpu => (nr_cpus as u32, &[][..]),
         };
         let gate = Arc::new(Gate::new(self.max_active, factor, cpus_by_node));
+        if self.paused {
+            // Nobody stands in line at a new gate.
+            let _ = gate.set_paused(true);
+        }
         self.gates.push((node, gate.clone()));
         gate
     }
@@ -353,7 +374,7 @@ impl Workqueue {
                 Ok(()) => return Ok(()),
                 Err(Wait::Enqueuer) => thread::yield_now(),
                 Err(Wait::Plug) if inner.runs_here() => return Err(BuildError::Unsettled),
-                Err(Wait::Plug) => inner.core.drained.wait_until(|| inner.is_settled()),
+                Err(Wait::Plug) => inner.core.settled.wait_until(|| inner.is_settled()),
             }
         }
     }

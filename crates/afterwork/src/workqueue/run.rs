@@ -11,6 +11,7 @@ use sync::{atomic::Ordering, thread};
 use super::{
     active::Gate,
     head::{Ending, Head, Popped, VTable, current_home, forget_home, is_seated, with_current},
+    list,
     pwq::Pwq,
     state::{Pop, State},
 };
@@ -88,7 +89,7 @@ unsafe fn run_current(item: NonNull<Head>, before_end: impl FnOnce()) -> Ending 
         if done.relink {
             pool.put_back(item);
         } else {
-            pool.retire_one(slot);
+            pool.retire_one(slot, ended.colour);
         }
     }
     if done.wake && !sync::twin::armed("item: completion forgets its sleepers") {
@@ -136,7 +137,7 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
     // A run from the same queue, further out on this thread, lends its seat: seats count threads, and waiting for
     // another one while holding this would be waiting for ourselves.
     let lent = is_seated(core);
-    if !lent && !home.gate.try_enter(home.node) {
+    let Some(holds) = home.gate.try_help(home.node, lent) else {
         let unclaimed = head.update(|state| Some(state.unclaim().0));
         if let Some((from, _)) = unclaimed
             && from.unclaim().1
@@ -145,29 +146,24 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
             pool.put_back(item);
         }
         return false;
-    }
+    };
     // Without a tombstone nobody has to come for it.
     let taken_back = home.pool.injector.take_back(item);
     if taken_back {
         home.probe.forget(item);
     }
-    let claimed = head.update(|state| {
+    head.update(|state| {
         let next = state.run_claimed();
         Some(if taken_back { next.unlink() } else { next })
     });
-    if claimed.is_some_and(|(before, _)| before.is_handed_over()) {
-        // Popped during the claim: its link is ours, and it will not be pushed again.
-        let (pool, slot) = (home.pool.clone(), home.slot);
-        pool.retire_one(slot);
-    }
     core.nr_helped.fetch_add(1, Ordering::Relaxed);
     let mut left = None;
     // SAFETY: the step to running was ours. The seat goes back when the item's own code is done; after that
     // neither the queue nor, once the item has ended, the item is looked at.
     unsafe {
         run(item, home, || {
+            left = Some(Gate::leave(&home.gate, core, home.node, holds));
             if !lent {
-                left = Some(Gate::leave(&home.gate, core, home.node));
                 forget_home();
             }
         });
@@ -192,7 +188,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) {
         }
         // A worker has it in hand, or popped it and left it to us.
         if head.update(State::take_handoff).is_some() {
-            pool.retire_one(slot);
+            pool.retire_one(slot, list::colour(item));
             return;
         }
         thread::yield_now();

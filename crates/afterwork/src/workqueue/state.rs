@@ -16,7 +16,8 @@
 //! - **Lazy removal.** Cancelling and helping take an item by clearing `PENDING`; its link stays in whatever list
 //!   holds it (a *tombstone*) until a worker pops it. Enqueueing a tombstone only sets `PENDING` again.
 //! - **In-flight counts** are taken when a worker adopts the link and given back by whoever unlinks it, or inherits
-//!   it with `HANDOFF`. A helper counts by his seat.
+//!   it with `HANDOFF`: the end of the run that was under way when the link was popped. A helper whose item was
+//!   never adopted counts at the gate.
 //! - **Turns** count the runs that have ended and the enqueues that were cancelled, in the order of their enqueues: a
 //!   cancelled enqueue that was to run after the present run is `OWED` until that run has ended, for its turn must
 //!   not be taken for the run's.
@@ -125,6 +126,11 @@ impl State {
         State(PENDING | LINKED | rules.bits())
     }
 
+    /// Returns the state of a one-shot item that will never run.
+    pub(crate) fn ended() -> State {
+        State::IDLE.next_turn()
+    }
+
     fn has(self, flags: u64) -> bool {
         self.0 & flags != 0
     }
@@ -143,10 +149,6 @@ impl State {
     }
     pub(crate) fn is_running(self) -> bool {
         self.has(RUNNING)
-    }
-    /// Its link was popped, and left to who runs or claims it.
-    pub(crate) fn is_handed_over(self) -> bool {
-        self.has(HANDOFF)
     }
     pub(crate) fn is_claimed(self) -> bool {
         self.has(CLAIMED)
@@ -220,7 +222,8 @@ impl State {
     pub(crate) fn pop(self) -> Pop {
         let popped = self.without(LINKED);
         let busy = self.has(RUNNING) && !sync::twin::armed("item: runs beside itself");
-        if self.has(CLAIMED) || self.has(PENDING) && busy {
+        // Also when it is not pending: the link that a helper left behind is counted until his run has ended.
+        if self.has(CLAIMED) || busy {
             Pop::Leave(popped.with(HANDOFF))
         } else if self.has(PENDING) {
             Pop::Run(popped.without(PENDING | PANICKED).with(RUNNING))
@@ -278,10 +281,9 @@ impl State {
         helpable.then(|| self.with(CLAIMED))
     }
 
-    /// Turns a helper's claim into a run.
+    /// Turns a helper's claim into a run. A link that was popped meanwhile is the run's, and counted until it ends.
     pub(crate) fn run_claimed(self) -> State {
-        self.without(PENDING | CLAIMED | HANDOFF | PANICKED)
-            .with(RUNNING)
+        self.without(PENDING | CLAIMED | PANICKED).with(RUNNING)
     }
 
     /// Gives a helper's claim up; the flag says that the link was popped meanwhile and must be pushed again.

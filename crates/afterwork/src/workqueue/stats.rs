@@ -62,6 +62,8 @@ pub struct QueueStats {
     pub panicked: u64,
     /// Items that its rescuer took.
     pub rescued: u64,
+    /// Attempts to queue an item that were refused because the queue was being drained, or was destroyed.
+    pub refused: u64,
     /// Threads that run its items now.
     pub nr_active: u32,
     /// How many may.
@@ -188,6 +190,7 @@ impl Inner {
             cpu_time_us: cpu_ns / 1000,
             helped: core.nr_helped.load(Ordering::Relaxed),
             panicked: core.nr_panicked.load(Ordering::Relaxed),
+            refused: core.nr_refused.load(Ordering::Relaxed),
             rescued: core.rescuer.as_ref().map_or(0, |phone| phone.nr_rescued()),
             nr_active: plan.nr_active(),
             max_active: plan.max_active(),

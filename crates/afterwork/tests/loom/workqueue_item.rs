@@ -408,7 +408,7 @@ fn a_drain_must_see_what_the_seated_did() {
 #[test]
 fn a_drain_must_wait_for_helpers() {
     must_fail("drain: forgets the seated", || {
-        bounded(1, queue_goes_beside_a_helper);
+        bounded(2, queue_goes_beside_a_helper);
     });
 }
 

@@ -48,20 +48,20 @@ fn first_waits_for_second() {
     wind_up(queue);
 }
 
-/// A worker on its way to bed, an item, and a thread that drains: the drain may take the item out of the injector just
+/// A worker on its way to bed, an item, and a thread that flushes the queue: that may take the item out of the injector just
 /// when the worker looks for it there.
-fn drain_adopts() {
+fn flush_adopts() {
     let machine = machine(2, 1);
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.start_workers(1);
-    let drainer = spawn({
+    let flusher = spawn({
         let queue = queue.clone();
-        move || queue.drain().unwrap()
+        move || queue.flush().unwrap()
     });
     let work = Work::new(|| ());
     queue.enqueue(&work);
     work.flush().unwrap();
-    drainer.join().unwrap();
+    flusher.join().unwrap();
     wind_up(queue);
 }
 
@@ -76,8 +76,8 @@ fn an_item_is_never_left_behind_one_that_blocks() {
 }
 
 #[test]
-fn an_item_adopted_by_a_drain_is_not_left_to_a_sleeping_worker() {
-    bounded(1, drain_adopts);
+fn an_item_adopted_by_a_flush_is_not_left_to_a_sleeping_worker() {
+    bounded(1, flush_adopts);
 }
 
 #[test]
@@ -98,8 +98,8 @@ fn lying_down_needs_a_second_look() {
 }
 
 #[test]
-fn looking_after_the_lock_misses_what_a_drain_adopted() {
-    must_fail("lie down: look after the lock", || bounded(1, drain_adopts));
+fn looking_after_the_lock_misses_what_a_flush_adopted() {
+    must_fail("lie down: look after the lock", || bounded(1, flush_adopts));
 }
 
 #[test]

@@ -180,6 +180,7 @@ fn mix() {
                         }
                         10 => queue.set_max_active(thread_rng().gen_range(1..=3)).unwrap(),
                         11 => queue.set_nice(thread_rng().gen_range(0..2)).unwrap(),
+                        12 => queue.flush().unwrap(),
                         _ => culler.cull(),
                     }
                 }
@@ -226,6 +227,41 @@ fn two_seats() {
     drop(queue);
     managed.end(queues);
     assert_eq!(nr_runs.load(Ordering::Relaxed), 36);
+}
+
+/// Three threads queue items, cancel and help some, and flush the queue: each then finds all that it queued ended.
+fn flushes() {
+    let (managed, mut queues) = Managed::new(&[3], 3);
+    let queue = queues.remove(0);
+    let producers: Vec<_> = (0..3)
+        .map(|_| {
+            let queue = queue.clone();
+            thread::spawn(move || {
+                let items: Vec<_> = (0..3).map(|_| Counted::new()).collect();
+                for _ in 0..3 {
+                    for item in &items {
+                        item.queue(&queue);
+                        match thread_rng().gen_range(0..6) {
+                            0 => item.note_cancelled(item.work.cancel()),
+                            1 => drop(thread::spawn({
+                                let work = item.work.clone();
+                                move || work.flush().unwrap()
+                            })),
+                            2 => item.queue(&queue),
+                            _ => {}
+                        }
+                    }
+                    queue.flush().unwrap();
+                    items.iter().for_each(Counted::check);
+                }
+            })
+        })
+        .collect();
+    for producer in producers {
+        producer.join().unwrap();
+    }
+    queues.push(queue);
+    managed.end(queues);
 }
 
 /// Items that wait for others of their queue, three deep: each wait lets another worker up.
@@ -286,6 +322,16 @@ fn whatever_users_do_items_run_as_often_as_they_were_queued() {
 #[test]
 fn no_more_run_at_once_than_have_seats_and_none_is_forgotten() {
     explore(1_000, two_seats);
+}
+
+#[test]
+fn after_a_flush_all_that_was_queued_before_it_has_ended() {
+    explore(1_500, flushes);
+}
+
+#[test]
+fn a_flush_that_forgets_a_helper_is_noticed() {
+    must_fail("flush: forgets who helps", || explore(6_000, flushes));
 }
 
 #[test]

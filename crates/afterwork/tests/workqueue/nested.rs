@@ -157,7 +157,7 @@ fn joining_in_a_pool_of_few_workers_without_help_needs_no_watch() {
 }
 
 #[test]
-fn an_item_may_flush_cancel_and_drain_what_belongs_to_others() {
+fn an_item_may_flush_and_cancel_what_belongs_to_others() {
     ends(|| {
         let registry = registry("2 core");
         let (outer, inner) = (queue("outer"), queue("inner"));
@@ -173,7 +173,7 @@ fn an_item_may_flush_cancel_and_drain_what_belongs_to_others() {
                     inner.enqueue(&work);
                     work.flush().unwrap();
                     inner.enqueue(&work);
-                    inner.drain().unwrap();
+                    inner.flush().unwrap();
                     inner.enqueue(&work);
                     work.cancel_sync();
                     assert!(!work.is_busy());

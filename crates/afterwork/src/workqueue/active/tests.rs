@@ -26,7 +26,7 @@ impl Seats {
     }
 
     fn leave(&self, node: usize) -> Option<usize> {
-        let left = Gate::leave(&self.gate, &self.core, node);
+        let left = Gate::leave(&self.gate, &self.core, node, Holds::Seat);
         left.seeker.map(|seeker| seeker.slot)
     }
 
@@ -75,15 +75,15 @@ fn lowering_the_limit_lets_seats_go_until_it_holds() {
 #[test]
 fn the_last_to_leave_tells_who_waits_for_that() {
     let seats = Seats::new(2, &[]);
-    let leave = || Gate::leave(&seats.gate, &seats.core, 0);
+    let leave = || Gate::leave(&seats.gate, &seats.core, 0, Holds::Seat);
     assert!(seats.gate.is_idle());
     assert!(seats.enter(0, 0) && seats.enter(0, 1));
     assert!(!seats.gate.is_idle());
-    assert!(leave().idle.is_none());
-    assert!(leave().idle.is_some());
+    assert!(leave().settled.is_none());
+    assert!(leave().settled.is_some());
     assert!(seats.gate.is_idle());
     assert!(seats.enter(0, 0));
-    assert!(leave().idle.is_none(), "nobody waits any more");
+    assert!(leave().settled.is_none(), "nobody waits any more");
 }
 
 #[test]
@@ -187,4 +187,56 @@ proptest! {
             }
         }
     }
+}
+
+#[test]
+fn a_flush_waits_for_those_who_helped_before_it_alone() {
+    let seats = Seats::new(8, &[]);
+    let gate = &seats.gate;
+    let began = gate.phase();
+    assert!(gate.has_helped(began), "nobody helps");
+    let early = gate.try_help(0, false).unwrap();
+    let began = gate.phase();
+    assert!(!gate.has_helped(began));
+    let late = gate.try_help(0, true).unwrap();
+    assert!(!gate.has_helped(began));
+    assert!(Gate::leave(gate, &seats.core, 0, early).settled.is_some());
+    assert!(gate.has_helped(began));
+    // A second flush has to wait for the late one.
+    let again = gate.phase();
+    assert!(!gate.has_helped(again));
+    assert!(Gate::leave(gate, &seats.core, 0, late).settled.is_some());
+    assert!(gate.has_helped(again) && gate.has_helped(began));
+    assert_eq!(gate.nr_active(), 0);
+}
+
+#[test]
+fn a_flush_that_finds_another_at_work_waits_for_both_phases() {
+    let seats = Seats::new(8, &[]);
+    let gate = &seats.gate;
+    let first = gate.try_help(0, false).unwrap();
+    let one = gate.phase();
+    assert!(!gate.has_helped(one));
+    let second = gate.try_help(0, false).unwrap();
+    let two = gate.phase();
+    assert!(!gate.has_helped(two), "the phase before has a helper");
+    drop(Gate::leave(gate, &seats.core, 0, second));
+    assert!(!gate.has_helped(two), "the first helper came before, too");
+    drop(Gate::leave(gate, &seats.core, 0, first));
+    assert!(gate.has_helped(one) && gate.has_helped(two));
+}
+
+#[test]
+fn a_paused_gate_has_no_seats_and_keeps_its_limit() {
+    let seats = Seats::new(2, &[]);
+    let gate = &seats.gate;
+    assert!(gate.try_enter(0));
+    assert!(gate.set_paused(true).is_empty());
+    assert!(!gate.try_enter(0) && gate.try_help(0, false).is_none() && !gate.may_stay());
+    assert!(!seats.enter(0, 3));
+    assert!(seats.leave(0).is_none(), "nobody is let in");
+    assert!(gate.set_max(1).is_empty());
+    assert_eq!(gate.max(), 1);
+    let slots: Vec<_> = gate.set_paused(false).iter().map(|it| it.slot).collect();
+    assert_eq!(slots, [3]);
 }

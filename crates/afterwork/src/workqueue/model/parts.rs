@@ -5,7 +5,8 @@ use std::ptr::NonNull;
 use sync::{cell::UnsafeCell, unmodelled::Arc};
 
 use super::super::{
-    active::{Gate, Seeker},
+    active::{Gate, Holds, Seeker},
+    colour::Colour,
     head::{Head, VTable},
     list::Injector,
     pool::WorkerPool,
@@ -88,7 +89,7 @@ impl Injected {
     pub fn push_chain(&self, from: usize, len: usize) {
         let items: Vec<_> = (0..len).map(|number| make(from, number)).collect();
         for two in items.windows(2) {
-            super::super::list::set_next(two[1], two[0].as_ptr());
+            super::super::list::set_fresh_next(two[1], two[0].as_ptr());
         }
         self.injector.push_chain(items[len - 1], items[0]);
     }
@@ -100,7 +101,7 @@ impl Injected {
 
     /// Takes all items, oldest first.
     pub fn take(&self) -> Vec<Pushed> {
-        let mut list = self.injector.take(|_| ());
+        let mut list = self.injector.take(|_| Colour::default());
         std::iter::from_fn(|| list.pop_front())
             .map(Pushed)
             .collect()
@@ -199,7 +200,7 @@ impl Gates {
 
     /// Gives a seat back; returns the link that it passes to.
     pub fn leave(&self) -> Option<usize> {
-        let left = Gate::leave(&self.gate, &self.core, 0);
+        let left = Gate::leave(&self.gate, &self.core, 0, Holds::Seat);
         left.seeker.map(|seeker| seeker.slot)
     }
 

@@ -266,14 +266,10 @@ impl World {
                 }
             }
             Some(Claim::Helps) => {
-                let was_handed_over = self.state.is_handed_over();
-                assert_eq!(was_handed_over, self.link == Link::HandedOver);
                 self.state = self.state.run_claimed();
                 self.claim = None;
                 self.start();
-                if was_handed_over {
-                    self.unlink();
-                } else if self.link == Link::Listed {
+                if self.link == Link::Listed {
                     // Taken back out of the injector.
                     self.state = self.state.unlink();
                     self.unlink();

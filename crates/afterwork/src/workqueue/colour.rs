@@ -1,0 +1,171 @@
+//! Which of a link's items a flush waits for: counts by colour.
+//!
+//! A link gives every item that it adopts its present *colour*, and counts the items of each. A flush closes the
+//! present colour: what comes later gets the next one, and the flush has ended when nothing of its colour, or of an
+//! older one, is in flight. So items that are queued after a flush do not hold it up, in whatever order items end.
+//!
+//! Colours are taken round a ring. When all are in use a flush waits until the oldest is free, and what is adopted
+//! meanwhile belongs to it.
+//!
+//! An item's colour is kept beside its link (`list.rs`) from its adoption until its count is given back. Nothing
+//! here is shared: the pool lock guards it.
+
+/// How many flushes of one link may be under way. The kernel's `WORK_NR_COLORS`.
+pub(crate) const NR_COLOURS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+
+/// A place in the ring.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Colour(pub(crate) u8);
+
+/// Counts the items of one link that are in flight.
+#[derive(Debug, Default)]
+pub(crate) struct Colours {
+    nr_in_flight: [usize; NR_COLOURS],
+    nr_all: usize,
+    /// The colour that is given out now, and the oldest that may have items in flight. They only grow, the colours
+    /// in between are closed, and there are never more than the ring has places.
+    present_seq: u64,
+    oldest_seq: u64,
+}
+
+/// The last of the colours that a flush waits for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct UpTo {
+    /// One more than that colour.
+    end_seq: u64,
+}
+
+impl Colours {
+    fn place(seq: u64) -> usize {
+        (seq % NR_COLOURS as u64) as usize
+    }
+
+    /// Returns the colour of what is adopted now.
+    pub(crate) fn present(&self) -> Colour {
+        Colour(Self::place(self.present_seq) as u8)
+    }
+
+    /// Returns how many items of all colours are in flight.
+    pub(crate) fn nr_in_flight(&self) -> usize {
+        self.nr_all
+    }
+
+    /// Counts `count` items of the present colour.
+    pub(crate) fn adopt(&mut self, count: usize) {
+        self.nr_in_flight[Self::place(self.present_seq)] += count;
+        self.nr_all += count;
+    }
+
+    /// Gives back the counts of `count` items; says whether a closed colour has nothing in flight any more.
+    pub(crate) fn retire(&mut self, colour: Colour, count: usize) -> bool {
+        let nr_left = &mut self.nr_in_flight[usize::from(colour.0)];
+        debug_assert!(*nr_left >= count, "retired more than was adopted");
+        *nr_left -= count;
+        self.nr_all -= count;
+        *nr_left == 0 && self.advance()
+    }
+
+    /// Closes the present colour, unless nothing of it is in flight; `None` when no other is free.
+    pub(crate) fn close(&mut self) -> Option<UpTo> {
+        if self.nr_in_flight[Self::place(self.present_seq)] > 0 {
+            let nr_used = self.present_seq - self.oldest_seq + 1;
+            if nr_used >= NR_COLOURS as u64 {
+                return None;
+            }
+            self.present_seq += 1;
+        }
+        Some(UpTo {
+            end_seq: self.present_seq,
+        })
+    }
+
+    /// Says whether nothing is in flight that a flush waits for.
+    pub(crate) fn has_reached(&self, up_to: UpTo) -> bool {
+        self.oldest_seq >= up_to.end_seq
+    }
+
+    fn advance(&mut self) -> bool {
+        let before = self.oldest_seq;
+        while self.oldest_seq < self.present_seq
+            && self.nr_in_flight[Self::place(self.oldest_seq)] == 0
+        {
+            self.oldest_seq += 1;
+        }
+        self.oldest_seq != before
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_flush_of_nothing_has_ended() {
+        let mut colours = Colours::default();
+        let up_to = colours.close().unwrap();
+        assert!(colours.has_reached(up_to));
+    }
+
+    #[test]
+    fn what_comes_after_a_flush_does_not_hold_it_up() {
+        let mut colours = Colours::default();
+        colours.adopt(1);
+        let before = colours.present();
+        let up_to = colours.close().unwrap();
+        colours.adopt(1);
+        assert!(!colours.has_reached(up_to));
+        assert!(colours.retire(before, 1));
+        assert!(colours.has_reached(up_to));
+        assert_eq!(colours.nr_in_flight(), 1);
+    }
+
+    #[test]
+    fn when_all_colours_are_in_use_a_flush_waits_for_the_oldest() {
+        let mut colours = Colours::default();
+        let mut used = Vec::new();
+        for _ in 1..NR_COLOURS {
+            colours.adopt(1);
+            used.push(colours.present());
+            assert!(colours.close().is_some());
+        }
+        colours.adopt(1);
+        assert_eq!(colours.close(), None);
+        // Not the oldest: that frees no place.
+        assert!(!colours.retire(used[1], 1));
+        assert_eq!(colours.close(), None);
+        assert!(colours.retire(used[0], 1));
+        assert!(colours.close().is_some());
+    }
+
+    proptest! {
+        /// Against a model that remembers for each item which flushes wait for it.
+        #[test]
+        fn a_flush_waits_for_just_what_was_adopted_before_it(
+            steps in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 1..300),
+        ) {
+            let mut colours = Colours::default();
+            let mut items: Vec<(Colour, usize)> = Vec::new();
+            let mut flushes: Vec<UpTo> = Vec::new();
+            for (step, index) in steps {
+                match step {
+                    0 => {
+                        items.push((colours.present(), flushes.len()));
+                        colours.adopt(1);
+                    }
+                    1 if !items.is_empty() => {
+                        let (colour, _) = items.swap_remove(index.index(items.len()));
+                        colours.retire(colour, 1);
+                    }
+                    _ => flushes.extend(colours.close()),
+                }
+                for (number, up_to) in flushes.iter().enumerate() {
+                    let held_up = items.iter().any(|(_, nr_before)| *nr_before <= number);
+                    prop_assert_eq!(colours.has_reached(*up_to), !held_up);
+                }
+                prop_assert_eq!(colours.nr_in_flight(), items.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Emptying a queue: draining, pausing, and its end.
+
+use std::fmt;
+
+use sync::{
+    atomic::{AtomicU32, Ordering, fence},
+    twin,
+};
+
+use super::{
+    flush::OwnQueueError,
+    head::is_seated,
+    queue::{Inner, Workqueue},
+};
+
+/// Who has closed a queue to all but its own items.
+///
+/// bits 0..31 drains under way | bit 31 destroyed
+#[derive(Debug)]
+pub(super) struct Closed(AtomicU32);
+
+const DESTROYED: u32 = 1 << 31;
+
+/// Which of the two looks of a drain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Look {
+    First,
+    Second,
+}
+
+/// Says that a queue takes no closure, and gives it back.
+pub struct Refused<F> {
+    /// What was to be queued.
+    pub func: F,
+    /// The queue's name.
+    pub queue: Box<str>,
+}
+
+impl<F> fmt::Debug for Refused<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<F> fmt::Display for Refused<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queue = &self.queue;
+        write!(f, "workqueue {queue:?} is being drained, or was destroyed")
+    }
+}
+
+impl<F> std::error::Error for Refused<F> {}
+
+impl Workqueue {
+    /// Waits until nothing of this queue is queued or running and no future of it waits, and meanwhile takes items from its own items alone.
+    ///
+    /// What others queue while a drain is under way is refused and counted (`refused` of
+    /// [`QueueStats`](super::QueueStats)); an enqueue that races with the beginning of the drain may still come in.
+    /// [`flush`](Self::flush) waits without refusing anybody.
+    ///
+    /// # Blocking
+    ///
+    /// Until then; for ever if items go on queueing themselves. See also [`pause`](Self::pause).
+    ///
+    /// # Errors
+    ///
+    /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself.
+    pub fn drain(&self) -> Result<(), OwnQueueError> {
+        self.inner.may_wait()?;
+        self.inner.closed.0.fetch_add(1, Ordering::Relaxed);
+        self.inner.drain();
+        self.inner.closed.0.fetch_sub(1, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Drains the queue, and refuses whatever is queued from then on. A paused queue is resumed first.
+    ///
+    /// # Blocking
+    ///
+    /// As [`drain`](Self::drain).
+    ///
+    /// # Errors
+    ///
+    /// [`OwnQueueError`] from inside an item of this queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let handle = queue.spawn(|| 1);
+    /// queue.destroy()?;
+    /// assert_eq!(handle.join()?, 1);
+    /// let refused = queue.try_spawn(|| 2).unwrap_err();
+    /// assert_eq!((refused.func)(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn destroy(&self) -> Result<(), OwnQueueError> {
+        self.inner.may_wait()?;
+        self.inner.closed.0.fetch_or(DESTROYED, Ordering::Relaxed);
+        self.resume();
+        self.inner.drain();
+        Ok(())
+    }
+
+    /// Starts no more items until [`resume`](Self::resume); says whether it was not paused already.
+    ///
+    /// Items may be queued meanwhile. Those that run go on, and workers finish what they have in hand; to wait for
+    /// that, look at `nr_active` of [`stats`](Self::stats). An item of the queue may still run one that it waits for.
+    ///
+    /// # Blocking
+    ///
+    /// Never. What waits for queued items waits until the queue is resumed; dropping its last handle resumes it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let queue = Workqueue::builder("example").build()?;
+    /// queue.pause();
+    /// let handle = queue.spawn(|| "thawed");
+    /// assert!(!handle.is_finished());
+    /// queue.resume();
+    /// assert_eq!(handle.join()?, "thawed");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause(&self) -> bool {
+        self.inner.set_paused(true)
+    }
+
+    /// Lets items start again; says whether the queue was paused.
+    ///
+    /// # Blocking
+    ///
+    /// Never; it may wake workers.
+    pub fn resume(&self) -> bool {
+        self.inner.set_paused(false)
+    }
+
+    /// Says whether the caller may queue items, and counts it if not.
+    #[inline]
+    pub(super) fn admits(&self) -> bool {
+        self.inner.closed.0.load(Ordering::Relaxed) == 0 || self.inner.admits_chained()
+    }
+}
+
+impl Closed {
+    pub(super) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+}
+
+impl Inner {
+    /// Says whether this thread is inside an item of this queue.
+    pub(super) fn runs_here(&self) -> bool {
+        is_seated(&self.core)
+    }
+
+    #[cold]
+    fn admits_chained(&self) -> bool {
+        let admits = self.runs_here();
+        if !admits {
+            self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        admits
+    }
+
+    pub(super) fn set_paused(&self, paused: bool) -> bool {
+        let (changed, seekers) = self.plan.lock().set_paused(paused);
+        for seeker in seekers {
+            seeker.pool.take_seat(seeker.slot);
+        }
+        changed
+    }
+
+    /// Says whether nothing is queued or running; if not, `settled` will tell when that may have changed.
+    ///
+    /// One look takes the pools in turn, and an item that queues another one, or itself, on a pool that has been
+    /// looked at, and ends before its own pool is, would slip through. So nothing may have come between two looks.
+    fn is_drained(&self) -> bool {
+        loop {
+            match (self.look(Look::First), self.look(Look::Second)) {
+                (Some(first), Some(second)) if first == second => return true,
+                (Some(_), Some(_)) => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Looks once; returns how many items there have ever been if none was seen, else sees to it that `settled` will
+    /// tell.
+    fn look(&self, look: Look) -> Option<u64> {
+        // Items that their helpers took back from an injector are counted here and by the gate, and nowhere else.
+        let nr_helped = self.core.nr_helped.load(Ordering::Relaxed);
+        // No short cut: each look that fails asks that pool to tell.
+        let (mut nr_busy, mut nr_seen) = (0, nr_helped);
+        for pwq in self.plan.lock().links() {
+            match pwq.pool.is_drained(pwq.slot) {
+                Some(nr_adopted) => nr_seen += nr_adopted,
+                None => nr_busy += 1,
+            }
+        }
+        // ORDER(taken-back): publish and consume, other end in `Injector::take_back`.
+        //   help: takes a seat;  injector = without the item, Release
+        //   here: injector is empty (read by `adopt`);  fence Acquire;  is anybody seated?
+        // A helper's item is thus seen in the injector, or the helper on his seat.
+        // Test: a_queue_does_not_go_before_its_items_have_run
+        // On the second look it also acquires what was seen of the seats on the first one, which is why the twin
+        // that looks at them relaxed must do without.
+        let relaxed = look == Look::Second && twin::armed("drain: relaxed look at the seats");
+        if !twin::armed("drain: no fence") && !relaxed {
+            fence(Ordering::Acquire);
+        }
+        // A helper that has taken its item back from the injector is counted nowhere but here, nor is a seat on its
+        // way to a link whose items have been cut out meanwhile.
+        let mut idle = true;
+        for link in self.plan.lock().links() {
+            // Each that is not idle will tell.
+            idle &= link.gate.is_idle();
+        }
+        let idle = idle || twin::armed("drain: forgets the seated");
+        (nr_busy == 0 && idle).then_some(nr_seen)
+    }
+
+    pub(super) fn drain(&self) {
+        self.core.settled.wait_until(|| self.is_drained());
+    }
+}

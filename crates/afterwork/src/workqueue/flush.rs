@@ -1,0 +1,191 @@
+//! Flushing a whole queue: waiting for what it holds now, and for nothing that comes later.
+//!
+//! # The protocol
+//!
+//! What was queued before the flush is in one of three places, and each tells it from later items:
+//!
+//! 1. *Counted in flight by a link*: in a list, in a worker's hand, running, or popped while it ran. It has a colour
+//!    (`colour.rs`). The flush closes the present colour of each link under the pool lock and waits until nothing of it
+//!    is counted.
+//! 2. *In an injector*, which counts nothing. The flush adopts it, under that same lock, before it closes the colour.
+//! 3. *Taken back from an injector by a helper*, and counted by no link ever. The helper has entered the gate before
+//!    that, in the present phase (`active.rs`). The flush notes the phase after it has adopted all injectors, and waits
+//!    until nobody helps any more who did then.
+//!
+//! A future keeps the count of its first poll, and the colour of that, until it ends, so it is waited for like an item
+//! that runs.
+//!
+//! An item that a helper takes after it was adopted keeps its count until the helper's run has ended: a worker that
+//! meets its link hands the count over to the run. So whoever comes later, with a newer colour or in a newer phase, is
+//! not waited for, but in two cases: a cancelled item whose place in the list is of an old colour, and which is queued
+//! anew into that place; and helpers when two flushes meet, of whom only two phases can be told apart.
+//!
+//! The waiter sleeps on `QueueCore::settled`. It is told by whoever gives back the last count of a closed colour
+//! (`dispatch.rs`) and by the last helper of a phase that was waited for (`active.rs`); both write what the waiter
+//! reads before they look for waiters.
+
+use std::fmt;
+
+use sync::{
+    atomic::{Ordering, fence},
+    unmodelled::Arc,
+};
+
+use super::{
+    active::{Gate, Phase},
+    colour::UpTo,
+    pwq::Pwq,
+    queue::{Inner, Workqueue},
+};
+
+/// Says that an item was about to wait for its own queue, and with that for itself.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct OwnQueueError {
+    queue: Box<str>,
+}
+
+impl OwnQueueError {
+    /// Returns the queue's name.
+    pub fn queue(&self) -> &str {
+        &self.queue
+    }
+}
+
+impl fmt::Display for OwnQueueError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queue = &self.queue;
+        write!(
+            f,
+            "an item of workqueue {queue:?} cannot wait for its own queue"
+        )
+    }
+}
+
+impl std::error::Error for OwnQueueError {}
+
+/// What a flush knows about one link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Stage {
+    /// All its colours were in use when the flush looked.
+    Open,
+    /// It waits for these.
+    Closed(UpTo),
+    /// Nothing is in flight there that it waits for.
+    Done,
+}
+
+/// A flush under way.
+struct Flush<'a> {
+    /// All that there were when it began; they stay until the queue goes.
+    links: Vec<(Arc<Pwq>, Stage)>,
+    /// Of each gate where somebody may still help, what was the present phase when all injectors had been looked at.
+    /// Once nobody does the gate is left alone: whoever helps there later may count in the same phase.
+    phases: Option<Vec<(Arc<Gate>, Phase)>>,
+    inner: &'a Inner,
+}
+
+impl Workqueue {
+    /// Waits until every item that is queued or running now has ended, or was cancelled.
+    ///
+    /// A future is one item, from its first poll to its end.
+    ///
+    /// Items that are queued later do not hold it up, also not those that its own items queue. An item that is queued
+    /// again into the place of one that was cancelled may, once; and where two flushes meet, an item that began to run
+    /// on its joiner's thread before the earlier flush ended.
+    ///
+    /// # Blocking
+    ///
+    /// Until then. Called from a work item of another queue it lets the pool get another worker. While the queue is
+    /// [paused](Self::pause) nothing that waits in it ends.
+    ///
+    /// # Errors
+    ///
+    /// [`OwnQueueError`] from inside an item of this queue: the flush would wait for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// # use std::sync::atomic::{AtomicU32, Ordering};
+    /// static NR_DONE: AtomicU32 = AtomicU32::new(0);
+    /// let queue = Workqueue::builder("example").build()?;
+    /// for _ in 0..100 {
+    ///     queue.spawn_detached(|| { NR_DONE.fetch_add(1, Ordering::Relaxed); });
+    /// }
+    /// queue.flush()?;
+    /// assert_eq!(NR_DONE.load(Ordering::Relaxed), 100);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn flush(&self) -> Result<(), OwnQueueError> {
+        self.inner.may_wait()?;
+        let mut flush = Flush::new(&self.inner);
+        let settled = &self.inner.core.settled;
+        settled.wait_until(|| flush.has_ended());
+        Ok(())
+    }
+}
+
+impl Inner {
+    /// Says whether this thread may wait for the queue.
+    pub(super) fn may_wait(&self) -> Result<(), OwnQueueError> {
+        if self.runs_here() {
+            let queue = self.core.name.clone();
+            return Err(OwnQueueError { queue });
+        }
+        Ok(())
+    }
+}
+
+impl<'a> Flush<'a> {
+    fn new(inner: &'a Inner) -> Self {
+        let links = inner.plan.lock().links().to_vec();
+        let links = links.into_iter().map(|link| (link, Stage::Open));
+        Self {
+            links: links.collect(),
+            phases: None,
+            inner,
+        }
+    }
+
+    /// Takes what steps can be taken; says whether nothing is left to wait for.
+    fn has_ended(&mut self) -> bool {
+        let mut nr_left = 0;
+        for (link, stage) in &mut self.links {
+            *stage = stage.next(link);
+            nr_left += usize::from(*stage != Stage::Done);
+        }
+        let phases = self.phases.get_or_insert_with(|| {
+            // ORDER(taken-back): publish and consume, other end in `Injector::take_back`.
+            //   help: enters the gate;  injector = without the item, Release
+            //   here: injector is empty (read by `adopt`);  fence Acquire;  who helps?
+            // Test: a_flush_waits_for_all_that_was_queued_before_it
+            if !sync::twin::armed("flush: no fence") {
+                fence(Ordering::Acquire);
+            }
+            let gates = self.inner.plan.lock().gates();
+            let phases = gates.into_iter().map(|gate| {
+                let phase = gate.phase();
+                (gate, phase)
+            });
+            phases.collect()
+        });
+        // Each where somebody helps will tell.
+        phases.retain(|(gate, phase)| !gate.has_helped(*phase));
+        let helped = phases.is_empty() || sync::twin::armed("flush: forgets who helps");
+        nr_left == 0 && helped
+    }
+}
+
+impl Stage {
+    fn next(mut self, link: &Pwq) -> Stage {
+        if self == Stage::Open
+            && let Some(up_to) = link.pool.close_colour(link.slot)
+        {
+            self = Stage::Closed(up_to);
+        }
+        match self {
+            Stage::Closed(up_to) if link.pool.has_flushed(link.slot, up_to) => Stage::Done,
+            stage => stage,
+        }
+    }
+}

@@ -1,0 +1,161 @@
+//! Flushing a queue: what was queued before has ended, whoever ran it.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::{Work, Workqueue, model::Machine};
+use sync::{
+    atomic::{AtomicBool, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{Plain, bounded, machine, plain, spawn, wind_up};
+
+/// A queue with `nr_workers` workers, of which joiners may or may not run items.
+fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
+    let machine = machine(2, nr_workers);
+    let queue = plain().help(help).build_in(machine.registry()).unwrap();
+    machine.start_workers(nr_workers);
+    (machine, queue)
+}
+
+/// An item for a worker, and a flush.
+fn flush_beside_a_worker() {
+    let (_machine, queue) = queue(1, false);
+    let ran = Arc::new(Plain::default());
+    let run = ran.clone();
+    queue.spawn_detached(move || run.set(1));
+    queue.flush().unwrap();
+    // Races with the run if that is not over.
+    assert_eq!(ran.get(), 1);
+    wind_up(queue);
+}
+
+#[test]
+fn a_flush_sees_what_the_run_wrote() {
+    bounded(2, flush_beside_a_worker);
+}
+
+#[test]
+fn a_flush_must_adopt_what_is_in_the_injector() {
+    must_fail("flush: forgets the injector", || {
+        bounded(2, flush_beside_a_worker);
+    });
+}
+
+#[test]
+fn the_last_item_of_a_colour_must_tell() {
+    must_fail("flush: the last of a colour tells nobody", || {
+        bounded(2, flush_beside_a_worker);
+    });
+}
+
+/// An item that its joiner runs while another thread flushes the queue. With `adopted`, that thread is a worker first,
+/// and the joiner cannot take the item's link back; without, the joiner is one afterwards.
+fn flush_beside_a_helper(adopted: bool) {
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().help(true).build_in(machine.registry()).unwrap();
+    // So that nobody is asked for until somebody helps out.
+    machine.pretend_busy(true);
+    let done = Arc::new(AtomicBool::new(false));
+    let work = Work::new({
+        let done = done.clone();
+        move || done.store(true, Ordering::Relaxed)
+    });
+    queue.enqueue(&work);
+    if adopted {
+        queue.spawn_detached(|| ());
+    }
+    let flusher = spawn({
+        let (machine, queue) = (machine.clone(), queue.clone());
+        move || {
+            if adopted {
+                machine.pretend_busy(false);
+                machine.help_out();
+            }
+            queue.flush().unwrap();
+            assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
+        }
+    });
+    work.flush().unwrap();
+    if !adopted {
+        machine.pretend_busy(false);
+        machine.help_out();
+    }
+    flusher.join().unwrap();
+    wind_up(queue);
+}
+
+#[test]
+fn a_flush_waits_for_all_that_was_queued_before_it() {
+    bounded(3, || flush_beside_a_helper(false));
+}
+
+#[test]
+fn a_flush_must_look_for_helpers_after_the_injector() {
+    must_fail("flush: no fence", || {
+        bounded(3, || flush_beside_a_helper(false));
+    });
+}
+
+#[test]
+fn a_flush_must_wait_for_helpers() {
+    must_fail("flush: forgets who helps", || {
+        bounded(3, || flush_beside_a_helper(false));
+    });
+}
+
+#[test]
+fn the_last_helper_must_tell() {
+    must_fail("flush: the last helper tells nobody", || {
+        bounded(3, || flush_beside_a_helper(false));
+    });
+}
+
+#[test]
+fn a_flush_waits_for_a_helper_whose_link_a_worker_met() {
+    bounded(2, || flush_beside_a_helper(true));
+}
+
+/// Two flushes, each with an item of its own before it: there are two colours in a model, so one may have to wait.
+fn two_flushes() {
+    let (_machine, queue) = queue(1, false);
+    let ran = [0, 1].map(|_| Arc::new(Plain::default()));
+    let [first, second] = ran.clone();
+    queue.spawn_detached(move || first.set(1));
+    let other = spawn({
+        let (queue, ran) = (queue.clone(), ran[0].clone());
+        move || {
+            queue.flush().unwrap();
+            assert_eq!(ran.get(), 1);
+        }
+    });
+    queue.spawn_detached(move || second.set(1));
+    queue.flush().unwrap();
+    assert_eq!(ran[0].get() + ran[1].get(), 2);
+    other.join().unwrap();
+    wind_up(queue);
+}
+
+#[test]
+fn flushes_that_meet_wait_each_for_what_came_before_it() {
+    bounded(1, two_flushes);
+}
+
+/// An item is queued again while it may be running, and is flushed with its queue.
+fn flush_of_a_requeued_item() {
+    let (_machine, queue) = queue(2, false);
+    let count = Arc::new(Plain::default());
+    let work = Work::new({
+        let count = count.clone();
+        move || count.set(count.get() + 1)
+    });
+    let nr_queued = u32::from(queue.enqueue(&work)) + u32::from(queue.enqueue(&work));
+    queue.flush().unwrap();
+    assert_eq!(count.get(), nr_queued);
+    wind_up(queue);
+}
+
+#[test]
+fn a_flush_waits_for_both_runs_of_an_item_queued_twice() {
+    bounded(1, flush_of_a_requeued_item);
+}

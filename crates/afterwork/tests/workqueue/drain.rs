@@ -1,0 +1,161 @@
+//! Draining, destroying, pausing.
+
+use std::{sync::mpsc, thread};
+
+use afterwork::workqueue::{JoinError, Work};
+
+use crate::support::*;
+
+#[test]
+fn a_drain_admits_what_the_queues_own_items_queue_and_refuses_others() {
+    ends(|| {
+        let queue = alone_on_two(queue("drain"));
+        let (plug, hole) = stopper();
+        let (chained, count) = (queue.clone(), Count::default());
+        let runs = count.clone();
+        queue.spawn_detached(move || {
+            hole.sit();
+            let work = counting(&runs);
+            assert!(chained.enqueue(&work));
+            let inner = runs.clone();
+            chained.spawn_detached(move || inner.add());
+        });
+        plug.wait_until_stuck();
+        let drainer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.drain().unwrap())
+        };
+        let work = counting(&count);
+        eventually("the drain has begun", || {
+            let refused = queue.try_spawn(|| ());
+            refused.is_err()
+        });
+        assert!(!queue.enqueue(&work));
+        assert_eq!(queue.enqueue_all(&[work.clone(), Work::new(|| ())]), 0);
+        assert!(matches!(queue.spawn(|| ()).join(), Err(JoinError::Refused)));
+        queue.spawn_detached(|| unreachable!("refused"));
+        assert!(queue.stats().refused >= 5);
+        plug.release();
+        drainer.join().unwrap();
+        assert_eq!(count.get(), 2);
+        assert!(queue.enqueue(&work), "it is over");
+        queue.flush().unwrap();
+        assert_eq!(count.get(), 3);
+    });
+}
+
+#[test]
+fn a_refused_closure_is_given_back_or_dropped() {
+    let lives = Census::default();
+    let queue = alone_on_two(queue("destroyed"));
+    queue.destroy().unwrap();
+    let life = lives.life();
+    let refused = queue.try_spawn(move || drop(life)).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "workqueue \"destroyed\" is being drained, or was destroyed"
+    );
+    assert_eq!(lives.alive(), 1);
+    (refused.func)();
+    let life = lives.life();
+    drop(queue.spawn(move || drop(life)));
+    let life = lives.life();
+    queue.spawn_detached(move || drop(life));
+    lives.all_dropped(3);
+}
+
+#[test]
+fn destroy_runs_what_is_queued_and_refuses_from_then_on() {
+    let queue = alone_on_two(queue("destroy"));
+    let count = Count::default();
+    for _ in 0..100 {
+        let count = count.clone();
+        queue.spawn_detached(move || count.add());
+    }
+    queue.destroy().unwrap();
+    assert_eq!(count.get(), 100);
+    let work = counting(&count);
+    assert!(!queue.enqueue(&work) && !work.is_busy());
+    queue.drain().unwrap();
+    assert!(!queue.enqueue(&work), "a drain does not bring it back");
+    queue.destroy().unwrap();
+}
+
+#[test]
+fn destroying_a_queue_from_its_own_item_is_refused_by_name() {
+    let queue = alone_on_two(queue("own"));
+    let own = queue.clone();
+    let error = queue
+        .spawn(move || own.destroy())
+        .join()
+        .unwrap()
+        .unwrap_err();
+    assert_eq!(error.queue(), "own");
+    assert!(queue.enqueue(&Work::new(|| ())));
+}
+
+#[test]
+fn a_paused_queue_starts_nothing_until_it_is_resumed() {
+    let queue = alone_on_two(queue("pause"));
+    let (plug, hole) = stopper();
+    queue.spawn_detached(move || hole.sit());
+    plug.wait_until_stuck();
+    assert!(queue.pause());
+    assert!(!queue.pause());
+    let count = Count::default();
+    let work = counting(&count);
+    assert!(queue.enqueue(&work));
+    plug.release();
+    eventually("what ran has ended", || queue.stats().nr_active == 0);
+    let flusher = {
+        let work = work.clone();
+        thread::spawn(move || work.flush())
+    };
+    eventually("a joiner does not run it either", || is_slept_for(&work));
+    assert_eq!(count.get(), 0);
+    assert!(queue.resume());
+    assert!(!queue.resume());
+    assert_eq!(flusher.join().unwrap(), Ok(true));
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+fn a_limit_changed_while_paused_holds_after_it() {
+    let queue = alone_on_two(queue("pause").max_active(8).help(false));
+    queue.pause();
+    queue.set_max_active(2).unwrap();
+    assert_eq!(queue.stats().max_active, 2);
+    let gauge = Gauge::default();
+    for _ in 0..200 {
+        let gauge = gauge.clone();
+        queue.spawn_detached(move || gauge.within(thread::yield_now));
+    }
+    queue.resume();
+    queue.flush().unwrap();
+    assert!(gauge.most() <= 2);
+}
+
+#[test]
+fn pausing_one_queue_leaves_others_of_the_same_pool_alone() {
+    let registry = registry("2 core");
+    let paused = queue("paused").build_in(&registry).unwrap();
+    let other = queue("other").build_in(&registry).unwrap();
+    paused.pause();
+    let handle = paused.spawn(|| 1);
+    assert_eq!(other.spawn(|| 2).join().unwrap(), 2);
+    assert!(!handle.is_finished());
+    paused.resume();
+    assert_eq!(handle.join().unwrap(), 1);
+}
+
+#[test]
+fn dropping_the_last_handle_of_a_paused_queue_resumes_it() {
+    ends(|| {
+        let queue = alone_on_two(queue("pause"));
+        queue.pause();
+        let (send, receive) = mpsc::channel();
+        queue.spawn_detached(move || send.send(()).unwrap());
+        drop(queue);
+        receive.try_recv().expect("it has run");
+    });
+}
