@@ -144,6 +144,12 @@ impl Workqueue {
     }
 }
 
+impl Workqueue {
+    pub(super) fn is_destroyed(&self) -> bool {
+        self.inner.closed.0.load(Ordering::Relaxed) & DESTROYED != 0
+    }
+}
+
 impl Closed {
     pub(super) fn new() -> Self {
         Self(AtomicU32::new(0))

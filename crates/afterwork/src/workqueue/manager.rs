@@ -24,6 +24,7 @@ use super::{
     pool::WorkerPool,
     rescuer::{Phone, Rescuer},
     run::contain,
+    timers::Timers,
     watchdog::Report,
     worker,
 };
@@ -60,6 +61,8 @@ pub(crate) struct Manager {
     thread_id: AtomicU32,
     /// Refuses threads, so that a test can see what happens then.
     refuse_threads: AtomicBool,
+    /// What waits for its time.
+    pub(super) timers: Timers,
 }
 
 /// Is told what is noticed.
@@ -259,6 +262,7 @@ impl Duty {
             if self.manager.inbox.lock().quit {
                 return;
             }
+            self.manager.timers.fire(&self.manager, now_ns);
             now_ns = self.ask_again(now_ns);
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
                 self.tick(now_ns);
@@ -356,6 +360,8 @@ impl Duty {
         let retry_ns = (!self.retry.is_empty()).then_some(self.next_retry_ns);
         let armed = self.manager.armed.load(Ordering::Relaxed);
         let tick_ns = armed.then_some(self.next_tick_ns);
-        [cull_ns, retry_ns, tick_ns].into_iter().flatten().min()
+        let timer_ns = self.manager.timers.next_ns();
+        let deadlines = [cull_ns, retry_ns, tick_ns, timer_ns];
+        deadlines.into_iter().flatten().min()
     }
 }

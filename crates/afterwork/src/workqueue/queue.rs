@@ -2,7 +2,14 @@
 
 use std::{fmt, mem::ManuallyDrop, ptr::NonNull};
 
-use sync::{Mutex, atomic::Ordering, thread, unmodelled::Arc};
+use sync::{
+    Mutex,
+    atomic::Ordering,
+    thread,
+    unmodelled::{Arc, Weak},
+};
+
+use topology::CpuId;
 
 use super::{
     attrs::{Attrs, Builder},
@@ -15,7 +22,7 @@ use super::{
     registry::Registry,
     reroute::Plan,
     rescuer::Rescuer,
-    routes::Signpost,
+    routes::{Home, Signpost},
     run,
     state::Enqueue,
     stats::{Histogram, QueueStats},
@@ -97,6 +104,22 @@ enum Planned {
     InPlace,
     /// It is not ours to queue.
     Refused,
+}
+
+/// An item that is pending, and may have to be pushed.
+#[derive(Debug)]
+#[must_use = "an item that is not pushed never runs"]
+pub(super) struct Claimed<'a> {
+    home: Home<'a>,
+    item: Option<NonNull<Head>>,
+}
+
+impl Claimed<'_> {
+    pub(super) fn push(self) {
+        if let Some(item) = self.item {
+            self.home.push(item);
+        }
+    }
 }
 
 /// Makes `home` the home of an item that the caller has claimed.
@@ -401,6 +424,41 @@ impl Workqueue {
         Ok(())
     }
 
+    pub(super) fn downgrade(&self) -> WeakQueue {
+        WeakQueue {
+            inner: Arc::downgrade(&self.inner),
+            lease: Arc::downgrade(&self.lease),
+        }
+    }
+
+    /// Drops the handle without waiting, should it be the last.
+    pub(super) fn let_go(self) {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: neither field is used again, and `drop` never runs.
+        let (inner, lease) = unsafe {
+            (
+                std::ptr::read(&this.inner),
+                ManuallyDrop::take(&mut this.lease),
+            )
+        };
+        inner.give_back(lease, true);
+    }
+
+    /// Says whether to queue `work` is to wait until its link has been got out of another queue's list.
+    pub(super) fn must_cut_out(&self, work: &Work) -> bool {
+        let head = work.head();
+        let home = head.home.load(Ordering::Relaxed).cast_const();
+        head.load().has_link() && !self.inner.signpost.routes().has(home)
+    }
+
+    /// Claims `work`, which is not pending anywhere, to be queued from `cpu`, also in a drain.
+    pub(super) fn claim_at(&self, cpu: CpuId, work: &Work) -> Claimed<'_> {
+        let home = self.inner.signpost.at_cpu(cpu);
+        let pushes = !self.is_destroyed() && self.plan(work, &home) == Planned::Push;
+        let item = pushes.then(|| work.item());
+        Claimed { home, item }
+    }
+
     /// Returns the registry whose pools it uses.
     pub(super) fn registry(&self) -> &Registry {
         &self.lease
@@ -436,25 +494,49 @@ impl Drop for Workqueue {
         if sync::twin::torn_down() {
             return;
         }
+        // Waiting here for our own queue would be waiting for ourselves.
+        self.inner.give_back(lease, self.inner.runs_here());
+    }
+}
+
+/// What becomes a handle if the queue has not gone.
+#[derive(Debug)]
+pub(super) struct WeakQueue {
+    inner: Weak<Inner>,
+    lease: Weak<Registry>,
+}
+
+impl WeakQueue {
+    pub(super) fn upgrade(&self) -> Option<Workqueue> {
+        let lease = ManuallyDrop::new(self.lease.upgrade()?);
+        // There as long as a lease is, but for the moment in which the last one goes.
+        let Some(inner) = self.inner.upgrade() else {
+            drop(ManuallyDrop::into_inner(lease));
+            return None;
+        };
+        Some(Workqueue { inner, lease })
+    }
+}
+
+impl Inner {
+    /// Takes a handle's lease back; the last one ends the queue, on a thread of its own if the caller must not wait.
+    fn give_back(self: &Arc<Self>, lease: Arc<Registry>, aside: bool) {
         // The last handle is the one that gets the registry out of its `Arc`.
         let Some(registry) = Arc::into_inner(lease) else {
             return;
         };
-        if self.inner.runs_here() {
-            // Waiting here would wait for ourselves. Should no thread be had, the queue is never freed: its items
-            // still point at it.
-            let last = ManuallyDrop::new((self.inner.clone(), registry));
+        if aside {
+            // Should no thread be had, the queue is never freed: its items still point at it.
+            let last = ManuallyDrop::new((self.clone(), registry));
             let _ = thread::spawn("aw/reaper", move || {
                 let (inner, registry) = ManuallyDrop::into_inner(last);
                 inner.destroy(&registry);
             });
         } else {
-            self.inner.destroy(&registry);
+            self.destroy(&registry);
         }
     }
-}
 
-impl Inner {
     /// Waits until all has run, and lets go of the pools.
     fn destroy(self: &Arc<Self>, registry: &Registry) {
         self.set_paused(false);

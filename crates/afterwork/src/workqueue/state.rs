@@ -165,6 +165,10 @@ impl State {
     pub(crate) fn is_orphan(self) -> bool {
         self.has(ORPHAN)
     }
+    /// Some list, or whoever runs or claims it, has its link.
+    pub(crate) fn has_link(self) -> bool {
+        self.has(LINKED | HANDOFF)
+    }
     /// Neither queued nor running, nor about to be.
     pub(crate) fn is_idle(self) -> bool {
         !self.has(PENDING | RUNNING | CLAIMED)

@@ -284,13 +284,22 @@ impl Work {
     /// As [`disable`](Self::disable).
     pub fn disable_sync(&self) -> bool {
         let was_pending = self.disable();
+        self.wait_for_run();
+        was_pending
+    }
+
+    /// Waits until an item that is disabled does not run.
+    pub(super) fn wait_for_run(&self) {
         let head = self.head();
         // Nobody can queue it any more, so there is one run to wait for at most.
         let state = head.load();
         if state.is_running() && !is_current(self.item) {
             wait::until_turn(head, state.turns() + 1);
         }
-        was_pending
+    }
+
+    pub(super) fn is_disabled(&self) -> bool {
+        self.head().load().disable_depth() > 0
     }
 
     /// Takes one [`disable`](Self::disable) back; says whether the item may be queued again.

@@ -16,6 +16,7 @@ mod task_work_block;
 mod wake;
 mod workqueue_attrs;
 mod workqueue_blocking;
+mod workqueue_delayed;
 mod workqueue_flush;
 mod workqueue_future;
 mod workqueue_item;

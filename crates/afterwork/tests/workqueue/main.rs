@@ -12,6 +12,7 @@ mod blocked;
 mod blocking;
 mod builder;
 mod cancel;
+mod delayed;
 mod disable;
 mod drain;
 mod flush;

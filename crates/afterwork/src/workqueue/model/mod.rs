@@ -142,6 +142,12 @@ impl Machine {
         self.parker.try_park()
     }
 
+    /// Fires the timers that are due `at` after the clock's beginning.
+    pub fn fire_timers(&self, at: std::time::Duration) {
+        let manager = self.registry.manager();
+        manager.timers.fire(manager, at.as_nanos() as u64);
+    }
+
     /// Runs all that waits on this thread, as the manager does when no thread can be had.
     pub fn help_out(&self) {
         for pool in self.registry.machine().pools() {

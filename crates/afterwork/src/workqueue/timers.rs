@@ -1,0 +1,253 @@
+//! The timers of one registry, and their handing over to the queues.
+//!
+//! # The protocol
+//!
+//! A delayed item has a lock of its own, and under it says whether it is *armed*. All that is done to its timer is done
+//! under that lock: arming, changing, cancelling, firing. So each of them finds the item armed, or not, and a cancel that
+//! found it armed has won: whoever takes the timer out of the wheel then finds that it is not armed any more, or armed
+//! anew, as another *generation*.
+//!
+//! ```text
+//! arm, mod:  item's lock:  generation += 1;  wheel's lock: put the timer in        then wake the manager, if it is first
+//! cancel:    item's lock:  generation += 1;  wheel's lock: take the timer out
+//! manager:   wheel's lock: take out what has expired
+//!            item's lock:  of this generation? not armed any more;  claim the item  then push it
+//! ```
+//!
+//! The item is claimed, pending by that, before the lock is dropped: at no moment it is neither armed nor pending, so
+//! nobody can arm it a second time, or miss it. It is pushed, which may wake a worker, after that.
+//!
+//! The manager never waits for an item's lock, whose holder may wait for a worker: it comes back a tick later.
+
+use std::time::Duration;
+
+use sync::{
+    Mutex, cpu, time, twin,
+    unmodelled::{Arc, Weak},
+};
+use topology::CpuId;
+
+use super::{
+    manager::Manager,
+    queue::{WeakQueue, Workqueue},
+    wheel::{TimerKey, Wheel, rounded_ns},
+    work::Work,
+};
+
+/// How soon the manager tries again to fire what it could not. A guess: a look of the watch.
+const RETRY_NS: u64 = 1_000_000;
+
+/// What a timer does when it expires.
+#[derive(Debug)]
+pub(super) struct Due {
+    timer: Arc<Timer>,
+    work: Work,
+    generation: u64,
+}
+
+/// The timers of one registry.
+#[derive(Debug, Default)]
+pub(crate) struct Timers {
+    wheel: Mutex<Wheel<Due>>,
+}
+
+/// The timer of one item.
+#[derive(Debug, Default)]
+pub(super) struct Timer {
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Changes whenever the timer is armed or disarmed.
+    generation: u64,
+    armed: Option<Armed>,
+    slack_ns: u64,
+}
+
+/// Where a timer stands, and for which queue.
+#[derive(Debug)]
+struct Armed {
+    key: TimerKey,
+    manager: Weak<Manager>,
+    queue: WeakQueue,
+    /// Where it was armed, and is queued.
+    cpu: CpuId,
+}
+
+/// What became of an attempt to arm a timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Arming {
+    /// It is armed, or with no delay to wait for the item was queued.
+    Done,
+    /// The item is armed already.
+    Armed,
+    /// The item is pending already.
+    Pending,
+    /// The item is disabled, or the queue refuses it.
+    Refused,
+}
+
+impl Timer {
+    pub(super) fn set_slack(&self, slack: Duration) {
+        self.state.lock().slack_ns = nanos(slack);
+    }
+
+    pub(super) fn is_armed(&self) -> bool {
+        self.state.lock().armed.is_some()
+    }
+
+    /// Arms the timer for `queue`; `again` when it may be armed already.
+    pub(super) fn arm(
+        self: &Arc<Self>,
+        work: &Work,
+        queue: &Workqueue,
+        delay: Duration,
+        again: bool,
+    ) -> Arming {
+        let mut state = self.state.lock();
+        let disarmed = if again { state.disarm() } else { None };
+        let was_armed = disarmed.is_some();
+        if state.armed.is_some() {
+            return Arming::Armed;
+        }
+        if work.is_disabled() && !twin::armed("delayed: arming overlooks disable") {
+            return Arming::Refused;
+        }
+        if work.is_pending() {
+            return Arming::Pending;
+        }
+        let mut wakes = None;
+        let done = if delay.is_zero() {
+            queue.enqueue(work)
+        } else if queue.admits() {
+            let manager = &queue.registry().machine().manager;
+            let at_ns = time::now_ns().saturating_add(nanos(delay));
+            let at_ns = rounded_ns(at_ns, state.slack_ns);
+            let place = (queue.downgrade(), cpu::current());
+            let is_first = state.put(self, work, manager, place, at_ns);
+            wakes = is_first.then(|| manager.clone());
+            true
+        } else {
+            false
+        };
+        drop(state);
+        drop(disarmed);
+        if let Some(manager) = wakes {
+            manager.wake();
+        }
+        match (was_armed, done) {
+            (true, true) => Arming::Armed,
+            (false, true) => Arming::Done,
+            (_, false) => Arming::Refused,
+        }
+    }
+
+    /// Takes the timer back; says whether it was armed.
+    pub(super) fn disarm(&self) -> bool {
+        // What is taken out is dropped after the lock.
+        let disarmed = self.state.lock().disarm();
+        disarmed.is_some()
+    }
+
+    /// Queues the item now, if its timer is armed.
+    pub(super) fn expedite(&self, work: &Work) {
+        let mut state = self.state.lock();
+        let queue = state.armed.as_ref().and_then(|armed| armed.queue.upgrade());
+        let disarmed = state.disarm();
+        if let (Some(queue), Some(_)) = (&queue, &disarmed) {
+            queue.enqueue(work);
+        }
+    }
+}
+
+impl State {
+    fn put(
+        &mut self,
+        timer: &Arc<Timer>,
+        work: &Work,
+        manager: &Arc<Manager>,
+        (queue, cpu): (WeakQueue, CpuId),
+        at_ns: u64,
+    ) -> bool {
+        self.generation += 1;
+        let due = Due {
+            timer: timer.clone(),
+            work: work.clone(),
+            generation: self.generation,
+        };
+        let (key, is_first) = manager.timers.wheel.lock().insert(at_ns, due);
+        let manager = Arc::downgrade(manager);
+        self.armed = Some(Armed {
+            key,
+            manager,
+            queue,
+            cpu,
+        });
+        is_first
+    }
+
+    /// Returns what was in the wheel, which may hold the last handle of the item; `None` when it was not armed.
+    fn disarm(&mut self) -> Option<Option<Due>> {
+        let armed = self.armed.take()?;
+        self.generation += 1;
+        let manager = armed.manager.upgrade();
+        // Not there any more: the manager has it, and will find that it is of another generation.
+        Some(manager.and_then(|manager| manager.timers.wheel.lock().remove(armed.key)))
+    }
+}
+
+impl Timers {
+    /// Returns when to call [`fire`](Self::fire) next, without being asked.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.wheel.lock().next_ns()
+    }
+
+    /// Queues the items whose time has come.
+    pub(super) fn fire(&self, manager: &Arc<Manager>, now_ns: u64) {
+        let expired = self.wheel.lock().advance(now_ns);
+        for due in expired {
+            due.fire(manager, now_ns);
+        }
+    }
+}
+
+impl Due {
+    fn fire(self, manager: &Arc<Manager>, now_ns: u64) {
+        let Some(mut state) = self.timer.state.try_lock() else {
+            // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
+            let again_ns = now_ns.saturating_add(RETRY_NS);
+            manager.timers.wheel.lock().insert(again_ns, self);
+            return;
+        };
+        let is_ours = state.generation == self.generation;
+        if !is_ours && !twin::armed("delayed: fires what was changed") {
+            return;
+        }
+        let Some(armed) = state.armed.take() else {
+            return;
+        };
+        let Some(queue) = armed.queue.upgrade() else {
+            // The queue has gone, and its timers with it.
+            return;
+        };
+        if queue.must_cut_out(&self.work) {
+            // That may take until some item has ended.
+            let again_ns = now_ns.saturating_add(RETRY_NS);
+            let place = (armed.queue, armed.cpu);
+            state.put(&self.timer, &self.work, manager, place, again_ns);
+            drop(state);
+        } else {
+            let early = twin::armed("delayed: unlocks before it claims");
+            let held = (!early).then_some(state);
+            let claimed = queue.claim_at(armed.cpu, &self.work);
+            drop(held);
+            claimed.push();
+        }
+        queue.let_go();
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,293 @@
+//! A hierarchical timer wheel: what expires when, without clock, lock or thread.
+//!
+//! Time is cut into ticks. Level 0 has a slot for each of the next 64 ticks, level 1 one for each of the next 64 times
+//! 64 ticks, and so on. A timer stands in the level of the highest six bits in which its tick differs from the
+//! present one. As time passes a slot's timers move down, at most once a level. Putting in and taking out is a
+//! constant number of steps, however many timers there are.
+//!
+//! Timers of a lower level expire before those of a higher one, and in one level in the order of the slots; so the
+//! next to expire is in the first slot of the lowest level that has any, and nobody needs to be woken only to move
+//! timers down.
+
+const SLOT_BITS: u32 = 6;
+const NR_SLOTS: usize = 1 << SLOT_BITS;
+/// A tick is 2^16 ns, 65 µs: about what it takes to wake a thread.
+const TICK_SHIFT: u32 = 16;
+/// Enough for all ticks that 64 bits of nanoseconds have.
+const NR_LEVELS: usize = 8;
+const LAST_TICK: u64 = u64::MAX >> TICK_SHIFT;
+
+/// Names a timer in its wheel; used once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct TimerKey {
+    index: usize,
+    generation: u64,
+}
+
+#[derive(Debug)]
+struct Entry<T> {
+    /// `None`: unused.
+    timer: Option<(u64, T)>,
+    generation: u64,
+    /// Where it stands in its slot.
+    place: (usize, usize, usize),
+}
+
+/// Holds timers until they expire. Its time begins at 0.
+#[derive(Debug)]
+pub(crate) struct Wheel<T> {
+    /// The tick up to which all has expired.
+    now_tick: u64,
+    entries: Vec<Entry<T>>,
+    unused: Vec<usize>,
+    /// Indices of entries, by level and slot.
+    slots: Vec<[Vec<usize>; NR_SLOTS]>,
+    /// Which slots of a level have any.
+    occupied: [u64; NR_LEVELS],
+    nr_timers: usize,
+    /// No timer expires before this tick; exact unless the first one was taken out.
+    earliest_tick: Option<u64>,
+}
+
+/// Returns the moment in `from_ns ..= from_ns + slack_ns` that most others choose, too: the roundest one.
+pub(crate) fn rounded_ns(from_ns: u64, slack_ns: u64) -> u64 {
+    let to_ns = from_ns.saturating_add(slack_ns);
+    let differing = from_ns ^ to_ns;
+    if differing == 0 {
+        return from_ns;
+    }
+    // All bits below the highest one in which both ends differ are cleared in the later end.
+    to_ns & !((1 << differing.ilog2()) - 1)
+}
+
+impl<T> Default for Wheel<T> {
+    fn default() -> Self {
+        Self {
+            now_tick: 0,
+            entries: Vec::new(),
+            unused: Vec::new(),
+            slots: Vec::new(),
+            occupied: [0; NR_LEVELS],
+            nr_timers: 0,
+            earliest_tick: None,
+        }
+    }
+}
+
+impl<T> Wheel<T> {
+    /// Puts a timer in that expires at `at_ns` or less than a tick later; says whether it is the first to expire.
+    pub(crate) fn insert(&mut self, at_ns: u64, timer: T) -> (TimerKey, bool) {
+        if self.slots.is_empty() {
+            self.slots = (0..NR_LEVELS)
+                .map(|_| std::array::from_fn(|_| Vec::new()))
+                .collect();
+        }
+        // Never early; and not in a tick that has expired already.
+        let rounded = at_ns.div_ceil(1 << TICK_SHIFT).min(LAST_TICK);
+        let tick = rounded.max(self.now_tick + 1);
+        let index = self.unused.pop().unwrap_or_else(|| {
+            self.entries.push(Entry {
+                timer: None,
+                generation: 0,
+                place: (0, 0, 0),
+            });
+            self.entries.len() - 1
+        });
+        self.entries[index].timer = Some((tick, timer));
+        self.put(index, tick);
+        self.nr_timers += 1;
+        let is_first = self.earliest_tick.is_none_or(|earliest| tick < earliest);
+        if is_first {
+            self.earliest_tick = Some(tick);
+        }
+        let generation = self.entries[index].generation;
+        (TimerKey { index, generation }, is_first)
+    }
+
+    /// Takes a timer out; `None` when it has expired.
+    pub(crate) fn remove(&mut self, key: TimerKey) -> Option<T> {
+        let entry = &self.entries[key.index];
+        if entry.generation != key.generation {
+            return None;
+        }
+        self.pick(key.index);
+        let (_, timer) = self.free(key.index)?;
+        Some(timer)
+    }
+
+    /// Lets time pass up to `now_ns`; returns what expires by that, in the order of the ticks.
+    pub(crate) fn advance(&mut self, now_ns: u64) -> Vec<T> {
+        let now_tick = now_ns >> TICK_SHIFT;
+        let mut expired = Vec::new();
+        while let Some((level, slot)) = self.first_slot() {
+            let start = self.start_of(level, slot);
+            if start > now_tick {
+                break;
+            }
+            // Up to here nothing is left.
+            self.now_tick = self.now_tick.max(start);
+            self.occupied[level] &= !(1 << slot);
+            for index in std::mem::take(&mut self.slots[level][slot]) {
+                let tick = self.entries[index].timer.as_ref().map_or(0, |it| it.0);
+                if tick <= self.now_tick {
+                    expired.extend(self.free(index).map(|(_, timer)| timer));
+                } else {
+                    self.put(index, tick);
+                }
+            }
+        }
+        self.now_tick = self.now_tick.max(now_tick);
+        self.earliest_tick = self.first_tick();
+        expired
+    }
+
+    /// Returns when to let time pass next; `None` without timers. It may be too early, never too late.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.earliest_tick
+            .filter(|_| self.nr_timers > 0)
+            .map(|tick| tick.saturating_mul(1 << TICK_SHIFT))
+    }
+
+    /// Returns the lowest level, and the first slot of it, that has timers.
+    fn first_slot(&self) -> Option<(usize, usize)> {
+        let level = self.occupied.iter().position(|&slots| slots != 0)?;
+        // Slots of a level never wrap: a timer beyond the last slot differs in a higher level.
+        Some((level, self.occupied[level].trailing_zeros() as usize))
+    }
+
+    fn first_tick(&self) -> Option<u64> {
+        let (level, slot) = self.first_slot()?;
+        let ticks = self.slots[level][slot].iter();
+        ticks
+            .filter_map(|&index| self.entries[index].timer.as_ref().map(|it| it.0))
+            .min()
+    }
+
+    /// Returns the first tick of a slot.
+    fn start_of(&self, level: usize, slot: usize) -> u64 {
+        let shift = SLOT_BITS * level as u32;
+        let above = shift + SLOT_BITS;
+        let high = self.now_tick.checked_shr(above).unwrap_or(0);
+        high.checked_shl(above).unwrap_or(0) | (slot as u64) << shift
+    }
+
+    fn put(&mut self, index: usize, tick: u64) {
+        let differing = (tick ^ self.now_tick).max(1);
+        let level = (differing.ilog2() / SLOT_BITS) as usize;
+        let slot = (tick >> (SLOT_BITS * level as u32)) as usize % NR_SLOTS;
+        let slot_list = &mut self.slots[level][slot];
+        self.entries[index].place = (level, slot, slot_list.len());
+        slot_list.push(index);
+        self.occupied[level] |= 1 << slot;
+    }
+
+    /// Takes an entry out of its slot.
+    fn pick(&mut self, index: usize) {
+        let (level, slot, at) = self.entries[index].place;
+        let slot_list = &mut self.slots[level][slot];
+        slot_list.swap_remove(at);
+        if let Some(&moved) = slot_list.get(at) {
+            self.entries[moved].place.2 = at;
+        }
+        if slot_list.is_empty() {
+            self.occupied[level] &= !(1 << slot);
+        }
+    }
+
+    fn free(&mut self, index: usize) -> Option<(u64, T)> {
+        let entry = &mut self.entries[index];
+        entry.generation += 1;
+        self.unused.push(index);
+        self.nr_timers -= 1;
+        entry.timer.take()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const TICK_NS: u64 = 1 << TICK_SHIFT;
+
+    #[test]
+    fn a_timer_expires_at_its_time_and_not_before() {
+        let mut wheel = Wheel::default();
+        assert!(wheel.advance(5 * TICK_NS).is_empty());
+        let (_, is_first) = wheel.insert(9 * TICK_NS - 1, 'a');
+        assert!(is_first);
+        assert_eq!(wheel.next_ns(), Some(9 * TICK_NS));
+        assert!(wheel.advance(9 * TICK_NS - 1).is_empty());
+        assert_eq!(wheel.advance(9 * TICK_NS), ['a']);
+        assert_eq!(wheel.next_ns(), None);
+    }
+
+    #[test]
+    fn slack_rounds_to_the_same_moment() {
+        assert_eq!(rounded_ns(1000, 0), 1000);
+        assert_eq!(rounded_ns(1000, 100), 1024);
+        assert_eq!(rounded_ns(1020, 100), 1024);
+        assert_eq!(rounded_ns(u64::MAX - 1, 100), u64::MAX);
+    }
+
+    proptest! {
+        #[test]
+        fn slack_is_kept(from_ns: u64, slack_ns: u64) {
+            let at_ns = rounded_ns(from_ns, slack_ns);
+            prop_assert!(at_ns >= from_ns && at_ns <= from_ns.saturating_add(slack_ns));
+        }
+
+        /// Against a list that is searched.
+        #[test]
+        fn a_wheel_does_what_a_sorted_list_does(
+            start_ns in 0..u64::MAX / 4,
+            steps in prop::collection::vec(
+                (0u8..5, 0u32..46, any::<u64>(), any::<prop::sample::Index>()),
+                1..200,
+            ),
+        ) {
+            let mut wheel = Wheel::default();
+            wheel.advance(start_ns);
+            let mut now_ns = start_ns;
+            let mut list: Vec<(u64, usize, TimerKey)> = Vec::new();
+            for (number, (step, bits, dice, index)) in steps.into_iter().enumerate() {
+                let span_ns = dice & ((1 << bits) - 1);
+                match step {
+                    0..=2 => {
+                        let at_ns = now_ns.saturating_add(span_ns);
+                        let tick = at_ns.div_ceil(TICK_NS).max((now_ns >> TICK_SHIFT) + 1);
+                        let (key, _) = wheel.insert(at_ns, number);
+                        list.push((tick, number, key));
+                    }
+                    3 if !list.is_empty() => {
+                        let (_, number, key) = list.swap_remove(index.index(list.len()));
+                        prop_assert_eq!(wheel.remove(key), Some(number));
+                        prop_assert_eq!(wheel.remove(key), None);
+                    }
+                    _ => {
+                        now_ns = now_ns.saturating_add(span_ns);
+                        let now_tick = now_ns >> TICK_SHIFT;
+                        let expired = wheel.advance(now_ns);
+                        let tick_of = |number: &usize| {
+                            list.iter().find(|it| it.1 == *number).map(|it| it.0)
+                        };
+                        let ticks: Vec<_> = expired.iter().map(tick_of).collect();
+                        prop_assert!(ticks.is_sorted() && !ticks.contains(&None));
+                        let nr_due = list.iter().filter(|it| it.0 <= now_tick).count();
+                        prop_assert_eq!(expired.len(), nr_due);
+                        for (tick, _, key) in list.extract_if(.., |it| expired.contains(&it.1)) {
+                            prop_assert!(tick <= now_tick);
+                            prop_assert_eq!(wheel.remove(key), None);
+                        }
+                        let next_ns = list.iter().map(|it| it.0.saturating_mul(TICK_NS)).min();
+                        prop_assert_eq!(wheel.next_ns(), next_ns);
+                    }
+                }
+                let first_ns = list.iter().map(|it| it.0.saturating_mul(TICK_NS)).min();
+                prop_assert!(wheel.next_ns() <= first_ns || first_ns.is_none());
+                prop_assert_eq!(wheel.next_ns().is_some(), first_ns.is_some());
+            }
+        }
+    }
+}

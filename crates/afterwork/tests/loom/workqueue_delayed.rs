@@ -1,0 +1,140 @@
+//! Timers: one that fires while the item is cancelled, changed, queued or disabled.
+
+use std::{sync::Arc, time::Duration};
+
+use afterwork::workqueue::{DelayedWork, Workqueue, model::Machine};
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{bounded, machine, plain, spawn, wind_up};
+
+/// The clock of a model stands at zero until a model says otherwise.
+const SOON: Duration = Duration::from_millis(1);
+const LATER: Duration = Duration::from_millis(100);
+
+/// A machine without workers, an item, and its count of runs; what waits is run by the model.
+fn one_item() -> (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>) {
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let count = Arc::new(AtomicU32::new(0));
+    let runs = count.clone();
+    let work = DelayedWork::new(move || {
+        runs.fetch_add(1, Ordering::Relaxed);
+    });
+    (machine, queue, work, count)
+}
+
+/// Fires what is due, on a thread of its own, while `meet` does something about it; then runs what waits.
+fn fire_beside<R>(
+    (machine, queue, work, count): (Arc<Machine>, Workqueue, DelayedWork, Arc<AtomicU32>),
+    meet: impl FnOnce(&Workqueue, &DelayedWork) -> R,
+    check: impl FnOnce(R, &DelayedWork, &dyn Fn() -> u32),
+) {
+    assert!(queue.enqueue_after(&work, SOON));
+    let firing = spawn({
+        let machine = machine.clone();
+        move || machine.fire_timers(2 * SOON)
+    });
+    let met = meet(&queue, &work);
+    firing.join().unwrap();
+    machine.pretend_busy(false);
+    machine.help_out();
+    check(met, &work, &|| {
+        machine.pretend_busy(true);
+        machine.fire_timers(2 * LATER);
+        machine.pretend_busy(false);
+        machine.help_out();
+        count.load(Ordering::Relaxed)
+    });
+    wind_up(queue);
+}
+
+fn cancel_meets_firing() {
+    fire_beside(
+        one_item(),
+        |_, work| work.cancel(),
+        |cancelled, work, runs| {
+            assert!(!work.is_pending());
+            assert_eq!(runs(), u32::from(!cancelled));
+        },
+    );
+}
+
+#[test]
+fn a_cancelled_timer_does_not_fire_and_one_that_fired_is_not_cancelled() {
+    bounded(3, cancel_meets_firing);
+}
+
+fn requeue_meets_firing() {
+    fire_beside(
+        one_item(),
+        |queue, work| queue.enqueue_after(work, Duration::ZERO),
+        |queued, _, runs| assert_eq!(runs(), 1 + u32::from(queued)),
+    );
+}
+
+#[test]
+fn an_item_is_armed_or_pending_and_never_both_or_neither() {
+    bounded(3, requeue_meets_firing);
+}
+
+#[test]
+fn firing_must_claim_the_item_before_it_unlocks_the_timer() {
+    must_fail("delayed: unlocks before it claims", || {
+        bounded(3, requeue_meets_firing);
+    });
+}
+
+fn mod_meets_firing() {
+    fire_beside(
+        one_item(),
+        |queue, work| queue.mod_delayed(work, LATER),
+        |was_pending, work, runs| {
+            assert!(work.is_pending(), "its time has not come");
+            assert_eq!(runs(), 1 + u32::from(!was_pending));
+        },
+    );
+}
+
+#[test]
+fn a_timer_that_was_changed_does_not_fire_at_its_former_time() {
+    bounded(3, mod_meets_firing);
+}
+
+#[test]
+fn firing_must_look_for_a_change() {
+    must_fail("delayed: fires what was changed", || {
+        bounded(3, mod_meets_firing);
+    });
+}
+
+fn disable_meets_arming() {
+    let (machine, queue, work, count) = one_item();
+    let arming = spawn({
+        let (queue, work) = (queue.clone(), work.clone());
+        move || queue.enqueue_after(&work, SOON)
+    });
+    work.disable();
+    assert!(!work.is_pending(), "pending although disabled");
+    arming.join().unwrap();
+    machine.pretend_busy(false);
+    machine.fire_timers(2 * SOON);
+    machine.help_out();
+    assert!(!work.is_pending() && count.load(Ordering::Relaxed) == 0);
+    wind_up(queue);
+}
+
+#[test]
+fn a_disabled_item_is_not_armed_and_does_not_become_so() {
+    bounded(3, disable_meets_arming);
+}
+
+#[test]
+fn arming_must_look_whether_the_item_is_disabled() {
+    must_fail("delayed: arming overlooks disable", || {
+        bounded(3, disable_meets_arming);
+    });
+}
