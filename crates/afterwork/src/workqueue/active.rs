@@ -438,7 +438,7 @@ impl Gate {
         let mut line = self.line.lock();
         let paused = self.max.load(Ordering::Relaxed) & PAUSED;
         self.max
-            .store(max * self.factor | paused, Ordering::Relaxed);
+            .store((max * self.factor) | paused, Ordering::Relaxed);
         self.share_out();
         self.admit_from(&mut line)
     }

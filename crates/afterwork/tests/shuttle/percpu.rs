@@ -77,7 +77,7 @@ fn sum_is_exact(qpw: Qpw, escalate: Escalate) {
     let before = expected.load(Ordering::Relaxed);
     // A drain adds one to each slot.
     assert!(
-        sum >= before && (sum - before) % u64::from(NR_CPUS) == 0,
+        sum >= before && (sum - before).is_multiple_of(u64::from(NR_CPUS)),
         "{sum}, {before}"
     );
 }

@@ -162,7 +162,7 @@ fn mix() {
                 for number in 0..NR_STEPS {
                     let queue = &queues[thread_rng().gen_range(0..queues.len())];
                     let item = &items[thread_rng().gen_range(0..items.len())];
-                    match thread_rng().gen_range(0..13) {
+                    match thread_rng().gen_range(0..14) {
                         0..=3 => item.queue(queue),
                         4 => {
                             item.work.flush().unwrap();
