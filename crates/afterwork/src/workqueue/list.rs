@@ -61,7 +61,12 @@ impl List {
     }
 
     pub(crate) fn push_front(&mut self, item: NonNull<Head>) {
-        set_next(item, self.first);
+        self.push_front_in(item, colour(item));
+    }
+
+    /// Puts an item first, and gives it a colour.
+    fn push_front_in(&mut self, item: NonNull<Head>, colour: Colour) {
+        set_link(item, self.first, usize::from(colour.0));
         if self.first.is_null() {
             self.last = item.as_ptr();
         }
@@ -221,8 +226,7 @@ impl Injector {
         let mut list = List::new();
         while let Some(item) = NonNull::new(at) {
             at = next(item);
-            paint(item, meet(item));
-            list.push_front(item);
+            list.push_front_in(item, meet(item));
         }
         list
     }
@@ -233,13 +237,6 @@ pub(crate) fn colour(item: NonNull<Head>) -> Colour {
     Colour((link(item).load(Ordering::Relaxed).addr() & COLOUR_MASK) as u8)
 }
 
-fn paint(item: NonNull<Head>, colour: Colour) {
-    let link = link(item);
-    let plain = link.load(Ordering::Relaxed);
-    let painted = plain.map_addr(|addr| (addr & !COLOUR_MASK) | usize::from(colour.0));
-    link.store(painted, Ordering::Relaxed);
-}
-
 fn next(item: NonNull<Head>) -> *mut Head {
     link(item)
         .load(Ordering::Relaxed)
@@ -247,9 +244,11 @@ fn next(item: NonNull<Head>) -> *mut Head {
 }
 
 fn set_next(item: NonNull<Head>, next: *mut Head) {
-    let link = link(item);
-    let colour = link.load(Ordering::Relaxed).addr() & COLOUR_MASK;
-    link.store(next.map_addr(|addr| addr | colour), Ordering::Relaxed);
+    set_link(item, next, usize::from(colour(item).0));
+}
+
+fn set_link(item: NonNull<Head>, next: *mut Head, colour: usize) {
+    link(item).store(next.map_addr(|addr| addr | colour), Ordering::Relaxed);
 }
 
 /// Links an item that is queued anew, and has no colour.
