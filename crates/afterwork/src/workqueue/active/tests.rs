@@ -151,8 +151,11 @@ impl Model {
     }
 }
 
+/// Interpreted, one takes as long as hundreds do otherwise.
+const NR_CASES: u32 = if cfg!(miri) { 2 } else { 500 };
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: NR_CASES, failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn seats_are_given_as_by_a_list_of_who_has_them(
         nr_cpus in proptest::collection::vec(1u32..9, 1..4),
