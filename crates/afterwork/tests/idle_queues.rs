@@ -56,7 +56,8 @@ fn a_thousand_idle_queues_own_no_thread_and_at_most_four_kibibytes_each() {
             "{each} bytes a queue of {} pools",
             registry.pool_stats().len()
         );
-        assert_eq!(nr_threads(), threads, "a queue has a thread");
+        // Fewer is no wonder: those of the registry before this one may just be going.
+        assert!(nr_threads() <= threads, "a queue has a thread");
         assert!(each <= 4096, "{each} bytes each");
         drop(queues);
         let left = NR_BYTES.load(Ordering::Relaxed) - bytes;

@@ -1,7 +1,7 @@
 //! `afterwork report`: what a bench printed as JSON, as a page for people.
 //!
 //! The page is one file of HTML without scripts and without anything from a network. It is made from the lines of a
-//! run alone ([`run`]), so that a page can be made of a run on another machine, and of two runs side by side.
+//! run alone ([`mod@run`]), so that a page can be made of a run on another machine, and of two runs side by side.
 //!
 //! | file | what it makes |
 //! |---|---|
