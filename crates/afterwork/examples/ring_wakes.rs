@@ -37,6 +37,8 @@ struct Costs {
     post_ns: Vec<u64>,
 }
 
+type Road = fn() -> io::Result<Costs>;
+
 fn main() -> Result<(), Box<dyn Error>> {
     println!(
         "{NR_POSTS} posts, {} µs apart, to an owner that sleeps in its ring",
@@ -46,7 +48,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         "{:<10} {:>16} {:>16} {:>12}",
         "road", "latency p50 µs", "latency p99 µs", "post p50 µs"
     );
-    let roads: [(&str, fn() -> io::Result<Costs>); 3] = [
+    let roads: [(&str, Road); 3] = [
         ("eventfd", by_eventfd),
         ("MSG_RING", by_message),
         ("futex", by_futex),
