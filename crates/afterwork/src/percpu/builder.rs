@@ -6,8 +6,9 @@ use std::time::Duration;
 use topology::{CpuId, CpuSet, Topology};
 
 use super::choice::{AtStart, Choice, CompiledOut, kind_of};
-use super::remote::{PanicHandler, PerCpu, Table};
+use super::remote::{PanicHandler, PerCpu};
 use super::slot::Slot;
+use super::table::Table;
 use crate::params::{ParamError, Params, Qpw};
 
 /// What a remote caller does in [`Qpw::OnDemand`] when the owner does not come by.

@@ -34,7 +34,7 @@
 //! nothing. In `OnDemand` it loads the word `want`, which counts who asks; zero says go. The one rule that makes this
 //! right is that **`want` is zero only while the owner has the bias, or is inside**: whoever moves the word away from `OWNED` puts
 //! `AWAY` into `want`, before anybody else can leave it at zero, and the owner alone takes it out again, while it is
-//! inside and about to move the word back to `OWNED`. `slot.rs` has the steps.
+//! inside and about to move the word back to `OWNED`. `bias.rs` has the steps.
 //!
 //! # Mail
 //!
@@ -64,14 +64,17 @@
 //! `OnDemand`.
 
 mod attempt;
+mod bias;
 mod builder;
 mod call;
 mod choice;
+mod drain;
 mod mail;
 mod owner;
 mod patience;
 mod remote;
 mod slot;
+mod table;
 
 pub use crate::params::Qpw;
 pub use builder::{BuildError, Builder, Escalate};

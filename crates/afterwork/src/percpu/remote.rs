@@ -6,7 +6,6 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use sync::atomic::{AtomicU64, Ordering};
-use sync::cpu;
 use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet};
 
@@ -16,12 +15,10 @@ use super::choice::{AtStart, Choice, Kind};
 use super::owner::{AttachError, Owner};
 use super::patience::{Deadline, Patience};
 use super::slot::Slot;
+use super::table::Table;
 
 /// Called after queued work panicked.
 pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
-
-/// In the table of slots: no such CPU.
-const NONE: u32 = u32::MAX;
 
 /// Holds one `T` for each CPU that the machine can have.
 ///
@@ -44,8 +41,8 @@ const NONE: u32 = u32::MAX;
 /// at all in `EveryOp`. A thread that owns a slot and does not serve it meanwhile may wait for somebody who waits for it:
 /// [park](Owner::while_parked) first.
 pub struct PerCpu<T, C: Choice = AtStart> {
-    table: Table<T>,
-    escalation: Escalation,
+    pub(super) table: Table<T>,
+    pub(super) escalation: Escalation,
     /// Shared with mail.
     panics: Arc<Panics>,
     choice: PhantomData<C>,
@@ -64,14 +61,6 @@ impl Panics {
             handler(cpu);
         }
     }
-}
-
-/// The slots, by CPU.
-pub(super) struct Table<T> {
-    cpus: CpuSet,
-    /// I: for each CPU number up to the highest, which slot is its own, or `NONE`.
-    places: Box<[u32]>,
-    slots: Box<[Slot<T>]>,
 }
 
 /// Why a call with a deadline was not run; the closure is in it.
@@ -308,92 +297,6 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         }
     }
 
-    /// Calls `f` on the data of every CPU, online or not.
-    ///
-    /// # Blocking
-    ///
-    /// As [`drain_cpus`](Self::drain_cpus).
-    ///
-    /// # Panics
-    ///
-    /// As [`drain_cpus`](Self::drain_cpus).
-    pub fn drain_all(&self, f: impl Fn(CpuId, &mut T) + Sync) {
-        self.drain_slots(self.table.slots.iter(), f);
-    }
-
-    /// Calls `f` on the data of each of `cpus`; those without a slot are left out.
-    ///
-    /// The calls may overlap in time, on different slots: first come the slots that can be had at once, then all others are
-    /// waited for together.
-    ///
-    /// # Blocking
-    ///
-    /// Until all have run: as [`run_on`](Self::run_on).
-    ///
-    /// # Panics
-    ///
-    /// If the calling thread owns one of the slots and has not parked, before any call; and with the panic of a call,
-    /// after which the others may or may not have run.
-    pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
-        self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
-    }
-
-    /// Calls `f` on the data of each CPU that is not in `online`, for whoever notices that CPUs have left.
-    ///
-    /// The owner of such a slot may live on, elsewhere: then this is a call like any other.
-    ///
-    /// # Blocking
-    ///
-    /// As [`drain_cpus`](Self::drain_cpus).
-    ///
-    /// # Panics
-    ///
-    /// As [`drain_cpus`](Self::drain_cpus).
-    pub fn drain_absent(&self, online: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
-        self.drain_cpus(&self.cpus().difference(online), f);
-    }
-
-    /// Adds up what `f` returns for each slot, one slot after another.
-    ///
-    /// # Blocking
-    ///
-    /// As [`drain_all`](Self::drain_all).
-    ///
-    /// # Panics
-    ///
-    /// As [`drain_all`](Self::drain_all).
-    pub fn sum_over(&self, f: impl Fn(&T) -> u64 + Sync) -> u64 {
-        let sum = AtomicU64::new(0);
-        self.drain_all(|_, data| {
-            sum.fetch_add(f(data), Ordering::Relaxed);
-        });
-        sum.load(Ordering::Relaxed)
-    }
-
-    fn drain_slots<'p>(
-        &'p self,
-        slots: impl Iterator<Item = &'p Slot<T>>,
-        f: impl Fn(CpuId, &mut T) + Sync,
-    ) {
-        let f = &f;
-        let attempts = slots.map(|slot| {
-            let cpu = slot.cpu();
-            let drain = move |data: &mut T| f(cpu, data);
-            Attempt::new(self.not_mine(slot), self.escalation, drain)
-        });
-        // All are made before the first is tried: a slot of our own is found before anything has run.
-        let mut attempts: Vec<_> = attempts.collect();
-        attempts.retain_mut(|attempt| attempt.try_now().is_none());
-        let mut patience = Patience::of_caller();
-        loop {
-            attempts.retain_mut(|attempt| attempt.look().is_none());
-            if attempts.is_empty() {
-                return;
-            }
-            patience.pass_time();
-        }
-    }
-
     #[inline]
     fn call<R: Send>(&self, slot: &Slot<T>, f: impl FnOnce(&mut T) -> R + Send) -> R {
         let mut attempt = Attempt::new(slot, self.escalation, f);
@@ -416,42 +319,13 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     }
 
     #[inline]
-    fn not_mine<'p>(&self, slot: &'p Slot<T>) -> &'p Slot<T> {
+    pub(super) fn not_mine<'p>(&self, slot: &'p Slot<T>) -> &'p Slot<T> {
         assert!(
             !slot.is_mine(),
             "this thread owns the slot of CPU {}: use its `Owner`, or park first",
             slot.cpu()
         );
         slot
-    }
-}
-
-impl<T> Table<T> {
-    pub(super) fn new(cpus: CpuSet, slots: Box<[Slot<T>]>) -> Self {
-        let len = cpus.last().map_or(0, |cpu| cpu.index() + 1);
-        let mut places = vec![NONE; len].into_boxed_slice();
-        for (place, cpu) in cpus.iter().enumerate() {
-            places[cpu.index()] = place as u32;
-        }
-        Self {
-            cpus,
-            places,
-            slots,
-        }
-    }
-
-    #[inline]
-    fn slot(&self, cpu: CpuId) -> Option<&Slot<T>> {
-        let place = *self.places.get(cpu.index())?;
-        self.slots.get(place as usize)
-    }
-
-    /// Returns the slot of the CPU that this thread runs on; some slot, if that CPU was not expected.
-    #[inline]
-    fn current(&self) -> &Slot<T> {
-        let cpu = cpu::current();
-        self.slot(cpu)
-            .unwrap_or_else(|| &self.slots[cpu.index() % self.slots.len()])
     }
 }
 

@@ -1,0 +1,237 @@
+//! The owner's side of a slot: having it without asking, giving it up, and who may ask for it or break in.
+//!
+//! The page with the states is the module's. `want` is zero only while the owner has the bias, or is inside.
+
+use sync::atomic::Ordering;
+use sync::{asym, hint, identity, twin};
+
+use super::choice::Kind;
+use super::patience::Patience;
+use super::slot::{FREE, HELD, OWNED, Slot, release_order, take_order};
+
+/// In `Far::owner`: the owner has parked.
+const PARKED: u64 = 1 << 63;
+
+/// How often an owner that was asked looks whether the asker has come, before it goes on: about a microsecond, several
+/// times what the word takes from one CPU to another. An asker that is late finds the slot free between operations.
+const NR_COURTESY_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
+
+/// bits 0..31 how many ask | bit 31 the owner does not have the bias
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Want(u32);
+
+impl Want {
+    const ONE: u32 = 1;
+    pub(super) const AWAY: u32 = 1 << 31;
+
+    fn is_away(self) -> bool {
+        self.0 & Self::AWAY != 0
+    }
+    fn has_askers(self) -> bool {
+        self.0 & !Self::AWAY != 0
+    }
+}
+
+impl<T> Slot<T> {
+    /// Becomes the owner; says whether there was none. The slot is given up still.
+    pub(super) fn claim(&self) -> bool {
+        let mine = identity::mine().get() | PARKED;
+        // Acquire and release: the next owner's loads of `want` come after what the last one did to it.
+        self.far
+            .owner
+            .compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Ends being the owner. The slot was given up before.
+    pub(super) fn disclaim(&self) {
+        self.far.owner.store(0, Ordering::Release);
+    }
+
+    /// Says whether the calling thread owns the slot, and has not parked.
+    pub(super) fn is_mine(&self) -> bool {
+        self.far.owner.load(Ordering::Relaxed) == identity::mine().get()
+    }
+
+    /// Gives the slot up until `take_back`: the owner parks, or ends.
+    pub(super) fn give_up(&self) {
+        let owner = self.far.owner.load(Ordering::Relaxed);
+        self.far.owner.store(owner | PARKED, Ordering::Relaxed);
+        match self.kind() {
+            Kind::Queue => {
+                self.run_mail();
+                self.release();
+            }
+            Kind::OnDemand | Kind::Breakable => self.unbias(),
+            Kind::EveryOp => {}
+        }
+    }
+
+    /// Takes the slot back after `give_up`, where the owner keeps it between operations.
+    ///
+    /// One that is handed over on demand comes back by the next operation.
+    pub(super) fn take_back(&self) {
+        if self.kind() == Kind::Queue {
+            self.take();
+            self.run_mail();
+            // No release: nobody but us moves the word on from `OWNED`.
+            self.word.store(OWNED, Ordering::Relaxed);
+        }
+        let owner = self.far.owner.load(Ordering::Relaxed);
+        self.far.owner.store(owner & !PARKED, Ordering::Relaxed);
+    }
+
+    /// Takes the slot for its owner, waiting for whoever is inside.
+    #[cold]
+    fn take(&self) {
+        let mut patience = Patience::of_owner();
+        while !self.try_take() {
+            patience.pass_time();
+        }
+    }
+
+    /// Begins an operation of the owner's; says whether it must end by `exit_asked`.
+    #[inline(always)]
+    pub(super) fn enter(&self, kind: Kind) -> bool {
+        match kind {
+            Kind::Queue => false,
+            Kind::OnDemand => {
+                // Relaxed: while `want` is zero the owner has had the slot since it last was inside.
+                self.want.load(Ordering::Relaxed) != 0 && self.enter_asked()
+            }
+            Kind::EveryOp => {
+                // A swap, which is cheaper than a compare-exchange while stores miss the caches; `HELD` over
+                // `HELD` changes nothing. Loom would let the other's release come before that swap all the same,
+                // and be lost, so models compare first.
+                let free = if cfg!(loom) {
+                    self.try_take()
+                } else {
+                    self.word.swap(HELD, take_order()) == FREE
+                };
+                if !free {
+                    self.take();
+                }
+                false
+            }
+            Kind::Breakable => {
+                // ORDER(percpu-bias): store buffering, other end in `try_break`.
+                //   here:  busy = 1;    light;  load want
+                //   break: want += 1;   heavy;  load busy
+                // Either the breaker sees that we are inside, or we see that somebody asks.
+                // Test: a_broken_bias_never_lets_two_inside, entering_needs_its_light_fence
+                self.busy.store(1, Ordering::Relaxed);
+                if !twin::armed("percpu: no light fence") {
+                    asym::light();
+                }
+                self.want.load(Ordering::Relaxed) != 0 && self.enter_asked()
+            }
+        }
+    }
+
+    /// Ends an operation that began by `enter`, which returned `asked`.
+    #[inline(always)]
+    pub(super) fn exit(&self, kind: Kind, asked: bool) {
+        if asked {
+            return self.exit_asked();
+        }
+        match kind {
+            Kind::Queue | Kind::OnDemand => {}
+            Kind::EveryOp => self.word.store(FREE, release_order()),
+            Kind::Breakable => {
+                // ORDER(percpu-busy): publish and consume, other end in `try_break`.
+                //   here:  the data;        busy = 0   Release
+                //   break: busy: 0 Acquire; the data
+                // Test: a_broken_bias_never_lets_two_inside, leaving_needs_its_release
+                let order = if twin::armed("percpu: relaxed exit") {
+                    Ordering::Relaxed
+                } else {
+                    Ordering::Release
+                };
+                self.busy.store(0, order);
+            }
+        }
+    }
+
+    /// Hands the slot over to whoever asks, and takes it as everybody does; always true.
+    #[cold]
+    #[inline(never)]
+    fn enter_asked(&self) -> bool {
+        self.busy.store(0, Ordering::Release);
+        if !Want(self.want.load(Ordering::Relaxed)).is_away() {
+            self.unbias();
+            for _ in 0..NR_COURTESY_LOOKS {
+                let asked = Want(self.want.load(Ordering::Relaxed)).has_askers();
+                if !asked || self.word.load(Ordering::Relaxed) != FREE {
+                    break;
+                }
+                hint::spin_loop();
+            }
+        }
+        if !self.try_take() {
+            self.take();
+        }
+        true
+    }
+
+    /// Ends an operation that began by `enter_asked`: keeps the slot, if nobody asks any more.
+    #[cold]
+    #[inline(never)]
+    fn exit_asked(&self) {
+        // While we are inside nobody can break a bias. With the word at `OWNED` first, one could, and be through with it
+        // before the exchange, which would then find `want` as if nothing had been.
+        if twin::armed("percpu: keeps the slot before it says so") {
+            self.word.store(OWNED, release_order());
+        }
+        let nobody_asks = self
+            .want
+            .compare_exchange(Want::AWAY, 0, Ordering::Relaxed, Ordering::Relaxed)
+            .is_ok();
+        // If somebody asks, `AWAY` stays: the next operation takes the slot as this one did.
+        let next = if nobody_asks { OWNED } else { FREE };
+        self.word.store(next, release_order());
+    }
+
+    /// Gives the bias up. It may be broken by now, or given up long ago.
+    fn unbias(&self) {
+        // The order of these two is only for the reader: both words are read in pairs by this thread alone.
+        if !twin::armed("percpu: gives way and does not say so") {
+            self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
+        }
+        // Fails if it was broken, and is right to.
+        let _ = self
+            .word
+            .compare_exchange(OWNED, FREE, release_order(), Ordering::Relaxed);
+    }
+
+    /// Makes the owner hand the slot over by its next operation, until `unask`.
+    pub(super) fn ask(&self) {
+        self.want.fetch_add(Want::ONE, Ordering::Relaxed);
+    }
+
+    /// Takes the wish back.
+    pub(super) fn unask(&self) {
+        self.want.fetch_sub(Want::ONE, Ordering::Relaxed);
+    }
+
+    /// Takes the slot from an owner that has the bias and is not inside; says whether it did.
+    ///
+    /// The caller asks, and after that made every thread pass a fence.
+    pub(super) fn try_break(&self) -> bool {
+        // ORDER(percpu-busy): the acquire end; see `exit`.
+        // ORDER(percpu-bias): the other end; see `enter`. The fence is `heavy`, in the caller.
+        // Test: a_broken_bias_never_lets_two_inside, breaking_needs_a_look_at_busy
+        let inside = self.busy.load(Ordering::Acquire) != 0;
+        if inside && !twin::armed("percpu: breaks without a look") {
+            return false;
+        }
+        let broken = self
+            .word
+            .compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed)
+            .is_ok();
+        if broken && !twin::armed("percpu: breaks and does not say so") {
+            // Before our wish is taken back: `want` must not fall to zero.
+            self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
+        }
+        broken
+    }
+}

@@ -1,0 +1,98 @@
+//! Calls on the slots of many CPUs, all of them under way together.
+
+use sync::atomic::{AtomicU64, Ordering};
+use topology::{CpuId, CpuSet};
+
+use super::attempt::Attempt;
+use super::choice::Choice;
+use super::patience::Patience;
+use super::remote::PerCpu;
+use super::slot::Slot;
+
+impl<T: Send, C: Choice> PerCpu<T, C> {
+    /// Calls `f` on the data of every CPU, online or not.
+    ///
+    /// # Blocking
+    ///
+    /// As [`drain_cpus`](Self::drain_cpus).
+    ///
+    /// # Panics
+    ///
+    /// As [`drain_cpus`](Self::drain_cpus).
+    pub fn drain_all(&self, f: impl Fn(CpuId, &mut T) + Sync) {
+        self.drain_slots(self.table.slots.iter(), f);
+    }
+
+    /// Calls `f` on the data of each of `cpus`; those without a slot are left out.
+    ///
+    /// The calls may overlap in time, on different slots: first come the slots that can be had at once, then all others are
+    /// waited for together.
+    ///
+    /// # Blocking
+    ///
+    /// Until all have run: as [`run_on`](Self::run_on).
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread owns one of the slots and has not parked, before any call; and with the panic of a call,
+    /// after which the others may or may not have run.
+    pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
+        self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
+    }
+
+    /// Calls `f` on the data of each CPU that is not in `online`, for whoever notices that CPUs have left.
+    ///
+    /// The owner of such a slot may live on, elsewhere: then this is a call like any other.
+    ///
+    /// # Blocking
+    ///
+    /// As [`drain_cpus`](Self::drain_cpus).
+    ///
+    /// # Panics
+    ///
+    /// As [`drain_cpus`](Self::drain_cpus).
+    pub fn drain_absent(&self, online: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
+        self.drain_cpus(&self.cpus().difference(online), f);
+    }
+
+    /// Adds up what `f` returns for each slot, one slot after another.
+    ///
+    /// # Blocking
+    ///
+    /// As [`drain_all`](Self::drain_all).
+    ///
+    /// # Panics
+    ///
+    /// As [`drain_all`](Self::drain_all).
+    pub fn sum_over(&self, f: impl Fn(&T) -> u64 + Sync) -> u64 {
+        let sum = AtomicU64::new(0);
+        self.drain_all(|_, data| {
+            sum.fetch_add(f(data), Ordering::Relaxed);
+        });
+        sum.load(Ordering::Relaxed)
+    }
+
+    fn drain_slots<'p>(
+        &'p self,
+        slots: impl Iterator<Item = &'p Slot<T>>,
+        f: impl Fn(CpuId, &mut T) + Sync,
+    ) {
+        let f = &f;
+        let attempts = slots.map(|slot| {
+            let cpu = slot.cpu();
+            let drain = move |data: &mut T| f(cpu, data);
+            Attempt::new(self.not_mine(slot), self.escalation, drain)
+        });
+        // All are made before the first is tried: a slot of our own is found before anything has run.
+        let mut attempts: Vec<_> = attempts.collect();
+        attempts.retain_mut(|attempt| attempt.try_now().is_none());
+        let mut patience = Patience::of_caller();
+        loop {
+            attempts.retain_mut(|attempt| attempt.look().is_none());
+            if attempts.is_empty() {
+                return;
+            }
+            patience.pass_time();
+        }
+    }
+}

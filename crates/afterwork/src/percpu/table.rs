@@ -1,0 +1,49 @@
+//! Which slot is a CPU's own.
+
+use sync::cpu;
+use topology::{CpuId, CpuSet};
+
+use super::slot::Slot;
+
+/// In the table of slots: no such CPU.
+const NONE: u32 = u32::MAX;
+
+/// The slots, by CPU.
+pub(super) struct Table<T> {
+    /// I.
+    pub(super) cpus: CpuSet,
+    /// I: for each CPU number up to the highest, which slot is its own, or `NONE`.
+    places: Box<[u32]>,
+    /// I: by CPU.
+    pub(super) slots: Box<[Slot<T>]>,
+}
+
+impl<T> Table<T> {
+    pub(super) fn new(cpus: CpuSet, slots: Box<[Slot<T>]>) -> Self {
+        let len = cpus.last().map_or(0, |cpu| cpu.index() + 1);
+        let mut places = vec![NONE; len].into_boxed_slice();
+        for (place, cpu) in cpus.iter().enumerate() {
+            places[cpu.index()] = place as u32;
+        }
+        Self {
+            cpus,
+            places,
+            slots,
+        }
+    }
+
+    /// Returns the slot of a CPU, if it has one.
+    #[inline]
+    pub(super) fn slot(&self, cpu: CpuId) -> Option<&Slot<T>> {
+        let place = *self.places.get(cpu.index())?;
+        self.slots.get(place as usize)
+    }
+
+    /// Returns the slot of the CPU that this thread runs on; some slot, if that CPU was not expected.
+    #[inline]
+    pub(super) fn current(&self) -> &Slot<T> {
+        let cpu = cpu::current();
+        self.slot(cpu)
+            .unwrap_or_else(|| &self.slots[cpu.index() % self.slots.len()])
+    }
+}
