@@ -49,6 +49,8 @@ pub mod futex;
 pub mod identity;
 #[cfg(feature = "std")]
 pub mod lock;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+mod punctual;
 #[cfg(feature = "std")]
 pub mod thread;
 #[cfg(feature = "std")]
