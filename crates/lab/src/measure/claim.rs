@@ -20,6 +20,30 @@ pub struct Claim {
     pub against: Against,
     /// What the ratio must keep; `None` where it is only shown.
     pub bound: Option<Bound>,
+    /// The same ratio as somebody else measured it.
+    pub source: Option<Source>,
+}
+
+/// A figure from elsewhere, to stand beside what is measured here.
+///
+/// It is never judged: it tells what the idea did where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The ratio, or several: "1.17 to 1.39".
+    pub figure: &'static str,
+    /// Who measured it, on what.
+    pub from: &'static str,
+}
+
+impl Source {
+    /// Returns a figure of the prototypes that were made before this library.
+    #[must_use]
+    pub const fn prototype(figure: &'static str) -> Self {
+        Self {
+            figure,
+            from: "a prototype on 2 CPUs of a virtual AMD EPYC",
+        }
+    }
 }
 
 /// Whom a variant is compared with.
@@ -70,6 +94,15 @@ pub struct Judged<'a> {
 }
 
 impl Claim {
+    /// Puts a figure from elsewhere beside it.
+    #[must_use]
+    pub fn beside(self, source: Source) -> Self {
+        Self {
+            source: Some(source),
+            ..self
+        }
+    }
+
     /// Judges the claim by what was measured so far.
     #[must_use]
     pub fn judge<'a>(&'a self, metrics: &[Metric], series: &[Series]) -> Judged<'a> {

@@ -12,7 +12,7 @@ use super::stats::Spread;
 use super::summary::Row;
 
 /// Version of the shape of the records; named in the first one.
-pub const SCHEMA: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The `variant` of records that tell of the machine rather than of anything measured on it.
 pub const MACHINE: &str = "(machine)";
@@ -98,6 +98,18 @@ pub struct Claimed {
     pub verdict: Verdict,
     /// Whether the bound lies within one MAD of the median.
     pub close: bool,
+    /// The same ratio as somebody else measured it.
+    pub source: Option<Sourced>,
+}
+
+/// A figure from elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sourced {
+    /// The ratio, or several, in words.
+    pub figure: String,
+    /// Who measured it, on what.
+    pub from: String,
 }
 
 /// How a quantity is spread: its percentiles, each the median over the repetitions.
@@ -230,6 +242,7 @@ fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
         variant,
         metric,
         bound,
+        source,
         ..
     } = judged.claim;
     Claimed {
@@ -243,6 +256,10 @@ fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
         ratio: judged.ratio,
         verdict: judged.verdict,
         close: judged.close,
+        source: source.map(|source| Sourced {
+            figure: source.figure.into(),
+            from: source.from.into(),
+        }),
     }
 }
 
@@ -344,6 +361,10 @@ mod tests {
             ratio: Spread::of(&[1.0, 3.0]),
             verdict: Verdict::NotMeasured,
             close: false,
+            source: Some(Sourced {
+                figure: "1.9".into(),
+                from: "somebody".into(),
+            }),
         };
         let case = CaseHead {
             bench: "b".into(),

@@ -41,6 +41,7 @@ fn case(bound: Bound) -> Case {
             metric: "rate",
             against: Against::BestPeer,
             bound: Some(bound),
+            source: None,
         }],
     }
 }

@@ -79,6 +79,10 @@ fn summary(run: &Run) -> Markup {
             " lie so near their bound that another run may say the opposite. Each is a ratio of two ways to do "
             "the same thing, measured in turns in this very run; ± is the median absolute deviation."
         }
+        p.quiet {
+            "Elsewhere: the same ratio as it was measured where the idea comes from, or by a prototype; other machines, "
+            "other programs. It is not judged."
+        }
         (rows(claims.iter().filter(|claim| claim.verdict != Verdict::Shown)))
         details {
             summary { "Ratios that are shown, with nothing claimed" }
@@ -92,6 +96,7 @@ fn rows<'a>(claims: impl Iterator<Item = &'a &'a Claimed>) -> Markup {
         table.claims {
             thead { tr {
                 th { "where" } th { "ratio" } th { "against" } th.n { "measured" } th.n { "claimed" } th { "holds?" }
+                th { "elsewhere" }
             } }
             tbody {
                 @for claim in claims { (row(claim)) }
@@ -115,6 +120,11 @@ fn row(claim: &Claimed) -> Markup {
             td.n { (claim.ratio.map_or_else(|| "-".into(), number::with_spread)) }
             td.n { (claim.bound.as_deref().unwrap_or("")) }
             td class=(class) { (answer) @if claim.close { ", within the noise" } }
+            td {
+                @if let Some(source) = &claim.source {
+                    (source.figure) " " span.quiet { (source.from) }
+                }
+            }
         }
     }
 }

@@ -157,6 +157,6 @@ mod tests {
         assert!(reason("").contains("no run of a bench"));
         assert!(reason("hello\n").contains("no run of a bench"));
         assert!(reason("{\"schema\":1}\n").contains("version 1"));
-        assert!(reason("{\"schema\":2}\n").contains("line 1"));
+        assert!(reason("{\"schema\":3}\n").contains("line 1"));
     }
 }

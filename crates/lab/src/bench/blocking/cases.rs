@@ -6,7 +6,7 @@ use super::mixed::{ITEMS, Mixed, SpawnBlocking, ours, pool};
 use crate::bench::session::Settings;
 use crate::bench::workqueue::peers::{Crossbeam, Rayon};
 use crate::measure::case::{Better, Case, Metric, Sample, Variant};
-use crate::measure::claim::{Against, Bound, Claim};
+use crate::measure::claim::{Against, Bound, Claim, Source};
 
 const BENCH: &str = "blocking";
 const DETECT: &str = "detect";
@@ -114,9 +114,10 @@ fn detect_case(settings: &Settings) -> Case {
             limit(THREE_MS, 3e6),
         ],
         claims: vec![
-            claim(GUARD, P50, "asleep to run, p50", HALF_MS, 1.0),
+            claim(GUARD, P50, "asleep to run, p50", HALF_MS, 1.0).beside(Source::prototype("0.42")),
             claim(GUARD, P90, "asleep to run, p90", HALF_MS, 1.0),
-            claim(SAMPLER, P50, "asleep to run, p50", THREE_MS, 1.0),
+            claim(SAMPLER, P50, "asleep to run, p50", THREE_MS, 1.0)
+                .beside(Source::prototype("0.67")),
             claim(SAMPLER, P90, "asleep to run, p90", THREE_MS, 1.0),
         ],
     }
@@ -141,9 +142,11 @@ fn mixed_case(settings: &Settings) -> Case {
             Variant::peer(SPAWN_BLOCKING, run(|_| pool(SpawnBlocking::start))),
         ],
         claims: vec![
-            claim(GUARD, MAKESPAN, "all done", Crossbeam::NAME, 0.5),
+            claim(GUARD, MAKESPAN, "all done", Crossbeam::NAME, 0.5)
+                .beside(Source::prototype("0.37")),
             claim(SAMPLER, MAKESPAN, "all done", Crossbeam::NAME, 0.5),
-            claim(GUARD, THREADS, "threads", SPAWN_BLOCKING, 0.25),
+            claim(GUARD, THREADS, "threads", SPAWN_BLOCKING, 0.25)
+                .beside(Source::prototype("0.05 to 0.13")),
             claim(SAMPLER, THREADS, "threads", SPAWN_BLOCKING, 0.25),
         ],
     }
@@ -169,5 +172,6 @@ fn claim(variant: &str, metric: &'static str, what: &str, against: &str, most: f
         metric,
         against: Against::Variant(against.into()),
         bound: Some(Bound::AtMost(most)),
+        source: None,
     }
 }

@@ -6,7 +6,7 @@ use super::metrics::{
     BARRIER, BRIDGE, CALL_TO_RUN, CALLS, READ, REPLACE_P50, REPLACE_P95, REPLACES,
 };
 use super::ours::NAMES;
-use crate::measure::claim::{Against, Bound, Claim};
+use crate::measure::claim::{Against, Bound, Claim, Source};
 
 /// The flavor of liburcu that its manual recommends.
 const MEMB: &str = "urcu-memb";
@@ -38,27 +38,44 @@ fn claims(metric: &'static str, what: &str, against: &str, bound: Option<Bound>)
         metric,
         against: Against::Variant(against.into()),
         bound,
+        source: None,
     };
     NAMES.iter().zip(bounds).map(of).collect()
+}
+
+/// Puts what the prototype did beside the first claim, which is of the flavor that it was.
+fn known(mut claims: Vec<Claim>, figure: &'static str) -> Vec<Claim> {
+    if let Some(first) = claims.first_mut() {
+        first.source = Some(Source::prototype(figure));
+    }
+    claims
 }
 
 /// The read side.
 #[must_use]
 pub fn read() -> Vec<Claim> {
-    let mut all = claims(READ, "a read", MEMB, Some(NOT_DEARER));
-    all.extend(claims(READ, "a read", EPOCH, Some(FIFTH)));
+    let mut all = known(claims(READ, "a read", MEMB, Some(NOT_DEARER)), "0.98");
+    all.extend(known(claims(READ, "a read", EPOCH, Some(FIFTH)), "0.10"));
     all
 }
 
 /// Single replacements, by the case's name.
 #[must_use]
 pub fn replace(case: &str) -> Vec<Claim> {
-    let (metric, bound) = match case {
-        "replace-32-idle" | "replace-1-busy" => (REPLACE_P50, Some(TENTH)),
-        "replace-8-busy" => (REPLACE_P95, Some(PREEMPTED)),
-        _ => (REPLACE_P50, None),
+    let (metric, bound, figure) = match case {
+        "replace-32-idle" => (REPLACE_P50, Some(TENTH), Some("0.02")),
+        "replace-1-busy" => (REPLACE_P50, Some(TENTH), Some("0.01")),
+        "replace-8-busy" => (
+            REPLACE_P95,
+            Some(PREEMPTED),
+            Some("0.001 boosted, 1.04 not"),
+        ),
+        _ => (REPLACE_P50, None, None),
     };
     let mut all = claims(metric, "until freed", MEMB, bound);
+    if let Some(figure) = figure {
+        all = known(all, figure);
+    }
     all.extend(claims(metric, "until freed", EPOCH, None));
     all
 }
@@ -74,8 +91,9 @@ pub fn updaters() -> Vec<Claim> {
 /// Callbacks.
 #[must_use]
 pub fn call() -> Vec<Claim> {
-    let mut all = claims(CALLS, "calls/s", MEMB, Some(NOT_SLOWER));
-    all.extend(claims(CALL_TO_RUN, "call to run", MEMB, Some(NO_POLL)));
+    let mut all = known(claims(CALLS, "calls/s", MEMB, Some(NOT_SLOWER)), "2.8");
+    let to_run = claims(CALL_TO_RUN, "call to run", MEMB, Some(NO_POLL));
+    all.extend(known(to_run, "0.0005"));
     all.extend(claims(BARRIER, "idle barrier", MEMB, Some(NO_POLL)));
     all.extend(claims(CALLS, "calls/s", EPOCH, None));
     all

@@ -116,6 +116,7 @@ fn claims() -> Vec<Claim> {
         metric: BYTES_PER_S,
         against: Against::Variant(against.into()),
         bound,
+        source: None,
     };
     let faster = Some(Bound::AtLeast(1.0));
     vec![

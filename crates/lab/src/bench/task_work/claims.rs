@@ -3,7 +3,7 @@
 use super::cases::{CAP_AND_WAKE, FIFO, LIFO, WAIT_1, WAIT_8_CAP, WAIT_32, WAIT_32_CAP};
 use super::metrics::{LATENCY_P99, OWNER_CPU, REQUESTS, SHARE, WAKEUPS};
 use super::peers::{CROSSBEAM, STD, TOKIO};
-use crate::measure::claim::{Against, Bound, Claim};
+use crate::measure::claim::{Against, Bound, Claim, Source};
 
 /// One wake-up in 32 items, and one now and then for less.
 const FEWER_WAKEUPS: Bound = Bound::AtMost(0.1);
@@ -33,6 +33,15 @@ fn claim(
         metric,
         against: Against::Variant(against.into()),
         bound,
+        source: None,
+    }
+}
+
+/// What the kernel's patches for this measured, with 8 or with 1024 clients.
+const fn kernel(figure: &'static str) -> Source {
+    Source {
+        figure,
+        from: "the kernel's wait-free queue in io_uring: multishot receives",
     }
 }
 
@@ -40,23 +49,13 @@ fn claim(
 #[must_use]
 pub fn wake() -> Vec<Claim> {
     let mut claims = Vec::new();
-    for peer in [STD, TOKIO, CROSSBEAM] {
-        claims.push(claim(
-            WAIT_32,
-            WAKEUPS,
-            "wake-ups",
-            peer,
-            Some(FEWER_WAKEUPS),
-        ));
+    for (peer, known) in [(STD, "0.06"), (TOKIO, "0.07"), (CROSSBEAM, "0.08")] {
+        let fewer = claim(WAIT_32, WAKEUPS, "wake-ups", peer, Some(FEWER_WAKEUPS));
+        claims.push(fewer.beside(Source::prototype(known)));
     }
-    for peer in [STD, TOKIO, CROSSBEAM] {
-        claims.push(claim(
-            WAIT_32,
-            OWNER_CPU,
-            "owner's CPU",
-            peer,
-            Some(LESS_CPU),
-        ));
+    for (peer, known) in [(STD, "0.21"), (TOKIO, "0.20"), (CROSSBEAM, "0.09")] {
+        let less = claim(WAIT_32, OWNER_CPU, "owner's CPU", peer, Some(LESS_CPU));
+        claims.push(less.beside(Source::prototype(known)));
     }
     for capped in [WAIT_8_CAP, WAIT_32_CAP] {
         claims.push(claim(
@@ -87,8 +86,12 @@ pub fn wake_burst() -> Vec<Claim> {
 #[must_use]
 pub fn service(many_clients: bool) -> Vec<Claim> {
     let when = |bound| many_clients.then_some(bound);
+    let (share, requests) = match many_clients {
+        true => (kernel("0.38"), kernel("1.08")),
+        false => (kernel("0.80"), kernel("1.15")),
+    };
     vec![
-        claim(FIFO, SHARE, "task work's share", LIFO, when(HALF)),
-        claim(FIFO, REQUESTS, "requests/s", LIFO, when(NOT_FEWER)),
+        claim(FIFO, SHARE, "task work's share", LIFO, when(HALF)).beside(share),
+        claim(FIFO, REQUESTS, "requests/s", LIFO, when(NOT_FEWER)).beside(requests),
     ]
 }

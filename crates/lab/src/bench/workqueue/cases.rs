@@ -3,15 +3,16 @@
 use topology::{AffinityScope, Topology};
 
 use super::args::WorkqueueArgs;
+use super::claims::{self, Known};
+use super::metrics;
 use super::ours::{Ours, Reusable, Spawned, Way};
 use super::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
 use super::subject::{OneShot, OneShotPool, Subject};
-use super::{claims, metrics};
 use crate::bench::session::Settings;
 use crate::exit::Stop;
 use crate::measure::case::{Case, RunFn, Variant};
-use crate::measure::claim::Claim;
+use crate::measure::claim::{Claim, Source};
 
 const BENCH: &str = "workqueue";
 const ONE_AT_A_TIME: &str = "one-at-a-time";
@@ -51,6 +52,16 @@ const SCOPES_QUICK: [AffinityScope; 3] = [
 /// Ratios to the best peer that reusable items are claimed to reach.
 const BATCH_CLAIM: f64 = 1.3;
 const FAN_OUT_CLAIM: f64 = 1.5;
+const BATCH_KNOWN: Known = Known {
+    per_cpu: "2.3",
+    one_pool: "1.2",
+    closures: "1.2 to 1.4",
+};
+const FAN_OUT_KNOWN: Known = Known {
+    per_cpu: "3.5",
+    one_pool: "2.1",
+    closures: "0.84",
+};
 
 /// Ratios of the mean time that the pool lock is held, deferred to under the lock: with one producer a wake-up
 /// under the lock mostly preempts its holder, with several a worker is awake more often than not.
@@ -119,7 +130,7 @@ impl Setting<'_> {
                     format!("{producers} producers queue {rounds} batches of {BATCH_SIZE} each"),
                     Task::batches(producers, BATCH_SIZE, rounds),
                     |way| vec![way, way.under_lock(), way.spawned()],
-                    claims::many(&self.scopes, BATCH_CLAIM),
+                    claims::many(&self.scopes, BATCH_CLAIM, BATCH_KNOWN),
                 )
             }
             FAN_OUT => {
@@ -129,7 +140,7 @@ impl Setting<'_> {
                     format!("one producer queues {items} items at once"),
                     Task::batches(1, items, 1),
                     |way| vec![way, way.under_lock(), way.spawned()],
-                    claims::many(&self.scopes, FAN_OUT_CLAIM),
+                    claims::many(&self.scopes, FAN_OUT_CLAIM, FAN_OUT_KNOWN),
                 )
             }
             _ => {
@@ -187,7 +198,8 @@ impl Setting<'_> {
                 variants.push(self.lock_hold_variant(name, way, &shape, producers * items));
             }
             let what = format!("time held, producers: {producers}");
-            all_claims.push(claims::lock_hold(what, after, under, most));
+            let known = Source::prototype(if producers == 1 { "0.004" } else { "0.24" });
+            all_claims.push(claims::lock_hold(what, [after, under], most, known));
         }
         Case {
             bench: BENCH,
