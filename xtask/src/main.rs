@@ -3,6 +3,7 @@
 //! `cargo xtask` lists them. Every chore ends in exit code 0 (good), 1 (something is wrong, said line by
 //! line as `file:line: rule`) or 2 (it could not run).
 
+mod book;
 mod conformance;
 mod files;
 mod layers;
@@ -51,6 +52,11 @@ const CHORES: &[Chore] = &[
         name: "conformance",
         about: "every rule of docs/conformance.md has a test of its own",
         run: |workspace, args| check("conformance", conformance::check, workspace, args),
+    },
+    Chore {
+        name: "book",
+        about: "the book's links lead somewhere; builds it where mdbook is installed",
+        run: book::main,
     },
     Chore {
         name: "words",

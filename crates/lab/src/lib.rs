@@ -20,6 +20,10 @@ pub mod sum;
 pub mod talk;
 pub mod topology;
 
+/// Snippets of the book: here, because some of them show the peers' code beside ours.
+#[cfg(doctest)]
+mod book;
+
 use std::io::Write;
 use std::process::ExitCode;
 

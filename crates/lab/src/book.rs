@@ -1,0 +1,34 @@
+//! The pages of the book, whose snippets are tests; `cargo xtask book` sees to it that all are here.
+
+macro_rules! pages {
+    ($($name:ident $file:literal,)*) => {
+        $(
+            #[doc = include_str!(concat!("../../../docs/", $file))]
+            mod $name {}
+        )*
+    };
+}
+
+pages! {
+    readme "README.md",
+    architecture "architecture.md",
+    bench_method "bench-method.md",
+    choosing "choosing.md",
+    conformance "conformance.md",
+    figures "figures.md",
+    from_kernel "from-kernel.md",
+    from_liburcu "from-liburcu.md",
+    from_rayon "from-rayon.md",
+    from_tokio "from-tokio.md",
+    mpscq "mpscq.md",
+    observing "observing.md",
+    orderings "orderings.md",
+    percpu "percpu.md",
+    rcu "rcu.md",
+    srcu "srcu.md",
+    task_work "task_work.md",
+    topology "topology.md",
+    wake "wake.md",
+    when_not "when-not.md",
+    workqueue "workqueue.md",
+}

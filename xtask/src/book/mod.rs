@@ -1,0 +1,171 @@
+//! The book: checks that its pages are listed and tested and that its links lead somewhere, then builds it.
+
+mod links;
+
+use std::path::PathBuf;
+use std::process::{ExitCode, Stdio};
+
+use crate::report::{self, Failure, Finding};
+use crate::workspace::Workspace;
+
+/// Where the pages are.
+const PAGES: &str = "docs/";
+/// What lists them.
+const SUMMARY: &str = "docs/SUMMARY.md";
+/// What makes tests of their snippets.
+const TESTS: &str = "crates/lab/src/book.rs";
+/// What builds them.
+const BUILDER: &str = "mdbook";
+
+/// Runs the chore.
+pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
+    if let Some(arg) = args.first() {
+        return Err(Failure::new(format!(
+            "`book` takes no argument, but was given `{arg}`"
+        )));
+    }
+    let (broken, looked_at) = check(workspace)?;
+    for finding in &broken {
+        report::data(&format!("{finding}\n"));
+    }
+    if !broken.is_empty() {
+        report::talk(&format!("book: {} broken ({looked_at})\n", broken.len()));
+        return Ok(ExitCode::FAILURE);
+    }
+    report::data(&format!("book: good ({looked_at})\n"));
+    build(workspace)
+}
+
+fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
+    let mut files = workspace.files()?;
+    let mut pages = Vec::new();
+    for file in files.iter().filter(|file| file.ends_with(".md")) {
+        if let Some(text) = workspace.text(file)? {
+            pages.push(links::Page::new(file, &text));
+        }
+    }
+    // A link may lead to a folder.
+    let folders: Vec<String> = files
+        .iter()
+        .flat_map(|file| {
+            file.match_indices('/')
+                .map(|(at, _)| file[..at].to_string())
+        })
+        .collect();
+    files.extend(folders);
+    files.sort_unstable();
+    files.dedup();
+    let mut broken = links::broken(&pages, &files);
+    broken.extend(unlisted(&pages));
+    broken.extend(untested(
+        &pages,
+        &workspace.text(TESTS)?.unwrap_or_default(),
+    ));
+    let count: usize = pages.iter().map(|page| page.links.len()).sum();
+    Ok((broken, format!("{count} links of {} pages", pages.len())))
+}
+
+/// Pages that no reader of the book would find, and links out of it, which lead nowhere once it is built.
+fn unlisted(pages: &[links::Page]) -> Vec<Finding> {
+    let Some(summary) = pages.iter().find(|page| page.file == SUMMARY) else {
+        return vec![Finding::new(
+            SUMMARY,
+            0,
+            "the book has no list of its pages",
+        )];
+    };
+    let mut found = Vec::new();
+    for page in pages.iter().filter(|page| page.file.starts_with(PAGES)) {
+        if page.file != SUMMARY && !summary.leads_to(&page.file) {
+            let rule = format!("no part of the book: list it in {SUMMARY}");
+            found.push(Finding::new(&page.file, 0, rule));
+        }
+        for link in &page.links {
+            if link
+                .file
+                .as_ref()
+                .is_some_and(|file| !file.starts_with(PAGES))
+            {
+                let rule = format!(
+                    "`{}` leads out of the book: name the file instead",
+                    link.text
+                );
+                found.push(Finding::new(&page.file, link.line, rule));
+            }
+        }
+    }
+    found
+}
+
+/// Pages whose snippets no test would notice to rot.
+fn untested(pages: &[links::Page], tests: &str) -> Vec<Finding> {
+    let names = pages.iter().filter_map(|page| {
+        let name = page.file.strip_prefix(PAGES)?;
+        (page.file != SUMMARY).then_some((page, name))
+    });
+    let untested = names.filter(|(_, name)| !tests.contains(&format!("\"{name}\"")));
+    untested
+        .map(|(page, name)| {
+            let rule = format!("its snippets are no tests: add \"{name}\" to {TESTS}");
+            Finding::new(&page.file, 0, rule)
+        })
+        .collect()
+}
+
+fn build(workspace: &Workspace) -> Result<ExitCode, Failure> {
+    let there = workspace
+        .command(BUILDER)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if !there.is_ok_and(|status| status.success()) {
+        report::talk("book: not built: there is no mdbook (`cargo install mdbook --locked`)\n");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let output: PathBuf = workspace.metadata(false)?.target_directory.join("book");
+    let mut command = workspace.command(BUILDER);
+    command.arg("build").arg("--dest-dir").arg(&output);
+    let status = command
+        .status()
+        .map_err(|error| Failure::new(format!("cannot run {BUILDER}: {error}")))?;
+    if !status.success() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let first = output.join("index.html");
+    report::data(&format!("book: built, see {}\n", first.display()));
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use links::Page;
+
+    #[test]
+    fn snippets_of_every_page_are_tests() {
+        let pages = [
+            Page::new(SUMMARY, ""),
+            Page::new("docs/a.md", ""),
+            Page::new("docs/b.md", ""),
+        ];
+        let found = untested(&pages, "pages! { b \"b.md\", }");
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].file, "docs/a.md");
+    }
+
+    #[test]
+    fn a_page_is_listed_and_stays_in_the_book() {
+        let pages = [
+            Page::new(SUMMARY, "- [A](a.md)"),
+            Page::new("docs/a.md", "[out](../README.md) [in](b.md)"),
+            Page::new("docs/b.md", ""),
+            Page::new("README.md", "[in](docs/a.md)"),
+        ];
+        let found: Vec<_> = unlisted(&pages)
+            .into_iter()
+            .map(|it| (it.file, it.line))
+            .collect();
+        assert_eq!(found, [("docs/a.md".into(), 1), ("docs/b.md".into(), 0)]);
+    }
+}
