@@ -8,7 +8,9 @@
 //! A reference from [`load`](Rcu::load) borrows the cell *and* the guard. The guard cannot end before it, so the
 //! section in which it was loaded still runs, and an old box waits for that section; the current box is freed by the
 //! cell's drop alone, which the borrow of the cell forbids. A guard that does not belong to the cell's flavor would
-//! protect nothing: for the global one there is no other, and domains are compared at each load.
+//! protect nothing: for the global one there is no other, and domains are compared at each load. A
+//! [`qsbr::Reader`] in the place of a guard begins its next section in methods that need it exclusively, so
+//! never while a reference borrows it.
 
 use std::marker::PhantomData;
 
@@ -17,22 +19,19 @@ use sync::{
     twin,
 };
 
-use super::{call, local, polled, srcu};
+use super::{call, local, polled, qsbr, srcu};
 
 /// Sections and grace periods that a cell relies on: [`Global`] or a [`srcu::Domain`].
 ///
 /// Sealed: a flavor whose guards did not protect would make [`Rcu::load`] unsound.
-pub trait Flavor: sealed::Sealed {
-    /// Proof that a section runs.
-    type Guard<'a>
+pub trait Flavor: Sized + sealed::Sealed {
+    /// A section, until it is dropped.
+    type Guard<'a>: Section<Self>
     where
         Self: 'a;
 
     /// Begins a section.
     fn read(&self) -> Self::Guard<'_>;
-
-    /// Says whether `guard` is a section of this very flavor.
-    fn is_protected_by(&self, guard: &Self::Guard<'_>) -> bool;
 
     /// Waits for every section that has begun.
     fn synchronize(&self);
@@ -41,10 +40,24 @@ pub trait Flavor: sealed::Sealed {
     fn call(&self, callback: impl FnOnce() + Send + 'static);
 }
 
+/// Proof that a section of the flavor `F` runs: a guard, or a [`qsbr::Reader`] of the process's readers.
+///
+/// Sealed, as [`Flavor`] is.
+pub trait Section<F>: sealed::Sealed {
+    /// Says whether it is a section of this very flavor.
+    fn is_of(&self, flavor: &F) -> bool;
+}
+
 mod sealed {
+    use super::{Global, local, qsbr, srcu};
+
     pub trait Sealed {}
-    impl Sealed for super::Global {}
-    impl Sealed for super::srcu::Domain {}
+    impl Sealed for Global {}
+    impl Sealed for srcu::Domain {}
+    impl Sealed for local::Guard {}
+    impl Sealed for qsbr::Reader {}
+    impl Sealed for srcu::Guard<'_> {}
+    impl Sealed for srcu::OwnedGuard {}
 }
 
 /// The readers of the process: [`read`](super::read), [`synchronize`](super::synchronize).
@@ -57,12 +70,6 @@ impl Flavor for Global {
     #[inline(always)]
     fn read(&self) -> local::Guard {
         local::read()
-    }
-
-    /// There are no others.
-    #[inline(always)]
-    fn is_protected_by(&self, _guard: &local::Guard) -> bool {
-        true
     }
 
     fn synchronize(&self) {
@@ -82,17 +89,41 @@ impl Flavor for srcu::Domain {
         Self::read(self)
     }
 
-    #[inline(always)]
-    fn is_protected_by(&self, guard: &srcu::Guard<'_>) -> bool {
-        self.same_as(guard.domain())
-    }
-
     fn synchronize(&self) {
         Self::synchronize(self);
     }
 
     fn call(&self, callback: impl FnOnce() + Send + 'static) {
         Self::call(self, callback);
+    }
+}
+
+impl Section<Global> for local::Guard {
+    /// There are no others.
+    #[inline(always)]
+    fn is_of(&self, _flavor: &Global) -> bool {
+        true
+    }
+}
+
+impl Section<Global> for qsbr::Reader {
+    #[inline(always)]
+    fn is_of(&self, _flavor: &Global) -> bool {
+        true
+    }
+}
+
+impl Section<srcu::Domain> for srcu::Guard<'_> {
+    #[inline(always)]
+    fn is_of(&self, flavor: &srcu::Domain) -> bool {
+        flavor.same_as(self.domain())
+    }
+}
+
+impl Section<srcu::Domain> for srcu::OwnedGuard {
+    #[inline(always)]
+    fn is_of(&self, flavor: &srcu::Domain) -> bool {
+        flavor.same_as(self.domain())
     }
 }
 
@@ -224,9 +255,9 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// If the guard is one of another domain.
     #[inline(always)]
-    pub fn load<'a>(&'a self, guard: &'a F::Guard<'_>) -> &'a T {
+    pub fn load<'a>(&'a self, guard: &'a impl Section<F>) -> &'a T {
         assert!(
-            self.flavor.is_protected_by(guard),
+            guard.is_of(&self.flavor),
             "the guard is one of another domain than the cell's"
         );
         // ORDER(cell): publish and consume, other end in `swap`.
@@ -318,7 +349,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         &'a self,
         expected: &T,
         new: T,
-        guard: &'a F::Guard<'_>,
+        guard: &'a impl Section<F>,
     ) -> Result<(), Replaced<'a, T>> {
         self.exchange(expected, Box::new(new), guard)
             .map_err(|new| Replaced {
@@ -355,9 +386,9 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     }
 
     /// Stores `new` if the cell holds `expected`, else gives it back.
-    fn exchange(&self, expected: &T, new: Box<T>, guard: &F::Guard<'_>) -> Result<(), Box<T>> {
+    fn exchange(&self, expected: &T, new: Box<T>, guard: &impl Section<F>) -> Result<(), Box<T>> {
         assert!(
-            self.flavor.is_protected_by(guard),
+            guard.is_of(&self.flavor),
             "the guard is one of another domain than the cell's"
         );
         let expected = std::ptr::from_ref(expected).cast_mut();

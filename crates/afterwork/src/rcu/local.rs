@@ -101,11 +101,27 @@ impl Drop for Guard {
 /// ```
 #[inline(always)]
 pub fn read() -> Guard {
+    Guard::on(enter())
+}
+
+/// Begins a section and returns the slot on which to end it.
+#[inline(always)]
+pub(super) fn enter() -> &'static Slot {
     let slot = found();
     if slot.lock(global()) {
-        Guard::on(slot)
+        slot
     } else {
-        read_slowly(slot)
+        enter_slowly(slot)
+    }
+}
+
+/// Puts this thread into an extended quiescent state, if it has a slot and is in no section.
+pub(super) fn rest() {
+    if let Some(slot) = mine()
+        && !slot.is_in_section()
+        && !slot.is_off()
+    {
+        slot.park(global());
     }
 }
 
@@ -124,7 +140,7 @@ pub(super) fn mine() -> Option<&'static Slot> {
 }
 
 #[cold]
-fn read_slowly(slot: &'static Slot) -> Guard {
+fn enter_slowly(slot: &'static Slot) -> &'static Slot {
     assert!(
         ptr::eq(slot, stand_in()),
         "read-side critical sections nest too deep: more than {}",
@@ -141,5 +157,5 @@ fn read_slowly(slot: &'static Slot) -> Guard {
         slot.lock(global());
         slot.leave(global());
     }
-    Guard::on(slot)
+    slot
 }

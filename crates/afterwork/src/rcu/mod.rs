@@ -7,6 +7,7 @@
 //! | readers | grace periods |
 //! |---|---|
 //! | short, never sleep | [`read`], [`synchronize`]: one family for the process |
+//! | loops that report between rounds | [`qsbr::Reader`]: of the same family, reading for nothing |
 //! | sleep, cross `.await` and threads | [`srcu::Domain`]: one for each, independent |
 //!
 //! # Journey of a grace period
@@ -28,6 +29,7 @@ mod head;
 mod local;
 mod node;
 mod polled;
+pub mod qsbr;
 mod roster;
 mod seq;
 mod slot;
@@ -44,7 +46,7 @@ pub use call::{
     synchronize_async,
 };
 pub use callback::Batch;
-pub use cell::{Flavor, Global, Rcu, Replaced};
+pub use cell::{Flavor, Global, Rcu, Replaced, Section};
 pub use head::Head;
 pub use local::{Guard, read};
 pub use polled::{cond_synchronize, get_state, poll_state, synchronize, synchronize_expedited};

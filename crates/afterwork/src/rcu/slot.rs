@@ -75,6 +75,8 @@ struct Words {
     flags: AtomicU32,
     /// The CPU on which the reader registered. Stored by the reader alone.
     cpu: AtomicU32,
+    /// How many `qsbr::Reader`s of the thread are online. Stored by the reader alone.
+    nr_loops: AtomicU32,
     /// On which leaf of the tree the reader reports: stored by a driver before it sets `COUNTED`.
     leaf: AtomicU32,
     /// The reader's thread. Stored by the reader alone.
@@ -105,6 +107,7 @@ impl Slot {
                 ctr: AtomicU64::new(ctr),
                 flags: AtomicU32::new(PARK | OFF),
                 cpu: AtomicU32::new(0),
+                nr_loops: AtomicU32::new(0),
                 leaf: AtomicU32::new(0),
                 thread: AtomicU32::new(0),
                 is_taken: AtomicBool::new(false),
@@ -174,6 +177,37 @@ impl Slot {
         }
     }
 
+    /// Ends the section and begins the next one in a single store, unless something around it is a section, too.
+    ///
+    /// No barrier, for the word always says that a section runs: a driver lets the reader pass when it answers, or
+    /// when the word has the driver's own number, which orders both by itself. A question that comes too late to be
+    /// seen here is answered by the next call, or by `unlock`.
+    #[inline(always)]
+    pub(super) fn renew(&self, domain: &Domain) {
+        let words = &*self.0;
+        let ctr = words.ctr.load(Ordering::Relaxed);
+        let next = domain.first_level();
+        if ctr != next {
+            if ctr & NEST_MAX != 1 && !twin::armed("qsbr: reports inside a section") {
+                return;
+            }
+            // ORDER(renew): publish and consume, other end in `Slot::ctr`.
+            //   reader: the section's accesses;  ctr = the present number  Release
+            //   driver: load ctr  Acquire, its own number: passed;  whoever waits may free
+            // Test: a_report_ends_a_section, a_report_needs_release
+            let order = if twin::armed("qsbr: relaxed report") {
+                Ordering::Relaxed
+            } else {
+                Ordering::Release
+            };
+            words.ctr.store(next, order);
+        }
+        let is_asked = words.flags.load(Ordering::Relaxed) & (ASK | COUNTED) != 0;
+        if is_asked && !twin::armed("qsbr: reports without an answer") {
+            self.answer(domain);
+        }
+    }
+
     #[inline(always)]
     fn is_parked(&self) -> bool {
         self.0.flags.load(Ordering::Relaxed) & PARK != 0
@@ -195,9 +229,17 @@ impl Slot {
         }
     }
 
-    /// Answers a driver; this thread is in no section.
+    /// Answers a driver, and gives the slot of an ending thread back; this thread is in no section.
     #[cold]
     fn report(&self, domain: &Domain) {
+        if self.answer(domain) & LEAVING != 0 {
+            self.give_back(domain);
+        }
+    }
+
+    /// Answers a driver from between two sections; returns what the flags were.
+    #[cold]
+    fn answer(&self, domain: &Domain) -> u32 {
         // ORDER(ask): publish and consume both ways, other end in `Slot::ask` and `Slot::has_answered`.
         //   driver: (saw what was removed);  flags |= ASK  Release
         //   reader: a section;  flags &= !ASK  AcqRel;  another section
@@ -210,9 +252,7 @@ impl Slot {
         };
         let before = self.0.flags.fetch_and(!(ASK | COUNTED | BOOSTED), order);
         self.after_report(before, domain);
-        if before & LEAVING != 0 {
-            self.give_back(domain);
-        }
+        before
     }
 
     fn after_report(&self, before: u32, domain: &Domain) {
@@ -274,6 +314,14 @@ impl Slot {
         self.0.is_taken.store(false, Ordering::Release);
     }
 
+    /// Notes that sections of this thread last from report to report, one more or less.
+    pub(super) fn count_loops(&self, by: i32) {
+        let nr_loops = self.0.nr_loops.load(Ordering::Relaxed);
+        self.0
+            .nr_loops
+            .store(nr_loops.wrapping_add_signed(by), Ordering::Relaxed);
+    }
+
     /// Says whether this thread is in a section.
     pub(super) fn is_in_section(&self) -> bool {
         let ctr = self.0.ctr.load(Ordering::Relaxed);
@@ -291,6 +339,8 @@ impl Slot {
     pub(super) fn ctr(&self) -> u64 {
         // ORDER(section): the other end; see `unlock`.
         // Test: a_section_keeps_what_it_sees
+        // ORDER(renew): the other end; see `renew`.
+        // Test: a_report_ends_a_section, a_report_needs_release
         self.0.ctr.load(Ordering::Acquire)
     }
 
@@ -348,7 +398,12 @@ impl Slot {
     }
 
     /// Has the reader run first for the rest of its section, if it is still waited for and the system allows it.
+    ///
+    /// Not one that reports from a loop: its sections may last for as long as the program runs.
     pub(super) fn boost(&self) {
+        if self.0.nr_loops.load(Ordering::Relaxed) > 0 {
+            return;
+        }
         let still_counted = |flags| (flags & COUNTED != 0).then_some(flags | BOOSTED);
         let marked = self
             .0

@@ -9,6 +9,7 @@
 mod percpu;
 mod rcu;
 mod rcu_cell;
+mod rcu_qsbr;
 mod srcu;
 mod support;
 mod task_work;

@@ -16,26 +16,26 @@ use crate::support::{Plain, bounded, spawn};
 
 /// Two versions of something, one of them in sight.
 #[derive(Default)]
-struct Versions {
+pub struct Versions {
     in_sight: AtomicUsize,
     words: [Plain; 2],
 }
 
 impl Versions {
     /// Reads the version in sight; the caller is in a section.
-    fn read(&self) {
+    pub fn read(&self) {
         // Relaxed: both versions are whole from the start, and nothing but RCU may keep the old one.
         let version = self.in_sight.load(Ordering::Relaxed);
         assert_eq!(self.words[version].get(), 0, "a freed version was read");
     }
 
     /// Takes the first version out of sight.
-    fn remove(&self) {
+    pub fn remove(&self) {
         self.in_sight.store(1, Ordering::Relaxed);
     }
 
     /// Overwrites the first version; loom notices if somebody still reads it.
-    fn free(&self) {
+    pub fn free(&self) {
         self.words[0].set(1);
     }
 }

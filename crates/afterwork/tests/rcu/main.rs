@@ -2,4 +2,5 @@
 
 mod callbacks;
 mod gp;
+mod qsbr;
 mod stall;

@@ -1,0 +1,138 @@
+//! Readers that report, against grace periods.
+
+use std::sync::Arc;
+
+use afterwork::rcu::{self, qsbr::Reader};
+use loom::thread::{self, JoinHandle};
+use sync::{
+    atomic::{AtomicBool, Ordering},
+    twin::must_fail,
+};
+
+use crate::{
+    rcu::Versions,
+    support::{bounded, spawn},
+};
+
+/// One version is replaced and freed while a reader of a loop does `body`.
+fn replace(body: fn(&mut Reader, &Versions)) {
+    // So that what is made once is made before the threads part.
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let reader = reader(&versions, body);
+    versions.remove();
+    rcu::synchronize();
+    versions.free();
+    reader.join().unwrap();
+}
+
+fn reader(versions: &Arc<Versions>, body: fn(&mut Reader, &Versions)) -> JoinHandle<()> {
+    let versions = versions.clone();
+    spawn(move || body(&mut Reader::new(), &versions))
+}
+
+fn reports() {
+    replace(|reader, versions| {
+        versions.read();
+        reader.quiescent();
+        versions.read();
+    });
+}
+
+fn reports_once() {
+    replace(|reader, versions| {
+        versions.read();
+        reader.quiescent();
+    });
+}
+
+fn goes_offline() {
+    replace(|reader, versions| {
+        versions.read();
+        reader.offline(|| ());
+        versions.read();
+    });
+}
+
+fn reports_inside_a_section() {
+    replace(|reader, versions| {
+        let guard = rcu::read();
+        versions.read();
+        reader.quiescent();
+        versions.read();
+        drop(guard);
+    });
+}
+
+/// The reader ends when the grace period has: only its reports can end that.
+fn reports_until_it_is_told() {
+    rcu::synchronize();
+    let is_told = Arc::new(AtomicBool::new(false));
+    let reader = spawn({
+        let is_told = is_told.clone();
+        move || {
+            let mut reader = Reader::new();
+            while !is_told.load(Ordering::Relaxed) {
+                reader.quiescent();
+                thread::yield_now();
+            }
+        }
+    });
+    rcu::synchronize();
+    is_told.store(true, Ordering::Relaxed);
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_report_ends_a_section() {
+    bounded(4, reports);
+}
+
+#[test]
+fn a_report_needs_release() {
+    must_fail("qsbr: relaxed report", || bounded(4, reports_once));
+}
+
+#[test]
+fn a_report_needs_acquire() {
+    must_fail("qsbr: relaxed number", || bounded(4, reports));
+}
+
+#[test]
+fn an_answer_of_a_report_needs_both_orders() {
+    must_fail("rcu: relaxed answer", || bounded(3, reports));
+}
+
+#[test]
+fn a_report_inside_a_section_is_none() {
+    bounded(2, reports_inside_a_section);
+}
+
+#[test]
+fn a_report_must_look_whether_it_is_inside_a_section() {
+    must_fail("qsbr: reports inside a section", || {
+        bounded(3, reports_inside_a_section)
+    });
+}
+
+#[test]
+fn a_reader_that_comes_back_online_reads_the_new_version() {
+    bounded(3, goes_offline);
+}
+
+#[test]
+fn coming_back_online_needs_its_fence() {
+    must_fail("rcu: no fence after parking", || bounded(3, goes_offline));
+}
+
+#[test]
+fn reports_alone_end_a_grace_period() {
+    bounded(3, reports_until_it_is_told);
+}
+
+#[test]
+fn a_report_must_answer() {
+    must_fail("qsbr: reports without an answer", || {
+        bounded(2, reports_until_it_is_told)
+    });
+}

@@ -1,0 +1,245 @@
+//! Readers that report.
+
+use std::sync::{
+    Arc, Barrier,
+    atomic::{AtomicBool, Ordering},
+    mpsc,
+};
+use std::{panic, thread};
+
+use afterwork::{
+    rcu::{self, Rcu, qsbr::Reader},
+    workqueue::Workqueue,
+};
+
+/// A version that says when it is dropped.
+struct Version(Arc<AtomicBool>);
+
+impl Drop for Version {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
+fn version() -> (Version, Arc<AtomicBool>) {
+    let is_dropped = Arc::new(AtomicBool::new(false));
+    (Version(is_dropped.clone()), is_dropped)
+}
+
+/// A loop on a thread of its own that takes a step whenever it is told to.
+struct Loop {
+    step: mpsc::Sender<Step>,
+    done: mpsc::Receiver<()>,
+    thread: thread::JoinHandle<()>,
+}
+
+type Step = Box<dyn FnOnce(&mut Reader) + Send>;
+
+impl Loop {
+    fn start() -> Self {
+        let (step, steps) = mpsc::channel::<Step>();
+        let (told, done) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            let mut reader = Reader::new();
+            told.send(()).unwrap();
+            for step in steps {
+                step(&mut reader);
+                told.send(()).unwrap();
+            }
+        });
+        done.recv().unwrap();
+        Self { step, done, thread }
+    }
+
+    fn step(&self, step: impl FnOnce(&mut Reader) + Send + 'static) {
+        self.step.send(Box::new(step)).unwrap();
+        self.done.recv().unwrap();
+    }
+
+    fn end(self) {
+        drop(self.step);
+        self.thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_grace_period_waits_for_the_report_of_a_reader_that_is_online() {
+    let reading = Loop::start();
+    let (first, is_dropped) = version();
+    let cell = Arc::new(Rcu::new(first));
+    cell.replace(version().0);
+    let cookie = rcu::start_poll();
+    assert!(!rcu::poll_state(cookie));
+    assert!(!is_dropped.load(Ordering::Acquire));
+    // Nobody but the loop can end it now, and nothing but its report.
+    reading.step(Reader::quiescent);
+    rcu_has_passed(&reading, cookie);
+    reading.step(Reader::quiescent);
+    reading.end();
+    rcu::barrier();
+    assert!(is_dropped.load(Ordering::Acquire));
+}
+
+/// Waits for a grace period while a loop goes on reporting.
+fn rcu_has_passed(reading: &Loop, cookie: rcu::GpCookie) {
+    while !rcu::poll_state(cookie) {
+        reading.step(Reader::quiescent);
+    }
+}
+
+#[test]
+fn a_reader_that_is_offline_holds_nothing_up() {
+    let reading = Loop::start();
+    let (inside, is_inside) = mpsc::channel();
+    let (wake, sleeping) = mpsc::channel::<()>();
+    let step: Step = Box::new(move |reader| {
+        reader.offline(|| {
+            inside.send(()).unwrap();
+            sleeping.recv().unwrap();
+        });
+    });
+    reading.step.send(step).unwrap();
+    is_inside.recv().unwrap();
+    for _ in 0..10 {
+        rcu::synchronize();
+    }
+    wake.send(()).unwrap();
+    reading.done.recv().unwrap();
+    // It is back online.
+    let cookie = rcu::start_poll();
+    assert!(!rcu::poll_state(cookie));
+    rcu_has_passed(&reading, cookie);
+    reading.end();
+}
+
+#[test]
+fn a_panic_while_offline_brings_the_reader_back_online() {
+    let reading = Loop::start();
+    reading.step(|reader| {
+        let body = panic::AssertUnwindSafe(|| reader.offline(|| panic!("on purpose")));
+        assert!(panic::catch_unwind(body).is_err());
+    });
+    let cookie = rcu::start_poll();
+    assert!(!rcu::poll_state(cookie));
+    reading.end();
+    rcu::cond_synchronize(cookie);
+}
+
+#[test]
+fn a_report_under_a_guard_or_another_reader_is_none() {
+    let reading = Loop::start();
+    let (opened, is_open) = mpsc::channel();
+    let (close, closing) = mpsc::channel::<()>();
+    let step: Step = Box::new(move |reader| {
+        let guard = rcu::read();
+        let mut second = Reader::new();
+        reader.quiescent();
+        second.quiescent();
+        second.offline(|| ());
+        opened.send(()).unwrap();
+        closing.recv().unwrap();
+        drop(guard);
+    });
+    reading.step.send(step).unwrap();
+    is_open.recv().unwrap();
+    let cookie = rcu::start_poll();
+    for _ in 0..10 {
+        assert!(!rcu::poll_state(cookie));
+        thread::yield_now();
+    }
+    close.send(()).unwrap();
+    reading.done.recv().unwrap();
+    rcu_has_passed(&reading, cookie);
+    reading.end();
+}
+
+#[test]
+fn a_reader_may_wait_for_a_grace_period_by_itself_alone() {
+    let mut reader = Reader::new();
+    reader.synchronize();
+    let cookie = rcu::get_state();
+    assert!(!rcu::poll_state(cookie), "it came back online");
+    let panicked = thread::spawn(|| {
+        let _reader = Reader::new();
+        rcu::synchronize();
+    });
+    assert!(panicked.join().is_err());
+    reader.synchronize();
+}
+
+#[test]
+fn readers_of_loops_and_sections_see_no_freed_version() {
+    let cell = Arc::new(Rcu::new(Box::new(0_u64)));
+    let is_over = Arc::new(AtomicBool::new(false));
+    let readers = [true, false].map(|reports| {
+        let (cell, is_over) = (cell.clone(), is_over.clone());
+        thread::spawn(move || {
+            let mut reader = Reader::new();
+            let mut last = 0;
+            while !is_over.load(Ordering::Relaxed) {
+                for _ in 0..8 {
+                    let now = **cell.load(&reader);
+                    assert!(now >= last, "{now} after {last}");
+                    last = now;
+                }
+                if reports {
+                    reader.quiescent();
+                } else {
+                    reader.offline(thread::yield_now);
+                }
+            }
+        })
+    });
+    for number in 1..=500 {
+        assert_eq!(*cell.replace_sync(Box::new(number)), number - 1);
+    }
+    is_over.store(true, Ordering::Relaxed);
+    readers
+        .into_iter()
+        .for_each(|reader| reader.join().unwrap());
+}
+
+#[test]
+fn a_reader_in_a_thread_local_destructor_comes_and_goes_online() {
+    struct ReadsAtExit;
+    impl Drop for ReadsAtExit {
+        fn drop(&mut self) {
+            let mut reader = Reader::new();
+            reader.quiescent();
+            reader.offline(|| ());
+            reader.quiescent();
+        }
+    }
+    thread_local!(static EARLY: ReadsAtExit = const { ReadsAtExit });
+    thread_local!(static LATE: std::cell::RefCell<Option<Reader>> = const { std::cell::RefCell::new(None) });
+    for _ in 0..20 {
+        thread::spawn(|| {
+            EARLY.with(|_| ());
+            LATE.with(|late| *late.borrow_mut() = Some(Reader::new()));
+        })
+        .join()
+        .unwrap();
+        rcu::synchronize();
+    }
+}
+
+#[test]
+fn a_work_item_that_reads_is_waited_for_and_its_idle_worker_is_not() {
+    let queue = Workqueue::builder("reads").build().unwrap();
+    let together = Arc::new(Barrier::new(2));
+    let item = queue.spawn({
+        let together = together.clone();
+        move || {
+            let _reader = Reader::new();
+            together.wait();
+            together.wait();
+        }
+    });
+    together.wait();
+    let cookie = rcu::start_poll();
+    assert!(!rcu::poll_state(cookie));
+    together.wait();
+    item.join().unwrap();
+    rcu::cond_synchronize(cookie);
+    rcu::synchronize();
+}
