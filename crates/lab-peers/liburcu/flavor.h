@@ -23,6 +23,20 @@ uint64_t AW(read)(uint64_t *const *place, size_t count)
 	return sum;
 }
 
+/* The same for what only look() can look at. */
+uint64_t AW(look)(void *const *place, size_t count, uint64_t (*look)(const void *value, size_t turn))
+{
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < count; i++) {
+		rcu_read_lock();
+		sum += look(rcu_dereference(*place), i);
+		rcu_read_unlock();
+	}
+	rcu_quiescent_state();
+	return sum;
+}
+
 struct aw_call {
 	struct rcu_head head;
 	uint64_t *counter;

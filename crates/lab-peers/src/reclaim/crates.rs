@@ -11,19 +11,19 @@ use crossbeam_epoch as epoch;
 use haphazard::{Domain, Global, HazardPointer};
 use seize::{Collector, Guard};
 
-use super::{Calls, Flavor, Reader};
+use super::{Calls, Flavor, Reader, Value};
 
 /// How often a replacer tries before it offers its CPU to others.
 const TRIES: u32 = 16;
 
-/// A number that tells when it is freed.
-struct Told {
-    value: u64,
+/// A value that tells when it is freed.
+struct Told<T> {
+    value: T,
     is_freed: Arc<AtomicBool>,
 }
 
-impl Told {
-    fn new(value: u64) -> Self {
+impl<T> Told<T> {
+    fn new(value: T) -> Self {
         Self {
             value,
             is_freed: Arc::default(),
@@ -31,7 +31,7 @@ impl Told {
     }
 }
 
-impl Drop for Told {
+impl<T> Drop for Told<T> {
     fn drop(&mut self) {
         self.is_freed.store(true, Ordering::Release);
     }
@@ -50,24 +50,24 @@ fn until(is_done: impl Fn() -> bool, mut attempt: impl FnMut()) {
     }
 }
 
-pub(super) struct Epoch {
-    place: epoch::Atomic<Told>,
+pub(super) struct Epoch<T> {
+    place: epoch::Atomic<Told<T>>,
 }
 
-impl Default for Epoch {
-    fn default() -> Self {
+impl<T> Epoch<T> {
+    pub(super) fn new(value: T) -> Self {
         Self {
-            place: epoch::Atomic::new(Told::new(0)),
+            place: epoch::Atomic::new(Told::new(value)),
         }
     }
 }
 
-impl Flavor for Epoch {
+impl<T: Value> Flavor<T> for Epoch<T> {
     fn reader(&self) -> Box<dyn Reader + '_> {
         Box::new(self)
     }
 
-    fn replace(&self, value: u64) {
+    fn replace(&self, value: T) {
         let is_freed = {
             let guard = epoch::pin();
             let old = self.place.swap(
@@ -90,7 +90,7 @@ impl Flavor for Epoch {
     }
 }
 
-impl Calls for Epoch {
+impl<T: Value> Calls for Epoch<T> {
     fn call(&self, counter: &'static AtomicU64, count: usize) {
         for _ in 0..count {
             epoch::pin().defer(move || {
@@ -105,20 +105,20 @@ impl Calls for Epoch {
     }
 }
 
-impl Reader for &Epoch {
+impl<T: Value> Reader for &Epoch<T> {
     fn read(&mut self, count: usize) -> u64 {
         let mut sum = 0;
-        for _ in 0..count {
+        for turn in 0..count {
             let guard = epoch::pin();
             let current = self.place.load(Ordering::Acquire, &guard);
             // SAFETY: pinned, never null, and destroyed after the epoch only.
-            sum += unsafe { current.deref() }.value;
+            sum += unsafe { current.deref() }.value.look(turn);
         }
         sum
     }
 }
 
-impl Drop for Epoch {
+impl<T> Drop for Epoch<T> {
     fn drop(&mut self) {
         // SAFETY: readers borrow the flavor, so there are none.
         let guard = unsafe { epoch::unprotected() };
@@ -128,27 +128,27 @@ impl Drop for Epoch {
     }
 }
 
-pub(super) struct Seize {
+pub(super) struct Seize<T> {
     collector: Collector,
-    place: AtomicPtr<Told>,
+    place: AtomicPtr<Told<T>>,
 }
 
-impl Default for Seize {
-    fn default() -> Self {
+impl<T> Seize<T> {
+    pub(super) fn new(value: T) -> Self {
         Self {
             // A batch of one: what is retired is looked at now.
             collector: Collector::new().batch_size(1),
-            place: AtomicPtr::new(Box::into_raw(Box::new(Told::new(0)))),
+            place: AtomicPtr::new(Box::into_raw(Box::new(Told::new(value)))),
         }
     }
 }
 
-impl Flavor for Seize {
+impl<T: Value> Flavor<T> for Seize<T> {
     fn reader(&self) -> Box<dyn Reader + '_> {
         Box::new(self)
     }
 
-    fn replace(&self, value: u64) {
+    fn replace(&self, value: T) {
         let new = Box::into_raw(Box::new(Told::new(value)));
         let is_freed = {
             let guard = self.collector.enter();
@@ -167,39 +167,39 @@ impl Flavor for Seize {
     }
 }
 
-impl Reader for &Seize {
+impl<T: Value> Reader for &Seize<T> {
     fn read(&mut self, count: usize) -> u64 {
         let mut sum = 0;
-        for _ in 0..count {
+        for turn in 0..count {
             let guard = self.collector.enter();
             let current = guard.protect(&self.place, Ordering::Acquire);
             // SAFETY: protected by the guard; never null.
-            sum += unsafe { &*current }.value;
+            sum += unsafe { &*current }.value.look(turn);
         }
         sum
     }
 }
 
-impl Drop for Seize {
+impl<T> Drop for Seize<T> {
     fn drop(&mut self) {
         // SAFETY: made by `into_raw`; readers borrow the flavor, so there are none.
         drop(unsafe { Box::from_raw(*self.place.get_mut()) });
     }
 }
 
-pub(super) struct Hazard {
-    place: haphazard::AtomicPtr<Told>,
+pub(super) struct Hazard<T> {
+    place: haphazard::AtomicPtr<Told<T>>,
 }
 
-impl Default for Hazard {
-    fn default() -> Self {
+impl<T: Value> Hazard<T> {
+    pub(super) fn new(value: T) -> Self {
         Self {
-            place: haphazard::AtomicPtr::from(Box::new(Told::new(0))),
+            place: haphazard::AtomicPtr::from(Box::new(Told::new(value))),
         }
     }
 }
 
-impl Flavor for Hazard {
+impl<T: Value> Flavor<T> for Hazard<T> {
     fn reader(&self) -> Box<dyn Reader + '_> {
         Box::new(Hazarded {
             flavor: self,
@@ -207,7 +207,7 @@ impl Flavor for Hazard {
         })
     }
 
-    fn replace(&self, value: u64) {
+    fn replace(&self, value: T) {
         let Some(old) = self.place.swap(Box::new(Told::new(value))) else {
             return;
         };
@@ -215,7 +215,7 @@ impl Flavor for Hazard {
         // SAFETY: taken out of `place` by us alone, and freed by the domain once it is retired, below.
         let is_freed = unsafe { old.as_ref() }.is_freed.clone();
         // SAFETY: from a box; every reader loads it through a hazard pointer of the same domain.
-        unsafe { Domain::<Global>::global().retire_ptr::<Told, Box<Told>>(old.as_ptr()) };
+        unsafe { Domain::<Global>::global().retire_ptr::<Told<T>, Box<Told<T>>>(old.as_ptr()) };
         until(
             || is_freed.load(Ordering::Acquire),
             || {
@@ -225,24 +225,24 @@ impl Flavor for Hazard {
     }
 }
 
-struct Hazarded<'a> {
-    flavor: &'a Hazard,
+struct Hazarded<'a, T> {
+    flavor: &'a Hazard<T>,
     pointer: HazardPointer<'static>,
 }
 
-impl Reader for Hazarded<'_> {
+impl<T: Value> Reader for Hazarded<'_, T> {
     fn read(&mut self, count: usize) -> u64 {
         let mut sum = 0;
-        for _ in 0..count {
+        for turn in 0..count {
             let current = self.flavor.place.safe_load(&mut self.pointer);
-            sum += current.expect("never null").value;
+            sum += current.expect("never null").value.look(turn);
             self.pointer.reset_protection();
         }
         sum
     }
 }
 
-impl Drop for Hazard {
+impl<T> Drop for Hazard<T> {
     fn drop(&mut self) {
         let last = self.place.load_ptr();
         // SAFETY: made by `Box`; readers borrow the flavor, so there are none.
@@ -250,17 +250,24 @@ impl Drop for Hazard {
     }
 }
 
-#[derive(Default)]
-pub(super) struct Swap {
-    place: ArcSwap<u64>,
+pub(super) struct Swap<T> {
+    place: ArcSwap<T>,
 }
 
-impl Flavor for Swap {
+impl<T> Swap<T> {
+    pub(super) fn new(value: T) -> Self {
+        Self {
+            place: ArcSwap::from_pointee(value),
+        }
+    }
+}
+
+impl<T: Value> Flavor<T> for Swap<T> {
     fn reader(&self) -> Box<dyn Reader + '_> {
         Box::new(self)
     }
 
-    fn replace(&self, value: u64) {
+    fn replace(&self, value: T) {
         let old = self.place.swap(Arc::new(value));
         let watch = Arc::downgrade(&old);
         drop(old);
@@ -268,11 +275,11 @@ impl Flavor for Swap {
     }
 }
 
-impl Reader for &Swap {
+impl<T: Value> Reader for &Swap<T> {
     fn read(&mut self, count: usize) -> u64 {
         let mut sum = 0;
-        for _ in 0..count {
-            sum += **self.place.load();
+        for turn in 0..count {
+            sum += self.place.load().look(turn);
         }
         sum
     }

@@ -1,6 +1,6 @@
 //! Ways to free what readers may still see, behind one interface.
 //!
-//! Each *flavor* publishes one number. A reader looks at it in read-side critical sections of its own; who replaces it
+//! Each *flavor* publishes one [`Value`]. A reader looks at it in read-side critical sections of its own; who replaces it
 //! gets back when the old one has been freed. What waits for a grace period and what frees by other means is so
 //! compared by what a program wants of it.
 
@@ -10,13 +10,26 @@ mod urcu;
 
 use std::sync::atomic::AtomicU64;
 
-/// Publishes a number that readers look at while others replace it.
-pub trait Flavor: Send + Sync {
+/// What readers look at.
+pub trait Value: Send + Sync + 'static {
+    /// Looks, in a section, for the `turn`th time; the result has to depend on all that was looked at.
+    fn look(&self, turn: usize) -> u64;
+}
+
+impl Value for u64 {
+    #[inline(always)]
+    fn look(&self, _turn: usize) -> u64 {
+        *self
+    }
+}
+
+/// Publishes a value that readers look at while others replace it.
+pub trait Flavor<T = u64>: Send + Sync {
     /// Makes this thread a reader.
     fn reader(&self) -> Box<dyn Reader + '_>;
 
-    /// Publishes another number; returns when the old one has been freed. Not for a thread that is a reader.
-    fn replace(&self, value: u64);
+    /// Publishes another value; returns when the old one has been freed. Not for a thread that is a reader.
+    fn replace(&self, value: T);
 
     /// Returns how this flavor defers, if it has callbacks.
     fn calls(&self) -> Option<&dyn Calls> {
@@ -24,7 +37,7 @@ pub trait Flavor: Send + Sync {
     }
 }
 
-/// Looks at the number; ends with its owner.
+/// Looks at the value; ends with its owner.
 pub trait Reader {
     /// Looks `count` times, in a section each, and returns the sum. A flavor whose readers report does it at the end.
     fn read(&mut self, count: usize) -> u64;
@@ -60,20 +73,20 @@ pub const fn has_liburcu() -> bool {
     cfg!(liburcu)
 }
 
-/// Makes a flavor by its name; `None` for liburcu's where that was not found.
+/// Makes a flavor that publishes `value`, by its name; `None` for liburcu's where that was not found.
 ///
 /// # Panics
 ///
 /// For a name that is not in [`NAMES`].
 #[must_use]
-pub fn flavor(name: &str) -> Option<Box<dyn Flavor>> {
+pub fn flavor<T: Value>(name: &str, value: T) -> Option<Box<dyn Flavor<T>>> {
     match name {
-        "crossbeam-epoch" => Some(Box::new(crates::Epoch::default())),
-        "seize" => Some(Box::new(crates::Seize::default())),
-        "haphazard" => Some(Box::new(crates::Hazard::default())),
-        "arc-swap" => Some(Box::new(crates::Swap::default())),
+        "crossbeam-epoch" => Some(Box::new(crates::Epoch::new(value))),
+        "seize" => Some(Box::new(crates::Seize::new(value))),
+        "haphazard" => Some(Box::new(crates::Hazard::new(value))),
+        "arc-swap" => Some(Box::new(crates::Swap::new(value))),
         #[cfg(liburcu)]
-        _ => Some(urcu::flavor(name)),
+        _ => Some(urcu::flavor(name, value)),
         #[cfg(not(liburcu))]
         _ => {
             assert!(NAMES.contains(&name), "no flavor is called {name}");
@@ -91,7 +104,7 @@ mod tests {
     #[test]
     fn every_flavor_replaces_under_readers() {
         for name in NAMES {
-            let Some(flavor) = flavor(name) else {
+            let Some(flavor) = flavor(name, 0_u64) else {
                 assert!(!has_liburcu());
                 continue;
             };
@@ -115,9 +128,26 @@ mod tests {
     }
 
     #[test]
+    fn readers_look_at_more_than_a_number() {
+        struct Pair(u64, u64);
+        impl Value for Pair {
+            fn look(&self, turn: usize) -> u64 {
+                [self.0, self.1][turn % 2]
+            }
+        }
+        for flavor in NAMES.map(|name| flavor(name, Pair(1, 2))).iter().flatten() {
+            assert_eq!(flavor.reader().read(4), 6);
+            flavor.replace(Pair(10, 20));
+            assert_eq!(flavor.reader().read(4), 60);
+        }
+    }
+
+    #[test]
     fn every_callback_runs() {
         for name in NAMES {
-            let Some(flavor) = flavor(name) else { continue };
+            let Some(flavor) = flavor(name, 0_u64) else {
+                continue;
+            };
             let Some(calls) = flavor.calls() else {
                 continue;
             };

@@ -1,8 +1,13 @@
 //! liburcu's flavors, through the shim in `liburcu/`.
 
+use std::any::TypeId;
+use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, AtomicU64, Ordering};
 
-use super::{Calls, Flavor, Reader};
+use super::{Calls, Flavor, Reader, Value};
+
+/// Looks at a value, on behalf of the shim.
+type Look = unsafe extern "C" fn(*const c_void, usize) -> u64;
 
 /// The functions of a flavor, see `liburcu/flavor.h`.
 #[derive(Clone, Copy)]
@@ -13,12 +18,13 @@ struct Functions {
     online: unsafe extern "C" fn(),
     synchronize: unsafe extern "C" fn(),
     barrier: unsafe extern "C" fn(),
-    read: unsafe extern "C" fn(*const AtomicPtr<u64>, usize) -> u64,
+    read: unsafe extern "C" fn(*const c_void, usize) -> u64,
+    look: unsafe extern "C" fn(*const c_void, usize, Look) -> u64,
     call: unsafe extern "C" fn(*const AtomicU64, usize) -> i32,
 }
 
 macro_rules! functions {
-    ($register:ident $unregister:ident $offline:ident $online:ident $synchronize:ident $barrier:ident $read:ident $call:ident) => {{
+    ($register:ident $unregister:ident $offline:ident $online:ident $synchronize:ident $barrier:ident $read:ident $look:ident $call:ident) => {{
         unsafe extern "C" {
             fn $register();
             fn $unregister();
@@ -26,7 +32,8 @@ macro_rules! functions {
             fn $online();
             fn $synchronize();
             fn $barrier();
-            fn $read(place: *const AtomicPtr<u64>, count: usize) -> u64;
+            fn $read(place: *const c_void, count: usize) -> u64;
+            fn $look(place: *const c_void, count: usize, look: Look) -> u64;
             fn $call(counter: *const AtomicU64, count: usize) -> i32;
         }
         Functions {
@@ -37,64 +44,77 @@ macro_rules! functions {
             synchronize: $synchronize,
             barrier: $barrier,
             read: $read,
+            look: $look,
             call: $call,
         }
     }};
 }
 
-struct Urcu {
+struct Urcu<T> {
     functions: Functions,
-    place: AtomicPtr<u64>,
+    place: AtomicPtr<T>,
 }
 
 /// A registered thread; not sent, for it holds a raw pointer.
-struct Registered<'a> {
-    urcu: &'a Urcu,
-    place: *const AtomicPtr<u64>,
+struct Registered<'a, T> {
+    urcu: &'a Urcu<T>,
+    /// A pointer to a pointer to a value.
+    place: *const c_void,
     is_resting: bool,
 }
 
-pub(super) fn flavor(name: &str) -> Box<dyn Flavor> {
+pub(super) fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     let functions = match name {
         "urcu-memb" => {
             functions!(aw_urcu_memb_register aw_urcu_memb_unregister aw_urcu_memb_offline
-            aw_urcu_memb_online aw_urcu_memb_synchronize aw_urcu_memb_barrier aw_urcu_memb_read aw_urcu_memb_call)
+            aw_urcu_memb_online aw_urcu_memb_synchronize aw_urcu_memb_barrier aw_urcu_memb_read aw_urcu_memb_look aw_urcu_memb_call)
         }
         "urcu-qsbr" => {
             functions!(aw_urcu_qsbr_register aw_urcu_qsbr_unregister aw_urcu_qsbr_offline
-            aw_urcu_qsbr_online aw_urcu_qsbr_synchronize aw_urcu_qsbr_barrier aw_urcu_qsbr_read aw_urcu_qsbr_call)
+            aw_urcu_qsbr_online aw_urcu_qsbr_synchronize aw_urcu_qsbr_barrier aw_urcu_qsbr_read aw_urcu_qsbr_look aw_urcu_qsbr_call)
         }
         "urcu-mb" => functions!(aw_urcu_mb_register aw_urcu_mb_unregister aw_urcu_mb_offline
-            aw_urcu_mb_online aw_urcu_mb_synchronize aw_urcu_mb_barrier aw_urcu_mb_read aw_urcu_mb_call),
+            aw_urcu_mb_online aw_urcu_mb_synchronize aw_urcu_mb_barrier aw_urcu_mb_read aw_urcu_mb_look aw_urcu_mb_call),
         "urcu-bp" => functions!(aw_urcu_bp_register aw_urcu_bp_unregister aw_urcu_bp_offline
-            aw_urcu_bp_online aw_urcu_bp_synchronize aw_urcu_bp_barrier aw_urcu_bp_read aw_urcu_bp_call),
+            aw_urcu_bp_online aw_urcu_bp_synchronize aw_urcu_bp_barrier aw_urcu_bp_read aw_urcu_bp_look aw_urcu_bp_call),
         _ => panic!("no flavor is called {name}"),
     };
     Box::new(Urcu {
         functions,
-        place: AtomicPtr::new(Box::into_raw(Box::new(0))),
+        place: AtomicPtr::new(Box::into_raw(Box::new(value))),
     })
 }
 
-impl Urcu {
-    fn register(&self) -> Registered<'_> {
+/// Looks at what `value` points at.
+///
+/// # Safety
+///
+/// 1. `value` points at a `T` for the whole call.
+unsafe extern "C" fn look<T: Value>(value: *const c_void, turn: usize) -> u64 {
+    // SAFETY: (1).
+    let value = unsafe { &*value.cast::<T>() };
+    value.look(turn)
+}
+
+impl<T> Urcu<T> {
+    fn register(&self) -> Registered<'_, T> {
         // SAFETY: registers the calling thread; `Registered` is !Send and made once a thread by `reader` and `call`,
         // which are not nested.
         unsafe { (self.functions.register)() };
         Registered {
             urcu: self,
-            place: &raw const self.place,
+            place: (&raw const self.place).cast(),
             is_resting: false,
         }
     }
 }
 
-impl Flavor for Urcu {
+impl<T: Value> Flavor<T> for Urcu<T> {
     fn reader(&self) -> Box<dyn Reader + '_> {
         Box::new(self.register())
     }
 
-    fn replace(&self, value: u64) {
+    fn replace(&self, value: T) {
         let new = Box::into_raw(Box::new(value));
         let old = self.place.swap(new, Ordering::AcqRel);
         // SAFETY: waits; the thread is in no section, for those begin and end within `read`.
@@ -108,7 +128,7 @@ impl Flavor for Urcu {
     }
 }
 
-impl Calls for Urcu {
+impl<T: Value> Calls for Urcu<T> {
     fn call(&self, counter: &'static AtomicU64, count: usize) {
         let registered = self.register();
         // SAFETY: the thread is registered, as `call_rcu` asks; the counter is static.
@@ -126,22 +146,27 @@ impl Calls for Urcu {
     }
 }
 
-impl Drop for Urcu {
+impl<T> Drop for Urcu<T> {
     fn drop(&mut self) {
         // SAFETY: made by `into_raw` in `flavor` or `replace`; readers borrow the flavor, so there are none.
         drop(unsafe { Box::from_raw(*self.place.get_mut()) });
     }
 }
 
-impl Reader for Registered<'_> {
+impl<T: Value> Reader for Registered<'_, T> {
     fn read(&mut self, count: usize) -> u64 {
         if std::mem::take(&mut self.is_resting) {
             // SAFETY: the thread is registered and offline.
             unsafe { (self.urcu.functions.online)() };
         }
-        // SAFETY: the thread is registered; `place` is the flavor's, which we borrow, and points at a number that
-        // `replace` frees after a grace period only.
-        unsafe { (self.urcu.functions.read)(self.place, count) }
+        if TypeId::of::<T>() == TypeId::of::<u64>() {
+            // A number is read by the shim alone, so that the compiler sees the whole of it.
+            // SAFETY: the thread is registered; `place` is the flavor's, which we borrow, and points at a number that
+            // `replace` frees after a grace period only.
+            return unsafe { (self.urcu.functions.read)(self.place, count) };
+        }
+        // SAFETY: as above, for a `T`, which the shim hands to `look` within a section.
+        unsafe { (self.urcu.functions.look)(self.place, count, look::<T>) }
     }
 
     fn rest(&mut self) {
@@ -152,7 +177,7 @@ impl Reader for Registered<'_> {
     }
 }
 
-impl Drop for Registered<'_> {
+impl<T> Drop for Registered<'_, T> {
     fn drop(&mut self) {
         if self.is_resting {
             // SAFETY: as in `read`. Unregistering expects a thread that is online.

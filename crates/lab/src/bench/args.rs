@@ -125,6 +125,10 @@ pub struct CommonArgs {
     #[arg(long, global = true)]
     pub json: bool,
 
+    /// Tell every run of every variant, too
+    #[arg(long, global = true)]
+    pub runs: bool,
+
     /// Write a page of the run to this file [default: afterwork-report.html when all benches run, unless
     /// with --json]
     #[arg(long, global = true, value_name = "FILE")]

@@ -103,6 +103,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
             ended,
             repeat,
             noise,
+            runs: common.runs,
         };
         progress.aside(|| report.case(&finished))?;
         if ended == Ended::Interrupted {

@@ -29,6 +29,8 @@ pub enum Line {
     Claimed(Claimed),
     /// A distribution.
     Curve(Curve),
+    /// What one run measured.
+    Run(Run),
     /// A number.
     Record(Record),
 }
@@ -130,6 +132,22 @@ pub struct Curve {
     pub unit: String,
     /// Pairs of percent and value, both ascending.
     pub points: Vec<(f64, f64)>,
+}
+
+/// What one run of one variant measured; told where somebody asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Which bench.
+    pub bench: String,
+    /// Which question of it.
+    pub case: String,
+    /// Who was measured.
+    pub variant: String,
+    /// In which repetition, from 1.
+    pub run: usize,
+    /// Pairs of metric and value, in the metric's unit.
+    pub values: Vec<(String, f64)>,
 }
 
 /// A number: one metric of one variant.
@@ -277,6 +295,24 @@ fn curves<'a>(case: &'a Case, series: &'a [Series]) -> impl Iterator<Item = Curv
     })
 }
 
+/// Returns what each run measured, variant by variant.
+#[must_use]
+pub fn of_runs(case: &Case, series: &[Series]) -> Vec<Line> {
+    let runs = series.iter().flat_map(|series| {
+        series.samples.iter().map(|(repetition, sample)| {
+            let value = |metric: &Metric| Some((metric.name.into(), sample.value(metric.name)?));
+            Line::Run(Run {
+                bench: case.bench.into(),
+                case: case.name.into(),
+                variant: series.variant.clone(),
+                run: repetition + 1,
+                values: case.metrics.iter().filter_map(value).collect(),
+            })
+        })
+    });
+    runs.collect()
+}
+
 /// Returns the records that tell how quiet the machine was while the case ran.
 #[must_use]
 pub fn of_noise((bench, case): (&str, &str), noise: &Noise) -> Vec<Line> {
@@ -377,7 +413,19 @@ mod tests {
                 better: Better::Higher,
             }],
         };
-        for shape in [Line::Curve(curve), Line::Claimed(claimed), Line::Case(case)] {
+        let run = Run {
+            bench: "b".into(),
+            case: "c".into(),
+            variant: "v".into(),
+            run: 1,
+            values: vec![("rate".into(), 1.5)],
+        };
+        for shape in [
+            Line::Curve(curve),
+            Line::Claimed(claimed),
+            Line::Case(case),
+            Line::Run(run),
+        ] {
             let text = line(&shape);
             assert_eq!(
                 serde_json::from_str::<Line>(&text).unwrap(),

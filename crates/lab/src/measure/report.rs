@@ -49,6 +49,8 @@ pub struct Finished<'a> {
     pub repeat: usize,
     /// How quiet the machine was meanwhile.
     pub noise: Noise,
+    /// Whether to tell every run as well.
+    pub runs: bool,
 }
 
 impl<W: Write> Report<W> {
@@ -101,6 +103,7 @@ impl<W: Write> Report<W> {
             case,
             series,
             noise,
+            runs,
             ..
         } = finished;
         let rows = summarize(case.metrics, series);
@@ -115,6 +118,9 @@ impl<W: Write> Report<W> {
             .count();
         let mut lines = record::of_case(case, &rows, series, &judged);
         lines.extend(record::of_noise((case.bench, case.name), noise));
+        if *runs {
+            lines.extend(record::of_runs(case, series));
+        }
         let text = match self.form {
             Form::Json => lines.iter().map(|line| record::line(line) + "\n").collect(),
             Form::Text { colour } => {
@@ -132,6 +138,9 @@ impl<W: Write> Report<W> {
                 text.push_str(&values(case, &rows));
                 text.push_str(&footnote(finished, best));
                 text.push_str(&claims(&judged, paint));
+                if *runs {
+                    text.push_str(&run_by_run(case, series));
+                }
                 text
             }
         };
@@ -206,6 +215,29 @@ fn values(case: &Case, rows: &[Row]) -> String {
         table.row(cells);
     }
     table.head() + &table.body()
+}
+
+/// The table of all runs, one row a run.
+fn run_by_run(case: &Case, series: &[Series]) -> String {
+    let shown = || case.metrics.iter().filter(|metric| !metric.head.is_empty());
+    let mut table = Table::new()
+        .column("", "variant", Align::Left)
+        .column("", "run", Align::Right);
+    for metric in shown() {
+        table = table.column(metric.group, metric.head, Align::Right);
+    }
+    for series in series {
+        for (repetition, sample) in &series.samples {
+            let mut cells = vec![series.variant.clone(), (repetition + 1).to_string()];
+            cells.extend(shown().map(|metric| {
+                told(sample.value(metric.name), |value| {
+                    three_digits(value / metric.scale)
+                })
+            }));
+            table.row(cells);
+        }
+    }
+    format!("\n{}{}", table.head(), table.body())
 }
 
 fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {

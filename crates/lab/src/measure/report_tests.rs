@@ -61,6 +61,10 @@ fn series(variant: &str, peer: bool, rates: &[f64]) -> Series {
 
 /// Reports ours at twice the peer's rate.
 fn told(form: Form, bound: Bound, ended: Ended) -> (String, usize) {
+    told_with(form, bound, ended, false)
+}
+
+fn told_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, usize) {
     let case = case(bound);
     let all = [
         series("ours", false, &[2e6, 4e6, 6e6]),
@@ -76,6 +80,7 @@ fn told(form: Form, bound: Bound, ended: Ended) -> (String, usize) {
             ended,
             repeat: 5,
             noise,
+            runs,
         })
         .unwrap();
     let unmet = report.unmet();
@@ -83,6 +88,22 @@ fn told(form: Form, bound: Bound, ended: Ended) -> (String, usize) {
 }
 
 const PLAIN: Form = Form::Text { colour: false };
+
+#[test]
+fn every_run_is_told_where_somebody_asks() {
+    let asked = |form| told_with(form, Bound::AtLeast(1.5), Ended::Complete, true).0;
+    let text = asked(PLAIN);
+    let runs = text.lines().filter(|line| line.starts_with("ours "));
+    let cells = runs.map(|line| line.split_whitespace().nth(1));
+    let cells: Vec<Option<&str>> = cells.collect();
+    assert_eq!(cells, ["4.00", "1", "2", "3"].map(Some), "{text}");
+    let json = asked(Form::Json);
+    let last = json.lines().last().unwrap();
+    assert!(
+        last.contains(r#""run":3,"values":[["rate",3000000.0]]"#),
+        "{last}"
+    );
+}
 
 #[test]
 fn text_has_values_ratio_and_verdict_and_no_escape() {

@@ -18,7 +18,7 @@ impl Menu for RcuMenu {
 /// What to replace, and against whom.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RcuArgs {
-    /// Replacements of each run of the replace cases; a run ends after a second anyway [default: 100]
+    /// Replacements of each run of the replace cases, for at most 20 s; without, 100 for at most a second
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>())]
     pub calls: Option<usize>,
 

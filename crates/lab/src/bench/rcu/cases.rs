@@ -3,7 +3,7 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-use lab_peers::reclaim::{self, Flavor};
+use lab_peers::reclaim::{self, Flavor, Value};
 use sync::time::cycles;
 
 use super::args::RcuArgs;
@@ -12,6 +12,7 @@ use super::metrics::{
     REPLACE_LATENCY, REPLACE_MAX, REPLACE_MEAN, REPLACE_MIN, REPLACE_P50, REPLACE_P95, REPLACES,
     UPDATERS,
 };
+use super::routes::Routes;
 use super::scene::{self, Readers};
 use super::{claims, ours};
 use crate::bench::session::Settings;
@@ -24,13 +25,15 @@ const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";
 const CALL_CASE: &str = "call";
 const BRIDGE_CASE: &str = "bridge";
+/// Not in the kernel's ways, which say nothing here that two readers do not.
+pub(super) const ONE_BUSY: &str = "replace-1-busy";
 
 /// As `--cases` and tables spell them.
 pub const CASES: [&str; 10] = [
     READ_CASE,
     "replace-idle",
     "replace-32-idle",
-    "replace-1-busy",
+    ONE_BUSY,
     "replace-2-busy",
     "replace-8-busy",
     "updaters-8",
@@ -47,11 +50,7 @@ const REPLACE_CASES: [(&str, Readers, &str); 5] = [
         readers(32, 0, 0),
         "32 readers that block",
     ),
-    (
-        "replace-1-busy",
-        readers(0, 1, 0),
-        "one reader without a pause",
-    ),
+    (ONE_BUSY, readers(0, 1, 0), "one reader without a pause"),
     (
         "replace-2-busy",
         readers(0, 2, 0),
@@ -74,8 +73,13 @@ const NR_CALLBACKS: usize = 200_000;
 const SPAN: Duration = Duration::from_millis(300);
 const QUICK_SHARE: u32 = 10;
 
+/// How long a run of single replacements lasts at most: with preempted readers one may take 20 ms.
+const LIMIT: Duration = Duration::from_secs(1);
+/// The same where somebody asked for a number of calls: a thousand that wait 20 ms each.
+const LIMIT_ASKED: Duration = Duration::from_secs(20);
+
 /// Makes a flavor anew for each run.
-type Make = Rc<dyn Fn() -> Box<dyn Flavor>>;
+type Make<T> = Rc<dyn Fn() -> Box<dyn Flavor<T>>>;
 
 const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
     Readers { idle, busy, bursts }
@@ -86,6 +90,7 @@ const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
 pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
         calls: args.calls.unwrap_or(NR_CALLS),
+        limit: args.calls.map_or(LIMIT, |_| LIMIT_ASKED),
         share: if settings.quick { QUICK_SHARE } else { 1 },
         interrupt: settings.interrupt.clone(),
     };
@@ -95,6 +100,8 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
 /// What all cases have in common.
 struct Setting {
     calls: usize,
+    /// How long a run of replacements lasts at most.
+    limit: Duration,
     /// What sizes are divided by.
     share: u32,
     interrupt: Interrupt,
@@ -106,22 +113,33 @@ impl Setting {
         match name {
             READ_CASE => {
                 let count = NR_READS / self.share as usize;
-                let run = move |flavor: &dyn Flavor| read(flavor, count, &interrupt);
+                let run = move |flavor: &dyn Flavor, _: &str| read(flavor, count, &interrupt);
                 let about = "a section with a look at the value, one thread".into();
-                case(name, about, (READS_ALONE, READ), run, claims::read())
+                let metrics = (READS_ALONE, READ);
+                case(
+                    (name, about),
+                    metrics,
+                    &ours::NAMES,
+                    NUMBER,
+                    run,
+                    claims::read(),
+                )
             }
             CALL_CASE => {
                 let count = NR_CALLBACKS / self.share as usize;
-                let run = move |flavor: &dyn Flavor| call(flavor, count, &interrupt);
+                let run = move |flavor: &dyn Flavor, _: &str| call(flavor, count, &interrupt);
                 let about = format!("{count} callbacks from one thread; single ones; barriers");
-                case(name, about, (CALLBACKS, CALLS), run, claims::call())
+                let metrics = (CALLBACKS, CALLS);
+                case(
+                    (name, about),
+                    metrics,
+                    &ours::NAMES,
+                    NUMBER,
+                    run,
+                    claims::call(),
+                )
             }
-            BRIDGE_CASE => {
-                let count = NR_BRIDGES / self.share as usize;
-                let run = move |flavor: &dyn Flavor| bridge(flavor, count, &interrupt);
-                let about = "add, configure, delete, beside two readers that pause".into();
-                case(name, about, (BRIDGES, BRIDGE), run, claims::bridge())
-            }
+            BRIDGE_CASE => self.bridge(name),
             "updaters-8" => self.updaters(name, 8),
             "updaters-64" => self.updaters(name, 64),
             _ => self.replace(name),
@@ -131,18 +149,50 @@ impl Setting {
     fn replace(&self, name: &'static str) -> Case {
         let found = REPLACE_CASES.iter().find(|case| case.0 == name);
         let &(_, readers, who) = found.expect("`CASES` and `REPLACE_CASES` agree");
-        let (calls, interrupt) = (self.calls, self.interrupt.clone());
-        let run = move |flavor: &dyn Flavor| {
-            scene::replace_one_by_one(flavor, readers, calls, &interrupt).and_then(latency)
+        let (calls, limit, interrupt) = (self.calls, self.limits(), self.interrupt.clone());
+        let run = move |flavor: &dyn Flavor, name: &str| {
+            let scope = (calls, limit(name));
+            scene::replace_one_by_one(flavor, readers, scope, &interrupt).and_then(latency)
         };
         let about = format!("replace until the old is freed, {calls} times; {who}");
         let metrics = (REPLACE_LATENCY, REPLACE_P50);
-        case(name, about, metrics, run, claims::replace(name))
+        let ours = if name == ONE_BUSY {
+            ours::NAMES.to_vec()
+        } else {
+            ours::with_kernel_ways()
+        };
+        case(
+            (name, about),
+            metrics,
+            &ours,
+            NUMBER,
+            run,
+            claims::replace(name),
+        )
+    }
+
+    fn bridge(&self, name: &'static str) -> Case {
+        let scope = (NR_BRIDGES / self.share as usize, LIMIT / self.share);
+        let interrupt = self.interrupt.clone();
+        let run = move |flavor: &dyn Flavor<Routes>, _: &str| bridge(flavor, scope, &interrupt);
+        let about = "add, configure, delete in a routing table that two threads look up".into();
+        let (ours, claims) = (ours::with_kernel_ways(), claims::bridge());
+        let first = Routes::resident;
+        case((name, about), (BRIDGES, BRIDGE), &ours, first, run, claims)
+    }
+
+    /// Returns how long a run lasts at most, by the variant's name: those of the kernel's ways sleep, and sleep alike.
+    fn limits(&self) -> impl Fn(&str) -> Duration + 'static {
+        let (limit, share) = (self.limit, self.share);
+        move |name| {
+            let is_slow = ours::KERNEL_WAYS.iter().any(|way| way.0 == name);
+            if is_slow { limit / share } else { limit }
+        }
     }
 
     fn updaters(&self, name: &'static str, updaters: usize) -> Case {
         let (span, interrupt) = (SPAN / self.share.min(3), self.interrupt.clone());
-        let run = move |flavor: &dyn Flavor| {
+        let run = move |flavor: &dyn Flavor, _: &str| {
             let beside = readers(0, 1, 0);
             let done = scene::replace_together(flavor, beside, (updaters, span), &interrupt);
             let (replaces_per_s, read) = done?;
@@ -152,34 +202,38 @@ impl Setting {
             Some(sample)
         };
         let about = format!("{updaters} threads replace, one reads without a pause");
-        case(name, about, (UPDATERS, REPLACES), run, claims::updaters())
+        let (metrics, claims) = ((UPDATERS, REPLACES), claims::updaters());
+        case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
     }
 }
 
-fn case(
-    name: &'static str,
-    about: String,
+/// What most flavors publish at first.
+const NUMBER: fn() -> u64 = || 0;
+
+/// Makes a case of `ours` and all peers that publish `first`; `run` gets the flavor and its name.
+fn case<T: Value>(
+    (name, about): (&'static str, String),
     (metrics, headline): (&'static [Metric], &'static str),
-    run: impl Fn(&dyn Flavor) -> Option<Sample> + 'static,
+    ours: &[&'static str],
+    first: fn() -> T,
+    run: impl Fn(&dyn Flavor<T>, &str) -> Option<Sample> + 'static,
     claims: Vec<Claim>,
 ) -> Case {
     let run = Rc::new(run);
-    let once = |make: Make| {
+    let once = |name: &'static str, make: Make<T>| {
         let run = run.clone();
-        move || Ok(run(&*make()))
+        move || Ok(run(&*make(), name))
     };
     let mut variants = Vec::new();
-    for name in ours::NAMES {
-        variants.push(Variant::ours(
-            name,
-            once(Rc::new(move || ours::flavor(name))),
-        ));
+    for &name in ours {
+        let make = Rc::new(move || ours::flavor(name, first()));
+        variants.push(Variant::ours(name, once(name, make)));
     }
     for name in reclaim::NAMES {
         // liburcu is skipped with a word, in `about`.
-        if reclaim::flavor(name).is_some() {
-            let make = move || reclaim::flavor(name).expect("it was there a moment ago");
-            variants.push(Variant::peer(name, once(Rc::new(make))));
+        if reclaim::flavor(name, first()).is_some() {
+            let make = move || reclaim::flavor(name, first()).expect("it was there a moment ago");
+            variants.push(Variant::peer(name, once(name, Rc::new(make))));
         }
     }
     let without = if reclaim::has_liburcu() {
@@ -212,6 +266,7 @@ fn read(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
 
 fn latency(latencies: Latencies) -> Option<Sample> {
     let mut sample = Sample::default();
+    sample.set_curve("until freed", &latencies);
     sample.set(REPLACE_MEAN, latencies.mean_ns()?);
     let [min, p50, p95, max] = latencies.percentiles_ns([0.0, 50.0, 95.0, 100.0])?;
     sample.set(REPLACE_MIN, min);
@@ -236,8 +291,12 @@ fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
     Some(sample)
 }
 
-fn bridge(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Sample> {
-    let (ns, read) = scene::bridges(flavor, readers(0, 0, 2), count, interrupt)?;
+fn bridge(
+    flavor: &dyn Flavor<Routes>,
+    scope: (usize, Duration),
+    interrupt: &Interrupt,
+) -> Option<Sample> {
+    let (ns, read) = scene::bridges(flavor, readers(0, 0, 2), scope, interrupt)?;
     let mut sample = Sample::default();
     sample.set(BRIDGE, ns);
     sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use afterwork::rcu::{self, Global, Rcu, srcu::Domain};
-use lab_peers::reclaim::{Calls, Flavor, Reader};
+use afterwork::rcu::{self, Global, Rcu, Tunables, srcu::Domain};
+use lab_peers::reclaim::{Calls, Flavor, Reader, Value};
 
 /// Names of our variants.
 pub const NAMES: [&str; 2] = [RCU, SRCU];
@@ -12,44 +12,106 @@ pub const RCU: &str = "rcu";
 /// Sleepable readers.
 pub const SRCU: &str = "srcu";
 
-/// A cell of one of our flavors, and that flavor for its callbacks.
-struct Ours<F: rcu::Flavor> {
-    cell: Rcu<u64, F>,
-    flavor: F,
-    barrier: fn(&F),
+/// The kernel's fixed waits, as they were before 7.1: the driver's own quiescent state counts late, and who waits is
+/// woken by a callback.
+pub const WAITS: &str = "waits";
+/// [`WAITS`] with the driver's quiescent state reported at once.
+pub const EARLY_QS: &str = "waits early_qs";
+/// [`WAITS`] with who waits woken by the grace period.
+pub const WAKE_FROM_GP: &str = "waits wake_from_gp";
+/// [`WAITS`] with both: the kernel of today.
+pub const BOTH: &str = "waits both";
+
+/// No fixed wait, and who waits is woken by a callback.
+pub const BY_CALLBACK: &str = "by callback";
+
+/// The kernel's ways: each wait, `early_qs`, `wake_from_gp`.
+pub const KERNEL_WAYS: [(&str, u32, bool, bool); 5] = [
+    (WAITS, FQS_MS, false, false),
+    (EARLY_QS, FQS_MS, true, false),
+    (WAKE_FROM_GP, FQS_MS, false, true),
+    (BOTH, FQS_MS, true, true),
+    (BY_CALLBACK, 0, true, false),
+];
+
+/// Returns [`NAMES`] and the names of [`KERNEL_WAYS`].
+#[must_use]
+pub fn with_kernel_ways() -> Vec<&'static str> {
+    NAMES
+        .into_iter()
+        .chain(KERNEL_WAYS.map(|way| way.0))
+        .collect()
 }
 
-/// Makes one of our flavors.
-///
-/// # Panics
-///
-/// For a name that is not in [`NAMES`].
-#[must_use]
-pub fn flavor(name: &str) -> Box<dyn Flavor> {
-    match name {
-        RCU => Box::new(Ours {
-            cell: Rcu::new(0),
-            flavor: Global,
-            barrier: |_| rcu::barrier(),
-        }),
-        SRCU => {
-            let domain = Domain::new();
-            Box::new(Ours {
-                cell: Rcu::new_in(0, domain.clone()),
-                flavor: domain,
-                barrier: Domain::barrier,
-            })
-        }
-        _ => panic!("no flavor of ours is called {name}"),
+/// Three jiffies at 1000 Hz: what the kernel waits before it looks, and before it looks again.
+const FQS_MS: u32 = 3;
+
+/// A cell of one of our flavors, and that flavor for its callbacks.
+struct Ours<T, F: rcu::Flavor> {
+    cell: Rcu<T, F>,
+    flavor: F,
+    barrier: fn(&F),
+    /// Lives as long as the flavor is measured.
+    _way: Option<Way>,
+}
+
+/// Grace periods in one of the kernel's ways, in this process, until it is dropped.
+struct Way;
+
+impl Way {
+    fn set(fqs_ms: u32, early_qs: bool, wake_from_gp: bool) -> Self {
+        rcu::set_tunables(Tunables {
+            early_qs,
+            wake_from_gp,
+            first_fqs_ms: fqs_ms,
+            next_fqs_ms: fqs_ms,
+            ..Tunables::default()
+        });
+        Self
     }
 }
 
-impl<F: rcu::Flavor + Send + Sync> Flavor for Ours<F> {
+impl Drop for Way {
+    fn drop(&mut self) {
+        rcu::set_tunables(Tunables::default());
+    }
+}
+
+/// Makes one of our flavors, which publishes `value`.
+///
+/// # Panics
+///
+/// For a name that is neither in [`NAMES`] nor in [`KERNEL_WAYS`].
+#[must_use]
+pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
+    if name == SRCU {
+        let domain = Domain::new();
+        return Box::new(Ours {
+            cell: Rcu::new_in(value, domain.clone()),
+            flavor: domain,
+            barrier: Domain::barrier,
+            _way: None,
+        });
+    }
+    let way = KERNEL_WAYS.iter().find(|way| way.0 == name);
+    assert!(
+        way.is_some() || name == RCU,
+        "no flavor of ours is called {name}"
+    );
+    Box::new(Ours {
+        cell: Rcu::new(value),
+        flavor: Global,
+        barrier: |_| rcu::barrier(),
+        _way: way.map(|&(_, fqs_ms, early, wake)| Way::set(fqs_ms, early, wake)),
+    })
+}
+
+impl<T: Value, F: rcu::Flavor + Send + Sync> Flavor<T> for Ours<T, F> {
     fn reader(&self) -> Box<dyn Reader + '_> {
         Box::new(self)
     }
 
-    fn replace(&self, value: u64) {
+    fn replace(&self, value: T) {
         self.cell.replace_sync(value);
     }
 
@@ -58,18 +120,18 @@ impl<F: rcu::Flavor + Send + Sync> Flavor for Ours<F> {
     }
 }
 
-impl<F: rcu::Flavor> Reader for &Ours<F> {
+impl<T: Value, F: rcu::Flavor> Reader for &Ours<T, F> {
     fn read(&mut self, count: usize) -> u64 {
         let mut sum = 0;
-        for _ in 0..count {
+        for turn in 0..count {
             let guard = self.cell.read();
-            sum += *self.cell.load(&guard);
+            sum += self.cell.load(&guard).look(turn);
         }
         sum
     }
 }
 
-impl<F: rcu::Flavor + Send + Sync> Calls for Ours<F> {
+impl<T: Value, F: rcu::Flavor + Send + Sync> Calls for Ours<T, F> {
     fn call(&self, counter: &'static AtomicU64, count: usize) {
         for _ in 0..count {
             self.flavor.call(move || {

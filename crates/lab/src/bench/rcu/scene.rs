@@ -5,17 +5,16 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use lab_peers::reclaim::{Calls, Flavor};
+use lab_peers::reclaim::{Calls, Flavor, Value};
 use sync::time::cycles;
 
+use super::routes::{Routes, Step};
 use crate::measure::interrupt::Interrupt;
 use crate::measure::latency::Latencies;
 
 /// Sections between two looks at whether it is over, and between two reports where readers report.
 const BATCH: usize = 64;
 
-/// How long a run of replacements lasts at most: with preempted readers one may take 20 ms.
-const LIMIT: Duration = Duration::from_secs(1);
 /// Fewer than that say nothing about a distribution.
 const LEAST_CALLS: usize = 3;
 
@@ -44,19 +43,19 @@ pub struct Read {
     pub wall: Duration,
 }
 
-/// Replaces one by one, at most `calls` times, and times each.
+/// Replaces one by one, at most `calls` times and for at most `limit`, and times each.
 #[must_use]
 pub fn replace_one_by_one(
     flavor: &dyn Flavor,
     readers: Readers,
-    calls: usize,
+    (calls, limit): (usize, Duration),
     interrupt: &Interrupt,
 ) -> Option<Latencies> {
     let mut latencies = Latencies::with_room(calls);
     beside(flavor, readers, || {
         let begun = Instant::now();
         for value in 0..calls {
-            if interrupt.requested() || (begun.elapsed() > LIMIT && value >= LEAST_CALLS) {
+            if interrupt.requested() || (begun.elapsed() > limit && value >= LEAST_CALLS) {
                 break;
             }
             let start = cycles();
@@ -144,20 +143,22 @@ pub fn barriers(calls: &dyn Calls) -> Latencies {
     latencies
 }
 
-/// Sets up `bridges` bridges: each is added, configured and deleted, a replacement each.
+/// Sets up `bridges` bridges, or as many as `limit` allows: each is added, configured and deleted, and after each step
+/// nobody sees the table any more as it was before.
 #[must_use]
 pub fn bridges(
-    flavor: &dyn Flavor,
+    flavor: &dyn Flavor<Routes>,
     readers: Readers,
-    bridges: usize,
+    (bridges, limit): (usize, Duration),
     interrupt: &Interrupt,
 ) -> Option<(f64, Read)> {
     let mut nr_done = 0;
     let read = beside(flavor, readers, || {
-        let begun = Instant::now();
-        while nr_done < bridges && begun.elapsed() < LIMIT && !interrupt.requested() {
-            for step in 0..3 {
-                flavor.replace(step);
+        let (begun, mut routes) = (Instant::now(), Routes::resident());
+        while nr_done < bridges && begun.elapsed() < limit && !interrupt.requested() {
+            for step in Step::ALL {
+                routes = routes.after(step, nr_done as u32);
+                flavor.replace(routes.clone());
             }
             nr_done += 1;
         }
@@ -172,7 +173,7 @@ fn counter() -> &'static AtomicU64 {
 }
 
 /// Does `body` while readers read; they have all begun when it begins.
-fn beside(flavor: &dyn Flavor, readers: Readers, body: impl FnOnce()) -> Read {
+fn beside<T: Value>(flavor: &dyn Flavor<T>, readers: Readers, body: impl FnOnce()) -> Read {
     let Readers { idle, busy, bursts } = readers;
     let (is_over, nr_sections) = (AtomicBool::new(false), AtomicU64::new(0));
     let have_begun = Barrier::new(idle + busy + bursts + 1);
