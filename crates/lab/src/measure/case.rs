@@ -1,38 +1,10 @@
 //! What a bench is made of: cases, their variants, and the metrics that each run yields.
 
-use serde::{Deserialize, Serialize};
-
 use super::claim::{Against, Claim};
 use super::latency::Latencies;
+use super::metric::Metric;
 use super::stats::{Point, Spread};
 use crate::exit::Stop;
-
-/// Which way a metric is good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Better {
-    /// Throughput.
-    Higher,
-    /// Time, switches.
-    Lower,
-}
-
-/// A number that a run may yield.
-#[derive(Clone, Copy, Debug)]
-pub struct Metric {
-    /// As records spell it.
-    pub name: &'static str,
-    /// Unit of the recorded value.
-    pub unit: &'static str,
-    /// Which way it is good; decides what the best peer is.
-    pub better: Better,
-    /// Group of the table's column, "" for none.
-    pub group: &'static str,
-    /// Head of the table's column; "" for a metric that only records tell.
-    pub head: &'static str,
-    /// What the recorded value is divided by for the table.
-    pub scale: f64,
-}
 
 /// What one run of one variant measured, metric by metric.
 #[derive(Clone, Debug, Default)]

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::case::Series;
 use super::stats::{Spread, paired_ratio};
 use super::summary::best_peer;
-use crate::measure::case::Metric;
+use crate::measure::metric::Metric;
 
 /// A ratio worth telling, and perhaps a bound that it is claimed to keep.
 #[derive(Clone, Debug)]

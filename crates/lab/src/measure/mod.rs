@@ -1,6 +1,6 @@
 //! How the lab measures, whatever it measures.
 //!
-//! A bench offers [cases](case::Case): a question, the variants that answer it, the metrics that each run
+//! A bench offers [cases](case::Case): a question, the variants that answer it, the [metrics](metric) that each run
 //! yields. The rest is the same for all: [`run`] interleaves the variants, [`summary`] takes medians,
 //! spreads and paired ratios, [`claim`] judges what is said of them, [`report`] tells it as text or as
 //! [records](record). [`fingerprint`] and [`noise`] say what to think of it.
@@ -11,6 +11,7 @@ pub mod fingerprint;
 pub mod handover;
 pub mod interrupt;
 pub mod latency;
+pub mod metric;
 pub mod noise;
 pub mod progress;
 pub mod record;

@@ -4,9 +4,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::case::{Better, Case, Metric, Series};
+use super::case::{Case, Series};
 use super::claim::{Against, Claim, Judged, Verdict};
 use super::fingerprint::Fingerprint;
+use super::metric::{Better, Metric};
 use super::noise::Noise;
 use super::stats::Spread;
 use super::summary::Row;

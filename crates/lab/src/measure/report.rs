@@ -5,8 +5,9 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 
-use super::case::{Case, Metric, Series};
+use super::case::{Case, Series};
 use super::claim::{Judged, Verdict};
+use super::metric::Metric;
 use super::noise::{self, Noise};
 use super::record::{self, Head, Line};
 use super::run::Ended;

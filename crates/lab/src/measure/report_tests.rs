@@ -1,6 +1,7 @@
 use super::*;
-use crate::measure::case::{Better, Sample, Variant};
+use crate::measure::case::{Sample, Variant};
 use crate::measure::claim::{Against, Bound, Claim};
+use crate::measure::metric::Better;
 use crate::measure::record::Record;
 
 const METRICS: &[Metric] = &[

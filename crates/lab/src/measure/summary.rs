@@ -1,6 +1,7 @@
 //! From the samples of a case to what is told of it: medians, spreads, ratios to the best peer.
 
-use super::case::{Better, Metric, Series};
+use super::case::Series;
+use super::metric::{Better, Metric};
 use super::stats::{Spread, paired_ratio};
 
 /// What is told of one variant.

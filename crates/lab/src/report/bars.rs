@@ -6,7 +6,7 @@
 use maud::{Markup, html};
 
 use super::number;
-use crate::measure::case::Better;
+use crate::measure::metric::Better;
 use crate::measure::record::{MetricHead, Record};
 
 /// Above this ratio of the longest to the shortest bar lengths are logarithms: otherwise the short ones cannot be seen.

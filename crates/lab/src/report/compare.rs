@@ -6,7 +6,7 @@ use super::frame;
 use super::number;
 use super::page::machine;
 use super::run::{CaseRun, Run};
-use crate::measure::case::Better;
+use crate::measure::metric::Better;
 use crate::measure::record::{MetricHead, Record};
 use crate::measure::table::three_digits;
 

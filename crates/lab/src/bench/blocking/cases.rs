@@ -5,8 +5,9 @@ use super::detect::{Sleep, detect};
 use super::mixed::{ITEMS, Mixed, SpawnBlocking, ours, pool};
 use crate::bench::session::Settings;
 use crate::bench::workqueue::peers::{Crossbeam, Rayon};
-use crate::measure::case::{Better, Case, Metric, Sample, Variant};
+use crate::measure::case::{Case, Sample, Variant};
 use crate::measure::claim::{Against, Bound, Claim, Source};
+use crate::measure::metric::{Metric, NS_PER_MS, NS_PER_US, PERCENT, lower};
 
 const BENCH: &str = "blocking";
 const DETECT: &str = "detect";
@@ -35,34 +36,18 @@ const MANAGER: &str = "manager_share";
 const ROUNDS: usize = 40;
 const ROUNDS_QUICK: usize = 15;
 
-const fn lower(
-    name: &'static str,
-    unit: &'static str,
-    (group, head): (&'static str, &'static str),
-    scale: f64,
-) -> Metric {
-    Metric {
-        name,
-        unit,
-        better: Better::Lower,
-        group,
-        head,
-        scale,
-    }
-}
-
 const TO_RUN: &str = "asleep to run us";
 
 const DETECT_METRICS: &[Metric] = &[
-    lower(P50, "ns", (TO_RUN, "p50"), 1e3),
-    lower(P90, "ns", (TO_RUN, "p90"), 1e3),
-    lower(LONGEST, "ns", (TO_RUN, "max"), 1e3),
+    lower(P50, "ns", (TO_RUN, "p50"), NS_PER_US),
+    lower(P90, "ns", (TO_RUN, "p90"), NS_PER_US),
+    lower(LONGEST, "ns", (TO_RUN, "max"), NS_PER_US),
 ];
 
 const MIXED_METRICS: &[Metric] = &[
-    lower(MAKESPAN, "ns", ("", "all done ms"), 1e6),
+    lower(MAKESPAN, "ns", ("", "all done ms"), NS_PER_MS),
     lower(THREADS, "threads", ("", "threads"), 1.0),
-    lower(MANAGER, "share", ("", "looks % of a CPU"), 0.01),
+    lower(MANAGER, "share", ("", "looks % of a CPU"), PERCENT),
 ];
 
 /// Makes the cases that `args` ask for.

@@ -1,6 +1,6 @@
 //! The metrics of this bench.
 
-use crate::measure::case::{Better, Metric};
+use crate::measure::metric::{Metric, NS_PER_MS, NS_PER_US, higher, lower};
 
 /// Items done.
 pub const ITEMS: &str = "items_per_s";
@@ -20,34 +20,13 @@ pub const CPU: &str = "cpu_per_item";
 /// The metric that variants are ranked by.
 pub const HEADLINE: &str = ITEMS;
 
-const NS_PER_US: f64 = 1000.0;
-const NS_PER_MS: f64 = 1e6;
 const MIB: f64 = 1024.0 * 1024.0;
-
-const fn lower(
-    name: &'static str,
-    unit: &'static str,
-    (group, head): (&'static str, &'static str),
-    scale: f64,
-) -> Metric {
-    Metric {
-        name,
-        unit,
-        better: Better::Lower,
-        group,
-        head,
-        scale,
-    }
-}
 
 const LATENCY: &str = "queue to end ms";
 
 /// In the table's order.
 pub const ALL: &[Metric] = &[
-    Metric {
-        better: Better::Higher,
-        ..lower(ITEMS, "1/s", ("", "items/s"), 1.0)
-    },
+    higher(ITEMS, "1/s", ("", "items/s"), 1.0),
     lower(LATENCY_P50, "ns", (LATENCY, "p50"), NS_PER_MS),
     lower(LATENCY_P99, "ns", (LATENCY, "p99"), NS_PER_MS),
     lower(THREADS, "threads", ("", "threads"), 1.0),

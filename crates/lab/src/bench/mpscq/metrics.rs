@@ -1,7 +1,7 @@
 //! The metrics of this bench: nanoseconds an item, for every number of producers and both ways to poll.
 
 use super::polling::Polling;
-use crate::measure::case::{Better, Metric};
+use crate::measure::metric::{Metric, lower};
 
 /// On a single thread.
 pub const ALONE: &str = "ns_alone";
@@ -43,31 +43,21 @@ pub const FLOWS: [FlowMetric; 8] = [
 /// The most producers of any figure.
 pub const MAX_PRODUCERS: usize = 8;
 
-const fn metric(name: &'static str, group: &'static str, head: &'static str) -> Metric {
-    Metric {
-        name,
-        unit: "ns/item",
-        better: Better::Lower,
-        group,
-        head,
-        scale: 1.0,
-    }
-}
-
+const NS: &str = "ns/item";
 const PAUSED: &str = "paused";
 const TIGHT: &str = "tight";
 
 /// In the table's order.
 pub const ALL: &[Metric] = &[
-    metric(ALONE, "", "alone"),
-    metric(FLOWS[0].metric, PAUSED, "1"),
-    metric(FLOWS[1].metric, PAUSED, "2"),
-    metric(FLOWS[2].metric, PAUSED, "4"),
-    metric(FLOWS[3].metric, PAUSED, "8"),
-    metric(FLOWS[4].metric, TIGHT, "1"),
-    metric(FLOWS[5].metric, TIGHT, "2"),
-    metric(FLOWS[6].metric, TIGHT, "4"),
-    metric(FLOWS[7].metric, TIGHT, "8"),
+    lower(ALONE, NS, ("", "alone"), 1.0),
+    lower(FLOWS[0].metric, NS, (PAUSED, "1"), 1.0),
+    lower(FLOWS[1].metric, NS, (PAUSED, "2"), 1.0),
+    lower(FLOWS[2].metric, NS, (PAUSED, "4"), 1.0),
+    lower(FLOWS[3].metric, NS, (PAUSED, "8"), 1.0),
+    lower(FLOWS[4].metric, NS, (TIGHT, "1"), 1.0),
+    lower(FLOWS[5].metric, NS, (TIGHT, "2"), 1.0),
+    lower(FLOWS[6].metric, NS, (TIGHT, "4"), 1.0),
+    lower(FLOWS[7].metric, NS, (TIGHT, "8"), 1.0),
 ];
 
 #[cfg(test)]

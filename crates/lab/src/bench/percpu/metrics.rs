@@ -1,6 +1,6 @@
 //! The metrics of this bench.
 
-use crate::measure::case::{Better, Metric};
+use crate::measure::metric::{Metric, NS_PER_US, lower};
 
 /// Cycles of the CPU's counter for one object.
 pub const CYCLES: &str = "cycles_per_alloc";
@@ -16,24 +16,6 @@ pub const GAP: &str = "victim_gap_max";
 pub const SWITCHES: &str = "victim_switches";
 /// Interrupts of the victim's CPU, the timer's too.
 pub const INTERRUPTS: &str = "victim_interrupts";
-
-const NS_PER_US: f64 = 1000.0;
-
-const fn lower(
-    name: &'static str,
-    unit: &'static str,
-    (group, head): (&'static str, &'static str),
-    scale: f64,
-) -> Metric {
-    Metric {
-        name,
-        unit,
-        better: Better::Lower,
-        group,
-        head,
-        scale,
-    }
-}
 
 /// Of the cases that take objects.
 pub const ALLOC: &[Metric] = &[lower(CYCLES, "cycles", ("", "cycles"), 1.0)];

@@ -16,10 +16,11 @@ use super::routes::Routes;
 use super::scene::{self, Readers};
 use super::{claims, ours};
 use crate::bench::session::Settings;
-use crate::measure::case::{Case, Metric, Sample, Variant};
+use crate::measure::case::{Case, Sample, Variant};
 use crate::measure::claim::Claim;
 use crate::measure::interrupt::Interrupt;
 use crate::measure::latency::Latencies;
+use crate::measure::metric::Metric;
 
 const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";

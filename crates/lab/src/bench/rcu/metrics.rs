@@ -1,6 +1,6 @@
 //! The metrics of this bench.
 
-use crate::measure::case::{Better, Metric};
+use crate::measure::metric::{MILLION, Metric, NS_PER_US, higher, lower};
 
 /// A section with one look at the value.
 pub const READ: &str = "read_ns";
@@ -29,31 +29,6 @@ pub const BARRIER: &str = "idle_barrier_p50";
 /// One bridge: add, configure, delete.
 pub const BRIDGE: &str = "bridge_mean";
 
-const NS_PER_US: f64 = 1000.0;
-
-const fn lower(
-    name: &'static str,
-    unit: &'static str,
-    (group, head): (&'static str, &'static str),
-    scale: f64,
-) -> Metric {
-    Metric {
-        name,
-        unit,
-        better: Better::Lower,
-        group,
-        head,
-        scale,
-    }
-}
-
-const fn higher(name: &'static str, head: &'static str, scale: f64) -> Metric {
-    Metric {
-        better: Better::Higher,
-        ..lower(name, "1/s", ("", head), scale)
-    }
-}
-
 const REPLACE: &str = "replace us";
 
 /// Of the case `read`.
@@ -73,13 +48,13 @@ pub const REPLACE_LATENCY: &[Metric] = &[
 
 /// Of the cases with many updaters.
 pub const UPDATERS: &[Metric] = &[
-    higher(REPLACES, "replaces/s", 1.0),
-    higher(READS, "M reads/s", 1e6),
+    higher(REPLACES, "1/s", ("", "replaces/s"), 1.0),
+    higher(READS, "1/s", ("", "M reads/s"), MILLION),
 ];
 
 /// Of the case `call`.
 pub const CALLBACKS: &[Metric] = &[
-    higher(CALLS, "M calls/s", 1e6),
+    higher(CALLS, "1/s", ("", "M calls/s"), MILLION),
     lower(CALL_TO_RUN, "ns", ("", "us to run"), NS_PER_US),
     lower(BARRIER, "ns", ("", "us a barrier"), NS_PER_US),
 ];
@@ -87,5 +62,5 @@ pub const CALLBACKS: &[Metric] = &[
 /// Of the case `bridge`.
 pub const BRIDGES: &[Metric] = &[
     lower(BRIDGE, "ns", ("", "us a bridge"), NS_PER_US),
-    higher(READS, "M reads/s", 1e6),
+    higher(READS, "1/s", ("", "M reads/s"), MILLION),
 ];

@@ -9,8 +9,9 @@ use super::peers;
 use super::tree::Tree;
 use crate::bench::session::Settings;
 use crate::exit::Stop;
-use crate::measure::case::{Better, Case, Metric, Sample, Variant};
+use crate::measure::case::{Case, Sample, Variant};
 use crate::measure::claim::{Against, Bound, Claim};
+use crate::measure::metric::{Metric, NS_PER_US, higher, lower};
 use crate::measure::switches::Usage;
 use crate::sum::{Read, Sums};
 use crate::talk::say;
@@ -33,27 +34,10 @@ const KB: usize = 1024;
 
 const BYTES_PER_S: &str = "bytes_per_s";
 
-const fn metric(
-    name: &'static str,
-    unit: &'static str,
-    better: Better,
-    head: &'static str,
-    scale: f64,
-) -> Metric {
-    Metric {
-        name,
-        unit,
-        better,
-        group: "",
-        head,
-        scale,
-    }
-}
-
 const METRICS: &[Metric] = &[
-    metric(BYTES_PER_S, "B/s", Better::Higher, "GB/s", 1e9),
-    metric("files_per_s", "files/s", Better::Higher, "kfiles/s", 1e3),
-    metric("cpu_per_file", "ns/item", Better::Lower, "CPUµs/file", 1e3),
+    higher(BYTES_PER_S, "B/s", ("", "GB/s"), 1e9),
+    higher("files_per_s", "files/s", ("", "kfiles/s"), 1e3),
+    lower("cpu_per_file", "ns/item", ("", "CPUµs/file"), NS_PER_US),
 ];
 
 /// Makes the cases that `args` ask for.

@@ -1,6 +1,6 @@
 //! The metrics of this bench.
 
-use crate::measure::case::{Better, Metric};
+use crate::measure::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
 
 /// How often the owner slept and was woken.
 pub const WAKEUPS: &str = "wakeups_per_1000";
@@ -32,24 +32,6 @@ pub const SERVICE_HEADLINE: &str = REQUESTS;
 /// The metric that variants of the wake cases are ranked by.
 pub const WAKE_HEADLINE: &str = OWNER_CPU;
 
-const NS_PER_US: f64 = 1000.0;
-
-const fn lower(
-    name: &'static str,
-    unit: &'static str,
-    (group, head): (&'static str, &'static str),
-    scale: f64,
-) -> Metric {
-    Metric {
-        name,
-        unit,
-        better: Better::Lower,
-        group,
-        head,
-        scale,
-    }
-}
-
 const LATENCY: &str = "post to run us";
 
 /// Of the wake cases, in the table's order.
@@ -61,25 +43,15 @@ pub const WAKE: &[Metric] = &[
     lower(POST, "ns", ("", "ns/post"), 1.0),
 ];
 
-const fn higher(name: &'static str, unit: &'static str, head: &'static str, scale: f64) -> Metric {
-    Metric {
-        better: Better::Higher,
-        ..lower(name, unit, ("", head), scale)
-    }
-}
-
-/// A share is recorded as such and told in percent.
-const PERCENT: f64 = 0.01;
-
 /// Of the service cases, in the table's order.
 pub const SERVICE: &[Metric] = &[
-    higher(REQUESTS, "1/s", "requests/s", 1.0),
-    higher(GBITS, "Gbit/s", "Gbit/s", 1.0),
+    higher(REQUESTS, "1/s", ("", "requests/s"), 1.0),
+    higher(GBITS, "Gbit/s", ("", "Gbit/s"), 1.0),
     lower(SHARE, "share", ("task work", "% of CPU"), PERCENT),
     lower(TASK_WORK, "ns/item", ("task work", "ns/item"), 1.0),
     lower(POST, "ns", ("", "ns/post"), 1.0),
     lower(WAKEUPS, "1/1000 items", ("", "wakes/1000"), 1.0),
-    higher(PER_DRAIN, "items", "items/drain", 1.0),
+    higher(PER_DRAIN, "items", ("", "items/drain"), 1.0),
     lower(OWNER_CPU, "ns/item", ("", "owner ns/item"), 1.0),
     lower(LOST, "sections", ("", ""), 1.0),
 ];

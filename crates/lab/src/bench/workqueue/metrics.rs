@@ -3,8 +3,9 @@
 use afterwork::workqueue::Histogram;
 
 use super::producers::Window;
-use crate::measure::case::{Better, Metric, Sample};
+use crate::measure::case::Sample;
 use crate::measure::latency::Latencies;
+use crate::measure::metric::{MILLION, Metric, NS_PER_US, higher, lower};
 
 /// The metric that variants are ranked by.
 pub const ITEMS_PER_S: &str = "items_per_s";
@@ -12,85 +13,18 @@ pub const ITEMS_PER_S: &str = "items_per_s";
 /// 95th percentile of the time from queueing to completion.
 pub const COMPLETION_P95: &str = "completion_p95";
 
-const fn metric(name: &'static str, unit: &'static str, better: Better) -> Metric {
-    Metric {
-        name,
-        unit,
-        better,
-        group: "",
-        head: "",
-        scale: 1.0,
-    }
-}
-
-const fn shown(metric: Metric, group: &'static str, head: &'static str, scale: f64) -> Metric {
-    Metric {
-        group,
-        head,
-        scale,
-        ..metric
-    }
-}
-
-const NS_PER_US: f64 = 1e3;
-
 /// In the table's order.
 pub const ALL: &[Metric] = &[
-    shown(
-        metric(ITEMS_PER_S, "items/s", Better::Higher),
-        "items",
-        "M/s",
-        1e6,
-    ),
-    shown(
-        metric("enqueue_p50", "ns", Better::Lower),
-        "enqueue µs",
-        "p50",
-        NS_PER_US,
-    ),
-    shown(
-        metric("enqueue_p95", "ns", Better::Lower),
-        "enqueue µs",
-        "p95",
-        NS_PER_US,
-    ),
-    shown(
-        metric("enqueue_p99", "ns", Better::Lower),
-        "enqueue µs",
-        "p99",
-        NS_PER_US,
-    ),
-    shown(
-        metric("completion_p50", "ns", Better::Lower),
-        "complete µs",
-        "p50",
-        NS_PER_US,
-    ),
-    metric(COMPLETION_P95, "ns", Better::Lower),
-    shown(
-        metric("completion_p99", "ns", Better::Lower),
-        "complete µs",
-        "p99",
-        NS_PER_US,
-    ),
-    shown(
-        metric("switches_per_item", "1/item", Better::Lower),
-        "per item",
-        "switch",
-        1.0,
-    ),
-    shown(
-        metric("wakeups_per_item", "1/item", Better::Lower),
-        "per item",
-        "wake",
-        1.0,
-    ),
-    shown(
-        metric("cpu_per_item", "ns/item", Better::Lower),
-        "per item",
-        "CPUµs",
-        NS_PER_US,
-    ),
+    higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
+    lower("enqueue_p50", "ns", ("enqueue µs", "p50"), NS_PER_US),
+    lower("enqueue_p95", "ns", ("enqueue µs", "p95"), NS_PER_US),
+    lower("enqueue_p99", "ns", ("enqueue µs", "p99"), NS_PER_US),
+    lower("completion_p50", "ns", ("complete µs", "p50"), NS_PER_US),
+    lower(COMPLETION_P95, "ns", ("", ""), 1.0),
+    lower("completion_p99", "ns", ("complete µs", "p99"), NS_PER_US),
+    lower("switches_per_item", "1/item", ("per item", "switch"), 1.0),
+    lower("wakeups_per_item", "1/item", ("per item", "wake"), 1.0),
+    lower("cpu_per_item", "ns/item", ("per item", "CPUµs"), NS_PER_US),
 ];
 
 /// Mean time that queueing holds the pool lock.
@@ -98,32 +32,12 @@ pub const LOCK_MEAN: &str = "lock_hold_mean";
 
 /// Of the case that looks at the pool lock.
 pub const LOCK: &[Metric] = &[
-    shown(
-        metric(LOCK_MEAN, "ns", Better::Lower),
-        "lock held, ns",
-        "mean",
-        1.0,
-    ),
+    lower(LOCK_MEAN, "ns", ("lock held, ns", "mean"), 1.0),
     // Not in the table: with the widest numbers elsewhere it would not fit.
-    metric("lock_hold_p50", "ns", Better::Lower),
-    shown(
-        metric("lock_hold_p99", "ns", Better::Lower),
-        "lock held, ns",
-        "p99",
-        1.0,
-    ),
-    shown(
-        metric("lock_hold_p999", "ns", Better::Lower),
-        "lock held, ns",
-        "p99.9",
-        1.0,
-    ),
-    shown(
-        metric("lock_holds_per_item", "1/item", Better::Lower),
-        "per item",
-        "holds",
-        1.0,
-    ),
+    lower("lock_hold_p50", "ns", ("", ""), 1.0),
+    lower("lock_hold_p99", "ns", ("lock held, ns", "p99"), 1.0),
+    lower("lock_hold_p999", "ns", ("lock held, ns", "p99.9"), 1.0),
+    lower("lock_holds_per_item", "1/item", ("per item", "holds"), 1.0),
     ALL[0],
     ALL[1],
     ALL[2],
