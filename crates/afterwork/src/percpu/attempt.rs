@@ -78,13 +78,19 @@ where
         }
     }
 
-    /// Takes the slot and runs the call, if nobody has the slot.
+    /// Runs the call, if nobody has the slot, or this thread is stationed there.
     #[inline]
     pub(super) fn try_now(&mut self) -> Option<R> {
-        if matches!(self.stage, Stage::Ready(_)) && self.slot.try_take() {
-            return Some(self.run_here());
+        if !matches!(self.stage, Stage::Ready(_)) {
+            return None;
         }
-        None
+        if self.slot.is_stationed_here() {
+            let Stage::Ready(f) = std::mem::replace(&mut self.stage, Stage::Over) else {
+                unreachable!("just looked");
+            };
+            return Some(self.slot.operate_as_stationed(f));
+        }
+        self.slot.try_take().then(|| self.run_here())
     }
 
     /// Looks whether the call can be run, or has been, and does what brings it on.

@@ -10,7 +10,10 @@ use super::patience::Patience;
 use super::slot::{FREE, HELD, OWNED, Slot, release_order, take_order};
 
 /// In `Far::owner`: the owner has parked.
-const PARKED: u64 = 1 << 63;
+pub(super) const PARKED: u64 = 1 << 63;
+
+/// In `Far::owner`: the owner is a thread that is stationed on the CPU, and has no [`Owner`](super::Owner).
+pub(super) const STATIONED: u64 = 1 << 62;
 
 /// How often an owner that was asked looks whether the asker has come, before it goes on: about a microsecond, several
 /// times what the word takes from one CPU to another. An asker that is late finds the slot free between operations.
@@ -33,9 +36,9 @@ impl Want {
 }
 
 impl<T> Slot<T> {
-    /// Becomes the owner; says whether there was none. The slot is given up still.
-    pub(super) fn claim(&self) -> bool {
-        let mine = identity::mine().get() | PARKED;
+    /// Becomes the owner, a `STATIONED` one or not; says whether there was none. The slot is given up still.
+    pub(super) fn claim(&self, stationed: u64) -> bool {
+        let mine = identity::mine().get() | stationed | PARKED;
         // Acquire and release: the next owner's loads of `want` come after what the last one did to it.
         self.far
             .owner
@@ -48,7 +51,7 @@ impl<T> Slot<T> {
         self.far.owner.store(0, Ordering::Release);
     }
 
-    /// Says whether the calling thread owns the slot, and has not parked.
+    /// Says whether the calling thread has an [`Owner`](super::Owner) of the slot that has not parked.
     pub(super) fn is_mine(&self) -> bool {
         self.far.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
@@ -73,10 +76,19 @@ impl<T> Slot<T> {
     pub(super) fn take_back(&self) {
         if self.kind() == Kind::Queue {
             self.take();
-            self.run_mail();
-            // No release: nobody but us moves the word on from `OWNED`.
-            self.word.store(OWNED, Ordering::Relaxed);
+            self.keep();
         }
+        self.unpark();
+    }
+
+    /// Keeps a held slot between operations, where remote work is mailed.
+    pub(super) fn keep(&self) {
+        self.run_mail();
+        // No release: nobody but us moves the word on from `OWNED`.
+        self.word.store(OWNED, Ordering::Relaxed);
+    }
+
+    pub(super) fn unpark(&self) {
         let owner = self.far.owner.load(Ordering::Relaxed);
         self.far.owner.store(owner & !PARKED, Ordering::Relaxed);
     }
@@ -87,6 +99,19 @@ impl<T> Slot<T> {
         let mut patience = Patience::of_owner();
         while !self.try_take() {
             patience.pass_time();
+        }
+    }
+
+    /// Lets others in, as the owner, who is outside.
+    #[inline]
+    pub(super) fn poll(&self, kind: Kind) {
+        match kind {
+            Kind::Queue => self.run_mail(),
+            Kind::OnDemand | Kind::Breakable => {
+                let asked = self.enter(kind);
+                self.exit(kind, asked);
+            }
+            Kind::EveryOp => {}
         }
     }
 

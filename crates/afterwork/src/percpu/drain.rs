@@ -5,7 +5,7 @@ use topology::{CpuId, CpuSet};
 
 use super::attempt::Attempt;
 use super::choice::Choice;
-use super::patience::Patience;
+use super::patience;
 use super::remote::PerCpu;
 use super::slot::Slot;
 
@@ -86,13 +86,9 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         // All are made before the first is tried: a slot of our own is found before anything has run.
         let mut attempts: Vec<_> = attempts.collect();
         attempts.retain_mut(|attempt| attempt.try_now().is_none());
-        let mut patience = Patience::of_caller();
-        loop {
+        patience::wait_for(|| {
             attempts.retain_mut(|attempt| attempt.look().is_none());
-            if attempts.is_empty() {
-                return;
-            }
-            patience.pass_time();
-        }
+            attempts.is_empty().then_some(())
+        });
     }
 }

@@ -53,6 +53,11 @@
 //! system call, and keeping owners undisturbed is what this module is for. An owner that is preempted inside an
 //! operation holds its slot as long as it is off its CPU; hence [`PerCpu::try_run_on`], and: keep operations short.
 //!
+//! # Workers as owners
+//!
+//! Workers that are bound to a CPU may own its slots ([`PerCpu::let_workers_own`]): while they run items, never while
+//! they sleep. Their items call as anybody does, and find that the slot is at home. `station.rs` has the steps.
+//!
 //! # Breaking the bias
 //!
 //! `OnDemand` waits for an owner that does not come by for ever, unless it is told to [escalate](Escalate). Then the
@@ -74,6 +79,7 @@ mod owner;
 mod patience;
 mod remote;
 mod slot;
+mod station;
 mod table;
 
 pub use crate::params::Qpw;
@@ -81,3 +87,4 @@ pub use builder::{BuildError, Builder, Escalate};
 pub use choice::{AtStart, Choice, CompiledOut};
 pub use owner::{AttachError, Owner, Parked};
 pub use remote::{NotRun, PerCpu};
+pub use station::OwnedByWorkers;

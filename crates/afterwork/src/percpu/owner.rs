@@ -85,10 +85,18 @@ pub enum AttachError {
 }
 
 /// One operation; ends it when dropped, so also by a panic.
-struct Operation<'p, T> {
-    slot: &'p Slot<T>,
+pub(super) struct Operation<'p, T> {
+    pub(super) slot: &'p Slot<T>,
     kind: Kind,
     asked: bool,
+}
+
+impl<'p, T> Operation<'p, T> {
+    #[inline(always)]
+    pub(super) fn begin(slot: &'p Slot<T>, kind: Kind) -> Self {
+        let asked = slot.enter(kind);
+        Self { slot, kind, asked }
+    }
 }
 
 impl<'p, T, C: Choice> Owner<'p, T, C> {
@@ -98,7 +106,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         if kind != slot.kind() {
             return Err(AttachError::Isolated(slot.cpu()));
         }
-        if !slot.claim() {
+        if !slot.claim(0) {
             return Err(AttachError::Owned(slot.cpu()));
         }
         slot.take_back();
@@ -129,11 +137,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     #[inline(always)]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let kind = C::kind(self.kind);
-        let operation = Operation {
-            slot: self.slot,
-            kind,
-            asked: self.slot.enter(kind),
-        };
+        let operation = Operation::begin(self.slot, kind);
         // SAFETY: we are the one owner, and `enter` says that the slot is ours until `exit`; `&mut self` says that we are
         // not inside already, for mail is run by `poll` and the like, which take `&mut self` too.
         unsafe { operation.slot.touch(f) }
@@ -148,14 +152,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     /// As long as the mailed work takes; never otherwise, except as [`with`](Self::with).
     #[inline]
     pub fn poll(&mut self) {
-        match C::kind(self.kind) {
-            Kind::Queue => self.slot.run_mail(),
-            kind @ (Kind::OnDemand | Kind::Breakable) => {
-                let asked = self.slot.enter(kind);
-                self.slot.exit(kind, asked);
-            }
-            Kind::EveryOp => {}
-        }
+        self.slot.poll(C::kind(self.kind));
     }
 
     /// Gives the slot away until [`Parked::unpark`]: do so before sleeping, or before a loop that must not be disturbed

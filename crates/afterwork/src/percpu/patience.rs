@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use sync::{hint, thread};
 
-use crate::wake::machine_may_spin;
+use crate::wake::{machine_may_spin, report};
 
 /// How often a waiter looks at once before it gives its CPU away: a few microseconds, several short operations.
 const NR_SPINS: u32 = 128;
@@ -36,9 +36,34 @@ pub(super) struct Deadline {
     nr_asked: u32,
 }
 
+/// Looks until there is something to return, as a remote caller.
+///
+/// When it has spun enough it says so, as all waits do that may sleep: a worker that waits here gives its own slots up,
+/// for the one that it waits for may wait for it.
+pub(super) fn wait_for<R>(mut look: impl FnMut() -> Option<R>) -> R {
+    let mut patience = Patience::of_caller();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        if !patience.spins() {
+            break;
+        }
+        patience.pass_time();
+    }
+    report::while_asleep(|| {
+        loop {
+            patience.pass_time();
+            if let Some(found) = look() {
+                return found;
+            }
+        }
+    })
+}
+
 impl Patience {
     /// Begins the wait of a remote caller.
-    pub(super) fn of_caller() -> Self {
+    fn of_caller() -> Self {
         Self {
             nr_looks: 0,
             nr_spins: NR_SPINS,
@@ -53,6 +78,10 @@ impl Patience {
         }
     }
 
+    fn spins(&self) -> bool {
+        self.nr_looks < self.nr_spins && machine_may_spin()
+    }
+
     /// Lets a little time pass before the next look.
     ///
     /// # Blocking
@@ -60,7 +89,7 @@ impl Patience {
     /// At most 50 µs and what the system adds; nobody has to end a nap.
     pub(super) fn pass_time(&mut self) {
         self.nr_looks = self.nr_looks.saturating_add(1);
-        if self.nr_looks < self.nr_spins && machine_may_spin() {
+        if self.spins() {
             hint::spin_loop();
         } else if self.nr_looks < self.nr_spins + NR_YIELDS {
             thread::yield_now();

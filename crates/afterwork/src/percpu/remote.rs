@@ -13,7 +13,7 @@ use super::attempt::Attempt;
 use super::builder::{Builder, Escalation};
 use super::choice::{AtStart, Choice, Kind};
 use super::owner::{AttachError, Owner};
-use super::patience::{Deadline, Patience};
+use super::patience::{self, Deadline};
 use super::slot::Slot;
 use super::table::Table;
 
@@ -45,7 +45,7 @@ pub struct PerCpu<T, C: Choice = AtStart> {
     pub(super) escalation: Escalation,
     /// Shared with mail.
     panics: Arc<Panics>,
-    choice: PhantomData<C>,
+    choice: PhantomData<fn() -> C>,
 }
 
 /// What becomes of panics of queued work.
@@ -228,13 +228,13 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             return Ok(result);
         }
         if !deadline.is_zero() {
-            let mut patience = Patience::of_caller();
             let mut deadline = Deadline::after(deadline);
-            while !deadline.is_over() {
-                if let Some(result) = attempt.look() {
-                    return Ok(result);
-                }
-                patience.pass_time();
+            let ended = patience::wait_for(|| match deadline.is_over() {
+                true => Some(None),
+                false => attempt.look().map(Some),
+            });
+            if let Some(result) = ended {
+                return Ok(result);
             }
         }
         match attempt.cancel() {
@@ -270,6 +270,10 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         if slot.kind() != Kind::Queue {
             return self.call(slot, contained);
         }
+        if slot.is_within() {
+            // From a section of that very slot: after it.
+            return slot.post(Box::new(contained));
+        }
         let mut attempt = Attempt::new(slot, self.escalation, contained);
         if attempt.try_now().is_none()
             && let Ok(contained) = attempt.cancel()
@@ -290,11 +294,13 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
         let nr_posted = slot.mail().nr_posted();
-        let mut patience = Patience::of_caller();
-        while !slot.mail().is_done(nr_posted) {
-            slot.help();
-            patience.pass_time();
+        if slot.is_stationed_here() {
+            slot.poll_as_stationed();
         }
+        patience::wait_for(|| {
+            slot.help();
+            slot.mail().is_done(nr_posted).then_some(())
+        });
     }
 
     #[inline]
@@ -303,13 +309,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         if let Some(result) = attempt.try_now() {
             return result;
         }
-        let mut patience = Patience::of_caller();
-        loop {
-            if let Some(result) = attempt.look() {
-                return result;
-            }
-            patience.pass_time();
-        }
+        patience::wait_for(|| attempt.look())
     }
 
     fn slot(&self, cpu: CpuId) -> &Slot<T> {

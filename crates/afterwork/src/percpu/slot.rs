@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use sync::cell::UnsafeCell;
 use sync::{barrier, twin};
 use topology::CpuId;
@@ -54,10 +54,12 @@ pub(super) struct Far<T> {
     cpu: CpuId,
     /// I.
     kind: Kind,
-    /// A: the owner's thread, with `PARKED` while it has parked; 0 without one.
+    /// A: the owner's thread, with `PARKED` while it has parked, and `STATIONED` if it has no `Owner`; 0 without one.
     pub(super) owner: AtomicU64,
     /// A: used by slots that queue only.
     mail: Mail<T>,
+    /// A, written by a stationed owner: whether it is inside an operation, or lets others in.
+    pub(super) within: AtomicBool,
     /// Who is inside, to catch a bug of ours, or somebody who waits for himself.
     #[cfg(debug_assertions)]
     inside: AtomicU64,
@@ -79,6 +81,7 @@ impl<T> Slot<T> {
                 kind,
                 owner: AtomicU64::new(0),
                 mail: Mail::new(),
+                within: AtomicBool::new(false),
                 #[cfg(debug_assertions)]
                 inside: AtomicU64::new(0),
             },

@@ -14,6 +14,7 @@ mod event_count;
 mod parker;
 pub(crate) mod report;
 mod spin;
+pub(crate) mod station;
 mod wakeq;
 
 pub use event_count::{EventCount, Prepared};

@@ -27,7 +27,10 @@ use super::{
     pool::{Picked, WorkerPool},
     worker::Worker,
 };
-use crate::wake::report::{self, Superior};
+use crate::wake::{
+    report::{self, Superior},
+    station,
+};
 
 /// Calls `body`, which may block, having told the pool of the work item around it that another worker must run.
 ///
@@ -76,6 +79,9 @@ impl Superior for Post {
             !self.pool.attrs.bh,
             "an item of a bottom-half queue is about to sleep"
         );
+        if !twin::armed("station: blocks with its slots") {
+            station::leave();
+        }
         self.pool.falls_asleep(&self.worker);
     }
     fn is_back(&self) {

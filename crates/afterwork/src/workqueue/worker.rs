@@ -13,7 +13,7 @@ use std::ptr::{self, NonNull};
 use crossbeam_utils::CachePadded;
 use sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering},
-    thread, time,
+    thread, time, twin,
     unmodelled::Arc,
 };
 
@@ -25,7 +25,7 @@ use super::{
     slab,
     tally::Tally,
 };
-use crate::wake::{Parker, SpinBudget, Unparker, report};
+use crate::wake::{Parker, SpinBudget, Unparker, report, station};
 
 /// The most items that a worker ever has in hand; `Params::max_batch` may ask for less.
 pub(crate) const MAX_HAND: usize = 64;
@@ -212,6 +212,7 @@ impl Worker {
     fn run_hand(&self) {
         let start = time::cycles();
         let (mut nr_run, mut nr_not_run) = (0u64, 0u32);
+        station::arrive();
         while let Some(item) = self.next() {
             // SAFETY: `next` gave this item to us alone, linked, so it is alive.
             let vtable = unsafe { item.as_ref() }.vtable;
@@ -225,6 +226,7 @@ impl Worker {
                 self.nr_done.store(nr_done, Ordering::Release);
             }
             nr_run += 1;
+            station::pass();
         }
         slab::flush();
         let cycles = time::cycles().wrapping_sub(start);
@@ -259,6 +261,9 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
     };
     let worker = enlist(pool, &private.parker, true);
     pool.settle(&worker);
+    if let Some(cpu) = pool.only_cpu() {
+        station::open(cpu);
+    }
     loop {
         serve(pool, &worker);
         let comes = if pool.has_one_cpu() {
@@ -272,13 +277,16 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         if comes {
             continue;
         }
+        if !twin::armed("station: lies down with its slots") {
+            station::leave();
+        }
         match pool.lie_down(&worker) {
             Rest::Work => continue,
             Rest::Leave => return discharge(pool, &worker, true),
             Rest::Park => report::untold(|| private.parker.park()),
         }
         #[cfg(any(loom, shuttle))]
-        if sync::twin::armed("kick: no claim") {
+        if twin::armed("kick: no claim") {
             pool.leave_idle(&worker);
         }
         if worker.culled.load(Ordering::Relaxed) {
@@ -328,6 +336,7 @@ fn answer_for(pool: &Arc<WorkerPool>, worker: &Arc<Worker>) {
 
 fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
     report::report_to(None);
+    station::close();
     pool.discharge(worker, awake);
 }
 

@@ -7,6 +7,7 @@
 #![cfg(loom)]
 
 mod percpu;
+mod percpu_workers;
 mod rcu;
 mod rcu_cell;
 mod rcu_qsbr;

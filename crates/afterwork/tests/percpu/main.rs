@@ -3,3 +3,4 @@
 
 mod modes;
 mod support;
+mod workers;

@@ -1,0 +1,249 @@
+//! Threads that are stationed on a CPU, and per-CPU data that they own while they are up.
+//!
+//! Workers know on which CPU they are, per-CPU data wants owners that live there, and neither is to name the other. So
+//! data that wants such owners puts itself on the *roster* ([`enrol`]), and a worker that is bound to one CPU opens a
+//! *station* there ([`open`]). From then on it says where it stands, and this module does the rest:
+//!
+//! ```text
+//! takes a batch    arrive   attach to all on the roster whose slot here nobody owns
+//! between items    pass     let others in: poll
+//! may sleep        leave    give everything up
+//! ends             close
+//! ```
+//!
+//! A slot that its owner gives up is free for anybody to take, so whoever waits for one waits at most for the item that
+//! runs there. What must never happen is that a thread sleeps with a slot: nobody wakes it for that.
+//!
+//! What is polled must not wait: its thread has all its slots meanwhile.
+//!
+//! Where nothing is offered an item costs a load for this, and a batch one more of a word that never changes.
+
+use std::cell::{Cell, RefCell};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use sync::{
+    Mutex,
+    atomic::{AtomicU64, Ordering},
+    twin,
+    unmodelled::{Arc, Weak},
+};
+use topology::CpuId;
+
+/// Per-CPU data, as threads see it that own slots of it.
+pub(crate) trait Offered: Send + Sync {
+    /// Makes this thread the owner of the slot of `cpu`, if that can be had at once; says whether it is.
+    fn attach(&self, cpu: CpuId) -> bool;
+    /// Lets others into that slot.
+    fn poll(&self, cpu: CpuId);
+    /// Gives that slot up; says whether it did, for it must not while this thread works on it.
+    fn detach(&self, cpu: CpuId) -> bool;
+}
+
+/// All that is offered in this process.
+struct Roster {
+    /// A: how often `offered` changed; nothing was ever offered while it is 0.
+    version: AtomicU64,
+    offered: Mutex<Vec<Weak<dyn Offered>>>,
+}
+
+sync::process_wide! {
+    fn roster() -> Roster = Roster {
+        version: AtomicU64::new(0),
+        offered: Mutex::new(Vec::new()),
+    }
+}
+
+/// Keeps per-CPU data on the roster until dropped.
+///
+/// Who owns a slot of it then gives that up before its next batch.
+pub(crate) struct Enrolment(Weak<dyn Offered>);
+
+/// Puts `offered` on the roster.
+pub(crate) fn enrol(offered: Weak<dyn Offered>) -> Enrolment {
+    roster().change(|all| all.push(offered.clone()));
+    Enrolment(offered)
+}
+
+impl Roster {
+    fn change(&self, change: impl FnOnce(&mut Vec<Weak<dyn Offered>>)) {
+        let mut offered = self.offered.lock();
+        change(&mut offered);
+        // Relaxed: who sees it takes the lock to look.
+        self.version.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Enrolment {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            roster().change(|all| {
+                // Of several that are alike any one will do.
+                let at = all.iter().position(|offered| offered.ptr_eq(&self.0));
+                all.remove(at.expect("enrolled until now"));
+            });
+        }
+    }
+}
+
+/// What this thread has of the roster.
+struct Station {
+    cpu: CpuId,
+    /// Of the roster, when `slots` was copied from it.
+    version: u64,
+    slots: Vec<Slot>,
+}
+
+struct Slot {
+    offered: Weak<dyn Offered>,
+    /// While this thread owns its slot of it.
+    owned: Option<Arc<dyn Offered>>,
+}
+
+sync::thread_local! {
+    static STATION: RefCell<Option<Station>> = RefCell::new(None)
+}
+sync::thread_local! {
+    /// The roster's version when there is nothing to arrive for, `ON_DUTY` while slots are owned. Apart from the
+    /// station, and without a destructor, so that to look costs a load.
+    static AT_EASE: Cell<u64> = Cell::new(0)
+}
+
+/// In [`AT_EASE`]: there are slots to poll, and to leave.
+const ON_DUTY: u64 = u64::MAX;
+/// In [`AT_EASE`]: something is offered, and nothing of it owned.
+const OFF_DUTY: u64 = u64::MAX - 1;
+
+/// Stations this thread on `cpu`.
+pub(crate) fn open(cpu: CpuId) {
+    STATION.with(|station| {
+        *station.borrow_mut() = Some(Station {
+            cpu,
+            version: 0,
+            slots: Vec::new(),
+        });
+    });
+    AT_EASE.with(|at_ease| at_ease.set(0));
+}
+
+/// Ends being stationed.
+pub(crate) fn close() {
+    leave();
+    STATION.with(|station| *station.borrow_mut() = None);
+}
+
+/// Has this thread own what is offered, before it begins a batch of items.
+#[inline]
+pub(crate) fn arrive() {
+    if roster().version.load(Ordering::Relaxed) != AT_EASE.with(Cell::get) {
+        with_station(Station::arrive);
+    }
+}
+
+/// Lets others in, between two items.
+#[inline]
+pub(crate) fn pass() {
+    if AT_EASE.with(Cell::get) == ON_DUTY {
+        with_station(Station::poll);
+    }
+}
+
+/// Gives up what this thread owns, before it may sleep; [`arrive`] gets it back.
+#[inline]
+pub(crate) fn leave() {
+    // A thread that ends has given up all that it owned.
+    if matches!(AT_EASE.try_with(Cell::get), Ok(ON_DUTY)) {
+        with_station(Station::leave);
+    }
+}
+
+/// Calls `act` on this thread's station, if it has one.
+///
+/// The station is out of its place meanwhile, so what it calls cannot come back to it.
+#[cold]
+fn with_station(act: impl FnOnce(&mut Station) -> u64) {
+    STATION.with(|place| {
+        let Some(mut station) = place.borrow_mut().take() else {
+            let version = roster().version.load(Ordering::Relaxed);
+            return AT_EASE.with(|at_ease| at_ease.set(version));
+        };
+        AT_EASE.with(|at_ease| at_ease.set(0));
+        let next = act(&mut station);
+        AT_EASE.with(|at_ease| at_ease.set(next));
+        *place.borrow_mut() = Some(station);
+    });
+}
+
+impl Station {
+    fn arrive(&mut self) -> u64 {
+        if roster().version.load(Ordering::Relaxed) != self.version {
+            // Between batches it is inside nothing, so all are given up.
+            self.leave();
+            self.copy();
+        }
+        for slot in &mut self.slots {
+            slot.attach(self.cpu);
+        }
+        self.poll()
+    }
+
+    fn copy(&mut self) {
+        let offered = roster().offered.lock();
+        self.version = roster().version.load(Ordering::Relaxed);
+        let slots = offered.iter().map(|offered| Slot {
+            offered: offered.clone(),
+            owned: None,
+        });
+        self.slots = slots.collect();
+    }
+
+    fn poll(&mut self) -> u64 {
+        let cpu = self.cpu;
+        let owned = self.slots.iter().filter_map(|slot| slot.owned.as_ref());
+        owned.for_each(|owned| owned.poll(cpu));
+        self.at_ease()
+    }
+
+    fn leave(&mut self) -> u64 {
+        for slot in &mut self.slots {
+            slot.detach(self.cpu);
+        }
+        self.at_ease()
+    }
+
+    /// What [`AT_EASE`] shall be.
+    fn at_ease(&self) -> u64 {
+        let owns = self.slots.iter().any(|slot| slot.owned.is_some());
+        match self.slots.len() {
+            _ if owns => ON_DUTY,
+            0 => self.version,
+            _ => OFF_DUTY,
+        }
+    }
+}
+
+impl Slot {
+    fn attach(&mut self, cpu: CpuId) {
+        if self.owned.is_none() {
+            let offered = self.offered.upgrade();
+            let (owned, other) = match offered {
+                Some(offered) if offered.attach(cpu) => (Some(offered), None),
+                other => (None, other),
+            };
+            self.owned = owned;
+            other.into_iter().for_each(let_go);
+        }
+    }
+
+    fn detach(&mut self, cpu: CpuId) {
+        let owned = self.owned.take_if(|owned| owned.detach(cpu));
+        owned.into_iter().for_each(let_go);
+    }
+}
+
+/// Drops what may be the last pointer to somebody's data; a panic of that ends here.
+fn let_go(offered: Arc<dyn Offered>) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(offered))) {
+        // It may panic when dropped, too.
+        std::mem::forget(payload);
+    }
+}
