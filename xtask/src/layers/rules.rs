@@ -45,7 +45,7 @@ const FOLDERS: &[Folder] = &[
     },
     Folder {
         name: "task_work",
-        names: Below::Only(&["wake"]),
+        names: Below::Only(&["rcu", "wake"]),
     },
     Folder {
         name: "percpu",
@@ -304,7 +304,7 @@ mod tests {
     #[test]
     fn folders_look_down_only() {
         assert!(folder_may_name("workqueue", "rcu") && !folder_may_name("rcu", "workqueue"));
-        assert!(!folder_may_name("wake", "workqueue") && !folder_may_name("task_work", "rcu"));
+        assert!(!folder_may_name("wake", "workqueue") && !folder_may_name("rcu", "task_work"));
         assert!(folder_may_name("observe", "percpu") && !folder_may_name("percpu", "observe"));
         assert!(folder_may_name("wake", "params") && !folder_may_name("params", "wake"));
     }

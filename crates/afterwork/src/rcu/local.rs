@@ -7,6 +7,7 @@
 use std::{cell::Cell, marker::PhantomData, ptr};
 
 use super::{domain::Domain, seq::NEST_MAX, slot::Slot};
+use crate::wake::report;
 
 sync::process_wide! {
     /// Returns the readers of this process and their grace periods.
@@ -115,7 +116,10 @@ pub(super) fn enter() -> &'static Slot {
     }
 }
 
-/// Puts this thread into an extended quiescent state, if it has a slot and is in no section.
+/// Puts this thread into an extended quiescent state, if it has a slot and is in no section: before it sleeps.
+///
+/// Otherwise it would look idle, but might just be beginning a section: grace periods would have to pass the heavy
+/// barrier until a driver has parked it.
 pub(super) fn rest() {
     if let Some(slot) = mine()
         && !slot.is_in_section()
@@ -151,6 +155,7 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
     let slot = global().roster.join();
     if AT_EXIT.try_with(|_| ()).is_ok() {
         MINE.with(|mine| mine.set(slot));
+        report::before_sleep(rest);
         slot.lock(global());
     } else {
         // The thread is ending. This section gives the slot back.
@@ -158,4 +163,27 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
         slot.leave(global());
     }
     slot
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::wake::Parker;
+
+    #[test]
+    fn a_thread_that_sleeps_in_the_library_is_in_an_extended_quiescent_state() {
+        let sleep = || Parker::with_looks(0).park_timeout(Duration::from_nanos(1));
+        std::thread::spawn(move || {
+            let guard = read();
+            sleep();
+            assert!(mine().is_some_and(|slot| !slot.is_off()), "in a section");
+            drop(guard);
+            sleep();
+            assert!(mine().is_some_and(Slot::is_off));
+        })
+        .join()
+        .unwrap();
+    }
 }

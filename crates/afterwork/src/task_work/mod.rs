@@ -47,6 +47,7 @@ mod poster;
 mod recv;
 mod recycle;
 mod room;
+mod serve;
 mod shared;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -5,6 +5,9 @@
 //! named by [`report_to`]. Threads that have named nobody, most, pay a look at a thread-local.
 //!
 //! Only the outermost of nested waits is told: the thread has one place to give away.
+//!
+//! And whoever asked for it by [`before_sleep`] is called before each wait, nested or not, of workers without an item too:
+//! a reader of RCU that sleeps is not to be waited for, nor looked at.
 
 use std::cell::{Cell, RefCell};
 
@@ -20,6 +23,10 @@ sync::thread_local! {
     static SUPERIOR: RefCell<Option<Arc<dyn Superior>>> = RefCell::new(None)
 }
 sync::thread_local! {
+    /// What to call before this thread may sleep. Without a destructor, so that it can be reached at any moment.
+    static BEFORE_SLEEP: Cell<Option<fn()>> = Cell::new(None)
+}
+sync::thread_local! {
     /// How many waits this thread is in.
     static NR_WAITS: Cell<u32> = Cell::new(0)
 }
@@ -29,8 +36,20 @@ pub(crate) fn report_to(superior: Option<Arc<dyn Superior>>) {
     SUPERIOR.with(|place| *place.borrow_mut() = superior);
 }
 
+/// Has `call` called from now on before this thread may sleep. It must not wait itself.
+pub(crate) fn before_sleep(call: fn()) {
+    BEFORE_SLEEP.with(|place| place.set(Some(call)));
+}
+
+fn about_to_sleep() {
+    if let Ok(Some(call)) = BEFORE_SLEEP.try_with(Cell::get) {
+        call();
+    }
+}
+
 /// Calls `wait`, which may sleep, having told this thread's superior so.
 pub(crate) fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
+    about_to_sleep();
     // A thread that is ending, and waits in the drop of one of its locals, has no superior any more.
     let superior = SUPERIOR.try_with(|place| place.borrow().clone());
     let Ok(Some(superior)) = superior else {
@@ -43,6 +62,7 @@ pub(crate) fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
 
 /// Calls `wait` without telling anybody: for the sleep of a worker that has no item.
 pub(crate) fn untold<R>(wait: impl FnOnce() -> R) -> R {
+    about_to_sleep();
     let _inner = Inner::enter();
     wait()
 }
@@ -152,6 +172,19 @@ mod tests {
     #[test]
     fn an_untold_wait_is_not_told() {
         assert!(told_by(|| untold(|| while_asleep(|| ()))).is_empty());
+    }
+
+    #[test]
+    fn whoever_asked_is_called_before_each_wait() {
+        thread_local!(static NR_CALLS: Cell<u32> = const { Cell::new(0) });
+        let nr_calls = std::thread::spawn(|| {
+            while_asleep(|| ());
+            before_sleep(|| NR_CALLS.set(NR_CALLS.get() + 1));
+            while_asleep(|| while_asleep(|| ()));
+            untold(|| ());
+            NR_CALLS.get()
+        });
+        assert_eq!(nr_calls.join().unwrap(), 3);
     }
 
     #[test]

@@ -9,6 +9,8 @@ use std::{panic, thread};
 
 use afterwork::{
     rcu::{self, Rcu, qsbr::Reader},
+    task_work::Mailbox,
+    wake::Parker,
     workqueue::Workqueue,
 };
 
@@ -242,4 +244,51 @@ fn a_work_item_that_reads_is_waited_for_and_its_idle_worker_is_not() {
     item.join().unwrap();
     rcu::cond_synchronize(cookie);
     rcu::synchronize();
+}
+
+#[test]
+fn an_owner_that_serves_reads_and_holds_nothing_up_while_it_sleeps() {
+    let cell = Arc::new(Rcu::new(0));
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    let (seen, sees) = mpsc::channel();
+    let owner = thread::spawn({
+        let cell = cell.clone();
+        move || mailbox.serve(2, |(), reader| seen.send(*cell.load(reader)).unwrap())
+    });
+    for number in 1..=20 {
+        poster.post(()).unwrap();
+        assert_eq!(sees.recv().unwrap(), number - 1);
+        cell.replace_sync(number);
+    }
+    for _ in 0..7 {
+        poster.post(()).unwrap();
+    }
+    drop(poster);
+    owner.join().unwrap();
+    assert_eq!(sees.iter().collect::<Vec<_>>(), [20; 7]);
+}
+
+#[test]
+fn a_section_stays_open_while_its_thread_sleeps_in_the_library() {
+    let (opened, is_open) = mpsc::channel();
+    let mut parker = Parker::with_looks(0);
+    let unparker = parker.unparker();
+    let reader = thread::spawn(move || {
+        drop(rcu::read());
+        parker.park_timeout(std::time::Duration::ZERO);
+        let guard = rcu::read();
+        opened.send(()).unwrap();
+        parker.park();
+        drop(guard);
+    });
+    is_open.recv().unwrap();
+    let cookie = rcu::start_poll();
+    for _ in 0..10 {
+        assert!(!rcu::poll_state(cookie));
+        thread::yield_now();
+    }
+    unparker.unpark();
+    rcu::cond_synchronize(cookie);
+    reader.join().unwrap();
 }

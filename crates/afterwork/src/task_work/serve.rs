@@ -1,0 +1,59 @@
+//! An owner that does nothing but serve its mailbox, and reads what RCU protects.
+
+use super::mailbox::Mailbox;
+use crate::rcu::qsbr::Reader;
+
+impl<T> Mailbox<T> {
+    /// Calls `serve` for each item, until nothing is inside and nothing will come.
+    ///
+    /// `serve` also gets a [`Reader`] that is online: it loads what RCU protects for nothing. The owner reports after
+    /// every `max` items at most, and is offline while it sleeps; so a grace period waits for at most `max` calls of
+    /// `serve`. 0 counts as 1.
+    ///
+    /// # Blocking
+    ///
+    /// Until then. It sleeps as [`wait`](Self::wait) does.
+    ///
+    /// # Panics
+    ///
+    /// When `serve` does; the other items stay inside.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::{rcu::Rcu, task_work::Mailbox};
+    /// use std::sync::Arc;
+    ///
+    /// let routes = Arc::new(Rcu::new(vec![1, 2]));
+    /// let mut mailbox = Mailbox::new();
+    /// let poster = mailbox.poster();
+    /// let owner = std::thread::spawn({
+    ///     let routes = routes.clone();
+    ///     move || {
+    ///         let mut sum = 0;
+    ///         mailbox.serve(16, |request: usize, reader| sum += routes.load(reader)[request]);
+    ///         sum
+    ///     }
+    /// });
+    /// poster.post(0).unwrap();
+    /// routes.replace_sync(vec![1, 3]);
+    /// poster.post(1).unwrap();
+    /// drop(poster);
+    /// assert_eq!(owner.join().unwrap(), 1 + 3);
+    /// ```
+    pub fn serve(&mut self, max: usize, mut serve: impl FnMut(T, &Reader)) {
+        let mut reader = Reader::new();
+        loop {
+            let mut nr_served = 0;
+            for item in self.drain(max.max(1)) {
+                serve(item, &reader);
+                nr_served += 1;
+            }
+            if nr_served > 0 {
+                reader.quiescent();
+            } else if reader.offline(|| self.wait(1)).is_err() {
+                return;
+            }
+        }
+    }
+}
