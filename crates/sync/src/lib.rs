@@ -50,7 +50,11 @@ pub mod identity;
 #[cfg(feature = "std")]
 pub mod lock;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
+pub mod process;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
 mod punctual;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+pub mod shared_file;
 #[cfg(feature = "std")]
 pub mod thread;
 #[cfg(feature = "std")]

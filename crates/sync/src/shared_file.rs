@@ -1,0 +1,323 @@
+//! A file that one process writes and others look at, and a bell by which they ask for something.
+//!
+//! Nobody reads or writes it through a mapping: who shares a file may cut it short, and a mapping beyond the end is a
+//! SIGBUS. It is written by `pwrite` and read by `pread`. The bell is a futex in the first page of the file; the page is
+//! mapped, but only its address is used, as a name: where the file has been cut short the kernel answers with an error.
+
+use std::{
+    fs::{File, OpenOptions},
+    io,
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    path::Path,
+    ptr,
+    time::Duration,
+};
+
+/// How much of the file the bell may lie in. The kernel's smallest page.
+const MAPPED_BYTES: usize = 4096;
+
+/// A file shared with other processes of the same user.
+#[derive(Debug)]
+pub struct SharedFile {
+    file: File,
+    map: Map,
+    is_writable: bool,
+}
+
+#[derive(Debug)]
+struct Map(*mut libc::c_void);
+
+// SAFETY: the address is never read through or written through; it names a page to the kernel.
+unsafe impl Send for Map {}
+// SAFETY: as above.
+unsafe impl Sync for Map {}
+
+/// Why the owner of a bell got up.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rung {
+    /// Somebody rang, or it may have been so.
+    Yes,
+    /// There is no bell any more: the file was cut short.
+    Gone,
+}
+
+impl SharedFile {
+    /// Makes a file that did not exist, for this user alone.
+    ///
+    /// # Errors
+    ///
+    /// `AlreadyExists`, also for a symbolic link, which is not followed; what else the system says.
+    pub fn create(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
+            .open(path)?;
+        Self::with(file, true)
+    }
+
+    /// Opens a file that another process may have made, to look at it and to ring.
+    ///
+    /// # Errors
+    ///
+    /// A symbolic link is refused, and whatever is no regular file. What else the system says.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let mut options = OpenOptions::new();
+        // Without O_NONBLOCK the opening of a pipe waits for its other end.
+        options
+            .read(true)
+            .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC | libc::O_NONBLOCK);
+        let (file, is_writable) = match options.clone().write(true).open(path) {
+            Ok(file) => (file, true),
+            Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
+                return Err(io::Error::other("it is a symbolic link"));
+            }
+            // A directory, or read only: looking may do.
+            Err(_) => (options.open(path)?, false),
+        };
+        if !file.metadata()?.is_file() {
+            return Err(io::Error::other("it is no regular file"));
+        }
+        Self::with(file, is_writable)
+    }
+
+    fn with(file: File, is_writable: bool) -> io::Result<Self> {
+        use std::os::fd::AsRawFd;
+        // SAFETY: a new mapping of a file of ours, at an address of the kernel's choice; beyond the file's end it is no
+        // memory, and nobody reads there.
+        let map = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                MAPPED_BYTES,
+                libc::PROT_READ,
+                libc::MAP_SHARED,
+                file.as_raw_fd(),
+                0,
+            )
+        };
+        if map == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self {
+            file,
+            map: Map(map),
+            is_writable,
+        })
+    }
+
+    /// Removes the file of that name; who has it open keeps it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn remove(path: &Path) -> io::Result<()> {
+        std::fs::remove_file(path)
+    }
+
+    /// Returns how long it is now.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn len(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
+    }
+
+    /// Says whether it is empty now.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn is_empty(&self) -> io::Result<bool> {
+        Ok(self.len()? == 0)
+    }
+
+    /// Returns the user that owns it, and its permission bits.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn owner_and_mode(&self) -> io::Result<(u32, u32)> {
+        let metadata = self.file.metadata()?;
+        Ok((metadata.uid(), metadata.mode() & 0o7777))
+    }
+
+    /// Says whether it may be written, so that somebody can be asked by it.
+    pub fn is_writable(&self) -> bool {
+        self.is_writable
+    }
+
+    /// Reads from `offset` on as much as there is and fits; returns how much.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+        let mut nr_read = 0;
+        while nr_read < buffer.len() {
+            match self
+                .file
+                .read_at(&mut buffer[nr_read..], offset + nr_read as u64)
+            {
+                Ok(0) => break,
+                Ok(more) => nr_read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(nr_read)
+    }
+
+    /// Writes all of `bytes` from `offset` on; the file grows if need be.
+    ///
+    /// # Errors
+    ///
+    /// What the system says, such as that no memory is left for it.
+    pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_all_at(bytes, offset)
+    }
+
+    /// Makes it so long.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn set_len(&self, len: u64) -> io::Result<()> {
+        self.file.set_len(len)
+    }
+
+    /// Sleeps while the four bytes at `offset`, which lie in the first 4096, hold `expected`.
+    ///
+    /// # Blocking
+    ///
+    /// Until somebody [rings](Self::ring) there, for `timeout` at most; may return for no reason.
+    pub fn wait(&self, offset: usize, expected: u32, timeout: Option<Duration>) -> Rung {
+        let timeout = timeout.map(|span| libc::timespec {
+            tv_sec: span.as_secs().min(i64::MAX as u64) as _,
+            tv_nsec: span.subsec_nanos() as _,
+        });
+        let timeout = timeout.as_ref().map_or(ptr::null(), ptr::from_ref);
+        // SAFETY: the word lies in the mapping, of which the kernel finds out by itself whether it can be read;
+        // `timeout` is a timespec on this stack or null.
+        let result = unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.word(offset),
+                libc::FUTEX_WAIT,
+                expected,
+                timeout,
+            )
+        };
+        let gone = [libc::EFAULT, libc::EINVAL, libc::ENOSYS];
+        match io::Error::last_os_error().raw_os_error() {
+            Some(error) if result != 0 && gone.contains(&error) => Rung::Gone,
+            _ => Rung::Yes,
+        }
+    }
+
+    /// Writes `value` at `offset`, which lies in the first 4096 bytes, and wakes who waits there.
+    ///
+    /// # Errors
+    ///
+    /// What the system says of the write, which makes no file longer.
+    pub fn ring(&self, offset: usize, value: u32) -> io::Result<()> {
+        if self.len()? < offset as u64 + 4 {
+            return Err(io::Error::other("it is too short"));
+        }
+        self.write_at(&value.to_le_bytes(), offset as u64)?;
+        // SAFETY: FUTEX_WAKE uses the address as a name only; where it names nothing the kernel says so.
+        unsafe {
+            libc::syscall(
+                libc::SYS_futex,
+                self.word(offset),
+                libc::FUTEX_WAKE,
+                i32::MAX,
+            );
+        }
+        Ok(())
+    }
+
+    fn word(&self, offset: usize) -> *mut u8 {
+        assert!(offset.is_multiple_of(4) && offset + 4 <= MAPPED_BYTES);
+        self.map.0.cast::<u8>().wrapping_add(offset)
+    }
+}
+
+impl Drop for SharedFile {
+    fn drop(&mut self) {
+        // SAFETY: the mapping was made by `with`, which gave it to us alone.
+        unsafe { libc::munmap(self.map.0, MAPPED_BYTES) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+
+    use super::*;
+
+    struct Place(PathBuf);
+
+    impl Place {
+        fn new(name: &str) -> Self {
+            let place = std::env::temp_dir().join(format!("aw-{}-{name}", std::process::id()));
+            std::fs::remove_file(&place).ok();
+            Self(place)
+        }
+    }
+
+    impl Drop for Place {
+        fn drop(&mut self) {
+            std::fs::remove_file(&self.0).ok();
+        }
+    }
+
+    #[test]
+    fn a_file_is_made_once_and_for_its_user_alone() {
+        let place = Place::new("made-once");
+        let file = SharedFile::create(&place.0).unwrap();
+        let (owner, mode) = file.owner_and_mode().unwrap();
+        assert_eq!((owner, mode & 0o077), (crate::process::user(), 0));
+        let again = SharedFile::create(&place.0).unwrap_err();
+        assert_eq!(again.kind(), io::ErrorKind::AlreadyExists);
+    }
+
+    #[test]
+    fn links_and_what_is_no_file_are_refused() {
+        let (place, link) = (Place::new("target"), Place::new("link"));
+        SharedFile::create(&place.0).unwrap();
+        std::os::unix::fs::symlink(&place.0, &link.0).unwrap();
+        assert!(SharedFile::open(&link.0).is_err());
+        assert!(SharedFile::create(&link.0).is_err());
+        assert!(SharedFile::open(&std::env::temp_dir()).is_err());
+    }
+
+    #[test]
+    fn whoever_waits_is_woken_through_another_opening() {
+        let place = Place::new("bell");
+        let file = SharedFile::create(&place.0).unwrap();
+        file.set_len(4096).unwrap();
+        let sleeper = std::thread::spawn(move || {
+            let mut word = [0; 4];
+            while u32::from_le_bytes(word) != 7 {
+                assert_eq!(file.wait(8, u32::from_le_bytes(word), None), Rung::Yes);
+                file.read_at(&mut word, 8).unwrap();
+            }
+        });
+        SharedFile::open(&place.0).unwrap().ring(8, 7).unwrap();
+        sleeper.join().unwrap();
+    }
+
+    #[test]
+    fn a_file_cut_short_costs_the_bell_and_no_signal() {
+        let place = Place::new("cut");
+        let file = SharedFile::create(&place.0).unwrap();
+        file.set_len(4096).unwrap();
+        file.set_len(0).unwrap();
+        assert_eq!(file.wait(8, 0, None), Rung::Gone);
+        assert!(file.ring(8, 1).is_err());
+        assert_eq!(file.read_at(&mut [0; 64], 0).unwrap(), 0);
+    }
+}
