@@ -13,6 +13,7 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod observe;
+pub mod page;
 pub mod params;
 pub mod percpu;
 pub mod rcu;

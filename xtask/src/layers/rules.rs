@@ -32,6 +32,10 @@ const FOLDERS: &[Folder] = &[
         names: Below::Only(&[]),
     },
     Folder {
+        name: "page",
+        names: Below::Only(&[]),
+    },
+    Folder {
         name: "wake",
         names: Below::Only(&[]),
     },
@@ -57,8 +61,8 @@ const FOLDERS: &[Folder] = &[
     },
 ];
 
-/// Named by every folder: tunables belong to no layer.
-const FOR_ALL: &str = "params";
+/// Named by every folder: tunables, and the page on which each shows itself, belong to no layer.
+const FOR_ALL: &[&str] = &["params", "page"];
 
 /// A path that only `sync` may name.
 pub struct Door {
@@ -195,7 +199,7 @@ pub fn is_folder(folder: &str) -> bool {
 /// Says whether `folder` of the library may name `other`.
 pub fn folder_may_name(folder: &str, other: &str) -> bool {
     folder == other
-        || other == FOR_ALL
+        || FOR_ALL.contains(&other)
         || FOLDERS.iter().any(|row| {
             row.name == folder
                 && match row.names {
@@ -307,5 +311,6 @@ mod tests {
         assert!(!folder_may_name("wake", "workqueue") && !folder_may_name("rcu", "task_work"));
         assert!(folder_may_name("observe", "percpu") && !folder_may_name("percpu", "observe"));
         assert!(folder_may_name("wake", "params") && !folder_may_name("params", "wake"));
+        assert!(folder_may_name("rcu", "page") && !folder_may_name("page", "rcu"));
     }
 }

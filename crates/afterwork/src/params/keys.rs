@@ -56,6 +56,7 @@ const KEYS: &[Key] = &[
     key!("workqueue.watchdog_thresh_ms" => watchdog_thresh_ms in 0..=86_400_000, "milliseconds without progress until waiting work is reported, 0 for never"),
     key!("workqueue.wait_sample" => wait_sample in 0..=1_000_000_000, "items of which one has its wait measured; 0 for none"),
     key!("workqueue.lock_stat" => lock_stat, "records how long the pool lock is held"),
+    key!("observe.publish" => publish, "shows the process to `afterwork top`"),
     key!("qpw" => qpw, "how per-CPU data is reached from elsewhere while it is owned"),
 ];
 

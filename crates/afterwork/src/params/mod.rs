@@ -141,6 +141,9 @@ pub struct Params {
     pub wait_sample: u64,
     /// Records how long `queue()` holds the pool lock. Costs two clock readings a kick.
     pub lock_stat: bool,
+    /// Whether the process is shown to others; see [`observe::publish`](crate::observe::publish). Of the environment
+    /// alone: a registry that is given its tunables does not look at it.
+    pub publish: bool,
     /// How per-CPU data is reached from elsewhere, where its builder does not say. The kernel's `qpw=`.
     pub qpw: Qpw,
 }
@@ -163,6 +166,7 @@ impl Default for Params {
             machine_look_ms: 1_000,
             wait_sample: 64,
             lock_stat: false,
+            publish: false,
             qpw: Qpw::Queue,
         }
     }

@@ -52,6 +52,7 @@ pub struct Builder {
     isolated: CpuSet,
     escalation: Escalation,
     on_panic: Option<PanicHandler>,
+    name: String,
 }
 
 /// Says why per-CPU data could not be made.
@@ -77,7 +78,14 @@ impl Builder {
                 after: Duration::ZERO,
             },
             on_panic: None,
+            name: String::new(),
         }
+    }
+
+    /// Gives it a name, by which `afterwork top` shows its drains and remote calls.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = name.into();
+        self
     }
 
     /// Sets how remote callers reach an owned slot; the tunable `qpw` by default, which is `queue` unless the
@@ -177,7 +185,13 @@ impl Builder {
             Slot::new(cpu, kind, init(cpu))
         });
         let table = Table::new(topology.possible().clone(), slots.collect());
-        Ok(PerCpu::from_parts(table, self.escalation, self.on_panic))
+        Ok(PerCpu::from_parts(
+            table,
+            self.escalation,
+            self.on_panic,
+            &self.name,
+            qpw,
+        ))
     }
 }
 

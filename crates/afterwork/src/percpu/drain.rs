@@ -85,6 +85,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         });
         // All are made before the first is tried: a slot of our own is found before anything has run.
         let mut attempts: Vec<_> = attempts.collect();
+        self.tally.drains.add(1);
+        self.tally.drained.add(attempts.len() as u64);
         attempts.retain_mut(|attempt| attempt.try_now().is_none());
         patience::wait_for(|| {
             attempts.retain_mut(|attempt| attempt.look().is_none());

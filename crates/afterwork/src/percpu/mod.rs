@@ -81,6 +81,7 @@ mod remote;
 mod slot;
 mod station;
 mod table;
+mod tally;
 
 pub use crate::params::Qpw;
 pub use builder::{BuildError, Builder, Escalate};

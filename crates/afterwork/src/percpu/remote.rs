@@ -16,6 +16,8 @@ use super::owner::{AttachError, Owner};
 use super::patience::{self, Deadline};
 use super::slot::Slot;
 use super::table::Table;
+use super::tally::Tally;
+use crate::params::Qpw;
 
 /// Called after queued work panicked.
 pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
@@ -45,6 +47,7 @@ pub struct PerCpu<T, C: Choice = AtStart> {
     pub(super) escalation: Escalation,
     /// Shared with mail.
     panics: Arc<Panics>,
+    pub(super) tally: Tally,
     choice: PhantomData<fn() -> C>,
 }
 
@@ -86,14 +89,21 @@ impl<T, C: Choice> PerCpu<T, C> {
         table: Table<T>,
         escalation: Escalation,
         on_panic: Option<PanicHandler>,
+        name: &str,
+        qpw: Qpw,
     ) -> Self {
+        let panics = Arc::new(Panics {
+            nr: AtomicU64::new(0),
+            handler: on_panic,
+        });
+        let seen = panics.clone();
+        let nr_panicked = move || seen.nr.load(Ordering::Relaxed);
+        let tally = Tally::new(name, qpw, table.slots.len(), nr_panicked);
         Self {
             table,
             escalation,
-            panics: Arc::new(Panics {
-                nr: AtomicU64::new(0),
-                handler: on_panic,
-            }),
+            panics,
+            tally,
             choice: PhantomData,
         }
     }
@@ -278,6 +288,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         if attempt.try_now().is_none()
             && let Ok(contained) = attempt.cancel()
         {
+            self.tally.mailed.add(1);
             slot.post(Box::new(contained));
         }
     }
@@ -309,6 +320,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         if let Some(result) = attempt.try_now() {
             return result;
         }
+        self.tally.waited.add(1);
         patience::wait_for(|| attempt.look())
     }
 

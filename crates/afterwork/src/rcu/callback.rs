@@ -37,11 +37,12 @@ use sync::{
 use crossbeam_utils::CachePadded;
 
 use super::{
+    describe,
     head::{Chain, Head},
     local::{global, mine},
     seq::GpCookie,
 };
-use crate::wake::EventCount;
+use crate::{page::Count, wake::EventCount};
 
 /// Lists; CPUs beyond share them by turns. A power of two.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -61,6 +62,8 @@ pub(super) struct Callbacks {
     is_wanted: AtomicBool,
     /// A: statistics.
     nr_panicked: AtomicU64,
+    /// Statistics.
+    nr_run: Count,
     /// Where the sweeper waits for work.
     work: EventCount,
     /// Where barriers wait for the end of sweeps.
@@ -96,6 +99,7 @@ impl Callbacks {
                 sweep_seq: CachePadded::new(AtomicU64::new(0)),
                 is_wanted: AtomicBool::new(false),
                 nr_panicked: AtomicU64::new(0),
+                nr_run: Count::new(),
                 work: EventCount::new(),
                 swept: EventCount::new(),
                 sweeper: Mutex::new(()),
@@ -149,13 +153,14 @@ impl Callbacks {
             return;
         }
         let starting = self.starting.lock();
+        describe::show();
         if self.thread.get().is_none() && thread::spawn("rcu", sweep_for_ever).is_ok() {
             self.thread.set(()).ok();
         }
         drop(starting);
     }
 
-    fn has_work(&self) -> bool {
+    pub(super) fn has_work(&self) -> bool {
         self.is_wanted.load(Ordering::Relaxed) || !self.is_empty()
     }
 
@@ -255,6 +260,16 @@ impl Callbacks {
         self.nr_panicked.load(Ordering::Relaxed)
     }
 
+    /// Returns how many callbacks have run.
+    pub(super) fn nr_run(&self) -> u64 {
+        self.nr_run.read()
+    }
+
+    /// Returns how far sweeps have come: two for each, odd while one is under way.
+    pub(super) fn sweep_seq(&self) -> u64 {
+        self.sweep_seq.load(Ordering::Relaxed)
+    }
+
     /// Waits for work and sweeps, once.
     pub(super) fn sweep_when_wanted(&self) {
         self.work.wait_until(|| self.has_work());
@@ -290,7 +305,9 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
+        let mut nr_all = 0;
         for (nr_run, head) in (1..).zip(&mut self.chain) {
+            nr_all = nr_run as u64;
             // SAFETY: a chain yields each head once, and its grace period has passed.
             let run = || unsafe { Head::run(head) };
             if catch_unwind(AssertUnwindSafe(run)).is_err() {
@@ -300,6 +317,7 @@ impl Drop for Batch {
                 thread::yield_now();
             }
         }
+        callbacks().nr_run.add(nr_all);
         if let Some(done) = self.done.take() {
             done.0.store(true, Ordering::Release);
             done.1.notify_all();

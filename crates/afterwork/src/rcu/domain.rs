@@ -208,6 +208,11 @@ impl Domain {
 
     // ---- for the driver ----
 
+    /// Returns how far grace periods have come.
+    pub(super) fn gp_seq(&self) -> u64 {
+        self.gp_seq.load(Ordering::Relaxed)
+    }
+
     /// Returns how many slots are not in an extended quiescent state.
     pub(super) fn nr_active(&self) -> u32 {
         self.nr_active.load(Ordering::Acquire)

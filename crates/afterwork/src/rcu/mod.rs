@@ -23,6 +23,7 @@
 mod call;
 mod callback;
 mod cell;
+mod describe;
 mod domain;
 mod gp;
 mod head;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use sync::{Mutex, OnceLock, hint, thread, time, twin, unmodelled::Arc};
 
 use super::{domain::Domain, slot::Slot, tunables};
-use crate::wake::spin_as_waiter;
+use crate::{page::Count, wake::spin_as_waiter};
 
 /// How often the driver looks before it boosts. A holdout that runs on another CPU ends most sections sooner.
 const LOOKS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
@@ -58,7 +58,16 @@ pub fn on_stall(handler: Option<StallHandler>) {
     *place.lock() = handler.map(Arc::from);
 }
 
+/// How many were told.
+static NR_TOLD: Count = Count::new();
+
+/// Returns how many stalls were told.
+pub(super) fn nr_told() -> u64 {
+    NR_TOLD.read()
+}
+
 fn tell(stall: &Stall) {
+    NR_TOLD.add(1);
     let handler = HANDLER.get().and_then(|place| place.lock().clone());
     match handler {
         Some(handler) => handler(stall),

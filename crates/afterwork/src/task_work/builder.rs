@@ -30,6 +30,7 @@ pub struct Builder<T> {
     pub(super) keep: usize,
     pub(super) backlog: Backlog,
     max_looks: Option<u32>,
+    pub(super) name: Option<String>,
     item: PhantomData<fn(T)>,
 }
 
@@ -40,6 +41,7 @@ impl<T> Builder<T> {
             keep: DEFAULT_KEEP,
             backlog: Backlog::default(),
             max_looks: None,
+            name: None,
             item: PhantomData,
         }
     }
@@ -68,6 +70,13 @@ impl<T> Builder<T> {
     /// 0 sleeps at once.
     pub fn looks(mut self, max_looks: u32) -> Self {
         self.max_looks = Some(max_looks);
+        self
+    }
+
+    /// Gives it a name, by which `afterwork top` shows what it has received and how often its owner slept and was woken.
+    /// Costs the owner a plain store an item, and posters nothing but where they wake.
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.name = Some(name.into());
         self
     }
 

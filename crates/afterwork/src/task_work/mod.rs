@@ -49,6 +49,7 @@ mod recycle;
 mod room;
 mod serve;
 mod shared;
+mod tally;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 #[cfg(all(feature = "io-uring", not(any(loom, shuttle))))]

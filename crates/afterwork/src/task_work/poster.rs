@@ -151,7 +151,7 @@ impl<T> Poster<T> {
     fn last_one_gone(&self) {
         // As a post that is urgent: the count stands for the push, the owner looks at it after arming.
         if self.shared.owner.wait.claim(1, true) {
-            self.shared.owner.bell.ring();
+            self.shared.owner.ring();
         }
     }
 }

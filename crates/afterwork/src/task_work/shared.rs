@@ -29,6 +29,7 @@ use super::bell::Bell;
 use super::block::Block;
 use super::inbox::{Backlog, Found, Inbox, Reader};
 use super::room::Room;
+use super::tally::Tally;
 use super::wait::Wait;
 use crate::wake::Unparker;
 
@@ -60,6 +61,19 @@ pub(super) struct Owner {
     /// A: see the page.
     life: AtomicU8,
     pub(super) bell: Bell,
+    /// I: what a mailbox with a name counts.
+    pub(super) tally: Option<Tally>,
+}
+
+impl Owner {
+    /// Wakes the owner, whose wake-up the caller has claimed.
+    #[cold]
+    pub(super) fn ring(&self) {
+        if let Some(tally) = &self.tally {
+            tally.wakes();
+        }
+        self.bell.ring();
+    }
 }
 
 impl<T> Shared<T> {
@@ -67,6 +81,7 @@ impl<T> Shared<T> {
         backlog: Backlog,
         capacity: Option<usize>,
         thread: Unparker,
+        tally: Option<Tally>,
     ) -> (Self, Reader<T>) {
         let (inbox, reader) = Inbox::new(backlog);
         let shared = Self {
@@ -75,6 +90,7 @@ impl<T> Shared<T> {
                 wait: Wait::new(),
                 life: AtomicU8::new(OPEN),
                 bell: Bell::new(thread),
+                tally,
             }),
             free: CachePadded::new(Stack::new()),
             room: CachePadded::new(Room::new(capacity)),
@@ -95,7 +111,7 @@ impl<T> Shared<T> {
     pub(super) fn posted(&self, nr_items: usize, urgent: bool) {
         // Its fence also orders the push before the load of `life` below.
         if self.owner.wait.claim(nr_items, urgent) {
-            self.owner.bell.ring();
+            self.owner.ring();
         }
         // ORDER(life): store buffering, other end in `bury`: see the page.
         // Test: a_post_that_overlaps_the_owners_end_is_dropped

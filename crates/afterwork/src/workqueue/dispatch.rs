@@ -167,6 +167,12 @@ impl Dispatch {
         self.pending.len()
     }
 
+    /// Counts the workers that are known to sleep inside an item.
+    pub(crate) fn nr_blocked(&self) -> usize {
+        let blocked = |it: &&Enlisted| it.away.told || it.away.asleep;
+        self.workers().filter(blocked).count()
+    }
+
     pub(crate) fn away_mut(&mut self, worker: &Worker) -> &mut Away {
         &mut self.enlisted_mut(worker).away
     }

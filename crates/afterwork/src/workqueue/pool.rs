@@ -554,6 +554,7 @@ impl WorkerPool {
             nice: self.attrs.nice,
             nr_workers: dispatch.nr_workers(),
             nr_idle: dispatch.idle.len(),
+            nr_blocked: dispatch.nr_blocked(),
             nr_pending: dispatch.nr_pending(),
             kicks: self.counters.nr_kicks.load(Ordering::Relaxed),
             created: self.counters.nr_created.load(Ordering::Relaxed),
@@ -562,6 +563,7 @@ impl WorkerPool {
             seen_asleep: self.counters.nr_seen_asleep.load(Ordering::Relaxed),
             cpu_intensive: self.counters.nr_hogs.load(Ordering::Relaxed),
             stalls: self.counters.nr_stalls.load(Ordering::Relaxed),
+            stalled_ms: dispatch.stalled_ns() / 1_000_000,
             maydays: self.counters.nr_maydays.load(Ordering::Relaxed),
             spawn_failed: self.counters.nr_spawn_failed.load(Ordering::Relaxed),
         }

@@ -11,7 +11,10 @@ use super::{
     stats::{Histogram, PoolStats, QueueReport},
     watchdog::Report,
 };
-use crate::params::{ParamError, Params, VARIABLE};
+use crate::{
+    page::{self, Joined},
+    params::{ParamError, Params, VARIABLE},
+};
 
 /// Holds worker pools that all queues built on it share, with tunables of its own.
 ///
@@ -49,6 +52,8 @@ pub struct StillInUse {
 #[derive(Debug)]
 struct Inner {
     machine: Arc<Machine>,
+    /// Shown to whoever looks at the process.
+    _shown: Joined,
 }
 
 impl Registry {
@@ -63,9 +68,7 @@ impl Registry {
         sync::time::cycles_per_us();
         let manager = &machine.manager;
         manager.start(&machine).map_err(RegistryError::Thread)?;
-        Ok(Self {
-            inner: Arc::new(Inner { machine }),
-        })
+        Ok(Self::of(machine))
     }
 
     /// Makes a registry that asks `source` now and then whether the machine has changed.
@@ -87,6 +90,22 @@ impl Registry {
         Ok(registry)
     }
 
+    fn of(machine: Arc<Machine>) -> Self {
+        let seen = Arc::downgrade(&machine);
+        let shown = page::join(move |image| {
+            if let Some(machine) = seen.upgrade() {
+                machine.describe(image);
+            }
+        });
+        let inner = Inner {
+            machine,
+            _shown: shown,
+        };
+        Self {
+            inner: Arc::new(inner),
+        }
+    }
+
     fn machine_of(topology: Topology, params: Params) -> Arc<Machine> {
         let manager = Arc::new(Manager::default());
         Arc::new(Machine::new(topology, params, manager))
@@ -95,10 +114,7 @@ impl Registry {
     /// Makes a registry whose manager has no thread, for models.
     #[cfg(any(loom, shuttle))]
     pub(super) fn unmanaged(topology: Topology, params: Params) -> Self {
-        let machine = Self::machine_of(topology, params);
-        Self {
-            inner: Arc::new(Inner { machine }),
-        }
+        Self::of(Self::machine_of(topology, params))
     }
 
     #[cfg(any(loom, shuttle))]

@@ -22,6 +22,8 @@ pub struct PoolStats {
     pub nr_workers: usize,
     /// Workers that lie down.
     pub nr_idle: usize,
+    /// Workers that have said, or were seen, to sleep inside an item.
+    pub nr_blocked: usize,
     /// Items that no worker has taken; without those that producers have just left.
     pub nr_pending: usize,
     /// Workers got up, or asked for, because work waited.
@@ -39,6 +41,8 @@ pub struct PoolStats {
     pub cpu_intensive: u64,
     /// Times that its work was told not to move.
     pub stalls: u64,
+    /// For how long its work had not moved at the last look, in milliseconds; 0 once it has.
+    pub stalled_ms: u64,
     /// Calls of rescuers, because work had wanted for a worker for long.
     pub maydays: u64,
     /// Workers that the system refused to give.
@@ -68,6 +72,8 @@ pub struct QueueStats {
     pub nr_active: u32,
     /// How many may.
     pub max_active: u32,
+    /// Items that wait until one of these ends.
+    pub nr_inactive: usize,
 }
 
 /// A queue by its name, with all that is known of it.
@@ -176,13 +182,14 @@ impl Inner {
     pub(super) fn stats(&self) -> QueueStats {
         let core = &self.core;
         let plan = self.plan.lock();
-        let (mut started, mut completed, mut cpu_ns) = (0, 0, 0);
+        let (mut started, mut completed, mut cpu_ns, mut nr_inactive) = (0, 0, 0, 0);
         for link in plan.links() {
             let dispatch = link.pool.lock();
             let link = dispatch.link(link.slot);
             started += link.nr_started;
             completed += link.nr_completed;
             cpu_ns += link.cpu_ns;
+            nr_inactive += link.inactive.len();
         }
         QueueStats {
             started,
@@ -194,6 +201,7 @@ impl Inner {
             rescued: core.rescuer.as_ref().map_or(0, |phone| phone.nr_rescued()),
             nr_active: plan.nr_active(),
             max_active: plan.max_active(),
+            nr_inactive,
         }
     }
 

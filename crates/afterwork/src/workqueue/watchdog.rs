@@ -142,12 +142,28 @@ impl Vigil {
     }
 }
 
+impl Vigil {
+    /// Returns the age at the last look, if no batch was taken since.
+    fn age_ns(&self, nr_batches: u64) -> u64 {
+        if self.nr_batches == nr_batches {
+            self.age_ns
+        } else {
+            0
+        }
+    }
+}
+
 /// Says whether the `count`th time that something happens is to be told: the 1st, 2nd, 4th, 8th, …
 pub(crate) fn worth_telling(count: u64) -> bool {
     count.is_power_of_two()
 }
 
 impl Dispatch {
+    /// Returns for how long its work has not moved, in nanoseconds; 0 if some was taken since the last look.
+    pub(crate) fn stalled_ns(&self) -> u64 {
+        self.vigil.age_ns(self.nr_batches)
+    }
+
     /// Keeps the watchdog's vigil over the first item that waits; `cpus` are the pool's.
     pub(crate) fn keep_vigil(
         &mut self,

@@ -1,0 +1,52 @@
+//! Showing the process to others.
+
+use std::{io, path::PathBuf};
+
+use crate::page::publisher;
+
+/// Shows this process to `afterwork top` from now on; returns the file by which it does.
+///
+/// The same is done by `AFTERWORK=observe.publish=on` in the environment, when the first registry, named mailbox or
+/// per-CPU data is made, or RCU first has a callback.
+///
+/// # Guarantees
+///
+/// The file is `/dev/shm/afterwork-PID`, for this user alone. It is removed by [`unpublish`] and when the process ends by
+/// `exit` or from `main`; what a killed process leaves behind is known by number and start time. Costs a thread that
+/// sleeps, and 2 MiB of address space for its stack; nothing else until somebody looks. A look costs what
+/// [`snapshot`](super::snapshot) does, on that thread. Whatever is done to the file, the process is none the worse.
+/// Calling it again changes nothing.
+///
+/// # Blocking
+///
+/// Takes the lock of each queue's plan and of each pool for a moment. Not from a signal handler.
+///
+/// # Errors
+///
+/// What the system says: there is no `/dev/shm`, the file is there and somebody else's, a thread is refused.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::observe;
+///
+/// let path = observe::publish()?;
+/// println!("afterwork top {}", std::process::id());
+/// # let bytes = std::fs::read(&path)?;
+/// # let page = afterwork::page::Page::read(&bytes).unwrap();
+/// # assert_eq!(page.pid, std::process::id());
+/// assert!(observe::unpublish());
+/// # Ok::<(), std::io::Error>(())
+/// ```
+pub fn publish() -> io::Result<PathBuf> {
+    publisher::publish()
+}
+
+/// Hides this process again; says whether it was shown.
+///
+/// # Blocking
+///
+/// Until the thread has ended, for the time of one look at most.
+pub fn unpublish() -> bool {
+    publisher::unpublish()
+}

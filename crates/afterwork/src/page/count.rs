@@ -1,0 +1,41 @@
+//! A count that nobody decides on.
+
+#[cfg(not(any(loom, shuttle)))]
+use sync::atomic::{AtomicU64, Ordering};
+
+/// Counts something to be shown. Each is read by itself; in a model it counts nothing, so that no model grows by it.
+#[derive(Debug)]
+pub(crate) struct Count(#[cfg(not(any(loom, shuttle)))] AtomicU64);
+
+impl Count {
+    pub(crate) const fn new() -> Self {
+        Self(
+            #[cfg(not(any(loom, shuttle)))]
+            AtomicU64::new(0),
+        )
+    }
+
+    /// Counts `more`. A locked instruction.
+    #[inline]
+    pub(crate) fn add(&self, more: u64) {
+        #[cfg(not(any(loom, shuttle)))]
+        self.0.fetch_add(more, Ordering::Relaxed);
+        #[cfg(any(loom, shuttle))]
+        let _ = more;
+    }
+
+    /// Counts one, for the only thread that ever counts here. A plain load and store.
+    #[inline]
+    pub(crate) fn add_alone(&self) {
+        #[cfg(not(any(loom, shuttle)))]
+        self.0
+            .store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn read(&self) -> u64 {
+        #[cfg(not(any(loom, shuttle)))]
+        return self.0.load(Ordering::Relaxed);
+        #[cfg(any(loom, shuttle))]
+        0
+    }
+}

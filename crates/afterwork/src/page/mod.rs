@@ -1,0 +1,47 @@
+//! What the process shows of itself to others: a file in `/dev/shm` that `afterwork top` reads.
+//!
+//! [`observe::publish`](crate::observe::publish) or `AFTERWORK=observe.publish=on` makes `/dev/shm/afterwork-PID` and a
+//! thread that sleeps. Who wants to look *asks*, by a number and a futex in the file's head; the thread gets up, has each
+//! subsystem write its records, and sleeps again. So a process that nobody looks at does nothing for it, and one that is
+//! idle is as good to look at as a busy one.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `layout.rs` | where what lies in the file, byte by byte |
+//! | `kinds.rs` | which figures a record of each kind has |
+//! | `image.rs` | the file as the process makes it |
+//! | `read.rs` | the file as a reader sees it, who trusts none of it |
+//! | `count.rs` | what is counted for the page alone |
+//! | `sources.rs` | who has records to write |
+//! | `publisher.rs` | the thread |
+//!
+//! docs/top.md has the format and what is guaranteed.
+// In a model nobody looks, so nothing is written.
+#![cfg_attr(any(loom, shuttle), allow(dead_code))]
+
+mod count;
+mod image;
+mod kinds;
+mod layout;
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) mod publisher;
+#[cfg(not(any(loom, shuttle)))]
+mod read;
+mod sources;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests;
+
+pub(crate) use count::Count;
+pub(crate) use image::Image;
+pub(crate) use sources::{Joined, join};
+
+pub use kinds::{Field, Kind, Measure};
+pub use layout::{ASKED_AT, MAX_BYTES, MAX_RECORDS, VERSION};
+#[cfg(not(any(loom, shuttle)))]
+pub use read::{Page, Record, Refusal};
+
+/// Where pages lie.
+pub const DIRECTORY: &str = "/dev/shm";
+
+/// What the name of a page begins with; the number of its process follows.
+pub const NAME_PREFIX: &str = "afterwork-";

@@ -1,0 +1,204 @@
+//! The thread that writes the file when somebody asks.
+//!
+//! # Asking
+//!
+//! ```text
+//! reader:    note round;  asked = another number;  wake who waits on asked;  look until a later round is there
+//! publisher: read asked;  write a round;  wait while asked is what was read
+//! ```
+//!
+//! A reader's number comes before the publisher's wait, which compares it under the kernel's lock of the futex: either
+//! the wait does not begin, or the wake-up ends it. Whether two readers ask at once, or with the same number, is all the
+//! same: what counts is that a round *begins* after the asking, so a reader waits for the second end of a round that it
+//! sees, if one is under way.
+//!
+//! # What others may do to the file
+//!
+//! It belongs to the user of the process, who may do with it as they like. The process reads nothing from it but the
+//! number, and does nothing with that but compare it. It never touches the file through memory, so one that is cut short
+//! costs it no signal: it writes the file anew. One that is removed is gone until [`publish`] is called after an
+//! [`unpublish`].
+
+use std::{
+    io,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    process,
+    shared_file::{Rung, SharedFile},
+    thread, time,
+    unmodelled::Arc,
+};
+
+use super::{
+    DIRECTORY, NAME_PREFIX,
+    image::{Image, Origin},
+    layout::{ASKED_AT, HEAD_BYTES},
+    sources::describe_all,
+};
+
+/// How long the thread rests after a round, so that no reader can make a process busy with itself: at most a thousand
+/// rounds a second. A guess.
+const REST: Duration = Duration::from_millis(1);
+/// How long it sleeps when the file cannot be waited on.
+const NO_BELL_REST: Duration = Duration::from_secs(1);
+
+/// The round of a file that has a head alone. Later ones are even, too.
+const FIRST_ROUND: u64 = 2;
+
+static PUBLISHED: Mutex<Option<Published>> = Mutex::new(None);
+/// The process whose file it is, 0 for none: a forked child leaves it alone.
+static OWNER: AtomicU32 = AtomicU32::new(0);
+static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
+
+struct Published {
+    path: PathBuf,
+    file: Arc<Shared>,
+    thread: thread::JoinHandle,
+}
+
+struct Shared {
+    file: SharedFile,
+    quit: AtomicBool,
+}
+
+/// Makes the file and starts the thread, if that has not been done.
+pub(crate) fn publish() -> io::Result<PathBuf> {
+    let mut published = PUBLISHED.lock();
+    if let Some(published) = &*published {
+        return Ok(published.path.clone());
+    }
+    let pid = process::id();
+    let path = Path::new(DIRECTORY).join(format!("{NAME_PREFIX}{pid}"));
+    let file = create(&path)?;
+    let shared = Arc::new(Shared {
+        file,
+        quit: AtomicBool::new(false),
+    });
+    let origin = Origin {
+        pid,
+        start_time: process::start_time(pid).unwrap_or(0),
+        name: process::name(pid).unwrap_or_default(),
+        written_ns: time::now_ns(),
+        took_ns: 0,
+    };
+    // A head alone: whoever uses something for the first time may hold any lock, so records are the thread's to gather.
+    let written = write(&shared.file, &origin, &Image::new(FIRST_ROUND));
+    let body = shared.clone();
+    let started = written
+        .and_then(|()| thread::spawn("aw/observe", move || serve(&body, &origin)))
+        .inspect_err(|_| remove(&path))?;
+    OWNER.store(pid, Ordering::Relaxed);
+    if !AT_EXIT_SET.swap(true, Ordering::Relaxed) {
+        process::at_exit(remove_at_exit)?;
+    }
+    *published = Some(Published {
+        path: path.clone(),
+        file: shared,
+        thread: started,
+    });
+    Ok(path)
+}
+
+/// Removes the file and ends the thread; says whether there was one.
+pub(crate) fn unpublish() -> bool {
+    let Some(published) = PUBLISHED.lock().take() else {
+        return false;
+    };
+    OWNER.store(0, Ordering::Relaxed);
+    remove(&published.path);
+    published.file.quit.store(true, Ordering::Release);
+    let file = &published.file.file;
+    // Where somebody cut it short there is no bell to ring.
+    let has_bell = file.len().is_ok_and(|len| len >= HEAD_BYTES as u64);
+    let may_ring = has_bell || file.set_len(HEAD_BYTES as u64).is_ok();
+    // A number that the thread has not seen.
+    if may_ring && file.ring(ASKED_AT, asked(file).wrapping_add(1)).is_ok() {
+        published.thread.join().ok();
+    }
+    true
+}
+
+/// Makes the file, in place of one that a process with our number left behind.
+fn create(path: &Path) -> io::Result<SharedFile> {
+    let made = SharedFile::create(path);
+    if !matches!(&made, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
+        return made;
+    }
+    // We are the process of that number, and have not published: whoever did is gone. A file of somebody else's
+    // cannot be removed in a sticky directory, and then the second attempt says so.
+    remove(path);
+    SharedFile::create(path)
+}
+
+fn remove(path: &Path) {
+    SharedFile::remove(path).ok();
+}
+
+extern "C" fn remove_at_exit() {
+    let pid = process::id();
+    if OWNER.load(Ordering::Relaxed) == pid {
+        remove(&Path::new(DIRECTORY).join(format!("{NAME_PREFIX}{pid}")));
+    }
+}
+
+/// The thread. Woken by readers.
+fn serve(shared: &Shared, origin: &Origin) {
+    let mut round = FIRST_ROUND;
+    let mut seen = 0;
+    loop {
+        let rung = shared.file.wait(ASKED_AT, seen, None);
+        if shared.quit.load(Ordering::Acquire) {
+            return;
+        }
+        let now = asked(&shared.file);
+        if now == seen && rung == Rung::Yes {
+            continue;
+        }
+        seen = now;
+        round += 2;
+        // What cannot be written now, for want of memory, may be when somebody asks again.
+        let written = write_round(&shared.file, origin, round);
+        let rest = if written.is_err() && rung == Rung::Gone {
+            NO_BELL_REST
+        } else {
+            REST
+        };
+        thread::sleep(rest);
+    }
+}
+
+fn asked(file: &SharedFile) -> u32 {
+    let mut bytes = [0; 4];
+    file.read_at(&mut bytes, ASKED_AT as u64).ok();
+    u32::from_le_bytes(bytes)
+}
+
+fn write_round(file: &SharedFile, origin: &Origin, round: u64) -> io::Result<()> {
+    let began_ns = time::now_ns();
+    let mut image = Image::new(round);
+    describe_all(&mut image);
+    let mut origin = origin.clone();
+    origin.written_ns = time::now_ns();
+    origin.took_ns = origin.written_ns - began_ns;
+    write(file, &origin, &image)
+}
+
+fn write(file: &SharedFile, origin: &Origin, image: &Image) -> io::Result<()> {
+    // Longer first: a reader never sees a head that promises more than there is.
+    let len = image.file_bytes() as u64;
+    if file.len()? < len {
+        file.set_len(len)?;
+    }
+    file.write_at(&image.head(origin, false), 0)?;
+    file.write_at(image.records(), HEAD_BYTES as u64)?;
+    file.write_at(&image.head(origin, true), 0)?;
+    if file.len()? > len {
+        file.set_len(len)?;
+    }
+    Ok(())
+}

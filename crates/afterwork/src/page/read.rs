@@ -1,0 +1,239 @@
+//! The file as a reader sees it, who trusts none of it.
+//!
+//! Whoever can write the file may have put anything there. No number from it is used as a length, an offset or an index
+//! before it was compared with what there is; text is taken as text only where it is UTF-8 without control characters.
+
+use std::fmt;
+
+use super::{
+    kinds::{Field, Kind},
+    layout::{
+        HEAD_BYTES, MAGIC, MAX_BYTES, MAX_FIGURES, RECORD_BYTES, VERSION, check, head, record,
+        u16_at, u32_at, u64_at,
+    },
+};
+
+/// What a process published.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Page {
+    /// The process that says so.
+    pub pid: u32,
+    /// When that started, in clock ticks since the machine did.
+    pub start_time: u64,
+    /// What it calls itself.
+    pub name: String,
+    /// Rises by two each time; odd while the page is written.
+    pub round: u64,
+    /// When it was written, by the machine's monotonic clock, in nanoseconds.
+    pub written_ns: u64,
+    /// How long the process took to gather it, in nanoseconds.
+    pub took_ns: u64,
+    /// Its records.
+    pub records: Vec<Record>,
+    /// Records for which there was no room.
+    pub nr_left_out: u32,
+    /// Records of a kind that this reader does not know.
+    pub nr_unknown: usize,
+    /// Records that were written while they were read, or are of another round: look again.
+    pub nr_torn: usize,
+}
+
+/// One record of a page.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Record {
+    /// What it is about.
+    pub kind: Kind,
+    /// What that is called. Names need not differ.
+    pub name: String,
+    /// What else is to be said of it; empty for most.
+    pub detail: String,
+    figures: Vec<u64>,
+}
+
+/// Says why a page is not believed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Refusal {
+    /// It has no room for a head.
+    TooShort(usize),
+    /// It is longer than any page is.
+    TooLong(usize),
+    /// It does not begin as a page does.
+    NoPage,
+    /// It is of another version.
+    Version(u32),
+    /// Its records are of another size than those of this version.
+    RecordBytes(u32),
+    /// It promises more records than it has room for.
+    NrRecords(u32),
+    /// Its head does not fit its check: it was written while it was read, or is damaged.
+    TornHead,
+    /// A record has more figures than there is room for.
+    NrFigures(u16),
+    /// A name is no text, or has control characters.
+    Text,
+}
+
+impl Page {
+    /// Reads a page from a copy of the file.
+    ///
+    /// # Errors
+    ///
+    /// Why it is not believed. [`Refusal::TornHead`] may pass when the file is read again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::page::{Page, Refusal};
+    ///
+    /// assert_eq!(Page::read(b"nothing"), Err(Refusal::TooShort(7)));
+    /// assert_eq!(Page::read(&[0; 256]), Err(Refusal::NoPage));
+    /// ```
+    pub fn read(bytes: &[u8]) -> Result<Self, Refusal> {
+        let (head, body) = split(bytes)?;
+        let promised = u32_at(head, head::NR_RECORDS);
+        let nr_records = promised as usize;
+        if nr_records > body.len() / RECORD_BYTES {
+            return Err(Refusal::NrRecords(promised));
+        }
+        let mut page = Self {
+            pid: u32_at(head, head::PID),
+            start_time: u64_at(head, head::START_TIME),
+            name: text(&head[head::NAME])?,
+            round: u64_at(head, head::ROUND),
+            written_ns: u64_at(head, head::WRITTEN_NS),
+            took_ns: u64_at(head, head::TOOK_NS),
+            nr_left_out: u32_at(head, head::NR_LEFT_OUT),
+            ..Self::default()
+        };
+        for bytes in body.chunks_exact(RECORD_BYTES).take(nr_records) {
+            let is_whole = check(&bytes[..record::CHECK]) == u64_at(bytes, record::CHECK);
+            if !is_whole || u64_at(bytes, record::ROUND) != page.round {
+                page.nr_torn += 1;
+                continue;
+            }
+            match Kind::from_number(u16_at(bytes, record::KIND)) {
+                Some(kind) => page.records.push(Record::read(kind, bytes)?),
+                None => page.nr_unknown += 1,
+            }
+        }
+        Ok(page)
+    }
+
+    /// Says whether nothing was written while it was read.
+    pub fn is_whole(&self) -> bool {
+        self.nr_torn == 0 && self.round.is_multiple_of(2)
+    }
+
+    /// Returns the records of a kind, in the order in which their subjects were made.
+    pub fn of(&self, kind: Kind) -> impl Iterator<Item = &Record> {
+        self.records
+            .iter()
+            .filter(move |record| record.kind == kind)
+    }
+}
+
+impl Record {
+    fn read(kind: Kind, bytes: &[u8]) -> Result<Self, Refusal> {
+        let nr_figures = u16_at(bytes, record::NR_FIGURES);
+        if usize::from(nr_figures) > MAX_FIGURES {
+            return Err(Refusal::NrFigures(nr_figures));
+        }
+        // More than we know were added at the end.
+        let nr_known = usize::from(nr_figures).min(kind.fields().len());
+        Ok(Self {
+            kind,
+            name: text(&bytes[record::NAME])?,
+            detail: text(&bytes[record::DETAIL])?,
+            figures: (0..nr_known)
+                .map(|i| u64_at(bytes, record::FIGURES + 8 * i))
+                .collect(),
+        })
+    }
+
+    /// Walks its figures.
+    pub fn figures(&self) -> impl Iterator<Item = (&'static Field, u64)> {
+        self.kind.fields().iter().zip(self.figures.iter().copied())
+    }
+
+    /// Returns the figure called `name`, if the writer knew it.
+    pub fn figure(&self, name: &str) -> Option<u64> {
+        self.figures()
+            .find_map(|(field, figure)| (field.name == name).then_some(figure))
+    }
+}
+
+/// Returns the head, which is believed to be one, and what follows.
+fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
+    if bytes.len() > MAX_BYTES {
+        return Err(Refusal::TooLong(bytes.len()));
+    }
+    let (head, body) = bytes
+        .split_at_checked(HEAD_BYTES)
+        .ok_or(Refusal::TooShort(bytes.len()))?;
+    if head[head::MAGIC] != MAGIC[..] {
+        return Err(Refusal::NoPage);
+    }
+    // Before the check, which another version may have elsewhere.
+    let version = u32_at(head, head::VERSION);
+    if version != VERSION {
+        return Err(Refusal::Version(version));
+    }
+    if check(&head[..head::CHECK]) != u64_at(head, head::CHECK) {
+        return Err(Refusal::TornHead);
+    }
+    let record_bytes = u32_at(head, head::RECORD_BYTES);
+    if record_bytes as usize != RECORD_BYTES {
+        return Err(Refusal::RecordBytes(record_bytes));
+    }
+    Ok((head, body))
+}
+
+/// Returns text that ends with the first zero byte, or with its place.
+fn text(place: &[u8]) -> Result<String, Refusal> {
+    let end = place
+        .iter()
+        .position(|&byte| byte == 0)
+        .unwrap_or(place.len());
+    let text = std::str::from_utf8(&place[..end]).map_err(|_| Refusal::Text)?;
+    // An escape sequence would be the terminal's to obey.
+    if text.chars().any(char::is_control) {
+        return Err(Refusal::Text);
+    }
+    Ok(text.to_owned())
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooShort(bytes) => write!(f, "{bytes} bytes are too short for a page"),
+            Self::TooLong(bytes) => write!(f, "{bytes} bytes are longer than any page"),
+            Self::NoPage => f.write_str("it does not begin as a page does"),
+            Self::Version(version) => {
+                write!(
+                    f,
+                    "it is of version {version}, this reads version {VERSION}"
+                )
+            }
+            Self::RecordBytes(bytes) => {
+                write!(
+                    f,
+                    "its records have {bytes} bytes instead of {RECORD_BYTES}"
+                )
+            }
+            Self::NrRecords(count) => {
+                write!(f, "it has no room for the {count} records it promises")
+            }
+            Self::TornHead => f.write_str("its head does not fit its check"),
+            Self::NrFigures(count) => write!(
+                f,
+                "a record has no room for the {count} figures it promises"
+            ),
+            Self::Text => f.write_str("a name in it is no text"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

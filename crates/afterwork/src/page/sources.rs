@@ -1,0 +1,76 @@
+//! Who has records to write: each subsystem joins when it is first used, and each of its parts that is worth a record.
+
+use std::collections::BTreeMap;
+
+use sync::{Mutex, OnceLock, unmodelled::Arc};
+
+use super::image::Image;
+
+/// Writes the records of one part.
+type Source = Arc<dyn Fn(&mut Image) + Send + Sync>;
+
+#[derive(Default)]
+struct Sources {
+    nr_joined: u64,
+    /// In the order in which they joined.
+    by_number: BTreeMap<u64, Source>,
+}
+
+static SOURCES: OnceLock<Mutex<Sources>> = OnceLock::new();
+
+fn sources() -> &'static Mutex<Sources> {
+    SOURCES.get_or_init(Mutex::default)
+}
+
+/// Belongs to a part that has records; when it is dropped the part has none any more.
+#[derive(Debug)]
+pub(crate) struct Joined(Option<u64>);
+
+/// Has `source` write records whenever somebody looks, until what is returned is dropped.
+///
+/// Begins to publish if the environment says so. In a model nobody looks.
+#[cold]
+pub(crate) fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
+    if cfg!(any(loom, shuttle)) {
+        return Joined(None);
+    }
+    let mut all = sources().lock();
+    let number = all.nr_joined;
+    all.nr_joined += 1;
+    all.by_number.insert(number, Arc::new(source));
+    drop(all);
+    publish_if_told();
+    Joined(Some(number))
+}
+
+/// Lets everyone who has records write them, with no lock held.
+#[cfg(not(any(loom, shuttle)))]
+pub(super) fn describe_all(image: &mut Image) {
+    let all: Vec<_> = sources().lock().by_number.values().cloned().collect();
+    for source in all {
+        source(image);
+    }
+}
+
+/// Publishes where the environment wants it. A wrong environment is told by whoever needs a tunable.
+fn publish_if_told() {
+    static TOLD: OnceLock<()> = OnceLock::new();
+    TOLD.get_or_init(|| {
+        #[cfg(not(any(loom, shuttle)))]
+        if crate::params::Params::from_env().is_ok_and(|params| params.publish)
+            && let Err(error) = super::publisher::publish()
+        {
+            eprintln!("afterwork: cannot publish: {error}");
+        }
+    });
+}
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        if let Some(number) = self.0.take() {
+            let source = sources().lock().by_number.remove(&number);
+            // With no lock held: it may own the last of something.
+            drop(source);
+        }
+    }
+}

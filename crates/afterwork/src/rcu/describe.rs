@@ -1,0 +1,30 @@
+//! What RCU shows of itself.
+
+use sync::OnceLock;
+
+use super::{callback::callbacks, local::global, stall};
+use crate::page::{self, Image, Joined, Kind};
+
+/// Shows RCU to whoever looks at the process, from its first use on.
+#[cold]
+pub(super) fn show() {
+    static SHOWN: OnceLock<Joined> = OnceLock::new();
+    SHOWN.get_or_init(|| page::join(describe));
+}
+
+fn describe(image: &mut Image) {
+    let (domain, callbacks) = (global(), callbacks());
+    let (gp_seq, sweep_seq) = (domain.gp_seq(), callbacks.sweep_seq());
+    let figures = [
+        // Even while none runs, odd while one does; two for each.
+        gp_seq / 2,
+        gp_seq % 2,
+        domain.nr_active().into(),
+        sweep_seq / 2,
+        callbacks.nr_run(),
+        u64::from(sweep_seq % 2 == 1 || callbacks.has_work()),
+        callbacks.nr_panicked(),
+        stall::nr_told(),
+    ];
+    image.add(Kind::Rcu, "rcu", "", &figures);
+}

@@ -1,0 +1,139 @@
+//! What a process shows of itself, seen from inside. `crates/lab/tests/top.rs` sees it from outside.
+#![cfg(not(any(loom, shuttle)))]
+
+use std::{
+    path::Path,
+    sync::{Mutex, mpsc},
+    time::{Duration, Instant},
+};
+
+use afterwork::{
+    observe,
+    page::{ASKED_AT, Kind, Page},
+    percpu::PerCpu,
+    rcu,
+    task_work::Mailbox,
+    workqueue::Workqueue,
+};
+use sync::shared_file::SharedFile;
+
+/// There is one page a process.
+static ONE: Mutex<()> = Mutex::new(());
+
+/// Asks for a round that begins after this call, and returns it.
+fn ask(path: &Path, number: u32) -> Page {
+    let file = SharedFile::open(path).unwrap();
+    let read = || Page::read(&std::fs::read(path).unwrap());
+    let before = read().unwrap().round;
+    file.ring(ASKED_AT, number).unwrap();
+    let give_up = Instant::now() + Duration::from_secs(30);
+    loop {
+        if let Ok(page) = read()
+            && page.is_whole()
+            && page.round >= before + 2
+        {
+            return page;
+        }
+        assert!(Instant::now() < give_up, "nobody answers");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn every_subsystem_is_on_the_page_for_as_long_as_it_is_there() {
+    let _one = ONE.lock().unwrap();
+    let path = observe::publish().unwrap();
+    let again = observe::publish().unwrap();
+    assert_eq!(path, again);
+
+    let queue = Workqueue::builder("shown").max_active(1).build().unwrap();
+    let (inside, is_inside) = mpsc::channel();
+    let (go, may_go) = mpsc::channel::<()>();
+    queue.spawn_detached(move || {
+        inside.send(()).unwrap();
+        let _ = may_go.recv();
+    });
+    is_inside.recv().unwrap();
+    let waits = queue.spawn(|| ());
+    let mut mailbox = Mailbox::builder().name("letters").build();
+    mailbox.poster().post(1).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(1));
+    let counts = PerCpu::builder().name("counts").build(|_| 0).unwrap();
+    counts.drain_all(|_, count| *count += 1);
+    rcu::call(|| ());
+    rcu::barrier();
+
+    let page = ask(&path, 1);
+    assert_eq!(page.pid, std::process::id());
+    let find = |kind: Kind, name: &str| {
+        let found = page.of(kind).find(|record| record.name == name).cloned();
+        found.unwrap_or_else(|| panic!("{name} is missing in {page:?}"))
+    };
+    let shown = find(Kind::Queue, "shown");
+    assert_eq!(shown.figure("nr_active"), Some(1));
+    assert_eq!(shown.figure("max_active"), Some(1));
+    assert_eq!(find(Kind::Mailbox, "letters").figure("received"), Some(1));
+    assert_eq!(find(Kind::PerCpu, "counts").figure("drains"), Some(1));
+    assert!(find(Kind::Rcu, "rcu").figure("callbacks") >= Some(1));
+    assert!(
+        page.of(Kind::Pool)
+            .any(|pool| pool.figure("nr_workers") >= Some(1))
+    );
+
+    go.send(()).unwrap();
+    waits.join().unwrap();
+    drop((queue, mailbox, counts));
+    let page = ask(&path, 2);
+    let gone = ["shown", "letters", "counts"];
+    assert!(
+        !page
+            .records
+            .iter()
+            .any(|record| gone.contains(&&*record.name))
+    );
+
+    assert!(observe::unpublish());
+    assert!(!path.exists() && !observe::unpublish());
+}
+
+#[test]
+fn a_file_cut_short_or_written_over_is_made_anew() {
+    let _one = ONE.lock().unwrap();
+    let path = observe::publish().unwrap();
+    ask(&path, 1);
+    let file = SharedFile::open(&path).unwrap();
+    file.write_at(&[0xa5; 4096], 0).unwrap();
+    file.set_len(0).unwrap();
+    // Whoever rings an old opening of it cannot: there is no word.
+    assert!(file.ring(ASKED_AT, 2).is_err());
+    file.set_len(256).unwrap();
+    file.ring(ASKED_AT, 3).unwrap();
+    let give_up = Instant::now() + Duration::from_secs(30);
+    while Page::read(&std::fs::read(&path).unwrap()).is_err() {
+        assert!(Instant::now() < give_up, "it stays as it is");
+        std::thread::yield_now();
+    }
+    ask(&path, 4);
+    file.set_len(0).unwrap();
+    assert!(observe::unpublish(), "its thread ends all the same");
+}
+
+#[test]
+fn a_page_that_was_left_behind_is_replaced_and_can_be_published_again() {
+    let _one = ONE.lock().unwrap();
+    let path = observe::publish().unwrap();
+    assert!(observe::unpublish());
+    std::fs::write(&path, b"left by a process that was killed").unwrap();
+    assert_eq!(observe::publish().unwrap(), path);
+    ask(&path, 1);
+    assert!(observe::unpublish());
+    // A link is removed, and what it leads to left alone.
+    let target = std::env::temp_dir().join(format!("aw-target-{}", std::process::id()));
+    std::fs::write(&target, b"precious").unwrap();
+    std::os::unix::fs::symlink(&target, &path).unwrap();
+    observe::publish().unwrap();
+    ask(&path, 1);
+    assert!(observe::unpublish());
+    assert_eq!(std::fs::read(&target).unwrap(), b"precious");
+    std::fs::remove_file(&target).unwrap();
+}
