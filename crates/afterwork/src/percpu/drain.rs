@@ -40,21 +40,6 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
     }
 
-    /// Calls `f` on the data of each CPU that is not in `online`, for whoever notices that CPUs have left.
-    ///
-    /// The owner of such a slot may live on, elsewhere: then this is a call like any other.
-    ///
-    /// # Blocking
-    ///
-    /// As [`drain_cpus`](Self::drain_cpus).
-    ///
-    /// # Panics
-    ///
-    /// As [`drain_cpus`](Self::drain_cpus).
-    pub fn drain_absent(&self, online: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
-        self.drain_cpus(&self.cpus().difference(online), f);
-    }
-
     /// Adds up what `f` returns for each slot, one slot after another.
     ///
     /// # Blocking

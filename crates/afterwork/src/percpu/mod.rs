@@ -68,14 +68,18 @@
 //! that it owns it. `Queue` and `EveryOp` are `qpw=0` and `qpw=1` of the per-CPU work proposal; the kernel has no
 //! `OnDemand`.
 
+mod absent;
 mod attempt;
 mod bias;
 mod builder;
 mod call;
 mod choice;
+mod counter;
 mod drain;
+mod free_list;
 mod mail;
 mod owner;
+mod pages;
 mod patience;
 mod remote;
 mod slot;
@@ -84,8 +88,12 @@ mod table;
 mod tally;
 
 pub use crate::params::Qpw;
+pub use absent::{DrainedWhenAbsent, online_is};
 pub use builder::{BuildError, Builder, Escalate};
 pub use choice::{AtStart, Choice, CompiledOut};
+pub use counter::SloppyCounter;
+pub use free_list::FreeList;
 pub use owner::{AttachError, Owner, Parked};
+pub use pages::{Page, PageBatches};
 pub use remote::{NotRun, PerCpu};
 pub use station::OwnedByWorkers;

@@ -33,8 +33,8 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// - Remote calls run once, in order where one caller makes them one after another on one slot; a call that has
 ///   returned has run. [Queued work](Self::queue_percpu_work) has run when a [`flush`](Self::flush) that began after it
 ///   returns.
-/// - CPUs that go offline keep their slots: what is in there is still reached by every call, and
-///   [`drain_absent`](Self::drain_absent).
+/// - CPUs that go offline keep their slots: what is in there is still reached by every call, and brought elsewhere by
+///   [`drain_when_absent`](Self::drain_when_absent).
 ///
 /// # Blocking
 ///

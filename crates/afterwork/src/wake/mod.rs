@@ -11,6 +11,7 @@
 //! long as has paid off ([`SpinBudget`]), and never on a machine with one CPU.
 
 mod event_count;
+pub(crate) mod hotplug;
 mod parker;
 pub(crate) mod report;
 mod spin;

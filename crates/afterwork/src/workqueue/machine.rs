@@ -14,7 +14,7 @@ use super::{
     pool::{PoolAttrs, WorkerPool},
     queue::Inner,
 };
-use crate::params::Params;
+use crate::{params::Params, wake::hotplug};
 
 /// Looks at the machine; returns what it looks like now if that has changed.
 pub(crate) type Source = Box<dyn FnMut() -> Option<Topology> + Send>;
@@ -101,7 +101,9 @@ impl Machine {
 
     /// Takes note that the machine looks like `topology` now.
     pub(crate) fn set_topology(&self, topology: Topology) {
+        let online = topology.online().clone();
         self.change(|view| view.topology = Arc::new(topology));
+        hotplug::tell_aside(&online);
     }
 
     /// Asks the source whether the machine has changed, and follows if so; says whether it did.

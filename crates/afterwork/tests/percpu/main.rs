@@ -1,6 +1,8 @@
 //! Per-CPU data on the real machine: what owners, remote callers and drains may rely on.
 #![cfg(not(any(loom, shuttle)))]
 
+mod absent;
 mod modes;
 mod support;
+mod users;
 mod workers;

@@ -12,11 +12,9 @@ use std::ffi::CString;
 use std::fmt;
 use std::io;
 
+use afterwork::percpu::Page;
 use io_uring::types::{self, DestinationSlot};
 use io_uring::{IoUring, cqueue, opcode, squeue};
-
-/// What is read at once.
-pub type Buffer = Box<[u8]>;
 
 /// Bits of `user_data` that tell the kind; the slot stands above.
 const KIND_BITS: u32 = 2;
@@ -55,7 +53,7 @@ unsafe impl Send for Lent {}
 #[derive(Debug)]
 pub enum Event {
     /// A read of this slot ended, with so many bytes at the front of the buffer.
-    Read(usize, io::Result<usize>, Buffer),
+    Read(usize, io::Result<usize>, Page),
     /// A slot is empty.
     Closed,
 }
@@ -90,7 +88,7 @@ impl Files {
     /// # Panics
     ///
     /// When the slot has a request.
-    pub fn open(&mut self, slot: usize, path: CString, buffer: Buffer) -> io::Result<()> {
+    pub fn open(&mut self, slot: usize, path: CString, buffer: Page) -> io::Result<()> {
         let place = &mut self.slots[slot];
         assert!(place.path.is_none(), "one request at a time");
         let path = place.path.insert(path);
@@ -116,7 +114,7 @@ impl Files {
     /// # Panics
     ///
     /// When the slot has a read under way.
-    pub fn read(&mut self, slot: usize, offset: u64, buffer: Buffer) -> io::Result<()> {
+    pub fn read(&mut self, slot: usize, offset: u64, buffer: Page) -> io::Result<()> {
         let entry = self.read_entry(slot, offset, buffer);
         // SAFETY: the buffer was given up by `Box::into_raw` and is freed by nobody but `completed`, when the kernel has
         // ended the request; before that, `read_entry` refuses another one.
@@ -124,7 +122,7 @@ impl Files {
     }
 
     /// Gives a buffer up to the request that fills it.
-    fn read_entry(&mut self, slot: usize, offset: u64, buffer: Buffer) -> squeue::Entry {
+    fn read_entry(&mut self, slot: usize, offset: u64, buffer: Page) -> squeue::Entry {
         let place = &mut self.slots[slot];
         assert!(place.buffer.is_none(), "one read at a time");
         let length = buffer.len() as u32;

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! walk.rs ──► sums.rs ──── batches of files ────► workqueue, limited to the CPUs at hand
-//!                ▲                                    │  a reader from this CPU's cache: reader.rs
+//!                ▲                                    │  a ring and buffers of this CPU: reader.rs
 //!                │                                    │  opens, reads by one ring:       files.rs
 //!                └───── mailbox ◄──── checksums ──────┘  hashes where it has read
 //! ```

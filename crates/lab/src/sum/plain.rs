@@ -1,26 +1,12 @@
 //! Sums one file by plain calls: where there is no io_uring, and to compare with.
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Stdin};
 use std::path::Path;
 
 use sha2::{Digest as _, Sha256};
 
-use super::BUFFER_BYTES;
 use super::line::Digest;
-
-/// Sums one file by way of a buffer that this thread keeps.
-///
-/// # Errors
-///
-/// As [`sum_of`].
-pub fn sum_here(path: &Path) -> io::Result<Digest> {
-    thread_local! {
-        static BUFFER: RefCell<Vec<u8>> = RefCell::new(vec![0; BUFFER_BYTES]);
-    }
-    BUFFER.with_borrow_mut(|buffer| sum_of(path, buffer))
-}
 
 /// Sums one file, or standard input for `-`, by way of `buffer`.
 ///

@@ -9,21 +9,20 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use afterwork::percpu::PageBatches;
 use sha2::{Digest as _, Sha256};
 
-use super::BUFFER_BYTES;
-use super::files::{Buffer, Event, Files};
+use super::files::{Event, Files};
 use super::line::Digest;
 use super::walk::Found;
 
 /// Files of a batch: their buffers together take half a megabyte, which the cache of a core holds.
 pub const BATCH: usize = 8;
 
-/// A ring with a buffer for each of its slots. Lent from one batch to the next.
+/// A ring. Lent from one batch to the next.
 #[derive(Debug)]
 pub struct Reader {
     files: Files,
-    buffers: Vec<Buffer>,
 }
 
 /// A file that is being read.
@@ -39,19 +38,20 @@ impl Reader {
     ///
     /// What the system says: there may be no io_uring, or no more of its memory for this user.
     pub fn new() -> io::Result<Self> {
-        let buffers = std::iter::repeat_with(|| vec![0; BUFFER_BYTES].into());
-        Ok(Self {
-            files: Files::new(BATCH)?,
-            buffers: buffers.take(BATCH).collect(),
-        })
+        let files = Files::new(BATCH)?;
+        Ok(Self { files })
     }
 
-    /// Sums the files of a batch, [`BATCH`] at most; results in their order.
+    /// Sums the files of a batch, [`BATCH`] at most, by way of `buffers`; results in their order.
     ///
     /// # Errors
     ///
     /// The ring failed, and is not to be used again. What is wrong with a file is its result.
-    pub fn sum(&mut self, batch: &[Found]) -> io::Result<Vec<io::Result<Digest>>> {
+    pub fn sum(
+        &mut self,
+        batch: &[Found],
+        buffers: &PageBatches,
+    ) -> io::Result<Vec<io::Result<Digest>>> {
         let mut sums: Vec<Option<io::Result<Digest>>> = Vec::new();
         let mut flights: Vec<Flight> = Vec::new();
         let mut nr_open = 0;
@@ -64,8 +64,7 @@ impl Reader {
             });
             sums.push(match opened {
                 Ok(path) => {
-                    let buffer = self.buffers.pop().expect("one for each file of a batch");
-                    self.files.open(slot, path, buffer)?;
+                    self.files.open(slot, path, buffers.alloc())?;
                     nr_open += 1;
                     None
                 }
@@ -83,7 +82,7 @@ impl Reader {
                         self.files.read(slot, flight.offset, buffer)?;
                     }
                     Event::Read(slot, ended, buffer) => {
-                        self.buffers.push(buffer);
+                        buffers.free(buffer);
                         let hasher = std::mem::take(&mut flights[slot].hasher);
                         sums[slot] = Some(ended.map(|_| hasher.finalize().into()));
                         self.files.close(slot)?;

@@ -1,17 +1,18 @@
 //! Sums many files: one thread walks and tells results in order, workers read and hash.
 //!
 //! Files go to a workqueue in batches; the queue's `max_active` limits how many batches are under way, and nothing else
-//! has to. A batch borrows a reader, a ring with its buffers, from the cache of the CPU that it runs on, and leaves it
-//! there for the next one. Its results come home by a mailbox, whose owner sleeps until half of what is out is back.
+//! has to. A batch borrows a reader, which is a ring, and buffers from the CPU that it runs on, and leaves them there for
+//! the next one. Its results come home by a mailbox, whose owner sleeps until half of what is out is back.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use afterwork::percpu::{PerCpu, Qpw};
+use afterwork::percpu::{BuildError, FreeList, PageBatches, PerCpu, Qpw};
 use afterwork::task_work::{Closed, Mailbox};
 use afterwork::workqueue::Workqueue;
 
+use super::BUFFER_BYTES;
 use super::args::Read;
 use super::line::Digest;
 use super::order::InOrder;
@@ -35,16 +36,23 @@ pub type Sink<'a> = dyn FnMut(Summed) -> Result<(), Stop> + 'a;
 /// Batches that are out for each that may run: the next one is there when a worker comes for it.
 const AHEAD: usize = 4;
 
-/// Readers that wait on each CPU for the next batch there.
-type Readers = PerCpu<Vec<Reader>>;
+/// Readers that wait on each CPU for the next batch there: two may run on one when one of them sleeps in a read.
+const NR_READERS: usize = 4;
+
+/// What batches leave to the next ones.
+#[derive(Debug)]
+struct Spare {
+    buffers: PageBatches,
+    /// `None` where files are read by plain calls.
+    readers: Option<FreeList<Reader>>,
+}
 
 /// Sums files on a workqueue of its own.
 #[derive(Debug)]
 pub struct Sums {
     queue: Workqueue,
     jobs: usize,
-    /// `None` where files are read by plain calls.
-    readers: Option<Arc<Readers>>,
+    spare: Arc<Spare>,
 }
 
 impl Sums {
@@ -56,19 +64,21 @@ impl Sums {
     pub fn new(read: Read, jobs: u32) -> Result<Self, Stop> {
         let queue = Workqueue::builder("sum").max_active(jobs).build();
         let queue = queue.map_err(|error| Stop::because("cannot make a workqueue", error))?;
-        let readers = match read {
-            Read::Plain => None,
-            Read::Auto => try_uring().ok().map(|()| readers()).transpose()?,
+        let by_uring = match read {
+            Read::Plain => false,
+            Read::Auto => try_uring().is_ok(),
             Read::Uring => {
                 try_uring()
                     .map_err(|error| Stop::because("no io_uring to read files by", error))?;
-                Some(readers()?)
+                true
             }
         };
+        let spare = Spare::new(by_uring)
+            .map_err(|error| Stop::because("cannot make a cache for each CPU", error))?;
         Ok(Self {
             queue,
             jobs: jobs as usize,
-            readers,
+            spare: Arc::new(spare),
         })
     }
 
@@ -92,9 +102,9 @@ impl Sums {
                     break;
                 }
                 let (number, poster) = (nr_begun, home.poster());
-                let readers = self.readers.clone();
+                let spare = self.spare.clone();
                 self.queue.spawn_detached(move || {
-                    let summed = sum_batch(readers.as_deref(), batch);
+                    let summed = spare.sum(batch);
                     // Refused only when the owner has given up, and then nobody wants it.
                     let _ = poster.post_lazy((number, summed));
                 });
@@ -134,35 +144,44 @@ pub fn try_uring() -> io::Result<()> {
     Reader::new().map(drop)
 }
 
-fn readers() -> Result<Arc<Readers>, Stop> {
-    // Nobody owns a CPU here: whoever runs there takes its slot for a moment.
-    let readers = PerCpu::builder().qpw(Qpw::EveryOp).build(|_cpu| Vec::new());
-    readers
-        .map(Arc::new)
-        .map_err(|error| Stop::because("cannot make a cache for each CPU", error))
-}
+impl Spare {
+    fn new(by_uring: bool) -> Result<Self, BuildError> {
+        // Nobody owns a CPU here: whoever runs there takes its slot for a moment.
+        let each_cpu = || PerCpu::builder().qpw(Qpw::EveryOp);
+        let readers = by_uring.then(|| FreeList::new(each_cpu(), NR_READERS));
+        Ok(Self {
+            buffers: PageBatches::new(each_cpu(), BUFFER_BYTES, BATCH)?,
+            readers: readers.transpose()?,
+        })
+    }
 
-/// Sums a batch by a reader of this CPU's cache; by plain calls where there is none to be had.
-fn sum_batch(readers: Option<&Readers>, batch: Vec<Found>) -> Vec<Summed> {
-    let sums = readers.and_then(|readers| {
-        let cached = readers.with_current(Vec::pop);
-        let mut reader = cached.map_or_else(Reader::new, Ok).ok()?;
-        let sums = reader.sum(&batch).ok()?;
-        readers.with_current(|cache| cache.push(reader));
-        Some(sums)
-    });
-    let sums = sums.unwrap_or_else(|| batch.iter().map(plain_sum).collect());
-    let paths = batch.into_iter().map(|found| found.path);
-    paths
-        .zip(sums)
-        .map(|(path, sum)| Summed { path, sum })
-        .collect()
-}
+    /// Sums a batch by a reader of this CPU; by plain calls where there is none to be had.
+    fn sum(&self, batch: Vec<Found>) -> Vec<Summed> {
+        let sums = self.readers.as_ref().and_then(|readers| {
+            let mut reader = readers.pop().map_or_else(Reader::new, Ok).ok()?;
+            let sums = reader.sum(&batch, &self.buffers).ok()?;
+            // Dropped where there are enough.
+            let _ = readers.push(reader);
+            Some(sums)
+        });
+        let sums = sums.unwrap_or_else(|| self.sum_plainly(&batch));
+        let paths = batch.into_iter().map(|found| found.path);
+        paths
+            .zip(sums)
+            .map(|(path, sum)| Summed { path, sum })
+            .collect()
+    }
 
-fn plain_sum(found: &Found) -> io::Result<Digest> {
-    found
-        .refusal()
-        .map_or_else(|| plain::sum_here(&found.path), Err)
+    fn sum_plainly(&self, batch: &[Found]) -> Vec<io::Result<Digest>> {
+        let mut buffer = self.buffers.alloc();
+        let mut sum = |found: &Found| match found.refusal() {
+            Some(error) => Err(error),
+            None => plain::sum_of(&found.path, &mut buffer),
+        };
+        let sums = batch.iter().map(&mut sum).collect();
+        self.buffers.free(buffer);
+        sums
+    }
 }
 
 fn gone() -> Stop {

@@ -1,0 +1,113 @@
+//! CPUs that leave: what is in their slots is brought to where somebody will find it.
+
+use std::fmt;
+
+use sync::unmodelled::{Arc, Weak};
+use topology::{CpuId, CpuSet};
+
+use super::choice::Choice;
+use super::remote::PerCpu;
+use crate::wake::hotplug::{self, Watcher};
+
+/// Has the slots of CPUs that leave drained until dropped; made by [`PerCpu::drain_when_absent`].
+#[must_use = "slots are drained until this is dropped"]
+pub struct DrainedWhenAbsent {
+    _watch: hotplug::Watch,
+}
+
+/// Tells all per-CPU data which CPUs are online, for whoever notices that some have come or gone.
+///
+/// [Registries](PerCpu::drain_when_absent) of workqueues do so by themselves.
+///
+/// # Blocking
+///
+/// As [`PerCpu::drain_cpus`], for all that is to be drained.
+pub fn online_is(online: &CpuSet) {
+    hotplug::tell(online);
+}
+
+/// Drains slots of CPUs that are not there.
+struct Drain<T, C: Choice, F> {
+    slots: Weak<PerCpu<T, C>>,
+    drain: F,
+}
+
+impl<T, C, F> Watcher for Drain<T, C, F>
+where
+    T: Send,
+    C: Choice,
+    F: Fn(CpuId, &mut T) + Send + Sync,
+{
+    fn online_is(&self, online: &CpuSet) {
+        if let Some(slots) = self.slots.upgrade() {
+            slots.drain_absent(online, &self.drain);
+        }
+    }
+}
+
+impl<T: Send, C: Choice> PerCpu<T, C> {
+    /// Calls `f` on the data of each CPU that is not in `online`, for whoever notices that CPUs have left.
+    ///
+    /// The owner of such a slot may live on, elsewhere: then this is a call like any other.
+    ///
+    /// # Blocking
+    ///
+    /// As [`drain_cpus`](Self::drain_cpus).
+    ///
+    /// # Panics
+    ///
+    /// As [`drain_cpus`](Self::drain_cpus).
+    pub fn drain_absent(&self, online: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
+        self.drain_cpus(&self.cpus().difference(online), f);
+    }
+}
+
+impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
+    /// Has `drain` called on the data of each CPU that is not online, whenever somebody notices that CPUs have come or
+    /// gone.
+    ///
+    /// Who notices is a registry of workqueues that looks at the machine (`Registry::global` does while work waits), is told
+    /// (`Registry::set_topology`) or is asked to look; or whoever calls [`online_is`]. A registry leaves the drain to a
+    /// thread of its own. A CPU may be drained more than once while it is away, and one that was never there is drained
+    /// too.
+    ///
+    /// # Panics
+    ///
+    /// `drain` should not panic: that ends the thread that noticed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::sync::{Arc, Mutex};
+    /// use afterwork::percpu::{self, PerCpu};
+    /// use topology::{CpuSet, Topology};
+    ///
+    /// let machine = Topology::synthetic("2 core")?;
+    /// let caches = PerCpu::builder().topology(machine).build(|cpu| vec![cpu])?;
+    /// let caches = Arc::new(caches);
+    /// let shared = Arc::new(Mutex::new(Vec::new()));
+    /// let saved = shared.clone();
+    /// let watch = caches.drain_when_absent(move |_cpu, cache| saved.lock().unwrap().append(cache));
+    ///
+    /// // CPU 1 leaves.
+    /// percpu::online_is(&"0".parse::<CpuSet>()?);
+    /// assert_eq!(shared.lock().unwrap().len(), 1);
+    /// # drop(watch);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain_when_absent(
+        self: &Arc<Self>,
+        drain: impl Fn(CpuId, &mut T) + Send + Sync + 'static,
+    ) -> DrainedWhenAbsent {
+        let slots = Arc::downgrade(self);
+        DrainedWhenAbsent {
+            _watch: hotplug::watch(Arc::new(Drain { slots, drain })),
+        }
+    }
+}
+
+impl fmt::Debug for DrainedWhenAbsent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("DrainedWhenAbsent")
+    }
+}

@@ -1,0 +1,86 @@
+//! CPUs leave a made-up machine; no CPU of a real one is taken away here.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+
+use afterwork::params::Params;
+use afterwork::percpu::{PerCpu, Qpw};
+use afterwork::workqueue::Registry;
+use topology::{CpuId, CpuSet, Topology};
+
+use crate::support::{NR_CPUS, builder, cpu, while_owned};
+
+/// Data with ten times its CPU's number, and what arrives from CPUs that leave, with a message for each.
+fn watched(
+    qpw: Qpw,
+) -> (
+    Arc<PerCpu<u64>>,
+    impl Sized,
+    Arc<AtomicU64>,
+    mpsc::Receiver<CpuId>,
+) {
+    let slots = builder(qpw).build(|cpu| u64::from(cpu.as_u32()) * 10);
+    let slots = Arc::new(slots.unwrap());
+    let saved = Arc::new(AtomicU64::new(0));
+    let (tell, told) = mpsc::channel();
+    let theirs = saved.clone();
+    let watch = slots.drain_when_absent(move |cpu, data| {
+        theirs.fetch_add(std::mem::take(data), Ordering::Relaxed);
+        // Nobody listens any more when another test says that CPUs have gone.
+        let _ = tell.send(cpu);
+    });
+    (slots, watch, saved, told)
+}
+
+fn without(absent: u32) -> CpuSet {
+    (0..NR_CPUS)
+        .filter(|&number| number != absent)
+        .map(cpu)
+        .collect()
+}
+
+#[test]
+fn a_registry_that_notices_has_the_slots_of_absent_cpus_drained() {
+    for qpw in Qpw::ALL {
+        let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
+        let mut after = Some(Topology::flat(&without(3)).unwrap());
+        let registry = Registry::watching(machine, Params::default(), move || after.take());
+        let registry = registry.unwrap();
+        let (slots, _watch, saved, told) = watched(qpw);
+        assert!(registry.look());
+        while told.recv().unwrap() != cpu(3) {}
+        assert_eq!(slots.run_on(cpu(3), |data| *data), 0);
+        let left = slots.sum_over(|data| *data);
+        assert_eq!(left + saved.load(Ordering::Relaxed), 60, "{qpw}");
+    }
+}
+
+#[test]
+fn a_slot_whose_owner_lives_on_elsewhere_is_drained_like_any_other() {
+    for qpw in Qpw::ALL {
+        let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
+        let registry = Registry::new(machine, Params::default()).unwrap();
+        let (slots, _watch, saved, told) = watched(qpw);
+        while_owned(&slots, || {
+            registry.set_topology(Topology::flat(&without(1)).unwrap());
+            while told.recv().unwrap() != cpu(1) {}
+        });
+        assert!(saved.load(Ordering::Relaxed) >= 10);
+        // What comes there later is drained when somebody notices again.
+        slots.run_on(cpu(1), |data| *data = 7);
+        afterwork::percpu::online_is(&without(1));
+        assert_eq!(slots.run_on(cpu(1), |data| *data), 0);
+        let left = slots.sum_over(|data| *data);
+        assert_eq!(left + saved.load(Ordering::Relaxed), 67, "{qpw}");
+    }
+}
+
+#[test]
+fn nothing_is_drained_when_nobody_wants_it_any_more() {
+    let (slots, watch, _, told) = watched(Qpw::EveryOp);
+    drop(watch);
+    while told.try_recv().is_ok() {}
+    let before = slots.sum_over(|data| *data);
+    afterwork::percpu::online_is(&without(2));
+    assert_eq!(slots.sum_over(|data| *data), before);
+}

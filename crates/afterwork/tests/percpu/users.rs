@@ -1,0 +1,130 @@
+//! What is built on slots: a counter, a free list, a cache of pages.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use afterwork::params::Params;
+use afterwork::percpu::{FreeList, PageBatches, Qpw, SloppyCounter, online_is};
+use afterwork::workqueue::{AffinityScope, Registry, Workqueue};
+use topology::Topology;
+
+use crate::support::{NR_CPUS, builder, cpus};
+
+/// Calls `body` by four threads at once.
+fn by_threads(body: impl Fn() + Sync) {
+    thread::scope(|scope| {
+        for _ in 0..4 {
+            scope.spawn(&body);
+        }
+    });
+}
+
+#[test]
+fn a_sloppy_counter_sums_exactly_and_is_off_by_less_than_its_slop() {
+    for qpw in Qpw::ALL {
+        let counter = SloppyCounter::new(builder(qpw), 32).unwrap();
+        by_threads(|| {
+            for amount in 0..1000 {
+                counter.add(amount);
+                counter.add(-amount / 2);
+                if amount % 100 == 0 {
+                    counter.sum();
+                }
+            }
+        });
+        let expected: i64 = 4 * (0..1000).map(|amount| amount - amount / 2).sum::<i64>();
+        assert!(counter.rough().abs_diff(expected) < counter.slop(), "{qpw}");
+        assert_eq!(counter.sum(), expected, "{qpw}");
+        assert_eq!(counter.rough(), expected, "{qpw}");
+    }
+}
+
+#[test]
+fn a_sloppy_counter_is_exact_while_workers_own_its_parts() {
+    for qpw in Qpw::ALL {
+        let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
+        let registry = Registry::new(machine, Params::default()).unwrap();
+        let queue = Workqueue::builder("count").scope(AffinityScope::Cpu);
+        let queue = queue.build_in(&registry).unwrap();
+        let counter = Arc::new(SloppyCounter::new(builder(qpw), 8).unwrap());
+        let _owned = counter.let_workers_own();
+        let items = [(); 200].map(|()| {
+            let counter = counter.clone();
+            queue.spawn(move || (0..10).for_each(|_| counter.add(1)))
+        });
+        (0..100).for_each(|_| counter.add(1));
+        counter.sum();
+        items.into_iter().for_each(|item| item.join().unwrap());
+        assert_eq!(counter.sum(), 2100, "{qpw}");
+    }
+}
+
+#[test]
+fn a_free_list_hands_each_object_to_one() {
+    for qpw in Qpw::ALL {
+        let list = FreeList::new(builder(qpw), 8).unwrap();
+        for _ in 0..4 {
+            list.push(Box::new(AtomicBool::new(false))).unwrap();
+        }
+        by_threads(|| {
+            for _ in 0..1000 {
+                if let Some(object) = list.pop() {
+                    assert!(!object.swap(true, Ordering::Relaxed));
+                    object.store(false, Ordering::Relaxed);
+                    list.push(object).unwrap();
+                }
+            }
+        });
+        assert_eq!(list.drain().len(), 4, "{qpw}");
+        assert!(list.pop().is_none());
+    }
+}
+
+#[test]
+fn a_full_free_list_gives_the_object_back() {
+    let list = FreeList::new(builder(Qpw::EveryOp), 2).unwrap();
+    // Some CPU of the four gets three of these.
+    let refused = (0..9).filter(|&number| list.push(number) == Err(number));
+    assert!(refused.count() >= 1);
+}
+
+#[test]
+fn objects_of_absent_cpus_are_found_elsewhere() {
+    for qpw in Qpw::ALL {
+        let list = FreeList::new(builder(qpw), 8).unwrap();
+        list.push(7).unwrap();
+        let pages = PageBatches::new(builder(qpw), 16, 2).unwrap();
+        pages.free(vec![7; 16].into());
+        // Wherever they are, they must go.
+        online_is(&cpus(&[]));
+        assert_eq!(list.pop(), Some(7), "{qpw}");
+        assert_eq!(*pages.alloc(), [7; 16], "{qpw}");
+    }
+}
+
+#[test]
+fn pages_come_back_by_the_batch_and_none_is_handed_out_twice() {
+    for qpw in Qpw::ALL {
+        let pages = PageBatches::new(builder(qpw), 64, 2).unwrap();
+        by_threads(|| {
+            for round in 0..200u8 {
+                let mine: Vec<_> = (0..9)
+                    .map(|_| {
+                        let mut page = pages.alloc();
+                        page.fill(round);
+                        page
+                    })
+                    .collect();
+                for page in mine {
+                    assert!(page.iter().all(|&byte| byte == round));
+                    pages.free(page);
+                }
+            }
+        });
+        let nr_pages = pages.shrink();
+        // 36 in use, and four left on each CPU.
+        assert!((9..=52).contains(&nr_pages), "{qpw}: {nr_pages}");
+        assert_eq!(pages.shrink(), 0);
+    }
+}
