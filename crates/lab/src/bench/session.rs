@@ -72,13 +72,15 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
 
     let started = Instant::now();
     let mut report = Report::new(io::stdout(), form(common));
+    let fingerprint = Fingerprint::take()?;
     let head = Head {
         schema: SCHEMA,
-        fingerprint: Fingerprint::take()?,
+        warnings: early_warnings(&fingerprint)?,
+        fingerprint,
         seed: common.seed.unwrap_or_else(|| fastrand::u64(..)),
         drawing: drawing()?,
     };
-    report.head(&head, &early_warnings(&head.fingerprint)?)?;
+    report.head(&head)?;
 
     let repeat = repeat(common);
     let end = budget(common).map(|budget| started + budget);

@@ -40,7 +40,7 @@ pub struct Noise {
 #[derive(Clone, Copy, Debug)]
 pub struct NoiseMeter {
     cpus: CpuTimes,
-    own: Usage,
+    own: [Usage; 2],
 }
 
 impl NoiseMeter {
@@ -50,10 +50,13 @@ impl NoiseMeter {
     ///
     /// /proc/stat cannot be read.
     pub fn start() -> Result<Self, Stop> {
-        let own = Usage::now().map_err(|error| Stop::because("cannot read the CPU time", error))?;
+        let unread = |error| Stop::because("cannot read the CPU time", error);
+        // A peer may be a process of its own.
+        let own = [Usage::now(), Usage::of_children()];
+        let [this, children] = own.map(|usage| usage.map_err(unread));
         Ok(Self {
             cpus: CpuTimes::now()?,
-            own,
+            own: [this?, children?],
         })
     }
 
@@ -64,8 +67,9 @@ impl NoiseMeter {
     /// /proc/stat cannot be read.
     pub fn noise(&self) -> Result<Noise, Stop> {
         let now = Self::start()?;
-        let own_ticks = now.own.since(&self.own).cpu_ns as f64 / NS_PER_TICK;
-        Ok(noise(&self.cpus, &now.cpus, own_ticks))
+        let own = now.own.iter().zip(&self.own);
+        let own_ns: u64 = own.map(|(now, then)| now.since(then).cpu_ns).sum();
+        Ok(noise(&self.cpus, &now.cpus, own_ns as f64 / NS_PER_TICK))
     }
 }
 

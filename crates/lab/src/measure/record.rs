@@ -47,6 +47,8 @@ pub struct Head {
     pub seed: u64,
     /// The machine, drawn as `afterwork topology` does it.
     pub drawing: String,
+    /// What spoke against believing the rest before there was any.
+    pub warnings: Vec<String>,
 }
 
 /// What a case asks, and what its metrics are.
@@ -63,6 +65,8 @@ pub struct CaseHead {
     pub headline: String,
     /// All of them, in the order of the table.
     pub metrics: Vec<MetricHead>,
+    /// What speaks against believing its numbers.
+    pub warnings: Vec<String>,
 }
 
 /// What a metric is.
@@ -178,13 +182,20 @@ pub struct Record {
 /// Returns the lines of a case: its head, values, ratios to the best peer, the ratios that claims ask for, what became of
 /// the claims, and distributions.
 #[must_use]
-pub fn of_case(case: &Case, rows: &[Row], series: &[Series], judged: &[Judged<'_>]) -> Vec<Line> {
+pub fn of_case(
+    case: &Case,
+    rows: &[Row],
+    series: &[Series],
+    judged: &[Judged<'_>],
+    warnings: &[String],
+) -> Vec<Line> {
     let mut lines = vec![Line::Case(CaseHead {
         bench: case.bench.into(),
         case: case.name.into(),
         about: case.about.clone(),
         headline: case.headline.into(),
         metrics: case.metrics.iter().map(metric_head).collect(),
+        warnings: warnings.to_vec(),
     })];
     let records = values(case, rows).into_iter().chain(ratios(case, judged));
     lines.extend(records.map(Line::Record));
@@ -413,6 +424,7 @@ mod tests {
                 unit: "1/s".into(),
                 better: Better::Higher,
             }],
+            warnings: vec!["the machine was not quiet".into()],
         };
         let run = Run {
             bench: "b".into(),

@@ -80,7 +80,7 @@ impl<W: Write> Report<W> {
     /// # Errors
     ///
     /// The output is closed or fails.
-    pub fn head(&mut self, head: &Head, warnings: &[String]) -> Result<(), Stop> {
+    pub fn head(&mut self, head: &Head) -> Result<(), Stop> {
         self.told.push(Line::Head(head.clone()));
         let text = match self.form {
             Form::Json => record::line(head) + "\n",
@@ -91,7 +91,7 @@ impl<W: Write> Report<W> {
             }
         };
         self.put(&text)?;
-        self.warn(warnings)
+        self.warn(&head.warnings)
     }
 
     /// Tells what a case measured.
@@ -117,7 +117,9 @@ impl<W: Write> Report<W> {
             .iter()
             .filter(|judged| judged.verdict == Verdict::Fails)
             .count();
-        let mut lines = record::of_case(case, &rows, series, &judged);
+        let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
+        warnings.extend(spread_warnings(case, &rows));
+        let mut lines = record::of_case(case, &rows, series, &judged, &warnings);
         lines.extend(record::of_noise((case.bench, case.name), noise));
         if *runs {
             lines.extend(record::of_runs(case, series));
@@ -147,8 +149,6 @@ impl<W: Write> Report<W> {
         };
         self.told.extend(lines);
         self.put(&text)?;
-        let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
-        warnings.extend(spread_warnings(case, &rows));
         self.warn(&warnings)
     }
 

@@ -30,7 +30,20 @@ impl Usage {
     ///
     /// What the system says; Linux does not refuse it.
     pub fn now() -> io::Result<Self> {
-        let usage = getrusage(UsageWho::RUSAGE_SELF)?;
+        Self::of(UsageWho::RUSAGE_SELF)
+    }
+
+    /// Reads the counters of processes that this one started and that have ended.
+    ///
+    /// # Errors
+    ///
+    /// As [`now`](Self::now).
+    pub fn of_children() -> io::Result<Self> {
+        Self::of(UsageWho::RUSAGE_CHILDREN)
+    }
+
+    fn of(who: UsageWho) -> io::Result<Self> {
+        let usage = getrusage(who)?;
         let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
         let cpu = usage.user_time() + usage.system_time();
         Ok(Self {

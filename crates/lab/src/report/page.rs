@@ -23,6 +23,7 @@ pub fn page(run: &Run) -> String {
     let body = html! {
         h1 { (title) }
         (machine(&run.head))
+        (warnings(&run.head.warnings))
         (summary(run))
         @for bench in benches(run) {
             h2 id=(bench) { (bench) }
@@ -48,6 +49,12 @@ fn title(head: &Head) -> String {
 pub fn machine(head: &Head) -> Markup {
     html! {
         pre { (head.fingerprint.lines().join("\n")) "\norder    shuffled with --seed " (head.seed) }
+    }
+}
+
+fn warnings(warnings: &[String]) -> Markup {
+    html! {
+        @for warning in warnings { p.warning { "Warning: " (warning) } }
     }
 }
 
@@ -135,6 +142,7 @@ fn question(case: &CaseRun) -> Markup {
         section.case {
             h3 { (case.head.case) }
             p.quiet { (case.head.about) }
+            (warnings(&case.head.warnings))
             @for metric in shown(case) {
                 @let records: Vec<&Record> = case.of_metric(&metric.metric).collect();
                 @if !records.is_empty() { (bars(metric, &records)) }
