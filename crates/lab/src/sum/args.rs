@@ -47,7 +47,8 @@ pub struct SumArgs {
     #[arg(short, long, requires = "check")]
     pub warn: bool,
 
-    /// How many files are hashed at once [default: one for each allowed CPU]
+    /// How many batches of 8 files are under way at once [default: as many as are hashed by the allowed CPUs, and up to
+    /// four times as many while some wait for the disk]
     #[arg(short, long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub jobs: Option<u32>,
 

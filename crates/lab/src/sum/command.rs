@@ -23,8 +23,7 @@ use crate::talk;
 /// [`Stop::CouldNotRun`] where there are no workers, or no io_uring and it was asked for. What is wrong with a file
 /// is told in its place, and the exit status is then [`Exit::FileFailed`].
 pub fn run(args: &SumArgs) -> Result<Exit, Stop> {
-    let jobs = args.jobs.map_or_else(allowed_cpus, Ok)?;
-    let sums = Sums::new(args.read, jobs)?;
+    let sums = Sums::new(args.read, args.jobs)?;
     let mut out = BufWriter::new(io::stdout().lock());
     let good = if args.check {
         let mut good = true;
@@ -37,12 +36,6 @@ pub fn run(args: &SumArgs) -> Result<Exit, Stop> {
     };
     out.flush()?;
     Ok(if good { Exit::Good } else { Exit::FileFailed })
-}
-
-fn allowed_cpus() -> Result<u32, Stop> {
-    let allowed = sync::cpu::affinity();
-    let allowed = allowed.map_err(|error| Stop::because("cannot tell the allowed CPUs", error))?;
-    Ok(allowed.len() as u32)
 }
 
 /// Sums what is wanted with a line on the terminal that says how far it is.

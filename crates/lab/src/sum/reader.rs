@@ -2,7 +2,7 @@
 //!
 //! All files of a batch are opened and their beginnings read by one system call; then their next pieces by another one,
 //! and so on until each has ended. What was read is hashed on the CPU that read it, while it is in that CPU's cache.
-//! On a cold disk all reads of a batch are under way together.
+//! On a cold disk all reads of a batch are under way together, and its worker tells its pool that it waits.
 
 use std::ffi::CString;
 use std::io;
@@ -10,6 +10,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use afterwork::percpu::PageBatches;
+use afterwork::workqueue;
 use sha2::{Digest as _, Sha256};
 
 use super::files::{Event, Files};
@@ -72,8 +73,14 @@ impl Reader {
             });
         }
         while nr_open > 0 {
-            self.files.submit(true)?;
-            while let Some(event) = self.files.event() {
+            self.files.submit(false)?;
+            let mut next = self.files.event();
+            if next.is_none() {
+                // Nothing of it is in memory. Another batch has the CPU meanwhile.
+                workqueue::blocking(|| self.files.submit(true))?;
+                next = self.files.event();
+            }
+            while let Some(event) = next {
                 match event {
                     Event::Read(slot, Ok(count @ 1..), buffer) => {
                         let flight = &mut flights[slot];
@@ -89,6 +96,7 @@ impl Reader {
                     }
                     Event::Closed => nr_open -= 1,
                 }
+                next = self.files.event();
             }
         }
         let sums = sums.into_iter();

@@ -1,8 +1,9 @@
 //! Sums many files: one thread walks and tells results in order, workers read and hash.
 //!
 //! Files go to a workqueue in batches; the queue's `max_active` limits how many batches are under way, and nothing else
-//! has to. A batch borrows a reader, which is a ring, and buffers from the CPU that it runs on, and leaves them there for
-//! the next one. Its results come home by a mailbox, whose owner sleeps until half of what is out is back.
+//! has to. A pool runs as many as it has CPUs, and another one for each that says that it waits for a disk. A batch borrows
+//! a reader, which is a ring, and buffers from the CPU that it runs on, and leaves them there for the next one. Its results
+//! come home by a mailbox, whose owner sleeps until half of what is out is back.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use std::sync::Arc;
 
 use afterwork::percpu::{BuildError, FreeList, PageBatches, PerCpu, Qpw};
 use afterwork::task_work::{Closed, Mailbox};
-use afterwork::workqueue::Workqueue;
+use afterwork::workqueue::{MAX_ACTIVE, Workqueue};
 
 use super::BUFFER_BYTES;
 use super::args::Read;
@@ -34,10 +35,13 @@ pub struct Summed {
 pub type Sink<'a> = dyn FnMut(Summed) -> Result<(), Stop> + 'a;
 
 /// Batches that are out for each that may run: the next one is there when a worker comes for it.
-const AHEAD: usize = 4;
+const AHEAD: u32 = 2;
 
-/// Readers that wait on each CPU for the next batch there: two may run on one when one of them sleeps in a read.
-const NR_READERS: usize = 4;
+/// Batches that may run for each CPU. One of them hashes; the others are there for when it waits for a disk.
+const DEEP: u32 = 4;
+
+/// Readers that wait on each CPU for the next batch there.
+const NR_READERS: usize = DEEP as usize;
 
 /// What batches leave to the next ones.
 #[derive(Debug)]
@@ -51,17 +55,21 @@ struct Spare {
 #[derive(Debug)]
 pub struct Sums {
     queue: Workqueue,
-    jobs: usize,
+    /// Batches that may be out.
+    most_out: usize,
     spare: Arc<Spare>,
 }
 
 impl Sums {
-    /// Makes the queue; `jobs` batches run at once at most.
+    /// Makes the queue. `jobs` batches run at once at most; without a number as many as there are CPUs, and more while
+    /// some wait for a disk.
     ///
     /// # Errors
     ///
     /// [`Stop::CouldNotRun`] when it cannot be made, and when there is no io_uring and it was asked for.
-    pub fn new(read: Read, jobs: u32) -> Result<Self, Stop> {
+    pub fn new(read: Read, jobs: Option<u32>) -> Result<Self, Stop> {
+        let jobs = jobs.map_or_else(|| Ok::<_, Stop>(DEEP * allowed_cpus()?), Ok)?;
+        let jobs = jobs.min(MAX_ACTIVE);
         let queue = Workqueue::builder("sum").max_active(jobs).build();
         let queue = queue.map_err(|error| Stop::because("cannot make a workqueue", error))?;
         let by_uring = match read {
@@ -77,7 +85,7 @@ impl Sums {
             .map_err(|error| Stop::because("cannot make a cache for each CPU", error))?;
         Ok(Self {
             queue,
-            jobs: jobs as usize,
+            most_out: (AHEAD * jobs) as usize,
             spare: Arc::new(spare),
         })
     }
@@ -96,7 +104,7 @@ impl Sums {
         let mut done = InOrder::new();
         let (mut nr_begun, mut nr_out) = (0, 0);
         loop {
-            while nr_out < self.jobs * AHEAD {
+            while nr_out < self.most_out {
                 let batch: Vec<Found> = wanted.take(BATCH).collect();
                 if batch.is_empty() {
                     break;
@@ -142,6 +150,12 @@ impl Sums {
 /// What the system says.
 pub fn try_uring() -> io::Result<()> {
     Reader::new().map(drop)
+}
+
+fn allowed_cpus() -> Result<u32, Stop> {
+    let allowed = sync::cpu::affinity();
+    let allowed = allowed.map_err(|error| Stop::because("cannot tell the allowed CPUs", error))?;
+    Ok(allowed.len() as u32)
 }
 
 impl Spare {

@@ -13,14 +13,15 @@ use crate::measure::case::{Case, Sample, Variant};
 use crate::measure::claim::{Against, Bound, Claim};
 use crate::measure::metric::{Metric, NS_PER_US, higher, lower};
 use crate::measure::switches::Usage;
-use crate::sum::{Read, Sums};
+use crate::sum::{BATCH, Read, Sums};
 use crate::talk::say;
 
 const BENCH: &str = "sum";
 const TREE: &str = "tree";
+const COLD: &str = "tree-cold";
 
 /// As `--cases` and tables spell them.
-pub const CASES: [&str; 1] = [TREE];
+pub const CASES: [&str; 2] = [TREE, COLD];
 
 /// One io_uring ring reads, workers hash.
 const URING: &str = "uring";
@@ -29,6 +30,9 @@ const PLAIN: &str = "plain";
 
 const FILES: usize = 20_000;
 const FILES_QUICK: usize = 2_000;
+/// A disk is slower than memory by far.
+const COLD_FILES: usize = 4_000;
+const COLD_FILES_QUICK: usize = 1_000;
 const MEAN_KB: usize = 100;
 const KB: usize = 1024;
 
@@ -43,28 +47,62 @@ const METRICS: &[Metric] = &[
 /// Makes the cases that `args` ask for.
 #[must_use]
 pub fn cases(args: &SumBenchArgs, settings: &Settings) -> Vec<Case> {
-    args.pick.make(|_| tree(args, settings))
+    args.pick.make(|name| match name {
+        TREE => Some(tree(name, Cache::Warm, args, settings)),
+        _ => can_be_cold().then(|| tree(name, Cache::Cold, args, settings)),
+    })
 }
 
-fn tree(args: &SumBenchArgs, settings: &Settings) -> Case {
-    let nr_files = args
-        .files
-        .unwrap_or(if settings.quick { FILES_QUICK } else { FILES });
+/// Whether what the files hold is in memory when a run begins.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Cache {
+    Warm,
+    Cold,
+}
+
+/// Tries it with a small tree, for some file systems are nothing but memory.
+fn can_be_cold() -> bool {
+    let gone = Tree::make(1, KB, 0).and_then(|tree| tree.drop_pages());
+    let why = match gone {
+        Ok(true) => return true,
+        Ok(false) => "they stay in memory".to_string(),
+        Err(error) => error.to_string(),
+    };
+    say(format_args!(
+        "{COLD} left out, files of the temporary directory cannot be dropped from the cache: {why}"
+    ));
+    false
+}
+
+fn tree(name: &'static str, cache: Cache, args: &SumBenchArgs, settings: &Settings) -> Case {
+    let nr_files = args.files.unwrap_or(match (cache, settings.quick) {
+        (Cache::Warm, false) => FILES,
+        (Cache::Warm, true) => FILES_QUICK,
+        (Cache::Cold, false) => COLD_FILES,
+        (Cache::Cold, true) => COLD_FILES_QUICK,
+    });
     let mean = args.mean_kb.unwrap_or(MEAN_KB) * KB;
     let jobs = settings.cpus.len();
     let tree = Lazy {
         nr_files,
         mean,
+        cache,
         tree: Rc::default(),
     };
+    let rayon = |threads| move |tree: &Tree| Ok(peers::rayon(tree.root(), threads)?.len());
     let mut variants = vec![
-        Variant::ours(URING, tree.run(move |tree| ours(tree, Read::Uring, jobs))),
-        Variant::ours(PLAIN, tree.run(move |tree| ours(tree, Read::Plain, jobs))),
-        Variant::peer(
-            peers::RAYON,
-            tree.run(move |tree| Ok(peers::rayon(&tree.files, jobs)?.len())),
-        ),
+        Variant::ours(URING, tree.run(|tree| ours(tree, Read::Uring))),
+        Variant::ours(PLAIN, tree.run(|tree| ours(tree, Read::Plain))),
+        Variant::peer(peers::RAYON, tree.run(rayon(jobs))),
     ];
+    // Who is given the files saves the walk; who has more threads reads more files at once.
+    variants.push(match cache {
+        Cache::Warm => Variant::peer(
+            peers::RAYON_LIST,
+            tree.run(move |tree| Ok(peers::rayon_list(&tree.files, jobs)?.len())),
+        ),
+        Cache::Cold => Variant::peer(peers::RAYON_MANY, tree.run(rayon(jobs * BATCH))),
+    });
     if peers::has_xargs() {
         variants.push(Variant::peer(
             peers::XARGS,
@@ -81,19 +119,23 @@ fn tree(args: &SumBenchArgs, settings: &Settings) -> Case {
     }
     Case {
         bench: BENCH,
-        name: TREE,
+        name,
         about: format!(
-            "{nr_files} files of {} KB on average, warm; {jobs} at once",
-            mean / KB
+            "{nr_files} files of {} KB on average, {}; {jobs} workers",
+            mean / KB,
+            match cache {
+                Cache::Warm => "in the page cache",
+                Cache::Cold => "dropped from the page cache before each run",
+            }
         ),
         metrics: METRICS,
         headline: BYTES_PER_S,
         variants,
-        claims: claims(),
+        claims: claims(cache),
     }
 }
 
-fn claims() -> Vec<Claim> {
+fn claims(cache: Cache) -> Vec<Claim> {
     let claim = |variant: &str, against: &str, bound| Claim {
         what: format!("bytes/s of {variant}"),
         variant: variant.into(),
@@ -103,11 +145,18 @@ fn claims() -> Vec<Claim> {
         source: None,
     };
     let faster = Some(Bound::AtLeast(1.0));
+    // Plain calls read one file a worker, as the peers do.
+    let when_warm = faster.filter(|_| cache == Cache::Warm);
+    let other = match cache {
+        Cache::Warm => peers::RAYON_LIST,
+        Cache::Cold => peers::RAYON_MANY,
+    };
     vec![
         claim(URING, peers::XARGS, faster),
         claim(URING, peers::RAYON, faster),
-        claim(PLAIN, peers::XARGS, faster),
-        claim(PLAIN, peers::RAYON, faster),
+        claim(URING, other, None),
+        claim(PLAIN, peers::XARGS, when_warm),
+        claim(PLAIN, peers::RAYON, when_warm),
         claim(URING, PLAIN, None),
     ]
 }
@@ -117,6 +166,7 @@ fn claims() -> Vec<Claim> {
 struct Lazy {
     nr_files: usize,
     mean: usize,
+    cache: Cache,
     tree: Rc<OnceCell<Tree>>,
 }
 
@@ -138,6 +188,10 @@ impl Lazy {
         let lazy = self.clone();
         move || {
             let tree = lazy.get()?;
+            if lazy.cache == Cache::Cold {
+                let dropped = tree.drop_pages();
+                dropped.map_err(|error| Stop::because("cannot empty the page cache", error))?;
+            }
             let unmeasured =
                 |error| Stop::because("cannot read the counters of this process", error);
             let before = Usage::now().map_err(unmeasured)?;
@@ -161,9 +215,9 @@ impl Lazy {
 }
 
 /// Sums the tree as the command does, but for printing.
-fn ours(tree: &Tree, read: Read, jobs: usize) -> Result<usize, Stop> {
+fn ours(tree: &Tree, read: Read) -> Result<usize, Stop> {
     let mut nr_summed = 0;
-    let sums = Sums::new(read, jobs as u32)?;
+    let sums = Sums::new(read, None)?;
     sums.tree(tree.root(), &mut |summed| {
         nr_summed += usize::from(summed.sum.is_ok());
         Ok(())

@@ -2,42 +2,75 @@
 
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use rayon::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 
 use crate::exit::Stop;
-use crate::sum::{BUFFER_BYTES, Digest, sum_of};
+use crate::sum::{BUFFER_BYTES, Digest, Walk, sum_of};
 
 /// As `--peers` and tables spell them.
-pub const NAMES: [&str; 2] = [RAYON, XARGS];
-/// See [`NAMES`].
+pub const NAMES: [&str; 4] = [RAYON, RAYON_LIST, RAYON_MANY, XARGS];
+/// Walks the tree itself, as ours does.
 pub const RAYON: &str = "rayon";
+/// Is given the files.
+pub const RAYON_LIST: &str = "rayon+list";
+/// As [`RAYON`], with a thread for each file that ours reads at once.
+pub const RAYON_MANY: &str = "rayon+threads";
 /// See [`NAMES`].
 pub const XARGS: &str = "xargs";
 
 /// Files that xargs gives to one sha256sum: enough that starting it costs little, few enough to keep all CPUs busy.
 const PER_PROCESS: usize = 100;
 
-/// Sums all files by a parallel iterator, each by plain calls into a buffer of its thread.
+/// Walks a tree and sums its files, each by plain calls into a buffer of its thread; results in the order of the walk.
 ///
 /// # Errors
 ///
 /// The pool cannot be made, or a file cannot be read.
-pub fn rayon(files: &[PathBuf], threads: usize) -> Result<Vec<Digest>, Stop> {
-    let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build();
-    let pool = pool.map_err(|error| Stop::because("cannot make a rayon pool", error))?;
-    let sums: io::Result<Vec<Digest>> = pool.install(|| {
+pub fn rayon(root: &Path, threads: usize) -> Result<Vec<Digest>, Stop> {
+    let found = Walk::new(&[root.into()]).map(|found| found.path);
+    let sums: io::Result<Vec<(usize, Digest)>> = pool(threads)?.install(|| {
+        // Whichever thread wants a file takes the next step of the walk: nobody waits for its end.
+        let found = found.enumerate().par_bridge();
+        let summed = found.map_init(buffer, |buffer, (number, path)| {
+            Ok((number, sum_of(&path, buffer)?))
+        });
+        summed.collect()
+    });
+    let mut sums = sums.map_err(unreadable)?;
+    sums.sort_unstable_by_key(|&(number, _)| number);
+    Ok(sums.into_iter().map(|(_, sum)| sum).collect())
+}
+
+/// Sums files that are known, in their order.
+///
+/// # Errors
+///
+/// As [`rayon`].
+pub fn rayon_list(files: &[PathBuf], threads: usize) -> Result<Vec<Digest>, Stop> {
+    let sums: io::Result<Vec<Digest>> = pool(threads)?.install(|| {
         let files = files.par_iter();
         files
-            .map_init(
-                || vec![0; BUFFER_BYTES],
-                |buffer, path| sum_of(path, buffer),
-            )
+            .map_init(buffer, |buffer, path| sum_of(path, buffer))
             .collect()
     });
-    sums.map_err(|error| Stop::because("a file of the tree cannot be read", error))
+    sums.map_err(unreadable)
+}
+
+fn pool(threads: usize) -> Result<ThreadPool, Stop> {
+    let pool = ThreadPoolBuilder::new().num_threads(threads).build();
+    pool.map_err(|error| Stop::because("cannot make a rayon pool", error))
+}
+
+fn buffer() -> Vec<u8> {
+    vec![0; BUFFER_BYTES]
+}
+
+fn unreadable(error: io::Error) -> Stop {
+    Stop::because("a file of the tree cannot be read", error)
 }
 
 /// Says whether `xargs` and `sha256sum` are there.

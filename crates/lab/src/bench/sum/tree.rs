@@ -1,9 +1,11 @@
 //! A tree of files to be summed, gone when it is dropped.
 
-use std::fs;
-use std::io;
+use std::fs::{self, File};
+use std::io::{self, IoSliceMut};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{Advice, fadvise, syncfs};
+use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use tempfile::TempDir;
 
 /// Files of one directory.
@@ -60,11 +62,43 @@ impl Tree {
         Ok(tree)
     }
 
+    /// Has the contents of all files dropped from the page cache, and says whether they are gone; what the directories
+    /// and inodes say stays in memory.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn drop_pages(&self) -> io::Result<bool> {
+        // Only what is on its disk can be dropped.
+        syncfs(File::open(self.root())?)?;
+        for path in &self.files {
+            drop_pages(&File::open(path)?)?;
+        }
+        let Some(last) = self.files.last() else {
+            return Ok(false);
+        };
+        let last = File::open(last)?;
+        let is_gone = matches!(read_without_waiting(&last), Err(Errno::AGAIN));
+        // The look may have begun to read it.
+        drop_pages(&last)?;
+        Ok(is_gone)
+    }
+
     /// The directory that holds it.
     #[must_use]
     pub fn root(&self) -> &Path {
         self.root.path()
     }
+}
+
+fn drop_pages(file: &File) -> io::Result<()> {
+    Ok(fadvise(file, 0, None, Advice::DontNeed)?)
+}
+
+fn read_without_waiting(file: &File) -> rustix::io::Result<usize> {
+    let mut byte = [0];
+    let mut into = [IoSliceMut::new(&mut byte)];
+    preadv2(file, &mut into, 0, ReadWriteFlags::NOWAIT)
 }
 
 /// The largest size whose powers of ten below it have this mean.
