@@ -10,6 +10,7 @@ macro_rules! pages {
 }
 
 pages! {
+    front "../README.md",
     readme "README.md",
     architecture "architecture.md",
     bench_method "bench-method.md",
@@ -27,6 +28,7 @@ pages! {
     rcu "rcu.md",
     srcu "srcu.md",
     task_work "task_work.md",
+    top "top.md",
     topology "topology.md",
     wake "wake.md",
     when_not "when-not.md",
