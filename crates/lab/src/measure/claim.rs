@@ -146,9 +146,11 @@ impl Bound {
 
 impl std::fmt::Display for Bound {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A bound may be a fraction; it was not meant to sixteen digits.
+        let told = (self.value() * 1e3).round() / 1e3;
         match self {
-            Self::AtLeast(value) => write!(f, ">= {value}"),
-            Self::AtMost(value) => write!(f, "<= {value}"),
+            Self::AtLeast(_) => write!(f, ">= {told}"),
+            Self::AtMost(_) => write!(f, "<= {told}"),
         }
     }
 }
@@ -199,6 +201,12 @@ mod tests {
             verdict(spread(0.7, 0.2), Some(Bound::AtMost(0.6))),
             (Fails, true)
         );
+    }
+
+    #[test]
+    fn a_bound_is_told_in_three_decimals() {
+        assert_eq!(Bound::AtMost(1.0 / 30.0).to_string(), "<= 0.033");
+        assert_eq!(Bound::AtLeast(1.5).to_string(), ">= 1.5");
     }
 
     #[test]
