@@ -7,6 +7,7 @@ use clap::{Parser, Subcommand};
 use crate::bench::BenchArgs;
 use crate::report::ReportArgs;
 use crate::sum::SumArgs;
+use crate::top::TopArgs;
 use crate::topology::TopologyArgs;
 
 /// What a newcomer reads first.
@@ -26,6 +27,8 @@ Try:
   afterwork report here.jsonl there.jsonl
                                        two such runs side by side
   afterwork sum DIR > sums             checksums of a tree, as sha256sum prints them
+  AFTERWORK=observe.publish=on afterwork sum DIR >/dev/null &
+  afterwork top                        the processes that may be looked at; with a number, one of them
 
 Results go to standard output, progress and warnings to standard error; pages are all that is
 written to disk. Ctrl-C ends a bench early and prints what it has measured so far.
@@ -58,6 +61,9 @@ pub enum Command {
 
     /// Print or check SHA-256 checksums of files and trees, as sha256sum does
     Sum(SumArgs),
+
+    /// Show what a running process is at: its queues, pools, RCU, mailboxes, per-CPU data
+    Top(TopArgs),
 }
 
 /// What to answer instead of running.

@@ -18,6 +18,7 @@ pub mod measure;
 pub mod report;
 pub mod sum;
 pub mod talk;
+pub mod top;
 pub mod topology;
 
 /// Snippets of the book: here, because some of them show the peers' code beside ours.
@@ -61,6 +62,7 @@ fn run(cli: Cli) -> Result<Exit, Stop> {
         Some(Command::Bench(args)) => bench::session::run(&args),
         Some(Command::Report(args)) => report::run(&args).map(|()| Exit::Good),
         Some(Command::Sum(args)) => sum::run(&args),
+        Some(Command::Top(args)) => top::run(&args).map(|()| Exit::Good),
     }
 }
 

@@ -1,0 +1,71 @@
+//! What was seen, for programs.
+//!
+//! A look is one object in one line; a list of processes is an array of them. `records` has an array for each kind, and a
+//! record has its name, its detail, its figures by their names, and `per_s`, how much counters rose in a second.
+
+use afterwork::page::{Kind, Measure, VERSION};
+use serde_json::{Map, Value, json};
+
+use super::look::{Look, NoLook};
+use super::processes::Found;
+use super::rows::{pairs, rate, span_s};
+
+/// Returns the object for a look.
+#[must_use]
+pub fn look(now: &Look, before: Option<&Look>) -> Value {
+    let page = &now.page;
+    let kinds = Kind::ALL.map(|kind| (kind.name().to_owned(), records(kind, now, before)));
+    json!({
+        "version": VERSION,
+        "pid": page.pid,
+        "name": page.name,
+        "state": "live",
+        "round": page.round,
+        "answered": now.answered,
+        "whole": page.is_whole(),
+        "age_ms": now.age.as_millis() as u64,
+        "took_us": page.took_ns / 1000,
+        "torn": page.nr_torn,
+        "left_out": page.nr_left_out,
+        "unknown": page.nr_unknown,
+        "records": Map::from_iter(kinds),
+    })
+}
+
+fn records(kind: Kind, now: &Look, before: Option<&Look>) -> Value {
+    let records = pairs(kind, now, before).map(|(record, past)| {
+        let mut object = Map::new();
+        object.insert("name".to_owned(), json!(record.name));
+        object.insert("detail".to_owned(), json!(record.detail));
+        let mut per_s = Map::new();
+        for (field, figure) in record.figures() {
+            object.insert(field.name.to_owned(), json!(figure));
+            if field.measure != Measure::Gauge
+                && let Some(rate) = rate(record, past, field.name, span_s(now, before))
+            {
+                per_s.insert(field.name.to_owned(), json!(rate));
+            }
+        }
+        if past.is_some() {
+            object.insert("per_s".to_owned(), Value::Object(per_s));
+        }
+        Value::Object(object)
+    });
+    Value::Array(records.collect())
+}
+
+/// Returns the array of all processes that were found.
+#[must_use]
+pub fn processes(found: &[Found]) -> Value {
+    let objects = found.iter().map(|found| match &found.look {
+        Ok(seen) => look(seen, None),
+        Err(no_look) => {
+            let state = match no_look {
+                NoLook::Stale(_) => "stale",
+                NoLook::Refused(_) => "refused",
+            };
+            json!({"pid": found.pid, "state": state, "reason": no_look.reason()})
+        }
+    });
+    Value::Array(objects.collect())
+}

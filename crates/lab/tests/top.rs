@@ -1,0 +1,347 @@
+//! `afterwork top` as a user runs it, on a child that works.
+
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use afterwork::page::DIRECTORY;
+use afterwork::percpu::PerCpu;
+use afterwork::rcu;
+use afterwork::task_work::Mailbox;
+use afterwork::workqueue::Workqueue;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::Value;
+
+/// Set for the child.
+const CHILD: &str = "AFTERWORK_TEST_CHILD";
+
+/// Not a test of its own: what the child runs, until its input ends.
+#[test]
+fn child() {
+    if std::env::var_os(CHILD).is_none() {
+        return;
+    }
+    let queue = Workqueue::builder("load").max_active(1).build().unwrap();
+    let mut mailbox = Mailbox::builder().name("letters").build();
+    let poster = mailbox.poster();
+    let counts = PerCpu::builder().name("counts").build(|_| 0).unwrap();
+    let owner = std::thread::spawn(move || {
+        while mailbox.wait(1).is_ok() {
+            mailbox.drain(32).for_each(drop);
+        }
+    });
+    let worker = std::thread::spawn(move || {
+        let mut is_told = false;
+        loop {
+            let done: Vec<_> = (0..100)
+                .map(|_| queue.spawn(|| drop(rcu::read())))
+                .collect();
+            done.into_iter().for_each(|item| item.join().unwrap());
+            poster.post(1).unwrap();
+            counts.drain_all(|_, count| *count += 1);
+            rcu::call(|| ());
+            if !is_told {
+                is_told = true;
+                println!("ready");
+            }
+        }
+    });
+    drop((owner, worker));
+    std::io::stdin().read_to_end(&mut Vec::new()).unwrap();
+    std::process::exit(0);
+}
+
+/// A child that works, ended when dropped.
+struct Busy(Child);
+
+impl Busy {
+    fn start() -> Self {
+        let mut child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "child", "--nocapture"])
+            .env(CHILD, "1")
+            .env("AFTERWORK", "observe.publish=on")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("the child starts");
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        assert!(lines.any(|line| line.unwrap().contains("ready")));
+        Self(child)
+    }
+
+    fn pid(&self) -> String {
+        self.0.id().to_string()
+    }
+
+    fn page(&self) -> PathBuf {
+        Path::new(DIRECTORY).join(format!("afterwork-{}", self.0.id()))
+    }
+
+    fn signal(&self, signal: Signal) {
+        kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
+    }
+
+    /// Lets it end by itself.
+    fn end(mut self) -> PathBuf {
+        let page = self.page();
+        drop(self.0.stdin.take());
+        assert!(self.0.wait().unwrap().success());
+        page
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.kill().ok();
+        self.0.wait().ok();
+        // A process that is killed leaves its page.
+        fs::remove_file(self.page()).ok();
+    }
+}
+
+fn top(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_afterwork"))
+        .arg("top")
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .expect("the command starts")
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).expect("the command speaks UTF-8")
+}
+
+fn good(args: &[&str]) -> String {
+    let output = top(args);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    text(&output.stdout).to_owned()
+}
+
+/// Returns the one line in which it says why it does not run.
+fn wrong(args: &[&str]) -> String {
+    let output = top(args);
+    let line = text(&output.stderr).to_owned();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {line}");
+    assert!(
+        line.lines().count() == 1 && output.stdout.is_empty(),
+        "{line}"
+    );
+    line
+}
+
+#[test]
+fn a_busy_process_is_shown_as_a_table() {
+    let busy = Busy::start();
+    let shown = good(&[&busy.pid(), "--once"]);
+    for word in [
+        "queue", "load", "pool", "rcu", "mailbox", "letters", "percpu", "counts",
+    ] {
+        assert!(shown.contains(word), "{word} is missing in:\n{shown}");
+    }
+    assert!(
+        !shown.contains('\x1b') && !shown.contains("does not answer"),
+        "{shown}"
+    );
+    let list = good(&[]);
+    assert!(list.contains(&busy.pid()), "{list}");
+}
+
+#[test]
+fn each_look_is_a_line_of_json_with_rates_from_the_second_on() {
+    let busy = Busy::start();
+    let mut looking = Command::new(env!("CARGO_BIN_EXE_afterwork"))
+        .args(["top", &busy.pid(), "--json", "--every", "20"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(looking.stdout.take().unwrap()).lines();
+    let looks: Vec<Value> = lines
+        .take(4)
+        .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
+        .collect();
+    looking.kill().unwrap();
+    looking.wait().unwrap();
+    let mut completed = Vec::new();
+    for (i, look) in looks.iter().enumerate() {
+        assert_eq!(look["version"], 1);
+        assert_eq!(look["pid"], busy.0.id());
+        assert_eq!(
+            (&look["state"], &look["whole"]),
+            (&"live".into(), &true.into())
+        );
+        for number in ["round", "age_ms", "took_us", "torn", "left_out", "unknown"] {
+            assert!(look[number].is_u64(), "{number} of {look}");
+        }
+        for kind in ["queue", "pool", "rcu", "mailbox", "percpu"] {
+            for record in look["records"][kind].as_array().unwrap() {
+                let figures = record.as_object().unwrap().iter();
+                for (name, value) in figures {
+                    match name.as_str() {
+                        "name" | "detail" => assert!(value.is_string()),
+                        "per_s" => {
+                            assert!(i > 0 && value.as_object().unwrap().values().all(Value::is_f64))
+                        }
+                        _ => assert!(value.is_u64(), "{name} of {record}"),
+                    }
+                }
+            }
+        }
+        let queues = look["records"]["queue"].as_array().unwrap();
+        let load = queues.iter().find(|queue| queue["name"] == "load").unwrap();
+        assert_eq!(load["max_active"], 1);
+        assert_eq!(load["per_s"].is_object(), i > 0);
+        completed.push(load["completed"].as_u64().unwrap());
+    }
+    assert!(completed.is_sorted(), "{completed:?}");
+    assert!(
+        looks
+            .windows(2)
+            .all(|pair| pair[0]["round"].as_u64() < pair[1]["round"].as_u64())
+    );
+}
+
+#[test]
+fn prometheus_gets_one_sample_a_series_each_below_its_type() {
+    let busy = Busy::start();
+    for args in [&["--prometheus"][..], &[&busy.pid(), "--prometheus"]] {
+        let shown = good(args);
+        let mut declared = "";
+        let mut seen = std::collections::HashSet::new();
+        for line in shown.lines() {
+            if let Some(rest) = line.strip_prefix("# ") {
+                let mut words = rest.split(' ').skip(1);
+                declared = words.next().unwrap();
+                continue;
+            }
+            let (series, value) = line.rsplit_once(' ').unwrap();
+            assert_eq!(series.split('{').next(), Some(declared), "{line}");
+            assert!(
+                value.parse::<u64>().is_ok() && seen.insert(series),
+                "{line}"
+            );
+        }
+        let completed = "afterwork_queue_completed_total{pid=\"";
+        assert!(
+            shown.contains(completed) && shown.contains("name=\"load\""),
+            "{shown}"
+        );
+    }
+}
+
+#[test]
+fn a_process_that_ends_takes_its_page_along_and_one_that_is_killed_leaves_it_stale() {
+    let page = Busy::start().end();
+    assert!(!page.exists());
+    let mut busy = Busy::start();
+    let pid = busy.pid();
+    busy.0.kill().unwrap();
+    busy.0.wait().unwrap();
+    let line = wrong(&[&pid, "--once"]);
+    assert!(line.contains("has ended and left"), "{line}");
+    let list: Value = serde_json::from_str(&good(&["--json"])).unwrap();
+    let mut list = list.as_array().unwrap().iter();
+    let found = list.find(|it| it["pid"].to_string() == pid).unwrap();
+    assert_eq!(found["state"], "stale");
+    drop(busy);
+    assert!(wrong(&[&pid]).contains("AFTERWORK=observe.publish=on"));
+}
+
+#[test]
+fn a_process_that_is_stopped_shows_what_it_last_did_and_how_old_that_is() {
+    let busy = Busy::start();
+    good(&[&busy.pid(), "--once"]);
+    busy.signal(Signal::SIGSTOP);
+    let shown = good(&[&busy.pid(), "--once"]);
+    assert!(
+        shown.contains("does not answer") && shown.contains("load"),
+        "{shown}"
+    );
+    busy.signal(Signal::SIGCONT);
+    let shown = good(&[&busy.pid(), "--once"]);
+    assert!(!shown.contains("does not answer"), "{shown}");
+}
+
+#[test]
+fn a_page_cut_short_while_it_is_looked_at_is_refused_and_the_process_lives_on() {
+    let busy = Busy::start();
+    good(&[&busy.pid(), "--once"]);
+    let file = File::options().write(true).open(busy.page()).unwrap();
+    file.set_len(100).unwrap();
+    let line = wrong(&[&busy.pid(), "--once"]);
+    assert!(line.contains("too short"), "{line}");
+    busy.end();
+}
+
+#[test]
+fn a_page_that_is_not_what_it_should_be_is_refused_with_the_reason() {
+    let busy = Busy::start();
+    let honest = {
+        good(&[&busy.pid(), "--once"]);
+        fs::read(busy.page()).unwrap()
+    };
+    let place = tempfile::tempdir().unwrap();
+    let make = |name: &str, bytes: &[u8], mode: u32| {
+        let path = place.path().join(name);
+        fs::write(&path, bytes).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let changed = |at: usize, byte: u8| {
+        let mut bytes = honest.clone();
+        bytes[at] = byte;
+        bytes
+    };
+    // An honest copy is as good as the page itself, but for the answer.
+    let copy = good(&[&make("copy", &honest, 0o600), "--once"]);
+    assert!(
+        copy.contains("load") && copy.contains("does not answer"),
+        "{copy}"
+    );
+    let link = place.path().join("link");
+    symlink(busy.page(), &link).unwrap();
+    let pipe = place.path().join("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let directory = place.path().join("directory");
+    fs::create_dir(&directory).unwrap();
+    let path = |path: &Path| path.to_str().unwrap().to_owned();
+    for (page, reason) in [
+        (make("empty", b"", 0o600), "too short"),
+        (make("noise", &[0xa5; 5000], 0o600), "does not begin"),
+        (
+            make("long", &vec![0; 700_000], 0o600),
+            "longer than any page",
+        ),
+        (make("open", &honest, 0o644), "others may use it"),
+        (make("version", &changed(8, 2), 0o600), "version 2"),
+        (
+            make("damaged", &changed(16, 1), 0o600),
+            "does not fit its check",
+        ),
+        (make("cut", &honest[..600], 0o600), "no room for"),
+        (
+            make("afterwork-1", &honest, 0o600),
+            "it says that it is of process",
+        ),
+        (path(&link), "symbolic link"),
+        (path(&pipe), "no regular file"),
+        (path(&directory), "no regular file"),
+        (path(&place.path().join("nosuch")), "No such file"),
+        ("many".to_owned(), "is no process"),
+    ] {
+        let line = wrong(&[&page, "--once"]);
+        assert!(line.contains(reason), "{page}: {line}");
+    }
+    let list = good(&["--directory", place.path().to_str().unwrap()]);
+    assert!(list.contains("it says that it is of process"), "{list}");
+}
+
+#[test]
+fn figures_are_explained_and_a_pipe_gets_no_full_screen() {
+    assert!(good(&["--fields"]).contains("threads that run its items"));
+    let busy = Busy::start();
+    assert!(wrong(&[&busy.pid(), "--tui"]).contains("needs a terminal"));
+}
