@@ -14,6 +14,7 @@ use super::rcu::{self, RcuArgs};
 use super::session::Settings;
 use super::sum::{self, SumBenchArgs};
 use super::task_work::{self, TaskWorkArgs};
+use super::top::{self, TopBenchArgs};
 use super::workqueue::{self, WorkqueueArgs};
 use crate::exit::Stop;
 use crate::measure::case::Case;
@@ -57,6 +58,9 @@ pub enum Which {
 
     /// Limit how many items run at once: contended writes, and eight subsystems on one machine
     MaxActive(MaxActiveArgs),
+
+    /// Look at a busy process as `afterwork top` does: what that costs its throughput
+    Top(TopBenchArgs),
 }
 
 impl Which {
@@ -72,6 +76,7 @@ impl Which {
             Self::Percpu(PercpuArgs::default()),
             Self::Sum(SumBenchArgs::default()),
             Self::MaxActive(MaxActiveArgs::default()),
+            Self::Top(TopBenchArgs::default()),
         ]
     }
 
@@ -90,6 +95,7 @@ impl Which {
             Self::Percpu(args) => Ok(percpu::cases(args, settings)),
             Self::Sum(args) => Ok(sum::cases(args, settings)),
             Self::MaxActive(args) => max_active::cases(args, settings),
+            Self::Top(args) => Ok(top::cases(args, settings)),
         }
     }
 }

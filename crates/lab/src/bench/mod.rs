@@ -18,6 +18,7 @@ pub mod rcu;
 pub mod session;
 pub mod sum;
 pub mod task_work;
+pub mod top;
 pub mod workqueue;
 
 pub use args::BenchArgs;
