@@ -45,8 +45,8 @@ use super::{
 /// ```
 #[derive(Clone)]
 pub struct DelayedWork {
-    work: Work,
-    timer: Arc<Timer>,
+    pub(super) work: Work,
+    pub(super) timer: Arc<Timer>,
 }
 
 impl DelayedWork {
@@ -172,8 +172,9 @@ impl DelayedWork {
     ///
     /// As of [`Work::flush`].
     pub fn flush(&self) -> Result<bool, FlushError> {
-        self.timer.expedite(&self.work);
-        self.work.flush()
+        // It may have run before the flush looks for it.
+        let was_armed = self.timer.expedite(&self.work);
+        Ok(self.work.flush()? || was_armed)
     }
 }
 

@@ -18,6 +18,9 @@
 //! nobody can arm it a second time, or miss it. It is pushed, which may wake a worker, after that.
 //!
 //! The manager never waits for an item's lock, whose holder may wait for a worker: it comes back a tick later.
+//!
+//! An item may also be armed to wait for a grace period of RCU (`rcu_work.rs`). Then no wheel has it, and a callback fires
+//! it; the rest is the same. What that callback cannot do at once, the manager does.
 
 use std::time::Duration;
 
@@ -54,25 +57,33 @@ pub(crate) struct Timers {
 /// The timer of one item.
 #[derive(Debug, Default)]
 pub(super) struct Timer {
-    state: Mutex<State>,
+    pub(super) state: Mutex<State>,
 }
 
 #[derive(Debug, Default)]
-struct State {
+pub(super) struct State {
     /// Changes whenever the timer is armed or disarmed.
-    generation: u64,
-    armed: Option<Armed>,
+    pub(super) generation: u64,
+    pub(super) armed: Option<Armed>,
     slack_ns: u64,
 }
 
 /// Where a timer stands, and for which queue.
 #[derive(Debug)]
-struct Armed {
-    key: TimerKey,
-    manager: Weak<Manager>,
+pub(super) struct Armed {
+    pub(super) until: Until,
     queue: WeakQueue,
     /// Where it was armed, and is queued.
     cpu: CpuId,
+}
+
+/// What an armed item waits for.
+#[derive(Debug)]
+pub(super) enum Until {
+    /// Its time, in the wheel of a registry.
+    Time(TimerKey, Weak<Manager>),
+    /// A grace period.
+    GracePeriod,
 }
 
 /// What became of an attempt to arm a timer.
@@ -150,13 +161,17 @@ impl Timer {
         disarmed.is_some()
     }
 
-    /// Queues the item now, if its timer is armed.
-    pub(super) fn expedite(&self, work: &Work) {
+    /// Queues the item now, if its timer is armed; says whether it did.
+    pub(super) fn expedite(&self, work: &Work) -> bool {
         let mut state = self.state.lock();
+        if state.awaits_grace_period().is_some() {
+            return false;
+        }
         let queue = state.armed.as_ref().and_then(|armed| armed.queue.upgrade());
         let disarmed = state.disarm();
-        if let (Some(queue), Some(_)) = (&queue, &disarmed) {
-            queue.enqueue(work);
+        match (&queue, &disarmed) {
+            (Some(queue), Some(_)) => queue.enqueue(work),
+            _ => false,
         }
     }
 }
@@ -170,30 +185,50 @@ impl State {
         (queue, cpu): (WeakQueue, CpuId),
         at_ns: u64,
     ) -> bool {
+        let due = self.next_due(timer, work);
+        let (key, is_first) = manager.timers.wheel.lock().insert(at_ns, due);
+        let until = Until::Time(key, Arc::downgrade(manager));
+        self.armed = Some(Armed { until, queue, cpu });
+        is_first
+    }
+
+    /// Arms the item to be fired by what this returns, from `cpu`, after a grace period that the caller sees to.
+    pub(super) fn put_aside(
+        &mut self,
+        timer: &Arc<Timer>,
+        work: &Work,
+        (queue, cpu): (WeakQueue, CpuId),
+    ) -> Due {
+        let until = Until::GracePeriod;
+        self.armed = Some(Armed { until, queue, cpu });
+        self.next_due(timer, work)
+    }
+
+    fn next_due(&mut self, timer: &Arc<Timer>, work: &Work) -> Due {
         self.generation += 1;
-        let due = Due {
+        Due {
             timer: timer.clone(),
             work: work.clone(),
             generation: self.generation,
-        };
-        let (key, is_first) = manager.timers.wheel.lock().insert(at_ns, due);
-        let manager = Arc::downgrade(manager);
-        self.armed = Some(Armed {
-            key,
-            manager,
-            queue,
-            cpu,
-        });
-        is_first
+        }
+    }
+
+    /// Returns the generation of an item that waits for a grace period.
+    pub(super) fn awaits_grace_period(&self) -> Option<u64> {
+        let armed = self.armed.as_ref()?;
+        matches!(armed.until, Until::GracePeriod).then_some(self.generation)
     }
 
     /// Returns what was in the wheel, which may hold the last handle of the item; `None` when it was not armed.
     fn disarm(&mut self) -> Option<Option<Due>> {
         let armed = self.armed.take()?;
         self.generation += 1;
-        let manager = armed.manager.upgrade();
-        // Not there any more: the manager has it, and will find that it is of another generation.
-        Some(manager.and_then(|manager| manager.timers.wheel.lock().remove(armed.key)))
+        // Whoever has it else, the manager or a callback, will find that it is of another generation.
+        let Until::Time(key, manager) = armed.until else {
+            return Some(None);
+        };
+        let manager = manager.upgrade();
+        Some(manager.and_then(|manager| manager.timers.wheel.lock().remove(key)))
     }
 }
 
@@ -213,7 +248,20 @@ impl Timers {
 }
 
 impl Due {
-    fn fire(self, manager: &Arc<Manager>, now_ns: u64) {
+    /// Disarms the item, if it is still armed as it was: its queue has gone. Comes back where its lock is held.
+    pub(super) fn forget(self) -> Result<(), Self> {
+        let Some(mut state) = self.timer.state.try_lock() else {
+            return Err(self);
+        };
+        if state.generation == self.generation {
+            state.armed = None;
+        }
+        drop(state);
+        Ok(())
+    }
+
+    /// Queues the item, if it is still armed as it was.
+    pub(super) fn fire(self, manager: &Arc<Manager>, now_ns: u64) {
         let Some(mut state) = self.timer.state.try_lock() else {
             // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
             let again_ns = now_ns.saturating_add(RETRY_NS);

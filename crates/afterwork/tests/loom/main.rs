@@ -24,4 +24,5 @@ mod workqueue_future;
 mod workqueue_item;
 mod workqueue_parts;
 mod workqueue_pool;
+mod workqueue_rcu_work;
 mod workqueue_rescuer;

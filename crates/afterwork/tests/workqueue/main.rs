@@ -26,6 +26,7 @@ mod order;
 mod panics;
 mod place;
 mod pools;
+mod rcu_work;
 mod spawn;
 mod spawn_async;
 mod spawn_async_ends;

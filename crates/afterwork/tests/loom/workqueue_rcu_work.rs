@@ -1,0 +1,108 @@
+//! Items that wait for readers: one that is cancelled, queued or flushed while a grace period ends.
+
+use std::sync::Arc;
+
+use afterwork::{
+    rcu::{self, model::sweep},
+    workqueue::{RcuWork, Workqueue, model::Machine},
+};
+use sync::{
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{bounded, machine, plain, spawn, wind_up};
+
+/// A machine without workers, an item, and its count of runs; what waits is run by the model.
+fn one_item() -> (Arc<Machine>, Workqueue, RcuWork, Arc<AtomicU32>) {
+    rcu::synchronize();
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let count = Arc::new(AtomicU32::new(0));
+    let runs = count.clone();
+    let work = RcuWork::new(move || {
+        runs.fetch_add(1, Ordering::Relaxed);
+    });
+    (machine, queue, work, count)
+}
+
+/// Ends the grace period, on a thread of its own, while `meet` does something about it; returns how often the item ran,
+/// and what was met.
+fn end_beside<R>(meet: impl FnOnce(&Workqueue, &RcuWork) -> R) -> (u32, R) {
+    let (machine, queue, work, count) = one_item();
+    assert!(queue.enqueue_rcu(&work));
+    let sweeping = spawn(sweep);
+    let met = meet(&queue, &work);
+    sweeping.join().unwrap();
+    sweep();
+    machine.fire_timers(std::time::Duration::from_millis(10));
+    machine.pretend_busy(false);
+    machine.help_out();
+    assert!(!work.is_pending());
+    wind_up(queue);
+    (count.load(Ordering::Relaxed), met)
+}
+
+#[test]
+fn a_cancelled_item_is_not_queued_by_its_grace_period_and_one_that_was_is_cancelled_there() {
+    bounded(2, || {
+        let (nr_runs, cancelled) = end_beside(|_, work| work.cancel());
+        assert_eq!(nr_runs, u32::from(!cancelled));
+    });
+}
+
+fn requeue_meets_the_end() {
+    let (nr_runs, queued) = end_beside(|queue, work| queue.enqueue_rcu(work));
+    assert_eq!(nr_runs, u32::from(queued).max(1));
+}
+
+#[test]
+fn an_item_that_waits_for_readers_is_armed_or_pending_and_never_both_or_neither() {
+    bounded(2, requeue_meets_the_end);
+}
+
+#[test]
+fn the_end_of_a_grace_period_must_claim_the_item_before_it_unlocks_it() {
+    must_fail("delayed: unlocks before it claims", || {
+        bounded(2, requeue_meets_the_end);
+    });
+}
+
+/// Flushes an item that another thread is just queueing.
+fn flush_meets_queueing() {
+    rcu::synchronize();
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().help(true).build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let has_run = Arc::new(AtomicBool::new(false));
+    let runs = has_run.clone();
+    let work = RcuWork::new(move || runs.store(true, Ordering::Relaxed));
+    let queueing = spawn({
+        let (queue, work) = (queue.clone(), work.clone());
+        move || {
+            assert!(queue.enqueue_rcu(&work));
+            sweep();
+        }
+    });
+    if work.is_pending() {
+        assert_eq!(work.flush(), Ok(true));
+        assert!(has_run.load(Ordering::Relaxed), "flushed and has not run");
+    }
+    queueing.join().unwrap();
+    machine.pretend_busy(false);
+    machine.help_out();
+    wind_up(queue);
+}
+
+#[test]
+fn flush_waits_for_an_item_whose_callback_is_not_handed_over_yet() {
+    bounded(2, flush_meets_queueing);
+}
+
+#[test]
+fn flush_must_ask_until_the_item_waits_no_more() {
+    must_fail("rcu_work: flush asks once", || {
+        bounded(2, flush_meets_queueing);
+    });
+}
