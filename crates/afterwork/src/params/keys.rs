@@ -19,22 +19,22 @@ pub struct Key {
 /// Makes a line of the table: `name => field, about` for a value with words of its own, `name => field in range, about`
 /// for a number.
 macro_rules! key {
-    ($name:literal => $field:ident in $range:expr, $about:literal) => {
+    ($name:literal => $($field:ident).+ in $range:expr, $about:literal) => {
         Key {
             name: $name,
             about: $about,
             expects: || number_in(&$range),
-            set: |params, word| put(&mut params.$field, read_in(word, &$range)),
-            value: |params| params.$field.to_string(),
+            set: |params, word| put(&mut params.$($field).+, read_in(word, &$range)),
+            value: |params| params.$($field).+.to_string(),
         }
     };
-    ($name:literal => $field:ident, $about:literal) => {
+    ($name:literal => $($field:ident).+, $about:literal) => {
         Key {
             name: $name,
             about: $about,
-            expects: || expected(|params: &Params| &params.$field),
-            set: |params, word| put(&mut params.$field, Word::read(word)),
-            value: |params| params.$field.word(),
+            expects: || expected(|params: &Params| &params.$($field).+),
+            set: |params, word| put(&mut params.$($field).+, Word::read(word)),
+            value: |params| params.$($field).+.word(),
         }
     };
 }
@@ -57,6 +57,12 @@ const KEYS: &[Key] = &[
     key!("workqueue.wait_sample" => wait_sample in 0..=1_000_000_000, "items of which one has its wait measured; 0 for none"),
     key!("workqueue.lock_stat" => lock_stat, "records how long the pool lock is held"),
     key!("observe.publish" => publish, "shows the process to `afterwork top`"),
+    key!("rcu.early_qs" => rcu.early_qs, "counts the quiescent state of whoever runs a grace period at once"),
+    key!("rcu.normal_wake_from_gp" => rcu.wake_from_gp, "wakes those who wait from the grace period, not by a callback"),
+    key!("rcu.jiffies_till_first_fqs" => rcu.first_fqs_ms in 0..=10_000, "milliseconds that a grace period waits before its first look; 0 for none"),
+    key!("rcu.jiffies_till_next_fqs" => rcu.next_fqs_ms in 0..=10_000, "the same before its second look"),
+    key!("rcu.boost" => rcu.boost, "lets a preempted reader that holds up a grace period run first"),
+    key!("rcu.stall_timeout" => rcu.stall_timeout_ms in 0..=86_400_000, "milliseconds until a reader that holds up a grace period is named; 0 for never"),
     key!("qpw" => qpw, "how per-CPU data is reached from elsewhere while it is owned"),
 ];
 

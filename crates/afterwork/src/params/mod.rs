@@ -11,12 +11,14 @@
 
 mod error;
 mod keys;
+mod rcu;
 mod word;
 
 use std::{env, fmt, str::FromStr};
 
 pub use error::ParamError;
 pub use keys::{Key, keys};
+pub use rcu::RcuTunables;
 pub use topology::AffinityScope;
 
 /// The environment variable that sets tunables for the whole process.
@@ -146,6 +148,8 @@ pub struct Params {
     pub publish: bool,
     /// How per-CPU data is reached from elsewhere, where its builder does not say. The kernel's `qpw=`.
     pub qpw: Qpw,
+    /// How grace periods of RCU are run. One for the process, which reads it from the environment: a registry does not.
+    pub rcu: RcuTunables,
 }
 
 impl Default for Params {
@@ -168,6 +172,7 @@ impl Default for Params {
             lock_stat: false,
             publish: false,
             qpw: Qpw::Queue,
+            rcu: RcuTunables::default(),
         }
     }
 }

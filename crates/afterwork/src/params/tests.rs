@@ -100,3 +100,24 @@ fn a_key_without_value_or_named_twice_is_an_error() {
         "workqueue.max_active is set twice"
     );
 }
+
+#[test]
+fn keys_of_rcu_are_read_and_refused_as_all_others() {
+    let params: Params = "rcu.early_qs=0,rcu.stall_timeout=500".parse().unwrap();
+    assert_eq!(
+        params.rcu,
+        RcuTunables {
+            early_qs: false,
+            stall_timeout_ms: 500,
+            ..RcuTunables::default()
+        }
+    );
+    assert_eq!(
+        error("rcu.early_q=0"),
+        "unknown key \"rcu.early_q\"; did you mean rcu.early_qs?"
+    );
+    assert_eq!(
+        error("rcu.boost=maybe"),
+        "rcu.boost=maybe: expected on or off"
+    );
+}

@@ -142,7 +142,7 @@ impl Domain {
 
     /// Waits until every section that is open now has ended. `me` is this thread's slot, in no section.
     pub(super) fn synchronize(&self, me: Option<&Slot>) {
-        if tunables::FIRST_FQS_MS.get() > 0 || !self.nobody_reads(me) {
+        if tunables::first_fqs_ms() > 0 || !self.nobody_reads(me) {
             self.wait_for(self.state(), me);
         }
     }

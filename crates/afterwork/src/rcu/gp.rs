@@ -41,7 +41,7 @@ impl Driver<'_> {
         // Before the first barrier that anybody leans on.
         asym::init();
         let gp_seq = self.start();
-        let first_fqs_ms = tunables::FIRST_FQS_MS.get();
+        let first_fqs_ms = tunables::first_fqs_ms();
         if first_fqs_ms > 0 {
             wait_as_the_kernel(first_fqs_ms);
         }

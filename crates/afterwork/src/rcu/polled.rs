@@ -54,7 +54,7 @@ use crate::wake::EventCount;
 /// ```
 pub fn synchronize() {
     let me = outside_of_sections("synchronize");
-    if tunables::WAKE_FROM_GP.get() != 0 {
+    if tunables::wake_from_gp() {
         global().synchronize(me);
     } else {
         synchronize_by_callback();

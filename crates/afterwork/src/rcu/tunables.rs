@@ -1,51 +1,45 @@
-//! What a user may change about grace periods, for the whole process.
+//! What a user may change about grace periods, for the whole process: by the environment variable, or as it runs.
+//!
+//! The variable is read by whoever first wants a grace period, or asks for the tunables. There is nobody to hand an error
+//! to, so a wrong variable is told on stderr, once, and changes nothing; [`Params::from_env`] returns the same error.
 
 use std::time::Duration;
 
-use sync::Tunable;
+use sync::{OnceLock, Tunable};
 
-/// How grace periods are run. See [`set_tunables`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Tunables {
-    /// `rcu.early_qs`: the driver's own quiescent state counts at once. Without it, and with fixed waits, it counts at
-    /// the second look, as in kernels before 7.1. Default: true.
-    pub early_qs: bool,
-    /// `rcu.normal_wake_from_gp`: whoever waits is woken by the grace period itself, not by a callback. Default: true.
-    pub wake_from_gp: bool,
-    /// `rcu.jiffies_till_first_fqs`, in milliseconds: how long a grace period waits before it makes sure of what it saw.
-    /// The kernel waits 3 jiffies. Zero, the default, never waits for a time; anything else is for measuring.
-    pub first_fqs_ms: u32,
-    /// `rcu.jiffies_till_next_fqs`, in milliseconds: as above, before the second look where there is one.
-    pub next_fqs_ms: u32,
-    /// `rcu.boost`: a reader that holds up a grace period while others have its CPU runs first for the rest of its
-    /// section (`SCHED_FIFO`), where the system allows that. Default: true.
-    pub boost: bool,
-    /// `rcu.stall_timeout`, in milliseconds: how long a grace period waits for a reader until the stall is reported, and
-    /// between reports. Zero reports none. Default: 21,000, as in the kernel.
-    pub stall_timeout_ms: u32,
-}
+pub use crate::params::RcuTunables as Tunables;
+use crate::params::{Params, VARIABLE};
 
 pub(super) static EARLY_QS: Tunable = Tunable::new(1);
-pub(super) static WAKE_FROM_GP: Tunable = Tunable::new(1);
-pub(super) static FIRST_FQS_MS: Tunable = Tunable::new(0);
+static WAKE_FROM_GP: Tunable = Tunable::new(1);
+static FIRST_FQS_MS: Tunable = Tunable::new(0);
 pub(super) static NEXT_FQS_MS: Tunable = Tunable::new(0);
 pub(super) static BOOST: Tunable = Tunable::new(1);
 pub(super) static STALL_TIMEOUT_MS: Tunable = Tunable::new(21_000);
 
-impl Default for Tunables {
-    fn default() -> Self {
-        Self {
-            early_qs: true,
-            wake_from_gp: true,
-            first_fqs_ms: 0,
-            next_fqs_ms: 0,
-            boost: true,
-            stall_timeout_ms: 21_000,
-        }
+/// There once the environment has been read.
+static FROM_ENV: OnceLock<()> = OnceLock::new();
+
+/// Reads the environment, the first time.
+#[inline]
+fn settle() {
+    if FROM_ENV.get().is_none() && !cfg!(any(loom, shuttle)) {
+        settle_now();
     }
 }
 
+#[cold]
+fn settle_now() {
+    FROM_ENV.get_or_init(|| match Params::from_env() {
+        Ok(params) => store(params.rcu),
+        Err(error) => eprintln!("afterwork: {VARIABLE}: {error}; RCU keeps its defaults"),
+    });
+}
+
 /// Changes how grace periods are run, from the next one on.
+///
+/// Before, they are run as the environment says: `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000`, by the names in
+/// [`Tunables`]. Fields taken from [`tunables`] keep that.
 ///
 /// # Blocking
 ///
@@ -56,10 +50,16 @@ impl Default for Tunables {
 /// ```
 /// use afterwork::rcu::{self, Tunables};
 ///
-/// rcu::set_tunables(Tunables { boost: false, ..Tunables::default() });
+/// rcu::set_tunables(Tunables { boost: false, ..rcu::tunables() });
 /// assert!(!rcu::tunables().boost);
 /// ```
 pub fn set_tunables(tunables: Tunables) {
+    // Before, so that it does not overwrite what is wanted here.
+    settle();
+    store(tunables);
+}
+
+fn store(tunables: Tunables) {
     EARLY_QS.set(tunables.early_qs.into());
     WAKE_FROM_GP.set(tunables.wake_from_gp.into());
     FIRST_FQS_MS.set(tunables.first_fqs_ms);
@@ -70,6 +70,7 @@ pub fn set_tunables(tunables: Tunables) {
 
 /// Returns how grace periods are run.
 pub fn tunables() -> Tunables {
+    settle();
     Tunables {
         early_qs: EARLY_QS.get() != 0,
         wake_from_gp: WAKE_FROM_GP.get() != 0,
@@ -78,6 +79,21 @@ pub fn tunables() -> Tunables {
         boost: BOOST.get() != 0,
         stall_timeout_ms: STALL_TIMEOUT_MS.get(),
     }
+}
+
+/// Says whether whoever waits is woken by the grace period itself. Asked before anything else of a grace period, as
+/// [`first_fqs_ms`] is, so these two see to it that the environment has been read.
+#[inline]
+pub(super) fn wake_from_gp() -> bool {
+    settle();
+    WAKE_FROM_GP.get() != 0
+}
+
+/// Returns how long to wait before the first look.
+#[inline]
+pub(super) fn first_fqs_ms() -> u32 {
+    settle();
+    FIRST_FQS_MS.get()
 }
 
 /// Returns how long a reader may hold up a grace period until that is reported; none for ever.

@@ -1,0 +1,61 @@
+//! Tunables from the environment.
+
+use std::{
+    env,
+    process::{Command, Output},
+};
+
+use afterwork::rcu::{self, Tunables};
+
+/// Set in a process that was made to run one test.
+const ALONE: &str = "AFTERWORK_TEST_ALONE";
+
+/// Runs `test` in a process of its own with the tunables `text`; nothing if this is that process.
+fn alone(test: &str, text: &str) -> Option<Output> {
+    if env::var(ALONE).as_deref() == Ok(test) {
+        return None;
+    }
+    let output = Command::new(env::current_exe().unwrap())
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(ALONE, test)
+        .env("AFTERWORK", text)
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{test} alone: {output:?}");
+    Some(output)
+}
+
+#[test]
+fn the_environment_says_how_grace_periods_are_run() {
+    let text = "rcu.boost=off,rcu.jiffies_till_first_fqs=1,rcu.stall_timeout=77";
+    let test = "env::the_environment_says_how_grace_periods_are_run";
+    if alone(test, text).is_some() {
+        return;
+    }
+    let start = std::time::Instant::now();
+    rcu::synchronize();
+    assert!(start.elapsed() >= std::time::Duration::from_millis(1));
+    let from_env = Tunables {
+        boost: false,
+        first_fqs_ms: 1,
+        stall_timeout_ms: 77,
+        ..Tunables::default()
+    };
+    assert_eq!(rcu::tunables(), from_env);
+    rcu::set_tunables(Tunables::default());
+    assert_eq!(rcu::tunables(), Tunables::default());
+}
+
+#[test]
+fn a_wrong_environment_is_told_once_and_changes_nothing() {
+    let test = "env::a_wrong_environment_is_told_once_and_changes_nothing";
+    if let Some(output) = alone(test, "rcu.stall_timeout=77,rcu.bost=off") {
+        let told = String::from_utf8(output.stderr).unwrap();
+        let expected = "unknown key \"rcu.bost\"; did you mean rcu.boost?";
+        assert_eq!(told.matches(expected).count(), 1, "{told}");
+        return;
+    }
+    rcu::synchronize();
+    rcu::synchronize();
+    assert_eq!(rcu::tunables(), Tunables::default());
+}
