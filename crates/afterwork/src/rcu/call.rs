@@ -1,12 +1,6 @@
 //! Leaving something to be done after a grace period.
 
-use std::{
-    future::Future,
-    pin::Pin,
-    task::{Context, Poll, Waker},
-};
-
-use sync::{Mutex, unmodelled::Arc};
+use sync::unmodelled::Arc;
 
 use super::{
     callback::{Batch, callbacks},
@@ -134,71 +128,4 @@ pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
 /// Returns how many callbacks have panicked so far.
 pub fn nr_panicked() -> u64 {
     callbacks().nr_panicked()
-}
-
-/// Waits, as a future, until every section that is open when it is first polled has ended.
-///
-/// # Blocking
-///
-/// Never; polling is a [`call`]. Dropping the future waits for nothing.
-///
-/// # Examples
-///
-/// ```
-/// # fn block_on<F: std::future::Future>(future: F) -> F::Output {
-/// #     struct Unpark(std::thread::Thread);
-/// #     impl std::task::Wake for Unpark {
-/// #         fn wake(self: std::sync::Arc<Self>) { self.0.unpark() }
-/// #     }
-/// #     let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
-/// #     let mut future = std::pin::pin!(future);
-/// #     loop {
-/// #         match future.as_mut().poll(&mut std::task::Context::from_waker(&waker)) {
-/// #             std::task::Poll::Ready(output) => return output,
-/// #             std::task::Poll::Pending => std::thread::park(),
-/// #         }
-/// #     }
-/// # }
-/// block_on(async {
-///     afterwork::rcu::synchronize_async().await;
-/// });
-/// ```
-pub fn synchronize_async() -> Synchronize {
-    Synchronize(None)
-}
-
-/// The future of [`synchronize_async`].
-#[derive(Debug)]
-#[must_use = "a future does nothing unless it is awaited"]
-pub struct Synchronize(Option<Arc<Mutex<Passed>>>);
-
-#[derive(Debug)]
-enum Passed {
-    No(Waker),
-    Yes,
-}
-
-impl Future for Synchronize {
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(passed) = &self.0 else {
-            let passed = Arc::new(Mutex::new(Passed::No(cx.waker().clone())));
-            self.0 = Some(passed.clone());
-            call(move || {
-                let before = std::mem::replace(&mut *passed.lock(), Passed::Yes);
-                if let Passed::No(waker) = before {
-                    waker.wake();
-                }
-            });
-            return Poll::Pending;
-        };
-        match &mut *passed.lock() {
-            Passed::Yes => Poll::Ready(()),
-            Passed::No(waker) => {
-                waker.clone_from(cx.waker());
-                Poll::Pending
-            }
-        }
-    }
 }

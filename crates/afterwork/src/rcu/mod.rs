@@ -25,6 +25,7 @@ mod callback;
 mod cell;
 mod describe;
 mod domain;
+mod future;
 mod gp;
 mod head;
 mod local;
@@ -42,12 +43,10 @@ mod tunables;
 #[doc(hidden)]
 pub mod model;
 
-pub use call::{
-    Synchronize, barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll,
-    synchronize_async,
-};
+pub use call::{barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll};
 pub use callback::Batch;
 pub use cell::{Flavor, Global, Rcu, Replaced, Section};
+pub use future::{Synchronize, synchronize_async};
 pub use head::Head;
 pub use local::{Guard, read};
 pub use polled::{cond_synchronize, get_state, poll_state, synchronize, synchronize_expedited};

@@ -17,6 +17,7 @@ use super::{
 };
 
 pub use super::gp::Cookie;
+use crate::rcu::future::Synchronize;
 
 /// Readers that may sleep, and the grace periods that wait for them and for nobody else.
 ///
@@ -137,6 +138,27 @@ impl Domain {
     /// Differs from Linux: the plain one does not wait for company either, so little is left to expedite.
     pub fn synchronize_expedited(&self) {
         self.shared.wait_for(self.get_state(), Patience::Expedited);
+    }
+
+    /// Waits as [`synchronize`](Self::synchronize) does, as a future; from when it is first polled.
+    ///
+    /// # Blocking
+    ///
+    /// Never; polling it first is a [`call`](Self::call). A task that holds a guard of this domain waits for itself.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::{rcu::srcu::Domain, workqueue};
+    ///
+    /// let domain = Domain::new();
+    /// let waiting = domain.clone();
+    /// let task = workqueue::system()?.spawn_async(async move { waiting.synchronize_async().await });
+    /// task.join()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn synchronize_async(&self) -> Synchronize<Self> {
+        Synchronize::of(self.clone())
     }
 
     /// Returns a cookie for the first grace period that begins from now on; starts none.

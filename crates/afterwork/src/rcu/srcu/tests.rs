@@ -136,3 +136,31 @@ fn a_thread_may_end_within_a_section_and_after_its_own_data() {
         domain.synchronize();
     }
 }
+
+#[test]
+fn an_awaited_grace_period_waits_for_the_sections_and_wakes_its_task() {
+    use std::{
+        pin::pin,
+        sync::mpsc,
+        task::{Context, Poll, Wake},
+    };
+    struct Tell(mpsc::Sender<()>);
+    impl Wake for Tell {
+        fn wake(self: std::sync::Arc<Self>) {
+            self.0.send(()).unwrap();
+        }
+    }
+    let (told, woken) = mpsc::channel();
+    let waker = std::sync::Arc::new(Tell(told)).into();
+    let mut cx = Context::from_waker(&waker);
+    let domain = Domain::new();
+    let guard = domain.read();
+    let mut waiting = pin!(domain.synchronize_async());
+    for _ in 0..3 {
+        assert_eq!(waiting.as_mut().poll(&mut cx), Poll::Pending);
+    }
+    assert!(woken.try_recv().is_err());
+    drop(guard);
+    woken.recv().unwrap();
+    assert_eq!(waiting.as_mut().poll(&mut cx), Poll::Ready(()));
+}
