@@ -2,15 +2,17 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use afterwork::rcu::{self, Global, Rcu, Tunables, srcu::Domain};
+use afterwork::rcu::{self, Global, Rcu, Tunables, qsbr, srcu::Domain};
 use lab_peers::reclaim::{Calls, Flavor, Reader, Value};
 
 /// Names of our variants.
-pub const NAMES: [&str; 2] = [RCU, SRCU];
+pub const NAMES: [&str; 3] = [RCU, SRCU, QSBR];
 /// Readers of the process.
 pub const RCU: &str = "rcu";
 /// Sleepable readers.
 pub const SRCU: &str = "srcu";
+/// Readers of the process that report.
+pub const QSBR: &str = "rcu-qsbr";
 
 /// The kernel's fixed waits, as they were before 7.1: the driver's own quiescent state counts late, and who waits is
 /// woken by a callback.
@@ -55,6 +57,15 @@ struct Ours<T, F: rcu::Flavor> {
     _way: Option<Way>,
 }
 
+/// A cell whose readers report.
+struct Reporting<T>(Ours<T, Global>);
+
+/// A reader that is online since it last rested.
+struct Loop<'a, T> {
+    cell: &'a Rcu<T>,
+    online: Option<qsbr::Reader>,
+}
+
 /// Grace periods in one of the kernel's ways, in this process, until it is dropped.
 struct Way;
 
@@ -95,15 +106,20 @@ pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     }
     let way = KERNEL_WAYS.iter().find(|way| way.0 == name);
     assert!(
-        way.is_some() || name == RCU,
+        way.is_some() || NAMES.contains(&name),
         "no flavor of ours is called {name}"
     );
-    Box::new(Ours {
+    let of_process = Ours {
         cell: Rcu::new(value),
         flavor: Global,
         barrier: |_| rcu::barrier(),
         _way: way.map(|&(_, fqs_ms, early, wake)| Way::set(fqs_ms, early, wake)),
-    })
+    };
+    if name == QSBR {
+        Box::new(Reporting(of_process))
+    } else {
+        Box::new(of_process)
+    }
 }
 
 impl<T: Value, F: rcu::Flavor + Send + Sync> Flavor<T> for Ours<T, F> {
@@ -143,5 +159,38 @@ impl<T: Value, F: rcu::Flavor + Send + Sync> Calls for Ours<T, F> {
     fn barrier(&self) -> Option<()> {
         (self.barrier)(&self.flavor);
         Some(())
+    }
+}
+
+impl<T: Value> Flavor<T> for Reporting<T> {
+    fn reader(&self) -> Box<dyn Reader + '_> {
+        Box::new(Loop {
+            cell: &self.0.cell,
+            online: Some(qsbr::Reader::new()),
+        })
+    }
+
+    fn replace(&self, value: T) {
+        self.0.replace(value);
+    }
+
+    fn calls(&self) -> Option<&dyn Calls> {
+        self.0.calls()
+    }
+}
+
+impl<T: Value> Reader for Loop<'_, T> {
+    fn read(&mut self, count: usize) -> u64 {
+        let reader = self.online.get_or_insert_with(qsbr::Reader::new);
+        let mut sum = 0;
+        for turn in 0..count {
+            sum += self.cell.load(reader).look(turn);
+        }
+        reader.quiescent();
+        sum
+    }
+
+    fn rest(&mut self) {
+        self.online = None;
     }
 }
