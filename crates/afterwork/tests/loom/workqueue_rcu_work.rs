@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use afterwork::{
-    rcu::{self, model::sweep},
+    rcu::{
+        self,
+        model::{sweep, sweep_when_wanted},
+    },
     workqueue::{RcuWork, Workqueue, model::Machine},
 };
 use sync::{
@@ -78,17 +81,22 @@ fn flush_meets_queueing() {
     let has_run = Arc::new(AtomicBool::new(false));
     let runs = has_run.clone();
     let work = RcuWork::new(move || runs.store(true, Ordering::Relaxed));
+    let stop = Arc::new(AtomicBool::new(false));
     let queueing = spawn({
-        let (queue, work) = (queue.clone(), work.clone());
+        let (queue, work, stop) = (queue.clone(), work.clone(), stop.clone());
         move || {
             assert!(queue.enqueue_rcu(&work));
-            sweep();
+            while !stop.load(Ordering::Relaxed) {
+                sweep_when_wanted();
+            }
         }
     });
     if work.is_pending() {
         assert_eq!(work.flush(), Ok(true));
         assert!(has_run.load(Ordering::Relaxed), "flushed and has not run");
     }
+    stop.store(true, Ordering::Relaxed);
+    let _ = rcu::start_poll();
     queueing.join().unwrap();
     machine.pretend_busy(false);
     machine.help_out();
