@@ -205,6 +205,41 @@ pub fn name(thread: ThreadId) -> Option<String> {
     }
 }
 
+/// Returns what a thread of this process is at, in a few words: "running", or "asleep in futex_do_wait" where the kernel
+/// tells the function. Nothing when the thread is gone, and in a model.
+pub fn doing(thread: ThreadId) -> Option<String> {
+    #[cfg(not(any(loom, shuttle)))]
+    {
+        let read = |file| std::fs::read_to_string(format!("/proc/self/task/{}/{file}", thread.0));
+        let stat = read("stat").ok()?;
+        // Behind the name, which may hold anything.
+        let state = stat.rsplit_once(") ")?.1.chars().next()?;
+        let wchan = read("wchan").unwrap_or_default();
+        Some(in_words(state, wchan.trim_end()))
+    }
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = thread;
+        None
+    }
+}
+
+/// Tells a letter of `/proc/…/stat`, and the kernel's function, or "0" where it is not told.
+#[cfg(not(any(loom, shuttle)))]
+fn in_words(state: char, wchan: &str) -> String {
+    let state = match state {
+        'R' => "running",
+        'S' | 'D' | 'I' => "asleep",
+        'T' | 't' => "stopped",
+        _ => "ending",
+    };
+    if state == "running" || matches!(wchan, "" | "0") {
+        state.into()
+    } else {
+        format!("{state} in {wchan}")
+    }
+}
+
 /// Declares a thread-local value that a model keeps apart for each of its threads.
 ///
 /// The same shape as `std::thread_local!` without `const { … }`; accessors are `with` and `try_with`.

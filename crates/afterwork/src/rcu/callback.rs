@@ -2,10 +2,15 @@
 //!
 //! # The lists
 //!
-//! [`call`](super::call) pushes onto the list of the caller's CPU, by one compare-exchange. A *sweep* takes all lists
+//! [`call`](super::call) adds to the bag that the caller has open (`bag.rs`), or pushes a new one onto the list of the
+//! caller's CPU, by one compare-exchange either way. A *sweep* takes all lists
 //! whole, waits for a grace period that begins after that, and runs what it took, oldest first. What is pushed meanwhile
 //! waits for the next sweep, so the more there is, the more share a grace period. Nothing is polled: a push onto an
-//! empty list wakes a sweeper that sleeps, and one that does not sleep will look.
+//! empty list wakes a sweeper that sleeps, and one that does not sleep will look. A closure that joins a bag wakes nobody:
+//! whoever pushed the bag has, and the bag takes it only until the sweeper is there.
+//!
+//! There is no mark above which more callbacks would hurry grace periods: none of them waits for a time, and each sweep
+//! takes all there is.
 //!
 //! # Barrier
 //!
@@ -23,6 +28,7 @@
 //! first, so a callback that a sweep has just taken shows in `sweep_seq`.
 
 use std::{
+    cell::Cell,
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
 };
@@ -37,8 +43,8 @@ use sync::{
 use crossbeam_utils::CachePadded;
 
 use super::{
-    describe,
-    head::{Chain, Head},
+    bag, describe,
+    head::{Callback, Chain, Head},
     local::{global, mine},
     seq::GpCookie,
 };
@@ -48,7 +54,7 @@ use crate::{page::Count, wake::EventCount};
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// How many callbacks run between two offers of the CPU to others. The kernel's `blimit` is 10 in a context that
 /// nothing may preempt; here it keeps a flood from holding a small machine for a whole time slice.
-const BLIMIT: usize = 1024;
+const BLIMIT: u64 = 1024;
 
 /// How callbacks are run: on the sweeping thread, or where the user says.
 type Executor = Arc<dyn Fn(Batch) + Send + Sync>;
@@ -86,6 +92,16 @@ pub struct Batch {
     done: Option<Arc<(AtomicBool, EventCount)>>,
 }
 
+sync::thread_local! {
+    /// Whether this thread runs callbacks.
+    static RUNS: Cell<bool> = Cell::new(false)
+}
+
+/// Says whether this thread is in a callback, where waiting for callbacks is waiting for itself.
+pub(super) fn in_callback() -> bool {
+    RUNS.try_with(Cell::get).unwrap_or(false)
+}
+
 sync::process_wide! {
     /// Returns the callbacks of this process.
     pub(super) fn callbacks() -> Callbacks = Callbacks::new()
@@ -110,8 +126,19 @@ impl Callbacks {
         }
     }
 
-    /// Hands over a chain of one.
-    pub(super) fn push(&self, head: *mut Head) {
+    /// Hands over a closure.
+    #[inline]
+    pub(super) fn add(&self, closure: impl FnOnce() + Send + 'static) {
+        bag::add(closure, |bag| self.push(bag));
+    }
+
+    /// Hands over a head of the user's, behind what this thread handed over before.
+    pub(super) fn add_head(&self, head: *mut Head) {
+        bag::leave();
+        self.push(head);
+    }
+
+    fn push(&self, head: *mut Head) {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
         let mut first = list.load(Ordering::Relaxed);
         loop {
@@ -305,19 +332,26 @@ impl Batch {
 
 impl Drop for Batch {
     fn drop(&mut self) {
-        let mut nr_all = 0;
-        for (nr_run, head) in (1..).zip(&mut self.chain) {
-            nr_all = nr_run as u64;
-            // SAFETY: a chain yields each head once, and its grace period has passed.
-            let run = || unsafe { Head::run(head) };
-            if catch_unwind(AssertUnwindSafe(run)).is_err() {
-                callbacks().nr_panicked.fetch_add(1, Ordering::Relaxed);
-            }
-            if nr_run % BLIMIT == 0 {
-                thread::yield_now();
-            }
+        let ran_before = in_callback();
+        RUNS.try_with(|runs| runs.set(true)).ok();
+        let mut nr_run = 0_u64;
+        for head in &mut self.chain {
+            let run_one = |callback: Callback| {
+                // SAFETY: from `each` below, and the grace period of a batch has passed.
+                let run = || unsafe { callback.run() };
+                if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                    callbacks().nr_panicked.fetch_add(1, Ordering::Relaxed);
+                }
+                nr_run += 1;
+                if nr_run.is_multiple_of(BLIMIT) {
+                    thread::yield_now();
+                }
+            };
+            // SAFETY: a chain closes its heads and yields each once.
+            unsafe { Head::each(head, run_one) };
         }
-        callbacks().nr_run.add(nr_all);
+        callbacks().nr_run.add(nr_run);
+        RUNS.try_with(|runs| runs.set(ran_before)).ok();
         if let Some(done) = self.done.take() {
             done.0.store(true, Ordering::Release);
             done.1.notify_all();

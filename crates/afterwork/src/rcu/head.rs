@@ -1,6 +1,10 @@
-//! A callback as its list sees it: a link and what to do.
+//! Callbacks as their list sees them: a link, and one thing to do or a bag of them.
 
 use std::ptr;
+
+use sync::twin;
+
+use super::bag::{Bag, Deferred};
 
 /// Links a callback into a list, and knows how to run it. Embed it in what is to be reclaimed.
 ///
@@ -25,7 +29,24 @@ use std::ptr;
 #[repr(C)]
 pub struct Head {
     next: *mut Head,
-    run: unsafe fn(*mut Head),
+    what: What,
+}
+
+/// What a head stands for.
+#[derive(Clone, Copy, Debug)]
+enum What {
+    /// Something of the user's, and what to do with it.
+    Own(unsafe fn(*mut Head)),
+    /// The first field of a [`Bag`].
+    Bag,
+}
+
+/// One callback, to be run once.
+pub(super) enum Callback {
+    /// A closure from a bag.
+    Closure(Deferred),
+    /// A head of the user's.
+    Own(*mut Head, unsafe fn(*mut Head)),
 }
 
 // SAFETY: a head is inert until it is handed over, and then it is the list's alone.
@@ -33,58 +54,78 @@ unsafe impl Send for Head {}
 // SAFETY: shared references reach nothing of it.
 unsafe impl Sync for Head {}
 
-/// A closure in a box of its own.
-#[repr(C)]
-struct Boxed<F> {
-    head: Head,
-    closure: F,
-}
-
 impl Head {
     /// Makes a head that is in no list.
     pub const fn new() -> Self {
-        Self::that_runs(|_| ())
+        Self::of(What::Own(|_| ()))
     }
 
-    const fn that_runs(run: unsafe fn(*mut Head)) -> Self {
+    /// Makes the head of a bag.
+    pub(super) const fn of_bag() -> Self {
+        Self::of(What::Bag)
+    }
+
+    const fn of(what: What) -> Self {
         Self {
             next: ptr::null_mut(),
-            run,
+            what,
         }
-    }
-
-    /// Moves `closure` into a box; whoever runs the head runs and frees it.
-    pub(super) fn boxed<F: FnOnce() + Send + 'static>(closure: F) -> *mut Head {
-        let boxed = Boxed {
-            head: Self::that_runs(|head| {
-                // SAFETY: `Head::run` is called once (its 1), with the head of the box that was made below.
-                let boxed = unsafe { Box::from_raw(head.cast::<Boxed<F>>()) };
-                (boxed.closure)();
-            }),
-            closure,
-        };
-        Box::into_raw(Box::new(boxed)).cast()
     }
 
     /// Says what the head is to run.
     pub(super) fn set_run(&mut self, run: unsafe fn(*mut Head)) {
-        self.run = run;
+        self.what = What::Own(run);
     }
 
     pub(super) fn set_next(&mut self, next: *mut Head) {
         self.next = next;
     }
 
-    /// Runs the callback of `head`, which may free it.
+    /// Sees to it that no more callbacks come with `head`.
     ///
     /// # Safety
     ///
-    /// 1. `head` was handed over with the function that it holds, is in no list, and is run this once.
-    pub(super) unsafe fn run(head: *mut Head) {
+    /// 1. `head` was handed over and taken from its list, and has not been run.
+    unsafe fn close(head: *mut Head) {
         // SAFETY: (1): alive until it is run.
-        let run = unsafe { (*head).run };
-        // SAFETY: (1).
-        unsafe { run(head) }
+        if let What::Bag = unsafe { (*head).what }
+            && !twin::armed("rcu: a bag is left open")
+        {
+            // SAFETY: the head of a bag is its first field; alive as above.
+            unsafe { &*head.cast::<Bag>() }.close();
+        }
+    }
+
+    /// Hands each callback of `head` to `run`; the head may be gone when the last has run.
+    ///
+    /// # Safety
+    ///
+    /// 1. `head` was handed over with what it holds, taken from its list, closed, and this is called once.
+    pub(super) unsafe fn each(head: *mut Head, mut run: impl FnMut(Callback)) {
+        // SAFETY: (1): alive until it is run.
+        match unsafe { (*head).what } {
+            What::Own(own) => run(Callback::Own(head, own)),
+            // SAFETY: (1), and the head of a bag is its first field.
+            What::Bag => unsafe {
+                Bag::run(head.cast(), |closure| run(Callback::Closure(closure)))
+            },
+        }
+    }
+}
+
+impl Callback {
+    /// Runs it.
+    ///
+    /// # Safety
+    ///
+    /// 1. It came from [`Head::each`], and its grace period has passed.
+    pub(super) unsafe fn run(self) {
+        match self {
+            // SAFETY: (1): each copy that `each` made is run once.
+            Self::Closure(closure) => unsafe { closure.run() },
+            // SAFETY: (1): handed over with this function.
+            Self::Own(head, own) => unsafe { own(head) },
+        }
     }
 }
 
@@ -112,11 +153,11 @@ impl Chain {
         }
     }
 
-    /// Makes a chain of a list that is linked from its newest head to its oldest.
+    /// Makes a chain of a list that is linked from its newest head to its oldest, and closes each.
     ///
     /// # Safety
     ///
-    /// 1. `newest` is null or starts a list of heads that are the caller's alone.
+    /// 1. `newest` is null or starts a list of heads that were handed over and are the caller's alone.
     pub(super) unsafe fn from_newest(newest: *mut Head) -> Self {
         let mut chain = Self {
             first: ptr::null_mut(),
@@ -128,6 +169,8 @@ impl Chain {
             let older = unsafe { (*next).next };
             // SAFETY: (1).
             unsafe { (*next).next = chain.first };
+            // SAFETY: (1).
+            unsafe { Head::close(next) };
             chain.first = next;
             next = older;
         }

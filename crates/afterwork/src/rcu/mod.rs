@@ -20,11 +20,13 @@
 //!
 //! docs/rcu.md has the pictures, the proofs and the costs.
 
+mod bag;
 mod call;
 mod callback;
 mod cell;
 mod describe;
 mod domain;
+mod flavor;
 mod future;
 mod gp;
 mod head;
@@ -45,7 +47,8 @@ pub mod model;
 
 pub use call::{barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll};
 pub use callback::Batch;
-pub use cell::{Flavor, Global, Rcu, Replaced, Section};
+pub use cell::{Rcu, Replaced};
+pub use flavor::{Flavor, Global, Section};
 pub use future::{Synchronize, synchronize_async};
 pub use head::Head;
 pub use local::{Guard, read};

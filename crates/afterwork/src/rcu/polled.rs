@@ -7,6 +7,7 @@ use sync::{
 
 use super::{
     call::call,
+    callback::in_callback,
     local::{global, mine},
     seq::GpCookie,
     slot::Slot,
@@ -54,7 +55,8 @@ use crate::wake::EventCount;
 /// ```
 pub fn synchronize() {
     let me = outside_of_sections("synchronize");
-    if tunables::wake_from_gp() {
+    // A callback that waits for another would wait for itself.
+    if tunables::wake_from_gp() || in_callback() {
         global().synchronize(me);
     } else {
         synchronize_by_callback();

@@ -5,6 +5,11 @@
 //! report, and drops its priority *after* that, for dropping it may cost it the CPU at once. If the mark is gone when
 //! the driver looks, the reader may have dropped its priority before it was raised: the driver drops it then.
 
+//!
+//! A stall is told without a backtrace: only the thread itself can walk its stack, and to make it do so takes a signal,
+//! which interrupts its system calls and is the program's to hand out. What `/proc` says of the thread tells a reader that
+//! sleeps from one that computes; a debugger finds the rest by the thread's number.
+
 use std::time::Duration;
 
 use sync::{Mutex, OnceLock, hint, thread, time, twin, unmodelled::Arc};
@@ -25,6 +30,9 @@ pub struct Stall {
     pub name: Option<String>,
     /// For how long the grace period has waited.
     pub waited: Duration,
+    /// What the thread is at, where it can be read: "running", which may mean that it waits for a CPU, or "asleep in" one
+    /// of the kernel's functions.
+    pub doing: Option<String>,
 }
 
 impl std::fmt::Display for Stall {
@@ -34,7 +42,11 @@ impl std::fmt::Display for Stall {
         write!(
             f,
             "thread {thread} ({name}) has held up an RCU grace period for {waited:.1?} in a read-side critical section"
-        )
+        )?;
+        match &self.doing {
+            Some(doing) => write!(f, ", {doing}"),
+            None => Ok(()),
+        }
     }
 }
 
@@ -116,6 +128,7 @@ impl Domain {
                         thread: thread.0,
                         name: thread::name(thread),
                         waited,
+                        doing: thread::doing(thread),
                     });
                 }
             }

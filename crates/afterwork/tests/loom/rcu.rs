@@ -311,6 +311,59 @@ fn a_callback_needs_a_grace_period() {
     });
 }
 
+/// A callback joins one that was handed over before, and may be taken with it; a reader reads now and then.
+fn a_callback_that_joins() {
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let reader = reader(&versions, warm_up);
+    let sweeper = spawn(model::sweep);
+    rcu::call(|| ());
+    versions.remove();
+    rcu::call({
+        let versions = versions.clone();
+        move || versions.free()
+    });
+    sweeper.join().unwrap();
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_callback_that_joins_others_has_a_grace_period_of_its_own() {
+    bounded(2, a_callback_that_joins);
+}
+
+#[test]
+fn a_sweep_must_close_what_it_takes() {
+    must_fail("rcu: a bag is left open", || {
+        bounded(3, a_callback_that_joins)
+    });
+}
+
+/// One hands over more than a bag holds while another sweeps.
+fn bags() {
+    let run: Arc<[Plain; 4]> = Arc::default();
+    rcu::synchronize();
+    let sweeper = spawn(model::sweep);
+    for at in 0..4 {
+        let run = run.clone();
+        rcu::call(move || run[at].set(1 + run[at].get()));
+    }
+    sweeper.join().unwrap();
+    model::sweep();
+    let all: Vec<u32> = run.iter().map(Plain::get).collect();
+    assert_eq!(all, [1; 4], "each callback runs once");
+}
+
+#[test]
+fn a_bag_is_used_again() {
+    bounded(3, bags);
+}
+
+#[test]
+fn a_bag_used_again_needs_the_order_of_its_end() {
+    must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
+}
+
 /// A sweeper that may be sweeping already when the second callback comes.
 fn a_barrier() {
     let run = Arc::new([Plain::default(), Plain::default()]);

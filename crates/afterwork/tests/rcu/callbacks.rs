@@ -54,6 +54,81 @@ fn a_callback_waits_for_an_open_section() {
 }
 
 #[test]
+fn a_barrier_in_a_callback_panics_and_a_grace_period_does_not() {
+    let _alone = alone();
+    let (sender, receiver) = mpsc::channel();
+    rcu::call(move || {
+        let barrier = std::panic::catch_unwind(rcu::barrier);
+        rcu::synchronize();
+        let message = *barrier.unwrap_err().downcast::<&str>().unwrap();
+        sender.send(message).unwrap();
+    });
+    rcu::barrier();
+    let message = receiver.recv().unwrap();
+    assert_eq!(message, "barrier inside a callback waits for itself");
+}
+
+#[test]
+fn callbacks_of_closures_and_heads_run_in_the_order_of_their_thread() {
+    let _alone = alone();
+    static ORDER: Mutex<Vec<usize>> = Mutex::new(Vec::new());
+    #[repr(C)]
+    struct Node(rcu::Head, usize);
+    // On one CPU: lists are by CPU.
+    let cpu = sync::cpu::affinity().unwrap().iter().next().unwrap();
+    thread::spawn(move || {
+        sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
+        for at in 0..1000 {
+            if at % 7 == 3 {
+                let node = Box::into_raw(Box::new(Node(rcu::Head::new(), at)));
+                // SAFETY: the head is the first field of a box that nobody else has.
+                unsafe {
+                    rcu::call_head(node.cast(), |head| {
+                        let node = Box::from_raw(head.cast::<Node>());
+                        ORDER.lock().unwrap().push(node.1);
+                    });
+                }
+            } else {
+                rcu::call(move || ORDER.lock().unwrap().push(at));
+            }
+        }
+    })
+    .join()
+    .unwrap();
+    rcu::barrier();
+    assert!(ORDER.lock().unwrap().iter().copied().eq(0..1000));
+}
+
+#[test]
+fn what_a_thread_hands_over_as_it_ends_runs() {
+    static NR_RUN: AtomicUsize = AtomicUsize::new(0);
+    struct Last;
+    impl Drop for Last {
+        fn drop(&mut self) {
+            for _ in 0..3 {
+                rcu::call(|| {
+                    NR_RUN.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+        }
+    }
+    thread_local!(static LAST: Last = const { Last });
+    for is_first in [true, false] {
+        thread::spawn(move || {
+            if is_first {
+                LAST.with(|_| ());
+            }
+            rcu::call(|| ());
+            LAST.with(|_| ());
+        })
+        .join()
+        .unwrap();
+    }
+    rcu::barrier();
+    assert_eq!(NR_RUN.load(Ordering::Relaxed), 6);
+}
+
+#[test]
 fn a_panic_in_a_callback_loses_no_other() {
     let _alone = alone();
     let before = rcu::nr_panicked();

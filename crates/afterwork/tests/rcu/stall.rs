@@ -55,6 +55,7 @@ fn a_reader_that_stalls_a_grace_period_is_named() {
         .unwrap();
     assert!(stall.waited >= Duration::from_millis(5));
     assert!(stall.to_string().contains("(staller)"));
+    assert!(stall.doing.is_some_and(|doing| doing.starts_with("asleep")));
     // Once a period: there will be another.
     stalls.recv().unwrap();
     close.send(()).unwrap();

@@ -4,6 +4,7 @@
 #![cfg(shuttle)]
 
 mod percpu;
+mod rcu;
 mod rcu_cell;
 mod srcu;
 mod task_work;

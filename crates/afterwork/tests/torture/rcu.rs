@@ -2,35 +2,30 @@
 //!
 //! `cargo xtask torture rcu --config TREE03 --minutes 5 --seed 7`; five seconds and a seed of the clock without.
 //!
-//! Versions lie in static memory and are never really freed: each has a *generation*, odd while it is published or may
-//! still be seen, even once its grace period is over. A reader looks at the generation when its section begins and
-//! again when it ends; an even one, or another one, is a fault. So a fault is a count and no crash.
-//!
 //! With `--twin BUG` a bug is put back, and a fault is what should come; `cargo xtask torture` builds for that. The
 //! bugs: [`TWINS`].
 
+mod rcu_flavor;
+mod rcu_versions;
 mod support;
 
 use std::{
     process::ExitCode,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
     time::Duration,
 };
 
-use afterwork::rcu::{
-    self, GpCookie,
-    srcu::{Cookie, Domain, OwnedGuard},
-};
+use afterwork::rcu::srcu::{Domain, OwnedGuard};
+use rcu_flavor::{Flavor, Srcu, Tree};
+use rcu_versions::{Seen, Versions};
 use support::{Dice, Round};
 
 /// How long one set of threads tortures before it is joined.
 const ROUND: Duration = Duration::from_millis(300);
-/// Versions in turn: enough that one is free when the writer wants one, few enough to be used again at once.
-const NR_VERSIONS: usize = 16;
 /// Sections without a pause between two throws of the dice.
 const BURST: usize = 200;
 /// Looks at a version within such a section, up to some 300 ns: longer than a store takes to reach another CPU.
@@ -118,7 +113,11 @@ const CONFIGS: [Config; 8] = [
 
 /// Bugs to put back, and the configuration that finds each within a minute on two CPUs.
 #[cfg(torture)]
-const TWINS: [(&str, &str); 6] = [
+const TWINS: [(&str, &str); 10] = [
+    ("rcu: no heavy barrier", "TREE07"),
+    ("rcu: callbacks without a grace period", "TREE01"),
+    ("rcu: barrier joins a running sweep", "TREE03"),
+    ("rcu: a bag is left open", "TREE03"),
     ("rcu: a holdout is not counted", "TREE03"),
     ("rcu: the driver wakes early", "TREE03"),
     ("rcu: the newest reader is skipped", "TREE07"),
@@ -163,150 +162,6 @@ impl Totals {
         self.nr_fakes += other.nr_fakes;
         self.nr_callbacks += other.nr_callbacks;
         self.nr_threads += other.nr_threads;
-    }
-}
-
-/// What is tortured.
-trait Flavor: Clone + Send + Sync + 'static {
-    type Guard<'a>;
-    type Cookie;
-    fn read(&self) -> Self::Guard<'_>;
-    /// A guard that another thread may end, if there are any.
-    fn read_owned(&self) -> Option<OwnedGuard>;
-    fn synchronize(&self);
-    fn get_state(&self) -> Self::Cookie;
-    fn poll_state(&self, cookie: &Self::Cookie) -> bool;
-    fn cond_synchronize(&self, cookie: Self::Cookie);
-    fn call(&self, callback: impl FnOnce() + Send + 'static);
-    fn barrier(&self);
-}
-
-#[derive(Clone)]
-struct Tree;
-
-impl Flavor for Tree {
-    type Guard<'a> = rcu::Guard;
-    type Cookie = GpCookie;
-    fn read(&self) -> rcu::Guard {
-        rcu::read()
-    }
-    fn read_owned(&self) -> Option<OwnedGuard> {
-        None
-    }
-    fn synchronize(&self) {
-        rcu::synchronize();
-    }
-    fn get_state(&self) -> GpCookie {
-        rcu::get_state()
-    }
-    fn poll_state(&self, cookie: &GpCookie) -> bool {
-        rcu::poll_state(*cookie)
-    }
-    fn cond_synchronize(&self, cookie: GpCookie) {
-        rcu::cond_synchronize(cookie);
-    }
-    fn call(&self, callback: impl FnOnce() + Send + 'static) {
-        rcu::call(callback);
-    }
-    fn barrier(&self) {
-        rcu::barrier();
-    }
-}
-
-#[derive(Clone)]
-struct Srcu(Domain);
-
-impl Flavor for Srcu {
-    type Guard<'a> = rcu::srcu::Guard<'a>;
-    type Cookie = Cookie;
-    fn read(&self) -> rcu::srcu::Guard<'_> {
-        self.0.read()
-    }
-    fn read_owned(&self) -> Option<OwnedGuard> {
-        Some(self.0.read_owned())
-    }
-    fn synchronize(&self) {
-        self.0.synchronize();
-    }
-    fn get_state(&self) -> Cookie {
-        self.0.get_state()
-    }
-    fn poll_state(&self, cookie: &Cookie) -> bool {
-        self.0.poll_state(*cookie)
-    }
-    fn cond_synchronize(&self, cookie: Cookie) {
-        self.0.cond_synchronize(cookie);
-    }
-    fn call(&self, callback: impl FnOnce() + Send + 'static) {
-        self.0.call(callback);
-    }
-    fn barrier(&self) {
-        self.0.barrier();
-    }
-}
-
-/// Versions in turn, one of them published.
-struct Versions {
-    current: AtomicUsize,
-    /// Odd while somebody may see it.
-    generations: [AtomicU64; NR_VERSIONS],
-    /// Whose generation is even and whom nobody writes.
-    free: Mutex<Vec<usize>>,
-}
-
-/// What a reader saw when its section began.
-#[derive(Clone, Copy)]
-struct Seen {
-    version: usize,
-    generation: u64,
-}
-
-impl Versions {
-    fn new() -> Self {
-        let versions = Self {
-            current: AtomicUsize::new(0),
-            generations: Default::default(),
-            free: Mutex::new((1..NR_VERSIONS).collect()),
-        };
-        versions.generations[0].store(1, Ordering::Relaxed);
-        versions
-    }
-
-    // Relaxed on both sides: nothing but grace periods is to keep a version from being freed.
-    #[inline(always)]
-    fn look(&self) -> Seen {
-        let version = self.current.load(Ordering::Relaxed);
-        let generation = self.generations[version].load(Ordering::Relaxed);
-        Seen {
-            version,
-            generation,
-        }
-    }
-
-    /// Fails if what was seen has been freed since, or had been before.
-    #[inline(always)]
-    fn check(&self, seen: Seen) {
-        let now = self.generations[seen.version].load(Ordering::Relaxed);
-        assert!(
-            seen.generation % 2 == 1 && now == seen.generation,
-            "version {} was freed under a reader: generation {} when its section began, {now} at its end",
-            seen.version,
-            seen.generation,
-        );
-    }
-
-    /// Publishes a free version; returns the one that it replaced, or nothing when none is free.
-    fn replace(&self) -> Option<usize> {
-        let new = self.free.lock().unwrap().pop()?;
-        self.generations[new].fetch_add(1, Ordering::Relaxed);
-        Some(self.current.swap(new, Ordering::AcqRel))
-    }
-
-    /// Frees a version whose grace period is over.
-    fn free(&self, version: usize) {
-        let before = self.generations[version].fetch_add(1, Ordering::Relaxed);
-        assert_eq!(before % 2, 1, "freed twice");
-        self.free.lock().unwrap().push(version);
     }
 }
 
@@ -376,8 +231,7 @@ impl<F: Flavor> Scene<F> {
         self.flavor.barrier();
         let nr_callbacks = self.nr_called.load(Ordering::Relaxed);
         assert_eq!(nr_callbacks, nr_flooded, "a callback was lost");
-        let nr_free = self.versions.free.lock().unwrap().len();
-        assert_eq!(nr_free, NR_VERSIONS - 1, "a version was not freed");
+        self.versions.assert_all_free();
         Totals {
             nr_sections: self.nr_sections.into_inner(),
             nr_replaced: self.nr_replaced.into_inner(),

@@ -1,0 +1,109 @@
+//! What a cell needs of readers and grace periods, and who has it.
+
+use super::{call, local, polled, qsbr, srcu};
+
+/// Sections and grace periods that a cell relies on: [`Global`] or a [`srcu::Domain`].
+///
+/// Sealed: a flavor whose guards did not protect would make [`Rcu::load`](super::Rcu::load) unsound.
+pub trait Flavor: Sized + sealed::Sealed {
+    /// A section, until it is dropped.
+    type Guard<'a>: Section<Self>
+    where
+        Self: 'a;
+
+    /// Begins a section.
+    fn read(&self) -> Self::Guard<'_>;
+
+    /// Waits for every section that has begun.
+    fn synchronize(&self);
+
+    /// Runs `callback` after every section that has begun.
+    fn call(&self, callback: impl FnOnce() + Send + 'static);
+}
+
+/// Proof that a section of the flavor `F` runs: a guard, or a [`qsbr::Reader`] of the process's readers.
+///
+/// Sealed, as [`Flavor`] is.
+pub trait Section<F>: sealed::Sealed {
+    /// Says whether it is a section of this very flavor.
+    fn is_of(&self, flavor: &F) -> bool;
+}
+
+mod sealed {
+    use super::{Global, local, qsbr, srcu};
+
+    pub trait Sealed {}
+    impl Sealed for Global {}
+    impl Sealed for srcu::Domain {}
+    impl Sealed for local::Guard {}
+    impl Sealed for qsbr::Reader {}
+    impl Sealed for srcu::Guard<'_> {}
+    impl Sealed for srcu::OwnedGuard {}
+}
+
+/// The readers of the process: [`read`](super::read), [`synchronize`](super::synchronize).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Global;
+
+impl Flavor for Global {
+    type Guard<'a> = local::Guard;
+
+    #[inline(always)]
+    fn read(&self) -> local::Guard {
+        local::read()
+    }
+
+    fn synchronize(&self) {
+        polled::synchronize();
+    }
+
+    fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        call::call(callback);
+    }
+}
+
+impl Flavor for srcu::Domain {
+    type Guard<'a> = srcu::Guard<'a>;
+
+    #[inline(always)]
+    fn read(&self) -> srcu::Guard<'_> {
+        Self::read(self)
+    }
+
+    fn synchronize(&self) {
+        Self::synchronize(self);
+    }
+
+    fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        Self::call(self, callback);
+    }
+}
+
+impl Section<Global> for local::Guard {
+    /// There are no others.
+    #[inline(always)]
+    fn is_of(&self, _flavor: &Global) -> bool {
+        true
+    }
+}
+
+impl Section<Global> for qsbr::Reader {
+    #[inline(always)]
+    fn is_of(&self, _flavor: &Global) -> bool {
+        true
+    }
+}
+
+impl Section<srcu::Domain> for srcu::Guard<'_> {
+    #[inline(always)]
+    fn is_of(&self, flavor: &srcu::Domain) -> bool {
+        flavor.same_as(self.domain())
+    }
+}
+
+impl Section<srcu::Domain> for srcu::OwnedGuard {
+    #[inline(always)]
+    fn is_of(&self, flavor: &srcu::Domain) -> bool {
+        flavor.same_as(self.domain())
+    }
+}

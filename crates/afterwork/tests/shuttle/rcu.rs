@@ -1,0 +1,158 @@
+//! Sections, grace periods and callbacks of many threads, that share what they can.
+
+use std::sync::Arc;
+
+use afterwork::rcu::{self, model};
+use shuttle::{
+    rand::{Rng, thread_rng},
+    thread,
+};
+use sync::{
+    atomic::{AtomicBool, AtomicUsize, Ordering},
+    twin::must_fail,
+};
+
+use crate::workqueue::explore;
+
+const NR_READERS: usize = 3;
+const NR_UPDATERS: usize = 3;
+/// Updates of each updater.
+const NR_UPDATES: usize = 2;
+const NR_VERSIONS: usize = 1 + NR_UPDATERS * NR_UPDATES;
+
+/// A value of which each version is freed once nobody can see it.
+#[derive(Default)]
+struct Versions {
+    current: AtomicUsize,
+    next: AtomicUsize,
+    is_freed: [AtomicBool; NR_VERSIONS],
+}
+
+impl Versions {
+    /// Looks twice in one section, or in a nested one, and now and then lets others run between.
+    fn read(&self) {
+        let outer = rcu::read();
+        let version = self.current.load(Ordering::Relaxed);
+        self.check(version);
+        if thread_rng().gen_bool(0.5) {
+            drop(rcu::read());
+        } else {
+            thread::yield_now();
+        }
+        self.check(version);
+        drop(outer);
+    }
+
+    fn check(&self, version: usize) {
+        let is_freed = self.is_freed[version].load(Ordering::Relaxed);
+        assert!(!is_freed, "version {version} was freed under a reader");
+    }
+
+    fn free(&self, version: usize) {
+        let was_freed = self.is_freed[version].swap(true, Ordering::Relaxed);
+        assert!(!was_freed, "version {version} was freed twice");
+    }
+
+    /// Replaces the version; the old one is freed after a grace period, by any of the ways there are.
+    fn update(self: &Arc<Self>) {
+        let new = 1 + self.next.fetch_add(1, Ordering::Relaxed);
+        let old = self.current.swap(new, Ordering::AcqRel);
+        match thread_rng().gen_range(0..4) {
+            0 => {
+                rcu::synchronize();
+                self.free(old);
+            }
+            1 => {
+                let cookie = rcu::get_state();
+                self.read();
+                rcu::cond_synchronize(cookie);
+                self.free(old);
+            }
+            2 => {
+                let theirs = self.clone();
+                rcu::call(move || theirs.free(old));
+            }
+            _ => {
+                let (theirs, freed) = (self.clone(), Arc::new(AtomicBool::new(false)));
+                rcu::call({
+                    let freed = freed.clone();
+                    move || {
+                        theirs.free(old);
+                        freed.store(true, Ordering::Relaxed);
+                    }
+                });
+                rcu::barrier();
+                assert!(freed.load(Ordering::Relaxed), "a barrier came too soon");
+            }
+        }
+    }
+}
+
+/// Three readers, three updaters, and the thread that sweeps.
+fn versions() {
+    let versions = Arc::new(Versions::default());
+    let is_over = Arc::new(AtomicBool::new(false));
+    let sweeper = thread::spawn({
+        let is_over = is_over.clone();
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                model::sweep_when_wanted();
+            }
+        }
+    });
+    let mut threads = Vec::new();
+    for _ in 0..NR_READERS {
+        let versions = versions.clone();
+        threads.push(thread::spawn(move || (0..3).for_each(|_| versions.read())));
+    }
+    for _ in 0..NR_UPDATERS {
+        let versions = versions.clone();
+        threads.push(thread::spawn(move || {
+            (0..NR_UPDATES).for_each(|_| versions.update());
+        }));
+    }
+    for thread in threads {
+        thread.join().unwrap();
+    }
+    rcu::barrier();
+    let freed = versions.is_freed.iter();
+    let nr_freed = freed.filter(|freed| freed.load(Ordering::Relaxed)).count();
+    assert_eq!(
+        nr_freed,
+        NR_VERSIONS - 1,
+        "the current version alone is left"
+    );
+    is_over.store(true, Ordering::Relaxed);
+    // Wakes the sweeper.
+    let _ = rcu::start_poll();
+    sweeper.join().unwrap();
+}
+
+#[test]
+fn no_reader_sees_a_freed_version_however_it_is_freed() {
+    explore(1_000, versions);
+}
+
+#[test]
+fn a_driver_that_wakes_early_frees_under_a_reader() {
+    must_fail("rcu: the driver wakes early", || explore(20_000, versions));
+}
+
+#[test]
+fn a_holdout_that_is_not_counted_is_overlooked() {
+    must_fail("rcu: a holdout is not counted", || {
+        explore(20_000, versions)
+    });
+}
+
+#[test]
+fn a_barrier_that_joins_a_running_sweep_comes_too_soon() {
+    must_fail("rcu: barrier joins a running sweep", || {
+        explore(20_000, versions)
+    });
+}
+
+#[test]
+fn a_bag_that_a_sweep_left_open_is_freed_under_a_reader() {
+    must_fail("rcu: a bag is left open", || explore(20_000, versions));
+}

@@ -1,0 +1,87 @@
+//! What the torture of grace periods does with any flavor.
+
+use afterwork::rcu::{
+    self, GpCookie,
+    srcu::{Cookie, Domain, OwnedGuard},
+};
+
+/// What is tortured.
+pub trait Flavor: Clone + Send + Sync + 'static {
+    type Guard<'a>;
+    type Cookie;
+    fn read(&self) -> Self::Guard<'_>;
+    /// A guard that another thread may end, if there are any.
+    fn read_owned(&self) -> Option<OwnedGuard>;
+    fn synchronize(&self);
+    fn get_state(&self) -> Self::Cookie;
+    fn poll_state(&self, cookie: &Self::Cookie) -> bool;
+    fn cond_synchronize(&self, cookie: Self::Cookie);
+    fn call(&self, callback: impl FnOnce() + Send + 'static);
+    fn barrier(&self);
+}
+
+/// The readers of the process.
+#[derive(Clone)]
+pub struct Tree;
+
+impl Flavor for Tree {
+    type Guard<'a> = rcu::Guard;
+    type Cookie = GpCookie;
+    fn read(&self) -> rcu::Guard {
+        rcu::read()
+    }
+    fn read_owned(&self) -> Option<OwnedGuard> {
+        None
+    }
+    fn synchronize(&self) {
+        rcu::synchronize();
+    }
+    fn get_state(&self) -> GpCookie {
+        rcu::get_state()
+    }
+    fn poll_state(&self, cookie: &GpCookie) -> bool {
+        rcu::poll_state(*cookie)
+    }
+    fn cond_synchronize(&self, cookie: GpCookie) {
+        rcu::cond_synchronize(cookie);
+    }
+    fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        rcu::call(callback);
+    }
+    fn barrier(&self) {
+        rcu::barrier();
+    }
+}
+
+/// Sleepable readers of one domain.
+#[derive(Clone)]
+pub struct Srcu(pub Domain);
+
+impl Flavor for Srcu {
+    type Guard<'a> = rcu::srcu::Guard<'a>;
+    type Cookie = Cookie;
+    fn read(&self) -> rcu::srcu::Guard<'_> {
+        self.0.read()
+    }
+    fn read_owned(&self) -> Option<OwnedGuard> {
+        Some(self.0.read_owned())
+    }
+    fn synchronize(&self) {
+        self.0.synchronize();
+    }
+    fn get_state(&self) -> Cookie {
+        self.0.get_state()
+    }
+    fn poll_state(&self, cookie: &Cookie) -> bool {
+        self.0.poll_state(*cookie)
+    }
+    fn cond_synchronize(&self, cookie: Cookie) {
+        self.0.cond_synchronize(cookie);
+    }
+    fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        self.0.call(callback);
+    }
+    fn barrier(&self) {
+        self.0.barrier();
+    }
+}
