@@ -172,9 +172,12 @@ impl DelayedWork {
     ///
     /// As of [`Work::flush`].
     pub fn flush(&self) -> Result<bool, FlushError> {
-        // It may have run before the flush looks for it.
-        let was_armed = self.timer.expedite(&self.work);
-        Ok(self.work.flush()? || was_armed)
+        loop {
+            if let Some(was_busy) = self.timer.expedite(&self.work) {
+                return Ok(self.work.flush()? || was_busy);
+            }
+            thread::yield_now();
+        }
     }
 }
 

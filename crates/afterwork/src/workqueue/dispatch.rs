@@ -363,14 +363,23 @@ impl Dispatch {
                 self.link_mut(slot).inactive.push_back(item);
                 continue;
             }
+            let colour = list::colour(item);
             worker.hold(0, item);
             let mut nr_taken = 1;
+            // A batch is of one colour: it ends before the link's first item of another.
+            let mut ended = false;
+            let mut next_ours = |item| {
+                let ours = home_slot(item) == slot;
+                ended |= ours && list::colour(item) != colour;
+                ours && (!ended || twin::armed("rescue: mixes colours"))
+            };
             while nr_taken < self.limit(slot, max)
-                && let Some(next) = self.pending.pop_first(|item| home_slot(item) == slot)
+                && let Some(next) = self.pending.pop_first(&mut next_ours)
             {
                 worker.hold(nr_taken, next);
                 nr_taken += 1;
             }
+            self.enlisted_mut(worker).colour = colour;
             return self.taken(pool, worker, slot, nr_taken);
         }
     }
@@ -459,6 +468,11 @@ impl Dispatch {
     ) -> usize {
         let limit = self.limit(slot, limit);
         let link = self.link_mut(slot);
+        if link.plugged && !twin::armed("take: overlooks the plug") {
+            // The seat is of a place in line from before the link was left and taken up again, whose items were
+            // cancelled; it goes on, and unplugging gets the link another one.
+            return 0;
+        }
         let colour = link.inactive.first().map(list::colour).unwrap_or_default();
         let mut nr_taken = 0;
         // A batch is of one colour, so that its counts can be given back by their number.

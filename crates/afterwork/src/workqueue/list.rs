@@ -87,7 +87,7 @@ impl List {
     /// Cuts the first item for which `chosen` holds out, looking at every item before it.
     pub(crate) fn pop_first(
         &mut self,
-        chosen: impl Fn(NonNull<Head>) -> bool,
+        mut chosen: impl FnMut(NonNull<Head>) -> bool,
     ) -> Option<NonNull<Head>> {
         let mut at = self.first();
         while let Some(item) = at.filter(|&item| !chosen(item)) {

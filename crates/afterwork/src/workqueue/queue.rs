@@ -451,12 +451,18 @@ impl Workqueue {
         head.load().has_link() && !self.inner.signpost.routes().has(home)
     }
 
-    /// Claims `work`, which is not pending anywhere, to be queued from `cpu`, also in a drain.
-    pub(super) fn claim_at(&self, cpu: CpuId, work: &Work) -> Claimed<'_> {
+    /// Claims `work`, which is not pending anywhere, to be queued from `cpu`, also in a drain; `None` when it is disabled.
+    pub(super) fn claim_at(&self, cpu: CpuId, work: &Work) -> Option<Claimed<'_>> {
         let home = self.inner.signpost.at_cpu(cpu);
-        let pushes = !self.is_destroyed() && self.plan(work, &home) == Planned::Push;
-        let item = pushes.then(|| work.item());
-        Claimed { home, item }
+        if self.is_destroyed() {
+            return Some(Claimed { home, item: None });
+        }
+        let item = match self.plan(work, &home) {
+            Planned::Push => Some(work.item()),
+            Planned::InPlace => None,
+            Planned::Refused => return None,
+        };
+        Some(Claimed { home, item })
     }
 
     /// Returns the registry whose pools it uses.

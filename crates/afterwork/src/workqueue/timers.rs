@@ -91,7 +91,7 @@ pub(super) enum Until {
 pub(super) enum Arming {
     /// It is armed, or with no delay to wait for the item was queued.
     Done,
-    /// The item is armed already.
+    /// The item was armed already; if it was to be armed again it is, or is not any more: where it is refused now.
     Armed,
     /// The item is pending already.
     Pending,
@@ -116,14 +116,21 @@ impl Timer {
         delay: Duration,
         again: bool,
     ) -> Arming {
+        // What is taken out is dropped after the lock.
+        let mut disarmed = None;
         let mut state = self.state.lock();
-        let disarmed = if again { state.disarm() } else { None };
-        let was_armed = disarmed.is_some();
+        if again {
+            disarmed = state.disarm();
+        }
         if state.armed.is_some() {
             return Arming::Armed;
         }
+        let refused = match disarmed {
+            Some(_) => Arming::Armed,
+            None => Arming::Refused,
+        };
         if work.is_disabled() && !twin::armed("delayed: arming overlooks disable") {
-            return Arming::Refused;
+            return refused;
         }
         if work.is_pending() {
             return Arming::Pending;
@@ -147,10 +154,10 @@ impl Timer {
         if let Some(manager) = wakes {
             manager.wake();
         }
-        match (was_armed, done) {
-            (true, true) => Arming::Armed,
-            (false, true) => Arming::Done,
-            (_, false) => Arming::Refused,
+        if done && refused == Arming::Refused {
+            Arming::Done
+        } else {
+            refused
         }
     }
 
@@ -161,18 +168,31 @@ impl Timer {
         disarmed.is_some()
     }
 
-    /// Queues the item now, if its timer is armed; says whether it did.
-    pub(super) fn expedite(&self, work: &Work) -> bool {
+    /// Queues the item now, if its timer is armed; also in a drain, as its firing would. Says whether it was armed, queued
+    /// or running; an item that waits for a grace period stays as it is. `None` while somebody disables it, who is about to take the timer back.
+    pub(super) fn expedite(&self, work: &Work) -> Option<bool> {
+        // Both may be the last handles, and are dropped after the lock.
+        let (queue, disarmed);
         let mut state = self.state.lock();
         if state.awaits_grace_period().is_some() {
-            return false;
+            return Some(false);
         }
-        let queue = state.armed.as_ref().and_then(|armed| armed.queue.upgrade());
-        let disarmed = state.disarm();
-        match (&queue, &disarmed) {
-            (Some(queue), Some(_)) => queue.enqueue(work),
-            _ => false,
+        let Some(armed) = &state.armed else {
+            return Some(work.is_busy());
+        };
+        let cpu = armed.cpu;
+        queue = armed.queue.upgrade();
+        let claimed = queue.as_ref().map(|queue| queue.claim_at(cpu, work));
+        if let Some(None) = claimed {
+            return None;
         }
+        disarmed = state.disarm();
+        drop(state);
+        if let Some(Some(claimed)) = claimed {
+            claimed.push();
+        }
+        drop(disarmed);
+        Some(true)
     }
 }
 
@@ -287,10 +307,18 @@ impl Due {
             drop(state);
         } else {
             let early = twin::armed("delayed: unlocks before it claims");
-            let held = (!early).then_some(state);
+            let mut held = (!early).then_some(state);
             let claimed = queue.claim_at(armed.cpu, &self.work);
+            if let (None, Some(state)) = (&claimed, &mut held)
+                && !twin::armed("delayed: firing overlooks disable")
+            {
+                // Whoever disables the item is about to take the timer back, and to say so.
+                state.armed = Some(armed);
+            }
             drop(held);
-            claimed.push();
+            if let Some(claimed) = claimed {
+                claimed.push();
+            }
         }
         queue.let_go();
     }

@@ -207,9 +207,20 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock.
+    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, and one that somebody is
+    /// just queueing, cancelling, or about to run is waited for that far.
     pub fn cancel(&self) -> bool {
-        run::cancel(self.item)
+        loop {
+            if run::cancel(self.item) {
+                return true;
+            }
+            // Others take it for pending, and it may stay so.
+            let midway = self.head().load().is_claimed();
+            if !midway || sync::twin::armed("cancel: overlooks a claim") {
+                return false;
+            }
+            thread::yield_now();
+        }
     }
 
     /// Takes the item out of the queue and waits until it does not run; says whether it was pending.
@@ -260,17 +271,7 @@ impl Work {
     pub fn disable(&self) -> bool {
         let disabled = |state| Some(State::disable(state).expect("disabled 65535 times"));
         self.head().update(disabled);
-        loop {
-            if self.cancel() {
-                return true;
-            }
-            // An enqueuer that came before us is about to make it pending, or a helper about to run it.
-            let midway = self.head().load().is_claimed();
-            if !midway || sync::twin::armed("disable: overlooks an enqueuer") {
-                return false;
-            }
-            thread::yield_now();
-        }
+        self.cancel()
     }
 
     /// Disables the item and waits until it does not run; says whether it was pending.

@@ -138,3 +138,26 @@ fn arming_must_look_whether_the_item_is_disabled() {
         bounded(3, disable_meets_arming);
     });
 }
+
+fn disable_meets_firing() {
+    fire_beside(
+        one_item(),
+        |_, work| work.disable(),
+        |was_pending, work, runs| {
+            assert!(!work.is_pending(), "pending although disabled");
+            assert_eq!(runs(), u32::from(!was_pending));
+        },
+    );
+}
+
+#[test]
+fn a_timer_fires_or_whoever_disables_the_item_says_that_it_was_pending() {
+    bounded(3, disable_meets_firing);
+}
+
+#[test]
+fn firing_must_leave_the_timer_to_whoever_disables_the_item() {
+    must_fail("delayed: firing overlooks disable", || {
+        bounded(3, disable_meets_firing);
+    });
+}

@@ -193,7 +193,7 @@ fn a_disabled_item_is_not_pending_and_does_not_become_so() {
 
 #[test]
 fn disabling_must_wait_for_an_enqueuer_who_came_before() {
-    must_fail("disable: overlooks an enqueuer", || {
+    must_fail("cancel: overlooks a claim", || {
         bounded(2, disable_meets_enqueue);
     });
 }

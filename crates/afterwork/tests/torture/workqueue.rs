@@ -2,35 +2,45 @@
 //!
 //! `cargo xtask torture workqueue --minutes 5 --seed 7`; five seconds and a seed of the clock without. It prints its
 //! seed.
+//!
+//! What is done to the reusable and delayed items, and when they ran, is written down and held against a model when the
+//! round is over (`history.rs`); the rest is checked as it happens.
+//!
+//! Put back with `--twin`, it finds among others: `item: a cancel ends the run`, `cancel: overlooks a claim`,
+//! `rescue: mixes colours`, `take: overlooks the plug`.
 
 mod futures;
+mod history;
+mod items;
+mod queues;
 mod support;
 
 use std::{
     process::ExitCode,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use afterwork::{
+    observe,
     params::{Params, WakeMode},
-    workqueue::{AffinityScope, JoinError, Registry, Work, Workqueue},
+    workqueue::Registry,
 };
 use futures::Bells;
-use support::{Dice, Life, Lives, Planned, Round, watched};
-use topology::{CpuId, CpuSet, Topology};
+use history::Log;
+use items::Subject;
+use queues::Place;
+use support::{Dice, Lives, Round, watched};
+use topology::Topology;
 
 /// How long one set of registry, queues and items is tortured before it is torn down.
-const ROUND: Duration = Duration::from_millis(400);
-const SCOPES: [AffinityScope; 3] = [
-    AffinityScope::Cpu,
-    AffinityScope::Cache,
-    AffinityScope::System,
-];
+const ROUND: Duration = Duration::from_millis(300);
+/// How long nobody looks for bells when there is none.
+const PAUSE: Duration = Duration::from_micros(200);
 const NR_THREADS: usize = 8;
 const NR_ITEMS: usize = 24;
 /// On what machine; the dice decide about all else.
@@ -44,8 +54,8 @@ fn main() -> ExitCode {
 
 #[derive(Debug, Default)]
 struct Totals {
-    nr_enqueued: u64,
-    nr_cancelled: u64,
+    /// What was done to reusable and delayed items, their runs included.
+    nr_acts: u64,
     nr_runs: u64,
     nr_spawned: u64,
     nr_panics: u64,
@@ -53,50 +63,23 @@ struct Totals {
 
 impl Totals {
     fn add(&mut self, other: &Totals) {
-        self.nr_enqueued += other.nr_enqueued;
-        self.nr_cancelled += other.nr_cancelled;
+        self.nr_acts += other.nr_acts;
         self.nr_runs += other.nr_runs;
         self.nr_spawned += other.nr_spawned;
         self.nr_panics += other.nr_panics;
     }
 }
 
-/// One item and what it must obey.
-struct Subject {
-    work: Work,
-    nr_runs: Arc<AtomicU64>,
-    /// Enqueues that said yes, less cancels that did.
-    nr_due: AtomicI64,
-}
-
-impl Subject {
-    /// Disables the item, which cancels it, and enables it again; says whether that cancelled it.
-    fn disable_and_enable(&self, queue: &Workqueue, dice: &mut Dice) -> bool {
-        let cancelled = if dice.below(2) == 0 {
-            self.work.disable()
-        } else {
-            self.work.disable_sync()
-        };
-        self.nr_due
-            .fetch_sub(i64::from(cancelled), Ordering::Relaxed);
-        if dice.below(2) == 0 {
-            self.work.enable();
-        } else if queue.enable_and_queue(&self.work) {
-            self.nr_due.fetch_add(1, Ordering::Relaxed);
-        }
-        cancelled
-    }
-}
-
-/// A queue and how many threads are inside its one-shot items.
-struct Place {
-    queue: Workqueue,
-    nr_inside: Arc<AtomicUsize>,
-    /// How many are inside polls of its futures.
-    nr_polls: Arc<AtomicUsize>,
-    limit: usize,
-    /// In which order an ordered queue's closures were queued and ran.
-    order: Option<(Mutex<u64>, Arc<AtomicU64>)>,
+/// What all threads of a round share.
+struct Scene {
+    registry: Registry,
+    places: Arc<[Place]>,
+    subjects: Vec<Subject>,
+    lives: Arc<Lives>,
+    bells: Arc<Bells>,
+    stop: AtomicBool,
+    nr_spawned: AtomicU64,
+    log: Mutex<Log>,
 }
 
 fn round(round: &Round<'_>) -> Totals {
@@ -104,137 +87,123 @@ fn round(round: &Round<'_>) -> Totals {
     let registry = registry(round.config, &mut dice);
     let lives = Arc::new(Lives::default());
     let places: Arc<[Place]> = (0..3 + dice.below(3))
-        .map(|i| place(&registry, i, &mut dice))
+        .map(|i| Place::new(&registry, i, &mut dice))
         .collect();
     let nr_panics = Arc::new(AtomicU64::new(0));
-    let subjects: Arc<[Subject]> = (0..NR_ITEMS)
-        .map(|_| subject(&lives, &places, &nr_panics, &mut dice))
-        .collect();
-    let (stop, nr_spawned) = (AtomicBool::new(false), AtomicU64::new(0));
-    let (nr_enqueued, nr_cancelled) = (AtomicU64::new(0), AtomicU64::new(0));
-    let bells = Arc::new(Bells::default());
+    let subjects = (0..NR_ITEMS).map(|i| Subject::new(i, &places, &lives, &nr_panics, &mut dice));
+    let scene = Scene {
+        subjects: subjects.collect(),
+        registry,
+        places,
+        lives,
+        bells: Arc::default(),
+        stop: AtomicBool::new(false),
+        nr_spawned: AtomicU64::new(0),
+        log: Mutex::default(),
+    };
     watched("the torture itself", || {
         thread::scope(|scope| {
+            let mut threads = Vec::new();
             for i in 0..NR_THREADS {
                 let mut dice = Dice::of_thread(round.seed, i);
-                let (registry, places, subjects) = (&registry, &places, &subjects);
-                let (lives, stop, nr_spawned, bells) = (&lives, &stop, &nr_spawned, &bells);
-                let (nr_enqueued, nr_cancelled) = (&nr_enqueued, &nr_cancelled);
-                scope.spawn(move || {
-                    wander(&mut dice);
-                    while !stop.load(Ordering::Relaxed) {
-                        let subject = &subjects[dice.below(NR_ITEMS)];
-                        let place = &places[dice.below(places.len())];
-                        match dice.below(100) {
-                            0..45 => {
-                                if place.queue.enqueue(&subject.work) {
-                                    subject.nr_due.fetch_add(1, Ordering::Relaxed);
-                                    nr_enqueued.fetch_add(1, Ordering::Relaxed);
-                                }
-                            }
-                            45..58 => {
-                                if subject.work.cancel() {
-                                    subject.nr_due.fetch_sub(1, Ordering::Relaxed);
-                                    nr_cancelled.fetch_add(1, Ordering::Relaxed);
-                                }
-                            }
-                            58..64 => drop(subject.work.flush()),
-                            64..66 => {
-                                if subject.work.cancel_sync() {
-                                    subject.nr_due.fetch_sub(1, Ordering::Relaxed);
-                                    nr_cancelled.fetch_add(1, Ordering::Relaxed);
-                                }
-                            }
-                            66..68 => {
-                                if subject.disable_and_enable(&place.queue, &mut dice) {
-                                    nr_cancelled.fetch_add(1, Ordering::Relaxed);
-                                }
-                            }
-                            68..72 => {
-                                let cpu = CpuId::new(dice.below(8) as u32);
-                                let queued = match dice.below(2) {
-                                    0 => place.queue.enqueue_on(cpu, &subject.work),
-                                    _ => place.queue.enqueue_node(cpu.as_u32() % 3, &subject.work),
-                                };
-                                if queued {
-                                    subject.nr_due.fetch_add(1, Ordering::Relaxed);
-                                    nr_enqueued.fetch_add(1, Ordering::Relaxed);
-                                }
-                            }
-                            72..76 => {
-                                nr_spawned.fetch_add(1, Ordering::Relaxed);
-                                let limit = (&place.nr_polls, place.limit);
-                                futures::spawn(&place.queue, limit, bells, lives, &mut dice);
-                            }
-                            76..82 => drop(bells.ring(&mut dice)),
-                            82..83 => change(registry, place, &mut dice),
-                            83..94 => {
-                                nr_spawned.fetch_add(1, Ordering::Relaxed);
-                                spawn(place, lives, &mut dice);
-                            }
-                            94..95 => wander(&mut dice),
-                            95..96 => brief_queue(registry, lives, &mut dice),
-                            96..97 => {
-                                let max = 1 + dice.below(place.limit) as u32;
-                                if place.order.is_none() {
-                                    place.queue.set_max_active(max).unwrap();
-                                }
-                            }
-                            97..98 => registry.refuse_threads(dice.below(2) == 0),
-                            98..99 => drop(place.queue.stats()),
-                            _ => drop((registry.pool_stats(), registry.lock_hold())),
-                        }
-                    }
-                });
+                let scene = &scene;
+                threads.push(scope.spawn(move || scene.torture(&mut dice)));
             }
-            thread::sleep(ROUND);
-            stop.store(true, Ordering::Relaxed);
+            let start = Instant::now();
+            // Whoever flushes or drains waits for futures that wait for bells.
+            while threads.iter().any(|thread| !thread.is_finished()) {
+                if !scene.bells.ring(&mut dice) {
+                    thread::sleep(PAUSE);
+                }
+                let stop = start.elapsed() >= ROUND;
+                scene.stop.store(stop, Ordering::Relaxed);
+            }
         });
     });
-    registry.refuse_threads(false);
+    scene.registry.refuse_threads(false);
+    let mut log = scene.log.into_inner().unwrap();
+    watched("flushing", || {
+        // A drain does not wait for timers, and the long ones are not for waiting.
+        scene
+            .subjects
+            .iter()
+            .for_each(|subject| subject.flush(&mut log));
+    });
     watched("draining", || {
         let drained = AtomicBool::new(false);
-        thread::scope(|scope| {
+        thread::scope(|threads| {
             // Futures that wait are waited for.
-            scope.spawn(|| {
+            threads.spawn(|| {
                 while !drained.load(Ordering::Acquire) {
-                    if !bells.ring(&mut dice) {
+                    if !scene.bells.ring(&mut dice) {
                         thread::yield_now();
                     }
                 }
             });
-            for place in places.iter() {
+            for place in scene.places.iter() {
                 place.queue.drain().unwrap();
             }
             drained.store(true, Ordering::Release);
         });
     });
-    let nr_runs = subjects.iter().map(check).sum();
-    for place in places.iter() {
-        assert_eq!(
-            place.queue.stats().nr_active,
-            0,
-            "a seat is lost: {:?}",
-            place.queue
-        );
+    for place in scene.places.iter() {
+        let (nr_active, queue) = (place.queue.stats().nr_active, &place.queue);
+        assert_eq!(nr_active, 0, "a seat is lost: {queue:?}");
     }
-    drop(subjects);
-    watched("dropping", || drop(places));
+    let (nr_runs, nr_acts) = watched("checking", || items::check(scene.subjects, log));
+    watched("dropping", || drop(scene.places));
     // A brief queue whose last handle went inside one of its items may still be on its way out.
     watched("shutting down", || {
-        let mut shut = registry.shutdown();
+        let mut shut = scene.registry.shutdown();
         while let Err(still) = shut {
             thread::yield_now();
             shut = still.registry.shutdown();
         }
     });
-    lives.assert_none();
+    scene.lives.assert_none();
     Totals {
-        nr_enqueued: nr_enqueued.into_inner(),
-        nr_cancelled: nr_cancelled.into_inner(),
+        nr_acts,
         nr_runs,
-        nr_spawned: nr_spawned.into_inner(),
+        nr_spawned: scene.nr_spawned.into_inner(),
         nr_panics: nr_panics.load(Ordering::Relaxed),
+    }
+}
+
+impl Scene {
+    /// Does one thing after another until it is told to stop.
+    fn torture(&self, dice: &mut Dice) {
+        let mut log = Log::default();
+        wander(dice);
+        while !self.stop.load(Ordering::Relaxed) {
+            let place = &self.places[dice.below(self.places.len())];
+            let spawned = || self.nr_spawned.fetch_add(1, Ordering::Relaxed);
+            match dice.below(200) {
+                0..140 => {
+                    let subject = &self.subjects[dice.below(NR_ITEMS)];
+                    subject.torture(&self.places, dice, &mut log);
+                }
+                140..148 => {
+                    spawned();
+                    let limit = (&place.nr_polls, place.limit);
+                    futures::spawn(&place.queue, limit, &self.bells, &self.lives, dice);
+                }
+                148..160 => drop(self.bells.ring(dice)),
+                160..182 => {
+                    spawned();
+                    place.spawn(&self.lives, dice);
+                }
+                182..186 => place.change(&self.registry, dice),
+                186..188 => place.settle(false, &self.subjects, &mut log),
+                188..189 => place.settle(dice.below(4) == 0, &self.subjects, &mut log),
+                189..191 => place.hold(&self.lives, dice),
+                191..193 => wander(dice),
+                193..195 => queues::brief(&self.registry, &self.lives, dice),
+                195..197 => self.registry.refuse_threads(dice.below(2) == 0),
+                197..198 => drop(observe::snapshot_of(&self.registry)),
+                _ => drop((place.queue.stats(), self.registry.lock_hold())),
+            }
+        }
+        self.log.lock().unwrap().0.append(&mut log.0);
     }
 }
 
@@ -270,159 +239,6 @@ fn registry(config: &str, dice: &mut Dice) -> Registry {
     Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
 }
 
-fn place(registry: &Registry, i: usize, dice: &mut Dice) -> Place {
-    let limit = dice.pick(&[1, 2, 5, 256]);
-    let ordered = i == 0;
-    let mut builder = Workqueue::builder(&format!("torture {i}"));
-    builder = if ordered {
-        builder.ordered()
-    } else {
-        builder
-            .scope(dice.pick(&SCOPES))
-            .strict(dice.below(4) == 0)
-            .help(dice.below(3) > 0)
-            .max_active(limit as u32)
-    };
-    Place {
-        queue: builder.build_in(registry).unwrap(),
-        nr_inside: Arc::default(),
-        nr_polls: Arc::default(),
-        limit: if ordered { 1 } else { limit },
-        order: ordered.then(Default::default),
-    }
-}
-
-fn subject(
-    lives: &Arc<Lives>,
-    places: &Arc<[Place]>,
-    nr_panics: &Arc<AtomicU64>,
-    dice: &mut Dice,
-) -> Subject {
-    let nr_runs = Arc::new(AtomicU64::new(0));
-    let (runs, panics, life) = (nr_runs.clone(), nr_panics.clone(), Life::new(lives));
-    let (panicking, inside) = (dice.below(4) == 0, AtomicBool::new(false));
-    let queues = places.len();
-    let work = Work::with_handle(move |this| {
-        let _ = &life;
-        assert!(!inside.swap(true, Ordering::AcqRel), "two runs at once");
-        let run = runs.fetch_add(1, Ordering::Relaxed);
-        if run % 64 == queues as u64 {
-            drop(this.clone());
-            assert!(this.flush().is_err(), "an item waited for itself");
-        }
-        if run % 128 == 5 {
-            thread::yield_now();
-        }
-        inside.store(false, Ordering::Release);
-        if panicking && run % 32 == 0 {
-            panics.fetch_add(1, Ordering::Relaxed);
-            Planned::panic();
-        }
-    });
-    Subject {
-        work,
-        nr_runs,
-        nr_due: AtomicI64::new(0),
-    }
-}
-
-/// Changes the attributes of a queue, or the machine under all of them.
-fn change(registry: &Registry, place: &Place, dice: &mut Dice) {
-    let queue = &place.queue;
-    let machine = registry.topology();
-    match dice.below(5) {
-        // An ordered queue keeps the scope in which all share one pool.
-        0 if place.order.is_none() => queue.set_scope(dice.pick(&SCOPES)).unwrap(),
-        1 => queue.set_strict(dice.below(2) == 0).unwrap(),
-        2 => queue.set_cpus(some_of(machine.allowed(), dice)).unwrap(),
-        3 => registry.set_unbound_cpus(some_of(machine.allowed(), dice)),
-        // All CPUs again, or but a few of them: the others went offline.
-        _ => registry
-            .set_topology(Topology::synthetic(dice.pick(&["1 core", "2 core", "8 core"])).unwrap()),
-    }
-}
-
-/// Some of these CPUs, or no wish at all.
-fn some_of(cpus: &CpuSet, dice: &mut Dice) -> Option<CpuSet> {
-    let some: CpuSet = cpus.iter().filter(|_| dice.below(2) == 0).collect();
-    (!some.is_empty()).then_some(some)
-}
-
-/// Spawns a closure and does something with its handle.
-fn spawn(place: &Place, lives: &Arc<Lives>, dice: &mut Dice) {
-    let (captured, result) = (Life::new(lives), Life::new(lives));
-    if let Some((next, ran)) = &place.order {
-        let (ran, mut next) = (ran.clone(), next.lock().unwrap());
-        let number = *next;
-        *next += 1;
-        place.queue.spawn_detached(move || {
-            drop((captured, result));
-            let before = ran.swap(number + 1, Ordering::Relaxed);
-            assert_eq!(before, number, "out of order");
-        });
-        return;
-    }
-    let (inside, limit) = (place.nr_inside.clone(), place.limit);
-    let panics = dice.below(50) == 0;
-    let mut handle = place.queue.spawn(move || {
-        let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
-        assert!(now <= limit, "{now} at once, {limit} allowed at most");
-        drop(captured);
-        inside.fetch_sub(1, Ordering::AcqRel);
-        if panics {
-            Planned::panic();
-        }
-        result
-    });
-    match dice.below(5) {
-        0 => drop(handle),
-        1 => {
-            if !handle.cancel() {
-                judge(handle.join(), panics);
-            }
-        }
-        2 => {
-            if let Ok(outcome) = handle.try_join() {
-                judge(outcome, panics);
-            }
-        }
-        _ => judge(handle.join(), panics),
-    }
-}
-
-fn judge(outcome: Result<Life, JoinError>, panics: bool) {
-    match outcome {
-        Ok(_) => assert!(!panics),
-        Err(JoinError::Panicked(payload)) if panics && Planned::is(&*payload) => {}
-        Err(error) => panic!("{error}"),
-    }
-}
-
-/// Makes a queue that lives for a few items, whose last handle goes wherever it goes.
-fn brief_queue(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
-    let queue = Workqueue::builder("brief")
-        .max_active(1 + dice.below(3) as u32)
-        .build_in(registry)
-        .unwrap();
-    let (life, inner) = (Life::new(lives), queue.clone());
-    let handle = queue.spawn(move || {
-        let nested = inner.spawn(move || drop(life));
-        nested.join().unwrap();
-    });
-    for _ in 0..dice.below(8) {
-        let life = Life::new(lives);
-        let work = Work::new(move || {
-            let _ = &life;
-        });
-        queue.enqueue(&work);
-        if dice.below(2) == 0 {
-            work.cancel();
-        }
-    }
-    drop(queue);
-    handle.join().unwrap();
-}
-
 /// Goes to another CPU, and so to another pod.
 fn wander(dice: &mut Dice) {
     let Ok(all) = sync::cpu::affinity() else {
@@ -434,18 +250,4 @@ fn wander(dice: &mut Dice) {
         let cpu = cpus[dice.below(cpus.len())];
         sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
     });
-}
-
-fn check(subject: &Subject) -> u64 {
-    let (runs, due) = (
-        subject.nr_runs.load(Ordering::Acquire),
-        subject.nr_due.load(Ordering::Relaxed),
-    );
-    assert_eq!(
-        runs as i64, due,
-        "runs, enqueues less cancels: {:?}",
-        subject.work
-    );
-    assert!(!subject.work.is_busy(), "{:?}", subject.work);
-    runs
 }

@@ -259,3 +259,42 @@ fn timers_are_changed_by_many_threads_and_no_enqueue_is_lost_or_doubled() {
         assert_eq!(count.get() + nr_cancelled.get(), nr_queued.get());
     });
 }
+
+#[test]
+fn a_flush_while_the_queue_is_drained_loses_no_item() {
+    ends(|| {
+        let queue = alone_on_two(queue("drained").max_active(2));
+        let (plug, count) = (plug_into(&queue), Count::default());
+        let runs = count.clone();
+        let work = DelayedWork::new(move || runs.add());
+        assert!(queue.enqueue_after(&work, Duration::from_secs(3600)));
+        let drainer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.drain().unwrap())
+        };
+        eventually("the drain has begun", || queue.try_spawn(|| ()).is_err());
+        assert_eq!(work.flush(), Ok(true));
+        assert_eq!(count.get(), 1);
+        plug.release();
+        drainer.join().unwrap();
+    });
+}
+
+#[test]
+fn a_change_that_is_refused_says_that_it_took_the_timer_back() {
+    ends(|| {
+        let queue = alone_on_two(queue("drained"));
+        let plug = plug_into(&queue);
+        let work = DelayedWork::new(|| unreachable!("refused"));
+        assert!(queue.enqueue_after(&work, Duration::from_secs(3600)));
+        let drainer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.drain().unwrap())
+        };
+        eventually("the drain has begun", || queue.try_spawn(|| ()).is_err());
+        assert!(queue.mod_delayed(&work, Duration::ZERO));
+        assert!(!work.is_pending());
+        plug.release();
+        drainer.join().unwrap();
+    });
+}

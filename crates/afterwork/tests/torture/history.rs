@@ -1,0 +1,433 @@
+//! What was done to one item, when, and what it answered; and a slow and obvious model that says whether it may.
+//!
+//! The model knows of an item whether it is pending, whether it runs, and how often it is disabled. Every *act*, a
+//! call of a user's or a run of the item, takes one *step* or several in the model, each at some moment between the
+//! act's beginning and its end. A history is good if there is an order of all steps that the model can take, answers
+//! included, and at whose end the item is idle. So "it said no" is checked just as "it said yes", and a flush is checked by
+//! what was queued and running when it looked.
+//!
+//! Acts are met in the order of their beginnings and ends. All the places at which the model may be are kept, at an
+//! act's end those alone in which it is done; if none is left, the history is a fault.
+
+use std::{
+    collections::HashSet,
+    fmt,
+    sync::OnceLock,
+    time::{Duration, Instant},
+};
+
+/// By how much the clocks of two CPUs may differ, in nanoseconds. A guess, and a generous one.
+const SLACK_NS: u64 = 100;
+/// Acts of one item that overlap, at most.
+const NR_SLOTS: usize = 16;
+/// How much of a bad history is shown.
+const SHOWN: usize = 40;
+
+/// An act, with its answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Act {
+    /// It was queued, or armed, or it said that it was pending or disabled.
+    Enqueue(bool),
+    /// It was taken out, or it was not pending.
+    Cancel(bool),
+    /// Disabled, then cancelled or not, then seen not to run, then enabled again.
+    Disable {
+        cancelled: bool,
+        sync: bool,
+        enables: bool,
+    },
+    Enable,
+    /// `mod_delayed` and what it said; whether the queue may have refused it.
+    Modify {
+        was_pending: bool,
+        refused: bool,
+    },
+    /// How it was, all at one moment.
+    Busy {
+        pending: bool,
+        executing: bool,
+    },
+    /// Everything that was queued or running at some moment has ended or been cancelled. The item's own flush says
+    /// whether there was anything. That of a queue may overtake a cancel which has emptied the item's place and not
+    /// ended, and overlook an item whose enqueuer is not back yet, though others see it pending; as in the kernel.
+    Flush(Option<bool>),
+    /// A run began.
+    Start,
+    /// It ended.
+    End,
+}
+
+/// An act and when it was, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub struct Event {
+    pub act: Act,
+    pub from_ns: u64,
+    pub to_ns: u64,
+}
+
+/// What a thread did to the items, by their numbers.
+#[derive(Default)]
+pub struct Log(pub Vec<(usize, Event)>);
+
+impl Log {
+    /// Notes what `item` answered to `ask`.
+    pub fn note<R>(
+        &mut self,
+        item: usize,
+        ask: impl FnOnce() -> R,
+        act: impl FnOnce(R) -> Option<Act>,
+    ) {
+        let from_ns = now_ns();
+        let answer = ask();
+        let to_ns = now_ns();
+        if let Some(act) = act(answer) {
+            self.0.push((
+                item,
+                Event {
+                    act,
+                    from_ns,
+                    to_ns,
+                },
+            ));
+        }
+    }
+}
+
+/// Returns the time since the first call.
+pub fn now_ns() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    // Not zero, for the slack.
+    let since = START.get_or_init(Instant::now).elapsed() + Duration::from_millis(1);
+    u64::try_from(since.as_nanos()).expect("centuries")
+}
+
+/// Turns the beginnings and ends of an item's runs, in their order, into acts.
+pub fn acts_of(runs: &[(u64, u64)]) -> Vec<Event> {
+    let mut acts = Vec::with_capacity(2 * runs.len());
+    for (i, &(began_ns, ended_ns)) in runs.iter().enumerate() {
+        // The item's own word changes before its code begins, and after it has ended.
+        let before_ns = i.checked_sub(1).map_or(0, |before| runs[before].1);
+        let after_ns = runs.get(i + 1).map_or(u64::MAX, |after| after.0);
+        let event = |act, from_ns, to_ns| Event {
+            act,
+            from_ns,
+            to_ns,
+        };
+        acts.push(event(Act::Start, before_ns, began_ns));
+        acts.push(event(Act::End, ended_ns, after_ns));
+    }
+    acts
+}
+
+/// What the model knows of an item.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+struct Item {
+    pending: bool,
+    executing: bool,
+    nr_disables: u8,
+}
+
+/// How far an act has come: 0 at first, `DONE` at last.
+type Progress = u8;
+const DONE: Progress = u8::MAX;
+/// How far a flush is that has looked: waits for what was pending, for what was running.
+const LOOKED: Progress = 4;
+const FOR_PENDING: Progress = 1;
+const FOR_RUN: Progress = 2;
+
+/// What acts are under way.
+#[derive(Clone, Copy, Default)]
+struct Others {
+    /// Somebody has queued it, or is about to, and has not been told.
+    queueing: bool,
+    /// Somebody is about to take it out of its queue.
+    cancelling: bool,
+}
+
+/// A place at which the model may be.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Place {
+    item: Item,
+    progress: [Progress; NR_SLOTS],
+}
+
+impl Act {
+    /// Adds every step that the act can take next: how far it is then, and what has become of the item.
+    fn steps(
+        self,
+        progress: Progress,
+        item: Item,
+        others: Others,
+        steps: &mut Vec<(Progress, Item)>,
+    ) {
+        let mut go = |progress, item| steps.push((progress, item));
+        let Item {
+            pending,
+            executing,
+            nr_disables,
+        } = item;
+        let disabled = nr_disables > 0;
+        let queued = Item {
+            pending: true,
+            ..item
+        };
+        let taken = Item {
+            pending: false,
+            ..item
+        };
+        match self {
+            Self::Enqueue(true) if !pending && !disabled => go(DONE, queued),
+            Self::Enqueue(false) if pending || disabled => go(DONE, item),
+            Self::Cancel(cancelled) if cancelled == pending => go(DONE, taken),
+            Self::Disable {
+                cancelled,
+                sync,
+                enables,
+            } => match progress {
+                0 => go(
+                    1,
+                    Item {
+                        nr_disables: nr_disables + 1,
+                        ..item
+                    },
+                ),
+                1 if cancelled == pending => go(if sync { 2 } else { DONE }, taken),
+                2 if !executing => go(if enables { 3 } else { DONE }, item),
+                3 => go(
+                    DONE,
+                    Item {
+                        nr_disables: nr_disables - 1,
+                        ..item
+                    },
+                ),
+                _ => {}
+            },
+            Self::Enable if disabled => go(
+                DONE,
+                Item {
+                    nr_disables: nr_disables - 1,
+                    ..item
+                },
+            ),
+            Self::Modify {
+                was_pending,
+                refused,
+            } => {
+                // It takes an item out of a queue first, and others may come in between.
+                if pending && was_pending {
+                    go(1, taken);
+                    go(DONE, item);
+                }
+                let took = progress == 1;
+                if took == was_pending && (disabled || refused) {
+                    go(DONE, item);
+                }
+                if took == was_pending && !pending && !disabled {
+                    go(DONE, queued);
+                }
+            }
+            Self::Busy {
+                pending: was_pending,
+                executing: was_executing,
+            } if (was_pending, was_executing) == (pending, executing) => go(DONE, item),
+            Self::Flush(None) if progress == 0 && others.queueing && pending => {
+                go(LOOKED | if executing { FOR_RUN } else { 0 }, item);
+                go(
+                    LOOKED | FOR_PENDING | if executing { FOR_RUN } else { 0 },
+                    item,
+                );
+            }
+            Self::Flush(said) if progress == 0 && said != Some(!(pending || executing)) => {
+                let for_pending = if pending { FOR_PENDING } else { 0 };
+                let for_run = if executing { FOR_RUN } else { 0 };
+                go(LOOKED | for_pending | for_run, item);
+            }
+            Self::Flush(_) if progress == LOOKED => go(DONE, item),
+            Self::Flush(None) if progress == LOOKED | FOR_PENDING && others.cancelling => {
+                go(DONE, item)
+            }
+            Self::Start if pending && !executing => go(
+                DONE,
+                Item {
+                    executing: true,
+                    ..taken
+                },
+            ),
+            Self::End if executing => go(
+                DONE,
+                Item {
+                    executing: false,
+                    ..item
+                },
+            ),
+            _ => {}
+        }
+    }
+}
+
+impl Place {
+    /// Says what others are about.
+    fn others(&self, acts: &[Option<Act>; NR_SLOTS]) -> Others {
+        let mut others = Others::default();
+        for (&progress, act) in self.progress.iter().zip(acts) {
+            match act {
+                Some(Act::Enqueue(true)) => others.queueing = true,
+                Some(
+                    Act::Cancel(true)
+                    | Act::Disable {
+                        cancelled: true, ..
+                    },
+                ) => others.cancelling |= progress != DONE,
+                _ => {}
+            }
+        }
+        others
+    }
+
+    /// Tells the flushes that have looked what has become of what they wait for.
+    fn tell_flushes(&mut self, before: Item, acts: &[Option<Act>; NR_SLOTS]) {
+        let now = self.item;
+        if before == now {
+            return;
+        }
+        for (progress, act) in self.progress.iter_mut().zip(acts) {
+            if !matches!(act, Some(Act::Flush(_))) || *progress == DONE || *progress < LOOKED {
+                continue;
+            }
+            if before.executing && !now.executing {
+                *progress &= !FOR_RUN;
+            }
+            if before.pending && !now.pending && *progress & FOR_PENDING != 0 {
+                *progress &= !FOR_PENDING;
+                if !before.executing && now.executing {
+                    *progress |= FOR_RUN;
+                }
+            }
+        }
+    }
+}
+
+/// The places at which the model may be, and the acts under way.
+struct Search {
+    places: HashSet<Place>,
+    acts: [Option<Act>; NR_SLOTS],
+}
+
+impl Search {
+    fn begin(&mut self, act: Act) -> usize {
+        let free = self.acts.iter().position(Option::is_none);
+        let slot = free.expect("more acts at once than threads");
+        self.acts[slot] = Some(act);
+        slot
+    }
+
+    /// Keeps the places in which the act of `slot` is done.
+    fn end(&mut self, slot: usize) {
+        let mut reached: Vec<Place> = self.places.iter().copied().collect();
+        let mut steps = Vec::new();
+        let mut next = 0;
+        while let Some(&place) = reached.get(next) {
+            next += 1;
+            let others = place.others(&self.acts);
+            for (slot, act) in self.acts.iter().enumerate() {
+                let progress = place.progress[slot];
+                let Some(act) = act.filter(|_| progress != DONE) else {
+                    continue;
+                };
+                act.steps(progress, place.item, others, &mut steps);
+                for (progress, item) in steps.drain(..) {
+                    let mut to = Place { item, ..place };
+                    to.tell_flushes(place.item, &self.acts);
+                    to.progress[slot] = progress;
+                    if self.places.insert(to) {
+                        reached.push(to);
+                    }
+                }
+            }
+        }
+        self.acts[slot] = None;
+        let done = reached
+            .into_iter()
+            .filter(|place| place.progress[slot] == DONE);
+        self.places = done
+            .map(|mut place| {
+                place.progress[slot] = 0;
+                place
+            })
+            .collect();
+    }
+}
+
+/// Checks the history of one item, which was idle before and is idle now.
+///
+/// # Errors
+///
+/// The last acts before the one that no order explains.
+pub fn check(mut events: Vec<Event>) -> Result<(), Unexplained> {
+    for event in &mut events {
+        event.from_ns = event.from_ns.saturating_sub(SLACK_NS);
+        event.to_ns = event.to_ns.saturating_add(SLACK_NS);
+    }
+    // Beginnings before ends of the same moment.
+    let begins = events.iter().map(|event| event.from_ns);
+    let ends = events.iter().map(|event| event.to_ns);
+    let mut moments: Vec<(u64, bool, usize)> = (begins.enumerate().map(|(i, at)| (at, false, i)))
+        .chain(ends.enumerate().map(|(i, at)| (at, true, i)))
+        .collect();
+    moments.sort_unstable();
+    let mut search = Search {
+        places: HashSet::from([Place {
+            item: Item::default(),
+            progress: [0; NR_SLOTS],
+        }]),
+        acts: [None; NR_SLOTS],
+    };
+    let mut slots = vec![0; events.len()];
+    for (at, &(_, is_end, i)) in moments.iter().enumerate() {
+        if !is_end {
+            slots[i] = search.begin(events[i].act);
+            continue;
+        }
+        search.end(slots[i]);
+        if search.places.is_empty() {
+            return Err(Unexplained::new(&events, &moments[..=at]));
+        }
+    }
+    let idle = |place: &Place| place.item == Item::default();
+    if search.places.iter().any(idle) {
+        Ok(())
+    } else {
+        Err(Unexplained::new(&events, &moments))
+    }
+}
+
+/// The end of a history that no order of steps explains.
+pub struct Unexplained(Vec<Event>);
+
+impl Unexplained {
+    /// Takes the acts that were under way or ended last when the last of `moments` came.
+    fn new(events: &[Event], moments: &[(u64, bool, usize)]) -> Self {
+        let met = moments.iter().filter(|(_, is_end, _)| !is_end);
+        let mut met: Vec<_> = met.map(|&(_, _, i)| events[i]).collect();
+        met.sort_by_key(|event| event.to_ns);
+        let now_ns = moments.last().map_or(0, |moment| moment.0);
+        let nr_ended = met.partition_point(|event| event.to_ns <= now_ns);
+        Self(met.split_off(nr_ended.saturating_sub(SHOWN)))
+    }
+}
+
+impl fmt::Display for Unexplained {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        writeln!(
+            f,
+            "no order explains how these acts ended, up to the last but those under way; times in ns:"
+        )?;
+        let first_ns = self.0.first().map_or(0, |event| event.to_ns);
+        for event in &self.0 {
+            let since = |at_ns: u64| i128::from(at_ns) - i128::from(first_ns);
+            let (from, to) = (since(event.from_ns), since(event.to_ns));
+            writeln!(f, "  {from:>12} .. {to:>12}  {:?}", event.act)?;
+        }
+        Ok(())
+    }
+}

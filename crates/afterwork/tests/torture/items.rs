@@ -1,0 +1,331 @@
+//! Reusable and delayed items under torture, and the log of what is done to them.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use afterwork::workqueue::{DelayedWork, FlushError, Work};
+use topology::CpuId;
+
+use crate::{
+    history::{self, Act, Event, Log, now_ns},
+    queues::Place,
+    support::{Dice, Life, Lives, Planned},
+};
+
+/// Delays of timers, in microseconds; the longest one is met by cancels, changes and flushes alone.
+const DELAYS_US: [u64; 5] = [0, 20, 200, 2_000, 60_000_000];
+
+/// An item that all threads use.
+pub struct Subject {
+    number: usize,
+    kind: Kind,
+    /// The one queue on which it is ever queued, or all.
+    home: Option<usize>,
+    /// What its runs did, once its closure has been dropped.
+    runs: Arc<Mutex<Runs>>,
+}
+
+enum Kind {
+    Reusable(Work),
+    Delayed(DelayedWork),
+}
+
+/// When runs began and ended, and what they did to their own item.
+#[derive(Default)]
+struct Runs {
+    spans: Vec<(u64, u64)>,
+    acts: Log,
+}
+
+/// What an item's closure owns. Not shared, so that the log orders nothing.
+struct Body {
+    number: usize,
+    home: Option<usize>,
+    own: Runs,
+    sink: Arc<Mutex<Runs>>,
+    dice: Dice,
+    panics: bool,
+    nr_panics: Arc<AtomicU64>,
+    inside: AtomicBool,
+    places: Arc<[Place]>,
+    _life: Life,
+}
+
+impl Drop for Body {
+    fn drop(&mut self) {
+        *self.sink.lock().unwrap() = std::mem::take(&mut self.own);
+    }
+}
+
+impl Body {
+    fn run(&mut self, work: Handle<'_>) {
+        let began_ns = now_ns();
+        assert!(
+            !self.inside.swap(true, Ordering::Relaxed),
+            "two runs at once"
+        );
+        match self.dice.below(64) {
+            0 => work.wait_for_itself(),
+            1 => thread::yield_now(),
+            2..6 => {
+                let at = self.home.unwrap_or(self.dice.below(self.places.len()));
+                let place = &self.places[at];
+                let log = &mut self.own.acts;
+                enqueue(self.number, work, place, &mut self.dice, log);
+            }
+            _ => {}
+        }
+        let panics = self.panics && self.dice.below(32) == 0;
+        self.inside.store(false, Ordering::Relaxed);
+        self.own.spans.push((began_ns, now_ns()));
+        if panics {
+            self.nr_panics.fetch_add(1, Ordering::Relaxed);
+            Planned::panic();
+        }
+    }
+}
+
+/// A handle of either kind.
+#[derive(Clone, Copy)]
+enum Handle<'a> {
+    Reusable(&'a Work),
+    Delayed(&'a DelayedWork),
+}
+
+/// Calls what both kinds have.
+macro_rules! either {
+    ($handle:expr, $work:ident => $call:expr) => {
+        match $handle {
+            Handle::Reusable($work) => $call,
+            Handle::Delayed($work) => $call,
+        }
+    };
+}
+
+impl Handle<'_> {
+    fn wait_for_itself(self) {
+        let outcome = either!(self, work => {
+            drop(work.clone());
+            work.flush()
+        });
+        assert_eq!(
+            outcome,
+            Err(FlushError::OwnItem),
+            "an item waited for itself"
+        );
+    }
+}
+
+/// Queues or arms an item at `place`, in one way or another.
+fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &mut Log) {
+    let queue = &place.queue;
+    let closing = place.closing();
+    let said = |yes| (yes || !place.may_have_refused(closing)).then_some(Act::Enqueue(yes));
+    let cpu = CpuId::new(dice.below(8) as u32);
+    match work {
+        Handle::Reusable(work) => {
+            let way = dice.below(8);
+            let ask = || match way {
+                0 => queue.enqueue_on(cpu, work),
+                1 => queue.enqueue_node(cpu.as_u32() % 3, work),
+                2 => queue.enqueue_all(std::slice::from_ref(work)) == 1,
+                _ => queue.enqueue(work),
+            };
+            log.note(item, ask, said);
+        }
+        Handle::Delayed(work) => {
+            let delay = Duration::from_micros(dice.pick(&DELAYS_US));
+            if dice.below(3) > 0 {
+                log.note(item, || queue.enqueue_after(work, delay), said);
+                return;
+            }
+            let modified = |was_pending| {
+                let refused = place.may_have_refused(closing);
+                Some(Act::Modify {
+                    was_pending,
+                    refused,
+                })
+            };
+            log.note(item, || queue.mod_delayed(work, delay), modified);
+        }
+    }
+}
+
+impl Subject {
+    /// Makes the item `number`; every second one keeps to one queue, and some have timers.
+    pub fn new(
+        number: usize,
+        places: &Arc<[Place]>,
+        lives: &Arc<Lives>,
+        nr_panics: &Arc<AtomicU64>,
+        dice: &mut Dice,
+    ) -> Self {
+        let runs = Arc::<Mutex<Runs>>::default();
+        let home = (number % 2 == 0).then(|| dice.below(places.len()));
+        let mut body = Body {
+            number,
+            home,
+            own: Runs::default(),
+            sink: runs.clone(),
+            dice: Dice::new(dice.bits()),
+            panics: dice.below(4) == 0,
+            nr_panics: nr_panics.clone(),
+            inside: AtomicBool::new(false),
+            places: places.clone(),
+            _life: Life::new(lives),
+        };
+        let kind = if number % 3 == 0 {
+            let work = DelayedWork::with_handle(move |this| body.run(Handle::Delayed(this)));
+            let slack = Duration::from_micros(dice.pick(&[0, 0, 100]));
+            Kind::Delayed(work.with_slack(slack))
+        } else {
+            Kind::Reusable(Work::with_handle(move |this| {
+                body.run(Handle::Reusable(this));
+            }))
+        };
+        Self {
+            number,
+            kind,
+            home,
+            runs,
+        }
+    }
+
+    fn handle(&self) -> Handle<'_> {
+        match &self.kind {
+            Kind::Reusable(work) => Handle::Reusable(work),
+            Kind::Delayed(work) => Handle::Delayed(work),
+        }
+    }
+
+    /// Does one thing to the item, and logs it.
+    pub fn torture(&self, places: &[Place], dice: &mut Dice, log: &mut Log) {
+        let item = self.number;
+        let place = &places[self.home.unwrap_or(dice.below(places.len()))];
+        let work = self.handle();
+        match dice.below(100) {
+            0..52 => enqueue(item, work, place, dice, log),
+            52..70 => {
+                let cancel = || either!(work, work => work.cancel());
+                log.note(item, cancel, |yes| Some(Act::Cancel(yes)));
+            }
+            70..80 => self.flush(log),
+            80..84 => {
+                let cancel = || either!(work, work => work.cancel_sync());
+                log.note(item, cancel, |cancelled| {
+                    Some(Act::Disable {
+                        cancelled,
+                        sync: true,
+                        enables: true,
+                    })
+                });
+            }
+            84..88 => self.disable_and_enable(place, dice, log),
+            _ => {
+                if let Handle::Reusable(work) = work {
+                    log.note(
+                        item,
+                        || work.busy(),
+                        |busy| {
+                            Some(Act::Busy {
+                                pending: busy.pending,
+                                executing: busy.executing,
+                            })
+                        },
+                    );
+                }
+            }
+        }
+    }
+
+    /// Waits for the item; one whose timer runs is queued at once.
+    pub fn flush(&self, log: &mut Log) {
+        let flush = || either!(self.handle(), work => work.flush());
+        log.note(self.number, flush, |outcome| match outcome {
+            Ok(any) => Some(Act::Flush(Some(any))),
+            Err(FlushError::Panicked) => Some(Act::Flush(Some(true))),
+            Err(error) => panic!("{error}"),
+        });
+    }
+
+    fn disable_and_enable(&self, place: &Place, dice: &mut Dice, log: &mut Log) {
+        let (item, work) = (self.number, self.handle());
+        let sync = dice.below(2) == 0;
+        let disable = || {
+            if sync {
+                either!(work, work => work.disable_sync())
+            } else {
+                either!(work, work => work.disable())
+            }
+        };
+        log.note(item, disable, |cancelled| {
+            Some(Act::Disable {
+                cancelled,
+                sync,
+                enables: false,
+            })
+        });
+        if let (Handle::Reusable(work), true) = (work, dice.below(2) == 0) {
+            let from_ns = now_ns();
+            let queued = place.queue.enable_and_queue(work);
+            let to_ns = now_ns();
+            let mut note = |act| {
+                log.0.push((
+                    item,
+                    Event {
+                        act,
+                        from_ns,
+                        to_ns,
+                    },
+                ))
+            };
+            note(Act::Enable);
+            if queued {
+                note(Act::Enqueue(true));
+            }
+        } else {
+            let enable = || either!(work, work => work.enable());
+            log.note(item, enable, |_| Some(Act::Enable));
+        }
+    }
+
+    /// Says whether a flush of the whole of place `place` waits for the item, whoever queued it before.
+    pub fn lives_at(&self, place: usize) -> bool {
+        // What waits for its timer is not in the queue.
+        self.home == Some(place) && matches!(self.kind, Kind::Reusable(_))
+    }
+}
+
+/// Checks the histories of all items, given what others did to them; returns how often they ran, and of how many acts.
+pub fn check(subjects: Vec<Subject>, others: Log) -> (u64, u64) {
+    let mut events: Vec<Vec<Event>> = subjects.iter().map(|_| Vec::new()).collect();
+    let mut nr_runs = 0;
+    for subject in subjects {
+        let (number, runs) = (subject.number, subject.runs.clone());
+        // The closure goes with the last handle, and leaves what its runs did. A timer that was changed may have one.
+        drop(subject);
+        while Arc::strong_count(&runs) > 1 {
+            thread::yield_now();
+        }
+        let runs = runs.lock().unwrap();
+        nr_runs += runs.spans.len() as u64;
+        events[number] = history::acts_of(&runs.spans);
+        events[number].extend(runs.acts.0.iter().map(|(_, event)| event));
+    }
+    for (item, event) in others.0 {
+        events[item].push(event);
+    }
+    let nr_acts = events.iter().map(|events| events.len() as u64).sum();
+    for (number, events) in events.into_iter().enumerate() {
+        if let Err(unexplained) = history::check(events) {
+            panic!("item {number}: {unexplained}");
+        }
+    }
+    (nr_runs, nr_acts)
+}

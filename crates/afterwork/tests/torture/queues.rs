@@ -1,0 +1,274 @@
+//! Queues under torture: of every kind, while their attributes change, and from their making to their end.
+
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use afterwork::workqueue::{AffinityScope, JoinError, Registry, Work, Workqueue};
+use topology::Topology;
+
+use crate::{
+    history::{Act, Event, Log, now_ns},
+    items::Subject,
+    support::{Dice, Life, Lives, Planned},
+};
+
+const SCOPES: [AffinityScope; 3] = [
+    AffinityScope::Cpu,
+    AffinityScope::Cache,
+    AffinityScope::System,
+];
+
+/// What a queue is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Ordered,
+    Unbound,
+    PerCpu,
+    Bh,
+}
+
+/// A queue and what holds of it.
+pub struct Place {
+    pub queue: Workqueue,
+    number: usize,
+    kind: Kind,
+    /// How many threads are inside its one-shot items.
+    nr_inside: Arc<AtomicUsize>,
+    /// How many are inside polls of its futures.
+    pub nr_polls: Arc<AtomicUsize>,
+    /// How many may be.
+    pub limit: usize,
+    /// In which order an ordered queue's closures were queued and ran.
+    order: (Mutex<u64>, Arc<AtomicU64>),
+    /// Drains that have begun, and that have ended.
+    nr_closings: AtomicU64,
+    nr_reopenings: AtomicU64,
+}
+
+impl Place {
+    /// Makes the queue `number`; the first is ordered.
+    pub fn new(registry: &Registry, number: usize, dice: &mut Dice) -> Self {
+        let kind = match (number, dice.below(6)) {
+            (0, _) => Kind::Ordered,
+            (_, 0) => Kind::PerCpu,
+            (_, 1) => Kind::Bh,
+            _ => Kind::Unbound,
+        };
+        let limit = dice.pick(&[1, 2, 5, 256]);
+        let mut builder = Workqueue::builder(&format!("torture {number}"));
+        builder = match kind {
+            Kind::Ordered => builder.ordered(),
+            Kind::PerCpu => builder.per_cpu().max_active(limit as u32),
+            Kind::Bh => builder.bh(),
+            Kind::Unbound => builder
+                .scope(dice.pick(&SCOPES))
+                .strict(dice.below(4) == 0)
+                .help(dice.below(3) > 0)
+                .max_active(limit as u32),
+        };
+        if kind != Kind::Bh && dice.below(4) == 0 {
+            builder = builder.cpu_intensive();
+        }
+        if kind != Kind::Bh && dice.below(4) == 0 {
+            builder = builder.mem_reclaim();
+        }
+        Self {
+            queue: builder.build_in(registry).unwrap(),
+            number,
+            kind,
+            nr_inside: Arc::default(),
+            nr_polls: Arc::default(),
+            limit: match kind {
+                Kind::Ordered => 1,
+                Kind::Unbound => limit,
+                // Meant for each CPU, of which there may be more or fewer.
+                Kind::PerCpu | Kind::Bh => usize::MAX,
+            },
+            order: Default::default(),
+            nr_closings: AtomicU64::new(0),
+            nr_reopenings: AtomicU64::new(0),
+        }
+    }
+
+    /// Returns what [`may_have_refused`](Self::may_have_refused) wants to know of the time before an attempt.
+    pub fn closing(&self) -> u64 {
+        self.nr_reopenings.load(Ordering::SeqCst)
+    }
+
+    /// Says whether a drain was under way at any moment since `closing` was asked.
+    pub fn may_have_refused(&self, closing: u64) -> bool {
+        self.nr_closings.load(Ordering::SeqCst) != closing
+    }
+
+    /// Flushes or drains the queue, and logs what that says of the items that live here.
+    pub fn settle(&self, drains: bool, subjects: &[Subject], log: &mut Log) {
+        let from_ns = now_ns();
+        if drains {
+            self.nr_closings.fetch_add(1, Ordering::SeqCst);
+            self.queue.drain().unwrap();
+            self.nr_reopenings.fetch_add(1, Ordering::SeqCst);
+        } else {
+            self.queue.flush().unwrap();
+        }
+        let to_ns = now_ns();
+        let event = Event {
+            act: Act::Flush(None),
+            from_ns,
+            to_ns,
+        };
+        let living = subjects.iter().enumerate();
+        let living = living.filter(|(_, subject)| subject.lives_at(self.number));
+        log.0.extend(living.map(|(item, _)| (item, event)));
+    }
+
+    /// Changes the attributes of the queue, or the machine under all of them.
+    pub fn change(&self, registry: &Registry, dice: &mut Dice) {
+        let queue = &self.queue;
+        let cpus = dice.pick(&[None, Some("0"), Some("1,3")]);
+        let cpus = cpus.map(|list| list.parse().unwrap());
+        match dice.below(7) {
+            0 if self.kind == Kind::Unbound => queue.set_scope(dice.pick(&SCOPES)).unwrap(),
+            1 if self.kind != Kind::Bh => queue.set_strict(dice.below(2) == 0).unwrap(),
+            2 if self.kind != Kind::Bh => queue.set_cpus(cpus).unwrap(),
+            3 if self.kind != Kind::Bh => queue.set_nice(dice.pick(&[0, 0, 5])).unwrap(),
+            4 if self.kind != Kind::Ordered => {
+                let max = 1 + dice.below(self.limit.min(256)) as u32;
+                queue.set_max_active(max).unwrap();
+            }
+            5 => registry.set_unbound_cpus(cpus),
+            // All CPUs again, or but a few of them: the others went offline.
+            _ => registry.set_topology(
+                Topology::synthetic(dice.pick(&["1 core", "2 core", "8 core"])).unwrap(),
+            ),
+        }
+    }
+
+    /// Keeps the queue from starting anything, for a moment and a few items.
+    pub fn hold(&self, lives: &Arc<Lives>, dice: &mut Dice) {
+        self.queue.pause();
+        for _ in 0..dice.below(4) {
+            let life = Life::new(lives);
+            drop(self.queue.spawn(move || drop(life)));
+        }
+        if dice.below(2) == 0 {
+            thread::yield_now();
+        }
+        self.queue.resume();
+    }
+
+    /// Spawns a closure and does something with its handle.
+    pub fn spawn(&self, lives: &Arc<Lives>, dice: &mut Dice) {
+        let (captured, result) = (Life::new(lives), Life::new(lives));
+        if self.kind == Kind::Ordered {
+            let (next, ran) = &self.order;
+            let (ran, mut next) = (ran.clone(), next.lock().unwrap());
+            let number = *next;
+            let spawned = self.queue.try_spawn(move || {
+                drop((captured, result));
+                let before = ran.swap(number + 1, Ordering::Relaxed);
+                assert_eq!(before, number, "out of order");
+            });
+            *next += u64::from(spawned.is_ok());
+            return;
+        }
+        let (inside, limit) = (self.nr_inside.clone(), self.limit);
+        let panics = dice.below(50) == 0;
+        let mut handle = self.queue.spawn(move || {
+            let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
+            assert!(now <= limit, "{now} at once, {limit} allowed at most");
+            drop(captured);
+            inside.fetch_sub(1, Ordering::AcqRel);
+            if panics {
+                Planned::panic();
+            }
+            result
+        });
+        match dice.below(5) {
+            0 => drop(handle),
+            1 => {
+                if !handle.cancel() {
+                    judge(handle.join(), panics);
+                }
+            }
+            2 => {
+                if let Ok(outcome) = handle.try_join() {
+                    judge(outcome, panics);
+                }
+            }
+            _ => judge(handle.join(), panics),
+        }
+    }
+}
+
+fn judge(outcome: Result<Life, JoinError>, panics: bool) {
+    match outcome {
+        Ok(_) => assert!(!panics),
+        Err(JoinError::Panicked(payload)) if panics && Planned::is(&*payload) => {}
+        // The queue was being drained.
+        Err(JoinError::Refused) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Makes a queue that lives for a few items, whose last handle goes wherever it goes.
+pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
+    let builder = Workqueue::builder("brief").max_active(1 + dice.below(3) as u32);
+    let builder = if dice.below(8) == 0 {
+        builder.mem_reclaim()
+    } else {
+        builder
+    };
+    let queue = builder.build_in(registry).unwrap();
+    if dice.below(3) == 0 {
+        return destroyed(&queue, lives, dice);
+    }
+    let (life, inner) = (Life::new(lives), queue.clone());
+    let handle = queue.spawn(move || {
+        let nested = inner.spawn(move || drop(life));
+        nested.join().unwrap();
+    });
+    for _ in 0..dice.below(8) {
+        let life = Life::new(lives);
+        let work = Work::new(move || {
+            let _ = &life;
+        });
+        queue.enqueue(&work);
+        if dice.below(2) == 0 {
+            work.cancel();
+        }
+    }
+    drop(queue);
+    handle.join().unwrap();
+}
+
+/// Pauses a fresh queue, which then starts nothing, and destroys it, whereupon it has run all and takes nothing.
+fn destroyed(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
+    let pauses = dice.below(2) == 0 && queue.pause();
+    let nr_items = dice.below(6);
+    let (nr_ran, resumed) = (
+        Arc::<AtomicUsize>::default(),
+        Arc::new(AtomicBool::new(!pauses)),
+    );
+    for _ in 0..nr_items {
+        let (life, nr_ran, resumed) = (Life::new(lives), nr_ran.clone(), resumed.clone());
+        queue.spawn_detached(move || {
+            assert!(resumed.load(Ordering::Relaxed), "it runs, and is paused");
+            drop(life);
+            nr_ran.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    thread::yield_now();
+    resumed.store(true, Ordering::Relaxed);
+    queue.destroy().unwrap();
+    assert_eq!(nr_ran.load(Ordering::Relaxed), nr_items);
+    assert!(
+        queue.try_spawn(|| ()).is_err(),
+        "a destroyed queue takes one"
+    );
+    assert!(!queue.enqueue(&Work::new(|| unreachable!())));
+}
