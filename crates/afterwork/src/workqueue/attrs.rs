@@ -102,7 +102,7 @@ pub enum BuildError {
     /// The last change of an ordered queue's attributes waits for items that were queued before it, and the caller is
     /// inside an item of that queue.
     Unsettled,
-    /// A bottom-half queue was also to be ordered, `cpu_intensive` or `mem_reclaim`.
+    /// A bottom-half queue was also to be ordered, `cpu_intensive` or `mem_reclaim`, or to change its attributes.
     Bh,
     /// The system refused the thread of a `mem_reclaim` queue's rescuer.
     Rescuer(io::Error),
@@ -318,7 +318,7 @@ impl fmt::Display for BuildError {
                 "the attributes of an ordered queue cannot change twice inside one of its items",
             ),
             Self::Bh => f.write_str(
-                "a bottom-half queue cannot be ordered, CPU-intensive or have a rescuer",
+                "a bottom-half queue cannot be ordered, CPU-intensive, have a rescuer or change its attributes",
             ),
             Self::Rescuer(error) => write!(f, "the rescuer's thread was refused: {error}"),
             Self::NicePermission(nice, error) => {

@@ -105,11 +105,20 @@ impl WorkerPool {
         }
         let work = dispatch.has_work() || !self.injector.is_empty();
         if work && !twin::armed("blocking: no look") {
-            self.pick_if_needed(&mut dispatch, &mut picked);
+            self.replace(&mut dispatch, worker, &mut picked);
         }
         drop(dispatch);
         self.see_to(picked);
         self.finish(after);
+    }
+
+    /// Gets another worker up, if one is needed, for one that sleeps in an item; and charges the item's queue with that.
+    pub(super) fn replace(&self, dispatch: &mut Dispatch, worker: &Worker, picked: &mut Picked) {
+        if self.pick_if_needed(dispatch, picked)
+            && let Some(counts) = dispatch.counts_mut(worker)
+        {
+            counts.nr_cm_wakeups += 1;
+        }
     }
 
     /// Notes that a worker that may have slept inside an item runs again.

@@ -17,7 +17,7 @@ use super::{
     list::{self, Injector, List},
     policy,
     pool::WorkerPool,
-    pwq::{Pwq, PwqState, QueueCore},
+    pwq::{Counts, Pwq, PwqState, QueueCore},
     rescuer::{Distress, Phone},
     state::State,
     watchdog::Vigil,
@@ -53,7 +53,7 @@ pub(crate) struct Dispatch {
     /// Adopted items that nobody has looked at, oldest first.
     pub(super) pending: List,
     /// Links that hold a seat for their inactive items.
-    ready: VecDeque<usize>,
+    pub(super) ready: VecDeque<usize>,
     /// Whether `ready` goes before `pending` next time; they take turns.
     ready_first: bool,
     /// Workers that lie down, the last to do so last.
@@ -71,6 +71,8 @@ pub(crate) struct Dispatch {
     pub(super) hogs: HashMap<usize, u64>,
     /// Links by their slot.
     links: Vec<Option<PwqState>>,
+    /// What links had counted that are gone.
+    gone: Counts,
     /// No link is left: workers leave.
     pub(crate) dying: bool,
 }
@@ -116,10 +118,24 @@ impl Dispatch {
                 enlisted.seat = None;
             }
         }
-        let state = self.links[slot].take();
-        debug_assert!(
-            state.is_some_and(|it| it.in_flight.nr_in_flight() == 0 && it.inactive.is_empty())
-        );
+        let state = self.links[slot].take().expect("a link in use");
+        debug_assert!(state.in_flight.nr_in_flight() == 0 && state.inactive.is_empty());
+        self.gone.add(&state.counts);
+    }
+
+    /// Returns what all links have counted that there ever were.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut all = self.gone;
+        for link in self.links.iter().flatten() {
+            all.add(&link.counts);
+        }
+        all
+    }
+
+    /// Returns what the link has counted whose items `worker` runs.
+    pub(crate) fn counts_mut(&mut self, worker: &Worker) -> Option<&mut Counts> {
+        let slot = self.enlisted(worker).seat?;
+        Some(&mut self.link_mut(slot).counts)
     }
 
     pub(crate) fn nr_workers(&self) -> usize {
@@ -328,62 +344,6 @@ impl Dispatch {
         }
     }
 
-    /// Takes the next batch of the link `slot` alone, of at most `max` items, for a rescuer.
-    pub(crate) fn take_of(
-        &mut self,
-        pool: &Arc<WorkerPool>,
-        worker: &Worker,
-        slot: usize,
-        max: usize,
-        after: &mut Afterwards,
-    ) -> Taken {
-        self.retire(worker, after);
-        self.tell(worker);
-        self.adopt(&pool.injector);
-        loop {
-            if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
-                self.ready.remove(at);
-                self.give_up_seat(pool, worker, after);
-                let nr_taken = self.take_inactive(pool, worker, slot, max);
-                self.sit(worker, slot);
-                if nr_taken > 0 {
-                    return self.taken(pool, worker, slot, nr_taken);
-                }
-            }
-            let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
-                if !twin::armed("rescue: keeps its seat") {
-                    self.give_up_seat(pool, worker, after);
-                }
-                if self.ready.contains(&slot) {
-                    continue;
-                }
-                return Taken::Nothing;
-            };
-            if !self.find_seat(pool, worker, slot, after) {
-                self.link_mut(slot).inactive.push_back(item);
-                continue;
-            }
-            let colour = list::colour(item);
-            worker.hold(0, item);
-            let mut nr_taken = 1;
-            // A batch is of one colour: it ends before the link's first item of another.
-            let mut ended = false;
-            let mut next_ours = |item| {
-                let ours = home_slot(item) == slot;
-                ended |= ours && list::colour(item) != colour;
-                ours && (!ended || twin::armed("rescue: mixes colours"))
-            };
-            while nr_taken < self.limit(slot, max)
-                && let Some(next) = self.pending.pop_first(&mut next_ours)
-            {
-                worker.hold(nr_taken, next);
-                nr_taken += 1;
-            }
-            self.enlisted_mut(worker).colour = colour;
-            return self.taken(pool, worker, slot, nr_taken);
-        }
-    }
-
     /// Returns where the rescuers of links with items in flight are called.
     pub(crate) fn rescuers(&self) -> Vec<(Arc<Phone>, usize)> {
         let busy = self.links.iter().enumerate().filter_map(|(slot, link)| {
@@ -401,25 +361,32 @@ impl Dispatch {
         seat.is_some_and(|slot| self.link(slot).core.cpu_intensive)
     }
 
-    fn taken(&mut self, pool: &WorkerPool, worker: &Worker, slot: usize, nr_taken: usize) -> Taken {
+    pub(super) fn taken(
+        &mut self,
+        pool: &WorkerPool,
+        worker: &Worker,
+        slot: usize,
+        nr_taken: usize,
+    ) -> Taken {
         self.nr_batches += 1;
         let link = self.link_mut(slot);
-        link.nr_started += nr_taken as u64;
+        link.counts.nr_started += nr_taken as u64;
+        link.counts.nr_repatriated += u64::from(worker.takes_after_return());
         if worker.holds(nr_taken, link.probe.sought())
             && let Some(cycles) = link.probe.read()
         {
             link.core.wait.record(cycles);
         }
         let every = pool.params.wait_sample;
-        if every > 0 && link.nr_started >= link.next_sample && link.probe.want() {
-            link.next_sample = link.nr_started + every;
+        if every > 0 && link.counts.nr_started >= link.next_sample && link.probe.want() {
+            link.next_sample = link.counts.nr_started + every;
         }
         Taken::Items(nr_taken)
     }
 
     /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list; long ones so
     /// that others may start meanwhile.
-    fn limit(&self, slot: usize, limit: usize) -> usize {
+    pub(super) fn limit(&self, slot: usize, limit: usize) -> usize {
         let link = self.link(slot);
         if link.gate.max() == 1 || link.core.cpu_intensive {
             1
@@ -429,7 +396,7 @@ impl Dispatch {
     }
 
     /// Gets `worker` a seat for the items of `slot`; otherwise the link stands in line.
-    fn find_seat(
+    pub(super) fn find_seat(
         &mut self,
         pool: &Arc<WorkerPool>,
         worker: &Worker,
@@ -459,7 +426,7 @@ impl Dispatch {
     }
 
     /// Takes inactive items of a link that has just got a seat; what is left stands in line again.
-    fn take_inactive(
+    pub(super) fn take_inactive(
         &mut self,
         pool: &Arc<WorkerPool>,
         worker: &Worker,
@@ -515,7 +482,7 @@ impl Dispatch {
         self.links.iter().flatten().all(|link| link.retired)
     }
 
-    fn sit(&mut self, worker: &Worker, slot: usize) {
+    pub(super) fn sit(&mut self, worker: &Worker, slot: usize) {
         self.enlisted_mut(worker).seat = Some(slot);
     }
 
@@ -552,7 +519,7 @@ impl Dispatch {
     /// Takes back what `worker` has in hand and has not started.
     pub(crate) fn reclaim(&mut self, worker: &Worker) {
         for item in worker.disown().into_iter().rev() {
-            self.link_mut(home_slot(item)).nr_started -= 1;
+            self.link_mut(home_slot(item)).counts.nr_started -= 1;
             self.put_back(item);
         }
     }

@@ -88,10 +88,7 @@ pub(super) struct Counters {
     pub(super) nr_kicks: AtomicU64,
     pub(super) nr_created: AtomicU64,
     pub(super) nr_culled: AtomicU64,
-    pub(super) nr_repatriated: AtomicU64,
     pub(super) nr_seen_asleep: AtomicU64,
-    pub(super) nr_hogs: AtomicU64,
-    pub(super) nr_maydays: AtomicU64,
     pub(super) nr_stalls: AtomicU64,
     pub(super) nr_spawn_failed: AtomicU64,
 }
@@ -214,19 +211,23 @@ impl WorkerPool {
         self.see_to(picked);
     }
 
-    pub(super) fn pick_if_needed(&self, dispatch: &mut Dispatch, picked: &mut Picked) {
+    /// Gets one more worker up if the pool needs one; says whether it did.
+    pub(super) fn pick_if_needed(&self, dispatch: &mut Dispatch, picked: &mut Picked) -> bool {
         match policy::need(self.census(), self.target) {
-            Need::Nothing => {}
+            Need::Nothing => false,
             Need::Worker => self.pick(dispatch, picked),
-            Need::Watch => picked.watch = true,
+            Need::Watch => {
+                picked.watch = true;
+                false
+            }
         }
     }
 
-    /// Claims the worker that lay down last, or asks for a new one.
-    pub(super) fn pick(&self, dispatch: &mut Dispatch, picked: &mut Picked) {
+    /// Claims the worker that lay down last, or asks for a new one; says whether either could be done.
+    pub(super) fn pick(&self, dispatch: &mut Dispatch, picked: &mut Picked) -> bool {
         if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
             picked.wakeq.push(Wakeup::unpark(idle.worker.unparker()));
-            return;
+            return true;
         }
         match dispatch.idle.pop() {
             Some(idle) => picked.wakeq.push(Wakeup::unpark(idle.worker.unparker())),
@@ -236,12 +237,13 @@ impl WorkerPool {
             }
             None => {
                 picked.watch = true;
-                return;
+                return false;
             }
         }
         self.census
             .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         self.counters.nr_kicks.fetch_add(1, Ordering::Relaxed);
+        true
     }
 
     fn max_workers(&self) -> usize {
@@ -483,7 +485,7 @@ impl WorkerPool {
         if self.confined.load(Ordering::Relaxed) && (fresh || strays) {
             // Refused when the CPUs went away meanwhile: then anywhere is better than nowhere.
             if cpu::set_affinity(None, &self.attrs.cpus).is_ok() && strays {
-                self.counters.nr_repatriated.fetch_add(1, Ordering::Relaxed);
+                worker.has_returned();
             }
         }
         if fresh && self.attrs.nice != 0 {
@@ -548,6 +550,7 @@ impl WorkerPool {
 
     pub(crate) fn stats(&self) -> PoolStats {
         let dispatch = self.lock();
+        let counts = dispatch.counts();
         PoolStats {
             cpus: self.attrs.cpus.clone(),
             strict: self.attrs.strict,
@@ -559,12 +562,17 @@ impl WorkerPool {
             kicks: self.counters.nr_kicks.load(Ordering::Relaxed),
             created: self.counters.nr_created.load(Ordering::Relaxed),
             culled: self.counters.nr_culled.load(Ordering::Relaxed),
-            repatriated: self.counters.nr_repatriated.load(Ordering::Relaxed),
+            repatriated: counts.nr_repatriated,
             seen_asleep: self.counters.nr_seen_asleep.load(Ordering::Relaxed),
-            cpu_intensive: self.counters.nr_hogs.load(Ordering::Relaxed),
+            cpu_intensive: counts.nr_cpu_intensive,
+            cm_wakeups: counts.nr_cm_wakeups,
+            started: counts.nr_started,
+            completed: counts.nr_completed,
+            cpu_time_us: counts.cpu_ns / 1000,
+            rescued: counts.nr_rescued,
             stalls: self.counters.nr_stalls.load(Ordering::Relaxed),
             stalled_ms: dispatch.stalled_ns() / 1_000_000,
-            maydays: self.counters.nr_maydays.load(Ordering::Relaxed),
+            maydays: counts.nr_maydays,
             spawn_failed: self.counters.nr_spawn_failed.load(Ordering::Relaxed),
         }
     }

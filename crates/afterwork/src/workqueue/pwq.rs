@@ -89,6 +89,45 @@ impl Pwq {
     }
 }
 
+/// What a link has counted, under the pool lock. The kernel's `pwq_stats`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counts {
+    /// Items taken to be run, without those that then were not.
+    pub(crate) nr_started: u64,
+    /// Items that have run to their end.
+    pub(crate) nr_completed: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) nr_cpu_intensive: u64,
+    pub(crate) nr_cm_wakeups: u64,
+    pub(crate) nr_repatriated: u64,
+    pub(crate) nr_maydays: u64,
+    pub(crate) nr_rescued: u64,
+}
+
+impl Counts {
+    /// Adds another link's.
+    pub(crate) fn add(&mut self, other: &Counts) {
+        let Counts {
+            nr_started,
+            nr_completed,
+            cpu_ns,
+            nr_cpu_intensive,
+            nr_cm_wakeups,
+            nr_repatriated,
+            nr_maydays,
+            nr_rescued,
+        } = other;
+        self.nr_started += nr_started;
+        self.nr_completed += nr_completed;
+        self.cpu_ns += cpu_ns;
+        self.nr_cpu_intensive += nr_cpu_intensive;
+        self.nr_cm_wakeups += nr_cm_wakeups;
+        self.nr_repatriated += nr_repatriated;
+        self.nr_maydays += nr_maydays;
+        self.nr_rescued += nr_rescued;
+    }
+}
+
 /// The pool's side of a link.
 ///
 /// All of it belongs to the pool lock.
@@ -108,11 +147,7 @@ pub(crate) struct PwqState {
     pub(crate) nr_adopted: u64,
     /// Somebody waits on `core.settled` for nothing to be in flight.
     pub(crate) drain_waits: bool,
-    /// Items taken to be run, without those that then were not.
-    pub(crate) nr_started: u64,
-    /// Items that have run to their end.
-    pub(crate) nr_completed: u64,
-    pub(crate) cpu_ns: u64,
+    pub(crate) counts: Counts,
     /// That of the [`Pwq`].
     pub(crate) probe: Arc<Probe>,
     /// How many items must have been started before a wait is sampled again.
@@ -138,9 +173,7 @@ impl PwqState {
             in_flight: Colours::default(),
             nr_adopted: 0,
             drain_waits: false,
-            nr_started: 0,
-            nr_completed: 0,
-            cpu_ns: 0,
+            counts: Counts::default(),
             probe: link.probe.clone(),
             next_sample: 0,
             retired: false,

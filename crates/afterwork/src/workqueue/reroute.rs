@@ -305,9 +305,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// Those of [`Builder::build`](super::Builder::build) that the attributes can cause, and
-    /// [`BuildError::Unsettled`] inside an item of an ordered queue that would have to wait for itself. Nothing
-    /// is changed then.
+    /// Those of [`Builder::build`](super::Builder::build) that the attributes can cause,
+    /// [`BuildError::Unsettled`] inside an item of an ordered queue that would have to wait for itself, and
+    /// [`BuildError::Bh`] for a bottom-half queue. Nothing is changed then.
     ///
     /// # Examples
     ///
@@ -320,7 +320,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_attrs(&self, attrs: &Attrs) -> Result<(), BuildError> {
-        attrs.check(self.inner.ordered)?;
+        self.check(attrs)?;
         self.change(|it| it.clone_from(attrs))
     }
 
@@ -363,8 +363,16 @@ impl Workqueue {
     fn set_one(&self, change: impl Fn(&mut Attrs)) -> Result<(), BuildError> {
         let mut attrs = self.attrs();
         change(&mut attrs);
-        attrs.check(self.inner.ordered)?;
+        self.check(&attrs)?;
         self.change(change)
+    }
+
+    /// Says why the queue cannot have these attributes.
+    fn check(&self, attrs: &Attrs) -> Result<(), BuildError> {
+        if self.inner.core.bh {
+            return Err(BuildError::Bh);
+        }
+        attrs.check(self.inner.ordered)
     }
 
     fn change(&self, change: impl Fn(&mut Attrs)) -> Result<(), BuildError> {

@@ -16,15 +16,11 @@
 
 use std::io;
 
-use sync::{
-    Mutex,
-    atomic::{AtomicU64, Ordering},
-    thread, twin,
-    unmodelled::Arc,
-};
+use sync::{Mutex, thread, twin, unmodelled::Arc};
 
 use super::{
-    dispatch::Afterwards,
+    dispatch::{Afterwards, Dispatch, home_slot},
+    list,
     policy::{self, Need},
     pool::{Picked, WorkerPool},
     worker::{self, Taken, Worker},
@@ -57,8 +53,6 @@ struct Calls {
 pub(crate) struct Phone {
     calls: Mutex<Calls>,
     unparker: Unparker,
-    /// A: items taken of single links.
-    nr_rescued: AtomicU64,
 }
 
 /// A rescuer's thread; [`end`](Self::end) it.
@@ -86,10 +80,6 @@ impl Phone {
         }
     }
 
-    pub(crate) fn nr_rescued(&self) -> u64 {
-        self.nr_rescued.load(Ordering::Relaxed)
-    }
-
     fn serve(&self, mut parker: Parker) {
         loop {
             let mut calls = self.calls.lock();
@@ -103,12 +93,8 @@ impl Phone {
                 parker.park();
             }
             for call in waiting {
-                let count = |nr_taken: usize| {
-                    self.nr_rescued
-                        .fetch_add(nr_taken as u64, Ordering::Relaxed);
-                };
                 match call.slot {
-                    Some(slot) => worker::rescue(&call.pool, slot, count),
+                    Some(slot) => worker::rescue(&call.pool, slot),
                     None => worker::help_out(&call.pool),
                 }
             }
@@ -123,7 +109,6 @@ impl Rescuer {
         let phone = Arc::new(Phone {
             calls: Mutex::new(Calls::default()),
             unparker: parker.unparker(),
-            nr_rescued: AtomicU64::new(0),
         });
         let body = phone.clone();
         let thread = thread::spawn(name, move || body.serve(parker))?;
@@ -161,6 +146,64 @@ impl Distress {
     }
 }
 
+impl Dispatch {
+    /// Takes the next batch of the link `slot` alone, of at most `max` items, for a rescuer.
+    pub(crate) fn take_of(
+        &mut self,
+        pool: &Arc<WorkerPool>,
+        worker: &Worker,
+        slot: usize,
+        max: usize,
+        after: &mut Afterwards,
+    ) -> Taken {
+        self.retire(worker, after);
+        self.tell(worker);
+        self.adopt(&pool.injector);
+        loop {
+            if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
+                self.ready.remove(at);
+                self.give_up_seat(pool, worker, after);
+                let nr_taken = self.take_inactive(pool, worker, slot, max);
+                self.sit(worker, slot);
+                if nr_taken > 0 {
+                    return self.taken(pool, worker, slot, nr_taken);
+                }
+            }
+            let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
+                if !twin::armed("rescue: keeps its seat") {
+                    self.give_up_seat(pool, worker, after);
+                }
+                if self.ready.contains(&slot) {
+                    continue;
+                }
+                return Taken::Nothing;
+            };
+            if !self.find_seat(pool, worker, slot, after) {
+                self.link_mut(slot).inactive.push_back(item);
+                continue;
+            }
+            let colour = list::colour(item);
+            worker.hold(0, item);
+            let mut nr_taken = 1;
+            // A batch is of one colour: it ends before the link's first item of another.
+            let mut ended = false;
+            let mut next_ours = |item| {
+                let ours = home_slot(item) == slot;
+                ended |= ours && list::colour(item) != colour;
+                ours && (!ended || twin::armed("rescue: mixes colours"))
+            };
+            while nr_taken < self.limit(slot, max)
+                && let Some(next) = self.pending.pop_first(&mut next_ours)
+            {
+                worker.hold(nr_taken, next);
+                nr_taken += 1;
+            }
+            self.enlisted_mut(worker).colour = colour;
+            return self.taken(pool, worker, slot, nr_taken);
+        }
+    }
+}
+
 impl WorkerPool {
     /// Calls the rescuers of queues whose items have wanted for a worker of this pool for long.
     pub(crate) fn mayday(self: &Arc<Self>, now_ns: u64) {
@@ -174,11 +217,10 @@ impl WorkerPool {
         }
         dispatch.adopt(&self.injector);
         let rescuers = dispatch.rescuers();
+        for (_, slot) in &rescuers {
+            dispatch.link_mut(*slot).counts.nr_maydays += 1;
+        }
         drop(dispatch);
-        let nr_calls = rescuers.len() as u64;
-        self.counters
-            .nr_maydays
-            .fetch_add(nr_calls, Ordering::Relaxed);
         for (phone, slot) in rescuers {
             phone.call(self, Some(slot));
         }
@@ -192,6 +234,7 @@ impl WorkerPool {
         let taken = dispatch.take_of(self, worker, slot, BATCH, &mut after);
         if let Taken::Items(count) = taken {
             worker.publish(count);
+            dispatch.link_mut(slot).counts.nr_rescued += count as u64;
         }
         if dispatch.has_work() {
             // A seat that was given back may have made another link ready.

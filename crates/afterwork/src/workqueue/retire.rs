@@ -32,9 +32,9 @@ impl Dispatch {
             .take(ThreadId(worker.thread.load(Ordering::Relaxed)));
         if let Some(slot) = self.enlisted(worker).seat {
             let link = self.link_mut(slot);
-            link.nr_started -= u64::from(told.nr_not_run);
-            link.nr_completed += u64::from(told.nr_run);
-            link.cpu_ns += told.cpu_ns;
+            link.counts.nr_started -= u64::from(told.nr_not_run);
+            link.counts.nr_completed += u64::from(told.nr_run);
+            link.counts.cpu_ns += told.cpu_ns;
         }
     }
 

@@ -58,6 +58,7 @@ impl WorkerPool {
         let mut picked = Picked::default();
         let mut sight = Sight::Calm;
         let mut reports = Vec::new();
+        let mut sleeper = None;
         let mut dispatch = self.lock();
         for (worker, seen, verdict) in &judged {
             if !dispatch.is_enlisted(worker) || worker.activity() != seen.last.activity {
@@ -76,12 +77,15 @@ impl WorkerPool {
             let now = *dispatch.away_mut(worker);
             if before.counts_as_awake() && !now.counts_as_awake() {
                 sight = Sight::Found;
+                sleeper = sleeps.then_some(worker);
             }
             if !before.asleep && now.asleep {
                 self.counters.nr_seen_asleep.fetch_add(1, Ordering::Relaxed);
             }
             if !before.hogging && now.hogging {
-                self.counters.nr_hogs.fetch_add(1, Ordering::Relaxed);
+                if let Some(counts) = dispatch.counts_mut(worker) {
+                    counts.nr_cpu_intensive += 1;
+                }
                 reports.extend(dispatch.note_hog(worker));
             }
             if *verdict == Verdict::Unclear {
@@ -94,8 +98,10 @@ impl WorkerPool {
             self.counters.nr_stalls.fetch_add(1, Ordering::Relaxed);
             reports.push(stall);
         }
-        if dispatch.has_work() {
-            self.pick_if_needed(&mut dispatch, &mut picked);
+        match sleeper {
+            _ if !dispatch.has_work() => {}
+            Some(sleeper) => self.replace(&mut dispatch, sleeper, &mut picked),
+            None => drop(self.pick_if_needed(&mut dispatch, &mut picked)),
         }
         drop(dispatch);
         // The watch is on as long as work waits.

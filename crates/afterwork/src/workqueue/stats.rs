@@ -6,7 +6,7 @@ use sync::{
 };
 use topology::CpuSet;
 
-use super::{attrs::Attrs, queue::Inner};
+use super::{attrs::Attrs, pwq::Counts, queue::Inner};
 
 /// What a worker pool has counted since it was made. Each figure is read by itself, so they may not add up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -32,7 +32,15 @@ pub struct PoolStats {
     pub created: u64,
     /// Workers sent away after idling for too long.
     pub culled: u64,
-    /// Workers brought home that had been let run outside their pod.
+    /// Items that workers started, of all queues that use it or did.
+    pub started: u64,
+    /// Items that workers ran to their end.
+    pub completed: u64,
+    /// CPU time that workers used for them, in microseconds; see [`QueueStats::cpu_time_us`].
+    pub cpu_time_us: u64,
+    /// Workers got up, or asked for, because another went to sleep inside an item while work waited.
+    pub cm_wakeups: u64,
+    /// Workers brought home that had been let run outside their pod, when they next took an item.
     pub repatriated: u64,
     /// Workers that a look found asleep inside an item while work waited, without a word to the pool.
     pub seen_asleep: u64,
@@ -45,6 +53,8 @@ pub struct PoolStats {
     pub stalled_ms: u64,
     /// Calls of rescuers, because work had wanted for a worker for long.
     pub maydays: u64,
+    /// Items that rescuers took.
+    pub rescued: u64,
     /// Workers that the system refused to give.
     pub spawn_failed: u64,
 }
@@ -64,6 +74,14 @@ pub struct QueueStats {
     pub helped: u64,
     /// Items that panicked.
     pub panicked: u64,
+    /// Items that had the CPU for [`Params::cpu_intensive_thresh_us`](crate::params::Params) while work waited.
+    pub cpu_intensive: u64,
+    /// Workers got up, or asked for, because one of its items slept while work waited.
+    pub cm_wakeups: u64,
+    /// Items whose worker had been brought home from outside its pod just before.
+    pub repatriated: u64,
+    /// Calls of its rescuer.
+    pub maydays: u64,
     /// Items that its rescuer took.
     pub rescued: u64,
     /// Attempts to queue an item that were refused because the queue was being drained, or was destroyed.
@@ -182,23 +200,25 @@ impl Inner {
     pub(super) fn stats(&self) -> QueueStats {
         let core = &self.core;
         let plan = self.plan.lock();
-        let (mut started, mut completed, mut cpu_ns, mut nr_inactive) = (0, 0, 0, 0);
+        let (mut counts, mut nr_inactive) = (Counts::default(), 0);
         for link in plan.links() {
             let dispatch = link.pool.lock();
             let link = dispatch.link(link.slot);
-            started += link.nr_started;
-            completed += link.nr_completed;
-            cpu_ns += link.cpu_ns;
+            counts.add(&link.counts);
             nr_inactive += link.inactive.len();
         }
         QueueStats {
-            started,
-            completed,
-            cpu_time_us: cpu_ns / 1000,
+            started: counts.nr_started,
+            completed: counts.nr_completed,
+            cpu_time_us: counts.cpu_ns / 1000,
             helped: core.nr_helped.load(Ordering::Relaxed),
             panicked: core.nr_panicked.load(Ordering::Relaxed),
             refused: core.nr_refused.load(Ordering::Relaxed),
-            rescued: core.rescuer.as_ref().map_or(0, |phone| phone.nr_rescued()),
+            cpu_intensive: counts.nr_cpu_intensive,
+            cm_wakeups: counts.nr_cm_wakeups,
+            repatriated: counts.nr_repatriated,
+            maydays: counts.nr_maydays,
+            rescued: counts.nr_rescued,
             nr_active: plan.nr_active(),
             max_active: plan.max_active(),
             nr_inactive,

@@ -168,8 +168,9 @@ impl Timer {
         disarmed.is_some()
     }
 
-    /// Queues the item now, if its timer is armed; also in a drain, as its firing would. Says whether it was armed, queued
-    /// or running; an item that waits for a grace period stays as it is. `None` while somebody disables it, who is about to take the timer back.
+    /// Queues the item now, if its timer is armed; also in a drain, as its firing would. One that waits for a grace period
+    /// goes on waiting. Says whether it was armed, queued or running; `None` while somebody disables it, who is about to
+    /// take the timer back.
     pub(super) fn expedite(&self, work: &Work) -> Option<bool> {
         // Both may be the last handles, and are dropped after the lock.
         let (queue, disarmed);

@@ -86,6 +86,8 @@ pub(crate) struct Worker {
     pub(crate) tally: Tally,
     /// A: set when a look let it run outside its pod.
     pub(crate) strays: AtomicBool,
+    /// A, written by the owner: it has been brought home since it last took items.
+    returned: AtomicBool,
 }
 
 impl Worker {
@@ -102,6 +104,7 @@ impl Worker {
             running: AtomicPtr::new(ptr::null_mut()),
             tally: Tally::default(),
             strays: AtomicBool::new(false),
+            returned: AtomicBool::new(false),
         }
     }
 
@@ -112,6 +115,20 @@ impl Worker {
     /// Notes that this thread is the worker's; says whether it was not before.
     pub(crate) fn is_this_thread(&self) -> bool {
         self.thread.swap(thread::current().0, Ordering::Relaxed) == 0
+    }
+
+    /// Notes that it is home again. The owner alone.
+    pub(crate) fn has_returned(&self) {
+        self.returned.store(true, Ordering::Relaxed);
+    }
+
+    /// Says once whether it has come home since it last took items. The owner alone.
+    pub(crate) fn takes_after_return(&self) -> bool {
+        let returned = self.returned.load(Ordering::Relaxed);
+        if returned {
+            self.returned.store(false, Ordering::Relaxed);
+        }
+        returned
     }
 
     /// Says whether a kick has reached it that it has not followed yet.
@@ -305,15 +322,13 @@ pub(crate) fn help_out(pool: &Arc<WorkerPool>) {
     discharge(pool, &worker, true);
 }
 
-/// Runs what `pool` has of the link `slot` on this thread, which is not one of its workers, and goes on; tells `count`
-/// how many items it takes, before it runs them.
-pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, count: impl Fn(usize)) {
+/// Runs what `pool` has of the link `slot` on this thread, which is not one of its workers, and goes on.
+pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize) {
     let parker = Parker::with_looks(0);
     let worker = pool.enlist_rescuer(|number| Arc::new(Worker::new(number, parker.unparker())));
     worker.is_this_thread();
     answer_for(pool, &worker);
-    while let Taken::Items(nr_taken) = pool.take_to_rescue(&worker, slot) {
-        count(nr_taken);
+    while let Taken::Items(_) = pool.take_to_rescue(&worker, slot) {
         worker.run_hand();
     }
     report::report_to(None);

@@ -137,6 +137,15 @@ fn a_bottom_half_queue_is_of_no_other_kind() {
 }
 
 #[test]
+fn a_bottom_half_queue_keeps_its_attributes() {
+    let queue = queue("bh").bh().build_in(&registry("2 core")).unwrap();
+    let before = queue.attrs();
+    assert!(matches!(queue.set_nice(5), Err(BuildError::Bh)));
+    assert!(matches!(queue.set_attrs(&before), Err(BuildError::Bh)));
+    assert_eq!(queue.attrs(), before);
+}
+
+#[test]
 fn a_rescuer_runs_what_no_worker_can_be_had_for() {
     ends(|| {
         let registry = registry("2 core");
@@ -149,8 +158,11 @@ fn a_rescuer_runs_what_no_worker_can_be_had_for() {
         for i in 0..20 {
             assert_eq!(queue.spawn(move || i).join().unwrap(), i);
         }
-        assert_eq!(queue.stats().rescued, 20);
-        assert!(registry.pool_stats()[0].maydays > 0);
+        let (stats, pool) = (queue.stats(), &registry.pool_stats()[0]);
+        assert_eq!((stats.rescued, pool.rescued), (20, 20));
+        assert!(stats.maydays > 0);
+        assert_eq!(stats.maydays, pool.maydays);
+        assert_eq!(plain.stats().maydays, 0);
         plug.release();
         drop(queue);
     });

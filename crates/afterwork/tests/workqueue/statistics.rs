@@ -22,6 +22,40 @@ fn started_and_completed_count_the_runs_of_workers() {
 }
 
 #[test]
+fn a_worker_got_up_for_one_that_sleeps_is_counted_by_its_queue_and_its_pool() {
+    ends(|| {
+        let registry = unwatched("1 core");
+        let sleeper = queue("sleeper").help(false).build_in(&registry).unwrap();
+        let other = queue("other").help(false).build_in(&registry).unwrap();
+        let next = other.clone();
+        let slept = sleeper.spawn(move || next.spawn(|| ()).join());
+        slept.join().unwrap().unwrap();
+        assert_eq!(sleeper.stats().cm_wakeups, 1);
+        assert_eq!(other.stats().cm_wakeups, 0);
+        let pools = registry.pool_stats();
+        assert_eq!(pools.iter().map(|pool| pool.cm_wakeups).sum::<u64>(), 1);
+    });
+}
+
+#[test]
+fn a_pool_keeps_what_was_counted_for_queues_that_have_gone() {
+    let registry = registry("2 core");
+    // Two that share a pool, which stays with the second.
+    let going = queue("going").help(false).build_in(&registry).unwrap();
+    let _stays = queue("staying").build_in(&registry).unwrap();
+    for _ in 0..10 {
+        going.spawn_detached(|| ());
+    }
+    drop(going);
+    let started = registry
+        .pool_stats()
+        .iter()
+        .map(|it| it.started)
+        .sum::<u64>();
+    assert_eq!(started, 10);
+}
+
+#[test]
 fn a_cancelled_item_counts_neither_as_started_nor_as_completed() {
     let queue = alone_on_two(queue("cancelled").help(false).max_active(1));
     let plug = plug_into(&queue);
