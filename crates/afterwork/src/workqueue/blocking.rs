@@ -11,7 +11,8 @@
 //! ```
 //!
 //! When it comes back it counts again, so the pool may be above its target. Nobody is stopped for that. The next
-//! worker that ends a batch finds too many awake and lies down although work waits (`WorkerPool::take`, `lie_down`).
+//! worker that ends a batch and finds too many awake lies down although work waits (`WorkerPool::take`, `lie_down`);
+//! how many are too many, `policy::has_surplus` says.
 //! The census falls under the pool lock alone, where that worker decides too, so two cannot leave for one too many.
 
 use sync::{
@@ -23,7 +24,7 @@ use sync::{
 use super::{
     concurrency::Away,
     dispatch::{Afterwards, Dispatch},
-    policy::Census,
+    policy::{self, Census},
     pool::{Picked, WorkerPool},
     worker::Worker,
 };
@@ -42,7 +43,8 @@ use crate::wake::{
 /// # Guarantees
 ///
 /// - While `body` runs, the pool runs as many other workers as if this one were not there.
-/// - Nothing is stopped when `body` returns or panics: for a while one more may run, until one of them ends an item.
+/// - Nothing is stopped when `body` returns or panics: a pool of one CPU runs one more until one of them ends
+///   an item. A pool of several may keep up to three a CPU while work waits, so that no CPU idles while two share one.
 /// - On a thread that runs no work item, and inside another `blocking`, it calls `body` and does nothing else.
 ///
 /// # Cost
@@ -147,8 +149,8 @@ impl WorkerPool {
         };
     }
 
-    /// Says whether more are awake than shall be. Call it with the pool locked, and act before it is unlocked.
+    /// Says whether more are awake than may stay. Call it with the pool locked, and act before it is unlocked.
     pub(super) fn has_surplus(&self) -> bool {
-        self.census().nr_awake() > self.target
+        policy::has_surplus(self.census(), self.target)
     }
 }
