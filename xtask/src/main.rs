@@ -3,6 +3,7 @@
 //! `cargo xtask` lists them. Every chore ends in exit code 0 (good), 1 (something is wrong, said line by
 //! line as `file:line: rule`) or 2 (it could not run).
 
+mod asm;
 mod book;
 mod conformance;
 mod files;
@@ -37,6 +38,11 @@ const CHORES: &[Chore] = &[
         name: "torture",
         about: "torture one part of the library, for as long as asked",
         run: torture::main,
+    },
+    Chore {
+        name: "asm",
+        about: "show the code that the compiler made of a function of the lab",
+        run: asm::main,
     },
     Chore {
         name: "layers",

@@ -4,10 +4,11 @@ use topology::CpuId;
 
 use super::args::PercpuArgs;
 use super::claims;
-use super::isolation::{self, Outcome, Way};
+use super::isolation::{self, Outcome, Switches, Way};
 use super::list::{self, Guard, Size};
 use super::metrics::{
-    ALLOC, CYCLES, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, ISOLATION, SWITCHES,
+    ALLOC, CYCLES, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, ISOLATION,
+    SWITCHES, WAITED,
 };
 use crate::bench::session::Settings;
 use crate::measure::case::{Case, Sample, Variant};
@@ -29,6 +30,9 @@ pub(super) const EVERY_OP: &str = "every_op (on)";
 pub(super) const STD_MUTEX: &str = "std Mutex";
 const PARKING_LOT: &str = "parking_lot";
 const THREAD_LOCAL: &str = "thread_local";
+const SHARDED: &str = "sharded atomics";
+pub(super) const BARE_SWAP: &str = "bare xchg + store";
+const BARE_COMPARE: &str = "bare cmpxchg + store";
 
 pub(super) const QUEUED: &str = "queued to a worker";
 pub(super) const MAILED: &str = "mailed";
@@ -37,18 +41,30 @@ pub(super) const BROKEN: &str = "membarrier";
 const QUIET: &str = "quiet";
 
 /// As `--peers` and tables spell them.
-pub const PEERS: [&str; 5] = [UNPROTECTED, STD_MUTEX, PARKING_LOT, THREAD_LOCAL, QUEUED];
+pub const PEERS: [&str; 8] = [
+    UNPROTECTED,
+    BARE_SWAP,
+    BARE_COMPARE,
+    STD_MUTEX,
+    PARKING_LOT,
+    THREAD_LOCAL,
+    SHARDED,
+    QUEUED,
+];
 
-const GUARDS: [(&str, Guard); 9] = [
+const GUARDS: [(&str, Guard); 12] = [
     (UNPROTECTED, list::unprotected),
     (COMPILED_OUT, list::compiled_out),
     (QUEUE, list::queue),
     (ON_DEMAND, list::on_demand),
     (BREAKABLE, list::breakable),
     (EVERY_OP, list::every_op),
+    (BARE_SWAP, list::bare_swap),
+    (BARE_COMPARE, list::bare_compare),
     (STD_MUTEX, list::std_mutex),
     (PARKING_LOT, list::parking_lot),
     (THREAD_LOCAL, list::thread_local),
+    (SHARDED, list::sharded),
 ];
 
 const WAYS: [(&str, Way); 7] = [
@@ -160,7 +176,14 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
 
 fn sample(outcome: Outcome) -> Sample {
     let mut sample = Sample::default();
-    sample.set(SWITCHES, outcome.switches as f64);
+    let Switches {
+        voluntary,
+        involuntary,
+        waited_ns,
+    } = outcome.switches;
+    sample.set(SWITCHES, (voluntary + involuntary) as f64);
+    sample.set(INVOLUNTARY, involuntary as f64);
+    sample.set(WAITED, waited_ns as f64);
     sample.set(INTERRUPTS, outcome.interrupts as f64);
     sample.set(
         GAP,

@@ -1,7 +1,7 @@
 //! What we say of per-CPU data, to be judged on the reader's own machine.
 
 use super::cases::{
-    BROKEN, COMPILED_OUT, EVERY_OP, MAILED, ON_DEMAND, PARKED, QUEUE, QUEUED, STD_MUTEX,
+    BARE_SWAP, BROKEN, COMPILED_OUT, EVERY_OP, MAILED, ON_DEMAND, PARKED, QUEUE, QUEUED, STD_MUTEX,
     UNPROTECTED,
 };
 use super::metrics::{CYCLES, DRAIN_P50, SWITCHES};
@@ -48,6 +48,7 @@ pub fn warm() -> Vec<Claim> {
         claim(QUEUE, CYCLES, UNPROTECTED, one_more).beside(Source::prototype("1.12")),
         claim(ON_DEMAND, CYCLES, UNPROTECTED, one_more).beside(Source::prototype("1.14")),
         claim(EVERY_OP, CYCLES, UNPROTECTED, None),
+        claim(EVERY_OP, CYCLES, BARE_SWAP, Some(1.1)),
         claim(EVERY_OP, CYCLES, STD_MUTEX, Some(0.55)).beside(Source::prototype("0.55")),
     ]
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use afterwork::percpu::{Escalate, Owner, PerCpu, Qpw};
 use afterwork::wake::Parker;
-use nix::sys::resource::{UsageWho, getrusage};
+use nix::sys::resource::{Usage, UsageWho, getrusage};
 use sync::time::{cycles, cycles_per_us};
 use topology::CpuId;
 
@@ -24,6 +24,10 @@ use crate::measure::latency::Latencies;
 
 /// Between drains. A guess: so often that a victim disturbed by each has no peace, and 2000 take less than a second.
 const PACE_US: u64 = 200;
+
+/// Before each run: the kernel takes 50 ms of a second from real-time threads that want all of it, and a run takes less
+/// than half a second.
+const REST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 500 });
 
 /// Above the victim's, so that a worker of its CPU is not starved by it.
 const WORKER_PRIORITY: u8 = 2;
@@ -55,7 +59,7 @@ pub struct Outcome {
     /// Of the victim: its longest gap in cycles, and how often it lost the CPU.
     pub gap: u64,
     /// See `gap`.
-    pub switches: u64,
+    pub switches: Switches,
     /// Of the victim's CPU.
     pub interrupts: u64,
 }
@@ -63,7 +67,18 @@ pub struct Outcome {
 /// What the victim noted.
 struct Suffered {
     gap: u64,
-    switches: u64,
+    switches: Switches,
+}
+
+/// How often a thread stopped running, and for how long it wanted to go on.
+#[derive(Clone, Copy, Default)]
+pub struct Switches {
+    /// It went to sleep.
+    pub voluntary: u64,
+    /// Its CPU was taken away.
+    pub involuntary: u64,
+    /// It waited for a CPU, in nanoseconds.
+    pub waited_ns: u64,
 }
 
 impl Way {
@@ -94,6 +109,7 @@ pub fn run(
     (drainer, victim): (CpuId, CpuId),
     interrupt: &Interrupt,
 ) -> Result<Option<Outcome>, Stop> {
+    thread::sleep(REST);
     let builder = PerCpu::builder().qpw(way.qpw());
     let builder = builder.escalate(way.escalate(), Duration::ZERO);
     let slots = builder.build(|_| 0u64).map_err(unmade)?;
@@ -110,7 +126,7 @@ pub fn run(
             let gap = suffer(way, owner.ok(), over);
             Suffered {
                 gap,
-                switches: switches() - before,
+                switches: switches().since(before),
             }
         });
         ready.wait();
@@ -262,11 +278,28 @@ impl Drop for Worker {
     }
 }
 
-/// Counts how often this thread lost or gave up its CPU; 0 where the system does not say.
-fn switches() -> u64 {
-    getrusage(UsageWho::RUSAGE_THREAD).map_or(0, |usage| {
-        (usage.voluntary_context_switches() + usage.involuntary_context_switches()) as u64
-    })
+/// Returns what this thread has suffered so far; 0 where the system does not say.
+fn switches() -> Switches {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok();
+    let count = |of: fn(&Usage) -> i64| usage.as_ref().map_or(0, |usage| of(usage) as u64);
+    // Time on a CPU, time of waiting for one, turns.
+    let schedstat = fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+    let waited_ns = schedstat.split_whitespace().nth(1);
+    Switches {
+        voluntary: count(Usage::voluntary_context_switches),
+        involuntary: count(Usage::involuntary_context_switches),
+        waited_ns: waited_ns.and_then(|text| text.parse().ok()).unwrap_or(0),
+    }
+}
+
+impl Switches {
+    fn since(self, before: Self) -> Self {
+        Self {
+            voluntary: self.voluntary - before.voluntary,
+            involuntary: self.involuntary - before.involuntary,
+            waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
+        }
+    }
 }
 
 /// Counts the interrupts of a CPU so far; 0 where the system does not say.

@@ -1,16 +1,17 @@
 //! The loop: objects are taken one by one, through whatever guards the cache.
 
 // Some guards call the work of the macro below, others hand it on.
-#![allow(clippy::redundant_closure_call)]
+#![allow(clippy::redundant_closure_call, clippy::let_unit_value)]
 
 use std::cell::RefCell;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use afterwork::percpu::{BuildError, Choice, Escalate, Owner, PerCpu, Qpw};
 use sync::time::cycles;
 
-use super::cache::Cache;
+use super::cache::{Cache, Shards};
 use crate::exit::Stop;
 
 /// How much is taken, how often.
@@ -102,6 +103,57 @@ fn owned<C: Choice>(slots: &PerCpu<Cache, C>, size: Size) -> Result<f64, Stop> {
 fn taken_by<C: Choice>(mut owner: Owner<'_, Cache, C>, size: Size) -> Result<f64, Stop> {
     owner.with(|cache| *cache = Cache::new(size.len));
     rounds!(size, |work| owner.with(work))
+}
+
+/// A word beside the cache, and nothing else: what any lock costs whose owner says by one store that it is out.
+///
+/// No way to take a slot by an atomic can be cheaper.
+pub fn bare_swap(size: Size) -> Result<f64, Stop> {
+    bare(size, |word| word.swap(1, Ordering::Acquire) == 0)
+}
+
+/// The same with a compare-exchange.
+pub fn bare_compare(size: Size) -> Result<f64, Stop> {
+    bare(size, |word| {
+        word.compare_exchange(0, 1, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
+    })
+}
+
+#[inline(always)]
+fn bare(size: Size, take: impl Fn(&AtomicU32) -> bool) -> Result<f64, Stop> {
+    #[repr(align(128))]
+    struct Beside {
+        word: AtomicU32,
+        cache: Cache,
+    }
+    let mut beside = Beside {
+        word: AtomicU32::new(0),
+        cache: Cache::new(size.len),
+    };
+    rounds!(size, |work| {
+        assert!(take(&beside.word), "nobody else takes it");
+        let result = work(&mut beside.cache);
+        beside.word.store(0, Ordering::Release);
+        result
+    })
+}
+
+/// A head for each CPU, changed by an atomic.
+pub fn sharded(size: Size) -> Result<f64, Stop> {
+    let mut shards = Shards::new(size.len);
+    let Size { len, rounds } = size;
+    let mut taken = vec![0; len];
+    let mut spent = 0;
+    for _ in 0..rounds {
+        let start = cycles();
+        for place in &mut taken {
+            *place = shards.alloc();
+        }
+        spent += cycles().saturating_sub(start);
+        shards.free_all(&taken);
+    }
+    Ok(spent as f64 / (len * rounds) as f64)
 }
 
 /// A lock of std's.

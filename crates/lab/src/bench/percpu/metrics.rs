@@ -14,6 +14,10 @@ pub const DRAIN_MAX: &str = "drain_max";
 pub const GAP: &str = "victim_gap_max";
 /// How often the victim lost its CPU.
 pub const SWITCHES: &str = "victim_switches";
+/// How often its CPU was taken away from it.
+pub const INVOLUNTARY: &str = "victim_involuntary";
+/// How long it waited for its CPU, as the scheduler counts that.
+pub const WAITED: &str = "victim_waited";
 /// Interrupts of the victim's CPU, the timer's too.
 pub const INTERRUPTS: &str = "victim_interrupts";
 
@@ -29,6 +33,8 @@ pub const ISOLATION: &[Metric] = &[
     lower(DRAIN_P99, "ns", (DRAIN, "p99"), NS_PER_US),
     lower(DRAIN_MAX, "ns", (DRAIN, "max"), NS_PER_US),
     lower(SWITCHES, "1", (VICTIM, "switches"), 1.0),
+    lower(INVOLUNTARY, "1", (VICTIM, "involuntary"), 1.0),
+    lower(WAITED, "ns", (VICTIM, "waited us"), NS_PER_US),
     lower(INTERRUPTS, "1", (VICTIM, "interrupts"), 1.0),
     lower(GAP, "ns", (VICTIM, "gap us"), NS_PER_US),
 ];
