@@ -9,7 +9,7 @@ use std::{
 
 use sync::{Mutex, unmodelled::Arc};
 
-use super::cell::{Flavor, Global};
+use super::flavor::{Flavor, Global};
 
 /// Waits, as a future, until every section that is open when it is first polled has ended.
 ///
