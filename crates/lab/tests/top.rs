@@ -244,7 +244,7 @@ fn a_process_that_ends_takes_its_page_along_and_one_that_is_killed_leaves_it_sta
     assert!(line.contains("has ended and left"), "{line}");
     let list: Value = serde_json::from_str(&good(&["--json"])).unwrap();
     let mut list = list.as_array().unwrap().iter();
-    let found = list.find(|it| it["pid"].to_string() == pid).unwrap();
+    let found = list.find(|it| it["pid"] == busy.0.id()).unwrap();
     assert_eq!(found["state"], "stale");
     drop(busy);
     assert!(wrong(&[&pid]).contains("AFTERWORK=observe.publish=on"));
