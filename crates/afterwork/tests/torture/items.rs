@@ -167,7 +167,7 @@ impl Subject {
         dice: &mut Dice,
     ) -> Self {
         let runs = Arc::<Mutex<Runs>>::default();
-        let home = (number % 2 == 0).then(|| dice.below(places.len()));
+        let home = number.is_multiple_of(2).then(|| dice.below(places.len()));
         let mut body = Body {
             number,
             home,
@@ -180,7 +180,7 @@ impl Subject {
             places: places.clone(),
             _life: Life::new(lives),
         };
-        let kind = if number % 3 == 0 {
+        let kind = if number.is_multiple_of(3) {
             let work = DelayedWork::with_handle(move |this| body.run(Handle::Delayed(this)));
             let slack = Duration::from_micros(dice.pick(&[0, 0, 100]));
             Kind::Delayed(work.with_slack(slack))
