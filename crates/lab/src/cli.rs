@@ -28,7 +28,7 @@ Try:
                                        two such runs side by side
   afterwork sum DIR > sums             checksums of a tree, as sha256sum prints them
   AFTERWORK=observe.publish=on afterwork sum DIR >/dev/null &
-  afterwork top                        the processes that may be looked at; with a number, one of them
+  afterwork top                        the processes that may be looked at; or one, by its number
 
 Results go to standard output, progress and warnings to standard error; pages are all that is
 written to disk. Ctrl-C ends a bench early and prints what it has measured so far.
