@@ -105,13 +105,15 @@ sync::thread_local! {
 sync::thread_local! {
     /// The roster's version when there is nothing to arrive for, `ON_DUTY` while slots are owned. Apart from the
     /// station, and without a destructor, so that to look costs a load.
-    static AT_EASE: Cell<u64> = Cell::new(0)
+    static AT_EASE: Cell<u64> = Cell::new(NOWHERE)
 }
 
 /// In [`AT_EASE`]: there are slots to poll, and to leave.
 const ON_DUTY: u64 = u64::MAX;
 /// In [`AT_EASE`]: something is offered, and nothing of it owned.
 const OFF_DUTY: u64 = u64::MAX - 1;
+/// In [`AT_EASE`]: this thread is stationed nowhere.
+const NOWHERE: u64 = u64::MAX - 2;
 
 /// Stations this thread on `cpu`.
 pub(crate) fn open(cpu: CpuId) {
@@ -129,12 +131,14 @@ pub(crate) fn open(cpu: CpuId) {
 pub(crate) fn close() {
     leave();
     STATION.with(|station| *station.borrow_mut() = None);
+    AT_EASE.with(|at_ease| at_ease.set(NOWHERE));
 }
 
 /// Has this thread own what is offered, before it begins a batch of items.
 #[inline]
 pub(crate) fn arrive() {
-    if roster().version.load(Ordering::Relaxed) != AT_EASE.with(Cell::get) {
+    let at_ease = AT_EASE.with(Cell::get);
+    if at_ease != NOWHERE && at_ease != roster().version.load(Ordering::Relaxed) {
         with_station(Station::arrive);
     }
 }
