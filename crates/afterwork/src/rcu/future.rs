@@ -15,7 +15,7 @@ use super::flavor::{Flavor, Global};
 ///
 /// # Blocking
 ///
-/// Never; polling is a [`call`]. Dropping the future waits for nothing.
+/// Never; polling is a [`call`](super::call). Dropping the future waits for nothing.
 ///
 /// # Examples
 ///
