@@ -368,9 +368,9 @@ fn the_end_of_a_run_must_wake_the_task() {
     must_fail("item: completion forgets its task", || bounded(3, polled));
 }
 
-/// The queue goes while a joiner runs an item of it.
-fn queue_goes_beside_a_helper() {
-    let (_machine, queue) = queue(1, true);
+/// The queue goes while a joiner, or one of the workers, runs an item of it.
+fn queue_goes_beside_a_helper(nr_workers: usize) {
+    let (_machine, queue) = queue(nr_workers, true);
     let done = Arc::new(AtomicBool::new(false));
     let work = Work::new({
         let done = done.clone();
@@ -388,27 +388,27 @@ fn queue_goes_beside_a_helper() {
 
 #[test]
 fn a_queue_does_not_go_before_its_items_have_run() {
-    bounded(1, queue_goes_beside_a_helper);
+    bounded(1, || queue_goes_beside_a_helper(1));
 }
 
 #[test]
 fn a_drain_must_look_at_the_seats_after_the_injector() {
     must_fail("drain: no fence", || {
-        bounded(1, queue_goes_beside_a_helper);
+        bounded(1, || queue_goes_beside_a_helper(1));
     });
 }
 
 #[test]
 fn a_drain_must_see_what_the_seated_did() {
     must_fail("drain: relaxed look at the seats", || {
-        bounded(1, queue_goes_beside_a_helper);
+        bounded(1, || queue_goes_beside_a_helper(1));
     });
 }
 
 #[test]
 fn a_drain_must_wait_for_helpers() {
     must_fail("drain: forgets the seated", || {
-        bounded(2, queue_goes_beside_a_helper);
+        bounded(2, || queue_goes_beside_a_helper(0));
     });
 }
 
