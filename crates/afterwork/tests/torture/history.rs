@@ -193,7 +193,7 @@ impl Act {
                 ),
                 1 if cancelled == pending => go(if sync { 2 } else { DONE }, taken),
                 2 if !executing => go(if enables { 3 } else { DONE }, item),
-                3 => go(
+                3 if disabled => go(
                     DONE,
                     Item {
                         nr_disables: nr_disables - 1,

@@ -187,7 +187,7 @@ mod tests {
             return crate::talk::say(format_args!("not tested, no io_uring: {error}"));
         }
         for backlog in [Backlog::Fifo, Backlog::Lifo] {
-            let service = Service {
+            let mut service = Service {
                 backlog,
                 clients: 12,
                 size: 64,
@@ -195,7 +195,13 @@ mod tests {
                 measured: STEP,
                 interrupt: Interrupt::default(),
             };
-            let (served, posts) = service.run().unwrap().unwrap();
+            // On a busy machine the owner may sleep through a short time.
+            let (served, posts) = loop {
+                match service.run().unwrap() {
+                    Some(served) => break served,
+                    None => service.measured *= 2,
+                }
+            };
             assert!(served.requests > 0 && served.wall_ns > 0);
             assert_eq!(served.task_work.items(), served.requests);
             assert!(posts.items() >= served.requests);
