@@ -214,9 +214,10 @@ impl Work {
             if run::cancel(self.item) {
                 return true;
             }
-            // Others take it for pending, and it may stay so.
-            let midway = self.head().load().is_claimed();
-            if !midway || sync::twin::armed("cancel: overlooks a claim") {
+            // Others took it for pending while it was claimed, and the claim may have ended since.
+            let state = self.head().load();
+            let missed = state.is_claimed() || state.is_pending();
+            if !missed || sync::twin::armed("cancel: overlooks a claim") {
                 return false;
             }
             thread::yield_now();
