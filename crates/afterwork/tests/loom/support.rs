@@ -58,6 +58,14 @@ pub fn plain() -> Builder {
     Workqueue::builder("model").help(false)
 }
 
+/// Makes a queue on two CPUs with `nr_workers` workers, of which joiners may or may not run items.
+pub fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
+    let machine = machine(2, nr_workers);
+    let queue = plain().help(help).build_in(machine.registry()).unwrap();
+    machine.start_workers(nr_workers);
+    (machine, queue)
+}
+
 /// A word that a model checks for races.
 #[derive(Default)]
 pub struct Plain(UnsafeCell<u32>);

@@ -2,21 +2,13 @@
 
 use std::sync::Arc;
 
-use afterwork::workqueue::{Work, Workqueue, model::Machine};
+use afterwork::workqueue::Work;
 use sync::{
     atomic::{AtomicBool, Ordering},
     twin::must_fail,
 };
 
-use crate::support::{Plain, bounded, machine, plain, spawn, wind_up};
-
-/// A queue with `nr_workers` workers, of which joiners may or may not run items.
-fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
-    let machine = machine(2, nr_workers);
-    let queue = plain().help(help).build_in(machine.registry()).unwrap();
-    machine.start_workers(nr_workers);
-    (machine, queue)
-}
+use crate::support::{Plain, bounded, machine, plain, queue, spawn, wind_up};
 
 /// An item for a worker, and a flush.
 fn flush_beside_a_worker() {

@@ -8,22 +8,14 @@ use std::{
 
 use afterwork::{
     wake::{Parker, Unparker},
-    workqueue::{Work, Workqueue, model::Machine},
+    workqueue::{Work, Workqueue},
 };
 use sync::{
     atomic::{AtomicBool, AtomicUsize, Ordering},
     twin::must_fail,
 };
 
-use crate::support::{Barred, Plain, bounded, machine, plain, spawn, wind_up};
-
-/// A queue with `nr_workers` workers, of which joiners may or may not run items.
-fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
-    let machine = machine(2, nr_workers);
-    let queue = plain().help(help).build_in(machine.registry()).unwrap();
-    machine.start_workers(nr_workers);
-    (machine, queue)
-}
+use crate::support::{Barred, Plain, bounded, machine, plain, queue, spawn, wind_up};
 
 /// An item that counts its runs in a word that a model checks: two runs at once are a race.
 fn counting() -> (Work, Arc<Plain>) {
