@@ -43,6 +43,9 @@ pub fn headline(look: &Look) -> String {
             let _ = write!(line, ", {count} {what}");
         }
     }
+    if page.records.is_empty() && page.nr_torn == 0 {
+        line += ": nothing to show at this moment";
+    }
     line
 }
 
@@ -137,4 +140,18 @@ fn is_stalled(look: &Look) -> bool {
     let records = look.page.records.iter();
     let mut stalled = records.filter_map(|record| record.figure("stalled_ms"));
     stalled.any(|stalled_ms| stalled_ms > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::top::look::stalled_sample;
+
+    #[test]
+    fn a_process_with_nothing_to_show_is_said_to_have_nothing() {
+        let mut look = stalled_sample();
+        assert!(!headline(&look).contains("nothing to show"));
+        look.page.records.clear();
+        assert!(headline(&look).ends_with("nothing to show at this moment"));
+    }
 }
