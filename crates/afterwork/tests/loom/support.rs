@@ -1,13 +1,16 @@
 //! What all models share.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use afterwork::{
     params::Params,
-    workqueue::{Builder, Workqueue, model::Machine},
+    workqueue::{Builder, Work, Workqueue, model::Machine},
 };
 use loom::sync::{Condvar, Mutex};
-use sync::cell::UnsafeCell;
+use sync::{
+    atomic::{AtomicBool, Ordering},
+    cell::UnsafeCell,
+};
 use topology::Topology;
 
 /// Explores without a bound.
@@ -64,6 +67,32 @@ pub fn queue(nr_workers: usize, help: bool) -> (Machine, Workqueue) {
     let queue = plain().help(help).build_in(machine.registry()).unwrap();
     machine.start_workers(nr_workers);
     (machine, queue)
+}
+
+/// Two items, the first of which goes by `pass` through a gate that the second opens, on a pool that runs `nr_cpus` at once
+/// and has one worker; another is made only if somebody asks for it.
+pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
+    let mut machine = machine(nr_cpus, 2);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(1);
+    let gate = Arc::new(Barred::default());
+    let done = Arc::new(AtomicBool::new(false));
+    let first = Work::new({
+        let gate = gate.clone();
+        move || pass(&gate)
+    });
+    let second = Work::new({
+        let (done, bell) = (done.clone(), machine.bell());
+        move || {
+            gate.open();
+            done.store(true, Ordering::Release);
+            bell.ring();
+        }
+    });
+    queue.enqueue(&first);
+    queue.enqueue(&second);
+    machine.serve_until(|| done.load(Ordering::Acquire));
+    wind_up(queue);
 }
 
 /// A word that a model checks for races.

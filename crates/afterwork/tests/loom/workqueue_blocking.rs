@@ -3,37 +3,14 @@
 use std::sync::Arc;
 
 use afterwork::workqueue::{self, Work};
-use sync::{
-    atomic::{AtomicBool, Ordering},
-    twin::must_fail,
-};
+use sync::twin::must_fail;
 
-use crate::support::{Barred, bounded, machine, plain, wind_up};
+use crate::support::{Barred, bounded, first_waits_for_second, machine, plain, wind_up};
 
 /// An item that blocks until another has run, on a pool that runs one worker at once. The other is queued while the
 /// first is on its way to block, and needs a worker that nobody else asks for.
 fn blocks_for_another() {
-    let mut machine = machine(1, 2);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.start_workers(1);
-    let gate = Arc::new(Barred::default());
-    let done = Arc::new(AtomicBool::new(false));
-    let first = Work::new({
-        let gate = gate.clone();
-        move || workqueue::blocking(|| gate.pass())
-    });
-    let second = Work::new({
-        let (done, bell) = (done.clone(), machine.bell());
-        move || {
-            gate.open();
-            done.store(true, Ordering::Release);
-            bell.ring();
-        }
-    });
-    queue.enqueue(&first);
-    queue.enqueue(&second);
-    machine.serve_until(|| done.load(Ordering::Acquire));
-    wind_up(queue);
+    first_waits_for_second(1, |gate| workqueue::blocking(|| gate.pass()));
 }
 
 /// Looks find the only worker asleep; it wakes, and may be about to take what waits. A later item needs it again.

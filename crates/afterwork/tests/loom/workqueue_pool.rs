@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use afterwork::workqueue::Work;
 use sync::{
-    atomic::{AtomicBool, AtomicUsize, Ordering},
+    atomic::{AtomicUsize, Ordering},
     twin::must_fail,
 };
 
-use crate::support::{Barred, bounded, exhaustive, machine, plain, spawn, wind_up};
+use crate::support::{
+    Barred, bounded, exhaustive, first_waits_for_second, machine, plain, spawn, wind_up,
+};
 
 /// A worker on its way to bed, and an item: it is run.
 fn one_worker_one_item() {
@@ -19,32 +21,6 @@ fn one_worker_one_item() {
     assert!(queue.enqueue(&work));
     // Deadlocks if the item is left to a worker that sleeps.
     work.flush().unwrap();
-    wind_up(queue);
-}
-
-/// Two items, of which the first waits inside for the second; one worker, and another that is made only if somebody
-/// asks for it.
-fn first_waits_for_second() {
-    let mut machine = machine(2, 2);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    machine.start_workers(1);
-    let gate = Arc::new(Barred::default());
-    let done = Arc::new(AtomicBool::new(false));
-    let first = Work::new({
-        let gate = gate.clone();
-        move || gate.pass()
-    });
-    let second = Work::new({
-        let (done, bell) = (done.clone(), machine.bell());
-        move || {
-            gate.open();
-            done.store(true, Ordering::Release);
-            bell.ring();
-        }
-    });
-    queue.enqueue(&first);
-    queue.enqueue(&second);
-    machine.serve_until(|| done.load(Ordering::Acquire));
     wind_up(queue);
 }
 
@@ -72,7 +48,7 @@ fn an_item_is_never_left_to_sleeping_workers() {
 
 #[test]
 fn an_item_is_never_left_behind_one_that_blocks() {
-    bounded(1, first_waits_for_second);
+    bounded(1, || first_waits_for_second(2, Barred::pass));
 }
 
 #[test]
@@ -104,13 +80,15 @@ fn looking_after_the_lock_misses_what_a_flush_adopted() {
 
 #[test]
 fn taking_needs_its_fence() {
-    must_fail("take: no fence", || bounded(1, first_waits_for_second));
+    must_fail("take: no fence", || {
+        bounded(1, || first_waits_for_second(2, Barred::pass))
+    });
 }
 
 #[test]
 fn taking_needs_the_chained_kick() {
     must_fail("take: no chained kick", || {
-        bounded(1, first_waits_for_second)
+        bounded(1, || first_waits_for_second(2, Barred::pass))
     });
 }
 

@@ -284,26 +284,7 @@ impl Load for SpawnedLoad<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::workqueue::batch::Batch;
-    use crate::measure::latency::Latencies;
-
-    fn runs_lone_items_and_batches(subject: &impl Subject) {
-        let mut lone = subject.lone(Box::leak(Box::default()));
-        for _ in 0..100 {
-            lone.queue();
-            lone.wait();
-        }
-        let batch = Batch::leak(2500);
-        let mut load = subject.load(batch.items());
-        for _ in 0..2 {
-            batch.queue_all(
-                |index| load.queue(index),
-                || false,
-                &mut Latencies::default(),
-            );
-            batch.wait();
-        }
-    }
+    use crate::bench::workqueue::subject::runs_lone_items_and_batches;
 
     #[test]
     fn every_way_runs_every_item() {

@@ -154,47 +154,25 @@ impl Drop for Crossbeam {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::workqueue::batch::Batch;
-    use crate::bench::workqueue::completion::Completion;
-    use crate::bench::workqueue::subject::{Load, Lone, OneShot, Subject};
-    use crate::measure::latency::Latencies;
-
-    fn runs_lone_items_and_batches(pool: impl OneShotPool) {
-        let subject = OneShot(pool);
-        let mut lone = subject.lone(Box::leak(Box::<Completion>::default()));
-        for _ in 0..100 {
-            lone.queue();
-            lone.wait();
-        }
-        let batch = Batch::leak(2500);
-        let mut load = subject.load(batch.items());
-        for _ in 0..2 {
-            batch.queue_all(
-                |index| load.queue(index),
-                || false,
-                &mut Latencies::default(),
-            );
-            batch.wait();
-        }
-    }
+    use crate::bench::workqueue::subject::{OneShot, runs_lone_items_and_batches};
 
     #[test]
     fn tokio_runs_every_item() {
-        runs_lone_items_and_batches(Tokio::start(2).unwrap());
+        runs_lone_items_and_batches(&OneShot(Tokio::start(2).unwrap()));
     }
 
     #[test]
     fn rayon_runs_every_item() {
-        runs_lone_items_and_batches(Rayon::start(2).unwrap());
+        runs_lone_items_and_batches(&OneShot(Rayon::start(2).unwrap()));
     }
 
     #[test]
     fn threadpool_runs_every_item() {
-        runs_lone_items_and_batches(ThreadPool::start(2).unwrap());
+        runs_lone_items_and_batches(&OneShot(ThreadPool::start(2).unwrap()));
     }
 
     #[test]
     fn crossbeam_runs_every_item() {
-        runs_lone_items_and_batches(Crossbeam::start(2).unwrap());
+        runs_lone_items_and_batches(&OneShot(Crossbeam::start(2).unwrap()));
     }
 }

@@ -125,3 +125,23 @@ impl<P: OneShotPool> Load for OneShotLoad<'_, P> {
         self.pool.submit(move || item.run());
     }
 }
+
+/// Puts a subject through what the cases ask of it; hangs if an item does not run.
+#[cfg(test)]
+pub(super) fn runs_lone_items_and_batches(subject: &impl Subject) {
+    use super::batch::Batch;
+    use crate::measure::latency::Latencies;
+
+    let mut lone = subject.lone(Box::leak(Box::default()));
+    for _ in 0..100 {
+        lone.queue();
+        lone.wait();
+    }
+    let batch = Batch::leak(2500);
+    let mut load = subject.load(batch.items());
+    for _ in 0..2 {
+        let queue = |index| load.queue(index);
+        batch.queue_all(queue, || false, &mut Latencies::default());
+        batch.wait();
+    }
+}
