@@ -19,8 +19,10 @@ pub fn light() {
     #[cfg(not(any(loom, shuttle)))]
     if real::EXPEDITED.load(Ordering::Relaxed) {
         crate::atomic::compiler_fence(Ordering::SeqCst);
-        return;
+    } else {
+        real::full_fence();
     }
+    #[cfg(any(loom, shuttle))]
     fence(Ordering::SeqCst);
 }
 
@@ -89,6 +91,13 @@ mod real {
             EXPEDITED.store(works, Ordering::SeqCst);
             works
         })
+    }
+
+    /// Out of the way of whoever has `membarrier`.
+    #[cold]
+    #[inline(never)]
+    pub fn full_fence() {
+        crate::atomic::fence(Ordering::SeqCst);
     }
 
     pub fn membarrier_global() -> bool {

@@ -95,6 +95,7 @@ impl<T> Slot<T> {
 
     /// Takes the slot for its owner, waiting for whoever is inside.
     #[cold]
+    #[inline(never)]
     fn take(&self) {
         let mut patience = Patience::of_owner();
         while !self.try_take() {
