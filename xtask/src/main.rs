@@ -41,7 +41,7 @@ const CHORES: &[Chore] = &[
     },
     Chore {
         name: "asm",
-        about: "show the code that the compiler made of a function of the lab",
+        about: "show or check the code that the compiler made of a function of crates/probes",
         run: asm::main,
     },
     Chore {

@@ -6,7 +6,7 @@ const CRATES: &[&[&str]] = &[
     &["sync"],
     &["mpscq"],
     &["afterwork"],
-    &["capi", "lab"],
+    &["capi", "lab", "probes"],
 ];
 
 /// Crates that reach the machine through `sync` alone.

@@ -18,6 +18,17 @@ pub(super) enum Kind {
     EveryOp,
 }
 
+impl Kind {
+    /// Returns the mode that a slot of this kind is in.
+    pub(super) fn qpw(self) -> Qpw {
+        match self {
+            Self::Queue => Qpw::Queue,
+            Self::OnDemand | Self::Breakable => Qpw::OnDemand,
+            Self::EveryOp => Qpw::EveryOp,
+        }
+    }
+}
+
 /// Decides how a slot is owned.
 ///
 /// Nothing is ever queued onto an isolated CPU, and nobody should have to wait for what runs there: its slot is taken
@@ -75,10 +86,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_queued_onto_an_isolated_cpu() {
+    fn a_slot_is_in_the_mode_chosen_but_nothing_is_queued_onto_an_isolated_cpu() {
         for qpw in Qpw::ALL {
             for escalate in [Escalate::Never, Escalate::Quietly, Escalate::Interrupt] {
                 assert_ne!(kind_of(qpw, escalate, true), Kind::Queue);
+                assert_eq!(kind_of(qpw, escalate, false).qpw(), qpw);
             }
         }
     }

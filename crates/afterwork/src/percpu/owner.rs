@@ -8,6 +8,7 @@ use topology::CpuId;
 
 use super::choice::{AtStart, Choice, Kind};
 use super::slot::Slot;
+use crate::params::Qpw;
 
 /// Owns one CPU's slot of a [`PerCpu`](super::PerCpu), for the thread that made it.
 ///
@@ -122,6 +123,23 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         self.slot.cpu()
     }
 
+    /// Returns how remote callers reach this slot: as the data was built, but [`EveryOp`](Qpw::EveryOp) on an isolated CPU
+    /// where that would be `Queue`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::percpu::{PerCpu, Qpw};
+    /// let hits = PerCpu::builder().qpw(Qpw::OnDemand).build(|_| 0u64)?;
+    /// let owner = hits.attach(hits.cpus().first().unwrap())?;
+    /// assert_eq!(owner.qpw(), Qpw::OnDemand);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn qpw(&self) -> Qpw {
+        C::kind(self.kind).qpw()
+    }
+
     /// Works on the data.
     ///
     /// Keep it short: remote callers wait meanwhile, as long as this thread is preempted, too. A panic of `f` ends the
@@ -132,7 +150,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     ///
     /// # Blocking
     ///
-    /// In [`OnDemand`](super::Qpw::OnDemand) and [`EveryOp`](super::Qpw::EveryOp) as long as a remote caller is inside,
+    /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp) as long as a remote caller is inside,
     /// which it gives its CPU away and naps for; never in `Queue`.
     #[inline(always)]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {

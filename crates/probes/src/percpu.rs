@@ -1,0 +1,111 @@
+//! An operation of an owner's, in each mode of per-CPU data.
+
+use afterwork::percpu::{CompiledOut, Owner, Qpw};
+
+/// What an operation is like without a guard: the data lies where a slot has it.
+#[repr(C, align(128))]
+pub struct Bare {
+    words: [u32; 4],
+    hits: u64,
+}
+
+/// No guard.
+#[inline(never)]
+pub fn unprotected(data: &mut &mut Bare) {
+    data.hits = data.hits.wrapping_add(1);
+}
+
+fn add(hits: &mut u64) {
+    *hits = hits.wrapping_add(1);
+}
+
+/// The mode is compiled out.
+#[inline(never)]
+pub fn compiled_out(owner: &mut Owner<'_, u64, CompiledOut>) {
+    owner.with(add);
+}
+
+/// The mode is chosen when the program starts, and is what it is.
+#[inline(never)]
+pub fn any_mode(owner: &mut Owner<'_, u64>) {
+    owner.with(add);
+}
+
+/// Declares the operation of one mode: the compiler is told which, and leaves out the others.
+macro_rules! of_mode {
+    ($(#[$meta:meta])* $name:ident, $mode:pat) => {
+        $(#[$meta])*
+        #[inline(never)]
+        pub fn $name(owner: &mut Owner<'_, u64>) {
+            if matches!(owner.qpw(), $mode) {
+                owner.with(add);
+            }
+        }
+    };
+}
+
+of_mode! {
+    /// Remote work is mailed.
+    queue, Qpw::Queue
+}
+of_mode! {
+    /// The slot is handed over when asked for, or the bias broken.
+    on_demand, Qpw::OnDemand
+}
+of_mode! {
+    /// The slot is taken and released.
+    every_op, Qpw::EveryOp
+}
+
+/// What calls them; apart, for its code is not looked at.
+pub mod calls {
+    use std::hint::black_box;
+
+    use afterwork::percpu::{BuildError, Choice, Owner, PerCpu, Qpw};
+    use topology::{CpuId, Topology};
+
+    use super::{Bare, any_mode, compiled_out, every_op, on_demand, queue, unprotected};
+
+    /// Calls each, and checks that it did its work.
+    pub fn run() {
+        let mut bare = Bare {
+            words: [0; 4],
+            hits: 0,
+        };
+        black_box(unprotected as fn(&mut &mut Bare))(&mut &mut bare);
+        assert_eq!((bare.hits, bare.words), (1, [0; 4]));
+
+        let machine = Topology::synthetic("1 core").expect("a plain machine");
+        let builder = || PerCpu::builder().topology(machine.clone());
+        let slots = builder().build_compiled_out(|_| 0);
+        added(&slots, &[compiled_out]);
+        for (qpw, own) in Qpw::ALL.into_iter().zip([queue, on_demand, every_op]) {
+            let slots = builder().qpw(qpw).build(|_| 0);
+            added(&slots, &[any_mode, own]);
+        }
+    }
+
+    /// Has the owner of the one slot do `operations`, and checks that each added one.
+    fn added<C: Choice>(
+        slots: &Result<PerCpu<u64, C>, BuildError>,
+        operations: &[fn(&mut Owner<'_, u64, C>)],
+    ) {
+        let slots = slots
+            .as_ref()
+            .expect("nothing of it is read from the machine");
+        let mut owner = slots.attach(CpuId::new(0)).expect("nobody else owns it");
+        for operation in operations {
+            black_box(*operation)(&mut owner);
+        }
+        let hits = owner.with(|hits| *hits);
+        assert_eq!(hits, operations.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_operation_is_done_once() {
+        super::calls::run();
+    }
+}

@@ -1,0 +1,115 @@
+//! What is said of generated code, as a table: to claim something, add a function to `crates/probes` and a row.
+
+use super::listing::Function;
+
+/// What is said of one function.
+pub struct Claim {
+    /// The end of its path.
+    function: &'static str,
+    is: Is,
+}
+
+/// What a function is like.
+enum Is {
+    /// Instruction for instruction as another one.
+    Like(&'static str),
+    /// All that it does to other threads' words are plain loads and stores, but for so many locked instructions; what
+    /// it calls (what is rare, out of its way) does not count.
+    Locking(usize),
+    /// The same, and it calls nothing.
+    LockingAlone(usize),
+}
+
+pub const CLAIMS: &[Claim] = &[
+    Claim {
+        function: "percpu::compiled_out",
+        is: Is::Like("percpu::unprotected"),
+    },
+    Claim {
+        function: "percpu::queue",
+        is: Is::LockingAlone(0),
+    },
+    Claim {
+        function: "percpu::on_demand",
+        is: Is::Locking(0),
+    },
+    Claim {
+        function: "percpu::every_op",
+        is: Is::Locking(1),
+    },
+    Claim {
+        function: "percpu::any_mode",
+        is: Is::Locking(1),
+    },
+];
+
+impl Claim {
+    /// Says what is wrong, if anything is.
+    pub fn broken_by(&self, found: &[Function]) -> Option<String> {
+        let name = self.function;
+        let find = |name| found.iter().find(|function| function.is(name));
+        let Some(function) = find(name) else {
+            return Some(format!("{name}: crates/probes has no such function"));
+        };
+        let nr_locked = function.nr_locked();
+        match self.is {
+            Is::Like(other) => match find(other) {
+                None => Some(format!("{other}: crates/probes has no such function")),
+                Some(other) if other.lines() == function.lines() => None,
+                Some(other) => Some(format!("not alike:\n{function}{other}")),
+            },
+            Is::Locking(nr) | Is::LockingAlone(nr) if nr_locked != nr => Some(format!(
+                "{nr_locked} locked instructions and fences instead of {nr}:\n{function}"
+            )),
+            Is::LockingAlone(_) if function.calls() => {
+                Some(format!("calls something:\n{function}"))
+            }
+            Is::Locking(_) | Is::LockingAlone(_) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::listing::functions;
+    use super::*;
+
+    fn broken(is: Is, body: &str) -> bool {
+        let listing = format!(
+            "0000000000001000 <p::one>:\n    1000:\t{body}\n    1004:\tret\n\n\
+             0000000000002000 <p::two>:\n    2000:\tincq   0x10(%rax)\n    2004:\tret\n"
+        );
+        let claim = Claim {
+            function: "p::one",
+            is,
+        };
+        claim.broken_by(&functions(&listing, "p::")).is_some()
+    }
+
+    #[test]
+    fn a_locked_instruction_too_many_and_one_too_few_are_found() {
+        for (body, nr_locked) in [
+            ("incq   0x10(%rax)", 0),
+            ("lock xadd %eax,(%rbx)", 1),
+            ("xchg   %eax,(%rbx)", 1),
+            ("mfence", 1),
+            ("xchg   %ax,%ax", 0),
+            ("call   3000 <p::three>", 0),
+        ] {
+            for claimed in 0..3 {
+                let is_broken = broken(Is::Locking(claimed), body);
+                assert_eq!(is_broken, claimed != nr_locked, "{body}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_is_found_and_so_is_a_difference() {
+        assert!(broken(Is::LockingAlone(0), "call   3000 <p::three>"));
+        assert!(broken(Is::LockingAlone(0), "jmp    3000 <p::three>"));
+        assert!(!broken(Is::LockingAlone(0), "jne    1004 <p::one+0x4>"));
+        assert!(broken(Is::Like("p::two"), "incq   0x18(%rax)"));
+        assert!(!broken(Is::Like("p::two"), "incq   0x10(%rax)"));
+        assert!(broken(Is::Like("p::three"), "incq   0x10(%rax)"));
+    }
+}

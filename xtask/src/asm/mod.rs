@@ -1,0 +1,89 @@
+//! `cargo xtask asm`: the code that the compiler made of the functions of `crates/probes`, for proofs that rest on it.
+//!
+//! `asm NAME` shows it, `asm --check` holds it to the table of `claims.rs`. Both read what `objdump` prints of the
+//! program as it would ship. The claims are about x86-64.
+
+mod claims;
+mod listing;
+
+use std::process::{Command, ExitCode, Stdio};
+
+use crate::report::{Failure, data, talk};
+use crate::workspace::{Workspace, output};
+use claims::CLAIMS;
+use listing::{Function, functions};
+
+const PACKAGE: &str = "afterwork-probes";
+
+/// Shows each function whose name holds what is asked for, or checks what is said of all.
+pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
+    let [arg] = args else {
+        return Err(Failure::new(
+            "`asm` takes a part of a function's name, such as `percpu::on_demand`, or `--check`"
+                .to_string(),
+        ));
+    };
+    let checks = arg == "--check";
+    if checks && !cfg!(target_arch = "x86_64") {
+        talk("asm: left out: the claims are about x86-64\n");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if output(Command::new("objdump").arg("--version")).is_err() {
+        talk("asm: left out: there is no objdump (binutils)\n");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let built = workspace
+        .command("cargo")
+        .args(["build", "--quiet", "--release", "-p", PACKAGE])
+        .status()
+        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
+    if !built.success() {
+        return Ok(ExitCode::FAILURE);
+    }
+    let program = workspace.metadata(false)?.target_directory;
+    let mut objdump = Command::new("objdump");
+    objdump
+        // All symbols: where the compiler found two functions alike they share one piece of code.
+        .args(["--disassemble", "--demangle", "--no-show-raw-insn"])
+        .arg("--show-all-symbols")
+        .arg(program.join("release").join(PACKAGE))
+        .stderr(Stdio::null());
+    let text = String::from_utf8_lossy(&output(&mut objdump)?).into_owned();
+    let mut found = functions(&text, "afterwork_probes::");
+    found.retain(Function::is_probe);
+    Ok(if checks {
+        check(&found)
+    } else {
+        show(&found, arg)
+    })
+}
+
+fn show(found: &[Function], name: &str) -> ExitCode {
+    let wanted = found.iter().filter(|function| function.is_called(name));
+    let shown: Vec<String> = wanted.map(|function| format!("{function}\n")).collect();
+    if shown.is_empty() {
+        let names: Vec<&str> = found.iter().flat_map(Function::names).collect();
+        talk(&format!(
+            "asm: no function of crates/probes is called like `{name}`; there are {}\n",
+            names.join(", ")
+        ));
+        return ExitCode::FAILURE;
+    }
+    shown.iter().for_each(|text| data(text));
+    ExitCode::SUCCESS
+}
+
+fn check(found: &[Function]) -> ExitCode {
+    let broken: Vec<String> = CLAIMS
+        .iter()
+        .filter_map(|claim| claim.broken_by(found))
+        .collect();
+    broken.iter().for_each(|text| data(&format!("{text}\n")));
+    if broken.is_empty() {
+        data(&format!("asm: good ({} claims)\n", CLAIMS.len()));
+        ExitCode::SUCCESS
+    } else {
+        talk(&format!("asm: {} claims are broken\n", broken.len()));
+        ExitCode::FAILURE
+    }
+}
