@@ -67,6 +67,14 @@ pub fn init() -> bool {
     false
 }
 
+/// Registers a child of `fork` as its parent was.
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn after_fork() {
+    if real::EXPEDITED.load(Ordering::Relaxed) {
+        real::register();
+    }
+}
+
 #[cfg(not(any(loom, shuttle)))]
 mod real {
     use crate::atomic::{AtomicBool, Ordering};
@@ -84,10 +92,14 @@ mod real {
         unsafe { libc::syscall(libc::SYS_membarrier, command, 0, 0) == 0 }
     }
 
+    pub fn register() -> bool {
+        call(CMD_REGISTER_PRIVATE_EXPEDITED)
+    }
+
     pub fn init() -> bool {
         static REGISTERED: OnceLock<bool> = OnceLock::new();
         *REGISTERED.get_or_init(|| {
-            let works = call(CMD_REGISTER_PRIVATE_EXPEDITED) && call(CMD_PRIVATE_EXPEDITED);
+            let works = register() && call(CMD_PRIVATE_EXPEDITED);
             EXPEDITED.store(works, Ordering::SeqCst);
             works
         })

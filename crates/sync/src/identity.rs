@@ -60,9 +60,13 @@ fn sit_down(seat: u32) -> Option<NonZeroU32> {
 
 #[cfg(not(any(loom, shuttle)))]
 mod seats {
-    use std::{cmp::Reverse, collections::BinaryHeap, sync::Mutex};
+    use std::{
+        cmp::Reverse,
+        collections::BinaryHeap,
+        sync::{Mutex, MutexGuard},
+    };
 
-    struct Seats {
+    pub struct Seats {
         /// Given back, the lowest first.
         free: BinaryHeap<Reverse<u32>>,
         /// How many were ever given out.
@@ -83,19 +87,22 @@ mod seats {
         fn drop(&mut self) {
             super::SEAT.with(|seat| seat.set(super::GONE));
             if self.0.get() != 0 {
-                let mut seats = SEATS
-                    .lock()
-                    .unwrap_or_else(|poisoned| poisoned.into_inner());
+                let mut seats = hold();
                 seats.free.push(Reverse(self.0.get()));
             }
         }
     }
 
+    /// Keeps seats from being taken and given back.
+    pub fn hold() -> MutexGuard<'static, Seats> {
+        SEATS
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
     pub fn take() -> u32 {
         HELD.try_with(|held| {
-            let mut seats = SEATS
-                .lock()
-                .unwrap_or_else(|poisoned| poisoned.into_inner());
+            let mut seats = hold();
             let seat = match seats.free.pop() {
                 Some(Reverse(seat)) => seat,
                 None => {
@@ -109,6 +116,9 @@ mod seats {
         .unwrap_or(super::GONE)
     }
 }
+
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use seats::hold;
 
 #[cfg(any(loom, shuttle))]
 mod seats {

@@ -44,6 +44,8 @@ pub mod cpu;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod eventfd;
 #[cfg(feature = "std")]
+pub mod fork;
+#[cfg(feature = "std")]
 pub mod futex;
 #[cfg(feature = "std")]
 pub mod identity;

@@ -2,7 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use sync::{Mutex, OnceLock, unmodelled::Arc};
+use sync::{
+    Mutex, OnceLock,
+    fork::{self, Handler},
+    unmodelled::Arc,
+};
 
 use super::image::Image;
 
@@ -22,6 +26,11 @@ fn sources() -> &'static Mutex<Sources> {
     SOURCES.get_or_init(Mutex::default)
 }
 
+static HANDLER: Handler = Handler {
+    before: |held| held.lock(sources()),
+    child: || (),
+};
+
 /// Belongs to a part that has records; when it is dropped the part has none any more.
 #[derive(Debug)]
 pub(crate) struct Joined(Option<u64>);
@@ -34,6 +43,7 @@ pub(crate) fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joine
     if cfg!(any(loom, shuttle)) {
         return Joined(None);
     }
+    fork::register(&HANDLER);
     let mut all = sources().lock();
     let number = all.nr_joined;
     all.nr_joined += 1;

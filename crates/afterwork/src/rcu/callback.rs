@@ -34,19 +34,19 @@ use std::{
 };
 
 use sync::{
-    Mutex, OnceLock,
-    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering, fence},
-    cpu, thread, twin,
+    Mutex,
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
+    cpu, identity, thread, twin,
     unmodelled::Arc,
 };
 
 use crossbeam_utils::CachePadded;
 
 use super::{
-    bag, describe,
+    bag, fork,
     head::{Callback, Chain, Head},
     local::{global, mine},
-    seq::GpCookie,
+    seq::{self, GpCookie},
 };
 use crate::{page::Count, wake::EventCount};
 
@@ -58,6 +58,10 @@ const BLIMIT: u64 = 1024;
 
 /// How callbacks are run: on the sweeping thread, or where the user says.
 type Executor = Arc<dyn Fn(Batch) + Send + Sync>;
+
+const NONE: u32 = 0;
+const STARTING: u32 = 1;
+const THERE: u32 = 2;
 
 /// All callbacks of the process.
 pub(super) struct Callbacks {
@@ -74,12 +78,11 @@ pub(super) struct Callbacks {
     work: EventCount,
     /// Where barriers wait for the end of sweeps.
     swept: EventCount,
-    /// Held over a sweep.
-    sweeper: Mutex<()>,
+    /// A: the thread that sweeps (`sync::identity`), 0 for none.
+    sweeper: AtomicU64,
     executor: Mutex<Option<Executor>>,
-    /// Whether the sweeper's thread has been started; the lock is held over the attempt.
-    thread: OnceLock<()>,
-    starting: Mutex<()>,
+    /// A: whether there is a thread that sweeps for ever: `NONE`, `STARTING` or `THERE`.
+    thread: AtomicU32,
 }
 
 /// Callbacks whose grace period has passed, to be run wherever [`run_callbacks_on`](super::run_callbacks_on) wants.
@@ -118,10 +121,9 @@ impl Callbacks {
                 nr_run: Count::new(),
                 work: EventCount::new(),
                 swept: EventCount::new(),
-                sweeper: Mutex::new(()),
+                sweeper: AtomicU64::new(0),
                 executor: Mutex::new(None),
-                thread: OnceLock::new(),
-                starting: Mutex::new(()),
+                thread: AtomicU32::new(NONE),
             }
         }
     }
@@ -176,15 +178,28 @@ impl Callbacks {
     /// Starts the sweeper's thread once; a model sweeps by itself. Where the system refuses a thread, the next push
     /// tries again, and barriers sweep.
     fn start(&self) {
-        if cfg!(any(loom, shuttle)) || self.thread.get().is_some() {
-            return;
+        if self.has_no_thread() {
+            self.start_now();
         }
-        let starting = self.starting.lock();
-        describe::show();
-        if self.thread.get().is_none() && thread::spawn("rcu", sweep_for_ever).is_ok() {
-            self.thread.set(()).ok();
+    }
+
+    #[cold]
+    fn start_now(&self) {
+        fork::watch();
+        // Relaxed, here and below: what the thread sweeps is published by the lists.
+        let (none, starting) = (NONE, STARTING);
+        let claimed =
+            self.thread
+                .compare_exchange(none, starting, Ordering::Relaxed, Ordering::Relaxed);
+        if claimed.is_ok() {
+            let started = thread::spawn("rcu", sweep_for_ever).is_ok();
+            let thread = if started { THERE } else { NONE };
+            self.thread.store(thread, Ordering::Relaxed);
+            if !started {
+                // A barrier may have relied on it.
+                self.swept.notify_all();
+            }
         }
-        drop(starting);
     }
 
     pub(super) fn has_work(&self) -> bool {
@@ -198,7 +213,9 @@ impl Callbacks {
 
     /// Takes all lists, waits for a grace period and runs what was taken.
     pub(super) fn sweep(&self) {
-        let sweeping = self.sweeper.lock();
+        let me = identity::mine().get();
+        // Woken by whoever has swept.
+        self.swept.wait_until(|| self.take_turn(me));
         // Before the sweep begins: a barrier that finds this one under way wants another.
         let gp_wanted = self.is_wanted.swap(false, Ordering::Acquire);
         let seq = self.sweep_seq.load(Ordering::Relaxed).wrapping_add(1);
@@ -229,8 +246,22 @@ impl Callbacks {
         // ORDER(swept): publish and consume, other end in `is_swept`: what callbacks did is done for a barrier.
         // Test: barrier_waits_for_every_earlier_callback
         self.sweep_seq.store(seq.wrapping_add(1), Ordering::Release);
-        drop(sweeping);
+        // ORDER(sweeper): the other end; see `take_turn`.
+        // Test: two_sweeps_take_turns
+        self.sweeper.store(0, Ordering::Release);
         self.swept.notify_all();
+    }
+
+    /// Takes the right to sweep for the thread `me`, if nobody has it.
+    fn take_turn(&self, me: u64) -> bool {
+        if twin::armed("rcu: sweeps overlap") {
+            return true;
+        }
+        // ORDER(sweeper): publish and consume, other end in `sweep`: one sweep's words become the next one's.
+        // Test: two_sweeps_take_turns
+        self.sweeper
+            .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
+            .is_ok()
     }
 
     fn run(&self, chain: Chain) {
@@ -264,13 +295,20 @@ impl Callbacks {
             GpCookie::after(seq)
         };
         self.want();
-        if self.thread.get().is_none() && !cfg!(any(loom, shuttle)) {
-            // No thread to be had: sweep here, as often as it takes.
-            while !self.is_swept(cookie) {
+        while !self.is_swept(cookie) {
+            if self.has_no_thread() {
+                // None is to be had: sweep here, as often as it takes.
                 self.sweep();
+            } else {
+                self.swept
+                    .wait_until(|| self.is_swept(cookie) || self.has_no_thread());
             }
         }
-        self.swept.wait_until(|| self.is_swept(cookie));
+    }
+
+    /// Says whether nobody sweeps unless told. Never in a model, which has a thread of its own for that.
+    fn has_no_thread(&self) -> bool {
+        !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
 
     fn is_swept(&self, cookie: GpCookie) -> bool {
@@ -280,7 +318,35 @@ impl Callbacks {
     }
 
     pub(super) fn set_executor(&self, executor: Option<Executor>) {
-        *self.executor.lock() = executor;
+        let before = std::mem::replace(&mut *self.executor.lock(), executor);
+        // With no lock held: it is the user's.
+        drop(before);
+    }
+
+    pub(super) fn executor(&self) -> &Mutex<Option<Executor>> {
+        &self.executor
+    }
+
+    /// Makes all as it is where nothing was ever handed over, in a child of `fork`; see `fork.rs`.
+    pub(super) fn inherit(&self) {
+        for list in &self.lists {
+            list.store(ptr::null_mut(), Ordering::Relaxed);
+        }
+        // It was on one of them.
+        bag::leave();
+        self.is_wanted.store(false, Ordering::Relaxed);
+        // Not dropped: what it holds may be in any state.
+        std::mem::forget(self.executor.lock().take());
+        self.work.forget();
+        self.swept.forget();
+        if self.sweeper.load(Ordering::Relaxed) == identity::mine().get() {
+            // In a callback: this sweep goes on, and this thread with it.
+            return;
+        }
+        self.sweeper.store(0, Ordering::Relaxed);
+        let ended = seq::before(self.sweep_seq());
+        self.sweep_seq.store(ended, Ordering::Relaxed);
+        self.thread.store(NONE, Ordering::Relaxed);
     }
 
     pub(super) fn nr_panicked(&self) -> u64 {

@@ -206,6 +206,26 @@ impl Domain {
         taken.then(|| Driver(self))
     }
 
+    // ---- in a child of `fork`, which has no other thread ----
+
+    /// Makes all as it is where no thread but this one, whose slot is `me`, was ever there.
+    pub(super) fn inherit(&self, me: Option<&Slot>) {
+        let others = |slot: &&Slot| !me.is_some_and(|me| std::ptr::eq(me, *slot));
+        self.roster.iter().filter(others).for_each(Slot::vacate);
+        let gp_seq = self.gp_seq();
+        let ended = seq::before(gp_seq);
+        if ended != gp_seq {
+            self.gp_seq.store(ended, Ordering::Relaxed);
+            self.first_level
+                .store(seq::first_level(ended), Ordering::Relaxed);
+        }
+        let is_active = me.is_some_and(|me| me.inherit(ended));
+        self.nr_active.store(is_active.into(), Ordering::Relaxed);
+        self.is_driven.store(false, Ordering::Relaxed);
+        self.beds.iter().for_each(|bed| bed.forget());
+        self.reported.forget();
+    }
+
     // ---- for the driver ----
 
     /// Returns how far grace periods have come.

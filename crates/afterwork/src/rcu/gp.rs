@@ -23,6 +23,7 @@ use sync::{asym, hint, thread, twin};
 
 use super::{
     domain::{Domain, Driver},
+    fork,
     seq::{self, Sight},
     slot::Slot,
     tunables,
@@ -40,6 +41,7 @@ impl Driver<'_> {
         let domain = self.0;
         // Before the first barrier that anybody leans on.
         asym::init();
+        fork::watch();
         let gp_seq = self.start();
         let first_fqs_ms = tunables::first_fqs_ms();
         if first_fqs_ms > 0 {

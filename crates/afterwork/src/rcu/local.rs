@@ -6,7 +6,7 @@
 
 use std::{cell::Cell, marker::PhantomData, ptr};
 
-use super::{describe, domain::Domain, seq::NEST_MAX, slot::Slot};
+use super::{domain::Domain, fork, seq::NEST_MAX, slot::Slot};
 use crate::wake::report;
 
 sync::process_wide! {
@@ -152,7 +152,7 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
     );
     // Before the first section that leans on it.
     sync::asym::init();
-    describe::show();
+    fork::watch();
     let slot = global().roster.join();
     if AT_EXIT.try_with(|_| ()).is_ok() {
         MINE.with(|mine| mine.set(slot));

@@ -27,6 +27,7 @@ mod cell;
 mod describe;
 mod domain;
 mod flavor;
+mod fork;
 mod future;
 mod gp;
 mod head;

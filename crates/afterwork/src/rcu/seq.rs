@@ -66,6 +66,21 @@ pub(super) fn first_level(gp_seq: u64) -> u64 {
     gp_seq << NEST_BITS | 1
 }
 
+/// Returns what `gp_seq` was before the grace period that runs began, if one does.
+pub(super) fn before(gp_seq: u64) -> u64 {
+    gp_seq & !1
+}
+
+/// Returns the word of a reader as it is when its outermost section began no later than at `gp_seq`.
+pub(super) fn no_later(ctr: u64, gp_seq: u64) -> u64 {
+    let is_later = age(ctr, gp_seq) >> (u64::BITS - NEST_BITS - 1) != 0;
+    if is_later {
+        gp_seq << NEST_BITS | ctr & NEST_MAX
+    } else {
+        ctr
+    }
+}
+
 /// What a driver may make of a reader's word. Decided here, acted on in `gp.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Sight {
@@ -145,6 +160,21 @@ mod tests {
             assert!(holds_up(first_level(gp.wrapping_sub(1)), gp));
             assert!(holds_up(first_level(gp.wrapping_sub(2)) + 1, gp));
             assert!(!holds_up(first_level(gp.wrapping_sub(2)) - 1, gp), "idle");
+        }
+    }
+
+    #[test]
+    fn a_section_of_a_grace_period_that_is_taken_back_holds_up_the_next_of_that_number() {
+        for base in ROUNDS {
+            let gp = base | 1;
+            let ended = before(gp);
+            assert_eq!((ended, before(ended)), (gp.wrapping_sub(1), ended));
+            let section = no_later(first_level(gp) + 2, ended);
+            assert!(holds_up(section, gp) && section & NEST_MAX == 3);
+            for ago in [1, 2, 1000] {
+                let older = first_level(gp.wrapping_sub(ago));
+                assert_eq!(no_later(older, ended), older);
+            }
         }
     }
 

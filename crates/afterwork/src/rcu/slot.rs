@@ -328,6 +328,32 @@ impl Slot {
         seq::is_in_section(ctr) && ctr != NEST_MAX
     }
 
+    // ---- in a child of `fork`, which has no other thread ----
+
+    /// Frees the slot of a thread that is not there.
+    pub(super) fn vacate(&self) {
+        self.0.ctr.store(0, Ordering::Relaxed);
+        self.0.flags.store(PARK | OFF, Ordering::Relaxed);
+        self.0.nr_loops.store(0, Ordering::Relaxed);
+        self.0.is_taken.store(false, Ordering::Relaxed);
+    }
+
+    /// Keeps this thread's slot, as of a time when `gp_seq` was current and no driver had asked anything; says whether
+    /// it is not in an extended quiescent state.
+    pub(super) fn inherit(&self, gp_seq: u64) -> bool {
+        self.0.thread.store(thread::current().0, Ordering::Relaxed);
+        let ctr = self.0.ctr.load(Ordering::Relaxed);
+        self.0
+            .ctr
+            .store(seq::no_later(ctr, gp_seq), Ordering::Relaxed);
+        let asked = ASK | COUNTED | BOOSTED;
+        let before = self.0.flags.fetch_and(!asked, Ordering::Relaxed);
+        if before & BOOSTED != 0 {
+            thread::unboost(self.thread());
+        }
+        before & OFF == 0
+    }
+
     // ---- the driver's side ----
 
     /// Says whether the reader is in an extended quiescent state.

@@ -53,10 +53,14 @@ impl std::fmt::Display for Stall {
 /// What is told of a stall; see [`on_stall`].
 pub type StallHandler = Box<dyn Fn(&Stall) + Send + Sync>;
 
-type Handler = Arc<dyn Fn(&Stall) + Send + Sync>;
+pub(super) type Handler = Arc<dyn Fn(&Stall) + Send + Sync>;
 
 /// What is told of stalls. No model is about it, and none sees it: there no wait times out.
 static HANDLER: OnceLock<Mutex<Option<Handler>>> = OnceLock::new();
+
+pub(super) fn handler() -> &'static Mutex<Option<Handler>> {
+    HANDLER.get_or_init(|| Mutex::new(None))
+}
 
 /// Has stalls told to `handler`, once for each reader and period; `None` writes a line to stderr.
 ///
@@ -66,8 +70,9 @@ static HANDLER: OnceLock<Mutex<Option<Handler>>> = OnceLock::new();
 ///
 /// Never.
 pub fn on_stall(handler: Option<StallHandler>) {
-    let place = HANDLER.get_or_init(|| Mutex::new(None));
-    *place.lock() = handler.map(Arc::from);
+    let before = std::mem::replace(&mut *self::handler().lock(), handler.map(Arc::from));
+    // With no lock held: it is the user's.
+    drop(before);
 }
 
 /// How many were told.
@@ -80,7 +85,7 @@ pub(super) fn nr_told() -> u64 {
 
 fn tell(stall: &Stall) {
     NR_TOLD.add(1);
-    let handler = HANDLER.get().and_then(|place| place.lock().clone());
+    let handler = self::handler().lock().clone();
     match handler {
         Some(handler) => handler(stall),
         None => eprintln!("afterwork: {stall}"),

@@ -65,6 +65,11 @@ impl EventCount {
         }
     }
 
+    /// Forgets who waits: in a child of `fork`, where they are not. The caller is not among them.
+    pub(crate) fn forget(&self) {
+        self.nr_waiting.store(0, Ordering::Relaxed);
+    }
+
     /// Announces a wait. Check the condition again before calling [`Prepared::wait`].
     pub fn prepare(&self) -> Prepared<'_> {
         self.nr_waiting.fetch_add(1, Ordering::Relaxed);

@@ -5,7 +5,9 @@
 //! takes, for a watcher may wait for slots that are owned: so one who must not wait tells by a thread of its own.
 
 use sync::{
-    Mutex, thread, twin,
+    Mutex,
+    fork::{self, Handler},
+    thread, twin,
     unmodelled::{Arc, Weak},
 };
 use topology::CpuSet;
@@ -19,11 +21,17 @@ sync::process_wide! {
     fn watchers() -> Mutex<Vec<Weak<dyn Watcher>>> = Mutex::new(Vec::new())
 }
 
+static HANDLER: Handler = Handler {
+    before: |held| held.lock(watchers()),
+    child: || (),
+};
+
 /// Has a watcher told until dropped.
 pub(crate) struct Watch(Arc<dyn Watcher>);
 
 /// Tells `watcher` from now on.
 pub(crate) fn watch(watcher: Arc<dyn Watcher>) -> Watch {
+    fork::register(&HANDLER);
     watchers().lock().push(Arc::downgrade(&watcher));
     Watch(watcher)
 }

@@ -364,6 +364,30 @@ fn a_bag_used_again_needs_the_order_of_its_end() {
     must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
 }
 
+/// Two sweep at once; either may get the callback.
+fn two_sweeps() {
+    let run = Arc::new(Plain::default());
+    rcu::synchronize();
+    rcu::call({
+        let run = run.clone();
+        move || run.set(1)
+    });
+    let other = spawn(model::sweep);
+    model::sweep();
+    assert_eq!(run.get(), 1, "a sweep ended amid another");
+    other.join().unwrap();
+}
+
+#[test]
+fn two_sweeps_take_turns() {
+    bounded(3, two_sweeps);
+}
+
+#[test]
+fn two_sweeps_must_not_overlap() {
+    must_fail("rcu: sweeps overlap", || bounded(3, two_sweeps));
+}
+
 /// A sweeper that may be sweeping already when the second callback comes.
 fn a_barrier() {
     let run = Arc::new([Plain::default(), Plain::default()]);

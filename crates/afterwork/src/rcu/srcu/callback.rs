@@ -78,6 +78,7 @@ impl std::fmt::Debug for Callbacks {
 
 impl Shared {
     pub(super) fn call(shared: &Arc<Self>, callback: Callback) {
+        shared.must_be_at_home();
         let mut list = shared.callbacks.list.lock();
         list.waiting.push(callback);
         list.nr_queued += 1;
@@ -99,6 +100,7 @@ impl Shared {
     }
 
     pub(super) fn barrier(&self) {
+        self.must_be_at_home();
         let callbacks = &self.callbacks;
         let mut list = callbacks.list.lock();
         let target = list.nr_queued;

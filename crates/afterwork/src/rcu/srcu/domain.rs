@@ -4,6 +4,7 @@ use crossbeam_utils::CachePadded;
 use sync::{
     asym,
     atomic::{AtomicU32, Ordering},
+    fork::Process,
     futex::Futex,
     twin,
     unmodelled::Arc,
@@ -27,6 +28,12 @@ use crate::rcu::future::Synchronize;
 ///
 /// A grace period that begins after a value was unlinked ends after every section that could have reached the value.
 /// One grace period serves all who asked before it began.
+///
+/// # Panics
+///
+/// In a child of `fork` sections of a domain that the parent made may begin and end, but whatever waits for a grace period
+/// or hands a callback over panics: guards move between threads, so nobody can tell which sections are of threads that the
+/// child does not have. Make domains there.
 ///
 /// # Examples
 ///
@@ -55,6 +62,8 @@ pub struct Domain {
 pub(super) struct Shared {
     /// Read by every section.
     front: CachePadded<Front>,
+    /// I: where it was made.
+    process: Process,
     pub(super) slots: Slots,
     pub(super) gp: GracePeriods,
     pub(super) callbacks: Callbacks,
@@ -83,6 +92,7 @@ impl Domain {
         Self {
             shared: Arc::new(Shared {
                 front: CachePadded::new(front),
+                process: Process::this(),
                 slots: Slots::new(),
                 gp: GracePeriods::new(),
                 callbacks: Callbacks::new(),
@@ -308,6 +318,19 @@ impl Shared {
 
     pub(super) fn set_parity(&self, parity: Parity) {
         self.front.parity.store(parity.word(), Ordering::Relaxed);
+    }
+
+    /// Before anything that waits for sections or callbacks.
+    ///
+    /// # Panics
+    ///
+    /// In a child of `fork`: some may be of threads that are not there, and nobody can tell which.
+    pub(super) fn must_be_at_home(&self) {
+        assert!(
+            self.process.is_this(),
+            "this srcu::Domain was made before the process was forked: its sections and callbacks may be of threads that \
+             are not in the child; make a domain there"
+        );
     }
 
     #[inline(always)]

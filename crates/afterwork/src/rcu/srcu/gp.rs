@@ -87,6 +87,7 @@ impl Shared {
     pub(super) fn wait_for(&self, cookie: Cookie, patience: Patience) {
         let gp = &self.gp;
         while !gp.is_over(cookie) {
+            self.must_be_at_home();
             // Acquire and release hand `seq` from driver to driver.
             let taken =
                 gp.is_driven

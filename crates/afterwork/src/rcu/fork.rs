@@ -1,0 +1,56 @@
+//! RCU in a child of `fork`.
+//!
+//! The child has the memory of its parent, and one of its threads. So in the child, before anything else runs there:
+//!
+//! | state | becomes |
+//! |---|---|
+//! | slots of other threads | free and parked: their sections are not there to end |
+//! | the slot of the thread that forked | as it was, without what a driver had asked: a section that was open is open |
+//! | a grace period under way | one that has not begun: its number is taken back, and a section that had it is made older |
+//! | rights to drive and to sweep | free, but where the thread that forked had the right to sweep: a callback that forks goes on |
+//! | callbacks that have not run | the parent's: forgotten, with what they hold |
+//! | the thread that runs them | started by the next callback |
+//! | where they run | on that thread: the threads of an executor are not there |
+//!
+//! Callbacks are forgotten and not kept, for the parent runs them: what they do to the world outside of the process, a
+//! message, a file, would be done twice. What they would have freed in the child stays there.
+//!
+//! A number that is taken back is given again. Nobody can have passed by it: the grace period has not ended, cookies that
+//! it would have satisfied want it still, and the one section that may carry it, that of the thread that forked, is told
+//! from those that will (`Slot::inherit`).
+//!
+//! What is made once, the tree of the machine or the tunables, is made before the fork: another thread may be at it, and
+//! the child would wait for it. Nothing of this costs a reader anything.
+//!
+//! Not for a fork in a stall handler, which runs on a thread that drives.
+
+use sync::fork::{self, Handler, Held};
+
+use super::{
+    callback::callbacks,
+    describe,
+    local::{global, mine},
+    stall, tunables,
+};
+
+static HANDLER: Handler = Handler { before, child };
+
+/// Sees to it that children of this process are sane, from now on.
+#[inline]
+pub(super) fn watch() {
+    // First: the page has a handler, too, and holds its lock while ours is called.
+    describe::show();
+    fork::register(&HANDLER);
+}
+
+fn before(held: &mut Held) {
+    tunables::tunables();
+    global().tree();
+    held.lock(callbacks().executor());
+    held.lock(stall::handler());
+}
+
+fn child() {
+    global().inherit(mine());
+    callbacks().inherit();
+}

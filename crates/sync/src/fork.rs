@@ -1,0 +1,195 @@
+//! What a child of `fork` finds.
+//!
+//! It has the whole memory and one thread, the one that forked. What another thread was in the middle of stays there for
+//! ever: a lock that it held is never unlocked, a value that it was making is never made, a wake-up that it owed does
+//! not come. So whoever keeps state for the process registers a [`Handler`]:
+//!
+//! ```text
+//! thread that forks: before (takes leaf locks, has made what is made once);  fork
+//! parent:            the locks are let go
+//! child:             [`Process`] is another one;  the locks are let go;  child
+//! ```
+//!
+//! Handlers run in a `fork` of the C library's. One by the bare system call passes them by, and so does `posix_spawn`,
+//! whose child calls `exec` and nothing else.
+
+use std::any::Any;
+
+use crate::Mutex;
+
+/// What is to be done around a fork. Neither may panic.
+#[derive(Debug)]
+pub struct Handler {
+    /// Called by the thread that is about to fork, with all others running: takes the locks that the child will want.
+    pub before: fn(&mut Held),
+    /// Called in the child, where the locks are free.
+    pub child: fn(),
+}
+
+/// Locks that are held over a fork.
+#[derive(Debug, Default)]
+pub struct Held(Vec<Box<dyn Any>>);
+
+impl Held {
+    /// Holds `lock`, which must be a leaf: whoever has it waits for nothing, and does not fork.
+    pub fn lock<T: 'static>(&mut self, lock: &'static Mutex<T>) {
+        self.0.push(Box::new(lock.lock()));
+    }
+}
+
+/// One process: the one that made this value, and not a child of it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Process(u32);
+
+impl Process {
+    /// Returns the present process, and sees to it that forks are noticed from now on.
+    pub fn this() -> Self {
+        backend::watch();
+        Self(backend::generation())
+    }
+
+    /// Says whether this process is still the same. A load.
+    #[inline(always)]
+    pub fn is_this(self) -> bool {
+        self.0 == backend::generation()
+    }
+}
+
+/// Has `handler` called around each fork from now on; does nothing but a few loads the second time, and nothing in a
+/// model.
+///
+/// # Panics
+///
+/// When there are more than a few handlers.
+pub fn register(handler: &'static Handler) {
+    backend::watch();
+    backend::register(handler);
+}
+
+#[cfg(any(loom, shuttle))]
+mod backend {
+    /// A model does not fork.
+    #[inline(always)]
+    pub fn generation() -> u32 {
+        0
+    }
+
+    pub fn watch() {}
+
+    pub fn register(_: &'static super::Handler) {}
+}
+
+#[cfg(not(any(loom, shuttle)))]
+mod backend {
+    use std::{
+        cell::RefCell,
+        ptr,
+        sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
+    };
+
+    use super::{Handler, Held};
+    use crate::{asym, identity};
+
+    /// How often a process has been forked on the way to this one.
+    static GENERATION: AtomicU32 = AtomicU32::new(0);
+    static WATCHED: AtomicBool = AtomicBool::new(false);
+    /// Filled from the front. As many as there are folders that keep such state, and some.
+    static HANDLERS: [AtomicPtr<Handler>; 8] = [const { AtomicPtr::new(ptr::null_mut()) }; 8];
+
+    std::thread_local!(static HELD: RefCell<Held> = const { RefCell::new(Held(Vec::new())) });
+
+    #[inline(always)]
+    pub fn generation() -> u32 {
+        GENERATION.load(Ordering::Relaxed)
+    }
+
+    pub fn watch() {
+        if !WATCHED.load(Ordering::Relaxed) && !WATCHED.swap(true, Ordering::Relaxed) {
+            // SAFETY: functions live as long as the process, and `extern "C"` ones do not unwind.
+            let refused = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
+            // Out of memory: then a fork is not noticed.
+            debug_assert_eq!(refused, 0);
+        }
+    }
+
+    pub fn register(handler: &'static Handler) {
+        let ours = ptr::from_ref(handler).cast_mut();
+        let is_in = |place: &AtomicPtr<Handler>| {
+            if place.load(Ordering::Acquire) == ours {
+                return true;
+            }
+            let taken =
+                place.compare_exchange(ptr::null_mut(), ours, Ordering::AcqRel, Ordering::Acquire);
+            taken.is_ok() || taken == Err(ours)
+        };
+        assert!(HANDLERS.iter().any(is_in), "too many handlers of forks");
+    }
+
+    fn handlers() -> impl Iterator<Item = &'static Handler> {
+        HANDLERS.iter().filter_map(|place| {
+            // SAFETY: null, or what `register` was given, which lives as long as the process.
+            unsafe { place.load(Ordering::Acquire).as_ref() }
+        })
+    }
+
+    extern "C" fn before() {
+        let mut held = Held(vec![Box::new(identity::hold())]);
+        handlers().for_each(|handler| (handler.before)(&mut held));
+        // A thread that forks as it ends has nowhere to keep them; its locks are let go early.
+        HELD.try_with(|place| *place.borrow_mut() = held).ok();
+    }
+
+    extern "C" fn parent() {
+        HELD.try_with(RefCell::take).ok();
+    }
+
+    extern "C" fn child() {
+        GENERATION.fetch_add(1, Ordering::Relaxed);
+        parent();
+        asym::after_fork();
+        handlers().for_each(|handler| (handler.child)());
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn a_child_is_another_process_and_finds_locks_free() {
+        static LOCK: Mutex<u32> = Mutex::new(7);
+        static NR_BEFORE: AtomicU32 = AtomicU32::new(0);
+        static NR_CHILD: AtomicU32 = AtomicU32::new(0);
+        static HANDLER: Handler = Handler {
+            before: |held| {
+                held.lock(&LOCK);
+                NR_BEFORE.fetch_add(1, Ordering::Relaxed);
+            },
+            child: || {
+                NR_CHILD.fetch_add(1, Ordering::Relaxed);
+            },
+        };
+        register(&HANDLER);
+        register(&HANDLER);
+        let here = Process::this();
+        let in_child = || {
+            let nr = [&NR_BEFORE, &NR_CHILD].map(|nr| nr.load(Ordering::Relaxed));
+            let is_right = !here.is_this() && *LOCK.lock() == 7 && nr == [1, 1];
+            if is_right { 5 } else { 6 }
+        };
+        // SAFETY: the child touches atomics, and a lock that is held over the fork.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(in_child()) };
+        }
+        let pid = rustix::process::Pid::from_raw(pid);
+        let ended = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
+        let (_, status) = ended.unwrap().unwrap();
+        assert_eq!(status.exit_status(), Some(5));
+        assert!(here.is_this() && LOCK.try_lock().is_some());
+        assert_eq!(NR_CHILD.load(Ordering::Relaxed), 0);
+    }
+}
