@@ -217,6 +217,7 @@ mod tests {
         let target = |name: &str, kind: &str| Target {
             name: name.into(),
             kind: vec![kind.into()],
+            required_features: Vec::new(),
         };
         Metadata {
             packages: vec![Package {

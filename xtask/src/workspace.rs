@@ -57,6 +57,9 @@ pub struct Target {
     pub name: String,
     /// `lib`, `bin`, `test`, …
     pub kind: Vec<String>,
+    /// Features without which it is not built.
+    #[serde(default, rename = "required-features")]
+    pub required_features: Vec<String>,
 }
 
 impl Target {

@@ -10,6 +10,15 @@
 //! | to the CPU that owns a piece of per-CPU data | [`percpu`] |
 //!
 //! Below them all lies [`wake`]: sleeping, spinning and waking.
+//!
+//! # Features
+//!
+//! None is on by default.
+//!
+//! | feature | adds |
+//! |---|---|
+//! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `task_work::uring` |
+//! | `tracing` | events of workqueues and grace periods for subscribers of the `tracing` crate; docs/observing.md lists them |
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 pub mod observe;
@@ -18,5 +27,6 @@ pub mod params;
 pub mod percpu;
 pub mod rcu;
 pub mod task_work;
+mod trace;
 pub mod wake;
 pub mod workqueue;

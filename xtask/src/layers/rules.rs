@@ -36,6 +36,10 @@ const FOLDERS: &[Folder] = &[
         names: Below::Only(&[]),
     },
     Folder {
+        name: "trace",
+        names: Below::Only(&[]),
+    },
+    Folder {
         name: "wake",
         names: Below::Only(&[]),
     },
@@ -61,8 +65,8 @@ const FOLDERS: &[Folder] = &[
     },
 ];
 
-/// Named by every folder: tunables, and the page on which each shows itself, belong to no layer.
-const FOR_ALL: &[&str] = &["params", "page"];
+/// Named by every folder: tunables, the page on which each shows itself, and events belong to no layer.
+const FOR_ALL: &[&str] = &["params", "page", "trace"];
 
 /// A path that only `sync` may name.
 pub struct Door {

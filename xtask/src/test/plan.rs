@@ -3,7 +3,7 @@
 //! Test programs are discovered: a crate joins `loom` by having `tests/loom.rs` or `tests/loom/main.rs`,
 //! `shuttle` likewise, `property` by a test called `prop` or `prop_…`; every other test is `integration`.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use super::miri;
 use crate::workspace::{Metadata, Package};
@@ -123,34 +123,50 @@ pub fn steps(
         name => {
             let packages = metadata.packages.iter();
             packages
-                .filter_map(|package| package_step(name, package, metadata, &variable))
+                .flat_map(|package| package_steps(name, package, metadata, &variable))
                 .collect()
         }
     }
 }
 
-/// Returns the command that runs the test programs of `package` in `layer`, if it has any.
+/// Returns the commands that run the test programs of `package` in `layer`: one for all that need the same features.
 ///
 /// A package is tested alone, so that it gets the features that its users would get.
-fn package_step(
+fn package_steps(
     layer: &str,
     package: &Package,
     metadata: &Metadata,
     variable: &impl Fn(&str) -> Option<String>,
-) -> Option<Step> {
+) -> Vec<Step> {
     let tests = package.targets.iter().filter(|target| target.is_test());
-    let names: Vec<_> = tests
-        .map(|test| &test.name)
-        .filter(|name| layer_of(name) == layer)
-        .collect();
-    if names.is_empty() {
-        return None;
+    let mut alike: BTreeMap<&[String], Vec<&str>> = BTreeMap::new();
+    for test in tests.filter(|test| layer_of(&test.name) == layer) {
+        let same = alike.entry(&test.required_features).or_default();
+        same.push(&test.name);
     }
+    let steps = alike
+        .into_iter()
+        .map(|(features, names)| step_of(layer, package, features, &names, metadata, variable));
+    steps.collect()
+}
+
+/// Returns the command that runs `names`, test programs of `package` in `layer` that need `features`.
+fn step_of(
+    layer: &str,
+    package: &Package,
+    features: &[String],
+    names: &[&str],
+    metadata: &Metadata,
+    variable: &impl Fn(&str) -> Option<String>,
+) -> Step {
     let mut args = vec!["-p".to_string(), package.name.clone()];
+    if !features.is_empty() {
+        args.extend(["--features".to_string(), features.join(",")]);
+    }
     args.extend(
         names
-            .into_iter()
-            .flat_map(|name| ["--test".to_string(), name.clone()]),
+            .iter()
+            .flat_map(|name| ["--test".to_string(), name.to_string()]),
     );
     let mut env = Vec::new();
     if matches!(layer, LOOM | SHUTTLE) {
@@ -161,11 +177,11 @@ fn package_step(
         env.push(with_cfg(layer, variable));
     }
     let prefix = Some(package.name.clone());
-    Some(Step {
+    Step {
         env,
         prefix,
         ..Step::new("cargo test --no-fail-fast", args)
-    })
+    }
 }
 
 /// Returns the layer that a test program belongs to, by its name.
@@ -218,6 +234,7 @@ mod tests {
         let target = |name: &&str| Target {
             name: name.to_string(),
             kind: vec!["test".into()],
+            required_features: Vec::new(),
         };
         Package {
             name: name.into(),
@@ -260,6 +277,25 @@ mod tests {
             [format!("{command} one --test cli --test serve")]
         );
         assert!(shown(SHUTTLE, |_| None).is_empty());
+    }
+
+    #[test]
+    fn a_test_that_needs_a_feature_is_run_with_it_apart() {
+        let mut one = package("one", &["cli", "events"]);
+        one.targets[1].required_features = vec!["tracing".into()];
+        let metadata = Metadata {
+            packages: vec![one],
+            target_directory: "t".into(),
+        };
+        let layer = LAYERS.iter().find(|row| row.name == INTEGRATION).unwrap();
+        let steps = steps(layer, &metadata, |_| None);
+        assert_eq!(
+            steps.iter().map(Step::shown).collect::<Vec<_>>(),
+            [
+                "cargo test --no-fail-fast -p one --test cli",
+                "cargo test --no-fail-fast -p one --features tracing --test events"
+            ]
+        );
     }
 
     #[test]

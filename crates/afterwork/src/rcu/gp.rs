@@ -28,6 +28,7 @@ use super::{
     slot::Slot,
     tunables,
 };
+use crate::trace;
 
 /// How often the driver looks for answers before it pays for the barrier. About a microsecond: a tenth of what the
 /// barrier costs.
@@ -43,6 +44,7 @@ impl Driver<'_> {
         asym::init();
         fork::watch();
         let gp_seq = self.start();
+        trace::gp_start("rcu", gp_seq);
         let first_fqs_ms = tunables::first_fqs_ms();
         if first_fqs_ms > 0 {
             wait_as_the_kernel(first_fqs_ms);
@@ -57,6 +59,7 @@ impl Driver<'_> {
             }
         }
         self.end(gp_seq);
+        trace::gp_end("rcu", gp_seq);
     }
 }
 

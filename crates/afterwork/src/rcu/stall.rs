@@ -15,7 +15,7 @@ use std::time::Duration;
 use sync::{Mutex, OnceLock, hint, thread, time, twin, unmodelled::Arc};
 
 use super::{domain::Domain, slot::Slot, tunables};
-use crate::{page::Count, wake::spin_as_waiter};
+use crate::{page::Count, trace, wake::spin_as_waiter};
 
 /// How often the driver looks before it boosts. A holdout that runs on another CPU ends most sections sooner.
 const LOOKS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
@@ -85,6 +85,7 @@ pub(super) fn nr_told() -> u64 {
 
 fn tell(stall: &Stall) {
     NR_TOLD.add(1);
+    trace::rcu_stall(stall.thread, stall);
     let handler = self::handler().lock().clone();
     match handler {
         Some(handler) => handler(stall),

@@ -23,6 +23,7 @@ use super::{
     watchdog::Vigil,
     worker::{Taken, Worker},
 };
+use crate::trace;
 
 /// A worker that lies down, and since when.
 #[derive(Debug)]
@@ -86,6 +87,8 @@ pub(crate) struct Afterwards {
     pub(crate) settled: Vec<Arc<QueueCore>>,
     /// Links to unplug: their predecessors have nothing in flight any more.
     pub(crate) heirs: Vec<Seeker>,
+    /// What was done with items.
+    pub(crate) traced: trace::Noted,
 }
 
 impl Dispatch {
@@ -309,7 +312,7 @@ impl Dispatch {
                 let nr_taken = self.take_inactive(pool, worker, slot, limit);
                 self.sit(worker, slot);
                 if nr_taken > 0 {
-                    return self.taken(pool, worker, slot, nr_taken);
+                    return self.taken(pool, worker, slot, nr_taken, after);
                 }
                 continue;
             }
@@ -340,17 +343,17 @@ impl Dispatch {
                 nr_taken += 1;
             }
             self.enlisted_mut(worker).colour = colour;
-            return self.taken(pool, worker, slot, nr_taken);
+            return self.taken(pool, worker, slot, nr_taken, after);
         }
     }
 
-    /// Returns where the rescuers of links with items in flight are called.
-    pub(crate) fn rescuers(&self) -> Vec<(Arc<Phone>, usize)> {
+    /// Returns which links with items in flight have a rescuer, of what queue, and where it is called.
+    pub(crate) fn rescuers(&self) -> Vec<(Arc<QueueCore>, Arc<Phone>, usize)> {
         let busy = self.links.iter().enumerate().filter_map(|(slot, link)| {
             let link = link
                 .as_ref()
                 .filter(|link| link.in_flight.nr_in_flight() > 0)?;
-            Some((link.core.rescuer.clone()?, slot))
+            Some((link.core.clone(), link.core.rescuer.clone()?, slot))
         });
         busy.collect()
     }
@@ -367,9 +370,20 @@ impl Dispatch {
         worker: &Worker,
         slot: usize,
         nr_taken: usize,
+        after: &mut Afterwards,
     ) -> Taken {
         self.nr_batches += 1;
         let link = self.link_mut(slot);
+        after.traced.activate(|| {
+            let items = worker.held(nr_taken).map(|item| trace::Item {
+                address: item.addr(),
+                // SAFETY: the item is linked, so it is alive.
+                func: unsafe { &*item }.vtable.name,
+                queue: &link.core.name,
+                pool: pool.number,
+            });
+            items.collect()
+        });
         link.counts.nr_started += nr_taken as u64;
         link.counts.nr_repatriated += u64::from(worker.takes_after_return());
         if worker.holds(nr_taken, link.probe.sought())

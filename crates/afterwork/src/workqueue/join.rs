@@ -21,6 +21,7 @@ use super::{
     state::State,
     wait,
 };
+use crate::trace;
 
 /// Waits for what a spawned closure, or future, returns.
 ///
@@ -444,8 +445,16 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         let home = unsafe { item.as_ref() }
             .home
             .load(sync::atomic::Ordering::Relaxed);
-        // SAFETY: as above; our caller gives the link's count back after us.
-        unsafe { with_current(std::ptr::null(), home, || Self::call(item)) };
+        // SAFETY: our caller gives the link's count back after us.
+        let told = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
+        let body = || {
+            trace::execute_start(told);
+            // SAFETY: the item is ours, and this is its only run.
+            unsafe { Self::call(item) };
+            trace::execute_end(told);
+        };
+        // SAFETY: as of `told`.
+        unsafe { with_current(std::ptr::null(), home, body) };
         Popped::Ran
     }
 

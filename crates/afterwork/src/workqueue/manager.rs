@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     params::Params,
+    trace,
     wake::{Parker, Unparker},
 };
 
@@ -173,6 +174,9 @@ impl Manager {
     pub(crate) fn tell(&self, reports: &[Report]) {
         if reports.is_empty() {
             return;
+        }
+        for report in reports {
+            trace::report(report.kind(), report.queue(), report);
         }
         let handler = self.on_report.lock().clone();
         if let Some(ReportHandler(handler)) = handler {

@@ -278,6 +278,7 @@ impl WorkerPool {
         for heir in after.heirs {
             heir.pool.unplug(heir.slot);
         }
+        after.traced.tell();
     }
 
     /// Takes note that a link of this pool has been handed a seat.

@@ -10,7 +10,7 @@ use sync::{
 use super::{
     active::{Gate, Seeker},
     colour::Colours,
-    head::Head,
+    head::{Head, VTable},
     list::List,
     pool::WorkerPool,
     probe::Probe,
@@ -19,7 +19,7 @@ use super::{
     state::Rules,
     stats::Times,
 };
-use crate::wake::EventCount;
+use crate::{trace, wake::EventCount};
 
 /// What all links of one queue share. It outlives the queue's handle until the last worker has let go.
 pub(crate) struct QueueCore {
@@ -74,8 +74,21 @@ impl Pwq {
     /// Leaves a linked item for the workers of its pool.
     #[inline]
     pub(crate) fn push(&self, item: NonNull<Head>) {
+        // Before the push: after it the item may be gone.
+        // SAFETY: the caller made it pending and linked, so it stays until it is pushed.
+        trace::queue_work(|| self.trace(item.as_ptr(), unsafe { item.as_ref() }.vtable));
         self.probe.note(item);
         self.pool.push(item);
+    }
+
+    /// Returns what is told of `item`, which is only named, and does what `vtable` says.
+    pub(crate) fn trace(&self, item: *const Head, vtable: &VTable) -> trace::Item<'_> {
+        trace::Item {
+            address: item.addr(),
+            func: vtable.name,
+            queue: &self.core.name,
+            pool: self.pool.number,
+        }
     }
 
     /// Takes note that a future keeps the in-flight count of the run that it is in.

@@ -28,7 +28,7 @@ use super::{
     stats::{Histogram, QueueStats},
     work::Work,
 };
-use crate::params::MaxActiveScope;
+use crate::{params::MaxActiveScope, trace};
 
 /// Runs work items on worker pools that it shares with other queues.
 ///
@@ -106,19 +106,32 @@ enum Planned {
     Refused,
 }
 
+impl Planned {
+    /// Pushes `work` to `home` if that is what is planned.
+    #[inline]
+    fn carry_out(self, work: &Work, home: &Pwq) {
+        match self {
+            Self::Push => home.push(work.item()),
+            Self::InPlace => {
+                trace::queue_work(|| home.trace(work.item().as_ptr(), work.head().vtable));
+            }
+            Self::Refused => {}
+        }
+    }
+}
+
 /// An item that is pending, and may have to be pushed.
 #[derive(Debug)]
 #[must_use = "an item that is not pushed never runs"]
 pub(super) struct Claimed<'a> {
     home: Home<'a>,
-    item: Option<NonNull<Head>>,
+    work: &'a Work,
+    planned: Planned,
 }
 
 impl Claimed<'_> {
     pub(super) fn push(self) {
-        if let Some(item) = self.item {
-            self.home.push(item);
-        }
+        self.planned.carry_out(self.work, &self.home);
     }
 }
 
@@ -183,9 +196,7 @@ impl Workqueue {
             return false;
         }
         let planned = self.plan(work, home);
-        if planned == Planned::Push {
-            home.push(work.item());
-        }
+        planned.carry_out(work, home);
         planned != Planned::Refused
     }
 
@@ -245,6 +256,7 @@ impl Workqueue {
             nr_queued += usize::from(planned != Planned::Refused);
             if planned == Planned::Push {
                 let item = work.item();
+                trace::queue_work(|| home.trace(item.as_ptr(), work.head().vtable));
                 chain = Some(match chain {
                     None => (item, item),
                     Some((newest, oldest)) => {
@@ -252,6 +264,8 @@ impl Workqueue {
                         (item, oldest)
                     }
                 });
+            } else {
+                planned.carry_out(work, &home);
             }
         }
         if let Some((newest, oldest)) = chain {
@@ -452,17 +466,21 @@ impl Workqueue {
     }
 
     /// Claims `work`, which is not pending anywhere, to be queued from `cpu`, also in a drain; `None` when it is disabled.
-    pub(super) fn claim_at(&self, cpu: CpuId, work: &Work) -> Option<Claimed<'_>> {
+    /// Nothing is claimed where the queue was destroyed.
+    pub(super) fn claim_at<'a>(&'a self, cpu: CpuId, work: &'a Work) -> Option<Claimed<'a>> {
         let home = self.inner.signpost.at_cpu(cpu);
-        if self.is_destroyed() {
-            return Some(Claimed { home, item: None });
-        }
-        let item = match self.plan(work, &home) {
-            Planned::Push => Some(work.item()),
-            Planned::InPlace => None,
-            Planned::Refused => return None,
+        let is_destroyed = self.is_destroyed();
+        let planned = if is_destroyed {
+            Planned::Refused
+        } else {
+            self.plan(work, &home)
         };
-        Some(Claimed { home, item })
+        let claimed = Claimed {
+            home,
+            work,
+            planned,
+        };
+        (is_destroyed || planned != Planned::Refused).then_some(claimed)
     }
 
     /// Returns the registry whose pools it uses.

@@ -25,7 +25,10 @@ use super::{
     pool::{Picked, WorkerPool},
     worker::{self, Taken, Worker},
 };
-use crate::wake::{Parker, Unparker};
+use crate::{
+    trace,
+    wake::{Parker, Unparker},
+};
 
 /// How long work wants for a worker before the first call, and between two. The kernel's
 /// `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.
@@ -166,7 +169,7 @@ impl Dispatch {
                 let nr_taken = self.take_inactive(pool, worker, slot, max);
                 self.sit(worker, slot);
                 if nr_taken > 0 {
-                    return self.taken(pool, worker, slot, nr_taken);
+                    return self.taken(pool, worker, slot, nr_taken, after);
                 }
             }
             let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
@@ -199,7 +202,7 @@ impl Dispatch {
                 nr_taken += 1;
             }
             self.enlisted_mut(worker).colour = colour;
-            return self.taken(pool, worker, slot, nr_taken);
+            return self.taken(pool, worker, slot, nr_taken, after);
         }
     }
 }
@@ -217,11 +220,12 @@ impl WorkerPool {
         }
         dispatch.adopt(&self.injector);
         let rescuers = dispatch.rescuers();
-        for (_, slot) in &rescuers {
+        for (.., slot) in &rescuers {
             dispatch.link_mut(*slot).counts.nr_maydays += 1;
         }
         drop(dispatch);
-        for (phone, slot) in rescuers {
+        for (core, phone, slot) in rescuers {
+            trace::mayday(&core.name, self.number);
             phone.call(self, Some(slot));
         }
     }
@@ -240,9 +244,13 @@ impl WorkerPool {
             // A seat that was given back may have made another link ready.
             self.pick_if_needed(&mut dispatch, &mut picked);
         }
+        let core = dispatch.link(slot).core.clone();
         drop(dispatch);
         self.see_to(picked);
         self.finish(after);
+        if let Taken::Items(count) = taken {
+            trace::rescue(&core.name, self.number, count);
+        }
         taken
     }
 }

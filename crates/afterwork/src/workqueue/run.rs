@@ -15,6 +15,7 @@ use super::{
     pwq::Pwq,
     state::{Pop, State},
 };
+use crate::trace;
 
 /// Takes an item that the caller just took off a list, and runs it if it is to be run.
 ///
@@ -59,17 +60,21 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
 unsafe fn run(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
     // Freeing is part of it: a closure may own the last handle of its queue.
     // SAFETY: (1), (2).
-    unsafe { with_current(item.as_ptr(), home, || run_current(item, before_end)) }
+    unsafe { with_current(item.as_ptr(), home, || run_current(item, home, before_end)) }
 }
 
 /// # Safety
 ///
-/// 1. As of [`run`].
-unsafe fn run_current(item: NonNull<Head>, before_end: impl FnOnce()) -> Ending {
+/// 1. And (2): as of [`run`].
+unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
+    // SAFETY: (2): until `before_end`.
+    let told = || unsafe { &*home }.trace(item.as_ptr(), head.vtable);
+    trace::execute_start(told);
     // SAFETY: (1).
     let ending = unsafe { (head.vtable.call)(item) };
+    trace::execute_end(told);
     before_end();
     // Sleepers may free the item as soon as they see that it ended, so what is needed of it comes first.
     let key = head.key();
@@ -157,6 +162,7 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
         Some(if taken_back { next.unlink() } else { next })
     });
     core.nr_helped.fetch_add(1, Ordering::Relaxed);
+    trace::activate_work(|| home.trace(item.as_ptr(), head.vtable));
     let mut left = None;
     // SAFETY: the step to running was ours. The seat goes back when the item's own code is done; after that
     // neither the queue nor, once the item has ended, the item is looked at.

@@ -32,6 +32,24 @@ pub enum Report {
     },
 }
 
+impl Report {
+    /// Returns what events call such a report.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Stall(_) => "stall",
+            Self::CpuIntensive { .. } => "cpu_intensive",
+        }
+    }
+
+    /// Returns the queue that it is about.
+    pub(crate) fn queue(&self) -> &str {
+        match self {
+            Self::Stall(stall) => &stall.item.queue,
+            Self::CpuIntensive { item, .. } => &item.queue,
+        }
+    }
+}
+
 /// A pool whose work does not move.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -162,8 +162,13 @@ impl Worker {
 
     /// Says whether one of the first `len` items in its hand is `item`. With the pool locked.
     pub(crate) fn holds(&self, len: usize, item: *const Head) -> bool {
-        let is_it = |place: &AtomicPtr<Head>| ptr::eq(place.load(Ordering::Relaxed), item);
-        !item.is_null() && self.items[..len].iter().any(is_it)
+        !item.is_null() && self.held(len).any(|held| ptr::eq(held, item))
+    }
+
+    /// Returns the first `len` items in its hand. With the pool locked.
+    pub(crate) fn held(&self, len: usize) -> impl Iterator<Item = *const Head> {
+        let places = self.items[..len].iter();
+        places.map(|place| place.load(Ordering::Relaxed).cast_const())
     }
 
     /// Says whether it has items in hand that it has not started.

@@ -10,7 +10,10 @@ use sync::{
     twin,
 };
 
-use crate::wake::{EventCount, SpinBudget, spin_as_waiter};
+use crate::{
+    trace,
+    wake::{EventCount, SpinBudget, spin_as_waiter},
+};
 
 use super::{domain::Shared, slots::Parity};
 
@@ -109,6 +112,7 @@ impl Shared {
     fn run_grace_period(&self, patience: Patience) {
         let seq = self.gp.seq.load(Ordering::Relaxed);
         self.gp.seq.store(seq + 1, Ordering::Relaxed);
+        trace::gp_start("srcu", seq + 1);
         // ORDER(srcu-enter): other end in `enter`.
         // Test: srcu_section_needs_its_fence
         // ORDER(srcu-cookie): other end in `snap`.
@@ -127,6 +131,7 @@ impl Shared {
         // ORDER(srcu-end): other end in `is_over`.
         // Test: a_srcu_reader_keeps_what_it_reached
         self.gp.seq.store(seq + 2, Ordering::Release);
+        trace::gp_end("srcu", seq + 1);
     }
 
     /// Waits until the sums of `parity` have been equal.

@@ -1,0 +1,165 @@
+//! The events. `off.rs` has the same names.
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+};
+
+use tracing::{
+    Level, event,
+    level_filters::{LevelFilter, STATIC_MAX_LEVEL},
+};
+
+use super::Item;
+
+/// Says whether any subscriber may want events of `level`.
+#[inline(always)]
+fn is_on(level: Level) -> bool {
+    level <= STATIC_MAX_LEVEL && level <= LevelFilter::current()
+}
+
+/// Calls `tell`, which calls subscribers; what they panic with ends here.
+fn guarded(tell: impl FnOnce()) {
+    if let Err(payload) = catch_unwind(AssertUnwindSafe(tell)) {
+        // Dropping it may panic as well.
+        std::mem::forget(payload);
+    }
+}
+
+/// Makes a function that tells one step of an item.
+macro_rules! step {
+    ($(#[$meta:meta])* $name:ident) => {
+        $(#[$meta])*
+        #[inline(always)]
+        pub(crate) fn $name<'a>(item: impl FnOnce() -> Item<'a>) {
+            #[cold]
+            #[inline(never)]
+            fn tell(item: Item<'_>) {
+                let Item { address, func, queue, pool } = item;
+                guarded(|| {
+                    event!(
+                        name: stringify!($name),
+                        target: "afterwork::workqueue",
+                        Level::TRACE,
+                        item = address,
+                        func = func(),
+                        queue,
+                        pool,
+                    );
+                });
+            }
+            if is_on(Level::TRACE) {
+                tell(item());
+            }
+        }
+    };
+}
+
+step! {
+    /// An item has become pending and is about to be left for its pool.
+    queue_work
+}
+step! {
+    /// An item has a seat of its queue, and is in the hand of who will run it.
+    activate_work
+}
+step! {
+    /// An item's function is about to be called.
+    execute_start
+}
+step! {
+    /// It has returned, or panicked.
+    execute_end
+}
+
+/// Steps that were taken under a lock.
+#[derive(Debug, Default)]
+pub(crate) struct Noted(Vec<Activated>);
+
+/// An item that may be gone when it is told of.
+#[derive(Debug)]
+struct Activated {
+    address: usize,
+    func: fn() -> &'static str,
+    queue: Box<str>,
+    pool: usize,
+}
+
+impl Noted {
+    /// Notes items that a worker has taken.
+    #[inline(always)]
+    pub(crate) fn activate<'a>(&mut self, items: impl FnOnce() -> Vec<Item<'a>>) {
+        if is_on(Level::TRACE) {
+            self.0.extend(items().into_iter().map(|item| Activated {
+                address: item.address,
+                func: item.func,
+                queue: item.queue.into(),
+                pool: item.pool,
+            }));
+        }
+    }
+
+    /// Tells what was noted. Call it with no lock held.
+    pub(crate) fn tell(self) {
+        for item in self.0 {
+            activate_work(|| Item {
+                address: item.address,
+                func: item.func,
+                queue: &item.queue,
+                pool: item.pool,
+            });
+        }
+    }
+}
+
+/// A rescuer is called to a pool.
+#[cold]
+pub(crate) fn mayday(queue: &str, pool: usize) {
+    guarded(|| {
+        event!(name: "mayday", target: "afterwork::workqueue", Level::DEBUG, queue, pool);
+    });
+}
+
+/// A rescuer has taken items.
+#[cold]
+pub(crate) fn rescue(queue: &str, pool: usize, nr_items: usize) {
+    guarded(|| {
+        event!(name: "rescue", target: "afterwork::workqueue", Level::DEBUG, queue, pool, nr_items);
+    });
+}
+
+/// Something is told that should not be.
+#[cold]
+pub(crate) fn report(kind: &'static str, queue: &str, text: &dyn fmt::Display) {
+    guarded(|| {
+        event!(name: "report", target: "afterwork::workqueue", Level::WARN, kind, queue, "{text}");
+    });
+}
+
+/// A grace period has begun.
+#[inline(always)]
+pub(crate) fn gp_start(flavor: &'static str, gp_seq: u64) {
+    if is_on(Level::DEBUG) {
+        guarded(|| {
+            event!(name: "gp_start", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq);
+        });
+    }
+}
+
+/// It has ended.
+#[inline(always)]
+pub(crate) fn gp_end(flavor: &'static str, gp_seq: u64) {
+    if is_on(Level::DEBUG) {
+        guarded(|| {
+            event!(name: "gp_end", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq);
+        });
+    }
+}
+
+/// A reader holds a grace period up.
+#[cold]
+pub(crate) fn rcu_stall(thread: u32, text: &dyn fmt::Display) {
+    guarded(|| {
+        event!(name: "stall", target: "afterwork::rcu", Level::WARN, thread, "{text}");
+    });
+}

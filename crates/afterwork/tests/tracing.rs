@@ -1,0 +1,325 @@
+//! Events of the feature `tracing`, seen by a subscriber of our own.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{
+        Mutex, Once,
+        atomic::{AtomicU64, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use afterwork::{
+    params::Params,
+    rcu,
+    workqueue::{Registry, Work, Workqueue},
+};
+use topology::Topology;
+use tracing::{
+    Event, Metadata, Subscriber,
+    field::{Field, Visit},
+    span,
+};
+
+/// How long a test waits for what must come.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// An event: its name, and its fields as text.
+#[derive(Clone, Debug)]
+struct Told {
+    name: &'static str,
+    fields: BTreeMap<&'static str, String>,
+}
+
+/// All that was told, of all tests: each looks for what names its own queue.
+static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
+/// Queues at every event that names the queue "outer".
+static INNER: Mutex<Option<Workqueue>> = Mutex::new(None);
+static NR_INNER: AtomicU64 = AtomicU64::new(0);
+
+/// Writes down what it is told; queues work or panics where a test wants that.
+struct Scribe;
+
+struct Fields(BTreeMap<&'static str, String>);
+
+impl Visit for Fields {
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.0.insert(field.name(), value.into());
+    }
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        self.0.insert(field.name(), format!("{value:?}"));
+    }
+}
+
+impl Subscriber for Scribe {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("afterwork::")
+    }
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+    fn event(&self, event: &Event<'_>) {
+        let mut fields = Fields(BTreeMap::new());
+        event.record(&mut fields);
+        let told = Told {
+            name: event.metadata().name(),
+            fields: fields.0,
+        };
+        let queue = told.fields.get("queue").cloned().unwrap_or_default();
+        TOLD.lock().unwrap().push(told);
+        match queue.as_str() {
+            "outer" => {
+                let inner = INNER.lock().unwrap().clone();
+                if let Some(inner) = inner {
+                    inner.spawn_detached(|| {
+                        NR_INNER.fetch_add(1, Ordering::SeqCst);
+                    });
+                }
+            }
+            "panics" => panic!("subscriber"),
+            _ => {}
+        }
+    }
+}
+
+fn listen() {
+    static ONCE: Once = Once::new();
+    ONCE.call_once(|| tracing::subscriber::set_global_default(Scribe).unwrap());
+}
+
+/// Returns the events that name `queue`, oldest first.
+fn told_of(queue: &str) -> Vec<Told> {
+    let told = TOLD.lock().unwrap();
+    let is_it = |it: &&Told| it.fields.get("queue").is_some_and(|name| name == queue);
+    told.iter().filter(is_it).cloned().collect()
+}
+
+/// Calls `body` on a thread of its own and fails when it hangs.
+fn ends(body: impl FnOnce() + Send + 'static) {
+    listen();
+    let (send, receive) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        body();
+        send.send(()).unwrap();
+    });
+    if let Err(mpsc::RecvTimeoutError::Timeout) = receive.recv_timeout(PATIENCE) {
+        panic!("hangs");
+    }
+    if let Err(payload) = thread.join() {
+        std::panic::resume_unwind(payload);
+    }
+}
+
+fn registry(params: Params) -> Registry {
+    Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap()
+}
+
+fn steps(told: &[Told]) -> Vec<&'static str> {
+    told.iter().map(|it| it.name).collect()
+}
+
+const ALL_STEPS: [&str; 4] = [
+    "queue_work",
+    "activate_work",
+    "execute_start",
+    "execute_end",
+];
+
+#[test]
+fn each_step_of_an_item_is_told_in_order_whatever_it_is_and_whoever_runs_it() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let queue = |name, help| {
+            Workqueue::builder(name)
+                .help(help)
+                .build_in(&registry)
+                .unwrap()
+        };
+        queue("by a worker", false).enqueue(&Work::new(|| ()));
+        let helped = queue("by its joiner", true);
+        helped.pause();
+        let item = Work::new(|| ());
+        helped.enqueue(&item);
+        let queued = told_of("by its joiner");
+        assert_eq!(steps(&queued), ["queue_work"]);
+        helped.resume();
+        item.flush().unwrap();
+        queue("a closure", true).spawn(|| ()).join().unwrap();
+        queue("detached", true).spawn_detached(|| ());
+        queue("a future", true)
+            .spawn_async(async {})
+            .join()
+            .unwrap();
+        queue("a chain", false).enqueue_all(&[Work::new(|| ())]);
+        drop(helped);
+        for name in [
+            "by a worker",
+            "by its joiner",
+            "a closure",
+            "detached",
+            "a future",
+            "a chain",
+        ] {
+            let told = told_of(name);
+            assert_eq!(steps(&told), ALL_STEPS, "{name}");
+            for one in &told {
+                assert_eq!(one.fields["item"], told[0].fields["item"], "{name}");
+                let func = &one.fields["func"];
+                assert!(func.contains("each_step_of_an_item"), "{name}: {func}");
+                assert_eq!(one.fields["pool"], told[0].fields["pool"]);
+            }
+        }
+    });
+}
+
+#[test]
+fn a_revived_item_is_told_as_queued_again() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let queue = Workqueue::builder("revived").help(false);
+        let queue = queue.build_in(&registry).unwrap();
+        queue.pause();
+        let item = Work::new(|| ());
+        assert!(queue.enqueue(&item) && item.cancel() && queue.enqueue(&item));
+        queue.resume();
+        queue.drain().unwrap();
+        let told = told_of("revived");
+        assert_eq!(steps(&told)[..2], ["queue_work"; 2]);
+        assert_eq!(steps(&told)[2..], ALL_STEPS[1..]);
+    });
+}
+
+#[test]
+fn a_subscriber_may_queue_work_at_every_event() {
+    ends(|| {
+        let registry = registry(Params::default());
+        // In the same pool, so that its lock would be taken twice if an event were told under it.
+        let inner = Workqueue::builder("inner").build_in(&registry).unwrap();
+        *INNER.lock().unwrap() = Some(inner.clone());
+        let outer = Workqueue::builder("outer").help(false);
+        let outer = outer.build_in(&registry).unwrap();
+        for _ in 0..10 {
+            outer.spawn_detached(|| ());
+        }
+        outer.drain().unwrap();
+        *INNER.lock().unwrap() = None;
+        inner.drain().unwrap();
+        let nr_told = told_of("outer").len() as u64;
+        assert!(nr_told >= 40);
+        assert_eq!(NR_INNER.load(Ordering::SeqCst), nr_told);
+    });
+}
+
+#[test]
+fn a_subscriber_that_panics_costs_no_worker_and_no_item() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let queue = Workqueue::builder("panics").build_in(&registry).unwrap();
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+        queue.spawn_detached(|| ());
+        queue.drain().unwrap();
+        let created = registry.pool_stats()[0].created;
+        assert_eq!(registry.pool_stats()[0].nr_workers as u64, created);
+        drop(queue);
+        registry.shutdown().unwrap();
+    });
+}
+
+#[test]
+fn calls_of_rescuers_and_what_they_take_are_told() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let busy = Workqueue::builder("busy").help(false);
+        let busy = busy.build_in(&registry).unwrap();
+        let (release, released) = mpsc::channel::<()>();
+        let (inside, is_inside) = mpsc::channel();
+        busy.spawn_detached(move || {
+            inside.send(()).unwrap();
+            let _ = released.recv();
+        });
+        is_inside.recv().unwrap();
+        registry.refuse_threads(true);
+        let queue = Workqueue::builder("rescued").mem_reclaim().help(false);
+        let queue = queue.build_in(&registry).unwrap();
+        queue.spawn_detached(|| ());
+        queue.drain().unwrap();
+        drop(release);
+        let told = told_of("rescued");
+        let names = steps(&told);
+        let position = |name| names.iter().position(|it| *it == name).unwrap();
+        assert!(position("mayday") < position("rescue"), "{names:?}");
+        assert!(position("rescue") < position("execute_start"), "{names:?}");
+        assert_eq!(told[position("rescue")].fields["nr_items"], "1");
+    });
+}
+
+#[test]
+fn what_the_watchdog_reports_is_told() {
+    ends(|| {
+        let registry = registry(Params {
+            max_workers: 1,
+            watchdog_thresh_ms: 20,
+            ..Params::default()
+        });
+        let (send, reports) = mpsc::channel();
+        registry.on_report(move |_| {
+            let _ = send.send(());
+        });
+        let queue = Workqueue::builder("stalls").help(false);
+        let queue = queue.build_in(&registry).unwrap();
+        let (release, released) = mpsc::channel::<()>();
+        queue.spawn_detached(move || {
+            let _ = released.recv();
+        });
+        queue.spawn_detached(|| ());
+        // The event comes before the handler.
+        reports.recv_timeout(PATIENCE).unwrap();
+        drop(release);
+        queue.drain().unwrap();
+        let told = told_of("stalls");
+        let report = told.iter().find(|it| it.name == "report").unwrap();
+        assert_eq!(report.fields["kind"], "stall");
+        assert!(report.fields["message"].contains("of stalls"));
+    });
+}
+
+#[test]
+fn the_beginning_and_the_end_of_grace_periods_are_told() {
+    ends(|| {
+        let (send, receive) = mpsc::channel::<()>();
+        let (inside, is_inside) = mpsc::channel();
+        let reader = thread::spawn(move || {
+            let guard = rcu::read();
+            inside.send(()).unwrap();
+            let _ = receive.recv();
+            drop(guard);
+        });
+        is_inside.recv().unwrap();
+        let waiter = thread::spawn(rcu::synchronize);
+        let count = |name: &str| {
+            let told = TOLD.lock().unwrap();
+            let ours = |it: &&Told| it.name == name && it.fields["flavor"] == "rcu";
+            told.iter().filter(ours).count()
+        };
+        while count("gp_start") == 0 {
+            thread::yield_now();
+        }
+        drop(send);
+        waiter.join().unwrap();
+        reader.join().unwrap();
+        assert!(count("gp_end") > 0);
+        let domain = rcu::srcu::Domain::new();
+        domain.synchronize();
+        let told = TOLD.lock().unwrap();
+        let of_srcu = |it: &&Told| it.fields.get("flavor").is_some_and(|it| it == "srcu");
+        let of_srcu: Vec<_> = told.iter().filter(of_srcu).map(|it| it.name).collect();
+        assert_eq!(of_srcu, ["gp_start", "gp_end"]);
+    });
+}
