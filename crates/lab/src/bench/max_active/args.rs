@@ -24,8 +24,8 @@ pub struct MaxActiveArgs {
     #[arg(long, value_name = "N", value_parser = count::<10_000_000>())]
     pub items: Option<usize>,
 
-    /// Where the file of the case `writes` is made; it has no name and is gone afterwards [default: the system's
-    /// place for temporary files]
+    /// Where the files of `writes` and `joins` are made; they have no name and are gone afterwards [default: the
+    /// system's place for temporary files]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
 

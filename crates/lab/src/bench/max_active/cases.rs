@@ -1,6 +1,7 @@
 //! The cases: sizes, and who takes part.
 
-use std::sync::Arc;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use super::crew::{
     self, BLOCKING, BLOCKING_768, Crew, Queue, RAYON_EACH, THREADS_8, THREADS_768, THREADS_EACH,
 };
 use super::drive::{Body, Drive};
+use super::joins::{self, BufferPool, NR_INNER, NR_OUTER, Table};
 use super::metrics::{ALL, HEADLINE};
 use super::spinning::{SpinLock, burn};
 use super::writes::{BLOCK, Device};
@@ -25,10 +27,11 @@ use crate::measure::claim::Claim;
 const BENCH: &str = "max-active";
 const WRITES: &str = "writes";
 const CONTENDED: &str = "contended";
+const JOINS: &str = "joins";
 const SUBSYSTEMS: &str = "subsystems";
 
 /// As `--cases` and tables spell them.
-pub const CASES: [&str; 3] = [WRITES, CONTENDED, SUBSYSTEMS];
+pub const CASES: [&str; 4] = [WRITES, CONTENDED, JOINS, SUBSYSTEMS];
 
 /// Names of our variants: the limit, and whether it is the system's or each CPU's.
 pub const SYSTEM_8: &str = "system-8";
@@ -43,8 +46,8 @@ pub const OURS: &str = "afterwork";
 /// The kernel's figure.
 const MANY: usize = 768;
 
-/// Blocks on their way: more than the largest limit.
-const BLOCKS_ON_THEIR_WAY: usize = 1024;
+/// Items on their way: more than the largest limit.
+const ON_THEIR_WAY: usize = 1024;
 
 /// Blocks of a run: a quarter of a GiB, half of it for `--quick`.
 const NR_BLOCKS: usize = 2048;
@@ -53,6 +56,10 @@ const NR_BLOCKS_QUICK: usize = 1024;
 /// Items of a run of the case `contended`: enough to get all threads of the largest pool going.
 const NR_CONTENDED: usize = 12_000;
 const NR_CONTENDED_QUICK: usize = 6_000;
+
+/// Joins of a run: enough that many run at once for most of it.
+const NR_JOINS: usize = 1024;
+const NR_JOINS_QUICK: usize = 512;
 
 /// Subsystems of the program, and the limit of each.
 const NR_SUBSYSTEMS: usize = 8;
@@ -74,7 +81,7 @@ const DEVICE: Duration = Duration::from_millis(1);
 ///
 /// # Errors
 ///
-/// The file of the case `writes` cannot be made, or the machine's shape cannot be told.
+/// The machine's shape cannot be told.
 pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology = Topology::detect()
         .map_err(|error| Stop::because("cannot tell the machine's shape", error))?;
@@ -86,6 +93,7 @@ pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Sto
     Ok(args.pick.make(|name| match name {
         WRITES => setting.writes(),
         CONTENDED => setting.contended(),
+        JOINS => setting.joins(),
         _ => setting.subsystems(),
     }))
 }
@@ -105,6 +113,19 @@ impl Setting {
         self.args.items.unwrap_or(default)
     }
 
+    fn dir(&self) -> PathBuf {
+        self.args.dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+
+    /// One crew, with more items on their way than the largest limit.
+    fn drive(&self, items: usize) -> Drive {
+        Drive {
+            items,
+            on_their_way: ON_THEIR_WAY,
+            interrupt: self.settings.interrupt.clone(),
+        }
+    }
+
     fn registry(&self) -> impl Fn() -> Result<Registry, Stop> + Clone + 'static {
         let topology = self.topology.clone();
         // Room for a thread for each item of the largest limit, as the peers have it.
@@ -120,12 +141,8 @@ impl Setting {
 
     fn writes(&self) -> Case {
         let items = self.items(NR_BLOCKS, NR_BLOCKS_QUICK);
-        let drive = Drive {
-            items,
-            on_their_way: BLOCKS_ON_THEIR_WAY,
-            interrupt: self.settings.interrupt.clone(),
-        };
-        let dir = self.args.dir.clone().unwrap_or_else(std::env::temp_dir);
+        let drive = self.drive(items);
+        let dir = self.dir();
         let open = move || -> Result<Body, Stop> {
             let device = Device::open(&dir)?;
             Ok(Arc::new(move |number| device.write(number)))
@@ -134,27 +151,47 @@ impl Setting {
         let about = format!(
             "{items} blocks of {} KiB summed, compressed, appended under one lock; {} on their way",
             BLOCK / 1024,
-            BLOCKS_ON_THEIR_WAY
+            ON_THEIR_WAY
         );
         case(WRITES, about, variants, claims::writes())
     }
 
     fn contended(&self) -> Case {
         let items = self.items(NR_CONTENDED, NR_CONTENDED_QUICK);
-        let drive = Drive {
-            items,
-            on_their_way: BLOCKS_ON_THEIR_WAY,
-            interrupt: self.settings.interrupt.clone(),
-        };
+        let drive = self.drive(items);
         let open = || -> Result<Body, Stop> {
             let lock = SpinLock::default();
             Ok(Arc::new(move |_| lock.item()))
         };
         let about = format!(
-            "{items} items, half of each under one spinning lock; {BLOCKS_ON_THEIR_WAY} on their way"
+            "{items} items, half of each under one spinning lock; {ON_THEIR_WAY} on their way"
         );
         let variants = self.limits(&drive, &open);
         case(CONTENDED, about, variants, claims::contended())
+    }
+
+    fn joins(&self) -> Case {
+        let items = self.items(NR_JOINS, NR_JOINS_QUICK);
+        let drive = self.drive(items);
+        let dir = self.dir();
+        // Written once, before the first run.
+        let table = Arc::new(Mutex::new(None));
+        let open = move || -> Result<Body, Stop> {
+            let mut table = table.lock().expect("nobody panics under it");
+            let table = match &*table {
+                Some(table) => Arc::clone(table),
+                None => table.insert(Arc::new(Table::create(&dir)?)).clone(),
+            };
+            let pool = BufferPool::new(table);
+            Ok(Arc::new(move |number| pool.join(number)))
+        };
+        let about = format!(
+            "{items} joins of {NR_INNER} inner blocks of {} KiB, each needed {NR_OUTER} times, through one buffer \
+             pool; {ON_THEIR_WAY} on their way",
+            joins::BLOCK / 1024
+        );
+        let variants = self.limits(&drive, &open);
+        case(JOINS, about, variants, claims::joins())
     }
 
     /// Our limits of both meanings, and pools with as many threads.

@@ -73,6 +73,21 @@ pub fn contended() -> Vec<Claim> {
     ]
 }
 
+/// A pool of blocks that is large enough for few.
+#[must_use]
+pub fn joins() -> Vec<Claim> {
+    let many = || variant(PER_CPU_MANY);
+    vec![
+        claim(SYSTEM_8, ITEMS, "items/s", many(), Some(NEARLY_TWICE)).beside(kernel("1.96")),
+        claim(SYSTEM_8, MEMORY, "memory", many(), Some(HALF)),
+        claim(SYSTEM_8, THREADS, "threads", many(), None),
+        claim(SYSTEM_8, LATENCY_P99, "p99", many(), None),
+        claim(SYSTEM_16, ITEMS, "items/s", variant(SYSTEM_8), None).beside(kernel("0.70")),
+        claim(SYSTEM_8, ITEMS, "items/s", variant(THREADS_8), None),
+        claim(SYSTEM_8, ITEMS, "items/s", variant(THREADS_768), None),
+    ]
+}
+
 /// Queues with limits against pools with threads.
 #[must_use]
 pub fn subsystems() -> Vec<Claim> {

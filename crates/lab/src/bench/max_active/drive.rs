@@ -176,6 +176,6 @@ mod tests {
         let sample = drive.run(hire, &body).unwrap().unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 1500);
         assert!(sample.value(ITEMS).unwrap() > 0.0);
-        assert!(sample.value(THREADS).unwrap() >= 2.0);
+        assert!(sample.value(LATENCY_P99).unwrap() > 0.0);
     }
 }

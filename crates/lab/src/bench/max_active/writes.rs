@@ -12,6 +12,7 @@ use std::sync::Mutex;
 
 use afterwork::workqueue;
 
+use super::block::fill;
 use crate::exit::Stop;
 
 /// Bytes of a block: what file systems compress at a time.
@@ -62,7 +63,8 @@ impl Device {
     ///
     /// The file system refuses.
     pub fn write(&self, number: usize) {
-        let block = block(number);
+        let mut block = vec![0; BLOCK];
+        fill(&mut block, number);
         let sum = crc32fast::hash(&block);
         let packed = lz4_flex::compress_prepend_size(&block);
         let mut log = self.log.lock().expect("nobody panics under it");
@@ -87,18 +89,6 @@ impl Log {
         }
         Ok(())
     }
-}
-
-/// Makes a block that shrinks to about a half: runs of bytes that follow from its number, and noise.
-fn block(number: usize) -> Vec<u8> {
-    let mut random = fastrand::Rng::with_seed(number as u64);
-    let mut block = vec![0; BLOCK];
-    for chunk in block.chunks_mut(64) {
-        let (noise, run) = chunk.split_at_mut(32);
-        random.fill(noise);
-        run.fill(number as u8);
-    }
-    block
 }
 
 #[cfg(test)]
