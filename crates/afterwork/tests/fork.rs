@@ -13,10 +13,13 @@ use std::{
     thread,
 };
 
-use afterwork::rcu::{self, Rcu, qsbr, srcu::Domain};
+use afterwork::{
+    rcu::{self, Rcu, qsbr, srcu::Domain},
+    workqueue::{self, Work, Workqueue},
+};
 
 /// Ends a child that hangs.
-const LIMIT_S: u32 = 60;
+const LIMIT_S: u32 = 30;
 
 /// Threads of other tests would be gone in the child with whatever they hold: of the standard output, say.
 fn alone() -> MutexGuard<'static, ()> {
@@ -192,14 +195,14 @@ fn a_fork_amid_everything_leaves_a_sane_child() {
                     rcu::call(|| ());
                     rcu::synchronize();
                     // One that comes and goes.
-                    scope.spawn(|| drop(rcu::read()));
+                    scope.spawn(|| drop(rcu::read())).join().unwrap();
                 }
             });
         }
-        for _ in 0..50 {
-            in_child(use_rcu);
-        }
+        let children = || (0..50).for_each(|_| in_child(use_rcu));
+        let ended = catch_unwind(children);
         stop.store(true, Ordering::Relaxed);
+        ended.unwrap();
     });
     rcu::barrier();
 }
@@ -251,4 +254,70 @@ fn a_domain_of_the_parent_says_so_and_one_of_the_child_works() {
         use_srcu(&Domain::new());
     });
     use_srcu(&domain);
+}
+
+/// Does what a queue is for.
+fn use_queue(queue: &Workqueue) {
+    let sums = (0..100_u64).map(|at| queue.spawn(move || at));
+    let sums: Vec<_> = sums.collect();
+    let sum: u64 = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
+    assert_eq!(sum, 4950);
+    queue.drain().unwrap();
+}
+
+#[test]
+fn a_queue_of_the_parent_says_so_and_those_of_the_child_work() {
+    let _alone = alone();
+    let made = || Workqueue::builder("made").build().unwrap();
+    let (queue, system) = (made(), workqueue::system().unwrap());
+    use_queue(&queue);
+    use_queue(system);
+    in_child(|| {
+        let work = Work::new(|| ());
+        for refused in [
+            message_of(|| assert!(queue.enqueue(&work))),
+            message_of(|| drop(queue.spawn(|| ()))),
+            message_of(|| system.spawn_detached(|| ())),
+            message_of(|| queue.flush().unwrap()),
+            message_of(|| queue.drain().unwrap()),
+        ] {
+            assert!(
+                refused.contains("before the process was forked"),
+                "{refused}"
+            );
+        }
+        // It waits for nobody.
+        drop(queue.clone());
+        use_queue(&made());
+        use_queue(workqueue::system().unwrap());
+    });
+    use_queue(&queue);
+}
+
+#[test]
+fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
+    let _alone = alone();
+    let queue = Workqueue::builder("slow").build().unwrap();
+    let (done, wait) = mpsc::channel::<()>();
+    let runs = queue.spawn(move || wait.recv().is_err());
+    let ended = queue.spawn(|| 7);
+    queue.spawn(|| ()).join().unwrap();
+    while !ended.is_finished() {
+        thread::yield_now();
+    }
+    let mut both = Some((runs, ended));
+    let last = AssertUnwindSafe(&mut both);
+    in_child(move || {
+        // SAFETY: this process ends without dropping the originals.
+        let (runs, ended) = unsafe { std::ptr::read(last.0) }.unwrap();
+        assert_eq!(ended.join().unwrap(), 7);
+        let refused = message_of(|| drop(runs.join()));
+        assert!(
+            refused.contains("before the process was forked"),
+            "{refused}"
+        );
+    });
+    drop(done);
+    let (runs, ended) = both.take().unwrap();
+    assert!(runs.join().unwrap() && ended.join().unwrap() == 7);
 }

@@ -61,6 +61,8 @@ pub fn heavy_quiet() -> bool {
 /// Call it before the first protocol that uses the pair goes live. A protocol in which a `light` may have
 /// run as a full fence before the registration stays correct: a full fence is the stronger.
 pub fn init() -> bool {
+    // First: whoever forks while we register waits for that.
+    crate::fork::Process::this();
     #[cfg(not(any(loom, shuttle)))]
     return real::init();
     #[cfg(any(loom, shuttle))]

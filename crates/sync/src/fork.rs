@@ -5,7 +5,7 @@
 //! not come. So whoever keeps state for the process registers a [`Handler`]:
 //!
 //! ```text
-//! thread that forks: before (takes leaf locks, has made what is made once);  fork
+//! thread that forks: settle (has made what is made once);  before (takes leaf locks);  fork
 //! parent:            the locks are let go
 //! child:             [`Process`] is another one;  the locks are let go;  child
 //! ```
@@ -13,14 +13,22 @@
 //! Handlers run in a `fork` of the C library's. One by the bare system call passes them by, and so does `posix_spawn`,
 //! whose child calls `exec` and nothing else.
 
-use std::any::Any;
+// Not a model's: no model forks, and none is about what is made once.
+use std::{
+    any::Any,
+    ptr,
+    sync::atomic::{AtomicPtr, Ordering},
+};
 
 use crate::Mutex;
 
-/// What is to be done around a fork. Neither may panic.
+/// What is to be done around a fork. None may panic.
 #[derive(Debug)]
 pub struct Handler {
-    /// Called by the thread that is about to fork, with all others running: takes the locks that the child will want.
+    /// Called by the thread that is about to fork, with all others running and no lock held: makes what is made once, or
+    /// waits for whoever is making it.
+    pub settle: fn(),
+    /// Called by that thread after all have settled: takes the locks that the child will want.
     pub before: fn(&mut Held),
     /// Called in the child, where the locks are free.
     pub child: fn(),
@@ -52,6 +60,59 @@ impl Process {
     #[inline(always)]
     pub fn is_this(self) -> bool {
         self.0 == backend::generation()
+    }
+}
+
+/// Says whether this process was made by a `fork` that was noticed. A load.
+#[inline(always)]
+pub fn is_child() -> bool {
+    backend::generation() != 0
+}
+
+/// A value made once in each process: a child of `fork` makes its own, and leaves its parent's alone.
+///
+/// For a `static`: what it holds is never freed.
+#[derive(Debug)]
+pub struct PerProcess<T>(AtomicPtr<(Process, T)>);
+
+impl<T: Send + Sync> PerProcess<T> {
+    /// Makes a place without a value.
+    pub const fn new() -> Self {
+        Self(AtomicPtr::new(ptr::null_mut()))
+    }
+
+    /// Returns this process's value, if it has one.
+    pub fn get(&'static self) -> Option<&'static T> {
+        // SAFETY: null, or leaked by `get_or_set`, whose store released it.
+        let (process, value) = unsafe { self.0.load(Ordering::Acquire).as_ref() }?;
+        process.is_this().then_some(value)
+    }
+
+    /// Returns this process's value: `value`, unless it has one.
+    pub fn get_or_set(&'static self, value: T) -> &'static T {
+        let mut before = self.0.load(Ordering::Acquire);
+        let ours = Box::into_raw(Box::new((Process::this(), value)));
+        loop {
+            if let Some(theirs) = self.get() {
+                // SAFETY: made above, and nobody else has seen it.
+                drop(unsafe { Box::from_raw(ours) });
+                return theirs;
+            }
+            let placed = self
+                .0
+                .compare_exchange(before, ours, Ordering::AcqRel, Ordering::Acquire);
+            match placed {
+                // SAFETY: leaked above, and never freed from here on.
+                Ok(_) => return unsafe { &(*ours).1 },
+                Err(now) => before = now,
+            }
+        }
+    }
+}
+
+impl<T: Send + Sync> Default for PerProcess<T> {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -133,6 +194,8 @@ mod backend {
     }
 
     extern "C" fn before() {
+        asym::init();
+        handlers().for_each(|handler| (handler.settle)());
         let mut held = Held(vec![Box::new(identity::hold())]);
         handlers().for_each(|handler| (handler.before)(&mut held));
         // A thread that forks as it ends has nowhere to keep them; its locks are let go early.
@@ -163,6 +226,7 @@ mod tests {
         static NR_BEFORE: AtomicU32 = AtomicU32::new(0);
         static NR_CHILD: AtomicU32 = AtomicU32::new(0);
         static HANDLER: Handler = Handler {
+            settle: || (),
             before: |held| {
                 held.lock(&LOCK);
                 NR_BEFORE.fetch_add(1, Ordering::Relaxed);
@@ -174,7 +238,14 @@ mod tests {
         register(&HANDLER);
         register(&HANDLER);
         let here = Process::this();
+        static NAME: PerProcess<&str> = PerProcess::new();
+        assert_eq!(NAME.get(), None);
+        assert_eq!(
+            [*NAME.get_or_set("parent"), *NAME.get_or_set("late")],
+            ["parent"; 2]
+        );
         let in_child = || {
+            assert!(NAME.get().is_none() && *NAME.get_or_set("child") == "child" && is_child());
             let nr = [&NR_BEFORE, &NR_CHILD].map(|nr| nr.load(Ordering::Relaxed));
             let is_right = !here.is_this() && *LOCK.lock() == 7 && nr == [1, 1];
             if is_right { 5 } else { 6 }
@@ -190,6 +261,9 @@ mod tests {
         let (_, status) = ended.unwrap().unwrap();
         assert_eq!(status.exit_status(), Some(5));
         assert!(here.is_this() && LOCK.try_lock().is_some());
-        assert_eq!(NR_CHILD.load(Ordering::Relaxed), 0);
+        assert_eq!(
+            (NR_CHILD.load(Ordering::Relaxed), NAME.get()),
+            (0, Some(&"parent"))
+        );
     }
 }

@@ -27,6 +27,10 @@ fn sources() -> &'static Mutex<Sources> {
 }
 
 static HANDLER: Handler = Handler {
+    settle: || {
+        sources();
+        publish_if_told();
+    },
     before: |held| held.lock(sources()),
     child: || (),
 };

@@ -33,19 +33,28 @@ use super::{
     stall, tunables,
 };
 
-static HANDLER: Handler = Handler { before, child };
+static HANDLER: Handler = Handler {
+    settle,
+    before,
+    child,
+};
 
 /// Sees to it that children of this process are sane, from now on.
 #[inline]
 pub(super) fn watch() {
-    // First: the page has a handler, too, and holds its lock while ours is called.
-    describe::show();
+    // First: whoever forks while that is shown waits for it.
     fork::register(&HANDLER);
+    describe::show();
+}
+
+fn settle() {
+    tunables::tunables();
+    describe::show();
+    global().tree();
+    stall::handler();
 }
 
 fn before(held: &mut Held) {
-    tunables::tunables();
-    global().tree();
     held.lock(callbacks().executor());
     held.lock(stall::handler());
 }

@@ -22,6 +22,7 @@ sync::process_wide! {
 }
 
 static HANDLER: Handler = Handler {
+    settle: || (),
     before: |held| held.lock(watchers()),
     child: || (),
 };

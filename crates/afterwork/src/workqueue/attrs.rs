@@ -108,7 +108,7 @@ pub enum BuildError {
     Rescuer(io::Error),
     /// A negative nice value that this process may not set.
     NicePermission(i8, io::Error),
-    /// The process-wide registry could not be made.
+    /// The process-wide registry could not be made, or the registry is of the process that this one was forked from.
     Registry(RegistryError),
 }
 
@@ -229,6 +229,9 @@ impl Builder {
     ///
     /// See [`BuildError`].
     pub fn build_in(mut self, registry: &Registry) -> Result<Workqueue, BuildError> {
+        if !registry.is_here() {
+            return Err(BuildError::Registry(RegistryError::Forked));
+        }
         if self.bh {
             self = self.checked_bh()?;
         }

@@ -4,6 +4,7 @@ use std::fmt;
 
 use sync::{
     atomic::{AtomicU32, Ordering, fence},
+    fork::Process,
     twin,
 };
 
@@ -15,9 +16,13 @@ use super::{
 
 /// Who has closed a queue to all but its own items.
 ///
-/// bits 0..31 drains under way | bit 31 destroyed
 #[derive(Debug)]
-pub(super) struct Closed(AtomicU32);
+pub(super) struct Closed {
+    /// bits 0..31 drains under way | bit 31 destroyed
+    word: AtomicU32,
+    /// I: where the queue was made.
+    process: Process,
+}
 
 const DESTROYED: u32 = 1 << 31;
 
@@ -67,9 +72,9 @@ impl Workqueue {
     /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself.
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
-        self.inner.closed.0.fetch_add(1, Ordering::Relaxed);
+        self.inner.closed.word.fetch_add(1, Ordering::Relaxed);
         self.inner.drain();
-        self.inner.closed.0.fetch_sub(1, Ordering::Relaxed);
+        self.inner.closed.word.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
 
@@ -97,7 +102,10 @@ impl Workqueue {
     /// ```
     pub fn destroy(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
-        self.inner.closed.0.fetch_or(DESTROYED, Ordering::Relaxed);
+        self.inner
+            .closed
+            .word
+            .fetch_or(DESTROYED, Ordering::Relaxed);
         self.resume();
         self.inner.drain();
         Ok(())
@@ -140,19 +148,24 @@ impl Workqueue {
     /// Says whether the caller may queue items, and counts it if not.
     #[inline]
     pub(super) fn admits(&self) -> bool {
-        self.inner.closed.0.load(Ordering::Relaxed) == 0 || self.inner.admits_chained()
+        let closed = &self.inner.closed;
+        let is_open = closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this();
+        is_open || self.inner.admits_chained()
     }
 }
 
 impl Workqueue {
     pub(super) fn is_destroyed(&self) -> bool {
-        self.inner.closed.0.load(Ordering::Relaxed) & DESTROYED != 0
+        self.inner.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
     }
 }
 
 impl Closed {
     pub(super) fn new() -> Self {
-        Self(AtomicU32::new(0))
+        Self {
+            word: AtomicU32::new(0),
+            process: Process::this(),
+        }
     }
 }
 
@@ -164,11 +177,31 @@ impl Inner {
 
     #[cold]
     fn admits_chained(&self) -> bool {
+        self.must_be_at_home();
         let admits = self.runs_here();
         if !admits {
             self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
         }
         admits
+    }
+
+    /// Says whether the queue's workers are in this process.
+    pub(super) fn is_at_home(&self) -> bool {
+        self.closed.process.is_this()
+    }
+
+    /// Before anything is left to workers, or waited for.
+    ///
+    /// # Panics
+    ///
+    /// In a child of `fork`, which has none of them.
+    pub(super) fn must_be_at_home(&self) {
+        let name = &self.core.name;
+        assert!(
+            self.is_at_home(),
+            "workqueue {name:?} was made before the process was forked, and its workers are not in the child: make a \
+             queue there"
+        );
     }
 
     pub(super) fn set_paused(&self, paused: bool) -> bool {

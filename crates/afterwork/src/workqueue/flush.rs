@@ -128,6 +128,7 @@ impl Workqueue {
 impl Inner {
     /// Says whether this thread may wait for the queue.
     pub(super) fn may_wait(&self) -> Result<(), OwnQueueError> {
+        self.must_be_at_home();
         if self.runs_here() {
             let queue = self.core.name.clone();
             return Err(OwnQueueError { queue });

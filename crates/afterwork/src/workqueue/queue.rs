@@ -50,6 +50,10 @@ use crate::{params::MaxActiveScope, trace};
 /// Dropping the last handle drains the queue: it waits until all items have run. Inside one of the queue's own
 /// items it does not wait; the queue then goes when the last item has ended.
 ///
+/// # Panics
+///
+/// In a child of `fork`, whatever queues on a queue of its parent's, or waits for it or its items: the workers are not there.
+///
 /// # Examples
 ///
 /// ```
@@ -549,6 +553,10 @@ impl Inner {
         let Some(registry) = Arc::into_inner(lease) else {
             return;
         };
+        if !self.is_at_home() {
+            // What it holds, threads among it, is its parent's.
+            return std::mem::forget(registry);
+        }
         if aside {
             // Should no thread be had, the queue is never freed: its items still point at it.
             let last = ManuallyDrop::new((self.clone(), registry));

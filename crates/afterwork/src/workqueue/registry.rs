@@ -2,7 +2,10 @@
 
 use std::fmt;
 
-use sync::{OnceLock, unmodelled::Arc};
+use sync::{
+    fork::{self, PerProcess, Process},
+    unmodelled::Arc,
+};
 use topology::{CpuSet, Topology};
 
 use super::{
@@ -38,6 +41,8 @@ pub enum RegistryError {
     Thread(std::io::Error),
     /// The environment variable [`AFTERWORK`](crate::params::VARIABLE) is wrong.
     Params(ParamError),
+    /// It is the registry of a process that this one was forked from, and its threads are not here.
+    Forked,
 }
 
 /// Says that a registry could not be shut down.
@@ -52,6 +57,8 @@ pub struct StillInUse {
 #[derive(Debug)]
 struct Inner {
     machine: Arc<Machine>,
+    /// I: where it was made.
+    process: Process,
     /// Shown to whoever looks at the process.
     _shown: Joined,
 }
@@ -91,6 +98,7 @@ impl Registry {
     }
 
     fn of(machine: Arc<Machine>) -> Self {
+        HAS_ANY.get_or_set(());
         let seen = Arc::downgrade(&machine);
         let shown = page::join(move |image| {
             if let Some(machine) = seen.upgrade() {
@@ -99,6 +107,7 @@ impl Registry {
         });
         let inner = Inner {
             machine,
+            process: Process::this(),
             _shown: shown,
         };
         Self {
@@ -123,7 +132,7 @@ impl Registry {
     }
 
     /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then,
-    /// with the tunables that the environment says ([`VARIABLE`]).
+    /// with the tunables that the environment says ([`VARIABLE`]). A child of `fork` makes its own.
     ///
     /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread
     /// that queues from one of them uses the first pod.
@@ -132,7 +141,7 @@ impl Registry {
     ///
     /// See [`RegistryError`]. The next call tries again.
     pub fn global() -> Result<&'static Registry, RegistryError> {
-        static GLOBAL: OnceLock<Registry> = OnceLock::new();
+        static GLOBAL: PerProcess<Registry> = PerProcess::new();
         if let Some(registry) = GLOBAL.get() {
             return Ok(registry);
         }
@@ -147,7 +156,7 @@ impl Registry {
             seen = seen.changed(Some(manager.thread_id()?.0)).ok()??;
             housekeeping(&seen).ok()
         }));
-        Ok(GLOBAL.get_or_init(|| registry))
+        Ok(GLOBAL.get_or_set(registry))
     }
 
     /// Returns the machine as this registry sees it.
@@ -302,10 +311,31 @@ impl Registry {
         Ok(())
     }
 
+    /// Says whether its threads are in this process.
+    pub(super) fn is_here(&self) -> bool {
+        self.inner.process.is_this()
+    }
+
     /// Returns what queues and pools are placed by.
     pub(super) fn machine(&self) -> &Arc<Machine> {
         &self.inner.machine
     }
+}
+
+/// Whether there was ever a registry, and with it a worker, in this process.
+static HAS_ANY: PerProcess<()> = PerProcess::new();
+
+/// Before a wait for an item.
+///
+/// # Panics
+///
+/// In a child of `fork` that has no worker to run one.
+#[inline]
+pub(super) fn must_have_workers() {
+    assert!(
+        !fork::is_child() || HAS_ANY.get().is_some(),
+        "the item was queued before the process was forked: no worker will run it here"
+    );
 }
 
 /// Returns the machine without the CPUs that it was told to isolate, unless it has no others.
@@ -323,6 +353,10 @@ impl Drop for Inner {
         if sync::twin::torn_down() {
             return;
         }
+        if !self.process.is_this() {
+            // The manager is not here, and its locks may be held for ever.
+            return;
+        }
         // Every queue held us, so every pool has been killed.
         self.machine.manager.quit();
     }
@@ -334,6 +368,9 @@ impl fmt::Display for RegistryError {
             Self::Topology(error) => write!(f, "the machine's topology cannot be read: {error}"),
             Self::Thread(error) => write!(f, "the manager's thread was refused: {error}"),
             Self::Params(error) => write!(f, "{VARIABLE}: {error}"),
+            Self::Forked => f.write_str(
+                "the registry's threads are in the process that this one was forked from",
+            ),
         }
     }
 }
@@ -344,6 +381,7 @@ impl std::error::Error for RegistryError {
             Self::Topology(error) => Some(error),
             Self::Thread(error) => Some(error),
             Self::Params(error) => Some(error),
+            Self::Forked => None,
         }
     }
 }

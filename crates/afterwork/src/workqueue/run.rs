@@ -13,6 +13,7 @@ use super::{
     head::{Ending, Head, Popped, VTable, current_home, forget_home, is_seated, with_current},
     list,
     pwq::Pwq,
+    registry::must_have_workers,
     state::{Pop, State},
 };
 use crate::trace;
@@ -131,6 +132,7 @@ unsafe fn free_guarded(item: NonNull<Head>, free: unsafe fn(NonNull<Head>)) {
 /// Only ever the item that the caller is waiting for: running foreign items inside a wait can deadlock on
 /// whatever the caller holds.
 pub(crate) fn help(item: NonNull<Head>) -> bool {
+    must_have_workers();
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
     if head.update(State::claim).is_none() {

@@ -1,6 +1,6 @@
 //! Queues that are there for all, by the kernel's names.
 
-use sync::OnceLock;
+use sync::fork::PerProcess;
 
 use super::{BuildError, Builder, MAX_ACTIVE, Workqueue};
 
@@ -9,7 +9,7 @@ use super::{BuildError, Builder, MAX_ACTIVE, Workqueue};
 /// Per-CPU: an item runs on the CPU that queued it, and one worker a CPU runs at once. An item that takes long belongs
 /// to [`system_long`], or [`system_unbound`].
 ///
-/// The four system queues are built at the first call and stay until the process ends. Whoever waits for his items
+/// The four system queues are built at the first call and stay until the process ends; a child of `fork` builds its own. Whoever waits for his items
 /// flushes or joins those, never the queue: others' items may take any time.
 ///
 /// # Errors
@@ -25,7 +25,7 @@ use super::{BuildError, Builder, MAX_ACTIVE, Workqueue};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub fn system() -> Result<&'static Workqueue, BuildError> {
-    static QUEUE: OnceLock<Workqueue> = OnceLock::new();
+    static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || Workqueue::builder("events").per_cpu().build())
 }
 
@@ -39,7 +39,7 @@ pub fn system() -> Result<&'static Workqueue, BuildError> {
 ///
 /// As of [`system`].
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
-    static QUEUE: OnceLock<Workqueue> = OnceLock::new();
+    static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {
         let plain = || Workqueue::builder("events_highpri").per_cpu();
         or_without_priority(plain().highpri(), plain())
@@ -61,7 +61,7 @@ fn or_without_priority(first: Builder, second: Builder) -> Result<Workqueue, Bui
 ///
 /// As of [`system`].
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
-    static QUEUE: OnceLock<Workqueue> = OnceLock::new();
+    static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {
         Workqueue::builder("events_long").per_cpu().build()
     })
@@ -75,7 +75,7 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 ///
 /// As of [`system`].
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
-    static QUEUE: OnceLock<Workqueue> = OnceLock::new();
+    static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {
         let queue = Workqueue::builder("events_unbound").max_active(MAX_ACTIVE);
         queue.build()
@@ -83,12 +83,12 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
 }
 
 fn once(
-    place: &'static OnceLock<Workqueue>,
+    place: &'static PerProcess<Workqueue>,
     build: impl FnOnce() -> Result<Workqueue, BuildError>,
 ) -> Result<&'static Workqueue, BuildError> {
     if let Some(queue) = place.get() {
         return Ok(queue);
     }
     let queue = build()?;
-    Ok(place.get_or_init(|| queue))
+    Ok(place.get_or_set(queue))
 }

@@ -1,6 +1,6 @@
 //! Waiting for a work item, on the word of its state.
 
-use super::{head::Head, state::State};
+use super::{head::Head, registry::must_have_workers, state::State};
 use crate::wake::{report, spin_as_waiter, yield_as_waiter};
 
 /// Sleeps until the item has reached `turn`.
@@ -18,6 +18,7 @@ pub(crate) fn until_turn(head: &Head, turn: u64) {
     if came {
         return;
     }
+    must_have_workers();
     report::while_asleep(|| {
         // The flag and the end of the run are steps of one word: either the end sees the flag, or this step
         // fails because the run has ended. Twin `item: completion forgets its sleepers`.
