@@ -6,8 +6,10 @@
 #![forbid(unsafe_code)]
 
 pub mod percpu;
+pub mod rcu;
 
 /// Calls them all, so that they are there.
 fn main() {
     percpu::calls::run();
+    rcu::calls::run();
 }

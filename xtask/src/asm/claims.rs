@@ -41,6 +41,22 @@ pub const CLAIMS: &[Claim] = &[
         function: "percpu::any_mode",
         is: Is::Locking(1),
     },
+    Claim {
+        function: "rcu::qsbr",
+        is: Is::Like("rcu::unprotected"),
+    },
+    Claim {
+        function: "rcu::quiescent",
+        is: Is::Locking(0),
+    },
+    Claim {
+        function: "rcu::guarded",
+        is: Is::Locking(0),
+    },
+    Claim {
+        function: "rcu::sleepable",
+        is: Is::Locking(0),
+    },
 ];
 
 impl Claim {

@@ -212,6 +212,7 @@ fn count(counter: &AtomicU64, order: Ordering) {
 }
 
 #[cold]
+#[inline(never)]
 fn count_shared(counter: &AtomicU64) {
     counter.fetch_add(1, Ordering::Release);
 }
