@@ -129,6 +129,8 @@ pub(crate) struct Vigil {
     /// How many batches had been taken at the last look.
     nr_batches: u64,
     looked_ns: u64,
+    /// Whether work waited at the last look. What came later has not waited since then.
+    waited: bool,
     age_ns: u64,
     /// The age at which to tell next.
     tell_ns: u64,
@@ -146,7 +148,8 @@ impl Vigil {
     ) -> Option<u64> {
         let passed_ns = now_ns.saturating_sub(self.looked_ns).min(MOST_NS);
         self.looked_ns = now_ns;
-        if !waits || self.nr_batches != nr_batches || thresh_ns == 0 {
+        let waited = std::mem::replace(&mut self.waited, waits);
+        if !waits || !waited || self.nr_batches != nr_batches || thresh_ns == 0 {
             self.nr_batches = nr_batches;
             self.age_ns = 0;
             self.tell_ns = thresh_ns;
@@ -248,7 +251,7 @@ mod tests {
     #[test]
     fn a_stall_is_told_at_the_threshold_and_then_at_twice_the_age() {
         let mut vigil = Vigil::default();
-        vigil.look(false, 7, 0, THRESH_NS);
+        vigil.look(true, 7, 0, THRESH_NS);
         assert_eq!(told(&mut vigil, 7, 1..130), [30, 60, 120]);
     }
 
@@ -260,6 +263,20 @@ mod tests {
             let from = nr_batches * 29;
             assert!(told(&mut vigil, nr_batches, from + 1..from + 29).is_empty());
         }
+    }
+
+    #[test]
+    fn what_has_just_come_to_an_empty_pool_is_no_stall() {
+        let mut vigil = Vigil::default();
+        assert_eq!(
+            vigil.look(true, 0, 90_000 * MS, THRESH_NS),
+            None,
+            "the first look"
+        );
+        // As the manager does where nothing waits.
+        vigil.look(false, 0, 91_000 * MS, 0);
+        assert_eq!(vigil.look(true, 0, 91_001 * MS, THRESH_NS), None);
+        assert_eq!(told(&mut vigil, 0, 92..130), [122]);
     }
 
     #[test]
