@@ -12,6 +12,7 @@ use super::{
     flush::OwnQueueError,
     head::is_seated,
     queue::{Inner, Workqueue},
+    rounds::Rounds,
 };
 
 /// Who has closed a queue to all but its own items.
@@ -65,7 +66,10 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Until then; for ever if items go on queueing themselves. See also [`pause`](Self::pause).
+    /// Until then; for ever if items go on queueing themselves, which is reported ([`Report::LongDrain`]). See also
+    /// [`pause`](Self::pause).
+    ///
+    /// [`Report::LongDrain`]: super::Report::LongDrain
     ///
     /// # Errors
     ///
@@ -262,6 +266,16 @@ impl Inner {
     }
 
     pub(super) fn drain(&self) {
-        self.core.settled.wait_until(|| self.is_drained());
+        let mut rounds = Rounds::new(self);
+        let mut drained = false;
+        while !drained {
+            self.core.settled.wait_until(|| {
+                drained = self.is_drained();
+                drained || rounds.go_on()
+            });
+            if !drained {
+                rounds.tell();
+            }
+        }
     }
 }

@@ -75,7 +75,7 @@ enum Stage {
 }
 
 /// A flush under way.
-struct Flush<'a> {
+pub(super) struct Flush<'a> {
     /// All that there were when it began; they stay until the queue goes.
     links: Vec<(Arc<Pwq>, Stage)>,
     /// Of each gate where somebody may still help, what was the present phase when all injectors had been looked at.
@@ -138,7 +138,7 @@ impl Inner {
 }
 
 impl<'a> Flush<'a> {
-    fn new(inner: &'a Inner) -> Self {
+    pub(super) fn new(inner: &'a Inner) -> Self {
         let links = inner.plan.lock().links().to_vec();
         let links = links.into_iter().map(|link| (link, Stage::Open));
         Self {
@@ -149,7 +149,7 @@ impl<'a> Flush<'a> {
     }
 
     /// Takes what steps can be taken; says whether nothing is left to wait for.
-    fn has_ended(&mut self) -> bool {
+    pub(super) fn has_ended(&mut self) -> bool {
         let mut nr_left = 0;
         for (link, stage) in &mut self.links {
             *stage = stage.next(link);

@@ -49,6 +49,7 @@ mod registry;
 mod reroute;
 mod rescuer;
 mod retire;
+mod rounds;
 mod routes;
 mod run;
 mod sampler;

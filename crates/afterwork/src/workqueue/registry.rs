@@ -257,16 +257,16 @@ impl Registry {
         all
     }
 
-    /// Calls `handler` with what is noticed of the registry's pools: work that does not move, and items that take the
-    /// CPU for long. The last handler given is the one that is called.
+    /// Calls `handler` with what is noticed of the registry's pools and queues: [`Report`] has a list. The last handler given
+    /// is the one that is called.
     ///
     /// Without one such things are counted alone ([`PoolStats::stalls`], [`PoolStats::cpu_intensive`]): a library prints
     /// nothing unasked. A report's `Display` is one line.
     ///
     /// # Blocking
     ///
-    /// The handler runs on the thread that looks after all pools, with no lock held, and holds it up. What it panics
-    /// with is dropped.
+    /// The handler runs with no lock held, on the thread that looks after all pools, or on the one that does what is
+    /// reported, and holds it up: it must not wait for queues of this registry. What it panics with is dropped.
     ///
     /// # Examples
     ///

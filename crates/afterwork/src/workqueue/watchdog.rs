@@ -30,6 +30,16 @@ pub enum Report {
         /// How often that kind of item has been seen so; told the 1st, 2nd, 4th, 8th, … time.
         count: u64,
     },
+    /// A drain, or the end of a queue, does not get through, for items queue others or themselves all the time.
+    LongDrain {
+        /// The queue.
+        queue: String,
+        /// How often all has ended that there was, and something else had come; told the 10th time and every 100th up
+        /// to the 1000th, as by the kernel.
+        rounds: u64,
+        /// One that is there now, unless it has just ended.
+        item: Option<ItemName>,
+    },
 }
 
 impl Report {
@@ -38,6 +48,7 @@ impl Report {
         match self {
             Self::Stall(_) => "stall",
             Self::CpuIntensive { .. } => "cpu_intensive",
+            Self::LongDrain { .. } => "long_drain",
         }
     }
 
@@ -46,6 +57,7 @@ impl Report {
         match self {
             Self::Stall(stall) => &stall.item.queue,
             Self::CpuIntensive { item, .. } => &item.queue,
+            Self::LongDrain { queue, .. } => queue,
         }
     }
 }
@@ -100,6 +112,17 @@ impl fmt::Display for Report {
             Self::Stall(stall) => stall.fmt(f),
             Self::CpuIntensive { item, count } => {
                 write!(f, "{item} takes the CPU for long, {count} times now")
+            }
+            Self::LongDrain {
+                queue,
+                rounds,
+                item,
+            } => {
+                write!(f, "{queue} is not drained after {rounds} rounds")?;
+                match item {
+                    Some(item) => write!(f, ": {} keeps coming", item.func),
+                    None => Ok(()),
+                }
             }
         }
     }
@@ -224,6 +247,20 @@ impl Dispatch {
         *count += 1;
         let count = *count;
         worth_telling(count).then_some(Report::CpuIntensive { item, count })
+    }
+
+    /// Names an item of the link `slot`: one that runs, else one that waits.
+    pub(crate) fn name_one(&self, slot: usize) -> Option<&'static str> {
+        let mut inside = self.workers().filter(|it| it.worker.is_inside());
+        let running = inside.find(|it| it.seat == Some(slot));
+        let name = running.and_then(|it| Some(it.worker.running()?.name));
+        let waiting = || {
+            let first = self.pending.first().filter(|it| home_slot(*it) == slot);
+            let item = first.or_else(|| self.link(slot).inactive.first())?;
+            // SAFETY: the item is linked, so it is alive.
+            Some(unsafe { item.as_ref() }.vtable.name)
+        };
+        Some(name.or_else(waiting)?())
     }
 
     /// Names the item that a worker is in.

@@ -2,7 +2,7 @@
 
 use std::{sync::mpsc, thread};
 
-use afterwork::workqueue::{JoinError, Work};
+use afterwork::workqueue::{JoinError, Report, Work};
 
 use crate::support::*;
 
@@ -157,5 +157,73 @@ fn dropping_the_last_handle_of_a_paused_queue_resumes_it() {
         queue.spawn_detached(move || send.send(()).unwrap());
         drop(queue);
         receive.try_recv().expect("it has run");
+    });
+}
+
+#[test]
+fn a_drain_that_goes_round_and_round_is_reported_with_the_item_that_keeps_coming() {
+    ends(|| {
+        let registry = registry("2 core");
+        let (send, reports) = mpsc::channel();
+        registry.on_report(move |report| {
+            let _ = send.send(report.clone());
+        });
+        let queue = queue("busy").help(false).build_in(&registry).unwrap();
+        let stop = Count::default();
+        // Two of them, so that there is never a moment in which nothing is in flight.
+        for _ in 0..2 {
+            let (again, stop) = (queue.clone(), stop.clone());
+            queue.enqueue(&Work::with_handle(move |this| {
+                if stop.get() == 0 {
+                    again.enqueue(this);
+                }
+            }));
+        }
+        let drainer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.drain().unwrap())
+        };
+        let told = reports.iter().filter_map(|report| match report {
+            Report::LongDrain {
+                queue,
+                rounds,
+                item,
+            } => Some((queue, rounds, item)),
+            _ => None,
+        });
+        let told: Vec<_> = told.take(3).collect();
+        stop.add();
+        drainer.join().unwrap();
+        let mut named = 0;
+        for ((queue, rounds, item), expected) in told.into_iter().zip([10, 100, 200]) {
+            assert_eq!((queue.as_str(), rounds), ("busy", expected));
+            if let Some(item) = item {
+                named += 1;
+                assert!(item.func.contains("a_drain_that_goes_round"), "{item}");
+            }
+        }
+        assert!(named > 0, "one of three looks finds an item");
+    });
+}
+
+#[test]
+fn a_drain_that_items_hold_up_for_some_rounds_is_not_reported() {
+    ends(|| {
+        let registry = registry("2 core");
+        let (send, reports) = mpsc::channel();
+        registry.on_report(move |report| {
+            let _ = send.send(report.clone());
+        });
+        let queue = queue("chain").help(false).build_in(&registry).unwrap();
+        let again = queue.clone();
+        let mut nr_left = 9;
+        queue.enqueue(&Work::with_handle(move |this| {
+            nr_left -= 1;
+            if nr_left > 0 {
+                again.enqueue(this);
+            }
+        }));
+        queue.drain().unwrap();
+        assert!(reports.try_recv().is_err());
     });
 }
