@@ -291,6 +291,26 @@ fn what_the_watchdog_reports_is_told() {
 }
 
 #[test]
+fn an_item_that_would_wait_for_itself_is_told() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let queue = Workqueue::builder("own").help(false);
+        let queue = queue.build_in(&registry).unwrap();
+        let own = queue.clone();
+        queue
+            .spawn(move || own.flush().unwrap_err())
+            .join()
+            .unwrap();
+        queue.enqueue(&Work::with_handle(|this| assert!(this.flush().is_err())));
+        queue.drain().unwrap();
+        let told = told_of("own");
+        let reports: Vec<_> = told.iter().filter(|it| it.name == "report").collect();
+        assert_eq!(reports.len(), 2);
+        assert!(reports.iter().all(|it| it.fields["kind"] == "own_wait"));
+    });
+}
+
+#[test]
 fn the_beginning_and_the_end_of_grace_periods_are_told() {
     ends(|| {
         let (send, receive) = mpsc::channel::<()>();

@@ -129,10 +129,14 @@ impl Dispatch {
     /// Returns what all links have counted that there ever were.
     pub(crate) fn counts(&self) -> Counts {
         let mut all = self.gone;
-        for link in self.links.iter().flatten() {
+        for link in self.links() {
             all.add(&link.counts);
         }
         all
+    }
+
+    pub(crate) fn links(&self) -> impl Iterator<Item = &PwqState> {
+        self.links.iter().flatten()
     }
 
     /// Returns what the link has counted whose items `worker` runs.
@@ -493,7 +497,7 @@ impl Dispatch {
 
     /// Says whether no queue's routes lead here.
     pub(crate) fn is_deserted(&self) -> bool {
-        self.links.iter().flatten().all(|link| link.retired)
+        self.links().all(|link| link.retired)
     }
 
     pub(super) fn sit(&mut self, worker: &Worker, slot: usize) {

@@ -9,6 +9,7 @@ use sync::{
 };
 
 use super::{
+    dependency,
     flush::OwnQueueError,
     head::is_seated,
     queue::{Inner, Workqueue},
@@ -266,6 +267,7 @@ impl Inner {
     }
 
     pub(super) fn drain(&self) {
+        dependency::before_flushing(&self.core);
         let mut rounds = Rounds::new(self);
         let mut drained = false;
         while !drained {

@@ -34,6 +34,7 @@ use sync::{
 use super::{
     active::{Gate, Phase},
     colour::UpTo,
+    dependency::{self, told},
     pwq::Pwq,
     queue::{Inner, Workqueue},
 };
@@ -118,6 +119,7 @@ impl Workqueue {
     /// ```
     pub fn flush(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
+        dependency::before_flushing(&self.inner.core);
         let mut flush = Flush::new(&self.inner);
         let settled = &self.inner.core.settled;
         settled.wait_until(|| flush.has_ended());
@@ -131,7 +133,7 @@ impl Inner {
         self.must_be_at_home();
         if self.runs_here() {
             let queue = self.core.name.clone();
-            return Err(OwnQueueError { queue });
+            return Err(told(OwnQueueError { queue }));
         }
         Ok(())
     }

@@ -150,6 +150,22 @@ pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
     })
 }
 
+/// Calls `body` with the link of the innermost run of this thread whose link is `chosen`, if there is one.
+pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
+    let mut body = Some(body);
+    inside(|frame| {
+        // SAFETY: as in `is_seated`.
+        let home = unsafe { frame.home.as_ref() };
+        let Some(home) = home.filter(|home| chosen(home)) else {
+            return false;
+        };
+        if let Some(body) = body.take() {
+            body(home);
+        }
+        true
+    });
+}
+
 /// Returns the link from which this thread's innermost run runs.
 pub(crate) fn current_home() -> *const Pwq {
     INNERMOST.with(Cell::get).home

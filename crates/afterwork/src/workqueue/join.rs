@@ -13,6 +13,7 @@ use std::{
 use sync::{Mutex, unmodelled::Arc};
 
 use super::{
+    dependency::{self, told},
     handles,
     head::{Ending, Head, Popped, TaskSlot, VTable, is_current, with_current},
     pwq::Pwq,
@@ -313,8 +314,9 @@ impl<T> JoinHandle<T> {
     pub fn join(self) -> Result<T, JoinError> {
         if !self.is_finished() && !run::help(self.item) {
             if is_current(self.item) {
-                return Err(JoinError::OwnItem);
+                return Err(told(JoinError::OwnItem));
             }
+            dependency::before_waiting_for(self.head());
             wait::until_turn(self.head(), 1);
         }
         self.take()

@@ -109,6 +109,15 @@ impl List {
         }
     }
 
+    /// Returns `item`, which is only compared, if it is in this list, looking at every item before it.
+    pub(crate) fn find(&self, item: *const Head) -> Option<NonNull<Head>> {
+        let mut at = self.first();
+        while let Some(here) = at.filter(|here| !ptr::eq(here.as_ptr(), item)) {
+            at = NonNull::new(next(here));
+        }
+        at
+    }
+
     /// Cuts `item` out, looking at every item before it; false when it is not in this list.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
         let mut before: Option<NonNull<Head>> = None;

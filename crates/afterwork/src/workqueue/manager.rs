@@ -236,7 +236,7 @@ impl Manager {
             .collect()
     }
 
-    fn pools(&self) -> Vec<Arc<WorkerPool>> {
+    pub(super) fn pools(&self) -> Vec<Arc<WorkerPool>> {
         let roster = self.roster.lock();
         roster.iter().map(|(pool, _)| pool.clone()).collect()
     }

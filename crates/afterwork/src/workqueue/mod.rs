@@ -23,6 +23,7 @@ mod blocking;
 mod colour;
 mod concurrency;
 mod delayed;
+mod dependency;
 mod describe;
 mod dispatch;
 mod drain;

@@ -3,6 +3,7 @@
 use std::ptr::NonNull;
 
 use sync::{
+    Mutex,
     atomic::{AtomicU32, AtomicU64, Ordering},
     unmodelled::Arc,
 };
@@ -44,6 +45,8 @@ pub(crate) struct QueueCore {
     pub(crate) bh: bool,
     /// I: where its rescuer is called, if it has one.
     pub(crate) rescuer: Option<Arc<Phone>>,
+    /// What its items have waited for, of queues without a rescuer. A leaf.
+    pub(super) waits: Mutex<Vec<Box<str>>>,
 }
 
 /// Called with the name of the queue after an item panicked.
@@ -215,7 +218,18 @@ impl QueueCore {
             cpu_intensive: false,
             bh: false,
             rescuer: None,
+            waits: Mutex::new(Vec::new()),
         }
+    }
+
+    /// Says whether no item of this queue has waited for `what` before.
+    pub(crate) fn is_first_wait_for(&self, what: &str) -> bool {
+        let mut waits = self.waits.lock();
+        let is_first = waits.iter().all(|it| **it != *what);
+        if is_first {
+            waits.push(what.into());
+        }
+        is_first
     }
 
     /// Takes note of a panic that reached no joiner.

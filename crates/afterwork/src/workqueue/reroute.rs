@@ -206,6 +206,7 @@ impl Plan {
             help: self.help.unwrap_or(!pool.attrs.strict) && !self.ordered,
             ordered: self.ordered,
             one_cpu: pool.has_one_cpu(),
+            reclaim: core.rescuer.is_some(),
         };
         let mut link = Pwq {
             gate: self.gate(node, pool.attrs.cpus.len(), cpus_by_node),

@@ -26,9 +26,9 @@
 
 use super::head::Ending;
 
-/// bits 0..13 flags | bits 13..48 turns | bits 48..64 disable depth, or what only a future has: see `state/task.rs`
+/// bits 0..14 flags | bits 14..48 turns | bits 48..64 disable depth, or what only a future has: see `state/task.rs`
 ///
-/// The low half, on which flushers sleep, thus holds nineteen bits of the turn as well: a run that ends between a
+/// The low half, on which flushers sleep, thus holds eighteen bits of the turn as well: a run that ends between a
 /// flusher's look and its sleep changes what it sleeps on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State(pub(crate) u64);
@@ -46,9 +46,13 @@ const WAKER: u64 = 1 << 9;
 const HELP: u64 = 1 << 10;
 const ORDERED: u64 = 1 << 11;
 const ONE_CPU: u64 = 1 << 12;
+const RECLAIM: u64 = 1 << 13;
 
-const TURN_SHIFT: u32 = 13;
-const TURN_BITS: u32 = 35;
+/// What [`Rules`] are.
+const RULES: u64 = HELP | ORDERED | ONE_CPU | RECLAIM;
+
+const TURN_SHIFT: u32 = 14;
+const TURN_BITS: u32 = 34;
 const TURN_ONE: u64 = 1 << TURN_SHIFT;
 const TURN_MASK: u64 = ((1 << TURN_BITS) - 1) << TURN_SHIFT;
 const DISABLE_SHIFT: u32 = 48;
@@ -63,12 +67,17 @@ pub(crate) struct Rules {
     pub(crate) ordered: bool,
     /// Its workers share one CPU: a waiter there must not keep them off it.
     pub(crate) one_cpu: bool,
+    /// Its queue has a rescuer.
+    pub(crate) reclaim: bool,
 }
 
 impl Rules {
     fn bits(self) -> u64 {
         let flag = |on, flag| if on { flag } else { 0 };
-        flag(self.help, HELP) | flag(self.ordered, ORDERED) | flag(self.one_cpu, ONE_CPU)
+        flag(self.help, HELP)
+            | flag(self.ordered, ORDERED)
+            | flag(self.one_cpu, ONE_CPU)
+            | flag(self.reclaim, RECLAIM)
     }
 }
 
@@ -157,6 +166,10 @@ impl State {
     pub(crate) fn is_on_one_cpu(self) -> bool {
         self.has(ONE_CPU)
     }
+    /// Its queue has a rescuer.
+    pub(crate) fn has_rescuer(self) -> bool {
+        self.has(RECLAIM)
+    }
     /// The last run panicked.
     pub(crate) fn has_panicked(self) -> bool {
         self.has(PANICKED)
@@ -185,7 +198,7 @@ impl State {
         let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED));
         self.turns().wrapping_add(nr_left) & (TURN_MASK >> TURN_SHIFT)
     }
-    /// Says whether `turn` has been reached; turns wrap, so a waiter must not sleep through half of them (2^34).
+    /// Says whether `turn` has been reached; turns wrap, so a waiter must not sleep through half of them (2^33).
     pub(crate) fn has_reached(self, turn: u64) -> bool {
         let ahead = turn.wrapping_sub(self.turns()) & (TURN_MASK >> TURN_SHIFT);
         ahead == 0 || ahead > 1 << (TURN_BITS - 1)
@@ -199,7 +212,7 @@ impl State {
     pub(crate) fn enqueue(self, here: bool, ours: impl FnOnce() -> bool, rules: Rules) -> Enqueue {
         // What is queued now takes the place of what was cancelled behind the same run, and its turn.
         let queued = self.without(OWED);
-        let fresh = queued.without(HELP | ORDERED | ONE_CPU).with(rules.bits());
+        let fresh = queued.without(RULES).with(rules.bits());
         if self.disable_depth() > 0 {
             Enqueue::Disabled
         } else if self.has(PENDING | CLAIMED) {
@@ -367,7 +380,7 @@ mod task;
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const NAMES: [(u64, &str); 13] = [
+        const NAMES: [(u64, &str); 14] = [
             (PENDING, "pending"),
             (LINKED, "linked"),
             (RUNNING, "running"),
@@ -381,6 +394,7 @@ impl std::fmt::Debug for State {
             (HELP, "helpable"),
             (ORDERED, "ordered"),
             (ONE_CPU, "on one cpu"),
+            (RECLAIM, "rescued"),
         ];
         write!(f, "turn {}", self.turns())?;
         for (flag, name) in NAMES {

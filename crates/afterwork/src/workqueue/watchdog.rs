@@ -40,6 +40,17 @@ pub enum Report {
         /// One that is there now, unless it has just ended.
         item: Option<ItemName>,
     },
+    /// An item of a queue with a rescuer waits for one of a queue that has none, or flushes such a queue: when no thread
+    /// can be had, it waits for ever. Told once for each pair.
+    FlushDependency {
+        /// The queue with a rescuer ([`mem_reclaim`](super::Builder::mem_reclaim)).
+        waiter: String,
+        /// The queue that is waited for; nothing when the item is not found, because it has just ended, is run by whoever
+        /// joined it, or belongs to another registry.
+        queue: Option<String>,
+        /// The type of the item's function, if it waits for an item.
+        func: Option<&'static str>,
+    },
 }
 
 impl Report {
@@ -49,6 +60,7 @@ impl Report {
             Self::Stall(_) => "stall",
             Self::CpuIntensive { .. } => "cpu_intensive",
             Self::LongDrain { .. } => "long_drain",
+            Self::FlushDependency { .. } => "flush_dependency",
         }
     }
 
@@ -58,6 +70,7 @@ impl Report {
             Self::Stall(stall) => &stall.item.queue,
             Self::CpuIntensive { item, .. } => &item.queue,
             Self::LongDrain { queue, .. } => queue,
+            Self::FlushDependency { waiter, .. } => waiter,
         }
     }
 }
@@ -123,6 +136,19 @@ impl fmt::Display for Report {
                     Some(item) => write!(f, ": {} keeps coming", item.func),
                     None => Ok(()),
                 }
+            }
+            Self::FlushDependency {
+                waiter,
+                queue,
+                func,
+            } => {
+                write!(f, "an item of {waiter}, which has a rescuer, waits for ")?;
+                match (func, queue) {
+                    (Some(func), Some(queue)) => write!(f, "{func} of {queue}")?,
+                    (Some(name), None) => f.write_str(name)?,
+                    (None, queue) => f.write_str(queue.as_deref().unwrap_or("a queue"))?,
+                }
+                f.write_str(", which has none")
             }
         }
     }

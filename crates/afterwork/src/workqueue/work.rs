@@ -10,6 +10,7 @@ use std::{
 use sync::thread;
 
 use super::{
+    dependency::{self, told},
     handles::Handles,
     head::{Ending, Head, VTable, is_current},
     run::{self, guarded, note_panic},
@@ -191,9 +192,10 @@ impl Work {
             return Ok(false);
         }
         if is_current(self.item) {
-            return Err(FlushError::OwnItem);
+            return Err(told(FlushError::OwnItem));
         }
         if !run::help(self.item) {
+            dependency::before_waiting_for(head);
             wait::until_turn(head, head.load().last_turn());
         }
         if head.load().has_panicked() {

@@ -165,6 +165,13 @@ impl Worker {
         !item.is_null() && self.held(len).any(|held| ptr::eq(held, item))
     }
 
+    /// Returns the item that it is in and those that it has not started. With the pool locked.
+    pub(crate) fn in_hand(&self) -> impl Iterator<Item = *const Head> {
+        let hand = Hand(self.hand.load(Ordering::Relaxed));
+        self.held(hand.len() as usize)
+            .skip((hand.next() as usize).saturating_sub(1))
+    }
+
     /// Returns the first `len` items in its hand. With the pool locked.
     pub(crate) fn held(&self, len: usize) -> impl Iterator<Item = *const Head> {
         let places = self.items[..len].iter();

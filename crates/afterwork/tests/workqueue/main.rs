@@ -13,6 +13,7 @@ mod blocking;
 mod builder;
 mod cancel;
 mod delayed;
+mod dependency;
 mod disable;
 mod drain;
 mod flush;

@@ -88,6 +88,7 @@ mod tests {
         help: false,
         ordered: false,
         one_cpu: false,
+        reclaim: false,
     };
 
     fn polled() -> State {

@@ -66,11 +66,13 @@ const RULES: [Rules; 2] = [
         help: true,
         ordered: false,
         one_cpu: false,
+        reclaim: false,
     },
     Rules {
         help: false,
         ordered: true,
         one_cpu: false,
+        reclaim: false,
     },
 ];
 
