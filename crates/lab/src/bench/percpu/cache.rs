@@ -1,9 +1,7 @@
 //! A cache of objects, as an allocator keeps one for each CPU: a list of free ones, linked through the objects.
 //!
-//! All caches of one size have the same memory, one after another: which pages it has decides how often they collide in
-//! the CPU's caches, and that differs more from one piece of memory to another than one guard does from the next.
+//! The list is closed to a ring: what was taken is free again when all others have been. So only taking costs anything.
 
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use crossbeam_utils::CachePadded;
@@ -12,31 +10,15 @@ use sync::cpu;
 /// Objects of a slab of 4 KiB.
 const PER_SLAB: usize = 4096 / size_of::<Object>();
 
-/// The end of the list.
+/// The first object of a cache that has none.
 const NONE: u32 = u32::MAX;
 
-/// What is handed out; while it is free, its first word says which is free next.
+/// What is handed out; its first word says which is free next.
 #[derive(Debug)]
 #[repr(align(64))]
 struct Object {
     /// Atomic for `Shards` alone.
     next: AtomicU32,
-}
-
-/// Memory that no cache has at the moment.
-static SPARE: Mutex<Vec<Box<[Object]>>> = Mutex::new(Vec::new());
-
-/// Returns `len` objects, all linked to none.
-fn objects(len: usize) -> Box<[Object]> {
-    let mut spare = SPARE.lock().expect("nothing panics inside");
-    let at = spare.iter().position(|objects| objects.len() == len);
-    let made = || {
-        let new = || Object {
-            next: AtomicU32::new(NONE),
-        };
-        std::iter::repeat_with(new).take(len).collect()
-    };
-    at.map_or_else(made, |at| spare.swap_remove(at))
 }
 
 /// Returns all objects in the order in which they are to be handed out: shuffled within their slabs, always the same
@@ -58,38 +40,26 @@ pub struct Cache {
 impl Cache {
     /// Makes a cache of `len` free objects, shuffled within their slabs.
     pub fn new(len: usize) -> Self {
-        let mut cache = Self {
-            first: NONE,
-            objects: objects(len),
+        let order = shuffled(len);
+        let new = || Object {
+            next: AtomicU32::new(NONE),
         };
-        cache.free_all(&shuffled(len));
-        cache
+        let mut objects: Box<[Object]> = std::iter::repeat_with(new).take(len).collect();
+        for (&object, &next) in order.iter().zip(order.iter().cycle().skip(1)) {
+            *objects[object as usize].next.get_mut() = next;
+        }
+        Self {
+            first: order.first().copied().unwrap_or(NONE),
+            objects,
+        }
     }
 
-    /// Takes an object; the caller takes no more than there are.
+    /// Takes an object; there must be one.
     #[inline(always)]
     pub fn alloc(&mut self) -> u32 {
         let taken = self.first;
         self.first = *self.objects[taken as usize].next.get_mut();
         taken
-    }
-
-    /// Gives objects back so that they are taken again in this order.
-    pub fn free_all(&mut self, taken: &[u32]) {
-        for &object in taken.iter().rev() {
-            *self.objects[object as usize].next.get_mut() = self.first;
-            self.first = object;
-        }
-    }
-}
-
-impl Drop for Cache {
-    fn drop(&mut self) {
-        let objects = std::mem::take(&mut self.objects);
-        if !objects.is_empty() {
-            let mut spare = SPARE.lock().expect("nothing panics inside");
-            spare.push(objects);
-        }
     }
 }
 
@@ -104,24 +74,26 @@ pub struct Shards {
 }
 
 impl Shards {
-    /// Makes `len` free objects, all of them on the CPU at hand.
-    pub fn new(len: usize) -> Self {
+    /// Makes one without objects.
+    pub fn new() -> Self {
         let home = cpu::current().index();
         let head = || CachePadded::new(AtomicU64::new(u64::from(NONE)));
-        let shards = Self {
+        Self {
             heads: std::iter::repeat_with(head).take(home + 1).collect(),
             home,
-            list: Cache::new(len),
-        };
-        shards.fill();
-        shards
+            list: Cache::new(0),
+        }
     }
 
-    fn fill(&self) {
-        self.heads[self.home].store(u64::from(self.list.first), Ordering::Release);
+    /// Exchanges all objects with those of a cache.
+    pub fn swap(&mut self, cache: &mut Cache) {
+        let first = self.heads[self.home].get_mut();
+        self.list.first = *first as u32;
+        std::mem::swap(&mut self.list, cache);
+        *first = u64::from(self.list.first);
     }
 
-    /// Takes an object; the caller takes no more than there are.
+    /// Takes an object; there must be one.
     #[inline(always)]
     pub fn alloc(&self) -> u32 {
         let here = self.heads.get(cpu::current().index());
@@ -132,7 +104,7 @@ impl Shards {
     #[cold]
     fn alloc_at_home(&self) -> u32 {
         self.take(&self.heads[self.home])
-            .expect("the caller takes no more than there are")
+            .expect("there must be one")
     }
 
     #[inline(always)]
@@ -150,13 +122,6 @@ impl Shards {
         }
         None
     }
-
-    /// Gives objects back so that they are taken again in this order.
-    pub fn free_all(&mut self, taken: &[u32]) {
-        self.list.first = NONE;
-        self.list.free_all(taken);
-        self.fill();
-    }
 }
 
 #[cfg(test)]
@@ -166,30 +131,21 @@ mod tests {
     #[test]
     fn each_object_is_handed_out_once_and_again_in_the_same_order() {
         let mut cache = Cache::new(1024);
-        let mut rounds = [(); 2].map(|()| {
-            let taken: Vec<u32> = (0..1024).map(|_| cache.alloc()).collect();
-            cache.free_all(&taken);
-            taken
-        });
+        let mut rounds = [(); 2].map(|()| (0..1024).map(|_| cache.alloc()).collect::<Vec<u32>>());
         assert_eq!(rounds[0], rounds[1]);
         rounds[0].sort_unstable();
         assert!(rounds[0].iter().copied().eq(0..1024));
     }
 
     #[test]
-    fn shards_hand_out_in_the_same_order_and_caches_have_the_same_memory() {
-        let cache = Cache::new(192);
-        let memory = cache.objects.as_ptr();
-        drop(cache);
-        let mut cache = Cache::new(192);
-        assert_eq!(cache.objects.as_ptr(), memory);
-        let one: Vec<u32> = (0..192).map(|_| cache.alloc()).collect();
-        drop(cache);
-        let mut shards = Shards::new(192);
-        for _ in 0..2 {
-            let other: Vec<u32> = (0..192).map(|_| shards.alloc()).collect();
-            assert_eq!(other, one);
-            shards.free_all(&other);
+    fn shards_hand_out_in_the_same_order_and_give_back_where_they_are() {
+        let (mut one, mut other) = (Cache::new(192), Cache::new(192));
+        let mut shards = Shards::new();
+        for len in [7, 200] {
+            shards.swap(&mut other);
+            (0..len).for_each(|_| assert_eq!(shards.alloc(), one.alloc()));
+            shards.swap(&mut other);
+            (0..len).for_each(|_| assert_eq!(other.alloc(), one.alloc()));
         }
     }
 }

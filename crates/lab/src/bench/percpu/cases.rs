@@ -1,15 +1,18 @@
 //! The cases: who guards the cache, and how it is drained.
 
+use std::cell::RefCell;
+use std::rc::Rc;
+
 use topology::CpuId;
 
 use super::args::PercpuArgs;
 use super::claims;
 use super::isolation::{self, Outcome, Switches, Way};
-use super::list::{self, Guard, Size};
 use super::metrics::{
     ALLOC, CYCLES, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, ISOLATION,
     SWITCHES, WAITED,
 };
+use super::turns::{Size, Turns};
 use crate::bench::session::Settings;
 use crate::measure::case::{Case, Sample, Variant};
 
@@ -28,11 +31,11 @@ pub(super) const ON_DEMAND: &str = "on_demand";
 pub(super) const BREAKABLE: &str = "on_demand, breakable";
 pub(super) const EVERY_OP: &str = "every_op (on)";
 pub(super) const STD_MUTEX: &str = "std Mutex";
-const PARKING_LOT: &str = "parking_lot";
-const THREAD_LOCAL: &str = "thread_local";
-const SHARDED: &str = "sharded atomics";
+pub(super) const PARKING_LOT: &str = "parking_lot";
+pub(super) const THREAD_LOCAL: &str = "thread_local";
+pub(super) const SHARDED: &str = "sharded atomics";
 pub(super) const BARE_SWAP: &str = "bare xchg + store";
-const BARE_COMPARE: &str = "bare cmpxchg + store";
+pub(super) const BARE_COMPARE: &str = "bare cmpxchg + store";
 
 pub(super) const QUEUED: &str = "queued to a worker";
 pub(super) const MAILED: &str = "mailed";
@@ -52,19 +55,19 @@ pub const PEERS: [&str; 8] = [
     QUEUED,
 ];
 
-const GUARDS: [(&str, Guard); 12] = [
-    (UNPROTECTED, list::unprotected),
-    (COMPILED_OUT, list::compiled_out),
-    (QUEUE, list::queue),
-    (ON_DEMAND, list::on_demand),
-    (BREAKABLE, list::breakable),
-    (EVERY_OP, list::every_op),
-    (BARE_SWAP, list::bare_swap),
-    (BARE_COMPARE, list::bare_compare),
-    (STD_MUTEX, list::std_mutex),
-    (PARKING_LOT, list::parking_lot),
-    (THREAD_LOCAL, list::thread_local),
-    (SHARDED, list::sharded),
+const GUARDS: [&str; 12] = [
+    UNPROTECTED,
+    COMPILED_OUT,
+    QUEUE,
+    ON_DEMAND,
+    BREAKABLE,
+    EVERY_OP,
+    BARE_SWAP,
+    BARE_COMPARE,
+    STD_MUTEX,
+    PARKING_LOT,
+    THREAD_LOCAL,
+    SHARDED,
 ];
 
 const WAYS: [(&str, Way); 7] = [
@@ -77,15 +80,17 @@ const WAYS: [(&str, Way); 7] = [
     (BROKEN, Way::Broken),
 ];
 
-/// 16 KiB: half of a first cache and less.
+/// 16 KiB, and 8 KiB for where they go to: less than a first cache.
 const WARM_SIZE: Size = Size {
     len: 256,
-    rounds: 4_000,
+    per_turn: 2048,
+    nr_turns: 1000,
 };
-/// 64 MiB: more than a last cache gives one core.
+/// 64 MiB: more than the caches that a CPU has to itself.
 const COLD_SIZE: Size = Size {
     len: 1 << 20,
-    rounds: 2,
+    per_turn: 2048,
+    nr_turns: 1000,
 };
 
 const NR_DRAINS: usize = 2_000;
@@ -106,8 +111,15 @@ pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
             WARM_SIZE,
             "a list that fits the first cache",
             claims::warm(),
+            settings,
         )),
-        COLD => Some(alloc(name, COLD_SIZE, "a list of 64 MiB", claims::cold())),
+        COLD => Some(alloc(
+            name,
+            COLD_SIZE,
+            "a list of 64 MiB",
+            claims::cold(),
+            settings,
+        )),
         _ => isolated(name, nr_drains, settings),
     })
 }
@@ -117,12 +129,19 @@ fn alloc(
     size: Size,
     what: &str,
     claims: Vec<crate::measure::claim::Claim>,
+    settings: &Settings,
 ) -> Case {
-    let variant = |(name, guard): (&str, Guard)| {
+    let cpu = settings.cpus.last().copied();
+    let turns = Rc::new(RefCell::new(Turns::new(size, cpu, &settings.interrupt)));
+    let variant = |name: &'static str| {
+        let turns = turns.clone();
         let run = move || {
-            let mut sample = Sample::default();
-            sample.set(CYCLES, guard(size)?);
-            Ok(Some(sample))
+            let cycles = turns.borrow_mut().take(name)?;
+            Ok(cycles.map(|cycles| {
+                let mut sample = Sample::default();
+                sample.set(CYCLES, cycles);
+                sample
+            }))
         };
         if PEERS.contains(&name) {
             Variant::peer(name, run)
@@ -133,7 +152,9 @@ fn alloc(
     Case {
         bench: BENCH,
         name,
-        about: format!("objects of 64 bytes from {what}, shuffled within 4 KiB"),
+        about: format!(
+            "objects of 64 bytes from {what}, shuffled within 4 KiB, all guards by turns"
+        ),
         metrics: ALLOC,
         headline: CYCLES,
         variants: GUARDS.map(variant).into(),

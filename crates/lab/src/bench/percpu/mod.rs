@@ -7,7 +7,8 @@
 //! | `isolation` | a real-time thread in a tight loop works on its CPU's cache while another CPU drains that |
 //!
 //! The lists are shuffled within slabs of 4 KiB, so that no prefetcher knows the next object. The loop itself is the
-//! same for all, and inlined: what differs is what stands around the list.
+//! same for all, and inlined: what differs is what stands around the list. All guards have their turns on one list, a few
+//! thousand objects at a time (`turns.rs`), so a repetition is one run of all of them.
 
 mod args;
 mod cache;
@@ -16,6 +17,7 @@ mod claims;
 pub mod isolation;
 mod list;
 pub mod metrics;
+mod turns;
 
 pub use args::PercpuArgs;
 pub use cases::{CASES, cases};
