@@ -9,7 +9,7 @@ use afterwork::percpu::{FreeList, PageBatches, Qpw, SloppyCounter, online_is};
 use afterwork::workqueue::{AffinityScope, Registry, Workqueue};
 use topology::Topology;
 
-use crate::support::{NR_CPUS, builder, cpus};
+use crate::support::{NR_CPUS, alone, builder, cpus};
 
 /// Calls `body` by four threads at once.
 fn by_threads(body: impl Fn() + Sync) {
@@ -42,6 +42,7 @@ fn a_sloppy_counter_sums_exactly_and_is_off_by_less_than_its_slop() {
 
 #[test]
 fn a_sloppy_counter_is_exact_while_workers_own_its_parts() {
+    let _alone = alone();
     for qpw in Qpw::ALL {
         let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
         let registry = Registry::new(machine, Params::default()).unwrap();

@@ -1,7 +1,7 @@
 //! Workers that are bound to a CPU own its slots.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Barrier, mpsc};
+use std::sync::{Arc, Barrier, MutexGuard, mpsc};
 use std::time::Duration;
 
 use afterwork::params::Params;
@@ -9,17 +9,19 @@ use afterwork::percpu::{AttachError, OwnedByWorkers, PerCpu, Qpw};
 use afterwork::workqueue::{self, AffinityScope, Registry, Workqueue};
 use topology::Topology;
 
-use crate::support::{NR_CPUS, builder, cpu};
+use crate::support::{NR_CPUS, alone, builder, cpu};
 
 /// Data that workers own, and a queue with a pool of workers for each CPU.
 struct Owned {
     slots: Arc<PerCpu<u64>>,
     queue: Workqueue,
     _owned: OwnedByWorkers,
+    _alone: MutexGuard<'static, ()>,
 }
 
 impl Owned {
     fn new(qpw: Qpw) -> Self {
+        let alone = alone();
         let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
         let registry = Registry::new(machine, Params::default()).unwrap();
         let slots = Arc::new(builder(qpw).build(|_| 0).unwrap());
@@ -31,6 +33,7 @@ impl Owned {
                 .build_in(&registry)
                 .unwrap(),
             slots,
+            _alone: alone,
         }
     }
 
@@ -177,6 +180,7 @@ fn an_idle_worker_owns_nothing() {
             mut slots,
             queue,
             _owned,
+            _alone,
         } = owned;
         drop((queue, _owned));
         // A worker lets go of the data before it sleeps.
@@ -239,6 +243,7 @@ fn workers_give_up_what_they_are_not_to_own_any_more() {
         slots,
         queue,
         _owned: owned,
+        _alone,
     } = Owned::new(Qpw::Queue);
     queue.spawn_on(cpu(1), || ()).join().unwrap();
     drop(owned);
