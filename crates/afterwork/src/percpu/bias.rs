@@ -178,6 +178,13 @@ impl<T> Slot<T> {
         }
     }
 
+    /// As `exit`.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn exit_by_panic(&self, kind: Kind, asked: bool) {
+        self.exit(kind, asked);
+    }
+
     /// Hands the slot over to whoever asks, and takes it as everybody does; always true.
     #[cold]
     #[inline(never)]

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::marker::PhantomData;
+use std::mem::ManuallyDrop;
 
 use sync::twin;
 use topology::CpuId;
@@ -85,9 +86,9 @@ pub enum AttachError {
     Isolated(CpuId),
 }
 
-/// One operation; ends it when dropped, so also by a panic.
+/// One operation; dropped by a panic alone.
 pub(super) struct Operation<'p, T> {
-    pub(super) slot: &'p Slot<T>,
+    slot: &'p Slot<T>,
     kind: Kind,
     asked: bool,
 }
@@ -97,6 +98,20 @@ impl<'p, T> Operation<'p, T> {
     pub(super) fn begin(slot: &'p Slot<T>, kind: Kind) -> Self {
         let asked = slot.enter(kind);
         Self { slot, kind, asked }
+    }
+
+    /// Works on the data, and ends the operation.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller is the owner, and not inside but by `self`.
+    #[inline(always)]
+    pub(super) unsafe fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
+        // SAFETY: (1), and `enter` said that the slot is ours until `exit`.
+        let result = unsafe { self.slot.touch(f) };
+        let Self { slot, kind, asked } = *ManuallyDrop::new(self);
+        slot.exit(kind, asked);
+        result
     }
 }
 
@@ -154,11 +169,19 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     /// which it gives its CPU away and naps for; never in `Queue`.
     #[inline(always)]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
-        let kind = C::kind(self.kind);
-        let operation = Operation::begin(self.slot, kind);
-        // SAFETY: we are the one owner, and `enter` says that the slot is ours until `exit`; `&mut self` says that we are
-        // not inside already, for mail is run by `poll` and the like, which take `&mut self` too.
-        unsafe { operation.slot.touch(f) }
+        let slot = self.slot;
+        // An arm for each kind, so that no operation asks at its end what it is.
+        match C::kind(self.kind) {
+            // SAFETY: we are the one owner; `&mut self` says that we are not inside already, for mail is run by `poll` and
+            // the like, which take `&mut self` too.
+            Kind::Queue => unsafe { Operation::begin(slot, Kind::Queue).run(f) },
+            // SAFETY: as above.
+            Kind::OnDemand => unsafe { Operation::begin(slot, Kind::OnDemand).run(f) },
+            // SAFETY: as above.
+            Kind::Breakable => unsafe { Operation::begin(slot, Kind::Breakable).run(f) },
+            // SAFETY: as above.
+            Kind::EveryOp => unsafe { Operation::begin(slot, Kind::EveryOp).run(f) },
+        }
     }
 
     /// Lets others in: runs what was mailed, or hands the slot over to whoever asks.
@@ -243,10 +266,10 @@ impl<T, C: Choice> Drop for Owner<'_, T, C> {
 }
 
 impl<T> Drop for Operation<'_, T> {
-    #[inline(always)]
     fn drop(&mut self) {
         if !twin::torn_down() {
-            self.slot.exit(self.kind, self.asked);
+            // So little is inlined where a panic comes by that the operation can stay in registers until then.
+            self.slot.exit_by_panic(self.kind, self.asked);
         }
     }
 }

@@ -144,9 +144,8 @@ impl<T> Slot<T> {
             self.run_mail();
         }
         let operation = Operation::begin(self, self.kind());
-        // SAFETY: this thread is the owner, which it became by `station`, and `enter` says that the slot is ours until
-        // `exit`; `within` says that we were not inside already.
-        unsafe { operation.slot.touch(f) }
+        // SAFETY: this thread is the owner, which it became by `station`; `within` says that it was not inside already.
+        unsafe { operation.run(f) }
     }
 
     /// Lets others in, as the stationed owner.
