@@ -150,7 +150,7 @@ where
             match guarded(|| poll(stage, &mut Context::from_waker(&waker))) {
                 Ok(Poll::Pending) => return base.suspend(),
                 Ok(Poll::Ready(value)) => dropped(stage).map(|()| value),
-                Err(payload) => dropped(stage).and(Err(JoinError::Panicked(payload))),
+                Err(payload) => dropped(stage).and(Err(JoinError::panicked(payload))),
             }
         };
         let panicked = matches!(outcome, Err(JoinError::Panicked(_)));
@@ -236,7 +236,7 @@ fn poll<F: Future>(stage: &mut Stage<F>, context: &mut Context<'_>) -> Poll<F::O
 
 /// Drops the future in its place; an error when it panics.
 fn dropped<F: Future>(stage: &mut Stage<F>) -> Result<(), JoinError> {
-    guarded(|| *stage = Stage::Gone).map_err(JoinError::Panicked)
+    guarded(|| *stage = Stage::Gone).map_err(JoinError::panicked)
 }
 
 impl Base {

@@ -16,6 +16,7 @@ use super::{
     dependency::{self, told},
     handles,
     head::{Ending, Head, Popped, TaskSlot, VTable, is_current, with_current},
+    panicked::PanicPayload,
     pwq::Pwq,
     run::{self, Payload, guarded, note_panic},
     slab,
@@ -60,7 +61,7 @@ unsafe impl<T: Send> Sync for JoinHandle<T> {}
 #[non_exhaustive]
 pub enum JoinError {
     /// It panicked with this.
-    Panicked(Payload),
+    Panicked(PanicPayload),
     /// It was cancelled before it started; a future, before it ended.
     Cancelled,
     /// It tried to join itself.
@@ -70,22 +71,16 @@ pub enum JoinError {
 }
 
 impl JoinError {
+    pub(super) fn panicked(payload: Payload) -> Self {
+        Self::Panicked(PanicPayload::new(payload))
+    }
+
     /// Goes on panicking with what the closure panicked with; any other error is a panic of its own.
     pub fn resume_unwind(self) -> ! {
         match self {
-            Self::Panicked(payload) => std::panic::resume_unwind(payload),
+            Self::Panicked(payload) => std::panic::resume_unwind(payload.into_inner()),
             other => panic!("{other}"),
         }
-    }
-
-    fn text(&self) -> Option<&str> {
-        let Self::Panicked(payload) = self else {
-            return None;
-        };
-        payload
-            .downcast_ref::<&str>()
-            .copied()
-            .or_else(|| payload.downcast_ref::<String>().map(String::as_str))
     }
 }
 
@@ -98,7 +93,7 @@ impl fmt::Debug for JoinError {
 impl fmt::Display for JoinError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Panicked(_) => match self.text() {
+            Self::Panicked(payload) => match payload.text() {
                 Some(text) => write!(f, "the work item panicked: {text}"),
                 None => f.write_str("the work item panicked"),
             },
@@ -226,7 +221,7 @@ where
         let content = Self::content(item);
         // SAFETY: the caller runs the item for the first and only time, so the closure is there and ours.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
-        let outcome = guarded(func).map_err(JoinError::Panicked);
+        let outcome = guarded(func).map_err(JoinError::panicked);
         let panicked = outcome.is_err();
         if panicked {
             // SAFETY: the caller runs the item.

@@ -130,7 +130,8 @@ fn judge(outcome: Result<Life, JoinError>, panics: bool) {
         Ok(_) => assert!(!panics),
         // Or the queue was being drained.
         Err(JoinError::Cancelled | JoinError::Refused) => {}
-        Err(JoinError::Panicked(payload)) if panics && Planned::is(&*payload) => {}
+        Err(JoinError::Panicked(payload))
+            if panics && payload.downcast_ref::<Planned>().is_some() => {}
         Err(error) => panic!("{error}"),
     }
 }

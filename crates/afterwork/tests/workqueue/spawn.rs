@@ -215,12 +215,37 @@ fn types_without_size_or_value_are_results_too() {
 }
 
 #[test]
+fn a_join_error_goes_where_errors_of_threads_go() {
+    fn fails() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
+        let queue = alone_on_two(queue("error"));
+        // What it panics with may be of a type that no other thread may look at.
+        let payload = std::cell::Cell::new(1);
+        queue
+            .spawn(move || std::panic::panic_any(payload))
+            .join()
+            .map_err(Into::into)
+    }
+    let error = fails().unwrap_err();
+    let Ok(error) = error.downcast::<JoinError>() else {
+        panic!("another error");
+    };
+    let JoinError::Panicked(payload) = *error else {
+        panic!("{error}");
+    };
+    assert_eq!(
+        (payload.text(), payload.downcast_ref::<u64>()),
+        (None, None)
+    );
+    assert!(payload.into_inner().is::<std::cell::Cell<i32>>());
+}
+
+#[test]
 fn the_payload_of_a_panic_reaches_the_joiner() {
     for help in [true, false] {
         let queue = alone_on_two(queue("panics").help(help));
         fn payload(error: JoinError) -> Box<dyn Any + Send> {
             match error {
-                JoinError::Panicked(payload) => payload,
+                JoinError::Panicked(payload) => payload.into_inner(),
                 other => panic!("{other}"),
             }
         }
