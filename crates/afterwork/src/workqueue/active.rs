@@ -277,6 +277,7 @@ impl Gate {
     }
 
     /// Takes a seat for a thread of `node`, or none.
+    #[inline]
     pub(crate) fn try_enter(&self, node: usize) -> bool {
         let mut from = self.load();
         while let Some(to) = from.admit(self.nr_seats()) {
@@ -294,6 +295,7 @@ impl Gate {
     /// Lets a helper of `node` in, on a seat of his own or on one that is `lent` to him, if it can be.
     ///
     /// A helper's item may be counted nowhere else, so he comes in before he takes it.
+    #[inline]
     pub(crate) fn try_help(&self, node: usize, lent: bool) -> Option<Holds> {
         let mut from = self.load();
         while let Some((to, holds)) = from.admit_helper(self.nr_seats(), lent) {
@@ -382,6 +384,7 @@ impl Gate {
     ///
     /// After it the queue may be gone, unless the caller holds something else that keeps it.
     #[must_use = "somebody may have to be told"]
+    #[inline]
     pub(crate) fn leave(
         gate: &Arc<Gate>,
         core: &Arc<QueueCore>,

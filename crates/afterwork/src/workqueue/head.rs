@@ -187,6 +187,7 @@ pub(crate) fn forget_home() {
 /// # Safety
 ///
 /// 1. `home` is there until `body` returns or calls [`forget_home`].
+#[inline]
 pub(crate) unsafe fn with_current<R>(
     item: *const Head,
     home: *const Pwq,
@@ -220,6 +221,7 @@ impl Head {
         }
     }
 
+    #[inline]
     pub(crate) fn load(&self) -> State {
         State(self.state.word().load(Ordering::Acquire))
     }
@@ -232,6 +234,7 @@ impl Head {
     ///
     /// Every step is an acquire and a release: a run sees all that the enqueuer wrote, a second run all of the
     /// first, and a flusher all of the run that it waited for.
+    #[inline]
     pub(crate) fn step(&self, from: State, to: State) -> bool {
         // ORDER(item): publish and consume; both ends are steps of this word.
         //   enqueue: data = x;  step to pending (release)
@@ -252,6 +255,7 @@ impl Head {
     }
 
     /// Applies steps until one holds, or `plan` gives none; returns the state before and after.
+    #[inline]
     pub(crate) fn update(&self, plan: impl Fn(State) -> Option<State>) -> Option<(State, State)> {
         let mut from = self.load();
         loop {
@@ -264,6 +268,7 @@ impl Head {
     }
 
     /// Takes the item off its list; the answer has been applied.
+    #[inline]
     pub(crate) fn pop(&self) -> Pop {
         let mut from = self.load();
         loop {
@@ -278,6 +283,7 @@ impl Head {
 
     /// Plans an enqueue at `home`; `is_ours` says whether a link, which is only compared, is one of the same queue's.
     /// It may say no to such as is: then the item is moved. A plan that has a state has been applied.
+    #[inline]
     pub(crate) fn enqueue(&self, home: &Pwq, is_ours: impl Fn(*const Pwq) -> bool) -> Enqueue {
         let mut from = self.load();
         loop {
@@ -305,6 +311,7 @@ impl Head {
     /// # Safety
     ///
     /// 1. `item` is running, and the caller runs it.
+    #[inline]
     pub(crate) unsafe fn complete(item: NonNull<Head>, ending: Ending) -> Ended {
         // SAFETY: (1): a running item is alive; it is not looked at after the step that ends the run.
         let head = unsafe { item.as_ref() };

@@ -56,6 +56,7 @@ impl Probe {
     }
 
     /// Returns the item that is on its way, only to be compared.
+    #[inline]
     pub(crate) fn sought(&self) -> *const Head {
         if self.state.load(Ordering::Acquire) == NOTED {
             self.item.load(Ordering::Relaxed)
@@ -72,6 +73,7 @@ impl Probe {
     }
 
     /// Takes note that nobody will take `item` off its list.
+    #[inline]
     pub(crate) fn forget(&self, item: NonNull<Head>) {
         if ptr::eq(self.sought(), item.as_ptr()) {
             self.step(NOTED, IDLE);

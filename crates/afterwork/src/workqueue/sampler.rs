@@ -92,7 +92,10 @@ impl WorkerPool {
                 sight = sight.max(Sight::Unclear);
             }
         }
-        dispatch.adopt(&self.injector);
+        // A worker adopts when nothing else is pending; walking through a long list here would keep it at the door.
+        if dispatch.nr_pending() == 0 {
+            dispatch.adopt(&self.injector);
+        }
         let thresh_ns = self.params.watchdog_thresh_ms.saturating_mul(1_000_000);
         if let Some(stall) = dispatch.keep_vigil(now_ns, thresh_ns, &self.attrs.cpus) {
             self.counters.nr_stalls.fetch_add(1, Ordering::Relaxed);
