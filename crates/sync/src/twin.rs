@@ -21,6 +21,14 @@ pub const fn armed(_name: &str) -> bool {
     false
 }
 
+/// Stands where the bug `name` shows only if a thread is held up for long; does nothing but in a torture with that bug put
+/// back, which it holds up now and then.
+///
+/// A window of some nanoseconds is hit by a preemption once in hours. A model needs no help.
+#[cfg(not(all(torture, not(any(loom, shuttle)))))]
+#[inline(always)]
+pub const fn linger(_name: &str) {}
+
 /// Says whether a model that failed is being torn down; always `false` on the real machine.
 ///
 /// The threads of a failed run are unwound one by one when nothing of the model can be touched any more, so a
@@ -79,7 +87,13 @@ pub use model::{armed, must_fail};
 
 #[cfg(all(torture, not(any(loom, shuttle))))]
 mod torture {
-    use std::sync::OnceLock;
+    use std::{cell::Cell, sync::OnceLock, thread, time::Duration};
+
+    /// One pass in so many lingers, for so long.
+    const ONE_IN: u32 = 64;
+    const SPAN: Duration = Duration::from_micros(50);
+
+    std::thread_local!(static NR_PASSED: Cell<u32> = const { Cell::new(0) });
 
     /// Set once, before the first thread that could ask.
     static ARMED: OnceLock<String> = OnceLock::new();
@@ -89,6 +103,17 @@ mod torture {
         ARMED.get().is_some_and(|armed| armed == name)
     }
 
+    /// Holds this thread up now and then, where the bug `name` is put back.
+    pub fn linger(name: &str) {
+        if armed(name) {
+            let nr_passed = NR_PASSED.get().wrapping_add(1);
+            NR_PASSED.set(nr_passed);
+            if nr_passed.is_multiple_of(ONE_IN) {
+                thread::sleep(SPAN);
+            }
+        }
+    }
+
     /// Puts the bug `name` back for the rest of the process; the first call counts.
     pub fn arm(name: &str) {
         ARMED.get_or_init(|| name.into());
@@ -96,4 +121,4 @@ mod torture {
 }
 
 #[cfg(all(torture, not(any(loom, shuttle))))]
-pub use torture::{arm, armed};
+pub use torture::{arm, armed, linger};

@@ -20,13 +20,13 @@ use std::{
 };
 
 use afterwork::rcu::srcu::{Domain, OwnedGuard};
-use rcu_flavor::{Flavor, Srcu, Tree};
+use rcu_flavor::{Flavor, Qsbr, Srcu, Tree};
 use rcu_versions::{Seen, Versions};
 use support::{Dice, Round};
 
 /// How long one set of threads tortures before it is joined.
 const ROUND: Duration = Duration::from_millis(300);
-/// Sections without a pause between two throws of the dice.
+/// Sections without a pause between two throws of the dice, in most configurations.
 const BURST: usize = 200;
 /// Looks at a version within such a section, up to some 300 ns: longer than a store takes to reach another CPU.
 const LOOKS: usize = 400;
@@ -35,13 +35,22 @@ const PAUSES: usize = 200;
 /// Callbacks of a flood before it waits for them.
 const FLOOD: u64 = 500;
 
+#[derive(Clone, Copy)]
+enum Kind {
+    Tree,
+    Qsbr,
+    Srcu,
+}
+
 /// What tortures whom; the dice decide about the rest.
 struct Config {
     name: &'static str,
-    is_srcu: bool,
+    kind: Kind,
     nr_readers: usize,
     /// Threads that ask for grace periods and free nothing.
     nr_fakes: usize,
+    /// Short sections between two throws of the dice, of which one in sixteen is for a long one.
+    burst: usize,
     /// Threads come, read once, and go.
     has_churn: bool,
     /// Threads change their CPU.
@@ -57,9 +66,10 @@ struct Config {
 const fn tree(name: &'static str, nr_readers: usize, nr_fakes: usize) -> Config {
     Config {
         name,
-        is_srcu: false,
+        kind: Kind::Tree,
         nr_readers,
         nr_fakes,
+        burst: BURST,
         has_churn: true,
         has_hotplug: false,
         has_stalls: false,
@@ -69,7 +79,7 @@ const fn tree(name: &'static str, nr_readers: usize, nr_fakes: usize) -> Config 
 }
 
 /// The kernel's names, for what comes near to its configurations. The default is the most varied.
-const CONFIGS: [Config; 8] = [
+const CONFIGS: [Config; 10] = [
     Config {
         has_hotplug: true,
         has_stalls: true,
@@ -92,28 +102,44 @@ const CONFIGS: [Config; 8] = [
         has_churn: false,
         ..tree("TINY01", 1, 0)
     },
+    // The kernel has none of this name: there the scheduler reports.
     Config {
-        is_srcu: true,
+        kind: Kind::Qsbr,
+        has_hotplug: true,
+        has_stalls: true,
+        ..tree("QSBR01", 6, 2)
+    },
+    Config {
+        kind: Kind::Srcu,
         has_hotplug: true,
         has_stalls: true,
         ..tree("SRCU-P", 8, 4)
     },
     Config {
-        is_srcu: true,
+        kind: Kind::Srcu,
         ..tree("SRCU-N", 4, 2)
     },
     Config {
-        is_srcu: true,
+        kind: Kind::Srcu,
         has_churn: false,
         has_floods: false,
         has_travel: false,
         ..tree("SRCU-T", 1, 0)
     },
+    // Not the kernel's: many long sections, and many grace periods that flip.
+    Config {
+        kind: Kind::Srcu,
+        burst: 1,
+        has_churn: false,
+        has_floods: false,
+        has_travel: false,
+        ..tree("SRCU-L", 4, 2)
+    },
 ];
 
 /// Bugs to put back, and the configuration that finds each within a minute on two CPUs.
 #[cfg(torture)]
-const TWINS: [(&str, &str); 10] = [
+const TWINS: [(&str, &str); 13] = [
     ("rcu: no heavy barrier", "TREE07"),
     ("rcu: callbacks without a grace period", "TREE01"),
     ("rcu: barrier joins a running sweep", "TREE03"),
@@ -121,6 +147,9 @@ const TWINS: [(&str, &str); 10] = [
     ("rcu: a holdout is not counted", "TREE03"),
     ("rcu: the driver wakes early", "TREE03"),
     ("rcu: the newest reader is skipped", "TREE07"),
+    ("qsbr: reports inside a section", "QSBR01"),
+    ("rcu: a callback is lost", "TREE03"),
+    ("srcu: single flip", "SRCU-L"),
     ("srcu: a callback is lost", "SRCU-P"),
     ("srcu: parity read again at the end", "SRCU-P"),
     ("srcu: no fence before the sums", "SRCU-T"),
@@ -138,11 +167,11 @@ fn main() -> ExitCode {
     support::torture("grace periods", &names, |round, totals: &mut Totals| {
         let config = CONFIGS.iter().find(|config| config.name == round.config);
         let config = config.expect("the command line was checked");
-        if config.is_srcu {
-            totals.add(Scene::new(config, Srcu(Domain::new())).run(round));
-        } else {
-            totals.add(Scene::new(config, Tree).run(round));
-        }
+        totals.add(match config.kind {
+            Kind::Tree => Scene::new(config, Tree).run(round),
+            Kind::Qsbr => Scene::new(config, Qsbr).run(round),
+            Kind::Srcu => Scene::new(config, Srcu(Domain::new())).run(round),
+        });
     })
 }
 
@@ -250,7 +279,7 @@ impl<F: Flavor> Scene<F> {
             self.wander(&mut dice);
             // Short or longer, one behind another or with a pause after which a reader counts as idle.
             let (nr_looks, nr_pauses) = (dice.below(LOOKS), dice.below(2) * dice.below(PAUSES));
-            for _ in 0..BURST {
+            for _ in 0..self.config.burst {
                 let guard = self.flavor.read();
                 let seen = self.versions.look();
                 for _ in 0..=nr_looks {
@@ -261,13 +290,17 @@ impl<F: Flavor> Scene<F> {
                     std::hint::spin_loop();
                 }
             }
-            self.nr_sections.fetch_add(BURST as u64, Ordering::Relaxed);
+            let burst = self.config.burst as u64;
+            self.nr_sections.fetch_add(burst, Ordering::Relaxed);
             match dice.below(16) {
                 0 => self.read_long(&mut dice),
                 1 => self.read_nested(),
                 2 if self.config.has_travel => self.send_guard(),
                 // An extended quiescent state, or long enough to be taken for one.
-                3 => thread::sleep(Duration::from_micros(dice.below(300) as u64)),
+                3 => {
+                    let span = Duration::from_micros(dice.below(300) as u64);
+                    self.flavor.rest(|| thread::sleep(span));
+                }
                 _ => {}
             }
         }

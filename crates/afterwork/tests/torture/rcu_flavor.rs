@@ -1,7 +1,9 @@
 //! What the torture of grace periods does with any flavor.
 
+use std::cell::{Cell, RefCell};
+
 use afterwork::rcu::{
-    self, GpCookie,
+    self, GpCookie, qsbr,
     srcu::{Cookie, Domain, OwnedGuard},
 };
 
@@ -18,6 +20,10 @@ pub trait Flavor: Clone + Send + Sync + 'static {
     fn cond_synchronize(&self, cookie: Self::Cookie);
     fn call(&self, callback: impl FnOnce() + Send + 'static);
     fn barrier(&self);
+    /// Does what takes long, outside of sections.
+    fn rest(&self, body: impl FnOnce()) {
+        body();
+    }
 }
 
 /// The readers of the process.
@@ -50,6 +56,72 @@ impl Flavor for Tree {
     }
     fn barrier(&self) {
         rcu::barrier();
+    }
+}
+
+/// The readers of the process, who report when a section would end.
+#[derive(Clone)]
+pub struct Qsbr;
+
+thread_local! {
+    static ONLINE: RefCell<Option<qsbr::Reader>> = const { RefCell::new(None) };
+    static NR_OPEN: Cell<u32> = const { Cell::new(0) };
+}
+
+/// From here to its drop nothing that counts is reported.
+pub struct Round {
+    /// Of a section within: a report that comes too early must not count.
+    inner: Option<rcu::Guard>,
+}
+
+impl Drop for Round {
+    fn drop(&mut self) {
+        let is_inner = self.inner.take().is_some();
+        NR_OPEN.set(NR_OPEN.get() - 1);
+        if !is_inner || NR_OPEN.get() == 0 {
+            ONLINE.with_borrow_mut(|online| online.as_mut().unwrap().quiescent());
+        }
+    }
+}
+
+impl Flavor for Qsbr {
+    type Guard<'a> = Round;
+    type Cookie = GpCookie;
+    fn read(&self) -> Round {
+        ONLINE.with_borrow_mut(|online| {
+            online.get_or_insert_default();
+        });
+        let is_inner = NR_OPEN.replace(NR_OPEN.get() + 1) > 0;
+        Round {
+            inner: is_inner.then(rcu::read),
+        }
+    }
+    fn read_owned(&self) -> Option<OwnedGuard> {
+        None
+    }
+    fn synchronize(&self) {
+        rcu::synchronize();
+    }
+    fn get_state(&self) -> GpCookie {
+        rcu::get_state()
+    }
+    fn poll_state(&self, cookie: &GpCookie) -> bool {
+        rcu::poll_state(*cookie)
+    }
+    fn cond_synchronize(&self, cookie: GpCookie) {
+        rcu::cond_synchronize(cookie);
+    }
+    fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        rcu::call(callback);
+    }
+    fn barrier(&self) {
+        rcu::barrier();
+    }
+    fn rest(&self, body: impl FnOnce()) {
+        ONLINE.with_borrow_mut(|online| match online {
+            Some(reader) => reader.offline(body),
+            None => body(),
+        });
     }
 }
 

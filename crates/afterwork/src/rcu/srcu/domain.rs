@@ -260,6 +260,7 @@ impl Shared {
     #[inline(always)]
     pub(super) fn enter(&self) -> Parity {
         let parity = self.parity();
+        twin::linger("srcu: single flip");
         self.slots.lock(parity);
         // ORDER(srcu-enter): store buffering, other end in `run_grace_period`.
         //   reader:       locks += 1;       light;  the section's reads

@@ -2,11 +2,13 @@
 
 use lab_peers::reclaim::has_liburcu;
 
-use super::cases::ONE_BUSY;
+use super::cases::{EIGHT_BUSY, ONE_BUSY};
 use super::metrics::{
     BARRIER, BRIDGE, CALL_TO_RUN, CALLS, READ, REPLACE_MEAN, REPLACE_P50, REPLACE_P95, REPLACES,
 };
-use super::ours::{BOTH, BY_CALLBACK, EARLY_QS, NAMES, QSBR, RCU, WAITS, WAKE_FROM_GP};
+use super::ours::{
+    BOTH, BY_CALLBACK, EARLY_QS, NAMES, NOT_BOOSTED, QSBR, RCU, WAITS, WAKE_FROM_GP,
+};
 use crate::measure::claim::{Against, Bound, Claim, Source};
 
 /// The flavor of liburcu that its manual recommends.
@@ -20,7 +22,9 @@ const NOT_DEARER: Bound = Bound::AtMost(1.0);
 const FIFTH: Bound = Bound::AtMost(0.2);
 /// What others do at all costs, two barriers and a wake-up, is for when a reader is in the way.
 const TENTH: Bound = Bound::AtMost(0.1);
-/// Readers that have lost their CPU are what is waited for, unless they are boosted.
+/// Readers that have lost their CPU run at once, for the rest of their section.
+const BOOSTED: Bound = Bound::AtMost(0.05);
+/// They are what is waited for, and get the CPU in their turn.
 const PREEMPTED: Bound = Bound::AtMost(0.8);
 /// One grace period serves all who came before it.
 const SHARED: Bound = Bound::AtLeast(10.0);
@@ -108,15 +112,22 @@ fn kernel_ways(
     ]
 }
 
+/// Says whether this process may give a thread a real-time priority, which is how readers are boosted.
+fn may_boost() -> bool {
+    // A thread of its own, so that nothing is left behind.
+    let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
+    tried.join().is_ok_and(|may| may)
+}
+
 /// Single replacements, by the case's name.
 #[must_use]
 pub fn replace(case: &str) -> Vec<Claim> {
     let (metric, bound, figure) = match case {
         "replace-32-idle" => (REPLACE_P50, Some(TENTH), Some("0.02")),
         ONE_BUSY => (REPLACE_P50, Some(TENTH), Some("0.01")),
-        "replace-8-busy" => (
+        EIGHT_BUSY => (
             REPLACE_P95,
-            Some(PREEMPTED),
+            Some(if may_boost() { BOOSTED } else { PREEMPTED }),
             Some("0.001 boosted, 1.04 not"),
         ),
         _ => (REPLACE_P50, None, None),
@@ -125,9 +136,19 @@ pub fn replace(case: &str) -> Vec<Claim> {
     if let Some(figure) = figure {
         all = known(all, figure);
     }
+    if case == EIGHT_BUSY && has_liburcu() {
+        all.push(Claim {
+            what: format!("{NOT_BOOSTED}, until freed"),
+            variant: NOT_BOOSTED.into(),
+            metric,
+            against: Against::Variant(MEMB.into()),
+            bound: Some(PREEMPTED),
+            source: None,
+        });
+    }
     all.extend(claims(metric, "until freed", EPOCH, None));
     if case != ONE_BUSY {
-        let has_free_cpu = case != "replace-8-busy";
+        let has_free_cpu = case != EIGHT_BUSY;
         let figures = [(case == "replace-idle").then_some("0.62"), None, None];
         all.extend(kernel_ways(REPLACE_MEAN, has_free_cpu, figures));
     }

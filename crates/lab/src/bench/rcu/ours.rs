@@ -27,6 +27,9 @@ pub const BOTH: &str = "waits both";
 /// No fixed wait, and who waits is woken by a callback.
 pub const BY_CALLBACK: &str = "by callback";
 
+/// Readers of the process, who are left where they are when others take their CPU.
+pub const NOT_BOOSTED: &str = "rcu not boosted";
+
 /// The kernel's ways: each wait, `early_qs`, `wake_from_gp`.
 pub const KERNEL_WAYS: [(&str, u32, bool, bool); 5] = [
     (WAITS, FQS_MS, false, false),
@@ -66,10 +69,23 @@ struct Loop<'a, T> {
     online: Option<qsbr::Reader>,
 }
 
-/// Grace periods in one of the kernel's ways, in this process, until it is dropped.
+/// Grace periods in another way than ours, in this process, until it is dropped.
 struct Way;
 
 impl Way {
+    /// Begins the way of the variant `name`, if it has one.
+    fn of(name: &str) -> Option<Self> {
+        if name == NOT_BOOSTED {
+            rcu::set_tunables(Tunables {
+                boost: false,
+                ..Tunables::default()
+            });
+            return Some(Self);
+        }
+        let way = KERNEL_WAYS.iter().find(|way| way.0 == name);
+        way.map(|&(_, fqs_ms, early_qs, wake)| Self::set(fqs_ms, early_qs, wake))
+    }
+
     fn set(fqs_ms: u32, early_qs: bool, wake_from_gp: bool) -> Self {
         rcu::set_tunables(Tunables {
             early_qs,
@@ -92,7 +108,7 @@ impl Drop for Way {
 ///
 /// # Panics
 ///
-/// For a name that is neither in [`NAMES`] nor in [`KERNEL_WAYS`].
+/// For a name that is neither in [`NAMES`] nor in [`KERNEL_WAYS`] nor [`NOT_BOOSTED`].
 #[must_use]
 pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
     if name == SRCU {
@@ -104,7 +120,7 @@ pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
             _way: None,
         });
     }
-    let way = KERNEL_WAYS.iter().find(|way| way.0 == name);
+    let way = Way::of(name);
     assert!(
         way.is_some() || NAMES.contains(&name),
         "no flavor of ours is called {name}"
@@ -113,7 +129,7 @@ pub fn flavor<T: Value>(name: &str, value: T) -> Box<dyn Flavor<T>> {
         cell: Rcu::new(value),
         flavor: Global,
         barrier: |_| rcu::barrier(),
-        _way: way.map(|&(_, fqs_ms, early, wake)| Way::set(fqs_ms, early, wake)),
+        _way: way,
     };
     if name == QSBR {
         Box::new(Reporting(of_process))
