@@ -9,8 +9,8 @@ use super::args::PercpuArgs;
 use super::claims;
 use super::isolation::{self, Outcome, Switches, Way};
 use super::metrics::{
-    ALLOC, CYCLES, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, ISOLATION,
-    SWITCHES, WAITED,
+    ALLOC, CALL, CYCLES, DRAIN_MAX, DRAIN_P50, DRAIN_P99, GAP, INTERRUPTS, INVOLUNTARY, ISOLATION,
+    RESCHED, SWITCHES, TIMER, WAITED,
 };
 use super::turns::{Size, Turns};
 use crate::bench::session::Settings;
@@ -205,7 +205,10 @@ fn sample(outcome: Outcome) -> Sample {
     sample.set(SWITCHES, (voluntary + involuntary) as f64);
     sample.set(INVOLUNTARY, involuntary as f64);
     sample.set(WAITED, waited_ns as f64);
-    sample.set(INTERRUPTS, outcome.interrupts as f64);
+    sample.set(INTERRUPTS, outcome.interrupts.sum() as f64);
+    sample.set(TIMER, outcome.interrupts.timer as f64);
+    sample.set(RESCHED, outcome.interrupts.resched as f64);
+    sample.set(CALL, outcome.interrupts.call as f64);
     sample.set(
         GAP,
         outcome.gap as f64 * 1000.0 / sync::time::cycles_per_us() as f64,

@@ -16,6 +16,7 @@ use nix::sys::resource::{Usage, UsageWho, getrusage};
 use sync::time::{cycles, cycles_per_us};
 use topology::CpuId;
 
+use super::interrupts::Interrupts;
 use super::list::unmade;
 use crate::bench::workqueue::producers::pin_to;
 use crate::exit::Stop;
@@ -61,7 +62,7 @@ pub struct Outcome {
     /// See `gap`.
     pub switches: Switches,
     /// Of the victim's CPU.
-    pub interrupts: u64,
+    pub interrupts: Interrupts,
 }
 
 /// What the victim noted.
@@ -133,9 +134,9 @@ pub fn run(
         let drained = thread::scope(|scope| {
             let drain = scope.spawn(|| {
                 pin_to(drainer);
-                let before = interrupts(victim);
+                let before = Interrupts::now(victim);
                 let drains = drain(way, slots, victim, nr_drains, interrupt);
-                (drains, interrupts(victim) - before)
+                (drains, Interrupts::now(victim).since(before))
             });
             drain.join()
         });
@@ -299,36 +300,5 @@ impl Switches {
             involuntary: self.involuntary - before.involuntary,
             waited_ns: self.waited_ns.saturating_sub(before.waited_ns),
         }
-    }
-}
-
-/// Counts the interrupts of a CPU so far; 0 where the system does not say.
-fn interrupts(cpu: CpuId) -> u64 {
-    let table = fs::read_to_string("/proc/interrupts").unwrap_or_default();
-    count_interrupts(&table, cpu)
-}
-
-fn count_interrupts(table: &str, cpu: CpuId) -> u64 {
-    let mut lines = table.lines();
-    let name = format!("CPU{cpu}");
-    let heads = lines.next().unwrap_or_default();
-    let Some(column) = heads.split_whitespace().position(|head| head == name) else {
-        return 0;
-    };
-    let count = |line: &str| line.split_whitespace().nth(column + 1)?.parse::<u64>().ok();
-    lines.filter_map(count).sum()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn interrupts_are_counted_by_column() {
-        let table =
-            "      CPU0  CPU3\n  0:    7    1  timer\nLOC:   10   20  Local timer\nERR:    5\n";
-        assert_eq!(count_interrupts(table, CpuId::new(3)), 21);
-        assert_eq!(count_interrupts(table, CpuId::new(0)), 22);
-        assert_eq!(count_interrupts(table, CpuId::new(1)), 0);
     }
 }

@@ -20,12 +20,19 @@ pub const INVOLUNTARY: &str = "victim_involuntary";
 pub const WAITED: &str = "victim_waited";
 /// Interrupts of the victim's CPU, the timer's too.
 pub const INTERRUPTS: &str = "victim_interrupts";
+/// Those of them that are the timer's.
+pub const TIMER: &str = "victim_interrupts_timer";
+/// Those by which another CPU asks for another thread to run.
+pub const RESCHED: &str = "victim_interrupts_resched";
+/// Those by which another CPU has a function called.
+pub const CALL: &str = "victim_interrupts_call";
 
 /// Of the cases that take objects.
 pub const ALLOC: &[Metric] = &[lower(CYCLES, "cycles", ("", "cycles"), 1.0)];
 
 const DRAIN: &str = "drain us";
 const VICTIM: &str = "victim";
+const OF_THESE: &str = "of these";
 
 /// Of the case `isolation`.
 pub const ISOLATION: &[Metric] = &[
@@ -36,5 +43,8 @@ pub const ISOLATION: &[Metric] = &[
     lower(INVOLUNTARY, "1", (VICTIM, "involuntary"), 1.0),
     lower(WAITED, "ns", (VICTIM, "waited us"), NS_PER_US),
     lower(INTERRUPTS, "1", (VICTIM, "interrupts"), 1.0),
+    lower(TIMER, "1", (OF_THESE, "timer"), 1.0),
+    lower(RESCHED, "1", (OF_THESE, "resched"), 1.0),
+    lower(CALL, "1", (OF_THESE, "call"), 1.0),
     lower(GAP, "ns", (VICTIM, "gap us"), NS_PER_US),
 ];

@@ -14,6 +14,7 @@ mod args;
 mod cache;
 mod cases;
 mod claims;
+mod interrupts;
 pub mod isolation;
 mod list;
 pub mod metrics;
