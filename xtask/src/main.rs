@@ -7,6 +7,7 @@ mod asm;
 mod book;
 mod conformance;
 mod files;
+mod fuzz;
 mod layers;
 mod licences;
 mod order;
@@ -38,6 +39,11 @@ const CHORES: &[Chore] = &[
         name: "torture",
         about: "torture one part of the library, for as long as asked",
         run: torture::main,
+    },
+    Chore {
+        name: "fuzz",
+        about: "what reads bytes of strangers, against bytes at random",
+        run: fuzz::main,
     },
     Chore {
         name: "asm",

@@ -1,0 +1,97 @@
+//! `cargo xtask fuzz`: what reads bytes of strangers, against bytes at random.
+//!
+//! The targets are in `fuzz/`, which no other build knows. They want rustup's nightly toolchain and cargo-fuzz; where the
+//! first is missing or the second cannot be installed the chore says so, and that is not a fault.
+
+use std::process::{Command, ExitCode};
+
+use crate::report::{Failure, talk};
+use crate::workspace::{Workspace, output};
+
+const TOOLCHAIN: &str = "nightly";
+/// Targets, each with a file to begin from.
+const TARGETS: &[(&str, &str)] = &[("page", "crates/lab/src/top/stalled.page")];
+const DEFAULT_MINUTES: f64 = 1.0;
+
+/// Runs each target for as long as `args` ask.
+pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
+    let seconds = seconds(args)?;
+    if output(nightly(workspace).arg("--version")).is_err() {
+        talk("fuzz: left out: there is no nightly toolchain of rustup's\n");
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !can_fuzz(workspace) {
+        talk("fuzz: installing cargo-fuzz\n");
+        let mut install = workspace.command("cargo");
+        let installed = output(install.args(["install", "--quiet", "--locked", "cargo-fuzz"]));
+        if installed.is_err() || !can_fuzz(workspace) {
+            talk("fuzz: left out: cargo-fuzz cannot be installed\n");
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    let builds = workspace.metadata(false)?.target_directory.join("fuzz");
+    for (target, seed) in TARGETS {
+        let status = nightly(workspace)
+            .args(["fuzz", "run", target, "--target-dir"])
+            .arg(&builds)
+            .arg("--")
+            .arg(format!("-max_total_time={seconds}"))
+            .arg(format!("-seed_inputs={seed}"))
+            .status()
+            .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
+        if !status.success() {
+            return Ok(ExitCode::FAILURE);
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn can_fuzz(workspace: &Workspace) -> bool {
+    output(nightly(workspace).args(["fuzz", "--version"])).is_ok()
+}
+
+/// Starts Cargo of the other toolchain.
+fn nightly(workspace: &Workspace) -> Command {
+    let mut command = workspace.command("rustup");
+    // Set by the toolchain that runs us.
+    for name in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"] {
+        command.env_remove(name);
+    }
+    command.args(["run", TOOLCHAIN, "cargo"]);
+    command
+}
+
+fn seconds(args: &[String]) -> Result<u64, Failure> {
+    let minutes = match args {
+        [] => Some(DEFAULT_MINUTES),
+        [option, value] if option == "--minutes" => value.parse().ok(),
+        _ => None,
+    };
+    let seconds = minutes.map(|minutes| (minutes * 60.0).ceil());
+    match seconds {
+        // Zero is no limit to the fuzzer.
+        Some(seconds) if (1.0..1e9).contains(&seconds) => Ok(seconds as u64),
+        _ => Err(Failure::new(
+            "`fuzz` takes `--minutes M`, a number above zero".to_string(),
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn minutes_are_a_number_above_zero() {
+        let seconds = |args: &[&str]| {
+            let args: Vec<String> = args.iter().map(|arg| (*arg).to_string()).collect();
+            super::seconds(&args).ok()
+        };
+        assert_eq!(seconds(&[]), Some(60));
+        assert_eq!(seconds(&["--minutes", "0.1"]), Some(6));
+        for wrong in ["0", "-1", "NaN", "1e300", "x"] {
+            assert_eq!(seconds(&["--minutes", wrong]), None, "{wrong}");
+        }
+        assert_eq!(seconds(&["--minutes"]), None);
+    }
+}
