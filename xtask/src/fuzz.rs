@@ -79,8 +79,6 @@ fn seconds(args: &[String]) -> Result<u64, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-
     #[test]
     fn minutes_are_a_number_above_zero() {
         let seconds = |args: &[&str]| {
