@@ -41,7 +41,7 @@ pub(super) const QUEUED: &str = "queued to a worker";
 pub(super) const MAILED: &str = "mailed";
 pub(super) const PARKED: &str = "parked";
 pub(super) const BROKEN: &str = "membarrier";
-const QUIET: &str = "quiet";
+pub(super) const QUIET: &str = "quiet";
 
 /// As `--peers` and tables spell them.
 pub const PEERS: [&str; 8] = [
