@@ -105,6 +105,7 @@ const CONFIGS: [Config; 10] = [
     // The kernel has none of this name: there the scheduler reports.
     Config {
         kind: Kind::Qsbr,
+        burst: 8,
         has_hotplug: true,
         has_stalls: true,
         ..tree("QSBR01", 6, 2)
