@@ -311,7 +311,10 @@ impl WorkerPool {
     pub(crate) fn unlink(&self, slot: usize, item: NonNull<Head>) -> bool {
         let mut after = Afterwards::default();
         let mut dispatch = self.lock();
-        dispatch.adopt(&self.injector);
+        // No worker need ever come to this pool for it.
+        if !twin::armed("cut out: forgets the injector") {
+            dispatch.adopt(&self.injector);
+        }
         let found = dispatch.unlink(slot, item);
         if found {
             dispatch.retire_from(slot, list::colour(item), 1, &mut after);

@@ -240,6 +240,8 @@ impl State {
         let popped = self.without(LINKED);
         let busy = self.has(RUNNING) && !sync::twin::armed("item: runs beside itself");
         // Also when it is not pending: the link that a helper left behind is counted until his run has ended.
+        let busy =
+            busy && (self.has(PENDING) || !sync::twin::armed("item: forgets a helper's link"));
         if self.has(CLAIMED) || busy {
             Pop::Leave(popped.with(HANDOFF))
         } else if self.has(PENDING) {

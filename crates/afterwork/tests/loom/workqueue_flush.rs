@@ -108,6 +108,48 @@ fn a_flush_waits_for_a_helper_whose_link_a_worker_met() {
     bounded(2, || flush_beside_a_helper(true));
 }
 
+/// An item whose link a worker meets while its joiner runs it, beside a flush that may have begun before that run. The
+/// run itself stands in for the worker, which spares the model a thread.
+fn a_worker_meets_what_is_helped() {
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().help(true).build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let done = Arc::new(AtomicBool::new(false));
+    let work = Work::new({
+        let (machine, done) = (machine.clone(), done.clone());
+        move || {
+            machine.pretend_busy(false);
+            machine.help_out();
+            done.store(true, Ordering::Relaxed);
+        }
+    });
+    queue.enqueue(&work);
+    // So that the joiner cannot take the link back.
+    queue.spawn_detached(|| ());
+    let flusher = spawn({
+        let queue = queue.clone();
+        move || {
+            queue.flush().unwrap();
+            assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
+        }
+    });
+    work.flush().unwrap();
+    flusher.join().unwrap();
+    wind_up(queue);
+}
+
+#[test]
+fn a_flush_that_began_before_a_helper_waits_until_its_run_has_ended() {
+    bounded(2, a_worker_meets_what_is_helped);
+}
+
+#[test]
+fn the_link_that_a_helper_left_behind_must_be_counted_until_its_run_has_ended() {
+    must_fail("item: forgets a helper's link", || {
+        bounded(2, a_worker_meets_what_is_helped);
+    });
+}
+
 /// Two flushes, each with an item of its own before it: there are two colours in a model, so one may have to wait.
 fn two_flushes() {
     let (_machine, queue) = queue(1, false);

@@ -466,3 +466,30 @@ fn moved_to_another_queue() {
 fn a_tombstone_follows_its_item_to_another_queue() {
     bounded(2, moved_to_another_queue);
 }
+
+/// The same, where nobody but the enqueuer gets the tombstone out of the pool's injector.
+fn moved_from_a_stuck_pool() {
+    let machine = machine(1, 1);
+    let [first, second] = [0, 1].map(|_| plain().build_in(machine.registry()).unwrap());
+    machine.pretend_busy(true);
+    let (work, count) = counting();
+    assert!(first.enqueue(&work) && work.cancel());
+    assert!(second.enqueue(&work));
+    machine.pretend_busy(false);
+    machine.help_out();
+    assert_eq!(count.get(), 1);
+    wind_up(first);
+    drop(second);
+}
+
+#[test]
+fn a_tombstone_is_got_out_of_a_pool_where_nobody_works() {
+    bounded(2, moved_from_a_stuck_pool);
+}
+
+#[test]
+fn cutting_a_tombstone_out_must_look_into_the_injector() {
+    must_fail("cut out: forgets the injector", || {
+        bounded(2, moved_from_a_stuck_pool);
+    });
+}
