@@ -6,7 +6,7 @@
 //!
 //! # Journey of an item
 //!
-//! `routes.rs` picks the pool of the caller's pod (`reroute.rs` changes which that is), `queue.rs` claims the item
+//! `routes.rs` picks the pool of the caller's pod (`reroute.rs` changes which that is), `enqueue.rs` claims the item
 //! (`state.rs`, `head.rs`) → `pool.rs` leaves it in the injector (`list.rs`) and kicks a worker if none is looking →
 //! `worker.rs` takes a batch of items under the lock (`dispatch.rs`), with a seat from the queue's gate (`active.rs`) →
 //! `run.rs` runs each one and wakes who waits (`wait.rs`, `join.rs`). What is to be done is decided by plain functions
@@ -27,6 +27,7 @@ mod dependency;
 mod describe;
 mod dispatch;
 mod drain;
+mod enqueue;
 mod flush;
 mod future;
 mod handles;
