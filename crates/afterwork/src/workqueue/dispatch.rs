@@ -7,21 +7,19 @@ use std::{
     ptr::NonNull,
 };
 
-use sync::{atomic::Ordering, twin, unmodelled::Arc};
+use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
-    active::{Gate, Holds, Seeker},
+    active::Seeker,
     colour::Colour,
     concurrency::{Away, Seen},
     head::Head,
-    list::{self, Injector, List},
-    policy,
-    pool::WorkerPool,
+    list::{Injector, List},
     pwq::{Counts, Pwq, PwqState, QueueCore},
     rescuer::{Distress, Phone},
     state::State,
     watchdog::Vigil,
-    worker::{Taken, Worker},
+    worker::Worker,
 };
 use crate::trace;
 
@@ -56,7 +54,7 @@ pub(crate) struct Dispatch {
     /// Links that hold a seat for their inactive items.
     pub(super) ready: VecDeque<usize>,
     /// Whether `ready` goes before `pending` next time; they take turns.
-    ready_first: bool,
+    pub(super) ready_first: bool,
     /// Workers that lie down, the last to do so last.
     pub(crate) idle: Vec<IdleWorker>,
     /// All workers, by their number.
@@ -292,65 +290,6 @@ impl Dispatch {
         found
     }
 
-    /// Takes the next batch for `worker` into its hand; false when there is nothing to do.
-    pub(crate) fn take(
-        &mut self,
-        pool: &Arc<WorkerPool>,
-        worker: &Worker,
-        target: u32,
-        max: usize,
-        after: &mut Afterwards,
-    ) -> Taken {
-        self.retire(worker, after);
-        self.tell(worker);
-        loop {
-            if self.pending.is_empty() {
-                self.adopt(&pool.injector);
-            }
-            let limit = policy::batch_size(worker.item_ns(), self.pending.len(), target, max);
-            self.ready_first = !self.ready_first;
-            if (self.ready_first || self.pending.is_empty())
-                && let Some(slot) = self.ready.pop_front()
-            {
-                self.give_up_seat(pool, worker, after);
-                let nr_taken = self.take_inactive(pool, worker, slot, limit);
-                self.sit(worker, slot);
-                if nr_taken > 0 {
-                    return self.taken(pool, worker, slot, nr_taken, after);
-                }
-                continue;
-            }
-            let Some(item) = self.pending.pop_front() else {
-                self.give_up_seat(pool, worker, after);
-                // Giving a seat up may have made a link of this very pool ready.
-                if self.ready.is_empty() {
-                    return Taken::Nothing;
-                }
-                continue;
-            };
-            let slot = home_slot(item);
-            if !self.find_seat(pool, worker, slot, after) {
-                self.link_mut(slot).inactive.push_back(item);
-                continue;
-            }
-            let limit = self.limit(slot, limit);
-            let colour = list::colour(item);
-            worker.hold(0, item);
-            let mut nr_taken = 1;
-            while nr_taken < limit
-                && let Some(next) = self.pending.first()
-                && home_slot(next) == slot
-                && list::colour(next) == colour
-            {
-                self.pending.pop_front();
-                worker.hold(nr_taken, next);
-                nr_taken += 1;
-            }
-            self.enlisted_mut(worker).colour = colour;
-            return self.taken(pool, worker, slot, nr_taken, after);
-        }
-    }
-
     /// Returns which links with items in flight have a rescuer, of what queue, and where it is called.
     pub(crate) fn rescuers(&self) -> Vec<(Arc<QueueCore>, Arc<Phone>, usize)> {
         let busy = self.links.iter().enumerate().filter_map(|(slot, link)| {
@@ -368,170 +307,9 @@ impl Dispatch {
         seat.is_some_and(|slot| self.link(slot).core.cpu_intensive)
     }
 
-    pub(super) fn taken(
-        &mut self,
-        pool: &WorkerPool,
-        worker: &Worker,
-        slot: usize,
-        nr_taken: usize,
-        after: &mut Afterwards,
-    ) -> Taken {
-        self.nr_batches += 1;
-        let link = self.link_mut(slot);
-        after.traced.activate(|| {
-            let items = worker.held(nr_taken).map(|item| trace::Item {
-                address: item.addr(),
-                // SAFETY: the item is linked, so it is alive.
-                func: unsafe { &*item }.vtable.name,
-                queue: &link.core.name,
-                pool: pool.number,
-            });
-            items.collect()
-        });
-        link.counts.nr_started += nr_taken as u64;
-        link.counts.nr_repatriated += u64::from(worker.takes_after_return());
-        if worker.holds(nr_taken, link.probe.sought())
-            && let Some(cycles) = link.probe.read()
-        {
-            link.core.wait.record(cycles);
-        }
-        let every = pool.params.wait_sample;
-        if every > 0 && link.counts.nr_started >= link.next_sample && link.probe.want() {
-            link.next_sample = link.counts.nr_started + every;
-        }
-        Taken::Items(nr_taken)
-    }
-
-    /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list; long ones so
-    /// that others may start meanwhile.
-    pub(super) fn limit(&self, slot: usize, limit: usize) -> usize {
-        let link = self.link(slot);
-        if link.gate.max() == 1 || link.core.cpu_intensive {
-            1
-        } else {
-            limit
-        }
-    }
-
-    /// Gets `worker` a seat for the items of `slot`; otherwise the link stands in line.
-    pub(super) fn find_seat(
-        &mut self,
-        pool: &Arc<WorkerPool>,
-        worker: &Worker,
-        slot: usize,
-        after: &mut Afterwards,
-    ) -> bool {
-        let link = self.link(slot);
-        if !link.inactive.is_empty() || link.plugged {
-            // Older items wait already, of this link or its predecessor.
-            return false;
-        }
-        let seat = self.enlisted(worker).seat;
-        if seat == Some(slot) && link.gate.may_stay() {
-            return true;
-        }
-        self.give_up_seat(pool, worker, after);
-        let link = self.link(slot);
-        let seated = link.gate.enter_or_queue(link.node, || Seeker {
-            pool: pool.clone(),
-            slot,
-            node: link.node,
-        });
-        if seated {
-            self.sit(worker, slot);
-        }
-        seated
-    }
-
-    /// Takes inactive items of a link that has just got a seat; what is left stands in line again.
-    pub(super) fn take_inactive(
-        &mut self,
-        pool: &Arc<WorkerPool>,
-        worker: &Worker,
-        slot: usize,
-        limit: usize,
-    ) -> usize {
-        let limit = self.limit(slot, limit);
-        let link = self.link_mut(slot);
-        if link.plugged && !twin::armed("take: overlooks the plug") {
-            // The seat is of a place in line from before the link was left and taken up again, whose items were
-            // cancelled; it goes on, and unplugging gets the link another one.
-            return 0;
-        }
-        let colour = link.inactive.first().map(list::colour).unwrap_or_default();
-        let mut nr_taken = 0;
-        // A batch is of one colour, so that its counts can be given back by their number.
-        while nr_taken < limit
-            && let Some(item) = link.inactive.first()
-            && list::colour(item) == colour
-        {
-            link.inactive.pop_front();
-            worker.hold(nr_taken, item);
-            nr_taken += 1;
-        }
-        self.enlisted_mut(worker).colour = colour;
-        self.line_up(pool, slot);
-        nr_taken
-    }
-
-    /// Gets a link with inactive items a seat, or puts it in line for one.
-    fn line_up(&mut self, pool: &Arc<WorkerPool>, slot: usize) {
-        let link = self.link(slot);
-        if !link.inactive.is_empty()
-            && !twin::armed("take: forgets the inactive")
-            && link.gate.enter_or_queue(link.node, || Seeker {
-                pool: pool.clone(),
-                slot,
-                node: link.node,
-            })
-        {
-            self.ready.push_back(slot);
-        }
-    }
-
-    /// Lets the items of a link run for which its predecessor's had to end first.
-    pub(crate) fn unplug(&mut self, pool: &Arc<WorkerPool>, slot: usize) {
-        self.link_mut(slot).plugged = false;
-        self.line_up(pool, slot);
-    }
-
     /// Says whether no queue's routes lead here.
     pub(crate) fn is_deserted(&self) -> bool {
         self.links().all(|link| link.retired)
-    }
-
-    pub(super) fn sit(&mut self, worker: &Worker, slot: usize) {
-        self.enlisted_mut(worker).seat = Some(slot);
-    }
-
-    pub(crate) fn give_up_seat(
-        &mut self,
-        pool: &Arc<WorkerPool>,
-        worker: &Worker,
-        after: &mut Afterwards,
-    ) {
-        let Some(slot) = self.enlisted_mut(worker).seat.take() else {
-            return;
-        };
-        let link = self.link(slot);
-        let left = Gate::leave(&link.gate, &link.core, link.node, Holds::Seat);
-        after.settled.extend(left.settled);
-        if let Some(seeker) = left.seeker {
-            self.pass_seat(pool, seeker, after);
-        }
-    }
-
-    fn pass_seat(&mut self, pool: &Arc<WorkerPool>, seeker: Seeker, after: &mut Afterwards) {
-        if Arc::ptr_eq(pool, &seeker.pool) {
-            self.seat(seeker.slot);
-        } else {
-            after.seats.push(seeker);
-        }
-    }
-
-    /// Notes that a link of this pool has been handed a seat.
-    pub(crate) fn seat(&mut self, slot: usize) {
-        self.ready.push_back(slot);
     }
 
     /// Takes back what `worker` has in hand and has not started.

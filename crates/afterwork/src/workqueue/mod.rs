@@ -8,7 +8,7 @@
 //!
 //! `routes.rs` picks the pool of the caller's pod (`reroute.rs` changes which that is), `enqueue.rs` claims the item
 //! (`state.rs`, `head.rs`) → `pool.rs` leaves it in the injector (`list.rs`) and kicks a worker if none is looking →
-//! `worker.rs` takes a batch of items under the lock (`dispatch.rs`), with a seat from the queue's gate (`active.rs`) →
+//! `worker.rs` takes a batch of items under the lock (`dispatch.rs`, `take.rs`), with a seat from the queue's gate (`active.rs`) →
 //! `run.rs` runs each one and wakes who waits (`wait.rs`, `join.rs`). What is to be done is decided by plain functions
 //! in `policy.rs` and `state.rs`. `future.rs` makes an item of a future. `manager.rs` and `upkeep.rs` make workers and
 //! cull them; while work waits, `sampler.rs` finds workers that sleep in an item, by the rules of `concurrency.rs`, as
@@ -61,6 +61,7 @@ mod slab;
 mod state;
 mod stats;
 mod system;
+mod take;
 mod tally;
 mod timers;
 mod upkeep;
