@@ -36,13 +36,12 @@ pub(super) fn told<E: fmt::Display>(error: E) -> E {
 
 /// Asks for who is about to wait for the end of an item.
 pub(super) fn before_waiting_for(head: &Head) {
-    let state = head.load();
-    if state.is_idle() || state.has_rescuer() {
-        return;
-    }
     reclaiming(|home| {
+        // Not before: a model would try every moment of this load.
+        let state = head.load();
         let func = (head.vtable.name)();
-        if home.core.is_first_wait_for(func) {
+        let depends = !state.is_idle() && !state.has_rescuer();
+        if depends && home.core.is_first_wait_for(func) {
             tell(home, home.pool.manager.queue_of(head), Some(func));
         }
     });
