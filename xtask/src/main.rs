@@ -12,6 +12,7 @@ mod layers;
 mod licences;
 mod order;
 mod report;
+mod sanitize;
 mod source;
 mod test;
 mod torture;
@@ -44,6 +45,11 @@ const CHORES: &[Chore] = &[
         name: "fuzz",
         about: "what reads bytes of strangers, against bytes at random",
         run: fuzz::main,
+    },
+    Chore {
+        name: "sanitize",
+        about: "run tests and tortures under ThreadSanitizer",
+        run: sanitize::main,
     },
     Chore {
         name: "asm",

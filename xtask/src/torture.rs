@@ -6,26 +6,23 @@ use std::process::{Command, ExitCode, ExitStatus};
 use std::time::Instant;
 
 use crate::report::{Failure, data, talk};
+use crate::sanitize;
 use crate::test::with_cfg;
-use crate::workspace::{Metadata, Workspace, output};
+use crate::workspace::{Metadata, Workspace};
 
 /// How a test target says that it is one of these programs.
 const PREFIX: &str = "torture_";
 
-/// Asks for the program under ThreadSanitizer, with a standard library that is built for it.
-///
-/// No report is suppressed. The sanitizer does not know fences, so what a fence alone hands over it would report; of
-/// `workqueue` it has reported nothing.
+/// Asks for the program under ThreadSanitizer; see `sanitize.rs`.
 const TSAN: &str = "--tsan";
-const TOOLCHAIN: &str = "nightly";
 
 /// A torture program.
 #[derive(Debug, PartialEq)]
-struct Program {
+pub struct Program {
     /// What one types.
-    name: String,
-    package: String,
-    target: String,
+    pub name: String,
+    pub package: String,
+    pub target: String,
 }
 
 /// Runs the program that `args` name, with what follows the name.
@@ -45,17 +42,18 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         return twin(workspace, &metadata, program, rest);
     }
     let status = if rest.first().is_some_and(|arg| arg == TSAN) {
-        let Some(host) = host_with_sources(workspace) else {
-            talk(
-                "torture: left out: ThreadSanitizer wants rustup's nightly toolchain with rust-src\n",
-            );
-            return Ok(ExitCode::SUCCESS);
+        let host = match sanitize::make_ready(workspace) {
+            Ok(host) => host,
+            Err(reason) => {
+                talk(&format!("torture: left out: {reason}\n"));
+                return Ok(ExitCode::SUCCESS);
+            }
         };
-        run(&mut sanitized(
+        run(&mut sanitize::tortured(
             workspace,
             &metadata,
-            program,
             &host,
+            program,
             &rest[1..],
         ))?
     } else {
@@ -116,47 +114,8 @@ fn run(command: &mut Command) -> Result<ExitStatus, Failure> {
         .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))
 }
 
-/// Returns the name of this machine's target if the nightly toolchain has the standard library's sources.
-fn host_with_sources(workspace: &Workspace) -> Option<String> {
-    let nightly = |args: &[&str]| {
-        let mut command = workspace.command("rustup");
-        command.args(["run", TOOLCHAIN, "rustc"]).args(args);
-        String::from_utf8(output(&mut command).ok()?).ok()
-    };
-    let sources = nightly(&["--print", "sysroot"])?;
-    let library = std::path::Path::new(sources.trim()).join("lib/rustlib/src/rust/library/std");
-    let version = nightly(&["-vV"])?;
-    let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    host.filter(|_| library.is_dir()).map(String::from)
-}
-
-/// Makes the command that runs a program under ThreadSanitizer; the first report ends it.
-fn sanitized(
-    workspace: &Workspace,
-    metadata: &Metadata,
-    program: &Program,
-    host: &str,
-    args: &[String],
-) -> Command {
-    let mut command = workspace.command("rustup");
-    // Set by the toolchain that runs us.
-    for name in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"] {
-        command.env_remove(name);
-    }
-    command
-        .env("RUSTFLAGS", "-Zsanitizer=thread")
-        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
-        .env("TSAN_OPTIONS", "halt_on_error=1 history_size=4")
-        .args(["run", TOOLCHAIN, "cargo", "test", "--quiet", "-Zbuild-std"])
-        .args(["--target", host, "--target-dir"])
-        .arg(metadata.target_directory.join("tsan"))
-        .args(["-p", &program.package, "--test", &program.target, "--"])
-        .args(args);
-    command
-}
-
 /// Lists the torture programs of the workspace, in the order of their names.
-fn programs(metadata: &Metadata) -> Vec<Program> {
+pub fn programs(metadata: &Metadata) -> Vec<Program> {
     let mut programs = Vec::new();
     for package in &metadata.packages {
         let tests = package.targets.iter().filter(|target| target.is_test());
