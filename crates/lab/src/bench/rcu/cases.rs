@@ -63,6 +63,9 @@ const REPLACE_CASES: [(&str, Readers, &str); 5] = [
 ];
 
 const NR_CALLS: usize = 100;
+/// What lies between replacements where readers are to lose their CPU meanwhile: a hundred without it may be over within a
+/// time slice.
+const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
 
 /// Sections of a figure of `read`, and callbacks of one of `call`; a tenth of them with `--quick`.
@@ -149,8 +152,13 @@ impl Setting {
         let found = REPLACE_CASES.iter().find(|case| case.0 == name);
         let &(_, readers, who) = found.expect("`CASES` and `REPLACE_CASES` agree");
         let (calls, limit, interrupt) = (self.calls, self.limits(), self.interrupt.clone());
+        let pause = if name == EIGHT_BUSY {
+            PAUSE
+        } else {
+            Duration::ZERO
+        };
         let run = move |flavor: &dyn Flavor, name: &str| {
-            let scope = (calls, limit(name));
+            let scope = (calls, limit(name), pause);
             scene::replace_one_by_one(flavor, readers, scope, &interrupt).and_then(latency)
         };
         let about = format!("replace until the old is freed, {calls} times; {who}");

@@ -43,12 +43,12 @@ pub struct Read {
     pub wall: Duration,
 }
 
-/// Replaces one by one, at most `calls` times and for at most `limit`, and times each.
+/// Replaces one by one, at most `calls` times and for at most `limit`, with a `pause` after each, and times each.
 #[must_use]
 pub fn replace_one_by_one(
     flavor: &dyn Flavor,
     readers: Readers,
-    (calls, limit): (usize, Duration),
+    (calls, limit, pause): (usize, Duration, Duration),
     interrupt: &Interrupt,
 ) -> Option<Latencies> {
     let mut latencies = Latencies::with_room(calls);
@@ -61,6 +61,9 @@ pub fn replace_one_by_one(
             let start = cycles();
             flavor.replace(value as u64);
             latencies.push(start, cycles());
+            if !pause.is_zero() {
+                thread::sleep(pause);
+            }
         }
     });
     (!interrupt.requested()).then_some(latencies)
