@@ -21,7 +21,10 @@ const TOOLCHAIN: &str = "nightly";
 const OF_OUR_TOOLCHAIN: &[&str] = &["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"];
 
 /// Packages whose unit tests are run, and which of their test programs.
-const SUITES: &[(&str, &[&str])] = &[("afterwork-mpscq", &[]), ("afterwork", &["workqueue"])];
+const SUITES: &[(&str, &[&str])] = &[
+    ("afterwork-mpscq", &[]),
+    ("afterwork", &["workqueue", "percpu", "rcu"]),
+];
 
 /// The first report ends the program. Threads of a registry that was dropped end by themselves and nobody joins them:
 /// that is no report.
