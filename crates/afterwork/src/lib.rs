@@ -23,6 +23,7 @@
 
 pub mod observe;
 pub mod page;
+mod panics;
 pub mod params;
 pub mod percpu;
 pub mod rcu;

@@ -36,6 +36,10 @@ const FOLDERS: &[Folder] = &[
         names: Below::Only(&[]),
     },
     Folder {
+        name: "panics",
+        names: Below::Only(&[]),
+    },
+    Folder {
         name: "trace",
         names: Below::Only(&[]),
     },
@@ -65,8 +69,9 @@ const FOLDERS: &[Folder] = &[
     },
 ];
 
-/// Named by every folder: tunables, the page on which each shows itself, and events belong to no layer.
-const FOR_ALL: &[&str] = &["params", "page", "trace"];
+/// Named by every folder: tunables, the page on which each shows itself, events, and the care for what users' code panics
+/// with belong to no layer.
+const FOR_ALL: &[&str] = &["params", "page", "panics", "trace"];
 
 /// A path that only `sync` may name.
 pub struct Door {

@@ -3,12 +3,11 @@
 //! The closure borrows from the caller's stack, and the letter may outlive the caller. So both move one word: who moves
 //! it from `PENDING` has the closure, and the caller does not return before the word says that the other is through.
 
-use std::any::Any;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use sync::atomic::{AtomicU32, Ordering};
 use sync::cell::UnsafeCell;
 use sync::twin;
+
+use crate::panics::{Payload, guarded};
 
 const PENDING: u32 = 0;
 const RUNNING: u32 = 1;
@@ -16,7 +15,7 @@ const DONE: u32 = 2;
 const CANCELLED: u32 = 3;
 
 /// What a call yields, or the payload of its panic.
-pub(super) type Outcome<R> = Result<R, Box<dyn Any + Send>>;
+pub(super) type Outcome<R> = Result<R, Payload>;
 
 /// The closure, and then what it yields.
 pub(super) struct Call<F, R> {
@@ -52,7 +51,7 @@ impl<F, R> Call<F, R> {
         // SAFETY: the step from `PENDING` was ours, so the caller waits for `DONE`.
         let f = self.f.with_mut(|f| unsafe { (*f).take() });
         let f = f.expect("one step leads from PENDING");
-        let outcome = catch_unwind(AssertUnwindSafe(|| f(data)));
+        let outcome = guarded(|| f(data));
         // SAFETY: as above.
         self.outcome
             .with_mut(|place| unsafe { *place = Some(outcome) });

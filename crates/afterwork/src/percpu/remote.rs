@@ -2,7 +2,6 @@
 
 use std::fmt;
 use std::marker::PhantomData;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Duration;
 
 use sync::atomic::{AtomicU64, Ordering};
@@ -17,6 +16,7 @@ use super::patience::{self, Deadline};
 use super::slot::Slot;
 use super::table::Table;
 use super::tally::Tally;
+use crate::panics;
 use crate::params::Qpw;
 
 /// Called after queued work panicked.
@@ -273,7 +273,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         let slot = self.not_mine(self.slot(cpu));
         let panics = self.panics.clone();
         let contained = move |data: &mut T| {
-            if catch_unwind(AssertUnwindSafe(|| work(data))).is_err() {
+            if panics::contain(|| work(data)) {
                 panics.count(cpu);
             }
         };

@@ -103,7 +103,8 @@ pub fn start_poll() -> GpCookie {
 /// Runs callbacks where `executor` takes them; `None` is the library's own thread.
 ///
 /// `executor` gets one batch at a time and hands it to, say, a workqueue, whose item calls [`Batch::run`]. The next
-/// batch comes when that has run. From the next grace period on, for the whole process.
+/// batch comes when that has run. From the next grace period on, for the whole process. What it panics with is dropped, and
+/// counted as a callback's ([`nr_panicked`]).
 ///
 /// # Blocking
 ///
@@ -126,7 +127,7 @@ pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
     callbacks().set_executor(executor.map(Arc::from));
 }
 
-/// Returns how many callbacks have panicked so far.
+/// Returns how often a callback, or what runs batches, has panicked so far.
 pub fn nr_panicked() -> u64 {
     callbacks().nr_panicked()
 }

@@ -27,11 +27,7 @@
 //! sweep`). When all lists are empty and no sweep is under way there is nothing to wait for: the lists are looked at
 //! first, so a callback that a sweep has just taken shows in `sweep_seq`.
 
-use std::{
-    cell::Cell,
-    panic::{AssertUnwindSafe, catch_unwind},
-    ptr,
-};
+use std::{cell::Cell, ptr};
 
 use sync::{
     Mutex,
@@ -48,7 +44,7 @@ use super::{
     local::{global, mine},
     seq::{self, GpCookie},
 };
-use crate::{page::Count, wake::EventCount};
+use crate::{page::Count, panics, wake::EventCount};
 
 /// Lists; CPUs beyond share them by turns. A power of two.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -272,10 +268,14 @@ impl Callbacks {
         match executor {
             Some(executor) if !chain.is_empty() => {
                 let done = Arc::new((AtomicBool::new(false), EventCount::new()));
-                executor(Batch {
+                let batch = Batch {
                     chain,
                     done: Some(done.clone()),
-                });
+                };
+                // A batch that is dropped by a panic has run.
+                if panics::contain(|| executor(batch)) {
+                    self.nr_panicked.fetch_add(1, Ordering::Relaxed);
+                }
                 done.1.wait_until(|| done.0.load(Ordering::Acquire));
             }
             _ => drop(Batch { chain, done: None }),
@@ -408,7 +408,7 @@ impl Drop for Batch {
             let run_one = |callback: Callback| {
                 // SAFETY: from `each` below, and the grace period of a batch has passed.
                 let run = || unsafe { callback.run() };
-                if catch_unwind(AssertUnwindSafe(run)).is_err() {
+                if panics::contain(run) {
                     callbacks().nr_panicked.fetch_add(1, Ordering::Relaxed);
                 }
                 nr_run += 1;

@@ -15,7 +15,7 @@ use std::time::Duration;
 use sync::{Mutex, OnceLock, hint, thread, time, twin, unmodelled::Arc};
 
 use super::{domain::Domain, slot::Slot, tunables};
-use crate::{page::Count, trace, wake::spin_as_waiter};
+use crate::{page::Count, panics, trace, wake::spin_as_waiter};
 
 /// How often the driver looks before it boosts. A holdout that runs on another CPU ends most sections sooner.
 const LOOKS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
@@ -64,7 +64,8 @@ pub(super) fn handler() -> &'static Mutex<Option<Handler>> {
 
 /// Has stalls told to `handler`, once for each reader and period; `None` writes a line to stderr.
 ///
-/// The handler runs on a thread that waits for the grace period, so it must not wait for one.
+/// The handler runs on a thread that waits for the grace period, so it must not wait for one. What it panics with is
+/// dropped.
 ///
 /// # Blocking
 ///
@@ -87,10 +88,11 @@ fn tell(stall: &Stall) {
     NR_TOLD.add(1);
     trace::rcu_stall(stall.thread, stall);
     let handler = self::handler().lock().clone();
-    match handler {
+    // Others wait for this thread, which may be the one of callbacks. Writing to a closed stderr panics, too.
+    panics::contain(|| match handler {
         Some(handler) => handler(stall),
         None => eprintln!("afterwork: {stall}"),
-    }
+    });
 }
 
 impl Domain {

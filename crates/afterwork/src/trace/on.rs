@@ -1,9 +1,6 @@
 //! The events. `off.rs` has the same names.
 
-use std::{
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-};
+use std::fmt;
 
 use tracing::{
     Level, event,
@@ -11,19 +8,12 @@ use tracing::{
 };
 
 use super::Item;
+use crate::panics;
 
 /// Says whether any subscriber may want events of `level`.
 #[inline(always)]
 fn is_on(level: Level) -> bool {
     level <= STATIC_MAX_LEVEL && level <= LevelFilter::current()
-}
-
-/// Calls `tell`, which calls subscribers; what they panic with ends here.
-fn guarded(tell: impl FnOnce()) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(tell)) {
-        // Dropping it may panic as well.
-        std::mem::forget(payload);
-    }
 }
 
 /// Makes a function that tells one step of an item.
@@ -36,7 +26,7 @@ macro_rules! step {
             #[inline(never)]
             fn tell(item: Item<'_>) {
                 let Item { address, func, queue, pool } = item;
-                guarded(|| {
+                panics::contain(|| {
                     event!(
                         name: stringify!($name),
                         target: "afterwork::workqueue",
@@ -115,7 +105,7 @@ impl Noted {
 /// A rescuer is called to a pool.
 #[cold]
 pub(crate) fn mayday(queue: &str, pool: usize) {
-    guarded(|| {
+    panics::contain(|| {
         event!(name: "mayday", target: "afterwork::workqueue", Level::DEBUG, queue, pool);
     });
 }
@@ -123,7 +113,7 @@ pub(crate) fn mayday(queue: &str, pool: usize) {
 /// A rescuer has taken items.
 #[cold]
 pub(crate) fn rescue(queue: &str, pool: usize, nr_items: usize) {
-    guarded(|| {
+    panics::contain(|| {
         event!(name: "rescue", target: "afterwork::workqueue", Level::DEBUG, queue, pool, nr_items);
     });
 }
@@ -131,7 +121,7 @@ pub(crate) fn rescue(queue: &str, pool: usize, nr_items: usize) {
 /// Something is told that should not be.
 #[cold]
 pub(crate) fn report(kind: &'static str, queue: &str, text: &dyn fmt::Display) {
-    guarded(|| {
+    panics::contain(|| {
         event!(name: "report", target: "afterwork::workqueue", Level::WARN, kind, queue, "{text}");
     });
 }
@@ -140,7 +130,7 @@ pub(crate) fn report(kind: &'static str, queue: &str, text: &dyn fmt::Display) {
 #[inline(always)]
 pub(crate) fn gp_start(flavor: &'static str, gp_seq: u64) {
     if is_on(Level::DEBUG) {
-        guarded(|| {
+        panics::contain(|| {
             event!(name: "gp_start", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq);
         });
     }
@@ -150,7 +140,7 @@ pub(crate) fn gp_start(flavor: &'static str, gp_seq: u64) {
 #[inline(always)]
 pub(crate) fn gp_end(flavor: &'static str, gp_seq: u64) {
     if is_on(Level::DEBUG) {
-        guarded(|| {
+        panics::contain(|| {
             event!(name: "gp_end", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq);
         });
     }
@@ -159,7 +149,7 @@ pub(crate) fn gp_end(flavor: &'static str, gp_seq: u64) {
 /// A reader holds a grace period up.
 #[cold]
 pub(crate) fn rcu_stall(thread: u32, text: &dyn fmt::Display) {
-    guarded(|| {
+    panics::contain(|| {
         event!(name: "stall", target: "afterwork::rcu", Level::WARN, thread, "{text}");
     });
 }

@@ -19,7 +19,6 @@
 //! Where nothing is offered an item costs a load for this, and a batch one more of a word that never changes.
 
 use std::cell::{Cell, RefCell};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use sync::{
     Mutex,
@@ -28,6 +27,8 @@ use sync::{
     unmodelled::{Arc, Weak},
 };
 use topology::CpuId;
+
+use crate::panics;
 
 /// Per-CPU data, as threads see it that own slots of it.
 pub(crate) trait Offered: Send + Sync {
@@ -246,8 +247,5 @@ impl Slot {
 
 /// Drops what may be the last pointer to somebody's data; a panic of that ends here.
 fn let_go(offered: Arc<dyn Offered>) {
-    if let Err(payload) = catch_unwind(AssertUnwindSafe(|| drop(offered))) {
-        // It may panic when dropped, too.
-        std::mem::forget(payload);
-    }
+    panics::contain(|| drop(offered));
 }

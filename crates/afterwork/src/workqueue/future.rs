@@ -37,10 +37,11 @@ use super::{
     list,
     pwq::Pwq,
     queue::Inner,
-    run::{self, contain, guarded, note_panic},
+    run::{self, note_panic},
     slab,
     state::{Rules, State},
 };
+use crate::panics::{contain, guarded};
 
 /// What every future's item begins with.
 #[repr(C)]

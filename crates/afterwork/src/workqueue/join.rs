@@ -18,12 +18,15 @@ use super::{
     head::{Ending, Head, Popped, TaskSlot, VTable, is_current, with_current},
     panicked::PanicPayload,
     pwq::Pwq,
-    run::{self, Payload, guarded, note_panic},
+    run::{self, note_panic},
     slab,
     state::State,
     wait,
 };
-use crate::trace;
+use crate::{
+    panics::{Payload, discard, guarded},
+    trace,
+};
 
 /// Waits for what a spawned closure, or future, returns.
 ///
@@ -464,7 +467,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
             Err(payload) => {
                 // SAFETY: its link's count is given back by our caller, later.
                 unsafe { note_panic(false) };
-                run::discard(payload);
+                discard(payload);
                 Ending::Panicked
             }
         };

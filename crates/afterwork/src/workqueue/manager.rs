@@ -23,12 +23,12 @@ use super::{
     machine::Machine,
     pool::WorkerPool,
     rescuer::{Phone, Rescuer},
-    run::contain,
     timers::Timers,
     watchdog::Report,
     worker,
 };
 use crate::{
+    panics::contain,
     params::Params,
     trace,
     wake::{Parker, Unparker},

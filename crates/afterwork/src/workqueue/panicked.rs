@@ -2,7 +2,7 @@
 
 use std::{any::Any, fmt};
 
-use super::run::Payload;
+use crate::panics::Payload;
 
 /// What a work item panicked with.
 ///

@@ -16,11 +16,10 @@ use super::{
     pool::WorkerPool,
     probe::Probe,
     rescuer::Phone,
-    run::contain,
     state::Rules,
     stats::Times,
 };
-use crate::{trace, wake::EventCount};
+use crate::{panics::contain, trace, wake::EventCount};
 
 /// What all links of one queue share. It outlives the queue's handle until the last worker has let go.
 pub(crate) struct QueueCore {

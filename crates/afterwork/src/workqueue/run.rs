@@ -1,10 +1,6 @@
 //! Running an item that has a state: by a worker that popped it, or by a joiner who helps.
 
-use std::{
-    any::Any,
-    panic::{AssertUnwindSafe, catch_unwind},
-    ptr::NonNull,
-};
+use std::ptr::NonNull;
 
 use sync::{atomic::Ordering, thread};
 
@@ -16,7 +12,7 @@ use super::{
     registry::must_have_workers,
     state::{Pop, State},
 };
-use crate::trace;
+use crate::{panics::contain, trace};
 
 /// Takes an item that the caller just took off a list, and runs it if it is to be run.
 ///
@@ -222,29 +218,6 @@ pub(crate) fn cancel(item: NonNull<Head>) -> bool {
     }
     true
 }
-
-/// Calls `body`, the code of an item, and returns what it panicked with, if it did.
-pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
-    catch_unwind(AssertUnwindSafe(body))
-}
-
-/// Calls code of a user's that must not unwind into ours; what it panics with has been told by the panic hook.
-pub(crate) fn contain(body: impl FnOnce()) {
-    if let Err(payload) = guarded(body) {
-        discard(payload);
-    }
-}
-
-/// Drops what a panic carried. Should that panic again, what it panics with is leaked.
-#[cold]
-pub(crate) fn discard(payload: Payload) {
-    if let Err(again) = guarded(|| drop(payload)) {
-        std::mem::forget(again);
-    }
-}
-
-/// What a panic carries.
-pub(crate) type Payload = Box<dyn Any + Send + 'static>;
 
 /// Takes note of a panic of the item that this thread runs.
 ///

@@ -13,10 +13,11 @@ use super::{
     dependency::{self, told},
     handles::Handles,
     head::{Ending, Head, VTable, is_current},
-    run::{self, guarded, note_panic},
+    run::{self, note_panic},
     state::State,
     wait,
 };
+use crate::panics::{discard, guarded};
 
 /// Defers the same piece of work as often as it is queued, and never runs it twice at once.
 ///
@@ -356,7 +357,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
             Err(payload) => {
                 // SAFETY: the caller runs the item.
                 unsafe { note_panic(false) };
-                run::discard(payload);
+                discard(payload);
                 Ending::Panicked
             }
         }

@@ -203,6 +203,24 @@ fn batches_run_where_the_user_wants() {
 }
 
 #[test]
+fn a_panic_of_who_runs_batches_loses_no_callback() {
+    let _alone = alone();
+    let before = rcu::nr_panicked();
+    rcu::run_callbacks_on(Some(Box::new(|_| panic!("on purpose"))));
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    for _ in 0..2 {
+        let nr_run = nr_run.clone();
+        rcu::call(move || {
+            nr_run.fetch_add(1, Ordering::Relaxed);
+        });
+        rcu::barrier();
+    }
+    rcu::run_callbacks_on(None);
+    assert_eq!(nr_run.load(Ordering::Relaxed), 2);
+    assert!(rcu::nr_panicked() > before);
+}
+
+#[test]
 fn what_is_dropped_after_a_grace_period_is_dropped_once() {
     struct Counted(Arc<AtomicUsize>);
     impl Drop for Counted {

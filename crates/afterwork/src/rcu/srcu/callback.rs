@@ -1,9 +1,6 @@
 //! Callbacks of a domain: a list, a thread while it is not empty, and a count by which `barrier` waits.
 
-use std::{
-    panic::{AssertUnwindSafe, catch_unwind},
-    time::Duration,
-};
+use std::time::Duration;
 
 use sync::{
     Mutex,
@@ -12,7 +9,10 @@ use sync::{
     unmodelled::Arc,
 };
 
-use crate::wake::{EventCount, Parker, Unparker};
+use crate::{
+    panics,
+    wake::{EventCount, Parker, Unparker},
+};
 
 use super::{domain::Shared, gp::Patience};
 
@@ -167,8 +167,7 @@ impl Shared {
             batch.pop();
         }
         for callback in batch {
-            // The hook has told of a panic by now; the others must run.
-            if catch_unwind(AssertUnwindSafe(callback)).is_err() {
+            if panics::contain(callback) {
                 self.callbacks.nr_panicked.fetch_add(1, Ordering::Relaxed);
             }
         }
