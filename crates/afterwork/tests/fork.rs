@@ -14,6 +14,7 @@ use std::{
 };
 
 use afterwork::{
+    observe,
     rcu::{self, Rcu, qsbr, srcu::Domain},
     workqueue::{self, Work, Workqueue},
 };
@@ -320,4 +321,19 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
     drop(done);
     let (runs, ended) = both.take().unwrap();
     assert!(runs.join().unwrap() && ended.join().unwrap() == 7);
+}
+
+#[test]
+fn a_child_is_shown_by_a_page_of_its_own() {
+    let _alone = alone();
+    let path = observe::publish().unwrap();
+    in_child(|| {
+        let of_child = observe::publish().unwrap();
+        assert_ne!(of_child, path);
+        assert!(of_child.exists());
+        assert!(observe::unpublish() && !of_child.exists());
+        // And not its parent's.
+        assert!(!observe::unpublish() && path.exists());
+    });
+    assert!(path.exists() && observe::unpublish());
 }

@@ -15,7 +15,7 @@ use crate::page::publisher;
 /// `exit` or from `main`; what a killed process leaves behind is known by number and start time. Costs a thread that
 /// sleeps, and 2 MiB of address space for its stack; nothing else until somebody looks. A look costs what
 /// [`snapshot`](super::snapshot) does, on that thread. Whatever is done to the file, the process is none the worse.
-/// Calling it again changes nothing.
+/// Calling it again changes nothing. A child of `fork` is not shown until it calls this itself.
 ///
 /// # Blocking
 ///

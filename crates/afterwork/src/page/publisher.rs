@@ -28,6 +28,7 @@ use std::{
 use sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU32, Ordering},
+    fork::{self, Handler},
     process,
     shared_file::{Rung, SharedFile},
     thread, time,
@@ -55,6 +56,13 @@ static PUBLISHED: Mutex<Option<Published>> = Mutex::new(None);
 static OWNER: AtomicU32 = AtomicU32::new(0);
 static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
 
+/// A child has a page of its own, if it wants one, and its parent's thread is not there.
+static HANDLER: Handler = Handler {
+    settle: || (),
+    before: |held| held.lock(&PUBLISHED),
+    child: || std::mem::forget(PUBLISHED.lock().take()),
+};
+
 struct Published {
     path: PathBuf,
     file: Arc<Shared>,
@@ -68,6 +76,7 @@ struct Shared {
 
 /// Makes the file and starts the thread, if that has not been done.
 pub(crate) fn publish() -> io::Result<PathBuf> {
+    fork::register(&HANDLER);
     let mut published = PUBLISHED.lock();
     if let Some(published) = &*published {
         return Ok(published.path.clone());
