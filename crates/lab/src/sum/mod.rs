@@ -4,7 +4,7 @@
 //! walk.rs ──► sums.rs ──── batches of files ────► workqueue, limited to the CPUs at hand
 //!                ▲                                    │  a ring and buffers of this CPU: reader.rs
 //!                │                                    │  opens, reads by one ring:       files.rs
-//!                └───── mailbox ◄──── checksums ──────┘  hashes where it has read
+//!                └───── mailbox ◄──── checksums ──────┘  hashes where it has read:       hash.rs
 //! ```
 //!
 //! A path has one holder at a time: the walk gives it to a batch, the batch to the mailbox, that to whoever prints. Nothing
@@ -16,6 +16,7 @@ mod args;
 mod check;
 mod command;
 mod files;
+mod hash;
 mod line;
 mod order;
 mod plain;

@@ -1,7 +1,8 @@
 //! Reads and hashes some files at once, by an io_uring ring of its own.
 //!
 //! All files of a batch are opened and their beginnings read by one system call; then their next pieces by another one,
-//! and so on until each has ended. What was read is hashed on the CPU that read it, while it is in that CPU's cache.
+//! and so on until each has ended. What was read is hashed on the CPU that read it, while it is in that CPU's cache, and two
+//! files at a time (`hash.rs`).
 //! On a cold disk all reads of a batch are under way together, and its worker tells its pool that it waits.
 
 use std::ffi::CString;
@@ -9,11 +10,11 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use afterwork::percpu::PageBatches;
+use afterwork::percpu::{Page, PageBatches};
 use afterwork::workqueue;
-use sha2::{Digest as _, Sha256};
 
 use super::files::{Event, Files};
+use super::hash::{self, Hasher};
 use super::line::Digest;
 use super::walk::Found;
 
@@ -27,9 +28,17 @@ pub struct Reader {
 }
 
 /// A file that is being read.
+#[derive(Default)]
 struct Flight {
-    hasher: Sha256,
+    hasher: Hasher,
     offset: u64,
+}
+
+/// What a read brought.
+struct Piece {
+    slot: usize,
+    count: usize,
+    buffer: Page,
 }
 
 impl Reader {
@@ -55,14 +64,12 @@ impl Reader {
     ) -> io::Result<Vec<io::Result<Digest>>> {
         let mut sums: Vec<Option<io::Result<Digest>>> = Vec::new();
         let mut flights: Vec<Flight> = Vec::new();
+        let mut pieces: Vec<Piece> = Vec::new();
         let mut nr_open = 0;
         for (slot, found) in batch.iter().enumerate() {
             let refused = found.refusal();
             let opened = refused.map_or_else(|| name(&found.path), Err);
-            flights.push(Flight {
-                hasher: Sha256::new(),
-                offset: 0,
-            });
+            flights.push(Flight::default());
             sums.push(match opened {
                 Ok(path) => {
                     self.files.open(slot, path, buffers.alloc())?;
@@ -82,25 +89,51 @@ impl Reader {
             }
             while let Some(event) = next {
                 match event {
-                    Event::Read(slot, Ok(count @ 1..), buffer) => {
-                        let flight = &mut flights[slot];
-                        flight.hasher.update(&buffer[..count]);
-                        flight.offset += count as u64;
-                        self.files.read(slot, flight.offset, buffer)?;
-                    }
+                    Event::Read(slot, Ok(count @ 1..), buffer) => pieces.push(Piece {
+                        slot,
+                        count,
+                        buffer,
+                    }),
                     Event::Read(slot, ended, buffer) => {
                         buffers.free(buffer);
                         let hasher = std::mem::take(&mut flights[slot].hasher);
-                        sums[slot] = Some(ended.map(|_| hasher.finalize().into()));
+                        sums[slot] = Some(ended.map(|_| hasher.finish()));
                         self.files.close(slot)?;
                     }
                     Event::Closed => nr_open -= 1,
                 }
                 next = self.files.event();
             }
+            hash_all(&mut pieces, &mut flights);
+            for Piece { slot, buffer, .. } in pieces.drain(..) {
+                self.files.read(slot, flights[slot].offset, buffer)?;
+            }
         }
         let sums = sums.into_iter();
         Ok(sums.map(|sum| sum.expect("every file has ended")).collect())
+    }
+}
+
+/// Hashes each piece into its flight, those of like lengths side by side.
+fn hash_all(pieces: &mut [Piece], flights: &mut [Flight]) {
+    pieces.sort_unstable_by_key(|piece| piece.count);
+    for pair in pieces.chunks(2) {
+        match pair {
+            [one, other] => {
+                let of_two = flights.get_disjoint_mut([one.slot, other.slot]);
+                let [ours, theirs] = of_two.expect("a slot has one read under way");
+                hash::update_both(
+                    (&mut ours.hasher, &one.buffer[..one.count]),
+                    (&mut theirs.hasher, &other.buffer[..other.count]),
+                );
+            }
+            alone => alone
+                .iter()
+                .for_each(|it| flights[it.slot].hasher.update(&it.buffer[..it.count])),
+        }
+    }
+    for piece in pieces {
+        flights[piece.slot].offset += piece.count as u64;
     }
 }
 
