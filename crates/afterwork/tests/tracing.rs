@@ -121,6 +121,34 @@ fn registry(params: Params) -> Registry {
     Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap()
 }
 
+/// The only worker of a registry, held in an item; no other is made meanwhile.
+struct Held {
+    busy: Workqueue,
+    release: mpsc::Sender<()>,
+}
+
+impl Held {
+    fn new(registry: &Registry) -> Self {
+        let busy = Workqueue::builder("busy").help(false);
+        let busy = busy.build_in(registry).unwrap();
+        let (release, released) = mpsc::channel::<()>();
+        let (inside, is_inside) = mpsc::channel();
+        busy.spawn_detached(move || {
+            inside.send(()).unwrap();
+            let _ = released.recv();
+        });
+        is_inside.recv().unwrap();
+        registry.refuse_threads(true);
+        Self { busy, release }
+    }
+
+    fn let_go(self, registry: &Registry) {
+        registry.refuse_threads(false);
+        drop(self.release);
+        drop(self.busy);
+    }
+}
+
 fn steps(told: &[Told]) -> Vec<&'static str> {
     told.iter().map(|it| it.name).collect()
 }
@@ -144,13 +172,13 @@ fn each_step_of_an_item_is_told_in_order_whatever_it_is_and_whoever_runs_it() {
         };
         queue("by a worker", false).enqueue(&Work::new(|| ()));
         let helped = queue("by its joiner", true);
-        helped.pause();
+        let only_worker = Held::new(&registry);
         let item = Work::new(|| ());
         helped.enqueue(&item);
         let queued = told_of("by its joiner");
         assert_eq!(steps(&queued), ["queue_work"]);
-        helped.resume();
         item.flush().unwrap();
+        only_worker.let_go(&registry);
         queue("a closure", true).spawn(|| ()).join().unwrap();
         queue("detached", true).spawn_detached(|| ());
         queue("a future", true)
@@ -236,21 +264,12 @@ fn a_subscriber_that_panics_costs_no_worker_and_no_item() {
 fn calls_of_rescuers_and_what_they_take_are_told() {
     ends(|| {
         let registry = registry(Params::default());
-        let busy = Workqueue::builder("busy").help(false);
-        let busy = busy.build_in(&registry).unwrap();
-        let (release, released) = mpsc::channel::<()>();
-        let (inside, is_inside) = mpsc::channel();
-        busy.spawn_detached(move || {
-            inside.send(()).unwrap();
-            let _ = released.recv();
-        });
-        is_inside.recv().unwrap();
-        registry.refuse_threads(true);
+        let only_worker = Held::new(&registry);
         let queue = Workqueue::builder("rescued").mem_reclaim().help(false);
         let queue = queue.build_in(&registry).unwrap();
         queue.spawn_detached(|| ());
         queue.drain().unwrap();
-        drop(release);
+        only_worker.let_go(&registry);
         let told = told_of("rescued");
         let names = steps(&told);
         let position = |name| names.iter().position(|it| *it == name).unwrap();

@@ -84,12 +84,18 @@ impl Dispatch {
         self.nr_batches += 1;
         let link = self.link_mut(slot);
         after.traced.activate(|| {
-            let items = worker.held(nr_taken).map(|item| trace::Item {
-                address: item.addr(),
+            let items = worker.held(nr_taken).filter_map(|item| {
                 // SAFETY: the item is linked, so it is alive.
-                func: unsafe { &*item }.vtable.name,
-                queue: &link.core.name,
-                pool: pool.number,
+                let head = unsafe { &*item };
+                let state = head.load();
+                // Where it was cancelled, or its joiner has it, this is its place and no more. A closure has no state.
+                let is_there = state.is_pending() || !state.has_link();
+                is_there.then(|| trace::Item {
+                    address: item.addr(),
+                    func: head.vtable.name,
+                    queue: &link.core.name,
+                    pool: pool.number,
+                })
             });
             items.collect()
         });
