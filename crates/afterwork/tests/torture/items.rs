@@ -216,16 +216,7 @@ impl Subject {
                 log.note(item, cancel, |yes| Some(Act::Cancel(yes)));
             }
             70..80 => self.flush(log),
-            80..84 => {
-                let cancel = || either!(work, work => work.cancel_sync());
-                log.note(item, cancel, |cancelled| {
-                    Some(Act::Disable {
-                        cancelled,
-                        sync: true,
-                        enables: true,
-                    })
-                });
-            }
+            80..84 => self.cancel_sync(log),
             84..88 => self.disable_and_enable(place, dice, log),
             _ => {
                 if let Handle::Reusable(work) = work {
@@ -251,6 +242,17 @@ impl Subject {
             Ok(any) => Some(Act::Flush(Some(any))),
             Err(FlushError::Panicked) => Some(Act::Flush(Some(true))),
             Err(error) => panic!("{error}"),
+        });
+    }
+
+    fn cancel_sync(&self, log: &mut Log) {
+        let cancel = || either!(self.handle(), work => work.cancel_sync());
+        log.note(self.number, cancel, |cancelled| {
+            Some(Act::Disable {
+                cancelled,
+                sync: true,
+                enables: true,
+            })
         });
     }
 
@@ -303,12 +305,14 @@ impl Subject {
 }
 
 /// Checks the histories of all items, given what others did to them; returns how often they ran, and of how many acts.
-pub fn check(subjects: Vec<Subject>, others: Log) -> (u64, u64) {
+pub fn check(subjects: Vec<Subject>, mut others: Log) -> (u64, u64) {
     let mut events: Vec<Vec<Event>> = subjects.iter().map(|_| Vec::new()).collect();
     let mut nr_runs = 0;
     for subject in subjects {
         let (number, runs) = (subject.number, subject.runs.clone());
-        // The closure goes with the last handle, and leaves what its runs did. A timer that was changed may have one.
+        // A run that was flushed may have armed the item anew, for longer than anybody wants to wait.
+        subject.cancel_sync(&mut others);
+        // The closure goes with the last handle, and leaves what its runs did.
         drop(subject);
         while Arc::strong_count(&runs) > 1 {
             thread::yield_now();
