@@ -16,8 +16,10 @@
 //! that runs.
 //!
 //! An item that a helper takes after it was adopted keeps its count until the helper's run has ended: a worker that
-//! meets its link hands the count over to the run. So whoever comes later, with a newer colour or in a newer phase, is
-//! not waited for, but in two cases: a cancelled item whose place in the list is of an old colour, and which is queued
+//! meets its link hands the count over to the run. But who queues such an item elsewhere meanwhile takes the link out, and
+//! the count is given back. That is noted before (`QueueCore::nr_cut`), and a flush that finds it so when nothing is counted
+//! any more waits for all who help then. So whoever comes later, with a newer colour or in a newer phase, is
+//! not waited for, but in three cases: that one; a cancelled item whose place in the list is of an old colour, and which is queued
 //! anew into that place; and helpers when two flushes meet, of whom only two phases can be told apart.
 //!
 //! The waiter sleeps on `QueueCore::settled`. It is told by whoever gives back the last count of a closed colour
@@ -82,6 +84,8 @@ pub(super) struct Flush<'a> {
     /// Of each gate where somebody may still help, what was the present phase when all injectors had been looked at.
     /// Once nobody does the gate is left alone: whoever helps there later may count in the same phase.
     phases: Option<Vec<(Arc<Gate>, Phase)>>,
+    /// How many links of running items had been cut out when it began; `None` when it has looked again.
+    nr_cut: Option<u64>,
     inner: &'a Inner,
 }
 
@@ -92,7 +96,8 @@ impl Workqueue {
     ///
     /// Items that are queued later do not hold it up, also not those that its own items queue. An item that is queued
     /// again into the place of one that was cancelled may, once; and where two flushes meet, an item that began to run
-    /// on its joiner's thread before the earlier flush ended.
+    /// on its joiner's thread before the earlier flush ended; and what runs on joiners' threads when the last item ends, if
+    /// one of them was queued elsewhere meanwhile.
     ///
     /// # Blocking
     ///
@@ -146,6 +151,7 @@ impl<'a> Flush<'a> {
         Self {
             links: links.collect(),
             phases: None,
+            nr_cut: Some(inner.core.nr_cut.load(Ordering::Relaxed)),
             inner,
         }
     }
@@ -156,6 +162,15 @@ impl<'a> Flush<'a> {
         for (link, stage) in &mut self.links {
             *stage = stage.next(link);
             nr_left += usize::from(*stage != Stage::Done);
+        }
+        // Relaxed: written before the count was given back under the pool lock, under which it was seen to be gone.
+        if nr_left == 0
+            && let Some(before) = self.nr_cut.take()
+            && self.inner.core.nr_cut.load(Ordering::Relaxed) != before
+            && !sync::twin::armed("flush: looks for helpers once")
+        {
+            // Who helps now may have begun before, and later ones wait for those of the phase before theirs.
+            self.phases = None;
         }
         let phases = self.phases.get_or_insert_with(|| {
             // ORDER(taken-back): publish and consume, other end in `Injector::take_back`.

@@ -30,6 +30,8 @@ pub(crate) struct QueueCore {
     pub(crate) settled: EventCount,
     /// A: statistics.
     pub(crate) nr_helped: AtomicU64,
+    /// A: how often the link of an item was cut out while that ran; a flush looks whether there were any.
+    pub(crate) nr_cut: AtomicU64,
     /// A: statistics.
     pub(crate) nr_panicked: AtomicU64,
     /// A: how long sampled items waited for a worker.
@@ -210,6 +212,7 @@ impl QueueCore {
             name: name.into(),
             settled: EventCount::new(),
             nr_helped: AtomicU64::new(0),
+            nr_cut: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
             wait: Times::default(),
             nr_refused: AtomicU64::new(0),

@@ -186,6 +186,10 @@ pub(crate) fn cut_out(item: NonNull<Head>) {
     let home: &Pwq = unsafe { &*head.home.load(Ordering::Relaxed) };
     // Of its own: once the link is unlinked the queue may go, and the pool with it.
     let (pool, slot) = (home.pool.clone(), home.slot);
+    if head.load().is_running() {
+        // Its count may be that of a helper's run, which goes on: see `flush.rs`.
+        home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
+    }
     loop {
         if pool.unlink(slot, item) {
             return;

@@ -150,6 +150,57 @@ fn the_link_that_a_helper_left_behind_must_be_counted_until_its_run_has_ended() 
     });
 }
 
+/// An item that is queued elsewhere while its joiner runs it, which takes its link away and with that its count. The run
+/// itself stands in for the worker and for who queues.
+fn helped_and_queued_elsewhere() {
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().help(true).build_in(machine.registry()).unwrap();
+    let other = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let done = Arc::new(AtomicBool::new(false));
+    let work = Work::with_handle({
+        let (machine, done) = (machine.clone(), done.clone());
+        let mut other = Some(other.clone());
+        move |this| {
+            if let Some(other) = other.take() {
+                machine.pretend_busy(false);
+                machine.help_out();
+                machine.pretend_busy(true);
+                assert!(other.enqueue(this));
+                done.store(true, Ordering::Relaxed);
+            }
+        }
+    });
+    queue.enqueue(&work);
+    // So that the joiner cannot take the link back.
+    queue.spawn_detached(|| ());
+    let flusher = spawn({
+        let queue = queue.clone();
+        move || {
+            queue.flush().unwrap();
+            assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
+        }
+    });
+    work.flush().unwrap();
+    machine.pretend_busy(false);
+    machine.help_out();
+    flusher.join().unwrap();
+    wind_up(queue);
+    drop(other);
+}
+
+#[test]
+fn a_flush_waits_for_a_helper_whose_item_was_queued_elsewhere() {
+    bounded(2, helped_and_queued_elsewhere);
+}
+
+#[test]
+fn a_flush_must_look_for_helpers_again_when_a_link_was_cut_out() {
+    must_fail("flush: looks for helpers once", || {
+        bounded(2, helped_and_queued_elsewhere);
+    });
+}
+
 /// Two flushes, each with an item of its own before it: there are two colours in a model, so one may have to wait.
 fn two_flushes() {
     let (_machine, queue) = queue(1, false);
