@@ -17,7 +17,6 @@ use super::{
 };
 
 /// Who has closed a queue to all but its own items.
-///
 #[derive(Debug)]
 pub(super) struct Closed {
     /// bits 0..31 drains under way | bit 31 destroyed

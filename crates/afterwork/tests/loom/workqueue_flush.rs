@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use afterwork::workqueue::Work;
+use afterwork::workqueue::{Work, Workqueue};
+use loom::thread::JoinHandle;
 use sync::{
     atomic::{AtomicBool, Ordering},
     twin::must_fail,
@@ -108,6 +109,18 @@ fn a_flush_waits_for_a_helper_whose_link_a_worker_met() {
     bounded(2, || flush_beside_a_helper(true));
 }
 
+/// Queues `work`, so that its joiner cannot take the link back, and flushes the queue on a thread that finds `done` set then.
+fn enqueue_and_flush(queue: &Workqueue, work: &Work, done: Arc<AtomicBool>) -> JoinHandle<()> {
+    queue.enqueue(work);
+    // On top of it.
+    queue.spawn_detached(|| ());
+    let queue = queue.clone();
+    spawn(move || {
+        queue.flush().unwrap();
+        assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
+    })
+}
+
 /// An item whose link a worker meets while its joiner runs it, beside a flush that may have begun before that run. The
 /// run itself stands in for the worker, which spares the model a thread.
 fn a_worker_meets_what_is_helped() {
@@ -123,16 +136,7 @@ fn a_worker_meets_what_is_helped() {
             done.store(true, Ordering::Relaxed);
         }
     });
-    queue.enqueue(&work);
-    // So that the joiner cannot take the link back.
-    queue.spawn_detached(|| ());
-    let flusher = spawn({
-        let queue = queue.clone();
-        move || {
-            queue.flush().unwrap();
-            assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
-        }
-    });
+    let flusher = enqueue_and_flush(&queue, &work, done);
     work.flush().unwrap();
     flusher.join().unwrap();
     wind_up(queue);
@@ -171,16 +175,7 @@ fn helped_and_queued_elsewhere() {
             }
         }
     });
-    queue.enqueue(&work);
-    // So that the joiner cannot take the link back.
-    queue.spawn_detached(|| ());
-    let flusher = spawn({
-        let queue = queue.clone();
-        move || {
-            queue.flush().unwrap();
-            assert!(done.load(Ordering::Relaxed), "flushed before the run ended");
-        }
-    });
+    let flusher = enqueue_and_flush(&queue, &work, done);
     work.flush().unwrap();
     machine.pretend_busy(false);
     machine.help_out();

@@ -26,6 +26,33 @@ pub trait Flavor: Clone + Send + Sync + 'static {
     }
 }
 
+/// Says how both flavors of the process wait: only their readers differ.
+macro_rules! grace_periods_of_the_process {
+    () => {
+        fn read_owned(&self) -> Option<OwnedGuard> {
+            None
+        }
+        fn synchronize(&self) {
+            rcu::synchronize();
+        }
+        fn get_state(&self) -> GpCookie {
+            rcu::get_state()
+        }
+        fn poll_state(&self, cookie: &GpCookie) -> bool {
+            rcu::poll_state(*cookie)
+        }
+        fn cond_synchronize(&self, cookie: GpCookie) {
+            rcu::cond_synchronize(cookie);
+        }
+        fn call(&self, callback: impl FnOnce() + Send + 'static) {
+            rcu::call(callback);
+        }
+        fn barrier(&self) {
+            rcu::barrier();
+        }
+    };
+}
+
 /// The readers of the process.
 #[derive(Clone)]
 pub struct Tree;
@@ -36,27 +63,7 @@ impl Flavor for Tree {
     fn read(&self) -> rcu::Guard {
         rcu::read()
     }
-    fn read_owned(&self) -> Option<OwnedGuard> {
-        None
-    }
-    fn synchronize(&self) {
-        rcu::synchronize();
-    }
-    fn get_state(&self) -> GpCookie {
-        rcu::get_state()
-    }
-    fn poll_state(&self, cookie: &GpCookie) -> bool {
-        rcu::poll_state(*cookie)
-    }
-    fn cond_synchronize(&self, cookie: GpCookie) {
-        rcu::cond_synchronize(cookie);
-    }
-    fn call(&self, callback: impl FnOnce() + Send + 'static) {
-        rcu::call(callback);
-    }
-    fn barrier(&self) {
-        rcu::barrier();
-    }
+    grace_periods_of_the_process!();
 }
 
 /// The readers of the process, who report when a section would end.
@@ -96,27 +103,7 @@ impl Flavor for Qsbr {
             inner: is_inner.then(rcu::read),
         }
     }
-    fn read_owned(&self) -> Option<OwnedGuard> {
-        None
-    }
-    fn synchronize(&self) {
-        rcu::synchronize();
-    }
-    fn get_state(&self) -> GpCookie {
-        rcu::get_state()
-    }
-    fn poll_state(&self, cookie: &GpCookie) -> bool {
-        rcu::poll_state(*cookie)
-    }
-    fn cond_synchronize(&self, cookie: GpCookie) {
-        rcu::cond_synchronize(cookie);
-    }
-    fn call(&self, callback: impl FnOnce() + Send + 'static) {
-        rcu::call(callback);
-    }
-    fn barrier(&self) {
-        rcu::barrier();
-    }
+    grace_periods_of_the_process!();
     fn rest(&self, body: impl FnOnce()) {
         ONLINE.with_borrow_mut(|online| match online {
             Some(reader) => reader.offline(body),
