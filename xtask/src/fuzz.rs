@@ -6,9 +6,8 @@
 use std::process::{Command, ExitCode};
 
 use crate::report::{Failure, talk};
-use crate::workspace::{Workspace, output};
+use crate::workspace::{NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 
-const TOOLCHAIN: &str = "nightly";
 /// Targets, each with a file to begin from.
 const TARGETS: &[(&str, &str)] = &[("page", "crates/lab/src/top/stalled.page")];
 const DEFAULT_MINUTES: f64 = 1.0;
@@ -53,11 +52,10 @@ fn can_fuzz(workspace: &Workspace) -> bool {
 /// Starts Cargo of the other toolchain.
 fn nightly(workspace: &Workspace) -> Command {
     let mut command = workspace.command("rustup");
-    // Set by the toolchain that runs us.
-    for name in ["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"] {
+    for name in OF_OUR_TOOLCHAIN {
         command.env_remove(name);
     }
-    command.args(["run", TOOLCHAIN, "cargo"]);
+    command.args(["run", NIGHTLY, "cargo"]);
     command
 }
 

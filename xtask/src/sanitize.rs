@@ -13,12 +13,7 @@ use std::time::Instant;
 
 use crate::report::{Failure, data, talk};
 use crate::torture::{self, Program};
-use crate::workspace::{Metadata, Workspace, output};
-
-const TOOLCHAIN: &str = "nightly";
-
-/// Set by the toolchain that runs us; another toolchain must not see it.
-const OF_OUR_TOOLCHAIN: &[&str] = &["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"];
+use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 
 /// Packages whose unit tests are run, and which of their test programs.
 const SUITES: &[(&str, &[&str])] = &[
@@ -122,7 +117,7 @@ pub fn make_ready(workspace: &Workspace) -> Result<String, Failure> {
         return Ok(host);
     }
     let mut command = rustup(workspace);
-    command.args(["component", "add", "--toolchain", TOOLCHAIN, "rust-src"]);
+    command.args(["component", "add", "--toolchain", NIGHTLY, "rust-src"]);
     output(&mut command)?;
     host_with_sources(workspace)
         .ok_or_else(|| Failure::new("rustup's nightly toolchain has no sources of the library"))
@@ -139,7 +134,7 @@ fn rustup(workspace: &Workspace) -> Command {
 fn host_with_sources(workspace: &Workspace) -> Option<String> {
     let nightly = |args: &[&str]| {
         let mut command = rustup(workspace);
-        command.args(["run", TOOLCHAIN, "rustc"]).args(args);
+        command.args(["run", NIGHTLY, "rustc"]).args(args);
         String::from_utf8(output(&mut command).ok()?).ok()
     };
     let sources = nightly(&["--print", "sysroot"])?;
@@ -156,7 +151,7 @@ fn sanitized(workspace: &Workspace, metadata: &Metadata, host: &str) -> Command 
         .env("RUSTFLAGS", "-Zsanitizer=thread")
         .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
         .env("TSAN_OPTIONS", TSAN_OPTIONS)
-        .args(["run", TOOLCHAIN, "cargo", "test", "--quiet", "-Zbuild-std"])
+        .args(["run", NIGHTLY, "cargo", "test", "--quiet", "-Zbuild-std"])
         .args(["--target", host, "--target-dir"])
         .arg(metadata.target_directory.join("tsan"));
     command

@@ -7,6 +7,12 @@ use serde::Deserialize;
 
 use crate::report::Failure;
 
+/// The toolchain for what the stable one cannot do; rustup's name for it.
+pub const NIGHTLY: &str = "nightly";
+
+/// Set for us by the toolchain that runs us; another toolchain must not see it.
+pub const OF_OUR_TOOLCHAIN: &[&str] = &["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"];
+
 /// Where the workspace is.
 #[derive(Debug)]
 pub struct Workspace {

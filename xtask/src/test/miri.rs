@@ -5,7 +5,7 @@
 
 use super::plan::Step;
 use crate::report::Failure;
-use crate::workspace::{Workspace, output};
+use crate::workspace::{NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 
 /// A package to interpret.
 struct Row {
@@ -41,18 +41,13 @@ const ROWS: &[Row] = &[
     },
 ];
 
-const TOOLCHAIN: &str = "nightly";
-
-/// Set for us by the toolchain that runs us; another toolchain must not see it.
-const OF_OUR_TOOLCHAIN: &[&str] = &["RUSTUP_TOOLCHAIN", "CARGO", "RUSTC", "RUSTDOC"];
-
 /// Returns one command a row; `variable` reads the environment.
 pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
     let step = |row: &Row| {
         let own = variable("MIRIFLAGS").unwrap_or_default();
         let flags = format!("{own} {}", row.flags).trim().to_string();
         let words = format!(
-            "rustup run {TOOLCHAIN} cargo miri test --no-fail-fast --lib -p {} --",
+            "rustup run {NIGHTLY} cargo miri test --no-fail-fast --lib -p {} --",
             row.package
         );
         Step {
@@ -83,10 +78,10 @@ pub fn make_ready(workspace: &Workspace) -> Result<(), Failure> {
         }
         output(&mut command)
     };
-    let version = format!("rustup run {TOOLCHAIN} cargo miri --version");
+    let version = format!("rustup run {NIGHTLY} cargo miri --version");
     if run(&version).is_err() {
         run(&format!(
-            "rustup component add --toolchain {TOOLCHAIN} miri rust-src"
+            "rustup component add --toolchain {NIGHTLY} miri rust-src"
         ))?;
         run(&version)?;
     }
