@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::report::{Failure, Finding, Findings};
-use crate::source::{Comment, lex, outline};
+use crate::source::{Comment, comments, outline};
 use crate::workspace::Workspace;
 
 /// One end: a comment block.
@@ -32,8 +32,7 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
     for file in workspace.rust_files()? {
         // Here the form is talked about, not used.
         if !file.starts_with("xtask/") {
-            let source = lex(&workspace.text(&file)?.unwrap_or_default());
-            ends.extend(ends_in(&file, &source.comments));
+            ends.extend(ends_in(&file, &workspace.read(&file, comments)?));
         }
     }
     let tests = tests(workspace)?;
@@ -60,7 +59,7 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
 pub fn tests(workspace: &Workspace) -> Result<BTreeSet<String>, Failure> {
     let mut tests = BTreeSet::new();
     for file in workspace.rust_files()? {
-        let outline = outline(&lex(&workspace.text(&file)?.unwrap_or_default()));
+        let outline = workspace.read(&file, outline)?;
         // In tests/ a function may be made a test by a macro or be the body that a test shares.
         let is_test_tree = file.starts_with("tests/") || file.contains("/tests/");
         tests.extend(if is_test_tree {
@@ -212,7 +211,7 @@ mod tests {
 
     /// What is wrong with a file that holds `text`, in a tree with the test `park_vs_post`.
     fn found(text: &str) -> Vec<String> {
-        let ends = ends_in("a.rs", &lex(text).comments);
+        let ends = ends_in("a.rs", &comments(text).unwrap());
         let broken = broken(&ends, &set(&["park_vs_post", "handover"]), &set(&["tokio"]));
         broken.iter().map(Finding::to_string).collect()
     }
@@ -234,7 +233,7 @@ mod tests {
 
     #[test]
     fn a_block_ends_where_code_begins() {
-        let ends = ends_in("a.rs", &lex(GOOD).comments);
+        let ends = ends_in("a.rs", &comments(GOOD).unwrap());
         assert_eq!(ends.len(), 2);
         assert_eq!((ends[0].line, ends[1].line), (2, 7));
         assert!(
@@ -244,7 +243,7 @@ mod tests {
         );
         let apart = ends_in(
             "a.rs",
-            &lex("// ORDER(a): b\ncode();\n// Test: park_vs_post").comments,
+            &comments("// ORDER(a): b\ncode();\n// Test: park_vs_post").unwrap(),
         );
         assert_eq!(apart[0].text, "b");
     }

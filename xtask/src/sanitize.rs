@@ -1,36 +1,75 @@
-//! `cargo xtask sanitize`: tests and tortures under ThreadSanitizer, with a standard library that is built for it.
+//! `cargo xtask sanitize`: tests and tortures under ThreadSanitizer and AddressSanitizer.
 //!
-//! It needs a nightly toolchain and the standard library's sources, which are installed once where rustup can. Where
-//! they cannot be had it says so and is good, for the rest of the workspace is built by the stable toolchain alone.
+//! They need a nightly toolchain, and the first one the standard library's sources, for that must be built for it; both are
+//! installed once where rustup can. Where they cannot be had it says so and is good, for the rest of the workspace is built
+//! by the stable toolchain alone.
 //!
-//! The sanitizer does not know fences: what a fence alone hands over it reports as a race. Nothing is suppressed for
+//! ThreadSanitizer does not know fences: what a fence alone hands over it reports as a race. Nothing is suppressed for
 //! that. Data goes from thread to thread by a release and an acquire of one word, everywhere; where a fence would do as
 //! well, as before the last handle of an item frees it, the code reads that word again. Fences order the words of
 //! wake-ups, drains and grace periods among themselves. That they do so the sanitizer cannot say; the models can.
+//!
+//! AddressSanitizer sees memory that is used after it was freed, whoever freed it. Leaks are looked for where nothing is
+//! leaked on purpose: statics live on, and so does what a refused callback held.
 
 use std::process::{Command, ExitCode};
 use std::time::Instant;
 
 use crate::report::{Failure, data, talk};
-use crate::torture::{self, Program};
+use crate::torture::{self, Asked};
 use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 
-/// Packages whose unit tests are run, and which of their test programs.
-const SUITES: &[(&str, &[&str])] = &[
-    ("afterwork-mpscq", &[]),
-    ("afterwork", &["workqueue", "percpu", "rcu"]),
+/// Packages whose unit tests are run, which of their test programs, and whether leaks are looked for.
+const SUITES: &[(&str, &[&str], bool)] = &[
+    ("afterwork-mpscq", &[], true),
+    ("afterwork", &["workqueue", "percpu", "rcu"], false),
 ];
 
-/// The first report ends the program. Threads of a registry that was dropped end by themselves and nobody joins them:
-/// that is no report.
-const TSAN_OPTIONS: &str = "halt_on_error=1 history_size=4 report_thread_leaks=0";
+/// How a sanitized program ends that has something to report.
+pub const REPORTED: i32 = 66;
+
+/// A sanitizer that a build may have.
+#[derive(Debug, PartialEq)]
+pub struct Sanitizer {
+    /// Its name here, which a command line has with two dashes, and its folder of builds.
+    pub name: &'static str,
+    /// Its name elsewhere.
+    title: &'static str,
+    rustflag: &'static str,
+    /// Whether the standard library must be built for it.
+    builds_std: bool,
+    /// The variable that it reads.
+    variable: &'static str,
+    options: &'static str,
+}
+
+/// The first report ends the program, with [`REPORTED`]. A child of `fork` may do what its parent may.
+pub const SANITIZERS: [Sanitizer; 2] = [
+    // Threads of a registry that was dropped end by themselves and nobody joins them: that is no report.
+    Sanitizer {
+        name: "tsan",
+        title: "ThreadSanitizer",
+        rustflag: "-Zsanitizer=thread",
+        builds_std: true,
+        variable: "TSAN_OPTIONS",
+        options: "exitcode=66 halt_on_error=1 history_size=4 report_thread_leaks=0 die_after_fork=0",
+    },
+    Sanitizer {
+        name: "asan",
+        title: "AddressSanitizer",
+        rustflag: "-Zsanitizer=address",
+        builds_std: false,
+        variable: "ASAN_OPTIONS",
+        options: "exitcode=66 detect_stack_use_after_return=1",
+    },
+];
 
 /// What a command line asks for.
 #[derive(Debug, PartialEq)]
 struct Options {
-    /// For each torture.
-    minutes: String,
-    seed: Option<String>,
+    only: Option<&'static Sanitizer>,
+    /// What each torture is told.
+    words: Vec<String>,
 }
 
 /// Runs all of it.
@@ -40,44 +79,55 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         return Ok(ExitCode::SUCCESS);
     }
     let options = options(args)?;
-    let host = match make_ready(workspace) {
-        Ok(host) => host,
-        Err(reason) => {
-            talk(&format!("sanitize: left out: {reason}\n"));
-            return Ok(ExitCode::SUCCESS);
-        }
-    };
     let metadata = workspace.metadata(false)?;
     let mut is_good = true;
-    let mut run = |name: &str, command: &mut Command| -> Result<(), Failure> {
-        let start = Instant::now();
-        let status = command
-            .status()
-            .map_err(|error| Failure::new(format!("cannot run rustup: {error}")))?;
-        let seconds = start.elapsed().as_secs();
-        let word = if status.success() { "good" } else { "FAULTY" };
-        data(&format!("{name}: {word}, {seconds} s\n"));
-        is_good &= status.success();
-        Ok(())
-    };
-    for (package, tests) in SUITES {
-        let mut command = sanitized(workspace, &metadata, &host);
-        command.args(["-p", package, "--lib"]);
-        command.args(tests.iter().flat_map(|test| ["--test", test]));
-        run(package, &mut command)?;
-    }
-    for program in torture::programs(&metadata) {
-        let mut words = vec!["--minutes".to_string(), options.minutes.clone()];
-        words.extend(
-            options
-                .seed
-                .iter()
-                .flat_map(|seed| ["--seed".into(), seed.clone()]),
+    let mut say = |name: &str, start: Instant, good: bool| {
+        let (word, seconds) = (
+            if good { "good" } else { "FAULTY" },
+            start.elapsed().as_secs(),
         );
-        run(
-            &format!("torture {}", program.name),
-            &mut tortured(workspace, &metadata, &host, &program, &words),
-        )?;
+        data(&format!("{name}: {word}, {seconds} s\n"));
+        is_good &= good;
+    };
+    for sanitizer in &SANITIZERS {
+        if options.only.is_some_and(|only| only != sanitizer) {
+            continue;
+        }
+        let host = match make_ready(workspace, sanitizer) {
+            Ok(host) => host,
+            Err(reason) => {
+                talk(&format!(
+                    "sanitize: {} left out: {reason}\n",
+                    sanitizer.name
+                ));
+                continue;
+            }
+        };
+        for (package, tests, leaks) in SUITES {
+            let start = Instant::now();
+            let mut command = sanitized(workspace, &metadata, &host, sanitizer, &[]);
+            command.env(sanitizer.variable, sanitizer.options(*leaks));
+            command.args(["-p", package, "--lib"]);
+            command.args(tests.iter().flat_map(|test| ["--test", test]));
+            let status = command
+                .status()
+                .map_err(|error| Failure::new(format!("cannot run rustup: {error}")))?;
+            say(
+                &format!("{} {package}", sanitizer.name),
+                start,
+                status.success(),
+            );
+        }
+        for program in torture::programs(&metadata) {
+            let start = Instant::now();
+            let asked = Asked::of(&options.words, Some(sanitizer));
+            let end = torture::run(workspace, &metadata, &program, &asked)?;
+            say(
+                &format!("{} torture {}", sanitizer.name, program.name),
+                start,
+                end.is_good(),
+            );
+        }
     }
     Ok(if is_good {
         ExitCode::SUCCESS
@@ -88,38 +138,54 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
 
 fn options(args: &[String]) -> Result<Options, Failure> {
     let mut options = Options {
-        minutes: "1".into(),
-        seed: None,
+        only: None,
+        words: vec!["--minutes".into(), "1".into()],
     };
+    let wrong = |arg: &str| Failure::new(format!("`{arg}` is not understood here; see --help"));
     let mut args = args.iter();
     while let Some(arg) = args.next() {
-        let value = args.next().cloned();
-        match (arg.as_str(), value) {
-            ("--minutes", Some(minutes)) => options.minutes = minutes,
-            ("--seed", Some(seed)) => options.seed = Some(seed),
-            _ => {
-                return Err(Failure::new(format!(
-                    "`{arg}` is not understood here; see --help"
-                )));
+        if arg == "--hostile" {
+            options.words.push(arg.clone());
+            continue;
+        }
+        let value = args.next().ok_or_else(|| wrong(arg))?;
+        match arg.as_str() {
+            // The last one counts.
+            "--minutes" | "--seed" | "--without" => {
+                options.words.extend([arg.clone(), value.clone()]);
             }
+            "--only" => {
+                let mut all = SANITIZERS.iter();
+                let named = all.find(|sanitizer| sanitizer.name == value);
+                options.only = Some(named.ok_or_else(|| wrong(value))?);
+            }
+            _ => return Err(wrong(arg)),
         }
     }
     Ok(options)
 }
 
-/// Returns the name of this machine's target, when all is there that the sanitizer needs.
+impl Sanitizer {
+    /// Returns what its variable is to hold.
+    fn options(&self, looks_for_leaks: bool) -> String {
+        let leaks = u32::from(looks_for_leaks);
+        format!("{} detect_leaks={leaks}", self.options)
+    }
+}
+
+/// Returns the name of this machine's target, when all is there that `sanitizer` needs.
 ///
 /// # Errors
 ///
 /// Why it is not, in one line.
-pub fn make_ready(workspace: &Workspace) -> Result<String, Failure> {
-    if let Some(host) = host_with_sources(workspace) {
+pub fn make_ready(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<String, Failure> {
+    if let Some(host) = host_that_has(workspace, sanitizer.builds_std) {
         return Ok(host);
     }
     let mut command = rustup(workspace);
     command.args(["component", "add", "--toolchain", NIGHTLY, "rust-src"]);
     output(&mut command)?;
-    host_with_sources(workspace)
+    host_that_has(workspace, sanitizer.builds_std)
         .ok_or_else(|| Failure::new("rustup's nightly toolchain has no sources of the library"))
 }
 
@@ -131,53 +197,64 @@ fn rustup(workspace: &Workspace) -> Command {
     command
 }
 
-fn host_with_sources(workspace: &Workspace) -> Option<String> {
+fn host_that_has(workspace: &Workspace, sources: bool) -> Option<String> {
     let nightly = |args: &[&str]| {
         let mut command = rustup(workspace);
         command.args(["run", NIGHTLY, "rustc"]).args(args);
         String::from_utf8(output(&mut command).ok()?).ok()
     };
-    let sources = nightly(&["--print", "sysroot"])?;
-    let library = std::path::Path::new(sources.trim()).join("lib/rustlib/src/rust/library/std");
+    let sysroot = nightly(&["--print", "sysroot"])?;
+    let library = std::path::Path::new(sysroot.trim()).join("lib/rustlib/src/rust/library/std");
     let version = nightly(&["-vV"])?;
     let host = version.lines().find_map(|line| line.strip_prefix("host: "));
-    host.filter(|_| library.is_dir()).map(String::from)
+    host.filter(|_| !sources || library.is_dir())
+        .map(String::from)
 }
 
-/// Begins a command that tests under the sanitizer.
-fn sanitized(workspace: &Workspace, metadata: &Metadata, host: &str) -> Command {
-    let mut command = rustup(workspace);
-    command
-        .env("RUSTFLAGS", "-Zsanitizer=thread")
-        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
-        .env("TSAN_OPTIONS", TSAN_OPTIONS)
-        .args(["run", NIGHTLY, "cargo", "test", "--quiet", "-Zbuild-std"])
-        .args(["--target", host, "--target-dir"])
-        .arg(metadata.target_directory.join("tsan"));
-    command
-}
-
-/// Makes the command that runs a torture under the sanitizer.
-pub fn tortured(
+/// Begins a command that tests under a sanitizer, with these names under `--cfg`.
+pub fn sanitized(
     workspace: &Workspace,
     metadata: &Metadata,
     host: &str,
-    program: &Program,
-    args: &[String],
+    sanitizer: &Sanitizer,
+    cfgs: &[&str],
 ) -> Command {
-    let mut command = sanitized(workspace, metadata, host);
+    let cfg = |cfg: &&str| [" --cfg ", cfg].concat();
+    let flags: String = cfgs.iter().map(cfg).collect();
+    let folder = [&[sanitizer.name], cfgs].concat().join("-");
+    let mut command = rustup(workspace);
     command
-        .args(["-p", &program.package, "--test", &program.target, "--"])
-        .args(args);
+        .env("RUSTFLAGS", format!("{}{flags}", sanitizer.rustflag))
+        .env("CARGO_PROFILE_TEST_OPT_LEVEL", "1")
+        .env(sanitizer.variable, sanitizer.options(false))
+        .args(["run", NIGHTLY, "cargo", "test", "--quiet"])
+        .args(sanitizer.builds_std.then_some("-Zbuild-std"))
+        .args(["--target", host, "--target-dir"])
+        .arg(metadata.target_directory.join(folder));
     command
 }
 
+/// Has `command`, which runs a program that is built for `sanitizer`, stop at the first report.
+pub fn watch(command: &mut Command, sanitizer: &Sanitizer) {
+    command.env(sanitizer.variable, sanitizer.options(false));
+}
+
 fn help() -> String {
-    "Runs tests and tortures under ThreadSanitizer. Wants a nightly toolchain with rust-src, and builds for minutes.\n\n\
-     Usage: cargo xtask sanitize [--minutes M] [--seed S]\n\n\
-     \x20 --minutes M  how long each torture runs, one without\n\
-     \x20 --seed S     where their dice start; from the clock without, and printed\n"
-        .into()
+    let mut text = String::from(
+        "Runs tests and tortures under sanitizers. Wants a nightly toolchain, and builds for minutes.\n\n\
+         Usage: cargo xtask sanitize [--only NAME] [--minutes M] [--seed S] [--hostile [--without ACT,ACT...]]\n\nNames:\n",
+    );
+    for sanitizer in &SANITIZERS {
+        let sources = [", wants rust-src", ""][usize::from(!sanitizer.builds_std)];
+        text += &format!("  {}  {}{sources}\n", sanitizer.name, sanitizer.title);
+    }
+    text += "
+  --only NAME  one of them; both without
+  --minutes M  how long each torture runs, one without
+  --seed S     where their dice start; from the clock without, and printed
+  --hostile    tortures with users' code at its worst: cargo xtask torture --help
+";
+    text
 }
 
 #[cfg(test)]
@@ -191,10 +268,26 @@ mod tests {
 
     #[test]
     fn a_seed_and_a_time_are_handed_on() {
-        let options = parsed("--seed 7 --minutes 0.5").unwrap();
-        assert_eq!(options.minutes, "0.5");
-        assert_eq!(options.seed.as_deref(), Some("7"));
-        assert_eq!(parsed("").unwrap().minutes, "1");
+        let options = parsed("--seed 7 --minutes 0.5 --only asan").unwrap();
+        assert_eq!(options.words[2..], ["--seed", "7", "--minutes", "0.5"]);
+        assert_eq!(options.only.unwrap().title, "AddressSanitizer");
+        assert_eq!(parsed("").unwrap().words, ["--minutes", "1"]);
+    }
+
+    #[test]
+    fn builds_with_and_without_bugs_do_not_share_a_folder() {
+        let workspace = Workspace::find().unwrap();
+        let metadata = Metadata {
+            packages: Vec::new(),
+            target_directory: "t".into(),
+        };
+        let folder = |cfgs: &[&str]| {
+            let command = sanitized(&workspace, &metadata, "here", &SANITIZERS[1], cfgs);
+            let last = command.get_args().last().unwrap();
+            last.to_string_lossy().into_owned()
+        };
+        assert_eq!(folder(&[]), "t/asan");
+        assert_eq!(folder(&["torture"]), "t/asan-torture");
     }
 
     #[test]

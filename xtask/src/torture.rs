@@ -1,20 +1,31 @@
-//! `cargo xtask torture NAME`: one torture program, built for speed, for as long as asked.
+//! `cargo xtask torture NAME`: one torture program, for as long as asked.
 //!
-//! The programs are discovered: a crate joins by a test target called `torture_NAME` that reads its own arguments.
+//! The programs are discovered: a crate joins by a test target called `torture_NAME` that reads its own arguments. It is
+//! built for speed, or for a sanitizer; with `--cfg torture`, in a folder apart, where bugs can be put back and the system can
+//! refuse things.
 
-use std::process::{Command, ExitCode, ExitStatus};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Command, ExitCode, ExitStatus, Stdio};
 use std::time::Instant;
 
+use serde::Deserialize;
+
 use crate::report::{Failure, data, talk};
-use crate::sanitize;
+use crate::sanitize::{self, REPORTED, SANITIZERS, Sanitizer};
 use crate::test::with_cfg;
-use crate::workspace::{Metadata, Workspace};
+use crate::workspace::{Metadata, Workspace, output};
 
 /// How a test target says that it is one of these programs.
 const PREFIX: &str = "torture_";
 
-/// Asks for the program under ThreadSanitizer; see `sanitize.rs`.
-const TSAN: &str = "--tsan";
+/// How a program ends that found a fault; `tests/torture/support.rs` has it, too.
+const FAULT: i32 = 70;
+
+/// Signals by which a fault ends a program: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
+const FATAL: &[i32] = &[4, 5, 6, 7, 8, 11];
+
+/// The calls that name a bug that can be put back.
+const NAMING: &[&str] = &["armed(", "linger("];
 
 /// A torture program.
 #[derive(Debug, PartialEq)]
@@ -25,6 +36,25 @@ pub struct Program {
     pub target: String,
 }
 
+/// What follows a program's name.
+#[derive(Debug, Default, PartialEq)]
+pub struct Asked {
+    sanitizer: Option<&'static Sanitizer>,
+    twin: Option<String>,
+    is_hostile: bool,
+    /// What the program itself is told.
+    words: Vec<String>,
+}
+
+/// How a program ended.
+#[derive(Debug, PartialEq)]
+pub enum End {
+    Good,
+    Faulty,
+    /// It could not run, or something stopped it.
+    Other(String),
+}
+
 /// Runs the program that `args` name, with what follows the name.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let metadata = workspace.metadata(false)?;
@@ -33,85 +63,185 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         data(&help(&programs));
         return Ok(ExitCode::SUCCESS);
     };
-    if matches!(name.as_str(), "help" | "--help" | "-h") {
+    if args
+        .iter()
+        .any(|arg| matches!(arg.as_str(), "help" | "--help" | "-h"))
+    {
         data(&help(&programs));
         return Ok(ExitCode::SUCCESS);
     }
     let program = find(&programs, name)?;
-    if rest.iter().any(|word| word == "--twin") {
-        return twin(workspace, &metadata, program, rest);
+    let asked = Asked::of(rest, None);
+    if let Some(twin) = &asked.twin {
+        must_be_named(workspace, twin)?;
     }
-    let status = if rest.first().is_some_and(|arg| arg == TSAN) {
-        let host = match sanitize::make_ready(workspace) {
-            Ok(host) => host,
-            Err(reason) => {
-                talk(&format!("torture: left out: {reason}\n"));
-                return Ok(ExitCode::SUCCESS);
-            }
-        };
-        run(&mut sanitize::tortured(
-            workspace,
-            &metadata,
-            &host,
-            program,
-            &rest[1..],
-        ))?
-    } else {
-        run(workspace
-            .command("cargo")
-            .args(["test", "--quiet", "--release"])
-            .args(["-p", &program.package, "--test", &program.target, "--"])
-            .args(rest))?
-    };
-    Ok(match status.code() {
-        Some(0) => ExitCode::SUCCESS,
-        // Cargo hands on how the one program ended.
-        Some(2) => ExitCode::from(2),
-        _ => ExitCode::FAILURE,
-    })
-}
-
-/// Runs a program with a bug put back, which it must find: then, and only then, all is good.
-fn twin(
-    workspace: &Workspace,
-    metadata: &Metadata,
-    program: &Program,
-    rest: &[String],
-) -> Result<ExitCode, Failure> {
-    // Apart, for the flag reaches every crate.
-    let apart = metadata.target_directory.join("torture");
-    let (name, flags) = with_cfg("torture", &|name| std::env::var(name).ok());
-    let cargo = || {
-        let mut command = workspace.command("cargo");
-        command
-            .env(&name, &flags)
-            .args(["test", "--quiet", "--release", "--target-dir"])
-            .arg(&apart)
-            .args(["-p", &program.package, "--test", &program.target]);
-        command
-    };
-    if !run(cargo().arg("--no-run"))?.success() {
-        return Ok(ExitCode::FAILURE);
+    if let Some(sanitizer) = asked.sanitizer
+        && let Err(reason) = sanitize::make_ready(workspace, sanitizer)
+    {
+        talk(&format!("torture: left out: {reason}\n"));
+        return Ok(ExitCode::SUCCESS);
     }
     let start = Instant::now();
-    let is_found = !run(cargo().arg("--").args(rest))?.success();
+    let end = run(workspace, &metadata, program, &asked)?;
+    if let End::Other(why) = &end {
+        return Err(Failure::new(why));
+    }
+    if asked.twin.is_none() {
+        return Ok(exit_code(end.is_good()));
+    }
+    // The bug must be found: then, and only then, all is good.
     let seconds = start.elapsed().as_secs_f64();
-    data(&if is_found {
-        format!("found after {seconds:.1} s\n")
-    } else {
-        format!("not found in {seconds:.1} s\n")
+    data(&match end {
+        End::Faulty => format!("found after {seconds:.1} s\n"),
+        _ => format!("not found in {seconds:.1} s\n"),
     });
-    Ok(if is_found {
+    Ok(exit_code(end == End::Faulty))
+}
+
+fn exit_code(is_good: bool) -> ExitCode {
+    if is_good {
         ExitCode::SUCCESS
     } else {
         ExitCode::FAILURE
+    }
+}
+
+impl Asked {
+    /// Takes `words` apart, for `sanitizer` unless they name one.
+    pub fn of(words: &[String], sanitizer: Option<&'static Sanitizer>) -> Self {
+        let mut asked = Self {
+            sanitizer,
+            ..Self::default()
+        };
+        for (i, word) in words.iter().enumerate() {
+            let named = |sanitizer: &&Sanitizer| word.strip_prefix("--") == Some(sanitizer.name);
+            if let Some(sanitizer) = SANITIZERS.iter().find(named) {
+                asked.sanitizer = Some(sanitizer);
+                continue;
+            }
+            asked.is_hostile |= word == "--hostile";
+            if word == "--twin" {
+                asked.twin = words.get(i + 1).cloned();
+            }
+            asked.words.push(word.clone());
+        }
+        asked
+    }
+}
+
+impl End {
+    pub fn is_good(&self) -> bool {
+        *self == Self::Good
+    }
+
+    fn of(status: ExitStatus) -> Self {
+        match (status.code(), status.signal()) {
+            (Some(0), _) => Self::Good,
+            (Some(FAULT | REPORTED), _) => Self::Faulty,
+            (_, Some(signal)) if FATAL.contains(&signal) => Self::Faulty,
+            // It has said what is wrong with its arguments.
+            _ => Self::Other(format!("the torture could not run: {status}")),
+        }
+    }
+}
+
+/// Fails unless the sources name the bug `twin`.
+fn must_be_named(workspace: &Workspace, twin: &str) -> Result<(), Failure> {
+    for file in workspace.rust_files()? {
+        if file.contains("/src/") && !file.starts_with("xtask/") {
+            let text = workspace.text(&file)?.unwrap_or_default();
+            if names_of_twins(&text).any(|name| name == twin) {
+                return Ok(());
+            }
+        }
+    }
+    Err(Failure::new(format!(
+        "no source names a twin `{twin}`; `git grep 'armed(\"'` lists them"
+    )))
+}
+
+/// Returns the bugs that a source can put back, comments apart.
+fn names_of_twins(text: &str) -> impl Iterator<Item = &str> {
+    let lines = text.lines().map(str::trim_start);
+    let code = lines.filter(|line| !line.starts_with("//"));
+    code.flat_map(|line| {
+        NAMING.iter().filter_map(move |call| {
+            let (_, argument) = line.split_once(call)?;
+            let (name, _) = argument.strip_prefix('"')?.split_once('"')?;
+            Some(name)
+        })
     })
 }
 
-fn run(command: &mut Command) -> Result<ExitStatus, Failure> {
+/// Builds a program and runs it.
+pub fn run(
+    workspace: &Workspace,
+    metadata: &Metadata,
+    program: &Program,
+    asked: &Asked,
+) -> Result<End, Failure> {
+    let cfgs: &[&str] = match asked.is_hostile || asked.twin.is_some() {
+        true => &["torture"],
+        false => &[],
+    };
+    let mut build = match asked.sanitizer {
+        Some(sanitizer) => {
+            let host = sanitize::make_ready(workspace, sanitizer)?;
+            sanitize::sanitized(workspace, metadata, &host, sanitizer, cfgs)
+        }
+        None => {
+            let mut build = workspace.command("cargo");
+            build.args(["test", "--quiet", "--release"]);
+            for cfg in cfgs {
+                // Apart, for the flag reaches every crate.
+                let (name, flags) = with_cfg(cfg, &|name| std::env::var(name).ok());
+                let apart = metadata.target_directory.join(cfg);
+                build.env(name, flags).arg("--target-dir").arg(apart);
+            }
+            build
+        }
+    };
+    build
+        .args(["-p", &program.package, "--test", &program.target])
+        .args(["--no-run", "--message-format=json-render-diagnostics"])
+        .stderr(Stdio::inherit());
+    let executable = executable(&output(&mut build)?, &program.target)?;
+    let mut command = workspace.command(&executable);
+    if let Some(sanitizer) = asked.sanitizer {
+        sanitize::watch(&mut command, sanitizer);
+    }
+    let status = status(command.args(&asked.words))?;
+    if let Some(signal) = status.signal() {
+        talk(&format!("torture: killed by signal {signal}\n"));
+    }
+    Ok(End::of(status))
+}
+
+/// Finds the program in what Cargo said while it built it.
+fn executable(messages: &[u8], target: &str) -> Result<String, Failure> {
+    #[derive(Deserialize)]
+    struct Named {
+        name: String,
+    }
+    #[derive(Deserialize)]
+    struct Message {
+        target: Named,
+        executable: String,
+    }
+    let text = String::from_utf8_lossy(messages);
+    let mut messages = text
+        .lines()
+        .filter_map(|line| serde_json::from_str::<Message>(line).ok());
+    messages
+        .find(|message| message.target.name == target)
+        .map(|message| message.executable)
+        .ok_or_else(|| Failure::new(format!("cargo built no {target}")))
+}
+
+fn status(command: &mut Command) -> Result<ExitStatus, Failure> {
     command
         .status()
-        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))
+        .map_err(|error| Failure::new(format!("cannot run the torture: {error}")))
 }
 
 /// Lists the torture programs of the workspace, in the order of their names.
@@ -149,20 +279,32 @@ fn find<'a>(programs: &'a [Program], name: &str) -> Result<&'a Program, Failure>
 fn help(programs: &[Program]) -> String {
     let mut text = String::from(
         "Tortures one part of the library: everything at once, by the dice.\n\n\
-         Usage: cargo xtask torture NAME [--tsan] [--minutes M] [--seed S] [--config C] [--twin BUG]\n\nNames:\n",
+         Usage: cargo xtask torture NAME [--tsan|--asan] [--minutes M] [--seed S] [--config C]\n\
+         \x20                               [--hostile [--without ACT,ACT...]] [--twin BUG]\n\nNames:\n",
     );
     for program in programs {
         text += &format!("  {}\n", program.name);
     }
     text += "
-  --tsan       under ThreadSanitizer; must come first, wants a nightly toolchain with rust-src, builds for minutes
+  --tsan       under ThreadSanitizer; wants a nightly toolchain with rust-src, builds for minutes
+  --asan       under AddressSanitizer; wants a nightly toolchain
   --minutes M  how long, a fraction if need be; five seconds without
   --seed S     where the dice of the first round start; from the clock without, and printed
   --config C   one of the program's configurations; a wrong one lists them
+  --hostile    users' code at its worst beside all this: it panics, also in destructors, sleeps, waits, drops the last handles
+               of others, leaks guards, forks; and the system refuses threads, membarrier, eventfds and mappings
+  --without A  not these acts; a wrong one lists them. To find out which ones a fault needs, leave out half of them
   --twin BUG   put this bug back (its name in the source, under `twin::armed`); good is then that it is found
 
 A fault is said with the seed of its round: start with that seed to begin with that round.
-Exit code: 0 no fault, 1 a fault or no build, 2 could not run.
+
+Examples:
+  cargo xtask torture rcu --minutes 5                                       after a change of grace periods
+  cargo xtask torture rcu --config TREE03 --twin 'rcu: the driver wakes early'   would it find that bug?
+  cargo xtask torture workqueue --hostile --asan --minutes 30               memory, under users of every kind
+  cargo xtask torture workqueue --hostile --seed 7 --without fork,thread    the same fault without these two?
+
+Exit code: 0 no fault, 1 a fault; with --twin 0 found, 1 not found; 2 could not build or run.
 ";
     text
 }
@@ -224,5 +366,55 @@ mod tests {
     fn help_lists_every_program() {
         let text = help(&programs(&metadata()));
         assert!(text.contains("  rcu\n") && text.contains("  task-work\n"));
+    }
+
+    #[test]
+    fn only_a_fault_is_a_fault() {
+        let end = |raw| End::of(ExitStatus::from_raw(raw));
+        assert_eq!(end(0), End::Good);
+        // SIGSEGV, SIGABRT; then what the program and the sanitizers say.
+        for raw in [11, 6, FAULT << 8, REPORTED << 8] {
+            assert_eq!(end(raw), End::Faulty);
+        }
+        // A wrong argument, a panic of something else; SIGINT, SIGKILL.
+        for raw in [2 << 8, 101 << 8, 2, 9] {
+            assert!(matches!(end(raw), End::Other(_)), "{raw}");
+        }
+    }
+
+    #[test]
+    fn a_twin_is_what_code_names_and_no_comment() {
+        let text = "
+            /// `armed(\"in a comment\")`
+            if !twin::armed(\"area: a bug\") {}
+            twin::linger(\"area: another\");
+            armed(name)";
+        let names: Vec<_> = names_of_twins(text).collect();
+        assert_eq!(names, ["area: a bug", "area: another"]);
+        let workspace = Workspace::find().unwrap();
+        must_be_named(&workspace, "rcu: the driver wakes early").unwrap();
+        assert!(must_be_named(&workspace, "rcu: the driver wakes earlie").is_err());
+    }
+
+    #[test]
+    fn sanitizers_may_stand_anywhere_and_are_not_handed_on() {
+        let words = ["--minutes", "1", "--asan", "--hostile", "--twin", "a: b"];
+        let asked = Asked::of(&words.map(String::from), None);
+        assert_eq!(asked.sanitizer, Some(&SANITIZERS[1]));
+        assert!(asked.is_hostile && asked.twin.as_deref() == Some("a: b"));
+        assert_eq!(
+            asked.words,
+            ["--minutes", "1", "--hostile", "--twin", "a: b"]
+        );
+    }
+
+    #[test]
+    fn the_program_is_found_among_what_cargo_says() {
+        let said =
+            br#"{"reason":"compiler-artifact","target":{"name":"afterwork"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"torture_rcu"},"executable":"/t/torture_rcu-1"}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(executable(said, "torture_rcu").unwrap(), "/t/torture_rcu-1");
+        assert!(executable(said, "torture_percpu").is_err());
     }
 }

@@ -69,7 +69,7 @@ pub struct Target {
 }
 
 impl Target {
-    /// Says whether this is a test target, `tests/NAME.rs` or `tests/NAME/main.rs`.
+    /// Returns `true` if this is a test target, `tests/NAME.rs` or `tests/NAME/main.rs`.
     pub fn is_test(&self) -> bool {
         self.kind.iter().any(|kind| kind == "test")
     }
@@ -145,6 +145,16 @@ impl Workspace {
         let bytes = std::fs::read(self.root.join(file))
             .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
         Ok(String::from_utf8(bytes).ok())
+    }
+
+    /// Reads a file of Rust in one of the ways of `source`.
+    pub fn read<T>(
+        &self,
+        file: &str,
+        read: impl FnOnce(&str) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        let text = self.text(file)?.unwrap_or_default();
+        read(&text).map_err(|error| Failure::new(format!("{file}: {error}")))
     }
 
     /// Says where `path` is, seen from the root.

@@ -1,7 +1,17 @@
-//! Calling users' code that must not unwind into ours. The panic hook has told of a panic by the time it gets here.
+//! Calling foreign code: closures, destructors, wakers, handlers, iterators and `Display` of users.
+//!
+//! It may panic, sleep, come back to us, or drop the last handle of anything. So it runs contained, under no lock, and
+//! after the protocol that calls it has made its last change. ARCHITECTURE.md has the ledger of all places; each carries
+//! its `FOREIGN(…)` *(checked: `foreign`)*, and a debug build asserts that no lock is held there.
+//!
+//! What must not panic, since a protocol is half-way, goes through [`or_abort`]. The panic hook has told of a panic by
+//! the time it gets here.
 
 use std::{
     any::Any,
+    fmt,
+    mem::ManuallyDrop,
+    ops::{Deref, DerefMut},
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
@@ -10,10 +20,11 @@ pub(crate) type Payload = Box<dyn Any + Send + 'static>;
 
 /// Calls `body` and returns what it panicked with, if it did.
 pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
+    sync::lock::assert_none_held();
     catch_unwind(AssertUnwindSafe(body))
 }
 
-/// Calls `body`; says whether it panicked.
+/// Calls `body`; returns `true` if it panicked.
 pub(crate) fn contain(body: impl FnOnce()) -> bool {
     let outcome = guarded(body);
     let panicked = outcome.is_err();
@@ -28,6 +39,61 @@ pub(crate) fn contain(body: impl FnOnce()) -> bool {
 pub(crate) fn discard(payload: Payload) {
     if let Err(again) = guarded(|| drop(payload)) {
         std::mem::forget(again);
+    }
+}
+
+/// A value of a user's whose destructor is foreign code: its drop is contained, and asserts that no lock is held.
+pub(crate) struct Foreign<T>(ManuallyDrop<T>);
+
+impl<T> Foreign<T> {
+    pub(crate) const fn new(value: T) -> Self {
+        Self(ManuallyDrop::new(value))
+    }
+
+    /// Returns the value, to be used up in foreign code that is contained.
+    pub(crate) fn into_inner(self) -> T {
+        let mut this = ManuallyDrop::new(self);
+        // SAFETY: taken once, for `this` is not dropped.
+        unsafe { ManuallyDrop::take(&mut this.0) }
+    }
+}
+
+impl<T> Deref for Foreign<T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Foreign<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T> Drop for Foreign<T> {
+    fn drop(&mut self) {
+        // SAFETY: dropped here alone, and once.
+        contain(|| unsafe { ManuallyDrop::drop(&mut self.0) });
+    }
+}
+
+impl<T> fmt::Debug for Foreign<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Foreign(..)")
+    }
+}
+
+/// Calls `body`, which is in the middle of a protocol: should it panic, the process ends with the line `what`.
+///
+/// In a model a panic is the model's way to fail, and unwinds.
+pub(crate) fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
+    #[cfg(not(any(loom, shuttle)))]
+    return catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| sync::process::die(what));
+    #[cfg(any(loom, shuttle))]
+    {
+        let _ = what;
+        body()
     }
 }
 
@@ -51,5 +117,12 @@ mod tests {
         assert!(!contain(|| ()));
         assert!(contain(|| std::panic::panic_any("once")));
         assert!(contain(|| std::panic::panic_any(Bomb)));
+    }
+
+    #[test]
+    fn a_foreign_destructor_may_panic() {
+        let foreign = Foreign::new(Bomb);
+        let _: &Bomb = &foreign;
+        drop(foreign);
     }
 }

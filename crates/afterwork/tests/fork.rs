@@ -3,21 +3,26 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{
+    cell::RefCell,
     io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc, Barrier, Mutex, MutexGuard,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
+    task::Poll,
     thread,
+    time::Duration,
 };
 
 use afterwork::{
     observe,
+    percpu::{PerCpu, Qpw},
     rcu::{self, Rcu, qsbr, srcu::Domain},
-    workqueue::{self, Work, Workqueue},
+    workqueue::{self, DelayedWork, Work, Workqueue},
 };
+use topology::{CpuId, Topology};
 
 /// Ends a child that hangs.
 const LIMIT_S: u32 = 30;
@@ -49,29 +54,36 @@ fn in_child(body: impl FnOnce()) {
     assert_eq!(status, 0, "the child failed, or hung for {LIMIT_S} s");
 }
 
-/// Does all that RCU is for, with threads of its own.
+/// Starts a thread, also in a child: where the standard library may wait for a lock of a thread that is not there.
+fn spawn(body: impl FnOnce() + Send + 'static) -> sync::thread::JoinHandle {
+    sync::thread::spawn("test", body).unwrap()
+}
+
+/// Does all that RCU is for, with a thread of its own.
 fn use_rcu() {
     let value = Arc::new(Rcu::new(1_u64));
-    let stop = AtomicBool::new(false);
+    let stop = Arc::new(AtomicBool::new(false));
     let nr_run = Arc::new(AtomicUsize::new(0));
-    thread::scope(|scope| {
-        scope.spawn(|| {
+    let reader = spawn({
+        let (value, stop) = (value.clone(), stop.clone());
+        move || {
             while !stop.load(Ordering::Relaxed) {
                 assert!(*value.load(&rcu::read()) > 0);
             }
-        });
-        for round in 2..100 {
-            value.replace_sync(round);
-            let nr_run = nr_run.clone();
-            rcu::call(move || {
-                nr_run.fetch_add(1, Ordering::Relaxed);
-            });
-            rcu::synchronize();
-            rcu::cond_synchronize(rcu::start_poll());
         }
-        rcu::barrier();
-        stop.store(true, Ordering::Relaxed);
     });
+    for round in 2..100 {
+        value.replace_sync(round);
+        let nr_run = nr_run.clone();
+        rcu::call(move || {
+            nr_run.fetch_add(1, Ordering::Relaxed);
+        });
+        rcu::synchronize();
+        rcu::cond_synchronize(rcu::start_poll());
+    }
+    rcu::barrier();
+    stop.store(true, Ordering::Relaxed);
+    reader.join().unwrap();
     assert_eq!(nr_run.load(Ordering::Relaxed), 98);
 }
 
@@ -166,7 +178,7 @@ fn a_section_of_the_thread_that_forks_is_open_in_the_child_too() {
         let guard = &guard;
         in_child(move || {
             let (ended, wait) = mpsc::channel();
-            let waiter = thread::spawn(move || {
+            let waiter = spawn(move || {
                 rcu::synchronize();
                 ended.send(()).ok();
             });
@@ -182,6 +194,52 @@ fn a_section_of_the_thread_that_forks_is_open_in_the_child_too() {
     }
     drop(guard);
     waiter.join().unwrap();
+}
+
+#[test]
+fn a_section_that_an_ending_thread_leaves_open_is_open_in_its_child_too() {
+    struct ForksAtExit(RefCell<Option<rcu::Guard>>);
+    impl Drop for ForksAtExit {
+        fn drop(&mut self) {
+            in_child(|| {
+                // Its slot is given back by that, once.
+                drop(self.0.take());
+                let (began, has_begun) = mpsc::channel();
+                let (ended, has_ended) = mpsc::channel::<()>();
+                let reader = spawn(move || {
+                    let guard = rcu::read();
+                    began.send(()).unwrap();
+                    has_ended.recv().unwrap();
+                    drop(guard);
+                });
+                has_begun.recv().unwrap();
+                let (waited, wait) = mpsc::channel();
+                let waiter = spawn(move || {
+                    rcu::synchronize();
+                    waited.send(()).ok();
+                });
+                for _ in 0..100 {
+                    thread::yield_now();
+                    assert!(wait.try_recv().is_err(), "did not wait for the section");
+                }
+                ended.send(()).unwrap();
+                reader.join().unwrap();
+                waiter.join().unwrap();
+                use_rcu();
+            });
+            // The parent's is open still.
+            drop(self.0.take());
+        }
+    }
+    thread_local!(static LAST: ForksAtExit = const { ForksAtExit(RefCell::new(None)) });
+    let _alone = alone();
+    thread::spawn(|| {
+        // First, so that the library's own end comes before it.
+        LAST.with(|last| *last.0.borrow_mut() = Some(rcu::read()));
+    })
+    .join()
+    .unwrap();
+    use_rcu();
 }
 
 #[test]
@@ -235,6 +293,61 @@ fn a_callback_that_forks_goes_on_in_both() {
 }
 
 #[test]
+fn a_stall_handler_that_forks_goes_on_in_both() {
+    let _alone = alone();
+    let before = rcu::tunables();
+    rcu::set_tunables(rcu::Tunables {
+        stall_timeout_ms: 5,
+        ..before
+    });
+    let (sender, receiver) = mpsc::channel();
+    let sender = Mutex::new(sender);
+    rcu::on_stall(Some(Box::new(move |_| {
+        // SAFETY: as in `in_child`.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: takes a number.
+            unsafe { libc::alarm(LIMIT_S) };
+            // Its own sections are sections, and whoever else waits waits for this grace period to end.
+            drop(rcu::read());
+            let waiter = thread::spawn(rcu::synchronize);
+            for _ in 0..100 {
+                thread::yield_now();
+                if waiter.is_finished() {
+                    // Two drive.
+                    // SAFETY: ends the process at once.
+                    unsafe { libc::_exit(9) };
+                }
+            }
+        }
+        sender.lock().unwrap().send(pid).unwrap();
+    })));
+    let parent = std::process::id();
+    let guard = rcu::read();
+    let waiter = thread::spawn(move || {
+        rcu::synchronize();
+        if std::process::id() != parent {
+            rcu::on_stall(None);
+            use_rcu();
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(0) };
+        }
+    });
+    let pid = receiver.recv().unwrap();
+    rcu::on_stall(None);
+    rcu::set_tunables(before);
+    drop(guard);
+    waiter.join().unwrap();
+    for pid in std::iter::once(pid).chain(receiver.try_iter()) {
+        let mut status = 0;
+        // SAFETY: `status` lives over the call.
+        unsafe { libc::waitpid(pid, &mut status, 0) };
+        assert_eq!(status, 0, "the child failed, or hung for {LIMIT_S} s");
+    }
+    use_rcu();
+}
+
+#[test]
 fn a_domain_of_the_parent_says_so_and_one_of_the_child_works() {
     let _alone = alone();
     let domain = Domain::new();
@@ -255,6 +368,114 @@ fn a_domain_of_the_parent_says_so_and_one_of_the_child_works() {
         use_srcu(&Domain::new());
     });
     use_srcu(&domain);
+}
+
+/// Counts itself out when it is dropped.
+struct Version(Arc<AtomicUsize>);
+
+impl Version {
+    fn in_a_cell(domain: &Domain) -> (Rcu<Self, Domain>, Arc<AtomicUsize>) {
+        let nr_dropped = Arc::default();
+        let version = Self(Arc::clone(&nr_dropped));
+        (Rcu::new_in(version, domain.clone()), nr_dropped)
+    }
+
+    fn other() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl Drop for Version {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_cell_of_a_parents_domain_refuses_a_new_version_and_keeps_the_old_one() {
+    let _alone = alone();
+    let (cell, nr_dropped) = Version::in_a_cell(&Domain::new());
+    in_child(|| {
+        let guard = cell.read();
+        let seen = cell.load(&guard);
+        for refused in [
+            message_of(|| cell.replace(Version::other())),
+            message_of(|| drop(cell.replace_sync(Version::other()))),
+            message_of(|| cell.update(|_| Version::other())),
+            message_of(|| {
+                let swapped = cell.compare_exchange(seen, Version::other(), &guard);
+                drop(swapped);
+            }),
+        ] {
+            assert!(
+                refused.contains("before the process was forked"),
+                "{refused}"
+            );
+            let now = cell.load(&guard);
+            assert!(std::ptr::eq(now, seen), "replaced all the same");
+            assert_eq!(nr_dropped.load(Ordering::Relaxed), 0, "under its reader");
+        }
+    });
+}
+
+#[test]
+fn a_refused_callback_is_leaked_and_not_dropped() {
+    let _alone = alone();
+    let domain = Domain::new();
+    in_child(|| {
+        let nr_dropped = Arc::new(AtomicUsize::new(0));
+        let version = Version(nr_dropped.clone());
+        message_of(|| domain.call(move || drop(version)));
+        assert_eq!(nr_dropped.load(Ordering::Relaxed), 0);
+        let mut waiting = std::pin::pin!(domain.synchronize_async());
+        let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
+        for _ in 0..2 {
+            let polled = message_of(|| assert!(waiting.as_mut().poll(&mut cx).is_ready()));
+            assert!(polled.contains("before the process was forked"), "{polled}");
+        }
+    });
+}
+
+#[test]
+fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
+    /// Ends a process with a status of its own if it is dropped in a child.
+    struct Ours(u32);
+    impl Drop for Ours {
+        fn drop(&mut self) {
+            if std::process::id() != self.0 {
+                // SAFETY: ends the process at once.
+                unsafe { libc::_exit(9) };
+            }
+        }
+    }
+    let _alone = alone();
+    let ours = || Ours(std::process::id());
+    let domain = Domain::new();
+    let cell = Rcu::new_in(ours(), domain.clone());
+    let (sender, receiver) = mpsc::channel();
+    let (go, wait) = mpsc::channel::<()>();
+    let (begun, has_begun) = mpsc::channel();
+    domain.call(move || {
+        begun.send(()).unwrap();
+        wait.recv().unwrap();
+        // SAFETY: as in `in_child`.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: takes a number.
+            unsafe { libc::alarm(LIMIT_S) };
+        }
+        sender.send(pid).ok();
+    });
+    has_begun.recv().unwrap();
+    // It waits behind that batch.
+    cell.replace(ours());
+    go.send(()).unwrap();
+    let pid = receiver.recv().unwrap();
+    domain.barrier();
+    let mut status = 0;
+    // SAFETY: `status` lives over the call.
+    unsafe { libc::waitpid(pid, &mut status, 0) };
+    assert_eq!(status, 0, "9 << 8 is a version that was dropped");
 }
 
 /// Does what a queue is for.
@@ -324,6 +545,29 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
 }
 
 #[test]
+fn what_a_child_is_refused_has_changed_nothing() {
+    let _alone = alone();
+    let queue = Workqueue::builder("parent").build().unwrap();
+    let (work, delayed) = (Work::new(|| ()), DelayedWork::new(|| ()));
+    work.disable();
+    assert!(queue.enqueue_after(&delayed, Duration::from_secs(3600)));
+    in_child(|| {
+        let is_refused = |attempt: &dyn Fn()| {
+            let message = message_of(attempt);
+            assert!(
+                message.contains("before the process was forked"),
+                "{message}"
+            );
+        };
+        is_refused(&|| _ = queue.enable_and_queue(&work));
+        assert!(work.enable(), "it has been enabled");
+        is_refused(&|| _ = queue.mod_delayed(&delayed, Duration::ZERO));
+        is_refused(&|| _ = delayed.flush());
+        assert!(delayed.is_pending());
+    });
+}
+
+#[test]
 fn a_child_is_shown_by_a_page_of_its_own() {
     let _alone = alone();
     let path = observe::publish().unwrap();
@@ -336,4 +580,135 @@ fn a_child_is_shown_by_a_page_of_its_own() {
         assert!(!observe::unpublish() && path.exists());
     });
     assert!(path.exists() && observe::unpublish());
+}
+
+/// Asserts that `body` panics since a slot was somebody's who is not here.
+fn assert_lost(body: impl FnOnce()) {
+    let refused = message_of(body);
+    assert!(
+        refused.contains("in use when the process was forked"),
+        "{refused}"
+    );
+}
+
+#[test]
+fn slots_that_others_had_are_lost_to_the_child_and_all_others_there() {
+    let _alone = alone();
+    let machine = Topology::synthetic("4 core").unwrap();
+    for qpw in Qpw::ALL {
+        let builder = PerCpu::builder().qpw(qpw).topology(machine.clone());
+        let slots = &builder.build(CpuId::index).unwrap();
+        let (has_come, may_go) = (&Barrier::new(3), &Barrier::new(3));
+        let cpu = CpuId::new;
+        thread::scope(|scope| {
+            // Inside CPU 0's; the owner of CPU 1's, who does not serve it; and of CPU 2's, who has parked.
+            scope.spawn(move || {
+                slots.run_on(cpu(0), |_| {
+                    has_come.wait();
+                    may_go.wait();
+                });
+            });
+            scope.spawn(move || {
+                let mut owned = slots.attach(cpu(1)).unwrap();
+                let parked = slots.attach(cpu(2)).unwrap().park();
+                owned.with(|_| {
+                    has_come.wait();
+                    may_go.wait();
+                });
+                drop(parked);
+            });
+            let mut mine = slots.attach(cpu(3)).unwrap();
+            has_come.wait();
+            let children = catch_unwind(AssertUnwindSafe(|| {
+                in_child(|| {
+                    mine.with(|data| *data += 10);
+                    assert_eq!(mine.with(|data| *data), 13);
+                    assert_eq!(slots.run_on(cpu(2), |data| *data), 2);
+                    // Its owner is not here.
+                    let mut parked = slots.attach(cpu(2)).unwrap();
+                    parked.with(|data| assert_eq!(*data, 2));
+                    for lost in [0, 1] {
+                        assert_lost(|| slots.run_on(cpu(lost), |_| ()));
+                        assert_lost(|| slots.queue_percpu_work(cpu(lost), |_| ()));
+                        let tried = slots.try_run_on(cpu(lost), Duration::ZERO, |_| ());
+                        assert!(tried.is_err());
+                    }
+                    assert!(slots.attach(cpu(1)).is_err());
+                    drop(parked);
+                    mine.while_parked(|| assert_lost(|| slots.drain_all(|_, _| ())));
+                    // A grandchild's slots are as the child's.
+                    in_child(|| assert_lost(|| slots.run_on(cpu(0), |_| ())));
+                    let fresh = PerCpu::builder().topology(machine.clone()).build(|_| 1);
+                    assert_eq!(fresh.unwrap().sum_over(|data| *data), 4);
+                });
+            }));
+            may_go.wait();
+            children.unwrap();
+        });
+    }
+}
+
+#[test]
+fn mail_of_the_parent_is_run_there_and_a_flush_in_the_child_does_not_wait_for_it() {
+    let _alone = alone();
+    let slots = PerCpu::builder().qpw(Qpw::Queue).build(|_| 0).unwrap();
+    let cpu = slots.cpus().first().unwrap();
+    let mut owner = slots.attach(cpu).unwrap();
+    thread::scope(|scope| {
+        scope.spawn(|| slots.queue_percpu_work(cpu, |data| *data += 1));
+    });
+    in_child(|| {
+        owner.while_parked(|| slots.flush(cpu));
+        assert_eq!(owner.with(|data| *data), 0);
+        owner.while_parked(|| {
+            slots.queue_percpu_work(cpu, |data| *data += 5);
+            slots.flush(cpu);
+        });
+        assert_eq!(owner.with(|data| *data), 5);
+    });
+    owner.while_parked(|| slots.flush(cpu));
+    assert_eq!(owner.with(|data| *data), 1);
+}
+
+#[test]
+fn a_waker_of_a_future_of_the_parent_does_nothing_in_the_child() {
+    struct Tells(Arc<AtomicUsize>);
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let _alone = alone();
+    let queue = Workqueue::builder("futures").build().unwrap();
+    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let (sender, receiver) = mpsc::channel();
+    let tells = Tells(nr_dropped.clone());
+    let handle = queue.spawn_async(std::future::poll_fn(move |context| {
+        let _ = (&tells, sender.send(context.waker().clone()));
+        Poll::<()>::Pending
+    }));
+    let waker = receiver.recv().unwrap();
+    // The waker is the last that keeps it.
+    drop(handle);
+    let last = AssertUnwindSafe(&waker);
+    in_child(|| {
+        // SAFETY: as below.
+        drop(unsafe { std::ptr::read(*last) });
+        assert_eq!(nr_dropped.load(Ordering::Relaxed), 0, "the parent's");
+    });
+    in_child(|| {
+        // SAFETY: this process ends without dropping the original.
+        let waker = unsafe { std::ptr::read(*last) };
+        waker.wake_by_ref();
+        drop(waker.clone());
+        waker.wake();
+        assert_eq!(nr_dropped.load(Ordering::Relaxed), 0, "the parent's");
+        use_queue(&Workqueue::builder("made").build().unwrap());
+        assert!(receiver.try_recv().is_err(), "polled");
+    });
+    waker.wake_by_ref();
+    drop(receiver.recv().unwrap());
+    drop(waker);
+    drop(queue);
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
 }

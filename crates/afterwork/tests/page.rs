@@ -2,7 +2,9 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{
+    io::{Read, Write},
     path::Path,
+    process::Command,
     sync::{Mutex, mpsc},
     time::{Duration, Instant},
 };
@@ -116,6 +118,96 @@ fn a_file_cut_short_or_written_over_is_made_anew() {
     ask(&path, 4);
     file.set_len(0).unwrap();
     assert!(observe::unpublish(), "its thread ends all the same");
+}
+
+#[test]
+fn a_process_that_lives_under_the_same_number_keeps_its_page() {
+    let _one = ONE.lock().unwrap();
+    let path = observe::publish().unwrap();
+    assert!(observe::unpublish());
+    // As one in another container does, which shares the directory and not the numbers.
+    let other = SharedFile::create(&path).unwrap();
+    other.write_at(b"alive", 0).unwrap();
+    assert!(other.lock().unwrap());
+    let ours = observe::publish().unwrap();
+    assert_ne!(ours, path);
+    assert_eq!(ask(&ours, 1).pid, std::process::id());
+    assert!(observe::unpublish() && !ours.exists());
+    assert_eq!(std::fs::read(&path).unwrap(), b"alive");
+    drop(other);
+    // A child that another test starts may have it for a moment.
+    let left = SharedFile::open(&path).unwrap();
+    while left.is_locked().unwrap() {
+        std::thread::yield_now();
+    }
+    assert_eq!(observe::publish().unwrap(), path, "it was left behind");
+    assert!(observe::unpublish());
+}
+
+#[test]
+fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
+    let _one = ONE.lock().unwrap();
+    let path = observe::publish().unwrap();
+    let file = SharedFile::open(&path).unwrap();
+    assert!(file.is_locked().unwrap());
+    let (mut told, mut tell) = std::io::pipe().unwrap();
+    // SAFETY: the child says that it is there, and sleeps until it is killed.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        tell.write_all(b"!").ok();
+        loop {
+            // SAFETY: see above.
+            unsafe { libc::pause() };
+        }
+    }
+    told.read_exact(&mut [0]).unwrap();
+    assert!(file.is_locked().unwrap(), "the parent has lost it");
+    assert!(observe::unpublish());
+    let was_let_go = !file.is_locked().unwrap();
+    // SAFETY: our own child.
+    unsafe {
+        libc::kill(child, libc::SIGKILL);
+        libc::waitpid(child, std::ptr::null_mut(), 0);
+    }
+    assert!(was_let_go);
+}
+
+/// Set for a child.
+const CHILD: &str = "AFTERWORK_TEST_CHILD";
+
+/// Not a test of its own: what the child does that may not write files.
+#[test]
+fn child() {
+    if std::env::var_os(CHILD).is_some() {
+        let refused = observe::publish().unwrap_err();
+        println!("refused: {refused}");
+        // And again: nothing was left.
+        println!("refused: {}", observe::publish().unwrap_err());
+    }
+}
+
+#[test]
+fn a_process_that_may_not_write_files_is_told_so_and_lives() {
+    let child = Command::new("sh")
+        .args(["-c", "ulimit -f 0; exec \"$0\" --exact child --nocapture"])
+        .arg(std::env::current_exe().unwrap())
+        .env(CHILD, "1")
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&child.stdout);
+    assert!(child.status.success(), "{child:?}");
+    assert_eq!(said.matches("refused: File too large").count(), 2, "{said}");
+}
+
+#[test]
+fn a_process_whose_name_is_no_text_is_shown_all_the_same() {
+    let _one = ONE.lock().unwrap();
+    let before = std::fs::read("/proc/self/comm").unwrap();
+    std::fs::write("/proc/self/comm", b"\x1b[31m\x07\xffred").unwrap();
+    let path = observe::publish().unwrap();
+    std::fs::write("/proc/self/comm", before.trim_ascii_end()).unwrap();
+    assert_eq!(ask(&path, 1).name, "?[31m?\u{fffd}red");
+    assert!(observe::unpublish());
 }
 
 #[test]

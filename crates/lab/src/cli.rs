@@ -5,10 +5,9 @@ use clap::error::ErrorKind;
 use clap::{Parser, Subcommand};
 
 use crate::bench::BenchArgs;
-use crate::report::ReportArgs;
-use crate::sum::SumArgs;
-use crate::top::TopArgs;
-use crate::topology::TopologyArgs;
+use crate::output::page::ReportArgs;
+use crate::tools::top::TopArgs;
+use crate::tools::topology::TopologyArgs;
 
 /// What a newcomer reads first.
 pub const TEACHING: &str = "\
@@ -26,15 +25,14 @@ Try:
                                        one bench, as one JSON object a line, to keep
   afterwork report here.jsonl there.jsonl
                                        two such runs side by side
-  afterwork sum DIR > sums             checksums of a tree, as sha256sum prints them
-  AFTERWORK=observe.publish=on afterwork sum DIR >/dev/null &
+  AFTERWORK=observe.publish=on afterwork bench workqueue >/dev/null &
   afterwork top                        the processes that may be looked at; or one, by its number
 
 Results go to standard output, progress and warnings to standard error; pages are all that is
 written to disk. Ctrl-C ends a bench early and prints what it has measured so far.
 
-Exit status: 0 good, 1 a claim does not hold (with --check) or a file failed (sum), 2 could not
-run, 130 interrupted.
+Exit status: 0 good, 1 a claim does not hold (with --check), 2 could not run,
+130 interrupted.
 `afterwork help`, `afterwork help bench` and `afterwork help bench workqueue` tell the rest.
 ";
 
@@ -58,9 +56,6 @@ pub enum Command {
 
     /// Make a page of what a bench printed with --json, or of two such runs side by side
     Report(ReportArgs),
-
-    /// Print or check SHA-256 checksums of files and trees, as sha256sum does
-    Sum(SumArgs),
 
     /// Show what a running process is at: its queues, pools, RCU, mailboxes, per-CPU data
     Top(TopArgs),

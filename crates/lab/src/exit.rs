@@ -10,8 +10,6 @@ pub enum Exit {
     Good,
     /// With `--check`: a claim was measured and does not hold.
     ClaimNotMet,
-    /// `sum`: a file could not be read, or does not have its checksum.
-    FileFailed,
     /// It could not run: bad input, or a machine that refuses.
     CouldNotRun,
     /// SIGINT ended it; what had been measured by then was printed.
@@ -24,7 +22,7 @@ impl Exit {
     pub const fn code(self) -> u8 {
         match self {
             Self::Good => 0,
-            Self::ClaimNotMet | Self::FileFailed => 1,
+            Self::ClaimNotMet => 1,
             Self::CouldNotRun => 2,
             Self::Interrupted => INTERRUPTED_CODE,
         }
@@ -41,6 +39,8 @@ impl From<Exit> for ExitCode {
 }
 
 /// Why the command stopped before its end.
+///
+/// Whatever returns one says in it, in a line for the user, what could not be done; no function of the lab repeats that.
 #[derive(Debug)]
 pub enum Stop {
     /// Whoever read standard output has enough: no error.

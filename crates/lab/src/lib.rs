@@ -1,8 +1,8 @@
 //! The lab: the command `afterwork`, which shows and measures deferred work on this machine.
 //!
 //! - [`cli`] says what the command accepts, [`exit`] how it ends.
-//! - [`measure`] is how anything is measured: interleaved, with spread, against peers.
-//! - [`bench`](mod@bench) is what is measured, [`topology`](mod@topology) what it is measured on.
+//! - [`harness`] is how anything is measured: interleaved, with spread, against peers; [`output`] how that is told.
+//! - [`bench`](mod@bench) is what is measured, [`tools`] shows what it is measured on.
 //!
 //! The binary is a call of [`main`]; the rest is public for its tests.
 
@@ -14,12 +14,10 @@
 pub mod bench;
 pub mod cli;
 pub mod exit;
-pub mod measure;
-pub mod report;
-pub mod sum;
+pub mod harness;
+pub mod output;
 pub mod talk;
-pub mod top;
-pub mod topology;
+pub mod tools;
 
 /// Snippets of the book: here, because some of them show the peers' code beside ours.
 #[cfg(doctest)]
@@ -32,6 +30,8 @@ use clap::Parser;
 
 use crate::cli::{Answer, Cli, Command, TEACHING};
 use crate::exit::{Exit, Stop};
+use crate::output::page;
+use crate::tools::{top, topology};
 
 /// Runs the command with the arguments of this process.
 #[must_use]
@@ -60,8 +60,7 @@ fn run(cli: Cli) -> Result<Exit, Stop> {
         None => print(TEACHING),
         Some(Command::Topology(args)) => topology::run(&args).map(|()| Exit::Good),
         Some(Command::Bench(args)) => bench::session::run(&args),
-        Some(Command::Report(args)) => report::run(&args).map(|()| Exit::Good),
-        Some(Command::Sum(args)) => sum::run(&args),
+        Some(Command::Report(args)) => page::run(&args).map(|()| Exit::Good),
         Some(Command::Top(args)) => top::run(&args).map(|()| Exit::Good),
     }
 }

@@ -8,7 +8,7 @@ pub fn say(line: impl Display) {
     let _ = writeln!(io::stderr(), "{line}");
 }
 
-/// Says whether a stream may be coloured: a terminal, and the user did not set `NO_COLOR`.
+/// Returns `true` if a stream may be coloured: a terminal, and the user did not set `NO_COLOR`.
 #[must_use]
 pub fn may_colour(stream: &impl IsTerminal) -> bool {
     colour_allowed(

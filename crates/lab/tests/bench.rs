@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
-use afterwork_lab::measure::record::{Head, Line, MACHINE, Record, SCHEMA};
+use afterwork_lab::output::record::{Head, Line, MACHINE, Record, SCHEMA};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 

@@ -1,58 +1,52 @@
-//! `afterwork sum` as a user runs it, by both ways of reading.
+//! The example `sum`: what it says of files, beside what `sha256sum` says.
 
+#[path = "../examples/sum/sums.rs"]
+mod sums;
+
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Write;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
-use std::process::{Command, Output, Stdio};
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
+use sums::{Summed, Walk, sum};
 use tempfile::TempDir;
 
 /// FIPS 180-2, appendix B.1, and of nothing at all.
 const OF_ABC: &str = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
 const OF_NOTHING: &str = "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-const WAYS: [&str; 2] = ["--read=auto", "--read=plain"];
-
 /// Longer than one read, and not a multiple of it.
-const LONG: usize = 3 * 64 * 1024 + 17;
+const LONG: usize = 3 * sums::BUFFER_BYTES + 17;
 
-fn sum(root: &Path, way: &str, args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_afterwork"))
-        .current_dir(root)
-        .args(["sum", way])
-        .args(args)
-        .stdin(Stdio::null())
-        .output()
-        .expect("the command starts")
+fn hex(digest: &sums::Digest) -> String {
+    digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn text(bytes: &[u8]) -> &str {
-    std::str::from_utf8(bytes).expect("the command speaks UTF-8 here")
+fn all(roots: &[PathBuf]) -> Vec<Summed> {
+    let mut all = Vec::new();
+    let ended = sum(roots, |summed| {
+        all.push(summed);
+        Ok(())
+    });
+    ended.expect("the queue is made, and the sink takes all");
+    all
 }
 
-/// More files than are read at once, of all sizes that matter, with names that need care.
+/// More files than are out at once, of all sizes that matter, with names that need care.
 fn tree() -> TempDir {
     let root = tempfile::tempdir().unwrap();
     let directory = root.path().join("d");
     fs::create_dir_all(directory.join("e")).unwrap();
     let long: Vec<u8> = (0..LONG).map(|index| (index % 251) as u8).collect();
-    for (name, length) in [
-        ("empty", 0),
-        ("one", 1),
-        ("exact", 64 * 1024),
-        ("long", LONG),
-    ] {
+    let exact = sums::BUFFER_BYTES;
+    for (name, length) in [("empty", 0), ("one", 1), ("exact", exact), ("long", LONG)] {
         fs::write(directory.join(name), &long[..length]).unwrap();
     }
-    for name in [
-        &b"new\nline"[..],
-        b"back\\slash",
-        b"return\r",
-        b"\xff\xfe not UTF-8",
-        b" ",
-    ] {
+    for name in [&b"\xff\xfe not UTF-8"[..], b" ", b"a b"] {
         fs::write(directory.join(OsStr::from_bytes(name)), name).unwrap();
     }
     for number in 0..300 {
@@ -62,166 +56,93 @@ fn tree() -> TempDir {
 }
 
 #[test]
-fn known_checksums_are_right() {
+fn known_checksums_are_right_and_come_in_order() {
     let root = tempfile::tempdir().unwrap();
-    fs::write(root.path().join("abc"), "abc").unwrap();
-    fs::write(root.path().join("nothing"), "").unwrap();
-    for way in WAYS {
-        let output = sum(root.path(), way, &["nothing", "abc", "-"]);
-        let wanted = format!("{OF_NOTHING}  nothing\n{OF_ABC}  abc\n{OF_NOTHING}  -\n");
-        assert_eq!(text(&output.stdout), wanted, "{way}");
-        assert_eq!(output.status.code(), Some(0));
-        assert!(output.stderr.is_empty());
-    }
+    let at = |name: &str| root.path().join(name);
+    fs::write(at("abc"), "abc").unwrap();
+    fs::write(at("nothing"), "").unwrap();
+    let told: Vec<(PathBuf, String)> = all(&[at("nothing"), at("abc")])
+        .into_iter()
+        .map(|Summed { path, sum }| (path, hex(&sum.unwrap())))
+        .collect();
+    let wanted = [
+        (at("nothing"), OF_NOTHING.into()),
+        (at("abc"), OF_ABC.into()),
+    ];
+    assert_eq!(told, wanted);
 }
 
+/// Where there is no sha256sum only the order is compared.
 #[test]
-fn standard_input_is_read_without_arguments() {
-    for way in WAYS {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_afterwork"))
-            .args(["sum", way])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("the command starts");
-        let mut input = child.stdin.take().unwrap();
-        input.write_all(b"a").unwrap();
-        input.write_all(b"bc").unwrap();
-        drop(input);
-        let output = child.wait_with_output().unwrap();
-        assert_eq!(text(&output.stdout), format!("{OF_ABC}  -\n"), "{way}");
-    }
-}
-
-/// Byte for byte; where there is no sha256sum the two ways are compared with each other alone.
-#[test]
-fn a_tree_has_the_lines_of_sha256sum() {
+fn a_tree_has_the_checksums_of_sha256sum_in_the_order_of_the_walk() {
     let root = tree();
-    let [ring, plain] = WAYS.map(|way| sum(root.path(), way, &["d"]).stdout);
-    assert_eq!(ring, plain);
-    assert_eq!(ring.iter().filter(|&&byte| byte == b'\n').count(), 309);
-    // Sorted by bytes, directory by directory, as find and sort do it for these names.
+    let roots = [root.path().join("d")];
+    let told = all(&roots);
+    let paths: Vec<&Path> = told.iter().map(|summed| summed.path.as_path()).collect();
+    let walked: Vec<PathBuf> = Walk::new(&roots).map(|(path, _)| path).collect();
+    assert_eq!(paths, walked);
+    assert_eq!(paths.len(), 307);
     let theirs = Command::new("sh")
         .current_dir(root.path())
-        .env("LC_ALL", "C")
-        .args([
-            "-c",
-            "find d -type f -print0 | sort -z | xargs -0 sha256sum",
-        ])
+        .args(["-c", "find \"$PWD/d\" -type f -print0 | xargs -0 sha256sum"])
         .output();
     match theirs {
         Ok(theirs) if theirs.status.success() => {
-            let sorted = |bytes: &[u8]| {
-                let mut lines: Vec<Vec<u8>> = bytes
-                    .split(|&byte| byte == b'\n')
-                    .map(<[u8]>::to_vec)
-                    .collect();
-                lines.sort();
-                lines
-            };
-            assert_eq!(sorted(&ring), sorted(&theirs.stdout));
+            let theirs: BTreeMap<&[u8], &[u8]> = theirs
+                .stdout
+                .split(|&byte| byte == b'\n')
+                .filter_map(|line| Some((line.get(66..)?, &line[..64])))
+                .collect();
+            assert_eq!(theirs.len(), told.len());
+            for Summed { path, sum } in &told {
+                let digest = hex(sum.as_ref().unwrap());
+                let name = path.as_os_str().as_bytes();
+                assert_eq!(theirs[name], digest.as_bytes(), "{}", path.display());
+            }
         }
         _ => afterwork_lab::talk::say("not compared: there is no sha256sum"),
     }
 }
 
 #[test]
-fn what_was_printed_checks() {
+fn what_cannot_be_read_is_told_in_its_place_and_the_rest_is_done() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    fs::write(at("abc"), "abc").unwrap();
+    let [gone, abc, nul] = &all(&[at("gone"), at("abc"), at("nul\0")])[..] else {
+        panic!("three were named");
+    };
+    let kind = |summed: &Summed| summed.sum.as_ref().map_err(io::Error::kind).copied();
+    assert_eq!(kind(gone), Err(io::ErrorKind::NotFound));
+    assert_eq!(kind(abc).map(|digest| hex(&digest)), Ok(OF_ABC.into()));
+    assert_eq!(kind(nul), Err(io::ErrorKind::InvalidInput));
+}
+
+#[test]
+fn a_sink_that_has_enough_ends_it() {
     let root = tree();
-    let list = sum(root.path(), "--read=auto", &["d"]).stdout;
-    fs::write(root.path().join("list"), &list).unwrap();
-    for way in WAYS {
-        let output = sum(root.path(), way, &["--check", "list"]);
-        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
-        let out = String::from_utf8_lossy(&output.stdout).into_owned();
-        assert_eq!(
-            out.lines().filter(|line| line.ends_with(": OK")).count(),
-            309
-        );
-        let quiet = sum(root.path(), way, &["--check", "--quiet", "list"]);
-        assert!(quiet.stdout.is_empty() && quiet.stderr.is_empty());
+    let mut nr_told = 0;
+    let ended = sum(&[root.path().into()], |_| {
+        nr_told += 1;
+        Err(io::ErrorKind::BrokenPipe.into())
+    });
+    assert!(ended.is_err());
+    assert_eq!(nr_told, 1);
+}
+
+#[test]
+fn files_come_in_the_order_of_their_names_and_links_are_left_alone() {
+    let root = tempfile::tempdir().unwrap();
+    let at = |name: &str| root.path().join(name);
+    for directory in ["b", "b/x", "empty"] {
+        fs::create_dir(at(directory)).unwrap();
     }
-}
-
-#[test]
-fn what_is_wrong_is_named_and_the_rest_is_done() {
-    let root = tempfile::tempdir().unwrap();
-    fs::write(root.path().join("abc"), "abc").unwrap();
-    for way in WAYS {
-        let output = sum(root.path(), way, &["gone", "abc", "nul\u{1}"]);
-        assert_eq!(output.status.code(), Some(1), "{way}");
-        assert_eq!(text(&output.stdout), format!("{OF_ABC}  abc\n"));
-        assert_eq!(
-            text(&output.stderr),
-            "afterwork sum: gone: No such file or directory\n\
-             afterwork sum: nul\u{1}: No such file or directory\n"
-        );
+    for file in ["c", "b/z", "b/x/1", "a"] {
+        fs::write(at(file), file).unwrap();
     }
-}
-
-#[test]
-fn a_list_is_judged_as_sha256sum_does() {
-    let root = tempfile::tempdir().unwrap();
-    fs::write(root.path().join("abc"), "abc").unwrap();
-    fs::write(
-        root.path().join("list"),
-        format!("{OF_ABC}  abc\n{OF_NOTHING}  abc\nrubbish\n{OF_ABC}  gone\n"),
-    )
-    .unwrap();
-    for way in WAYS {
-        let output = sum(root.path(), way, &["--check", "--warn", "list"]);
-        assert_eq!(output.status.code(), Some(1));
-        assert_eq!(
-            text(&output.stdout),
-            "abc: OK\nabc: FAILED\ngone: FAILED open or read\n"
-        );
-        assert_eq!(
-            text(&output.stderr),
-            "afterwork sum: list: 3: improperly formatted SHA256 checksum line\n\
-             afterwork sum: gone: No such file or directory\n\
-             afterwork sum: WARNING: 1 line is improperly formatted\n\
-             afterwork sum: WARNING: 1 listed file could not be read\n\
-             afterwork sum: WARNING: 1 computed checksum did NOT match\n"
-        );
-        let status = sum(root.path(), way, &["--check", "--status", "list"]);
-        assert_eq!((status.status.code(), status.stdout.len()), (Some(1), 0));
-    }
-}
-
-#[test]
-fn missing_files_and_rubbish_count_as_asked() {
-    let root = tempfile::tempdir().unwrap();
-    fs::write(root.path().join("abc"), "abc").unwrap();
-    let list = format!("{OF_ABC}  abc\n{OF_ABC}  gone\nrubbish\n");
-    fs::write(root.path().join("list"), list).unwrap();
-    fs::write(root.path().join("only-gone"), format!("{OF_ABC}  gone\n")).unwrap();
-    fs::write(root.path().join("none"), "rubbish\n").unwrap();
-    let code = |args: &[&str]| sum(root.path(), "--read=auto", args).status.code();
-    assert_eq!(code(&["--check", "--ignore-missing", "list"]), Some(0));
-    assert_eq!(
-        code(&["--check", "--ignore-missing", "--strict", "list"]),
-        Some(1)
-    );
-    assert_eq!(code(&["--check", "--ignore-missing", "only-gone"]), Some(1));
-    assert_eq!(code(&["--check", "none"]), Some(1));
-    assert_eq!(code(&["--check", "nosuch"]), Some(1));
-    assert_eq!(code(&["--quiet", "list"]), Some(2), "only with --check");
-    assert_eq!(code(&["--jobs", "0", "list"]), Some(2));
-}
-
-#[test]
-fn records_are_one_a_line() {
-    let root = tempfile::tempdir().unwrap();
-    fs::write(root.path().join("a b"), "abc").unwrap();
-    let output = sum(root.path(), "--read=auto", &["--json", "a b", "gone"]);
-    assert_eq!(
-        text(&output.stdout),
-        format!(
-            "{{\"path\":\"a b\",\"sha256\":\"{OF_ABC}\"}}\n\
-             {{\"path\":\"gone\",\"error\":\"No such file or directory\"}}\n"
-        )
-    );
-    assert_eq!(output.status.code(), Some(1));
-    let zero = sum(root.path(), "--read=auto", &["--zero", "a b"]);
-    assert_eq!(text(&zero.stdout), format!("{OF_ABC}  a b\0"));
+    symlink(at("a"), at("b/link")).unwrap();
+    symlink(root.path(), at("loop")).unwrap();
+    let walk = Walk::new(&[root.path().into(), at("nosuch")]);
+    let found: Vec<PathBuf> = walk.map(|(path, _)| path).collect();
+    assert_eq!(found, ["a", "b/x/1", "b/z", "c", "nosuch"].map(at));
 }

@@ -14,6 +14,7 @@ use afterwork::workqueue::Workqueue;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use serde_json::Value;
+use sync::shared_file::SharedFile;
 
 /// Set for the child.
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
@@ -246,6 +247,12 @@ fn a_process_that_ends_takes_its_page_along_and_one_that_is_killed_leaves_it_sta
     let mut list = list.as_array().unwrap().iter();
     let found = list.find(|it| it["pid"] == busy.0.id()).unwrap();
     assert_eq!(found["state"], "stale");
+    // What is locked is nothing that was left behind: its process lives where numbers are others.
+    let file = SharedFile::open(&busy.page()).unwrap();
+    assert!(file.lock().unwrap());
+    let line = wrong(&[&pid, "--once"]);
+    assert!(line.contains("lives in another container"), "{line}");
+    drop(file);
     drop(busy);
     assert!(wrong(&[&pid]).contains("AFTERWORK=observe.publish=on"));
 }
@@ -343,6 +350,87 @@ fn a_page_that_is_not_what_it_should_be_is_refused_with_the_reason() {
     }
     let list = good(&["--directory", place.path().to_str().unwrap()]);
     assert!(list.contains("it says that it is of process"), "{list}");
+}
+
+/// The length of a page's head, and of a record.
+const HEAD: usize = 256;
+const RECORD: usize = 320;
+
+/// Makes the checks of a page fit again; see docs/top.md.
+fn seal(page: &mut [u8]) {
+    fn put_check(bytes: &mut [u8], at: usize) {
+        let sum = bytes[..at]
+            .chunks(8)
+            .fold(0xcbf2_9ce4_8422_2325_u64, |sum, word| {
+                let word = u64::from_le_bytes(word.try_into().unwrap());
+                (sum ^ word)
+                    .wrapping_mul(0x0000_0100_0000_01b3)
+                    .rotate_left(29)
+            });
+        bytes[at..at + 8].copy_from_slice(&sum.to_le_bytes());
+    }
+    let (head, records) = page.split_at_mut(HEAD);
+    put_check(head, 96);
+    for record in records.chunks_exact_mut(RECORD) {
+        put_check(record, 312);
+    }
+}
+
+#[test]
+fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
+    let busy = Busy::start();
+    good(&[&busy.pid(), "--once"]);
+    let honest = fs::read(busy.page()).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    let path = place.path().join("hostile");
+    let set_round = |page: &mut [u8], round: u64| {
+        page[32..40].copy_from_slice(&round.to_le_bytes());
+        for record in page[HEAD..].chunks_exact_mut(RECORD) {
+            record[8..16].copy_from_slice(&round.to_le_bytes());
+        }
+    };
+    let shows = |page: &mut Vec<u8>| {
+        seal(page);
+        fs::write(&path, &page).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+        ["--once", "--json", "--prometheus"].map(|how| {
+            // One look of each kind: JSON ends by itself when it is told to look once.
+            let args = [path.to_str().unwrap(), how, "--once"];
+            let shown = good(&args[..2 + usize::from(how == "--json")]);
+            assert!(
+                !shown.contains(|c: char| c.is_control() && c != '\n'),
+                "{shown:?}"
+            );
+            shown
+        })
+    };
+    // Written for ever, or in its last round.
+    for round in [7, u64::MAX, u64::MAX - 1] {
+        let mut page = honest.clone();
+        set_round(&mut page, round);
+        shows(&mut page);
+    }
+    // Every record of another round, or the largest page that there is.
+    let mut page = honest.clone();
+    page[32] ^= 2;
+    shows(&mut page);
+    let mut page = honest[..HEAD].to_vec();
+    let record = &honest[HEAD..HEAD + RECORD];
+    page.extend(std::iter::repeat_n(record, 2048).flatten());
+    page[20..24].copy_from_slice(&2048_u32.to_le_bytes());
+    shows(&mut page);
+    // Figures as large as they can be, and names that turn the line round or are somebody's syntax.
+    let mut page = honest.clone();
+    for record in page[HEAD..].chunks_exact_mut(RECORD) {
+        record[120..312].fill(0xff);
+        for (at, name) in [(16, "\u{202e}live\"} 1\\"), (80, "\u{2066}x\",\"y")] {
+            record[at..at + 40].fill(0);
+            record[at..at + name.len()].copy_from_slice(name.as_bytes());
+        }
+    }
+    let [_, json, _] = shows(&mut page);
+    serde_json::from_str::<Value>(&json).unwrap();
+    busy.end();
 }
 
 #[test]

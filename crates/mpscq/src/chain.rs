@@ -53,7 +53,7 @@ impl<T: Linked> Chain<T> {
         self.len
     }
 
-    /// Says whether the chain holds nothing.
+    /// Returns `true` if the chain holds nothing.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.ends.is_none()

@@ -124,7 +124,7 @@ impl<T: Linked> Queue<T> {
         }
     }
 
-    /// Says whether every item pushed so far was popped; see [`RawQueue::is_empty`].
+    /// Returns `true` if every item pushed so far was popped; see [`RawQueue::is_empty`].
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.raw.is_empty()
@@ -173,7 +173,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
         }
     }
 
-    /// Says whether the last pop took the last item, so that the queue was empty at that moment.
+    /// Returns `true` if the last pop took the last item, so that the queue was empty at that moment.
     ///
     /// Unlike [`Queue::is_empty`] it touches nothing that producers write.
     #[inline]

@@ -92,7 +92,7 @@ impl<T> RawQueue<T> {
         }
     }
 
-    /// Says whether every item pushed so far was handed out; callable from any thread.
+    /// Returns `true` if every item pushed so far was handed out; callable from any thread.
     ///
     /// `true` means that no push which completed before this call is still inside. `false` does not promise
     /// that a pop would find an item at once: see [`Pop::MidPush`].
@@ -253,7 +253,7 @@ impl<T: Linked> RawQueue<T> {
         }
     }
 
-    /// Says whether no push came after that of `item`; callable from any thread.
+    /// Returns `true` if no push came after that of `item`; callable from any thread.
     ///
     /// `true` means that none which completed before this call did. `false` for an item that is not inside.
     ///
@@ -319,7 +319,7 @@ impl<T> RawCursor<T> {
         }
     }
 
-    /// Says whether the last pop took the last item, so that the queue was empty at that moment.
+    /// Returns `true` if the last pop took the last item, so that the queue was empty at that moment.
     ///
     /// Costs nothing shared: it looks at the cursor alone. True also before the first pop, and after a pop
     /// that found nothing behind the stub.

@@ -77,7 +77,7 @@ impl<T> Shared<T> {
         self.pending.store(false, order::shared_release());
     }
 
-    /// Says whether somebody holds the claim, or a queue does.
+    /// Returns `true` if somebody holds the claim, or a queue does.
     pub fn is_pending(&self) -> bool {
         self.pending.load(Ordering::Relaxed)
     }

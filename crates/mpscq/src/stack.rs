@@ -42,7 +42,7 @@ impl<T: Linked> Stack<T> {
         }
     }
 
-    /// Says whether the list holds nothing at this moment.
+    /// Returns `true` if the list holds nothing at this moment.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head.load(Ordering::Relaxed).is_null()
@@ -157,7 +157,7 @@ impl<T: Linked> Taken<T> {
         }
     }
 
-    /// Says whether nothing is left.
+    /// Returns `true` if nothing is left.
     #[inline]
     pub fn is_empty(&self) -> bool {
         self.head.is_null()

@@ -5,7 +5,7 @@ use afterwork::percpu::{CompiledOut, Owner, Qpw};
 /// What an operation is like without a guard: the data lies where a slot has it.
 #[repr(C, align(128))]
 pub struct Bare {
-    words: [u32; 4],
+    words: [u32; 6],
     hits: u64,
 }
 
@@ -69,11 +69,11 @@ pub mod calls {
     /// Calls each, and checks that it did its work.
     pub fn run() {
         let mut bare = Bare {
-            words: [0; 4],
+            words: [0; 6],
             hits: 0,
         };
         black_box(unprotected as fn(&mut &mut Bare))(&mut &mut bare);
-        assert_eq!((bare.hits, bare.words), (1, [0; 4]));
+        assert_eq!((bare.hits, bare.words), (1, [0; 6]));
 
         let machine = Topology::synthetic("1 core").expect("a plain machine");
         let builder = || PerCpu::builder().topology(machine.clone());

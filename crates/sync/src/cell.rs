@@ -1,4 +1,4 @@
-//! A cell whose accesses a model checks for races.
+//! A cell whose accesses a model checks for races, and one for memory that others free.
 
 #[cfg(loom)]
 pub use loom::cell::UnsafeCell;
@@ -37,5 +37,35 @@ impl<T: ?Sized> UnsafeCell<T> {
     #[inline(always)]
     pub fn with_mut<R>(&self, f: impl FnOnce(*mut T) -> R) -> R {
         f(self.0.get())
+    }
+}
+
+/// Holds a value that never changes, in memory that another thread may free while this one still has a reference to it.
+///
+/// As when a method's last step lets go of what it was called on. A reference claims that the memory stays until the
+/// function that got it as an argument returns, except where it is a cell, which all atomics are.
+#[repr(transparent)]
+pub struct Fixed<T>(core::cell::UnsafeCell<T>);
+
+// SAFETY: shared access copies the value, which nobody writes.
+unsafe impl<T: Sync> Sync for Fixed<T> {}
+
+impl<T: Copy> Fixed<T> {
+    /// Makes a cell that holds `value`.
+    pub const fn new(value: T) -> Self {
+        Self(core::cell::UnsafeCell::new(value))
+    }
+
+    /// Returns the value.
+    #[inline(always)]
+    pub fn get(&self) -> T {
+        // SAFETY: nobody writes it.
+        unsafe { *self.0.get() }
+    }
+}
+
+impl<T: Copy + core::fmt::Debug> core::fmt::Debug for Fixed<T> {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        self.get().fmt(f)
     }
 }

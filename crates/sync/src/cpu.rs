@@ -67,7 +67,22 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
-#[cfg(not(any(loom, shuttle)))]
+/// Miri has no `getcpu`. A thread stands still there, on one of the CPUs that it may run on.
+#[cfg(miri)]
+mod real {
+    pub fn current() -> u32 {
+        let mut mask = [0u64];
+        // SAFETY: the call writes the mask, which is ours and as long as it is told; 0 names this thread.
+        let refused = unsafe { libc::sched_getaffinity(0, 8, mask.as_mut_ptr().cast()) };
+        assert_eq!(refused, 0, "Miri emulates 64 CPUs at most");
+        let mut cpus = (0..64).filter(|cpu| mask[0] >> cpu & 1 != 0);
+        let which = crate::thread::current().0 % mask[0].count_ones();
+        cpus.nth(which as usize)
+            .expect("a thread may run somewhere")
+    }
+}
+
+#[cfg(not(any(loom, shuttle, miri)))]
 mod real {
     use crate::atomic::{AtomicIsize, Ordering};
 

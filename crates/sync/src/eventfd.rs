@@ -6,6 +6,8 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{Errno, read, write};
 
+use crate::fault;
+
 /// An eventfd: readable once somebody has rung it, until it is cleared.
 ///
 /// Non-blocking and closed on exec. Absent from the models.
@@ -19,6 +21,7 @@ impl EventFd {
     ///
     /// What the system says, such as that there are too many open files.
     pub fn new() -> io::Result<Self> {
+        fault::check(fault::Point::Eventfd, libc::EMFILE)?;
         Ok(Self(eventfd(
             0,
             EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC,
@@ -38,7 +41,7 @@ impl EventFd {
         }
     }
 
-    /// Makes it unreadable again; says whether it had been rung.
+    /// Makes it unreadable again; returns `true` if it had been rung.
     ///
     /// # Blocking
     ///

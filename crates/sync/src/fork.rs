@@ -56,14 +56,14 @@ impl Process {
         Self(backend::generation())
     }
 
-    /// Says whether this process is still the same. A load.
+    /// Returns `true` if this process is still the same. A load.
     #[inline(always)]
     pub fn is_this(self) -> bool {
         self.0 == backend::generation()
     }
 }
 
-/// Says whether this process was made by a `fork` that was noticed. A load.
+/// Returns `true` if this process was made by a `fork` that was noticed. A load.
 #[inline(always)]
 pub fn is_child() -> bool {
     backend::generation() != 0
@@ -127,6 +127,25 @@ pub fn register(handler: &'static Handler) {
     backend::register(handler);
 }
 
+/// Calls `body` in a child of `fork`, for a test; returns what the child ends with, if it ends by itself.
+///
+/// # Safety
+///
+/// 1. `body` does nothing that waits for another thread of this process.
+#[cfg(not(any(loom, shuttle)))]
+#[doc(hidden)]
+pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
+    // SAFETY: (1), and the child goes nowhere else.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(body()) };
+    }
+    let pid = rustix::process::Pid::from_raw(pid);
+    let ended = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
+    ended.ok()??.1.exit_status()
+}
+
 #[cfg(any(loom, shuttle))]
 mod backend {
     /// A model does not fork.
@@ -143,21 +162,26 @@ mod backend {
 #[cfg(not(any(loom, shuttle)))]
 mod backend {
     use std::{
-        cell::RefCell,
         ptr,
-        sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering},
+        sync::atomic::{AtomicPtr, AtomicU32, Ordering},
     };
 
     use super::{Handler, Held};
     use crate::{asym, identity};
 
+    /// In `WATCHED`: no process has this number.
+    const WATCHED_NOW: u32 = u32::MAX;
+
     /// How often a process has been forked on the way to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    static WATCHED: AtomicBool = AtomicBool::new(false);
-    /// Filled from the front. As many as there are folders that keep such state, and some.
-    static HANDLERS: [AtomicPtr<Handler>; 8] = [const { AtomicPtr::new(ptr::null_mut()) }; 8];
+    /// `WATCHED_NOW`, or which process is at it: a child does not wait for its parent.
+    static WATCHED: AtomicU32 = AtomicU32::new(0);
+    /// Filled from the front. As many as there are places that keep such state, and some.
+    static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
 
-    std::thread_local!(static HELD: RefCell<Held> = const { RefCell::new(Held(Vec::new())) });
+    /// What the thread holds that forks. One at a time does: the first lock is the same for all. Not a thread-local value,
+    /// for a thread may fork when it has none any more.
+    static HELD: AtomicPtr<Held> = AtomicPtr::new(ptr::null_mut());
 
     #[inline(always)]
     pub fn generation() -> u32 {
@@ -165,11 +189,30 @@ mod backend {
     }
 
     pub fn watch() {
-        if !WATCHED.load(Ordering::Relaxed) && !WATCHED.swap(true, Ordering::Relaxed) {
+        if WATCHED.load(Ordering::Acquire) != WATCHED_NOW {
+            watch_now();
+        }
+    }
+
+    #[cold]
+    fn watch_now() {
+        let me = std::process::id();
+        loop {
+            let seen = WATCHED.load(Ordering::Acquire);
+            if seen == WATCHED_NOW {
+                return;
+            }
+            let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+            if seen == me || WATCHED.compare_exchange(seen, me, order, failed).is_err() {
+                // Another thread is just between two instructions, or the first.
+                std::thread::sleep(std::time::Duration::from_micros(50));
+                continue;
+            }
             // SAFETY: functions live as long as the process, and `extern "C"` ones do not unwind.
             let refused = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
             // Out of memory: then a fork is not noticed.
             debug_assert_eq!(refused, 0);
+            WATCHED.store(WATCHED_NOW, Ordering::Release);
         }
     }
 
@@ -196,14 +239,20 @@ mod backend {
     extern "C" fn before() {
         asym::init();
         handlers().for_each(|handler| (handler.settle)());
-        let mut held = Held(vec![Box::new(identity::hold())]);
+        let mut held = Held(vec![
+            Box::new(identity::hold()),
+            Box::new(crate::thread::hold_names()),
+        ]);
         handlers().for_each(|handler| (handler.before)(&mut held));
-        // A thread that forks as it ends has nowhere to keep them; its locks are let go early.
-        HELD.try_with(|place| *place.borrow_mut() = held).ok();
+        HELD.store(Box::into_raw(Box::new(held)), Ordering::Relaxed);
     }
 
     extern "C" fn parent() {
-        HELD.try_with(RefCell::take).ok();
+        let held = HELD.swap(ptr::null_mut(), Ordering::Relaxed);
+        if !held.is_null() {
+            // SAFETY: leaked by `before`, on this thread.
+            drop(unsafe { Box::from_raw(held) });
+        }
     }
 
     extern "C" fn child() {
@@ -251,15 +300,7 @@ mod tests {
             if is_right { 5 } else { 6 }
         };
         // SAFETY: the child touches atomics, and a lock that is held over the fork.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
-            // SAFETY: ends the process at once.
-            unsafe { libc::_exit(in_child()) };
-        }
-        let pid = rustix::process::Pid::from_raw(pid);
-        let ended = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
-        let (_, status) = ended.unwrap().unwrap();
-        assert_eq!(status.exit_status(), Some(5));
+        assert_eq!(unsafe { super::in_child(in_child) }, Some(5));
         assert!(here.is_this() && LOCK.try_lock().is_some());
         assert_eq!(
             (NR_CHILD.load(Ordering::Relaxed), NAME.get()),

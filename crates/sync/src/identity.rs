@@ -101,6 +101,8 @@ mod seats {
     }
 
     pub fn take() -> u32 {
+        // First: whoever forks while we have the lock waits for it.
+        crate::fork::Process::this();
         HELD.try_with(|held| {
             let mut seats = hold();
             let seat = match seats.free.pop() {

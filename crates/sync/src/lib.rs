@@ -1,13 +1,14 @@
 //! The one door of afterwork to atomics, locks, threads, time and system calls.
 //!
 //! Code above this crate names `sync::…` and never `std::sync`, `std::thread`, a clock or a
-//! system call. That is what lets one source run on three machines:
+//! system call. That is what lets one source run on four machines:
 //!
 //! | back end | chosen by | what it is for |
 //! |---|---|---|
 //! | the real machine | nothing | the product |
 //! | [loom](https://docs.rs/loom) | `--cfg loom` | every interleaving, weak memory included, of a small case |
 //! | [shuttle](https://docs.rs/shuttle) | `--cfg shuttle` | very many interleavings of a large case |
+//! | [Miri](https://github.com/rust-lang/miri) | `--cfg miri`, by itself | undefined behaviour, of the product's own code |
 //!
 //! A back end is chosen by `--cfg` and never by a Cargo feature: features are united across a build,
 //! and a model's clock must not leak into a release.
@@ -20,6 +21,8 @@
 //! Loom treats `SeqCst` *accesses* as `AcqRel` (a `SeqCst` fence it honours), runs at most five
 //! threads, and never lets a timed wait time out. Shuttle treats every ordering as `SeqCst`. A protocol
 //! that needs store-then-load order therefore uses `fence(SeqCst)` on both sides.
+//!
+//! Miri runs the real machine's code but for the few calls that it does not emulate.
 #![cfg_attr(not(any(feature = "std", loom, shuttle)), no_std)]
 
 #[cfg(feature = "alloc")]
@@ -31,6 +34,7 @@ compile_error!("afterwork waits on the low half of 64-bit words: little-endian m
 pub mod atomic;
 pub mod barrier;
 pub mod cell;
+pub mod fault;
 pub mod hint;
 mod tunable;
 pub mod twin;
@@ -51,12 +55,16 @@ pub mod futex;
 pub mod identity;
 #[cfg(feature = "std")]
 pub mod lock;
+#[cfg(feature = "std")]
+mod patience;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod process;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 mod punctual;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod shared_file;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+mod start;
 #[cfg(feature = "std")]
 pub mod thread;
 #[cfg(feature = "std")]
@@ -66,6 +74,8 @@ pub mod usage;
 
 #[cfg(feature = "std")]
 pub use lock::{Mutex, MutexGuard};
+#[cfg(feature = "std")]
+pub use patience::Patience;
 
 /// A shared pointer whose count a model can see.
 #[cfg(all(feature = "alloc", not(any(loom, shuttle))))]
@@ -82,6 +92,8 @@ pub use loom::sync::Arc;
 pub mod unmodelled {
     /// A shared pointer for state whose life no model is about; unlike a model's it may be a receiver.
     pub use alloc::sync::{Arc, Weak};
+    /// A number in which each thread looks for what itself wrote.
+    pub use core::sync::atomic::AtomicU64;
 }
 
 /// A cell written once, for process-wide state that no model touches.

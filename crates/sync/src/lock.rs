@@ -1,4 +1,7 @@
 //! A lock that never poisons.
+//!
+//! A debug build counts the locks that a thread holds, so that whoever calls foreign code can assert that there is
+//! none: [`assert_none_held`].
 
 use std::ops::{Deref, DerefMut};
 
@@ -21,7 +24,63 @@ pub struct Mutex<T>(backend::Mutex<T>);
 
 /// The right to reach what a [`Mutex`] guards; unlocks when dropped.
 #[derive(Debug)]
-pub struct MutexGuard<'a, T>(backend::MutexGuard<'a, T>);
+pub struct MutexGuard<'a, T> {
+    guard: backend::MutexGuard<'a, T>,
+    _held: count::Held,
+}
+
+/// Panics in a debug build if this thread holds a [`Mutex`]; a release build has no code for it.
+#[inline(always)]
+#[track_caller]
+pub fn assert_none_held() {
+    count::assert_none();
+}
+
+#[cfg(all(debug_assertions, not(any(loom, shuttle))))]
+mod count {
+    use std::cell::Cell;
+
+    std::thread_local!(static NR_HELD: Cell<u32> = const { Cell::new(0) });
+
+    /// Counts one lock of this thread for as long as it lives.
+    #[derive(Debug)]
+    pub struct Held;
+
+    impl Held {
+        pub fn new() -> Self {
+            NR_HELD.set(NR_HELD.get() + 1);
+            Self
+        }
+    }
+
+    impl Drop for Held {
+        fn drop(&mut self) {
+            NR_HELD.set(NR_HELD.get() - 1);
+        }
+    }
+
+    #[track_caller]
+    pub fn assert_none() {
+        assert_eq!(NR_HELD.get(), 0, "foreign code runs under a lock");
+    }
+}
+
+#[cfg(not(all(debug_assertions, not(any(loom, shuttle)))))]
+mod count {
+    /// Nothing: locks are counted in debug builds of the real machine alone.
+    #[derive(Debug)]
+    pub struct Held;
+
+    impl Held {
+        #[inline(always)]
+        pub fn new() -> Self {
+            Self
+        }
+    }
+
+    #[inline(always)]
+    pub fn assert_none() {}
+}
 
 impl<T> Mutex<T> {
     const_unless_model! {
@@ -34,24 +93,28 @@ impl<T> Mutex<T> {
     /// Locks, waiting as long as another thread holds it.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        MutexGuard(
-            self.0
+        MutexGuard {
+            guard: self
+                .0
                 .lock()
                 .unwrap_or_else(|poisoned| poisoned.into_inner()),
-        )
+            _held: count::Held::new(),
+        }
     }
 
     /// Locks if nobody holds it.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        match self.0.try_lock() {
-            Ok(guard) => Some(MutexGuard(guard)),
+        let guard = match self.0.try_lock() {
+            Ok(guard) => guard,
             #[cfg(not(loom))]
-            Err(backend::TryLockError::Poisoned(poisoned)) => {
-                Some(MutexGuard(poisoned.into_inner()))
-            }
-            Err(_) => None,
-        }
+            Err(backend::TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(_) => return None,
+        };
+        Some(MutexGuard {
+            guard,
+            _held: count::Held::new(),
+        })
     }
 }
 
@@ -59,13 +122,29 @@ impl<T> Deref for MutexGuard<'_, T> {
     type Target = T;
     #[inline]
     fn deref(&self) -> &T {
-        &self.0
+        &self.guard
     }
 }
 
 impl<T> DerefMut for MutexGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
+        &mut self.guard
+    }
+}
+
+#[cfg(all(test, debug_assertions, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_held_lock_is_seen_until_it_is_let_go() {
+        let lock = Mutex::new(());
+        assert_none_held();
+        let guard = lock.lock();
+        assert!(lock.try_lock().is_none());
+        assert!(std::panic::catch_unwind(assert_none_held).is_err());
+        drop(guard);
+        assert_none_held();
     }
 }

@@ -3,15 +3,26 @@
 //! Nobody reads or writes it through a mapping: who shares a file may cut it short, and a mapping beyond the end is a
 //! SIGBUS. It is written by `pwrite` and read by `pread`. The bell is a futex in the first page of the file; the page is
 //! mapped, but only its address is used, as a name: where the file has been cut short the kernel answers with an error.
+//! Nor does a write cost a signal that RLIMIT_FSIZE does not allow: it is an error.
+//!
+//! Who writes it has it locked for as long as it lives, so that whoever finds it, in another container too, can tell
+//! whether it was left behind.
 
 use std::{
     fs::{File, OpenOptions},
-    io,
-    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    io, mem,
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
+    },
     path::Path,
     ptr,
     time::Duration,
 };
+
+use rustix::{fs::FlockOperation, io::Errno};
+
+use crate::fault;
 
 /// How much of the file the bell may lie in. The kernel's smallest page.
 const MAPPED_BYTES: usize = 4096;
@@ -41,6 +52,19 @@ pub enum Rung {
     Gone,
 }
 
+/// Returns which file it is, on which device.
+fn id_of(metadata: &std::fs::Metadata) -> (u64, u64) {
+    (metadata.dev(), metadata.ino())
+}
+
+/// Returns `true` if the system was short of something, so that the error says nothing of the file.
+pub fn is_shortage(error: &io::Error) -> bool {
+    let code = error.raw_os_error();
+    [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EINTR]
+        .map(Some)
+        .contains(&code)
+}
+
 impl SharedFile {
     /// Makes a file that did not exist, for this user alone.
     ///
@@ -55,7 +79,13 @@ impl SharedFile {
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(path)?;
-        Self::with(file, true)
+        let id = id_of(&file.metadata()?);
+        // Nobody's page: it has neither been written nor locked.
+        Self::with(file, true).inspect_err(|_| {
+            if std::fs::symlink_metadata(path).is_ok_and(|there| id_of(&there) == id) {
+                std::fs::remove_file(path).ok();
+            }
+        })
     }
 
     /// Opens a file that another process may have made, to look at it and to ring.
@@ -84,7 +114,7 @@ impl SharedFile {
     }
 
     fn with(file: File, is_writable: bool) -> io::Result<Self> {
-        use std::os::fd::AsRawFd;
+        fault::check(fault::Point::Map, libc::ENOMEM)?;
         // SAFETY: a new mapping of a file of ours, at an address of the kernel's choice; beyond the file's end it is no
         // memory, and nobody reads there.
         let map = unsafe {
@@ -107,6 +137,58 @@ impl SharedFile {
         })
     }
 
+    /// Locks it until it is dropped, or its process ends; returns `true` if nobody else has it locked. A child of `fork` has
+    /// it locked, too, until it [closes](Self::close_in_child) it.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn lock(&self) -> io::Result<bool> {
+        self.flock(FlockOperation::NonBlockingLockExclusive)
+    }
+
+    /// Returns `true` if a living process has it locked.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn is_locked(&self) -> io::Result<bool> {
+        if !self.flock(FlockOperation::NonBlockingLockShared)? {
+            return Ok(true);
+        }
+        self.flock(FlockOperation::Unlock)?;
+        Ok(false)
+    }
+
+    fn flock(&self, operation: FlockOperation) -> io::Result<bool> {
+        match rustix::fs::flock(&self.file, operation) {
+            Ok(()) => Ok(true),
+            Err(Errno::WOULDBLOCK) => Ok(false),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Returns `true` if it is the file of that name.
+    pub fn is_at(&self, path: &Path) -> bool {
+        let there = std::fs::symlink_metadata(path);
+        let is_it =
+            |here: &std::fs::Metadata| there.is_ok_and(|there| id_of(&there) == id_of(here));
+        self.file.metadata().as_ref().is_ok_and(is_it)
+    }
+
+    /// Closes it in a child of `fork`, so that the lock is its parent's alone.
+    ///
+    /// # Safety
+    ///
+    /// 1. Nobody uses or drops it from here on.
+    pub unsafe fn close_in_child(&self) {
+        // SAFETY: a descriptor of ours, which nobody uses any more (1).
+        unsafe { libc::close(self.file.as_raw_fd()) };
+        // The mapping has the file open, too.
+        // SAFETY: as above.
+        unsafe { libc::munmap(self.map.0, MAPPED_BYTES) };
+    }
+
     /// Removes the file of that name; who has it open keeps it.
     ///
     /// # Errors
@@ -125,7 +207,7 @@ impl SharedFile {
         Ok(self.file.metadata()?.len())
     }
 
-    /// Says whether it is empty now.
+    /// Returns `true` if it is empty now.
     ///
     /// # Errors
     ///
@@ -144,7 +226,7 @@ impl SharedFile {
         Ok((metadata.uid(), metadata.mode() & 0o7777))
     }
 
-    /// Says whether it may be written, so that somebody can be asked by it.
+    /// Returns `true` if it may be written, so that somebody can be asked by it.
     pub fn is_writable(&self) -> bool {
         self.is_writable
     }
@@ -174,9 +256,9 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// What the system says, such as that no memory is left for it.
+    /// What the system says, such as that no memory is left for it, or that files may not be so long.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
-        self.file.write_all_at(bytes, offset)
+        without_signal(|| self.file.write_all_at(bytes, offset))
     }
 
     /// Makes it so long.
@@ -185,7 +267,7 @@ impl SharedFile {
     ///
     /// What the system says.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
-        self.file.set_len(len)
+        without_signal(|| self.file.set_len(len))
     }
 
     /// Sleeps while the four bytes at `offset`, which lie in the first 4096, hold `expected`.
@@ -245,6 +327,35 @@ impl SharedFile {
     }
 }
 
+/// Calls `write` with SIGXFSZ kept off: what is beyond RLIMIT_FSIZE is an error, and does not end the process.
+fn without_signal<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
+    // SAFETY: a signal set is plain memory, which `sigemptyset` makes one.
+    let (mut ours, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { mem::zeroed() };
+    // SAFETY: sets on this stack.
+    let was_blocked = unsafe {
+        libc::sigemptyset(&mut ours);
+        libc::sigaddset(&mut ours, libc::SIGXFSZ);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &ours, &mut before);
+        libc::sigismember(&before, libc::SIGXFSZ) == 1
+    };
+    let result = write();
+    if was_blocked {
+        return result;
+    }
+    let is_too_long = |error: &io::Error| error.raw_os_error() == Some(libc::EFBIG);
+    if result.as_ref().is_err_and(is_too_long) {
+        let at_once: libc::timespec = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // SAFETY: as above; takes the one that was raised for this thread, if it was.
+        unsafe { libc::sigtimedwait(&ours, ptr::null_mut(), &at_once) };
+    }
+    // SAFETY: as above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &before, ptr::null_mut()) };
+    result
+}
+
 impl Drop for SharedFile {
     fn drop(&mut self) {
         // SAFETY: the mapping was made by `with`, which gave it to us alone.
@@ -285,6 +396,30 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_cannot_be_mapped_is_not_left_behind() {
+        let place = Place::new("not-mapped");
+        // SAFETY: the child takes no lock that another thread may have: the path is short, and lies on the stack.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let none = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: 0,
+            };
+            // SAFETY: reads the limit; the child ends here.
+            unsafe {
+                libc::setrlimit(libc::RLIMIT_AS, &none);
+                let refused = SharedFile::create(&place.0).is_err_and(|error| is_shortage(&error));
+                libc::_exit(if refused { 0 } else { 1 });
+            }
+        }
+        let mut status = 0;
+        // SAFETY: a child of ours.
+        unsafe { libc::waitpid(child, &mut status, 0) };
+        assert_eq!(status, 0, "the file could be mapped");
+        assert!(!place.0.exists());
+    }
+
+    #[test]
     fn links_and_what_is_no_file_are_refused() {
         let (place, link) = (Place::new("target"), Place::new("link"));
         SharedFile::create(&place.0).unwrap();
@@ -319,5 +454,55 @@ mod tests {
         assert_eq!(file.wait(8, 0, None), Rung::Gone);
         assert!(file.ring(8, 1).is_err());
         assert_eq!(file.read_at(&mut [0; 64], 0).unwrap(), 0);
+    }
+
+    #[test]
+    fn a_file_is_locked_by_one_opening_until_that_is_gone() {
+        let place = Place::new("locked");
+        let file = SharedFile::create(&place.0).unwrap();
+        let other = SharedFile::open(&place.0).unwrap();
+        assert!(!other.is_locked().unwrap() && file.lock().unwrap());
+        assert!(other.is_locked().unwrap() && !other.lock().unwrap());
+        drop(file);
+        // A child that another test forks has it for a moment.
+        while other.is_locked().unwrap() {
+            std::thread::yield_now();
+        }
+        assert!(other.lock().unwrap());
+        assert!(other.is_at(&place.0));
+        SharedFile::remove(&place.0).unwrap();
+        assert!(!other.is_at(&place.0));
+        let _new = SharedFile::create(&place.0).unwrap();
+        assert!(!other.is_at(&place.0));
+    }
+
+    #[test]
+    fn what_files_may_not_hold_is_an_error_and_no_signal() {
+        let place = Place::new("limit");
+        let file = SharedFile::create(&place.0).unwrap();
+        let in_child = || {
+            let none = libc::rlimit {
+                rlim_cur: 0,
+                rlim_max: libc::RLIM_INFINITY,
+            };
+            // SAFETY: a limit on this stack.
+            unsafe { libc::setrlimit(libc::RLIMIT_FSIZE, &none) };
+            let too_long = |result: io::Result<()>| {
+                result.is_err_and(|error| error.raw_os_error() == Some(libc::EFBIG))
+            };
+            // Twice, for a signal that was kept off must not come later.
+            (0..2).all(|_| too_long(file.set_len(1)) && too_long(file.write_at(b"too long", 0)))
+        };
+        // SAFETY: the child makes system calls, and ends.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            let code = if in_child() { 5 } else { 6 };
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(code) };
+        }
+        let pid = rustix::process::Pid::from_raw(pid);
+        let ended = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
+        let (_, status) = ended.unwrap().unwrap();
+        assert_eq!(status.exit_status(), Some(5), "{status:?}");
     }
 }

@@ -12,7 +12,7 @@ use std::thread as backend;
 #[cfg(not(loom))]
 pub use backend::panicking;
 
-/// Says whether this thread is unwinding; never in loom, which stops at the first panic.
+/// Returns `true` if this thread is unwinding; never in loom, which stops at the first panic.
 #[cfg(loom)]
 pub fn panicking() -> bool {
     false
@@ -22,19 +22,28 @@ pub fn panicking() -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
+#[cfg(not(any(loom, shuttle)))]
+use crate::start::{Cpus, Handle};
+#[cfg(any(loom, shuttle))]
+type Handle = backend::JoinHandle<()>;
+
 /// A thread that can be waited for.
 #[derive(Debug)]
-pub struct JoinHandle(backend::JoinHandle<()>);
+pub struct JoinHandle(Handle);
 
 /// Starts a thread called `name` that runs `body`.
 ///
-/// The kernel keeps 15 bytes of the name. The stack is std's default (2 MiB, reserved and not touched).
+/// The kernel keeps 15 bytes of the name. The stack is of 2 MiB, reserved and not touched. It has the CPUs, the policy
+/// unless that is a real-time one, the nice value and the blocked signals of the process's first thread, and nothing of
+/// the caller's.
 ///
 /// # Errors
 ///
 /// What the system says when it refuses another thread; `body` is dropped then.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
-    #[cfg(not(loom))]
+    #[cfg(not(any(loom, shuttle)))]
+    return crate::start::spawn(name, Cpus::OfFirst, body).map(JoinHandle);
+    #[cfg(shuttle)]
     return backend::Builder::new()
         .name(name.into())
         .spawn(body)
@@ -46,13 +55,43 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
     }
 }
 
+/// Starts a thread as [`spawn`] does, but on the CPUs of the caller, at no moment on others.
+///
+/// # Errors
+///
+/// As of [`spawn`].
+pub fn spawn_on_same_cpus(
+    name: &str,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle> {
+    #[cfg(not(any(loom, shuttle)))]
+    return crate::start::spawn(name, Cpus::OfStarter, body).map(JoinHandle);
+    #[cfg(any(loom, shuttle))]
+    spawn(name, body)
+}
+
 impl JoinHandle {
-    /// Says whether the thread has ended, or is just about to; never in a model, which cannot tell.
+    /// Returns `true` if the thread has ended, or is just about to; never in a model, which cannot tell.
     pub fn is_finished(&self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
         return self.0.is_finished();
         #[cfg(any(loom, shuttle))]
         false
+    }
+
+    /// Gives the thread's memory back if it has ended for good; else comes back.
+    ///
+    /// Unlike after [`is_finished`](Self::is_finished), destructors of its locals, which are users' code, have run.
+    /// A model cannot tell, and says that it has not.
+    ///
+    /// # Errors
+    ///
+    /// The handle, while the thread has not ended.
+    pub fn try_join(self) -> Result<(), Self> {
+        #[cfg(not(any(loom, shuttle)))]
+        return self.0.try_join().map_err(Self);
+        #[cfg(any(loom, shuttle))]
+        Err(self)
     }
 
     /// Waits for the thread to end.
@@ -96,9 +135,9 @@ pub fn current() -> ThreadId {
 ///
 /// Permission denied for a value below the present one without the right to it.
 pub fn set_nice(nice: i8) -> io::Result<()> {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, miri)))]
     rustix::process::setpriority_process(Some(rustix::thread::gettid()), i32::from(nice))?;
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, miri))]
     let _ = nice;
     Ok(())
 }
@@ -111,7 +150,7 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 ///
 /// Permission denied without the right to it; `InvalidInput` for a priority that is none.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, miri)))]
     {
         // SAFETY: a structure of integers, of which some C libraries have more than one field.
         let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -121,74 +160,123 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, miri))]
     let _ = priority;
     Ok(())
 }
 
-/// Says whether this process may set a nice value of `nice` for its threads.
+/// Returns `true` if this process may set a nice value of `nice` for its threads.
+///
+/// A value before the caller's own is tried, and taken back at once; any other may be set.
 ///
 /// # Errors
 ///
-/// What the system says when it refuses; the caller's own nice value is as before in any case.
+/// What the system says when it refuses.
 pub fn may_set_nice(nice: i8) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle)))]
-    std::thread::scope(|scope| {
-        // Its own thread, so that nothing is left behind.
-        let tried = scope.spawn(|| set_nice(nice));
-        tried.join().expect("setting a nice value does not panic")
-    })?;
+    {
+        let me = Some(rustix::thread::gettid());
+        let before = rustix::process::getpriority_process(me)?;
+        if i32::from(nice) < before {
+            set_nice(nice)?;
+            // Going back needs no right.
+            rustix::process::setpriority_process(me, before)?;
+        }
+    }
     #[cfg(any(loom, shuttle))]
     let _ = nice;
     Ok(())
 }
 
-/// Puts `thread` before all that have no real-time priority, if it has none itself; says whether it did.
+/// Puts `thread` before all that have no real-time priority, if it has none itself; returns `true` if it did.
 ///
-/// Sets `SCHED_FIFO`, priority 1, for a thread of `SCHED_OTHER`. Refused without the right to it (`CAP_SYS_NICE`, or
-/// `RLIMIT_RTPRIO`), and always in a model.
+/// Sets `SCHED_FIFO`, priority 1, for a thread of `SCHED_OTHER`; threads and processes that it starts meanwhile have
+/// `SCHED_OTHER` and a nice value of 0. Refused without the right to it (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO`), where
+/// `RLIMIT_RTTIME` would have the kernel kill a process that computes for long at such a priority, and always in a model.
+///
+/// Inside of [`while_named`], by which the thread is still there.
 pub fn boost(thread: ThreadId) -> bool {
-    #[cfg(not(any(loom, shuttle)))]
-    return policy::has_none(thread) && policy::set(thread, libc::SCHED_FIFO, 1);
-    #[cfg(any(loom, shuttle))]
+    #[cfg(not(any(loom, shuttle, miri)))]
+    return policy::may_boost(thread.0)
+        && policy::set(thread.0, libc::SCHED_FIFO | policy::RESET_ON_FORK, 1);
+    #[cfg(any(loom, shuttle, miri))]
     {
         let _ = thread;
         false
     }
 }
 
-/// Takes a [`boost`] back.
-pub fn unboost(thread: ThreadId) {
+/// Calls `body`, which names a thread to the kernel that is not the caller's own. A thread that may be named so calls this
+/// with nothing to do before it ends, after it has said in a word of its own that it will: so `body` names nobody who is
+/// gone, and whose number may be another's.
+///
+/// # Blocking
+///
+/// As long as others are in here. `body` must not sleep, nor come back here.
+pub fn while_named<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(not(any(loom, shuttle)))]
-    policy::set(thread, libc::SCHED_OTHER, 0);
-    #[cfg(any(loom, shuttle))]
+    let _named = hold_names();
+    body()
+}
+
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn hold_names() -> crate::MutexGuard<'static, ()> {
+    static NAMES: crate::Mutex<()> = crate::Mutex::new(());
+    NAMES.lock()
+}
+
+/// Takes a [`boost`] back. Leaves `errno` alone: a signal handler may end the section.
+pub fn unboost(thread: ThreadId) {
+    #[cfg(not(any(loom, shuttle, miri)))]
+    policy::unboost(thread.0);
+    #[cfg(any(loom, shuttle, miri))]
     let _ = thread;
 }
 
 #[cfg(not(any(loom, shuttle)))]
-mod policy {
-    use super::ThreadId;
+pub(crate) mod policy {
+    use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Says whether `thread` is scheduled as `SCHED_OTHER`.
-    pub fn has_none(thread: ThreadId) -> bool {
-        // SAFETY: takes a number and touches no memory of the caller's. The system call, for musl's wrapper refuses.
-        let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread.0) };
-        policy == libc::c_long::from(libc::SCHED_OTHER)
+    /// In a policy: what is started by the thread does not have it.
+    pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
+
+    /// Whether the system does not let us take `RESET_ON_FORK` back, as where the right to boost is `RLIMIT_RTPRIO`
+    /// alone. Then a thread that has it may have it from us, else it is the thread's own.
+    static KEEPS_RESET: AtomicBool = AtomicBool::new(false);
+
+    pub fn may_boost(thread: u32) -> bool {
+        let is_ordinary = match of(thread) {
+            Some(libc::SCHED_OTHER) => true,
+            Some(policy) => policy == RESET_ON_FORK && KEEPS_RESET.load(Ordering::Relaxed),
+            None => false,
+        };
+        let limit = rustix::process::getrlimit(rustix::process::Resource::Rttime);
+        is_ordinary && limit.current.is_none() && limit.maximum.is_none()
     }
 
-    /// Says whether the system agreed.
-    pub fn set(thread: ThreadId, policy: libc::c_int, priority: libc::c_int) -> bool {
+    pub fn unboost(thread: u32) {
+        // SAFETY: this thread's own number of the last error.
+        let errno = unsafe { *libc::__errno_location() };
+        if !set(thread, libc::SCHED_OTHER, 0) && set(thread, RESET_ON_FORK, 0) {
+            KEEPS_RESET.store(true, Ordering::Relaxed);
+        }
+        // SAFETY: as above.
+        unsafe { *libc::__errno_location() = errno };
+    }
+
+    /// Returns the policy of `thread`, 0 for this one; nothing when it is gone.
+    pub fn of(thread: u32) -> Option<libc::c_int> {
+        // SAFETY: takes a number and touches no memory of the caller's. The system call, for musl's wrapper refuses.
+        let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread) };
+        (policy >= 0).then_some(policy as libc::c_int)
+    }
+
+    /// Returns `true` if the system agreed.
+    pub fn set(thread: u32, policy: libc::c_int, priority: libc::c_int) -> bool {
         // `struct sched_param` of the system call has this one field.
         let param = [priority];
         // SAFETY: `param` lives over the call, which only reads it.
-        unsafe {
-            libc::syscall(
-                libc::SYS_sched_setscheduler,
-                thread.0,
-                policy,
-                param.as_ptr(),
-            ) == 0
-        }
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, thread, policy, param.as_ptr()) == 0 }
     }
 }
 

@@ -1,5 +1,8 @@
 //! Clocks: a monotonic one in nanoseconds, and the CPU's own in cycles.
 
+#[cfg(not(any(loom, shuttle)))]
+use std::sync::atomic::{AtomicU64, Ordering};
+
 /// Returns nanoseconds since some fixed moment, never going back; 0 in a model.
 ///
 /// Costs about 35 ns: too dear to call for every work item.
@@ -20,13 +23,13 @@ pub fn now_ns() -> u64 {
 /// [`cycles_per_us`] for its unit.
 #[inline(always)]
 pub fn cycles() -> u64 {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle))))]
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
     {
         // SAFETY: rdtsc reads a counter; user space may execute it unless CR4.TSD is set, which Linux
         // leaves clear.
         unsafe { core::arch::x86_64::_rdtsc() }
     }
-    #[cfg(all(target_arch = "aarch64", not(any(loom, shuttle))))]
+    #[cfg(all(target_arch = "aarch64", not(any(loom, shuttle, miri))))]
     {
         let count: u64;
         // SAFETY: Linux lets user space read the virtual counter; nothing else is touched.
@@ -38,6 +41,7 @@ pub fn cycles() -> u64 {
     #[cfg(any(
         loom,
         shuttle,
+        miri,
         not(any(target_arch = "x86_64", target_arch = "aarch64"))
     ))]
     {
@@ -49,18 +53,34 @@ pub fn cycles() -> u64 {
 ///
 /// # Blocking
 ///
-/// The first call spins for half a millisecond to measure it (x86-64); later ones are a load.
+/// The first call spins for half a millisecond to measure it (x86-64), as do others that come before it is through; later
+/// ones are a load.
 pub fn cycles_per_us() -> u64 {
     #[cfg(any(loom, shuttle))]
     return 1;
     #[cfg(not(any(loom, shuttle)))]
     {
-        static RATE: std::sync::OnceLock<u64> = std::sync::OnceLock::new();
-        *RATE.get_or_init(measure_rate)
+        static RATE: AtomicU64 = AtomicU64::new(0);
+        match RATE.load(Ordering::Relaxed) {
+            0 => settle_rate(&RATE, measure_rate),
+            rate => rate,
+        }
     }
 }
 
-#[cfg(all(target_arch = "aarch64", not(any(loom, shuttle))))]
+/// Measures what is 0 before it was measured. Nobody waits for another's measuring, who may not be in this process, a
+/// child of `fork`; the first to be through has said it for all.
+#[cfg(not(any(loom, shuttle)))]
+#[cold]
+fn settle_rate(rate: &AtomicU64, measure: impl FnOnce() -> u64) -> u64 {
+    let measured = measure();
+    match rate.compare_exchange(0, measured, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => measured,
+        Err(rate) => rate,
+    }
+}
+
+#[cfg(all(target_arch = "aarch64", not(any(loom, shuttle, miri))))]
 fn measure_rate() -> u64 {
     let hertz: u64;
     // SAFETY: the frequency register is readable from user space and has no side effect.
@@ -70,7 +90,7 @@ fn measure_rate() -> u64 {
     (hertz / 1_000_000).max(1)
 }
 
-#[cfg(all(not(target_arch = "aarch64"), not(any(loom, shuttle))))]
+#[cfg(all(any(miri, not(target_arch = "aarch64")), not(any(loom, shuttle))))]
 fn measure_rate() -> u64 {
     // Long enough that the two clock readings' own cost (35 ns) is below a thousandth.
     const SPAN_NS: u64 = 500_000;
@@ -87,6 +107,26 @@ fn measure_rate() -> u64 {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nobody_waits_for_another_who_measures() {
+        let rate = AtomicU64::new(0);
+        let (go, may_go) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| {
+                settle_rate(&rate, || {
+                    go.send(()).unwrap();
+                    while rate.load(Ordering::Relaxed) == 0 {
+                        std::thread::yield_now();
+                    }
+                    7
+                })
+            });
+            may_go.recv().unwrap();
+            assert_eq!(settle_rate(&rate, || 5), 5);
+            assert_eq!(slow.join().unwrap(), 5);
+        });
+    }
 
     #[test]
     fn clocks_never_go_back() {

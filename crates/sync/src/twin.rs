@@ -14,7 +14,7 @@
 //! On the real machine [`armed`] is the constant `false` and the branch is gone. A build with `--cfg torture` keeps the
 //! branches there too, for a torture program that is to show what it would find.
 
-/// Says whether the bug `name` is put back; always `false` on the real machine.
+/// Returns `true` if the bug `name` is put back; always `false` on the real machine.
 #[cfg(not(any(loom, shuttle, torture)))]
 #[inline(always)]
 pub const fn armed(_name: &str) -> bool {
@@ -29,7 +29,7 @@ pub const fn armed(_name: &str) -> bool {
 #[inline(always)]
 pub const fn linger(_name: &str) {}
 
-/// Says whether a model that failed is being torn down; always `false` on the real machine.
+/// Returns `true` if a model that failed is being torn down; always `false` on the real machine.
 ///
 /// The threads of a failed run are unwound one by one when nothing of the model can be touched any more, so a
 /// destructor that would change an atomic, or wait, does nothing then.
@@ -48,7 +48,7 @@ mod model {
     // Both models run all of their threads on the OS thread of the test, so this is one value a test.
     std::thread_local!(static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) });
 
-    /// Says whether the bug `name` is put back in the model that this test runs.
+    /// Returns `true` if the bug `name` is put back in the model that this test runs.
     pub fn armed(name: &str) -> bool {
         ARMED.with(|armed| armed.get() == Some(name))
     }
@@ -98,7 +98,7 @@ mod torture {
     /// Set once, before the first thread that could ask.
     static ARMED: OnceLock<String> = OnceLock::new();
 
-    /// Says whether the bug `name` is put back in this process.
+    /// Returns `true` if the bug `name` is put back in this process.
     pub fn armed(name: &str) -> bool {
         ARMED.get().is_some_and(|armed| armed == name)
     }

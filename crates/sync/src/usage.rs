@@ -10,29 +10,29 @@ use crate::thread::ThreadId;
 ///
 /// Always 0 in a model, where time does not pass.
 pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, miri)))]
     return real::cpu_ns(thread);
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, miri))]
     {
         let _ = thread;
         Some(0)
     }
 }
 
-/// Says whether `thread` of this process runs or waits for a CPU; none where procfs does not tell.
+/// Returns `true` if `thread` of this process runs or waits for a CPU; none where procfs does not tell.
 ///
 /// Always false in a model: a thread that does not move there is taken to sleep, rightly or not.
 pub fn is_runnable(thread: ThreadId) -> Option<bool> {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, miri)))]
     return real::is_runnable(thread);
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, miri))]
     {
         let _ = thread;
         Some(false)
     }
 }
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, miri)))]
 mod real {
     use std::{fs::File, io::Read};
 
@@ -69,7 +69,7 @@ mod real {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle))))]
+#[cfg(all(test, not(any(loom, shuttle, miri))))]
 mod tests {
     use std::sync::mpsc;
 

@@ -37,7 +37,7 @@ impl CpuSet {
         Self { words: Vec::new() }
     }
 
-    /// Adds a CPU; says whether it is new.
+    /// Adds a CPU; returns `true` if it is new.
     ///
     /// Takes an eighth of a byte for each number up to `cpu`.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
@@ -50,7 +50,7 @@ impl CpuSet {
         is_new
     }
 
-    /// Takes a CPU out; says whether it was there.
+    /// Takes a CPU out; returns `true` if it was there.
     pub fn remove(&mut self, cpu: CpuId) -> bool {
         if !self.contains(cpu) {
             return false;
@@ -61,7 +61,7 @@ impl CpuSet {
         true
     }
 
-    /// Says whether a CPU is in the set.
+    /// Returns `true` if a CPU is in the set.
     #[must_use]
     pub fn contains(&self, cpu: CpuId) -> bool {
         let (word, bit) = split(cpu);
@@ -77,7 +77,7 @@ impl CpuSet {
             .sum()
     }
 
-    /// Says whether there is no CPU in it.
+    /// Returns `true` if there is no CPU in it.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
@@ -141,14 +141,14 @@ impl CpuSet {
         Self::trimmed(self.words.iter().zip(others).map(|(a, b)| a & !b).collect())
     }
 
-    /// Says whether every CPU of this set is in the other.
+    /// Returns `true` if every CPU of this set is in the other.
     #[must_use]
     pub fn is_subset(&self, other: &Self) -> bool {
         let others = other.words.iter().copied().chain(std::iter::repeat(0));
         self.words.iter().zip(others).all(|(a, b)| a & !b == 0)
     }
 
-    /// Says whether no CPU is in both sets.
+    /// Returns `true` if no CPU is in both sets.
     #[must_use]
     pub fn is_disjoint(&self, other: &Self) -> bool {
         self.words.iter().zip(&other.words).all(|(a, b)| a & b == 0)

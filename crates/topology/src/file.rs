@@ -1,7 +1,8 @@
 //! Reading the small files that the kernel publishes facts in, one fact each.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::str;
 
@@ -18,7 +19,7 @@ const MAX_FILE: u64 = 4 << 20;
 /// Reads a file; `None` if it is not there.
 pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
     let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
+    let read = open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
     match read {
         Err(error) if is_absent(&error) => return Ok(None),
         Err(error) => return Err(Error::unreadable(path, error)),
@@ -45,6 +46,20 @@ pub(crate) fn text(path: &Path) -> Result<Option<String>, Error> {
             },
         )
     })
+}
+
+/// Opens a regular file, and nothing that waits for somebody else or never ends.
+fn open(path: &Path) -> io::Result<File> {
+    // Without O_NONBLOCK the opening of a pipe waits for its other end.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::Error::other("it is no regular file"))
+    }
 }
 
 /// Reads a file with a CPU list; `None` if it is not there.
@@ -166,5 +181,37 @@ fn lone<T>(
         Ok(value)
     } else {
         Err(cursor.mismatch("the end"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::symlink;
+    use std::process::Command;
+
+    use super::*;
+
+    #[test]
+    fn what_is_no_regular_file_is_refused_and_not_waited_for() {
+        let root = tempfile::tempdir().unwrap();
+        let path = |name: &str| root.path().join(name);
+        let made = Command::new("mkfifo").arg(path("pipe")).status();
+        assert!(made.unwrap().success());
+        symlink("/dev/zero", path("endless")).unwrap();
+        fs::create_dir(path("directory")).unwrap();
+        for name in ["pipe", "endless", "directory"] {
+            let error = text(&path(name)).unwrap_err().to_string();
+            assert!(error.contains("no regular file"), "{error}");
+        }
+        // As files of a tree.
+        let cpu = path("devices/system/cpu");
+        fs::create_dir_all(&cpu).unwrap();
+        fs::rename(path("pipe"), cpu.join("online")).unwrap();
+        let error = crate::Topology::from_sysfs(root.path()).unwrap_err();
+        assert!(
+            error.to_string().contains("online: cannot be read"),
+            "{error}"
+        );
+        assert_eq!(text(&path("absent")).unwrap(), None);
     }
 }

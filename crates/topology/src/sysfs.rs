@@ -69,8 +69,8 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// Names the file that is malformed, not readable, needed and not there, or that contradicts
-    /// another one.
+    /// Names the file that is malformed, not readable, needed and not there, no regular file (nothing is waited for), or
+    /// that contradicts another one.
     pub fn from_sysfs(root: &Path) -> Result<Self, Error> {
         Ok(build(facts(root)?))
     }

@@ -42,7 +42,7 @@ impl<'a> Function<'a> {
         (!names.is_empty()).then_some(Self { names, lines })
     }
 
-    /// Says whether this is to be looked at: a function of a module of the crate, and not of a module of that, where those
+    /// Returns `true` if this is to be looked at: a function of a module of the crate, and not of a module of that, where those
     /// are which call them.
     pub fn is_probe(&self) -> bool {
         let is_below = |name: &&str| name.split("::").count() == 3 && !name.contains(['{', '<']);
@@ -54,7 +54,7 @@ impl<'a> Function<'a> {
         self.names.iter().copied()
     }
 
-    /// Says whether this is the function whose path ends so.
+    /// Returns `true` if this is the function whose path ends so.
     pub fn is(&self, path: &str) -> bool {
         let is_end = |name: &&str| {
             let before = name.strip_suffix(path);
@@ -63,7 +63,7 @@ impl<'a> Function<'a> {
         self.names.iter().any(is_end)
     }
 
-    /// Says whether `part` is in one of its paths.
+    /// Returns `true` if `part` is in one of its paths.
     pub fn is_called(&self, part: &str) -> bool {
         self.names.iter().any(|name| name.contains(part))
     }
@@ -83,7 +83,7 @@ impl<'a> Function<'a> {
         self.lines.iter().filter(|(_, line)| locks(line)).count()
     }
 
-    /// Says whether it calls or goes to another one.
+    /// Returns `true` if it calls or goes to another one.
     pub fn calls(&self) -> bool {
         let leaves = |line: &str| line.starts_with("call") || line.contains('<');
         self.lines.iter().any(|(_, line)| leaves(line))

@@ -50,7 +50,7 @@ impl Page {
         page
     }
 
-    /// Says whether one of its links names this file.
+    /// Returns `true` if one of its links names this file.
     pub fn leads_to(&self, file: &str) -> bool {
         let mut links = self.links.iter();
         links.any(|link| link.file.as_deref() == Some(file))

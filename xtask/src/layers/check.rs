@@ -40,6 +40,16 @@ impl Place {
             module,
         })
     }
+
+    /// Returns the folder of its crate.
+    pub fn krate(&self) -> &str {
+        &self.krate
+    }
+
+    /// Returns its module.
+    pub fn module(&self) -> &[String] {
+        &self.module
+    }
 }
 
 /// Finds every mention in `files` that breaks a rule.
@@ -64,8 +74,8 @@ pub fn check(files: &[File]) -> Vec<Finding> {
     broken
 }
 
-/// Says whether another file declares this one (or a module above it) as test code.
-fn is_test_file(file: &File, files: &[File]) -> bool {
+/// Returns `true` if another file declares this one (or a module above it) as test code.
+pub fn is_test_file(file: &File, files: &[File]) -> bool {
     files
         .iter()
         .filter(|parent| parent.place.krate == file.place.krate)
@@ -87,7 +97,7 @@ fn crate_rule(file: &File, mention: &Mention) -> Option<String> {
         .then(|| format!("`{own}` names `{named}`, which is not below it"))
 }
 
-/// Says whether `name` is something that the file itself imports from elsewhere.
+/// Returns `true` if `name` is something that the file itself imports from elsewhere.
 fn binds(file: &File, name: &str) -> bool {
     file.outline.mentions.iter().any(|mention| {
         mention.imported
@@ -97,13 +107,14 @@ fn binds(file: &File, name: &str) -> bool {
 }
 
 fn folder_rule(file: &File, mention: &Mention) -> Option<String> {
-    let own = library_folder(file)?;
+    let krate = &file.place.krate;
+    let own = folder(file)?;
     let target = absolute(&file.place.module, mention)?;
-    let named = target.first()?;
-    if rules::is_folder(named) {
-        let allowed = rules::folder_may_name(own, named);
+    if let Some(named) = rules::folder(krate, &target) {
+        let allowed = rules::folder_may_name(krate, own, named);
         return (!allowed).then(|| format!("`{own}` names `{named}`, which is not below it"));
     }
+    let named = target.first()?;
     // A macro is found at the root wherever it stands.
     let hides = mention.imported || target.len() > 1 || named.starts_with(char::is_uppercase);
     hides.then(|| {
@@ -129,20 +140,18 @@ fn door_rule(file: &File, mention: &Mention, in_test: bool) -> Option<String> {
 }
 
 fn unknown_folder(file: &File) -> Option<Finding> {
-    let folder = library_folder(file)?;
-    let rule = format!("`{folder}` has no layer: give it a row in xtask/src/layers/rules.rs");
-    (!rules::is_folder(folder)).then(|| Finding::new(&file.name, 0, rule))
+    let top = file.place.module.first()?;
+    let rule = format!("`{top}` has no layer: give it a row in xtask/src/layers/rules.rs");
+    let is_unknown = rules::has_folders(&file.place.krate) && folder(file).is_none();
+    is_unknown.then(|| Finding::new(&file.name, 0, rule))
 }
 
-fn library_folder(file: &File) -> Option<&str> {
-    let in_library = file.place.krate == rules::LIBRARY;
-    in_library
-        .then(|| file.place.module.first().map(String::as_str))
-        .flatten()
+fn folder(file: &File) -> Option<&'static str> {
+    rules::folder(&file.place.krate, &file.place.module)
 }
 
 /// Returns what `mention` names as a path from the crate's root; nothing when it leaves the crate.
-fn absolute(module: &[String], mention: &Mention) -> Option<Vec<String>> {
+pub fn absolute(module: &[String], mention: &Mention) -> Option<Vec<String>> {
     let mut here = [module, &mention.modules].concat();
     let mut rest = mention.segments.as_slice();
     match rest.first()?.as_str() {

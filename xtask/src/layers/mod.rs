@@ -1,12 +1,14 @@
 //! Checks that every layer names only what lies below it.
 //!
-//! Three rules, over Cargo.toml files and over the code (comments and strings do not count):
+//! Four rules, over Cargo.toml files and over the code (comments and strings do not count):
 //!
 //! 1. A crate names only crates of a lower rank.
-//! 2. Inside `crates/afterwork/src` a folder names only the folders that its row allows, and names them
+//! 2. Inside `crates/afterwork/src` and `crates/lab/src` a folder names only the folders that its row allows, and names them
 //!    through the folder, not through what `lib.rs` re-exports.
 //! 3. What stands above `sync` reaches atomics, locks, threads, clocks and system calls through it alone:
 //!    one direct use, and a model no longer sees what the program does.
+//! 4. No more than five files of a crate name each other in a circle ([`cycles`]); what breaks that today has a row that may
+//!    only fall.
 //!
 //! The tables are in [`rules`]. Exempt:
 //!
@@ -18,11 +20,12 @@
 //! - doc examples, which are comments: users write `std::thread` too.
 
 mod check;
+mod cycles;
 mod manifests;
 mod rules;
 
 use crate::report::{Failure, Findings};
-use crate::source::{lex, outline};
+use crate::source::outline;
 use crate::workspace::Workspace;
 
 /// Finds every place that names what it must not.
@@ -34,14 +37,15 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
         let Some(place) = check::Place::of(&name) else {
             continue;
         };
-        let text = workspace.text(&name)?.unwrap_or_default();
+        let outline = workspace.read(&name, outline)?;
         files.push(check::File {
             name,
             place,
-            outline: outline(&lex(&text)),
+            outline,
         });
     }
     broken.extend(check::check(&files));
+    broken.extend(cycles::check(&files));
     let looked_at = format!(
         "{} manifests, {} source files",
         metadata.packages.len(),

@@ -12,66 +12,67 @@ const CRATES: &[&[&str]] = &[
 /// Crates that reach the machine through `sync` alone.
 const ABOVE_SYNC: &[&str] = &["mpscq", "afterwork", "capi"];
 
-/// The crate whose folders are layers too.
-pub const LIBRARY: &str = "afterwork";
-
-/// A folder of the library and the folders that it may name.
-struct Folder {
-    name: &'static str,
-    names: Below,
-}
+/// A folder of a crate, or a file at its root, and the folders of that crate that it may name.
+type Folder = (&'static str, Below);
 
 enum Below {
     Only(&'static [&'static str]),
     All,
 }
 
-const FOLDERS: &[Folder] = &[
-    Folder {
-        name: "params",
-        names: Below::Only(&[]),
-    },
-    Folder {
-        name: "page",
-        names: Below::Only(&[]),
-    },
-    Folder {
-        name: "panics",
-        names: Below::Only(&[]),
-    },
-    Folder {
-        name: "trace",
-        names: Below::Only(&[]),
-    },
-    Folder {
-        name: "wake",
-        names: Below::Only(&[]),
-    },
-    Folder {
-        name: "rcu",
-        names: Below::Only(&["wake"]),
-    },
-    Folder {
-        name: "workqueue",
-        names: Below::Only(&["rcu", "wake"]),
-    },
-    Folder {
-        name: "task_work",
-        names: Below::Only(&["rcu", "wake"]),
-    },
-    Folder {
-        name: "percpu",
-        names: Below::Only(&["wake"]),
-    },
-    Folder {
-        name: "observe",
-        names: Below::All,
-    },
+/// Crates whose folders are layers too. A folder in a folder may have a row of its own (`a/b`); without one it is part of
+/// the folder that has.
+const FOLDERS: &[(&str, &[Folder])] = &[
+    (
+        "afterwork",
+        &[
+            ("params", Below::Only(&[])),
+            ("page", Below::Only(&[])),
+            ("panics", Below::Only(&[])),
+            ("trace", Below::Only(&[])),
+            ("wake", Below::Only(&[])),
+            ("rcu", Below::Only(&["wake"])),
+            ("workqueue", Below::Only(&["rcu", "wake"])),
+            ("task_work", Below::Only(&["rcu", "wake"])),
+            ("percpu", Below::Only(&["wake"])),
+            ("observe", Below::All),
+        ],
+    ),
+    (
+        "lab",
+        &[
+            ("exit", Below::Only(&[])),
+            ("talk", Below::Only(&[])),
+            ("harness", Below::Only(&[])),
+            ("output", Below::Only(&["harness"])),
+            ("output/page", Below::Only(&["harness", "output"])),
+            ("tools", Below::Only(&["harness", "output"])),
+            (
+                "bench",
+                Below::Only(&["harness", "output", "output/page", "tools"]),
+            ),
+            ("cli", Below::All),
+            ("book", Below::Only(&[])),
+        ],
+    ),
 ];
 
-/// Named by every folder: tunables, the page on which each shows itself, events, and the care for what users' code panics
-/// with belong to no layer.
-const FOR_ALL: &[&str] = &["params", "page", "panics", "trace"];
+/// Named by every folder of its crate: tunables, the page on which each shows itself, events, and the care for what users'
+/// code panics with belong to no layer; nor does how a command ends and talks.
+const FOR_ALL: &[(&str, &[&str])] = &[
+    ("afterwork", &["params", "page", "panics", "trace"]),
+    ("lab", &["exit", "talk"]),
+];
+
+/// Files that may name each other in a circle.
+pub const KNOT: usize = 5;
+
+/// Folders that have a larger knot than [`KNOT`], and how large it is today. A row may only fall.
+pub const KNOTS: &[(&str, usize)] = &[
+    ("afterwork/percpu", 9),
+    ("afterwork/rcu", 12),
+    ("afterwork/workqueue", 35),
+];
 
 /// A path that only `sync` may name.
 pub struct Door {
@@ -195,26 +196,46 @@ pub fn our_crate(name: &str) -> Option<&'static str> {
         .copied()
 }
 
-/// Says whether the crate in `crates/FOLDER` must go through `sync`.
+/// Returns `true` if the crate in `crates/FOLDER` must go through `sync`.
 pub fn is_above_sync(folder: &str) -> bool {
     ABOVE_SYNC.contains(&folder)
 }
 
-/// Says whether `folder` is a layer inside the library.
-pub fn is_folder(folder: &str) -> bool {
-    FOLDERS.iter().any(|row| row.name == folder)
+/// Returns the folders of a crate that are layers; nothing where they are not.
+fn folders(krate: &str) -> Option<&'static [Folder]> {
+    let row = FOLDERS.iter().find(|row| row.0 == krate)?;
+    Some(row.1)
 }
 
-/// Says whether `folder` of the library may name `other`.
-pub fn folder_may_name(folder: &str, other: &str) -> bool {
+/// Returns `true` if the folders of a crate are layers.
+pub fn has_folders(krate: &str) -> bool {
+    folders(krate).is_some()
+}
+
+/// Returns the row that has what lies at `path` from the root of a crate: the longest, if there is one.
+pub fn folder(krate: &str, path: &[String]) -> Option<&'static str> {
+    let path = path.join("/") + "/";
+    let rows = folders(krate)?.iter().map(|row| row.0);
+    rows.filter(|name| {
+        path.strip_prefix(name)
+            .is_some_and(|rest| rest.starts_with('/'))
+    })
+    .max_by_key(|name| name.len())
+}
+
+/// Returns `true` if `folder` of a crate may name `other`.
+pub fn folder_may_name(krate: &str, folder: &str, other: &str) -> bool {
+    let is_for_all = |row: &(&str, &[&str])| row.0 == krate && row.1.contains(&other);
     folder == other
-        || FOR_ALL.contains(&other)
-        || FOLDERS.iter().any(|row| {
-            row.name == folder
-                && match row.names {
-                    Below::Only(names) => names.contains(&other),
-                    Below::All => true,
-                }
+        || FOR_ALL.iter().any(is_for_all)
+        || folders(krate).is_some_and(|rows| {
+            rows.iter().any(|(name, below)| {
+                *name == folder
+                    && match below {
+                        Below::Only(names) => names.contains(&other),
+                        Below::All => true,
+                    }
+            })
         })
 }
 
@@ -316,10 +337,24 @@ mod tests {
 
     #[test]
     fn folders_look_down_only() {
-        assert!(folder_may_name("workqueue", "rcu") && !folder_may_name("rcu", "workqueue"));
-        assert!(!folder_may_name("wake", "workqueue") && !folder_may_name("rcu", "task_work"));
-        assert!(folder_may_name("observe", "percpu") && !folder_may_name("percpu", "observe"));
-        assert!(folder_may_name("wake", "params") && !folder_may_name("params", "wake"));
-        assert!(folder_may_name("rcu", "page") && !folder_may_name("page", "rcu"));
+        let may = |folder, other| folder_may_name("afterwork", folder, other);
+        assert!(may("workqueue", "rcu") && !may("rcu", "workqueue"));
+        assert!(!may("wake", "workqueue") && !may("rcu", "task_work"));
+        assert!(may("observe", "percpu") && !may("percpu", "observe"));
+        assert!(may("wake", "params") && !may("params", "wake"));
+        assert!(may("rcu", "page") && !may("page", "rcu"));
+        let may = |folder, other| folder_may_name("lab", folder, other);
+        assert!(may("bench", "harness") && !may("harness", "output") && may("tools", "exit"));
+    }
+
+    #[test]
+    fn the_longest_row_has_a_file() {
+        let row = |path: &str| {
+            let path: Vec<String> = path.split('/').map(str::to_string).collect();
+            folder("lab", &path)
+        };
+        assert_eq!(row("output/page/bars"), Some("output/page"));
+        assert_eq!(row("output/pages"), Some("output"));
+        assert_eq!(row("outputs"), None);
     }
 }

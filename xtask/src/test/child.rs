@@ -34,7 +34,7 @@ impl Signals {
         Ok(Self(flag))
     }
 
-    /// Says whether a signal has come.
+    /// Returns `true` if a signal has come.
     pub fn caught(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }

@@ -11,7 +11,8 @@ use crate::page::publisher;
 ///
 /// # Guarantees
 ///
-/// The file is `/dev/shm/afterwork-PID`, for this user alone. It is removed by [`unpublish`] and when the process ends by
+/// The file is `/dev/shm/afterwork-PID`, for this user alone; or `afterwork-PID.1` and so on, where a process of that
+/// number lives in another container which shares the directory. It is removed by [`unpublish`] and when the process ends by
 /// `exit` or from `main`; what a killed process leaves behind is known by number and start time. Costs a thread that
 /// sleeps, and 2 MiB of address space for its stack; nothing else until somebody looks. A look costs what
 /// [`snapshot`](super::snapshot) does, on that thread. Whatever is done to the file, the process is none the worse.
@@ -23,7 +24,8 @@ use crate::page::publisher;
 ///
 /// # Errors
 ///
-/// What the system says: there is no `/dev/shm`, the file is there and somebody else's, a thread is refused.
+/// What the system says: there is no `/dev/shm`, 16 such files are there and somebody else's, the process may not write
+/// files (`ulimit -f`; no signal is raised), a thread is refused.
 ///
 /// # Examples
 ///
@@ -42,7 +44,7 @@ pub fn publish() -> io::Result<PathBuf> {
     publisher::publish()
 }
 
-/// Hides this process again; says whether it was shown.
+/// Hides this process again; returns `true` if it was shown.
 ///
 /// # Blocking
 ///

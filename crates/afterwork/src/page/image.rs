@@ -1,5 +1,7 @@
 //! The file as the process makes it: in its own memory first.
 
+use std::ops::Range;
+
 use super::{
     kinds::Kind,
     layout::{
@@ -49,8 +51,7 @@ impl Image {
         put(&mut bytes, record::NR_FIGURES, &nr_figures.to_le_bytes());
         put(&mut bytes, record::ROUND, &self.round.to_le_bytes());
         for (text, place) in [(name, record::NAME), (detail, record::DETAIL)] {
-            let text = text.replace(char::is_control, "?");
-            put(&mut bytes, place.start, cut(&text, place.len()).as_bytes());
+            put_text(&mut bytes, place, text);
         }
         for (i, figure) in figures.iter().enumerate() {
             put(&mut bytes, record::FIGURES + 8 * i, &figure.to_le_bytes());
@@ -97,8 +98,7 @@ impl Image {
             head::NR_LEFT_OUT,
             &self.nr_left_out.to_le_bytes(),
         );
-        let name = cut(&origin.name, head::NAME.len());
-        put(&mut bytes, head::NAME.start, name.as_bytes());
+        put_text(&mut bytes, head::NAME, &origin.name);
         let sum = check(&bytes[..head::CHECK]);
         put(&mut bytes, head::CHECK, &sum.to_le_bytes());
         bytes
@@ -112,4 +112,10 @@ impl Image {
     fn nr_records(&self) -> usize {
         self.records.len() / RECORD_BYTES
     }
+}
+
+/// Puts text as far as there is room, in the form in which a reader believes it.
+fn put_text(bytes: &mut [u8], place: Range<usize>, text: &str) {
+    let text = text.replace(char::is_control, "?");
+    put(bytes, place.start, cut(&text, place.len()).as_bytes());
 }

@@ -45,3 +45,37 @@ pub const DIRECTORY: &str = "/dev/shm";
 
 /// What the name of a page begins with; the number of its process follows.
 pub const NAME_PREFIX: &str = "afterwork-";
+
+/// How many processes of one number, each in a container of its own, may show themselves in one directory. A guess.
+pub const MAX_NAMES: u32 = 16;
+
+/// Returns the `nth` name, from 0, that the page of a process may have.
+///
+/// It has the first one that no living process has: containers that share the directory may not share numbers.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::page::{name_of, pid_of};
+///
+/// assert_eq!([name_of(7, 0), name_of(7, 1)], ["afterwork-7", "afterwork-7.1"]);
+/// assert_eq!([pid_of("afterwork-7"), pid_of("afterwork-7.1")], [Some(7); 2]);
+/// assert_eq!(pid_of("afterwork-7.tmp"), None);
+/// ```
+pub fn name_of(pid: u32, nth: u32) -> String {
+    match nth {
+        0 => format!("{NAME_PREFIX}{pid}"),
+        _ => format!("{NAME_PREFIX}{pid}.{nth}"),
+    }
+}
+
+/// Returns the number of the process whose page is called so; none if no page is.
+pub fn pid_of(name: &str) -> Option<u32> {
+    let (pid, nth) = match name.strip_prefix(NAME_PREFIX)?.split_once('.') {
+        Some((pid, nth)) => (pid, nth.parse().ok()?),
+        None => (name.strip_prefix(NAME_PREFIX)?, 0),
+    };
+    let pid = pid.parse().ok()?;
+    // One way to write it only.
+    (nth < MAX_NAMES && name_of(pid, nth) == name).then_some(pid)
+}

@@ -18,6 +18,19 @@
 //! number, and does nothing with that but compare it. It never touches the file through memory, so one that is cut short
 //! costs it no signal: it writes the file anew. One that is removed is gone until [`publish`] is called after an
 //! [`unpublish`].
+//!
+//! # Who has a name
+//!
+//! Containers may share the directory and not their numbers, so a file that is called as ours is to be may be that of a
+//! process that lives. Whoever shows itself has its file locked. Whoever wants a name opens what is there:
+//!
+//! ```text
+//! locked              somebody lives there: the next name
+//! not locked          left behind: lock it;  still of that name?  remove it, while it is locked, and make ours
+//! nothing             make ours;  lock it;  still of that name?  it is ours, else somebody took it for left behind: again
+//! ```
+//!
+//! So a file is removed only by who has it locked and sees it under its name, which nobody else then changes.
 
 use std::{
     io,
@@ -30,15 +43,16 @@ use sync::{
     atomic::{AtomicBool, AtomicU32, Ordering},
     fork::{self, Handler},
     process,
-    shared_file::{Rung, SharedFile},
+    shared_file::{Rung, SharedFile, is_shortage},
     thread, time,
     unmodelled::Arc,
 };
 
 use super::{
-    DIRECTORY, NAME_PREFIX,
+    DIRECTORY, MAX_NAMES,
     image::{Image, Origin},
     layout::{ASKED_AT, HEAD_BYTES},
+    name_of,
     sources::describe_all,
 };
 
@@ -48,19 +62,30 @@ const REST: Duration = Duration::from_millis(1);
 /// How long it sleeps when the file cannot be waited on.
 const NO_BELL_REST: Duration = Duration::from_secs(1);
 
+/// How often a name is tried that others want at the same moment. A guess.
+const NR_TRIES: u32 = 8;
+
 /// The round of a file that has a head alone. Later ones are even, too.
 const FIRST_ROUND: u64 = 2;
 
 static PUBLISHED: Mutex<Option<Published>> = Mutex::new(None);
 /// The process whose file it is, 0 for none: a forked child leaves it alone.
 static OWNER: AtomicU32 = AtomicU32::new(0);
+/// Which of its names the file has.
+static NTH_NAME: AtomicU32 = AtomicU32::new(0);
 static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
 
 /// A child has a page of its own, if it wants one, and its parent's thread is not there.
 static HANDLER: Handler = Handler {
     settle: || (),
     before: |held| held.lock(&PUBLISHED),
-    child: || std::mem::forget(PUBLISHED.lock().take()),
+    child: || {
+        if let Some(published) = PUBLISHED.lock().take() {
+            // SAFETY: 1: its thread is not there, and it is forgotten below.
+            unsafe { published.file.file.close_in_child() };
+            std::mem::forget(published);
+        }
+    },
 };
 
 struct Published {
@@ -82,8 +107,12 @@ pub(crate) fn publish() -> io::Result<PathBuf> {
         return Ok(published.path.clone());
     }
     let pid = process::id();
-    let path = Path::new(DIRECTORY).join(format!("{NAME_PREFIX}{pid}"));
-    let file = create(&path)?;
+    if !AT_EXIT_SET.load(Ordering::Relaxed) {
+        process::at_exit(remove_at_exit)?;
+        AT_EXIT_SET.store(true, Ordering::Relaxed);
+    }
+    let (nth, file) = create(pid)?;
+    let path = path_of(pid, nth);
     let shared = Arc::new(Shared {
         file,
         quit: AtomicBool::new(false),
@@ -101,10 +130,8 @@ pub(crate) fn publish() -> io::Result<PathBuf> {
     let started = written
         .and_then(|()| thread::spawn("aw/observe", move || serve(&body, &origin)))
         .inspect_err(|_| remove(&path))?;
+    NTH_NAME.store(nth, Ordering::Relaxed);
     OWNER.store(pid, Ordering::Relaxed);
-    if !AT_EXIT_SET.swap(true, Ordering::Relaxed) {
-        process::at_exit(remove_at_exit)?;
-    }
     *published = Some(Published {
         path: path.clone(),
         file: shared,
@@ -113,8 +140,9 @@ pub(crate) fn publish() -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Removes the file and ends the thread; says whether there was one.
+/// Removes the file and ends the thread; returns `true` if there was one.
 pub(crate) fn unpublish() -> bool {
+    fork::register(&HANDLER);
     let Some(published) = PUBLISHED.lock().take() else {
         return false;
     };
@@ -132,16 +160,56 @@ pub(crate) fn unpublish() -> bool {
     true
 }
 
-/// Makes the file, in place of one that a process with our number left behind.
-fn create(path: &Path) -> io::Result<SharedFile> {
-    let made = SharedFile::create(path);
-    if !matches!(&made, Err(error) if error.kind() == io::ErrorKind::AlreadyExists) {
-        return made;
+fn path_of(pid: u32, nth: u32) -> PathBuf {
+    Path::new(DIRECTORY).join(name_of(pid, nth))
+}
+
+/// Makes the file by the first name that no living process has; returns which.
+fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
+    for nth in 0..MAX_NAMES {
+        if let Some(file) = create_at(&path_of(pid, nth))? {
+            return Ok((nth, file));
+        }
     }
-    // We are the process of that number, and have not published: whoever did is gone. A file of somebody else's
-    // cannot be removed in a sticky directory, and then the second attempt says so.
-    remove(path);
-    SharedFile::create(path)
+    let all_taken = "others have every name that this process may have";
+    Err(io::Error::new(io::ErrorKind::AlreadyExists, all_taken))
+}
+
+/// Makes the file, in place of one that was left behind; nothing if the name is somebody else's.
+fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
+    for _ in 0..NR_TRIES {
+        match SharedFile::create(path) {
+            Ok(file) => {
+                let is_locked = file.lock().inspect_err(|_| remove(path))?;
+                if is_locked && file.is_at(path) {
+                    return Ok(Some(file));
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let left = SharedFile::open(path);
+                if left.as_ref().is_err_and(is_shortage) {
+                    // It may be the page of a living process.
+                    return left.map(Some);
+                }
+                if let Ok(left) = &left {
+                    if !left.lock()? {
+                        return Ok(None);
+                    }
+                    if !left.is_at(path) {
+                        continue;
+                    }
+                }
+                // What is no file, or not ours to open, is no page of ours. One of somebody else's cannot be removed in
+                // a sticky directory.
+                match SharedFile::remove(path) {
+                    Err(error) if error.kind() != io::ErrorKind::NotFound => return Ok(None),
+                    _ => {}
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
 }
 
 fn remove(path: &Path) {
@@ -151,7 +219,7 @@ fn remove(path: &Path) {
 extern "C" fn remove_at_exit() {
     let pid = process::id();
     if OWNER.load(Ordering::Relaxed) == pid {
-        remove(&Path::new(DIRECTORY).join(format!("{NAME_PREFIX}{pid}")));
+        remove(&path_of(pid, NTH_NAME.load(Ordering::Relaxed)));
     }
 }
 

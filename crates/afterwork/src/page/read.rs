@@ -122,7 +122,7 @@ impl Page {
         Ok(page)
     }
 
-    /// Says whether nothing was written while it was read.
+    /// Returns `true` if nothing was written while it was read.
     pub fn is_whole(&self) -> bool {
         self.nr_torn == 0 && self.round.is_multiple_of(2)
     }
@@ -191,7 +191,7 @@ fn split(bytes: &[u8]) -> Result<(&[u8], &[u8]), Refusal> {
     Ok((head, body))
 }
 
-/// Says whether the check that stands at `at` is that of what stands before it.
+/// Returns `true` if the check that stands at `at` is that of what stands before it.
 fn fits(bytes: &[u8], at: usize) -> bool {
     // What tries bytes at random would never get past it.
     cfg!(fuzzing) || check(&bytes[..at]) == u64_at(bytes, at)

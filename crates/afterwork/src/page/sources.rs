@@ -9,6 +9,7 @@ use sync::{
 };
 
 use super::image::Image;
+use crate::panics;
 
 /// Writes the records of one part.
 type Source = Arc<dyn Fn(&mut Image) + Send + Sync>;
@@ -62,7 +63,12 @@ pub(crate) fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joine
 pub(super) fn describe_all(image: &mut Image) {
     let all: Vec<_> = sources().lock().by_number.values().cloned().collect();
     for source in all {
-        source(image);
+        // FOREIGN(page-source): it may drop the last of a registry or another part, on the page's thread; a panic of a
+        // drop ends here.
+        panics::contain(|| {
+            source(image);
+            drop(source);
+        });
     }
 }
 
@@ -83,8 +89,8 @@ impl Drop for Joined {
     fn drop(&mut self) {
         if let Some(number) = self.0.take() {
             let source = sources().lock().by_number.remove(&number);
-            // With no lock held: it may own the last of something.
-            drop(source);
+            // FOREIGN(page-part): it may own the last of a part, on who drops that; a panic of a drop ends here.
+            panics::contain(|| drop(source));
         }
     }
 }

@@ -94,6 +94,27 @@ fn names_are_cut_at_a_letter_and_have_no_control_characters() {
 }
 
 #[test]
+fn a_part_that_panics_or_whose_drop_does_hides_no_other() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            std::panic::panic_any("the drop of a part");
+        }
+    }
+    let bomb = Bomb;
+    let broken = join(move |_| {
+        let _ = &bomb;
+        std::panic::panic_any("a part");
+    });
+    let whole = join(|image| image.add(Kind::Pool, "whole", "", &figures(Kind::Pool)));
+    let mut image = Image::new(4);
+    sources::describe_all(&mut image);
+    drop((broken, whole));
+    let page = Page::read(&bytes(&image, true)).unwrap();
+    assert!(page.of(Kind::Pool).any(|pool| pool.name == "whole"));
+}
+
+#[test]
 fn records_beyond_the_room_are_counted() {
     let mut image = Image::new(2);
     for _ in 0..MAX_RECORDS + 3 {

@@ -118,7 +118,7 @@ pub struct Params {
     pub cache_shard_size: usize,
     /// How often an idle worker looks for the next item, at most, before it lies down; adapts below this. A look
     /// takes about 0.3 µs where nobody else wants the CPU: see [`SpinBudget`](crate::wake::SpinBudget).
-    pub worker_looks: u32,
+    pub worker_spin_limit: u32,
     /// How many items a worker takes from the list at a time, at most. More makes tiny items cheaper; what a
     /// blocked worker took and did not start is given back after a watch tick.
     pub max_batch: usize,
@@ -160,7 +160,7 @@ impl Default for Params {
             max_active_scope: MaxActiveScope::System,
             wake: WakeMode::Deferred,
             cache_shard_size: 8,
-            worker_looks: 64,
+            worker_spin_limit: 64,
             max_batch: 32,
             max_workers: 512,
             idle_timeout_ms: 300_000,

@@ -7,6 +7,7 @@ use topology::{CpuId, CpuSet};
 
 use super::choice::Choice;
 use super::remote::PerCpu;
+use crate::panics;
 use crate::wake::hotplug::{self, Watcher};
 
 /// Has the slots of CPUs that leave drained until dropped; made by [`PerCpu::drain_when_absent`].
@@ -22,7 +23,7 @@ pub struct DrainedWhenAbsent {
 /// # Blocking
 ///
 /// As [`PerCpu::drain_cpus`], for all that is to be drained.
-pub fn online_is(online: &CpuSet) {
+pub fn set_online_cpus(online: &CpuSet) {
     hotplug::tell(online);
 }
 
@@ -38,9 +39,14 @@ where
     C: Choice,
     F: Fn(CpuId, &mut T) + Send + Sync,
 {
-    fn online_is(&self, online: &CpuSet) {
+    fn set_online_cpus(&self, online: &CpuSet) {
         if let Some(slots) = self.slots.upgrade() {
-            slots.drain_absent(online, &self.drain);
+            slots.drain_absent(online, |cpu, data| {
+                // FOREIGN(percpu-absent): the drain, on whoever holds the slot; a panic ends here, and is counted.
+                if panics::contain(|| (self.drain)(cpu, data)) {
+                    slots.panics.count(cpu);
+                }
+            });
         }
     }
 }
@@ -67,13 +73,11 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
     /// gone.
     ///
     /// Who notices is a registry of workqueues that looks at the machine (`Registry::global` does while work waits), is told
-    /// (`Registry::set_topology`) or is asked to look; or whoever calls [`online_is`]. A registry leaves the drain to a
+    /// (`Registry::set_topology`) or is asked to look; or whoever calls [`set_online_cpus`]. A registry leaves the drain to a
     /// thread of its own. A CPU may be drained more than once while it is away, and one that was never there is drained
     /// too.
     ///
-    /// # Panics
-    ///
-    /// `drain` should not panic: that ends the thread that noticed.
+    /// A panic of `drain` is caught and counted, and handed to [`Builder::on_panic`](super::Builder::on_panic).
     ///
     /// # Examples
     ///
@@ -90,7 +94,7 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
     /// let watch = caches.drain_when_absent(move |_cpu, cache| saved.lock().unwrap().append(cache));
     ///
     /// // CPU 1 leaves.
-    /// percpu::online_is(&"0".parse::<CpuSet>()?);
+    /// percpu::set_online_cpus(&"0".parse::<CpuSet>()?);
     /// assert_eq!(shared.lock().unwrap().len(), 1);
     /// # drop(watch);
     /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -5,14 +5,15 @@
 use std::panic::resume_unwind;
 
 use sync::unmodelled::Arc;
-use sync::{asym, thread, twin};
+use sync::{asym, twin};
 
 use super::builder::{Escalate, Escalation};
 use super::call::{Call, Outcome};
 use super::choice::Kind;
 use super::mail::Letter;
-use super::patience::Deadline;
+use super::patience::{self, Deadline};
 use super::slot::{Found, Slot};
+use crate::panics;
 
 /// How far it has come.
 enum Stage<F, R> {
@@ -51,8 +52,9 @@ impl<'p, T> Held<'p, T> {
     fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
         // What was mailed comes first.
         self.slot.run_mail();
+        // FOREIGN(percpu-call): the caller's closure, on the caller, who gets the panic once the slot is released.
         // SAFETY: whoever made `self` took the slot.
-        unsafe { self.slot.touch(f) }
+        unsafe { self.slot.touch_as_caller(f) }
     }
 }
 
@@ -70,7 +72,6 @@ where
     R: Send,
 {
     pub(super) fn new(slot: &'p Slot<T>, escalation: Escalation, f: F) -> Self {
-        slot.debug_check_not_inside();
         Self {
             slot,
             escalation,
@@ -107,6 +108,10 @@ where
         }
         match (self.slot.look_and_take(), self.slot.kind()) {
             (Found::Taken, _) => Some(self.run_here()),
+            (Found::Lost, _) => {
+                self.slot.must_not_be_lost();
+                None
+            }
             (_, Kind::OnDemand | Kind::Breakable) => self.ask_or_break(),
             (Found::Owned, Kind::Queue) => {
                 self.mail();
@@ -129,7 +134,7 @@ where
                 self.slot.unask();
                 Ok(f)
             }
-            Stage::Mailed(call) => match Self::recall(&call) {
+            Stage::Mailed(call) => match recall(&call) {
                 Ok(f) => Ok(f),
                 Err(outcome) => Err(outcome.unwrap_or_else(|payload| resume_unwind(payload))),
             },
@@ -192,22 +197,15 @@ where
         let may_break = matches!(wait, Wait::Fenced);
         (may_break && self.slot.try_break()).then(|| self.run_here())
     }
-
-    /// Takes the closure back; if it began, waits until it is through.
-    fn recall(call: &Call<F, R>) -> Result<F, Outcome<R>> {
-        match call.cancel() {
-            Some(f) => Ok(f),
-            None => loop {
-                if let Some(outcome) = call.outcome() {
-                    return Err(outcome);
-                }
-                thread::yield_now();
-            },
-        }
-    }
 }
 
-/// Says whether every thread passed a fence.
+/// Takes the closure of a mailed call back; if it began, waits until it is through.
+fn recall<F, R>(call: &Call<F, R>) -> Result<F, Outcome<R>> {
+    call.cancel()
+        .ok_or_else(|| patience::wait_for(|| call.outcome()))
+}
+
+/// Returns `true` if every thread passed a fence.
 fn pass_heavy_fence(how: Escalate) -> bool {
     if twin::armed("percpu: no heavy fence") {
         return true;
@@ -241,11 +239,10 @@ impl<T, F, R> Drop for Attempt<'_, T, F, R> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(_) | Stage::Over => {}
             Stage::Asked(..) => self.slot.unask(),
-            // A drain that panicked elsewhere.
             Stage::Mailed(call) => {
-                while call.cancel().is_none() && call.outcome().is_none() {
-                    thread::yield_now();
-                }
+                // A drain that panicked elsewhere.
+                // FOREIGN(percpu-drain): a closure or what it yielded is dropped, on the caller; a panic ends here.
+                panics::contain(|| drop(recall(&call)));
             }
         }
     }

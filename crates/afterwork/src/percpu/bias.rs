@@ -7,7 +7,7 @@ use sync::{asym, hint, identity, twin};
 
 use super::choice::Kind;
 use super::patience::Patience;
-use super::slot::{FREE, HELD, OWNED, Slot, release_order, take_order};
+use super::slot::{FREE, HELD, LOST, OWNED, Slot, release_order, take_order};
 
 /// In `Far::owner`: the owner has parked.
 pub(super) const PARKED: u64 = 1 << 63;
@@ -36,7 +36,7 @@ impl Want {
 }
 
 impl<T> Slot<T> {
-    /// Becomes the owner, a `STATIONED` one or not; says whether there was none. The slot is given up still.
+    /// Becomes the owner, a `STATIONED` one or not; returns `true` if there was none. The slot is given up still.
     pub(super) fn claim(&self, stationed: u64) -> bool {
         let mine = identity::mine().get() | stationed | PARKED;
         // Acquire and release: the next owner's loads of `want` come after what the last one did to it.
@@ -51,7 +51,7 @@ impl<T> Slot<T> {
         self.far.owner.store(0, Ordering::Release);
     }
 
-    /// Says whether the calling thread has an [`Owner`](super::Owner) of the slot that has not parked.
+    /// Returns `true` if the calling thread has an [`Owner`](super::Owner) of the slot that has not parked.
     pub(super) fn is_mine(&self) -> bool {
         self.far.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
@@ -99,8 +99,19 @@ impl<T> Slot<T> {
     fn take(&self) {
         let mut patience = Patience::of_owner();
         while !self.try_take() {
+            self.must_not_be_lost();
             patience.pass_time();
         }
+    }
+
+    /// Takes the slot for its owner, who has put `HELD` in the place of `before`.
+    #[cold]
+    #[inline(never)]
+    fn take_after(&self, before: u32) {
+        if before == LOST {
+            self.word.store(LOST, Ordering::Relaxed);
+        }
+        self.take();
     }
 
     /// Lets others in, as the owner, who is outside.
@@ -116,7 +127,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Begins an operation of the owner's; says whether it must end by `exit_asked`.
+    /// Begins an operation of the owner's; returns `true` if it must end by `exit_asked`.
     #[inline(always)]
     pub(super) fn enter(&self, kind: Kind) -> bool {
         match kind {
@@ -129,13 +140,15 @@ impl<T> Slot<T> {
                 // A swap, which is cheaper than a compare-exchange while stores miss the caches; `HELD` over
                 // `HELD` changes nothing. Loom would let the other's release come before that swap all the same,
                 // and be lost, so models compare first.
-                let free = if cfg!(loom) {
-                    self.try_take()
+                if cfg!(loom) {
+                    if !self.try_take() {
+                        self.take();
+                    }
                 } else {
-                    self.word.swap(HELD, take_order()) == FREE
-                };
-                if !free {
-                    self.take();
+                    let before = self.word.swap(HELD, take_order());
+                    if before != FREE {
+                        self.take_after(before);
+                    }
                 }
                 false
             }
@@ -246,7 +259,7 @@ impl<T> Slot<T> {
         self.want.fetch_sub(Want::ONE, Ordering::Relaxed);
     }
 
-    /// Takes the slot from an owner that has the bias and is not inside; says whether it did.
+    /// Takes the slot from an owner that has the bias and is not inside; returns `true` if it did.
     ///
     /// The caller asks, and after that made every thread pass a fence.
     pub(super) fn try_break(&self) -> bool {

@@ -120,7 +120,8 @@ impl Builder {
 
     /// Calls `handler` after [queued work](PerCpu::queue_percpu_work) panicked on the slot of a CPU.
     ///
-    /// The panic has then been caught and counted. Without a handler that is all.
+    /// The panic has then been caught and counted. Without a handler that is all. The handler runs where the work did,
+    /// inside the slot; a panic of it ends there.
     pub fn on_panic(mut self, handler: impl Fn(CpuId) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(handler));
         self

@@ -51,6 +51,7 @@ impl<F, R> Call<F, R> {
         // SAFETY: the step from `PENDING` was ours, so the caller waits for `DONE`.
         let f = self.f.with_mut(|f| unsafe { (*f).take() });
         let f = f.expect("one step leads from PENDING");
+        // FOREIGN(percpu-mailed): a remote caller's closure, on whoever holds the slot; a panic goes back to the caller.
         let outcome = guarded(|| f(data));
         // SAFETY: as above.
         self.outcome

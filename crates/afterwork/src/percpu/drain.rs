@@ -34,7 +34,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If the calling thread owns one of the slots and has not parked, before any call; and with the panic of a call,
+    /// If the calling thread owns one of the slots and has not parked, or is inside one, before any call; and with the panic of a call,
     /// after which the others may or may not have run.
     pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
@@ -66,6 +66,9 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         let attempts = slots.map(|slot| {
             let cpu = slot.cpu();
             let drain = move |data: &mut T| f(cpu, data);
+            if slot.is_within() {
+                slot.refuse_inside();
+            }
             Attempt::new(self.not_mine(slot), self.escalation, drain)
         });
         // All are made before the first is tried: a slot of our own is found before anything has run.

@@ -10,6 +10,8 @@ use mpscq::{Node, Stack};
 use sync::atomic::{AtomicU64, Ordering};
 use sync::twin;
 
+use crate::panics;
+
 /// Work for a slot; never panics.
 pub(super) type Letter<T> = Box<dyn FnOnce(&mut T) + Send>;
 
@@ -45,7 +47,9 @@ impl<T> Mail<T> {
     /// Runs what is there, by whoever holds the slot; `run` has the data.
     pub(super) fn run_all(&self, mut run: impl FnMut(Letter<T>)) {
         for letter in self.letters.take_all_fifo() {
-            run(letter.into_inner());
+            let letter = letter.into_inner();
+            // Else what lies behind it would be lost.
+            panics::or_abort("a letter of per-CPU mail panicked", || run(letter));
             // ORDER(percpu-done): publish and consume, other end in `is_done`.
             //   here:  the letter's effects;   nr_done += 1     Release
             //   flush: nr_done  Acquire;       the caller relies on the effects
@@ -59,15 +63,39 @@ impl<T> Mail<T> {
         }
     }
 
+    /// Forgets what is there, in a child of `fork`; `is_idle` if nobody was running letters.
+    pub(super) fn forget(&self, is_idle: bool) {
+        let mut nr_forgotten = 0;
+        for letter in self.letters.take_all_fifo() {
+            std::mem::forget(letter);
+            nr_forgotten += 1;
+        }
+        let nr_done = self.nr_done.load(Ordering::Relaxed) + nr_forgotten;
+        let nr_done = if is_idle { self.nr_posted() } else { nr_done };
+        self.nr_done.store(nr_done, Ordering::Relaxed);
+    }
+
     /// Returns how many posts a flush that begins now waits for.
     pub(super) fn nr_posted(&self) -> u64 {
         self.nr_posted.load(Ordering::Relaxed)
     }
 
-    /// Says whether all of the first `nr_posted` letters ran.
+    /// Returns `true` if all of the first `nr_posted` letters ran.
     pub(super) fn is_done(&self, nr_posted: u64) -> bool {
         // ORDER(percpu-done): the acquire end; see `run_all`.
         // Test: a_flush_sees_what_was_queued_before
         self.nr_done.load(Ordering::Acquire) >= nr_posted
+    }
+}
+
+impl<T> Drop for Mail<T> {
+    /// Nothing is left but of an owner that was forgotten.
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            for letter in self.letters.take_all() {
+                // FOREIGN(percpu-unread): work that never ran, on who drops the data; a panic of its drop ends here.
+                panics::contain(|| drop(letter));
+            }
+        }
     }
 }

@@ -76,6 +76,7 @@ mod call;
 mod choice;
 mod counter;
 mod drain;
+mod fork;
 mod free_list;
 mod mail;
 mod owner;
@@ -88,7 +89,7 @@ mod table;
 mod tally;
 
 pub use crate::params::Qpw;
-pub use absent::{DrainedWhenAbsent, online_is};
+pub use absent::{DrainedWhenAbsent, set_online_cpus};
 pub use builder::{BuildError, Builder, Escalate};
 pub use choice::{AtStart, Choice, CompiledOut};
 pub use counter::SloppyCounter;

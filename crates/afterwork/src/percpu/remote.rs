@@ -11,12 +11,13 @@ use topology::{CpuId, CpuSet};
 use super::attempt::Attempt;
 use super::builder::{Builder, Escalation};
 use super::choice::{AtStart, Choice, Kind};
+use super::fork::Listed;
 use super::owner::{AttachError, Owner};
 use super::patience::{self, Deadline};
 use super::slot::Slot;
 use super::table::Table;
 use super::tally::Tally;
-use crate::panics;
+use crate::panics::{self, Foreign};
 use crate::params::Qpw;
 
 /// Called after queued work panicked.
@@ -36,6 +37,9 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// - CPUs that go offline keep their slots: what is in there is still reached by every call, and brought elsewhere by
 ///   [`drain_when_absent`](Self::drain_when_absent).
 ///
+/// - In a child of `fork` slots are there that nobody had, with their data, and those whose owner is the thread that forked.
+///   A call on one that a thread had that is not there panics: its data may be half changed. Queued work is the parent's.
+///
 /// # Blocking
 ///
 /// Calls on a slot wait for whoever is inside. A call on an owned slot waits in [`Qpw::Queue`](super::Qpw) until the
@@ -43,25 +47,28 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// at all in `EveryOp`. A thread that owns a slot and does not serve it meanwhile may wait for somebody who waits for it:
 /// [park](Owner::while_parked) first.
 pub struct PerCpu<T, C: Choice = AtStart> {
+    /// Dropped before the slots are.
+    listed: Listed,
     pub(super) table: Table<T>,
     pub(super) escalation: Escalation,
     /// Shared with mail.
-    panics: Arc<Panics>,
+    pub(super) panics: Arc<Panics>,
     pub(super) tally: Tally,
     choice: PhantomData<fn() -> C>,
 }
 
 /// What becomes of panics of queued work.
-struct Panics {
+pub(super) struct Panics {
     nr: AtomicU64,
-    handler: Option<PanicHandler>,
+    handler: Option<Foreign<PanicHandler>>,
 }
 
 impl Panics {
-    fn count(&self, cpu: CpuId) {
+    pub(super) fn count(&self, cpu: CpuId) {
         self.nr.fetch_add(1, Ordering::Relaxed);
         if let Some(handler) = &self.handler {
-            handler(cpu);
+            // FOREIGN(percpu-on-panic): the handler, on whoever holds the slot, inside it; a panic ends here.
+            panics::contain(|| handler(cpu));
         }
     }
 }
@@ -94,12 +101,13 @@ impl<T, C: Choice> PerCpu<T, C> {
     ) -> Self {
         let panics = Arc::new(Panics {
             nr: AtomicU64::new(0),
-            handler: on_panic,
+            handler: on_panic.map(Foreign::new),
         });
         let seen = panics.clone();
         let nr_panicked = move || seen.nr.load(Ordering::Relaxed);
         let tally = Tally::new(name, qpw, table.slots.len(), nr_panicked);
         Self {
+            listed: Listed::new(&table),
             table,
             escalation,
             panics,
@@ -113,7 +121,7 @@ impl<T, C: Choice> PerCpu<T, C> {
         &self.table.cpus
     }
 
-    /// Counts the panics of queued work.
+    /// Counts the panics of queued work, and of [drains](Self::drain_when_absent) of CPUs that left.
     pub fn nr_panics(&self) -> u64 {
         self.panics.nr.load(Ordering::Relaxed)
     }
@@ -129,13 +137,19 @@ impl<T, C: Choice> PerCpu<T, C> {
     /// # Errors
     ///
     /// See [`AttachError`].
+    ///
+    /// # Panics
+    ///
+    /// If the calling thread is inside the slot.
     pub fn attach(&self, cpu: CpuId) -> Result<Owner<'_, T, C>, AttachError> {
         let slot = self.table.slot(cpu).ok_or(AttachError::NoSuchCpu(cpu))?;
+        slot.check_not_called_here();
         Owner::attach(slot)
     }
 
     /// Returns the data of all slots, by CPU.
     pub fn into_data(self) -> impl Iterator<Item = (CpuId, T)> {
+        drop(self.listed);
         let slots = self.table.slots.into_iter();
         slots.map(|slot| (slot.cpu(), slot.into_data()))
     }
@@ -148,11 +162,12 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// Until it has run: see the type. Not from inside an operation on the same slot.
+    /// Until it has run: see the type.
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or the calling thread owns it and has not parked.
+    /// If `cpu` has no slot, or the calling thread owns it and has not parked, or is inside that slot already; before
+    /// anything was done.
     ///
     /// # Examples
     ///
@@ -178,7 +193,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If the calling thread owns that slot and has not parked.
+    /// As [`run_on`](Self::run_on), of that CPU.
     #[inline]
     pub fn with_current<R: Send>(&self, f: impl FnOnce(&mut T) -> R + Send) -> R {
         let slot = self.table.current();
@@ -199,7 +214,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If the calling thread owns the slot and has not parked.
+    /// As [`run_on`](Self::run_on), except that a CPU without a slot is an error.
     ///
     /// # Examples
     ///
@@ -256,7 +271,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     /// Has `work` run on the data of `cpu`, soon.
     ///
     /// Where the mode queues and the slot is owned, it is mailed to the owner, and runs when that polls, parks or ends.
-    /// Otherwise it runs here and now. A panic of it is caught and counted, and handed to
+    /// Otherwise it runs here and now. From inside a call on that slot, or work queued for it, it runs after that, by the
+    /// same thread or, while the slot is owned, as other mail. A panic of it is caught and counted, and handed to
     /// [`Builder::on_panic`](super::Builder::on_panic).
     ///
     /// # Blocking
@@ -266,23 +282,25 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or the calling thread owns it and has not parked.
+    /// If `cpu` has no slot, or the calling thread owns it, has not parked, and does not call from inside such work.
     ///
     /// Differs from Linux: a work item there is queued once until it runs; here each call is work of its own.
     pub fn queue_percpu_work(&self, cpu: CpuId, work: impl FnOnce(&mut T) + Send + 'static) {
-        let slot = self.not_mine(self.slot(cpu));
+        let slot = self.slot(cpu);
         let panics = self.panics.clone();
         let contained = move |data: &mut T| {
+            // FOREIGN(percpu-work): queued work, on whoever holds the slot; a panic ends here, and is counted.
             if panics::contain(|| work(data)) {
                 panics.count(cpu);
             }
         };
-        if slot.kind() != Kind::Queue {
-            return self.call(slot, contained);
-        }
-        if slot.is_within() {
+        if slot.is_called_here() || slot.is_within() {
             // From a section of that very slot: after it.
             return slot.post(Box::new(contained));
+        }
+        self.not_mine(slot);
+        if slot.kind() != Kind::Queue {
+            return self.call(slot, contained);
         }
         let mut attempt = Attempt::new(slot, self.escalation, contained);
         if attempt.try_now().is_none()
@@ -301,7 +319,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or the calling thread owns it and has not parked.
+    /// As [`run_on`](Self::run_on).
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
         let nr_posted = slot.mail().nr_posted();
@@ -310,6 +328,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         }
         patience::wait_for(|| {
             slot.help();
+            slot.must_not_be_lost();
             slot.mail().is_done(nr_posted).then_some(())
         });
     }
@@ -337,6 +356,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             "this thread owns the slot of CPU {}: use its `Owner`, or park first",
             slot.cpu()
         );
+        slot.check_not_called_here();
         slot
     }
 }

@@ -8,10 +8,10 @@ use std::fmt;
 
 use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 use sync::cell::UnsafeCell;
-use sync::{barrier, twin};
+use sync::{barrier, identity, twin, unmodelled};
 use topology::CpuId;
 
-use super::bias::Want;
+use super::bias::{PARKED, STATIONED, Want};
 use super::choice::Kind;
 use super::mail::{Letter, Mail};
 
@@ -22,6 +22,9 @@ pub(super) const HELD: u32 = 1;
 /// The owner keeps it between operations.
 pub(super) const OWNED: u32 = 2;
 
+/// Whoever has it is not in this process, a child of `fork`; see `fork.rs`.
+pub(super) const LOST: u32 = 3;
+
 /// What a look at the word found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
@@ -31,6 +34,8 @@ pub(super) enum Found {
     Held,
     /// The owner has the bias.
     Owned,
+    /// It cannot be had.
+    Lost,
 }
 
 /// One CPU's data and everything about it. What the owner touches by each operation lies together.
@@ -42,6 +47,9 @@ pub(super) struct Slot<T> {
     pub(super) want: AtomicU32,
     /// A, written by the owner: whether it is inside an operation. Used by breakable slots only.
     pub(super) busy: AtomicU32,
+    /// A: the thread that is inside by a call, or runs mail; 0 if none is, or it is the owner by an operation. Written
+    /// inside; each thread asks for itself only, whether it would wait for itself.
+    caller: unmodelled::AtomicU64,
     /// H.
     data: UnsafeCell<T>,
     pub(super) far: Far<T>,
@@ -56,11 +64,11 @@ pub(super) struct Far<T> {
     kind: Kind,
     /// A: the owner's thread, with `PARKED` while it has parked, and `STATIONED` if it has no `Owner`; 0 without one.
     pub(super) owner: AtomicU64,
-    /// A: used by slots that queue only.
+    /// A: in slots that do not queue, what a section left that queued work onto its own slot.
     mail: Mail<T>,
     /// A, written by a stationed owner: whether it is inside an operation, or lets others in.
     pub(super) within: AtomicBool,
-    /// Who is inside, to catch a bug of ours, or somebody who waits for himself.
+    /// Who is inside, to catch a bug of ours.
     #[cfg(debug_assertions)]
     inside: AtomicU64,
 }
@@ -75,6 +83,7 @@ impl<T> Slot<T> {
             word: AtomicU32::new(FREE),
             want: AtomicU32::new(Want::AWAY),
             busy: AtomicU32::new(0),
+            caller: unmodelled::AtomicU64::new(0),
             data: UnsafeCell::new(data),
             far: Far {
                 cpu,
@@ -121,14 +130,42 @@ impl<T> Slot<T> {
                 Err(now) => word = now,
             }
         }
-        if word == OWNED {
-            Found::Owned
-        } else {
-            Found::Held
+        match word {
+            OWNED => Found::Owned,
+            LOST => Found::Lost,
+            _ => Found::Held,
         }
     }
 
-    /// Takes a free slot; says whether it was.
+    /// Before a wait for the slot goes on.
+    ///
+    /// # Panics
+    ///
+    /// If the slot is lost.
+    pub(super) fn must_not_be_lost(&self) {
+        assert_ne!(
+            self.word.load(Ordering::Relaxed),
+            LOST,
+            "the slot of CPU {} was in use when the process was forked, by a thread that is not in the child",
+            self.cpu()
+        );
+    }
+
+    /// Makes the slot as it is where no other thread was ever there, in a child of `fork`.
+    pub(super) fn inherit(&self) {
+        let owner = self.far.owner.load(Ordering::Relaxed);
+        let is_mine = owner & !(PARKED | STATIONED) == identity::mine().get();
+        let word = self.word.load(Ordering::Relaxed);
+        let is_had = word == HELD || word == OWNED && !is_mine;
+        self.far.mail.forget(word == FREE);
+        if is_had {
+            self.word.store(LOST, Ordering::Relaxed);
+        } else if !is_mine {
+            self.far.owner.store(0, Ordering::Relaxed);
+        }
+    }
+
+    /// Takes a free slot; returns `true` if it was.
     #[inline]
     pub(super) fn try_take(&self) -> bool {
         self.look_and_take() == Found::Taken
@@ -137,9 +174,21 @@ impl<T> Slot<T> {
     /// Releases a held slot, and sees to mail that came meanwhile.
     #[inline]
     pub(super) fn release(&self) {
+        if self.kind() != Kind::Queue {
+            self.run_own_mail();
+        }
         self.word.store(FREE, release_order());
         if self.kind() == Kind::Queue && !twin::armed("percpu: releases and forgets the mail") {
             self.look_after_mail();
+        }
+    }
+
+    /// Runs what sections of the caller left for after them, and what that leaves. The caller holds the slot, which does
+    /// not queue: nobody else mails.
+    #[inline]
+    pub(super) fn run_own_mail(&self) {
+        while !self.far.mail.is_empty() && !twin::armed("percpu: leaves its own mail") {
+            self.run_letters();
         }
     }
 
@@ -161,6 +210,7 @@ impl<T> Slot<T> {
 
     /// Adds a letter for the owner. If there is none after all, runs it.
     pub(super) fn post(&self, letter: Letter<T>) {
+        self.must_not_be_lost();
         self.far.mail.push(letter);
         // ORDER(percpu-mail): the other end; see `look_after_mail`. The push is a read-modify-write.
         // Test: no_letter_stays_in_a_free_slot, posting_mail_needs_its_fence
@@ -189,13 +239,48 @@ impl<T> Slot<T> {
     #[cold]
     fn run_letters(&self) {
         self.far.mail.run_all(|letter| {
+            // FOREIGN(percpu-letter): queued work or a mailed call, on whoever holds the slot; contained in the letter.
             // SAFETY: our caller holds the slot.
-            unsafe { self.touch(letter) }
+            unsafe { self.touch_as_caller(letter) }
         });
     }
 
     pub(super) fn mail(&self) -> &Mail<T> {
         &self.far.mail
+    }
+
+    /// Works on the data for somebody who is found to be inside meanwhile.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`touch`](Self::touch).
+    pub(super) unsafe fn touch_as_caller<R>(&self, f: impl FnOnce(&mut T) -> R) -> R {
+        let _caller = Caller::enter(&self.caller);
+        // SAFETY: (1).
+        unsafe { self.touch(f) }
+    }
+
+    /// Returns `true` if the calling thread is inside by a call, or runs mail: it would wait for itself.
+    #[inline]
+    pub(super) fn is_called_here(&self) -> bool {
+        self.caller.load(Ordering::Relaxed) == identity::mine().get()
+    }
+
+    /// Panics if the calling thread is inside by a call, or runs mail.
+    #[inline]
+    pub(super) fn check_not_called_here(&self) {
+        if self.is_called_here() {
+            self.refuse_inside();
+        }
+    }
+
+    /// Panics: the calling thread is inside.
+    #[cold]
+    pub(super) fn refuse_inside(&self) -> ! {
+        panic!(
+            "a section of CPU {}'s slot asks for that slot: it would wait for itself",
+            self.cpu()
+        );
     }
 
     /// Works on the data.
@@ -231,7 +316,25 @@ pub(super) fn release_order() -> Ordering {
     }
 }
 
-/// Checks that one thread is inside at a time, and that none waits for itself.
+/// The thread that is inside by a call, until dropped.
+struct Caller<'s>(&'s unmodelled::AtomicU64);
+
+impl<'s> Caller<'s> {
+    #[inline]
+    fn enter(caller: &'s unmodelled::AtomicU64) -> Self {
+        caller.store(identity::mine().get(), Ordering::Relaxed);
+        Self(caller)
+    }
+}
+
+impl Drop for Caller<'_> {
+    #[inline]
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::Relaxed);
+    }
+}
+
+/// Checks that one thread is inside at a time.
 #[cfg(debug_assertions)]
 struct Inside<'s>(&'s AtomicU64);
 
@@ -241,7 +344,7 @@ impl<'s> Inside<'s> {
         let before = slot
             .far
             .inside
-            .swap(sync::identity::mine().get(), Ordering::Relaxed);
+            .swap(identity::mine().get(), Ordering::Relaxed);
         assert_eq!(before, 0, "two are inside the slot of CPU {}", slot.cpu());
         Self(&slot.far.inside)
     }
@@ -254,25 +357,12 @@ impl Drop for Inside<'_> {
     }
 }
 
-impl<T> Slot<T> {
-    /// Panics in debug builds if this thread is inside already: it would wait for itself.
-    #[inline]
-    pub(super) fn debug_check_not_inside(&self) {
-        #[cfg(debug_assertions)]
-        assert_ne!(
-            self.far.inside.load(Ordering::Relaxed),
-            sync::identity::mine().get(),
-            "a section of CPU {}'s slot asks for that slot: it would wait for itself",
-            self.cpu()
-        );
-    }
-}
-
 impl<T> fmt::Debug for Slot<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let word = match self.word.load(Ordering::Relaxed) {
             FREE => "free",
             HELD => "held",
+            LOST => "lost",
             _ => "owned",
         };
         f.debug_struct("Slot")

@@ -93,7 +93,7 @@ impl<T: Send, C: Choice> Offered for PerCpu<T, C> {
 }
 
 impl<T> Slot<T> {
-    /// Makes this thread the stationed owner, if nobody owns or has the slot; says whether it did.
+    /// Makes this thread the stationed owner, if nobody owns or has the slot; returns `true` if it did.
     fn station(&self) -> bool {
         if !self.claim(STATIONED) {
             return false;
@@ -109,7 +109,7 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Ends being the stationed owner, unless this thread is inside; says whether it did.
+    /// Ends being the stationed owner, unless this thread is inside; returns `true` if it did.
     fn unstation(&self) -> bool {
         if self.is_within() && !twin::armed("percpu: leaves from inside") {
             return false;
@@ -119,13 +119,13 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Says whether the calling thread is the stationed owner.
+    /// Returns `true` if the calling thread is the stationed owner.
     #[inline]
     pub(super) fn is_stationed_here(&self) -> bool {
         self.far.owner.load(Ordering::Relaxed) == identity::mine().get() | STATIONED
     }
 
-    /// Says whether the calling thread is the stationed owner, and inside.
+    /// Returns `true` if the calling thread is the stationed owner, and inside.
     #[inline]
     pub(super) fn is_within(&self) -> bool {
         self.is_stationed_here() && self.far.within.load(Ordering::Relaxed)
@@ -148,6 +148,15 @@ impl<T> Slot<T> {
         unsafe { operation.run(f) }
     }
 
+    /// Runs what operations of the stationed owner left for after them, where nobody polls for mail.
+    #[cold]
+    fn operate_on_own_mail(&self) {
+        let kind = self.kind();
+        let asked = self.enter(kind);
+        self.run_own_mail();
+        self.exit(kind, asked);
+    }
+
     /// Lets others in, as the stationed owner.
     pub(super) fn poll_as_stationed(&self) {
         let _within = Within::enter(self);
@@ -161,11 +170,9 @@ struct Within<'s, T>(&'s Slot<T>);
 impl<'s, T> Within<'s, T> {
     #[inline]
     fn enter(slot: &'s Slot<T>) -> Self {
-        assert!(
-            !slot.far.within.load(Ordering::Relaxed),
-            "an operation on CPU {}'s slot asks for that slot: it would wait for itself",
-            slot.cpu()
-        );
+        if slot.far.within.load(Ordering::Relaxed) {
+            slot.refuse_inside();
+        }
         slot.far.within.store(true, Ordering::Relaxed);
         Self(slot)
     }
@@ -174,6 +181,9 @@ impl<'s, T> Within<'s, T> {
 impl<T> Drop for Within<'_, T> {
     fn drop(&mut self) {
         if !twin::torn_down() {
+            if !self.0.mail().is_empty() && self.0.kind() != Kind::Queue {
+                self.0.operate_on_own_mail();
+            }
             self.0.far.within.store(false, Ordering::Relaxed);
         }
     }

@@ -5,7 +5,7 @@
 //! before that, and this grace period is for it, or it opens another bag.
 //!
 //! ```text
-//! bits 0..8 how many | bit 8 CLOSED | bit 9 DONE | bit 10 LEFT
+//! bits 0..8 how many | bit 8 CLOSED | bit 9 DONE | bit 10 LEFT | bit 11 UNSWEPT
 //! ```
 //!
 //! | bit | set by | means |
@@ -13,12 +13,13 @@
 //! | `CLOSED` | sweeper | takes no more |
 //! | `DONE` | whoever ran them | all have run; the bag is its thread's, if that has not left it |
 //! | `LEFT` | thread | its thread has forgotten it: full, closed before it was done, or the thread has ended |
+//! | `UNSWEPT` | thread | there was no thread to sweep it: a closure joins it by the slow path, which tries for one |
 //!
 //! All changes are read-modify-writes of one word. So a closure is counted before `CLOSED` or refused, and of `DONE` and
 //! `LEFT` one finds the other: whoever sets the second has the bag to itself, and frees it or uses it anew.
 
 use std::{
-    cell::Cell,
+    cell::{self, Cell},
     mem::{MaybeUninit, align_of, size_of},
     ptr,
 };
@@ -38,6 +39,7 @@ const NR: u32 = 0xff;
 const CLOSED: u32 = 1 << 8;
 const DONE: u32 = 1 << 9;
 const LEFT: u32 = 1 << 10;
+const UNSWEPT: u32 = 1 << 11;
 
 /// What fits into a bag without a box of its own: a pointer, a length and one more word.
 type Payload = MaybeUninit<[usize; 3]>;
@@ -53,8 +55,8 @@ pub(super) struct Deferred {
 /// Closures that were handed over and have not run.
 #[repr(C)]
 pub(super) struct Bag {
-    /// First, so that lists of heads can hold bags.
-    head: Head,
+    /// First, so that lists of heads can hold bags. A cell, for a sweeper links it while the bag's thread adds to the bag.
+    head: cell::UnsafeCell<Head>,
     /// A: see the top of the file.
     state: AtomicU32,
     /// Written by the bag's thread before it is counted, read by whoever runs them.
@@ -82,14 +84,38 @@ impl Drop for AtExit {
 }
 
 /// Hands `closure` over, in this thread's open bag or in one that `publish` is to put on a list.
+///
+/// `publish` is called without a bag when the closure is in one that nobody sweeps yet.
 #[inline]
-pub(super) fn add(closure: impl FnOnce() + Send + 'static, publish: impl FnOnce(*mut Head)) {
+pub(super) fn add(
+    closure: impl FnOnce() + Send + 'static,
+    publish: impl FnOnce(Option<*mut Head>),
+) {
     let deferred = Deferred::new(closure);
     let bag = open();
     // SAFETY: this thread has not left the bag, so nobody frees it.
-    let bag = unsafe { bag.as_ref() };
-    if !bag.is_some_and(|bag| bag.append(deferred)) {
-        publish(anew(deferred).cast());
+    if !unsafe { bag.as_ref() }.is_some_and(|bag| bag.append(deferred, 0)) {
+        publish(slowly(deferred));
+    }
+}
+
+/// Puts `deferred` into this thread's bag if that is open and marked, else into another one, which it returns.
+///
+/// Not given the bag, which a sweeper may free when the other one is made: an argument claims that it stays.
+#[cold]
+fn slowly(deferred: Deferred) -> Option<*mut Head> {
+    // SAFETY: null, or not left by this thread.
+    let bag = unsafe { open().as_ref() };
+    let joined = bag.is_some_and(|bag| bag.append(deferred, UNSWEPT));
+    (!joined).then(|| anew(deferred).cast())
+}
+
+/// Notes that the bag of this thread lies on a list that nobody sweeps.
+#[cold]
+pub(super) fn leave_unswept() {
+    // SAFETY: null, or not left by this thread.
+    if let Some(bag) = unsafe { open().as_ref() } {
+        bag.state.fetch_or(UNSWEPT, Ordering::Relaxed);
     }
 }
 
@@ -108,7 +134,6 @@ pub(super) fn leave() {
 }
 
 /// Puts `deferred` into a bag that is in no list: this thread's old one if that is done, or a new one.
-#[cold]
 fn anew(deferred: Deferred) -> *mut Bag {
     let old = open();
     // SAFETY: null, or not left by this thread.
@@ -146,7 +171,7 @@ fn set_open(bag: *mut Bag) {
 impl Bag {
     fn new() -> Self {
         Self {
-            head: Head::of_bag(),
+            head: cell::UnsafeCell::new(Head::of_bag()),
             state: AtomicU32::new(0),
             closures: std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit())),
         }
@@ -159,15 +184,16 @@ impl Bag {
         });
     }
 
-    /// Adds `deferred` if the bag is open; only by its thread.
+    /// Adds `deferred` if the bag is open and has just the flag `mark`, or 0 for none; only by its thread.
     #[inline]
-    fn append(&self, deferred: Deferred) -> bool {
+    fn append(&self, deferred: Deferred, mark: u32) -> bool {
         let state = self.state.load(Ordering::Relaxed);
-        // Full, or with a flag, which is more than it holds.
-        if state as usize >= CAPACITY {
+        let nr = (state ^ mark) as usize;
+        // Full, or with another flag, which is more than it holds.
+        if nr >= CAPACITY {
             return false;
         }
-        self.put(state as usize, deferred);
+        self.put(nr, deferred);
         // ORDER(bag): the other end; see `anew`. Refused when the sweeper has closed it meanwhile.
         // Test: a_bag_is_used_again
         self.state
@@ -296,7 +322,12 @@ mod tests {
     #[test]
     fn a_bag_that_is_open_takes_more_and_one_that_is_closed_does_not() {
         let mut published = Vec::new();
-        let mut add_one = || add(|| (), |head| published.push(head.cast::<Bag>()));
+        let mut add_one = || {
+            add(
+                || (),
+                |head| published.extend(head.map(|head| head.cast::<Bag>())),
+            );
+        };
         (0..=CAPACITY).for_each(|_| add_one());
         // SAFETY: not run yet, here and below.
         unsafe { &*published[1] }.close();
@@ -306,7 +337,12 @@ mod tests {
             unsafe { Bag::run(bag, |_| nr += 1) };
             nr
         };
-        let mut add_one = || add(|| (), |head| published.push(head.cast::<Bag>()));
+        let mut add_one = || {
+            add(
+                || (),
+                |head| published.extend(head.map(|head| head.cast::<Bag>())),
+            );
+        };
         add_one();
         leave();
         add_one();

@@ -1,27 +1,28 @@
 //! Leaving something to be done after a grace period.
 
-use sync::unmodelled::Arc;
-
 use super::{
-    callback::{Batch, callbacks, in_callback},
+    batch::{Batch, in_callback},
+    callback::callbacks,
     head::Head,
-    local::{global, mine},
+    local::global,
+    polled::outside_of_sections,
     seq::GpCookie,
-    slot::Slot,
 };
 
 /// Runs `callback` after a grace period, on a thread of the library's or where [`run_callbacks_on`] says.
 ///
 /// # Guarantees
 ///
-/// Every section that is open now has ended when the callback runs. Callbacks of one thread that stays on its CPU run in
+/// Every section that is open now has ended when the callback runs, also one that an earlier callback left open: that keeps
+/// all later ones from running. Callbacks of one thread that stays on its CPU run in
 /// order. A panic in one is caught, counted ([`nr_panicked`]), and loses no other. Nothing waits for a timer: with nobody
 /// in a section a callback runs as soon as its thread is awake. Costs a locked instruction, and an allocation where the
 /// closure holds more than three words; the first of some sixty in a row may cost an allocation and a system call.
 ///
 /// # Blocking
 ///
-/// Never. May be called in a section, in a work item, in a callback. The first call starts the thread.
+/// Never. May be called in a section, in a work item, in a callback. The first call starts the thread; where the system
+/// refuses it, later calls try again, and [`barrier`] runs callbacks itself.
 ///
 /// # Examples
 ///
@@ -79,13 +80,11 @@ pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
 ///
 /// # Panics
 ///
-/// When this thread is in a section, or in a callback: either would wait for itself.
+/// When this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a stall handler: each would
+/// wait for itself. Or in an item of a bottom-half queue.
 pub fn barrier() {
     assert!(!in_callback(), "barrier inside a callback waits for itself");
-    assert!(
-        !mine().is_some_and(Slot::is_in_section),
-        "barrier inside a read-side critical section waits for itself"
-    );
+    outside_of_sections("barrier");
     callbacks().barrier();
 }
 
@@ -104,7 +103,9 @@ pub fn start_poll() -> GpCookie {
 ///
 /// `executor` gets one batch at a time and hands it to, say, a workqueue, whose item calls [`Batch::run`]. The next
 /// batch comes when that has run. From the next grace period on, for the whole process. What it panics with is dropped, and
-/// counted as a callback's ([`nr_panicked`]).
+/// counted as a callback's ([`nr_panicked`]). A batch that has not begun is taken back and runs on the library's own thread
+/// when it has lain for as long as a reader may stall (`rcu.stall_timeout`), which is told on stderr, or when `executor` is
+/// replaced.
 ///
 /// # Blocking
 ///
@@ -124,7 +125,7 @@ pub fn start_poll() -> GpCookie {
 /// rcu::run_callbacks_on(None);
 /// ```
 pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
-    callbacks().set_executor(executor.map(Arc::from));
+    callbacks().place().set(executor);
 }
 
 /// Returns how often a callback, or what runs batches, has panicked so far.

@@ -26,34 +26,39 @@
 //! A running sweep may have passed a list before the push; it does not count (twin `rcu: barrier joins a running
 //! sweep`). When all lists are empty and no sweep is under way there is nothing to wait for: the lists are looked at
 //! first, so a callback that a sweep has just taken shows in `sweep_seq`.
+//!
+//! # Without a thread
+//!
+//! The system may refuse the sweeper's thread. `call` does not block, so it sweeps nothing: it tries again. A thread that
+//! pushed a bag in vain marks it (`bag.rs`), and each closure that joins it tries, at most once in [`RETRY_NS`]. Whoever
+//! waits for callbacks meanwhile sweeps.
 
-use std::{cell::Cell, ptr};
+use std::ptr;
 
 use sync::{
-    Mutex,
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
-    cpu, identity, thread, twin,
-    unmodelled::Arc,
+    cpu, identity, thread, time, twin,
 };
 
 use crossbeam_utils::CachePadded;
 
 use super::{
-    bag, fork,
-    head::{Callback, Chain, Head},
+    bag,
+    batch::Place,
+    fork,
+    head::{Chain, Head},
     local::{global, mine},
+    polled::outside_of_sections,
     seq::{self, GpCookie},
+    slot::Slot,
 };
 use crate::{page::Count, panics, wake::EventCount};
 
 /// Lists; CPUs beyond share them by turns. A power of two.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
-/// How many callbacks run between two offers of the CPU to others. The kernel's `blimit` is 10 in a context that
-/// nothing may preempt; here it keeps a flood from holding a small machine for a whole time slice.
-const BLIMIT: u64 = 1024;
-
-/// How callbacks are run: on the sweeping thread, or where the user says.
-type Executor = Arc<dyn Fn(Batch) + Send + Sync>;
+/// How long a refusal of the thread stands before another attempt: one costs some 50 us, which may be paid by whoever
+/// calls. A guess.
+const RETRY_NS: u64 = 10_000_000;
 
 const NONE: u32 = 0;
 const STARTING: u32 = 1;
@@ -76,29 +81,12 @@ pub(super) struct Callbacks {
     swept: EventCount,
     /// A: the thread that sweeps (`sync::identity`), 0 for none.
     sweeper: AtomicU64,
-    executor: Mutex<Option<Executor>>,
+    /// Where they are run.
+    place: Place,
     /// A: whether there is a thread that sweeps for ever: `NONE`, `STARTING` or `THERE`.
     thread: AtomicU32,
-}
-
-/// Callbacks whose grace period has passed, to be run wherever [`run_callbacks_on`](super::run_callbacks_on) wants.
-///
-/// Dropping it runs them there and then.
-#[must_use = "dropping a batch runs it at once"]
-pub struct Batch {
-    chain: Chain,
-    /// Told when all have run.
-    done: Option<Arc<(AtomicBool, EventCount)>>,
-}
-
-sync::thread_local! {
-    /// Whether this thread runs callbacks.
-    static RUNS: Cell<bool> = Cell::new(false)
-}
-
-/// Says whether this thread is in a callback, where waiting for callbacks is waiting for itself.
-pub(super) fn in_callback() -> bool {
-    RUNS.try_with(Cell::get).unwrap_or(false)
+    /// A: not to be tried for before this time, by `time::now_ns`.
+    retry_ns: AtomicU64,
 }
 
 sync::process_wide! {
@@ -118,8 +106,9 @@ impl Callbacks {
                 work: EventCount::new(),
                 swept: EventCount::new(),
                 sweeper: AtomicU64::new(0),
-                executor: Mutex::new(None),
+                place: Place::new(),
                 thread: AtomicU32::new(NONE),
+                retry_ns: AtomicU64::new(0),
             }
         }
     }
@@ -127,7 +116,10 @@ impl Callbacks {
     /// Hands over a closure.
     #[inline]
     pub(super) fn add(&self, closure: impl FnOnce() + Send + 'static) {
-        bag::add(closure, |bag| self.push(bag));
+        bag::add(closure, |bag| match bag {
+            Some(bag) => self.push(bag),
+            None => self.start(),
+        });
     }
 
     /// Hands over a head of the user's, behind what this thread handed over before.
@@ -152,8 +144,11 @@ impl Callbacks {
             }
         }
         // Whoever found the list empty wakes; the sweeper takes lists whole.
-        if first.is_null() {
+        if first.is_null() || self.has_no_thread() {
             self.wake();
+            if self.has_no_thread() {
+                bag::leave_unswept();
+            }
         }
     }
 
@@ -171,8 +166,8 @@ impl Callbacks {
         self.work.notify_all();
     }
 
-    /// Starts the sweeper's thread once; a model sweeps by itself. Where the system refuses a thread, the next push
-    /// tries again, and barriers sweep.
+    /// Starts the sweeper's thread once; a model sweeps by itself. Where the system refuses a thread, each later call tries
+    /// again, but for a while after an attempt, and barriers sweep.
     fn start(&self) {
         if self.has_no_thread() {
             self.start_now();
@@ -183,6 +178,9 @@ impl Callbacks {
     fn start_now(&self) {
         fork::watch();
         // Relaxed, here and below: what the thread sweeps is published by the lists.
+        if time::now_ns() < self.retry_ns.load(Ordering::Relaxed) {
+            return;
+        }
         let (none, starting) = (NONE, STARTING);
         let claimed =
             self.thread
@@ -190,6 +188,10 @@ impl Callbacks {
         if claimed.is_ok() {
             let started = thread::spawn("rcu", sweep_for_ever).is_ok();
             let thread = if started { THERE } else { NONE };
+            if !started {
+                let retry_ns = time::now_ns() + RETRY_NS;
+                self.retry_ns.store(retry_ns, Ordering::Relaxed);
+            }
             self.thread.store(thread, Ordering::Relaxed);
             if !started {
                 // A barrier may have relied on it.
@@ -230,7 +232,7 @@ impl Callbacks {
             }
         }
         if !twin::armed("rcu: callbacks without a grace period") {
-            let (domain, me) = (global(), mine());
+            let (domain, me) = (global(), idle_slot());
             if gp_wanted {
                 // One that is counted, for whoever polls.
                 domain.wait_for(domain.state(), me);
@@ -241,7 +243,7 @@ impl Callbacks {
         if twin::armed("rcu: a callback is lost") {
             chain.next();
         }
-        self.run(chain);
+        self.place.run(chain);
         // ORDER(swept): publish and consume, other end in `is_swept`: what callbacks did is done for a barrier.
         // Test: barrier_waits_for_every_earlier_callback
         self.sweep_seq.store(seq.wrapping_add(1), Ordering::Release);
@@ -263,25 +265,6 @@ impl Callbacks {
             .is_ok()
     }
 
-    fn run(&self, chain: Chain) {
-        let executor = self.executor.lock().clone();
-        match executor {
-            Some(executor) if !chain.is_empty() => {
-                let done = Arc::new((AtomicBool::new(false), EventCount::new()));
-                let batch = Batch {
-                    chain,
-                    done: Some(done.clone()),
-                };
-                // A batch that is dropped by a panic has run.
-                if panics::contain(|| executor(batch)) {
-                    self.nr_panicked.fetch_add(1, Ordering::Relaxed);
-                }
-                done.1.wait_until(|| done.0.load(Ordering::Acquire));
-            }
-            _ => drop(Batch { chain, done: None }),
-        }
-    }
-
     /// Waits until all callbacks have run that were handed over before.
     pub(super) fn barrier(&self) {
         let cookie = if twin::armed("rcu: barrier joins a running sweep") {
@@ -298,18 +281,32 @@ impl Callbacks {
             GpCookie::after(seq)
         };
         self.want();
-        while !self.is_swept(cookie) {
+        self.wait_until("barrier", || self.is_swept(cookie));
+    }
+
+    /// Wakes those in [`wait_until`](Self::wait_until), for a callback that makes it true.
+    pub(super) fn tell_who_waits(&self) {
+        self.swept.notify_all();
+    }
+
+    /// Waits until `is_done`, which a callback or the end of a sweep makes true.
+    ///
+    /// # Panics
+    ///
+    /// When it has to sweep here and a callback has left a section open on this thread: the next sweep would wait for it.
+    pub(super) fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
+        while !is_done() {
             if self.has_no_thread() {
                 // None is to be had: sweep here, as often as it takes.
+                outside_of_sections(what);
                 self.sweep();
             } else {
-                self.swept
-                    .wait_until(|| self.is_swept(cookie) || self.has_no_thread());
+                self.swept.wait_until(|| is_done() || self.has_no_thread());
             }
         }
     }
 
-    /// Says whether nobody sweeps unless told. Never in a model, which has a thread of its own for that.
+    /// Returns `true` if nobody sweeps unless told. Never in a model, which has a thread of its own for that.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
@@ -320,14 +317,9 @@ impl Callbacks {
         cookie.is_over(self.sweep_seq.load(Ordering::Acquire))
     }
 
-    pub(super) fn set_executor(&self, executor: Option<Executor>) {
-        let before = std::mem::replace(&mut *self.executor.lock(), executor);
-        // With no lock held: it is the user's.
-        drop(before);
-    }
-
-    pub(super) fn executor(&self) -> &Mutex<Option<Executor>> {
-        &self.executor
+    /// Returns where callbacks are run.
+    pub(super) fn place(&self) -> &Place {
+        &self.place
     }
 
     /// Makes all as it is where nothing was ever handed over, in a child of `fork`; see `fork.rs`.
@@ -338,8 +330,7 @@ impl Callbacks {
         // It was on one of them.
         bag::leave();
         self.is_wanted.store(false, Ordering::Relaxed);
-        // Not dropped: what it holds may be in any state.
-        std::mem::forget(self.executor.lock().take());
+        self.place.inherit();
         self.work.forget();
         self.swept.forget();
         if self.sweeper.load(Ordering::Relaxed) == identity::mine().get() {
@@ -350,6 +341,16 @@ impl Callbacks {
         let ended = seq::before(self.sweep_seq());
         self.sweep_seq.store(ended, Ordering::Relaxed);
         self.thread.store(NONE, Ordering::Relaxed);
+    }
+
+    /// Counts a panic of a callback, or of what runs batches.
+    pub(super) fn count_panic(&self) {
+        self.nr_panicked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts callbacks that have run.
+    pub(super) fn count_run(&self, nr: u64) {
+        self.nr_run.add(nr);
     }
 
     pub(super) fn nr_panicked(&self) -> u64 {
@@ -383,53 +384,21 @@ fn new_lists() -> [CachePadded<AtomicPtr<Head>>; NR_LISTS] {
     std::array::from_fn(|_| CachePadded::new(AtomicPtr::new(ptr::null_mut())))
 }
 
+/// Returns the slot that a grace period of this thread's may overlook: its own, unless that is in a section.
+///
+/// A callback, or an executor, may have left one open on the sweeping thread. It protects what it saw as any section does:
+/// then the sweep waits for itself, which is told as any stall is, and no grace period of the process ends.
+pub(super) fn idle_slot() -> Option<&'static Slot> {
+    mine().filter(|slot| {
+        !slot.is_in_section() || twin::armed("rcu: a sweep overlooks its own section")
+    })
+}
+
 /// The sweeper's thread. Woken by whoever pushes onto an empty list.
 fn sweep_for_ever() {
-    loop {
-        callbacks().sweep_when_wanted();
-    }
-}
-
-impl Batch {
-    /// Runs the callbacks.
-    ///
-    /// A panic in one is caught and counted (see [`nr_panicked`](super::nr_panicked)), and loses no other.
-    pub fn run(self) {
-        drop(self);
-    }
-}
-
-impl Drop for Batch {
-    fn drop(&mut self) {
-        let ran_before = in_callback();
-        RUNS.try_with(|runs| runs.set(true)).ok();
-        let mut nr_run = 0_u64;
-        for head in &mut self.chain {
-            let run_one = |callback: Callback| {
-                // SAFETY: from `each` below, and the grace period of a batch has passed.
-                let run = || unsafe { callback.run() };
-                if panics::contain(run) {
-                    callbacks().nr_panicked.fetch_add(1, Ordering::Relaxed);
-                }
-                nr_run += 1;
-                if nr_run.is_multiple_of(BLIMIT) {
-                    thread::yield_now();
-                }
-            };
-            // SAFETY: a chain closes its heads and yields each once.
-            unsafe { Head::each(head, run_one) };
+    panics::or_abort("the thread of RCU callbacks failed", || {
+        loop {
+            callbacks().sweep_when_wanted();
         }
-        callbacks().nr_run.add(nr_run);
-        RUNS.try_with(|runs| runs.set(ran_before)).ok();
-        if let Some(done) = self.done.take() {
-            done.0.store(true, Ordering::Release);
-            done.1.notify_all();
-        }
-    }
-}
-
-impl std::fmt::Debug for Batch {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Batch").finish_non_exhaustive()
-    }
+    });
 }

@@ -181,7 +181,12 @@ impl<T, F: Flavor> Rcu<T, F> {
     /// # Blocking
     ///
     /// As the flavor's `synchronize`: never in a section of it.
+    ///
+    /// # Panics
+    ///
+    /// As the flavor's `synchronize`; the cell is as it was then.
     pub fn replace_sync(&self, value: T) -> T {
+        self.flavor.assert_may_wait("replace_sync");
         let old = self.swap(Box::into_raw(Box::new(value)));
         self.flavor.synchronize();
         // SAFETY: from `Box::into_raw`, taken out by us alone; every section that could have loaded it has ended.
@@ -206,7 +211,12 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// # Blocking
     ///
     /// As the flavor's `call`: may be called in a section.
+    ///
+    /// # Panics
+    ///
+    /// As the flavor's `call`; the cell is as it was then.
     pub fn replace(&self, value: T) {
+        self.flavor.assert_may_call();
         let old = self.swap(Box::into_raw(Box::new(value)));
         self.retire(old);
     }
@@ -225,7 +235,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the guard is one of another domain.
+    /// If the guard is one of another domain, and as [`replace`](Self::replace).
     ///
     /// # Examples
     ///
@@ -259,6 +269,10 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// As [`replace`](Self::replace); `change` runs in a section. With many writers a lock around
     /// [`replace`](Self::replace) makes fewer copies.
     ///
+    /// # Panics
+    ///
+    /// When `change` does, and as [`replace`](Self::replace); the cell is as it was then.
+    ///
     /// # Examples
     ///
     /// ```
@@ -272,6 +286,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         let guard = self.read();
         loop {
             let seen = self.load(&guard);
+            // FOREIGN(rcu-update): the caller's, on its own thread, in a section and under no lock; a panic is the
+            // caller's, with nothing changed.
             let new = Box::new(change(seen));
             if self.exchange(seen, new, &guard).is_ok() {
                 return;
@@ -285,6 +301,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             guard.is_of(&self.flavor),
             "the guard is one of another domain than the cell's"
         );
+        self.flavor.assert_may_call();
         let expected = std::ptr::from_ref(expected).cast_mut();
         let new = Box::into_raw(new);
         match self
@@ -300,9 +317,11 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         }
     }
 
-    /// Drops a version that was taken out, after a grace period.
+    /// Drops a version that was taken out, after a grace period; where `call` refuses, which the caller has ruled out,
+    /// never.
     fn retire(&self, old: *mut T) {
         let old = Old(old);
+        // FOREIGN(rcu-old-version): the destructor of a version, in a callback, contained as that is.
         self.flavor.call(move || drop(old));
     }
 }
@@ -315,8 +334,8 @@ unsafe impl<T: Send> Send for Old<T> {}
 
 impl<T> Drop for Old<T> {
     fn drop(&mut self) {
-        // SAFETY: from `Box::into_raw`; `retire` alone makes one, for a version that it got out of the cell, and its
-        // callback drops it after every section that could have loaded it.
+        // SAFETY: from `Box::into_raw`; `retire` alone makes one, for a version that it got out of the cell, and hands it
+        // to a callback, which drops it after every section that could have loaded it or leaks it.
         drop(unsafe { Box::from_raw(self.0) });
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! `gp_seq` is even while no grace period runs. Whoever wants one notes what it has to reach (a cookie): the end of
 //! the next grace period that *begins* from now on. Whoever finds nobody driving drives; the others wait, each on the
-//! bed of its cookie, and one grace period serves all whose cookie it reaches.
+//! bucket of its cookie, and one grace period serves all whose cookie it reaches.
 //!
 //! ```text
 //! waiter: (removal);          fence;  load gp_seq → cookie
@@ -20,6 +20,8 @@
 //! both and then looks for waiters (`wake/event_count.rs` has the argument). When a driver lets go at `gp_seq = e`,
 //! all waiters with a cookie of `e` or earlier are woken, and of those who have to wait longer, all of whom hold the
 //! cookie `e + 2`, one: it drives, or finds that somebody else does, or that it need not.
+
+use std::cell::Cell;
 
 use sync::{
     OnceLock,
@@ -39,11 +41,25 @@ use super::{
 };
 use crate::wake::{EventCount, spin_as_waiter};
 
-/// On how many beds waiters lie. Cookies in use at one time are two, and waiters that leave slowly hold up one more.
-const NR_BEDS: usize = 4;
+/// Over how many buckets waiters are spread. Cookies in use at one time are two, and waiters that leave slowly hold up one more.
+const NR_WAIT_BUCKETS: usize = 4;
 /// How many waiters are woken at a time. The kernel wakes five from the grace period itself and leaves the rest to
 /// a worker.
 const WAKE_BATCH: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+
+sync::thread_local! {
+    /// Whether this thread has the right to drive a domain.
+    static DRIVES: Cell<bool> = Cell::new(false)
+}
+
+/// Returns `true` if this thread drives: whatever foreign code it calls must not wait for a grace period.
+pub(super) fn drives() -> bool {
+    DRIVES.try_with(Cell::get).unwrap_or(false)
+}
+
+fn set_drives(drives: bool) {
+    DRIVES.try_with(|place| place.set(drives)).ok();
+}
 
 /// Readers and the grace periods that wait for them.
 #[derive(Debug)]
@@ -57,7 +73,7 @@ pub(super) struct Domain {
     /// A: whether somebody drives.
     is_driven: CachePadded<AtomicBool>,
     pub(super) roster: Roster,
-    beds: [CachePadded<EventCount>; NR_BEDS],
+    wait_buckets: [CachePadded<EventCount>; NR_WAIT_BUCKETS],
     tree: OnceLock<Tree>,
     /// Where the driver waits for the last report.
     pub(super) reported: EventCount,
@@ -76,7 +92,7 @@ impl Domain {
                 nr_active: CachePadded::new(AtomicU32::new(0)),
                 is_driven: CachePadded::new(AtomicBool::new(false)),
                 roster: Roster::new(),
-                beds: [
+                wait_buckets: [
                     CachePadded::new(EventCount::new()),
                     CachePadded::new(EventCount::new()),
                     CachePadded::new(EventCount::new()),
@@ -127,7 +143,7 @@ impl Domain {
 
     // ---- for whoever wants a grace period ----
 
-    /// Says whether no thread but `me` can be in a section, so that a grace period would have nobody to wait for.
+    /// Returns `true` if no thread but `me` can be in a section, so that a grace period would have nobody to wait for.
     pub(super) fn nobody_reads(&self, me: Option<&Slot>) -> bool {
         // ORDER(parked): the other end; see `Slot::leave_parking`.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
@@ -157,7 +173,7 @@ impl Domain {
         GpCookie::after(self.gp_seq.load(Ordering::Relaxed))
     }
 
-    /// Says whether the grace period of `cookie` is over.
+    /// Returns `true` if the grace period of `cookie` is over.
     pub(super) fn is_over(&self, cookie: GpCookie) -> bool {
         // ORDER(gp-end): publish and consume, other end in `Driver::end`: what all sections did, which the driver
         // has acquired, is over for whoever sees the number.
@@ -181,7 +197,7 @@ impl Domain {
                 slot.park(self);
             }
             if !spin_as_waiter(|| self.is_over(cookie) || !self.is_driven()) {
-                let waiting = self.beds[cookie.bed(NR_BEDS)].prepare();
+                let waiting = self.wait_buckets[cookie.wait_bucket(NR_WAIT_BUCKETS)].prepare();
                 if !self.is_over(cookie) && self.is_driven() {
                     waiting.wait();
                 }
@@ -203,26 +219,36 @@ impl Domain {
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
         // Not `then_some`: a driver that is made and dropped lets go of what another one drives.
-        taken.then(|| Driver(self))
+        taken.then(|| {
+            set_drives(true);
+            Driver(self)
+        })
     }
 
     // ---- in a child of `fork`, which has no other thread ----
 
-    /// Makes all as it is where no thread but this one, whose slot is `me`, was ever there.
-    pub(super) fn inherit(&self, me: Option<&Slot>) {
-        let others = |slot: &&Slot| !me.is_some_and(|me| std::ptr::eq(me, *slot));
-        self.roster.iter().filter(others).for_each(Slot::vacate);
+    /// Makes all as it is where no thread but this one was ever there.
+    pub(super) fn inherit(&self) {
         let gp_seq = self.gp_seq();
-        let ended = seq::before(gp_seq);
+        // In a stall handler: this grace period goes on, and this thread with it.
+        let drives = drives();
+        let ended = if drives { gp_seq } else { seq::before(gp_seq) };
         if ended != gp_seq {
             self.gp_seq.store(ended, Ordering::Relaxed);
             self.first_level
                 .store(seq::first_level(ended), Ordering::Relaxed);
         }
-        let is_active = me.is_some_and(|me| me.inherit(ended));
-        self.nr_active.store(is_active.into(), Ordering::Relaxed);
-        self.is_driven.store(false, Ordering::Relaxed);
-        self.beds.iter().for_each(|bed| bed.forget());
+        let mut nr_active = 0;
+        for slot in self.roster.iter() {
+            if slot.is_mine() {
+                nr_active += u32::from(slot.inherit(ended));
+            } else {
+                slot.vacate();
+            }
+        }
+        self.nr_active.store(nr_active, Ordering::Relaxed);
+        self.is_driven.store(drives, Ordering::Relaxed);
+        self.wait_buckets.iter().for_each(|bucket| bucket.forget());
         self.reported.forget();
     }
 
@@ -289,15 +315,16 @@ impl Drop for Driver<'_> {
             return;
         }
         let domain = self.0;
+        set_drives(false);
         let reached = GpCookie::reached(domain.gp_seq.load(Ordering::Relaxed));
         // ORDER(drive): the other end; see `try_drive`.
         // Test: a_grace_period_serves_whoever_came_before_it
         domain.is_driven.store(false, Ordering::Release);
         // The next driver first: it has work to do.
         if !twin::armed("rcu: nobody to drive next") {
-            domain.beds[reached.next().bed(NR_BEDS)].notify_one();
+            domain.wait_buckets[reached.next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
         }
-        domain.beds[reached.bed(NR_BEDS)].notify_in_batches(WAKE_BATCH);
+        domain.wait_buckets[reached.wait_bucket(NR_WAIT_BUCKETS)].notify_in_batches(WAKE_BATCH);
     }
 }
 

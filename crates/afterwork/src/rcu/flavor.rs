@@ -1,5 +1,7 @@
 //! What a cell needs of readers and grace periods, and who has it.
 
+use sync::twin;
+
 use super::{call, local, polled, qsbr, srcu};
 
 /// Sections and grace periods that a cell relies on: [`Global`] or a [`srcu::Domain`].
@@ -17,15 +19,23 @@ pub trait Flavor: Sized + sealed::Sealed {
     /// Waits for every section that has begun.
     fn synchronize(&self);
 
-    /// Runs `callback` after every section that has begun.
+    /// Runs `callback` after every section that has begun. Where it panics `callback` is leaked.
     fn call(&self, callback: impl FnOnce() + Send + 'static);
+
+    /// Panics where [`synchronize`](Self::synchronize) would, which the caller is about to call in `what`.
+    #[doc(hidden)]
+    fn assert_may_wait(&self, what: &str);
+
+    /// Panics where [`call`](Self::call) would.
+    #[doc(hidden)]
+    fn assert_may_call(&self);
 }
 
 /// Proof that a section of the flavor `F` runs: a guard, or a [`qsbr::Reader`] of the process's readers.
 ///
 /// Sealed, as [`Flavor`] is.
 pub trait Section<F>: sealed::Sealed {
-    /// Says whether it is a section of this very flavor.
+    /// Returns `true` if it is a section of this very flavor.
     fn is_of(&self, flavor: &F) -> bool;
 }
 
@@ -60,6 +70,14 @@ impl Flavor for Global {
     fn call(&self, callback: impl FnOnce() + Send + 'static) {
         call::call(callback);
     }
+
+    fn assert_may_wait(&self, what: &str) {
+        polled::outside_of_sections(what);
+    }
+
+    /// It always may.
+    #[inline(always)]
+    fn assert_may_call(&self) {}
 }
 
 impl Flavor for srcu::Domain {
@@ -76,6 +94,17 @@ impl Flavor for srcu::Domain {
 
     fn call(&self, callback: impl FnOnce() + Send + 'static) {
         Self::call(self, callback);
+    }
+
+    fn assert_may_wait(&self, _what: &str) {
+        self.assert_at_home();
+    }
+
+    fn assert_may_call(&self) {
+        // With the bug put back it is `call` that refuses, when the old version is out of its cell.
+        if !twin::armed("srcu: a refused callback is dropped") {
+            self.assert_at_home();
+        }
     }
 }
 

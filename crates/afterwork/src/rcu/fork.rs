@@ -5,9 +5,9 @@
 //! | state | becomes |
 //! |---|---|
 //! | slots of other threads | free and parked: their sections are not there to end |
-//! | the slot of the thread that forked | as it was, without what a driver had asked: a section that was open is open |
-//! | a grace period under way | one that has not begun: its number is taken back, and a section that had it is made older |
-//! | rights to drive and to sweep | free, but where the thread that forked had the right to sweep: a callback that forks goes on |
+//! | slots of the thread that forked | as they were, without what a driver had asked: a section that was open is open, also one whose slot the thread has left, as it ends |
+//! | a grace period under way | one that has not begun: its number is taken back, and a section that had it is made older; but where the thread that forked drives it |
+//! | rights to drive and to sweep | free, but where the thread that forked had one: a callback or a stall handler that forks goes on |
 //! | callbacks that have not run | the parent's: forgotten, with what they hold |
 //! | the thread that runs them | started by the next callback |
 //! | where they run | on that thread: the threads of an executor are not there |
@@ -21,17 +21,10 @@
 //!
 //! What is made once, the tree of the machine or the tunables, is made before the fork: another thread may be at it, and
 //! the child would wait for it. Nothing of this costs a reader anything.
-//!
-//! Not for a fork in a stall handler, which runs on a thread that drives.
 
 use sync::fork::{self, Handler, Held};
 
-use super::{
-    callback::callbacks,
-    describe,
-    local::{global, mine},
-    stall, tunables,
-};
+use super::{callback::callbacks, describe, local::global, stall, tunables};
 
 static HANDLER: Handler = Handler {
     settle,
@@ -43,23 +36,27 @@ static HANDLER: Handler = Handler {
 #[inline]
 pub(super) fn watch() {
     // First: whoever forks while that is shown waits for it.
-    fork::register(&HANDLER);
+    register();
     describe::show();
+}
+
+/// As [`watch`], for whoever is about to take one of the locks, or to make what is made once.
+pub(super) fn register() {
+    fork::register(&HANDLER);
 }
 
 fn settle() {
     tunables::tunables();
     describe::show();
     global().tree();
-    stall::handler();
 }
 
 fn before(held: &mut Held) {
-    held.lock(callbacks().executor());
+    held.lock(callbacks().place().executor());
     held.lock(stall::handler());
 }
 
 fn child() {
-    global().inherit(mine());
+    global().inherit();
     callbacks().inherit();
 }

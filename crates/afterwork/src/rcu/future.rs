@@ -17,6 +17,10 @@ use super::flavor::{Flavor, Global};
 ///
 /// Never; polling is a [`call`](super::call). Dropping the future waits for nothing.
 ///
+/// # Panics
+///
+/// The first poll as the flavor's `call`.
+///
 /// # Examples
 ///
 /// ```
@@ -68,22 +72,46 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(passed) = &self.passed else {
+            self.flavor.assert_may_call();
+            // FOREIGN(rcu-future-clone): the waker's, on the polling thread, under no lock; a panic is the poller's.
             let passed = Arc::new(Mutex::new(Passed::No(cx.waker().clone())));
             self.passed = Some(passed.clone());
             self.flavor.call(move || {
                 let before = std::mem::replace(&mut *passed.lock(), Passed::Yes);
                 if let Passed::No(waker) = before {
+                    // FOREIGN(rcu-future-wake): the waker's, in a callback and contained as that is, under no lock.
                     waker.wake();
                 }
             });
             return Poll::Pending;
         };
-        match &mut *passed.lock() {
-            Passed::Yes => Poll::Ready(()),
-            Passed::No(waker) => {
-                waker.clone_from(cx.waker());
-                Poll::Pending
+        if let Some(answer) = passed.lock().answer(cx.waker()) {
+            return answer;
+        }
+        // FOREIGN(rcu-future-clone): as above; so is the drop of the old one.
+        let mut waker = cx.waker().clone();
+        let is_over = match &mut *passed.lock() {
+            Passed::Yes => true,
+            Passed::No(before) => {
+                std::mem::swap(before, &mut waker);
+                false
             }
+        };
+        drop(waker);
+        if is_over {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
+    }
+}
+
+impl Passed {
+    /// Returns what a poll by `waker` finds, unless it has to leave that behind.
+    fn answer(&self, waker: &Waker) -> Option<Poll<()>> {
+        match self {
+            Self::Yes => Some(Poll::Ready(())),
+            Self::No(before) => before.will_wake(waker).then_some(Poll::Pending),
         }
     }
 }

@@ -82,7 +82,7 @@ struct Seen<'a> {
 }
 
 impl Seen<'_> {
-    /// Says whether everybody was asked and has answered, after a moment for those who run.
+    /// Returns `true` if everybody was asked and has answered, after a moment for those who run.
     fn have_all_answered(&self) -> bool {
         if !self.quiet.is_empty() || self.asked.len() > ANSWERS_AT_ONCE {
             return false;
@@ -156,7 +156,7 @@ impl Domain {
         asked
     }
 
-    /// Counts `holdouts` on the tree; says whether any has not reported yet.
+    /// Counts `holdouts` on the tree; returns `true` if any has not reported yet.
     fn count(&self, holdouts: &[&Slot]) -> bool {
         if holdouts.is_empty() {
             return false;

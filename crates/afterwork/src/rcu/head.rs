@@ -177,6 +177,21 @@ impl Chain {
         chain
     }
 
+    /// Makes a chain again of what [`into_first`](Self::into_first) returned.
+    ///
+    /// # Safety
+    ///
+    /// 1. `first` came from `into_first` and is used this once.
+    pub(super) unsafe fn from_first(first: *mut Head) -> Self {
+        // The last is for `append`, which nobody calls any more.
+        Self { first, last: first }
+    }
+
+    /// Returns the first head, from which the others hang.
+    pub(super) fn into_first(self) -> *mut Head {
+        self.first
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.first.is_null()
     }

@@ -86,7 +86,8 @@ impl Drop for Guard {
 ///
 /// # Blocking
 ///
-/// Never. The first section of a thread allocates. From a signal handler: only on a thread that has had a section.
+/// Never. The first section of a thread allocates. Not from a signal handler, which may have interrupted this very
+/// function where it does not protect yet: [`read_in_signal_handler`].
 ///
 /// # Panics
 ///
@@ -103,6 +104,36 @@ impl Drop for Guard {
 #[inline(always)]
 pub fn read() -> Guard {
     Guard::on(enter())
+}
+
+/// Begins a read-side critical section in a signal handler, which may have interrupted this thread anywhere; also inside
+/// [`read`].
+///
+/// `None` where the thread has no place to say so yet: before its first section, which allocates, and while it is ending.
+/// Begin and end one by `read` when the thread starts.
+///
+/// # Guarantees
+///
+/// As [`read`], whose fence-free beginning this pays for: a full fence. End the section before the handler returns.
+/// `errno` is left alone.
+///
+/// # Blocking
+///
+/// Never. Also from a signal handler.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::rcu;
+///
+/// drop(rcu::read());
+/// // In the handler:
+/// let guard = rcu::read_in_signal_handler().expect("this thread has read before");
+/// # drop(guard);
+/// ```
+pub fn read_in_signal_handler() -> Option<Guard> {
+    let slot = mine()?;
+    slot.lock_in_handler(global()).then(|| Guard::on(slot))
 }
 
 /// Begins a section and returns the slot on which to end it.
@@ -143,6 +174,14 @@ pub(super) fn mine() -> Option<&'static Slot> {
     (!ptr::eq(slot, stand_in())).then(|| unsafe { &*slot })
 }
 
+/// Returns the slot that this thread has left, as it ends, with a section open.
+#[cold]
+pub(super) fn left_open() -> Option<&'static Slot> {
+    let is_ending = AT_EXIT.try_with(|_| ()).is_err();
+    let is_open = |slot: &&Slot| slot.is_mine() && slot.is_in_section();
+    is_ending.then(|| global().roster.iter().find(is_open))?
+}
+
 #[cold]
 fn enter_slowly(slot: &'static Slot) -> &'static Slot {
     assert!(
@@ -175,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_sleeps_in_the_library_is_in_an_extended_quiescent_state() {
-        let sleep = || Parker::with_looks(0).park_timeout(Duration::from_nanos(1));
+        let sleep = || Parker::with_spin_limit(0).park_timeout(Duration::from_nanos(1));
         std::thread::spawn(move || {
             let guard = read();
             sleep();

@@ -16,11 +16,12 @@
 //! `domain.rs` joins those who wait and hands the right to drive to one of them → `gp.rs` looks at the readers of
 //! `roster.rs` and asks those who may be in a section → holdouts report on the tree of `node.rs` → the last report
 //! wakes the driver, and the driver whoever waits. What is to be done after a grace period lies on the lists of
-//! `callback.rs`, which one thread sweeps. `seq.rs` is the arithmetic of it all, as plain functions.
+//! `callback.rs`, which one thread sweeps, and run as `batch.rs` says. `seq.rs` is the arithmetic of it all, as plain functions.
 //!
 //! docs/rcu.md has the pictures, the proofs and the costs.
 
 mod bag;
+mod batch;
 mod call;
 mod callback;
 mod cell;
@@ -46,13 +47,14 @@ mod tunables;
 #[doc(hidden)]
 pub mod model;
 
+pub use batch::Batch;
+pub(crate) use batch::in_callback;
 pub use call::{barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll};
-pub use callback::Batch;
 pub use cell::{Rcu, Replaced};
 pub use flavor::{Flavor, Global, Section};
 pub use future::{Synchronize, synchronize_async};
 pub use head::Head;
-pub use local::{Guard, read};
+pub use local::{Guard, read, read_in_signal_handler};
 pub use polled::{cond_synchronize, get_state, poll_state, synchronize, synchronize_expedited};
 pub use seq::GpCookie;
 pub use stall::{Stall, StallHandler, on_stall};

@@ -1,10 +1,19 @@
 //! The door through which models reach what users do not: compiled under `--cfg loom` and `--cfg shuttle` alone.
 
-use super::{callback::callbacks, node::Tree};
+use super::{
+    callback::{callbacks, idle_slot},
+    local::global,
+    node::Tree,
+};
 
 /// Sweeps callbacks, as the thread of the library would, which a model does not have.
 pub fn sweep() {
     callbacks().sweep();
+}
+
+/// Returns `true` if a sweep by this thread would have somebody to wait for.
+pub fn sweep_waits() -> bool {
+    !global().nobody_reads(idle_slot())
 }
 
 /// Waits until there is something to sweep, and sweeps.
@@ -32,17 +41,17 @@ impl Reports {
         self.0.mark(leaf);
     }
 
-    /// Ends the marking; says whether nobody is left to report.
+    /// Ends the marking; returns `true` if nobody is left to report.
     pub fn all_marked(&self) -> bool {
         self.0.all_marked()
     }
 
-    /// Reports; says whether that was the last.
+    /// Reports; returns `true` if that was the last.
     pub fn report(&self, leaf: usize) -> bool {
         self.0.report(leaf)
     }
 
-    /// Says whether all have reported.
+    /// Returns `true` if all have reported.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -95,7 +95,7 @@ impl Tree {
         self.nodes[leaf].nr_pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the bias back; says whether nobody is left to report.
+    /// Takes the bias back; returns `true` if nobody is left to report.
     pub(super) fn all_marked(&self) -> bool {
         if twin::armed("node: no bias") {
             return self.is_empty();
@@ -107,7 +107,7 @@ impl Tree {
         nr_last == 1
     }
 
-    /// Counts down `leaf`; says whether that was the last report.
+    /// Counts down `leaf`; returns `true` if that was the last report.
     pub(super) fn report(&self, leaf: usize) -> bool {
         let mut place = leaf;
         loop {
@@ -131,7 +131,7 @@ impl Tree {
         }
     }
 
-    /// Says whether the last report has reached the root.
+    /// Returns `true` if the last report has reached the root.
     pub(super) fn is_empty(&self) -> bool {
         let root = self.nodes.last().expect("a tree has a root");
         // ORDER(report): the other end; see `report`.

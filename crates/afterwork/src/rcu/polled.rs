@@ -6,14 +6,16 @@ use sync::{
 };
 
 use super::{
+    batch::in_callback,
     call::call,
-    callback::in_callback,
-    local::{global, mine},
+    callback::callbacks,
+    domain,
+    local::{global, left_open, mine},
     seq::GpCookie,
     slot::Slot,
     tunables,
 };
-use crate::wake::EventCount;
+use crate::wake::report;
 
 /// Waits until every read-side critical section that is open now has ended.
 ///
@@ -29,7 +31,8 @@ use crate::wake::EventCount;
 ///
 /// # Panics
 ///
-/// When this thread is in a section, which would wait for itself.
+/// When this thread is in a section, or in a stall handler: either would wait for itself. Or in an item of a bottom-half
+/// queue.
 ///
 /// # Examples
 ///
@@ -66,15 +69,15 @@ pub fn synchronize() {
 /// Waits for a callback, as the kernel does without `normal_wake_from_gp`: kept to measure the difference.
 #[cold]
 fn synchronize_by_callback() {
-    let passed = Arc::new((AtomicBool::new(false), EventCount::new()));
+    let passed = Arc::new(AtomicBool::new(false));
     call({
         let passed = passed.clone();
         move || {
-            passed.0.store(true, Ordering::Release);
-            passed.1.notify_all();
+            passed.store(true, Ordering::Release);
+            callbacks().tell_who_waits();
         }
     });
-    passed.1.wait_until(|| passed.0.load(Ordering::Acquire));
+    callbacks().wait_until("synchronize", || passed.load(Ordering::Acquire));
 }
 
 /// Waits as [`synchronize`] does, whatever the tunables say about how waiters are woken.
@@ -117,7 +120,7 @@ pub fn get_state() -> GpCookie {
     global().state()
 }
 
-/// Says whether a grace period has passed since the moment of `cookie`.
+/// Returns `true` if a grace period has passed since the moment of `cookie`.
 ///
 /// # Guarantees
 ///
@@ -152,12 +155,21 @@ pub fn cond_synchronize(cookie: GpCookie) {
     }
 }
 
-/// Returns this thread's slot.
-fn outside_of_sections(what: &str) -> Option<&'static Slot> {
+/// Returns this thread's slot. Before the first step of a wait, which must not be left half-way.
+///
+/// # Panics
+///
+/// Where `what` would wait for this very thread, or the thread may not sleep.
+pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     let me = mine();
     assert!(
-        !me.is_some_and(Slot::is_in_section),
+        !domain::drives(),
+        "{what} where a grace period waits for this thread, as in a stall handler, waits for itself"
+    );
+    assert!(
+        !me.or_else(left_open).is_some_and(Slot::is_in_section),
         "{what} inside a read-side critical section waits for itself"
     );
+    report::must_be_free_to_sleep();
     me
 }

@@ -39,15 +39,15 @@ impl GpCookie {
         Self(gp_seq.wrapping_add(3) & !1)
     }
 
-    /// Says whether the grace period of this cookie had ended when `gp_seq` was read.
+    /// Returns `true` if the grace period of this cookie had ended when `gp_seq` was read.
     pub(super) fn is_over(self, gp_seq: u64) -> bool {
         gp_seq.wrapping_sub(self.0) as i64 >= 0
     }
 
-    /// Returns on which of `nr_beds` its waiters lie. Cookies in use at one time are neighbours, so two beds would
+    /// Returns on which of `nr_buckets` its waiters lie. Cookies in use at one time are neighbours, so two wait_buckets would
     /// keep them apart, and more keep out of each other's way those who are slow to leave.
-    pub(super) fn bed(self, nr_beds: usize) -> usize {
-        (self.0 / 2) as usize % nr_beds
+    pub(super) fn wait_bucket(self, nr_buckets: usize) -> usize {
+        (self.0 / 2) as usize % nr_buckets
     }
 
     /// Returns the latest cookie that is over when `gp_seq` was read.
@@ -104,14 +104,14 @@ pub(super) fn look(ctr: u64, gp_seq: u64) -> Sight {
     }
 }
 
-/// Says whether a reader with this word is in a section that the grace period `gp_seq` has to wait for.
+/// Returns `true` if a reader with this word is in a section that the grace period `gp_seq` has to wait for.
 ///
 /// A section that began in this very grace period saw its number, and with it all that was removed before.
 pub(super) fn holds_up(ctr: u64, gp_seq: u64) -> bool {
     is_in_section(ctr) && age(ctr, gp_seq) != 0
 }
 
-/// Says whether `ctr` is the word of a reader in a section.
+/// Returns `true` if `ctr` is the word of a reader in a section.
 pub(super) fn is_in_section(ctr: u64) -> bool {
     ctr & NEST_MAX != 0
 }
@@ -146,8 +146,8 @@ mod tests {
     fn neighbouring_cookies_lie_on_different_beds() {
         for base in ROUNDS {
             let cookie = GpCookie::after(base);
-            assert_ne!(cookie.bed(4), cookie.next().bed(4));
-            assert_ne!(cookie.bed(4), cookie.next().next().bed(4));
+            assert_ne!(cookie.wait_bucket(4), cookie.next().wait_bucket(4));
+            assert_ne!(cookie.wait_bucket(4), cookie.next().next().wait_bucket(4));
         }
     }
 

@@ -41,7 +41,7 @@
 use sync::{
     asym,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
-    cpu,
+    cpu, identity,
     thread::{self, ThreadId},
     twin,
 };
@@ -79,8 +79,10 @@ struct Words {
     nr_loops: AtomicU32,
     /// On which leaf of the tree the reader reports: stored by a driver before it sets `COUNTED`.
     leaf: AtomicU32,
-    /// The reader's thread. Stored by the reader alone.
+    /// The reader's thread, as the kernel names it. Stored by the reader alone.
     thread: AtomicU32,
+    /// Its number in this process (`sync::identity`), in a child of `fork` too. Stored by the reader alone.
+    owner: AtomicU64,
     /// A: whether a thread has this slot.
     is_taken: AtomicBool,
 }
@@ -110,6 +112,7 @@ impl Slot {
                 nr_loops: AtomicU32::new(0),
                 leaf: AtomicU32::new(0),
                 thread: AtomicU32::new(0),
+                owner: AtomicU64::new(0),
                 is_taken: AtomicBool::new(false),
             }))
         }
@@ -123,6 +126,10 @@ impl Slot {
         let words = &*self.0;
         let ctr = words.ctr.load(Ordering::Relaxed);
         if ctr & NEST_MAX != 0 {
+            debug_assert!(
+                ctr & NEST_MAX == NEST_MAX || !self.is_off(),
+                "a signal handler began a section by `read`: it needs `read_in_signal_handler`"
+            );
             let is_free = ctr & NEST_MAX < NEST_MAX - 1;
             if is_free {
                 words.ctr.store(ctr + 1, Ordering::Relaxed);
@@ -145,6 +152,34 @@ impl Slot {
             self.is_parked()
         };
         if parked {
+            self.leave_parking(domain);
+        }
+        true
+    }
+
+    /// Begins a section in a signal handler, which may have interrupted this thread anywhere; false when it can nest no
+    /// deeper.
+    ///
+    /// In the middle of `lock` the word says that a section runs, while the flags may say still that nobody is to look
+    /// at it: so this one looks at the flags at any depth. Both may leave the parking then, and `leave_parking` counts
+    /// the reader once.
+    pub(super) fn lock_in_handler(&self, domain: &Domain) -> bool {
+        let words = &*self.0;
+        let ctr = words.ctr.load(Ordering::Relaxed);
+        let nest = ctr & NEST_MAX;
+        if nest >= NEST_MAX - 1 {
+            return false;
+        }
+        let next = if nest == 0 {
+            domain.first_level()
+        } else {
+            ctr + 1
+        };
+        words.ctr.store(next, Ordering::Relaxed);
+        // ORDER(reader): as in `lock`. A full one, for a `leave_parking` that was interrupted before its own.
+        // Test: a_section_in_a_signal_handler_is_waited_for_wherever_it_comes
+        fence(Ordering::SeqCst);
+        if self.is_parked() {
             self.leave_parking(domain);
         }
         true
@@ -215,12 +250,15 @@ impl Slot {
 
     #[cold]
     fn leave_parking(&self, domain: &Domain) {
+        // Counted first, and perhaps once too often: a signal handler that interrupts this must find the reader counted
+        // as soon as it is not parked.
+        domain.count_in();
         let before = self.0.flags.fetch_and(!(PARK | OFF), Ordering::AcqRel);
-        if before & OFF != 0 {
-            domain.count_in();
+        if before & OFF == 0 {
+            domain.count_out();
         }
         // ORDER(parked): store buffering, other end in `Domain::start` and `Domain::nobody_reads`.
-        //   reader: flags &= !OFF, nr_active += 1;  fence;  load what RCU protects
+        //   reader: nr_active += 1, flags &= !OFF;  fence;  load what RCU protects
         //   driver: (what RCU protects was removed);  fence;  load nr_active, flags
         // The driver counts with the reader, or the reader sees what was removed.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
@@ -293,6 +331,8 @@ impl Slot {
                 .cpu
                 .store(cpu::current().index() as u32, Ordering::Relaxed);
             self.0.thread.store(thread::current().0, Ordering::Relaxed);
+            let owner = identity::mine().get();
+            self.0.owner.store(owner, Ordering::Relaxed);
         }
         taken
     }
@@ -304,6 +344,8 @@ impl Slot {
         } else {
             self.give_back(domain);
         }
+        // The thread may end now, and its number be another's: see `boost`.
+        thread::while_named(|| ());
     }
 
     fn give_back(&self, domain: &Domain) {
@@ -322,13 +364,19 @@ impl Slot {
             .store(nr_loops.wrapping_add_signed(by), Ordering::Relaxed);
     }
 
-    /// Says whether this thread is in a section.
+    /// Returns `true` if this thread is in a section.
     pub(super) fn is_in_section(&self) -> bool {
         let ctr = self.0.ctr.load(Ordering::Relaxed);
         seq::is_in_section(ctr) && ctr != NEST_MAX
     }
 
     // ---- in a child of `fork`, which has no other thread ----
+
+    /// Returns `true` if the slot is of this thread, which may have left it with a section open, as it ends.
+    pub(super) fn is_mine(&self) -> bool {
+        self.0.is_taken.load(Ordering::Relaxed)
+            && self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
+    }
 
     /// Frees the slot of a thread that is not there.
     pub(super) fn vacate(&self) {
@@ -356,7 +404,7 @@ impl Slot {
 
     // ---- the driver's side ----
 
-    /// Says whether the reader is in an extended quiescent state.
+    /// Returns `true` if the reader is in an extended quiescent state.
     pub(super) fn is_off(&self) -> bool {
         self.0.flags.load(Ordering::Acquire) & OFF != 0
     }
@@ -377,7 +425,7 @@ impl Slot {
         self.0.flags.fetch_or(ASK, Ordering::Release);
     }
 
-    /// Says whether the reader has reported since it was asked.
+    /// Returns `true` if the reader has reported since it was asked.
     pub(super) fn has_answered(&self) -> bool {
         // ORDER(ask): the other end; see `report`.
         // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
@@ -418,26 +466,38 @@ impl Slot {
             .is_ok()
     }
 
-    /// Says whether the driver still waits for the reader's report.
+    /// Returns `true` if the driver still waits for the reader's report.
     pub(super) fn is_counted(&self) -> bool {
         self.0.flags.load(Ordering::Relaxed) & COUNTED != 0
     }
 
     /// Has the reader run first for the rest of its section, if it is still waited for and the system allows it.
     ///
-    /// Not one that reports from a loop: its sections may last for as long as the program runs.
+    /// Not one that reports from a loop: its sections may last for as long as the program runs. Nor one whose thread is
+    /// ending.
     pub(super) fn boost(&self) {
         if self.0.nr_loops.load(Ordering::Relaxed) > 0 {
             return;
         }
-        let still_counted = |flags| (flags & COUNTED != 0).then_some(flags | BOOSTED);
-        let marked = self
-            .0
+        // A thread that ends passes by here after it has said so: the one that is named below is there.
+        thread::while_named(|| {
+            if self.mark_boosted() {
+                self.boost_marked();
+            }
+        });
+    }
+
+    /// Marks the reader as boosted, if it is still waited for and not ending; returns `true` if it did.
+    fn mark_boosted(&self) -> bool {
+        let still_counted =
+            |flags| (flags & (COUNTED | LEAVING) == COUNTED).then_some(flags | BOOSTED);
+        self.0
             .flags
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, still_counted);
-        if marked.is_err() {
-            return;
-        }
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, still_counted)
+            .is_ok()
+    }
+
+    fn boost_marked(&self) {
         let thread = self.thread();
         if !thread::boost(thread) {
             self.0.flags.fetch_and(!BOOSTED, Ordering::Relaxed);
@@ -455,5 +515,38 @@ impl Slot {
     /// Returns the CPU on which the reader registered.
     pub(super) fn cpu(&self) -> CpuId {
         CpuId::new(self.0.cpu.load(Ordering::Relaxed))
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_whose_thread_is_ending_is_not_boosted() {
+        let (domain, slot) = (Domain::new(), Slot::new());
+        assert!(slot.take() && slot.lock(&domain));
+        slot.ask();
+        assert!(!slot.mark_boosted(), "it is not waited for");
+        assert!(slot.count_on(0) && slot.mark_boosted());
+        slot.leave(&domain);
+        assert!(!slot.mark_boosted());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "reads procfs")]
+    fn a_thread_does_not_end_while_somebody_names_it() {
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        thread::while_named(|| {
+            std::thread::spawn(move || {
+                drop(crate::rcu::read());
+                ready.send(thread::current()).unwrap();
+            });
+            let reader = is_ready.recv().unwrap();
+            for _ in 0..100 {
+                std::thread::yield_now();
+                assert!(thread::name(reader).is_some());
+            }
+        });
     }
 }

@@ -12,10 +12,15 @@
 
 use std::time::Duration;
 
-use sync::{Mutex, OnceLock, hint, thread, time, twin, unmodelled::Arc};
+use sync::{Mutex, fork::Process, hint, thread, time, twin, unmodelled::Arc};
 
-use super::{domain::Domain, slot::Slot, tunables};
-use crate::{page::Count, panics, trace, wake::spin_as_waiter};
+use super::{domain::Domain, fork, slot::Slot, tunables};
+use crate::{
+    page::Count,
+    panics::{self, Foreign},
+    trace,
+    wake::spin_as_waiter,
+};
 
 /// How often the driver looks before it boosts. A holdout that runs on another CPU ends most sections sooner.
 const LOOKS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
@@ -53,26 +58,27 @@ impl std::fmt::Display for Stall {
 /// What is told of a stall; see [`on_stall`].
 pub type StallHandler = Box<dyn Fn(&Stall) + Send + Sync>;
 
-pub(super) type Handler = Arc<dyn Fn(&Stall) + Send + Sync>;
+pub(super) type Handler = Arc<Foreign<StallHandler>>;
 
-/// What is told of stalls. No model is about it, and none sees it: there no wait times out.
-static HANDLER: OnceLock<Mutex<Option<Handler>>> = OnceLock::new();
-
-pub(super) fn handler() -> &'static Mutex<Option<Handler>> {
-    HANDLER.get_or_init(|| Mutex::new(None))
+sync::process_wide! {
+    /// What is told of stalls. No model is about it, and none sees it: there no wait times out.
+    pub(super) fn handler() -> Mutex<Option<Handler>> = Mutex::new(None)
 }
 
 /// Has stalls told to `handler`, once for each reader and period; `None` writes a line to stderr.
 ///
-/// The handler runs on a thread that waits for the grace period, so it must not wait for one. What it panics with is
-/// dropped.
+/// The handler runs on a thread that waits for the grace period, so whatever waits for one panics there. What it panics with
+/// is dropped.
 ///
 /// # Blocking
 ///
 /// Never.
 pub fn on_stall(handler: Option<StallHandler>) {
-    let before = std::mem::replace(&mut *self::handler().lock(), handler.map(Arc::from));
-    // With no lock held: it is the user's.
+    fork::register();
+    // FOREIGN(rcu-stall-handler-drop): its destructor's, where it is replaced or on the thread that drives; contained, under
+    // no lock.
+    let handler = handler.map(|handler| Arc::new(Foreign::new(handler)));
+    let before = std::mem::replace(&mut *self::handler().lock(), handler);
     drop(before);
 }
 
@@ -88,10 +94,23 @@ fn tell(stall: &Stall) {
     NR_TOLD.add(1);
     trace::rcu_stall(stall.thread, stall);
     let handler = self::handler().lock().clone();
-    // Others wait for this thread, which may be the one of callbacks. Writing to a closed stderr panics, too.
-    panics::contain(|| match handler {
+    // FOREIGN(rcu-stall-handler): the user's, on the thread that drives, for which others wait, and which may be the one of
+    // callbacks; contained, under no lock. Writing to a closed stderr panics, too.
+    panics::contain(|| match &handler {
         Some(handler) => handler(stall),
         None => eprintln!("afterwork: {stall}"),
+    });
+}
+
+/// Tells that an executor has left a batch for `waited`, which now runs on the library's thread.
+#[cold]
+pub(super) fn tell_of_batch(waited: Duration) {
+    NR_TOLD.add(1);
+    // FOREIGN(rcu-stderr): none, but stderr may be closed; contained.
+    panics::contain(|| {
+        eprintln!(
+            "afterwork: a batch of RCU callbacks has not begun where it was to run for {waited:.1?}; it runs here now"
+        );
     });
 }
 
@@ -119,6 +138,7 @@ impl Domain {
         let Some(timeout) = tunables::stall_timeout() else {
             return self.reported.wait_until(|| tree.is_empty());
         };
+        let here = Process::this();
         let start_ns = time::now_ns();
         let mut next = timeout;
         while !tree.is_empty() {
@@ -138,6 +158,10 @@ impl Domain {
                         waited,
                         doing: thread::doing(thread),
                     });
+                    if !here.is_this() {
+                        // A child that the handler made: the holdouts are not there.
+                        return;
+                    }
                 }
             }
         }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use sync::{OnceLock, Tunable};
 
+use super::fork;
 pub use crate::params::RcuTunables as Tunables;
 use crate::params::{Params, VARIABLE};
 
@@ -30,6 +31,7 @@ fn settle() {
 
 #[cold]
 fn settle_now() {
+    fork::register();
     FROM_ENV.get_or_init(|| match Params::from_env() {
         Ok(params) => store(params.rcu),
         Err(error) => eprintln!("afterwork: {VARIABLE}: {error}; RCU keeps its defaults"),
@@ -81,7 +83,7 @@ pub fn tunables() -> Tunables {
     }
 }
 
-/// Says whether whoever waits is woken by the grace period itself. Asked before anything else of a grace period, as
+/// Returns `true` if whoever waits is woken by the grace period itself. Asked before anything else of a grace period, as
 /// [`first_fqs_ms`] is, so these two see to it that the environment has been read.
 #[inline]
 pub(super) fn wake_from_gp() -> bool {

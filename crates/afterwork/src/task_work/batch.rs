@@ -9,10 +9,11 @@ use mpscq::Chain;
 use super::block::{self, Blank, Block};
 use super::error::PostError;
 use super::poster::Poster;
+use crate::panics;
 
 /// Items gathered by one thread, to be posted with one swap; made by [`Poster::batch`].
 ///
-/// Items that were not posted are dropped with it. As an iterator it gives them back.
+/// Items that were not posted are dropped with it; a panic of such a drop ends there. As an iterator it gives them back.
 pub struct Batch<'p, T> {
     poster: &'p Poster<T>,
     /// Sealed blocks, older than `open`.
@@ -61,7 +62,7 @@ impl<'p, T> Batch<'p, T> {
         self.nr_packed + self.back.len()
     }
 
-    /// Says whether no item waits to be posted.
+    /// Returns `true` if no item waits to be posted.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -190,7 +191,10 @@ impl<T> Iterator for Batch<'_, T> {
 
 impl<T> Drop for Batch<'_, T> {
     fn drop(&mut self) {
-        self.for_each(drop);
+        self.for_each(|item| {
+            // FOREIGN(batch-item): an item's drop, on the poster; a panic ends here.
+            panics::contain(|| drop(item));
+        });
     }
 }
 

@@ -5,6 +5,7 @@ use std::task::Waker;
 use sync::Mutex;
 use sync::atomic::{AtomicU8, Ordering};
 
+use crate::panics;
 use crate::wake::Unparker;
 
 #[cfg(not(any(loom, shuttle)))]
@@ -72,13 +73,17 @@ impl Bell {
 
     /// Leaves the waker of the task that is about to sleep.
     fn set_task(&self, waker: &Waker) {
+        // FOREIGN(bell-clone): an executor's waker, on the owner, who has changed nothing yet and gets the panic.
+        let ours = waker.clone();
         let mut task = self.task.lock();
-        if !task.as_ref().is_some_and(|known| known.will_wake(waker)) {
-            let old = task.replace(waker.clone());
-            // The old one is dropped after the lock: its drop is the executor's code.
-            drop(task);
-            drop(old);
-        }
+        let is_known = task.as_ref().is_some_and(|known| known.will_wake(&ours));
+        let old = if is_known {
+            Some(ours)
+        } else {
+            task.replace(ours)
+        };
+        drop(task);
+        drop_contained(old);
     }
 
     /// Makes the eventfd, if the owner has none yet.
@@ -111,9 +116,25 @@ impl Bell {
                 .ring();
         }
         let waker = self.task.lock().take();
-        // The lock is gone: what a waker runs is the executor's code.
         if let Some(waker) = waker {
-            waker.wake();
+            // FOREIGN(bell-wake): an executor's waker, on the poster, whose item is inside; a panic ends here.
+            panics::contain(|| waker.wake());
         }
+    }
+}
+
+// A model's wakers do not panic.
+#[cfg(not(any(loom, shuttle)))]
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let waker = self.task.lock().take();
+        drop_contained(waker);
+    }
+}
+
+fn drop_contained(waker: Option<Waker>) {
+    if waker.is_some() {
+        // FOREIGN(bell-drop): an executor's waker, on the owner or on the last poster; a panic ends here.
+        panics::contain(|| drop(waker));
     }
 }

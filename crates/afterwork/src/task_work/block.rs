@@ -20,7 +20,7 @@
 //! | `state` | set by | by | means |
 //! |---|---|---|---|
 //! | number of items | poster | addition | so many slots hold items, or held one |
-//! | `SEALED` | poster | the same addition, or when it ends | nothing will be added, and the poster has forgotten the block |
+//! | `SEALED` | poster | the same addition, or when it forgets it | nothing will be added, and the poster has forgotten the block |
 //! | `CLOSED` | owner | compare-exchange from what it has read | nothing will be added, and the owner has forgotten the block |
 //!
 //! Whoever is the second to forget a block has it: the owner finds `SEALED` and gives the block to the free list; the
@@ -35,7 +35,7 @@
 //! - Items of one poster, or of two posts of which one ended before the other began, out of order: a poster adds only
 //!   to the block that is the newest *after* its post began. Whatever was pushed behind it later overlaps this post.
 //! - The owner spinning: that compare-exchange fails at most once for an addition under way and once for the poster's
-//!   end, because an addition begins with a look that the block is the newest, and another is behind it.
+//!   sealing, because an addition begins with a look that the block is the newest, and another is behind it.
 
 use std::alloc::{self, Layout};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -98,7 +98,7 @@ impl State {
         (self.0 & Self::NR) as usize
     }
 
-    /// Says whether the poster has forgotten the block.
+    /// Returns `true` if the poster has forgotten the block.
     #[inline(always)]
     pub(super) fn is_sealed(self) -> bool {
         self.0 & Self::SEALED != 0
@@ -108,7 +108,7 @@ impl State {
         self.0 & Self::CLOSED != 0
     }
 
-    /// Says whether slot `at` or one after it holds an urgent item.
+    /// Returns `true` if slot `at` or one after it holds an urgent item.
     #[inline(always)]
     pub(super) fn has_urgent_from(self, at: usize) -> bool {
         (self.0 >> Self::URGENT_SHIFT) >> at != 0

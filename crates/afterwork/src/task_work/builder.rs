@@ -29,7 +29,7 @@ pub struct Builder<T> {
     pub(super) capacity: Option<usize>,
     pub(super) keep: usize,
     pub(super) backlog: Backlog,
-    max_looks: Option<u32>,
+    spin_limit: Option<u32>,
     pub(super) name: Option<String>,
     item: PhantomData<fn(T)>,
 }
@@ -40,7 +40,7 @@ impl<T> Builder<T> {
             capacity: None,
             keep: DEFAULT_KEEP,
             backlog: Backlog::default(),
-            max_looks: None,
+            spin_limit: None,
             name: None,
             item: PhantomData,
         }
@@ -54,7 +54,8 @@ impl<T> Builder<T> {
 
     /// Keeps emptied blocks for up to `items` later posts (1024); 0 frees each at once.
     ///
-    /// Each poster may have as many at hand besides, and some that it can add no more to.
+    /// Each poster may have as many at hand besides, and up to 64 blocks of 128 bytes that it can add no more to. What is
+    /// beyond is freed as the owner empties it, a few blocks at a time.
     pub fn keep(mut self, items: usize) -> Self {
         self.keep = items;
         self
@@ -68,8 +69,8 @@ impl<T> Builder<T> {
 
     /// Bounds how often a waiting thread looks before it sleeps; see [`SpinBudget`](crate::wake::SpinBudget).
     /// 0 sleeps at once.
-    pub fn looks(mut self, max_looks: u32) -> Self {
-        self.max_looks = Some(max_looks);
+    pub fn spin_limit(mut self, spin_limit: u32) -> Self {
+        self.spin_limit = Some(spin_limit);
         self
     }
 
@@ -86,6 +87,7 @@ impl<T> Builder<T> {
     }
 
     pub(super) fn parker(&self) -> Parker {
-        self.max_looks.map_or_else(Parker::new, Parker::with_looks)
+        self.spin_limit
+            .map_or_else(Parker::new, Parker::with_spin_limit)
     }
 }

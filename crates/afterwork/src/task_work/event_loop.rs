@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 
 use super::bell::Sleep;
-use super::mailbox::{Lie, Mailbox};
+use super::mailbox::{Mailbox, PrepareSleep};
 
 impl<T> Mailbox<T> {
     /// Returns the eventfd that is rung while the owner is armed; makes it the first time.
@@ -35,10 +35,10 @@ impl<T> Mailbox<T> {
     /// As [`eventfd`](Self::eventfd).
     pub fn arm(&mut self, count: usize) -> io::Result<bool> {
         self.shared().owner.bell.eventfd()?;
-        Ok(self.lie_down(count, Sleep::EventFd) == Lie::Down)
+        Ok(self.prepare_sleep(count, Sleep::EventFd) == PrepareSleep::Sleep)
     }
 
-    /// Ends what [`arm`](Self::arm) began; says whether the bell was rung for it.
+    /// Ends what [`arm`](Self::arm) began; returns `true` if the bell was rung for it.
     ///
     /// # Blocking
     ///

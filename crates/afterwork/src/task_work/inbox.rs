@@ -102,7 +102,7 @@ impl<T> Inbox<T> {
         self.nr_slots
     }
 
-    /// Says whether nothing was pushed after `block`, which must have been.
+    /// Returns `true` if nothing was pushed after `block`, which must have been.
     #[inline(always)]
     pub(super) fn is_newest(&self, block: NonNull<Block<T>>) -> bool {
         self.fifo.is_newest(block)
@@ -301,7 +301,7 @@ impl<T> Inbox<T> {
     }
 }
 
-/// Says whether the first item of a block that we have to ourselves is urgent.
+/// Returns `true` if the first item of a block that we have to ourselves is urgent.
 fn is_urgent<T>(blank: &Blank<T>) -> bool {
     blank.state().has_urgent_from(0)
 }

@@ -39,7 +39,8 @@ const LOOK_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 ///
 /// - First in, first out: for each poster, and for posts of which one ended before the other began.
 /// - One wake-up at most for each time the owner goes to sleep; none while it is awake.
-/// - Dropping it drops what is inside, refuses later posts with their items, and blocks nobody.
+/// - Dropping it drops what is inside, refuses later posts with their items, and blocks nobody. A panic of such a drop
+///   ends there.
 ///
 /// It grows with what is posted, unless it is built with a [capacity](Builder::capacity). Emptied blocks are kept for
 /// later posts, up to a [limit](Builder::keep).
@@ -97,15 +98,15 @@ enum Look {
 
 /// How getting ready to sleep went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Lie {
+pub(super) enum PrepareSleep {
     /// The bell will ring: sleep.
-    Down,
+    Sleep,
     /// Enough is there: receive.
-    Up,
+    Ready,
     /// Come back in a moment.
-    Held,
+    Retry,
     /// None will come.
-    Over,
+    Closed,
 }
 
 impl<T> Mailbox<T> {
@@ -178,7 +179,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Says whether nothing is inside, not even a post that is under way.
+    /// Returns `true` if nothing is inside, not even a post that is under way.
     pub fn is_empty(&mut self) -> bool {
         matches!(self.look(1), Look::Short(_) | Look::Over)
     }
@@ -200,16 +201,16 @@ impl<T> Mailbox<T> {
     pub fn wait(&mut self, count: usize) -> Result<(), Closed> {
         let mut nr_held = 0;
         loop {
-            match self.lie_down(count, Sleep::Thread) {
-                Lie::Up => return Ok(()),
-                Lie::Over => return Err(Closed),
-                Lie::Down => self.parker.park(),
-                Lie::Held => self.let_others_run(&mut nr_held),
+            match self.prepare_sleep(count, Sleep::Thread) {
+                PrepareSleep::Ready => return Ok(()),
+                PrepareSleep::Closed => return Err(Closed),
+                PrepareSleep::Sleep => self.parker.park(),
+                PrepareSleep::Retry => self.let_others_run(&mut nr_held),
             }
         }
     }
 
-    /// Waits as [`wait`](Self::wait) does, for at most `timeout`; says whether it came true.
+    /// Waits as [`wait`](Self::wait) does, for at most `timeout`; returns `true` if it came true.
     ///
     /// What is there may be received in any case.
     ///
@@ -243,10 +244,10 @@ impl<T> Mailbox<T> {
         let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut nr_held = 0;
         loop {
-            match self.lie_down(count, Sleep::Thread) {
-                Lie::Up => return Ok(true),
-                Lie::Over => return Err(Closed),
-                lie => {
+            match self.prepare_sleep(count, Sleep::Thread) {
+                PrepareSleep::Ready => return Ok(true),
+                PrepareSleep::Closed => return Err(Closed),
+                prepared => {
                     let now_ns = time::now_ns();
                     let passed_ns = now_ns - *start_ns.get_or_insert(now_ns);
                     let left_ns = limit_ns.saturating_sub(passed_ns);
@@ -254,7 +255,7 @@ impl<T> Mailbox<T> {
                         self.get_up();
                         return Ok(false);
                     }
-                    if lie == Lie::Held {
+                    if prepared == PrepareSleep::Retry {
                         self.let_others_run(&mut nr_held);
                     } else if !self.parker.park_timeout(Duration::from_nanos(left_ns)) {
                         self.get_up();
@@ -274,13 +275,13 @@ impl<T> Mailbox<T> {
     }
 
     /// Gets ready to sleep until `count` items are there: the look, the arming, and the look after it.
-    pub(super) fn lie_down(&mut self, count: usize, sleep: Sleep<'_>) -> Lie {
+    pub(super) fn prepare_sleep(&mut self, count: usize, sleep: Sleep<'_>) -> PrepareSleep {
         let count = count.max(1);
         loop {
             let nr_inside = match self.look(count) {
-                Look::Enough => return Lie::Up,
-                Look::Over => return Lie::Over,
-                Look::MidPush => return Lie::Held,
+                Look::Enough => return PrepareSleep::Ready,
+                Look::Over => return PrepareSleep::Closed,
+                Look::MidPush => return PrepareSleep::Retry,
                 Look::Short(nr_inside) => nr_inside,
             };
             // Whoever posts while we sleep may need them.
@@ -288,14 +289,14 @@ impl<T> Mailbox<T> {
             self.shared.owner.bell.set_sleep(sleep);
             self.shared.owner.wait.arm(count - nr_inside);
             if twin::armed("wait: no look after arming") {
-                return Lie::Down;
+                return PrepareSleep::Sleep;
             }
             // What is found now was posted by somebody who may have counted, or may not have.
             if self.look(count) == Look::Short(nr_inside) {
                 if let Some(tally) = &self.shared.owner.tally {
                     tally.sleeps();
                 }
-                return Lie::Down;
+                return PrepareSleep::Sleep;
             }
             self.get_up();
         }
@@ -326,7 +327,7 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Says whether no post will come that has not been pushed yet.
+    /// Returns `true` if no post will come that has not been pushed yet.
     fn is_over(&self) -> bool {
         // ORDER(posters): the acquire end; see the drop of a `Poster`.
         // Test: the_last_poster_tells_the_owner, the_owners_look_at_the_posters_needs_its_acquire
@@ -404,7 +405,7 @@ impl<T> Drop for Mailbox<T> {
     /// Gives the CPU away while a post is between its two steps.
     fn drop(&mut self) {
         if let Some(reader) = self.reader.take() {
-            self.shared.bury(reader);
+            self.shared.orphan(reader);
         }
     }
 }

@@ -41,6 +41,8 @@ mod builder;
 mod error;
 #[cfg(not(any(loom, shuttle)))]
 mod event_loop;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod foreign_tests;
 mod inbox;
 mod mailbox;
 mod poster;

@@ -86,12 +86,12 @@ impl<T> Poster<T> {
         Batch::new(self)
     }
 
-    /// Says whether the owner takes no more posts. It may close right after the answer.
+    /// Returns `true` if the owner takes no more posts. It may close right after the answer.
     pub fn is_closed(&self) -> bool {
         !self.shared.is_open()
     }
 
-    /// Says whether both post to the same mailbox.
+    /// Returns `true` if both post to the same mailbox.
     pub fn same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }

@@ -6,7 +6,7 @@ use std::task::{Context, Poll};
 
 use super::bell::Sleep;
 use super::error::Closed;
-use super::mailbox::{Lie, Mailbox};
+use super::mailbox::{Mailbox, PrepareSleep};
 
 /// Receives one item; made by [`Mailbox::recv`].
 #[derive(Debug)]
@@ -31,12 +31,13 @@ impl<T> Mailbox<T> {
     ///
     /// Never.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>, count: usize) -> Poll<Result<(), Closed>> {
-        match self.lie_down(count, Sleep::Task(cx.waker())) {
-            Lie::Up => Poll::Ready(Ok(())),
-            Lie::Over => Poll::Ready(Err(Closed)),
-            Lie::Down => Poll::Pending,
-            Lie::Held => {
+        match self.prepare_sleep(count, Sleep::Task(cx.waker())) {
+            PrepareSleep::Ready => Poll::Ready(Ok(())),
+            PrepareSleep::Closed => Poll::Ready(Err(Closed)),
+            PrepareSleep::Sleep => Poll::Pending,
+            PrepareSleep::Retry => {
                 // A poster is in mid-push: let others run, and look again.
+                // FOREIGN(recv-wake): the executor's waker, on the owner, who gets the panic; nothing was changed.
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }

@@ -4,12 +4,16 @@
 //! poster's store ──► block with items ──► inbox ──► owner ──► spent (a chain of the owner's)
 //!      ▲   ▲                                │                    │ a chain at a time
 //!      │   └──── closed: left, and read ◄───┘                    ▼
-//!      └───────────────── all at once ◄──────────────────── free list
+//!      └───────────────── all at once ◄──────────────────── free list, up to a limit
 //! ```
 //!
 //! An allocator makes a memory block dear that is freed on another thread than it was made on: it has to travel
 //! home. Here the full ones travel in chains, at one compare-exchange each, and home is a list that the next poster
 //! empties with one swap; the others the owner leaves where their poster finds them (`block.rs`).
+//!
+//! What is too much is freed as it comes, a chain at most by one receipt, a block by one post: a poster remembers
+//! [`MAX_LEFT`] blocks that it left, and seals the next one, which is the owner's then as a full one is. So what posters
+//! that take turns piled up while the owner was away is not theirs to keep, nor to free all at once.
 
 use std::ptr::NonNull;
 
@@ -25,8 +29,8 @@ use super::inbox::Inbox;
 /// the shared line more often, more let the posters run dry and allocate. Small in a model, to be common.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
-/// How many blocks that it left a poster keeps; the rest is freed as it finds them closed. A guess: two thousand
-/// posters' worth of them are a few hundred kilobytes.
+/// How many blocks that it left a poster remembers; the owner gets the others. A guess: fewer make posters that take
+/// turns go by the free list while the owner is a little behind, more are kept by posters that are idle, 8 KiB each.
 const MAX_LEFT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
 /// What a poster has at hand: the block that it adds to, blocks that it left, blocks without items.
@@ -96,7 +100,7 @@ impl<T> Store<T> {
             return self.post_in_another(inbox, free, item, urgent);
         };
         if !inbox.is_newest(current) && !twin::armed("block: add behind others") {
-            self.leave(current);
+            self.leave();
             return self.post_in_another(inbox, free, item, urgent);
         }
         let last = self.nr_added + 1 == inbox.nr_slots();
@@ -152,9 +156,17 @@ impl<T> Store<T> {
         blank
     }
 
-    /// Puts the current block behind the ones that we left.
-    fn leave(&mut self, block: NonNull<Block<T>>) {
-        self.current = None;
+    /// Puts the current block behind the ones that we left, or forgets it if these are enough.
+    fn leave(&mut self) {
+        let Some(block) = self.current.take() else {
+            return;
+        };
+        if self.nr_left >= MAX_LEFT {
+            // The owner is behind, so hardly ever is it ours to free.
+            // SAFETY: we pushed it, and just forgot it.
+            drop(unsafe { block::seal(block) });
+            return;
+        }
         self.nr_left += 1;
         match &mut self.left {
             None => {
@@ -177,14 +189,6 @@ impl<T> Store<T> {
         // SAFETY: we pushed it, and `left` remembers it until `forget_first`.
         let blank = unsafe { block::take_back(first) }?;
         self.forget_first();
-        while self.nr_left >= MAX_LEFT
-            && let Some(left) = &self.left
-            // SAFETY: as above.
-            && let Some(blank) = unsafe { block::take_back(left.first) }
-        {
-            self.forget_first();
-            drop(blank);
-        }
         Some(blank)
     }
 
@@ -203,8 +207,9 @@ impl<T> Store<T> {
 
 impl<T> Drop for Store<T> {
     fn drop(&mut self) {
-        if let Some(current) = self.current {
-            self.leave(current);
+        if let Some(current) = self.current.take() {
+            // SAFETY: we pushed it, and just forgot it.
+            drop(unsafe { block::seal(current) });
         }
         while let Some(left) = &self.left {
             let first = left.first;

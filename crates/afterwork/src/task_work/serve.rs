@@ -46,6 +46,7 @@ impl<T> Mailbox<T> {
         loop {
             let mut nr_served = 0;
             for item in self.drain(max.max(1)) {
+                // FOREIGN(serve): the owner's closure, on the owner, who gets the panic; the other items stay inside.
                 serve(item, &reader);
                 nr_served += 1;
             }

@@ -23,7 +23,7 @@
 use crossbeam_utils::CachePadded;
 use mpscq::Stack;
 use sync::atomic::{AtomicU8, AtomicUsize, Ordering, fence};
-use sync::{Mutex, thread, twin};
+use sync::{Mutex, Patience, twin};
 
 use super::bell::Bell;
 use super::block::Block;
@@ -31,6 +31,7 @@ use super::inbox::{Backlog, Found, Inbox, Reader};
 use super::room::Room;
 use super::tally::Tally;
 use super::wait::Wait;
+use crate::panics;
 use crate::wake::Unparker;
 
 pub(super) const OPEN: u8 = 0;
@@ -51,7 +52,7 @@ pub(super) struct Shared<T> {
     /// A: how many [`Poster`](super::Poster)s there are.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
     /// The owner's reader, after its end.
-    grave: Mutex<Option<Reader<T>>>,
+    orphaned: Mutex<Option<Reader<T>>>,
 }
 
 /// What posters need to know of the owner.
@@ -95,12 +96,12 @@ impl<T> Shared<T> {
             free: CachePadded::new(Stack::new()),
             room: CachePadded::new(Room::new(capacity)),
             nr_posters: CachePadded::new(AtomicUsize::new(0)),
-            grave: Mutex::new(None),
+            orphaned: Mutex::new(None),
         };
         (shared, reader)
     }
 
-    /// Says whether posts are taken.
+    /// Returns `true` if posts are taken.
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
         self.owner.life.load(Ordering::Relaxed) == OPEN
@@ -113,10 +114,10 @@ impl<T> Shared<T> {
         if self.owner.wait.claim(nr_items, urgent) {
             self.owner.ring();
         }
-        // ORDER(life): store buffering, other end in `bury`: see the page.
+        // ORDER(life): store buffering, other end in `orphan`: see the page.
         // Test: a_post_that_overlaps_the_owners_end_is_dropped
         if self.owner.life.load(Ordering::Relaxed) == DEAD {
-            self.drop_the_dead();
+            self.drain_orphaned();
         }
     }
 
@@ -126,8 +127,8 @@ impl<T> Shared<T> {
     }
 
     /// Ends the owner: drops what is inside, and leaves the reader to posts that overlap.
-    pub(super) fn bury(&self, reader: Reader<T>) {
-        *self.grave.lock() = Some(reader);
+    pub(super) fn orphan(&self, reader: Reader<T>) {
+        *self.orphaned.lock() = Some(reader);
         // ORDER(life): the other end; see `posted`.
         // Test: a_post_that_overlaps_the_owners_end_is_dropped, burying_needs_its_fence
         self.owner.life.store(DEAD, Ordering::Relaxed);
@@ -136,23 +137,26 @@ impl<T> Shared<T> {
         }
         // A poster in mid-push may have looked at `life` before we wrote it, or may do so before its link is seen
         // here; either way its item is ours.
-        while self.drop_the_dead() {
-            thread::yield_now();
+        let mut patience = Patience::new();
+        while self.drain_orphaned() {
+            patience.pause();
         }
     }
 
-    /// Drops what was pushed onto a dead queue; says whether a poster in mid-push holds it up.
+    /// Drops what was pushed onto a dead queue; returns `true` if a poster in mid-push holds it up.
     #[cold]
-    fn drop_the_dead(&self) -> bool {
+    fn drain_orphaned(&self) -> bool {
         loop {
-            let found = match self.grave.lock().as_mut() {
+            let found = match self.orphaned.lock().as_mut() {
                 // SAFETY: the reader was made with the inbox, in `new`.
                 Some(reader) => unsafe { self.inbox.read(reader, drop) },
                 None => return false,
             };
             match found {
-                // The lock is gone: to drop an item is the user's code.
-                Found::Item(item) => drop(item),
+                // FOREIGN(dead-item): an item's drop, on the owner or on a poster that overlaps its end; a panic ends here.
+                Found::Item(item) => {
+                    panics::contain(|| drop(item));
+                }
                 Found::Empty => return false,
                 // A post will look at `life` after this, and come here itself.
                 Found::MidPush => return true,
@@ -164,6 +168,6 @@ impl<T> Shared<T> {
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // Every poster is gone and has sealed its blocks, so this frees the last of them, too.
-        self.drop_the_dead();
+        self.drain_orphaned();
     }
 }

@@ -44,7 +44,7 @@ pub fn poll_entry<T>(mailbox: &Mailbox<T>, user_data: u64) -> io::Result<squeue:
         .user_data(user_data))
 }
 
-/// Says whether the request that this completion belongs to is over, and has to be submitted again.
+/// Returns `true` if the request that this completion belongs to is over, and has to be submitted again.
 ///
 /// The kernel ends a multishot request when it has no room for a completion, and when the eventfd is closed.
 pub fn ended(completion: &cqueue::Entry) -> bool {

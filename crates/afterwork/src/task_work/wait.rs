@@ -82,12 +82,12 @@ impl Wait {
         }
     }
 
-    /// Takes the wish back; says whether it still stood, so that no wake-up is under way.
+    /// Takes the wish back; returns `true` if it still stood, so that no wake-up is under way.
     pub(super) fn disarm(&self) -> bool {
         self.nr.swap(0, Ordering::Relaxed) > 0
     }
 
-    /// Counts `nr_items` that were pushed just before; says whether the caller owes the owner its wake-up.
+    /// Counts `nr_items` that were pushed just before; returns `true` if the caller owes the owner its wake-up.
     #[inline(always)]
     pub(super) fn claim(&self, nr_items: usize, urgent: bool) -> bool {
         // ORDER(arm): the other end; see `arm`. The push is a read-modify-write, which saves x86-64 the fence; its

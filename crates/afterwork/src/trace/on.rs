@@ -10,10 +10,17 @@ use tracing::{
 use super::Item;
 use crate::panics;
 
-/// Says whether any subscriber may want events of `level`.
+/// Returns `true` if any subscriber may want events of `level`.
 #[inline(always)]
 fn is_on(level: Level) -> bool {
     level <= STATIC_MAX_LEVEL && level <= LevelFilter::current()
+}
+
+/// Hands an event to the subscriber, which is the user's.
+#[inline(always)]
+fn contained(event: impl FnOnce()) {
+    // FOREIGN(subscriber): on the thread that the event happens to.
+    panics::contain(event);
 }
 
 /// Makes a function that tells one step of an item.
@@ -26,7 +33,7 @@ macro_rules! step {
             #[inline(never)]
             fn tell(item: Item<'_>) {
                 let Item { address, func, queue, pool } = item;
-                panics::contain(|| {
+                contained(|| {
                     event!(
                         name: stringify!($name),
                         target: "afterwork::workqueue",
@@ -105,7 +112,7 @@ impl Noted {
 /// A rescuer is called to a pool.
 #[cold]
 pub(crate) fn mayday(queue: &str, pool: usize) {
-    panics::contain(|| {
+    contained(|| {
         event!(name: "mayday", target: "afterwork::workqueue", Level::DEBUG, queue, pool);
     });
 }
@@ -113,7 +120,7 @@ pub(crate) fn mayday(queue: &str, pool: usize) {
 /// A rescuer has taken items.
 #[cold]
 pub(crate) fn rescue(queue: &str, pool: usize, nr_items: usize) {
-    panics::contain(|| {
+    contained(|| {
         event!(name: "rescue", target: "afterwork::workqueue", Level::DEBUG, queue, pool, nr_items);
     });
 }
@@ -121,7 +128,7 @@ pub(crate) fn rescue(queue: &str, pool: usize, nr_items: usize) {
 /// Something is told that should not be.
 #[cold]
 pub(crate) fn report(kind: &'static str, queue: &str, text: &dyn fmt::Display) {
-    panics::contain(|| {
+    contained(|| {
         event!(name: "report", target: "afterwork::workqueue", Level::WARN, kind, queue, "{text}");
     });
 }
@@ -130,7 +137,7 @@ pub(crate) fn report(kind: &'static str, queue: &str, text: &dyn fmt::Display) {
 #[inline(always)]
 pub(crate) fn gp_start(flavor: &'static str, gp_seq: u64) {
     if is_on(Level::DEBUG) {
-        panics::contain(|| {
+        contained(|| {
             event!(name: "gp_start", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq);
         });
     }
@@ -140,7 +147,7 @@ pub(crate) fn gp_start(flavor: &'static str, gp_seq: u64) {
 #[inline(always)]
 pub(crate) fn gp_end(flavor: &'static str, gp_seq: u64) {
     if is_on(Level::DEBUG) {
-        panics::contain(|| {
+        contained(|| {
             event!(name: "gp_end", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq);
         });
     }
@@ -149,7 +156,7 @@ pub(crate) fn gp_end(flavor: &'static str, gp_seq: u64) {
 /// A reader holds a grace period up.
 #[cold]
 pub(crate) fn rcu_stall(thread: u32, text: &dyn fmt::Display) {
-    panics::contain(|| {
+    contained(|| {
         event!(name: "stall", target: "afterwork::rcu", Level::WARN, thread, "{text}");
     });
 }

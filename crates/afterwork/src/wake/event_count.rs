@@ -147,6 +147,7 @@ impl EventCount {
     ///
     /// Until then.
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
+        // FOREIGN(event-count): the caller's closure, on the caller, who gets the panic; the announcement is taken back.
         while !condition() {
             let prepared = self.prepare();
             if condition() {

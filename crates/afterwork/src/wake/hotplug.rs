@@ -12,9 +12,11 @@ use sync::{
 };
 use topology::CpuSet;
 
+use crate::panics;
+
 /// Is told which CPUs are online.
 pub(crate) trait Watcher: Send + Sync {
-    fn online_is(&self, online: &CpuSet);
+    fn set_online_cpus(&self, online: &CpuSet);
 }
 
 sync::process_wide! {
@@ -39,14 +41,21 @@ pub(crate) fn watch(watcher: Arc<dyn Watcher>) -> Watch {
 
 /// Tells all watchers that `online` are the CPUs that there are, and returns when they are done.
 pub(crate) fn tell(online: &CpuSet) {
+    fork::register(&HANDLER);
     let all = watchers().lock().clone();
     for watcher in all.iter().filter_map(Weak::upgrade) {
-        watcher.online_is(online);
+        // FOREIGN(hotplug-watcher): whose last pointer this may be, on who tells or a thread of its own; a panic of a
+        // drop, or of a watcher that is inside what it is to drain, ends here, and the others are told.
+        panics::contain(|| {
+            watcher.set_online_cpus(online);
+            drop(watcher);
+        });
     }
 }
 
 /// As [`tell`], by a thread of its own if there is anybody to tell, so that the caller need not wait.
 pub(crate) fn tell_aside(online: &CpuSet) {
+    fork::register(&HANDLER);
     if watchers().lock().is_empty() {
         return;
     }

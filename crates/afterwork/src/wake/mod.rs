@@ -20,6 +20,6 @@ mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
 pub use parker::{Parker, Unparker};
-pub use spin::{SpinBudget, set_waiter_looks};
+pub use spin::{SpinBudget, set_waiter_spin_limit};
 pub(crate) use spin::{machine_may_spin, spin_as_waiter, yield_as_waiter};
 pub use wakeq::{WakeQ, Wakeup};

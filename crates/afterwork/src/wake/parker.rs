@@ -26,7 +26,7 @@ use sync::{
 
 use super::{
     report,
-    spin::{DEFAULT_LOOKS, SpinBudget},
+    spin::{DEFAULT_SPIN_LIMIT, SpinBudget},
 };
 
 const EMPTY: u32 = 0;
@@ -61,7 +61,7 @@ struct Token {
 pub struct Parker {
     token: Arc<Token>,
     spin: SpinBudget,
-    max_looks: u32,
+    spin_limit: u32,
 }
 
 /// Hands the owner of a [`Parker`] its token.
@@ -73,17 +73,17 @@ pub struct Unparker {
 impl Parker {
     /// Makes a parker without a token that looks for it up to 64 times, about 20 µs, before it sleeps.
     pub fn new() -> Self {
-        Self::with_looks(DEFAULT_LOOKS)
+        Self::with_spin_limit(DEFAULT_SPIN_LIMIT)
     }
 
-    /// Makes a parker that looks at most `max_looks` times before it sleeps; see [`SpinBudget`].
-    pub fn with_looks(max_looks: u32) -> Self {
+    /// Makes a parker that looks at most `spin_limit` times before it sleeps; see [`SpinBudget`].
+    pub fn with_spin_limit(spin_limit: u32) -> Self {
         Self {
             token: Arc::new(Token {
                 word: Futex::new(EMPTY),
             }),
             spin: SpinBudget::new(),
-            max_looks,
+            spin_limit,
         }
     }
 
@@ -112,7 +112,7 @@ impl Parker {
         }
     }
 
-    /// Waits for the token for at most `timeout`; says whether it came.
+    /// Waits for the token for at most `timeout`; returns `true` if it came.
     ///
     /// # Blocking
     ///
@@ -145,7 +145,7 @@ impl Parker {
     fn spin_for_token(&mut self) -> bool {
         let word = self.token.word.word();
         self.spin
-            .spin(self.max_looks, || word.load(Ordering::Relaxed) == TOKEN)
+            .spin(self.spin_limit, || word.load(Ordering::Relaxed) == TOKEN)
             && self.token.take()
     }
 
@@ -231,12 +231,12 @@ impl Unparker {
         }
     }
 
-    /// Says whether a token waits that the owner has not taken.
+    /// Returns `true` if a token waits that the owner has not taken.
     pub(crate) fn is_given(&self) -> bool {
         self.token.word.word().load(Ordering::Relaxed) == TOKEN
     }
 
-    /// Says whether both wake the same parker.
+    /// Returns `true` if both wake the same parker.
     pub fn same_as(&self, other: &Unparker) -> bool {
         Arc::ptr_eq(&self.token, &other.token)
     }
@@ -257,7 +257,7 @@ mod tests {
 
     #[test]
     fn a_park_without_a_token_times_out() {
-        let mut parker = Parker::with_looks(0);
+        let mut parker = Parker::with_spin_limit(0);
         assert!(!parker.park_timeout(Duration::from_millis(1)));
         parker.unparker().unpark();
         assert!(parker.park_timeout(Duration::ZERO));
@@ -265,8 +265,8 @@ mod tests {
 
     #[test]
     fn threads_take_turns_by_tokens() {
-        let mut here = Parker::with_looks(8);
-        let mut there = Parker::with_looks(0);
+        let mut here = Parker::with_spin_limit(8);
+        let mut there = Parker::with_spin_limit(0);
         let (wake_here, wake_there) = (here.unparker(), there.unparker());
         let thread = std::thread::spawn(move || {
             for _ in 0..1000 {

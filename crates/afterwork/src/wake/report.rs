@@ -11,16 +11,26 @@
 
 use std::cell::{Cell, RefCell};
 
-use sync::unmodelled::Arc;
+use sync::{
+    fork::{self, Handler},
+    unmodelled::Arc,
+};
 
 /// Is told when a thread is about to sleep, and when it is back.
-pub(crate) trait Superior: Send + Sync {
+pub(crate) trait BlockingObserver: Send + Sync {
+    /// # Panics
+    ///
+    /// When the thread may not sleep.
     fn falls_asleep(&self);
     fn is_back(&self);
+    /// Returns `true` if the thread may sleep where it is.
+    fn may_sleep(&self) -> bool {
+        true
+    }
 }
 
 sync::thread_local! {
-    static SUPERIOR: RefCell<Option<Arc<dyn Superior>>> = RefCell::new(None)
+    static OBSERVER: RefCell<Option<Arc<dyn BlockingObserver>>> = RefCell::new(None)
 }
 sync::thread_local! {
     /// What to call before this thread may sleep. Without a destructor, so that it can be reached at any moment.
@@ -31,9 +41,21 @@ sync::thread_local! {
     static NR_WAITS: Cell<u32> = Cell::new(0)
 }
 
+/// In a child of `fork` the observer is one of other threads, which are not there: nobody is told any more.
+static HANDLER: Handler = Handler {
+    settle: || (),
+    before: |_| (),
+    child: || {
+        let theirs = OBSERVER.try_with(|place| place.borrow_mut().take());
+        // Not dropped: it may be the last of what it holds.
+        std::mem::forget(theirs);
+    },
+};
+
 /// Names who is told of this thread's waits from now on.
-pub(crate) fn report_to(superior: Option<Arc<dyn Superior>>) {
-    SUPERIOR.with(|place| *place.borrow_mut() = superior);
+pub(crate) fn report_to(observer: Option<Arc<dyn BlockingObserver>>) {
+    fork::register(&HANDLER);
+    OBSERVER.with(|place| *place.borrow_mut() = observer);
 }
 
 /// Has `call` called from now on before this thread may sleep. It must not wait itself.
@@ -41,22 +63,42 @@ pub(crate) fn before_sleep(call: fn()) {
     BEFORE_SLEEP.with(|place| place.set(Some(call)));
 }
 
+/// Returns `true` if this thread may sleep where it is: whether [`while_asleep`] would not panic.
+pub(crate) fn may_sleep() -> bool {
+    let may_sleep = |observer: &Arc<dyn BlockingObserver>| observer.may_sleep();
+    OBSERVER
+        .try_with(|place| place.borrow().as_ref().is_none_or(may_sleep))
+        .unwrap_or(true)
+}
+
+/// Before the first change of what may have to wait, so that nothing is left half-way.
+///
+/// # Panics
+///
+/// When this thread may not sleep where it is.
+pub(crate) fn must_be_free_to_sleep() {
+    assert!(may_sleep(), "{ABOUT_TO_SLEEP}");
+}
+
+/// Those who must not sleep.
+pub(crate) const ABOUT_TO_SLEEP: &str = "an item of a bottom-half queue is about to sleep";
+
 fn about_to_sleep() {
     if let Ok(Some(call)) = BEFORE_SLEEP.try_with(Cell::get) {
         call();
     }
 }
 
-/// Calls `wait`, which may sleep, having told this thread's superior so.
+/// Calls `wait`, which may sleep, having told this thread's observer so.
 pub(crate) fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
     about_to_sleep();
-    // A thread that is ending, and waits in the drop of one of its locals, has no superior any more.
-    let superior = SUPERIOR.try_with(|place| place.borrow().clone());
-    let Ok(Some(superior)) = superior else {
+    // A thread that is ending, and waits in the drop of one of its locals, has no observer any more.
+    let observer = OBSERVER.try_with(|place| place.borrow().clone());
+    let Ok(Some(observer)) = observer else {
         return wait();
     };
     let _inner = Inner::enter();
-    let _asleep = Inner::is_outermost().then(|| Asleep::fall(superior));
+    let _asleep = Inner::is_outermost().then(|| Asleep::fall(observer));
     wait()
 }
 
@@ -90,12 +132,12 @@ impl Drop for Inner {
 }
 
 /// Told asleep, until dropped: also by a panic that leaves the wait.
-struct Asleep(Arc<dyn Superior>);
+struct Asleep(Arc<dyn BlockingObserver>);
 
 impl Asleep {
-    fn fall(superior: Arc<dyn Superior>) -> Self {
-        superior.falls_asleep();
-        Self(superior)
+    fn fall(observer: Arc<dyn BlockingObserver>) -> Self {
+        observer.falls_asleep();
+        Self(observer)
     }
 }
 
@@ -116,7 +158,7 @@ mod tests {
     #[derive(Default)]
     struct Diary(Mutex<Vec<&'static str>>);
 
-    impl Superior for Diary {
+    impl BlockingObserver for Diary {
         fn falls_asleep(&self) {
             self.0.lock().unwrap().push("asleep");
         }
@@ -128,9 +170,9 @@ mod tests {
     /// Calls `body` on a thread that reports, and returns what was told.
     fn told_by(body: impl FnOnce() + Send + 'static) -> Vec<&'static str> {
         let diary = Arc::new(Diary::default());
-        let superior = diary.clone();
+        let observer = diary.clone();
         let thread = std::thread::spawn(move || {
-            report_to(Some(superior));
+            report_to(Some(observer));
             body();
             report_to(None);
         });

@@ -1,7 +1,7 @@
 //! How long to look before sleeping: adapts to what it saw pay off.
 
 use sync::{
-    OnceLock, Tunable,
+    Tunable,
     atomic::{AtomicU32, Ordering},
     hint, thread, time,
 };
@@ -19,7 +19,7 @@ const LONGEST_NS: u64 = 200_000;
 
 /// The default ceiling. 64 looks take about 20 µs where nobody else wants the CPU: half of what waking a sleeping
 /// thread on another CPU costs on a virtual machine.
-pub(crate) const DEFAULT_LOOKS: u32 = 64;
+pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 
 /// Decides how often one waiter looks for what it waits for before it sleeps.
 ///
@@ -45,19 +45,19 @@ impl SpinBudget {
         }
     }
 
-    /// Looks until `done` says so or the budget, at most `max_looks`, is used up; says whether `done` did.
+    /// Looks until `done` says so or the budget, at most `spin_limit`, is used up; returns `true` if `done` did.
     ///
     /// # Blocking
     ///
     /// Never sleeps; may give the CPU to others meanwhile.
     #[inline]
-    pub fn spin(&self, max_looks: u32, mut done: impl FnMut() -> bool) -> bool {
-        done() || self.look_around(max_looks, done)
+    pub fn spin(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
+        done() || self.look_around(spin_limit, done)
     }
 
     #[cold]
-    fn look_around(&self, max_looks: u32, mut done: impl FnMut() -> bool) -> bool {
-        let nr_looks = self.allowance(max_looks);
+    fn look_around(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
+        let nr_looks = self.allowance(spin_limit);
         if nr_looks == 0 {
             return false;
         }
@@ -78,20 +78,20 @@ impl SpinBudget {
             }
         }
         self.nr_looks.store(
-            next_allowance(nr_looks, max_looks, hit_after),
+            next_allowance(nr_looks, spin_limit, hit_after),
             Ordering::Relaxed,
         );
         hit_after.is_some() || done()
     }
 
     /// Returns how often the next wait may look, 0 when it should sleep at once.
-    fn allowance(&self, max_looks: u32) -> u32 {
-        if max_looks == 0 || !machine_may_spin() {
+    fn allowance(&self, spin_limit: u32) -> u32 {
+        if spin_limit == 0 || !machine_may_spin() {
             return 0;
         }
         let nr_looks = self.nr_looks.load(Ordering::Relaxed);
         if nr_looks > 0 {
-            return nr_looks.min(max_looks);
+            return nr_looks.min(spin_limit);
         }
         let nr_skipped = self.nr_skipped.load(Ordering::Relaxed) + 1;
         if nr_skipped < PROBE_EVERY {
@@ -99,7 +99,7 @@ impl SpinBudget {
             return 0;
         }
         self.nr_skipped.store(0, Ordering::Relaxed);
-        max_looks
+        spin_limit
     }
 }
 
@@ -110,18 +110,18 @@ impl Default for SpinBudget {
 }
 
 /// Returns the allowance after a wait that was allowed `nr_looks` and was hit after some of them, or not.
-fn next_allowance(nr_looks: u32, max_looks: u32, hit_after: Option<u32>) -> u32 {
+fn next_allowance(nr_looks: u32, spin_limit: u32, hit_after: Option<u32>) -> u32 {
     match hit_after {
         Some(nr_taken) => nr_taken
             .saturating_mul(2)
             .max(nr_looks - nr_looks / 8)
-            .min(max_looks),
+            .min(spin_limit),
         None => nr_looks / 2,
     }
 }
 
 /// How often a thread looks at most when it joins or flushes.
-static WAITER_LOOKS: Tunable = Tunable::new(DEFAULT_LOOKS);
+static WAITER_LOOKS: Tunable = Tunable::new(DEFAULT_SPIN_LIMIT);
 
 sync::thread_local! {
     /// How often this thread looks when it waits for something that another thread is about to finish.
@@ -131,11 +131,11 @@ sync::thread_local! {
 /// Changes how often threads look, at most, before they sleep when they join or flush; 0 turns it off.
 ///
 /// For the whole process, from the next wait on; see [`SpinBudget`] for what a look is.
-pub fn set_waiter_looks(max_looks: u32) {
-    WAITER_LOOKS.set(max_looks);
+pub fn set_waiter_spin_limit(spin_limit: u32) {
+    WAITER_LOOKS.set(spin_limit);
 }
 
-/// Looks for `done` as often as has paid off for this thread; says whether it came.
+/// Looks for `done` as often as has paid off for this thread; returns `true` if it came.
 pub(crate) fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
     WAITER.with(|budget| budget.spin(WAITER_LOOKS.get(), done))
 }
@@ -149,19 +149,25 @@ sync::thread_local! {
     static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
 }
 
-/// Offers this CPU to whoever will finish what the caller waits for; says whether it came.
+/// Offers this CPU to whoever will finish what the caller waits for; returns `true` if it came.
 pub(crate) fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
-    let max_looks = WAITER_LOOKS.get().min(SAME_CPU_LOOKS);
-    SAME_CPU_WAITER.with(|budget| budget.spin(max_looks, done))
+    let spin_limit = WAITER_LOOKS.get().min(SAME_CPU_LOOKS);
+    SAME_CPU_WAITER.with(|budget| budget.spin(spin_limit, done))
 }
 
-/// Says whether another CPU exists that could end a spin.
+/// Returns `true` if another CPU exists that could end a spin.
 pub(crate) fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {
         return false;
     }
-    static MAY: OnceLock<bool> = OnceLock::new();
-    *MAY.get_or_init(|| sync::cpu::affinity().is_ok_and(|cpus| cpus.len() > 1))
+    /// In `MAY`: asked before. Nobody waits for another's asking, who may not be in this process.
+    const ASKED: u32 = 1 << 1;
+    static MAY: Tunable = Tunable::new(0);
+    if MAY.get() == 0 {
+        let may = sync::cpu::affinity().is_ok_and(|cpus| cpus.len() > 1);
+        MAY.set(ASKED | u32::from(may));
+    }
+    MAY.get() == ASKED | 1
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ use std::cell::{Cell, RefCell};
 use sync::{
     Mutex,
     atomic::{AtomicU64, Ordering},
+    fork::{self, Handler},
     twin,
     unmodelled::{Arc, Weak},
 };
@@ -32,11 +33,11 @@ use crate::panics;
 
 /// Per-CPU data, as threads see it that own slots of it.
 pub(crate) trait Offered: Send + Sync {
-    /// Makes this thread the owner of the slot of `cpu`, if that can be had at once; says whether it is.
+    /// Makes this thread the owner of the slot of `cpu`, if that can be had at once; returns `true` if it is.
     fn attach(&self, cpu: CpuId) -> bool;
     /// Lets others into that slot.
     fn poll(&self, cpu: CpuId);
-    /// Gives that slot up; says whether it did, for it must not while this thread works on it.
+    /// Gives that slot up; returns `true` if it did, for it must not while this thread works on it.
     fn detach(&self, cpu: CpuId) -> bool;
 }
 
@@ -54,6 +55,12 @@ sync::process_wide! {
     }
 }
 
+static HANDLER: Handler = Handler {
+    settle: || (),
+    before: |held| held.lock(&roster().offered),
+    child: || (),
+};
+
 /// Keeps per-CPU data on the roster until dropped.
 ///
 /// Who owns a slot of it then gives that up before its next batch.
@@ -61,6 +68,7 @@ pub(crate) struct Enrolment(Weak<dyn Offered>);
 
 /// Puts `offered` on the roster.
 pub(crate) fn enrol(offered: Weak<dyn Offered>) -> Enrolment {
+    fork::register(&HANDLER);
     roster().change(|all| all.push(offered.clone()));
     Enrolment(offered)
 }
@@ -104,16 +112,16 @@ sync::thread_local! {
     static STATION: RefCell<Option<Station>> = RefCell::new(None)
 }
 sync::thread_local! {
-    /// The roster's version when there is nothing to arrive for, `ON_DUTY` while slots are owned. Apart from the
+    /// The roster's version when there is nothing to arrive for, `OWNS_SLOTS` while slots are owned. Apart from the
     /// station, and without a destructor, so that to look costs a load.
-    static AT_EASE: Cell<u64> = Cell::new(NOWHERE)
+    static OWNER_STATE: Cell<u64> = Cell::new(NOWHERE)
 }
 
-/// In [`AT_EASE`]: there are slots to poll, and to leave.
-const ON_DUTY: u64 = u64::MAX;
-/// In [`AT_EASE`]: something is offered, and nothing of it owned.
+/// In [`OWNER_STATE`]: there are slots to poll, and to leave.
+const OWNS_SLOTS: u64 = u64::MAX;
+/// In [`OWNER_STATE`]: something is offered, and nothing of it owned.
 const OFF_DUTY: u64 = u64::MAX - 1;
-/// In [`AT_EASE`]: this thread is stationed nowhere.
+/// In [`OWNER_STATE`]: this thread is stationed nowhere.
 const NOWHERE: u64 = u64::MAX - 2;
 
 /// Stations this thread on `cpu`.
@@ -125,21 +133,21 @@ pub(crate) fn open(cpu: CpuId) {
             slots: Vec::new(),
         });
     });
-    AT_EASE.with(|at_ease| at_ease.set(0));
+    OWNER_STATE.with(|state| state.set(0));
 }
 
 /// Ends being stationed.
 pub(crate) fn close() {
     leave();
     STATION.with(|station| *station.borrow_mut() = None);
-    AT_EASE.with(|at_ease| at_ease.set(NOWHERE));
+    OWNER_STATE.with(|state| state.set(NOWHERE));
 }
 
 /// Has this thread own what is offered, before it begins a batch of items.
 #[inline]
 pub(crate) fn arrive() {
-    let at_ease = AT_EASE.with(Cell::get);
-    if at_ease != NOWHERE && at_ease != roster().version.load(Ordering::Relaxed) {
+    let state = OWNER_STATE.with(Cell::get);
+    if state != NOWHERE && state != roster().version.load(Ordering::Relaxed) {
         with_station(Station::arrive);
     }
 }
@@ -147,7 +155,7 @@ pub(crate) fn arrive() {
 /// Lets others in, between two items.
 #[inline]
 pub(crate) fn pass() {
-    if AT_EASE.with(Cell::get) == ON_DUTY {
+    if OWNER_STATE.with(Cell::get) == OWNS_SLOTS {
         with_station(Station::poll);
     }
 }
@@ -156,7 +164,7 @@ pub(crate) fn pass() {
 #[inline]
 pub(crate) fn leave() {
     // A thread that ends has given up all that it owned.
-    if matches!(AT_EASE.try_with(Cell::get), Ok(ON_DUTY)) {
+    if matches!(OWNER_STATE.try_with(Cell::get), Ok(OWNS_SLOTS)) {
         with_station(Station::leave);
     }
 }
@@ -169,11 +177,11 @@ fn with_station(act: impl FnOnce(&mut Station) -> u64) {
     STATION.with(|place| {
         let Some(mut station) = place.borrow_mut().take() else {
             let version = roster().version.load(Ordering::Relaxed);
-            return AT_EASE.with(|at_ease| at_ease.set(version));
+            return OWNER_STATE.with(|state| state.set(version));
         };
-        AT_EASE.with(|at_ease| at_ease.set(0));
+        OWNER_STATE.with(|state| state.set(0));
         let next = act(&mut station);
-        AT_EASE.with(|at_ease| at_ease.set(next));
+        OWNER_STATE.with(|state| state.set(next));
         *place.borrow_mut() = Some(station);
     });
 }
@@ -198,28 +206,31 @@ impl Station {
             offered: offered.clone(),
             owned: None,
         });
-        self.slots = slots.collect();
+        let slots = slots.collect();
+        drop(offered);
+        // What was there goes with no lock held.
+        self.slots = slots;
     }
 
     fn poll(&mut self) -> u64 {
         let cpu = self.cpu;
         let owned = self.slots.iter().filter_map(|slot| slot.owned.as_ref());
         owned.for_each(|owned| owned.poll(cpu));
-        self.at_ease()
+        self.state()
     }
 
     fn leave(&mut self) -> u64 {
         for slot in &mut self.slots {
             slot.detach(self.cpu);
         }
-        self.at_ease()
+        self.state()
     }
 
-    /// What [`AT_EASE`] shall be.
-    fn at_ease(&self) -> u64 {
+    /// What [`OWNER_STATE`] shall be.
+    fn state(&self) -> u64 {
         let owns = self.slots.iter().any(|slot| slot.owned.is_some());
         match self.slots.len() {
-            _ if owns => ON_DUTY,
+            _ if owns => OWNS_SLOTS,
             0 => self.version,
             _ => OFF_DUTY,
         }
@@ -247,5 +258,6 @@ impl Slot {
 
 /// Drops what may be the last pointer to somebody's data; a panic of that ends here.
 fn let_go(offered: Arc<dyn Offered>) {
+    // FOREIGN(station-data): somebody's data may be dropped, on a worker between items; a panic ends here.
     panics::contain(|| drop(offered));
 }

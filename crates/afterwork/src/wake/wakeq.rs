@@ -3,6 +3,7 @@
 use sync::futex::Key;
 
 use super::Unparker;
+use crate::panics;
 
 /// How many wake-ups a queue holds without allocating.
 const INLINE: usize = 4;
@@ -37,12 +38,15 @@ impl Wakeup {
         Self(Kind::Waker(waker))
     }
 
-    /// Wakes.
+    /// Wakes. A panic of a task's waker ends here.
     pub fn fire(self) {
         match self.0 {
             Kind::Unpark(unparker) => unparker.unpark(),
             Kind::WakeAll(key) => key.wake(u32::MAX),
-            Kind::Waker(waker) => waker.wake(),
+            Kind::Waker(waker) => {
+                // FOREIGN(wake-queue): an executor's waker, on the thread that fires; a panic ends here.
+                panics::contain(|| waker.wake());
+            }
         }
     }
 }
@@ -56,8 +60,8 @@ impl Wakeup {
 ///
 /// # Guarantees
 ///
-/// Each wake-up is fired exactly once: by [`fire`](Self::fire), or when the queue is dropped. Up to four
-/// are held without allocating.
+/// Each wake-up is fired exactly once: by [`fire`](Self::fire), or when the queue is dropped; also behind a waker that
+/// panics, whose panic ends there. Up to four are held without allocating.
 ///
 /// # Examples
 ///
@@ -109,7 +113,7 @@ impl WakeQ {
         self.len
     }
 
-    /// Says whether none is owed.
+    /// Returns `true` if none is owed.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -162,6 +166,36 @@ mod tests {
         for parker in &mut parkers {
             assert!(parker.try_park(), "a token is missing");
             assert!(!parker.try_park(), "a token came twice");
+        }
+    }
+
+    /// Panics instead of waking.
+    struct Broken;
+
+    impl std::task::Wake for Broken {
+        fn wake(self: std::sync::Arc<Self>) {
+            std::panic::panic_any("a broken waker");
+        }
+    }
+
+    #[test]
+    fn wakeups_behind_a_waker_that_panics_are_fired() {
+        let nr_parkers = 2 * INLINE;
+        for at in 0..nr_parkers {
+            let mut parkers: Vec<_> = (0..nr_parkers).map(|_| Parker::new()).collect();
+            let mut wakeq = WakeQ::new();
+            for (i, parker) in parkers.iter().enumerate() {
+                if i == at {
+                    wakeq.push(Wakeup::waker(std::sync::Arc::new(Broken).into()));
+                }
+                wakeq.push(Wakeup::unpark(parker.unparker()));
+            }
+            wakeq.fire();
+            assert!(wakeq.is_empty());
+            assert!(
+                parkers.iter_mut().all(Parker::try_park),
+                "a token is missing"
+            );
         }
     }
 

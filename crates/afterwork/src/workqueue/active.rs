@@ -136,7 +136,7 @@ impl Word {
         let holds = Holds::Help { phase, lent };
         (has_seat && has_place).then(|| (Word(self.0 + holds.amount()), holds))
     }
-    /// Lets somebody out; says whether those must be told who wait for nobody to be seated, or for helpers.
+    /// Lets somebody out; returns `true` if those must be told who wait for nobody to be seated, or for helpers.
     fn leave(self, holds: Holds) -> (Word, bool) {
         let mut left = Word(self.0 - holds.amount());
         let idle = left.nr_active() == 0 && left.idle_waits();
@@ -269,7 +269,7 @@ impl Gate {
         self.load().nr_active()
     }
 
-    /// Says whether who has a seat may keep it for more: not while somebody stands in line, or too many are seated
+    /// Returns `true` if who has a seat may keep it for more: not while somebody stands in line, or too many are seated
     /// because `max` was lowered.
     pub(crate) fn may_stay(&self) -> bool {
         let word = self.load();
@@ -281,7 +281,7 @@ impl Gate {
     pub(crate) fn try_enter(&self, node: usize) -> bool {
         let mut from = self.load();
         while let Some(to) = from.admit(self.nr_seats()) {
-            match self.step(from, to) {
+            match Self::step(&self.word, from, to) {
                 Ok(()) => {
                     self.seat_in(node);
                     return true;
@@ -299,7 +299,7 @@ impl Gate {
     pub(crate) fn try_help(&self, node: usize, lent: bool) -> Option<Holds> {
         let mut from = self.load();
         while let Some((to, holds)) = from.admit_helper(self.nr_seats(), lent) {
-            match self.step(from, to) {
+            match Self::step(&self.word, from, to) {
                 Ok(()) => {
                     if !lent {
                         self.seat_in(node);
@@ -317,7 +317,7 @@ impl Gate {
         self.load().phase()
     }
 
-    /// Says whether nobody helps any more who did when `phase` was the present one; else the last of them will tell
+    /// Returns `true` if nobody helps any more who did when `phase` was the present one; else the last of them will tell
     /// `core.settled`.
     ///
     /// The phase wraps: a flush that sleeps through 256 others may take it for the one that it began in, and waits
@@ -336,7 +336,7 @@ impl Gate {
             } else {
                 from.with(HELP_WAITS)
             };
-            match self.step(from, to) {
+            match Self::step(&self.word, from, to) {
                 Ok(()) if to.phase() == present => return false,
                 // The phase that has begun is looked at, too. Loaded, for a failed step acquires nothing of what the
                 // helpers did.
@@ -366,7 +366,7 @@ impl Gate {
             } else {
                 from.admit(self.nr_seats())
             };
-            match self.step(from, admitted.unwrap_or(from.with(IN_LINE))) {
+            match Self::step(&self.word, from, admitted.unwrap_or(from.with(IN_LINE))) {
                 Ok(()) if admitted.is_some() => {
                     self.seat_in(node);
                     return true;
@@ -381,8 +381,6 @@ impl Gate {
 
     /// Gives back what a thread of `node` holds at `gate`, of the queue `core`. Tell whom the answer names, with no pool
     /// locked.
-    ///
-    /// After it the queue may be gone, unless the caller holds something else that keeps it.
     #[must_use = "somebody may have to be told"]
     #[inline]
     pub(crate) fn leave(
@@ -391,6 +389,27 @@ impl Gate {
         node: usize,
         holds: Holds,
     ) -> Left {
+        // SAFETY: borrowed for longer than this call.
+        unsafe { Self::leave_last(gate, core, node, holds) }
+    }
+
+    /// Gives it back where nothing else keeps the queue, which may be gone before this returns.
+    ///
+    /// A reference that is an argument would claim that it is not.
+    ///
+    /// # Safety
+    ///
+    /// 1. Both pointers are good until what is held has been given back.
+    #[must_use = "somebody may have to be told"]
+    #[inline]
+    pub(crate) unsafe fn leave_last(
+        gate: *const Arc<Gate>,
+        core: *const Arc<QueueCore>,
+        node: usize,
+        holds: Holds,
+    ) -> Left {
+        // SAFETY: (1), and neither is looked at after the step.
+        let (gate, core) = unsafe { (&*gate, &*core) };
         // Before the step: nothing holds the gate after it.
         if let (true, Some(node)) = (holds.has_seat(), gate.nodes.get(node)) {
             node.nr_active.fetch_sub(1, Ordering::Relaxed);
@@ -400,7 +419,7 @@ impl Gate {
             let (left, told) = from.leave(holds);
             // Cloned before the step: nothing holds the queue after it.
             let settled = told.then(|| core.clone());
-            match gate.step(from, left) {
+            match Self::step(&gate.word, from, left) {
                 Ok(()) => {
                     return Left {
                         seeker: None,
@@ -410,10 +429,11 @@ impl Gate {
                 Err(now) => from = now,
             }
         }
-        Self::pass_on(gate, core, holds)
+        // Of its own: when the line is found empty nothing holds the queue after the seat has gone.
+        Self::pass_on(gate.clone(), core.clone(), holds)
     }
 
-    /// Says whether nobody is seated; if somebody is, the last to leave will tell `core.settled`.
+    /// Returns `true` if nobody is seated; if somebody is, the last to leave will tell `core.settled`.
     pub(crate) fn is_idle(&self) -> bool {
         // ORDER(seated): publish and consume, other end in `step`, by which who was seated leaves.
         //   leave: the run;  step Release
@@ -429,7 +449,7 @@ impl Gate {
             if from.nr_active() == 0 {
                 return true;
             }
-            if self.step(from, from.with(IDLE_WAITS)).is_ok() {
+            if Self::step(&self.word, from, from.with(IDLE_WAITS)).is_ok() {
                 return false;
             }
         }
@@ -467,9 +487,7 @@ impl Gate {
     }
 
     #[cold]
-    fn pass_on(gate: &Arc<Gate>, core: &Arc<QueueCore>, holds: Holds) -> Left {
-        // Of its own: when the line is found empty nothing holds the queue after the seat has gone.
-        let (gate, core) = (gate.clone(), core.clone());
+    fn pass_on(gate: Arc<Gate>, core: Arc<QueueCore>, holds: Holds) -> Left {
         let mut line = gate.line.lock();
         // Too many are seated after `max` was lowered: the seat goes.
         let seeker = if gate.load().nr_active() > gate.nr_seats() {
@@ -493,7 +511,7 @@ impl Gate {
             let Some((left, told)) = given.map(|given| from.leave(given)) else {
                 break false;
             };
-            match gate.step(from, left) {
+            match Self::step(&gate.word, from, left) {
                 Ok(()) => break told,
                 Err(now) => from = now,
             }
@@ -525,12 +543,12 @@ impl Gate {
         Word(self.word.load(Ordering::Acquire))
     }
 
-    fn step(&self, from: Word, to: Word) -> Result<(), Word> {
+    /// Takes the word alone, for with the step of who leaves the gate may go.
+    fn step(word: &AtomicU64, from: Word, to: Word) -> Result<(), Word> {
         // One word holds both the seats and the line, so who leaves and who lines up meet in one order.
         // ORDER(seated): other end in `is_idle`.
         // Test: a_queue_does_not_go_before_its_items_have_run
-        self.word
-            .compare_exchange_weak(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
+        word.compare_exchange_weak(from.0, to.0, Ordering::AcqRel, Ordering::Relaxed)
             .map(drop)
             .map_err(Word)
     }

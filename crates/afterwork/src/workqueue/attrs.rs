@@ -161,7 +161,8 @@ impl Builder {
     ///
     /// An item that waits for another item of its own queue keeps its seat meanwhile. Where joiners help, it lends the
     /// seat to the item that it waits for. Without help a chain of `max_active` such waits leaves no seat for the
-    /// last one, and stands still for ever, as in the kernel.
+    /// last one, and stands still for ever, as in the kernel. So may a chain that comes back to this queue through items
+    /// of another one: the seat is lent on its own thread only, and a worker may be faster than the joiner in between.
     pub fn max_active(mut self, max_active: u32) -> Self {
         self.max_active = Some(max_active);
         self
@@ -180,7 +181,7 @@ impl Builder {
         self
     }
 
-    /// Says whether a thread that joins or flushes an item that has not started may run it itself.
+    /// Returns `true` if a thread that joins or flushes an item that has not started may run it itself.
     ///
     /// By default it may unless the queue is strict or ordered. It makes waiting for one item at a time ten times
     /// faster and more; it also means that an item may run on its joiner's thread, with that thread's stack and
@@ -201,7 +202,8 @@ impl Builder {
 
     /// Calls `handler` with the queue's name after an item panicked of which no joiner will hear.
     ///
-    /// The panic has then been caught and counted, and the worker goes on. Without a handler that is all. A
+    /// The panic has then been caught and counted, and the worker goes on. The handler is dropped by whoever ends the
+    /// queue, when all items have ended. Without a handler that is all. A
     /// handler that wants the process to end calls [`std::process::abort`].
     pub fn on_panic(mut self, handler: impl Fn(&str) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(handler));

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! When it comes back it counts again, so the pool may be above its target. Nobody is stopped for that. The next
-//! worker that ends a batch and finds too many awake lies down although work waits (`WorkerPool::take`, `lie_down`);
+//! worker that ends a batch and finds too many awake lies down although work waits (`WorkerPool::take`, `try_park`);
 //! how many are too many, `policy::has_surplus` says.
 //! The census falls under the pool lock alone, where that worker decides too, so two cannot leave for one too many.
 
@@ -23,13 +23,13 @@ use sync::{
 
 use super::{
     concurrency::Away,
-    dispatch::{Afterwards, Dispatch},
+    dispatch::{DeferredEffects, Dispatch},
     policy::{self, Census},
     pool::{Picked, WorkerPool},
     worker::Worker,
 };
 use crate::wake::{
-    report::{self, Superior},
+    report::{self, BlockingObserver},
     station,
 };
 
@@ -70,17 +70,14 @@ pub fn blocking<R>(body: impl FnOnce() -> R) -> R {
 }
 
 /// A worker, to its own thread: where its waits are reported.
-pub(crate) struct Post {
+pub(crate) struct WorkerHook {
     pub(crate) pool: Arc<WorkerPool>,
     pub(crate) worker: Arc<Worker>,
 }
 
-impl Superior for Post {
+impl BlockingObserver for WorkerHook {
     fn falls_asleep(&self) {
-        assert!(
-            !self.pool.attrs.bh,
-            "an item of a bottom-half queue is about to sleep"
-        );
+        assert!(self.may_sleep(), "{}", report::ABOUT_TO_SLEEP);
         if !twin::armed("station: blocks with its slots") {
             station::leave();
         }
@@ -89,17 +86,20 @@ impl Superior for Post {
     fn is_back(&self) {
         self.pool.is_back(&self.worker);
     }
+    fn may_sleep(&self) -> bool {
+        !self.pool.attrs.bh
+    }
 }
 
 impl WorkerPool {
     /// Notes that a running worker is about to sleep inside an item.
     fn falls_asleep(self: &Arc<Self>, worker: &Worker) {
-        let mut after = Afterwards::default();
+        let mut after = DeferredEffects::default();
         let mut picked = Picked::default();
         let mut dispatch = self.lock();
         dispatch.retire(worker, &mut after);
         dispatch.reclaim(worker);
-        self.recount(&mut dispatch, worker, |away| away.told = true);
+        self.recount(&mut dispatch, worker, |away| away.declared = true);
         // ORDER(lie-down): a producer that counted us awake did not kick; see `look_for_worker`.
         // Test: an_item_is_never_left_to_a_worker_that_blocks
         if !twin::armed("blocking: no fence") {
@@ -110,7 +110,7 @@ impl WorkerPool {
             self.replace(&mut dispatch, worker, &mut picked);
         }
         drop(dispatch);
-        self.see_to(picked);
+        self.apply(picked);
         self.finish(after);
     }
 
@@ -127,7 +127,7 @@ impl WorkerPool {
     fn is_back(&self, worker: &Worker) {
         let mut dispatch = self.lock();
         self.recount(&mut dispatch, worker, |away| {
-            away.told = false;
+            away.declared = false;
             away.asleep = false;
         });
     }
@@ -149,7 +149,7 @@ impl WorkerPool {
         };
     }
 
-    /// Says whether more are awake than may stay. Call it with the pool locked, and act before it is unlocked.
+    /// Returns `true` if more are awake than may stay. Call it with the pool locked, and act before it is unlocked.
     pub(super) fn has_surplus(&self) -> bool {
         policy::has_surplus(self.census(), self.target)
     }

@@ -56,7 +56,7 @@ impl Colours {
         self.nr_all += count;
     }
 
-    /// Gives back the counts of `count` items; says whether a closed colour has nothing in flight any more.
+    /// Gives back the counts of `count` items; returns `true` if a closed colour has nothing in flight any more.
     pub(crate) fn retire(&mut self, colour: Colour, count: usize) -> bool {
         let nr_left = &mut self.nr_in_flight[usize::from(colour.0)];
         debug_assert!(*nr_left >= count, "retired more than was adopted");
@@ -79,7 +79,7 @@ impl Colours {
         })
     }
 
-    /// Says whether nothing is in flight that a flush waits for.
+    /// Returns `true` if nothing is in flight that a flush waits for.
     pub(crate) fn has_reached(&self, up_to: UpTo) -> bool {
         self.oldest_seq >= up_to.end_seq
     }

@@ -10,7 +10,7 @@ use super::worker::Activity;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Away {
     /// It has said that it may sleep.
-    pub(crate) told: bool,
+    pub(crate) declared: bool,
     /// A look found it asleep.
     pub(crate) asleep: bool,
     /// Its item takes the CPU for long: its queue says so, or a look found it.
@@ -27,7 +27,7 @@ impl Away {
 
 /// What was seen of a worker at one moment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Glimpse {
+pub(crate) struct Sample {
     pub(crate) activity: Activity,
     /// CPU time that its thread has had.
     pub(crate) cpu_ns: u64,
@@ -38,9 +38,9 @@ pub(crate) struct Glimpse {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Seen {
     /// The first look at this item.
-    pub(crate) first: Glimpse,
+    pub(crate) first: Sample,
     /// The last one.
-    pub(crate) last: Glimpse,
+    pub(crate) last: Sample,
     /// How long it had not run at the last look.
     still_ns: u64,
 }
@@ -70,7 +70,7 @@ const STARVED_NS: u64 = 12_000_000;
 /// since the last look. An item that had the CPU for `hog_ns` since the first look at it hogs it.
 pub(crate) fn judge(
     known: Option<&Seen>,
-    now: Glimpse,
+    now: Sample,
     hog_ns: u64,
     runnable: impl FnOnce() -> Option<bool>,
 ) -> (Seen, Verdict) {
@@ -114,7 +114,7 @@ pub(crate) fn judge(
 
 /// What the looks at all pools found together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
-pub(crate) enum Sight {
+pub(crate) enum ScanResult {
     /// Nothing waits.
     Quiet,
     /// Work waits, and whoever is up runs.
@@ -127,16 +127,16 @@ pub(crate) enum Sight {
 
 /// Returns how long to pause until the next look, after a pause of `before_ns`; `tick_ns` is the middle.
 ///
-/// Quick while sleepers are being found, because more will be; slower and slower while all is calm. An unclear sight
+/// Quick while sleepers are being found, because more will be; slower and slower while all is calm. An unclear scan
 /// asks for one quick look, and no second one right after it.
-pub(crate) fn pause_ns(sight: Sight, before_ns: u64, tick_ns: u64) -> u64 {
+pub(crate) fn pause_ns(scan: ScanResult, before_ns: u64, tick_ns: u64) -> u64 {
     let (shortest, longest) = (tick_ns / 4, tick_ns.saturating_mul(2));
     let slower = before_ns.saturating_mul(2).clamp(shortest, longest);
-    match sight {
-        Sight::Found => shortest,
-        Sight::Unclear if before_ns > shortest => shortest,
-        Sight::Unclear => longest,
-        Sight::Calm | Sight::Quiet => slower,
+    match scan {
+        ScanResult::Found => shortest,
+        ScanResult::Unclear if before_ns > shortest => shortest,
+        ScanResult::Unclear => longest,
+        ScanResult::Calm | ScanResult::Quiet => slower,
     }
 }
 
@@ -146,21 +146,21 @@ mod tests {
 
     const HOG_NS: u64 = 10_000_000;
 
-    fn glimpse(cpu_us: u64, at_us: u64) -> Glimpse {
-        Glimpse {
+    fn sample(cpu_us: u64, at_us: u64) -> Sample {
+        Sample {
             activity: Activity::default(),
             cpu_ns: cpu_us * 1000,
             at_ns: at_us * 1000,
         }
     }
 
-    /// Judges each glimpse by those before it; the thread is `runnable` whenever that is asked.
+    /// Judges each sample by those before it; the thread is `runnable` whenever that is asked.
     fn verdicts(glimpses: &[(u64, u64)], runnable: Option<bool>) -> Vec<Verdict> {
         let mut known = None;
         glimpses
             .iter()
             .map(|&(cpu_us, at_us)| {
-                let now = glimpse(cpu_us, at_us);
+                let now = sample(cpu_us, at_us);
                 let (seen, verdict) = judge(known.as_ref(), now, HOG_NS, || runnable);
                 known = Some(seen);
                 verdict
@@ -195,8 +195,8 @@ mod tests {
 
     #[test]
     fn whoever_runs_is_never_asked_whether_it_is_runnable() {
-        let known = judge(None, glimpse(0, 0), HOG_NS, || None).0;
-        let (_, verdict) = judge(Some(&known), glimpse(900, 1000), HOG_NS, || panic!("asked"));
+        let known = judge(None, sample(0, 0), HOG_NS, || None).0;
+        let (_, verdict) = judge(Some(&known), sample(900, 1000), HOG_NS, || panic!("asked"));
         assert_eq!(verdict, Verdict::Runs);
     }
 
@@ -215,10 +215,10 @@ mod tests {
     #[test]
     fn looks_are_quick_while_sleepers_are_found_and_slow_down_after() {
         let tick_ns = 1_000_000;
-        let mut pause = pause_ns(Sight::Found, 2 * tick_ns, tick_ns);
+        let mut pause = pause_ns(ScanResult::Found, 2 * tick_ns, tick_ns);
         assert_eq!(pause, tick_ns / 4);
         for expected in [2, 4, 8, 8] {
-            pause = pause_ns(Sight::Calm, pause, tick_ns);
+            pause = pause_ns(ScanResult::Calm, pause, tick_ns);
             assert_eq!(pause, expected * tick_ns / 4);
         }
     }
@@ -226,16 +226,21 @@ mod tests {
     #[test]
     fn an_unclear_sight_is_followed_by_one_quick_look() {
         let tick_ns = 1_000_000;
-        let quick = pause_ns(Sight::Unclear, 2 * tick_ns, tick_ns);
+        let quick = pause_ns(ScanResult::Unclear, 2 * tick_ns, tick_ns);
         assert_eq!(quick, tick_ns / 4);
-        assert_eq!(pause_ns(Sight::Unclear, quick, tick_ns), 2 * tick_ns);
+        assert_eq!(pause_ns(ScanResult::Unclear, quick, tick_ns), 2 * tick_ns);
     }
 
     #[test]
     fn pauses_of_any_tick_are_possible() {
         for tick_ns in [0, 1, u64::MAX] {
-            for sight in [Sight::Quiet, Sight::Calm, Sight::Unclear, Sight::Found] {
-                let pause = pause_ns(sight, tick_ns, tick_ns);
+            for scan in [
+                ScanResult::Quiet,
+                ScanResult::Calm,
+                ScanResult::Unclear,
+                ScanResult::Found,
+            ] {
+                let pause = pause_ns(scan, tick_ns, tick_ns);
                 assert!((tick_ns / 4..=tick_ns.saturating_mul(2)).contains(&pause));
             }
         }

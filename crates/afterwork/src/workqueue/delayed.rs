@@ -2,7 +2,7 @@
 
 use std::{fmt, time::Duration};
 
-use sync::{thread, unmodelled::Arc};
+use sync::{Patience, unmodelled::Arc};
 
 use super::{
     queue::Workqueue,
@@ -20,8 +20,8 @@ use super::{
 /// - It is never queued before its delay is over. How much later depends on when the system lets the registry's own
 ///   thread run, usually within 0.2 ms, and on [`slack`](Self::with_slack).
 /// - It goes to the pool of the pod from which it was queued.
-/// - An item whose handles are all gone is still queued when its time comes. Timers of a queue that has gone by then
-///   go with it, and nothing runs. A drain does not wait for timers; what they bring is queued also while one is under
+/// - An item whose handles are all gone is still queued when its time comes. With the last handle of its queue the timer
+///   goes: the item is not pending any more, and nothing runs. A drain does not wait for timers; what they bring is queued also while one is under
 ///   way.
 ///
 /// # Cost
@@ -76,7 +76,7 @@ impl DelayedWork {
         self
     }
 
-    /// Says whether its timer runs, or it is queued and has not started.
+    /// Returns `true` if its timer runs, or it is queued and has not started.
     ///
     /// # Blocking
     ///
@@ -85,7 +85,7 @@ impl DelayedWork {
         self.busy().pending
     }
 
-    /// Says whether the item is pending, its timer included, executing, or both.
+    /// Returns `true` if the item is pending, its timer included, executing, or both.
     ///
     /// # Blocking
     ///
@@ -97,7 +97,7 @@ impl DelayedWork {
         busy
     }
 
-    /// Takes the item out of the timer or the queue if it has not started; says whether it did.
+    /// Takes the item out of the timer or the queue if it has not started; returns `true` if it did.
     ///
     /// # Blocking
     ///
@@ -106,7 +106,7 @@ impl DelayedWork {
         self.timer.disarm() || self.work.cancel()
     }
 
-    /// Cancels, and waits until the item does not run; says whether it was pending.
+    /// Cancels, and waits until the item does not run; returns `true` if it was pending.
     ///
     /// On return the item is idle. While this waits, queueing is refused, also by the item itself.
     ///
@@ -116,14 +116,14 @@ impl DelayedWork {
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable).
+    /// As [`Work::disable_sync`].
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
         self.enable();
         was_pending
     }
 
-    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; says whether it was pending.
+    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; returns `true` if it was pending.
     ///
     /// # Blocking
     ///
@@ -138,7 +138,7 @@ impl DelayedWork {
         self.timer.disarm() || was_queued
     }
 
-    /// Disables the item and waits until it does not run; says whether it was pending.
+    /// Disables the item and waits until it does not run; returns `true` if it was pending.
     ///
     /// # Blocking
     ///
@@ -146,14 +146,15 @@ impl DelayedWork {
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable).
+    /// As [`Work::disable_sync`].
     pub fn disable_sync(&self) -> bool {
+        self.work.must_be_free_to_wait();
         let was_pending = self.disable();
         self.work.wait_for_run();
         was_pending
     }
 
-    /// Takes one [`disable`](Self::disable) back; says whether the item may be queued again.
+    /// Takes one [`disable`](Self::disable) back; returns `true` if the item may be queued again.
     ///
     /// # Panics
     ///
@@ -172,11 +173,12 @@ impl DelayedWork {
     ///
     /// As of [`Work::flush`].
     pub fn flush(&self) -> Result<bool, FlushError> {
+        let mut patience = Patience::new();
         loop {
             if let Some(was_busy) = self.timer.expedite(&self.work) {
                 return Ok(self.work.flush()? || was_busy);
             }
-            thread::yield_now();
+            patience.pause();
         }
     }
 }
@@ -192,7 +194,7 @@ impl Workqueue {
         work.timer.arm(&work.work, self, delay, false) == Arming::Done
     }
 
-    /// Makes `work`, pending or not, be queued here after `delay` from now; says whether it was pending.
+    /// Makes `work`, pending or not, be queued here after `delay` from now; returns `true` if it was pending.
     ///
     /// A disabled item stays as it is, not pending.
     ///
@@ -218,6 +220,7 @@ impl Workqueue {
     /// ```
     pub fn mod_delayed(&self, work: &DelayedWork, delay: Duration) -> bool {
         let mut was_pending = false;
+        let mut patience = Patience::new();
         loop {
             match work.timer.arm(&work.work, self, delay, true) {
                 Arming::Done | Arming::Refused => return was_pending,
@@ -225,7 +228,7 @@ impl Workqueue {
                 // Not under the timer's lock: it may have to be cut out of a list.
                 Arming::Pending if work.work.cancel() => was_pending = true,
                 // Somebody is in the middle of a step.
-                Arming::Pending => thread::yield_now(),
+                Arming::Pending => patience.pause(),
             }
         }
     }

@@ -26,7 +26,7 @@ use crate::trace;
 
 /// Tells that an item was about to wait for itself, by `error`, which it returns.
 #[cold]
-pub(super) fn told<E: fmt::Display>(error: E) -> E {
+pub(super) fn reported<E: fmt::Display>(error: E) -> E {
     innermost_home(
         |_| true,
         |home| trace::report("own_wait", &home.core.name, &error),
@@ -39,7 +39,7 @@ pub(super) fn before_waiting_for(head: &Head) {
     reclaiming(|home| {
         // Not before: a model would try every moment of this load.
         let state = head.load();
-        let func = (head.vtable.name)();
+        let func = (head.vtable().name)();
         let depends = !state.is_idle() && !state.has_rescuer();
         if depends && home.core.is_first_wait_for(func) {
             tell(home, home.pool.manager.queue_of(head), Some(func));

@@ -16,9 +16,9 @@ use super::{
     head::Head,
     list::{Injector, List},
     pwq::{Counts, Pwq, PwqState, QueueCore},
-    rescuer::{Distress, Phone},
+    rescuer::{MaydayQueue, MaydayTimer},
     state::State,
-    watchdog::Vigil,
+    watchdog::StallDetector,
     worker::Worker,
 };
 use crate::trace;
@@ -62,14 +62,18 @@ pub(crate) struct Dispatch {
     nr_workers: usize,
     /// Workers that have been asked for and are not there yet.
     pub(crate) nr_creating: usize,
-    pub(crate) distress: Distress,
-    pub(crate) vigil: Vigil,
+    pub(crate) mayday_timer: MaydayTimer,
+    pub(crate) stall_detector: StallDetector,
     /// Batches taken.
     pub(super) nr_batches: u64,
     /// How often items of a kind have been seen to hog the CPU, by their table.
     pub(super) hogs: HashMap<usize, u64>,
     /// Links by their slot.
     links: Vec<Option<PwqState>>,
+    /// Slots without a link.
+    free_slots: Vec<usize>,
+    /// Links to which routes lead.
+    nr_led: usize,
     /// What links had counted that are gone.
     gone: Counts,
     /// No link is left: workers leave.
@@ -78,7 +82,7 @@ pub(crate) struct Dispatch {
 
 /// What must be done after the lock is dropped.
 #[derive(Debug, Default)]
-pub(crate) struct Afterwards {
+pub(crate) struct DeferredEffects {
     /// Seats handed to links of other pools.
     pub(crate) seats: Vec<Seeker>,
     /// Queues of which somebody may wait for what has just ended.
@@ -99,7 +103,8 @@ impl Dispatch {
     }
 
     pub(crate) fn add_link(&mut self, state: PwqState) -> usize {
-        match self.links.iter().position(Option::is_none) {
+        self.nr_led += usize::from(!state.retired);
+        match self.free_slots.pop() {
             Some(slot) => {
                 self.links[slot] = Some(state);
                 slot
@@ -109,6 +114,20 @@ impl Dispatch {
                 self.links.len() - 1
             }
         }
+    }
+
+    /// Notes whether routes lead to a link; returns `true` if that is a change.
+    pub(crate) fn lead(&mut self, slot: usize, led: bool) -> bool {
+        let changed = self.link(slot).retired == led;
+        if changed {
+            self.link_mut(slot).retired = !led;
+            self.nr_led = if led {
+                self.nr_led + 1
+            } else {
+                self.nr_led - 1
+            };
+        }
+        changed
     }
 
     /// Drops a link that has nothing in flight; a worker may still hold its seat out of laziness.
@@ -121,6 +140,13 @@ impl Dispatch {
         }
         let state = self.links[slot].take().expect("a link in use");
         debug_assert!(state.in_flight.nr_in_flight() == 0 && state.inactive.is_empty());
+        self.nr_led -= usize::from(!state.retired);
+        self.free_slots.push(slot);
+        if self.free_slots.len() == self.links.len() {
+            // So that nobody walks over what once was.
+            self.links.clear();
+            self.free_slots.clear();
+        }
         self.gone.add(&state.counts);
     }
 
@@ -175,11 +201,11 @@ impl Dispatch {
 
     pub(crate) fn discharge(&mut self, worker: &Worker) {
         let enlisted = self.workers[worker.number].take();
-        debug_assert!(enlisted.is_some_and(|it| it.seat.is_none() && !it.away.told));
+        debug_assert!(enlisted.is_some_and(|it| it.seat.is_none() && !it.away.declared));
         self.nr_workers -= 1;
     }
 
-    /// Says whether items wait that have been adopted.
+    /// Returns `true` if items wait that have been adopted.
     pub(crate) fn has_work(&self) -> bool {
         !self.pending.is_empty() || !self.ready.is_empty()
     }
@@ -190,7 +216,7 @@ impl Dispatch {
 
     /// Counts the workers that are known to sleep inside an item.
     pub(crate) fn nr_blocked(&self) -> usize {
-        let blocked = |it: &&Enlisted| it.away.told || it.away.asleep;
+        let blocked = |it: &&Enlisted| it.away.declared || it.away.asleep;
         self.workers().filter(blocked).count()
     }
 
@@ -198,7 +224,7 @@ impl Dispatch {
         &mut self.enlisted_mut(worker).away
     }
 
-    /// Says whether `worker` has not been struck off, nor its number given to another.
+    /// Returns `true` if `worker` has not been struck off, nor its number given to another.
     pub(crate) fn is_enlisted(&self, worker: &Arc<Worker>) -> bool {
         let enlisted = self.workers[worker.number].as_ref();
         enlisted.is_some_and(|it| Arc::ptr_eq(&it.worker, worker))
@@ -209,7 +235,7 @@ impl Dispatch {
     pub(crate) fn busy(&self) -> impl Iterator<Item = (Arc<Worker>, Option<Seen>, bool)> {
         let busy = self
             .workers()
-            .filter(|it| it.worker.is_inside() && !it.away.told);
+            .filter(|it| it.worker.is_inside() && !it.away.declared);
         busy.map(|it| (it.worker.clone(), it.seen, it.away.asleep))
     }
 
@@ -220,7 +246,7 @@ impl Dispatch {
         worker: &Worker,
         mut seen: Seen,
         sleeps: bool,
-        after: &mut Afterwards,
+        after: &mut DeferredEffects,
     ) {
         let before = self.enlisted(worker).seen;
         let stands = before.is_some_and(|it| it.last.activity == seen.last.activity);
@@ -291,7 +317,7 @@ impl Dispatch {
     }
 
     /// Returns which links with items in flight have a rescuer, of what queue, and where it is called.
-    pub(crate) fn rescuers(&self) -> Vec<(Arc<QueueCore>, Arc<Phone>, usize)> {
+    pub(crate) fn rescuers(&self) -> Vec<(Arc<QueueCore>, Arc<MaydayQueue>, usize)> {
         let busy = self.links.iter().enumerate().filter_map(|(slot, link)| {
             let link = link
                 .as_ref()
@@ -301,15 +327,15 @@ impl Dispatch {
         busy.collect()
     }
 
-    /// Says whether `worker` has items in hand of a queue that is CPU-intensive.
+    /// Returns `true` if `worker` has items in hand of a queue that is CPU-intensive.
     pub(crate) fn is_cpu_intensive(&self, worker: &Worker) -> bool {
         let seat = self.enlisted(worker).seat;
         seat.is_some_and(|slot| self.link(slot).core.cpu_intensive)
     }
 
-    /// Says whether no queue's routes lead here.
+    /// Returns `true` if no queue's routes lead here.
     pub(crate) fn is_deserted(&self) -> bool {
-        self.links().all(|link| link.retired)
+        self.nr_led == 0
     }
 
     /// Takes back what `worker` has in hand and has not started.

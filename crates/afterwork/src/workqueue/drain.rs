@@ -71,20 +71,27 @@ impl Workqueue {
     ///
     /// [`Report::LongDrain`]: super::Report::LongDrain
     ///
+    /// # Panics
+    ///
+    /// Inside an item of a bottom-half queue, which must not wait; nothing is changed then.
+    ///
     /// # Errors
     ///
     /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself.
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
-        self.inner.closed.word.fetch_add(1, Ordering::Relaxed);
+        let _draining = Draining::begin(&self.inner.closed);
         self.inner.drain();
-        self.inner.closed.word.fetch_sub(1, Ordering::Relaxed);
         Ok(())
     }
 
     /// Drains the queue, and refuses whatever is queued from then on. A paused queue is resumed first.
     ///
     /// # Blocking
+    ///
+    /// As [`drain`](Self::drain).
+    ///
+    /// # Panics
     ///
     /// As [`drain`](Self::drain).
     ///
@@ -115,7 +122,7 @@ impl Workqueue {
         Ok(())
     }
 
-    /// Starts no more items until [`resume`](Self::resume); says whether it was not paused already.
+    /// Starts no more items until [`resume`](Self::resume); returns `true` if it was not paused already.
     ///
     /// Items may be queued meanwhile. Those that run go on, and workers finish what they have in hand; to wait for
     /// that, look at `nr_active` of [`stats`](Self::stats). An item of the queue may still run one that it waits for.
@@ -140,7 +147,7 @@ impl Workqueue {
         self.inner.set_paused(true)
     }
 
-    /// Lets items start again; says whether the queue was paused.
+    /// Lets items start again; returns `true` if the queue was paused.
     ///
     /// # Blocking
     ///
@@ -149,7 +156,7 @@ impl Workqueue {
         self.inner.set_paused(false)
     }
 
-    /// Says whether the caller may queue items, and counts it if not.
+    /// Returns `true` if the caller may queue items, and counts it if not.
     #[inline]
     pub(super) fn admits(&self) -> bool {
         let closed = &self.inner.closed;
@@ -158,9 +165,21 @@ impl Workqueue {
     }
 }
 
-impl Workqueue {
-    pub(super) fn is_destroyed(&self) -> bool {
-        self.inner.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
+/// A drain under way, which refuses what others queue; until dropped, also by a panic that leaves it.
+struct Draining<'a>(&'a Closed);
+
+impl<'a> Draining<'a> {
+    fn begin(closed: &'a Closed) -> Self {
+        closed.word.fetch_add(1, Ordering::Relaxed);
+        Self(closed)
+    }
+}
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            self.0.word.fetch_sub(1, Ordering::Relaxed);
+        }
     }
 }
 
@@ -174,7 +193,11 @@ impl Closed {
 }
 
 impl Inner {
-    /// Says whether this thread is inside an item of this queue.
+    pub(super) fn is_destroyed(&self) -> bool {
+        self.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
+    }
+
+    /// Returns `true` if this thread is inside an item of this queue.
     pub(super) fn runs_here(&self) -> bool {
         is_seated(&self.core)
     }
@@ -189,7 +212,7 @@ impl Inner {
         admits
     }
 
-    /// Says whether the queue's workers are in this process.
+    /// Returns `true` if the queue's workers are in this process.
     pub(super) fn is_at_home(&self) -> bool {
         self.closed.process.is_this()
     }
@@ -216,11 +239,11 @@ impl Inner {
         changed
     }
 
-    /// Says whether nothing is queued or running; if not, `settled` will tell when that may have changed.
+    /// Returns `true` if nothing is queued or running; if not, `settled` will tell when that may have changed.
     ///
     /// One look takes the pools in turn, and an item that queues another one, or itself, on a pool that has been
     /// looked at, and ends before its own pool is, would slip through. So nothing may have come between two looks.
-    fn is_drained(&self) -> bool {
+    pub(super) fn is_drained(&self) -> bool {
         loop {
             match (self.look(Look::First), self.look(Look::Second)) {
                 (Some(first), Some(second)) if first == second => return true,

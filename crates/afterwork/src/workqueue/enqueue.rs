@@ -8,8 +8,14 @@ use sync::atomic::Ordering;
 use topology::CpuId;
 
 use super::{
-    head::Head, list::set_fresh_next, pwq::Pwq, queue::Workqueue, routes::Home, run,
-    state::Enqueue, work::Work,
+    head::Head,
+    list::set_fresh_next,
+    pwq::Pwq,
+    queue::{Inner, Workqueue},
+    routes::Home,
+    run,
+    state::Enqueue,
+    work::Work,
 };
 use crate::trace;
 
@@ -31,7 +37,7 @@ impl Planned {
         match self {
             Self::Push => home.push(work.item()),
             Self::InPlace => {
-                trace::queue_work(|| home.trace(work.item().as_ptr(), work.head().vtable));
+                trace::queue_work(|| home.trace(work.item().as_ptr(), work.head().vtable()));
             }
             Self::Refused => {}
         }
@@ -82,16 +88,16 @@ impl Workqueue {
         if !self.admits() {
             return false;
         }
-        let planned = self.plan(work, home);
+        let planned = self.inner.plan(work, home);
         planned.carry_out(work, home);
         planned != Planned::Refused
     }
 
-    /// Takes back one [`Work::disable`], and queues `work` if that was the last one; says whether it was queued.
+    /// Takes back one [`Work::disable`], and queues `work` if that was the last one; returns `true` if it was queued.
     ///
     /// # Panics
     ///
-    /// When the item is not disabled.
+    /// When the item is not disabled, and in a child of `fork` (see [`Workqueue`]).
     ///
     /// # Blocking
     ///
@@ -110,6 +116,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enable_and_queue(&self, work: &Work) -> bool {
+        self.inner.must_be_at_home();
         work.enable() && self.enqueue(work)
     }
 
@@ -139,11 +146,11 @@ impl Workqueue {
         let mut nr_queued = 0;
         let mut chain: Option<(NonNull<Head>, NonNull<Head>)> = None;
         for work in works {
-            let planned = self.plan(work, &home);
+            let planned = self.inner.plan(work, &home);
             nr_queued += usize::from(planned != Planned::Refused);
             if planned == Planned::Push {
                 let item = work.item();
-                trace::queue_work(|| home.trace(item.as_ptr(), work.head().vtable));
+                trace::queue_work(|| home.trace(item.as_ptr(), work.head().vtable()));
                 chain = Some(match chain {
                     None => (item, item),
                     Some((newest, oldest)) => {
@@ -161,13 +168,15 @@ impl Workqueue {
         }
         nr_queued
     }
+}
 
-    /// Claims `work` for this queue; says whether its link is still to be pushed to `home`.
+impl Inner {
+    /// Claims `work` for this queue; returns `true` if its link is still to be pushed to `home`.
     #[inline]
     fn plan(&self, work: &Work, home: &Pwq) -> Planned {
         match work
             .head()
-            .enqueue(home, |link| self.inner.signpost.routes().has(link))
+            .enqueue(home, |link| self.route_table.routes().has(link))
         {
             Enqueue::Push(_) => Planned::Push,
             Enqueue::Revive(_) => Planned::InPlace,
@@ -180,17 +189,29 @@ impl Workqueue {
         }
     }
 
-    /// Says whether to queue `work` is to wait until its link has been got out of another queue's list.
+    /// Returns `true` if to queue `work` is to wait until its link has been got out of another queue's list.
     pub(super) fn must_cut_out(&self, work: &Work) -> bool {
         let head = work.head();
         let home = head.home.load(Ordering::Relaxed).cast_const();
-        head.load().has_link() && !self.inner.signpost.routes().has(home)
+        head.load().has_link() && !self.route_table.routes().has(home)
+    }
+
+    /// Claims `work` to be queued from here; none where it is pending already, or disabled.
+    pub(super) fn claim_here<'a>(&'a self, work: &'a Work) -> Option<Claimed<'a>> {
+        let home = self.route_table.here();
+        let planned = self.plan(work, &home);
+        let claimed = Claimed {
+            home,
+            work,
+            planned,
+        };
+        (planned != Planned::Refused).then_some(claimed)
     }
 
     /// Claims `work`, which is not pending anywhere, to be queued from `cpu`, also in a drain; `None` when it is disabled.
     /// Nothing is claimed where the queue was destroyed.
     pub(super) fn claim_at<'a>(&'a self, cpu: CpuId, work: &'a Work) -> Option<Claimed<'a>> {
-        let home = self.inner.signpost.at_cpu(cpu);
+        let home = self.route_table.at_cpu(cpu);
         let is_destroyed = self.is_destroyed();
         let planned = if is_destroyed {
             Planned::Refused

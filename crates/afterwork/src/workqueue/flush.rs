@@ -36,10 +36,11 @@ use sync::{
 use super::{
     active::{Gate, Phase},
     colour::UpTo,
-    dependency::{self, told},
+    dependency::{self, reported},
     pwq::Pwq,
     queue::{Inner, Workqueue},
 };
+use crate::wake::report;
 
 /// Says that an item was about to wait for its own queue, and with that for itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -104,6 +105,10 @@ impl Workqueue {
     /// Until then. Called from a work item of another queue it lets the pool get another worker. While the queue is
     /// [paused](Self::pause) nothing that waits in it ends.
     ///
+    /// # Panics
+    ///
+    /// Inside an item of a bottom-half queue, which must not wait.
+    ///
     /// # Errors
     ///
     /// [`OwnQueueError`] from inside an item of this queue: the flush would wait for itself.
@@ -133,13 +138,18 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Says whether this thread may wait for the queue.
+    /// Returns `true` if this thread may wait for the queue. Asked before anything is changed.
+    ///
+    /// # Panics
+    ///
+    /// In a child of `fork`, and inside an item of a bottom-half queue.
     pub(super) fn may_wait(&self) -> Result<(), OwnQueueError> {
         self.must_be_at_home();
         if self.runs_here() {
             let queue = self.core.name.clone();
-            return Err(told(OwnQueueError { queue }));
+            return Err(reported(OwnQueueError { queue }));
         }
+        report::must_be_free_to_sleep();
         Ok(())
     }
 }
@@ -156,7 +166,7 @@ impl<'a> Flush<'a> {
         }
     }
 
-    /// Takes what steps can be taken; says whether nothing is left to wait for.
+    /// Takes what steps can be taken; returns `true` if nothing is left to wait for.
     pub(super) fn has_ended(&mut self) -> bool {
         let mut nr_left = 0;
         for (link, stage) in &mut self.links {

@@ -27,13 +27,13 @@ use std::{
     task::{Context, Poll, RawWaker, RawWakerVTable, Waker},
 };
 
-use sync::{atomic::Ordering, twin, unmodelled::Arc};
+use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
 
 use super::{
     colour::Colour,
     handles::Handles,
-    head::{Ending, Head, TaskSlot, VTable, with_current},
-    join::{HandleTable, JoinError, JoinHandle, Outcome},
+    head::{Ending, HandleTable, Head, TaskSlot, VTable, with_current},
+    join::{JoinError, JoinHandle, Outcome},
     list,
     pwq::Pwq,
     queue::Inner,
@@ -97,7 +97,7 @@ where
     };
     let item = slab::place(Task {
         base: Base {
-            head: Head::new(&Task::<F>::TABLE.base, State::queued(rules), home),
+            head: Head::new(Task::<F>::VTABLE, State::queued(rules), home),
             handles: Handles::one(),
             queue,
             anchor: UnsafeCell::new(Anchor {
@@ -118,19 +118,20 @@ where
     F: Future + Send + 'static,
     F::Output: Send + 'static,
 {
-    const TABLE: &'static HandleTable = &HandleTable {
-        base: VTable {
-            run: run::pop_and_run,
-            call: Self::call,
-            name: std::any::type_name::<F>,
-            free: Self::free,
-            push: Some(push),
-            task: Some(left_by_handle),
-        },
-        take: Self::take,
-        cancel,
-        leave: Self::leave,
-        slot,
+    const VTABLE: &'static VTable = &VTable {
+        run: run::pop_and_run,
+        call: Self::call,
+        name: std::any::type_name::<F>,
+        free: Self::free,
+        is_husk: |_| false,
+        push: Some(push),
+        task: Some(left_by_handle),
+        handle: Some(HandleTable {
+            take: Self::take,
+            cancel,
+            leave: Self::leave,
+            slot,
+        }),
     };
 
     fn stage(item: NonNull<Head>) -> *mut Stage<F> {
@@ -144,14 +145,15 @@ where
         // SAFETY: runs do not overlap, and nobody else touches the stage before the future has ended.
         let stage = unsafe { &mut *Self::stage(item) };
         let outcome = if base.head.load().is_cancelled() {
-            dropped(stage).and(Err(JoinError::Cancelled))
+            dropped(stage, Err(JoinError::Cancelled))
         } else {
             // Lent, not counted: the run keeps the item.
             let waker = ManuallyDrop::new(waker(item));
+            // FOREIGN(future-poll): the future's poll, by a worker in its item, no locks; a panic is its outcome.
             match guarded(|| poll(stage, &mut Context::from_waker(&waker))) {
                 Ok(Poll::Pending) => return base.suspend(),
-                Ok(Poll::Ready(value)) => dropped(stage).map(|()| value),
-                Err(payload) => dropped(stage).and(Err(JoinError::panicked(payload))),
+                Ok(Poll::Ready(value)) => dropped(stage, Ok(value)),
+                Err(payload) => dropped(stage, Err(JoinError::panicked(payload))),
             }
         };
         let panicked = matches!(outcome, Err(JoinError::Panicked(_)));
@@ -161,6 +163,7 @@ where
             unsafe { note_panic(!detached) };
         }
         if detached {
+            // FOREIGN(future-outcome): the drop of what nobody joins, by a worker in its item, no locks; contained.
             contain(|| drop(outcome));
         } else {
             *stage = Stage::Outcome(outcome);
@@ -168,7 +171,7 @@ where
         // SAFETY: the caller runs the item.
         if let Some((anchor, colour)) = unsafe { base.anchor() } {
             // The run that we are in keeps the queue; nobody pushes the item while it is run.
-            anchor.weigh();
+            anchor.release();
             anchor.pool.retire_one(anchor.slot, colour);
         }
         if panicked {
@@ -190,10 +193,14 @@ where
     unsafe fn leave(item: NonNull<Head>) {
         // SAFETY: the caller has the handle.
         let base = unsafe { base(item) };
+        if base.is_absent() {
+            return;
+        }
         let detached = base.head.update(|state| Some(state.detach()));
         if detached.is_some_and(|(_, state)| state.has_ended()) {
             // SAFETY: the future has ended, and the caller is its only handle; a waker that frees it comes after us.
             let stage = unsafe { &mut *Self::stage(item) };
+            // FOREIGN(future-outcome): the drop of what nobody joins, by who drops the handle, no locks; contained.
             contain(|| *stage = Stage::Gone);
         }
         // SAFETY: the handle is not used again.
@@ -209,18 +216,19 @@ where
         let anchor = unsafe { base.anchor() }.filter(|_| waits);
         // Of its own: with the count the link may go.
         let left = anchor.map(|(anchor, colour)| {
-            anchor.weigh();
+            anchor.release();
             (anchor.pool.clone(), anchor.slot, colour)
         });
         // The future may own the last handle of its queue, which must not wait for the count that we hold.
         let home = anchor.map_or(ptr::null(), |(anchor, _)| ptr::from_ref(anchor));
         // SAFETY: its count keeps the anchor until below.
+        // FOREIGN(future-drop): the future's drop, or its outcome's, by whoever made it unreachable, no locks; contained.
         unsafe { with_current(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
+        // FOREIGN(future-waker): the drop of the waker that a task left, by the same thread, no locks; contained.
         // SAFETY: nobody else has the item, of which all is dropped but this.
-        unsafe {
-            ptr::drop_in_place(item.as_ptr().cast::<Base>());
-            slab::give_back(item.cast::<Self>());
-        }
+        contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });
+        // SAFETY: as above.
+        unsafe { slab::give_back(item.cast::<Self>()) };
         if let Some((pool, slot, colour)) = left {
             pool.retire_one(slot, colour);
         }
@@ -235,9 +243,16 @@ fn poll<F: Future>(stage: &mut Stage<F>, context: &mut Context<'_>) -> Poll<F::O
     unsafe { Pin::new_unchecked(future) }.poll(context)
 }
 
-/// Drops the future in its place; an error when it panics.
-fn dropped<F: Future>(stage: &mut Stage<F>) -> Result<(), JoinError> {
-    guarded(|| *stage = Stage::Gone).map_err(JoinError::panicked)
+/// Drops the future in its place and returns `outcome`, or that the drop panicked.
+fn dropped<F: Future>(stage: &mut Stage<F>, outcome: Outcome<F::Output>) -> Outcome<F::Output> {
+    // FOREIGN(future-drop): the future's drop, by a worker in its item, no locks; a panic is its outcome.
+    let dropped = guarded(|| *stage = Stage::Gone);
+    let Err(payload) = dropped else {
+        return outcome;
+    };
+    // FOREIGN(future-outcome): the drop of what it returned, or panicked with, by the same worker, no locks; contained.
+    contain(|| drop(outcome));
+    Err(JoinError::panicked(payload))
 }
 
 impl Base {
@@ -254,9 +269,15 @@ impl Base {
             // SAFETY: as above.
             unsafe { place.write(Anchor { link, colour }) };
             // SAFETY: the link that an item runs from is there.
-            unsafe { &*link }.anchor();
+            unsafe { &*link }.hold_for_future();
         }
         Ending::Suspended { keeps_count }
+    }
+
+    /// Returns `true` if it is a parent's, in a child of `fork`: no worker polls it here, and its words may be in any state. So
+    /// nothing is done to it, and nothing that it holds is dropped.
+    fn is_absent(&self) -> bool {
+        fork::is_child() && !self.queue.is_at_home()
     }
 
     /// Returns the link that keeps a count for it, and the colour of that.
@@ -282,6 +303,9 @@ impl Base {
 unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
     // SAFETY: (1).
     let base = unsafe { base(item) };
+    if base.is_absent() {
+        return false;
+    }
     if twin::armed("future: pending is no step") && base.head.load().is_pending() {
         return true;
     }
@@ -306,7 +330,7 @@ unsafe fn push(item: NonNull<Head>) {
     // SAFETY: (1). The queue's inside is held until the home is looked at no more, though the future may be gone.
     let queue = unsafe { base(item) }.queue.clone();
     // The anchor keeps the queue until the push.
-    let home = queue.signpost.here();
+    let home = queue.route_table.here();
     let place = ptr::from_ref(&*home).cast_mut();
     // SAFETY: (1).
     unsafe { item.as_ref() }
@@ -373,6 +397,10 @@ unsafe fn wake_by_ref(data: *const ()) {
 
 unsafe fn remove(data: *const ()) {
     if twin::torn_down() {
+        return;
+    }
+    // SAFETY: the waker keeps the item.
+    if unsafe { base(item_of(data)) }.is_absent() {
         return;
     }
     // SAFETY: the waker keeps the item, and is not used again.

@@ -9,6 +9,7 @@ use std::{
 use sync::{
     Mutex,
     atomic::{AtomicPtr, Ordering},
+    cell::Fixed,
     futex::{Futex64, Key},
     unmodelled::Arc,
 };
@@ -19,8 +20,11 @@ use super::{
     pwq::{Pwq, QueueCore},
     state::{Completion, Enqueue, Pop, State},
 };
+use crate::panics::Foreign;
 
 /// Stands first in every item, whatever it is.
+///
+/// A step of the state may let another thread free the item, so all fields are cells.
 #[repr(C, align(16))]
 #[derive(Debug)]
 pub(crate) struct Head {
@@ -29,7 +33,7 @@ pub(crate) struct Head {
     /// Where it is queued, or was last; written by the enqueuer that claimed it while it was unlinked.
     pub(crate) home: AtomicPtr<Pwq>,
     /// I
-    pub(crate) vtable: &'static VTable,
+    vtable: Fixed<&'static VTable>,
     /// A: see `state.rs`.
     pub(crate) state: Futex64,
 }
@@ -45,10 +49,27 @@ pub(crate) struct VTable {
     pub(crate) name: fn() -> &'static str,
     /// Frees the item.
     pub(crate) free: unsafe fn(NonNull<Head>),
+    /// Says of an item that nobody has any more whether to free it drops nothing of users'.
+    pub(crate) is_husk: unsafe fn(NonNull<Head>) -> bool,
     /// Pushes a future that was woken while it was polled.
     pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
     /// Returns where the async task that polled the handle left its waker.
     pub(crate) task: Option<unsafe fn(NonNull<Head>) -> Arc<TaskSlot>>,
+    /// Of an item with a [`JoinHandle`](super::JoinHandle).
+    pub(crate) handle: Option<HandleTable>,
+}
+
+/// What a join handle must be able to do without knowing the closure's type.
+#[derive(Debug)]
+pub(crate) struct HandleTable {
+    /// Moves the outcome into the `Option<Outcome<T>>` that it points at.
+    pub(crate) take: unsafe fn(NonNull<Head>, *mut ()),
+    /// Sees to it that the item's code does not run any more, and says whether that is so.
+    pub(crate) cancel: unsafe fn(NonNull<Head>) -> bool,
+    /// Lets go of the item for its handle.
+    pub(crate) leave: unsafe fn(NonNull<Head>),
+    /// Returns the task slot.
+    pub(crate) slot: unsafe fn(NonNull<Head>) -> *mut Option<Arc<TaskSlot>>,
 }
 
 /// What became of an item that a worker took off its list.
@@ -65,7 +86,7 @@ pub(crate) enum Popped {
 }
 
 impl Popped {
-    /// Says whether the in-flight count is the worker's to give back.
+    /// Returns `true` if the in-flight count is the worker's to give back.
     pub(crate) fn counts(self) -> bool {
         matches!(self, Self::Ran | Self::Dropped)
     }
@@ -88,7 +109,7 @@ pub(crate) enum Ending {
 }
 
 /// Where an async task that waits for an item leaves its waker.
-pub(crate) type TaskSlot = Mutex<Option<Waker>>;
+pub(crate) type TaskSlot = Mutex<Option<Foreign<Waker>>>;
 
 /// What the end of a run leaves to be done.
 #[derive(Debug)]
@@ -108,8 +129,10 @@ struct Frame {
     item: *const Head,
     /// The link from which it runs; null once the run has given up what keeps that.
     home: *const Pwq,
-    /// The run around it, on this thread's stack; null for none.
+    /// The run around it, on the stack of this thread or of one that waits for this one; null for none.
     outer: *const Frame,
+    /// How many runs there are on this thread's stack, with this one.
+    depth: u32,
 }
 
 sync::thread_local! {
@@ -118,10 +141,41 @@ sync::thread_local! {
         item: ptr::null(),
         home: ptr::null(),
         outer: ptr::null(),
+        depth: 0,
     })
 }
 
-/// Says whether this thread is inside a run for which `test` holds.
+/// The runs that a thread is in, to be gone on with by another thread.
+pub(crate) struct Runs(Frame);
+
+// SAFETY: what it points to is shared by what keeps it there: see `Runs::go_on`.
+unsafe impl Send for Runs {}
+
+impl Runs {
+    pub(crate) fn of_this_thread() -> Self {
+        Self(INNERMOST.with(Cell::get))
+    }
+
+    /// Says how many there are on this thread's own stack.
+    pub(crate) fn depth(&self) -> u32 {
+        self.0.depth
+    }
+
+    /// Calls `body`, which does not unwind, with this thread in these. Its locals may be dropped much later.
+    ///
+    /// # Safety
+    ///
+    /// 1. The thread of which they are waits until `body` has returned.
+    pub(crate) unsafe fn go_on<R>(self, body: impl FnOnce() -> R) -> R {
+        let frame = Frame { depth: 0, ..self.0 };
+        let before = INNERMOST.with(|innermost| innermost.replace(frame));
+        let result = body();
+        INNERMOST.with(|innermost| innermost.set(before));
+        result
+    }
+}
+
+/// Returns `true` if this thread is inside a run for which `test` holds.
 fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
     let mut frame = INNERMOST.with(Cell::get);
     loop {
@@ -131,22 +185,32 @@ fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
         if frame.outer.is_null() {
             return false;
         }
-        // SAFETY: `with_current` keeps the frame around a run on its stack, unmoved, until that run is over.
+        // SAFETY: `with_current` keeps the frame around a run on its stack, unmoved, until that run is over; one of another
+        // thread is kept by (1) of `Runs::go_on`.
         frame = unsafe { *frame.outer };
     }
 }
 
-/// Says whether this thread is inside a run of `item`.
+/// Returns `true` if this thread is inside a run of `item`.
 pub(crate) fn is_current(item: NonNull<Head>) -> bool {
     inside(|frame| ptr::eq(frame.item, item.as_ptr()))
 }
 
-/// Says whether this thread is inside a run of the queue `core`, and so has a seat of it.
+/// Returns `true` if this thread is inside a run of the queue `core`, and so has a seat of it.
 pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
     inside(|frame| {
         // SAFETY: a home that is not null is kept by what its run holds: see `with_current`.
         let home = unsafe { frame.home.as_ref() };
         home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
+    })
+}
+
+/// Returns `true` if this thread is inside a run of a bottom half.
+pub(crate) fn is_bottom_half() -> bool {
+    inside(|frame| {
+        // SAFETY: as in `is_seated`.
+        let home = unsafe { frame.home.as_ref() };
+        home.is_some_and(|home| home.core.bh)
     })
 }
 
@@ -206,6 +270,7 @@ pub(crate) unsafe fn with_current<R>(
         item,
         home,
         outer: &raw const outer.0,
+        depth: outer.0.depth + 1,
     };
     INNERMOST.with(|innermost| innermost.set(frame));
     body()
@@ -216,9 +281,15 @@ impl Head {
         Self {
             next: AtomicPtr::new(ptr::null_mut()),
             home: AtomicPtr::new(home.cast_mut()),
-            vtable,
+            vtable: Fixed::new(vtable),
             state: Futex64::new(state.0),
         }
+    }
+
+    /// Returns what it does.
+    #[inline]
+    pub(crate) fn vtable(&self) -> &'static VTable {
+        self.vtable.get()
     }
 
     #[inline]
@@ -319,7 +390,7 @@ impl Head {
         let mut task = None;
         loop {
             let completion = from.complete(ending);
-            if let (true, None, Some(find)) = (completion.wake_task, &task, head.vtable.task) {
+            if let (true, None, Some(find)) = (completion.wake_task, &task, head.vtable().task) {
                 // SAFETY: (1), and the state says that a task was left.
                 task = Some(unsafe { find(item) });
             }

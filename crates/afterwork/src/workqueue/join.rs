@@ -13,9 +13,9 @@ use std::{
 use sync::{Mutex, unmodelled::Arc};
 
 use super::{
-    dependency::{self, told},
+    dependency::{self, reported},
     handles,
-    head::{Ending, Head, Popped, TaskSlot, VTable, is_current, with_current},
+    head::{Ending, HandleTable, Head, Popped, TaskSlot, VTable, is_current, with_current},
     panicked::PanicPayload,
     pwq::Pwq,
     run::{self, note_panic},
@@ -24,7 +24,7 @@ use super::{
     wait,
 };
 use crate::{
-    panics::{Payload, discard, guarded},
+    panics::{Foreign, Payload, discard, guarded},
     trace,
 };
 
@@ -126,21 +126,6 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// What a handle must be able to do without knowing the closure's type. The item's table stands first, so that
-/// a pointer to it is one to the whole.
-#[repr(C)]
-pub(super) struct HandleTable {
-    pub(super) base: VTable,
-    /// Moves the outcome into the `Option<Outcome<T>>` that it points at.
-    pub(super) take: unsafe fn(NonNull<Head>, *mut ()),
-    /// Sees to it that the item's code does not run any more, and says whether that is so.
-    pub(super) cancel: unsafe fn(NonNull<Head>) -> bool,
-    /// Lets go of the item for its handle.
-    pub(super) leave: unsafe fn(NonNull<Head>),
-    /// Returns the task slot.
-    pub(super) slot: unsafe fn(NonNull<Head>) -> *mut Option<Arc<TaskSlot>>,
-}
-
 /// Makes an item that runs `func` and keeps what it returns.
 #[inline]
 pub(crate) fn joinable<F, T>(func: F, home: &Pwq) -> (NonNull<Head>, JoinHandle<T>)
@@ -149,11 +134,7 @@ where
     T: Send + 'static,
 {
     let item = slab::place(Joinable::<F, T> {
-        head: Head::new(
-            &Joinable::<F, T>::TABLE.base,
-            State::queued(home.rules),
-            home,
-        ),
+        head: Head::new(Joinable::<F, T>::VTABLE, State::queued(home.rules), home),
         task: UnsafeCell::new(None),
         content: UnsafeCell::new(Content {
             func: ManuallyDrop::new(func),
@@ -166,14 +147,15 @@ where
 
 /// Drops `func`, and makes the handle of an item that never was queued.
 #[cold]
-pub(crate) fn refused<F, T>(func: F, home: &Pwq) -> JoinHandle<T>
+pub(crate) fn refused<F, T>(func: F) -> JoinHandle<T>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
+    // FOREIGN(refused-drop): a closure that a queue does not take, on the thread that spawns; it may unwind to there.
     drop(func);
     let item = slab::place(Joinable::<F, T> {
-        head: Head::new(&Joinable::<F, T>::TABLE.base, State::ended(), home),
+        head: Head::new(Joinable::<F, T>::VTABLE, State::ended(), std::ptr::null()),
         task: UnsafeCell::new(None),
         content: UnsafeCell::new(Content {
             outcome: ManuallyDrop::new(Some(Err(JoinError::Refused))),
@@ -200,19 +182,20 @@ where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    const TABLE: &'static HandleTable = &HandleTable {
-        base: VTable {
-            run: run::pop_and_run,
-            call: Self::call,
-            name: std::any::type_name::<F>,
-            free: Self::free,
-            push: None,
-            task: Some(Self::task),
-        },
-        take: Self::take,
-        cancel: Self::cancel,
-        leave: handles::orphan,
-        slot: Self::slot,
+    const VTABLE: &'static VTable = &VTable {
+        run: run::pop_and_run,
+        call: Self::call,
+        name: std::any::type_name::<F>,
+        free: Self::free,
+        is_husk: Self::is_husk,
+        push: None,
+        task: Some(Self::task),
+        handle: Some(HandleTable {
+            take: Self::take,
+            cancel: Self::cancel,
+            leave: handles::orphan,
+            slot: Self::slot,
+        }),
     };
 
     fn content(item: NonNull<Head>) -> *mut Content<F, T> {
@@ -224,6 +207,7 @@ where
         let content = Self::content(item);
         // SAFETY: the caller runs the item for the first and only time, so the closure is there and ours.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
+        // FOREIGN(item-run): a spawned closure, on a worker, a rescuer or its joiner, inside its run; contained.
         let outcome = guarded(func).map_err(JoinError::panicked);
         let panicked = outcome.is_err();
         if panicked {
@@ -251,7 +235,8 @@ where
         let outcome = ManuallyDrop::new(Some(Err(JoinError::Cancelled)));
         // SAFETY: as above.
         unsafe { (&raw mut (*content).outcome).write(outcome) };
-        // Last: should it panic, the content is an outcome already.
+        // FOREIGN(cancel-drop): the closure, on the thread that cancels; it may unwind to there, for the content is an
+        // outcome already.
         drop(func);
         true
     }
@@ -274,6 +259,12 @@ where
         slot.clone().expect("written before the flag")
     }
 
+    unsafe fn is_husk(item: NonNull<Head>) -> bool {
+        // SAFETY: the item has ended, and its handle is gone: the content is an outcome, and all of it is the caller's.
+        let (outcome, slot) = unsafe { (&*(*Self::content(item)).outcome, &*Self::slot(item)) };
+        slot.is_none() && matches!(outcome, None | Some(Err(JoinError::Cancelled)))
+    }
+
     unsafe fn free(item: NonNull<Head>) {
         // SAFETY: the item has ended, its handle is gone, and no list holds it: all of it is ours.
         unsafe {
@@ -288,7 +279,7 @@ where
 impl<T> JoinHandle<T> {
     /// # Safety
     ///
-    /// 1. `item` has a [`HandleTable`] whose outcome is a `T`.
+    /// 1. `item` has a [`HandleTable`], whose outcome is a `T`.
     /// 2. The caller makes its only handle.
     pub(super) unsafe fn of(item: NonNull<Head>) -> Self {
         Self {
@@ -299,7 +290,8 @@ impl<T> JoinHandle<T> {
 
     /// Waits for the closure to end and returns what it returned.
     ///
-    /// If it has not started and its queue lets joiners help, it is run here and now.
+    /// If it has not started and its queue lets joiners help, it is run here and now; where very many joins are nested, on
+    /// the stack of a thread of its own.
     ///
     /// # Blocking
     ///
@@ -312,7 +304,7 @@ impl<T> JoinHandle<T> {
     pub fn join(self) -> Result<T, JoinError> {
         if !self.is_finished() && !run::help(self.item) {
             if is_current(self.item) {
-                return Err(told(JoinError::OwnItem));
+                return Err(reported(JoinError::OwnItem));
             }
             dependency::before_waiting_for(self.head());
             wait::until_turn(self.head(), 1);
@@ -333,12 +325,12 @@ impl<T> JoinHandle<T> {
         }
     }
 
-    /// Says whether the closure has ended, or has been cancelled.
+    /// Returns `true` if the closure has ended, or has been cancelled.
     pub fn is_finished(&self) -> bool {
         self.head().load().has_reached(1)
     }
 
-    /// Sees to it that the item does not run any more; says whether that is so.
+    /// Sees to it that the item does not run any more; returns `true` if that is so.
     ///
     /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
     /// left alone: false. A future that has not ended is dropped by a worker of its queue, as soon as one comes to it,
@@ -347,7 +339,8 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock.
+    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, and every so often what was
+    /// cancelled in another one is.
     pub fn cancel(&mut self) -> bool {
         // SAFETY: the table is the item's, and we are its only handle.
         unsafe { (self.table().cancel)(self.item) }
@@ -366,9 +359,8 @@ impl<T> JoinHandle<T> {
     }
 
     fn table(&self) -> &'static HandleTable {
-        let base: *const VTable = self.head().vtable;
-        // SAFETY: an item with a handle was made with a table that `base` stands first in.
-        unsafe { &*base.cast::<HandleTable>() }
+        let table = self.head().vtable().handle.as_ref();
+        table.expect("an item with a handle has a table for it")
     }
 }
 
@@ -389,7 +381,9 @@ impl<T> Future for JoinHandle<T> {
         }
         // SAFETY: from here on the slot is only read.
         let slot = unsafe { &*place }.as_ref().expect("written above");
-        let before = slot.lock().replace(context.waker().clone());
+        // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+        let waker = Foreign::new(context.waker().clone());
+        let before = slot.lock().replace(waker);
         // Not under the lock: it may be the last that keeps somebody's future.
         drop(before);
         // Either this step sees that the run has ended, or the end of the run sees the flag. A waker replaced
@@ -436,8 +430,10 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
+        is_husk: |_| false,
         push: None,
         task: None,
+        handle: None,
     };
 
     unsafe fn run(item: NonNull<Head>) -> Popped {
@@ -462,6 +458,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         let this = item.as_ptr().cast::<Self>();
         // SAFETY: the caller holds the item's only link and calls it once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
+        // FOREIGN(item-run): as of `Joinable::call`.
         let ending = match guarded(func) {
             Ok(()) => Ending::Returned,
             Err(payload) => {

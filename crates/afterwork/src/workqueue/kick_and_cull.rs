@@ -200,7 +200,7 @@ impl State {
         }
     }
 
-    fn lie_down(&self, worker: usize) -> State {
+    fn try_park(&self, worker: usize) -> State {
         let mut next = self.with(worker, Parked);
         next.idle.insert(0, worker);
         next.old &= !(1 << worker);
@@ -240,7 +240,7 @@ impl State {
                     } else {
                         add(
                             format!("{worker} gets up in vain"),
-                            vec![up.lie_down(worker)],
+                            vec![up.try_park(worker)],
                         );
                     }
                 }
@@ -253,7 +253,7 @@ impl State {
                     }
                     let nr_running = self.lives.iter().filter(|&&life| life == Running).count();
                     if self.nr_queued == 0 || rules.early && nr_running > 1 {
-                        add(format!("{worker} lies down"), vec![self.lie_down(worker)]);
+                        add(format!("{worker} lies down"), vec![self.try_park(worker)]);
                     }
                 }
                 Leaving => add(format!("{worker} leaves"), vec![self.with(worker, Gone)]),

@@ -68,7 +68,8 @@ impl Builder {
     /// # Panics
     ///
     /// A wait of this library inside such an item panics instead of sleeping, as does [`blocking`](super::blocking).
-    /// What blocks otherwise holds up the other such items of its CPU: nobody takes its place.
+    /// What blocks otherwise holds up the other such items of its CPU: nobody takes its place. Dropping the last handle of
+    /// a queue does not wait in such an item.
     ///
     /// # Errors
     ///

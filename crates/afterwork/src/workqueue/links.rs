@@ -23,17 +23,15 @@ impl WorkerPool {
     /// Uses a link again that may have been retired, and plugs it then.
     pub(crate) fn take_up_link(&self, slot: usize, plugged: bool) {
         let mut dispatch = self.lock();
-        let link = dispatch.link_mut(slot);
-        if link.retired {
-            link.retired = false;
-            link.plugged = plugged;
+        if dispatch.lead(slot, true) {
+            dispatch.link_mut(slot).plugged = plugged;
         }
     }
 
     /// Takes note that no routes lead to a link any more. Late items may still come.
     pub(crate) fn retire_link(&self, slot: usize) {
         let mut dispatch = self.lock();
-        dispatch.link_mut(slot).retired = true;
+        dispatch.lead(slot, false);
         let deserted = dispatch.is_deserted();
         drop(dispatch);
         if deserted {
@@ -42,7 +40,7 @@ impl WorkerPool {
         }
     }
 
-    /// Says whether a link to which nothing comes any more has no item in flight; if it has, `heir` will be unplugged
+    /// Returns `true` if a link to which nothing comes any more has no item in flight; if it has, `heir` will be unplugged
     /// when the last one has ended.
     pub(crate) fn is_spent(&self, slot: usize, heir: &Arc<Pwq>) -> bool {
         let mut dispatch = self.lock();

@@ -118,6 +118,26 @@ impl List {
         at
     }
 
+    /// Cuts out the items for which `keep` does not hold, which it may give to another list at once.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(NonNull<Head>) -> bool) {
+        let mut kept: Option<NonNull<Head>> = None;
+        let mut at = self.first();
+        while let Some(item) = at {
+            let after = next(item);
+            at = NonNull::new(after);
+            if keep(item) {
+                kept = Some(item);
+                continue;
+            }
+            match kept {
+                Some(kept) => set_next(kept, after),
+                None => self.first = after,
+            }
+            self.len -= 1;
+        }
+        self.last = kept.map_or(ptr::null_mut(), NonNull::as_ptr);
+    }
+
     /// Cuts `item` out, looking at every item before it; false when it is not in this list.
     pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
         let mut before: Option<NonNull<Head>> = None;
@@ -163,7 +183,7 @@ impl Injector {
         self.newest.load(Ordering::Relaxed).is_null()
     }
 
-    /// Pushes one item; says whether the stack was empty.
+    /// Pushes one item; returns `true` if the stack was empty.
     #[inline]
     pub(crate) fn push(&self, item: NonNull<Head>) -> bool {
         self.push_chain(item, item)

@@ -1,6 +1,9 @@
 //! The machine as a registry sees it, and the queues that must follow when it changes.
 
-use std::fmt;
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
 
 use sync::{
     Mutex,
@@ -14,7 +17,11 @@ use super::{
     pool::{PoolAttrs, WorkerPool},
     queue::Inner,
 };
-use crate::{params::Params, wake::hotplug};
+use crate::{
+    panics::{Foreign, discard, guarded},
+    params::Params,
+    wake::hotplug,
+};
 
 /// Looks at the machine; returns what it looks like now if that has changed.
 pub(crate) type Source = Box<dyn FnMut() -> Option<Topology> + Send>;
@@ -27,7 +34,7 @@ pub(crate) struct Machine {
     pub(crate) manager: Arc<Manager>,
     view: Mutex<View>,
     /// Taken out by whoever asks it, so that it is called with no lock held.
-    source: Mutex<Option<Source>>,
+    source: Mutex<Option<Foreign<Source>>>,
 }
 
 #[derive(Debug)]
@@ -35,9 +42,35 @@ struct View {
     topology: Arc<Topology>,
     /// Where workers of unbound queues may run; everywhere without.
     unbound: Option<CpuSet>,
-    queues: Vec<Weak<Inner>>,
+    queues: Queues,
     /// Ordered queues that could not follow the last change at once.
     behind: Vec<Weak<Inner>>,
+}
+
+/// Queues in the order in which they came. To find one among very many takes no walk past the others.
+#[derive(Debug, Default)]
+struct Queues {
+    by_number: BTreeMap<u64, Weak<Inner>>,
+    /// By their address.
+    numbers: HashMap<usize, u64>,
+    nr_ever: u64,
+}
+
+impl Queues {
+    fn add(&mut self, queue: &Arc<Inner>) {
+        self.by_number.insert(self.nr_ever, Arc::downgrade(queue));
+        self.numbers.insert(Arc::as_ptr(queue).addr(), self.nr_ever);
+        self.nr_ever += 1;
+    }
+
+    fn remove(&mut self, queue: &Arc<Inner>) {
+        let number = self.numbers.remove(&Arc::as_ptr(queue).addr());
+        number.and_then(|number| self.by_number.remove(&number));
+    }
+
+    fn all(&self) -> Vec<Weak<Inner>> {
+        self.by_number.values().cloned().collect()
+    }
 }
 
 impl Machine {
@@ -48,7 +81,7 @@ impl Machine {
             view: Mutex::new(View {
                 topology: Arc::new(topology),
                 unbound: None,
-                queues: Vec::new(),
+                queues: Queues::default(),
                 behind: Vec::new(),
             }),
             source: Mutex::new(None),
@@ -57,7 +90,9 @@ impl Machine {
 
     /// Asks `source` from now on whether the machine has changed.
     pub(crate) fn set_source(&self, source: Source) {
-        *self.source.lock() = Some(source);
+        // FOREIGN(source-drop): the last source, on the thread that gives another, after the lock; contained by `Foreign`.
+        let before = self.source.lock().replace(Foreign::new(source));
+        drop(before);
     }
 
     pub(crate) fn topology(&self) -> Arc<Topology> {
@@ -80,17 +115,16 @@ impl Machine {
 
     /// Makes a queue follow every change from now on.
     pub(super) fn add_queue(&self, queue: &Arc<Inner>) {
-        self.view.lock().queues.push(Arc::downgrade(queue));
+        self.view.lock().queues.add(queue);
     }
 
     pub(super) fn remove_queue(&self, queue: &Arc<Inner>) {
-        let is_it = |other: &Weak<Inner>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(queue));
-        self.view.lock().queues.retain(|other| !is_it(other));
+        self.view.lock().queues.remove(queue);
     }
 
     /// Returns the queues that have not gone.
     pub(super) fn queues(&self) -> Vec<Arc<Inner>> {
-        let queues = self.view.lock().queues.clone();
+        let queues = self.view.lock().queues.all();
         queues.iter().filter_map(Weak::upgrade).collect()
     }
 
@@ -106,13 +140,24 @@ impl Machine {
         hotplug::tell_aside(&online);
     }
 
-    /// Asks the source whether the machine has changed, and follows if so; says whether it did.
+    /// Asks the source whether the machine has changed, and follows if so; returns `true` if it did.
     pub(crate) fn look(&self) -> bool {
         let Some(mut source) = self.source.lock().take() else {
             return false;
         };
-        let seen = source();
-        self.source.lock().get_or_insert(source);
+        // FOREIGN(source): a registry's source, on its manager or whoever asks for a look; contained: then nothing was seen.
+        let seen = guarded(&mut *source).unwrap_or_else(|payload| {
+            discard(payload);
+            None
+        });
+        let mut place = self.source.lock();
+        // One that was given meanwhile stays; ours is dropped after the lock.
+        let left = match &*place {
+            Some(_) => Some(source),
+            None => place.replace(source),
+        };
+        drop(place);
+        drop(left);
         let changed = seen.is_some();
         if let Some(topology) = seen {
             self.set_topology(topology);
@@ -129,7 +174,7 @@ impl Machine {
     fn change(&self, change: impl FnOnce(&mut View)) {
         let mut view = self.view.lock();
         change(&mut view);
-        let (topology, queues) = (view.topology.clone(), view.queues.clone());
+        let (topology, queues) = (view.topology.clone(), view.queues.all());
         drop(view);
         for pool in self.pools() {
             pool.confine(topology.allowed());

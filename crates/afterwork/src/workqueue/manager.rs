@@ -8,6 +8,12 @@
 //!
 //! When no thread can be had, the manager tries again with growing pauses, and calls the registry's rescuer to a pool
 //! that has no worker (`rescuer.rs`), so that items are late and not lost.
+//!
+//! # It waits for nobody
+//!
+//! Whoever waits for work may wait for a worker that the manager is to make. So no code of users runs here but what
+//! says so (a handler of reports, a source), contained; items that nobody has any more are freed by a *reaper*, a thread
+//! of a few moments; and a worker's thread is joined when its locals have been dropped, which is users' code as well.
 
 use std::time::Duration;
 
@@ -19,16 +25,18 @@ use sync::{
 };
 
 use super::{
-    concurrency::{Sight, pause_ns},
+    concurrency::{ScanResult, pause_ns},
+    end::{self, Ends},
+    handles::Dead,
     machine::Machine,
     pool::WorkerPool,
-    rescuer::{Phone, Rescuer},
+    rescuer::{MaydayQueue, Rescuer},
     timers::Timers,
     watchdog::Report,
     worker,
 };
 use crate::{
-    panics::contain,
+    panics::{Foreign, contain, or_abort},
     params::Params,
     trace,
     wake::{Parker, Unparker},
@@ -64,11 +72,22 @@ pub(crate) struct Manager {
     refuse_threads: AtomicBool,
     /// What waits for its time.
     pub(super) timers: Timers,
+    /// Ends of queues that wait for a thread.
+    pub(super) ends: Ends,
 }
 
 /// Is told what is noticed.
 #[derive(Clone)]
-pub(crate) struct ReportHandler(pub(crate) Arc<dyn Fn(&Report) + Send + Sync>);
+pub(crate) struct ReportHandler(Arc<Foreign<Box<OnReport>>>);
+
+type OnReport = dyn Fn(&Report) + Send + Sync;
+
+impl ReportHandler {
+    pub(crate) fn new(handler: impl Fn(&Report) + Send + Sync + 'static) -> Self {
+        // FOREIGN(on-report-drop): by `Foreign`.
+        Self(Arc::new(Foreign::new(Box::new(handler))))
+    }
+}
 
 impl std::fmt::Debug for ReportHandler {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -79,11 +98,13 @@ impl std::fmt::Debug for ReportHandler {
 #[derive(Debug, Default)]
 struct Inbox {
     create: Vec<Arc<WorkerPool>>,
+    /// Items for a reaper.
+    dead: Vec<Dead>,
     quit: bool,
 }
 
 /// What only the manager's thread knows.
-pub(super) struct Duty {
+pub(super) struct ManagerLoop {
     manager: Arc<Manager>,
     params: Params,
     /// Gone when the registry is.
@@ -95,22 +116,27 @@ pub(super) struct Duty {
     retry: Vec<Arc<WorkerPool>>,
     next_retry_ns: u64,
     retry_pause_ns: u64,
+    /// When to ask again for a reaper that was refused.
+    next_reaper_ns: Option<u64>,
 }
 
 impl Manager {
     /// Starts the manager's thread.
     pub(crate) fn start(self: &Arc<Self>, machine: &Arc<Machine>) -> std::io::Result<()> {
         let mut parker = self.take_post();
-        let mut duty = Duty::new(machine);
+        let mut manager_loop = ManagerLoop::new(machine);
         let rescuer = Rescuer::start("aw/rescuer")?;
-        let phone = rescuer.phone();
+        let mayday_queue = rescuer.mayday_queue();
         *self.rescuer.lock() = Some(rescuer);
-        let started = thread::spawn("aw/manager", move || {
-            let id = thread::current().0;
-            duty.manager.thread_id.store(id, Ordering::Relaxed);
-            duty.run(&mut parker, &phone);
-            duty.manager.end_rescuer();
-            duty.manager.bury(|_| true);
+        // By its mask the registry sees which CPUs may be used: those of whoever made it, unlike other threads'.
+        let started = thread::spawn_on_same_cpus("aw/manager", move || {
+            or_abort("the manager of a registry panicked", || {
+                end::waits_for_nobody();
+                let id = thread::current().0;
+                manager_loop.manager.thread_id.store(id, Ordering::Relaxed);
+                manager_loop.run(&mut parker, &mayday_queue);
+                manager_loop.manager.end();
+            });
         });
         let thread = started.inspect_err(|_| self.end_rescuer())?;
         *self.thread.lock() = Some(thread);
@@ -119,7 +145,7 @@ impl Manager {
 
     /// Returns the parker of the thread that manages from now on.
     pub(super) fn take_post(&self) -> Parker {
-        let parker = Parker::with_looks(0);
+        let parker = Parker::with_spin_limit(0);
         self.unparker
             .set(parker.unparker())
             .expect("a manager is started once");
@@ -167,7 +193,10 @@ impl Manager {
 
     /// Says whom to tell what is noticed from now on.
     pub(crate) fn on_report(&self, handler: ReportHandler) {
-        *self.on_report.lock() = Some(handler);
+        let before = self.on_report.lock().replace(handler);
+        // FOREIGN(on-report-drop): the last handler, on the thread that gives another, with no lock held; or on the last
+        // that calls it; contained by `Foreign`.
+        drop(before);
     }
 
     /// Tells what was noticed. Call it with no lock held.
@@ -180,6 +209,7 @@ impl Manager {
         }
         let handler = self.on_report.lock().clone();
         if let Some(ReportHandler(handler)) = handler {
+            // FOREIGN(on-report): a registry's handler, on the manager or whoever does what is reported; contained.
             contain(|| reports.iter().for_each(|report| handler(report)));
         }
     }
@@ -187,6 +217,10 @@ impl Manager {
     /// Refuses every thread from now on, or no longer.
     pub(crate) fn refuse_threads(&self, refuse: bool) {
         self.refuse_threads.store(refuse, Ordering::Relaxed);
+    }
+
+    pub(super) fn refuses_threads(&self) -> bool {
+        self.refuse_threads.load(Ordering::Relaxed)
     }
 
     /// Waits until no thread is left. Call it after [`quit`](Self::quit), with all pools killed.
@@ -204,27 +238,55 @@ impl Manager {
         }
     }
 
-    /// Waits for the worker threads that `choose` names, which have ended or are about to.
-    fn bury(&self, choose: impl Fn(&thread::JoinHandle) -> bool) {
-        let mut threads = self.threads.lock();
-        let gone: Vec<_> = threads.extract_if(.., |thread| choose(thread)).collect();
-        drop(threads);
-        for thread in gone {
-            // A worker whose thread panicked has said so; there is nothing more to do for it.
+    /// Ends what a manager has, when its registry is gone: there is no queue that anybody could wait for.
+    fn end(&self) {
+        self.end_rescuer();
+        let dead = std::mem::take(&mut self.inbox.lock().dead);
+        drop(dead);
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // None unwinds.
             let _ = thread.join();
         }
     }
 
-    fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
+    /// Starts a thread that is waited for before the manager ends; returns `true` if one could be had.
+    fn start_thread(&self, name: &str, body: impl FnOnce() + Send + 'static) -> bool {
         if self.refuse_threads.load(Ordering::Relaxed) {
             return false;
         }
-        self.bury(thread::JoinHandle::is_finished);
+        let started = thread::spawn(name, move || or_abort("a worker panicked", body));
+        let mut threads = self.threads.lock();
+        // In the locals of the others users' destructors may still run, and wait for what the new thread is to do.
+        let left = std::mem::take(&mut *threads).into_iter();
+        threads.extend(left.filter_map(|thread| thread.try_join().err()));
+        started.map(|thread| threads.push(thread)).is_ok()
+    }
+
+    /// Has items freed by a thread of its own: to drop what they hold is users' code, which may wait for anything.
+    pub(crate) fn free_aside(&self, dead: Vec<Dead>) {
+        if !dead.is_empty() {
+            self.inbox.lock().dead.extend(dead);
+            self.wake();
+        }
+    }
+
+    /// Starts a reaper if there is something for it to free; false when none could be had.
+    fn reap(self: &Arc<Self>) -> bool {
+        if self.inbox.lock().dead.is_empty() {
+            return true;
+        }
+        let manager = self.clone();
+        // It takes what there is when it runs: where it is refused nothing is lost.
+        self.start_thread("aw/reaper", move || {
+            let dead = std::mem::take(&mut manager.inbox.lock().dead);
+            drop(dead);
+        })
+    }
+
+    fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
         let body = pool.clone();
-        let spawned = thread::spawn(&pool.thread_name(), move || worker::run(&body));
-        spawned
-            .map(|thread| self.threads.lock().push(thread))
-            .is_ok()
+        self.start_thread(&pool.thread_name(), move || worker::run(&body))
     }
 
     /// Makes all workers that have been asked for; returns the pools for which none could be had.
@@ -242,7 +304,7 @@ impl Manager {
     }
 }
 
-impl Duty {
+impl ManagerLoop {
     pub(super) fn new(machine: &Arc<Machine>) -> Self {
         Self {
             manager: machine.manager.clone(),
@@ -255,18 +317,24 @@ impl Duty {
             retry: Vec::new(),
             next_retry_ns: 0,
             retry_pause_ns: RETRY_NS,
+            next_reaper_ns: None,
         }
     }
 
-    fn run(&mut self, parker: &mut Parker, rescuer: &Phone) {
+    fn run(&mut self, parker: &mut Parker, rescuer: &MaydayQueue) {
         loop {
             let refused = self.manager.create_workers();
             let mut now_ns = time::now_ns();
             self.do_without(refused, rescuer, now_ns);
+            if self.next_reaper_ns.is_none_or(|at_ns| now_ns >= at_ns) {
+                let refused = !self.manager.reap();
+                self.next_reaper_ns = refused.then(|| now_ns.saturating_add(RETRY_MAX_NS));
+            }
             if self.manager.inbox.lock().quit {
                 return;
             }
             self.manager.timers.fire(&self.manager, now_ns);
+            self.manager.see_to_ends(now_ns);
             now_ns = self.ask_again(now_ns);
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
                 self.tick(now_ns);
@@ -282,7 +350,7 @@ impl Duty {
     }
 
     /// Looks after pools that got no thread.
-    fn do_without(&mut self, refused: Vec<Arc<WorkerPool>>, rescuer: &Phone, now_ns: u64) {
+    fn do_without(&mut self, refused: Vec<Arc<WorkerPool>>, rescuer: &MaydayQueue, now_ns: u64) {
         for pool in refused {
             if pool.could_not_create() {
                 rescuer.call(&pool, None);
@@ -327,8 +395,8 @@ impl Duty {
             pool.mayday(now_ns);
             pool.look(now_ns, topology.allowed())
         });
-        let sight = looks.max().unwrap_or(Sight::Quiet);
-        self.nr_quiet = if sight == Sight::Quiet {
+        let scan = looks.max().unwrap_or(ScanResult::Quiet);
+        self.nr_quiet = if scan == ScanResult::Quiet {
             self.nr_quiet + 1
         } else {
             0
@@ -338,7 +406,7 @@ impl Duty {
         } else {
             self.nr_quiet = 0;
         }
-        self.pause_ns = pause_ns(sight, self.pause_ns, self.tick_ns());
+        self.pause_ns = pause_ns(scan, self.pause_ns, self.tick_ns());
         self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
     }
 
@@ -365,7 +433,39 @@ impl Duty {
         let armed = self.manager.armed.load(Ordering::Relaxed);
         let tick_ns = armed.then_some(self.next_tick_ns);
         let timer_ns = self.manager.timers.next_ns();
-        let deadlines = [cull_ns, retry_ns, tick_ns, timer_ns];
+        let end_ns = self.manager.ends.next_ns();
+        let reaper_ns = self.next_reaper_ns;
+        let deadlines = [cull_ns, retry_ns, tick_ns, timer_ns, end_ns, reaper_ns];
         deadlines.into_iter().flatten().min()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::{os::unix::process::ExitStatusExt, process::Command};
+
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "starts a process")]
+    fn a_thread_that_unwinds_ends_the_process_with_one_line() {
+        const KEY: &str = "AFTERWORK_TEST_UNWINDS";
+        const NAME: &str =
+            "workqueue::manager::tests::a_thread_that_unwinds_ends_the_process_with_one_line";
+        if std::env::var_os(KEY).is_some() {
+            let manager = Manager::default();
+            assert!(manager.start_thread("aw/test", || panic!("a defect")));
+            return manager.end();
+        }
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([NAME, "--exact", "--nocapture"])
+            .env(KEY, "1")
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&child.stderr);
+        let is_line = |line| line == "afterwork: a worker panicked";
+        assert!(told.lines().any(is_line), "{told}");
+        // SIGABRT.
+        assert_eq!(child.status.signal(), Some(6));
     }
 }

@@ -13,7 +13,7 @@
 //! in `policy.rs` and `state.rs`. `future.rs` makes an item of a future. `manager.rs` and `upkeep.rs` make workers and
 //! cull them; while work waits, `sampler.rs` finds workers that sleep in an item, by the rules of `concurrency.rs`, as
 //! `blocking.rs` does for those that say so. `rescuer.rs` runs what no worker can be had for, `watchdog.rs` names what stands still; `kinds.rs` has the kernel's
-//! kinds of queues. `machine.rs` makes queues follow CPUs that come and go.
+//! kinds of queues. `machine.rs` makes queues follow CPUs that come and go. `end.rs` has the end of a queue.
 //!
 //! docs/workqueue.md has the pictures, the proofs and the costs.
 
@@ -22,11 +22,13 @@ mod attrs;
 mod blocking;
 mod colour;
 mod concurrency;
+mod deep;
 mod delayed;
 mod dependency;
 mod describe;
 mod dispatch;
 mod drain;
+mod end;
 mod enqueue;
 mod flush;
 mod future;
@@ -64,6 +66,7 @@ mod system;
 mod take;
 mod tally;
 mod timers;
+mod tombstones;
 mod upkeep;
 mod wait;
 mod watchdog;

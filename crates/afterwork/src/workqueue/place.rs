@@ -27,7 +27,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn enqueue_on(&self, cpu: CpuId, work: &Work) -> bool {
-        self.enqueue_at(&self.inner.signpost.at_cpu(cpu), work)
+        self.enqueue_at(&self.inner.route_table.at_cpu(cpu), work)
     }
 
     /// Queues `work` on a pool of the NUMA node `node`; false as of [`enqueue`](Self::enqueue).
@@ -39,7 +39,7 @@ impl Workqueue {
     ///
     /// As [`enqueue`](Self::enqueue).
     pub fn enqueue_node(&self, node: u32, work: &Work) -> bool {
-        self.enqueue_at(&self.inner.signpost.at_node(node), work)
+        self.enqueue_at(&self.inner.route_table.at_node(node), work)
     }
 
     /// Queues `func` to run once on the pool of `cpu`'s pod, as [`enqueue_on`](Self::enqueue_on) does an item.
@@ -48,12 +48,12 @@ impl Workqueue {
         cpu: CpuId,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        self.spawn_at(&self.inner.signpost.at_cpu(cpu), func)
+        self.spawn_at(self.inner.route_table.at_cpu(cpu), func)
     }
 
     /// Returns the link for an item that this thread queues here.
     #[inline]
     pub(super) fn here(&self) -> Home<'_> {
-        self.inner.signpost.here()
+        self.inner.route_table.here()
     }
 }

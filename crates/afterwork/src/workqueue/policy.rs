@@ -64,7 +64,7 @@ pub(crate) fn need(census: Census, target: u32) -> Need {
 /// an eighth, with 3 a twenty-fifth. Greater, more threads share a CPU after a burst of sleeps.
 const AWAKE_PER_TARGET: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
-/// Says whether more are awake than may stay up. On one CPU nobody has to be moved, and the target is all.
+/// Returns `true` if more are awake than may stay up. On one CPU nobody has to be moved, and the target is all.
 pub(crate) fn has_surplus(census: Census, target: u32) -> bool {
     let most = match target {
         ..=1 => target,
@@ -104,14 +104,14 @@ impl RunBudget {
         }
     }
 
-    /// Takes one round off; says whether that was the last.
+    /// Takes one round off; returns `true` if that was the last.
     pub(crate) fn is_spent(&mut self, now_ns: u64) -> bool {
         self.nr_rounds = self.nr_rounds.saturating_sub(1);
         self.nr_rounds == 0 || now_ns >= self.end_ns
     }
 }
 
-/// Says whether the worker that idled longest may go: the kernel keeps two, and a quarter of the busy.
+/// Returns `true` if the worker that idled longest may go: the kernel keeps two, and a quarter of the busy.
 pub(crate) fn may_cull(nr_idle: usize, nr_workers: usize) -> bool {
     // None in a model, so that culling and kicking meet more often.
     const KEPT: usize = if cfg!(any(loom, shuttle)) { 0 } else { 2 };

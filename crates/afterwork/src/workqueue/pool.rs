@@ -34,7 +34,7 @@ use topology::{CpuId, CpuSet};
 use super::{
     colour::{Colour, UpTo},
     concurrency::Away,
-    dispatch::{Afterwards, Dispatch, IdleWorker},
+    dispatch::{DeferredEffects, Dispatch, IdleWorker},
     head::Head,
     list::{self, Injector},
     manager::Manager,
@@ -95,7 +95,7 @@ pub(super) struct Counters {
 
 /// What a worker does that took nothing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Rest {
+pub(crate) enum ParkDecision {
     /// It is on the idle list: park until a kick.
     Park,
     /// Work came: look again.
@@ -175,9 +175,9 @@ impl WorkerPool {
 
     /// Sees to it that somebody comes for what is in the injector.
     fn look_for_worker(self: &Arc<Self>) {
-        // ORDER(lie-down): store buffering, other ends in `lie_down` and `take`.
+        // ORDER(lie-down): store buffering, other ends in `try_park` and `take`.
         //   here:     injector = item;  fence;  read census
-        //   lie_down: census -= me;     fence;  read injector
+        //   try_park: census -= me;     fence;  read injector
         //   take:     searchers -= me;  fence;  read injector
         // One side sees the other, so no item is left to a pool that sleeps.
         // Test: an_item_is_never_left_to_sleeping_workers
@@ -187,7 +187,7 @@ impl WorkerPool {
         match policy::need(self.census(), self.target) {
             Need::Nothing => {}
             Need::Worker => self.kick(),
-            // ORDER(watch): other end in `Duty::tick`; the fence is the one above.
+            // ORDER(watch): other end in `ManagerLoop::tick`; the fence is the one above.
             // Test: stuck_work_is_seen_by_the_watch
             Need::Watch => self.manager.watch(),
         }
@@ -208,10 +208,10 @@ impl WorkerPool {
         if let Some(since) = held_since {
             self.hold.record(time::cycles().wrapping_sub(since));
         }
-        self.see_to(picked);
+        self.apply(picked);
     }
 
-    /// Gets one more worker up if the pool needs one; says whether it did.
+    /// Gets one more worker up if the pool needs one; returns `true` if it did.
     pub(super) fn pick_if_needed(&self, dispatch: &mut Dispatch, picked: &mut Picked) -> bool {
         match policy::need(self.census(), self.target) {
             Need::Nothing => false,
@@ -223,7 +223,7 @@ impl WorkerPool {
         }
     }
 
-    /// Claims the worker that lay down last, or asks for a new one; says whether either could be done.
+    /// Claims the worker that lay down last, or asks for a new one; returns `true` if either could be done.
     pub(super) fn pick(&self, dispatch: &mut Dispatch, picked: &mut Picked) -> bool {
         if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
             picked.wakeq.push(Wakeup::unpark(idle.worker.unparker()));
@@ -255,7 +255,7 @@ impl WorkerPool {
     }
 
     /// Does what a locked section decided. Call it with no lock held.
-    pub(super) fn see_to(self: &Arc<Self>, mut picked: Picked) {
+    pub(super) fn apply(self: &Arc<Self>, mut picked: Picked) {
         if self.params.wake == WakeMode::Deferred && twin::armed("wake queue: forgets to fire") {
             std::mem::forget(std::mem::take(&mut picked.wakeq));
         }
@@ -268,7 +268,7 @@ impl WorkerPool {
         }
     }
 
-    pub(super) fn finish(&self, after: Afterwards) {
+    pub(super) fn finish(&self, after: DeferredEffects) {
         for core in after.settled {
             core.settled.notify_all();
         }
@@ -297,19 +297,19 @@ impl WorkerPool {
         add(&mut dispatch);
         self.pick_if_needed(&mut dispatch, &mut picked);
         drop(dispatch);
-        self.see_to(picked);
+        self.apply(picked);
     }
 
     /// Gives back one in-flight count of a link.
     pub(crate) fn retire_one(&self, slot: usize, colour: Colour) {
-        let mut after = Afterwards::default();
+        let mut after = DeferredEffects::default();
         self.lock().retire_from(slot, colour, 1, &mut after);
         self.finish(after);
     }
 
     /// Cuts an item that must not run out of its list; false when a worker has it in hand.
     pub(crate) fn unlink(&self, slot: usize, item: NonNull<Head>) -> bool {
-        let mut after = Afterwards::default();
+        let mut after = DeferredEffects::default();
         let mut dispatch = self.lock();
         // No worker need ever come to this pool for it.
         if !twin::armed("cut out: forgets the injector") {
@@ -345,7 +345,7 @@ impl WorkerPool {
         dispatch.close_colour(slot)
     }
 
-    /// Says whether nothing is in flight any more that `up_to` tells from later items; else the queue's `settled`
+    /// Returns `true` if nothing is in flight any more that `up_to` tells from later items; else the queue's `settled`
     /// will tell.
     pub(crate) fn has_flushed(&self, slot: usize, up_to: UpTo) -> bool {
         self.lock().link(slot).in_flight.has_reached(up_to)
@@ -355,7 +355,7 @@ impl WorkerPool {
 
     /// Gets `worker`, which is searching, its next batch.
     pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> Taken {
-        let mut after = Afterwards::default();
+        let mut after = DeferredEffects::default();
         let mut picked = Picked::default();
         let mut dispatch = self.lock();
         // Whatever a look thought of it, it is here.
@@ -364,6 +364,7 @@ impl WorkerPool {
         }
         if self.has_surplus() {
             dispatch.retire(worker, &mut after);
+            dispatch.tell(worker);
             dispatch.give_up_seat(self, worker, &mut after);
             drop(dispatch);
             self.finish(after);
@@ -397,7 +398,7 @@ impl WorkerPool {
             }
         }
         drop(dispatch);
-        self.see_to(picked);
+        self.apply(picked);
         self.finish(after);
         taken
     }
@@ -407,21 +408,21 @@ impl WorkerPool {
         self.census.fetch_add(Census::SEARCHING, Ordering::Relaxed);
     }
 
-    /// Says whether a searching worker that took nothing should look again. No promise either way.
+    /// Returns `true` if a searching worker that took nothing should look again. No promise either way.
     pub(crate) fn has_hint_of_work(&self) -> bool {
         !self.injector.is_empty() && !self.has_surplus()
     }
 
     /// Puts a searching worker on the idle list, to park then, unless the pool is dying, or has work and not more
     /// awake than it shall have.
-    pub(crate) fn lie_down(self: &Arc<Self>, worker: &Arc<Worker>) -> Rest {
+    pub(crate) fn try_park(self: &Arc<Self>, worker: &Arc<Worker>) -> ParkDecision {
         let mut dispatch = self.lock();
         let work = dispatch.has_work() || !self.injector.is_empty();
         if work && !self.has_surplus() {
-            return Rest::Work;
+            return ParkDecision::Work;
         }
         if dispatch.dying {
-            return Rest::Leave;
+            return ParkDecision::Leave;
         }
         dispatch.idle.push(IdleWorker {
             worker: worker.clone(),
@@ -448,8 +449,8 @@ impl WorkerPool {
             self.pick_if_needed(&mut dispatch, &mut picked);
         }
         drop(dispatch);
-        self.see_to(picked);
-        Rest::Park
+        self.apply(picked);
+        ParkDecision::Park
     }
 
     /// Notes that a worker is up, if its kick has not; the kernel's way, for the twin.
@@ -468,11 +469,11 @@ impl WorkerPool {
     }
 
     /// Returns how often a worker looks for work before it lies down.
-    pub(crate) fn worker_looks(&self) -> u32 {
-        self.params.worker_looks
+    pub(crate) fn worker_spin_limit(&self) -> u32 {
+        self.params.worker_spin_limit
     }
 
-    /// Says whether all workers share one CPU, so that whoever could bring work cannot run while one looks.
+    /// Returns `true` if all workers share one CPU, so that whoever could bring work cannot run while one looks.
     pub(crate) fn has_one_cpu(&self) -> bool {
         self.attrs.cpus.len() <= 1
     }
@@ -544,7 +545,7 @@ impl WorkerPool {
             self.pick_if_needed(&mut dispatch, &mut picked);
         }
         drop(dispatch);
-        self.see_to(picked);
+        self.apply(picked);
     }
 
     pub(crate) fn thread_name(&self) -> String {

@@ -80,7 +80,7 @@ impl Probe {
         }
     }
 
-    /// Asks for a sample, unless one is on its way; says whether it did.
+    /// Asks for a sample, unless one is on its way; returns `true` if it did.
     pub(crate) fn want(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.step(IDLE, WANTED)
     }

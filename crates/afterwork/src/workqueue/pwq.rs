@@ -15,11 +15,18 @@ use super::{
     list::List,
     pool::WorkerPool,
     probe::Probe,
-    rescuer::Phone,
+    rescuer::MaydayQueue,
     state::Rules,
     stats::Times,
 };
-use crate::{panics::contain, trace, wake::EventCount};
+use crate::{
+    panics::{Foreign, contain},
+    trace,
+    wake::EventCount,
+};
+
+/// A queue's handler of panics. Its drop is foreign code.
+pub(crate) type Handler = Arc<Foreign<PanicHandler>>;
 
 /// What all links of one queue share. It outlives the queue's handle until the last worker has let go.
 pub(crate) struct QueueCore {
@@ -38,14 +45,14 @@ pub(crate) struct QueueCore {
     pub(crate) wait: Times,
     /// A: statistics.
     pub(crate) nr_refused: AtomicU64,
-    /// I: called after a panic that no joiner will see.
-    pub(crate) on_panic: Option<PanicHandler>,
+    /// Called after a panic that no joiner will see. Goes with the queue, not with who still has this. A leaf.
+    pub(super) on_panic: Mutex<Option<Handler>>,
     /// I: its items never count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
     /// I: its items never sleep, and have one thread a pod.
     pub(crate) bh: bool,
     /// I: where its rescuer is called, if it has one.
-    pub(crate) rescuer: Option<Arc<Phone>>,
+    pub(crate) rescuer: Option<Arc<MaydayQueue>>,
     /// What its items have waited for, of queues without a rescuer. A leaf.
     pub(super) waits: Mutex<Vec<Box<str>>>,
 }
@@ -68,6 +75,8 @@ pub(crate) struct Pwq {
     pub(crate) node: usize,
     /// A: how many of its in-flight counts belong to futures that have waited: no items of this link.
     pub(crate) nr_anchored: Arc<AtomicU32>,
+    /// A: how many of its items were cancelled since their tombstones were reaped; see `tombstones.rs`.
+    pub(crate) nr_cancelled: AtomicU32,
     /// A: how long its items wait.
     pub(crate) probe: Arc<Probe>,
     /// I: what its items are told to let happen to them.
@@ -80,7 +89,7 @@ impl Pwq {
     pub(crate) fn push(&self, item: NonNull<Head>) {
         // Before the push: after it the item may be gone.
         // SAFETY: the caller made it pending and linked, so it stays until it is pushed.
-        trace::queue_work(|| self.trace(item.as_ptr(), unsafe { item.as_ref() }.vtable));
+        trace::queue_work(|| self.trace(item.as_ptr(), unsafe { item.as_ref() }.vtable()));
         self.probe.note(item);
         self.pool.push(item);
     }
@@ -96,12 +105,12 @@ impl Pwq {
     }
 
     /// Takes note that a future keeps the in-flight count of the run that it is in.
-    pub(crate) fn anchor(&self) {
+    pub(crate) fn hold_for_future(&self) {
         self.nr_anchored.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Takes note that a future is about to give its in-flight count back.
-    pub(crate) fn weigh(&self) {
+    pub(crate) fn release(&self) {
         self.nr_anchored.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -200,7 +209,7 @@ impl PwqState {
         }
     }
 
-    /// Says whether no item is in flight. A future that waits is none: it goes where the routes lead when it is woken.
+    /// Returns `true` if no item is in flight. A future that waits is none: it goes where the routes lead when it is woken.
     pub(crate) fn is_spent(&self) -> bool {
         self.in_flight.nr_in_flight() == self.nr_anchored.load(Ordering::Relaxed) as usize
     }
@@ -216,7 +225,8 @@ impl QueueCore {
             nr_panicked: AtomicU64::new(0),
             wait: Times::default(),
             nr_refused: AtomicU64::new(0),
-            on_panic,
+            // FOREIGN(on-panic-drop): by `Foreign`.
+            on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
             cpu_intensive: false,
             bh: false,
             rescuer: None,
@@ -224,7 +234,7 @@ impl QueueCore {
         }
     }
 
-    /// Says whether no item of this queue has waited for `what` before.
+    /// Returns `true` if no item of this queue has waited for `what` before.
     pub(crate) fn is_first_wait_for(&self, what: &str) -> bool {
         let mut waits = self.waits.lock();
         let is_first = waits.iter().all(|it| **it != *what);
@@ -238,9 +248,19 @@ impl QueueCore {
     #[cold]
     pub(crate) fn note_panic(&self, seen_by_joiner: bool) {
         self.nr_panicked.fetch_add(1, Ordering::Relaxed);
-        if let (false, Some(handler)) = (seen_by_joiner, &self.on_panic) {
+        if seen_by_joiner {
+            return;
+        }
+        let handler = self.on_panic.lock().clone();
+        if let Some(handler) = handler {
+            // FOREIGN(on-panic): a queue's handler, on the thread that ran the item, inside its run; contained.
             contain(|| handler(&self.name));
         }
+    }
+
+    /// Takes the handler out, when all items have ended: a worker that is the last to let go of this must not drop it.
+    pub(crate) fn take_handler(&self) -> Option<Handler> {
+        self.on_panic.lock().take()
     }
 }
 

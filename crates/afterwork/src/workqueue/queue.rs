@@ -1,22 +1,21 @@
 //! A workqueue: where users queue items.
 
-use std::{fmt, mem::ManuallyDrop};
+use std::fmt;
 
-use sync::{
-    Mutex, thread,
-    unmodelled::{Arc, Weak},
-};
+use sync::{Mutex, unmodelled::Arc};
 
 use super::{
     attrs::{Attrs, Builder},
     drain::{Closed, Refused},
+    end::{Lease, Visits, WeakQueue},
     future,
     join::{self, JoinHandle},
-    pwq::{PanicHandler, Pwq, QueueCore},
+    manager::Manager,
+    pwq::{PanicHandler, QueueCore},
     registry::Registry,
     reroute::Plan,
     rescuer::Rescuer,
-    routes::Signpost,
+    routes::{Home, RouteTable},
     stats::{Histogram, QueueStats},
 };
 use crate::params::MaxActiveScope;
@@ -38,12 +37,14 @@ use crate::params::MaxActiveScope;
 /// Queueing never waits for a worker or for memory of the system's: at most for a short lock, and it may wake a
 /// sleeping worker (a system call). It may be done from work items, not from signal handlers.
 ///
-/// Dropping the last handle drains the queue: it waits until all items have run. Inside one of the queue's own
-/// items it does not wait; the queue then goes when the last item has ended.
+/// Dropping the last handle drains the queue: it waits until all items have run. It does not wait where waiting could
+/// stand still for ever: inside one of the queue's own items or one of a bottom-half queue, in a callback of RCU, and on
+/// threads of the library's that serve all. The queue then goes when the last item has ended.
 ///
 /// # Panics
 ///
 /// In a child of `fork`, whatever queues on a queue of its parent's, or waits for it or its items: the workers are not there.
+/// A waker of a future of the parent's does nothing there.
 ///
 /// # Examples
 ///
@@ -59,8 +60,8 @@ use crate::params::MaxActiveScope;
 #[derive(Clone)]
 pub struct Workqueue {
     pub(super) inner: Arc<Inner>,
-    /// Counts the handles, which keep the registry; futures hold `inner` for longer, and others for a moment.
-    lease: ManuallyDrop<Arc<Registry>>,
+    /// Counts the handles; futures hold `inner` for longer, and others for a moment.
+    lease: Arc<Lease>,
 }
 
 pub(super) struct Inner {
@@ -68,13 +69,17 @@ pub(super) struct Inner {
     pub(super) core: Arc<QueueCore>,
     /// A, rarely written: who may queue.
     pub(super) closed: Closed,
+    /// A: who leaves items here without a handle.
+    pub(super) visits: Visits,
     /// I
     pub(super) ordered: bool,
     /// Where items go.
-    pub(super) signpost: Signpost,
+    pub(super) route_table: RouteTable,
     /// How that came, and what there was before.
     pub(super) plan: Mutex<Plan>,
-    rescuer: Mutex<Option<Rescuer>>,
+    /// I: of the registry, which the queue keeps until it ends.
+    pub(super) manager: Arc<Manager>,
+    pub(super) rescuer: Mutex<Option<Rescuer>>,
 }
 
 /// What a queue is built from, checked.
@@ -100,7 +105,7 @@ impl Workqueue {
         let core = Arc::new(QueueCore {
             cpu_intensive: parts.cpu_intensive,
             bh: parts.bh,
-            rescuer: parts.rescuer.as_ref().map(Rescuer::phone),
+            rescuer: parts.rescuer.as_ref().map(Rescuer::mayday_queue),
             ..QueueCore::new(name, parts.on_panic.take())
         });
         let (ordered, rescuer) = (parts.ordered, parts.rescuer.take());
@@ -108,18 +113,18 @@ impl Workqueue {
         let inner = Arc::new(Inner {
             core,
             closed: Closed::new(),
+            visits: Visits::new(),
             ordered,
-            signpost: Signpost::new(&routes, ordered),
+            route_table: RouteTable::new(&routes, ordered),
             plan: Mutex::new(plan),
+            manager: registry.machine().manager.clone(),
             rescuer: Mutex::new(rescuer),
         });
         registry.machine().add_queue(&inner);
         // The machine may have changed since the plan was drawn.
         inner.follow(registry.machine());
-        Self {
-            inner,
-            lease: ManuallyDrop::new(Arc::new(registry.clone())),
-        }
+        let lease = Arc::new(Lease::new(&inner, registry));
+        Self { inner, lease }
     }
 
     /// Queues `func` to run once, and returns a handle to wait for what it returns.
@@ -145,20 +150,22 @@ impl Workqueue {
         &self,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        self.spawn_at(&self.here(), func)
+        self.spawn_at(self.here(), func)
     }
 
     /// Queues `func` to run once at `home`, a link of this queue.
     #[inline]
     pub(super) fn spawn_at<T: Send + 'static>(
         &self,
-        home: &Pwq,
+        home: Home<'_>,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
         if !self.admits() {
-            return join::refused(func, home);
+            // Its doors are not for users' code to stand in.
+            drop(home);
+            return join::refused(func);
         }
-        let (item, handle) = join::joinable(func, home);
+        let (item, handle) = join::joinable(func, &home);
         home.push(item);
         handle
     }
@@ -235,11 +242,11 @@ impl Workqueue {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        let home = self.here();
         if !self.admits() {
             drop(future);
-            return join::refused(|| unreachable!("it is never queued"), &home);
+            return join::refused(|| unreachable!("it is never queued"));
         }
+        let home = self.here();
         let (item, handle) = future::task(future, &home, self.inner.clone());
         home.push(item);
         handle
@@ -268,28 +275,12 @@ impl Workqueue {
     }
 
     pub(super) fn downgrade(&self) -> WeakQueue {
-        WeakQueue {
-            inner: Arc::downgrade(&self.inner),
-            lease: Arc::downgrade(&self.lease),
-        }
-    }
-
-    /// Drops the handle without waiting, should it be the last.
-    pub(super) fn let_go(self) {
-        let mut this = ManuallyDrop::new(self);
-        // SAFETY: neither field is used again, and `drop` never runs.
-        let (inner, lease) = unsafe {
-            (
-                std::ptr::read(&this.inner),
-                ManuallyDrop::take(&mut this.lease),
-            )
-        };
-        inner.give_back(lease, true);
+        WeakQueue::new(&self.inner)
     }
 
     /// Returns the registry whose pools it uses.
     pub(super) fn registry(&self) -> &Registry {
-        &self.lease
+        self.lease.registry()
     }
 
     /// Returns the name.
@@ -312,79 +303,6 @@ impl Workqueue {
     /// a joiner ran or that were cancelled are not among them.
     pub fn wait_times(&self) -> Histogram {
         self.inner.core.wait.read()
-    }
-}
-
-impl Drop for Workqueue {
-    fn drop(&mut self) {
-        // SAFETY: the field is not used again; `Drop` runs once.
-        let lease = unsafe { ManuallyDrop::take(&mut self.lease) };
-        if sync::twin::torn_down() {
-            return;
-        }
-        // Waiting here for our own queue would be waiting for ourselves.
-        self.inner.give_back(lease, self.inner.runs_here());
-    }
-}
-
-/// What becomes a handle if the queue has not gone.
-#[derive(Debug)]
-pub(super) struct WeakQueue {
-    inner: Weak<Inner>,
-    lease: Weak<Registry>,
-}
-
-impl WeakQueue {
-    pub(super) fn upgrade(&self) -> Option<Workqueue> {
-        let lease = ManuallyDrop::new(self.lease.upgrade()?);
-        // There as long as a lease is, but for the moment in which the last one goes.
-        let Some(inner) = self.inner.upgrade() else {
-            drop(ManuallyDrop::into_inner(lease));
-            return None;
-        };
-        Some(Workqueue { inner, lease })
-    }
-}
-
-impl Inner {
-    /// Takes a handle's lease back; the last one ends the queue, on a thread of its own if the caller must not wait.
-    fn give_back(self: &Arc<Self>, lease: Arc<Registry>, aside: bool) {
-        // The last handle is the one that gets the registry out of its `Arc`.
-        let Some(registry) = Arc::into_inner(lease) else {
-            return;
-        };
-        if !self.is_at_home() {
-            // What it holds, threads among it, is its parent's.
-            return std::mem::forget(registry);
-        }
-        if aside {
-            // Should no thread be had, the queue is never freed: its items still point at it.
-            let last = ManuallyDrop::new((self.clone(), registry));
-            let _ = thread::spawn("aw/reaper", move || {
-                let (inner, registry) = ManuallyDrop::into_inner(last);
-                inner.destroy(&registry);
-            });
-        } else {
-            self.destroy(&registry);
-        }
-    }
-
-    /// Waits until all has run, and lets go of the pools.
-    fn destroy(self: &Arc<Self>, registry: &Registry) {
-        self.set_paused(false);
-        self.drain();
-        // Before the links go: it may still look into one.
-        let rescuer = self.rescuer.lock().take();
-        if let Some(rescuer) = rescuer {
-            rescuer.end();
-        }
-        let machine = registry.machine();
-        machine.remove_queue(self);
-        let links = self.plan.lock().end();
-        for link in links {
-            link.pool.remove_link(link.slot);
-            machine.release(&link.pool);
-        }
     }
 }
 

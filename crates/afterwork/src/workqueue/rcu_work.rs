@@ -8,12 +8,13 @@
 
 use std::fmt;
 
-use sync::{cpu, thread, time, twin, unmodelled::Arc};
+use sync::{Patience, cpu, time, twin, unmodelled::Arc};
 
 use super::{
     delayed::DelayedWork,
-    queue::{WeakQueue, Workqueue},
-    timers::{Due, Timer},
+    end::WeakQueue,
+    queue::Workqueue,
+    timers::{Due, Dust, Timer},
     work::{Busy, FlushError, Work},
 };
 use crate::rcu;
@@ -68,7 +69,7 @@ impl RcuWork {
         }))
     }
 
-    /// Says whether it waits for a grace period, or is queued and has not started.
+    /// Returns `true` if it waits for a grace period, or is queued and has not started.
     ///
     /// # Blocking
     ///
@@ -77,7 +78,7 @@ impl RcuWork {
         self.0.is_pending()
     }
 
-    /// Says whether the item is pending, a grace period included, executing, or both.
+    /// Returns `true` if the item is pending, a grace period included, executing, or both.
     ///
     /// # Blocking
     ///
@@ -86,7 +87,7 @@ impl RcuWork {
         self.0.busy()
     }
 
-    /// Takes the item out of its wait or the queue if it has not started; says whether it did.
+    /// Takes the item out of its wait or the queue if it has not started; returns `true` if it did.
     ///
     /// # Blocking
     ///
@@ -95,7 +96,7 @@ impl RcuWork {
         self.0.cancel()
     }
 
-    /// Cancels, and waits until the item does not run; says whether it was pending.
+    /// Cancels, and waits until the item does not run; returns `true` if it was pending.
     ///
     /// On return the item is idle. While this waits, queueing is refused, also by the item itself.
     ///
@@ -105,12 +106,12 @@ impl RcuWork {
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable).
+    /// As [`Work::disable_sync`].
     pub fn cancel_sync(&self) -> bool {
         self.0.cancel_sync()
     }
 
-    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; says whether it was pending.
+    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; returns `true` if it was pending.
     ///
     /// # Blocking
     ///
@@ -123,7 +124,7 @@ impl RcuWork {
         self.0.disable()
     }
 
-    /// Disables the item and waits until it does not run; says whether it was pending.
+    /// Disables the item and waits until it does not run; returns `true` if it was pending.
     ///
     /// # Blocking
     ///
@@ -131,12 +132,12 @@ impl RcuWork {
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable).
+    /// As [`Work::disable_sync`].
     pub fn disable_sync(&self) -> bool {
         self.0.disable_sync()
     }
 
-    /// Takes one [`disable`](Self::disable) back; says whether the item may be queued again.
+    /// Takes one [`disable`](Self::disable) back; returns `true` if the item may be queued again.
     ///
     /// # Panics
     ///
@@ -145,7 +146,7 @@ impl RcuWork {
         self.0.enable()
     }
 
-    /// Waits until the item has run that is pending now, for its grace period first; says whether there was one, or a run
+    /// Waits until the item has run that is pending now, for its grace period first; returns `true` if there was one, or a run
     /// to wait for.
     ///
     /// # Blocking
@@ -161,15 +162,19 @@ impl RcuWork {
     ///
     /// As of [`Work::flush`].
     pub fn flush(&self) -> Result<bool, FlushError> {
-        let awaits = || self.0.timer.state.lock().awaits_grace_period();
+        let awaits = || {
+            let mut dust = Dust::default();
+            self.0.timer.lock(&mut dust).awaits_grace_period()
+        };
         let pending = awaits();
+        let mut patience = Patience::new();
         while pending.is_some() && awaits() == pending {
             rcu::barrier();
             if twin::armed("rcu_work: flush asks once") {
                 break;
             }
             // It may be armed by somebody who has not handed the callback over yet.
-            thread::yield_now();
+            patience.pause();
         }
         Ok(self.0.flush()? || pending.is_some())
     }
@@ -194,13 +199,10 @@ impl Workqueue {
 
 fn fire_after_grace_period(due: Due, queue: WeakQueue) {
     rcu::call(move || {
+        // Where the queue has gone, the item is not armed any more.
         if let Some(queue) = queue.upgrade() {
-            let manager = queue.registry().machine().manager.clone();
-            due.fire(&manager, time::now_ns());
-            queue.let_go();
-        } else if let Err(due) = due.forget() {
-            // Somebody has the item's lock, whom a callback must not wait for.
-            fire_after_grace_period(due, queue);
+            let dead = due.fire(&queue.manager, time::now_ns());
+            queue.manager.free_aside(dead.into_iter().collect());
         }
     });
 }
@@ -208,7 +210,9 @@ fn fire_after_grace_period(due: Due, queue: WeakQueue) {
 impl Timer {
     /// Arms the item, if it is neither pending nor disabled, and `queue` takes it.
     fn arm_for_grace_period(self: &Arc<Self>, work: &Work, queue: &Workqueue) -> Option<Due> {
-        let mut state = self.state.lock();
+        queue.inner.must_be_at_home();
+        let mut dust = Dust::default();
+        let mut state = self.lock(&mut dust);
         let refused = state.armed.is_some() || work.is_disabled() || work.is_pending();
         let place = (queue.downgrade(), cpu::current());
         (!refused && queue.admits()).then(|| state.put_aside(self, work, place))

@@ -82,7 +82,8 @@ impl Registry {
     ///
     /// `source` returns what the machine looks like if that is not what it returned last. It is asked by the thread that
     /// looks after the pools, while work waits, every
-    /// [`machine_look_ms`](crate::params::Params::machine_look_ms), and by [`look`](Self::look).
+    /// [`machine_look_ms`](crate::params::Params::machine_look_ms), and by [`refresh_topology`](Self::refresh_topology).
+    /// Where it panics nothing was seen, and it is asked again. It must not wait for queues of this registry.
     ///
     /// # Errors
     ///
@@ -192,7 +193,7 @@ impl Registry {
         self.inner.machine.set_topology(topology);
     }
 
-    /// Asks the source of this registry whether the machine has changed; says whether it had.
+    /// Asks the source of this registry whether the machine has changed; returns `true` if it had.
     ///
     /// The source of the process-wide registry reads which CPUs are online and which this process may use (affinity
     /// mask, cpuset).
@@ -200,7 +201,7 @@ impl Registry {
     /// # Blocking
     ///
     /// Reads a few files of sysfs and procfs, and as [`set_topology`](Self::set_topology).
-    pub fn look(&self) -> bool {
+    pub fn refresh_topology(&self) -> bool {
         self.inner.machine.look()
     }
 
@@ -266,7 +267,8 @@ impl Registry {
     /// # Blocking
     ///
     /// The handler runs with no lock held, on the thread that looks after all pools, or on the one that does what is
-    /// reported, and holds it up: it must not wait for queues of this registry. What it panics with is dropped.
+    /// reported, and holds it up: it must not wait for queues of this registry, but may drop the last handle of one. What
+    /// it panics with is dropped.
     ///
     /// # Examples
     ///
@@ -278,12 +280,13 @@ impl Registry {
     /// ```
     pub fn on_report(&self, handler: impl Fn(&Report) + Send + Sync + 'static) {
         let manager = &self.inner.machine.manager;
-        manager.on_report(ReportHandler(Arc::new(handler)));
+        manager.on_report(ReportHandler::new(handler));
     }
 
-    /// Refuses every new worker thread from now on, or no longer: a way to see what a program does then.
+    /// Refuses every new worker thread from now on, or no longer: a way to see what a program does then. Also the threads
+    /// on which queues end whose last holder must not wait.
     ///
-    /// Work still gets done, by the workers there are or by rescuers.
+    /// Work still gets done, by the workers there are or by rescuers, and queues still end.
     pub fn refuse_threads(&self, refuse: bool) {
         self.inner.machine.manager.refuse_threads(refuse);
     }
@@ -311,7 +314,7 @@ impl Registry {
         Ok(())
     }
 
-    /// Says whether its threads are in this process.
+    /// Returns `true` if its threads are in this process.
     pub(super) fn is_here(&self) -> bool {
         self.inner.process.is_this()
     }

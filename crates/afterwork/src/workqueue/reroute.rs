@@ -1,6 +1,6 @@
 //! Changing where a queue's items go, while it is used. The protocol stands in `routes.rs`.
 
-use sync::{atomic::AtomicU32, thread, twin, unmodelled::Arc};
+use sync::{Patience, atomic::AtomicU32, twin, unmodelled::Arc};
 
 use super::{
     active::{Gate, Seeker},
@@ -82,7 +82,7 @@ impl Plan {
         &self.links
     }
 
-    /// Says whether the queue has gone.
+    /// Returns `true` if the queue has gone.
     pub(super) fn is_dead(&self) -> bool {
         self.dead
     }
@@ -113,7 +113,7 @@ impl Plan {
             .collect()
     }
 
-    /// Takes all seats away, or brings them back; says whether that is a change, and returns the links that get a seat.
+    /// Takes all seats away, or brings them back; returns `true` if that is a change, and returns the links that get a seat.
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(super) fn set_paused(&mut self, paused: bool) -> (bool, Vec<Seeker>) {
         let changed = std::mem::replace(&mut self.paused, paused) != paused;
@@ -215,6 +215,7 @@ impl Plan {
             core: core.clone(),
             node,
             nr_anchored: Arc::new(AtomicU32::new(0)),
+            nr_cancelled: AtomicU32::new(0),
             probe: Arc::default(),
             rules,
         };
@@ -232,11 +233,11 @@ impl Inner {
         if plan.dead {
             return Ok(());
         }
-        let before = self.signpost.routes();
+        let before = self.route_table.routes();
         if self.ordered && before.links()[0].is_plugged() {
             return Err(Wait::Plug);
         }
-        let shut = self.signpost.shut().ok_or(Wait::Enqueuer)?;
+        let shut = self.route_table.shut().ok_or(Wait::Enqueuer)?;
         change(&mut plan.attrs);
         let plug = self.ordered && !twin::armed("reroute: forgets the plug");
         let routes = plan.draw(&self.core, machine, plug);
@@ -265,7 +266,7 @@ impl Inner {
     }
 
     fn is_settled(&self) -> bool {
-        !self.ordered || !self.signpost.routes().links()[0].is_plugged()
+        !self.ordered || !self.route_table.routes().links()[0].is_plugged()
     }
 }
 
@@ -378,10 +379,11 @@ impl Workqueue {
 
     fn change(&self, change: impl Fn(&mut Attrs)) -> Result<(), BuildError> {
         let inner = &*self.inner;
+        let mut patience = Patience::new();
         loop {
             match inner.reroute(self.registry().machine(), &change) {
                 Ok(()) => return Ok(()),
-                Err(Wait::Enqueuer) => thread::yield_now(),
+                Err(Wait::Enqueuer) => patience.pause(),
                 Err(Wait::Plug) if inner.runs_here() => return Err(BuildError::Unsettled),
                 Err(Wait::Plug) => inner.core.settled.wait_until(|| inner.is_settled()),
             }

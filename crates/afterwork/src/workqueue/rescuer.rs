@@ -19,13 +19,14 @@ use std::io;
 use sync::{Mutex, thread, twin, unmodelled::Arc};
 
 use super::{
-    dispatch::{Afterwards, Dispatch, home_slot},
-    list,
+    dispatch::{DeferredEffects, Dispatch, home_slot},
+    end, list,
     policy::{self, Need},
     pool::{Picked, WorkerPool},
     worker::{self, Taken, Worker},
 };
 use crate::{
+    panics::or_abort,
     trace,
     wake::{Parker, Unparker},
 };
@@ -53,7 +54,7 @@ struct Calls {
 
 /// Where a rescuer is called.
 #[derive(Debug)]
-pub(crate) struct Phone {
+pub(crate) struct MaydayQueue {
     calls: Mutex<Calls>,
     unparker: Unparker,
 }
@@ -61,11 +62,11 @@ pub(crate) struct Phone {
 /// A rescuer's thread; [`end`](Self::end) it.
 #[derive(Debug)]
 pub(crate) struct Rescuer {
-    phone: Arc<Phone>,
+    mayday_queue: Arc<MaydayQueue>,
     thread: thread::JoinHandle,
 }
 
-impl Phone {
+impl MaydayQueue {
     /// Calls the rescuer to `pool`, for all its items or those of one link.
     pub(crate) fn call(&self, pool: &Arc<WorkerPool>, slot: Option<usize>) {
         if twin::armed("mayday: rings before it writes") {
@@ -108,34 +109,54 @@ impl Phone {
 impl Rescuer {
     /// Sets a thread aside.
     pub(crate) fn start(name: &str) -> io::Result<Self> {
-        let parker = Parker::with_looks(0);
-        let phone = Arc::new(Phone {
+        let parker = Parker::with_spin_limit(0);
+        let mayday_queue = Arc::new(MaydayQueue {
             calls: Mutex::new(Calls::default()),
             unparker: parker.unparker(),
         });
-        let body = phone.clone();
-        let thread = thread::spawn(name, move || body.serve(parker))?;
-        Ok(Self { phone, thread })
+        let body = mayday_queue.clone();
+        let thread = thread::spawn(name, move || {
+            or_abort("a rescuer panicked", || {
+                end::waits_for_nobody();
+                body.serve(parker);
+            });
+        })?;
+        Ok(Self {
+            mayday_queue,
+            thread,
+        })
     }
 
-    pub(crate) fn phone(&self) -> Arc<Phone> {
-        self.phone.clone()
+    pub(crate) fn mayday_queue(&self) -> Arc<MaydayQueue> {
+        self.mayday_queue.clone()
     }
 
     /// Ends the thread when it has served its calls, and waits for that.
     pub(crate) fn end(self) {
-        self.phone.calls.lock().quit = true;
-        self.phone.unparker.unpark();
+        self.quit();
         self.thread.join().expect("a rescuer does not panic");
+    }
+}
+
+impl Rescuer {
+    fn quit(&self) {
+        self.mayday_queue.calls.lock().quit = true;
+        self.mayday_queue.unparker.unpark();
+    }
+
+    /// Tells the thread to end when it has served its calls; returns `true` if it has.
+    pub(crate) fn has_left(&self) -> bool {
+        self.quit();
+        self.thread.is_finished()
     }
 }
 
 /// Since when a pool wants for a worker, as the moment of the next call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Distress(Option<u64>);
+pub(crate) struct MaydayTimer(Option<u64>);
 
-impl Distress {
-    /// Says whether to call now for a pool that wants for a worker, or not.
+impl MaydayTimer {
+    /// Returns `true` if to call now for a pool that wants for a worker, or not.
     pub(crate) fn calls(&mut self, wants: bool, now_ns: u64) -> bool {
         let due_ns = self.0.filter(|_| wants);
         let calls = due_ns.is_some_and(|due_ns| now_ns >= due_ns);
@@ -157,7 +178,7 @@ impl Dispatch {
         worker: &Worker,
         slot: usize,
         max: usize,
-        after: &mut Afterwards,
+        after: &mut DeferredEffects,
     ) -> Taken {
         self.retire(worker, after);
         self.tell(worker);
@@ -167,7 +188,7 @@ impl Dispatch {
                 self.ready.remove(at);
                 self.give_up_seat(pool, worker, after);
                 let nr_taken = self.take_inactive(pool, worker, slot, max);
-                self.sit(worker, slot);
+                self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
                     return self.taken(pool, worker, slot, nr_taken, after);
                 }
@@ -215,7 +236,7 @@ impl WorkerPool {
         let none_comes =
             dispatch.nr_creating > 0 || policy::need(self.census(), self.target) == Need::Worker;
         let wants = waits && dispatch.idle.is_empty() && none_comes;
-        if !dispatch.distress.calls(wants, now_ns) {
+        if !dispatch.mayday_timer.calls(wants, now_ns) {
             return;
         }
         dispatch.adopt(&self.injector);
@@ -224,15 +245,15 @@ impl WorkerPool {
             dispatch.link_mut(*slot).counts.nr_maydays += 1;
         }
         drop(dispatch);
-        for (core, phone, slot) in rescuers {
+        for (core, mayday_queue, slot) in rescuers {
             trace::mayday(&core.name, self.number);
-            phone.call(self, Some(slot));
+            mayday_queue.call(self, Some(slot));
         }
     }
 
     /// Gets a rescuer its next batch of the link `slot`.
     pub(crate) fn take_to_rescue(self: &Arc<Self>, worker: &Worker, slot: usize) -> Taken {
-        let mut after = Afterwards::default();
+        let mut after = DeferredEffects::default();
         let mut picked = Picked::default();
         let mut dispatch = self.lock();
         let taken = dispatch.take_of(self, worker, slot, BATCH, &mut after);
@@ -246,7 +267,7 @@ impl WorkerPool {
         }
         let core = dispatch.link(slot).core.clone();
         drop(dispatch);
-        self.see_to(picked);
+        self.apply(picked);
         self.finish(after);
         if let Taken::Items(count) = taken {
             trace::rescue(&core.name, self.number, count);
@@ -261,20 +282,20 @@ mod tests {
 
     #[test]
     fn the_first_call_comes_after_ten_milliseconds_and_then_one_every_hundred() {
-        let mut distress = Distress::default();
+        let mut mayday_timer = MaydayTimer::default();
         let calls: Vec<u64> = (0..=330)
-            .filter(|ms| distress.calls(true, ms * 1_000_000))
+            .filter(|ms| mayday_timer.calls(true, ms * 1_000_000))
             .collect();
         assert_eq!(calls, [10, 110, 210, 310]);
     }
 
     #[test]
     fn a_worker_that_comes_ends_the_distress() {
-        let mut distress = Distress::default();
-        assert!(!distress.calls(true, 0));
-        assert!(!distress.calls(false, 9_999_999));
-        assert!(!distress.calls(true, 10_000_000));
-        assert!(!distress.calls(true, 19_999_999));
-        assert!(distress.calls(true, 20_000_000));
+        let mut mayday_timer = MaydayTimer::default();
+        assert!(!mayday_timer.calls(true, 0));
+        assert!(!mayday_timer.calls(false, 9_999_999));
+        assert!(!mayday_timer.calls(true, 10_000_000));
+        assert!(!mayday_timer.calls(true, 19_999_999));
+        assert!(mayday_timer.calls(true, 20_000_000));
     }
 }

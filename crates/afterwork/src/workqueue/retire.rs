@@ -4,13 +4,13 @@ use sync::{atomic::Ordering, thread::ThreadId, twin};
 
 use super::{
     colour::{Colour, UpTo},
-    dispatch::{Afterwards, Dispatch},
+    dispatch::{DeferredEffects, Dispatch},
     worker::Worker,
 };
 
 impl Dispatch {
     /// Gives back the in-flight counts of all that `worker` has run.
-    pub(crate) fn retire(&mut self, worker: &Worker, after: &mut Afterwards) {
+    pub(crate) fn retire(&mut self, worker: &Worker, after: &mut DeferredEffects) {
         let enlisted = self.enlisted_mut(worker);
         let nr_done = enlisted.worker.nr_done();
         let count = nr_done.wrapping_sub(enlisted.nr_retired) as usize;
@@ -39,7 +39,7 @@ impl Dispatch {
     }
 
     /// Names the link to unplug, if there is one, once this one has no item in flight.
-    fn pull_plug(&mut self, slot: usize, after: &mut Afterwards) {
+    fn pull_plug(&mut self, slot: usize, after: &mut DeferredEffects) {
         let link = self.link_mut(slot);
         if link.heir.is_some() && link.is_spent() {
             after.heirs.extend(link.heir.take());
@@ -52,7 +52,7 @@ impl Dispatch {
         slot: usize,
         colour: Colour,
         count: usize,
-        after: &mut Afterwards,
+        after: &mut DeferredEffects,
     ) {
         let link = self.link_mut(slot);
         let flushes = link.in_flight.retire(colour, count);

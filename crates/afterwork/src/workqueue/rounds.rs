@@ -18,7 +18,7 @@ pub(super) struct Rounds<'a> {
     nr_rounds: u64,
 }
 
-/// Says whether a drain that has gone round so often is to be told of: the kernel's tenth time, and every hundredth up
+/// Returns `true` if a drain that has gone round so often is to be told of: the kernel's tenth time, and every hundredth up
 /// to the thousandth.
 fn is_worth_telling(nr_rounds: u64) -> bool {
     nr_rounds == 10 || (1..=10).contains(&(nr_rounds / 100)) && nr_rounds.is_multiple_of(100)
@@ -33,7 +33,7 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Takes note of a look that saw something left; says whether it has come round so often that
+    /// Takes note of a look that saw something left; returns `true` if it has come round so often that
     /// [`tell`](Self::tell) should be called. Otherwise the queue's `settled` will tell when to look again.
     pub(super) fn go_on(&mut self) -> bool {
         let before = self.nr_rounds;

@@ -19,7 +19,7 @@
 //! # Ordered queues
 //!
 //! Here it is harm: an item that comes late to the old link may be overtaken by one that the same thread queues on the
-//! new link afterwards. So enqueuers of an ordered queue say that they are inside ([`Doors`]), and the changer
+//! new link afterwards. So enqueuers of an ordered queue say that they are inside ([`EnqueueBarrier`]), and the changer
 //! shuts the doors, waits until nobody is inside, and publishes. After that nothing comes to the old link any more.
 //! The new link is *plugged*: its items are adopted, and kept inactive. The old link names the new one its
 //! *successor*, and when the last of its items has ended it pulls the plug. A further change waits for that.
@@ -32,6 +32,7 @@
 use std::{ops::Deref, ptr};
 
 use sync::{
+    Patience,
     atomic::{AtomicBool, AtomicPtr, AtomicU32, Ordering, fence},
     cell::UnsafeCell,
     cpu, thread, twin,
@@ -66,29 +67,29 @@ unsafe impl Sync for Routes {}
 
 /// The routes in force, and who is on his way by them.
 #[derive(Debug)]
-pub(crate) struct Signpost {
+pub(crate) struct RouteTable {
     /// A: points into one of the tables that the queue keeps until it goes.
     current: AtomicPtr<Routes>,
     /// Of an ordered queue alone.
-    doors: Option<Doors>,
+    barrier: Option<EnqueueBarrier>,
 }
 
 /// Counts the enqueuers that are between looking at the routes and pushing.
 #[derive(Debug, Default)]
-struct Doors {
+struct EnqueueBarrier {
     nr_inside: AtomicU32,
     shut: AtomicBool,
 }
 
 /// The doors of an ordered queue, shut.
 #[derive(Debug)]
-pub(crate) struct Shut<'a>(&'a Signpost);
+pub(crate) struct Shut<'a>(&'a RouteTable);
 
 /// The link that an item goes to; while it is held, an ordered queue keeps its routes.
 #[derive(Debug)]
 pub(crate) struct Home<'a> {
     link: &'a Pwq,
-    inside: Option<&'a Doors>,
+    inside: Option<&'a EnqueueBarrier>,
 }
 
 impl Routes {
@@ -106,7 +107,7 @@ impl Routes {
         &self.links
     }
 
-    /// Says whether both lead everywhere to the same link.
+    /// Returns `true` if both lead everywhere to the same link.
     pub(crate) fn is_like(&self, other: &Routes) -> bool {
         self.pods == other.pods
             && self.topology == other.topology
@@ -117,7 +118,7 @@ impl Routes {
                 .eq(other.links.iter().map(Arc::as_ptr))
     }
 
-    /// Says whether `link`, which is only compared, is one of these.
+    /// Returns `true` if `link`, which is only compared, is one of these.
     pub(crate) fn has(&self, link: *const Pwq) -> bool {
         self.links.iter().any(|it| ptr::eq(Arc::as_ptr(it), link))
     }
@@ -153,12 +154,12 @@ impl Routes {
     }
 }
 
-impl Signpost {
-    /// Makes a signpost to `routes`.
+impl RouteTable {
+    /// Makes the table of `routes`.
     pub(crate) fn new(routes: &Arc<Routes>, ordered: bool) -> Self {
         Self {
             current: AtomicPtr::new(Arc::as_ptr(routes).cast_mut()),
-            doors: ordered.then(Doors::default),
+            barrier: ordered.then(EnqueueBarrier::default),
         }
     }
 
@@ -169,7 +170,7 @@ impl Signpost {
         //   change:  makes table and links;  current = table, Release
         //   enqueue: table = current, Acquire;  looks at the link
         // Test: items_follow_the_routes_and_none_is_lost
-        // SAFETY: the queue keeps every table that was published until it goes, and it has this signpost.
+        // SAFETY: the queue keeps every table that was published until it goes, and it has this one.
         let routes = unsafe { &*self.current.load(Ordering::Acquire) };
         routes.made.with(|_| ());
         routes
@@ -211,24 +212,24 @@ impl Signpost {
     /// wait for something that the caller holds up.
     pub(crate) fn shut(&self) -> Option<Shut<'_>> {
         let shut = Shut(self);
-        let is_empty = self.doors.as_ref().is_none_or(Doors::shut);
+        let is_empty = self.barrier.as_ref().is_none_or(EnqueueBarrier::shut);
         is_empty.then_some(shut)
     }
 
     #[inline]
-    fn enter(&self) -> Option<&Doors> {
-        let doors = self.doors.as_ref()?;
-        doors.enter();
-        Some(doors)
+    fn enter(&self) -> Option<&EnqueueBarrier> {
+        let barrier = self.barrier.as_ref()?;
+        barrier.enter();
+        Some(barrier)
     }
 }
 
 impl Shut<'_> {
-    /// Points to `routes`, which must be kept for as long as the signpost.
+    /// Points to `routes`, which must be kept for as long as this is.
     ///
     /// Where the queue is ordered, nothing comes by the old routes any more on return.
     pub(crate) fn publish(&self, routes: &Arc<Routes>) {
-        // ORDER(routes): other end in `Signpost::routes`.
+        // ORDER(routes): other end in `RouteTable::routes`.
         // Test: items_follow_the_routes_and_none_is_lost
         let order = if twin::armed("routes: relaxed publish") {
             Ordering::Relaxed
@@ -242,13 +243,13 @@ impl Shut<'_> {
 
 impl Drop for Shut<'_> {
     fn drop(&mut self) {
-        if let Some(doors) = &self.0.doors {
-            doors.shut.store(false, Ordering::Release);
+        if let Some(barrier) = &self.0.barrier {
+            barrier.shut.store(false, Ordering::Release);
         }
     }
 }
 
-impl Doors {
+impl EnqueueBarrier {
     fn enter(&self) {
         loop {
             self.nr_inside.fetch_add(1, Ordering::Relaxed);
@@ -264,8 +265,9 @@ impl Doors {
                 return;
             }
             self.leave();
+            let mut patience = Patience::new();
             while self.shut.load(Ordering::Acquire) {
-                thread::yield_now();
+                patience.pause();
             }
         }
     }
@@ -306,8 +308,8 @@ impl Deref for Home<'_> {
 impl Drop for Home<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(doors) = self.inside {
-            doors.leave();
+        if let Some(barrier) = self.inside {
+            barrier.leave();
         }
     }
 }

@@ -2,11 +2,13 @@
 
 use std::ptr::NonNull;
 
-use sync::{atomic::Ordering, thread};
+use sync::{Patience, atomic::Ordering};
 
 use super::{
     active::Gate,
-    head::{Ending, Head, Popped, VTable, current_home, forget_home, is_seated, with_current},
+    deep,
+    handles::Dead,
+    head::{Ending, Head, Popped, current_home, forget_home, is_seated, with_current},
     list,
     pwq::Pwq,
     registry::must_have_workers,
@@ -39,8 +41,9 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
                 // As in a run: the closure may own the last handle of its queue, whose count we still hold.
                 // SAFETY: no handle, no link, no runner is left; our caller gives the link's count back after us.
                 unsafe {
-                    with_current(item.as_ptr(), home, || free_guarded(item, head.vtable.free))
-                };
+                    let dead = Dead::new(item, head.vtable());
+                    with_current(item.as_ptr(), home, || drop(dead));
+                }
             }
             Popped::Dropped
         }
@@ -67,19 +70,19 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
     // SAFETY: (2): until `before_end`.
-    let told = || unsafe { &*home }.trace(item.as_ptr(), head.vtable);
+    let told = || unsafe { &*home }.trace(item.as_ptr(), head.vtable());
     trace::execute_start(told);
     // SAFETY: (1).
-    let ending = unsafe { (head.vtable.call)(item) };
+    let ending = unsafe { (head.vtable().call)(item) };
     trace::execute_end(told);
     before_end();
     // Sleepers may free the item as soon as they see that it ended, so what is needed of it comes first.
     let key = head.key();
-    let VTable { free, push, .. } = *head.vtable;
+    let vtable = head.vtable();
     // SAFETY: (1).
     let ended = unsafe { Head::complete(item, ending) };
     let done = ended.completion;
-    if let (true, Some(push)) = (done.push, push) {
+    if let (true, Some(push)) = (done.push, vtable.push) {
         // SAFETY: (1), and the step has made it pending and linked.
         unsafe { push(item) };
     }
@@ -103,32 +106,27 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
     ) {
         let waker = task.lock().take();
         if let Some(waker) = waker {
-            contain(|| waker.wake());
+            // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran it; contained.
+            contain(|| waker.into_inner().wake());
         }
     }
     if done.free {
         // SAFETY: no handle, no link, no runner is left.
-        unsafe { free_guarded(item, free) };
+        drop(unsafe { Dead::new(item, vtable) });
     }
     ending
 }
 
-/// Frees an item; a panic of what is dropped by that ends here.
-///
-/// # Safety
-///
-/// 1. No handle, no link, no runner is left, and `free` is what its table says.
-unsafe fn free_guarded(item: NonNull<Head>, free: unsafe fn(NonNull<Head>)) {
-    // SAFETY: (1).
-    contain(|| unsafe { free(item) });
-}
-
-/// Runs a pending item on the spot, if its queue lets joiners help and has a seat; says whether it did.
+/// Runs a pending item on the spot, if its queue lets joiners help and has a seat; returns `true` if it did.
 ///
 /// Only ever the item that the caller is waiting for: running foreign items inside a wait can deadlock on
 /// whatever the caller holds.
 pub(crate) fn help(item: NonNull<Head>) -> bool {
     must_have_workers();
+    deep::within_a_stack(item, help_here)
+}
+
+fn help_here(item: NonNull<Head>) -> bool {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
     if head.update(State::claim).is_none() {
@@ -160,13 +158,15 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
         Some(if taken_back { next.unlink() } else { next })
     });
     core.nr_helped.fetch_add(1, Ordering::Relaxed);
-    trace::activate_work(|| home.trace(item.as_ptr(), head.vtable));
+    trace::activate_work(|| home.trace(item.as_ptr(), head.vtable()));
     let mut left = None;
+    // Not references, which would claim that the queue stays until the run is over.
+    let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
     // SAFETY: the step to running was ours. The seat goes back when the item's own code is done; after that
     // neither the queue nor, once the item has ended, the item is looked at.
     unsafe {
         run(item, home, || {
-            left = Some(Gate::leave(&home.gate, core, home.node, holds));
+            left = Some(Gate::leave_last(gate, core, node, holds));
             if !lent {
                 forget_home();
             }
@@ -190,6 +190,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) {
         // Its count may be that of a helper's run, which goes on: see `flush.rs`.
         home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
+    let mut patience = Patience::new();
     loop {
         if pool.unlink(slot, item) {
             return;
@@ -199,23 +200,36 @@ pub(crate) fn cut_out(item: NonNull<Head>) {
             pool.retire_one(slot, list::colour(item));
             return;
         }
-        thread::yield_now();
+        patience.pause();
     }
 }
 
-/// Takes an item out of the queue if it has not started; says whether it did.
+/// Takes an item out of the queue if it has not started; returns `true` if it did.
 pub(crate) fn cancel(item: NonNull<Head>) -> bool {
     // SAFETY: the caller holds a handle.
     let head = unsafe { item.as_ref() };
     let key = head.key();
-    let wakes = if let Some((from, _)) = head.update(|state| Some(state.cancel()?.0)) {
-        from.cancel().is_some_and(|(_, wakes)| wakes)
-    } else if head.update(State::claim_ordered).is_some() {
-        cut_out(item);
-        head.update(|state| Some(state.cancel_claimed().0))
-            .is_some_and(|(from, _)| from.cancel_claimed().1)
-    } else {
+    let Some((_, claimed)) = head.update(State::claim_pending) else {
         return false;
+    };
+    if claimed.is_ordered() {
+        cut_out(item);
+    } else {
+        // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
+        unsafe { &*head.home.load(Ordering::Relaxed) }.note_cancelled();
+    }
+    let wakes = loop {
+        if let Some((from, _)) = head.update(|state| Some(state.cancel()?.0)) {
+            break from.cancel().is_some_and(|(_, wakes)| wakes);
+        }
+        // A worker came to it meanwhile, and left its link to us.
+        if head.update(State::take_handoff).is_some() {
+            // SAFETY: the count that is ours keeps the home.
+            let home: &Pwq = unsafe { &*head.home.load(Ordering::Relaxed) };
+            // Of its own: once the count is given back the queue may go, and the pool with it.
+            let (pool, slot) = (home.pool.clone(), home.slot);
+            pool.retire_one(slot, list::colour(item));
+        }
     };
     if wakes {
         key.wake(u32::MAX);

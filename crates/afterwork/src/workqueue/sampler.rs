@@ -12,15 +12,15 @@ use sync::{atomic::Ordering, cpu, thread::ThreadId, unmodelled::Arc, usage};
 use topology::CpuSet;
 
 use super::{
-    concurrency::{Glimpse, Sight, Verdict, judge},
-    dispatch::Afterwards,
+    concurrency::{Sample, ScanResult, Verdict, judge},
+    dispatch::DeferredEffects,
     pool::{Picked, WorkerPool},
     worker::Worker,
 };
 
 impl WorkerPool {
     /// Looks at the workers if work waits, and gets others up for those that sleep or hog.
-    pub(crate) fn look(self: &Arc<Self>, now_ns: u64, allowed: &CpuSet) -> Sight {
+    pub(crate) fn look(self: &Arc<Self>, now_ns: u64, allowed: &CpuSet) -> ScanResult {
         let busy: Vec<_> = {
             let mut dispatch = self.lock();
             let waits = !self.injector.is_empty()
@@ -28,7 +28,7 @@ impl WorkerPool {
                 || dispatch.workers().any(|it| it.worker.has_items());
             if !waits {
                 dispatch.keep_vigil(now_ns, 0, &self.attrs.cpus);
-                return Sight::Quiet;
+                return ScanResult::Quiet;
             }
             dispatch.busy().collect()
         };
@@ -37,7 +37,7 @@ impl WorkerPool {
             .into_iter()
             .filter_map(|(worker, known, slept)| {
                 let thread = ThreadId(worker.thread.load(Ordering::Relaxed));
-                let now = Glimpse {
+                let now = Sample {
                     activity: worker.activity(),
                     cpu_ns: usage::cpu_ns(thread)?,
                     at_ns: now_ns,
@@ -54,15 +54,15 @@ impl WorkerPool {
                 Some((worker, seen, verdict))
             })
             .collect();
-        let mut after = Afterwards::default();
+        let mut after = DeferredEffects::default();
         let mut picked = Picked::default();
-        let mut sight = Sight::Calm;
+        let mut scan = ScanResult::Calm;
         let mut reports = Vec::new();
         let mut sleeper = None;
         let mut dispatch = self.lock();
         for (worker, seen, verdict) in &judged {
             if !dispatch.is_enlisted(worker) || worker.activity() != seen.last.activity {
-                sight = sight.max(Sight::Unclear);
+                scan = scan.max(ScanResult::Unclear);
                 continue;
             }
             let before = *dispatch.away_mut(worker);
@@ -76,7 +76,7 @@ impl WorkerPool {
             });
             let now = *dispatch.away_mut(worker);
             if before.counts_as_awake() && !now.counts_as_awake() {
-                sight = Sight::Found;
+                scan = ScanResult::Found;
                 sleeper = sleeps.then_some(worker);
             }
             if !before.asleep && now.asleep {
@@ -89,7 +89,7 @@ impl WorkerPool {
                 reports.extend(dispatch.note_hog(worker));
             }
             if *verdict == Verdict::Unclear {
-                sight = sight.max(Sight::Unclear);
+                scan = scan.max(ScanResult::Unclear);
             }
         }
         // A worker adopts when nothing else is pending; walking through a long list here would keep it at the door.
@@ -109,14 +109,14 @@ impl WorkerPool {
         drop(dispatch);
         // The watch is on as long as work waits.
         picked.watch = false;
-        self.see_to(picked);
+        self.apply(picked);
         self.finish(after);
         self.manager.tell(&reports);
         if self.confined.load(Ordering::Relaxed) && !self.attrs.strict {
             let starved = judged.iter().filter(|it| it.2 == Verdict::Starved);
             starved.for_each(|(worker, ..)| let_stray(worker, allowed));
         }
-        sight
+        scan
     }
 }
 

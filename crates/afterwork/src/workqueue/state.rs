@@ -14,7 +14,8 @@
 //! - **Never twice at once.** `RUNNING` is set by one step only when it was clear. A pop that meets a running
 //!   item leaves `HANDOFF` to the runner, who queues the item again when its run ends.
 //! - **Lazy removal.** Cancelling and helping take an item by clearing `PENDING`; its link stays in whatever list
-//!   holds it (a *tombstone*) until a worker pops it. Enqueueing a tombstone only sets `PENDING` again.
+//!   holds it (a *tombstone*) until a worker pops it, or it is reaped (`tombstones.rs`). Enqueueing a tombstone only sets
+//!   `PENDING` again. Whoever cancels claims the item first: the claim keeps the link, and so its home.
 //! - **In-flight counts** are taken when a worker adopts the link and given back by whoever unlinks it, or inherits
 //!   it with `HANDOFF`: the end of the run that was under way when the link was popped. A helper whose item was
 //!   never adopted counts at the gate.
@@ -159,6 +160,10 @@ impl State {
     pub(crate) fn is_running(self) -> bool {
         self.has(RUNNING)
     }
+    /// Its place in the line matters.
+    pub(crate) fn is_ordered(self) -> bool {
+        self.has(ORDERED)
+    }
     pub(crate) fn is_claimed(self) -> bool {
         self.has(CLAIMED)
     }
@@ -190,17 +195,17 @@ impl State {
         (self.0 >> DISABLE_SHIFT) as u16
     }
     /// How many runs have ended, or were cancelled; wraps.
-    pub(crate) fn turns(self) -> u64 {
+    pub(crate) fn completion_seq(self) -> u64 {
         (self.0 & TURN_MASK) >> TURN_SHIFT
     }
     /// The turn after which everything that is queued or running now has ended.
     pub(crate) fn last_turn(self) -> u64 {
         let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED));
-        self.turns().wrapping_add(nr_left) & (TURN_MASK >> TURN_SHIFT)
+        self.completion_seq().wrapping_add(nr_left) & (TURN_MASK >> TURN_SHIFT)
     }
-    /// Says whether `turn` has been reached; turns wrap, so a waiter must not sleep through half of them (2^33).
+    /// Returns `true` if `turn` has been reached; turns wrap, so a waiter must not sleep through half of them (2^33).
     pub(crate) fn has_reached(self, turn: u64) -> bool {
-        let ahead = turn.wrapping_sub(self.turns()) & (TURN_MASK >> TURN_SHIFT);
+        let ahead = turn.wrapping_sub(self.completion_seq()) & (TURN_MASK >> TURN_SHIFT);
         ahead == 0 || ahead > 1 << (TURN_BITS - 1)
     }
     fn is_free(self) -> bool {
@@ -251,7 +256,7 @@ impl State {
         }
     }
 
-    /// Says whether an item that was discarded, or whose last handle went, is to be freed now.
+    /// Returns `true` if an item that was discarded, or whose last handle went, is to be freed now.
     pub(crate) fn frees(self) -> bool {
         self.is_free()
     }
@@ -315,10 +320,18 @@ impl State {
         }
     }
 
-    /// Takes a pending item out of the queue; its link stays behind. The flag says that sleepers must be woken.
+    /// Claims a pending item, to cancel it.
+    pub(crate) fn claim_pending(self) -> Option<State> {
+        let cancels = self.has(PENDING) && !self.has(CLAIMED);
+        cancels.then(|| self.with(CLAIMED))
+    }
+
+    /// Ends the claim of `claim_pending`, and takes the item out of the queue; a link that is in a list stays there. The
+    /// flag says that sleepers must be woken. `None` when a link was left to the claim, which must be taken over first.
     pub(crate) fn cancel(self) -> Option<(State, bool)> {
-        let cancels = self.has(PENDING) && !self.has(CLAIMED | ORDERED);
-        cancels.then(|| self.cancelled())
+        // A run that goes on gives the count of such a link back when it ends.
+        let is_left_to_us = self.has(HANDOFF) && !self.has(RUNNING);
+        (!is_left_to_us).then(|| self.without(CLAIMED).cancelled())
     }
 
     /// Takes a turn off the queue; the flag says that sleepers must be woken.
@@ -332,15 +345,14 @@ impl State {
         }
     }
 
-    /// Claims a pending item of an ordered queue, to cut it out.
-    pub(crate) fn claim_ordered(self) -> Option<State> {
-        let cancels = self.has(PENDING) && self.has(ORDERED) && !self.has(CLAIMED);
-        cancels.then(|| self.with(CLAIMED))
-    }
-
-    /// Ends the claim of `claim_ordered` on an item whose link is cut; the flag is that of `cancel`.
-    pub(crate) fn cancel_claimed(self) -> (State, bool) {
-        self.without(CLAIMED).cancelled()
+    /// Unlinks an item that is in a list for nothing; `None` when somebody wants it run, runs or claims it.
+    pub(crate) fn reap(self) -> Option<State> {
+        let alive = if sync::twin::armed("reap: overlooks who queues") {
+            RUNNING | CLAIMED
+        } else {
+            PENDING | RUNNING | CLAIMED
+        };
+        (self.has(LINKED) && !self.has(alive)).then(|| self.unlink())
     }
 
     /// Takes note that its link was cut out of its list.
@@ -398,7 +410,7 @@ impl std::fmt::Debug for State {
             (ONE_CPU, "on one cpu"),
             (RECLAIM, "rescued"),
         ];
-        write!(f, "turn {}", self.turns())?;
+        write!(f, "turn {}", self.completion_seq())?;
         for (flag, name) in NAMES {
             if self.has(flag) {
                 write!(f, " {name}")?;

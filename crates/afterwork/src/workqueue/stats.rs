@@ -6,7 +6,7 @@ use sync::{
 };
 use topology::CpuSet;
 
-use super::{attrs::Attrs, pwq::Counts, queue::Inner};
+use super::{attrs::Attrs, pwq::Counts, queue::Inner, tombstones::Reaped};
 
 /// What a worker pool has counted since it was made. Each figure is read by itself, so they may not add up.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -200,6 +200,8 @@ impl Inner {
     pub(super) fn stats(&self) -> QueueStats {
         let core = &self.core;
         let plan = self.plan.lock();
+        // What was cancelled waits for nothing. As long as the plan has a link it is there.
+        let reaped: Vec<_> = plan.links().iter().filter_map(|link| link.reap()).collect();
         let (mut counts, mut nr_inactive) = (Counts::default(), 0);
         for link in plan.links() {
             let dispatch = link.pool.lock();
@@ -207,7 +209,7 @@ impl Inner {
             counts.add(&link.counts);
             nr_inactive += link.inactive.len();
         }
-        QueueStats {
+        let stats = QueueStats {
             started: counts.nr_started,
             completed: counts.nr_completed,
             cpu_time_us: counts.cpu_ns / 1000,
@@ -222,7 +224,10 @@ impl Inner {
             nr_active: plan.nr_active(),
             max_active: plan.max_active(),
             nr_inactive,
-        }
+        };
+        drop(plan);
+        reaped.into_iter().for_each(Reaped::finish);
+        stats
     }
 
     /// Returns all that is known of the queue, unless it has gone.

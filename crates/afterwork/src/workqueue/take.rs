@@ -6,7 +6,7 @@ use sync::{twin, unmodelled::Arc};
 
 use super::{
     active::{Gate, Holds, Seeker},
-    dispatch::{Afterwards, Dispatch, home_slot},
+    dispatch::{DeferredEffects, Dispatch, home_slot},
     list, policy,
     pool::WorkerPool,
     worker::{Taken, Worker},
@@ -21,7 +21,7 @@ impl Dispatch {
         worker: &Worker,
         target: u32,
         max: usize,
-        after: &mut Afterwards,
+        after: &mut DeferredEffects,
     ) -> Taken {
         self.retire(worker, after);
         self.tell(worker);
@@ -36,7 +36,7 @@ impl Dispatch {
             {
                 self.give_up_seat(pool, worker, after);
                 let nr_taken = self.take_inactive(pool, worker, slot, limit);
-                self.sit(worker, slot);
+                self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
                     return self.taken(pool, worker, slot, nr_taken, after);
                 }
@@ -79,7 +79,7 @@ impl Dispatch {
         worker: &Worker,
         slot: usize,
         nr_taken: usize,
-        after: &mut Afterwards,
+        after: &mut DeferredEffects,
     ) -> Taken {
         self.nr_batches += 1;
         let link = self.link_mut(slot);
@@ -92,7 +92,7 @@ impl Dispatch {
                 let is_there = state.is_pending() || !state.has_link();
                 is_there.then(|| trace::Item {
                     address: item.addr(),
-                    func: head.vtable.name,
+                    func: head.vtable().name,
                     queue: &link.core.name,
                     pool: pool.number,
                 })
@@ -130,7 +130,7 @@ impl Dispatch {
         pool: &Arc<WorkerPool>,
         worker: &Worker,
         slot: usize,
-        after: &mut Afterwards,
+        after: &mut DeferredEffects,
     ) -> bool {
         let link = self.link(slot);
         if !link.inactive.is_empty() || link.plugged {
@@ -149,7 +149,7 @@ impl Dispatch {
             node: link.node,
         });
         if seated {
-            self.sit(worker, slot);
+            self.hold_active_slot(worker, slot);
         }
         seated
     }
@@ -206,7 +206,7 @@ impl Dispatch {
         self.line_up(pool, slot);
     }
 
-    pub(super) fn sit(&mut self, worker: &Worker, slot: usize) {
+    pub(super) fn hold_active_slot(&mut self, worker: &Worker, slot: usize) {
         self.enlisted_mut(worker).seat = Some(slot);
     }
 
@@ -214,7 +214,7 @@ impl Dispatch {
         &mut self,
         pool: &Arc<WorkerPool>,
         worker: &Worker,
-        after: &mut Afterwards,
+        after: &mut DeferredEffects,
     ) {
         let Some(slot) = self.enlisted_mut(worker).seat.take() else {
             return;
@@ -227,7 +227,7 @@ impl Dispatch {
         }
     }
 
-    fn pass_seat(&mut self, pool: &Arc<WorkerPool>, seeker: Seeker, after: &mut Afterwards) {
+    fn pass_seat(&mut self, pool: &Arc<WorkerPool>, seeker: Seeker, after: &mut DeferredEffects) {
         if Arc::ptr_eq(pool, &seeker.pool) {
             self.seat(seeker.slot);
         } else {

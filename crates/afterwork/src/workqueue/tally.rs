@@ -91,6 +91,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri does not tell a thread's CPU time")]
     fn cpu_time_is_told_after_a_millisecond_of_batches() {
         let tally = Tally::default();
         let me = sync::thread::current();

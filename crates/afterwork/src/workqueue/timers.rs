@@ -19,20 +19,24 @@
 //!
 //! The manager never waits for an item's lock, whose holder may wait for a worker: it comes back a tick later.
 //!
+//! With its queue the timer goes: whoever next looks at it finds it not armed, and takes it out of the wheel.
+//!
 //! An item may also be armed to wait for a grace period of RCU (`rcu_work.rs`). Then no wheel has it, and a callback fires
 //! it; the rest is the same. What that callback cannot do at once, the manager does.
 
 use std::time::Duration;
 
 use sync::{
-    Mutex, cpu, time, twin,
+    Mutex, MutexGuard, cpu, time, twin,
     unmodelled::{Arc, Weak},
 };
 use topology::CpuId;
 
 use super::{
+    end::WeakQueue,
+    handles::Dead,
     manager::Manager,
-    queue::{WeakQueue, Workqueue},
+    queue::{Inner, Workqueue},
     wheel::{TimerKey, Wheel, rounded_ns},
     work::Work,
 };
@@ -99,13 +103,33 @@ pub(super) enum Arming {
     Refused,
 }
 
+/// What was taken out under an item's lock and may hold last handles of users' things: dropped after it.
+#[derive(Default)]
+pub(super) struct Dust {
+    due: Option<Due>,
+    queue: Option<Arc<Inner>>,
+}
+
 impl Timer {
     pub(super) fn set_slack(&self, slack: Duration) {
         self.state.lock().slack_ns = nanos(slack);
     }
 
+    /// Locks the item, which is not armed any more if its queue has gone.
+    pub(super) fn lock<'a>(&'a self, dust: &'a mut Dust) -> MutexGuard<'a, State> {
+        let mut state = self.state.lock();
+        if let Some(armed) = &state.armed {
+            dust.queue = armed.queue.upgrade();
+            if dust.queue.as_ref().is_none_or(|queue| queue.has_ended()) {
+                dust.due = state.disarm().flatten();
+            }
+        }
+        state
+    }
+
     pub(super) fn is_armed(&self) -> bool {
-        self.state.lock().armed.is_some()
+        let mut dust = Dust::default();
+        self.lock(&mut dust).armed.is_some()
     }
 
     /// Arms the timer for `queue`; `again` when it may be armed already.
@@ -116,9 +140,11 @@ impl Timer {
         delay: Duration,
         again: bool,
     ) -> Arming {
+        queue.inner.must_be_at_home();
         // What is taken out is dropped after the lock.
         let mut disarmed = None;
-        let mut state = self.state.lock();
+        let mut dust = Dust::default();
+        let mut state = self.lock(&mut dust);
         if again {
             disarmed = state.disarm();
         }
@@ -135,21 +161,25 @@ impl Timer {
         if work.is_pending() {
             return Arming::Pending;
         }
-        let mut wakes = None;
-        let done = if delay.is_zero() {
-            queue.enqueue(work)
-        } else if queue.admits() {
-            let manager = &queue.registry().machine().manager;
+        let (mut wakes, mut claimed) = (None, None);
+        let done = if !queue.admits() {
+            false
+        } else if delay.is_zero() {
+            claimed = queue.inner.claim_here(work);
+            claimed.is_some()
+        } else {
+            let manager = &queue.inner.manager;
             let at_ns = time::now_ns().saturating_add(nanos(delay));
             let at_ns = rounded_ns(at_ns, state.slack_ns);
             let place = (queue.downgrade(), cpu::current());
             let is_first = state.put(self, work, manager, place, at_ns);
             wakes = is_first.then(|| manager.clone());
             true
-        } else {
-            false
         };
         drop(state);
+        if let Some(claimed) = claimed {
+            claimed.push();
+        }
         drop(disarmed);
         if let Some(manager) = wakes {
             manager.wake();
@@ -161,10 +191,11 @@ impl Timer {
         }
     }
 
-    /// Takes the timer back; says whether it was armed.
+    /// Takes the timer back; returns `true` if it was armed.
     pub(super) fn disarm(&self) -> bool {
         // What is taken out is dropped after the lock.
-        let disarmed = self.state.lock().disarm();
+        let mut dust = Dust::default();
+        let disarmed = self.lock(&mut dust).disarm();
         disarmed.is_some()
     }
 
@@ -172,27 +203,25 @@ impl Timer {
     /// goes on waiting. Says whether it was armed, queued or running; `None` while somebody disables it, who is about to
     /// take the timer back.
     pub(super) fn expedite(&self, work: &Work) -> Option<bool> {
-        // Both may be the last handles, and are dropped after the lock.
+        // These may hold last handles, and are dropped after the lock and the visit.
         let (queue, disarmed);
-        let mut state = self.state.lock();
+        let mut dust = Dust::default();
+        let mut state = self.lock(&mut dust);
         if state.awaits_grace_period().is_some() {
             return Some(false);
         }
         let Some(armed) = &state.armed else {
             return Some(work.is_busy());
         };
-        let cpu = armed.cpu;
-        queue = armed.queue.upgrade();
-        let claimed = queue.as_ref().map(|queue| queue.claim_at(cpu, work));
-        if let Some(None) = claimed {
-            return None;
-        }
+        queue = armed.queue.upgrade()?;
+        queue.must_be_at_home();
+        // Should the queue end just now, the next look finds the timer gone.
+        let queue = queue.visit()?;
+        let claimed = queue.claim_at(armed.cpu, work)?;
         disarmed = state.disarm();
         drop(state);
-        if let Some(Some(claimed)) = claimed {
-            claimed.push();
-        }
-        drop(disarmed);
+        claimed.push();
+        drop((queue, disarmed));
         Some(true)
     }
 }
@@ -259,46 +288,47 @@ impl Timers {
         self.wheel.lock().next_ns()
     }
 
-    /// Queues the items whose time has come.
+    /// Queues the items whose time has come. Those that nobody has any more are freed by another thread.
     pub(super) fn fire(&self, manager: &Arc<Manager>, now_ns: u64) {
         let expired = self.wheel.lock().advance(now_ns);
-        for due in expired {
-            due.fire(manager, now_ns);
-        }
+        let fire = |due: Due| due.fire(manager, now_ns);
+        manager.free_aside(expired.into_iter().filter_map(fire).collect());
     }
 }
 
 impl Due {
-    /// Disarms the item, if it is still armed as it was: its queue has gone. Comes back where its lock is held.
-    pub(super) fn forget(self) -> Result<(), Self> {
-        let Some(mut state) = self.timer.state.try_lock() else {
-            return Err(self);
-        };
-        if state.generation == self.generation {
-            state.armed = None;
+    /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
+    pub(super) fn fire(self, manager: &Arc<Manager>, now_ns: u64) -> Option<Dead> {
+        if self.try_fire(manager, now_ns) {
+            return self.work.leave();
         }
-        drop(state);
-        Ok(())
+        // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
+        let again_ns = now_ns.saturating_add(RETRY_NS);
+        let (_, is_first) = manager.timers.wheel.lock().insert(again_ns, self);
+        if is_first {
+            manager.wake();
+        }
+        None
     }
 
-    /// Queues the item, if it is still armed as it was.
-    pub(super) fn fire(self, manager: &Arc<Manager>, now_ns: u64) {
+    /// Queues the item, if it is still armed as it was; false while its lock is held.
+    fn try_fire(&self, manager: &Arc<Manager>, now_ns: u64) -> bool {
+        // Dropped after the lock and the visit.
+        let queue;
         let Some(mut state) = self.timer.state.try_lock() else {
-            // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
-            let again_ns = now_ns.saturating_add(RETRY_NS);
-            manager.timers.wheel.lock().insert(again_ns, self);
-            return;
+            return false;
         };
         let is_ours = state.generation == self.generation;
         if !is_ours && !twin::armed("delayed: fires what was changed") {
-            return;
+            return true;
         }
         let Some(armed) = state.armed.take() else {
-            return;
+            return true;
         };
-        let Some(queue) = armed.queue.upgrade() else {
+        queue = armed.queue.upgrade();
+        let Some(queue) = queue.as_deref().and_then(Inner::visit) else {
             // The queue has gone, and its timers with it.
-            return;
+            return true;
         };
         if queue.must_cut_out(&self.work) {
             // That may take until some item has ended.
@@ -321,7 +351,7 @@ impl Due {
                 claimed.push();
             }
         }
-        queue.let_go();
+        true
     }
 }
 

@@ -174,7 +174,7 @@ const MOST_NS: u64 = 1_000_000_000;
 
 /// How long a pool has taken no work although some waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Vigil {
+pub(crate) struct StallDetector {
     /// How many batches had been taken at the last look.
     nr_batches: u64,
     looked_ns: u64,
@@ -185,7 +185,7 @@ pub(crate) struct Vigil {
     tell_ns: u64,
 }
 
-impl Vigil {
+impl StallDetector {
     /// Looks at a pool in which work waits, or not; returns for how long it has not moved, when that is to be told: after
     /// `thresh_ns`, twice that, four times that, … A threshold of 0 is never reached.
     pub(crate) fn look(
@@ -212,7 +212,7 @@ impl Vigil {
     }
 }
 
-impl Vigil {
+impl StallDetector {
     /// Returns the age at the last look, if no batch was taken since.
     fn age_ns(&self, nr_batches: u64) -> u64 {
         if self.nr_batches == nr_batches {
@@ -223,7 +223,7 @@ impl Vigil {
     }
 }
 
-/// Says whether the `count`th time that something happens is to be told: the 1st, 2nd, 4th, 8th, …
+/// Returns `true` if the `count`th time that something happens is to be told: the 1st, 2nd, 4th, 8th, …
 pub(crate) fn worth_telling(count: u64) -> bool {
     count.is_power_of_two()
 }
@@ -231,10 +231,10 @@ pub(crate) fn worth_telling(count: u64) -> bool {
 impl Dispatch {
     /// Returns for how long its work has not moved, in nanoseconds; 0 if some was taken since the last look.
     pub(crate) fn stalled_ns(&self) -> u64 {
-        self.vigil.age_ns(self.nr_batches)
+        self.stall_detector.age_ns(self.nr_batches)
     }
 
-    /// Keeps the watchdog's vigil over the first item that waits; `cpus` are the pool's.
+    /// Keeps the stall detector over the first item that waits; `cpus` are the pool's.
     pub(crate) fn keep_vigil(
         &mut self,
         now_ns: u64,
@@ -242,14 +242,16 @@ impl Dispatch {
         cpus: &CpuSet,
     ) -> Option<Report> {
         let waits = !self.pending.is_empty();
-        let age_ns = self.vigil.look(waits, self.nr_batches, now_ns, thresh_ns)?;
+        let age_ns = self
+            .stall_detector
+            .look(waits, self.nr_batches, now_ns, thresh_ns)?;
         let first = self.pending.first()?;
         let busy = self.workers().filter(|it| it.worker.is_inside());
         let workers = busy.filter_map(|it| {
             Some(BusyWorker {
                 thread: it.worker.thread.load(Ordering::Relaxed),
                 item: self.name_of(it)?,
-                sleeps: it.away.told || it.away.asleep,
+                sleeps: it.away.declared || it.away.asleep,
             })
         });
         Some(Report::Stall(Stall {
@@ -257,7 +259,7 @@ impl Dispatch {
             item: ItemName {
                 queue: self.link(home_slot(first)).core.name.to_string(),
                 // SAFETY: the item is linked, so it is alive.
-                func: (unsafe { first.as_ref() }.vtable.name)(),
+                func: (unsafe { first.as_ref() }.vtable().name)(),
             },
             age: Duration::from_nanos(age_ns),
             nr_waiting: self.pending.len(),
@@ -284,7 +286,7 @@ impl Dispatch {
             let first = self.pending.first().filter(|it| home_slot(*it) == slot);
             let item = first.or_else(|| self.link(slot).inactive.first())?;
             // SAFETY: the item is linked, so it is alive.
-            Some(unsafe { item.as_ref() }.vtable.name)
+            Some(unsafe { item.as_ref() }.vtable().name)
         };
         Some(name.or_else(waiting)?())
     }
@@ -306,72 +308,82 @@ mod tests {
     const THRESH_NS: u64 = 30_000 * MS;
 
     /// Looks once a second from `from_s` on, at a pool in which work waits; returns the seconds at which that is told.
-    fn told(vigil: &mut Vigil, nr_batches: u64, seconds: std::ops::Range<u64>) -> Vec<u64> {
-        let mut look = |s: &u64| vigil.look(true, nr_batches, s * 1000 * MS, THRESH_NS);
+    fn told(
+        stall_detector: &mut StallDetector,
+        nr_batches: u64,
+        seconds: std::ops::Range<u64>,
+    ) -> Vec<u64> {
+        let mut look = |s: &u64| stall_detector.look(true, nr_batches, s * 1000 * MS, THRESH_NS);
         seconds.filter(|s| look(s).is_some()).collect()
     }
 
     #[test]
     fn a_stall_is_told_at_the_threshold_and_then_at_twice_the_age() {
-        let mut vigil = Vigil::default();
-        vigil.look(true, 7, 0, THRESH_NS);
-        assert_eq!(told(&mut vigil, 7, 1..130), [30, 60, 120]);
+        let mut stall_detector = StallDetector::default();
+        stall_detector.look(true, 7, 0, THRESH_NS);
+        assert_eq!(told(&mut stall_detector, 7, 1..130), [30, 60, 120]);
     }
 
     #[test]
     fn work_that_moves_is_no_stall() {
-        let mut vigil = Vigil::default();
-        vigil.look(false, 0, 0, THRESH_NS);
+        let mut stall_detector = StallDetector::default();
+        stall_detector.look(false, 0, 0, THRESH_NS);
         for nr_batches in 0..10 {
             let from = nr_batches * 29;
-            assert!(told(&mut vigil, nr_batches, from + 1..from + 29).is_empty());
+            assert!(told(&mut stall_detector, nr_batches, from + 1..from + 29).is_empty());
         }
     }
 
     #[test]
     fn what_has_just_come_to_an_empty_pool_is_no_stall() {
-        let mut vigil = Vigil::default();
+        let mut stall_detector = StallDetector::default();
         assert_eq!(
-            vigil.look(true, 0, 90_000 * MS, THRESH_NS),
+            stall_detector.look(true, 0, 90_000 * MS, THRESH_NS),
             None,
             "the first look"
         );
         // As the manager does where nothing waits.
-        vigil.look(false, 0, 91_000 * MS, 0);
-        assert_eq!(vigil.look(true, 0, 91_001 * MS, THRESH_NS), None);
-        assert_eq!(told(&mut vigil, 0, 92..130), [122]);
+        stall_detector.look(false, 0, 91_000 * MS, 0);
+        assert_eq!(stall_detector.look(true, 0, 91_001 * MS, THRESH_NS), None);
+        assert_eq!(told(&mut stall_detector, 0, 92..130), [122]);
     }
 
     #[test]
     fn an_empty_pool_is_no_stall() {
-        let mut vigil = Vigil::default();
+        let mut stall_detector = StallDetector::default();
         for s in 0..100 {
-            assert_eq!(vigil.look(false, 0, s * 1000 * MS, THRESH_NS), None);
+            assert_eq!(
+                stall_detector.look(false, 0, s * 1000 * MS, THRESH_NS),
+                None
+            );
         }
     }
 
     #[test]
     fn a_paused_machine_is_no_stall() {
-        let mut vigil = Vigil::default();
-        vigil.look(true, 1, 0, THRESH_NS);
+        let mut stall_detector = StallDetector::default();
+        stall_detector.look(true, 1, 0, THRESH_NS);
         let hour_ns = 3_600_000 * MS;
         for pauses in 1..29 {
-            assert_eq!(vigil.look(true, 1, pauses * hour_ns, THRESH_NS), None);
+            assert_eq!(
+                stall_detector.look(true, 1, pauses * hour_ns, THRESH_NS),
+                None
+            );
         }
         // Looks at their usual pace make it one after all.
         let last_ns = 28 * hour_ns;
         let looks = (1..).find(|ms| {
             let now_ns = last_ns + ms * MS;
-            vigil.look(true, 1, now_ns, THRESH_NS).is_some()
+            stall_detector.look(true, 1, now_ns, THRESH_NS).is_some()
         });
         assert_eq!(looks, Some(2000));
     }
 
     #[test]
     fn a_threshold_of_zero_turns_the_watchdog_off() {
-        let mut vigil = Vigil::default();
+        let mut stall_detector = StallDetector::default();
         for s in 0..100 {
-            assert_eq!(vigil.look(true, 0, s * 1000 * MS, 0), None);
+            assert_eq!(stall_detector.look(true, 0, s * 1000 * MS, 0), None);
         }
     }
 

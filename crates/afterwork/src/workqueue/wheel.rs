@@ -75,7 +75,7 @@ impl<T> Default for Wheel<T> {
 }
 
 impl<T> Wheel<T> {
-    /// Puts a timer in that expires at `at_ns` or less than a tick later; says whether it is the first to expire.
+    /// Puts a timer in that expires at `at_ns` or less than a tick later; returns `true` if it is the first to expire.
     pub(crate) fn insert(&mut self, at_ns: u64, timer: T) -> (TimerKey, bool) {
         if self.slots.is_empty() {
             self.slots = (0..NR_LEVELS)

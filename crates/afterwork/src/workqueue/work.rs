@@ -7,17 +7,21 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use sync::thread;
+use sync::Patience;
 
 use super::{
-    dependency::{self, told},
-    handles::Handles,
+    dependency::{self, reported},
+    handles::{Dead, Handles},
     head::{Ending, Head, VTable, is_current},
+    registry::must_have_workers,
     run::{self, note_panic},
     state::State,
     wait,
 };
-use crate::panics::{discard, guarded};
+use crate::{
+    panics::{discard, guarded},
+    wake::report,
+};
 
 /// Defers the same piece of work as often as it is queued, and never runs it twice at once.
 ///
@@ -146,7 +150,7 @@ impl Work {
         }
     }
 
-    /// Says whether the item is queued and has not started.
+    /// Returns `true` if the item is queued and has not started.
     ///
     /// # Blocking
     ///
@@ -156,12 +160,12 @@ impl Work {
         state.is_pending() || state.is_claimed()
     }
 
-    /// Says whether the item is queued or running.
+    /// Returns `true` if the item is queued or running.
     pub fn is_busy(&self) -> bool {
         !self.head().load().is_idle()
     }
 
-    /// Says whether the item is pending, executing, or both, all at one moment.
+    /// Returns `true` if the item is pending, executing, or both, all at one moment.
     ///
     /// # Blocking
     ///
@@ -176,7 +180,8 @@ impl Work {
 
     /// Waits until the item is idle as far as it was queued when this was called.
     ///
-    /// Returns whether there was anything to wait for. Runs that are queued later are not waited for. If the item
+    /// Returns whether there was anything to wait for, unless the last run that ended panicked, also if that was before
+    /// this was called. Runs that are queued later are not waited for. If the item
     /// has not started and its queue lets joiners help, it is run here and now.
     ///
     /// # Blocking
@@ -189,30 +194,29 @@ impl Work {
     /// ended panicked.
     pub fn flush(&self) -> Result<bool, FlushError> {
         let head = self.head();
-        if head.load().is_idle() {
-            return Ok(false);
+        let is_busy = !head.load().is_idle();
+        if is_busy && is_current(self.item) {
+            return Err(reported(FlushError::OwnItem));
         }
-        if is_current(self.item) {
-            return Err(told(FlushError::OwnItem));
-        }
-        if !run::help(self.item) {
+        if is_busy && !run::help(self.item) {
             dependency::before_waiting_for(head);
             wait::until_turn(head, head.load().last_turn());
         }
         if head.load().has_panicked() {
             Err(FlushError::Panicked)
         } else {
-            Ok(true)
+            Ok(is_busy)
         }
     }
 
-    /// Takes the item out of the queue if it has not started; says whether it did.
+    /// Takes the item out of the queue if it has not started; returns `true` if it did.
     ///
     /// # Blocking
     ///
-    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, and one that somebody is
-    /// just queueing, cancelling, or about to run is waited for that far.
+    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, every so often what was
+    /// cancelled in another one is, and an item that somebody is just queueing, cancelling, or about to run is waited for that far.
     pub fn cancel(&self) -> bool {
+        let mut patience = Patience::new();
         loop {
             if run::cancel(self.item) {
                 return true;
@@ -223,11 +227,11 @@ impl Work {
             if !missed || sync::twin::armed("cancel: overlooks a claim") {
                 return false;
             }
-            thread::yield_now();
+            patience.pause();
         }
     }
 
-    /// Takes the item out of the queue and waits until it does not run; says whether it was pending.
+    /// Takes the item out of the queue and waits until it does not run; returns `true` if it was pending.
     ///
     /// On return the item is idle, and only an `enqueue` that comes later can change that: while this waits,
     /// queueing is refused, also by the item itself.
@@ -238,14 +242,14 @@ impl Work {
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable).
+    /// As [`disable`](Self::disable), and inside another item, of a bottom-half queue. Nothing is changed then.
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
         self.enable();
         was_pending
     }
 
-    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; says whether it was pending.
+    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; returns `true` if it was pending.
     ///
     /// On return the item is not pending and does not become so; it may be running. An item may disable itself.
     ///
@@ -278,7 +282,7 @@ impl Work {
         self.cancel()
     }
 
-    /// Disables the item and waits until it does not run; says whether it was pending.
+    /// Disables the item and waits until it does not run; returns `true` if it was pending.
     ///
     /// # Blocking
     ///
@@ -286,11 +290,26 @@ impl Work {
     ///
     /// # Panics
     ///
-    /// As [`disable`](Self::disable).
+    /// As [`disable`](Self::disable), and inside another item, of a bottom-half queue. Nothing is changed then.
     pub fn disable_sync(&self) -> bool {
+        self.must_be_free_to_wait();
         let was_pending = self.disable();
         self.wait_for_run();
         was_pending
+    }
+
+    /// Before the item is disabled to be waited for: what panics later would leave it so.
+    ///
+    /// # Panics
+    ///
+    /// Inside another item, of a bottom-half queue; and in a child of `fork` in which the item would run for ever.
+    pub(super) fn must_be_free_to_wait(&self) {
+        if !is_current(self.item) {
+            report::must_be_free_to_sleep();
+            if self.head().load().is_running() {
+                must_have_workers();
+            }
+        }
     }
 
     /// Waits until an item that is disabled does not run.
@@ -299,7 +318,7 @@ impl Work {
         // Nobody can queue it any more, so there is one run to wait for at most.
         let state = head.load();
         if state.is_running() && !is_current(self.item) {
-            wait::until_turn(head, state.turns() + 1);
+            wait::until_turn(head, state.completion_seq() + 1);
         }
     }
 
@@ -307,7 +326,7 @@ impl Work {
         self.head().load().disable_depth() > 0
     }
 
-    /// Takes one [`disable`](Self::disable) back; says whether the item may be queued again.
+    /// Takes one [`disable`](Self::disable) back; returns `true` if the item may be queued again.
     ///
     /// # Panics
     ///
@@ -327,6 +346,13 @@ impl Work {
         self.item
     }
 
+    /// Lets go of the handle where no code of users may run; returns the item if it is to be freed by that.
+    pub(super) fn leave(self) -> Option<Dead> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the handle is one of the item's, and is not used again.
+        unsafe { this.handles().leave(this.item) }
+    }
+
     fn handles(&self) -> &Handles {
         // SAFETY: every item behind a `Work` is a `Reusable`, whose first two fields stand the same for any
         // closure; the handle keeps it alive.
@@ -340,13 +366,16 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
+        is_husk: |_| false,
         push: None,
         task: None,
+        handle: None,
     };
 
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
         let handle = ManuallyDrop::new(Work { item });
+        // FOREIGN(item-run): a closure, on a worker, a rescuer or whoever flushes it, inside its run; contained.
         let outcome = guarded(|| {
             // SAFETY: the caller runs the item, and runs never overlap, so this is the only reference.
             let func = unsafe { &mut *(*this).func.get() };

@@ -18,10 +18,10 @@ use sync::{
 };
 
 use super::{
-    blocking::Post,
+    blocking::WorkerHook,
     head::{Head, VTable},
     policy::RunBudget,
-    pool::{Rest, WorkerPool},
+    pool::{ParkDecision, WorkerPool},
     slab,
     tally::Tally,
 };
@@ -112,7 +112,7 @@ impl Worker {
         self.unparker.clone()
     }
 
-    /// Notes that this thread is the worker's; says whether it was not before.
+    /// Notes that this thread is the worker's; returns `true` if it was not before.
     pub(crate) fn is_this_thread(&self) -> bool {
         self.thread.swap(thread::current().0, Ordering::Relaxed) == 0
     }
@@ -131,7 +131,7 @@ impl Worker {
         returned
     }
 
-    /// Says whether a kick has reached it that it has not followed yet.
+    /// Returns `true` if a kick has reached it that it has not followed yet.
     pub(crate) fn is_kicked(&self) -> bool {
         self.unparker.is_given()
     }
@@ -160,7 +160,7 @@ impl Worker {
             .store(Hand::new(0, len as u32).0, Ordering::Release);
     }
 
-    /// Says whether one of the first `len` items in its hand is `item`. With the pool locked.
+    /// Returns `true` if one of the first `len` items in its hand is `item`. With the pool locked.
     pub(crate) fn holds(&self, len: usize, item: *const Head) -> bool {
         !item.is_null() && self.held(len).any(|held| ptr::eq(held, item))
     }
@@ -178,13 +178,13 @@ impl Worker {
         places.map(|place| place.load(Ordering::Relaxed).cast_const())
     }
 
-    /// Says whether it has items in hand that it has not started.
+    /// Returns `true` if it has items in hand that it has not started.
     pub(crate) fn has_items(&self) -> bool {
         let hand = Hand(self.hand.load(Ordering::Relaxed));
         hand.next() < hand.len()
     }
 
-    /// Says whether it is in an item, or on its way from there to its pool.
+    /// Returns `true` if it is in an item, or on its way from there to its pool.
     pub(crate) fn is_inside(&self) -> bool {
         let hand = Hand(self.hand.load(Ordering::Relaxed));
         (1..=hand.len()).contains(&hand.next())
@@ -244,7 +244,7 @@ impl Worker {
         station::arrive();
         while let Some(item) = self.next() {
             // SAFETY: `next` gave this item to us alone, linked, so it is alive.
-            let vtable = unsafe { item.as_ref() }.vtable;
+            let vtable = unsafe { item.as_ref() }.vtable();
             self.running
                 .store(ptr::from_ref(vtable).cast_mut(), Ordering::Relaxed);
             // SAFETY: as above; the table was made for it.
@@ -285,7 +285,7 @@ struct Private {
 /// The pool has counted it as awake and searching when it was asked for.
 pub(crate) fn run(pool: &Arc<WorkerPool>) {
     let mut private = Private {
-        parker: Parker::with_looks(0),
+        parker: Parker::with_spin_limit(0),
         spin: SpinBudget::new(),
     };
     let worker = enlist(pool, &private.parker, true);
@@ -301,7 +301,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
             pool.has_hint_of_work()
         } else {
             let hint = || pool.has_hint_of_work();
-            private.spin.spin(pool.worker_looks(), hint)
+            private.spin.spin(pool.worker_spin_limit(), hint)
         };
         if comes {
             continue;
@@ -309,10 +309,10 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         if !twin::armed("station: lies down with its slots") {
             station::leave();
         }
-        match pool.lie_down(&worker) {
-            Rest::Work => continue,
-            Rest::Leave => return discharge(pool, &worker, true),
-            Rest::Park => report::untold(|| private.parker.park()),
+        match pool.try_park(&worker) {
+            ParkDecision::Work => continue,
+            ParkDecision::Leave => return discharge(pool, &worker, true),
+            ParkDecision::Park => report::untold(|| private.parker.park()),
         }
         #[cfg(any(loom, shuttle))]
         if twin::armed("kick: no claim") {
@@ -327,7 +327,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
 
 /// Runs what `pool` has to run on this thread, which is not one of its workers, and goes on.
 pub(crate) fn help_out(pool: &Arc<WorkerPool>) {
-    let parker = Parker::with_looks(0);
+    let parker = Parker::with_spin_limit(0);
     let worker = enlist(pool, &parker, false);
     worker.is_this_thread();
     serve(pool, &worker);
@@ -336,7 +336,7 @@ pub(crate) fn help_out(pool: &Arc<WorkerPool>) {
 
 /// Runs what `pool` has of the link `slot` on this thread, which is not one of its workers, and goes on.
 pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize) {
-    let parker = Parker::with_looks(0);
+    let parker = Parker::with_spin_limit(0);
     let worker = pool.enlist_rescuer(|number| Arc::new(Worker::new(number, parker.unparker())));
     worker.is_this_thread();
     answer_for(pool, &worker);
@@ -358,7 +358,7 @@ fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Arc<Worke
 /// Has the waits of this thread reported as those of `worker`.
 fn answer_for(pool: &Arc<WorkerPool>, worker: &Arc<Worker>) {
     let (pool, worker) = (pool.clone(), worker.clone());
-    report::report_to(Some(Arc::new(Post { pool, worker })));
+    report::report_to(Some(Arc::new(WorkerHook { pool, worker })));
 }
 
 fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {

@@ -92,6 +92,33 @@ fn letters_and_a_leaving_owner() {
     assert_eq!(done.load(Ordering::Relaxed), 1, "a letter was left behind");
 }
 
+/// A remote caller's section queues work onto its own slot while the owner operates; it has run when all are through.
+fn queued_from_inside(qpw: Qpw) {
+    let slots = slots(qpw, Escalate::Never);
+    let theirs = slots.clone();
+    let remote = spawn(move || {
+        let done = Arc::new(AtomicU32::new(0));
+        theirs.run_on(CPU, |data| {
+            *data += 1;
+            let counted = done.clone();
+            theirs.queue_percpu_work(CPU, move |data| {
+                *data *= 10;
+                counted.fetch_add(1, Ordering::Relaxed);
+            });
+            assert!(*data < 10, "work inside of its section");
+        });
+        // Where the mode queues it is the owner's by now, or was run.
+        let is_done = done.load(Ordering::Relaxed) == 1;
+        assert!(is_done || qpw == Qpw::Queue, "work was left behind");
+    });
+    let mut owner = slots.attach(CPU).unwrap();
+    owner.with(|data| *data += 1);
+    drop(owner);
+    remote.join().unwrap();
+    let data = slots.run_on(CPU, |data| *data);
+    assert!([11, 20].contains(&data), "{data}");
+}
+
 /// A flush, by whoever knows that work was queued, sees what it did.
 fn flushed() {
     let slots = slots(Qpw::Queue, Escalate::Never);
@@ -148,6 +175,20 @@ fn a_broken_bias_never_lets_two_inside() {
 #[test]
 fn no_letter_stays_in_a_free_slot() {
     bounded(3, letters_and_a_leaving_owner);
+}
+
+#[test]
+fn work_queued_from_inside_a_section_runs_after_it() {
+    for qpw in Qpw::ALL {
+        bounded(2, move || queued_from_inside(qpw));
+    }
+}
+
+#[test]
+fn a_section_needs_a_look_at_its_own_mail() {
+    must_fail("percpu: leaves its own mail", || {
+        bounded(2, || queued_from_inside(Qpw::EveryOp));
+    });
 }
 
 #[test]

@@ -29,6 +29,11 @@ impl Versions {
         assert_eq!(self.words[version].get(), 0, "a freed version was read");
     }
 
+    /// Reads the first version, which was in sight when the caller's section began.
+    pub fn read_first(&self) {
+        assert_eq!(self.words[0].get(), 0, "a freed version was read");
+    }
+
     /// Takes the first version out of sight.
     pub fn remove(&self) {
         self.in_sight.store(1, Ordering::Relaxed);
@@ -41,12 +46,12 @@ impl Versions {
 }
 
 /// Gives this thread a slot that is not parked.
-fn warm_up() {
+pub fn warm_up() {
     drop(rcu::read());
 }
 
 /// A reader that reads once, after sections before that left it as `before` does.
-fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
+pub fn reader(versions: &Arc<Versions>, before: fn()) -> JoinHandle<()> {
     let versions = versions.clone();
     spawn(move || {
         before();

@@ -137,6 +137,30 @@ fn two_posters_take_turns() {
     assert!(mailbox.drain(9).eq(0..5), "out of order");
 }
 
+/// Two posters of one thread take turns, so that one leaves more blocks than it remembers, while the owner reads them.
+fn more_is_left_than_remembered(nr_looks: u32) {
+    let mut mailbox = Mailbox::builder().keep(2).build();
+    let posters = [mailbox.poster(), mailbox.poster()];
+    let thread = spawn(move || {
+        for number in [0, 10, 1, 11, 2] {
+            post(&posters[number as usize / 10], number);
+        }
+    });
+    let mut got = numbers([&[0, 1, 2], &[10, 11]]);
+    for _ in 0..nr_looks {
+        receive(&mut mailbox, &mut got);
+    }
+    thread.join().unwrap();
+    while receive(&mut mailbox, &mut got) {}
+    assert!(got.iter().all(VecDeque::is_empty), "an item is lost");
+}
+
+#[test]
+fn a_block_that_is_not_remembered_is_the_owners() {
+    bounded(2, || more_is_left_than_remembered(2));
+    bounded(2, || more_is_left_than_remembered(4));
+}
+
 #[test]
 fn posts_that_follow_each_other_are_received_in_that_order() {
     exhaustive(two_posters_take_turns);

@@ -134,6 +134,39 @@ fn a_cancelled_item_does_not_run_and_one_that_runs_is_not_cancelled() {
     bounded(3, cancel_meets_pop);
 }
 
+/// Two items are cancelled, by which tombstones are reaped, and one of them is queued again.
+fn reaped_beside_an_enqueue() {
+    let (_machine, queue) = queue(1, false);
+    let (first, count_first) = counting();
+    let (second, count_second) = counting();
+    queue.enqueue(&first);
+    queue.enqueue(&second);
+    let other = {
+        let (queue, second) = (queue.clone(), second.clone());
+        spawn(move || (second.cancel(), queue.enqueue(&second)))
+    };
+    let cancelled = first.cancel();
+    let (other_cancelled, again) = other.join().unwrap();
+    drop(queue);
+    assert_eq!(count_first.get(), u32::from(!cancelled));
+    assert_eq!(
+        count_second.get(),
+        u32::from(!other_cancelled) + u32::from(again)
+    );
+}
+
+#[test]
+fn a_tombstone_is_reaped_or_queued_again() {
+    bounded(1, reaped_beside_an_enqueue);
+}
+
+#[test]
+fn a_reaper_must_see_who_queues() {
+    must_fail("reap: overlooks who queues", || {
+        bounded(1, reaped_beside_an_enqueue);
+    });
+}
+
 /// The item queues itself again; `cancel_sync` puts an end to that.
 fn cancel_sync_ends_it() {
     let (_machine, queue) = queue(1, false);

@@ -47,7 +47,7 @@ fn a_registry_that_notices_has_the_slots_of_absent_cpus_drained() {
         let registry = Registry::watching(machine, Params::default(), move || after.take());
         let registry = registry.unwrap();
         let (slots, _watch, saved, told) = watched(qpw);
-        assert!(registry.look());
+        assert!(registry.refresh_topology());
         while told.recv().unwrap() != cpu(3) {}
         assert_eq!(slots.run_on(cpu(3), |data| *data), 0);
         let left = slots.sum_over(|data| *data);
@@ -68,7 +68,7 @@ fn a_slot_whose_owner_lives_on_elsewhere_is_drained_like_any_other() {
         assert!(saved.load(Ordering::Relaxed) >= 10);
         // What comes there later is drained when somebody notices again.
         slots.run_on(cpu(1), |data| *data = 7);
-        afterwork::percpu::online_is(&without(1));
+        afterwork::percpu::set_online_cpus(&without(1));
         assert_eq!(slots.run_on(cpu(1), |data| *data), 0);
         let left = slots.sum_over(|data| *data);
         assert_eq!(left + saved.load(Ordering::Relaxed), 67, "{qpw}");
@@ -81,6 +81,6 @@ fn nothing_is_drained_when_nobody_wants_it_any_more() {
     drop(watch);
     while told.try_recv().is_ok() {}
     let before = slots.sum_over(|data| *data);
-    afterwork::percpu::online_is(&without(2));
+    afterwork::percpu::set_online_cpus(&without(2));
     assert_eq!(slots.sum_over(|data| *data), before);
 }

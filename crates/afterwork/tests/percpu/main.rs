@@ -2,6 +2,7 @@
 #![cfg(not(any(loom, shuttle)))]
 
 mod absent;
+mod inside;
 mod modes;
 mod support;
 mod users;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use afterwork::params::Params;
-use afterwork::percpu::{FreeList, PageBatches, Qpw, SloppyCounter, online_is};
+use afterwork::percpu::{FreeList, PageBatches, Qpw, SloppyCounter, set_online_cpus};
 use afterwork::workqueue::{AffinityScope, Registry, Workqueue};
 use topology::Topology;
 
@@ -98,7 +98,7 @@ fn objects_of_absent_cpus_are_found_elsewhere() {
         let pages = PageBatches::new(builder(qpw), 16, 2).unwrap();
         pages.free(vec![7; 16].into());
         // Wherever they are, they must go.
-        online_is(&cpus(&[]));
+        set_online_cpus(&cpus(&[]));
         assert_eq!(list.pop(), Some(7), "{qpw}");
         assert_eq!(*pages.alloc(), [7; 16], "{qpw}");
     }

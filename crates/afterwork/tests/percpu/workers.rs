@@ -218,23 +218,57 @@ fn workers_that_want_each_others_slots_both_get_them() {
 
 #[test]
 fn an_operation_inside_another_one_is_refused_and_queued_work_comes_after_it() {
+    for qpw in Qpw::ALL {
+        let owned = Owned::new(qpw);
+        owned.while_running(
+            0,
+            |slots, _| {
+                let seen = slots.run_on(cpu(0), |data| {
+                    let nested = || slots.run_on(cpu(0), |_| ());
+                    assert!(catch_unwind(AssertUnwindSafe(nested)).is_err());
+                    slots.queue_percpu_work(cpu(0), |data| *data += 10);
+                    *data += 1;
+                    *data
+                });
+                assert_eq!(seen, 1);
+                slots.flush(cpu(0));
+                assert_eq!(slots.run_on(cpu(0), |data| *data), 11);
+                // A drain finds out before it has begun.
+                slots.run_on(cpu(0), |_| {
+                    let nested = || slots.drain_all(|_, data| *data += 100);
+                    assert!(catch_unwind(AssertUnwindSafe(nested)).is_err());
+                });
+            },
+            |_| (),
+        );
+        assert_eq!(owned.slots.sum_over(|data| *data), 11, "{qpw}");
+    }
+}
+
+#[test]
+fn work_that_calls_the_slot_of_its_worker_is_refused_also_when_that_gives_it_up() {
     let owned = Owned::new(Qpw::Queue);
+    let inner = owned.slots.clone();
     owned.while_running(
-        0,
-        |slots, _| {
-            let seen = slots.run_on(cpu(0), |data| {
-                let nested = || slots.run_on(cpu(0), |_| ());
-                assert!(catch_unwind(AssertUnwindSafe(nested)).is_err());
-                slots.queue_percpu_work(cpu(0), |data| *data += 10);
-                *data += 1;
-                *data
-            });
-            assert_eq!(seen, 1);
-            slots.flush(cpu(0));
-            assert_eq!(slots.run_on(cpu(0), |data| *data), 11);
+        1,
+        |slots, barrier| {
+            slots.run_on(cpu(1), |data| *data += 1);
+            barrier.wait();
+            barrier.wait();
+            // Gives the slot up, and runs what was mailed.
+            workqueue::blocking(|| ());
+            assert_eq!(slots.nr_panics(), 1);
         },
-        |_| (),
+        |barrier| {
+            barrier.wait();
+            owned.slots.queue_percpu_work(cpu(1), move |data| {
+                *data += 10;
+                inner.run_on(cpu(1), |data| *data += 100);
+            });
+            barrier.wait();
+        },
     );
+    assert_eq!(owned.slots.run_on(cpu(1), |data| *data), 11);
 }
 
 #[test]

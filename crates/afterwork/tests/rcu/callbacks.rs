@@ -12,7 +12,7 @@ use afterwork::rcu;
 /// Callbacks are one family for the process: tests that count them, or say where they run, take turns.
 static ALONE: Mutex<()> = Mutex::new(());
 
-fn alone() -> MutexGuard<'static, ()> {
+pub fn alone() -> MutexGuard<'static, ()> {
     ALONE
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner())

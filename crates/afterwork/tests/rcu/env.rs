@@ -11,7 +11,7 @@ use afterwork::rcu::{self, Tunables};
 const ALONE: &str = "AFTERWORK_TEST_ALONE";
 
 /// Runs `test` in a process of its own with the tunables `text`; nothing if this is that process.
-fn alone(test: &str, text: &str) -> Option<Output> {
+pub fn alone(test: &str, text: &str) -> Option<Output> {
     if env::var(ALONE).as_deref() == Ok(test) {
         return None;
     }

@@ -225,3 +225,47 @@ fn a_section_in_a_thread_local_destructor_is_a_section() {
         rcu::synchronize();
     }
 }
+
+/// Waits, when it is dropped, for the section that it holds open.
+struct WaitsForItself(Option<rcu::Guard>, mpsc::Sender<[bool; 3]>);
+
+impl Drop for WaitsForItself {
+    fn drop(&mut self) {
+        let cookie = rcu::get_state();
+        let is_refused = [rcu::synchronize, rcu::barrier, rcu::synchronize_expedited]
+            .map(|wait| std::panic::catch_unwind(wait).is_err());
+        assert!(!rcu::poll_state(cookie));
+        self.1.send(is_refused).unwrap();
+        self.0.take();
+        rcu::cond_synchronize(cookie);
+    }
+}
+
+#[test]
+fn waiting_within_a_section_of_an_ending_thread_panics() {
+    thread_local!(static LATE: std::cell::OnceCell<WaitsForItself> = const { std::cell::OnceCell::new() });
+    let (sender, is_refused) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        // Known to the thread before its slot is: dropped after that was left, or before.
+        LATE.with(|_| ());
+        let waits = WaitsForItself(Some(rcu::read()), sender);
+        LATE.with(|late| assert!(late.set(waits).is_ok()));
+    });
+    assert_eq!(is_refused.recv().unwrap(), [true; 3]);
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_cell_that_cannot_wait_keeps_its_version() {
+    let cell = rcu::Rcu::new(1);
+    let guard = rcu::read();
+    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| cell.replace_sync(2)));
+    assert!(refused.is_err());
+    assert_eq!(*cell.load(&guard), 1);
+    drop(guard);
+    let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        cell.update(|_| panic!("on purpose"));
+    }));
+    assert!(refused.is_err());
+    assert_eq!(cell.replace_sync(3), 1);
+}

@@ -2,6 +2,11 @@
 
 mod callbacks;
 mod env;
+mod executor;
 mod gp;
+mod leaked;
 mod qsbr;
+mod refused;
+#[cfg(target_arch = "x86_64")]
+mod signal;
 mod stall;

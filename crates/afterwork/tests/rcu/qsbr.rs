@@ -272,7 +272,7 @@ fn an_owner_that_serves_reads_and_holds_nothing_up_while_it_sleeps() {
 #[test]
 fn a_section_stays_open_while_its_thread_sleeps_in_the_library() {
     let (opened, is_open) = mpsc::channel();
-    let mut parker = Parker::with_looks(0);
+    let mut parker = Parker::with_spin_limit(0);
     let unparker = parker.unparker();
     let reader = thread::spawn(move || {
         drop(rcu::read());

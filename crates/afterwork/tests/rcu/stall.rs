@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use afterwork::rcu::{self, Tunables};
 
 /// Tunables are the process's: whoever changes them takes turns, and puts them back.
-struct Tuned(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
+pub struct Tuned(#[expect(dead_code, reason = "held")] MutexGuard<'static, ()>);
 
-fn tuned(tunables: Tunables) -> Tuned {
+pub fn tuned(tunables: Tunables) -> Tuned {
     static ALONE: Mutex<()> = Mutex::new(());
     let alone = ALONE
         .lock()
@@ -89,4 +89,34 @@ fn waiting_by_callback_waits_for_a_grace_period_too() {
     });
     rcu::synchronize();
     rcu::synchronize_expedited();
+}
+
+#[test]
+fn a_stall_handler_that_waits_for_a_grace_period_is_told_so() {
+    let _tuned = tuned(Tunables {
+        stall_timeout_ms: 5,
+        ..Tunables::default()
+    });
+    let (told, stalls) = mpsc::channel();
+    let told = Mutex::new(told);
+    rcu::on_stall(Some(Box::new(move |_| {
+        for wait in [rcu::synchronize as fn(), rcu::barrier] {
+            let refused = std::panic::catch_unwind(wait).unwrap_err();
+            let message = *refused.downcast::<String>().unwrap();
+            told.lock().unwrap().send(message).ok();
+        }
+        panic!("on purpose");
+    })));
+    let guard = rcu::read();
+    let waiter = thread::spawn(rcu::synchronize);
+    for what in ["synchronize", "barrier"] {
+        let message = stalls.recv().unwrap();
+        assert!(
+            message.starts_with(what) && message.contains("waits for itself"),
+            "{message}"
+        );
+    }
+    drop(guard);
+    waiter.join().unwrap();
+    rcu::on_stall(None);
 }

@@ -19,7 +19,7 @@ use crate::support::{Dice, Life, Lives, Planned};
 pub struct Bells(Mutex<Vec<(Waker, bool)>>);
 
 impl Bells {
-    /// Rings one bell, drops it, or only rings it twice; says whether there was one.
+    /// Rings one bell, drops it, or only rings it twice; returns `true` if there was one.
     pub fn ring(&self, dice: &mut Dice) -> bool {
         let mut bells = self.0.lock().unwrap();
         if bells.is_empty() {

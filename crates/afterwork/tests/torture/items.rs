@@ -15,7 +15,7 @@ use topology::CpuId;
 use crate::{
     history::{self, Act, Event, Log, now_ns},
     queues::Place,
-    support::{Dice, Life, Lives, Planned},
+    support::{Dice, Life, Lives, Planned, hostile},
 };
 
 /// Delays of timers, in microseconds; the longest one is met by cancels, changes and flushes alone.
@@ -81,6 +81,7 @@ impl Body {
             }
             _ => {}
         }
+        hostile::misbehave_at_length(&mut self.dice);
         let panics = self.panics && self.dice.below(32) == 0;
         self.inside.store(false, Ordering::Relaxed);
         self.own.spans.push((began_ns, now_ns()));
@@ -240,7 +241,8 @@ impl Subject {
         let flush = || either!(self.handle(), work => work.flush());
         log.note(self.number, flush, |outcome| match outcome {
             Ok(any) => Some(Act::Flush(Some(any))),
-            Err(FlushError::Panicked) => Some(Act::Flush(Some(true))),
+            // Also of a run that had ended before.
+            Err(FlushError::Panicked) => Some(Act::Flush(None)),
             Err(error) => panic!("{error}"),
         });
     }
@@ -297,7 +299,7 @@ impl Subject {
         }
     }
 
-    /// Says whether a flush of the whole of place `place` waits for the item, whoever queued it before.
+    /// Returns `true` if a flush of the whole of place `place` waits for the item, whoever queued it before.
     pub fn lives_at(&self, place: usize) -> bool {
         // What waits for its timer is not in the queue.
         self.home == Some(place) && matches!(self.kind, Kind::Reusable(_))

@@ -7,10 +7,13 @@
 //! inside. Mail that is lost shows as a sum that is short, a slot that is lost as a round that does not end, and so does a
 //! worker that sleeps with a slot.
 //!
+//! With `--hostile` users of other slots do whatever safe code can, see `hostile_percpu.rs`.
+//!
 //! Bugs that it found, to be put back with `--twin`: `station: lies down with its slots`, `station: blocks with its slots`,
 //! `percpu: leaves from inside`, `percpu: gives way and does not say so`, `percpu: runs a call that was taken back`.
 #![cfg(not(any(loom, shuttle)))]
 
+mod hostile_percpu;
 mod percpu_workers;
 mod support;
 
@@ -26,12 +29,14 @@ use std::{
 };
 
 use afterwork::percpu::{Builder, Escalate, Owner, PerCpu, Qpw, SloppyCounter};
-use support::{Dice, Planned, Round, watched};
+use hostile_percpu::Den;
+use support::{Dice, Planned, Round, hostile, wander, watched};
 use topology::{CpuId, CpuSet, Topology};
 
 const NR_CPUS: u32 = 4;
 const NR_OWNERS: usize = 4;
 const NR_CALLERS: usize = 4;
+const NR_HOSTILE: usize = 2;
 const NR_STEPS: usize = 200;
 /// What the slots are; the dice decide about all else.
 const CONFIGS: &[&str] = &["any", "queue", "on_demand", "breakable", "every_op"];
@@ -99,8 +104,14 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         hits: hits.expect("as the slots"),
         tally: Tally::default(),
     });
+    let den = hostile::is_on().then(|| Den::new(round.config, &mut dice));
     thread::scope(|scope| {
         let (scene, seed) = (&scene, round.seed);
+        if let Some(den) = &den {
+            for i in 0..NR_HOSTILE {
+                scope.spawn(move || den.torture(&mut Dice::of_thread(seed, 100 + i)));
+            }
+        }
         for i in 0..NR_OWNERS {
             scope.spawn(move || own(scene, &mut Dice::of_thread(seed, i)));
         }
@@ -112,6 +123,9 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
             scope.spawn(move || percpu_workers::keep_busy(scene, &mut dice));
         }
     });
+    if let Some(den) = den {
+        watched("ending what is hostile", || den.end());
+    }
     drop(watch);
     let Scene { slots, hits, tally } = all_of(scene, "an item keeps the scene");
     assert_eq!(
@@ -152,10 +166,12 @@ fn builder(config: &str, dice: &mut Dice) -> Builder {
     let (qpw, how) = match config {
         "queue" => (Qpw::Queue, Escalate::Never),
         "on_demand" => (Qpw::OnDemand, Escalate::Never),
-        "breakable" => (
-            Qpw::OnDemand,
-            dice.pick(&[Escalate::Quietly, Escalate::Interrupt]),
-        ),
+        "breakable" => {
+            let how = dice.pick(&[Escalate::Quietly, Escalate::Interrupt]);
+            // Not to be had everywhere.
+            let how = [Escalate::Quietly, how][usize::from(sync::asym::init())];
+            (Qpw::OnDemand, how)
+        }
         _ => (Qpw::EveryOp, Escalate::Never),
     };
     let isolated: CpuSet = (dice.below(4) == 0)
@@ -269,18 +285,5 @@ impl Scene {
                 tally.add(1);
             }
         }
-    }
-}
-
-/// Moves this thread to another CPU, if there is one.
-fn wander(dice: &mut Dice) {
-    static CPUS: std::sync::OnceLock<Vec<CpuId>> = std::sync::OnceLock::new();
-    let cpus = CPUS.get_or_init(|| {
-        let allowed = sync::cpu::affinity().unwrap_or_default();
-        allowed.iter().collect()
-    });
-    if !cpus.is_empty() {
-        // One that went away since is as good as none.
-        let _ = sync::cpu::set_affinity(None, &[dice.pick(cpus)].into_iter().collect());
     }
 }

@@ -20,8 +20,7 @@ use topology::{CpuSet, Topology};
 
 use crate::{
     Scene, any_cpu, machine, some_cpus,
-    support::{Dice, Planned, watched},
-    wander,
+    support::{Dice, Planned, insist, wander, watched},
 };
 
 /// How many things are done to the queue in a round.
@@ -31,7 +30,7 @@ const NR_AHEAD: usize = 16;
 
 /// Gives workers to do, changes their machine, and has them own slots or no longer; when it returns all have ended.
 pub fn keep_busy(scene: &Arc<Scene>, dice: &mut Dice) {
-    let registry = Registry::new(machine(), Params::default()).expect("a thread can be had");
+    let registry = insist(|| Registry::new(machine(), Params::default()));
     let queue = Workqueue::builder("owners")
         .scope(AffinityScope::Cpu)
         .help(dice.below(3) == 0)

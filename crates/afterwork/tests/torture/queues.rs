@@ -6,15 +6,18 @@ use std::{
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     thread,
+    time::Duration,
 };
 
-use afterwork::workqueue::{AffinityScope, JoinError, Registry, Work, Workqueue};
+use afterwork::workqueue::{
+    AffinityScope, Builder, DelayedWork, JoinError, Registry, Work, Workqueue,
+};
 use topology::Topology;
 
 use crate::{
     history::{Act, Event, Log, now_ns},
     items::Subject,
-    support::{Dice, Life, Lives, Planned},
+    support::{Dice, Life, Lives, Planned, hostile, insist},
 };
 
 const SCOPES: [AffinityScope; 3] = [
@@ -56,29 +59,17 @@ impl Place {
         let kind = match (number, dice.below(6)) {
             (0, _) => Kind::Ordered,
             (_, 0) => Kind::PerCpu,
-            (_, 1) => Kind::Bh,
+            (_, 1) if !hostile::is_on() || hostile::may(hostile::Act::Bh) => Kind::Bh,
             _ => Kind::Unbound,
         };
         let limit = dice.pick(&[1, 2, 5, 256]);
-        let mut builder = Workqueue::builder(&format!("torture {number}"));
-        builder = match kind {
-            Kind::Ordered => builder.ordered(),
-            Kind::PerCpu => builder.per_cpu().max_active(limit as u32),
-            Kind::Bh => builder.bh(),
-            Kind::Unbound => builder
-                .scope(dice.pick(&SCOPES))
-                .strict(dice.below(4) == 0)
-                .help(dice.below(3) > 0)
-                .max_active(limit as u32),
-        };
-        if kind != Kind::Bh && dice.below(4) == 0 {
-            builder = builder.cpu_intensive();
-        }
-        if kind != Kind::Bh && dice.below(4) == 0 {
-            builder = builder.mem_reclaim();
-        }
+        let before = dice.clone();
+        let queue = insist(|| {
+            *dice = before.clone();
+            builder(number, kind, limit, dice).build_in(registry)
+        });
         Self {
-            queue: builder.build_in(registry).unwrap(),
+            queue,
             number,
             kind,
             nr_inside: Arc::default(),
@@ -100,7 +91,7 @@ impl Place {
         self.nr_reopenings.load(Ordering::SeqCst)
     }
 
-    /// Says whether a drain was under way at any moment since `closing` was asked.
+    /// Returns `true` if a drain was under way at any moment since `closing` was asked.
     pub fn may_have_refused(&self, closing: u64) -> bool {
         self.nr_closings.load(Ordering::SeqCst) != closing
     }
@@ -178,10 +169,12 @@ impl Place {
         }
         let (inside, limit) = (self.nr_inside.clone(), self.limit);
         let panics = dice.below(50) == 0;
+        let mut own = hostile::is_on().then(|| Dice::new(dice.bits()));
         let mut handle = self.queue.spawn(move || {
             let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
             assert!(now <= limit, "{now} at once, {limit} allowed at most");
             drop(captured);
+            own.as_mut().map(hostile::misbehave_at_length);
             inside.fetch_sub(1, Ordering::AcqRel);
             if panics {
                 Planned::panic();
@@ -205,6 +198,28 @@ impl Place {
     }
 }
 
+/// Describes the queue `number`.
+fn builder(number: usize, kind: Kind, limit: usize, dice: &mut Dice) -> Builder {
+    let mut builder = Workqueue::builder(&format!("torture {number}"));
+    builder = match kind {
+        Kind::Ordered => builder.ordered(),
+        Kind::PerCpu => builder.per_cpu().max_active(limit as u32),
+        Kind::Bh => builder.bh(),
+        Kind::Unbound => builder
+            .scope(dice.pick(&SCOPES))
+            .strict(dice.below(4) == 0)
+            .help(dice.below(3) > 0)
+            .max_active(limit as u32),
+    };
+    if kind != Kind::Bh && dice.below(4) == 0 {
+        builder = builder.cpu_intensive();
+    }
+    if kind != Kind::Bh && dice.below(4) == 0 {
+        builder = builder.mem_reclaim();
+    }
+    builder
+}
+
 fn judge(outcome: Result<Life, JoinError>, panics: bool) {
     match outcome {
         Ok(_) => assert!(!panics),
@@ -218,13 +233,16 @@ fn judge(outcome: Result<Life, JoinError>, panics: bool) {
 
 /// Makes a queue that lives for a few items, whose last handle goes wherever it goes.
 pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
-    let builder = Workqueue::builder("brief").max_active(1 + dice.below(3) as u32);
-    let builder = if dice.below(8) == 0 {
-        builder.mem_reclaim()
-    } else {
-        builder
-    };
-    let queue = builder.build_in(registry).unwrap();
+    let (max_active, rescues) = (1 + dice.below(3) as u32, dice.below(8) == 0);
+    let queue = insist(|| {
+        let builder = Workqueue::builder("brief").max_active(max_active);
+        let builder = if rescues {
+            builder.mem_reclaim()
+        } else {
+            builder
+        };
+        builder.build_in(registry)
+    });
     if dice.below(3) == 0 {
         return destroyed(&queue, lives, dice);
     }
@@ -243,7 +261,22 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
             work.cancel();
         }
     }
-    drop(queue);
+    // Its timer fires before the queue has gone, beside its end, or not at all.
+    let life = Life::new(lives);
+    let delayed = DelayedWork::new(move || {
+        let _ = &life;
+    });
+    let delay = Duration::from_micros(dice.pick(&[1, 20, 50, 100, 2_000]));
+    queue.enqueue_after(&delayed, delay);
+    if dice.below(4) == 0 {
+        let bh = Workqueue::builder("brief bh")
+            .bh()
+            .build_in(registry)
+            .unwrap();
+        bh.spawn(move || drop(queue)).join().unwrap();
+    } else {
+        drop(queue);
+    }
     handle.join().unwrap();
 }
 

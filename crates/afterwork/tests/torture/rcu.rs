@@ -2,9 +2,12 @@
 //!
 //! `cargo xtask torture rcu --config TREE03 --minutes 5 --seed 7`; five seconds and a seed of the clock without.
 //!
+//! With `--hostile` users beside all this do whatever safe code can, see `hostile_rcu.rs`.
+//!
 //! With `--twin BUG` a bug is put back, and a fault is what should come; `cargo xtask torture` builds for that. The
 //! bugs: [`TWINS`].
 
+mod hostile_rcu;
 mod rcu_flavor;
 mod rcu_versions;
 mod support;
@@ -20,9 +23,10 @@ use std::{
 };
 
 use afterwork::rcu::srcu::{Domain, OwnedGuard};
+use hostile_rcu::Den;
 use rcu_flavor::{Flavor, Qsbr, Srcu, Tree};
 use rcu_versions::{Seen, Versions};
-use support::{Dice, Round};
+use support::{Dice, Round, hostile, wander, watched};
 
 /// How long one set of threads tortures before it is joined.
 const ROUND: Duration = Duration::from_millis(300);
@@ -32,6 +36,7 @@ const BURST: usize = 200;
 const LOOKS: usize = 400;
 /// Hints between such sections, up to some 4 us: some grace periods.
 const PAUSES: usize = 200;
+const NR_HOSTILE: usize = 2;
 /// Callbacks of a flood before it waits for them.
 const FLOOD: u64 = 500;
 
@@ -228,6 +233,7 @@ impl<F: Flavor> Scene<F> {
     fn run(self, round: &Round<'_>) -> Totals {
         let config = self.config;
         let dice = |i: usize| Dice::of_thread(round.seed, i);
+        let den = hostile::is_on().then(|| Den::new(&mut dice(300)));
         let nr_flooded = thread::scope(|scope| {
             let mut threads = Vec::new();
             for i in 0..config.nr_readers {
@@ -242,6 +248,12 @@ impl<F: Flavor> Scene<F> {
             if config.has_churn {
                 threads.push(scope.spawn(|| self.churn()));
             }
+            if let Some(den) = &den {
+                for i in 0..NR_HOSTILE {
+                    let (mut dice, is_over) = (dice(301 + i), &self.is_over);
+                    threads.push(scope.spawn(move || den.torture(&mut dice, is_over)));
+                }
+            }
             let flood = config.has_floods.then(|| scope.spawn(|| self.flood()));
             thread::sleep(ROUND);
             self.is_over.store(true, Ordering::Relaxed);
@@ -249,6 +261,7 @@ impl<F: Flavor> Scene<F> {
             let is_flooding = || flood.as_ref().is_some_and(|flood| !flood.is_finished());
             while is_flooding() || !threads.iter().all(|thread| thread.is_finished()) {
                 self.end_travelling();
+                hostile::clean_up();
                 thread::sleep(Duration::from_micros(100));
             }
             flood.map_or(0, |flood| flood.join().unwrap())
@@ -257,6 +270,9 @@ impl<F: Flavor> Scene<F> {
         for (guard, seen) in self.travelling.into_inner().unwrap() {
             self.versions.check(seen);
             drop(guard);
+        }
+        if let Some(den) = den {
+            watched("ending what is hostile", || den.end());
         }
         self.flavor.barrier();
         let nr_callbacks = self.nr_called.load(Ordering::Relaxed);
@@ -444,17 +460,8 @@ impl<F: Flavor> Scene<F> {
     }
 
     fn wander(&self, dice: &mut Dice) {
-        if !self.config.has_hotplug || dice.below(8) != 0 {
-            return;
+        if self.config.has_hotplug && dice.below(8) == 0 {
+            wander(dice);
         }
-        let Ok(all) = sync::cpu::affinity() else {
-            return;
-        };
-        thread_local!(static ALL: std::cell::OnceCell<topology::CpuSet> = const { std::cell::OnceCell::new() });
-        ALL.with(|first| {
-            let cpus: Vec<_> = first.get_or_init(|| all).iter().collect();
-            let cpu = cpus[dice.below(cpus.len())];
-            sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
-        });
     }
 }

@@ -7,29 +7,38 @@
 // A program need not use all of it.
 #![allow(dead_code)]
 
+#[path = "hostile.rs"]
+pub mod hostile;
+
 use std::{
     any::Any,
     fmt::Debug,
     process::ExitCode,
     sync::{
-        Arc,
-        atomic::{AtomicI64, AtomicU64, Ordering},
+        Arc, OnceLock,
+        atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
         mpsc::{RecvTimeoutError, channel},
     },
     thread,
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
+use topology::CpuId;
+
 /// How long a program runs when nobody says: long enough to meet a coarse fault in every run of the tests.
 const DEFAULT: Duration = Duration::from_secs(5);
-/// A step that takes longer hangs: a good one takes milliseconds, seconds on a machine that is full. A twin is to be
-/// found within a minute, by its hanging too.
-const PATIENCE: Duration = Duration::from_secs(if cfg!(torture) { 20 } else { 120 });
+/// A step that takes longer hangs: a good one takes milliseconds, seconds on a machine that is full.
+const PATIENCE: Duration = Duration::from_secs(120);
+/// The same where a bug is put back: a twin is to be found within a minute, by its hanging too.
+const PATIENCE_WITH_TWIN: Duration = Duration::from_secs(20);
+/// How the process ends when it found a fault; whatever cannot run ends otherwise. `xtask/src/torture.rs` knows it.
+pub const FAULT: u8 = 70;
 /// What the usual test runner takes, so that these programs can be run beside its own.
 const OF_THE_RUNNER: &[&str] = &["--nocapture", "--show-output", "--quiet", "-q", "--exact"];
 
 /// The round under way, for messages.
 static SEED: AtomicU64 = AtomicU64::new(0);
+static HAS_TWIN: AtomicBool = AtomicBool::new(false);
 
 /// One round of a torture.
 pub struct Round<'a> {
@@ -59,8 +68,9 @@ pub fn torture<T: Debug + Default>(
         Ok(options) => options,
         Err(wrong) => {
             eprintln!(
-                "{wrong}\nusage: [--minutes M] [--seed S] [--twin BUG] [--config {}]",
-                configs.join("|")
+                "{wrong}\nusage: [--minutes M] [--seed S] [--config {}] [--twin BUG] [--hostile [--without ACT,ACT…]]\nacts: {}",
+                configs.join("|"),
+                hostile::names().join(", ")
             );
             return ExitCode::from(2);
         }
@@ -70,12 +80,11 @@ pub fn torture<T: Debug + Default>(
         seed,
         config,
     } = options;
-    println!("torture of {subject} for {length:?}, --config {config} --seed {seed}");
+    let how = hostile::begin(seed);
+    println!("torture of {subject} for {length:?}, --config {config} --seed {seed}{how}");
     std::panic::set_hook(Box::new(|info| {
-        if !info.payload().is::<Planned>() {
-            let seed = SEED.load(Ordering::Relaxed);
-            eprintln!("{info}\nin the round of --seed {seed}");
-            std::process::exit(1);
+        if !info.payload().is::<Planned>() && !hostile::expects_panics() {
+            fault(&info.to_string());
         }
     }));
     let (start, mut nr_rounds, mut totals) = (Instant::now(), 0, T::default());
@@ -120,6 +129,8 @@ fn arguments<'a>(
                 options.config = known.ok_or_else(|| format!("no config is called {asked}"))?;
             }
             "--twin" => put_back(&value()?)?,
+            "--hostile" => hostile::allow()?,
+            "--without" => hostile::forbid(&value()?)?,
             other if other.starts_with('-') && !OF_THE_RUNNER.contains(&other) => {
                 return Err(format!("unknown: {other}"));
             }
@@ -131,6 +142,7 @@ fn arguments<'a>(
 
 /// Puts a bug back, where the build has any.
 fn put_back(twin: &str) -> Result<(), String> {
+    HAS_TWIN.store(true, Ordering::Relaxed);
     #[cfg(torture)]
     sync::twin::arm(twin);
     if cfg!(torture) {
@@ -145,10 +157,10 @@ fn put_back(twin: &str) -> Result<(), String> {
 pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
     let (done, ended) = channel::<()>();
     let watch = thread::spawn(move || {
-        if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
-            let seed = SEED.load(Ordering::Relaxed);
-            eprintln!("{what} of --seed {seed} hangs: a wake-up was lost");
-            std::process::exit(1);
+        let has_twin = HAS_TWIN.load(Ordering::Relaxed);
+        let patience = [PATIENCE, PATIENCE_WITH_TWIN][usize::from(has_twin)];
+        if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+            fault(&format!("{what} hangs: a wake-up was lost"));
         }
     });
     let outcome = body();
@@ -157,18 +169,49 @@ pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
     outcome
 }
 
+/// Ends the process with what is wrong, and the round's seed.
+///
+/// At once: other threads run, and what they would find at an orderly exit is no fault.
+pub fn fault(what: &str) -> ! {
+    let seed = SEED.load(Ordering::Relaxed);
+    let text = format!("{what}\nin the round of --seed {seed}\n");
+    // Not `eprintln`, whose lock a child of `fork` may find taken.
+    // SAFETY: the bytes are the text's; then the process ends.
+    unsafe {
+        libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len());
+        libc::_exit(FAULT.into())
+    }
+}
+
 /// The payload of a panic that is part of the torture.
-pub struct Planned;
+#[derive(Default)]
+pub struct Planned {
+    /// How often its drop panics.
+    fuse: u32,
+}
 
 impl Planned {
     /// Panics as planned.
     pub fn panic() -> ! {
-        std::panic::panic_any(Planned)
+        std::panic::panic_any(Planned::default())
     }
 
-    /// Says whether a panic was planned.
+    /// Panics with what panics when it is dropped, with what may panic when it is dropped.
+    pub fn panic_twice(fuse: u32) -> ! {
+        std::panic::panic_any(Planned { fuse })
+    }
+
+    /// Returns `true` if a panic was planned.
     pub fn is(payload: &(dyn Any + Send)) -> bool {
         payload.is::<Planned>()
+    }
+}
+
+impl Drop for Planned {
+    fn drop(&mut self) {
+        if self.fuse > 0 && !thread::panicking() {
+            Self::panic_twice(self.fuse - 1);
+        }
     }
 }
 
@@ -203,6 +246,7 @@ impl Drop for Life {
 }
 
 /// Random numbers that follow from a seed (SplitMix64).
+#[derive(Clone)]
 pub struct Dice(u64);
 
 impl Dice {
@@ -233,5 +277,29 @@ impl Dice {
     /// Takes one of `choices`.
     pub fn pick<T: Copy>(&mut self, choices: &[T]) -> T {
         choices[self.below(choices.len())]
+    }
+}
+
+/// Moves this thread to another CPU of those that it began with, if there is one.
+pub fn wander(dice: &mut Dice) {
+    static CPUS: OnceLock<Vec<CpuId>> = OnceLock::new();
+    let cpus = CPUS.get_or_init(|| {
+        let allowed = sync::cpu::affinity().unwrap_or_default();
+        allowed.iter().collect()
+    });
+    if !cpus.is_empty() {
+        // One that went away since is as good as none.
+        let _ = sync::cpu::set_affinity(None, &[dice.pick(cpus)].into_iter().collect());
+    }
+}
+
+/// Makes something, again where the system refused what it needs and is to refuse it now and then.
+pub fn insist<T, E: Debug>(mut make: impl FnMut() -> Result<T, E>) -> T {
+    loop {
+        match make() {
+            Ok(made) => return made,
+            Err(_) if hostile::is_on() => thread::yield_now(),
+            Err(error) => panic!("{error:?}"),
+        }
     }
 }

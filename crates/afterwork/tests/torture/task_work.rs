@@ -3,10 +3,13 @@
 //! `cargo xtask torture task-work --minutes 5 --seed 7`; five seconds and a seed of the clock without. It prints its
 //! seed.
 //!
+//! With `--hostile` users of other mailboxes do whatever safe code can, see `hostile_task_work.rs`.
+//!
 //! Items are numbered by their poster. None may be lost while the owner receives, none doubled, none out of its
 //! poster's order, none alive when everything is gone; posters are killed by panics, owners dropped in the middle. A
 //! wake-up that is lost shows as a round that does not end.
 
+mod hostile_task_work;
 mod support;
 
 use std::{
@@ -21,10 +24,12 @@ use std::{
 };
 
 use afterwork::task_work::{Backlog, Closed, Mailbox, PostError, Poster, TryRecvError};
-use support::{Dice, Life, Lives, Planned, Round};
+use support::{Dice, Life, Lives, Planned, Round, hostile, watched};
 
 const NR_POSTERS: usize = 6;
 const MAX_ITEMS: usize = 600;
+/// Lives of hostile users' mailboxes in a round.
+const NR_HOSTILE: usize = 8;
 /// What the mailboxes are; the dice decide about all else.
 const CONFIGS: &[&str] = &["any", "fifo", "lifo", "bounded"];
 
@@ -100,6 +105,15 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         }));
     }
     drop(shared);
+    if hostile::is_on() {
+        let mut dice = Dice::of_thread(round.seed, NR_POSTERS);
+        posters.push(thread::spawn(move || {
+            for _ in 0..NR_HOSTILE {
+                hostile_task_work::torture(&mut dice);
+            }
+            watched("dropping what is hostile", hostile::clean_up);
+        }));
+    }
     let next = own(mailbox, end, &mut dice);
     for poster in posters {
         if let Err(payload) = poster.join() {
@@ -134,7 +148,7 @@ fn mailbox(config: &str, dice: &mut Dice) -> Mailbox<Item> {
         builder = builder.backlog(Backlog::Lifo);
     }
     if dice.below(2) == 0 {
-        builder = builder.looks(0);
+        builder = builder.spin_limit(0);
     }
     builder.build()
 }
@@ -295,7 +309,11 @@ fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
                 .map_or(count, |capacity| count.min(capacity)),
         ),
         _ => {
-            if mailbox.arm(1).expect("an eventfd") {
+            let armed = match mailbox.arm(1) {
+                Err(_) if hostile::may(hostile::Act::Eventfd) => false,
+                armed => armed.expect("an eventfd"),
+            };
+            if armed {
                 let eventfd = mailbox.eventfd().expect("made by then");
                 let mut fds = [rustix::event::PollFd::from_borrowed_fd(
                     eventfd,

@@ -6,11 +6,15 @@
 //! What is done to the reusable and delayed items, and when they ran, is written down and held against a model when the
 //! round is over (`history.rs`); the rest is checked as it happens.
 //!
+//! With `--hostile` the items of all queues misbehave as well as they may (`hostile.rs`), and users of other queues do whatever
+//! safe code can (`hostile_workqueue.rs`).
+//!
 //! Bugs that it found, to be put back with `--twin`: `cancel: overlooks a claim`, `rescue: mixes colours`, and seldom, with
 //! `--config large`, whose queues change their pools, `take: overlooks the plug`.
 
 mod futures;
 mod history;
+mod hostile_workqueue;
 mod items;
 mod queues;
 mod support;
@@ -32,13 +36,16 @@ use afterwork::{
 };
 use futures::Bells;
 use history::Log;
+use hostile_workqueue::Lair;
 use items::Subject;
 use queues::Place;
-use support::{Dice, Lives, Round, watched};
+use support::{Dice, Lives, Round, hostile, insist, wander, watched};
 use topology::Topology;
 
 /// How long one set of registry, queues and items is tortured before it is torn down.
 const ROUND: Duration = Duration::from_millis(300);
+/// Hostile users of all kinds, beside those who only flush.
+const NR_HOSTILE: usize = 3;
 /// How long nobody looks for bells when there is none.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_THREADS: usize = 8;
@@ -101,9 +108,19 @@ fn round(round: &Round<'_>) -> Totals {
         nr_spawned: AtomicU64::new(0),
         log: Mutex::default(),
     };
+    let lair = hostile::is_on().then(|| Lair::new(&mut dice));
     watched("the torture itself", || {
         thread::scope(|scope| {
             let mut threads = Vec::new();
+            if let Some(lair) = &lair {
+                let stop = &scene.stop;
+                for i in 0..NR_HOSTILE {
+                    let mut dice = Dice::of_thread(round.seed, 100 + i);
+                    threads.push(scope.spawn(move || lair.torture(&mut dice, stop)));
+                }
+                let mut dice = Dice::of_thread(round.seed, 200);
+                threads.push(scope.spawn(move || lair.flush_timers(&mut dice, stop)));
+            }
             for i in 0..NR_THREADS {
                 let mut dice = Dice::of_thread(round.seed, i);
                 let scene = &scene;
@@ -120,6 +137,9 @@ fn round(round: &Round<'_>) -> Totals {
             }
         });
     });
+    if let Some(lair) = lair {
+        lair.end();
+    }
     scene.registry.refuse_threads(false);
     let mut log = scene.log.into_inner().unwrap();
     watched("flushing", || {
@@ -228,7 +248,7 @@ fn registry(config: &str, dice: &mut Dice) -> Registry {
         } else {
             WakeMode::Deferred
         },
-        worker_looks: dice.pick(&[0, 64]),
+        worker_spin_limit: dice.pick(&[0, 64]),
         max_batch: dice.pick(&[1, 4, 32, 64]),
         max_workers: dice.pick(&[3, 16, 512]),
         idle_timeout_ms: dice.pick(&[1, 20, 300_000]),
@@ -236,18 +256,5 @@ fn registry(config: &str, dice: &mut Dice) -> Registry {
         lock_stat: dice.below(2) == 0,
         ..Params::default()
     };
-    Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
-}
-
-/// Goes to another CPU, and so to another pod.
-fn wander(dice: &mut Dice) {
-    let Ok(all) = sync::cpu::affinity() else {
-        return;
-    };
-    thread_local!(static ALL: std::cell::OnceCell<topology::CpuSet> = const { std::cell::OnceCell::new() });
-    ALL.with(|first| {
-        let cpus: Vec<_> = first.get_or_init(|| all).iter().collect();
-        let cpu = cpus[dice.below(cpus.len())];
-        sync::cpu::set_affinity(None, &[cpu].into_iter().collect()).unwrap();
-    });
+    insist(|| Registry::new(Topology::synthetic(machine).unwrap(), params.clone()))
 }

@@ -446,8 +446,8 @@ fn a_registry_asks_its_source_and_follows() {
     let mut news = vec![machine.restricted_to(&set("1-2")).unwrap()];
     let registry = Registry::watching(machine, Params::default(), move || news.pop()).unwrap();
     let queue = queue("source").help(false).build_in(&registry).unwrap();
-    assert!(registry.look());
-    assert!(!registry.look());
+    assert!(registry.refresh_topology());
+    assert!(!registry.refresh_topology());
     assert_eq!(registry.topology().allowed(), &set("1-2"));
     queue.spawn(|| ()).join().unwrap();
     assert_eq!(used(&registry), ["1-2"]);
@@ -482,7 +482,10 @@ fn the_registry_of_the_process_follows_its_affinity_mask() {
             assert_eq!(registry.topology().allowed(), &all);
             let first: CpuSet = all.iter().take(1).collect();
             sync::cpu::set_affinity(None, &first).unwrap();
-            assert!(!registry.look(), "a thread that pins itself is no matter");
+            assert!(
+                !registry.refresh_topology(),
+                "a thread that pins itself is no matter"
+            );
             for allowed in [&first, &all] {
                 for thread in std::fs::read_dir("/proc/self/task").unwrap() {
                     let name = thread.unwrap().file_name().into_string().unwrap();
@@ -490,7 +493,7 @@ fn the_registry_of_the_process_follows_its_affinity_mask() {
                     sync::cpu::set_affinity(Some(thread), allowed).unwrap();
                 }
                 eventually("it follows", || {
-                    registry.look();
+                    registry.refresh_topology();
                     registry.topology().allowed() == allowed
                 });
             }

@@ -5,7 +5,7 @@ use std::sync::{
     atomic::{AtomicBool, Ordering},
 };
 
-use afterwork::workqueue::{AffinityScope, Work};
+use afterwork::workqueue::{AffinityScope, JoinHandle, Work, Workqueue};
 
 use crate::support::*;
 
@@ -258,4 +258,103 @@ fn a_cancelled_item_that_owns_the_last_handle_of_its_queue_is_freed() {
         census.all_dropped(1);
         eventually("the registry is free", || registry.pool_stats().is_empty());
     });
+}
+
+/// Returns how much memory the process has, in KiB.
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    line.unwrap()
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
+/// Spawns and cancels very many items of `queue`, among some that wait; returns how much the process has grown by them.
+fn storm(queue: &Workqueue, order: &Arc<Mutex<Vec<usize>>>, name: &str) -> usize {
+    let mut before = 0;
+    for i in 0..100_000 {
+        if i % 10_000 == 0 {
+            let order = order.clone();
+            queue.spawn_detached(move || order.lock().unwrap().push(i));
+        }
+        if i == 10_000 {
+            before = resident_kib();
+        }
+        assert!(queue.spawn(|| ()).cancel());
+        let work = Work::new(|| ());
+        assert!(queue.enqueue(&work) && work.cancel());
+    }
+    assert!(
+        queue.stats().nr_inactive <= 30,
+        "{name}: {:?}",
+        queue.stats()
+    );
+    resident_kib().saturating_sub(before)
+}
+
+#[test]
+fn what_is_cancelled_on_a_full_or_paused_queue_leaves_it() {
+    in_own_process(
+        "cancel::what_is_cancelled_on_a_full_or_paused_queue_leaves_it",
+        || {
+            let queue = alone_on_two(queue("full").max_active(1).help(false));
+            let order = Arc::default();
+            let plug = plug_into(&queue);
+            let grown_kib = storm(&queue, &order, "full");
+            queue.pause();
+            plug.release();
+            let paused_kib = storm(&queue, &order, "paused");
+            assert!(
+                grown_kib < 4096 && paused_kib < 4096,
+                "{grown_kib}, {paused_kib} KiB"
+            );
+            queue.resume();
+            queue.drain().unwrap();
+            let all: Vec<_> = (0..100_000).step_by(10_000).collect();
+            assert_eq!(*order.lock().unwrap(), [all.clone(), all].concat());
+        },
+    );
+}
+
+#[test]
+fn a_cancelled_item_does_not_count_as_inactive() {
+    let queue = alone_on_two(queue("counts").max_active(1).help(false));
+    let plug = plug_into(&queue);
+    let mut handles: Vec<_> = (0..10).map(|_| queue.spawn(|| ())).collect();
+    eventually("all wait", || queue.stats().nr_inactive == 10);
+    assert!(handles.iter_mut().take(7).all(|handle| handle.cancel()));
+    assert_eq!(queue.stats().nr_inactive, 3);
+    plug.release();
+    queue.drain().unwrap();
+    assert_eq!(
+        handles.into_iter().filter(JoinHandle::is_finished).count(),
+        10
+    );
+}
+
+/// What it holds may wait for anything, which whoever cancels another item need not do.
+#[test]
+fn an_item_that_left_a_full_queue_is_dropped_aside() {
+    struct Names(std::sync::mpsc::Sender<String>);
+    impl Drop for Names {
+        fn drop(&mut self) {
+            let name = std::thread::current().name().unwrap_or_default().to_owned();
+            self.0.send(name).unwrap();
+        }
+    }
+    let queue = alone_on_two(queue("aside").max_active(1).help(false));
+    let plug = plug_into(&queue);
+    let (send, receive) = std::sync::mpsc::channel();
+    let names = Names(send);
+    let work = Work::new(move || {
+        let _ = &names;
+    });
+    assert!(queue.enqueue(&work) && work.cancel());
+    drop(work);
+    assert_eq!(queue.stats().nr_inactive, 0);
+    assert_eq!(receive.recv_timeout(PATIENCE).as_deref(), Ok("aw/reaper"));
+    plug.release();
 }

@@ -191,18 +191,22 @@ fn a_drain_that_goes_round_and_round_is_reported_with_the_item_that_keeps_coming
             } => Some((queue, rounds, item)),
             _ => None,
         });
-        let told: Vec<_> = told.take(3).collect();
-        stop.add();
-        drainer.join().unwrap();
+        let rounds = [10].into_iter().chain((100..=1000).step_by(100));
+        // A look may come while both are on their way from one place to the next.
         let mut named = 0;
-        for ((queue, rounds, item), expected) in told.into_iter().zip([10, 100, 200]) {
+        for (expected, (queue, rounds, item)) in rounds.zip(told) {
             assert_eq!((queue.as_str(), rounds), ("busy", expected));
             if let Some(item) = item {
                 named += 1;
                 assert!(item.func.contains("a_drain_that_goes_round"), "{item}");
             }
+            if expected >= 200 && named > 0 {
+                break;
+            }
         }
-        assert!(named > 0, "one of three looks finds an item");
+        stop.add();
+        drainer.join().unwrap();
+        assert!(named > 0, "one of all looks finds an item");
     });
 }
 

@@ -308,3 +308,23 @@ fn flushing_from_another_item_lets_the_pool_go_on() {
         assert!(count.get() >= 21, "{}", count.get());
     });
 }
+
+#[test]
+fn a_flush_tells_of_a_run_that_panicked_before_it() {
+    let queue = alone_on_two(queue("panics"));
+    let mut is_first = true;
+    let work = Work::new(move || {
+        if std::mem::take(&mut is_first) {
+            std::panic::panic_any("the first run");
+        }
+    });
+    assert_eq!(work.flush(), Ok(false));
+    queue.enqueue(&work);
+    queue.flush().unwrap();
+    for _ in 0..2 {
+        assert_eq!(work.flush(), Err(FlushError::Panicked));
+    }
+    queue.enqueue(&work);
+    queue.flush().unwrap();
+    assert_eq!(work.flush(), Ok(false));
+}

@@ -2,7 +2,10 @@
 
 use std::sync::{Arc, Barrier, mpsc};
 
-use afterwork::workqueue::{self, AffinityScope, BuildError, Work};
+use afterwork::{
+    rcu,
+    workqueue::{self, AffinityScope, BuildError, DelayedWork, JoinError, Work},
+};
 use topology::Topology;
 
 use crate::support::*;
@@ -320,4 +323,77 @@ fn a_rescuer_works_when_the_system_refuses_threads() {
             assert!(registry.pool_stats()[0].spawn_failed > 0);
         },
     );
+}
+
+#[test]
+fn a_wait_that_a_bottom_half_item_is_refused_has_changed_nothing() {
+    ends(|| {
+        let registry = registry("2 core");
+        let bh = queue("bh").bh().build_in(&registry).unwrap();
+        let other = queue("other").max_active(1).build_in(&registry).unwrap();
+        let (plug, hole) = stopper();
+        let running = Work::new(move || hole.sit());
+        other.enqueue(&running);
+        plug.wait_until_stuck();
+        let count = Count::default();
+        let pending = counting(&count);
+        other.enqueue(&pending);
+        let is_refused = |wait: Box<dyn FnOnce() + Send>| {
+            assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
+        };
+        let its = || other.clone();
+        let (queue, paused) = (its(), its());
+        is_refused(Box::new(move || _ = queue.drain()));
+        paused.pause();
+        is_refused(Box::new(move || _ = paused.destroy()));
+        let handle = other
+            .try_spawn(|| ())
+            .expect("neither draining nor destroyed");
+        assert!(other.resume(), "still paused");
+        for work in [&running, &pending] {
+            let (first, second) = (work.clone(), work.clone());
+            is_refused(Box::new(move || _ = first.cancel_sync()));
+            is_refused(Box::new(move || _ = second.disable_sync()));
+        }
+        assert!(pending.is_pending() && running.busy().executing);
+        let idle = DelayedWork::new(|| ());
+        let same = idle.clone();
+        is_refused(Box::new(move || _ = same.cancel_sync()));
+        assert!(other.enqueue_after(&idle, std::time::Duration::ZERO));
+        plug.release();
+        handle.join().unwrap();
+        running.flush().unwrap();
+        assert_eq!((pending.flush().is_ok(), count.get()), (true, 1));
+        assert!(other.enqueue(&running));
+        plug.wait_until_stuck();
+        plug.release();
+        // An item does not wait for itself.
+        let own = Work::with_handle(|own| _ = own.cancel_sync());
+        bh.enqueue(&own);
+        own.flush().unwrap();
+    });
+}
+
+#[test]
+fn rcu_goes_on_after_it_has_refused_a_bottom_half_item_its_wait() {
+    ends(|| {
+        let bh = queue("bh").bh().build_in(&registry("2 core")).unwrap();
+        let waits: [fn(); 3] = [rcu::synchronize, rcu::synchronize_expedited, rcu::barrier];
+        for wait in waits {
+            let (opened, is_open) = mpsc::channel();
+            let (close, is_closed) = mpsc::channel::<()>();
+            let reader = std::thread::spawn(move || {
+                let _guard = rcu::read();
+                opened.send(()).unwrap();
+                let _ = is_closed.recv();
+            });
+            is_open.recv().unwrap();
+            rcu::call(|| ());
+            assert!(matches!(bh.spawn(wait).join(), Err(JoinError::Panicked(_))));
+            drop(close);
+            reader.join().unwrap();
+            rcu::synchronize();
+            rcu::barrier();
+        }
+    });
 }

@@ -9,7 +9,7 @@ use std::{
 
 use afterwork::{
     params::Params,
-    workqueue::{AffinityScope, Registry, Work, Workqueue},
+    workqueue::{AffinityScope, BuildError, Registry, Work, Workqueue},
 };
 use topology::Topology;
 
@@ -236,19 +236,6 @@ fn the_last_handle_may_be_dropped_by_an_item_of_another_queue() {
     shut_down(registry);
 }
 
-fn shut_down(registry: Registry) {
-    let mut registry = Some(registry);
-    eventually("the registry is shut down", || {
-        match registry.take().unwrap().shutdown() {
-            Ok(()) => true,
-            Err(still) => {
-                registry = Some(still.registry);
-                false
-            }
-        }
-    });
-}
-
 #[test]
 fn shutdown_is_refused_while_the_registry_is_in_use() {
     let registry = registry("2 core");
@@ -458,20 +445,48 @@ fn the_last_handle_dropped_inside_an_item_is_safe_when_no_thread_can_be_had() {
                 queue.spawn_detached(move || runs.add());
             }
             drop(queue);
-            no_more_memory_for_stacks();
-            assert!(
-                std::thread::Builder::new().spawn(|| ()).is_err(),
-                "a thread could be had"
-            );
+            refuse_further_threads();
             plug.release();
             receive.recv_timeout(PATIENCE).unwrap();
             eventually("the items that were left have run", || count.get() == 500);
+            // No reaper could be had, and the end is carried out all the same.
+            shut_down(registry);
         },
     );
 }
 
-/// Makes every further thread fail: its stack would be above what the process may map.
-fn no_more_memory_for_stacks() {
+#[test]
+fn queues_are_built_or_refused_by_name_when_no_thread_can_be_had() {
+    in_own_process(
+        "lifecycle::queues_are_built_or_refused_by_name_when_no_thread_can_be_had",
+        || {
+            if mapped_bytes() > 1 << 40 {
+                println!(
+                    "a sanitizer has mapped the memory that is to be refused; nothing is tested"
+                );
+                return;
+            }
+            let registry = registry("2 core");
+            refuse_further_threads();
+            for builder in [queue("highpri").highpri(), queue("nice").nice(-1)] {
+                let built = builder.build_in(&registry).map(drop);
+                assert!(matches!(
+                    built,
+                    Ok(()) | Err(BuildError::NicePermission(..))
+                ));
+            }
+            queue("bh").bh().build_in(&registry).unwrap();
+            queue("plain").build_in(&registry).unwrap();
+            let reclaiming = queue("reclaiming").mem_reclaim().build_in(&registry);
+            assert!(matches!(reclaiming, Err(BuildError::Rescuer(_))));
+            registry.shutdown().unwrap();
+        },
+    );
+}
+
+/// Makes every further thread fail: its stack would be above what the process may map. The C
+/// library keeps the stacks of threads that ended; sleeping threads take these away from it.
+fn refuse_further_threads() {
     use rustix::process::{Resource, Rlimit, setrlimit};
     let limit = mapped_bytes() + (1 << 20);
     let limit = Rlimit {
@@ -479,6 +494,15 @@ fn no_more_memory_for_stacks() {
         maximum: None,
     };
     setrlimit(Resource::As, limit).unwrap();
+    let sleeper = || {
+        std::thread::Builder::new().spawn(|| {
+            loop {
+                std::thread::park();
+            }
+        })
+    };
+    let refused = (0..64).any(|_| sleeper().is_err());
+    assert!(refused, "threads can still be had");
 }
 
 fn mapped_bytes() -> u64 {
@@ -505,4 +529,38 @@ fn threads_that_wait_for_a_drain_are_woken_by_the_last_item() {
         drainer.join().unwrap();
     }
     drop(Arc::new(queue));
+}
+
+/// How much CPU time it takes this thread to make and drop `nr_queues` queues that are there at once, for each of them.
+fn ns_per_queue(registry: &Registry, nr_queues: u32) -> u64 {
+    fn cpu_ns() -> u64 {
+        // SAFETY: a structure of integers.
+        let mut time: libc::timespec = unsafe { std::mem::zeroed() };
+        // SAFETY: the call writes the structure, which outlives it.
+        assert_eq!(0, unsafe {
+            libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &mut time)
+        });
+        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+    }
+    let start = cpu_ns();
+    let make = |_| queue("one of many").build_in(registry).unwrap();
+    let queues: Vec<_> = (0..nr_queues).map(make).collect();
+    // The last first, and the first first.
+    let (first, last) = queues.split_at(queues.len() / 2);
+    let (first, last) = (first.to_vec(), last.to_vec());
+    drop(queues);
+    last.into_iter().rev().for_each(drop);
+    first.into_iter().for_each(drop);
+    (cpu_ns() - start) / u64::from(nr_queues)
+}
+
+#[test]
+fn what_a_queue_costs_does_not_grow_with_their_number() {
+    let registry = registry("2 core");
+    ns_per_queue(&registry, 100);
+    let (few, many) = (
+        ns_per_queue(&registry, 2000),
+        ns_per_queue(&registry, 32_000),
+    );
+    assert!(many < 4 * few, "{few} ns each of 2000, {many} of 32000");
 }

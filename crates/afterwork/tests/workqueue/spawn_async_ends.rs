@@ -2,8 +2,9 @@
 
 use std::{
     future::{pending, poll_fn},
-    sync::{Arc, Mutex},
-    task::{Poll, Waker},
+    pin::Pin,
+    sync::{Arc, Mutex, mpsc},
+    task::{Context, Poll, Wake, Waker},
     thread,
 };
 
@@ -319,5 +320,61 @@ fn a_result_that_nobody_wants_is_dropped() {
         drop(after);
         census.all_dropped(2);
         drop(waker);
+    });
+}
+
+/// A waker whose drop panics.
+struct Bomb;
+
+impl Wake for Bomb {
+    fn wake(self: Arc<Self>) {}
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        std::panic::panic_any("the waker is dropped");
+    }
+}
+
+#[test]
+fn a_forlorn_future_whose_tasks_waker_panics_as_it_is_dropped_holds_up_no_drain() {
+    ends(|| {
+        let queue = alone_on_two(queue("forlorn"));
+        let (send, polled) = mpsc::channel();
+        let mut handle = queue.spawn_async(poll_fn(move |_| {
+            send.send(()).unwrap();
+            Poll::<()>::Pending
+        }));
+        polled.recv_timeout(PATIENCE).unwrap();
+        let waker = Waker::from(Arc::new(Bomb));
+        let poll = Pin::new(&mut handle).poll(&mut Context::from_waker(&waker));
+        assert!(poll.is_pending());
+        // The handle has the last one.
+        drop(waker);
+        drop(handle);
+        queue.drain().unwrap();
+    });
+}
+
+#[test]
+fn a_worker_survives_a_future_whose_drop_and_whose_value_both_panic() {
+    struct Fuse(&'static str);
+    impl Drop for Fuse {
+        fn drop(&mut self) {
+            std::panic::panic_any(self.0);
+        }
+    }
+    ends(|| {
+        let queue = alone_on_two(queue("both"));
+        for _ in 0..4 {
+            let fuse = Fuse("the future");
+            let handle = queue.spawn_async(poll_fn(move |_| {
+                let _ = &fuse;
+                Poll::Ready(Fuse("its value"))
+            }));
+            assert!(matches!(handle.join(), Err(JoinError::Panicked(_))));
+        }
+        queue.drain().unwrap();
+        assert_eq!(queue.stats().panicked, 4);
     });
 }

@@ -189,3 +189,25 @@ fn the_high_priority_queue_says_by_its_nice_value_whether_it_is_one() {
     let may = sync::thread::may_set_nice(-20).is_ok();
     assert_eq!(queue.attrs().nice, if may { -20 } else { 0 });
 }
+
+#[test]
+fn what_workers_have_run_is_counted_also_where_they_come_back_in_surplus() {
+    const NR_WORKERS: usize = 8;
+    ends(|| {
+        let queue = queue("surplus").max_active(16).help(false);
+        let queue = queue.build_in(&registry("1 core")).unwrap();
+        for round in 1..=20 {
+            let barrier = std::sync::Arc::new(std::sync::Barrier::new(NR_WORKERS));
+            for _ in 0..NR_WORKERS {
+                let barrier = barrier.clone();
+                // All are away at once, and come back at once to a pool of one CPU.
+                queue.spawn_detached(move || {
+                    workqueue::blocking(|| barrier.wait());
+                });
+            }
+            queue.drain().unwrap();
+            let expected = (round * NR_WORKERS) as u64;
+            eventually("all are counted", || queue.stats().completed == expected);
+        }
+    });
+}

@@ -31,6 +31,20 @@ pub fn registry_with(machine: &str, params: Params) -> Registry {
     Registry::new(Topology::synthetic(machine).unwrap(), params).unwrap()
 }
 
+/// Shuts a registry down of which queues may still be on their way out.
+pub fn shut_down(registry: Registry) {
+    let mut registry = Some(registry);
+    eventually("the registry is shut down", || {
+        match registry.take().unwrap().shutdown() {
+            Ok(()) => true,
+            Err(still) => {
+                registry = Some(still.registry);
+                false
+            }
+        }
+    });
+}
+
 /// Makes a registry whose watch never looks: only what is reported brings another worker.
 pub fn unwatched(machine: &str) -> Registry {
     let params = Params {
@@ -78,7 +92,7 @@ pub fn eventually(what: &str, condition: impl FnMut() -> bool) {
     );
 }
 
-/// Says whether `condition` came to hold within `span`.
+/// Returns `true` if `condition` came to hold within `span`.
 pub fn holds_within(span: Duration, mut condition: impl FnMut() -> bool) -> bool {
     let end = Instant::now() + span;
     loop {
@@ -250,7 +264,7 @@ pub fn counting(count: &Count) -> Work {
     Work::new(move || count.add())
 }
 
-/// Says whether somebody sleeps until the item ends a run.
+/// Returns `true` if somebody sleeps until the item ends a run.
 pub fn is_slept_for(work: &Work) -> bool {
     format!("{work:?}").contains("waited")
 }

@@ -67,7 +67,7 @@ pub const NAMES: [&str; 8] = [
     "arc-swap",
 ];
 
-/// Says whether liburcu was found when this was built.
+/// Returns `true` if liburcu was found when this was built.
 #[must_use]
 pub const fn has_liburcu() -> bool {
     cfg!(liburcu)

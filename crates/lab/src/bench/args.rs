@@ -1,23 +1,13 @@
 //! The options that every bench shares.
 
-use std::ops::RangeInclusive;
 use std::path::PathBuf;
 
-use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
-use super::blocking::{self, BlockingArgs};
-use super::max_active::{self, MaxActiveArgs};
-use super::mpscq::{self, MpscqArgs};
-use super::percpu::{self, PercpuArgs};
-use super::rcu::{self, RcuArgs};
-use super::session::Settings;
-use super::sum::{self, SumBenchArgs};
-use super::task_work::{self, TaskWorkArgs};
-use super::top::{self, TopBenchArgs};
-use super::workqueue::{self, WorkqueueArgs};
+use super::settings::{Menu, Pick, Settings, count};
+use super::{blocking, max_active, mpscq, percpu, rcu, sum, task_work, workqueue};
 use crate::exit::Stop;
-use crate::measure::case::Case;
+use crate::harness::case::Case;
 
 /// Measures how fast this machine defers work, beside the ways that programs use today.
 #[derive(Args, Clone, Debug)]
@@ -36,31 +26,36 @@ pub struct BenchArgs {
 #[derive(Subcommand, Clone, Debug)]
 pub enum Which {
     /// Queue items to a pool of workers: one at a time, in batches, a million at once
-    Workqueue(WorkqueueArgs),
+    #[command(after_help = workqueue::MENU.help())]
+    Workqueue(workqueue::WorkqueueArgs),
 
     /// Let items sleep in a pool: how soon others run in their place, with how many threads
-    Blocking(BlockingArgs),
+    #[command(after_help = blocking::MENU.help())]
+    Blocking,
 
     /// Push items from 1 to 8 producers to one consumer: intrusive, in chains, 8 bytes by value
-    Mpscq(MpscqArgs),
+    #[command(after_help = mpscq::MENU.help())]
+    Mpscq(mpscq::MpscqArgs),
 
     /// Post items to one thread that sleeps: wake-ups, latency and what they cost whom
-    TaskWork(TaskWorkArgs),
+    #[command(after_help = task_work::MENU.help())]
+    TaskWork(task_work::TaskWorkArgs),
 
     /// Replace a value under readers: read side, grace periods, callbacks, many updaters
-    Rcu(RcuArgs),
+    #[command(after_help = rcu::MENU.help())]
+    Rcu(rcu::RcuArgs),
 
     /// Work on a CPU's own cache, and drain it from elsewhere: cycles an object, and what a drain does to the owner
-    Percpu(PercpuArgs),
+    #[command(after_help = percpu::MENU.help())]
+    Percpu(percpu::PercpuArgs),
 
-    /// Sum a tree of files with `afterwork sum`, against rayon and xargs with sha256sum
-    Sum(SumBenchArgs),
+    /// Sum a tree of files with the example `sum`, against rayon and xargs with sha256sum
+    #[command(after_help = sum::MENU.help())]
+    Sum(sum::SumBenchArgs),
 
     /// Limit how many items run at once: contended writes, and eight subsystems on one machine
-    MaxActive(MaxActiveArgs),
-
-    /// Look at a busy process as `afterwork top` does: what that costs its throughput
-    Top(TopBenchArgs),
+    #[command(after_help = max_active::MENU.help())]
+    MaxActive(max_active::MaxActiveArgs),
 }
 
 impl Which {
@@ -68,34 +63,43 @@ impl Which {
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![
-            Self::Workqueue(WorkqueueArgs::default()),
-            Self::Blocking(BlockingArgs::default()),
-            Self::Mpscq(MpscqArgs::default()),
-            Self::TaskWork(TaskWorkArgs::default()),
-            Self::Rcu(RcuArgs::default()),
-            Self::Percpu(PercpuArgs::default()),
-            Self::Sum(SumBenchArgs::default()),
-            Self::MaxActive(MaxActiveArgs::default()),
-            Self::Top(TopBenchArgs::default()),
+            Self::Workqueue(Default::default()),
+            Self::Blocking,
+            Self::Mpscq(Default::default()),
+            Self::TaskWork(Default::default()),
+            Self::Rcu(Default::default()),
+            Self::Percpu(Default::default()),
+            Self::Sum(Default::default()),
+            Self::MaxActive(Default::default()),
         ]
     }
 
+    /// Returns what it has to offer.
+    #[must_use]
+    pub fn menu(&self) -> Menu {
+        match self {
+            Self::Workqueue(_) => workqueue::MENU,
+            Self::Blocking => blocking::MENU,
+            Self::Mpscq(_) => mpscq::MENU,
+            Self::TaskWork(_) => task_work::MENU,
+            Self::Rcu(_) => rcu::MENU,
+            Self::Percpu(_) => percpu::MENU,
+            Self::Sum(_) => sum::MENU,
+            Self::MaxActive(_) => max_active::MENU,
+        }
+    }
+
     /// Makes its cases.
-    ///
-    /// # Errors
-    ///
-    /// The bench cannot run on this machine.
     pub fn cases(&self, settings: &Settings) -> Result<Vec<Case>, Stop> {
         match self {
             Self::Workqueue(args) => workqueue::cases(args, settings),
-            Self::Blocking(args) => Ok(blocking::cases(args, settings)),
+            Self::Blocking => Ok(blocking::cases(settings)),
             Self::Mpscq(args) => Ok(mpscq::cases(args, settings)),
             Self::TaskWork(args) => Ok(task_work::cases(args, settings)),
             Self::Rcu(args) => Ok(rcu::cases(args, settings)),
             Self::Percpu(args) => Ok(percpu::cases(args, settings)),
             Self::Sum(args) => Ok(sum::cases(args, settings)),
             Self::MaxActive(args) => max_active::cases(args, settings),
-            Self::Top(args) => Ok(top::cases(args, settings)),
         }
     }
 }
@@ -114,6 +118,10 @@ pub struct CommonArgs {
     /// Begin no repetition that would end later than this many seconds after the start
     #[arg(long, global = true, value_name = "S", value_parser = count::<86_400>())]
     pub seconds: Option<usize>,
+
+    /// Cases and peers.
+    #[command(flatten)]
+    pub pick: Pick,
 
     /// Measure only the variants with these names, as tables spell them, separated by commas
     #[arg(long, global = true, value_name = "VARIANT,…", value_delimiter = ',')]
@@ -147,11 +155,4 @@ pub struct CommonArgs {
     /// Exit with 1 if a claim was measured and does not hold
     #[arg(long, global = true)]
     pub check: bool,
-}
-
-/// Parses a whole number from 1 to `MAX`, and says so to whoever gives another.
-#[must_use]
-pub fn count<const MAX: u64>() -> impl TypedValueParser<Value = usize> {
-    let range: RangeInclusive<u64> = 1..=MAX;
-    RangedU64ValueParser::<usize>::new().range(range)
 }

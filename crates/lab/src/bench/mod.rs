@@ -1,10 +1,10 @@
 //! `afterwork bench`: what is measured.
 //!
-//! A bench is a module with its options and a function that makes its cases; `measure` does the rest. To add one:
+//! A bench is a module with its options and a function that makes its cases; `harness` does the rest. To add one:
 //!
-//! 1. its menu says what cases and peers there are ([`pick::Menu`]), and its options contain the
-//!    [pick](pick::Pick) of them, which makes the cases asked for and leaves out the peers that were not;
-//! 2. its options become a variant of [`args::Which`].
+//! 1. its [menu](settings::Menu) says what cases and peers there are; of these [`settings::Settings::make`] makes the cases
+//!    picked, and leaves out the peers that were not;
+//! 2. it becomes a variant of [`args::Which`], with its own options if it has any.
 //!
 //! All benches together still end within two minutes with `--quick`, because [`session`] gives each case its share.
 
@@ -13,12 +13,11 @@ pub mod blocking;
 pub mod max_active;
 pub mod mpscq;
 pub mod percpu;
-pub mod pick;
 pub mod rcu;
 pub mod session;
+pub mod settings;
 pub mod sum;
 pub mod task_work;
-pub mod top;
 pub mod workqueue;
 
 pub use args::BenchArgs;

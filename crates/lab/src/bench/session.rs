@@ -7,19 +7,20 @@ use std::time::{Duration, Instant};
 use topology::{CpuId, ShardParams, Topology};
 
 use super::args::{BenchArgs, CommonArgs, Which};
+use super::settings::{Menu, Settings};
 use crate::exit::{Exit, Stop};
-use crate::measure::case::Case;
-use crate::measure::fingerprint::Fingerprint;
-use crate::measure::handover;
-use crate::measure::interrupt::Interrupt;
-use crate::measure::noise::{self, NoiseMeter};
-use crate::measure::progress::Progress;
-use crate::measure::record::{Head, SCHEMA};
-use crate::measure::report::{Finished, Form, Report};
-use crate::measure::run::{Ended, Plan, run_case};
-use crate::report::write_page;
+use crate::harness::case::Case;
+use crate::harness::fingerprint::Fingerprint;
+use crate::harness::handover;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::noise::{self, NoiseMeter};
+use crate::harness::progress::Progress;
+use crate::harness::run::{Ended, Plan, run_case};
+use crate::output::page::write_page;
+use crate::output::record::{Head, SCHEMA};
+use crate::output::text::{Finished, Form, Report};
 use crate::talk::may_colour;
-use crate::topology::draw::draw;
+use crate::tools::topology::draw::draw;
 
 /// Enough for a median that one wild run does not move.
 const REPEAT: usize = 9;
@@ -32,37 +33,7 @@ const QUICK: Duration = Duration::from_secs(90);
 /// In the current directory.
 const DEFAULT_PAGE: &str = "afterwork-report.html";
 
-/// What every bench is told when it makes its cases.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// Whether runs are to be short.
-    pub quick: bool,
-    /// The CPUs that this process may use.
-    pub cpus: Vec<CpuId>,
-    /// Where to pin producers, in turn; empty for nowhere.
-    pub pins: Vec<CpuId>,
-    /// Asked by runs, at least ten times a second.
-    pub interrupt: Interrupt,
-}
-
-#[cfg(test)]
-impl Settings {
-    /// Short runs on whatever CPUs there are.
-    pub(crate) fn of_tests() -> Self {
-        Self {
-            quick: true,
-            cpus: sync::cpu::affinity().unwrap().iter().collect(),
-            pins: Vec::new(),
-            interrupt: Interrupt::default(),
-        }
-    }
-}
-
 /// Runs the benches asked for.
-///
-/// # Errors
-///
-/// A bench cannot run, or standard output is gone.
 pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
@@ -136,6 +107,8 @@ fn page(args: &BenchArgs) -> Option<PathBuf> {
 /// left out on purpose is not worth a line.
 fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let benches = args.which.clone().map_or_else(Which::all, |one| vec![one]);
+    let menus: Vec<Menu> = benches.iter().map(Which::menu).collect();
+    settings.pick.check(&menus)?;
     let mut cases = Vec::new();
     for bench in benches {
         cases.extend(bench.cases(settings)?);
@@ -184,6 +157,7 @@ fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop>
         cpus,
         pins,
         interrupt,
+        pick: common.pick.clone(),
     })
 }
 
@@ -236,14 +210,14 @@ mod tests {
     use std::collections::HashSet;
 
     use super::*;
-    use crate::measure::claim::Against;
+    use crate::harness::claim::Against;
 
     #[test]
     fn variants_have_different_names_and_claims_speak_of_them() {
         for quick in [true, false] {
             let settings = Settings {
                 quick,
-                ..Settings::of_tests()
+                ..Settings::of_tests(&[])
             };
             for bench in Which::all() {
                 for case in bench.cases(&settings).unwrap() {
@@ -270,7 +244,7 @@ mod tests {
                 ..CommonArgs::default()
             },
         };
-        let cases = cases(&args, &Settings::of_tests()).unwrap();
+        let cases = cases(&args, &Settings::of_tests(&[])).unwrap();
         let claims = cases.iter().flat_map(|case| &case.claims);
         let against: Vec<&Against> = claims.map(|claim| &claim.against).collect();
         assert!(!cases.is_empty() && against.is_empty(), "{against:?}");

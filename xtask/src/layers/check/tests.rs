@@ -1,13 +1,13 @@
 //! Small files in every layer, and what must be found in them.
 
 use super::*;
-use crate::source::{lex, outline};
+use crate::source::outline;
 
 fn file(name: &str, text: &str) -> File {
     File {
         name: name.into(),
         place: Place::of(name).unwrap(),
-        outline: outline(&lex(text)),
+        outline: outline(text).unwrap(),
     }
 }
 

@@ -1,6 +1,10 @@
 //! Callbacks of a domain: a list, a thread while it is not empty, and a count by which `barrier` waits.
+//!
+//! A callback runs after its grace period or is leaked: never dropped, for a reader may still see what it is to free.
+//! The one that is refused leaks, and so do those that a child of `fork` finds on the list, which are its parent's. A
+//! callback that forks goes on in both, with the rest of its batch.
 
-use std::time::Duration;
+use std::{cell::Cell, mem::ManuallyDrop, ptr, time::Duration};
 
 use sync::{
     Mutex,
@@ -14,13 +18,17 @@ use crate::{
     wake::{EventCount, Parker, Unparker},
 };
 
-use super::{domain::Shared, gp::Patience};
+use super::{
+    domain::{Shared, refuse},
+    gp::Patience,
+};
 
 /// How long the thread waits for more callbacks before it ends: a start costs some 50 µs, an idle thread nothing but
 /// its stack. Not at all in a model, which never times out.
 const LINGER: Duration = Duration::from_secs(1);
 
-pub(super) type Callback = Box<dyn FnOnce() + Send>;
+/// What runs after a grace period. Dropping it leaks.
+pub(super) struct Callback(ManuallyDrop<Box<dyn FnOnce() + Send>>);
 
 pub(super) struct Callbacks {
     list: Mutex<List>,
@@ -52,6 +60,31 @@ enum Runner {
     Idle(Unparker),
 }
 
+sync::thread_local! {
+    /// Whose callbacks this thread runs, or null.
+    static RUNS: Cell<*const Shared> = Cell::new(ptr::null())
+}
+
+/// Runs `body`, which calls callbacks of `shared`, with this thread marked so.
+fn running<R>(shared: *const Shared, body: impl FnOnce() -> R) -> R {
+    let before = RUNS.try_with(|runs| runs.replace(shared));
+    let result = body();
+    if let Ok(before) = before {
+        RUNS.try_with(|runs| runs.set(before)).ok();
+    }
+    result
+}
+
+impl Callback {
+    pub(super) fn new(callback: impl FnOnce() + Send + 'static) -> Self {
+        Self(ManuallyDrop::new(Box::new(callback)))
+    }
+
+    fn into_inner(self) -> Box<dyn FnOnce() + Send> {
+        ManuallyDrop::into_inner(self.0)
+    }
+}
+
 impl Callbacks {
     pub(super) fn new() -> Self {
         Self {
@@ -78,7 +111,12 @@ impl std::fmt::Debug for Callbacks {
 
 impl Shared {
     pub(super) fn call(shared: &Arc<Self>, callback: Callback) {
-        shared.must_be_at_home();
+        if !shared.is_at_home() {
+            if twin::armed("srcu: a refused callback is dropped") {
+                drop(callback.into_inner());
+            }
+            refuse();
+        }
         let mut list = shared.callbacks.list.lock();
         list.waiting.push(callback);
         list.nr_queued += 1;
@@ -100,6 +138,11 @@ impl Shared {
     }
 
     pub(super) fn barrier(&self) {
+        let runs_ours = RUNS.try_with(|runs| ptr::eq(runs.get(), self));
+        assert!(
+            !runs_ours.unwrap_or(false),
+            "barrier inside a callback of its domain waits for itself"
+        );
         self.must_be_at_home();
         let callbacks = &self.callbacks;
         let mut list = callbacks.list.lock();
@@ -121,14 +164,17 @@ impl Shared {
                     is_done() || matches!(callbacks.list.lock().runner, Runner::Nobody)
                 });
             }
+            // A callback may have forked, and another thread have had the lock.
+            self.must_be_at_home();
             list = callbacks.list.lock();
         }
     }
 
     /// Runs callbacks until there have been none for `linger`; the caller has made itself the runner.
     fn run_callbacks(&self, linger: Duration) {
-        let mut parker = Parker::with_looks(0);
-        loop {
+        let mut parker = Parker::with_spin_limit(0);
+        // In a child that a callback made the list is the parent's, and its lock may be held by a thread that is not there.
+        while self.is_at_home() {
             let mut list = self.callbacks.list.lock();
             let batch = std::mem::take(&mut list.waiting);
             if !batch.is_empty() {
@@ -166,11 +212,7 @@ impl Shared {
         if twin::armed("srcu: a callback is lost") {
             batch.pop();
         }
-        for callback in batch {
-            if panics::contain(callback) {
-                self.callbacks.nr_panicked.fetch_add(1, Ordering::Relaxed);
-            }
-        }
+        self.run_each(batch);
         // ORDER(srcu-barrier): other end in `barrier`.
         // Test: srcu_barrier_waits_for_every_callback
         let order = if twin::armed("srcu: relaxed end of a batch") {
@@ -180,5 +222,26 @@ impl Shared {
         };
         self.callbacks.nr_run.fetch_add(nr_run, order);
         self.callbacks.ran.notify_all();
+    }
+
+    fn run_each(&self, batch: Vec<Callback>) {
+        running(self, || {
+            for callback in batch {
+                // FOREIGN(srcu-callback): the user's, on the domain's thread, or on one that passes a barrier or drops the
+                // last handle; contained, under no lock.
+                if panics::contain(callback.into_inner()) {
+                    self.callbacks.nr_panicked.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        });
+    }
+
+    /// Runs what was left because the system refused a thread: the last handle is being dropped, and guards have one, so
+    /// no section can be open that is not so for ever.
+    pub(super) fn run_the_rest(&mut self) {
+        let batch = std::mem::take(&mut self.callbacks.list.lock().waiting);
+        if !batch.is_empty() && self.is_drained() {
+            self.run_each(batch);
+        }
     }
 }

@@ -11,7 +11,7 @@ use sync::{
 };
 
 use super::{
-    callback::Callbacks,
+    callback::{Callback, Callbacks},
     gp::{GracePeriods, Patience},
     guard::{Guard, OwnedGuard},
     slots::{Parity, Slots},
@@ -129,6 +129,11 @@ impl Domain {
         OwnedGuard::new(self.clone())
     }
 
+    /// Panics in a child of `fork`: see the panics of [`Domain`].
+    pub(in crate::rcu) fn assert_at_home(&self) {
+        self.shared.must_be_at_home();
+    }
+
     /// Waits until every section that has begun is over.
     ///
     /// # Blocking
@@ -191,7 +196,7 @@ impl Domain {
         cookie
     }
 
-    /// Says whether the grace period of `cookie` is over; what its sections did is visible then.
+    /// Returns `true` if the grace period of `cookie` is over; what its sections did is visible then.
     ///
     /// # Blocking
     ///
@@ -213,22 +218,31 @@ impl Domain {
     ///
     /// The thread starts with the first callback and ends when it had none for a second. A callback that panics is
     /// counted ([`nr_panicked`](Self::nr_panicked)) and the others run. Dropping the last handle does not wait for
-    /// callbacks: they run all the same.
+    /// callbacks: they run all the same. One that leaves a section of the domain open keeps all later ones from running.
     ///
     /// # Blocking
     ///
     /// A short lock; may be called in a section. When the system refuses the thread, the callback waits for the next
-    /// `call`, or for [`barrier`](Self::barrier), which runs it itself.
+    /// `call`, for [`barrier`](Self::barrier), or for the last handle's drop, of which the latter two run it themselves.
+    ///
+    /// # Panics
+    ///
+    /// In a child of `fork`, of a domain that the parent made; `callback` is leaked then, for a reader may still see what
+    /// it is to free.
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
-        Shared::call(&self.shared, Box::new(callback));
+        Shared::call(&self.shared, Callback::new(callback));
     }
 
     /// Waits until every callback that was handed over before has run.
     ///
     /// # Blocking
     ///
-    /// As [`synchronize`](Self::synchronize), and as long as they run; nothing when there are none. Never from a
-    /// callback of this domain, nor in a section of it.
+    /// As [`synchronize`](Self::synchronize), and as long as they run; nothing when there are none. Never in a section of
+    /// this domain.
+    ///
+    /// # Panics
+    ///
+    /// In a callback of this domain, which would wait for itself.
     pub fn barrier(&self) {
         self.shared.barrier();
     }
@@ -238,7 +252,7 @@ impl Domain {
         self.shared.callbacks.nr_panicked()
     }
 
-    /// Says whether both are handles of the same domain.
+    /// Returns `true` if both are handles of the same domain.
     pub fn same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
     }
@@ -246,6 +260,22 @@ impl Domain {
     #[inline(always)]
     pub(super) fn shared(&self) -> &Shared {
         &self.shared
+    }
+}
+
+#[cold]
+pub(super) fn refuse() -> ! {
+    panic!(
+        "this srcu::Domain was made before the process was forked: its sections and callbacks may be of threads that are \
+         not in the child; make a domain there"
+    )
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        if !twin::torn_down() && self.is_at_home() {
+            self.run_the_rest();
+        }
     }
 }
 
@@ -327,11 +357,14 @@ impl Shared {
     ///
     /// In a child of `fork`: some may be of threads that are not there, and nobody can tell which.
     pub(super) fn must_be_at_home(&self) {
-        assert!(
-            self.process.is_this(),
-            "this srcu::Domain was made before the process was forked: its sections and callbacks may be of threads that \
-             are not in the child; make a domain there"
-        );
+        if !self.is_at_home() {
+            refuse();
+        }
+    }
+
+    /// Returns `true` if this is the process in which the domain was made.
+    pub(super) fn is_at_home(&self) -> bool {
+        self.process.is_this()
     }
 
     #[inline(always)]

@@ -108,6 +108,12 @@ impl Shared {
         }
     }
 
+    /// Returns `true` if no section is open; the caller has the domain alone.
+    pub(super) fn is_drained(&self) -> bool {
+        let parity = self.parity();
+        self.slots.drained(parity) && self.slots.drained(parity.other())
+    }
+
     /// Runs a grace period; the caller has the role of driving.
     fn run_grace_period(&self, patience: Patience) {
         let seq = self.gp.seq.load(Ordering::Relaxed);

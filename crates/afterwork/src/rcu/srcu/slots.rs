@@ -114,7 +114,7 @@ impl Slots {
         }
     }
 
-    /// Says whether at some moment of this call no section of `parity` was running that had begun before it.
+    /// Returns `true` if at some moment of this call no section of `parity` was running that had begun before it.
     pub(super) fn drained(&self, parity: Parity) -> bool {
         let sum = |counter: fn(&Line) -> &[AtomicU64; 2], order| {
             let mut sum = counter(&self.shared)[parity.index()].load(order);

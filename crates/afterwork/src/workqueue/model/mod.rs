@@ -13,7 +13,7 @@ use topology::Topology;
 
 use super::{
     Registry, Work,
-    manager::{Duty, Manager},
+    manager::{Manager, ManagerLoop},
     policy::Census,
     pool::WorkerPool,
 };
@@ -117,7 +117,7 @@ impl Machine {
 
     /// Looks at all pools once, as the armed watch does.
     pub fn tick(&self) {
-        Duty::new(self.registry.machine()).tick(0);
+        ManagerLoop::new(self.registry.machine()).tick(0);
     }
 
     /// Calls the rescuers of each pool that wants for a worker since long, by a clock that says `now_ns`.
@@ -132,12 +132,12 @@ impl Machine {
         self.registry.manager().watch();
     }
 
-    /// Says whether the watch is armed.
+    /// Returns `true` if the watch is armed.
     pub fn is_watching(&self) -> bool {
         self.registry.manager().armed.load(Ordering::Relaxed)
     }
 
-    /// Says whether the manager has been told to look since it last did.
+    /// Returns `true` if the manager has been told to look since it last did.
     pub fn was_rung(&mut self) -> bool {
         self.parker.try_park()
     }
@@ -170,7 +170,7 @@ impl Machine {
 }
 
 impl Work {
-    /// Says whether the item takes its last handle for gone.
+    /// Returns `true` if the item takes its last handle for gone.
     pub fn is_orphaned(&self) -> bool {
         self.head().load().is_orphan()
     }

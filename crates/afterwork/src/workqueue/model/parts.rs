@@ -35,8 +35,10 @@ const INERT: &VTable = &VTable {
     call: |_| unreachable!("never run"),
     name: || "inert",
     free: |_| unreachable!("freed by the model"),
+    is_husk: |_| unreachable!("freed by the model"),
     push: None,
     task: None,
+    handle: None,
 };
 
 /// An item that was pushed.
@@ -79,7 +81,7 @@ impl Default for Injected {
 }
 
 impl Injected {
-    /// Pushes an item; says whether the injector was empty.
+    /// Pushes an item; returns `true` if the injector was empty.
     pub fn push(&self, from: usize, number: usize) -> (Pushed, bool) {
         let item = make(from, number);
         (Pushed(item), self.injector.push(item))

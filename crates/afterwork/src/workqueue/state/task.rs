@@ -20,7 +20,7 @@ const CANCELLED: u64 = DISABLE_ONE;
 const DETACHED: u64 = DISABLE_ONE << 1;
 
 impl State {
-    /// Says whether a future has ended: it is not polled, or pending, ever again.
+    /// Returns `true` if a future has ended: it is not polled, or pending, ever again.
     pub(crate) fn has_ended(self) -> bool {
         self.0 & TURN_MASK != 0
     }

@@ -76,7 +76,7 @@ const RULES: [Rules; 2] = [
     },
 ];
 
-const NR_STEPS: u8 = 12;
+const NR_STEPS: u8 = 13;
 
 impl World {
     fn new() -> Self {
@@ -111,6 +111,7 @@ impl World {
             10 if self.has_handle => self.flush(),
             // Somebody who helps, or is in the middle of a step, has a handle.
             11 if self.has_handle && self.claim.is_none() && step >= 240 => self.drop_handle(),
+            12 if self.link == Link::Listed => self.reap(),
             _ => {}
         }
         self.check();
@@ -208,13 +209,19 @@ impl World {
     }
 
     fn cancel(&mut self) {
-        if let Some((state, wakes)) = self.state.cancel() {
+        if let Some(state) = self.state.claim_pending() {
             assert!(self.is_pending() && self.claim.is_none());
             self.state = state;
-            self.note_cancelled(wakes);
-        } else if let Some(state) = self.state.claim_ordered() {
-            self.state = state;
             self.claim = Some(Claim::Cancels);
+        }
+    }
+
+    fn reap(&mut self) {
+        if let Some(state) = self.state.reap() {
+            assert!(!self.is_pending() && self.claim.is_none());
+            self.state = state;
+            self.unlink();
+            self.free_if(state.frees());
         }
     }
 
@@ -251,11 +258,13 @@ impl World {
                 self.push(to);
             }
             Some(Claim::Cancels) => {
-                if self.cut_out() {
-                    let (state, wakes) = self.state.cancel_claimed();
+                let is_out = !self.state.is_ordered() || self.cut_out();
+                if let (true, Some((state, wakes))) = (is_out, self.state.cancel()) {
                     self.state = state;
                     self.claim = None;
                     self.note_cancelled(wakes);
+                } else if is_out {
+                    assert!(self.cut_out(), "nobody left it a link");
                 }
             }
             Some(Claim::Helps) if gives_up => {
@@ -402,7 +411,8 @@ fn a_cancel_behind_a_run_is_no_end_of_that_run() {
         panic!("it is pending");
     };
     let turn = running.last_turn();
-    let (cancelled, _) = here(running).cancel().expect("it is pending");
+    let claimed = here(running).claim_pending().expect("it is pending");
+    let (cancelled, _) = claimed.cancel().expect("it has its link");
     assert!(!cancelled.has_reached(turn));
     assert!(cancelled.complete(Ending::Returned).next.has_reached(turn));
 }
@@ -411,9 +421,9 @@ fn a_cancel_behind_a_run_is_no_end_of_that_run() {
 fn turns_wrap_and_stay_clear_of_the_disable_depth() {
     let last = State(TURN_MASK).disable().expect("not disabled yet");
     let next = last.next_turn();
-    assert_eq!((next.turns(), next.disable_depth()), (0, 1));
-    assert!(next.has_reached(last.turns()));
-    assert!(!last.has_reached(next.turns()));
+    assert_eq!((next.completion_seq(), next.disable_depth()), (0, 1));
+    assert!(next.has_reached(last.completion_seq()));
+    assert!(!last.has_reached(next.completion_seq()));
 }
 
 #[test]

@@ -1,21 +1,23 @@
 //! The cases: who takes part, and what is claimed.
 
-use super::args::BlockingArgs;
 use super::detect::{Sleep, detect};
 use super::mixed::{ITEMS, Mixed, SpawnBlocking, ours, pool};
-use crate::bench::session::Settings;
+use crate::bench::settings::{Menu, Settings};
 use crate::bench::workqueue::peers::{Crossbeam, Rayon};
-use crate::measure::case::{Case, Sample, Variant};
-use crate::measure::claim::{Against, Bound, Claim, Source};
-use crate::measure::metric::{Metric, NS_PER_MS, NS_PER_US, PERCENT, lower};
+use crate::harness::case::{Case, Sample, Variant};
+use crate::harness::claim::{Bound, Claim};
+use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, PERCENT, lower};
 
 const BENCH: &str = "blocking";
 const DETECT: &str = "detect";
 const MIXED: &str = "mixed";
 const SPAWN_BLOCKING: &str = "spawn_blocking";
 
-/// As `--cases` and tables spell them.
-pub const CASES: [&str; 2] = [DETECT, MIXED];
+/// What there is to measure, and against whom.
+pub const MENU: Menu = Menu {
+    cases: &[DETECT, MIXED],
+    peers: &PEERS,
+};
 /// As `--peers` and tables spell them.
 pub const PEERS: [&str; 3] = [Crossbeam::NAME, Rayon::NAME, SPAWN_BLOCKING];
 
@@ -25,12 +27,12 @@ const SAMPLER: &str = "sampler";
 const HALF_MS: &str = "(0.5 ms)";
 const THREE_MS: &str = "(3 ms)";
 
-const P50: &str = "to_run_p50";
-const P90: &str = "to_run_p90";
-const LONGEST: &str = "to_run_max";
-const MAKESPAN: &str = "makespan";
-const THREADS: &str = "threads";
-const MANAGER: &str = "manager_share";
+const P50: Metric = lower("to_run_p50", "ns", (TO_RUN, "p50"), NS_PER_US);
+const P90: Metric = lower("to_run_p90", "ns", (TO_RUN, "p90"), NS_PER_US);
+const LONGEST: Metric = lower("to_run_max", "ns", (TO_RUN, "max"), NS_PER_US);
+const MAKESPAN: Metric = lower("makespan", "ns", ("", "all done ms"), NS_PER_MS);
+const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
+const MANAGER: Metric = lower("manager_share", "share", ("", "looks % of a CPU"), PERCENT);
 
 /// Rounds of a run of `detect`, 14 ms each: enough for a p90.
 const ROUNDS: usize = 40;
@@ -38,22 +40,14 @@ const ROUNDS_QUICK: usize = 15;
 
 const TO_RUN: &str = "asleep to run us";
 
-const DETECT_METRICS: &[Metric] = &[
-    lower(P50, "ns", (TO_RUN, "p50"), NS_PER_US),
-    lower(P90, "ns", (TO_RUN, "p90"), NS_PER_US),
-    lower(LONGEST, "ns", (TO_RUN, "max"), NS_PER_US),
-];
+const DETECT_METRICS: &[Metric] = &[P50, P90, LONGEST];
 
-const MIXED_METRICS: &[Metric] = &[
-    lower(MAKESPAN, "ns", ("", "all done ms"), NS_PER_MS),
-    lower(THREADS, "threads", ("", "threads"), 1.0),
-    lower(MANAGER, "share", ("", "looks % of a CPU"), PERCENT),
-];
+const MIXED_METRICS: &[Metric] = &[MAKESPAN, THREADS, MANAGER];
 
-/// Makes the cases that `args` ask for.
+/// Makes the cases that were picked.
 #[must_use]
-pub fn cases(args: &BlockingArgs, settings: &Settings) -> Vec<Case> {
-    args.pick.make(|name| match name {
+pub fn cases(settings: &Settings) -> Vec<Case> {
+    settings.make(MENU, |name| match name {
         DETECT => detect_case(settings),
         _ => mixed_case(settings),
     })
@@ -67,11 +61,7 @@ fn detect_case(settings: &Settings) -> Case {
             let latencies = detect(sleep, rounds, &interrupt)?;
             Ok(latencies.map(|latencies| {
                 let mut sample = Sample::default();
-                if let Some([p50, p90, longest]) = latencies.percentiles_ns([50.0, 90.0, 100.0]) {
-                    sample.set(P50, p50);
-                    sample.set(P90, p90);
-                    sample.set(LONGEST, longest);
-                }
+                sample.set_percentiles(latencies, [(50.0, P50), (90.0, P90), (100.0, LONGEST)]);
                 sample
             }))
         })
@@ -91,7 +81,7 @@ fn detect_case(settings: &Settings) -> Case {
             "an item sleeps on a pool of one CPU; how long until the next one runs; {rounds} rounds"
         ),
         metrics: DETECT_METRICS,
-        headline: P50,
+        headline: P50.name,
         variants: vec![
             found(GUARD, Sleep::Told),
             found(SAMPLER, Sleep::Untold),
@@ -99,10 +89,9 @@ fn detect_case(settings: &Settings) -> Case {
             limit(THREE_MS, 3e6),
         ],
         claims: vec![
-            claim(GUARD, P50, "asleep to run, p50", HALF_MS, 1.0).beside(Source::prototype("0.42")),
+            claim(GUARD, P50, "asleep to run, p50", HALF_MS, 1.0).prototype("0.42"),
             claim(GUARD, P90, "asleep to run, p90", HALF_MS, 1.0),
-            claim(SAMPLER, P50, "asleep to run, p50", THREE_MS, 1.0)
-                .beside(Source::prototype("0.67")),
+            claim(SAMPLER, P50, "asleep to run, p50", THREE_MS, 1.0).prototype("0.67"),
             claim(SAMPLER, P90, "asleep to run, p90", THREE_MS, 1.0),
         ],
     }
@@ -118,7 +107,7 @@ fn mixed_case(settings: &Settings) -> Case {
         name: MIXED,
         about: format!("{ITEMS} items that burn 1 ms, sleep 5 ms and burn 1 ms"),
         metrics: MIXED_METRICS,
-        headline: MAKESPAN,
+        headline: MAKESPAN.name,
         variants: vec![
             Variant::ours(GUARD, run(|_| ours(Sleep::Told))),
             Variant::ours(SAMPLER, run(|_| ours(Sleep::Untold))),
@@ -127,11 +116,9 @@ fn mixed_case(settings: &Settings) -> Case {
             Variant::peer(SPAWN_BLOCKING, run(|_| pool(SpawnBlocking::start))),
         ],
         claims: vec![
-            claim(GUARD, MAKESPAN, "all done", Crossbeam::NAME, 0.5)
-                .beside(Source::prototype("0.37")),
+            claim(GUARD, MAKESPAN, "all done", Crossbeam::NAME, 0.5).prototype("0.37"),
             claim(SAMPLER, MAKESPAN, "all done", Crossbeam::NAME, 0.5),
-            claim(GUARD, THREADS, "threads", SPAWN_BLOCKING, 0.25)
-                .beside(Source::prototype("0.05 to 0.13")),
+            claim(GUARD, THREADS, "threads", SPAWN_BLOCKING, 0.25).prototype("0.05 to 0.13"),
             claim(SAMPLER, THREADS, "threads", SPAWN_BLOCKING, 0.25),
         ],
     }
@@ -150,13 +137,6 @@ fn sample(mixed: &Mixed) -> Sample {
     sample
 }
 
-fn claim(variant: &str, metric: &'static str, what: &str, against: &str, most: f64) -> Claim {
-    Claim {
-        what: format!("{variant}, {what}"),
-        variant: variant.into(),
-        metric,
-        against: Against::Variant(against.into()),
-        bound: Some(Bound::AtMost(most)),
-        source: None,
-    }
+fn claim(variant: &str, metric: Metric, what: &str, against: &str, most: f64) -> Claim {
+    Claim::of(variant, what, metric, against).keeps(Bound::AtMost(most))
 }

@@ -9,8 +9,8 @@ use afterwork::workqueue::{self, AffinityScope, Registry, Workqueue};
 use topology::Topology;
 
 use crate::exit::Stop;
-use crate::measure::interrupt::Interrupt;
-use crate::measure::latency::Latencies;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::latency::Latencies;
 
 /// How an item sleeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,10 +32,6 @@ impl Sleep {
 }
 
 /// Makes a registry for this machine.
-///
-/// # Errors
-///
-/// The machine cannot be read, or the system refuses a thread.
 pub fn registry() -> Result<Registry, Stop> {
     let topology =
         Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
@@ -44,10 +40,6 @@ pub fn registry() -> Result<Registry, Stop> {
 }
 
 /// Builds a queue whose items only workers run.
-///
-/// # Errors
-///
-/// The queue cannot be built.
 pub fn queue(registry: &Registry, scope: AffinityScope) -> Result<Workqueue, Stop> {
     Workqueue::builder("blocking")
         .scope(scope)
@@ -61,10 +53,6 @@ const NAP: Duration = Duration::from_millis(12);
 
 /// Lets `rounds` items sleep, each with another behind it; returns how long after the first went to sleep the other ran,
 /// none if interrupted. The first round makes the threads and does not count.
-///
-/// # Errors
-///
-/// The queue cannot be built.
 pub fn detect(
     sleep: Sleep,
     rounds: usize,

@@ -102,10 +102,6 @@ fn run(nr_before: usize, sleep: Sleep, submit: impl Fn(Box<dyn FnOnce() + Send>)
 }
 
 /// Runs the load on a queue of ours.
-///
-/// # Errors
-///
-/// The queue cannot be built.
 pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
     let nr_before = nr_threads();
     let registry = registry()?;
@@ -119,10 +115,6 @@ pub fn ours(sleep: Sleep) -> Result<Mixed, Stop> {
 }
 
 /// Runs the load on a pool that `start` makes.
-///
-/// # Errors
-///
-/// The pool cannot be started.
 pub fn pool<P: OneShotPool>(start: impl FnOnce() -> Result<P, Stop>) -> Result<Mixed, Stop> {
     let nr_before = nr_threads();
     let pool = start()?;
@@ -138,10 +130,6 @@ pub struct SpawnBlocking(tokio::runtime::Runtime);
 
 impl SpawnBlocking {
     /// Starts it.
-    ///
-    /// # Errors
-    ///
-    /// The system refuses a thread.
     pub fn start() -> Result<Self, Stop> {
         tokio::runtime::Builder::new_current_thread()
             .build()

@@ -7,10 +7,8 @@
 //!
 //! `guard` says so by `workqueue::blocking`, `sampler` does not and is found out.
 
-mod args;
 mod cases;
 mod detect;
 mod mixed;
 
-pub use args::BlockingArgs;
-pub use cases::{CASES, PEERS, cases};
+pub use cases::{MENU, cases};

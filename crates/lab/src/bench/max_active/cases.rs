@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use afterwork::params::Params;
 use afterwork::workqueue::{self, MAX_ACTIVE, MaxActiveScope, Registry};
+use clap::Args;
 use topology::Topology;
 
-use super::args::MaxActiveArgs;
 use super::claims;
 use super::crew::{
     self, BLOCKING, BLOCKING_768, Crew, Queue, RAYON_EACH, THREADS_8, THREADS_768, THREADS_EACH,
@@ -19,10 +19,10 @@ use super::joins::{self, BufferPool, NR_INNER, NR_OUTER, Table};
 use super::metrics::{ALL, HEADLINE};
 use super::spinning::{SpinLock, burn};
 use super::writes::{BLOCK, Device};
-use crate::bench::session::Settings;
+use crate::bench::settings::{Menu, Settings, count};
 use crate::exit::Stop;
-use crate::measure::case::{Case, RunFn, Variant};
-use crate::measure::claim::Claim;
+use crate::harness::case::{Case, RunFn, Variant};
+use crate::harness::claim::Claim;
 
 const BENCH: &str = "max-active";
 const WRITES: &str = "writes";
@@ -30,8 +30,24 @@ const CONTENDED: &str = "contended";
 const JOINS: &str = "joins";
 const SUBSYSTEMS: &str = "subsystems";
 
-/// As `--cases` and tables spell them.
-pub const CASES: [&str; 4] = [WRITES, CONTENDED, JOINS, SUBSYSTEMS];
+/// What there is to measure, and against whom.
+pub const MENU: Menu = Menu {
+    cases: &[WRITES, CONTENDED, JOINS, SUBSYSTEMS],
+    peers: &crew::NAMES,
+};
+
+/// What to run, and against whom.
+#[derive(Args, Clone, Debug, Default)]
+pub struct MaxActiveArgs {
+    /// Items of each run of a case [default: depends on case and --quick]
+    #[arg(long, value_name = "N", value_parser = count::<10_000_000>())]
+    pub items: Option<usize>,
+
+    /// Where the files of `writes` and `joins` are made; they have no name and are gone afterwards [default: the
+    /// system's place for temporary files]
+    #[arg(long, value_name = "DIR")]
+    pub dir: Option<PathBuf>,
+}
 
 /// Names of our variants: the limit, and whether it is the system's or each CPU's.
 pub const SYSTEM_8: &str = "system-8";
@@ -78,10 +94,6 @@ const WAITS: usize = 16;
 const DEVICE: Duration = Duration::from_millis(1);
 
 /// Makes the cases that `args` ask for.
-///
-/// # Errors
-///
-/// The machine's shape cannot be told.
 pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology = Topology::detect()
         .map_err(|error| Stop::because("cannot tell the machine's shape", error))?;
@@ -90,7 +102,7 @@ pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Sto
         settings: settings.clone(),
         args: args.clone(),
     };
-    Ok(args.pick.make(|name| match name {
+    Ok(settings.make(MENU, |name| match name {
         WRITES => setting.writes(),
         CONTENDED => setting.contended(),
         JOINS => setting.joins(),

@@ -50,10 +50,6 @@ struct Rayon(rayon::ThreadPool);
 
 impl Queue {
     /// Makes a queue of `registry`, all of whose CPUs share one pool.
-    ///
-    /// # Errors
-    ///
-    /// The limit is out of range.
     pub fn new(
         registry: &Registry,
         max_active: usize,
@@ -82,10 +78,6 @@ pub fn threads(count: usize) -> Arc<dyn Crew> {
 }
 
 /// Makes a runtime of tokio whose spawn_blocking has at most `count` threads, for as many crews as `each` says.
-///
-/// # Errors
-///
-/// The system refuses a thread.
 pub fn blocking(count: usize, each: usize) -> Result<Vec<Arc<dyn Crew>>, Stop> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -97,10 +89,6 @@ pub fn blocking(count: usize, each: usize) -> Result<Vec<Arc<dyn Crew>>, Stop> {
 }
 
 /// Makes a rayon pool.
-///
-/// # Errors
-///
-/// The system refuses a thread.
 pub fn rayon(count: usize) -> Result<Arc<dyn Crew>, Stop> {
     let pool = rayon::ThreadPoolBuilder::new()
         .num_threads(count)

@@ -10,10 +10,10 @@ use super::crew::Crew;
 use super::gauge::Gauge;
 use super::metrics::{CPU, ITEMS, LATENCY_P50, LATENCY_P99, MEMORY, SWITCHES, THREADS};
 use crate::exit::Stop;
-use crate::measure::case::Sample;
-use crate::measure::interrupt::Interrupt;
-use crate::measure::latency::Latencies;
-use crate::measure::switches::Usage;
+use crate::harness::case::Sample;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::latency::Latencies;
+use crate::harness::switches::Usage;
 
 /// What an item does; it is told its number.
 pub type Body = Arc<dyn Fn(usize) + Send + Sync>;
@@ -43,10 +43,6 @@ struct State {
 
 impl Drive {
     /// Runs all items on the crews that `hire` makes, each driven by a thread of its own.
-    ///
-    /// # Errors
-    ///
-    /// What `hire` says, or the system.
     pub fn run(
         &self,
         hire: impl FnOnce() -> Result<Vec<Arc<dyn Crew>>, Stop>,
@@ -80,10 +76,7 @@ impl Drive {
         }
         let mut sample = Sample::default();
         sample.set(ITEMS, items / seconds);
-        if let Some([p50, p99]) = latencies.percentiles_ns([50.0, 99.0]) {
-            sample.set(LATENCY_P50, p50);
-            sample.set(LATENCY_P99, p99);
-        }
+        sample.set_percentiles(latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
         sample.set(THREADS, grown.threads.saturating_sub(nr_drivers) as f64);
         sample.set(MEMORY, grown.resident as f64);
         sample.set(SWITCHES, spent.switches as f64 / items);
@@ -175,7 +168,7 @@ mod tests {
         };
         let sample = drive.run(hire, &body).unwrap().unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 1500);
-        assert!(sample.value(ITEMS).unwrap() > 0.0);
-        assert!(sample.value(LATENCY_P99).unwrap() > 0.0);
+        assert!(sample.value(ITEMS.name).unwrap() > 0.0);
+        assert!(sample.value(LATENCY_P99.name).unwrap() > 0.0);
     }
 }

@@ -35,10 +35,6 @@ pub struct Gauge {
 
 impl Size {
     /// Reads `/proc/self/status`.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be read.
     pub fn now() -> Result<Self, Stop> {
         let status = fs::read_to_string("/proc/self/status")
             .map_err(|error| Stop::because("cannot read /proc/self/status", error))?;
@@ -77,10 +73,6 @@ fn settled() -> Result<Size, Stop> {
 
 impl Gauge {
     /// Starts to look, when threads of what was before have ended; what there is then does not count.
-    ///
-    /// # Errors
-    ///
-    /// The system refuses a look or a thread.
     pub fn start() -> Result<Self, Stop> {
         let before = settled()?;
         let stop = Arc::new(AtomicBool::new(false));

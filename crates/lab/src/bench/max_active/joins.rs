@@ -68,10 +68,6 @@ struct Block {
 
 impl Table {
     /// Writes the file, which has no name, in `dir`.
-    ///
-    /// # Errors
-    ///
-    /// There is no room, or no right to it.
     pub fn create(dir: &Path) -> Result<Self, Stop> {
         Self::with_joins(dir, NR_JOINS)
             .map_err(|error| Stop::because("cannot make the file to read from", error))

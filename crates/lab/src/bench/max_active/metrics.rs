@@ -1,24 +1,24 @@
 //! The metrics of this bench.
 
-use crate::measure::metric::{Metric, NS_PER_MS, NS_PER_US, higher, lower};
+use crate::harness::metric::{Metric, NS_PER_MS, NS_PER_US, higher, lower};
 
 /// Items done.
-pub const ITEMS: &str = "items_per_s";
+pub const ITEMS: Metric = higher("items_per_s", "1/s", ("", "items/s"), 1.0);
 /// From before an item is queued until it has ended.
-pub const LATENCY_P50: &str = "latency_p50";
+pub const LATENCY_P50: Metric = lower("latency_p50", "ns", (LATENCY, "p50"), NS_PER_MS);
 /// See [`LATENCY_P50`].
-pub const LATENCY_P99: &str = "latency_p99";
+pub const LATENCY_P99: Metric = lower("latency_p99", "ns", (LATENCY, "p99"), NS_PER_MS);
 /// The most threads that the crews had at once.
-pub const THREADS: &str = "threads";
+pub const THREADS: Metric = lower("threads", "threads", ("", "threads"), 1.0);
 /// By how much the resident memory of the process grew at most.
-pub const MEMORY: &str = "memory_growth";
+pub const MEMORY: Metric = lower("memory_growth", "bytes", ("", "MiB"), MIB);
 /// Context switches of the whole process.
-pub const SWITCHES: &str = "switches_per_item";
+pub const SWITCHES: Metric = lower("switches_per_item", "1/item", ("", "switches"), 1.0);
 /// CPU time of the whole process.
-pub const CPU: &str = "cpu_per_item";
+pub const CPU: Metric = lower("cpu_per_item", "ns/item", ("", "cpu us"), NS_PER_US);
 
 /// The metric that variants are ranked by.
-pub const HEADLINE: &str = ITEMS;
+pub const HEADLINE: &str = ITEMS.name;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
@@ -26,11 +26,11 @@ const LATENCY: &str = "queue to end ms";
 
 /// In the table's order.
 pub const ALL: &[Metric] = &[
-    higher(ITEMS, "1/s", ("", "items/s"), 1.0),
-    lower(LATENCY_P50, "ns", (LATENCY, "p50"), NS_PER_MS),
-    lower(LATENCY_P99, "ns", (LATENCY, "p99"), NS_PER_MS),
-    lower(THREADS, "threads", ("", "threads"), 1.0),
-    lower(MEMORY, "bytes", ("", "MiB"), MIB),
-    lower(SWITCHES, "1/item", ("", "switches"), 1.0),
-    lower(CPU, "ns/item", ("", "cpu us"), NS_PER_US),
+    ITEMS,
+    LATENCY_P50,
+    LATENCY_P99,
+    THREADS,
+    MEMORY,
+    SWITCHES,
+    CPU,
 ];

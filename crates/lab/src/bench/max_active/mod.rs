@@ -10,7 +10,6 @@
 //! Items go to a [crew], ours or a peer's; [drive] keeps so many of them on their way and times them; [gauge] reads
 //! what the process grew to meanwhile. `docs/bench-method.md` tells what is timed.
 
-mod args;
 mod block;
 mod cases;
 mod claims;
@@ -22,5 +21,4 @@ pub mod metrics;
 pub mod spinning;
 pub mod writes;
 
-pub use args::MaxActiveArgs;
-pub use cases::{CASES, cases};
+pub use cases::{MENU, MaxActiveArgs, cases};

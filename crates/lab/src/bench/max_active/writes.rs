@@ -40,10 +40,6 @@ struct Log {
 
 impl Device {
     /// Makes the file, which has no name, in `dir`.
-    ///
-    /// # Errors
-    ///
-    /// There is no room, or no right to it.
     pub fn open(dir: &Path) -> Result<Self, Stop> {
         let file = tempfile::tempfile_in(dir)
             .map_err(|error| Stop::because("cannot make the file to write to", error))?;

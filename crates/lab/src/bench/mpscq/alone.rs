@@ -6,8 +6,8 @@ use super::fifo::{BURST, Fifo, Popper, Pusher};
 use super::item::Item;
 use super::stock::Stock;
 use crate::exit::Stop;
-use crate::measure::interrupt::Interrupt;
-use crate::measure::latency::Latencies;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::latency::Latencies;
 
 /// Bursts that are timed together: as many as make the clock negligible.
 const BURSTS: usize = 32;
@@ -23,10 +23,6 @@ const WARM_UP_SWEEPS: usize = 2;
 ///
 /// They are always the same items, so all of it stays in the first cache. The median sweep is told: one that was
 /// interrupted by another program does not count.
-///
-/// # Errors
-///
-/// The queue lost an item.
 pub fn run<Q: Fifo<Item: Item>>(
     mut queue: Q,
     stock: &mut Stock<Q::Item>,

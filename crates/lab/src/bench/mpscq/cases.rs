@@ -3,8 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use clap::Args;
+
 use super::alone;
-use super::args::MpscqArgs;
 use super::fifo::Fifo;
 use super::flow::Flow;
 use super::item::{self, Item, Tag};
@@ -13,9 +14,9 @@ use super::ours::{Allocated, BatchedMail, Chained, Drained, Lifo, Mail, Single};
 use super::peers::{self, Channel, Cordyceps, Seg};
 use super::stock::{Layout, Stock};
 use super::{claims, fifo};
-use crate::bench::session::Settings;
-use crate::measure::case::{Case, RunFn, Sample, Variant};
-use crate::measure::claim::Claim;
+use crate::bench::settings::{Menu, Settings, count};
+use crate::harness::case::{Case, RunFn, Sample, Variant};
+use crate::harness::claim::Claim;
 
 const BENCH: &str = "mpscq";
 const PUSH_POP: &str = "push-pop";
@@ -23,8 +24,19 @@ const PUSH_POP_CONTIGUOUS: &str = "push-pop-contiguous";
 const CHAINS: &str = "chains";
 const OWNED: &str = "owned";
 
-/// As `--cases` and tables spell them.
-pub const CASES: [&str; 4] = [PUSH_POP, PUSH_POP_CONTIGUOUS, CHAINS, OWNED];
+/// What there is to measure, and against whom.
+pub const MENU: Menu = Menu {
+    cases: &[PUSH_POP, PUSH_POP_CONTIGUOUS, CHAINS, OWNED],
+    peers: &peers::NAMES,
+};
+
+/// What to push, and against whom.
+#[derive(Args, Clone, Debug, Default)]
+pub struct MpscqArgs {
+    /// Items of each figure, all producers together [default: depends on --quick]
+    #[arg(long, value_name = "N", value_parser = count::<100_000_000>())]
+    pub items: Option<usize>,
+}
 
 /// Names of our variants.
 pub const SINGLE: &str = "mpscq";
@@ -55,7 +67,7 @@ const PLACES: usize = 4;
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
     let items = args.items.unwrap_or(default_items(settings.quick));
     let setting = Setting { settings, items };
-    args.pick.make(|name| setting.case(name))
+    settings.make(MENU, |name| setting.case(name))
 }
 
 const fn default_items(quick: bool) -> usize {
@@ -288,18 +300,14 @@ impl Items {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::pick::Pick;
 
     /// A few turns for every producer.
     const FEW: usize = 30_000;
 
     /// Runs every queue of `case`; a debug build checks the order of every item.
     fn every_queue_keeps_every_item_in_order(case: &str) {
-        let args = MpscqArgs {
-            items: Some(FEW),
-            pick: Pick::of_cases(&[case]),
-        };
-        let mut cases = cases(&args, &Settings::of_tests());
+        let args = MpscqArgs { items: Some(FEW) };
+        let mut cases = cases(&args, &Settings::of_tests(&[case]));
         for variant in &mut cases[0].variants {
             let sample = (variant.run)().unwrap().unwrap();
             let metrics = if variant.name == NO_QUEUE {

@@ -4,7 +4,7 @@ use super::cases::{ALLOCATED, CHAINED, LIFO, MAIL, SINGLE};
 use super::metrics::{ALONE, FLOWS, FlowMetric};
 use super::peers::CORDYCEPS;
 use super::polling::Polling;
-use crate::measure::claim::{Against, Bound, Claim, Source};
+use crate::harness::claim::{Against, Bound, Claim};
 
 /// No slower than the nearest relative; the rest is what two medians may differ by.
 const NO_SLOWER: Bound = Bound::AtMost(1.02);
@@ -18,16 +18,11 @@ const MAIL_BOUND: Bound = Bound::AtMost(0.8);
 /// Push and pop of intrusive items, single pushes on both sides.
 #[must_use]
 pub fn push_pop() -> Vec<Claim> {
-    let against = |other: &'static str, metric, what: &str, bound| Claim {
-        what: format!("{SINGLE}, {what}"),
-        variant: SINGLE.into(),
-        metric,
-        against: Against::Variant(other.into()),
-        bound,
-        source: None,
+    let against = |other: &'static str, metric, what: &str, bound: Option<Bound>| {
+        Claim::of(SINGLE, what, metric, other).keeps(bound)
     };
     let alone = against(CORDYCEPS, ALONE, "one thread", Some(NO_SLOWER));
-    let mut claims = vec![alone.beside(Source::prototype("1.0"))];
+    let mut claims = vec![alone.prototype("1.0")];
     claims.extend(
         FLOWS
             .iter()
@@ -35,7 +30,7 @@ pub fn push_pop() -> Vec<Claim> {
     );
     // The old way: shown, not claimed. Its pushes cost as much, and its drain walks every item once more.
     let list = against(LIFO, ALONE, "one thread", None);
-    claims.push(list.beside(Source::prototype("0.90")));
+    claims.push(list.prototype("0.90"));
     claims.extend(paused().map(|flow| against(LIFO, flow.metric, &in_words(flow), None)));
     claims
 }
@@ -43,13 +38,8 @@ pub fn push_pop() -> Vec<Claim> {
 /// Chains against single pushes: of the best peer, and of our own.
 #[must_use]
 pub fn chains() -> Vec<Claim> {
-    let chained = |metric, what: &str, against, bound| Claim {
-        what: format!("{CHAINED}, {what}"),
-        variant: CHAINED.into(),
-        metric,
-        against,
-        bound,
-        source: None,
+    let chained = |metric, what: &str, against: Against, bound: Option<Bound>| {
+        Claim::of(CHAINED, what, metric, against).keeps(bound)
     };
     let singles = || Against::Variant(SINGLE.into());
     let mut claims = vec![
@@ -59,7 +49,7 @@ pub fn chains() -> Vec<Claim> {
     for flow in &FLOWS {
         let chains = chained(flow.metric, &in_words(flow), singles(), None);
         claims.push(match flow.producers {
-            2 => chains.beside(Source::prototype("0.08")),
+            2 => chains.prototype("0.08"),
             _ => chains,
         });
     }
@@ -69,13 +59,8 @@ pub fn chains() -> Vec<Claim> {
 /// Messages of 8 bytes against the best channel.
 #[must_use]
 pub fn owned() -> Vec<Claim> {
-    let mail = |metric, what: &str, against, bound| Claim {
-        what: format!("{MAIL}, {what}"),
-        variant: MAIL.into(),
-        metric,
-        against,
-        bound,
-        source: None,
+    let mail = |metric, what: &str, against: Against, bound: Option<Bound>| {
+        Claim::of(MAIL, what, metric, against).keeps(bound)
     };
     let best = || Against::BestPeer;
     let mut claims: Vec<Claim> = FLOWS
@@ -83,11 +68,11 @@ pub fn owned() -> Vec<Claim> {
         .map(|flow| mail(flow.metric, &in_words(flow), best(), Some(MAIL_BOUND)))
         .collect();
     let alone = mail(ALONE, "one thread", best(), None);
-    claims.push(alone.beside(Source::prototype("0.72 to 0.89")));
+    claims.push(alone.prototype("0.72 to 0.89"));
     for flow in paused() {
         let allocated = Against::Variant(ALLOCATED.into());
         let boxed = mail(flow.metric, &in_words(flow), allocated, None);
-        claims.push(boxed.beside(Source::prototype("0.06 to 0.17")));
+        claims.push(boxed.prototype("0.06 to 0.17"));
     }
     claims
 }

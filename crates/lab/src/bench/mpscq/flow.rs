@@ -25,7 +25,7 @@ use super::polling::{Patience, Polling};
 use super::stock::{ITEMS, Stock};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
 use crate::exit::Stop;
-use crate::measure::interrupt::Interrupt;
+use crate::harness::interrupt::Interrupt;
 
 /// How many items the consumer gathers before it sends them home. Fewer make the way home a part of what is
 /// measured (a mutex, by two threads), more let the producer run dry.
@@ -73,10 +73,6 @@ struct StopOnDrop<'g>(&'g AtomicBool);
 
 impl Flow {
     /// Lets the items go round and returns the nanoseconds between two pops; `None` if SIGINT cut it short.
-    ///
-    /// # Errors
-    ///
-    /// The queue lost an item.
     ///
     /// # Panics
     ///

@@ -1,7 +1,7 @@
 //! The metrics of this bench: nanoseconds an item, for every number of producers and both ways to poll.
 
 use super::polling::Polling;
-use crate::measure::metric::{Metric, lower};
+use crate::harness::metric::{Metric, lower};
 
 /// On a single thread.
 pub const ALONE: &str = "ns_alone";

@@ -12,7 +12,6 @@
 //! timed.
 
 pub mod alone;
-mod args;
 mod cases;
 mod claims;
 pub mod fifo;
@@ -24,5 +23,4 @@ pub mod peers;
 pub mod polling;
 pub mod stock;
 
-pub use args::MpscqArgs;
-pub use cases::{CASES, cases};
+pub use cases::{MENU, MpscqArgs, cases};

@@ -49,7 +49,7 @@ impl Patience {
         self.misses = 0;
     }
 
-    /// Notes that nothing was found; says whether the CPU was given away.
+    /// Notes that nothing was found; returns `true` if the CPU was given away.
     #[inline]
     pub fn miss(&mut self) -> bool {
         self.misses += 1;

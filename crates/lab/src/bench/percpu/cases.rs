@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use clap::Args;
 use topology::CpuId;
 
-use super::args::PercpuArgs;
 use super::claims;
 use super::isolation::{self, Outcome, Switches, Way};
 use super::metrics::{
@@ -13,16 +13,27 @@ use super::metrics::{
     RESCHED, SWITCHES, TIMER, WAITED,
 };
 use super::turns::{Size, Turns};
-use crate::bench::session::Settings;
-use crate::measure::case::{Case, Sample, Variant};
+use crate::bench::settings::{Menu, Settings, count};
+use crate::harness::case::{Case, Sample, Variant};
 
 const BENCH: &str = "percpu";
 const WARM: &str = "alloc-warm";
 const COLD: &str = "alloc-cold";
 const ISOLATED: &str = "isolation";
 
-/// As `--cases` and tables spell them.
-pub const CASES: [&str; 3] = [WARM, COLD, ISOLATED];
+/// What there is to measure, and against whom.
+pub const MENU: Menu = Menu {
+    cases: &[WARM, COLD, ISOLATED],
+    peers: &PEERS,
+};
+
+/// What to work on, and against whom.
+#[derive(Args, Clone, Debug, Default)]
+pub struct PercpuArgs {
+    /// Drains of each run of `isolation` [default: 2000, with --quick 400]
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>())]
+    pub drains: Option<usize>,
+}
 
 pub(super) const UNPROTECTED: &str = "unprotected";
 pub(super) const COMPILED_OUT: &str = "compiled out";
@@ -105,7 +116,7 @@ pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
         NR_DRAINS
     };
     let nr_drains = args.drains.unwrap_or(default);
-    args.pick.make(|name| match name {
+    settings.make(MENU, |name| match name {
         WARM => Some(alloc(
             name,
             WARM_SIZE,
@@ -128,7 +139,7 @@ fn alloc(
     name: &'static str,
     size: Size,
     what: &str,
-    claims: Vec<crate::measure::claim::Claim>,
+    claims: Vec<crate::harness::claim::Claim>,
     settings: &Settings,
 ) -> Case {
     let cpu = settings.cpus.last().copied();
@@ -156,7 +167,7 @@ fn alloc(
             "objects of 64 bytes from {what}, shuffled within 4 KiB, all guards by turns"
         ),
         metrics: ALLOC,
-        headline: CYCLES,
+        headline: CYCLES.name,
         variants: GUARDS.map(variant).into(),
         claims,
     }
@@ -189,7 +200,7 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
             cpus.1, cpus.0
         ),
         metrics: ISOLATION,
-        headline: DRAIN_P50,
+        headline: DRAIN_P50.name,
         variants: WAYS.map(variant).into(),
         claims: claims::isolation(),
     })
@@ -213,11 +224,10 @@ fn sample(outcome: Outcome) -> Sample {
         GAP,
         outcome.gap as f64 * 1000.0 / sync::time::cycles_per_us() as f64,
     );
-    if let Some([p50, p99, max]) = outcome.drains.percentiles_ns([50.0, 99.0, 100.0]) {
-        sample.set(DRAIN_P50, p50);
-        sample.set(DRAIN_P99, p99);
-        sample.set(DRAIN_MAX, max);
-    }
+    sample.set_percentiles(
+        outcome.drains,
+        [(50.0, DRAIN_P50), (99.0, DRAIN_P99), (100.0, DRAIN_MAX)],
+    );
     sample
 }
 
@@ -233,11 +243,8 @@ mod tests {
 
     #[test]
     fn every_guard_and_every_way_is_measured() {
-        let args = PercpuArgs {
-            drains: Some(20),
-            ..PercpuArgs::default()
-        };
-        for case in &mut cases(&args, &Settings::of_tests()) {
+        let args = PercpuArgs { drains: Some(20) };
+        for case in &mut cases(&args, &Settings::of_tests(&[])) {
             if case.name == COLD {
                 continue;
             }
@@ -245,7 +252,7 @@ mod tests {
                 let sample = (variant.run)().unwrap().unwrap();
                 // The quiet run drains nothing.
                 let metric = if variant.name == QUIET {
-                    SWITCHES
+                    SWITCHES.name
                 } else {
                     case.headline
                 };

@@ -5,17 +5,12 @@ use super::cases::{
     STD_MUTEX, UNPROTECTED,
 };
 use super::metrics::{CYCLES, DRAIN_P50, INTERRUPTS, SWITCHES};
-use crate::measure::claim::{Against, Bound, Claim, Source};
+use crate::harness::claim::{Bound, Claim, Source};
+use crate::harness::metric::Metric;
 
-fn claim(variant: &str, metric: &'static str, against: &str, at_most: Option<f64>) -> Claim {
-    Claim {
-        what: variant.into(),
-        variant: variant.into(),
-        metric,
-        against: Against::Variant(against.into()),
-        bound: at_most.map(Bound::AtMost),
-        source: None,
-    }
+fn claim(variant: &str, metric: Metric, against: &str, at_most: Option<f64>) -> Claim {
+    let claim = Claim::of(variant, "", metric, against).in_words(variant);
+    claim.keeps(at_most.map(Bound::AtMost))
 }
 
 /// What the kernel's patches for this measured.
@@ -32,7 +27,7 @@ pub fn cold() -> Vec<Claim> {
     vec![
         claim(COMPILED_OUT, CYCLES, UNPROTECTED, Some(1.01)).beside(kernel("1.00")),
         claim(QUEUE, CYCLES, UNPROTECTED, Some(1.01)).beside(kernel("1.01")),
-        claim(ON_DEMAND, CYCLES, UNPROTECTED, Some(1.02)).beside(Source::prototype("0.99 to 1.10")),
+        claim(ON_DEMAND, CYCLES, UNPROTECTED, Some(1.02)).prototype("0.99 to 1.10"),
         claim(EVERY_OP, CYCLES, UNPROTECTED, Some(1.16)).beside(kernel("1.16")),
         claim(EVERY_OP, CYCLES, STD_MUTEX, None),
     ]
@@ -45,11 +40,11 @@ pub fn warm() -> Vec<Claim> {
     let one_more = Some(1.25);
     vec![
         claim(COMPILED_OUT, CYCLES, UNPROTECTED, one_more),
-        claim(QUEUE, CYCLES, UNPROTECTED, one_more).beside(Source::prototype("1.12")),
-        claim(ON_DEMAND, CYCLES, UNPROTECTED, one_more).beside(Source::prototype("1.14")),
+        claim(QUEUE, CYCLES, UNPROTECTED, one_more).prototype("1.12"),
+        claim(ON_DEMAND, CYCLES, UNPROTECTED, one_more).prototype("1.14"),
         claim(EVERY_OP, CYCLES, UNPROTECTED, None),
         claim(EVERY_OP, CYCLES, BARE_SWAP, Some(1.1)),
-        claim(EVERY_OP, CYCLES, STD_MUTEX, Some(0.55)).beside(Source::prototype("0.55")),
+        claim(EVERY_OP, CYCLES, STD_MUTEX, Some(0.55)).prototype("0.55"),
     ]
 }
 

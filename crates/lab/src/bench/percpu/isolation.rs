@@ -20,8 +20,8 @@ use super::interrupts::Interrupts;
 use super::list::unmade;
 use crate::bench::workqueue::producers::pin_to;
 use crate::exit::Stop;
-use crate::measure::interrupt::Interrupt;
-use crate::measure::latency::Latencies;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::latency::Latencies;
 
 /// Between drains. A guess: so often that a victim disturbed by each has no peace, and 2000 take less than a second.
 const PACE_US: u64 = 200;
@@ -100,10 +100,6 @@ impl Way {
 }
 
 /// Runs the test on two CPUs; `None` says that it was cut short.
-///
-/// # Errors
-///
-/// The per-CPU data cannot be made, or what a thread suffered cannot be read.
 pub fn run(
     way: Way,
     nr_drains: usize,
@@ -236,7 +232,7 @@ const END: u64 = u64::MAX;
 impl Worker {
     fn start(cpu: CpuId) -> Self {
         let (asked, done) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
-        let mut parker = Parker::with_looks(0);
+        let mut parker = Parker::with_spin_limit(0);
         let unparker = parker.unparker();
         let (their_asked, their_done) = (asked.clone(), done.clone());
         let thread = thread::spawn(move || {

@@ -23,10 +23,6 @@ use crate::exit::Stop;
 pub type Turn<'g> = Box<dyn FnMut(&mut Cache, &mut [u32]) -> u64 + 'g>;
 
 /// Calls `with` a guard of each kind.
-///
-/// # Errors
-///
-/// Per-CPU data cannot be made, or has no owner.
 pub fn with_all<R>(with: impl FnOnce(&mut [(&'static str, Turn<'_>)]) -> R) -> Result<R, Stop> {
     let compiled_out = PerCpu::builder().build_compiled_out(|_| Cache::new(0));
     let compiled_out = compiled_out.map_err(unmade)?;

@@ -10,7 +10,6 @@
 //! same for all, and inlined: what differs is what stands around the list. All guards have their turns on one list, a few
 //! thousand objects at a time (`turns.rs`), so a repetition is one run of all of them.
 
-mod args;
 mod cache;
 mod cases;
 mod claims;
@@ -20,5 +19,4 @@ mod list;
 pub mod metrics;
 mod turns;
 
-pub use args::PercpuArgs;
-pub use cases::{CASES, cases};
+pub use cases::{MENU, PercpuArgs, cases};

@@ -13,8 +13,8 @@ use super::cache::Cache;
 use super::list::with_all;
 use crate::bench::workqueue::producers::pin_to;
 use crate::exit::Stop;
-use crate::measure::interrupt::Interrupt;
-use crate::measure::stats::Spread;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::stats::Spread;
 
 /// How much is taken, how often.
 #[derive(Clone, Copy, Debug)]
@@ -54,10 +54,6 @@ impl Turns {
     /// Returns the cycles that an object took through `guard`; `None` says that it was cut short.
     ///
     /// Runs all guards if this one's result was taken already.
-    ///
-    /// # Errors
-    ///
-    /// As of [`with_all`].
     pub fn take(&mut self, guard: &str) -> Result<Option<f64>, Stop> {
         let find = |(name, _): &(&str, f64)| *name == guard;
         if !self.left.iter().any(find) {

@@ -3,10 +3,10 @@
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
+use clap::Args;
 use lab_peers::reclaim::{self, Flavor, Value};
 use sync::time::cycles;
 
-use super::args::RcuArgs;
 use super::metrics::{
     BARRIER, BRIDGE, BRIDGES, CALL_TO_RUN, CALLBACKS, CALLS, READ, READ_CYCLES, READS, READS_ALONE,
     REPLACE_LATENCY, REPLACE_MAX, REPLACE_MEAN, REPLACE_MIN, REPLACE_P50, REPLACE_P95, REPLACES,
@@ -15,12 +15,12 @@ use super::metrics::{
 use super::routes::Routes;
 use super::scene::{self, Readers};
 use super::{claims, ours};
-use crate::bench::session::Settings;
-use crate::measure::case::{Case, Sample, Variant};
-use crate::measure::claim::Claim;
-use crate::measure::interrupt::Interrupt;
-use crate::measure::latency::Latencies;
-use crate::measure::metric::Metric;
+use crate::bench::settings::{Menu, Settings, count};
+use crate::harness::case::{Case, Sample, Variant};
+use crate::harness::claim::Claim;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::latency::Latencies;
+use crate::harness::metric::Metric;
 
 const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";
@@ -31,19 +31,30 @@ pub(super) const ONE_BUSY: &str = "replace-1-busy";
 /// More readers than CPUs: most are preempted in a section.
 pub(super) const EIGHT_BUSY: &str = "replace-8-busy";
 
-/// As `--cases` and tables spell them.
-pub const CASES: [&str; 10] = [
-    READ_CASE,
-    "replace-idle",
-    "replace-32-idle",
-    ONE_BUSY,
-    "replace-2-busy",
-    EIGHT_BUSY,
-    "updaters-8",
-    "updaters-64",
-    CALL_CASE,
-    BRIDGE_CASE,
-];
+/// What there is to measure, and against whom.
+pub const MENU: Menu = Menu {
+    cases: &[
+        READ_CASE,
+        "replace-idle",
+        "replace-32-idle",
+        ONE_BUSY,
+        "replace-2-busy",
+        EIGHT_BUSY,
+        "updaters-8",
+        "updaters-64",
+        CALL_CASE,
+        BRIDGE_CASE,
+    ],
+    peers: &lab_peers::reclaim::NAMES,
+};
+
+/// What to replace, and against whom.
+#[derive(Args, Clone, Debug, Default)]
+pub struct RcuArgs {
+    /// Replacements of each run of the replace cases, for at most 20 s; without, 100 for at most a second
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>())]
+    pub calls: Option<usize>,
+}
 
 /// The cases of single replacements and the readers beside them.
 const REPLACE_CASES: [(&str, Readers, &str); 5] = [
@@ -96,7 +107,7 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
         share: if settings.quick { QUICK_SHARE } else { 1 },
         interrupt: settings.interrupt.clone(),
     };
-    args.pick.make(|name| setting.case(name))
+    settings.make(MENU, |name| setting.case(name))
 }
 
 /// What all cases have in common.
@@ -223,7 +234,7 @@ const NUMBER: fn() -> u64 = || 0;
 /// Makes a case of `ours` and all peers that publish `first`; `run` gets the flavor and its name.
 fn case<T: Value>(
     (name, about): (&'static str, String),
-    (metrics, headline): (&'static [Metric], &'static str),
+    (metrics, headline): (&'static [Metric], Metric),
     ours: &[&'static str],
     first: fn() -> T,
     run: impl Fn(&dyn Flavor<T>, &str) -> Option<Sample> + 'static,
@@ -256,7 +267,7 @@ fn case<T: Value>(
         name,
         about: about + without,
         metrics,
-        headline,
+        headline: headline.name,
         variants,
         claims,
     }
@@ -292,12 +303,8 @@ fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
         return Some(sample);
     };
     sample.set(CALLS, scene::call_many(calls, count, interrupt)?);
-    if let Some([p50]) = scene::call_singly(calls).percentiles_ns([50.0]) {
-        sample.set(CALL_TO_RUN, p50);
-    }
-    if let Some([p50]) = scene::barriers(calls).percentiles_ns([50.0]) {
-        sample.set(BARRIER, p50);
-    }
+    sample.set_percentiles(scene::call_singly(calls), [(50.0, CALL_TO_RUN)]);
+    sample.set_percentiles(scene::barriers(calls), [(50.0, BARRIER)]);
     Some(sample)
 }
 
@@ -319,11 +326,8 @@ mod tests {
 
     #[test]
     fn every_flavor_runs_every_case() {
-        let args = RcuArgs {
-            calls: Some(3),
-            ..RcuArgs::default()
-        };
-        for case in &mut cases(&args, &Settings::of_tests()) {
+        let args = RcuArgs { calls: Some(3) };
+        for case in &mut cases(&args, &Settings::of_tests(&[])) {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
                 let headline = sample.value(case.headline);

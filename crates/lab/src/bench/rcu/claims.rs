@@ -9,7 +9,8 @@ use super::metrics::{
 use super::ours::{
     BOTH, BY_CALLBACK, EARLY_QS, NAMES, NOT_BOOSTED, QSBR, RCU, WAITS, WAKE_FROM_GP,
 };
-use crate::measure::claim::{Against, Bound, Claim, Source};
+use crate::harness::claim::{Bound, Claim, Source};
+use crate::harness::metric::Metric;
 
 /// The flavor of liburcu that its manual recommends.
 const MEMB: &str = "urcu-memb";
@@ -38,19 +39,14 @@ const NO_WAIT: Bound = Bound::AtMost(0.01);
 const WAKE_UPS_LESS: Bound = Bound::AtMost(0.77);
 const NOT_SLOWER: Bound = Bound::AtLeast(1.0);
 
-fn claims(metric: &'static str, what: &str, against: &str, bound: Option<Bound>) -> Vec<Claim> {
+fn claims(metric: Metric, what: &str, against: &str, bound: Option<Bound>) -> Vec<Claim> {
     if against == MEMB && !has_liburcu() {
         return Vec::new();
     }
     // The first is the one for everyday use, and what is claimed is claimed of it; the others are shown.
     let bounds = std::iter::once(bound).chain(std::iter::repeat(None));
-    let of = |(name, bound): (&&str, Option<Bound>)| Claim {
-        what: format!("{name}, {what}"),
-        variant: (*name).into(),
-        metric,
-        against: Against::Variant(against.into()),
-        bound,
-        source: None,
+    let of = |(name, bound): (&&str, Option<Bound>)| {
+        Claim::of(*name, what, metric, against).keeps(bound)
     };
     NAMES.iter().zip(bounds).map(of).collect()
 }
@@ -70,14 +66,7 @@ pub fn read() -> Vec<Claim> {
     all.extend(known(claims(READ, "a read", EPOCH, Some(FIFTH)), "0.10"));
     if has_liburcu() {
         // Each is a load and an addition: what differs is noise, so nothing is claimed.
-        all.push(Claim {
-            what: format!("{QSBR}, a read"),
-            variant: QSBR.into(),
-            metric: READ,
-            against: Against::Variant(URCU_QSBR.into()),
-            bound: None,
-            source: None,
-        });
+        all.push(Claim::of(QSBR, "a read", READ, URCU_QSBR));
     }
     all
 }
@@ -85,21 +74,17 @@ pub fn read() -> Vec<Claim> {
 /// What the kernel's changes do to its own fixed waits, and what doing without them does. `figures` are the kernel's own,
 /// of `early_qs`, `wake_from_gp`, and the one on top of the other.
 fn kernel_ways(
-    metric: &'static str,
+    metric: Metric,
     has_free_cpu: bool,
     figures: [Option<&'static str>; 3],
 ) -> Vec<Claim> {
-    let claim = |variant: &str, against: &str, bound, figure: Option<&'static str>| Claim {
-        what: format!("{variant}, mean"),
-        variant: variant.into(),
-        metric,
-        against: Against::Variant(against.into()),
-        bound,
-        source: figure.map(|figure| Source {
-            figure,
-            from: "the kernel's change, on 32 or 64 CPUs",
-        }),
-    };
+    let claim =
+        |variant: &str, against: &str, bound: Option<Bound>, figure: Option<&'static str>| {
+            let from = "the kernel's change, on 32 or 64 CPUs";
+            let source = figure.map(|figure| Source { figure, from });
+            let claim = Claim::of(variant, "mean", metric, against);
+            claim.keeps(bound).beside(source)
+        };
     // With more readers than CPUs, whose turn it is decides more than any wait.
     let where_free = |bound| has_free_cpu.then_some(bound);
     let [early_qs, wake_from_gp, both] = figures;
@@ -112,7 +97,7 @@ fn kernel_ways(
     ]
 }
 
-/// Says whether this process may give a thread a real-time priority, which is how readers are boosted.
+/// Returns `true` if this process may give a thread a real-time priority, which is how readers are boosted.
 fn may_boost() -> bool {
     // A thread of its own, so that nothing is left behind.
     let tried = std::thread::spawn(|| sync::thread::set_fifo(1).is_ok());
@@ -137,14 +122,7 @@ pub fn replace(case: &str) -> Vec<Claim> {
         all = known(all, figure);
     }
     if case == EIGHT_BUSY && has_liburcu() {
-        all.push(Claim {
-            what: format!("{NOT_BOOSTED}, until freed"),
-            variant: NOT_BOOSTED.into(),
-            metric,
-            against: Against::Variant(MEMB.into()),
-            bound: Some(PREEMPTED),
-            source: None,
-        });
+        all.push(Claim::of(NOT_BOOSTED, "until freed", metric, MEMB).keeps(PREEMPTED));
     }
     all.extend(claims(metric, "until freed", EPOCH, None));
     if case != ONE_BUSY {

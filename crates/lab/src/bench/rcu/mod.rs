@@ -15,7 +15,6 @@
 //! A way to do it is a [`Flavor`](lab_peers::reclaim::Flavor); ours are in [`ours`], all others in `lab-peers`, where
 //! unsafe code may be written. liburcu takes part where it was installed when the lab was built.
 
-mod args;
 mod cases;
 mod claims;
 pub mod metrics;
@@ -23,5 +22,4 @@ pub mod ours;
 pub mod routes;
 pub mod scene;
 
-pub use args::RcuArgs;
-pub use cases::{CASES, cases};
+pub use cases::{MENU, RcuArgs, cases};

@@ -9,8 +9,8 @@ use lab_peers::reclaim::{Calls, Flavor, Value};
 use sync::time::cycles;
 
 use super::routes::{Routes, Step};
-use crate::measure::interrupt::Interrupt;
-use crate::measure::latency::Latencies;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::latency::Latencies;
 
 /// Sections between two looks at whether it is over, and between two reports where readers report.
 const BATCH: usize = 64;

@@ -4,28 +4,42 @@ use std::cell::OnceCell;
 use std::rc::Rc;
 use std::time::Instant;
 
-use super::args::SumBenchArgs;
+use clap::Args;
+
 use super::peers;
+use super::sums;
 use super::tree::Tree;
-use crate::bench::session::Settings;
+use crate::bench::settings::{Menu, Settings, count};
 use crate::exit::Stop;
-use crate::measure::case::{Case, Sample, Variant};
-use crate::measure::claim::{Against, Bound, Claim};
-use crate::measure::metric::{Metric, NS_PER_US, higher, lower};
-use crate::measure::switches::Usage;
-use crate::sum::{BATCH, Read, Sums};
+use crate::harness::case::{Case, Sample, Variant};
+use crate::harness::claim::{Bound, Claim};
+use crate::harness::metric::{Metric, NS_PER_US, higher, lower};
+use crate::harness::switches::Usage;
 use crate::talk::say;
 
 const BENCH: &str = "sum";
 const TREE: &str = "tree";
 const COLD: &str = "tree-cold";
 
-/// As `--cases` and tables spell them.
-pub const CASES: [&str; 2] = [TREE, COLD];
+/// What there is to measure, and against whom.
+pub const MENU: Menu = Menu {
+    cases: &[TREE, COLD],
+    peers: &peers::NAMES,
+};
 
-/// One io_uring ring reads, workers hash.
-const URING: &str = "uring";
-/// Workers read and hash.
+/// What to sum, and against whom.
+#[derive(Args, Clone, Debug, Default)]
+pub struct SumBenchArgs {
+    /// Files of the tree [default: 20000, with --quick 2000]
+    #[arg(long, value_name = "N", value_parser = count::<10_000_000>())]
+    pub files: Option<usize>,
+
+    /// Mean size of a file, in kilobytes of 1024 bytes [default: 100]
+    #[arg(long, value_name = "KB", value_parser = count::<1_000_000>())]
+    pub mean_kb: Option<usize>,
+}
+
+/// The example: items read and hash.
 const PLAIN: &str = "plain";
 
 const FILES: usize = 20_000;
@@ -35,6 +49,9 @@ const COLD_FILES: usize = 4_000;
 const COLD_FILES_QUICK: usize = 1_000;
 const MEAN_KB: usize = 100;
 const KB: usize = 1024;
+
+/// Threads a CPU of whoever has more than CPUs.
+const MANY: usize = 8;
 
 const BYTES_PER_S: &str = "bytes_per_s";
 
@@ -47,7 +64,7 @@ const METRICS: &[Metric] = &[
 /// Makes the cases that `args` ask for.
 #[must_use]
 pub fn cases(args: &SumBenchArgs, settings: &Settings) -> Vec<Case> {
-    args.pick.make(|name| match name {
+    settings.make(MENU, |name| match name {
         TREE => Some(tree(name, Cache::Warm, args, settings)),
         _ => can_be_cold().then(|| tree(name, Cache::Cold, args, settings)),
     })
@@ -91,8 +108,7 @@ fn tree(name: &'static str, cache: Cache, args: &SumBenchArgs, settings: &Settin
     };
     let rayon = |threads| move |tree: &Tree| Ok(peers::rayon(tree.root(), threads)?.len());
     let mut variants = vec![
-        Variant::ours(URING, tree.run(|tree| ours(tree, Read::Uring))),
-        Variant::ours(PLAIN, tree.run(|tree| ours(tree, Read::Plain))),
+        Variant::ours(PLAIN, tree.run(ours)),
         Variant::peer(peers::RAYON, tree.run(rayon(jobs))),
     ];
     // Who is given the files saves the walk; who has more threads reads more files at once.
@@ -101,7 +117,7 @@ fn tree(name: &'static str, cache: Cache, args: &SumBenchArgs, settings: &Settin
             peers::RAYON_LIST,
             tree.run(move |tree| Ok(peers::rayon_list(&tree.files, jobs)?.len())),
         ),
-        Cache::Cold => Variant::peer(peers::RAYON_MANY, tree.run(rayon(jobs * BATCH))),
+        Cache::Cold => Variant::peer(peers::RAYON_MANY, tree.run(rayon(jobs * MANY))),
     });
     if peers::has_xargs() {
         variants.push(Variant::peer(
@@ -110,12 +126,6 @@ fn tree(name: &'static str, cache: Cache, args: &SumBenchArgs, settings: &Settin
         ));
     } else {
         say("there is no xargs or no sha256sum: left out");
-    }
-    if let Err(error) = crate::sum::try_uring() {
-        say(format_args!(
-            "no io_uring to read files by, left out: {error}"
-        ));
-        variants.retain(|variant| variant.name != URING);
     }
     Case {
         bench: BENCH,
@@ -136,28 +146,19 @@ fn tree(name: &'static str, cache: Cache, args: &SumBenchArgs, settings: &Settin
 }
 
 fn claims(cache: Cache) -> Vec<Claim> {
-    let claim = |variant: &str, against: &str, bound| Claim {
-        what: format!("bytes/s of {variant}"),
-        variant: variant.into(),
-        metric: BYTES_PER_S,
-        against: Against::Variant(against.into()),
-        bound,
-        source: None,
+    let claim = |against: &str, bound: Option<Bound>| {
+        let claim = Claim::of(PLAIN, "", BYTES_PER_S, against).keeps(bound);
+        claim.in_words(format!("bytes/s of {PLAIN}"))
     };
-    let faster = Some(Bound::AtLeast(1.0));
-    // Plain calls read one file a worker, as the peers do.
-    let when_warm = faster.filter(|_| cache == Cache::Warm);
+    let when_warm = (cache == Cache::Warm).then_some(Bound::AtLeast(1.0));
     let other = match cache {
         Cache::Warm => peers::RAYON_LIST,
         Cache::Cold => peers::RAYON_MANY,
     };
     vec![
-        claim(URING, peers::XARGS, faster),
-        claim(URING, peers::RAYON, faster),
-        claim(URING, other, None),
-        claim(PLAIN, peers::XARGS, when_warm),
-        claim(PLAIN, peers::RAYON, when_warm),
-        claim(URING, PLAIN, None),
+        claim(peers::XARGS, when_warm),
+        claim(peers::RAYON, when_warm),
+        claim(other, None),
     ]
 }
 
@@ -214,14 +215,14 @@ impl Lazy {
     }
 }
 
-/// Sums the tree as the command does, but for printing.
-fn ours(tree: &Tree, read: Read) -> Result<usize, Stop> {
+/// Sums the tree as the example does, but for printing.
+fn ours(tree: &Tree) -> Result<usize, Stop> {
     let mut nr_summed = 0;
-    let sums = Sums::new(read, None)?;
-    sums.tree(tree.root(), &mut |summed| {
-        nr_summed += usize::from(summed.sum.is_ok());
+    let summed = sums::sum(&[tree.root().into()], |summed| {
+        nr_summed += usize::from(summed.sum.is_ok() && summed.path.starts_with(tree.root()));
         Ok(())
-    })?;
+    });
+    summed.map_err(|error| Stop::because("cannot sum the tree", error))?;
     Ok(nr_summed)
 }
 
@@ -234,9 +235,8 @@ mod tests {
         let args = SumBenchArgs {
             files: Some(150),
             mean_kb: Some(1),
-            ..SumBenchArgs::default()
         };
-        for case in &mut cases(&args, &Settings::of_tests()) {
+        for case in &mut cases(&args, &Settings::of_tests(&[])) {
             assert!(case.variants.len() >= 2);
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();

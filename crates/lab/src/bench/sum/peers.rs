@@ -8,8 +8,8 @@ use std::process::{Command, Stdio};
 use rayon::prelude::*;
 use rayon::{ThreadPool, ThreadPoolBuilder};
 
+use super::sums::{BUFFER_BYTES, Digest, Walk, sum_of};
 use crate::exit::Stop;
-use crate::sum::{BUFFER_BYTES, Digest, Walk, sum_of};
 
 /// As `--peers` and tables spell them.
 pub const NAMES: [&str; 4] = [RAYON, RAYON_LIST, RAYON_MANY, XARGS];
@@ -17,7 +17,7 @@ pub const NAMES: [&str; 4] = [RAYON, RAYON_LIST, RAYON_MANY, XARGS];
 pub const RAYON: &str = "rayon";
 /// Is given the files.
 pub const RAYON_LIST: &str = "rayon+list";
-/// As [`RAYON`], with a thread for each file that ours reads at once.
+/// As [`RAYON`], with more threads than ours reads files at once.
 pub const RAYON_MANY: &str = "rayon+threads";
 /// See [`NAMES`].
 pub const XARGS: &str = "xargs";
@@ -26,12 +26,8 @@ pub const XARGS: &str = "xargs";
 const PER_PROCESS: usize = 100;
 
 /// Walks a tree and sums its files, each by plain calls into a buffer of its thread; results in the order of the walk.
-///
-/// # Errors
-///
-/// The pool cannot be made, or a file cannot be read.
 pub fn rayon(root: &Path, threads: usize) -> Result<Vec<Digest>, Stop> {
-    let found = Walk::new(&[root.into()]).map(|found| found.path);
+    let found = Walk::new(&[root.into()]).map(|(path, _)| path);
     let sums: io::Result<Vec<(usize, Digest)>> = pool(threads)?.install(|| {
         // Whichever thread wants a file takes the next step of the walk: nobody waits for its end.
         let found = found.enumerate().par_bridge();
@@ -46,10 +42,6 @@ pub fn rayon(root: &Path, threads: usize) -> Result<Vec<Digest>, Stop> {
 }
 
 /// Sums files that are known, in their order.
-///
-/// # Errors
-///
-/// As [`rayon`].
 pub fn rayon_list(files: &[PathBuf], threads: usize) -> Result<Vec<Digest>, Stop> {
     let sums: io::Result<Vec<Digest>> = pool(threads)?.install(|| {
         let files = files.par_iter();
@@ -73,7 +65,7 @@ fn unreadable(error: io::Error) -> Stop {
     Stop::because("a file of the tree cannot be read", error)
 }
 
-/// Says whether `xargs` and `sha256sum` are there.
+/// Returns `true` if `xargs` and `sha256sum` are there.
 #[must_use]
 pub fn has_xargs() -> bool {
     ["xargs", "sha256sum"].iter().all(|program| {
@@ -88,10 +80,6 @@ pub fn has_xargs() -> bool {
 }
 
 /// Runs `xargs -P sha256sum` over all files and returns how many lines it printed.
-///
-/// # Errors
-///
-/// It cannot be run, or it failed.
 pub fn xargs(files: &[PathBuf], processes: usize) -> Result<usize, Stop> {
     let failed = |error: &dyn std::fmt::Display| Stop::because("xargs sha256sum failed", error);
     let mut child = Command::new("xargs")

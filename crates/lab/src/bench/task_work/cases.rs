@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use afterwork::task_work::Backlog;
+use clap::Args;
 use sync::time::cycles_per_us;
 use topology::CpuId;
 
-use super::args::TaskWorkArgs;
 use super::metrics::{
     GBITS, LATENCY_P50, LATENCY_P99, LOST, OWNER_CPU, PER_DRAIN, POST, REQUESTS, SERVICE,
     SERVICE_HEADLINE, SHARE, TASK_WORK, WAKE, WAKE_HEADLINE, WAKEUPS,
@@ -18,9 +18,9 @@ use super::service::owner::Served;
 use super::service::run::{Service, ring_works};
 use super::wake::{Wake, Woken};
 use super::{claims, peers};
-use crate::bench::session::Settings;
-use crate::measure::case::{Case, RunFn, Sample, Variant};
-use crate::measure::claim::Claim;
+use crate::bench::settings::{Menu, Settings, count};
+use crate::harness::case::{Case, RunFn, Sample, Variant};
+use crate::harness::claim::Claim;
 use crate::talk::say;
 
 const BENCH: &str = "task-work";
@@ -29,8 +29,19 @@ const WAKE_BURST: &str = "wake-burst";
 const SERVICE_FEW: &str = "service-8";
 const SERVICE_MANY: &str = "service-1024";
 
-/// As `--cases` and tables spell them.
-pub const CASES: [&str; 4] = [WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY];
+/// What there is to measure, and against whom.
+pub const MENU: Menu = Menu {
+    cases: &[WAKE_CASE, WAKE_BURST, SERVICE_FEW, SERVICE_MANY],
+    peers: &peers::NAMES,
+};
+
+/// What to post, and against whom.
+#[derive(Args, Clone, Debug, Default)]
+pub struct TaskWorkArgs {
+    /// Items of each run of the wake cases [default: depends on --quick]
+    #[arg(long, value_name = "N", value_parser = count::<10_000_000>())]
+    pub items: Option<usize>,
+}
 
 /// Names of our variants.
 pub const WAIT_1: &str = "wait-1";
@@ -92,7 +103,7 @@ pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting { settings, items };
     let services = [SERVICE_FEW, SERVICE_MANY];
     let mut serves = true;
-    if services.iter().any(|case| args.pick.wants_case(case))
+    if services.iter().any(|case| settings.wants_case(case))
         && let Err(error) = ring_works()
     {
         say(format_args!(
@@ -100,8 +111,9 @@ pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
         ));
         serves = false;
     }
-    args.pick
-        .make(|name| (serves || !services.contains(&name)).then(|| setting.case(name)))
+    settings.make(MENU, |name| {
+        (serves || !services.contains(&name)).then(|| setting.case(name))
+    })
 }
 
 const fn default_items(quick: bool) -> usize {
@@ -298,10 +310,7 @@ fn woken_sample(woken: Woken) -> Sample {
     let post_us = woken.post_cycles as f64 / cycles_per_us() as f64;
     sample.set(POST, post_us * 1000.0 / items);
     sample.set_curve("latency", &woken.latencies);
-    if let Some([p50, p99]) = woken.latencies.percentiles_ns([50.0, 99.0]) {
-        sample.set(LATENCY_P50, p50);
-        sample.set(LATENCY_P99, p99);
-    }
+    sample.set_percentiles(woken.latencies, [(50.0, LATENCY_P50), (99.0, LATENCY_P99)]);
     sample
 }
 
@@ -327,18 +336,14 @@ fn served_sample(served: &Served, posts: &Meter) -> Sample {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::pick::Pick;
 
     #[test]
     fn every_owner_of_the_wake_cases_receives_everything() {
-        let args = TaskWorkArgs {
-            items: Some(320),
-            pick: Pick::of_cases(&[WAKE_CASE, WAKE_BURST]),
-        };
-        for case in &mut cases(&args, &Settings::of_tests()) {
+        let args = TaskWorkArgs { items: Some(320) };
+        for case in &mut cases(&args, &Settings::of_tests(&[WAKE_CASE, WAKE_BURST])) {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
-                let p99 = sample.value(LATENCY_P99);
+                let p99 = sample.value(LATENCY_P99.name);
                 assert!(p99.unwrap() > 0.0, "{} in {}", variant.name, case.name);
             }
         }

@@ -3,7 +3,7 @@
 use super::cases::{CAP_AND_WAKE, FIFO, LIFO, WAIT_1, WAIT_8_CAP, WAIT_32, WAIT_32_CAP};
 use super::metrics::{LATENCY_P99, OWNER_CPU, REQUESTS, SHARE, WAKEUPS};
 use super::peers::{CROSSBEAM, STD, TOKIO};
-use crate::measure::claim::{Against, Bound, Claim, Source};
+use crate::harness::claim::{Bound, Claim, Source};
 
 /// One wake-up in 32 items, and one now and then for less.
 const FEWER_WAKEUPS: Bound = Bound::AtMost(0.1);
@@ -20,23 +20,6 @@ const HALF: Bound = Bound::AtMost(0.5);
 /// What task work saves goes to requests.
 const NOT_FEWER: Bound = Bound::AtLeast(1.0);
 
-fn claim(
-    variant: &str,
-    metric: &'static str,
-    what: &str,
-    against: &str,
-    bound: Option<Bound>,
-) -> Claim {
-    Claim {
-        what: format!("{variant}, {what}"),
-        variant: variant.into(),
-        metric,
-        against: Against::Variant(against.into()),
-        bound,
-        source: None,
-    }
-}
-
 /// What the kernel's patches for this measured, with 8 or with 1024 clients.
 const fn kernel(figure: &'static str) -> Source {
     Source {
@@ -50,24 +33,18 @@ const fn kernel(figure: &'static str) -> Source {
 pub fn wake() -> Vec<Claim> {
     let mut claims = Vec::new();
     for (peer, known) in [(STD, "0.06"), (TOKIO, "0.07"), (CROSSBEAM, "0.08")] {
-        let fewer = claim(WAIT_32, WAKEUPS, "wake-ups", peer, Some(FEWER_WAKEUPS));
-        claims.push(fewer.beside(Source::prototype(known)));
+        let fewer = Claim::of(WAIT_32, "wake-ups", WAKEUPS, peer).keeps(FEWER_WAKEUPS);
+        claims.push(fewer.prototype(known));
     }
     for (peer, known) in [(STD, "0.21"), (TOKIO, "0.20"), (CROSSBEAM, "0.09")] {
-        let less = claim(WAIT_32, OWNER_CPU, "owner's CPU", peer, Some(LESS_CPU));
-        claims.push(less.beside(Source::prototype(known)));
+        let less = Claim::of(WAIT_32, "owner's CPU", OWNER_CPU, peer).keeps(LESS_CPU);
+        claims.push(less.prototype(known));
     }
     for capped in [WAIT_8_CAP, WAIT_32_CAP] {
-        claims.push(claim(
-            capped,
-            LATENCY_P99,
-            "p99",
-            CAP_AND_WAKE,
-            Some(NO_LATER),
-        ));
+        claims.push(Claim::of(capped, "p99", LATENCY_P99, CAP_AND_WAKE).keeps(NO_LATER));
     }
-    claims.push(claim(WAIT_1, LATENCY_P99, "p99", STD, Some(NO_LATER)));
-    claims.push(claim(WAIT_1, OWNER_CPU, "owner's CPU", STD, None));
+    claims.push(Claim::of(WAIT_1, "p99", LATENCY_P99, STD).keeps(NO_LATER));
+    claims.push(Claim::of(WAIT_1, "owner's CPU", OWNER_CPU, STD));
     claims
 }
 
@@ -76,8 +53,8 @@ pub fn wake() -> Vec<Claim> {
 pub fn wake_burst() -> Vec<Claim> {
     let mut claims = Vec::new();
     for waits in [WAIT_1, WAIT_32] {
-        claims.push(claim(waits, WAKEUPS, "wake-ups", STD, None));
-        claims.push(claim(waits, OWNER_CPU, "owner's CPU", STD, None));
+        claims.push(Claim::of(waits, "wake-ups", WAKEUPS, STD));
+        claims.push(Claim::of(waits, "owner's CPU", OWNER_CPU, STD));
     }
     claims
 }
@@ -91,7 +68,11 @@ pub fn service(many_clients: bool) -> Vec<Claim> {
         false => (kernel("0.80"), kernel("1.15")),
     };
     vec![
-        claim(FIFO, SHARE, "task work's share", LIFO, when(HALF)).beside(share),
-        claim(FIFO, REQUESTS, "requests/s", LIFO, when(NOT_FEWER)).beside(requests),
+        Claim::of(FIFO, "task work's share", SHARE, LIFO)
+            .keeps(when(HALF))
+            .beside(share),
+        Claim::of(FIFO, "requests/s", REQUESTS, LIFO)
+            .keeps(when(NOT_FEWER))
+            .beside(requests),
     ]
 }

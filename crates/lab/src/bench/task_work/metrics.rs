@@ -1,57 +1,53 @@
 //! The metrics of this bench.
 
-use crate::measure::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
+use crate::harness::metric::{Metric, NS_PER_US, PERCENT, higher, lower};
 
 /// How often the owner slept and was woken.
-pub const WAKEUPS: &str = "wakeups_per_1000";
+pub const WAKEUPS: Metric = lower("wakeups_per_1000", "1/1000 items", ("", "wakes/1000"), 1.0);
 /// From the moment before the post until the owner has the item.
-pub const LATENCY_P50: &str = "latency_p50";
+pub const LATENCY_P50: Metric = lower("latency_p50", "ns", (LATENCY, "p50"), NS_PER_US);
 /// See [`LATENCY_P50`].
-pub const LATENCY_P99: &str = "latency_p99";
+pub const LATENCY_P99: Metric = lower("latency_p99", "ns", (LATENCY, "p99"), NS_PER_US);
 /// CPU time of the owner's thread.
-pub const OWNER_CPU: &str = "owner_cpu_per_item";
+pub const OWNER_CPU: Metric = lower("owner_cpu_per_item", "ns/item", ("", "owner ns/item"), 1.0);
 /// The call that posts.
-pub const POST: &str = "post_mean";
+pub const POST: Metric = lower("post_mean", "ns", ("", "ns/post"), 1.0);
 
 /// Responses sent.
-pub const REQUESTS: &str = "requests_per_s";
+pub const REQUESTS: Metric = higher("requests_per_s", "1/s", ("", "requests/s"), 1.0);
 /// Bytes of requests received; as many are sent.
-pub const GBITS: &str = "gbit_per_s";
+pub const GBITS: Metric = higher("gbit_per_s", "Gbit/s", ("", "Gbit/s"), 1.0);
 /// Task work's part of the owner's CPU time.
-pub const SHARE: &str = "task_work_share";
+pub const SHARE: Metric = lower(
+    "task_work_share",
+    "share",
+    ("task work", "% of CPU"),
+    PERCENT,
+);
 /// The same by the item.
-pub const TASK_WORK: &str = "task_work_per_item";
+pub const TASK_WORK: Metric = lower(
+    "task_work_per_item",
+    "ns/item",
+    ("task work", "ns/item"),
+    1.0,
+);
 /// Items taken by a drain that found any.
-pub const PER_DRAIN: &str = "items_per_drain";
+pub const PER_DRAIN: Metric = higher("items_per_drain", "items", ("", "items/drain"), 1.0);
 /// Sections of task work that lost their CPU, and count as the mean of the others.
-pub const LOST: &str = "sections_lost";
+pub const LOST: Metric = lower("sections_lost", "sections", ("", ""), 1.0);
 
 /// The metric that variants of the service cases are ranked by.
-pub const SERVICE_HEADLINE: &str = REQUESTS;
+pub const SERVICE_HEADLINE: &str = REQUESTS.name;
 
 /// The metric that variants of the wake cases are ranked by.
-pub const WAKE_HEADLINE: &str = OWNER_CPU;
+pub const WAKE_HEADLINE: &str = OWNER_CPU.name;
 
 const LATENCY: &str = "post to run us";
 
 /// Of the wake cases, in the table's order.
-pub const WAKE: &[Metric] = &[
-    lower(WAKEUPS, "1/1000 items", ("", "wakes/1000"), 1.0),
-    lower(OWNER_CPU, "ns/item", ("", "owner ns/item"), 1.0),
-    lower(LATENCY_P50, "ns", (LATENCY, "p50"), NS_PER_US),
-    lower(LATENCY_P99, "ns", (LATENCY, "p99"), NS_PER_US),
-    lower(POST, "ns", ("", "ns/post"), 1.0),
-];
+pub const WAKE: &[Metric] = &[WAKEUPS, OWNER_CPU, LATENCY_P50, LATENCY_P99, POST];
 
 /// Of the service cases, in the table's order.
 pub const SERVICE: &[Metric] = &[
-    higher(REQUESTS, "1/s", ("", "requests/s"), 1.0),
-    higher(GBITS, "Gbit/s", ("", "Gbit/s"), 1.0),
-    lower(SHARE, "share", ("task work", "% of CPU"), PERCENT),
-    lower(TASK_WORK, "ns/item", ("task work", "ns/item"), 1.0),
-    lower(POST, "ns", ("", "ns/post"), 1.0),
-    lower(WAKEUPS, "1/1000 items", ("", "wakes/1000"), 1.0),
-    higher(PER_DRAIN, "items", ("", "items/drain"), 1.0),
-    lower(OWNER_CPU, "ns/item", ("", "owner ns/item"), 1.0),
-    lower(LOST, "sections", ("", ""), 1.0),
+    REQUESTS, GBITS, SHARE, TASK_WORK, POST, WAKEUPS, PER_DRAIN, OWNER_CPU, LOST,
 ];

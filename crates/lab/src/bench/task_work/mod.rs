@@ -9,7 +9,6 @@
 //! In the wake cases owner and poster are the two ends of a [road]; [service] is a world of its own. `docs/bench-method.md` tells what is timed. Items by
 //! value in a steady state, without anybody asleep, are the case `owned` of `bench mpscq`.
 
-mod args;
 mod cases;
 mod claims;
 pub mod metrics;
@@ -20,5 +19,4 @@ pub mod service;
 pub mod thread_usage;
 pub mod wake;
 
-pub use args::TaskWorkArgs;
-pub use cases::{CASES, cases};
+pub use cases::{MENU, TaskWorkArgs, cases};

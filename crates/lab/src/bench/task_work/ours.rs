@@ -42,7 +42,7 @@ impl Wait {
     /// The same without any spinning before the sleep.
     #[must_use]
     pub fn open_without_spin(self) -> (MailPost, Owner) {
-        self.open_with(Mailbox::builder().looks(0).build())
+        self.open_with(Mailbox::builder().spin_limit(0).build())
     }
 
     fn open_with(self, mailbox: Mailbox<u64>) -> (MailPost, Owner) {

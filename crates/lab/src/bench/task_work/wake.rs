@@ -19,8 +19,8 @@ use super::road::{Post, Receive};
 use super::thread_usage::{ThreadSpent, ThreadUsage};
 use crate::bench::workqueue::producers::{ExitOnPanic, die, pin_to};
 use crate::exit::Stop;
-use crate::measure::interrupt::Interrupt;
-use crate::measure::latency::Latencies;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::latency::Latencies;
 
 /// Untimed items before the timed ones: a tenth of them, so that threads are awake, code and caches warm.
 const WARM_UP_SHARE: usize = 10;
@@ -58,10 +58,6 @@ pub struct Woken {
 
 impl Wake {
     /// Posts all items and returns what that took; `None` if SIGINT cut it short.
-    ///
-    /// # Errors
-    ///
-    /// The road lost an item, or the thread's counters cannot be read.
     pub fn run(&self, (post, owner): (impl Post, impl Receive)) -> Result<Option<Woken>, Stop> {
         let warm_up = (self.items / WARM_UP_SHARE).max(1);
         // Told by the owner once it has read its counters.

@@ -5,7 +5,7 @@ use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use sync::time::cycles;
 
 use super::completion::Latch;
-use crate::measure::latency::Latencies;
+use crate::harness::latency::Latencies;
 
 /// One item of so many is timed; the clock would disturb the others.
 pub const SAMPLE_EVERY: usize = 16;

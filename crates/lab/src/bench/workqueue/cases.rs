@@ -1,18 +1,18 @@
 //! The cases: sizes, and who takes part.
 
+use clap::Args;
 use topology::{AffinityScope, Topology};
 
-use super::args::WorkqueueArgs;
 use super::claims::{self, Known};
 use super::metrics;
 use super::ours::{Ours, Reusable, Spawned, Way};
 use super::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
 use super::subject::{OneShot, OneShotPool, Subject};
-use crate::bench::session::Settings;
+use crate::bench::settings::{Menu, Settings, count};
 use crate::exit::Stop;
-use crate::measure::case::{Case, RunFn, Variant};
-use crate::measure::claim::{Claim, Source};
+use crate::harness::case::{Case, RunFn, Variant};
+use crate::harness::claim::{Bound, Claim};
 
 const BENCH: &str = "workqueue";
 const ONE_AT_A_TIME: &str = "one-at-a-time";
@@ -20,8 +20,41 @@ const BATCH: &str = "batch-1000";
 const FAN_OUT: &str = "fan-out";
 const LOCK_HOLD: &str = "lock-hold";
 
-/// As `--cases` and tables spell them.
-pub const CASES: [&str; 4] = [ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD];
+/// What there is to measure, and against whom.
+pub const MENU: Menu = Menu {
+    cases: &[ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD],
+    peers: &super::peers::NAMES,
+};
+
+/// What to queue, on what, and against whom.
+#[derive(Args, Clone, Debug, Default)]
+pub struct WorkqueueArgs {
+    /// Producer threads of one-at-a-time and batch-1000 [default: 8]
+    #[arg(long, value_name = "P", value_parser = count::<1024>())]
+    pub producers: Option<usize>,
+
+    /// Items that each producer queues; in fan-out, all items [default: depends on the case]
+    #[arg(long, value_name = "N", value_parser = count::<100_000_000>())]
+    pub items: Option<usize>,
+
+    /// Workers of every pool [default: one for each allowed CPU]
+    #[arg(long, value_name = "N", value_parser = count::<1024>())]
+    pub workers: Option<usize>,
+
+    /// Affinity scopes of our workqueues, separated by commas [default: all]
+    #[arg(long, value_name = "SCOPE,…", value_delimiter = ',', value_parser = scope)]
+    pub scope: Vec<AffinityScope>,
+}
+
+fn scope(word: &str) -> Result<AffinityScope, String> {
+    word.parse().map_err(|_| {
+        let valid: Vec<&str> = AffinityScope::ALL
+            .iter()
+            .map(|scope| scope.as_str())
+            .collect();
+        format!("valid scopes: {}", valid.join(", "))
+    })
+}
 
 /// Producers unless `--producers` says otherwise: more than the CPUs of a small machine, as in the kernel's
 /// own test of the same kind.
@@ -69,10 +102,6 @@ const LOCK_CLAIM_ONE: f64 = 0.02;
 const LOCK_CLAIM_MANY: f64 = 0.3;
 
 /// Makes the cases that `args` ask for.
-///
-/// # Errors
-///
-/// The machine cannot be read.
 pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let topology =
         Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
@@ -84,7 +113,7 @@ pub fn cases(args: &WorkqueueArgs, settings: &Settings) -> Result<Vec<Case>, Sto
         producers: args.producers.unwrap_or(PRODUCERS),
         scopes: scopes(&args.scope, settings.quick),
     };
-    Ok(args.pick.make(|name| setting.case(name)))
+    Ok(settings.make(MENU, |name| setting.case(name)))
 }
 
 /// What all cases have in common.
@@ -198,8 +227,9 @@ impl Setting<'_> {
                 variants.push(self.lock_hold_variant(name, way, &shape, producers * items));
             }
             let what = format!("time held, producers: {producers}");
-            let known = Source::prototype(if producers == 1 { "0.004" } else { "0.24" });
-            all_claims.push(claims::lock_hold(what, [after, under], most, known));
+            let claim = Claim::of(after, "", metrics::LOCK_MEAN, under).in_words(what);
+            let known = if producers == 1 { "0.004" } else { "0.24" };
+            all_claims.push(claim.keeps(Bound::AtMost(most)).prototype(known));
         }
         Case {
             bench: BENCH,

@@ -2,9 +2,9 @@
 
 use topology::AffinityScope;
 
-use super::metrics::{COMPLETION_P95, ITEMS_PER_S, LOCK_MEAN};
+use super::metrics::{COMPLETION_P95, ITEMS_PER_S};
 use super::ours::Way;
-use crate::measure::claim::{Against, Bound, Claim, Source};
+use crate::harness::claim::{Against, Bound, Claim, Source};
 
 /// What the kernel's patches for this measured; "one at a time" is their own test.
 const fn kernel(figure: &'static str) -> Source {
@@ -27,7 +27,7 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
         match scope {
             AffinityScope::Cpu => {
                 let ours = against_peer("items/s", plain, ITEMS_PER_S, Bound::AtLeast(1.4));
-                claims.push(ours.beside(Source::prototype("1.7")));
+                claims.push(ours.prototype("1.7"));
                 claims.push(against_peer(
                     "completion p95",
                     plain,
@@ -37,15 +37,15 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
             }
             AffinityScope::System => {
                 let ours = against_peer("items/s", plain, ITEMS_PER_S, Bound::AtLeast(1.0));
-                claims.push(ours.beside(Source::prototype("1.0")));
+                claims.push(ours.prototype("1.0"));
             }
             _ => {}
         }
         let helped = against_peer("items/s", plain.helped(), ITEMS_PER_S, Bound::AtLeast(10.0));
-        claims.push(helped.beside(Source::prototype(match scope {
+        claims.push(helped.prototype(match scope {
             AffinityScope::Cpu => "85 to 148",
             _ => "16",
-        })));
+        }));
     }
     let known = |scope| match scope {
         AffinityScope::Cpu | AffinityScope::Smt => "0.99; 1.18",
@@ -76,33 +76,15 @@ pub fn many(scopes: &[AffinityScope], reusable: f64, known: Known) -> Vec<Claim>
     for &scope in scopes {
         let plain = Way::plain(scope);
         let items = against_peer("items/s", plain, ITEMS_PER_S, Bound::AtLeast(reusable));
-        claims.push(items.beside(Source::prototype(match scope {
+        claims.push(items.prototype(match scope {
             AffinityScope::Cpu => known.per_cpu,
             _ => known.one_pool,
-        })));
+        }));
         let closures = against_peer("items/s", plain.spawned(), ITEMS_PER_S, Bound::AtLeast(1.0));
-        claims.push(closures.beside(Source::prototype(known.closures)));
+        claims.push(closures.prototype(known.closures));
     }
     claims.extend(deferral(scopes, |_| None));
     claims
-}
-
-/// How long the pool lock is held, deferred against under the lock, by the name of either variant.
-#[must_use]
-pub fn lock_hold(
-    what: String,
-    [deferred, under_lock]: [String; 2],
-    most: f64,
-    source: Source,
-) -> Claim {
-    Claim {
-        what,
-        variant: deferred,
-        metric: LOCK_MEAN,
-        against: Against::Variant(under_lock),
-        bound: Some(Bound::AtMost(most)),
-        source: Some(source),
-    }
 }
 
 fn deferral(
@@ -111,28 +93,25 @@ fn deferral(
 ) -> impl Iterator<Item = Claim> {
     scopes.iter().flat_map(move |&scope| {
         let plain = Way::plain(scope);
-        let ratio = |what: &str, metric, bound, source| Claim {
-            what: format!("{what} of {plain}"),
-            variant: plain.to_string(),
-            metric,
-            against: Against::Variant(plain.under_lock().to_string()),
-            bound,
-            source,
+        let ratio = |what: &str, metric| {
+            let claim = Claim::of(
+                plain.to_string(),
+                "",
+                metric,
+                plain.under_lock().to_string(),
+            );
+            claim.in_words(format!("{what} of {plain}"))
         };
         [
-            ratio("items/s", ITEMS_PER_S, Some(HARMLESS), source(scope)),
-            ratio("completion p95", COMPLETION_P95, None, None),
+            ratio("items/s", ITEMS_PER_S)
+                .keeps(HARMLESS)
+                .beside(source(scope)),
+            ratio("completion p95", COMPLETION_P95),
         ]
     })
 }
 
 fn against_peer(what: &str, way: Way, metric: &'static str, bound: Bound) -> Claim {
-    Claim {
-        what: format!("{what} of {way}"),
-        variant: way.to_string(),
-        metric,
-        against: Against::BestPeer,
-        bound: Some(bound),
-        source: None,
-    }
+    let claim = Claim::of(way.to_string(), "", metric, Against::BestPeer);
+    claim.in_words(format!("{what} of {way}")).keeps(bound)
 }

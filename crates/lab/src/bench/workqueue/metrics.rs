@@ -3,9 +3,9 @@
 use afterwork::workqueue::Histogram;
 
 use super::producers::Window;
-use crate::measure::case::Sample;
-use crate::measure::latency::Latencies;
-use crate::measure::metric::{MILLION, Metric, NS_PER_US, higher, lower};
+use crate::harness::case::Sample;
+use crate::harness::latency::Latencies;
+use crate::harness::metric::{MILLION, Metric, NS_PER_US, higher, lower};
 
 /// The metric that variants are ranked by.
 pub const ITEMS_PER_S: &str = "items_per_s";
@@ -68,16 +68,22 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
     sample.set(ITEMS_PER_S, items as f64 * NS_PER_S / window.wall_ns as f64);
     sample.set_curve("enqueue", &enqueue);
     sample.set_curve("completion", &completion);
-    if let Some([p50, p95, p99]) = enqueue.percentiles_ns([50.0, 95.0, 99.0]) {
-        sample.set("enqueue_p50", p50);
-        sample.set("enqueue_p95", p95);
-        sample.set("enqueue_p99", p99);
-    }
-    if let Some([p50, p95, p99]) = completion.percentiles_ns([50.0, 95.0, 99.0]) {
-        sample.set("completion_p50", p50);
-        sample.set(COMPLETION_P95, p95);
-        sample.set("completion_p99", p99);
-    }
+    sample.set_percentiles(
+        enqueue,
+        [
+            (50.0, "enqueue_p50"),
+            (95.0, "enqueue_p95"),
+            (99.0, "enqueue_p99"),
+        ],
+    );
+    sample.set_percentiles(
+        completion,
+        [
+            (50.0, "completion_p50"),
+            (95.0, COMPLETION_P95),
+            (99.0, "completion_p99"),
+        ],
+    );
     sample.set("switches_per_item", per_item(window.spent.switches));
     sample.set("cpu_per_item", per_item(window.spent.cpu_ns));
     if let Some(wakeups) = window.wakeups {
@@ -89,7 +95,7 @@ pub fn sample(items: usize, window: &Window, enqueue: Latencies, completion: Lat
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::measure::switches::Spent;
+    use crate::harness::switches::Spent;
 
     #[test]
     fn a_run_fills_in_every_metric_it_can() {

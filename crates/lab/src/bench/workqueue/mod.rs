@@ -10,7 +10,6 @@
 //! A pool is a [`Subject`](subject::Subject); whatever takes closures is one through
 //! [`OneShot`](subject::OneShot). `docs/bench-method.md` tells what is timed.
 
-mod args;
 pub mod batch;
 mod cases;
 mod claims;
@@ -22,5 +21,4 @@ pub mod producers;
 pub mod shape;
 pub mod subject;
 
-pub use args::WorkqueueArgs;
-pub use cases::{CASES, cases};
+pub use cases::{MENU, WorkqueueArgs, cases};

@@ -101,10 +101,6 @@ impl Drop for Pools {
 
 impl Ours {
     /// Starts it, with as many items at once as a peer has workers.
-    ///
-    /// # Errors
-    ///
-    /// The pools or the queue cannot be made.
     pub fn start(
         topology: &Topology,
         way: Way,

@@ -37,10 +37,6 @@ impl Tokio {
     pub const NAME: &str = "tokio";
 
     /// Starts it.
-    ///
-    /// # Errors
-    ///
-    /// The system refuses a thread.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         tokio::runtime::Builder::new_multi_thread()
             .worker_threads(workers)
@@ -62,10 +58,6 @@ impl Rayon {
     pub const NAME: &str = "rayon";
 
     /// Starts it.
-    ///
-    /// # Errors
-    ///
-    /// The system refuses a thread.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         rayon::ThreadPoolBuilder::new()
             .num_threads(workers)
@@ -87,10 +79,6 @@ impl ThreadPool {
     pub const NAME: &str = "threadpool";
 
     /// Starts it.
-    ///
-    /// # Errors
-    ///
-    /// None: the crate panics where the system refuses a thread.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         Ok(Self(threadpool::ThreadPool::new(workers)))
     }
@@ -108,10 +96,6 @@ impl Crossbeam {
     pub const NAME: &str = "crossbeam";
 
     /// Starts it.
-    ///
-    /// # Errors
-    ///
-    /// The system refuses a thread.
     pub fn start(workers: usize) -> Result<Self, Stop> {
         let (sender, receiver) = unbounded::<Job>();
         let mut pool = Self {

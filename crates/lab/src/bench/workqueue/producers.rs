@@ -8,7 +8,7 @@ use sync::time::now_ns;
 use topology::{CpuId, CpuSet};
 
 use crate::exit::{Exit, Stop};
-use crate::measure::switches::{Spent, Usage};
+use crate::harness::switches::{Spent, Usage};
 
 /// What passed between the first producer's start and the last one's end.
 #[derive(Clone, Copy, Debug)]
@@ -50,10 +50,6 @@ impl Gate<'_> {
 /// Runs `body(index, gate)` on each of `producers` threads; each must pass the gate once.
 ///
 /// Producer `i` is pinned to `pins[i % pins.len()]`, or not at all if there are none.
-///
-/// # Errors
-///
-/// A thread cannot be started, pinned or accounted for.
 ///
 /// # Panics
 ///

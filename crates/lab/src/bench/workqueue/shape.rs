@@ -8,9 +8,9 @@ use super::metrics;
 use super::producers::{self, Window};
 use super::subject::{Load, Lone, Subject};
 use crate::exit::Stop;
-use crate::measure::case::Sample;
-use crate::measure::interrupt::Interrupt;
-use crate::measure::latency::Latencies;
+use crate::harness::case::Sample;
+use crate::harness::interrupt::Interrupt;
+use crate::harness::latency::Latencies;
 
 /// In one-at-a-time one item of so many is timed: a helped item takes as long as a few looks at the clock.
 const LONE_SAMPLE_EVERY: usize = 8;
@@ -81,10 +81,6 @@ impl Task {
 
 impl Shape {
     /// Runs the case once with a pool that has just been started; `None` if SIGINT cut it short.
-    ///
-    /// # Errors
-    ///
-    /// Producers cannot be run.
     pub fn run<S: Subject>(&self, subject: &S) -> Result<Option<Sample>, Stop> {
         let wakeups = || subject.wakeups();
         let (harvests, window) = match &self.task {

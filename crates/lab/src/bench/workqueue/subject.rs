@@ -130,7 +130,7 @@ impl<P: OneShotPool> Load for OneShotLoad<'_, P> {
 #[cfg(test)]
 pub(super) fn runs_lone_items_and_batches(subject: &impl Subject) {
     use super::batch::Batch;
-    use crate::measure::latency::Latencies;
+    use crate::harness::latency::Latencies;
 
     let mut lone = subject.lone(Box::leak(Box::default()));
     for _ in 0..100 {

@@ -15,7 +15,7 @@ use super::owner::{ENDING, MEASURING, Served, WARMING_UP, serve};
 use super::ring::Ring;
 use super::worker::work;
 use crate::exit::Stop;
-use crate::measure::interrupt::Interrupt;
+use crate::harness::interrupt::Interrupt;
 
 /// Threads that work on requests.
 const NR_WORKERS: usize = 2;
@@ -46,7 +46,7 @@ pub struct Service {
     pub interrupt: Interrupt,
 }
 
-/// Says whether this process may have a ring.
+/// Returns `true` if this process may have a ring.
 ///
 /// # Errors
 ///
@@ -63,10 +63,6 @@ pub fn ring_works() -> io::Result<()> {
 
 impl Service {
     /// Serves, and returns what the owner measured and what posting took the workers; `None` if SIGINT cut it short.
-    ///
-    /// # Errors
-    ///
-    /// What the system says, or a response that was wrong.
     pub fn run(&self) -> Result<Option<(Served, Meter)>, Stop> {
         let told = |error| Stop::because("the loopback service failed", error);
         allow_descriptors(2 * self.clients as u64 + SPARE_FDS).map_err(told)?;

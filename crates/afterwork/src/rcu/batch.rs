@@ -1,0 +1,248 @@
+//! Running callbacks whose grace period has passed: on the thread that swept them, or where the user says.
+//!
+//! # Where the user says
+//!
+//! The executor gets a [`Batch`], and the sweeper waits until that has run. Both hold the same *lot*:
+//!
+//! ```text
+//! first: the callbacks  ──swap──►  null: somebody runs them  ──►  is_done
+//! ```
+//!
+//! Whoever swaps them out runs them, so they run once. That is the batch, where the executor has it run or drops it; or the
+//! sweeper, which takes back a batch that has not begun when its executor is no longer the one, or when it lay for as
+//! long as a reader may stall. So a batch that is forgotten loses nothing.
+//!
+//! A callback, and an executor that runs or is dropped on the sweeping thread, must not wait for callbacks: `barrier`
+//! panics there.
+
+use std::{cell::Cell, ptr, time::Duration};
+
+use sync::{
+    Mutex,
+    atomic::{AtomicBool, AtomicPtr, Ordering},
+    fork::Process,
+    thread, time,
+    unmodelled::Arc,
+};
+
+use super::{
+    callback::callbacks,
+    fork,
+    head::{Callback, Chain, Head},
+    stall, tunables,
+};
+use crate::{
+    panics::{self, Foreign},
+    wake::EventCount,
+};
+
+/// How many callbacks run between two offers of the CPU to others. The kernel's `blimit` is 10 in a context that
+/// nothing may preempt; here it keeps a flood from holding a small machine for a whole time slice.
+const BLIMIT: u64 = 1024;
+
+/// Takes batches to where they run.
+type Executor = Arc<Foreign<Box<dyn Fn(Batch) + Send + Sync>>>;
+
+/// Callbacks whose grace period has passed, to be run wherever [`run_callbacks_on`](super::run_callbacks_on) wants.
+///
+/// Dropping it runs them there and then.
+#[must_use = "dropping a batch runs it at once"]
+pub struct Batch(Arc<Lot>);
+
+/// What a batch and the sweeper share; see the top of the file.
+struct Lot {
+    /// A: the first of a chain, or null once somebody has taken that.
+    first: AtomicPtr<Head>,
+    /// A: whether all have run.
+    is_done: AtomicBool,
+}
+
+/// Where callbacks are run.
+pub(super) struct Place {
+    executor: Mutex<Option<Executor>>,
+    /// Notified when a batch has run, and when there is another executor.
+    moved: EventCount,
+}
+
+sync::thread_local! {
+    /// Whether this thread runs callbacks, or an executor.
+    static RUNS: Cell<bool> = Cell::new(false)
+}
+
+/// Returns `true` if this thread is in a callback, where waiting for callbacks is waiting for itself.
+pub(crate) fn in_callback() -> bool {
+    RUNS.try_with(Cell::get).unwrap_or(false)
+}
+
+/// Calls `body`, which does not unwind, as a callback.
+fn as_callback(body: impl FnOnce()) {
+    let ran_before = in_callback();
+    RUNS.try_with(|runs| runs.set(true)).ok();
+    body();
+    RUNS.try_with(|runs| runs.set(ran_before)).ok();
+}
+
+/// Runs the callbacks of `chain` on this thread.
+fn run(chain: Chain) {
+    let mut nr_run = 0_u64;
+    let mut run_one = |callback: Callback| {
+        // FOREIGN(rcu-callback): the user's, on the sweeping thread or where an executor runs its batch; contained, under
+        // no lock, and taken off all lists.
+        // SAFETY: from `each` below, and the grace period of a chain that is run has passed.
+        if panics::contain(|| unsafe { callback.run() }) {
+            callbacks().count_panic();
+        }
+        nr_run += 1;
+        if nr_run.is_multiple_of(BLIMIT) {
+            thread::yield_now();
+        }
+    };
+    as_callback(|| {
+        for head in chain {
+            // SAFETY: a chain closes its heads and yields each once.
+            unsafe { Head::each(head, &mut run_one) };
+        }
+    });
+    callbacks().count_run(nr_run);
+}
+
+impl Place {
+    sync::const_unless_model! {
+        pub(super) fn new() -> Self {
+            Self {
+                executor: Mutex::new(None),
+                moved: EventCount::new(),
+            }
+        }
+    }
+
+    pub(super) fn set(&self, executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
+        fork::register();
+        // FOREIGN(rcu-executor-drop): its destructor's, where it is replaced or where the sweeper lets go of it; contained,
+        // under no lock.
+        let executor = executor.map(|executor| Arc::new(Foreign::new(executor)));
+        let before = std::mem::replace(&mut *self.executor.lock(), executor);
+        drop(before);
+        self.moved.notify_all();
+    }
+
+    pub(super) fn executor(&self) -> &Mutex<Option<Executor>> {
+        &self.executor
+    }
+
+    /// Forgets the executor, in a child of `fork`.
+    pub(super) fn inherit(&self) {
+        // Not dropped: what it holds may be in any state.
+        std::mem::forget(self.executor.lock().take());
+        self.moved.forget();
+    }
+
+    /// Runs the callbacks of `chain`, and returns when they have run.
+    pub(super) fn run(&self, chain: Chain) {
+        let executor = self.executor.lock().clone();
+        match &executor {
+            Some(executor) if !chain.is_empty() => self.run_elsewhere(chain, executor),
+            _ => run(chain),
+        }
+        // It may be the last handle of one that was replaced, whose destructor must not wait for callbacks either.
+        as_callback(|| drop(executor));
+    }
+
+    fn run_elsewhere(&self, chain: Chain, executor: &Executor) {
+        let lot = Arc::new(Lot {
+            first: AtomicPtr::new(chain.into_first()),
+            is_done: AtomicBool::new(false),
+        });
+        let batch = Batch(lot.clone());
+        as_callback(|| {
+            // FOREIGN(rcu-executor): the user's, on the sweeping thread; contained, under no lock. A batch that a panic
+            // drops has run.
+            if panics::contain(|| executor(batch)) {
+                callbacks().count_panic();
+            }
+        });
+        self.wait_for(&lot, executor);
+    }
+
+    /// Waits until `lot` has run, wherever `executor` has it run. Woken by whoever ran it, and by `set`.
+    fn wait_for(&self, lot: &Lot, executor: &Executor) {
+        let here = Process::this();
+        let start_ns = time::now_ns();
+        loop {
+            let waiting = self.moved.prepare();
+            // In a child that the executor made: who has the batch is not there.
+            if lot.is_done.load(Ordering::Acquire) || !here.is_this() {
+                return;
+            }
+            if !lot.is_left() {
+                waiting.wait();
+                continue;
+            }
+            let timeout = tunables::stall_timeout();
+            let waited = Duration::from_nanos(time::now_ns() - start_ns);
+            let is_late = timeout.is_some_and(|timeout| waited >= timeout);
+            if is_late || !self.is_current(executor) {
+                drop(waiting);
+                if is_late {
+                    stall::tell_of_batch(waited);
+                }
+                lot.run();
+                continue;
+            }
+            match timeout {
+                Some(timeout) => {
+                    waiting.wait_timeout(timeout - waited);
+                }
+                None => waiting.wait(),
+            }
+        }
+    }
+
+    fn is_current(&self, executor: &Executor) -> bool {
+        let current = self.executor.lock();
+        current
+            .as_ref()
+            .is_some_and(|current| Arc::ptr_eq(current, executor))
+    }
+}
+
+impl Lot {
+    /// Returns `true` if nobody has begun to run it.
+    fn is_left(&self) -> bool {
+        !self.first.load(Ordering::Relaxed).is_null()
+    }
+
+    /// Runs it, unless somebody else does.
+    fn run(&self) {
+        // What it leads to came with the lot itself, which its executor has handed on.
+        let first = self.first.swap(ptr::null_mut(), Ordering::Relaxed);
+        if !first.is_null() {
+            // SAFETY: from `into_first`, and swapped out here alone.
+            run(unsafe { Chain::from_first(first) });
+            // Release: what the callbacks did is done for the sweeper, and for barriers.
+            self.is_done.store(true, Ordering::Release);
+            callbacks().place().moved.notify_all();
+        }
+    }
+}
+
+impl Batch {
+    /// Runs the callbacks.
+    ///
+    /// A panic in one is caught and counted (see [`nr_panicked`](super::nr_panicked)), and loses no other.
+    pub fn run(self) {
+        drop(self);
+    }
+}
+
+impl Drop for Batch {
+    fn drop(&mut self) {
+        self.0.run();
+    }
+}
+
+impl std::fmt::Debug for Batch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Batch").finish_non_exhaustive()
+    }
+}

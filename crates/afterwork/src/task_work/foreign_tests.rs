@@ -1,0 +1,142 @@
+//! What the code of users that we call may do: panic, and come back.
+
+use std::future::Future;
+use std::panic::panic_any;
+use std::pin::pin;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+
+use super::*;
+
+/// Counts its drop, and panics in it if it is told to.
+struct Item {
+    dropped: Arc<AtomicUsize>,
+    panics: bool,
+}
+
+impl Drop for Item {
+    fn drop(&mut self) {
+        self.dropped.fetch_add(1, Ordering::Relaxed);
+        if self.panics {
+            panic_any("the drop of an item");
+        }
+    }
+}
+
+const NR_ITEMS: usize = if cfg!(miri) { 20 } else { 100 };
+
+/// Returns items of which every second one panics when dropped, and the count of their drops.
+fn items(nr_items: usize) -> (impl Iterator<Item = Item>, Arc<AtomicUsize>) {
+    let dropped = Arc::new(AtomicUsize::new(0));
+    let theirs = dropped.clone();
+    let item = move |number| Item {
+        dropped: theirs.clone(),
+        panics: number % 2 == 0,
+    };
+    ((0..nr_items).map(item), dropped)
+}
+
+#[test]
+fn items_behind_one_whose_drop_panics_are_dropped_with_the_mailbox() {
+    for backlog in [Backlog::Fifo, Backlog::Lifo] {
+        let mailbox = Mailbox::builder().backlog(backlog).build();
+        let poster = mailbox.poster();
+        let (items, dropped) = items(NR_ITEMS);
+        items.for_each(|item| poster.post(item).unwrap());
+        drop(mailbox);
+        assert_eq!(dropped.load(Ordering::Relaxed), NR_ITEMS);
+        assert!(poster.is_closed());
+    }
+}
+
+#[test]
+fn a_batch_of_items_whose_drops_panic_gives_all_its_room_back() {
+    let mailbox = Mailbox::builder().capacity(NR_ITEMS).build();
+    let poster = mailbox.poster();
+    let mut batch = poster.batch();
+    let (items, dropped) = items(NR_ITEMS);
+    items.for_each(|item| batch.push(item).unwrap());
+    drop(batch);
+    assert_eq!(dropped.load(Ordering::Relaxed), NR_ITEMS);
+    let (items, _) = self::items(NR_ITEMS);
+    items.for_each(|item| poster.post(item).unwrap());
+}
+
+/// A waker that panics when it is to wake.
+struct Broken;
+
+impl Wake for Broken {
+    fn wake(self: Arc<Self>) {
+        panic_any("a broken waker");
+    }
+}
+
+#[test]
+fn a_waker_that_panics_takes_no_poster_along() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    let waker = Waker::from(Arc::new(Broken));
+    let cx = &mut Context::from_waker(&waker);
+    assert_eq!(mailbox.poll_recv(cx), Poll::Pending);
+    poster.post(1).unwrap();
+    poster.post(2).unwrap();
+    assert_eq!(mailbox.poll_recv(cx), Poll::Ready(Ok(1)));
+    assert_eq!(mailbox.poll_recv(cx), Poll::Ready(Ok(2)));
+    assert_eq!(mailbox.poll_recv(cx), Poll::Pending);
+    drop(poster);
+    assert_eq!(mailbox.poll_recv(cx), Poll::Ready(Err(Closed)));
+}
+
+#[test]
+fn a_waker_whose_drop_panics_takes_nobody_along() {
+    struct Bomb;
+    impl Wake for Bomb {
+        fn wake(self: Arc<Self>) {}
+    }
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic_any("the drop of a waker");
+        }
+    }
+    let mut mailbox = Mailbox::<u8>::new();
+    let poster = mailbox.poster();
+    let poll = |mailbox: &mut Mailbox<u8>, waker: Waker| {
+        let polled = pin!(mailbox.recv()).poll(&mut Context::from_waker(&waker));
+        assert_eq!(polled, Poll::Pending);
+        // The mailbox has the last of it.
+        drop(waker);
+    };
+    poll(&mut mailbox, Arc::new(Bomb).into());
+    poll(&mut mailbox, Arc::new(Bomb).into());
+    drop(mailbox);
+    drop(poster);
+}
+
+#[test]
+fn a_waker_is_cloned_and_dropped_with_no_lock_held() {
+    const VTABLE: RawWakerVTable = RawWakerVTable::new(clone, touch, touch, touch);
+    fn clone(_: *const ()) -> RawWaker {
+        sync::lock::assert_none_held();
+        RawWaker::new(ptr::null(), &VTABLE)
+    }
+    fn touch(_: *const ()) {
+        sync::lock::assert_none_held();
+    }
+    /// Another one than `VTABLE`, so that the one does not stand for the other.
+    const OTHER: RawWakerVTable = RawWakerVTable::new(clone, touch, touch, |_| ());
+    let mut mailbox = Mailbox::<u8>::new();
+    let poster = mailbox.poster();
+    for vtable in [&VTABLE, &OTHER, &VTABLE] {
+        // SAFETY: neither table does anything with the pointer, and both are good for any thread.
+        let waker = unsafe { Waker::from_raw(RawWaker::new(ptr::null(), vtable)) };
+        assert!(
+            mailbox
+                .poll_recv(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+    }
+    poster.post(1).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(1));
+}

@@ -1,0 +1,274 @@
+//! The list of all that the library keeps for a process or a thread, and what a `fork` does about each.
+//!
+//! A child has the whole memory and one thread. So what another thread may be at must be held over the fork, settled
+//! before it, or made anew after it. Whoever adds a `static` adds a row here, and what the row says.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// What a fork does about a value.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Over {
+    /// A lock, held by the thread that forks: `held.lock(…)` of this expression.
+    Held(&'static str),
+    /// As `Held`, by `sync::fork` itself.
+    HeldFirst,
+    /// Made once, and that before the fork: called by a handler's `settle`, with this expression.
+    Settled(&'static str),
+    /// Made as new in the child, by this in a handler's `child`.
+    Reset(&'static str),
+    /// Made by each process for itself: `PerProcess`.
+    PerProcess,
+    /// A thread's own: the child has that of the thread that forked, and those of others are gone.
+    Thread,
+    /// One word that nobody waits for, and that means in the child what it did in the parent.
+    Word,
+    /// Never changes.
+    Constant,
+    /// Of models, or of tortures that do not fork.
+    Tests,
+}
+
+use Over::{Constant, Held, HeldFirst, PerProcess, Reset, Settled, Tests, Thread, Word};
+
+const LIST: &[(&str, &str, Over)] = &[
+    // A child of a process that is registered is registered by its own handler.
+    ("sync/asym.rs", "EXPEDITED", Word),
+    ("sync/asym.rs", "REGISTERED", Settled("asym::init()")),
+    ("sync/cpu.rs", "CPU_ID_OFFSET", Word),
+    ("sync/fault.rs", "DICE", Tests),
+    ("sync/fault.rs", "ONE_IN", Tests),
+    ("sync/fault.rs", "SEED", Tests),
+    ("sync/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),
+    ("sync/fork.rs", "HANDLERS", Word),
+    ("sync/fork.rs", "HELD", Reset("HELD.swap")),
+    // Names the process that is at it: a child takes over.
+    ("sync/fork.rs", "WATCHED", Word),
+    ("sync/identity.rs", "HELD", Thread),
+    ("sync/identity.rs", "MINE", Thread),
+    ("sync/identity.rs", "NEXT", Word),
+    ("sync/identity.rs", "SEAT", Thread),
+    ("sync/identity.rs", "SEATS", HeldFirst),
+    ("sync/lock.rs", "NR_HELD", Thread),
+    ("sync/thread.rs", "KEEPS_RESET", Word),
+    ("sync/thread.rs", "NAMES", HeldFirst),
+    ("sync/time.rs", "RATE", Word),
+    ("sync/twin.rs", "ARMED", Tests),
+    ("sync/twin.rs", "NR_PASSED", Tests),
+    // The process that has the page, by its number.
+    ("page/publisher.rs", "AT_EXIT_SET", Word),
+    ("page/publisher.rs", "HANDLER", Constant),
+    ("page/publisher.rs", "NTH_NAME", Word),
+    ("page/publisher.rs", "OWNER", Word),
+    ("page/publisher.rs", "PUBLISHED", Held("&PUBLISHED")),
+    ("page/sources.rs", "HANDLER", Constant),
+    ("page/sources.rs", "SOURCES", Held("sources()")),
+    ("page/sources.rs", "TOLD", Settled("publish_if_told()")),
+    ("percpu/fork.rs", "HANDLER", Constant),
+    ("percpu/fork.rs", "places", Held("places()")),
+    ("rcu/bag.rs", "AT_EXIT", Thread),
+    // What is in the bag is the parent's: `bag::leave` in the child.
+    ("rcu/bag.rs", "OPEN", Reset("bag::leave()")),
+    ("rcu/batch.rs", "RUNS", Thread),
+    (
+        "rcu/callback.rs",
+        "callbacks",
+        Held("callbacks().place().executor()"),
+    ),
+    ("rcu/describe.rs", "SHOWN", Settled("describe::show()")),
+    ("rcu/domain.rs", "DRIVES", Thread),
+    ("rcu/fork.rs", "HANDLER", Constant),
+    ("rcu/local.rs", "AT_EXIT", Thread),
+    ("rcu/local.rs", "MINE", Thread),
+    ("rcu/local.rs", "global", Settled("global().tree()")),
+    ("rcu/local.rs", "stand_in", Constant),
+    ("rcu/srcu/callback.rs", "RUNS", Thread),
+    ("rcu/stall.rs", "NR_TOLD", Word),
+    ("rcu/stall.rs", "handler", Held("stall::handler()")),
+    ("rcu/tunables.rs", "BOOST", Word),
+    ("rcu/tunables.rs", "EARLY_QS", Word),
+    ("rcu/tunables.rs", "FIRST_FQS_MS", Word),
+    (
+        "rcu/tunables.rs",
+        "FROM_ENV",
+        Settled("tunables::tunables()"),
+    ),
+    ("rcu/tunables.rs", "NEXT_FQS_MS", Word),
+    ("rcu/tunables.rs", "STALL_TIMEOUT_MS", Word),
+    ("rcu/tunables.rs", "WAKE_FROM_GP", Word),
+    ("wake/hotplug.rs", "HANDLER", Constant),
+    ("wake/hotplug.rs", "watchers", Held("watchers()")),
+    ("wake/report.rs", "BEFORE_SLEEP", Thread),
+    ("wake/report.rs", "HANDLER", Constant),
+    ("wake/report.rs", "NR_WAITS", Thread),
+    (
+        "wake/report.rs",
+        "OBSERVER",
+        Reset("OBSERVER.try_with(|place| place.borrow_mut().take())"),
+    ),
+    ("wake/spin.rs", "MAY", Word),
+    ("wake/spin.rs", "SAME_CPU_WAITER", Thread),
+    ("wake/spin.rs", "WAITER", Thread),
+    ("wake/spin.rs", "WAITER_LOOKS", Word),
+    ("wake/station.rs", "OWNER_STATE", Thread),
+    ("wake/station.rs", "HANDLER", Constant),
+    ("wake/station.rs", "STATION", Thread),
+    ("wake/station.rs", "roster", Held("&roster().offered")),
+    ("workqueue/end.rs", "WAITS_FOR_NOBODY", Thread),
+    ("workqueue/future.rs", "WAKER", Constant),
+    ("workqueue/head.rs", "INNERMOST", Thread),
+    ("workqueue/registry.rs", "GLOBAL", PerProcess),
+    ("workqueue/registry.rs", "HAS_ANY", PerProcess),
+    ("workqueue/slab.rs", "HANDLER", Constant),
+    ("workqueue/slab.rs", "LOCAL", Thread),
+    ("workqueue/slab.rs", "ORPHANS", Held("&ORPHANS")),
+    ("workqueue/system.rs", "QUEUE", PerProcess),
+];
+
+/// The source files that the list is about, by the name that it has for them, without their tests.
+fn sources() -> BTreeMap<String, String> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    let mut sources = BTreeMap::new();
+    for (of, prefix) in [("sync", "sync/"), ("mpscq", "mpscq/"), ("afterwork", "")] {
+        let root = crates.join(of).join("src");
+        let mut folders = vec![root.clone()];
+        while let Some(folder) = folders.pop() {
+            let entries = fs::read_dir(folder).unwrap();
+            let paths: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+            for path in paths {
+                let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
+                if path.is_dir() {
+                    folders.push(path);
+                } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
+                    let text = fs::read_to_string(&path).unwrap();
+                    sources.insert(format!("{prefix}{name}"), without_tests(&text));
+                }
+            }
+        }
+    }
+    assert!(sources.len() > 100, "{} files", sources.len());
+    sources
+}
+
+/// Leaves comments out, and each module of tests to its end, which is the next brace at the line's start.
+fn without_tests(text: &str) -> String {
+    let mut kept = String::new();
+    let mut lines = text.lines().peekable();
+    while let Some(line) = lines.next() {
+        let is_cfg = line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test");
+        if is_cfg && lines.peek().is_some_and(|next| next.contains("mod ")) {
+            if lines.next().is_some_and(|module| module.ends_with('{')) {
+                lines.by_ref().find(|line| *line == "}");
+            }
+        } else if !line.trim_start().starts_with("//") {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+/// Returns the names that follow `keyword`.
+fn names_after<'a>(text: &'a str, keyword: &'a str) -> impl Iterator<Item = &'a str> {
+    let is_word = |byte: char| byte.is_alphanumeric() || byte == '_';
+    text.match_indices(keyword).filter_map(move |(at, _)| {
+        let before = text[..at].chars().next_back();
+        let rest = text[at + keyword.len()..].trim_start();
+        let rest = rest.strip_prefix("mut ").unwrap_or(rest);
+        let end = rest.find(|byte| !is_word(byte)).unwrap_or(rest.len());
+        let is_name = end > 0 && !before.is_some_and(|byte| is_word(byte) || byte == '\'');
+        is_name.then_some(&rest[..end])
+    })
+}
+
+/// Returns the `static`s of a file, thread-local ones too, and the functions by which `process_wide!` shows its own.
+fn kept_in(text: &str) -> BTreeSet<&str> {
+    let mut kept: BTreeSet<_> = names_after(text, "static ").collect();
+    for (at, _) in text.match_indices("process_wide! {") {
+        kept.extend(names_after(&text[at..], "fn ").next());
+    }
+    kept
+}
+
+#[test]
+fn all_that_is_kept_for_a_process_is_on_the_list() {
+    let listed: BTreeSet<_> = LIST.iter().map(|&(file, name, _)| (file, name)).collect();
+    assert_eq!(listed.len(), LIST.len(), "a row twice");
+    let sources = sources();
+    let mut found = BTreeSet::new();
+    for (file, text) in &sources {
+        // The macros themselves.
+        let is_macro = file == "sync/lib.rs";
+        let names = kept_in(text).into_iter().filter(|_| !is_macro);
+        // `$name`, where a macro declares them.
+        found.extend(names.map(|name| (file.as_str(), name)));
+    }
+    let new: Vec<_> = found.difference(&listed).collect();
+    let gone: Vec<_> = listed.difference(&found).collect();
+    assert!(new.is_empty(), "what does a fork do about these? {new:?}");
+    assert!(gone.is_empty(), "not there: {gone:?}");
+}
+
+#[test]
+fn what_the_list_says_is_done() {
+    let sources = sources();
+    let says = |file: &str, text: &str| sources[file].contains(text);
+    let held_first = |name: &str| {
+        let holders = [
+            ("SEATS", "identity::hold()"),
+            ("NAMES", "thread::hold_names()"),
+        ];
+        holders
+            .iter()
+            .any(|&(lock, hold)| lock == name && says("sync/fork.rs", hold))
+    };
+    for &(file, name, over) in LIST {
+        let folder = file.split_once('/').unwrap().0;
+        let near: Vec<_> = sources
+            .keys()
+            .filter(|other| other.starts_with(folder))
+            .collect();
+        let declares = |with: &str| sources[file].contains(&format!("static {name}: {with}"));
+        let is_done = match over {
+            Held(lock) => near
+                .iter()
+                .any(|near| says(near, &format!("held.lock({lock})"))),
+            HeldFirst => held_first(name),
+            Settled(call) => near.iter().any(|near| says(near, &format!("{call};"))),
+            PerProcess => declares("PerProcess<"),
+            Constant => declares("Handler") || declares("RawWakerVTable") || name == "stand_in",
+            Thread => says(file, "thread_local!"),
+            Reset(call) => near.iter().any(|near| says(near, call)),
+            Word | Tests => true,
+        };
+        assert!(is_done, "{file}: {name} is not {over:?}");
+        // Of a word nobody can be in the middle of making it.
+        let is_made_once =
+            declares("OnceLock") || declares("Mutex") || declares("std::sync::OnceLock");
+        let may_be = !matches!(over, Word | Constant | Thread | PerProcess);
+        assert!(
+            !is_made_once || may_be,
+            "{file}: {name} is more than {over:?}"
+        );
+    }
+}
+
+#[test]
+fn a_static_is_found_wherever_it_is_declared() {
+    let text = "static A: u8 = 1;\n\
+                pub(super) static B: u8 = 1;\n\
+                std::thread_local!(static C: u8 = 1);\n\
+                fn f(x: &'static str) { static mut D: u8 = 1; }\n\
+                sync::process_wide! {\n    pub(super) fn e() -> u8 = 1\n}\n\
+                // static F: u8 = 1;\n\
+                #[cfg(all(test, x))]\nmod tests {\n    static G: u8 = 1;\n}\n\
+                static H: u8 = 1;\n";
+    let text = without_tests(text);
+    let kept: Vec<_> = kept_in(&text).into_iter().collect();
+    assert_eq!(kept, ["A", "B", "C", "D", "H", "e"]);
+}

@@ -1,0 +1,221 @@
+//! Grace periods whose parts are spread over threads: who removes, who waits and who frees need not be one.
+
+use std::sync::Arc;
+
+use afterwork::rcu::{self, model};
+use loom::sync::Mutex;
+use sync::{
+    atomic::{AtomicBool, Ordering},
+    twin::must_fail,
+};
+
+use crate::{
+    rcu::{Versions, reader, warm_up},
+    support::{bounded, spawn},
+};
+
+/// A reader that `body` lets read, beside a grace period.
+fn beside(body: fn(&Versions)) {
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let theirs = versions.clone();
+    let reader = spawn(move || {
+        warm_up();
+        body(&theirs);
+    });
+    versions.remove();
+    rcu::synchronize();
+    versions.free();
+    reader.join().unwrap();
+}
+
+/// One thread removes; another, which is told, waits and frees.
+fn removed_by_another(before: fn()) {
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let is_removed = Arc::new(AtomicBool::new(false));
+    let reader = reader(&versions, before);
+    let remover = spawn({
+        let (versions, is_removed) = (versions.clone(), is_removed.clone());
+        move || {
+            versions.remove();
+            is_removed.store(true, Ordering::Release);
+        }
+    });
+    if is_removed.load(Ordering::Acquire) {
+        rcu::synchronize();
+        versions.free();
+    }
+    remover.join().unwrap();
+    reader.join().unwrap();
+}
+
+/// One thread removes and notes the moment; another asks, or waits, and frees.
+fn cookie_of_another(before: fn()) {
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let noted = Arc::new(Mutex::new(None));
+    let reader = reader(&versions, before);
+    let remover = spawn({
+        let (versions, noted) = (versions.clone(), noted.clone());
+        move || {
+            versions.remove();
+            let cookie = rcu::get_state();
+            *noted.lock().unwrap() = Some(cookie);
+        }
+    });
+    let cookie: Option<rcu::GpCookie> = *noted.lock().unwrap();
+    if let Some(cookie) = cookie {
+        if !rcu::poll_state(cookie) {
+            rcu::cond_synchronize(cookie);
+        }
+        versions.free();
+    }
+    remover.join().unwrap();
+    reader.join().unwrap();
+}
+
+fn outer_ends_first(versions: &Versions) {
+    let outer = rcu::read();
+    let inner = rcu::read();
+    drop(outer);
+    versions.read();
+    drop(inner);
+}
+
+fn reads_after_it_waited(versions: &Versions) {
+    rcu::synchronize();
+    let guard = rcu::read();
+    versions.read();
+    drop(guard);
+}
+
+/// The slot of a thread that ends, and may have been asked, is this one's next.
+fn takes_a_slot_over(versions: &Versions) {
+    spawn(warm_up).join().unwrap();
+    let guard = rcu::read();
+    versions.read();
+    drop(guard);
+}
+
+/// Somebody else sweeps, for the sake of a moment that is asked about.
+fn started() {
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    let reader = reader(&versions, warm_up);
+    versions.remove();
+    let cookie = rcu::start_poll();
+    let sweeper = spawn(model::sweep_when_wanted);
+    if rcu::poll_state(cookie) {
+        versions.free();
+    }
+    sweeper.join().unwrap();
+    reader.join().unwrap();
+    assert!(rcu::poll_state(cookie));
+}
+
+/// A callback leaves a section open on the thread that sweeps, and what it saw is removed.
+fn left_open() {
+    rcu::synchronize();
+    let versions = Arc::new(Versions::default());
+    rcu::call(|| std::mem::forget(rcu::read()));
+    model::sweep();
+    versions.remove();
+    let theirs = versions.clone();
+    rcu::call(move || theirs.free());
+    // It would wait for itself; nobody else can end the section.
+    if !model::sweep_waits() {
+        model::sweep();
+        versions.read_first();
+    }
+}
+
+#[test]
+fn what_another_removed_is_waited_for() {
+    bounded(3, || removed_by_another(warm_up));
+    bounded(3, || removed_by_another(|| ()));
+}
+
+#[test]
+fn what_another_removed_needs_the_barriers() {
+    for bug in ["rcu: no heavy barrier", "rcu: no light barrier at lock"] {
+        must_fail(bug, || bounded(3, || removed_by_another(warm_up)));
+    }
+    must_fail("rcu: no fence after parking", || {
+        bounded(3, || removed_by_another(|| ()))
+    });
+}
+
+#[test]
+fn a_cookie_serves_whoever_has_it() {
+    bounded(3, || cookie_of_another(warm_up));
+    bounded(3, || cookie_of_another(|| ()));
+}
+
+#[test]
+fn a_cookie_that_is_handed_on_needs_the_barriers() {
+    must_fail("rcu: no heavy barrier", || {
+        bounded(3, || cookie_of_another(warm_up))
+    });
+    must_fail("rcu: no fence after parking", || {
+        bounded(3, || cookie_of_another(|| ()))
+    });
+}
+
+#[test]
+fn a_section_lasts_until_its_last_guard() {
+    bounded(3, || beside(outer_ends_first));
+}
+
+#[test]
+fn a_section_of_two_guards_is_counted() {
+    must_fail("rcu: a holdout is not counted", || {
+        bounded(3, || beside(outer_ends_first))
+    });
+}
+
+#[test]
+fn who_has_waited_reads_as_before() {
+    bounded(2, || beside(reads_after_it_waited));
+}
+
+#[test]
+fn who_has_waited_needs_its_light_barrier() {
+    must_fail("rcu: no light barrier at lock", || {
+        bounded(2, || beside(reads_after_it_waited))
+    });
+}
+
+#[test]
+fn a_slot_changes_hands_under_a_question() {
+    bounded(3, || beside(takes_a_slot_over));
+}
+
+#[test]
+fn a_slot_that_changes_hands_needs_its_light_barrier() {
+    must_fail("rcu: no light barrier at lock", || {
+        bounded(2, || beside(takes_a_slot_over))
+    });
+}
+
+#[test]
+fn a_poll_that_was_started_ends_by_a_sweep() {
+    bounded(2, started);
+}
+
+#[test]
+fn a_started_poll_needs_the_heavy_barrier() {
+    must_fail("rcu: no heavy barrier", || bounded(2, started));
+}
+
+#[test]
+fn a_section_that_a_callback_left_open_keeps_what_it_sees() {
+    bounded(3, left_open);
+}
+
+#[test]
+fn a_sweep_must_see_its_own_section() {
+    must_fail("rcu: a sweep overlooks its own section", || {
+        bounded(3, left_open)
+    });
+}

@@ -1,0 +1,87 @@
+//! The end of a queue: beside a timer that leaves an item in it, and where the last handle goes inside a bottom half.
+
+use std::{sync::Arc, time::Duration};
+
+use afterwork::workqueue::{Busy, DelayedWork};
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{bounded, machine, plain, spawn};
+
+/// The clock of a model stands at zero until a model says otherwise.
+const SOON: Duration = Duration::from_millis(1);
+
+/// One thread fires a timer, one drops the queue's last handle, a worker runs what there is.
+fn timer_meets_end() {
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(1);
+    let count = Arc::new(AtomicU32::new(0));
+    let runs = count.clone();
+    let work = DelayedWork::new(move || {
+        runs.fetch_add(1, Ordering::Relaxed);
+    });
+    assert!(queue.enqueue_after(&work, SOON));
+    let firing = spawn(move || machine.fire_timers(2 * SOON));
+    drop(queue);
+    let nr_runs = count.load(Ordering::Relaxed);
+    assert_eq!(
+        work.busy(),
+        Busy::default(),
+        "it waits in a queue that has gone"
+    );
+    firing.join().unwrap();
+    assert_eq!(
+        work.busy(),
+        Busy::default(),
+        "it came to a queue that has gone"
+    );
+    assert_eq!(count.load(Ordering::Relaxed), nr_runs);
+}
+
+#[test]
+fn a_queue_does_not_end_while_a_timer_leaves_an_item() {
+    bounded(2, timer_meets_end);
+}
+
+#[test]
+fn the_end_must_wait_for_those_who_leave_items() {
+    must_fail("queue: a lease without its queue", || {
+        bounded(2, timer_meets_end)
+    });
+}
+
+/// A bottom-half item drops the last handle of a queue with an item; both run on the model's own thread.
+fn bottom_half_drops_the_last_handle() {
+    let machine = machine(1, 1);
+    let bh = plain().bh().build_in(machine.registry()).unwrap();
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let count = Arc::new(AtomicU32::new(0));
+    let runs = count.clone();
+    // A future, which keeps the memory of its queue: where the end fails the model goes on.
+    let item = queue.spawn_async(async move {
+        runs.fetch_add(1, Ordering::Relaxed);
+    });
+    let dropped = bh.spawn(move || drop(queue));
+    machine.pretend_busy(false);
+    machine.help_out();
+    dropped.join().expect("the end unwound");
+    item.join().unwrap();
+    assert_eq!(count.load(Ordering::Relaxed), 1);
+    drop(bh);
+}
+
+#[test]
+fn a_bottom_half_item_may_drop_the_last_handle_of_a_queue_with_items() {
+    bounded(2, bottom_half_drops_the_last_handle);
+}
+
+#[test]
+fn the_end_of_a_queue_must_not_unwind() {
+    must_fail("queue: an end unwinds", || {
+        bounded(2, bottom_half_drops_the_last_handle);
+    });
+}

@@ -1,0 +1,131 @@
+//! What lets go of memory that others are about to look at: ends of queues, cancelled items, deep joins, batches.
+
+use std::{
+    cell::RefCell,
+    sync::{Arc, Mutex},
+    thread,
+    time::Duration,
+};
+
+use afterwork::{
+    rcu,
+    workqueue::{DelayedWork, RcuWork, Work, Workqueue},
+};
+
+use crate::workqueue::{Count, queue};
+
+fn wait_for(count: &Count, nr: u32) {
+    while count.get() < nr {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn a_queue_whose_last_handle_goes_in_a_callback_is_ended_by_another_thread() {
+    let count = Count::default();
+    for _ in 0..2 {
+        let (queue, theirs) = (queue(), count.clone());
+        queue.spawn_detached(move || theirs.add());
+        rcu::call(move || drop(queue));
+    }
+    rcu::barrier();
+    wait_for(&count, 2);
+}
+
+#[test]
+fn tombstones_are_reaped_while_others_cancel_and_queue() {
+    let queue = queue();
+    queue.pause();
+    let count = Count::default();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let theirs = count.clone();
+                let work = Work::new(move || theirs.add());
+                for _ in 0..3 {
+                    drop(queue.spawn(|| Box::new(1)));
+                    let mut handle = queue.spawn(|| Box::new(2));
+                    assert!(handle.cancel());
+                    drop(handle);
+                    queue.enqueue(&work);
+                    work.cancel();
+                }
+                queue.enqueue(&work);
+            });
+        }
+    });
+    queue.resume();
+    drop(queue);
+    assert_eq!(count.get(), 2);
+}
+
+/// Queues an item and cancels it when its thread ends.
+struct AtExit(Option<(Workqueue, Work)>);
+
+impl Drop for AtExit {
+    fn drop(&mut self) {
+        if let Some((queue, work)) = self.0.take() {
+            queue.enqueue(&work);
+            work.cancel_sync();
+        }
+    }
+}
+
+thread_local! {
+    static AT_EXIT: RefCell<AtExit> = const { RefCell::new(AtExit(None)) };
+}
+
+fn dive(queue: &Workqueue, depth: u32) -> u32 {
+    let inner = queue.clone();
+    if depth == 0 {
+        let work = Work::new(|| ());
+        AT_EXIT.with(|place| place.borrow_mut().0 = Some((inner, work)));
+        return 0;
+    }
+    1 + queue.spawn(move || dive(&inner, depth - 1)).join().unwrap()
+}
+
+#[test]
+fn nested_joins_go_on_in_threads_of_their_own_whose_locals_come_later() {
+    let queue = queue();
+    assert_eq!(dive(&queue, 5), 5);
+}
+
+#[test]
+fn timers_and_callbacks_fire_into_a_queue_that_ends() {
+    for round in 0..3 {
+        let (queue, count) = (queue(), Count::default());
+        let (first, second) = (count.clone(), count.clone());
+        let delayed = DelayedWork::new(move || first.add());
+        let after = RcuWork::new(move || second.add());
+        queue.enqueue_after(&delayed, Duration::from_micros(round * 50));
+        queue.enqueue_rcu(&after);
+        thread::sleep(Duration::from_micros(50));
+        drop(queue);
+        let nr_run = count.get();
+        delayed.cancel_sync();
+        rcu::barrier();
+        assert_eq!(count.get(), nr_run);
+    }
+}
+
+#[test]
+fn a_batch_that_its_executor_keeps_is_taken_back_or_runs_there() {
+    let kept: Arc<Mutex<Option<rcu::Batch>>> = Arc::default();
+    let count = Count::default();
+    let theirs = kept.clone();
+    rcu::run_callbacks_on(Some(Box::new(move |batch| {
+        *theirs.lock().unwrap() = Some(batch);
+    })));
+    let counts = count.clone();
+    rcu::call(move || counts.add());
+    thread::scope(|scope| {
+        scope.spawn(|| rcu::run_callbacks_on(None));
+        // It runs once, whoever is first.
+        drop(kept.lock().unwrap().take());
+    });
+    rcu::barrier();
+    assert_eq!(count.get(), 1);
+    drop(kept.lock().unwrap().take());
+    assert_eq!(count.get(), 1);
+}

@@ -1,0 +1,132 @@
+//! Versions, callbacks and readers, and the memory that goes with each.
+
+use std::{
+    pin::pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Waker},
+    thread,
+};
+
+use afterwork::rcu::{self, Flavor, Rcu, qsbr, srcu::Domain};
+
+/// Few, for each is a thousand times as long.
+const NR_VERSIONS: usize = 4;
+
+fn replaces_while_two_read<F: Flavor + Send + Sync>(cell: &Rcu<Vec<usize>, F>) {
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while !is_over.load(Ordering::Relaxed) {
+                    let guard = cell.read();
+                    let seen = cell.load(&guard);
+                    assert_eq!(seen[0], seen[1]);
+                    thread::yield_now();
+                }
+            });
+        }
+        for version in 1..NR_VERSIONS {
+            cell.replace(vec![version; 2]);
+            cell.update(|seen| vec![seen[0] + 100; 2]);
+            let old = cell.replace_sync(vec![version; 2]);
+            assert_eq!(old[0], version + 100);
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+#[test]
+fn versions_are_whole_until_their_last_reader_has_gone() {
+    let mut cell = Rcu::new(vec![0; 2]);
+    replaces_while_two_read(&cell);
+    assert_eq!(cell.get_mut()[0], NR_VERSIONS - 1);
+    let guard = rcu::read();
+    let seen = cell.load(&guard);
+    cell.replace(vec![7; 2]);
+    assert_eq!(seen[0], NR_VERSIONS - 1);
+    drop(guard);
+    rcu::barrier();
+}
+
+#[test]
+fn versions_of_a_domain_are_whole_until_their_last_reader_has_gone() {
+    let domain = Domain::new();
+    let cell = Rcu::new_in(vec![0; 2], domain.clone());
+    replaces_while_two_read(&cell);
+    let guard = domain.read_owned();
+    let reader = thread::spawn(move || drop(guard));
+    domain.synchronize_expedited();
+    reader.join().unwrap();
+    domain.barrier();
+}
+
+#[test]
+fn callbacks_of_all_kinds_run_once_also_those_of_threads_that_ended() {
+    #[repr(C)]
+    struct Node(rcu::Head, Arc<AtomicUsize>);
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for number in 0..3 {
+                    let mine = nr_run.clone();
+                    rcu::call(move || {
+                        mine.fetch_add(1, Ordering::Relaxed);
+                    });
+                    // Too large for a place in a bag.
+                    let (mine, large) = (nr_run.clone(), [number; 40]);
+                    rcu::call(move || {
+                        mine.fetch_add(large[39] - large[0] + 1, Ordering::Relaxed);
+                    });
+                    rcu::call_drop(vec![number]);
+                    let node = Box::into_raw(Box::new(Node(rcu::Head::new(), nr_run.clone())));
+                    // SAFETY: the head is the first field of a box that nobody else has.
+                    unsafe {
+                        rcu::call_head(node.cast(), |head| {
+                            let node = Box::from_raw(head.cast::<Node>());
+                            node.1.fetch_add(1, Ordering::Relaxed);
+                        });
+                    }
+                }
+            });
+        }
+    });
+    rcu::barrier();
+    assert_eq!(nr_run.load(Ordering::Relaxed), 18);
+}
+
+#[test]
+fn a_reader_that_says_when_it_is_quiescent_holds_up_what_it_can_see() {
+    let cell = Rcu::new(vec![1]);
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut reader = qsbr::Reader::new();
+            for _ in 0..3 {
+                assert_eq!(cell.load(&reader).len(), 1);
+                reader.quiescent();
+                reader.offline(thread::yield_now);
+            }
+            reader.synchronize();
+        });
+        drop(cell.replace_sync(vec![2]));
+        cell.replace(vec![3]);
+    });
+    rcu::synchronize_expedited();
+    rcu::barrier();
+}
+
+#[test]
+fn a_grace_period_is_polled_for_and_awaited() {
+    let cookie = rcu::start_poll();
+    while !rcu::poll_state(cookie) {
+        thread::yield_now();
+    }
+    let mut grace = pin!(rcu::synchronize_async());
+    let mut context = Context::from_waker(Waker::noop());
+    while grace.as_mut().poll(&mut context).is_pending() {
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,302 @@
+//! Items from queueing to their end, by every way that frees them.
+
+use std::{
+    future::{pending, poll_fn},
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread::{self, Thread},
+    time::Duration,
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{Builder, DelayedWork, RcuWork, Registry, Work, Workqueue},
+};
+use topology::Topology;
+
+/// Two CPUs in one pool, whose workers look for no work before they lie down.
+fn build(builder: Builder) -> Workqueue {
+    let params = Params {
+        worker_spin_limit: 0,
+        ..Params::default()
+    };
+    let registry = Registry::new(Topology::synthetic("2 core").unwrap(), params).unwrap();
+    builder.build_in(&registry).unwrap()
+}
+
+pub fn queue() -> Workqueue {
+    build(Workqueue::builder("miri"))
+}
+
+/// Counts, and says by its type that it was dropped as often as made.
+#[derive(Clone, Default)]
+pub struct Count(Arc<AtomicU32>);
+
+impl Count {
+    pub fn add(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub fn get(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+/// Runs a future on this thread.
+fn block_on<F: Future>(future: F) -> F::Output {
+    struct Unpark(Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let mut future = pin!(future);
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut Context::from_waker(&waker)) {
+            return value;
+        }
+        thread::park();
+    }
+}
+
+#[test]
+fn a_result_is_joined_tried_awaited_or_left() {
+    let queue = queue();
+    let nested = queue.clone();
+    let outer = queue.spawn(move || nested.spawn(|| vec![1; 3]).join().unwrap());
+    // Larger than any block of the slab.
+    let large = [7_u64; 100];
+    let sum = queue.spawn(move || large.iter().sum::<u64>());
+    drop(queue.spawn(|| String::from("nobody asks")));
+    queue.spawn_detached(|| drop(vec![1]));
+    assert_eq!(block_on(queue.spawn(|| vec![2])).unwrap(), [2]);
+    let mut tried = queue.spawn(|| vec![4]);
+    let got = loop {
+        match tried.try_join() {
+            Ok(result) => break result.unwrap(),
+            Err(handle) => tried = handle,
+        }
+        thread::yield_now();
+    };
+    assert_eq!((got, outer.join().unwrap()), (vec![4], vec![1; 3]));
+    assert_eq!(sum.join().unwrap(), 700);
+    assert!(queue.spawn(|| panic!("on purpose")).join().is_err());
+}
+
+#[test]
+fn a_joiner_runs_the_item_itself_or_finds_it_run() {
+    let queue = queue();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for number in 0..4 {
+                    assert_eq!(
+                        *queue.spawn(move || Box::new(number)).join().unwrap(),
+                        number
+                    );
+                }
+            });
+        }
+    });
+}
+
+#[test]
+fn a_queue_goes_as_soon_as_its_last_helper_has_left() {
+    for _ in 0..3 {
+        let queue = queue();
+        let handle = queue.spawn(|| ());
+        thread::scope(|scope| {
+            scope.spawn(|| handle.join().unwrap());
+            drop(queue);
+        });
+    }
+}
+
+#[test]
+fn a_cancelled_closure_is_dropped_once() {
+    let queue = build(Workqueue::builder("miri").ordered());
+    let counted = Arc::new(());
+    for _ in 0..4 {
+        let mine = counted.clone();
+        let mut handle = queue.spawn(move || drop(mine));
+        if handle.cancel() {
+            assert!(handle.join().is_err());
+        }
+    }
+    queue.flush().unwrap();
+    queue.drain().unwrap();
+    assert_eq!(Arc::strong_count(&counted), 1);
+}
+
+#[test]
+fn an_item_queues_itself_and_is_flushed_and_freed_by_its_run() {
+    let queue = queue();
+    let count = Count::default();
+    let work = Work::with_handle({
+        let (queue, count) = (queue.clone(), count.clone());
+        move |this| {
+            count.add();
+            if count.get() < 3 {
+                queue.enqueue(this);
+            }
+        }
+    });
+    queue.enqueue(&work);
+    while work.is_busy() {
+        work.flush().unwrap();
+    }
+    assert_eq!(count.get(), 3);
+    queue.enqueue(&work);
+    drop(work);
+    queue.drain().unwrap();
+    assert_eq!(count.get(), 4);
+}
+
+#[test]
+fn items_are_queued_cancelled_and_moved_from_two_threads() {
+    let (queue, other) = (queue(), build(Workqueue::builder("other").ordered()));
+    let count = Count::default();
+    let works: Vec<_> = (0..4)
+        .map(|_| {
+            let count = count.clone();
+            Work::new(move || count.add())
+        })
+        .collect();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            for work in &works {
+                other.enqueue(work);
+                work.clone().flush().unwrap();
+            }
+        });
+        for _ in 0..2 {
+            queue.enqueue_all(&works);
+            for work in &works {
+                work.cancel();
+            }
+        }
+    });
+    for work in &works {
+        work.cancel_sync();
+    }
+    let mut works = works;
+    queue.enqueue(&works[0]);
+    works.clear();
+    drop((queue, other));
+    assert!(count.get() > 0);
+}
+
+#[test]
+fn an_item_is_freed_by_whoever_is_last() {
+    let queue = queue();
+    for _ in 0..4 {
+        let count = Count::default();
+        let theirs = count.clone();
+        let work = Work::new(move || theirs.add());
+        queue.enqueue(&work);
+        let clone = work.clone();
+        thread::scope(|scope| {
+            scope.spawn(move || drop(clone));
+            drop(work);
+        });
+        queue.flush().unwrap();
+        assert_eq!(count.get(), 1);
+    }
+}
+
+#[test]
+fn a_future_is_woken_cancelled_and_freed_by_its_last_waker() {
+    let queue = queue();
+    let left: Arc<Mutex<Option<Waker>>> = Arc::default();
+    let mut nr_polls = 0;
+    let theirs = left.clone();
+    let handle = queue.spawn_async(poll_fn(move |context| {
+        nr_polls += 1;
+        if nr_polls == 2 {
+            return Poll::Ready(vec![nr_polls]);
+        }
+        *theirs.lock().unwrap() = Some(context.waker().clone());
+        Poll::Pending
+    }));
+    let waker = loop {
+        if let Some(waker) = left.lock().unwrap().take() {
+            break waker;
+        }
+        thread::yield_now();
+    };
+    thread::scope(|scope| {
+        scope.spawn(|| waker.wake_by_ref());
+        assert_eq!(block_on(handle).unwrap(), [2]);
+    });
+    waker.wake();
+    let mut handle = queue.spawn_async(pending::<()>());
+    assert!(handle.cancel() && handle.join().is_err());
+    drop(queue.spawn_async(async { vec![3] }));
+    // Nobody is left who could wake it.
+    drop(queue.spawn_async(pending::<()>()));
+    queue.drain().unwrap();
+}
+
+#[test]
+fn a_delayed_item_comes_when_it_is_due_or_flushed_or_not_at_all() {
+    let queue = queue();
+    let count = Count::default();
+    let theirs = count.clone();
+    let work = DelayedWork::new(move || theirs.add());
+    queue.enqueue_after(&work, Duration::from_millis(1));
+    // The count says nothing of the item's own state, which may still be an old one here.
+    while count.get() == 0 || !queue.enqueue_after(&work, Duration::from_secs(3600)) {
+        thread::sleep(Duration::from_millis(1));
+    }
+    work.flush().unwrap();
+    assert_eq!(count.get(), 2);
+    queue.enqueue_after(&work, Duration::from_secs(3600));
+    queue.mod_delayed(&work, Duration::from_secs(1800));
+    assert!(work.cancel_sync());
+    queue.enqueue_after(&work, Duration::from_secs(3600));
+    drop(work);
+}
+
+#[test]
+fn an_item_comes_after_a_grace_period() {
+    let queue = queue();
+    let count = Count::default();
+    let theirs = count.clone();
+    let work = RcuWork::new(move || theirs.add());
+    assert!(queue.enqueue_rcu(&work));
+    work.flush().unwrap();
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+fn queues_come_and_go_with_their_items() {
+    let keeper = queue();
+    let count = Count::default();
+    thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                for _ in 0..2 {
+                    let queue = queue();
+                    let (again, theirs) = (queue.clone(), count.clone());
+                    // The last handle of a queue may go in an item of it.
+                    queue.spawn_detached(move || {
+                        theirs.add();
+                        drop(again);
+                    });
+                    drop(queue);
+                    let theirs = count.clone();
+                    keeper.spawn_detached(move || theirs.add());
+                }
+            });
+        }
+    });
+    keeper.destroy().unwrap();
+    while count.get() < 8 {
+        thread::yield_now();
+    }
+}

@@ -1,0 +1,197 @@
+//! Users' code inside a slot: it calls that very slot, and it panics.
+
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
+
+use afterwork::percpu::{self, PerCpu, Qpw};
+use topology::CpuSet;
+
+use crate::support::{NR_CPUS, builder, cpu, while_owned};
+
+type Lists = PerCpu<Vec<u32>>;
+type Work = Box<dyn FnOnce(&mut Vec<u32>) + Send>;
+
+fn in_every_mode(test: impl Fn(Arc<Lists>)) {
+    for qpw in Qpw::ALL {
+        test(Arc::new(builder(qpw).build(|_| Vec::new()).unwrap()));
+    }
+}
+
+/// Adds `depth`, and has work for the same slot add what is less, down to 0.
+fn count_down(lists: &Arc<Lists>, depth: u32) -> impl FnOnce(&mut Vec<u32>) + Send + 'static {
+    let lists = lists.clone();
+    move |list| {
+        if depth > 0 {
+            let next: Work = Box::new(count_down(&lists, depth - 1));
+            lists.queue_percpu_work(cpu(1), next);
+        }
+        list.push(depth);
+    }
+}
+
+#[test]
+fn work_queued_from_inside_a_section_runs_after_it() {
+    in_every_mode(|lists| {
+        lists.run_on(cpu(1), count_down(&lists, 3));
+        assert_eq!(lists.run_on(cpu(1), std::mem::take), [3, 2, 1, 0]);
+        lists.queue_percpu_work(cpu(1), count_down(&lists, 3));
+        assert_eq!(lists.run_on(cpu(1), std::mem::take), [3, 2, 1, 0]);
+        // Also when the section panics.
+        let panics = || {
+            lists.run_on(cpu(1), |_| {
+                lists.queue_percpu_work(cpu(1), |list| list.push(7));
+                panic_any("expected")
+            })
+        };
+        assert!(catch_unwind(AssertUnwindSafe(panics)).is_err());
+        assert_eq!(lists.run_on(cpu(1), std::mem::take), [7]);
+        assert_eq!(lists.nr_panics(), 0);
+    });
+}
+
+#[test]
+fn work_queued_by_work_runs_when_the_owner_comes_by_again() {
+    in_every_mode(|lists| {
+        while_owned(&lists, || {
+            lists.queue_percpu_work(cpu(1), count_down(&lists, 3));
+            while lists.run_on(cpu(1), |list| list.len()) < 4 {}
+        });
+        assert_eq!(lists.run_on(cpu(1), std::mem::take), [3, 2, 1, 0]);
+        assert_eq!(lists.nr_panics(), 0);
+    });
+}
+
+#[test]
+fn whoever_is_inside_a_slot_is_refused_it() {
+    in_every_mode(|lists| {
+        let refused = |call: &(dyn Fn() + Sync)| {
+            let call = || catch_unwind(AssertUnwindSafe(call)).is_err();
+            assert!(lists.run_on(cpu(1), |_| call()), "it would wait for itself");
+        };
+        refused(&|| lists.run_on(cpu(1), |_| ()));
+        refused(&|| _ = lists.try_run_on(cpu(1), Duration::ZERO, |_| ()));
+        refused(&|| _ = lists.try_run_on(cpu(1), Duration::MAX, |_| ()));
+        refused(&|| lists.drain_all(|cpu, list| list.push(cpu.as_u32())));
+        refused(&|| lists.flush(cpu(1)));
+        refused(&|| drop(lists.attach(cpu(1))));
+        // The drain found out before it had begun, and the slot can be had.
+        lists.drain_all(|_, list| assert!(list.is_empty()));
+        drop(lists.attach(cpu(1)).unwrap());
+    });
+}
+
+#[test]
+fn work_that_calls_its_own_slot_is_refused_whoever_runs_it() {
+    in_every_mode(|lists| {
+        let inner = lists.clone();
+        let work = move |list: &mut Vec<u32>| {
+            list.push(1);
+            inner.run_on(cpu(1), |list| list.push(2));
+        };
+        let mut owner = lists.attach(cpu(1)).unwrap();
+        let (tell, told) = mpsc::channel();
+        let remote = lists.clone();
+        let poster = std::thread::spawn(move || {
+            // Where the mode does not queue this waits for the owner.
+            tell.send(()).unwrap();
+            remote.queue_percpu_work(cpu(1), work);
+        });
+        told.recv().unwrap();
+        if owner.qpw() == Qpw::Queue {
+            poster.join().unwrap();
+            // The owner runs it as it parks: the slot is given up, and still its own.
+            owner.while_parked(|| ());
+        } else {
+            owner.while_parked(|| poster.join().unwrap());
+        }
+        drop(owner);
+        assert_eq!(lists.nr_panics(), 1);
+        assert_eq!(lists.run_on(cpu(1), std::mem::take), [1]);
+    });
+}
+
+#[test]
+fn mail_behind_a_handler_that_panics_is_run() {
+    for qpw in Qpw::ALL {
+        let builder = builder(qpw).on_panic(|_| panic_any("the handler"));
+        let hits = builder.build(|_| 0).unwrap();
+        while_owned(&hits, || {
+            for number in [1, 2] {
+                hits.queue_percpu_work(cpu(number), |_| panic_any("the work"));
+                hits.queue_percpu_work(cpu(number), |hits| *hits += 1);
+                hits.flush(cpu(number));
+                assert_eq!(hits.run_on(cpu(number), |hits| *hits), 1, "{qpw}");
+            }
+        });
+        assert_eq!(hits.nr_panics(), 2);
+    }
+}
+
+#[test]
+fn a_handler_whose_drop_panics_takes_nobody_along() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic_any("the drop of a handler");
+        }
+    }
+    let bomb = Bomb;
+    let builder = builder(Qpw::Queue).on_panic(move |_| _ = &bomb);
+    drop(builder.build(|_| 0).unwrap());
+}
+
+#[test]
+fn a_drain_that_panics_keeps_no_other_cpu_from_being_drained() {
+    for qpw in Qpw::ALL {
+        let slots: Vec<_> = (0..2)
+            .map(|_| Arc::new(builder(qpw).build(|_| 0).unwrap()))
+            .collect();
+        let watches: Vec<_> = slots
+            .iter()
+            .map(|slots| {
+                slots.drain_when_absent(|cpu, data: &mut u32| {
+                    *data += 1;
+                    if cpu.as_u32() % 2 == 0 {
+                        panic_any("the drain");
+                    }
+                })
+            })
+            .collect();
+        percpu::set_online_cpus(&CpuSet::new());
+        drop(watches);
+        for slots in slots {
+            // Other tests may say so, too.
+            slots.drain_all(|_, data| assert!(*data >= 1));
+            assert!(slots.nr_panics() >= u64::from(NR_CPUS) / 2);
+        }
+    }
+}
+
+#[test]
+fn work_for_an_owner_that_was_forgotten_is_dropped_with_the_data() {
+    struct Bomb(Arc<AtomicU64>);
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic_any("the drop of work");
+        }
+    }
+    let hits = Arc::new(builder(Qpw::Queue).build(|_| 0).unwrap());
+    let theirs = hits.clone();
+    let owner = std::thread::spawn(move || {
+        std::mem::forget(theirs.attach(cpu(1)).unwrap());
+    });
+    owner.join().unwrap();
+    let dropped = Arc::new(AtomicU64::new(0));
+    for _ in 0..3 {
+        let bomb = Bomb(dropped.clone());
+        hits.queue_percpu_work(cpu(1), move |hits| {
+            *hits += 1;
+            drop(bomb);
+        });
+    }
+    drop(hits);
+    assert_eq!(dropped.load(Ordering::Relaxed), 3);
+}

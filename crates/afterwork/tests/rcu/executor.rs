@@ -1,0 +1,134 @@
+//! Where callbacks run, by what a user makes of it.
+
+use std::{
+    mem,
+    panic::catch_unwind,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+};
+
+use afterwork::rcu::{self, Tunables};
+
+use crate::{callbacks::alone, stall::tuned};
+
+/// Hands over callbacks that count themselves, and waits for them.
+fn run_some() {
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    for _ in 0..100 {
+        let nr_run = nr_run.clone();
+        rcu::call(move || {
+            nr_run.fetch_add(1, Ordering::Relaxed);
+        });
+    }
+    rcu::barrier();
+    assert_eq!(nr_run.load(Ordering::Relaxed), 100);
+}
+
+#[test]
+fn a_batch_that_is_forgotten_is_taken_back() {
+    let _alone = alone();
+    let _tuned = tuned(Tunables {
+        stall_timeout_ms: 5,
+        ..Tunables::default()
+    });
+    rcu::run_callbacks_on(Some(Box::new(mem::forget)));
+    run_some();
+    rcu::run_callbacks_on(None);
+    run_some();
+}
+
+#[test]
+fn a_batch_that_has_not_begun_is_taken_back_from_an_executor_that_is_replaced() {
+    let _alone = alone();
+    let _tuned = tuned(Tunables {
+        stall_timeout_ms: 0,
+        ..Tunables::default()
+    });
+    let (sender, batches) = mpsc::channel();
+    rcu::run_callbacks_on(Some(Box::new(move |batch| sender.send(batch).unwrap())));
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    let ours = nr_run.clone();
+    rcu::call(move || {
+        ours.fetch_add(1, Ordering::Relaxed);
+    });
+    let late = batches.recv().unwrap();
+    rcu::run_callbacks_on(None);
+    run_some();
+    late.run();
+    assert_eq!(nr_run.load(Ordering::Relaxed), 1, "once, by whom ever");
+}
+
+#[test]
+fn an_executor_that_waits_for_callbacks_is_told_so_and_loses_none() {
+    let _alone = alone();
+    let (sender, messages) = mpsc::channel();
+    rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
+        let refused = catch_unwind(rcu::barrier).unwrap_err();
+        sender.send(*refused.downcast::<&str>().unwrap()).ok();
+        // A grace period it may wait for.
+        rcu::synchronize();
+        batch.run();
+    })));
+    run_some();
+    rcu::run_callbacks_on(None);
+    let message = messages.recv().unwrap();
+    assert_eq!(message, "barrier inside a callback waits for itself");
+}
+
+/// Panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            panic!("on purpose");
+        }
+    }
+}
+
+#[test]
+fn an_executor_whose_drop_panics_stops_nothing() {
+    let _alone = alone();
+    for replaced_in_its_batch in [false, true] {
+        let bomb = Bomb;
+        rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
+            let _mine = &bomb;
+            if replaced_in_its_batch {
+                // The sweeper then has the last handle of it.
+                rcu::run_callbacks_on(None);
+            }
+            batch.run();
+        })));
+        run_some();
+        rcu::run_callbacks_on(None);
+        run_some();
+    }
+}
+
+#[test]
+fn an_executor_that_waits_for_callbacks_as_the_sweeper_drops_it_is_told_so() {
+    /// Waits for callbacks when it is dropped.
+    struct Waits(mpsc::Sender<&'static str>);
+    impl Drop for Waits {
+        fn drop(&mut self) {
+            let refused = catch_unwind(rcu::barrier).unwrap_err();
+            self.0.send(*refused.downcast::<&str>().unwrap()).ok();
+        }
+    }
+    let _alone = alone();
+    let (sender, messages) = mpsc::channel();
+    let waits = Waits(sender);
+    rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
+        let _mine = &waits;
+        // The sweeper then has the last handle of it.
+        rcu::run_callbacks_on(None);
+        batch.run();
+    })));
+    run_some();
+    let message = messages.recv().unwrap();
+    assert_eq!(message, "barrier inside a callback waits for itself");
+    run_some();
+}

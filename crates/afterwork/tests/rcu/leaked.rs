@@ -1,0 +1,114 @@
+//! Sections that a callback leaves open on the thread that runs callbacks.
+
+use std::{
+    cell::RefCell,
+    mem,
+    sync::{
+        Mutex, OnceLock,
+        atomic::{AtomicBool, Ordering},
+        mpsc::{self, Sender},
+    },
+};
+
+use afterwork::rcu::{
+    self, Rcu,
+    qsbr::Reader,
+    srcu::{Domain, OwnedGuard},
+};
+
+use crate::env::alone;
+
+#[derive(PartialEq, Eq, Debug)]
+enum Event {
+    /// The thread of callbacks waits for itself.
+    Stalled,
+    /// A version has been dropped.
+    Dropped,
+}
+
+struct Version(Sender<Event>);
+
+impl Drop for Version {
+    fn drop(&mut self) {
+        self.0.send(Event::Dropped).ok();
+    }
+}
+
+/// Replaces what a callback saw in a section that it leaves open by `leave_open`; in a process of its own, where no grace
+/// period ends any more.
+fn what_is_seen_stays(test: &str, leave_open: fn(&Rcu<Version>)) {
+    if alone(test, "rcu.stall_timeout=5").is_some() {
+        return;
+    }
+    static CELL: OnceLock<Rcu<Version>> = OnceLock::new();
+    let (sender, events) = mpsc::channel();
+    CELL.set(Rcu::new(Version(sender.clone()))).ok().unwrap();
+    let told = Mutex::new(sender.clone());
+    rcu::on_stall(Some(Box::new(move |stall| {
+        if stall.name.as_deref() == Some("rcu") {
+            told.lock().unwrap().send(Event::Stalled).ok();
+        }
+    })));
+    let (left, is_open) = mpsc::channel();
+    rcu::call(move || {
+        leave_open(CELL.get().unwrap());
+        left.send(()).unwrap();
+    });
+    // No barrier: it may want another sweep.
+    is_open.recv().unwrap();
+    CELL.get().unwrap().replace(Version(sender));
+    assert_eq!(events.recv().unwrap(), Event::Stalled);
+    // Another one shares its fate.
+    let cookie = rcu::get_state();
+    std::thread::spawn(rcu::synchronize);
+    assert_eq!(events.recv().unwrap(), Event::Stalled);
+    assert!(!rcu::poll_state(cookie));
+}
+
+#[test]
+fn a_guard_that_a_callback_forgets_protects_what_it_saw() {
+    let test = "leaked::a_guard_that_a_callback_forgets_protects_what_it_saw";
+    what_is_seen_stays(test, |cell| {
+        let guard = rcu::read();
+        cell.load(&guard);
+        mem::forget(guard);
+    });
+}
+
+#[test]
+fn a_guard_that_a_callback_keeps_in_its_thread_protects_what_it_saw() {
+    thread_local!(static KEPT: RefCell<Vec<rcu::Guard>> = const { RefCell::new(Vec::new()) });
+    let test = "leaked::a_guard_that_a_callback_keeps_in_its_thread_protects_what_it_saw";
+    what_is_seen_stays(test, |cell| {
+        let guard = rcu::read();
+        cell.load(&guard);
+        KEPT.with_borrow_mut(|kept| kept.push(guard));
+    });
+}
+
+#[test]
+fn a_reader_that_a_callback_forgets_protects_what_it_saw() {
+    let test = "leaked::a_reader_that_a_callback_forgets_protects_what_it_saw";
+    what_is_seen_stays(test, |cell| {
+        let reader = Reader::new();
+        cell.load(&reader);
+        mem::forget(reader);
+    });
+}
+
+#[test]
+fn a_guard_of_a_domain_that_a_callback_keeps_holds_later_callbacks_up() {
+    static KEPT: Mutex<Option<OwnedGuard>> = Mutex::new(None);
+    static IS_CLOSED: AtomicBool = AtomicBool::new(false);
+    let domain = Domain::new();
+    let theirs = domain.clone();
+    domain.call(move || *KEPT.lock().unwrap() = Some(theirs.read_owned()));
+    domain.barrier();
+    let (sender, receiver) = mpsc::channel();
+    let cookie = domain.get_state();
+    domain.call(move || sender.send(IS_CLOSED.load(Ordering::Acquire)).unwrap());
+    assert!(receiver.try_recv().is_err() && !domain.poll_state(cookie));
+    IS_CLOSED.store(true, Ordering::Release);
+    drop(KEPT.lock().unwrap().take());
+    assert!(receiver.recv().unwrap(), "the section was still open");
+}

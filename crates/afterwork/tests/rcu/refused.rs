@@ -1,0 +1,156 @@
+//! When the system refuses the thread that would run callbacks.
+
+use std::{
+    panic::catch_unwind,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
+
+use afterwork::rcu::{self, srcu::Domain};
+
+use crate::env::alone;
+
+/// No more threads for this process, until dropped.
+struct NoThreads(libc::rlimit);
+
+impl NoThreads {
+    fn begin() -> Self {
+        // SAFETY: takes nothing.
+        if unsafe { libc::geteuid() } == 0 {
+            // To root nothing is refused.
+            // SAFETY: takes numbers; all threads of the process change with this one.
+            assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
+        }
+        let mut before = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: `before` lives over the call.
+        let known = unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &mut before) };
+        assert_eq!(known, 0);
+        set(libc::rlimit {
+            rlim_cur: 0,
+            ..before
+        });
+        let refused = thread::Builder::new().spawn(|| ());
+        assert!(refused.is_err(), "threads are to be had all the same");
+        Self(before)
+    }
+}
+
+impl Drop for NoThreads {
+    fn drop(&mut self) {
+        set(self.0);
+        thread::spawn(|| ()).join().unwrap();
+    }
+}
+
+fn set(limit: libc::rlimit) {
+    // SAFETY: `limit` lives over the call.
+    assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &limit) }, 0);
+}
+
+/// Counts how often callbacks of it have run.
+#[derive(Clone, Default)]
+struct Run(Arc<AtomicUsize>);
+
+impl Run {
+    fn callback(&self) -> impl FnOnce() + Send + 'static {
+        let run = self.0.clone();
+        move || {
+            run.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    fn nr(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+#[test]
+fn a_thread_that_was_refused_is_had_by_a_later_call() {
+    let test = "refused::a_thread_that_was_refused_is_had_by_a_later_call";
+    if alone(test, "").is_some() {
+        return;
+    }
+    let run = Run::default();
+    let no_threads = NoThreads::begin();
+    rcu::call(run.callback());
+    drop(no_threads);
+    // Few enough that all would fit into what the first call opened.
+    let mut nr_calls = 1;
+    while run.nr() == 0 && nr_calls < 60 {
+        rcu::call(run.callback());
+        nr_calls += 1;
+        // An attempt stands for a while.
+        thread::sleep(std::time::Duration::from_millis(5));
+    }
+    while run.nr() < nr_calls {
+        thread::yield_now();
+    }
+}
+
+#[test]
+fn whoever_waits_for_callbacks_runs_them_where_no_thread_is_to_be_had() {
+    let test = "refused::whoever_waits_for_callbacks_runs_them_where_no_thread_is_to_be_had";
+    if alone(test, "").is_some() {
+        return;
+    }
+    let run = Run::default();
+    let no_threads = NoThreads::begin();
+    for _ in 0..1000 {
+        let (now, then) = (run.callback(), run.callback());
+        rcu::call(move || {
+            now();
+            rcu::call(then);
+        });
+    }
+    rcu::barrier();
+    assert!(run.nr() >= 1000);
+    rcu::barrier();
+    assert_eq!(run.nr(), 2000);
+    rcu::set_tunables(rcu::Tunables {
+        wake_from_gp: false,
+        ..rcu::tunables()
+    });
+    rcu::synchronize();
+    let domain = Domain::new();
+    domain.call(run.callback());
+    domain.barrier();
+    assert_eq!(run.nr(), 2001);
+    // What it leaves open here is this thread's own.
+    rcu::call(|| std::mem::forget(rcu::read()));
+    rcu::barrier();
+    rcu::call(run.callback());
+    let refused = catch_unwind(rcu::barrier).unwrap_err();
+    let message = refused.downcast::<String>().unwrap();
+    assert!(message.contains("inside a read-side critical section"));
+    assert_eq!(run.nr(), 2001);
+    drop(no_threads);
+}
+
+#[test]
+fn callbacks_of_a_domain_that_had_no_thread_run_when_its_last_handle_goes() {
+    let test = "refused::callbacks_of_a_domain_that_had_no_thread_run_when_its_last_handle_goes";
+    if alone(test, "").is_some() {
+        return;
+    }
+    let run = Run::default();
+    let no_threads = NoThreads::begin();
+    let domain = Domain::new();
+    domain.call(run.callback());
+    domain.call(|| panic!("on purpose"));
+    domain.call(run.callback());
+    assert_eq!(run.nr(), 0);
+    drop(domain);
+    assert_eq!(run.nr(), 2);
+    let domain = Domain::new();
+    std::mem::forget(domain.read());
+    domain.call(run.callback());
+    drop(domain);
+    assert_eq!(run.nr(), 2, "under a section that never ends");
+    drop(no_threads);
+}

@@ -1,0 +1,176 @@
+//! Hostile users of per-CPU data, beside the ordinary torture and with slots of their own.
+//!
+//! What lies in the slots, what is mailed and what is told of panics misbehaves, inside the slots too. No mail is lost
+//! for that. An owner that is leaked holds its slot for good, so it is one of slots that go with it.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use afterwork::percpu::{self, PerCpu};
+
+use crate::{
+    NR_CPUS, NR_STEPS, any_cpu, builder, some_cpus,
+    support::{
+        Dice,
+        hostile::{self, Act, Grenade, contained, dares, may, misbehave, refusable},
+    },
+};
+
+/// How long a caller waits who may find the owner leaked or in another process.
+const PATIENCE: Duration = Duration::from_micros(200);
+
+/// Slots for hostile users.
+pub struct Den {
+    slots: Arc<PerCpu<Vec<Grenade>>>,
+    nr_queued: AtomicU64,
+    nr_ran: Arc<AtomicU64>,
+}
+
+impl Den {
+    pub fn new(config: &str, dice: &mut Dice) -> Self {
+        Self {
+            slots: Arc::new(slots(config, dice)),
+            nr_queued: AtomicU64::new(0),
+            nr_ran: Arc::default(),
+        }
+    }
+
+    /// Does one thing after another, so often.
+    pub fn torture(&self, dice: &mut Dice) {
+        for _ in 0..NR_STEPS {
+            contained(|| self.act(dice));
+        }
+    }
+
+    /// Ends all that is left; no mail is lost, whatever it did.
+    pub fn end(self) {
+        hostile::clean_up();
+        for cpu in self.slots.cpus().iter() {
+            self.slots.flush(cpu);
+        }
+        let (nr_queued, nr_ran) = (
+            self.nr_queued.into_inner(),
+            self.nr_ran.load(Ordering::Relaxed),
+        );
+        assert_eq!(nr_ran, nr_queued, "mail that misbehaves was lost");
+        let slots = self.slots;
+        contained(|| drop(slots));
+    }
+
+    fn act(&self, dice: &mut Dice) {
+        let (slots, cpu) = (&self.slots, any_cpu(dice));
+        match dice.below(12) {
+            0 => self.own(dice),
+            1..4 => self.mail(dice),
+            4 => slots.run_on(cpu, |data| touch(data, dice)),
+            5 => slots.with_current(|data| touch(data, dice)),
+            6 => slots.drain_all(|_, data| {
+                data.iter().for_each(Grenade::check);
+                // Dropped inside the slot.
+                data.pop();
+            }),
+            7 if may(Act::Handler) => {
+                let watch = slots.drain_when_absent(|_, data| {
+                    contained(|| data.clear());
+                });
+                percpu::set_online_cpus(&some_cpus(dice));
+                hostile::hide(dice, watch);
+            }
+            8 if may(Act::Leak) => leak_owner(dice),
+            9 if dares(Act::Fork, dice, 16) => self.fork(dice),
+            10 if may(Act::Drop) => hostile::hide(dice, slots.clone()),
+            _ => hostile::misbehave_at_length(dice),
+        }
+    }
+
+    fn own(&self, dice: &mut Dice) {
+        let Ok(mut owner) = self.slots.attach(any_cpu(dice)) else {
+            return;
+        };
+        for _ in 0..dice.below(20) {
+            match dice.below(6) {
+                0 => owner = owner.park().unpark(),
+                // Ends with the panic, which ends the ownership.
+                1 => owner.while_parked(|| misbehave(dice)),
+                2 => drop(contained(|| owner.with(|data| touch(data, dice)))),
+                _ => owner.poll(),
+            }
+        }
+    }
+
+    /// Mails what counts itself first, and then may mail again from where it runs.
+    fn mail(&self, dice: &mut Dice) {
+        let (cpu, nr_ran, grenade) = (any_cpu(dice), self.nr_ran.clone(), Grenade::new(dice));
+        let (mut own, seed) = (Dice::new(dice.bits()), dice.bits());
+        let again = dares(Act::Queue, dice, 4).then(|| self.slots.clone());
+        self.nr_queued.fetch_add(1, Ordering::Relaxed);
+        self.slots.queue_percpu_work(cpu, move |data| {
+            nr_ran.fetch_add(1, Ordering::Relaxed);
+            grenade.check();
+            if let Some(slots) = again {
+                // Of the very slot that it is in: where that does not queue, it waits for itself, and says so.
+                let again =
+                    || slots.queue_percpu_work(cpu, move |_| misbehave(&mut Dice::new(seed)));
+                refusable(again);
+            }
+            touch(data, &mut own);
+        });
+    }
+
+    fn fork(&self, dice: &mut Dice) {
+        let mut own = Dice::new(dice.bits());
+        hostile::in_child("per-CPU data", || {
+            for cpu in self.slots.cpus().iter() {
+                // Whoever had it may be a thread that is not here: then it is lost, and says so.
+                refusable(|| _ = self.slots.try_run_on(cpu, PATIENCE, |data| data.len()));
+            }
+            let slots = slots("any", &mut own);
+            for cpu in slots.cpus().iter() {
+                contained(|| slots.run_on(cpu, |data| touch(data, &mut own)));
+            }
+            contained(|| slots.drain_all(|_, data| data.clear()));
+        });
+    }
+}
+
+fn slots(config: &str, dice: &mut Dice) -> PerCpu<Vec<Grenade>> {
+    let mut builder = builder(config, dice);
+    if may(Act::Handler) {
+        let (grenade, seed) = (Grenade::new(dice), dice.bits());
+        builder = builder.on_panic(move |_| {
+            grenade.check();
+            misbehave(&mut Dice::new(seed));
+        });
+    }
+    builder
+        .build(|_| Vec::new())
+        .expect("nothing of it is read from the machine")
+}
+
+/// Works on data as hostile users do.
+fn touch(data: &mut Vec<Grenade>, dice: &mut Dice) {
+    data.iter().for_each(Grenade::check);
+    if data.len() < NR_CPUS as usize {
+        data.push(Grenade::new(dice));
+    } else {
+        data.swap_remove(dice.below(NR_CPUS as usize));
+    }
+    misbehave(dice);
+}
+
+/// Leaks an owner: its slot is taken for good, and the others are not.
+fn leak_owner(dice: &mut Dice) {
+    let slots = slots("any", dice);
+    let cpu = any_cpu(dice);
+    if let Ok(owner) = slots.attach(cpu) {
+        std::mem::forget(owner);
+    }
+    std::thread::scope(|scope| {
+        scope.spawn(|| _ = slots.try_run_on(cpu, PATIENCE, |data| data.len()));
+    });
+}

@@ -1,0 +1,179 @@
+//! Hostile users of mailboxes, beside the ordinary torture and with mailboxes of their own.
+//!
+//! Items misbehave when they are dropped, by an owner that goes in the middle too, and so do wakers. What was accepted is
+//! received in order or dropped, and never twice.
+
+use std::{
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    thread,
+    time::Duration,
+};
+
+use afterwork::{
+    rcu::qsbr::Reader,
+    task_work::{Mailbox, Poster},
+};
+
+use crate::support::{
+    Dice,
+    hostile::{self, Act, Grenade, Rattle, contained, dares, may, misbehave},
+};
+
+const NR_POSTERS: usize = 2;
+const MAX_ITEMS: u64 = 60;
+/// The longest sleep of an owner whose waker may have panicked instead of waking.
+const NAP: Duration = Duration::from_micros(200);
+
+struct Parcel {
+    from: usize,
+    number: u64,
+    grenade: Grenade,
+}
+
+/// One mailbox's life.
+pub fn torture(dice: &mut Dice) {
+    if dares(Act::Fork, dice, 16) {
+        return fork(dice);
+    }
+    let mut builder = Mailbox::builder();
+    if dice.below(3) == 0 {
+        builder = builder.capacity(dice.pick(&[1, 7, 100]));
+    }
+    let mut mailbox = builder.build();
+    thread::scope(|scope| {
+        for from in 0..NR_POSTERS {
+            let (poster, mut dice) = (mailbox.poster(), Dice::new(dice.bits()));
+            // The last poster's drop wakes.
+            let life = move || {
+                let poster = poster;
+                post(&poster, from, &mut dice);
+            };
+            scope.spawn(|| contained(life));
+        }
+        let mut next = [0; NR_POSTERS];
+        contained(|| own(&mut mailbox, &mut next, dice));
+        match dice.below(3) {
+            // With whatever is inside; posters come too late.
+            0 => drop(contained(|| drop(mailbox))),
+            1 => hostile::hide(dice, mailbox),
+            _ => drop(contained(move || {
+                let mut serve = |parcel: Parcel, _: &Reader| parcel.open(&mut next);
+                // Else it waits for posters that are hidden.
+                mailbox.close();
+                contained(|| mailbox.serve(8, &mut serve));
+                drop(mailbox);
+            })),
+        }
+    });
+}
+
+impl Parcel {
+    /// Fails if it is doubled or out of order; then it is dropped.
+    fn open(self, next: &mut [u64; NR_POSTERS]) {
+        self.grenade.check();
+        // Some were dropped by a panic, or as their post panicked.
+        assert!(next[self.from] <= self.number, "doubled or out of order");
+        next[self.from] = self.number + 1;
+    }
+}
+
+fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
+    let parcel = |number, dice: &mut Dice| Parcel {
+        from,
+        number,
+        grenade: Grenade::new(dice),
+    };
+    let mut number = 0;
+    while number < MAX_ITEMS {
+        // A waker may panic here; what was posted stays posted.
+        contained(|| match dice.below(4) {
+            0 => drop(poster.post_lazy(parcel(number, dice))),
+            1 => {
+                let mut batch = poster.batch();
+                for _ in 0..dice.below(5) {
+                    drop(batch.push(parcel(number, dice)));
+                    number += 1;
+                }
+                let _ = batch.post();
+            }
+            2 => {
+                // Never posted.
+                let mut batch = poster.batch();
+                drop(batch.push(parcel(number, dice)));
+                misbehave(dice);
+            }
+            _ => drop(poster.post(parcel(number, dice))),
+        });
+        number += 1;
+        if dares(Act::Drop, dice, 16) {
+            hostile::hide(dice, poster.clone());
+        }
+    }
+}
+
+/// Receives some, and sleeps with wakers that misbehave.
+fn own(mailbox: &mut Mailbox<Parcel>, next: &mut [u64; NR_POSTERS], dice: &mut Dice) {
+    for _ in 0..dice.below(30) {
+        match dice.below(4) {
+            0 if may(Act::Waker) => {
+                let waker = Waker::from(Rattle::new(dice));
+                let polled = mailbox.poll_ready(&mut Context::from_waker(&waker), 1);
+                // Its last handle is the mailbox's, which drops it in the middle of what it does.
+                contained(|| drop(waker));
+                match polled {
+                    Poll::Ready(Err(_)) => return,
+                    Poll::Ready(Ok(())) => {}
+                    Poll::Pending => thread::park_timeout(NAP),
+                }
+            }
+            1 => drop(mailbox.wait_timeout(2, NAP)),
+            2 => {
+                // The system may refuse the eventfd.
+                if let Ok(true) = mailbox.arm(1) {
+                    thread::sleep(NAP);
+                }
+                mailbox.disarm();
+            }
+            _ => {}
+        }
+        let max = dice.pick(&[1, 5, usize::MAX]);
+        let in_the_middle = may(Act::Panic) && dice.below(8) == 0;
+        contained(|| {
+            for parcel in mailbox.drain(max) {
+                contained(|| parcel.open(next));
+                if in_the_middle {
+                    misbehave(dice);
+                }
+            }
+        });
+    }
+}
+
+/// Posts in a child to its parent's mailbox, where it is nobody's, and to one of its own.
+fn fork(dice: &mut Dice) {
+    let inherited: Mailbox<Arc<u64>> = Mailbox::new();
+    let poster = inherited.poster();
+    let mut own = Dice::new(dice.bits());
+    hostile::in_child("mailboxes", || {
+        drop(poster.post(Arc::new(1)));
+        let mut mailbox = Mailbox::new();
+        let theirs = mailbox.poster();
+        let other = thread::spawn(move || {
+            for number in 0..MAX_ITEMS {
+                assert!(theirs.post(number).is_ok(), "a child's mailbox is closed");
+            }
+        });
+        let mut nr_received = 0;
+        while mailbox.wait(1).is_ok() {
+            for number in mailbox.drain(8) {
+                assert_eq!(number, nr_received, "lost or out of order");
+                nr_received += 1;
+            }
+        }
+        assert_eq!(nr_received, MAX_ITEMS, "a child's mailbox lost items");
+        drop(other.join());
+        drop(inherited);
+        hostile::misbehave_at_length(&mut own);
+    });
+}

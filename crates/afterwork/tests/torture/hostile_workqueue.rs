@@ -1,0 +1,435 @@
+//! Hostile users of workqueues, beside the ordinary torture and against a registry of their own.
+//!
+//! Most of it turns about *victims*: queues that hold items when their last handle goes, in an item of a bottom-half queue,
+//! in what a timer captured, while others flush a timer of theirs. Dropping the last handle waits until all items have
+//! run, where a wait is allowed; nowhere is an item lost.
+
+use std::{
+    cell::RefCell,
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    task::{Context, Poll},
+    thread,
+    time::Duration,
+};
+
+use afterwork::{
+    params::Params,
+    rcu,
+    workqueue::{BuildError, DelayedWork, RcuWork, Registry, Work, Workqueue},
+};
+use topology::Topology;
+
+use crate::support::{
+    Dice,
+    hostile::{self, Act, Grenade, contained, may, misbehave, refusable},
+    insist, watched,
+};
+
+/// No timer of that length goes off in a round.
+const NEVER: Duration = Duration::from_secs(3600);
+/// Victims in a row whose timer is flushed while they end.
+const NR_RACES: usize = 20;
+/// Timers that are flushed by turns, whether their queue is there or not.
+const NR_TIMERS: usize = 3;
+const MAX_ITEMS: usize = 20;
+
+/// A registry with queues, for hostile users.
+pub struct Lair {
+    registry: Registry,
+    queue: Workqueue,
+    bh: Workqueue,
+    /// Timers whose queue may be gone.
+    timers: Mutex<Vec<DelayedWork>>,
+}
+
+/// A queue that is to end, and how many of its items have run.
+struct Victim {
+    queue: Workqueue,
+    nr_items: usize,
+    nr_ran: Arc<AtomicUsize>,
+}
+
+impl Victim {
+    /// Drops the last handle where that waits.
+    fn end(self) {
+        let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
+        drop(self.queue);
+        let nr_ran = nr_ran.load(Ordering::Relaxed);
+        assert_eq!(nr_ran, nr_items, "a queue went before its items had run");
+    }
+
+    /// Says, later, whether all have run.
+    fn watch(&self) -> impl Fn() -> bool + use<> {
+        let (nr_ran, nr_items) = (self.nr_ran.clone(), self.nr_items);
+        move || nr_ran.load(Ordering::Relaxed) == nr_items
+    }
+}
+
+impl Lair {
+    pub fn new(dice: &mut Dice) -> Self {
+        let machine = dice.pick(&["1 core", "2 core", "4 core"]);
+        let params = Params {
+            idle_timeout_ms: dice.pick(&[1, 20, 300_000]),
+            ..Params::default()
+        };
+        let make = || Registry::new(Topology::synthetic(machine).unwrap(), params.clone());
+        let registry = insist(make);
+        let build = |builder: afterwork::workqueue::Builder| builder.build_in(&registry).unwrap();
+        Self {
+            queue: build(Workqueue::builder("lair")),
+            bh: build(Workqueue::builder("lair bh").bh()),
+            timers: Mutex::default(),
+            registry,
+        }
+    }
+
+    /// Does one thing after another until it is told to stop.
+    pub fn torture(&self, dice: &mut Dice, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            contained(|| self.act(dice));
+        }
+    }
+
+    /// Flushes timers, and nothing else, until it is told to stop.
+    pub fn flush_timers(&self, dice: &mut Dice, stop: &AtomicBool) {
+        while !stop.load(Ordering::Relaxed) {
+            let timers = self.timers.lock().unwrap();
+            let work = (!timers.is_empty()).then(|| timers[dice.below(timers.len())].clone());
+            drop(timers);
+            match work {
+                // What it says depends on what it met.
+                Some(work) => drop(contained(move || _ = work.flush())),
+                None => thread::sleep(Duration::from_micros(100)),
+            }
+        }
+    }
+
+    /// Ends all that is left.
+    pub fn end(self) {
+        let Self {
+            registry,
+            queue,
+            bh,
+            timers,
+        } = self;
+        watched("dropping what is hostile", || {
+            // What an RCU callback is to queue still has a queue then.
+            rcu::barrier();
+            contained(|| drop(timers));
+            // What handled reports is dropped here, and not by what ends the registry.
+            contained(|| registry.on_report(|_| ()));
+            hostile::clean_up();
+            drop((queue, bh));
+        });
+        watched("shutting hostile users down", || {
+            let mut shut = registry.shutdown();
+            while let Err(still) = shut {
+                thread::yield_now();
+                shut = still.registry.shutdown();
+            }
+        });
+    }
+
+    fn act(&self, dice: &mut Dice) {
+        match dice.below(12) {
+            0 if may(Act::Bh) => self.end_in_bottom_half(dice),
+            1..3 if may(Act::Timer) => self.end_under_flushes(dice),
+            3 if may(Act::Timer) => self.arm(dice),
+            4 => self.spawn(dice),
+            5 => self.spawn_async(dice),
+            6 if may(Act::Callback) => self.queue_after_readers(dice),
+            7 if may(Act::Handler) => self.handle(dice),
+            8 if may(Act::Tls) => self.leave_in_thread(dice),
+            9 if hostile::dares(Act::Fork, dice, 4) => self.fork(dice),
+            10 if may(Act::Drop) => {
+                let victim = self.victim(dice);
+                hostile::hide_queue(dice, victim.queue);
+            }
+            _ => hostile::misbehave_at_length(dice),
+        }
+    }
+
+    fn victim(&self, dice: &mut Dice) -> Victim {
+        let (is_bh, handles) = (may(Act::Bh) && dice.below(6) == 0, dice.below(2) == 0);
+        let (rescues, max_active) = (dice.below(8) == 0, 1 + dice.below(3) as u32);
+        let build = || {
+            let mut builder = Workqueue::builder("victim");
+            builder = match is_bh {
+                true => builder.bh(),
+                false => builder.max_active(max_active),
+            };
+            if rescues && !is_bh {
+                builder = builder.mem_reclaim();
+            }
+            if handles && may(Act::Handler) {
+                let (grenade, seed) = (Grenade::new(dice), dice.bits());
+                builder = builder.on_panic(move |_| {
+                    grenade.check();
+                    misbehave(&mut Dice::new(seed));
+                });
+            }
+            builder.build_in(&self.registry)
+        };
+        let queue = build_anyhow(build);
+        let (nr_items, nr_ran) = (dice.below(MAX_ITEMS), Arc::<AtomicUsize>::default());
+        for _ in 0..nr_items {
+            let (nr_ran, grenade) = (nr_ran.clone(), Grenade::new(dice));
+            let mut dice = Dice::new(dice.bits());
+            queue.spawn_detached(move || {
+                nr_ran.fetch_add(1, Ordering::Relaxed);
+                grenade.check();
+                misbehave(&mut dice);
+            });
+        }
+        Victim {
+            queue,
+            nr_items,
+            nr_ran,
+        }
+    }
+
+    /// Has a bottom-half item, which may not wait, drop a queue's last handle.
+    fn end_in_bottom_half(&self, dice: &mut Dice) {
+        let victim = self.victim(dice);
+        let has_run = victim.watch();
+        let item = self.bh.spawn(move || drop(victim));
+        contained(|| drop(item.join()));
+        while !has_run() {
+            thread::yield_now();
+        }
+    }
+
+    /// Drops queues' last handles while their timers are flushed.
+    fn end_under_flushes(&self, dice: &mut Dice) {
+        let grenade = Grenade::new(dice);
+        let work = DelayedWork::new(move || grenade.check());
+        let mut timers = self.timers.lock().unwrap();
+        timers.push(work.clone());
+        let oldest = (timers.len() > NR_TIMERS).then(|| timers.remove(0));
+        drop(timers);
+        contained(|| drop(oldest));
+        for _ in 0..NR_RACES {
+            let victim = self.victim(dice);
+            victim.queue.enqueue_after(&work, NEVER);
+            for _ in 0..dice.below(100) {
+                std::hint::spin_loop();
+            }
+            victim.end();
+        }
+        work.cancel();
+    }
+
+    /// Arms an item that owns what misbehaves when it goes, and drops it, or its queue.
+    fn arm(&self, dice: &mut Dice) {
+        let (grenade, seed) = (Grenade::new(dice), dice.bits());
+        let mut own = Dice::new(seed);
+        // Dropped wherever the item's last handle goes.
+        let queue = (may(Act::Drop) && dice.below(2) == 0).then(|| self.victim(dice).queue);
+        let owns_queue = queue.is_some();
+        let work = DelayedWork::new(move || {
+            grenade.check();
+            let _ = &queue;
+            misbehave(&mut own);
+        });
+        let delay = Duration::from_micros(dice.pick(&[0, 50, 500, 2000]));
+        match dice.below(4) {
+            // Its queue goes before its time comes.
+            0 => {
+                let victim = self.victim(dice);
+                victim.queue.enqueue_after(&work, delay);
+                victim.end();
+            }
+            1 if may(Act::Bh) => drop(self.bh.enqueue_after(&work, delay)),
+            _ => drop(self.queue.enqueue_after(&work, delay)),
+        }
+        match dice.below(3) {
+            0 if owns_queue => hostile::hide_queue(dice, work),
+            0 => hostile::hide(dice, work),
+            1 => drop(work.cancel()),
+            _ => drop(work),
+        }
+    }
+
+    /// Spawns what misbehaves, and does something rude with the handle.
+    fn spawn(&self, dice: &mut Dice) {
+        let (grenade, queue) = (Grenade::new(dice), self.queue.clone());
+        let mut own = Dice::new(dice.bits());
+        let mut handle = self.queue.spawn(move || {
+            grenade.check();
+            if hostile::dares(Act::Queue, &mut own, 4) {
+                let inner = queue.spawn(|| ());
+                match own.below(3) {
+                    0 if may(Act::Leak) => std::mem::forget(inner),
+                    1 if may(Act::Wait) => drop(inner.join()),
+                    _ => drop(inner),
+                }
+            }
+            misbehave(&mut own);
+            // What it returns misbehaves with its joiner.
+            grenade
+        });
+        match dice.below(5) {
+            0 if may(Act::Leak) => std::mem::forget(handle),
+            1 => hostile::hide(dice, handle),
+            2 => drop(handle.cancel()),
+            3 => drop(hostile::await_rudely(handle, dice)),
+            _ => drop(handle.join()),
+        }
+    }
+
+    fn spawn_async(&self, dice: &mut Dice) {
+        let rude = Rude {
+            dice: Dice::new(dice.bits()),
+            nr_polls: dice.below(4),
+            grenade: Grenade::new(dice),
+        };
+        let handle = self.queue.spawn_async(rude);
+        match dice.below(3) {
+            0 => drop(handle),
+            1 => hostile::hide(dice, handle),
+            _ => drop(hostile::await_rudely(handle, dice)),
+        }
+    }
+
+    fn queue_after_readers(&self, dice: &mut Dice) {
+        let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
+        let work = RcuWork::new(move || {
+            grenade.check();
+            misbehave(&mut own);
+        });
+        if dice.below(2) == 0 {
+            let victim = self.victim(dice);
+            victim.queue.enqueue_rcu(&work);
+            victim.end();
+        } else {
+            self.queue.enqueue_rcu(&work);
+        }
+        match dice.below(3) {
+            0 => hostile::hide(dice, work),
+            1 if may(Act::Wait) => drop(work.flush()),
+            _ => drop(work.cancel()),
+        }
+    }
+
+    /// Gives the registry another handler of reports, or a machine that is looked at by code that panics.
+    fn handle(&self, dice: &mut Dice) {
+        let (grenade, seed) = (Grenade::new(dice), dice.bits());
+        if dice.below(4) > 0 {
+            self.registry.on_report(move |_| {
+                grenade.check();
+                misbehave(&mut Dice::new(seed));
+            });
+            return;
+        }
+        let machine = || Topology::synthetic("2 core").unwrap();
+        let mut own = Dice::new(seed);
+        let mut source = Some(move || {
+            grenade.check();
+            misbehave(&mut own);
+            (own.below(2) == 0).then(machine)
+        });
+        let watching = || {
+            let mut source = source.take();
+            let look = move || source.as_mut().and_then(|source| source());
+            Registry::watching(machine(), Params::default(), look)
+        };
+        let registry = insist(watching);
+        let queue = Workqueue::builder("seen").build_in(&registry).unwrap();
+        let item = queue.spawn(|| ());
+        contained(|| _ = registry.refresh_topology());
+        item.join().unwrap();
+        drop(queue);
+        hostile::hide_queue(dice, registry);
+    }
+
+    /// Leaves something in a worker's thread that misbehaves when the thread ends, and waits for work there.
+    fn leave_in_thread(&self, dice: &mut Dice) {
+        struct Last(Dice, Option<(Workqueue, Grenade)>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                // Who panics here is the standard library's to abort.
+                contained(|| {
+                    let (queue, grenade) = self.1.take().expect("it goes once");
+                    grenade.check();
+                    if may(Act::Wait) {
+                        queue.spawn(|| ()).join().unwrap();
+                    }
+                    misbehave(&mut self.0);
+                });
+            }
+        }
+        thread_local!(static LAST: RefCell<Option<Last>> = const { RefCell::new(None) });
+        // A queue of the process, which is there as long as any thread.
+        let Ok(queue) = Workqueue::builder("late").build() else {
+            return;
+        };
+        let last = Last(Dice::new(dice.bits()), Some((queue, Grenade::new(dice))));
+        let item = self.queue.spawn(move || {
+            let before = LAST.with(|place| place.replace(Some(last)));
+            contained(|| drop(before));
+        });
+        contained(|| drop(item.join()));
+    }
+
+    /// Uses a child's queues, and its parent's, in a child.
+    fn fork(&self, dice: &mut Dice) {
+        let (inherited, seed) = (self.queue.clone(), dice.bits());
+        let work = Work::new(|| ());
+        hostile::in_child("workqueues", || {
+            let mut dice = Dice::new(seed);
+            refusable(|| drop(inherited.spawn(|| ())));
+            refusable(|| inherited.enqueue(&work));
+            refusable(|| drop(inherited.flush()));
+            let make = || Registry::new(Topology::synthetic("2 core").unwrap(), Params::default());
+            let registry = insist(make);
+            let queue = build_anyhow(|| Workqueue::builder("child").build_in(&registry));
+            let items: Vec<_> = (0..8).map(|i| queue.spawn(move || i)).collect();
+            let sum: u32 = items.into_iter().map(|item| item.join().unwrap()).sum();
+            assert_eq!(sum, 28);
+            work.cancel();
+            drop(queue);
+            drop(inherited);
+            hostile::misbehave_at_length(&mut dice);
+        });
+    }
+}
+
+/// Builds a queue, again where the system refused a thread.
+fn build_anyhow(mut build: impl FnMut() -> Result<Workqueue, BuildError>) -> Workqueue {
+    loop {
+        match build() {
+            Ok(queue) => return queue,
+            Err(BuildError::Rescuer(_) | BuildError::Registry(_)) if may(Act::Thread) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// A future that misbehaves, and leaves its wakers to others.
+struct Rude {
+    dice: Dice,
+    nr_polls: usize,
+    grenade: Grenade,
+}
+
+impl Future for Rude {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        self.grenade.check();
+        if self.nr_polls == 0 {
+            return Poll::Ready(());
+        }
+        self.nr_polls -= 1;
+        let waker = context.waker().clone();
+        hostile::hide(&mut self.dice, waker.clone());
+        waker.wake();
+        misbehave(&mut self.dice);
+        Poll::Pending
+    }
+}

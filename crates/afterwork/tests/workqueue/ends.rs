@@ -1,0 +1,257 @@
+//! How queues end: where the thread that drops the last handle must not wait, and beside timers that fire.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    thread,
+    time::Duration,
+};
+
+use afterwork::{
+    rcu,
+    workqueue::{Busy, DelayedWork, RcuWork, Registry, Workqueue},
+};
+
+use crate::support::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+const SOON: Duration = Duration::from_micros(50);
+
+/// A queue whose one seat is taken, with items that wait for it and count.
+fn stuck(registry: &Registry, nr_items: usize) -> (Workqueue, Plug, Count) {
+    let queue = queue("stuck").max_active(1).build_in(registry).unwrap();
+    let (plug, count) = (plug_into(&queue), Count::default());
+    for _ in 0..nr_items {
+        let count = count.clone();
+        queue.spawn_detached(move || count.add());
+    }
+    (queue, plug, count)
+}
+
+fn all_gone(registry: Registry) {
+    eventually("all queues have gone", || registry.pool_stats().is_empty());
+    shut_down(registry);
+}
+
+#[test]
+fn a_bottom_half_item_that_drops_the_last_handle_of_another_queue_does_not_wait() {
+    ends(|| {
+        let registry = registry("2 core");
+        let bh = queue("bh").bh().build_in(&registry).unwrap();
+        for _ in 0..20 {
+            let (queue, plug, count) = stuck(&registry, 100);
+            bh.spawn(move || drop(queue)).join().unwrap();
+            assert_eq!(count.get(), 0);
+            plug.release();
+            eventually("all items have run", || count.get() == 100);
+        }
+        drop(bh);
+        all_gone(registry);
+    });
+}
+
+#[test]
+fn a_callback_of_rcu_that_drops_the_last_handle_does_not_wait() {
+    ends(|| {
+        let registry = registry("2 core");
+        let (queue, plug, count) = stuck(&registry, 1);
+        rcu::call(move || drop(queue));
+        rcu::barrier();
+        assert_eq!(count.get(), 0);
+        plug.release();
+        all_gone(registry);
+        assert_eq!(count.get(), 1);
+    });
+}
+
+#[test]
+fn the_manager_that_drops_the_last_handle_does_not_wait() {
+    ends(|| {
+        let registry = registry("2 core");
+        let (queue, plug, count) = stuck(&registry, 1);
+        let (timers, others) = (
+            crate::support::queue("timers").build_in(&registry).unwrap(),
+            crate::support::queue("others").build_in(&registry).unwrap(),
+        );
+        let census = Census::default();
+        let owned = (census.life(), queue);
+        let work = DelayedWork::new(move || {
+            let _ = &owned;
+        });
+        timers.enqueue_after(&work, Duration::from_millis(1));
+        drop(work);
+        // So the manager has the item's last handle when its time comes, if that has not come yet.
+        let ender = thread::spawn(move || drop(timers));
+        census.all_dropped(1);
+        let (send, receive) = mpsc::channel();
+        others.enqueue_after(&DelayedWork::new(move || send.send(()).unwrap()), SOON);
+        assert_eq!(receive.recv_timeout(PATIENCE), Ok(()), "no timer fires");
+        assert_eq!(count.get(), 0);
+        plug.release();
+        drop(others);
+        ender.join().unwrap();
+        all_gone(registry);
+        assert_eq!(count.get(), 1);
+    });
+}
+
+#[test]
+fn an_end_that_gets_no_thread_is_carried_out_all_the_same() {
+    ends(|| {
+        for reclaims in [false, true] {
+            let registry = registry("2 core");
+            let builder = queue("own").max_active(1);
+            let builder = if reclaims {
+                builder.mem_reclaim()
+            } else {
+                builder
+            };
+            let queue = builder.build_in(&registry).unwrap();
+            let (own, count) = (queue.clone(), Count::default());
+            let (plug, hole) = stopper();
+            queue.spawn_detached(move || {
+                hole.sit();
+                drop(own);
+            });
+            plug.wait_until_stuck();
+            registry.refuse_threads(true);
+            for _ in 0..10 {
+                let count = count.clone();
+                queue.spawn_detached(move || count.add());
+            }
+            drop(queue);
+            plug.release();
+            all_gone(registry);
+            assert_eq!(count.get(), 10);
+        }
+    });
+}
+
+#[test]
+fn a_panic_handler_whose_drop_waits_for_a_worker_holds_up_no_manager() {
+    ends(|| {
+        /// Waits in its drop until it is told.
+        struct Waits(std::sync::mpsc::Receiver<()>);
+        impl Drop for Waits {
+            fn drop(&mut self) {
+                self.0.recv().ok();
+            }
+        }
+        let registry = registry("2 core");
+        let other = queue("other").help(false).build_in(&registry).unwrap();
+        let (go, gate) = std::sync::mpsc::channel();
+        let waits = std::sync::Mutex::new(Waits(gate));
+        let handler = move |_: &str| drop(waits.lock());
+        let queue = queue("own")
+            .nice(3)
+            .on_panic(handler)
+            .build_in(&registry)
+            .unwrap();
+        let own = queue.clone();
+        let (plug, hole) = stopper();
+        queue.spawn_detached(move || {
+            hole.sit();
+            drop(own);
+        });
+        plug.wait_until_stuck();
+        registry.refuse_threads(true);
+        drop(queue);
+        plug.release();
+        // By then the manager may be in that drop, or not; what it serves goes on.
+        let has_gone = || registry.pool_stats().iter().all(|pool| pool.nice != 3);
+        eventually("the queue has gone", has_gone);
+        let timed = DelayedWork::new(|| ());
+        assert!(other.enqueue_after(&timed, Duration::from_millis(1)));
+        eventually("a timer fires", || !timed.is_pending());
+        registry.refuse_threads(false);
+        go.send(()).unwrap();
+        drop((other, timed));
+        all_gone(registry);
+    });
+}
+
+#[test]
+fn the_last_handle_waits_for_all_items_while_timers_fire_and_are_flushed() {
+    ends(|| {
+        let work = DelayedWork::new(|| ());
+        let stop = Arc::new(AtomicBool::new(false));
+        let flushers: Vec<_> = (0..2)
+            .map(|_| {
+                let (work, stop) = (work.clone(), stop.clone());
+                thread::spawn(move || {
+                    while !stop.load(Ordering::Relaxed) {
+                        work.flush().unwrap();
+                        thread::yield_now();
+                    }
+                })
+            })
+            .collect();
+        for round in 0..20 {
+            let registry = registry("2 core");
+            for _ in 0..50 {
+                let queue = queue("brief").build_in(&registry).unwrap();
+                queue.enqueue_after(&work, if round % 2 == 0 { SOON } else { HOUR });
+                let count = Count::default();
+                for _ in 0..4 {
+                    let count = count.clone();
+                    queue.spawn_detached(move || count.add());
+                }
+                drop(queue);
+                assert_eq!(count.get(), 4, "the drop did not wait");
+                work.cancel_sync();
+            }
+            registry.shutdown().unwrap();
+        }
+        stop.store(true, Ordering::Relaxed);
+        flushers.into_iter().for_each(|it| it.join().unwrap());
+    });
+}
+
+#[test]
+fn a_timer_goes_with_the_last_handle_of_its_queue() {
+    let registry = registry("2 core");
+    let other = queue("other").build_in(&registry).unwrap();
+    let count = Count::default();
+    let runs = count.clone();
+    let work = DelayedWork::new(move || runs.add());
+    let armed = || {
+        let queue = queue("brief").build_in(&registry).unwrap();
+        assert!(queue.enqueue_after(&work, HOUR) && work.is_pending());
+        drop(queue);
+    };
+    armed();
+    assert_eq!(work.busy(), Busy::default());
+    armed();
+    assert!(!work.cancel());
+    armed();
+    assert_eq!(work.flush(), Ok(false));
+    armed();
+    assert!(!other.mod_delayed(&work, HOUR));
+    assert!(work.cancel());
+    armed();
+    assert!(other.enqueue_after(&work, Duration::ZERO));
+    work.flush().unwrap();
+    assert_eq!(count.get(), 1);
+}
+
+#[test]
+fn an_item_that_waits_for_readers_is_free_when_its_queue_has_gone() {
+    let registry = registry("2 core");
+    let other = queue("other").build_in(&registry).unwrap();
+    let brief = queue("brief").build_in(&registry).unwrap();
+    let count = Count::default();
+    let runs = count.clone();
+    let work = RcuWork::new(move || runs.add());
+    let guard = rcu::read();
+    assert!(brief.enqueue_rcu(&work) && work.is_pending());
+    drop(brief);
+    assert!(!work.is_pending());
+    assert!(other.enqueue_rcu(&work) && work.is_pending());
+    drop(guard);
+    // It may have run already.
+    work.flush().unwrap();
+    assert_eq!(count.get(), 1);
+}

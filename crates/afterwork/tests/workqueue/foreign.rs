@@ -1,0 +1,300 @@
+//! Users' code on the library's own threads: destructors, handlers and sources that panic, wait, and come back.
+
+use std::{
+    cell::RefCell,
+    future,
+    sync::{
+        Arc, Mutex,
+        mpsc::{self, Sender},
+    },
+    task::{Poll, Waker},
+    time::Duration,
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{DelayedWork, JoinError, Registry, Workqueue, blocking},
+};
+use topology::Topology;
+
+use crate::support::*;
+
+/// Tells that it is dropped, and does something then.
+struct AtDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for AtDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}
+
+fn at_drop<F: FnMut()>(func: F) -> AtDrop<F> {
+    AtDrop(func)
+}
+
+/// Panics, unless a test fails already.
+fn explode() {
+    if !std::thread::panicking() {
+        panic!("dropped");
+    }
+}
+
+/// Fails unless the manager makes a worker for a pool that has none, and fires timers.
+fn assert_managed(registry: &Registry) {
+    let queue = queue("later").nice(7).help(false);
+    let queue = queue.build_in(registry).unwrap();
+    let (send, receive) = mpsc::channel();
+    let timed = DelayedWork::new(move || send.send("fired").unwrap());
+    assert!(queue.enqueue_after(&timed, Duration::from_millis(1)));
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok("fired"));
+}
+
+/// Arms an item that owns `owned` and nobody else has, of a queue that goes at once.
+fn forget_armed(registry: &Registry, owned: impl Send + 'static) {
+    let timers = queue("timers").build_in(registry).unwrap();
+    let work = DelayedWork::new(move || {
+        let _ = &owned;
+    });
+    assert!(timers.enqueue_after(&work, Duration::from_millis(1)));
+}
+
+#[test]
+fn the_drop_of_a_timed_item_whose_queue_is_gone_may_panic() {
+    let registry = registry("2 core");
+    let (send, receive) = mpsc::channel();
+    let bomb = at_drop(move || {
+        send.send(()).unwrap();
+        explode();
+    });
+    forget_armed(&registry, bomb);
+    receive.recv_timeout(PATIENCE).unwrap();
+    assert_managed(&registry);
+}
+
+#[test]
+fn a_timed_item_whose_queue_is_gone_holds_up_none_that_needs_a_worker() {
+    const SLACK: Duration = Duration::from_millis(20);
+    let registry = registry("2 core");
+    let (send, receive) = mpsc::channel();
+    let gone = queue("gone").build_in(&registry).unwrap();
+    let forgotten = DelayedWork::new(|| ()).with_slack(SLACK);
+    assert!(gone.enqueue_after(&forgotten, SLACK));
+    // They fall due together, and each is of a pool that has no worker yet.
+    let live = (1..8).map(|nice| {
+        let send = send.clone();
+        let queue = queue("live").nice(nice).help(false);
+        let queue = queue.build_in(&registry).unwrap();
+        let timed = DelayedWork::new(move || send.send(nice).unwrap()).with_slack(SLACK);
+        assert!(queue.enqueue_after(&timed, SLACK));
+        (queue, timed)
+    });
+    let live: Vec<_> = live.collect();
+    drop((gone, forgotten));
+    let mut fired: Vec<_> = live
+        .iter()
+        .map(|_| receive.recv_timeout(PATIENCE).unwrap())
+        .collect();
+    fired.sort();
+    assert_eq!(fired, Vec::from_iter(1..8));
+}
+
+#[test]
+fn the_drop_of_a_timed_item_may_wait_for_a_worker_that_must_be_made() {
+    let registry = registry("2 core");
+    let busy = queue("busy").build_in(&registry).unwrap();
+    let third = queue("third").nice(3).help(false);
+    let third = third.build_in(&registry).unwrap();
+    let (plug, hole) = stopper();
+    let ended = Count::default();
+    let ends = ended.clone();
+    busy.spawn_detached(move || {
+        hole.sit();
+        third.spawn(|| ()).join().unwrap();
+        ends.add();
+    });
+    plug.wait_until_stuck();
+    let (send, receive) = mpsc::channel();
+    // The fields go in this order.
+    forget_armed(&registry, (at_drop(move || send.send(()).unwrap()), busy));
+    receive.recv_timeout(PATIENCE).unwrap();
+    plug.release();
+    eventually("the item of the dropped queue ends", || ended.get() == 1);
+    assert_managed(&registry);
+}
+
+#[test]
+fn workers_are_made_while_the_locals_of_one_that_left_wait_for_an_item() {
+    struct AtEnd(Workqueue, Sender<()>);
+    impl Drop for AtEnd {
+        fn drop(&mut self) {
+            self.0.spawn(|| ()).join().unwrap();
+            let _ = self.1.send(());
+        }
+    }
+    thread_local!(static LOCAL: RefCell<Option<AtEnd>> = const { RefCell::new(None) });
+    let params = Params {
+        idle_timeout_ms: 1,
+        ..Params::default()
+    };
+    let registry = registry_with("2 core", params);
+    let first = queue("first").build_in(&registry).unwrap();
+    let second = queue("second").nice(4).help(false);
+    let second = second.build_in(&registry).unwrap();
+    let (send, receive) = mpsc::channel();
+    // Six workers at once, so that some are sent away.
+    let all_in = Arc::new(std::sync::Barrier::new(6));
+    for _ in 0..6 {
+        let (second, send, all_in) = (second.clone(), send.clone(), all_in.clone());
+        first.spawn_detached(move || {
+            LOCAL.set(Some(AtEnd(second, send)));
+            blocking(|| all_in.wait());
+        });
+    }
+    receive.recv_timeout(PATIENCE).expect("no worker was made");
+    assert_managed(&registry);
+}
+
+#[test]
+fn a_source_that_panics_is_asked_again() {
+    let params = Params {
+        machine_look_ms: 1,
+        ..Params::default()
+    };
+    let asked = Count::default();
+    let asks = asked.clone();
+    let registry = Registry::watching(Topology::synthetic("2 core").unwrap(), params, move || {
+        asks.add();
+        panic!("cannot read the machine now");
+    });
+    let registry = registry.unwrap();
+    assert!(!registry.refresh_topology() && asked.get() == 1);
+    let queue = queue("waits").build_in(&registry).unwrap();
+    // Work that waits for a worker has the manager look.
+    eventually("the manager asks", || {
+        (0..4).for_each(|_| queue.spawn_detached(|| std::thread::sleep(Duration::from_millis(2))));
+        asked.get() >= 3
+    });
+    assert_managed(&registry);
+}
+
+#[test]
+fn a_report_handler_that_is_dropped_may_give_another() {
+    ends(|| {
+        let registry = registry("2 core");
+        let (again, dropped) = (registry.clone(), Count::default());
+        let drops = dropped.clone();
+        let first = at_drop(move || {
+            again.on_report(|_| ());
+            drops.add();
+            explode();
+        });
+        registry.on_report(move |_| {
+            let _ = &first;
+        });
+        registry.on_report(|_| ());
+        assert_eq!(dropped.get(), 1);
+    });
+}
+
+/// Whoever is the last to let go of a queue's inside may be a worker.
+#[test]
+fn the_panic_handler_goes_with_the_last_handle_of_its_queue() {
+    let dropped = Count::default();
+    let drops = dropped.clone();
+    let handler = at_drop(move || {
+        drops.add();
+        explode();
+    });
+    let queue = alone_on_two(queue("handled").on_panic(move |_| {
+        let _ = &handler;
+    }));
+    let kept: Arc<Mutex<Option<Waker>>> = Arc::default();
+    let keeps = kept.clone();
+    let ended = queue.spawn_async(future::poll_fn(move |context| {
+        *keeps.lock().unwrap() = Some(context.waker().clone());
+        Poll::Ready(())
+    }));
+    ended.join().unwrap();
+    drop(queue);
+    assert_eq!(dropped.get(), 1);
+    drop(kept);
+}
+
+#[test]
+fn a_report_handler_may_drop_the_last_handle_of_a_queue_that_needs_a_worker() {
+    let params = Params {
+        watchdog_thresh_ms: 20,
+        ..Params::default()
+    };
+    let registry = registry_with("1 core", params);
+    let busy = queue("busy").nice(2).build_in(&registry).unwrap();
+    let third = queue("third").nice(3).help(false);
+    let third = third.build_in(&registry).unwrap();
+    let (plug, hole) = stopper();
+    let ended = Count::default();
+    let ends = ended.clone();
+    busy.spawn_detached(move || {
+        hole.sit();
+        third.spawn(|| ()).join().unwrap();
+        ends.add();
+    });
+    plug.wait_until_stuck();
+    let (send, receive) = mpsc::channel();
+    let busy = Mutex::new(Some(busy));
+    registry.on_report(move |_| {
+        let last = busy.lock().unwrap().take();
+        if last.is_some() {
+            send.send(()).unwrap();
+        }
+        drop(last);
+    });
+    // Of a bottom half one worker runs, and nobody takes its place.
+    let stalls = queue("stalls").bh().build_in(&registry).unwrap();
+    let (stuck, held) = mpsc::channel::<()>();
+    stalls.spawn_detached(move || {
+        let _ = held.recv();
+    });
+    let waits = stalls.spawn(|| ());
+    receive.recv_timeout(PATIENCE).expect("no stall is told");
+    plug.release();
+    eventually("the item of the dropped queue ends", || ended.get() == 1);
+    drop(stuck);
+    waits.join().unwrap();
+    assert_managed(&registry);
+}
+
+#[test]
+fn what_no_reaper_could_be_had_for_is_dropped_later_or_with_the_registry() {
+    let registry = registry("2 core");
+    let dropped = Count::default();
+    let arm = || {
+        let drops = dropped.clone();
+        forget_armed(&registry, at_drop(move || drops.add()));
+    };
+    registry.refuse_threads(true);
+    arm();
+    registry.refuse_threads(false);
+    eventually("a reaper comes", || dropped.get() == 1);
+    registry.refuse_threads(true);
+    arm();
+    // The reaper that has just ended may still have the manager.
+    ends(move || registry.shutdown().unwrap());
+    eventually("it goes with the registry", || dropped.get() == 2);
+}
+
+/// While an ordered queue's attributes change, nobody is let in, and who is in is waited for.
+#[test]
+fn what_a_queue_refuses_may_change_its_attributes_when_dropped() {
+    ends(|| {
+        let queue = queue("shut").ordered().build_in(&registry("2 core"));
+        let queue = queue.unwrap();
+        queue.destroy().unwrap();
+        let (closures, futures) = (queue.clone(), queue.clone());
+        let dropped = at_drop(move || closures.set_nice(3).unwrap());
+        let refused = queue.spawn(move || drop(dropped)).join();
+        assert!(matches!(refused, Err(JoinError::Refused)));
+        let dropped = at_drop(move || futures.set_nice(4).unwrap());
+        let refused = queue.spawn_async(async move { drop(dropped) }).join();
+        assert!(matches!(refused, Err(JoinError::Refused)));
+    });
+}

@@ -1,0 +1,211 @@
+//! What every bench is told when it makes its cases, and what it has to offer.
+
+use std::ops::RangeInclusive;
+
+use clap::Args;
+use clap::builder::{RangedU64ValueParser, TypedValueParser};
+use topology::CpuId;
+
+use crate::exit::Stop;
+use crate::harness::case::Case;
+use crate::harness::interrupt::Interrupt;
+
+/// Word for "no peer at all".
+const NONE: &str = "none";
+
+/// What every bench is told when it makes its cases.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Whether runs are to be short.
+    pub quick: bool,
+    /// The CPUs that this process may use.
+    pub cpus: Vec<CpuId>,
+    /// Where to pin producers, in turn; empty for nowhere.
+    pub pins: Vec<CpuId>,
+    /// Asked by runs, at least ten times a second.
+    pub interrupt: Interrupt,
+    /// What to run, and against whom.
+    pub pick: Pick,
+}
+
+/// What a bench has to offer, as tables spell it and in their order.
+#[derive(Clone, Copy, Debug)]
+pub struct Menu {
+    /// Its cases.
+    pub cases: &'static [&'static str],
+    /// Its peers.
+    pub peers: &'static [&'static str],
+}
+
+/// What was picked from the menus; everything when nothing was.
+#[derive(Args, Clone, Debug, Default)]
+pub struct Pick {
+    /// Cases to run, separated by commas; the help of a bench names its own [default: all]
+    #[arg(long, global = true, value_name = "CASE,…", value_delimiter = ',')]
+    pub cases: Vec<String>,
+
+    /// Peers to measure against, separated by commas, or none; the help of a bench names its own [default: all]
+    #[arg(long, global = true, value_name = "PEER,…", value_delimiter = ',')]
+    pub peers: Vec<String>,
+}
+
+impl Menu {
+    /// Returns what the help of the bench says of it.
+    #[must_use]
+    pub fn help(self) -> String {
+        let [cases, peers] = [self.cases, self.peers].map(|names| names.join(", "));
+        format!("Cases: {cases}\nPeers: {peers}")
+    }
+}
+
+impl Pick {
+    /// Says what none of the benches has.
+    pub fn check(&self, menus: &[Menu]) -> Result<(), Stop> {
+        let cases = menus.iter().flat_map(|menu| menu.cases);
+        let peers = menus.iter().flat_map(|menu| menu.peers).chain([&NONE]);
+        known("--cases", &self.cases, cases.copied().collect())?;
+        known("--peers", &self.peers, peers.copied().collect())
+    }
+}
+
+fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
+    let Some(unknown) = names.iter().find(|name| !valid.contains(&name.as_str())) else {
+        return Ok(());
+    };
+    let mut told: Vec<&str> = Vec::new();
+    for name in valid {
+        if !told.contains(&name) {
+            told.push(name);
+        }
+    }
+    Err(Stop::CouldNotRun(format!(
+        "{option} {unknown}: there is none of this name; valid: {}",
+        told.join(", ")
+    )))
+}
+
+impl Settings {
+    /// Returns whether `case` was picked.
+    #[must_use]
+    pub fn wants_case(&self, case: &str) -> bool {
+        let cases = &self.pick.cases;
+        cases.is_empty() || cases.iter().any(|wanted| wanted == case)
+    }
+
+    /// Makes the cases picked, and leaves out of each the peers that were not.
+    ///
+    /// `case` may return `None` for one that this machine cannot run.
+    pub fn make<C: Into<Option<Case>>>(
+        &self,
+        menu: Menu,
+        case: impl FnMut(&'static str) -> C,
+    ) -> Vec<Case> {
+        let names = menu.cases.iter().copied();
+        let names = names.filter(|name| self.wants_case(name));
+        let mut cases: Vec<Case> = names.map(case).filter_map(Into::into).collect();
+        let peers = &self.pick.peers;
+        for case in &mut cases {
+            case.variants
+                .retain(|it| !it.peer || peers.is_empty() || peers.contains(&it.name));
+        }
+        cases
+    }
+
+    /// Short runs of some cases, or all, on whatever CPUs there are.
+    #[cfg(test)]
+    pub(crate) fn of_tests(cases: &[&str]) -> Self {
+        Self {
+            quick: true,
+            cpus: sync::cpu::affinity().unwrap().iter().collect(),
+            pick: Pick {
+                cases: cases.iter().map(ToString::to_string).collect(),
+                peers: Vec::new(),
+            },
+            ..Self::default()
+        }
+    }
+}
+
+/// Parses a whole number from 1 to `MAX`, and says so to whoever gives another.
+#[must_use]
+pub fn count<const MAX: u64>() -> impl TypedValueParser<Value = usize> {
+    let range: RangeInclusive<u64> = 1..=MAX;
+    RangedU64ValueParser::<usize>::new().range(range)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::case::{Sample, Variant};
+
+    const MEAL: Menu = Menu {
+        cases: &["soup", "fish"],
+        peers: &["salt", "pepper"],
+    };
+
+    fn case(name: &'static str) -> Case {
+        let none = || Ok(Some(Sample::default()));
+        let peers = MEAL.peers.iter().map(|peer| Variant::peer(*peer, none));
+        Case {
+            bench: "meal",
+            name,
+            about: String::new(),
+            metrics: &[],
+            headline: "",
+            variants: [Variant::ours("water", none)]
+                .into_iter()
+                .chain(peers)
+                .collect(),
+            claims: Vec::new(),
+        }
+    }
+
+    fn picked(cases: &[&str], peers: &[&str]) -> Settings {
+        let mut settings = Settings::of_tests(cases);
+        settings.pick.peers = peers.iter().map(ToString::to_string).collect();
+        settings
+    }
+
+    fn made(cases: &[&str], peers: &[&str]) -> Vec<(&'static str, Vec<String>)> {
+        let names = |case: Case| {
+            let variants = case.variants.into_iter();
+            (case.name, variants.map(|it| it.name).collect())
+        };
+        let cases = picked(cases, peers).make(MEAL, case);
+        cases.into_iter().map(names).collect()
+    }
+
+    #[test]
+    fn nothing_picked_is_everything() {
+        let all: Vec<_> = made(&[], &[]);
+        assert_eq!(all.len(), 2);
+        assert!(all.iter().all(|(_, variants)| variants.len() == 3));
+    }
+
+    #[test]
+    fn peers_that_were_not_picked_are_left_out_and_ours_stay() {
+        let salted = [("fish", vec!["water".into(), "salt".into()])];
+        assert_eq!(made(&["fish"], &["salt"]), salted);
+        assert_eq!(made(&["soup"], &[NONE]), [("soup", vec!["water".into()])]);
+    }
+
+    #[test]
+    fn a_case_that_cannot_run_is_left_out() {
+        let cases = picked(&[], &[]).make(MEAL, |name| (name == "soup").then(|| case(name)));
+        assert_eq!(cases.len(), 1);
+    }
+
+    #[test]
+    fn what_is_on_no_menu_is_told_with_what_is() {
+        assert!(
+            picked(&["fish"], &["salt", NONE])
+                .pick
+                .check(&[MEAL])
+                .is_ok()
+        );
+        let Err(Stop::CouldNotRun(reason)) = picked(&["salt"], &[]).pick.check(&[MEAL]) else {
+            panic!("salt is no dish");
+        };
+        assert!(reason.starts_with("--cases salt:") && reason.ends_with("valid: soup, fish"));
+    }
+}

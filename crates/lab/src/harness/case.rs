@@ -1,0 +1,238 @@
+//! What a bench is made of: cases, their variants, and the metrics that each run yields.
+
+use super::claim::{Against, Claim};
+use super::latency::Latencies;
+use super::metric::Metric;
+use super::stats::{Point, Spread};
+use crate::exit::Stop;
+
+/// What one run of one variant measured, metric by metric.
+#[derive(Clone, Debug, Default)]
+pub struct Sample {
+    values: Vec<(&'static str, f64)>,
+    curves: Vec<(&'static str, [f64; CURVE_PERCENTS.len()])>,
+}
+
+/// The percentiles of a curve: close together where most things happen, and at the far end.
+pub const CURVE_PERCENTS: [f64; 17] = [
+    0.0, 1.0, 5.0, 10.0, 20.0, 30.0, 40.0, 50.0, 60.0, 70.0, 80.0, 90.0, 95.0, 98.0, 99.0, 99.9,
+    100.0,
+];
+
+impl Sample {
+    /// Adds a value; one that is not finite is left out, as if it had not been measured.
+    pub fn set(&mut self, metric: impl Into<&'static str>, value: f64) {
+        if value.is_finite() {
+            self.values.push((metric.into(), value));
+        }
+    }
+
+    /// Adds percentiles of `latencies`, each to its metric; nothing without any sample.
+    pub fn set_percentiles<M: Into<&'static str>, const N: usize>(
+        &mut self,
+        latencies: Latencies,
+        metrics: [(f64, M); N],
+    ) {
+        let percents = metrics.each_ref().map(|(percent, _)| *percent);
+        for (value, (_, metric)) in latencies
+            .percentiles_ns(percents)
+            .into_iter()
+            .flatten()
+            .zip(metrics)
+        {
+            self.set(metric, value);
+        }
+    }
+
+    /// Adds how `latencies` are spread.
+    pub fn set_curve(&mut self, curve: &'static str, latencies: &Latencies) {
+        let percentiles = latencies.clone().percentiles_ns(CURVE_PERCENTS);
+        self.curves
+            .extend(percentiles.map(|values| (curve, values)));
+    }
+
+    /// Returns what was measured.
+    #[must_use]
+    pub fn value(&self, metric: &str) -> Option<f64> {
+        self.values
+            .iter()
+            .find(|(name, _)| *name == metric)
+            .map(|&(_, value)| value)
+    }
+}
+
+/// One run: sets up, warms up, measures, tears down. `None` says that SIGINT cut it short.
+pub type RunFn = Box<dyn FnMut() -> Result<Option<Sample>, Stop>>;
+
+/// One way to do what the case asks for.
+pub struct Variant {
+    /// As tables and records spell it; different from its neighbours'.
+    pub name: String,
+    /// Whether it is somebody else's code, to compare with.
+    pub peer: bool,
+    /// Measures it once.
+    pub run: RunFn,
+}
+
+impl Variant {
+    /// One of ours.
+    pub fn ours(
+        name: impl Into<String>,
+        run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            peer: false,
+            run: Box::new(run),
+        }
+    }
+
+    /// Somebody else's.
+    pub fn peer(
+        name: impl Into<String>,
+        run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
+    ) -> Self {
+        Self {
+            peer: true,
+            ..Self::ours(name, run)
+        }
+    }
+}
+
+/// A question, asked to several variants in one interleaved run.
+pub struct Case {
+    /// Of which bench.
+    pub bench: &'static str,
+    /// As tables, records and `--cases` spell it.
+    pub name: &'static str,
+    /// What is done and timed, in a line.
+    pub about: String,
+    /// What the variants may yield, in the table's order.
+    pub metrics: &'static [Metric],
+    /// The metric whose ratio to the best peer is a column of the table.
+    pub headline: &'static str,
+    /// Who is measured.
+    pub variants: Vec<Variant>,
+    /// What is said of the results, and compared.
+    pub claims: Vec<Claim>,
+}
+
+impl Case {
+    /// Returns `true` if both sides of `claim` take part.
+    #[must_use]
+    pub fn can_judge(&self, claim: &Claim) -> bool {
+        let has = |name: &String| self.variants.iter().any(|variant| variant.name == *name);
+        has(&claim.variant)
+            && match &claim.against {
+                Against::Variant(name) => has(name),
+                Against::BestPeer => self.variants.iter().any(|variant| variant.peer),
+            }
+    }
+}
+
+/// What one variant yielded so far: a sample for each repetition that it ended.
+#[derive(Clone, Debug)]
+pub struct Series {
+    /// The variant's name.
+    pub variant: String,
+    /// Whether it is a peer.
+    pub peer: bool,
+    /// Repetition and sample, in the order of the repetitions.
+    pub samples: Vec<(usize, Sample)>,
+}
+
+impl Series {
+    /// Returns the values of one metric, each with its repetition.
+    #[must_use]
+    pub fn points(&self, metric: &str) -> Vec<Point> {
+        self.samples
+            .iter()
+            .filter_map(|(repetition, sample)| {
+                Some(Point {
+                    repetition: *repetition,
+                    value: sample.value(metric)?,
+                })
+            })
+            .collect()
+    }
+}
+
+impl Series {
+    /// Returns the distributions, each as pairs of percent and value, a value being the median over the repetitions.
+    #[must_use]
+    pub fn curves(&self) -> Vec<(&'static str, Vec<(f64, f64)>)> {
+        let Some((_, first)) = self.samples.first() else {
+            return Vec::new();
+        };
+        let median = |curve: &str, index: usize| {
+            let runs = self.samples.iter().flat_map(|(_, sample)| &sample.curves);
+            let values: Vec<f64> = runs
+                .filter(|(name, _)| *name == curve)
+                .map(|(_, values)| values[index])
+                .collect();
+            Spread::of(&values).map(|spread| spread.median)
+        };
+        let names = first.curves.iter().map(|&(name, _)| name);
+        names
+            .map(|name| {
+                let points = CURVE_PERCENTS.iter().enumerate();
+                let points = points.filter_map(|(at, &percent)| Some((percent, median(name, at)?)));
+                (name, points.collect())
+            })
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_curve_is_the_median_of_its_repetitions_at_each_percent() {
+        let sample = |longest: u64| {
+            let mut latencies = Latencies::default();
+            (1..=longest).for_each(|time| latencies.push(0, time));
+            let mut sample = Sample::default();
+            sample.set_curve("wait", &latencies);
+            sample
+        };
+        let series = Series {
+            variant: "a".into(),
+            peer: false,
+            samples: vec![(0, sample(10)), (1, sample(1000)), (2, sample(100))],
+        };
+        let middle = Series {
+            samples: vec![(0, sample(100))],
+            ..series.clone()
+        };
+        let [("wait", points)] = &series.curves()[..] else {
+            panic!("one curve");
+        };
+        assert_eq!(points.last(), middle.curves()[0].1.last());
+        assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
+    }
+
+    #[test]
+    fn what_is_not_finite_was_not_measured() {
+        let mut sample = Sample::default();
+        sample.set("rate", f64::INFINITY);
+        sample.set("time", 1.0);
+        assert_eq!(
+            (sample.value("rate"), sample.value("time")),
+            (None, Some(1.0))
+        );
+    }
+
+    #[test]
+    fn points_keep_their_repetition_where_one_is_missing() {
+        let mut timed = Sample::default();
+        timed.set("time", 2.0);
+        let series = Series {
+            variant: "a".into(),
+            peer: false,
+            samples: vec![(0, timed.clone()), (1, Sample::default()), (2, timed)],
+        };
+        let repetitions: Vec<usize> = series.points("time").iter().map(|p| p.repetition).collect();
+        assert_eq!(repetitions, [0, 2]);
+    }
+}

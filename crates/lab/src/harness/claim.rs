@@ -1,0 +1,270 @@
+//! What is said of a bench's results, and whether they bear it out.
+
+use std::fmt::Display;
+
+use serde::{Deserialize, Serialize};
+
+use super::case::Series;
+use super::stats::{Spread, paired_ratio};
+use super::summary::best_peer;
+use crate::harness::metric::Metric;
+
+/// A ratio worth telling, and perhaps a bound that it is claimed to keep.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// In words, for the table: "without helping, cpu scope".
+    pub what: String,
+    /// The variant above the stroke.
+    pub variant: String,
+    /// Which of its metrics.
+    pub metric: &'static str,
+    /// Who stands below the stroke.
+    pub against: Against,
+    /// What the ratio must keep; `None` where it is only shown.
+    pub bound: Option<Bound>,
+    /// The same ratio as somebody else measured it.
+    pub source: Option<Source>,
+}
+
+/// A figure from elsewhere, to stand beside what is measured here.
+///
+/// It is never judged: it tells what the idea did where it came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// The ratio, or several: "1.17 to 1.39".
+    pub figure: &'static str,
+    /// Who measured it, on what.
+    pub from: &'static str,
+}
+
+impl Source {
+    /// Returns a figure of the prototypes that were made before this library.
+    #[must_use]
+    pub const fn prototype(figure: &'static str) -> Self {
+        Self {
+            figure,
+            from: "a prototype on 2 CPUs of a virtual AMD EPYC",
+        }
+    }
+}
+
+/// Whom a variant is compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Against {
+    /// The peer with the best median of the claim's metric.
+    BestPeer,
+    /// The variant of this name.
+    Variant(String),
+}
+
+impl<S: Into<String>> From<S> for Against {
+    fn from(variant: S) -> Self {
+        Self::Variant(variant.into())
+    }
+}
+
+/// A limit for a ratio.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Bound {
+    /// Not below.
+    AtLeast(f64),
+    /// Not above.
+    AtMost(f64),
+}
+
+/// What became of a claim.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Verdict {
+    /// The median keeps the bound.
+    Holds,
+    /// The median breaks the bound.
+    Fails,
+    /// Nothing is claimed, only shown.
+    Shown,
+    /// One side was not measured in this run.
+    NotMeasured,
+}
+
+/// A claim with what was measured for it.
+#[derive(Clone, Debug)]
+pub struct Judged<'a> {
+    /// What was claimed.
+    pub claim: &'a Claim,
+    /// Who stood below the stroke, if anybody was measured.
+    pub against: Option<String>,
+    /// The ratio, paired by repetition.
+    pub ratio: Option<Spread>,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// Whether the bound lies within one MAD of the median: another run may well say the opposite.
+    pub close: bool,
+}
+
+impl Claim {
+    /// Compares `variant` with `against` by a metric, which is told as `VARIANT, WHAT`; claims nothing yet.
+    pub fn of(
+        variant: impl Into<String>,
+        what: impl Display,
+        metric: impl Into<&'static str>,
+        against: impl Into<Against>,
+    ) -> Self {
+        let variant = variant.into();
+        Self {
+            what: format!("{variant}, {what}"),
+            variant,
+            metric: metric.into(),
+            against: against.into(),
+            bound: None,
+            source: None,
+        }
+    }
+
+    /// Tells it in other words.
+    #[must_use]
+    pub fn in_words(self, what: impl Into<String>) -> Self {
+        Self {
+            what: what.into(),
+            ..self
+        }
+    }
+
+    /// Claims that the ratio keeps a bound, where there is one.
+    #[must_use]
+    pub fn keeps(self, bound: impl Into<Option<Bound>>) -> Self {
+        Self {
+            bound: bound.into(),
+            ..self
+        }
+    }
+
+    /// Puts a figure from elsewhere beside it.
+    #[must_use]
+    pub fn beside(self, source: impl Into<Option<Source>>) -> Self {
+        Self {
+            source: source.into(),
+            ..self
+        }
+    }
+
+    /// Puts a figure of the prototypes beside it.
+    #[must_use]
+    pub fn prototype(self, figure: &'static str) -> Self {
+        self.beside(Source::prototype(figure))
+    }
+
+    /// Judges the claim by what was measured so far.
+    #[must_use]
+    pub fn judge<'a>(&'a self, metrics: &[Metric], series: &[Series]) -> Judged<'a> {
+        let below = match &self.against {
+            Against::Variant(name) => series.iter().find(|series| series.variant == *name),
+            Against::BestPeer => metrics
+                .iter()
+                .find(|metric| metric.name == self.metric)
+                .and_then(|metric| best_peer(series, metric)),
+        };
+        let above = series.iter().find(|series| series.variant == self.variant);
+        let ratio = above.zip(below).and_then(|(above, below)| {
+            paired_ratio(&above.points(self.metric), &below.points(self.metric))
+        });
+        let (verdict, close) = verdict(ratio, self.bound);
+        let against = below.map(|series| series.variant.clone());
+        Judged {
+            claim: self,
+            against,
+            ratio,
+            verdict,
+            close,
+        }
+    }
+}
+
+impl Bound {
+    fn value(self) -> f64 {
+        match self {
+            Self::AtLeast(value) | Self::AtMost(value) => value,
+        }
+    }
+
+    fn is_kept_by(self, ratio: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => ratio >= least,
+            Self::AtMost(most) => ratio <= most,
+        }
+    }
+}
+
+impl std::fmt::Display for Bound {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        // A bound may be a fraction; it was not meant to sixteen digits.
+        let told = (self.value() * 1e3).round() / 1e3;
+        match self {
+            Self::AtLeast(_) => write!(f, ">= {told}"),
+            Self::AtMost(_) => write!(f, "<= {told}"),
+        }
+    }
+}
+
+fn verdict(ratio: Option<Spread>, bound: Option<Bound>) -> (Verdict, bool) {
+    match (ratio, bound) {
+        (None, _) => (Verdict::NotMeasured, false),
+        (Some(_), None) => (Verdict::Shown, false),
+        (Some(ratio), Some(bound)) => {
+            let verdict = if bound.is_kept_by(ratio.median) {
+                Verdict::Holds
+            } else {
+                Verdict::Fails
+            };
+            (verdict, (ratio.median - bound.value()).abs() <= ratio.mad)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spread(median: f64, mad: f64) -> Option<Spread> {
+        Some(Spread { median, mad, n: 5 })
+    }
+
+    #[test]
+    fn the_median_decides_and_a_near_bound_is_told() {
+        use Verdict::{Fails, Holds};
+        assert_eq!(
+            verdict(spread(1.5, 0.05), Some(Bound::AtLeast(1.4))),
+            (Holds, false)
+        );
+        assert_eq!(
+            verdict(spread(1.5, 0.2), Some(Bound::AtLeast(1.4))),
+            (Holds, true)
+        );
+        assert_eq!(
+            verdict(spread(1.3, 0.05), Some(Bound::AtLeast(1.4))),
+            (Fails, false)
+        );
+        assert_eq!(
+            verdict(spread(0.5, 0.05), Some(Bound::AtMost(0.6))),
+            (Holds, false)
+        );
+        assert_eq!(
+            verdict(spread(0.7, 0.2), Some(Bound::AtMost(0.6))),
+            (Fails, true)
+        );
+    }
+
+    #[test]
+    fn a_bound_is_told_in_three_decimals() {
+        assert_eq!(Bound::AtMost(1.0 / 30.0).to_string(), "<= 0.033");
+        assert_eq!(Bound::AtLeast(1.5).to_string(), ">= 1.5");
+    }
+
+    #[test]
+    fn what_was_not_measured_neither_holds_nor_fails() {
+        assert_eq!(
+            verdict(None, Some(Bound::AtLeast(1.0))),
+            (Verdict::NotMeasured, false)
+        );
+        assert_eq!(verdict(spread(1.0, 0.0), None), (Verdict::Shown, false));
+    }
+}

@@ -1,0 +1,296 @@
+//! What was measured on what: the machine, its state, and the build. It heads every result.
+
+use std::fs;
+
+use rustix::time::{ClockId, clock_getres};
+use serde::{Deserialize, Serialize};
+use topology::{AffinityScope, ShardParams, Topology};
+
+use crate::exit::Stop;
+
+/// The machine and the build; what the machine does not tell is `None`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fingerprint {
+    /// The CPU's name for itself.
+    pub cpu: Option<String>,
+    /// `x86_64`, `aarch64`.
+    pub arch: String,
+    /// CPUs that are online.
+    pub cpus_online: usize,
+    /// CPUs that this process may use.
+    pub cpus_allowed: usize,
+    /// Cores among the online CPUs.
+    pub cores: usize,
+    /// Last-level caches.
+    pub caches: usize,
+    /// NUMA nodes.
+    pub nodes: usize,
+    /// Pods of the default scope among the allowed CPUs.
+    pub cache_shards: usize,
+    /// Whether siblings share cores.
+    pub smt: bool,
+    /// Whether it is a virtual machine; `None` where that cannot be told.
+    pub is_virtual: Option<bool>,
+    /// Maker and name of the machine, real or not.
+    pub product: Option<String>,
+    /// Release of the kernel.
+    pub kernel: String,
+    /// Timer ticks a second.
+    pub hz: Option<u64>,
+    /// Frequency governor of the first allowed CPU.
+    pub governor: Option<String>,
+    /// Driver that scales the frequency.
+    pub scaling_driver: Option<String>,
+    /// Load average over 1, 5 and 15 minutes.
+    pub load: Option<[f64; 3]>,
+    /// Version of this program.
+    pub version: String,
+    /// Commit that it was built from; `+changes` for a tree that differed from it.
+    pub commit: Option<String>,
+    /// Cargo's profile.
+    pub profile: String,
+    /// Level of optimisation.
+    pub opt_level: String,
+    /// Compiler.
+    pub rustc: Option<String>,
+}
+
+impl Fingerprint {
+    /// Looks at the machine.
+    pub fn take() -> Result<Self, Stop> {
+        let topology =
+            Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+        let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+        let first = topology
+            .allowed()
+            .iter()
+            .next()
+            .map_or(0, |cpu| cpu.index());
+        let cpufreq = format!("/sys/devices/system/cpu/cpu{first}/cpufreq");
+        let product = product(
+            word("/sys/class/dmi/id/sys_vendor"),
+            word("/sys/class/dmi/id/product_name"),
+        );
+        Ok(Self {
+            cpu: cpu_name(&cpuinfo),
+            arch: std::env::consts::ARCH.into(),
+            cpus_online: topology.online().iter().count(),
+            cpus_allowed: topology.allowed().iter().count(),
+            cores: topology.cores().len(),
+            caches: topology.llcs().len(),
+            nodes: topology.nodes().len(),
+            cache_shards: topology
+                .pods(AffinityScope::CacheShard, &ShardParams::default())
+                .len(),
+            smt: topology.cores().len() < topology.online().iter().count(),
+            is_virtual: is_virtual(&cpuinfo, product.as_deref()),
+            product,
+            kernel: word("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".into()),
+            hz: ticks_per_second(clock_getres(ClockId::MonotonicCoarse).tv_nsec),
+            governor: word(&format!("{cpufreq}/scaling_governor")),
+            scaling_driver: word(&format!("{cpufreq}/scaling_driver")),
+            load: word("/proc/loadavg").and_then(|text| load(&text)),
+            version: env!("CARGO_PKG_VERSION").into(),
+            commit: told(env!("AFTERWORK_COMMIT")),
+            profile: env!("AFTERWORK_PROFILE").into(),
+            opt_level: env!("AFTERWORK_OPT_LEVEL").into(),
+            rustc: told(env!("AFTERWORK_RUSTC")),
+        })
+    }
+
+    /// Whether the build is one to measure with.
+    #[must_use]
+    pub fn is_optimised(&self) -> bool {
+        self.opt_level != "0" && !cfg!(debug_assertions)
+    }
+
+    /// Tells it in a few lines of text, no wider than a table.
+    #[must_use]
+    pub fn lines(&self) -> Vec<String> {
+        let unknown = || "unknown".to_owned();
+        let smt = if self.smt { "SMT" } else { "no SMT" };
+        let kind = match self.is_virtual {
+            Some(true) => "virtual machine",
+            Some(false) => "real machine",
+            None => "virtual or real: unknown",
+        };
+        let product = self
+            .product
+            .as_ref()
+            .map_or(String::new(), |name| format!(" ({name})"));
+        let hz = self.hz.map_or_else(unknown, |hz| hz.to_string());
+        let governor = self.governor.clone().unwrap_or_else(unknown);
+        let driver = self.scaling_driver.clone().unwrap_or_else(unknown);
+        let load = self.load.map_or_else(unknown, |[one, five, fifteen]| {
+            format!("{one:.2} {five:.2} {fifteen:.2}")
+        });
+        let commit = self.commit.clone().unwrap_or_else(|| "outside git".into());
+        vec![
+            format!(
+                "machine  {}, {}, {kind}{product}",
+                self.cpu.clone().unwrap_or_else(unknown),
+                self.arch
+            ),
+            format!(
+                "cpus     {} allowed of {} online; cores: {}, {smt}; last-level caches: {}; nodes: {}",
+                self.cpus_allowed, self.cpus_online, self.cores, self.caches, self.nodes
+            ),
+            format!(
+                "system   Linux {}, HZ {hz}, governor {governor}, driver {driver}, load {load}",
+                self.kernel
+            ),
+            format!(
+                "build    afterwork {} ({commit}), {} at opt-level {}, {}",
+                self.version,
+                self.profile,
+                self.opt_level,
+                self.rustc.clone().unwrap_or_else(unknown)
+            ),
+        ]
+    }
+}
+
+/// Makers and products that are hypervisors, as they spell themselves in DMI; for machines whose CPU has no
+/// flag for it.
+const HYPERVISORS: [&str; 9] = [
+    "qemu",
+    "kvm",
+    "vmware",
+    "virtualbox",
+    "xen",
+    "amazon ec2",
+    "google",
+    "bochs",
+    "virtual machine",
+];
+
+fn is_virtual(cpuinfo: &str, product: Option<&str>) -> Option<bool> {
+    // Only x86 has the line and the flag: there its absence says something too.
+    if let Some(flags) = field(cpuinfo, "flags") {
+        return Some(flags.split(' ').any(|flag| flag == "hypervisor"));
+    }
+    // `*.metal` is how Amazon names the machines that it rents whole.
+    let product = product?.to_lowercase();
+    Some(!product.contains(".metal") && HYPERVISORS.iter().any(|name| product.contains(name)))
+}
+
+fn cpu_name(cpuinfo: &str) -> Option<String> {
+    // arm64 names no model; implementer and part are all there is.
+    field(cpuinfo, "model name").map(str::to_owned).or_else(|| {
+        let implementer = field(cpuinfo, "CPU implementer")?;
+        Some(format!(
+            "implementer {implementer} part {}",
+            field(cpuinfo, "CPU part")?
+        ))
+    })
+}
+
+/// The value of the first line `name : value`.
+fn field<'a>(cpuinfo: &'a str, name: &str) -> Option<&'a str> {
+    cpuinfo.lines().find_map(|line| {
+        let (key, value) = line.split_once(':')?;
+        (key.trim() == name).then(|| value.trim())
+    })
+}
+
+fn product(vendor: Option<String>, name: Option<String>) -> Option<String> {
+    match (vendor, name) {
+        (Some(vendor), Some(name)) => Some(format!("{vendor} {name}")),
+        (vendor, name) => vendor.or(name),
+    }
+}
+
+/// The coarse clock moves once a tick, so its resolution is the tick.
+fn ticks_per_second(resolution_ns: i64) -> Option<u64> {
+    let resolution_ns = u64::try_from(resolution_ns).ok().filter(|&ns| ns > 0)?;
+    // Rounded: 300 ticks a second have a resolution of 3 333 333 ns.
+    Some((1_000_000_000 + resolution_ns / 2) / resolution_ns)
+}
+
+fn load(loadavg: &str) -> Option<[f64; 3]> {
+    let numbers: Vec<f64> = loadavg
+        .split(' ')
+        .take(3)
+        .map(str::parse)
+        .collect::<Result<_, _>>()
+        .ok()?;
+    numbers.try_into().ok()
+}
+
+/// The text of a file without its newline; `None` for a file that is missing, unreadable or empty.
+fn word(path: &str) -> Option<String> {
+    told(fs::read_to_string(path).ok()?.trim())
+}
+
+fn told(text: &str) -> Option<String> {
+    (!text.is_empty()).then(|| text.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const X86: &str = "processor\t: 0\nmodel name\t: AMD EPYC\nflags\t\t: fpu hypervisor lm\n";
+    const ARM: &str = "processor\t: 0\nCPU implementer\t: 0x41\nCPU part\t: 0xd4f\n";
+
+    #[test]
+    fn x86_tells_by_its_flags_whether_it_is_virtual() {
+        assert_eq!(is_virtual(X86, None), Some(true));
+        assert_eq!(
+            is_virtual(&X86.replace("hypervisor ", ""), Some("QEMU")),
+            Some(false)
+        );
+    }
+
+    #[test]
+    fn arm_tells_by_its_maker_or_not_at_all() {
+        assert_eq!(
+            is_virtual(ARM, Some("QEMU QEMU Virtual Machine")),
+            Some(true)
+        );
+        assert_eq!(is_virtual(ARM, Some("Amazon EC2 c7g.metal")), Some(false));
+        assert_eq!(is_virtual(ARM, Some("GIGABYTE R133")), Some(false));
+        assert_eq!(is_virtual(ARM, None), None);
+    }
+
+    #[test]
+    fn a_cpu_without_a_name_has_its_part_number() {
+        assert_eq!(cpu_name(X86).unwrap(), "AMD EPYC");
+        assert_eq!(cpu_name(ARM).unwrap(), "implementer 0x41 part 0xd4f");
+        assert_eq!(cpu_name(""), None);
+    }
+
+    #[test]
+    fn the_tick_is_the_resolution_of_the_coarse_clock() {
+        let known = [
+            (4_000_000, 250),
+            (10_000_000, 100),
+            (3_333_333, 300),
+            (1_000_000, 1000),
+        ];
+        for (resolution, hz) in known {
+            assert_eq!(ticks_per_second(resolution), Some(hz));
+        }
+        assert_eq!(ticks_per_second(0), None);
+    }
+
+    #[test]
+    fn load_is_three_numbers_or_nothing() {
+        assert_eq!(load("0.10 1.00 2.50 1/100 999"), Some([0.1, 1.0, 2.5]));
+        assert_eq!(load("0.10 x"), None);
+        assert_eq!(load("0.10 1.00"), None);
+    }
+
+    #[test]
+    fn this_machine_has_a_fingerprint_that_survives_json() {
+        let fingerprint = Fingerprint::take().unwrap();
+        assert!(
+            fingerprint.cpus_allowed >= 1 && fingerprint.cpus_online >= fingerprint.cpus_allowed
+        );
+        let text = serde_json::to_string(&fingerprint).unwrap();
+        assert_eq!(
+            serde_json::from_str::<Fingerprint>(&text).unwrap(),
+            fingerprint
+        );
+    }
+}

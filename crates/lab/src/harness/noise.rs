@@ -1,0 +1,241 @@
+//! How quiet the machine was: who else used its CPUs, and what the host took away.
+
+use std::fs;
+use std::thread;
+use std::time::Duration;
+
+use super::handover;
+use super::switches::Usage;
+use crate::exit::Stop;
+
+/// How long the machine is watched before a bench. /proc/stat counts in ticks of 10 ms: 40 of them per CPU
+/// tell a few percent.
+const WATCH: Duration = Duration::from_millis(400);
+
+/// Above this share of the CPUs, other programs are in the way. Guess: on two CPUs, 5 % is one thread that
+/// runs a tenth of the time.
+const OTHERS_LIMIT: f64 = 0.05;
+
+/// Above this share the host takes enough away to bend a latency. Guess.
+const STEAL_LIMIT: f64 = 0.01;
+
+/// Above this relative MAD the repetitions disagree too much to compare figures of two runs. Guess.
+pub const SPREAD_LIMIT: f64 = 0.10;
+
+/// Fewer repetitions than this give a median but no idea of its spread.
+pub const FEW_REPETITIONS: usize = 3;
+
+/// What disturbed a stretch of time, as shares of the CPU time that there was.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Noise {
+    /// Used by other programs, and by the kernel on nobody's behalf.
+    pub others: f64,
+    /// Taken by the host of a virtual machine.
+    pub steal: f64,
+    /// See [`handover`], before and after; `None` on a single CPU.
+    pub handover_ns: [Option<f64>; 2],
+}
+
+/// Watches the machine from its making on.
+#[derive(Clone, Copy, Debug)]
+pub struct NoiseMeter {
+    cpus: CpuTimes,
+    own: [Usage; 2],
+}
+
+impl NoiseMeter {
+    /// Starts to watch.
+    pub fn start() -> Result<Self, Stop> {
+        let unread = |error| Stop::because("cannot read the CPU time", error);
+        // A peer may be a process of its own.
+        let own = [Usage::now(), Usage::of_children()];
+        let [this, children] = own.map(|usage| usage.map_err(unread));
+        Ok(Self {
+            cpus: CpuTimes::now()?,
+            own: [this?, children?],
+        })
+    }
+
+    /// Returns the noise since the start.
+    pub fn noise(&self) -> Result<Noise, Stop> {
+        let now = Self::start()?;
+        let own = now.own.iter().zip(&self.own);
+        let own_ns: u64 = own.map(|(now, then)| now.since(then).cpu_ns).sum();
+        Ok(noise(&self.cpus, &now.cpus, own_ns as f64 / NS_PER_TICK))
+    }
+}
+
+/// Watches the machine for a moment while this process does nothing.
+pub fn before() -> Result<Noise, Stop> {
+    let meter = NoiseMeter::start()?;
+    thread::sleep(WATCH);
+    meter.noise()
+}
+
+/// Returns what to tell the user about the noise of a stretch `when`, in plain words.
+#[must_use]
+pub fn warnings(noise: &Noise, when: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    if noise.others > OTHERS_LIMIT {
+        lines.push(format!(
+            "other programs used {:.0} % of the CPUs {when}: believe the ratios before the figures, \
+             and neither much",
+            noise.others * 100.0
+        ));
+    }
+    if noise.steal > STEAL_LIMIT {
+        lines.push(format!(
+            "the host took {:.0} % of this virtual machine's CPU time {when}: high percentiles tell \
+             of the host, not of the code",
+            noise.steal * 100.0
+        ));
+    }
+    let [before, after] = noise.handover_ns;
+    lines.extend(handover::warning(before, after));
+    lines
+}
+
+/// Returns what to tell about a load average that says the CPUs were wanted already.
+#[must_use]
+pub fn load_warning(load1: f64, cpus: usize) -> Option<String> {
+    // Half of the CPUs wanted on average over a minute; a bench that has just ended also leaves that.
+    (load1 > cpus as f64 / 2.0).then(|| {
+        format!(
+            "the load average was {load1:.1} on {cpus} CPUs at the start: is the machine idle now?"
+        )
+    })
+}
+
+/// Ticks of all CPUs together since the machine started.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct CpuTimes {
+    busy: f64,
+    idle: f64,
+    steal: f64,
+}
+
+/// /proc/stat counts in USER_HZ, which Linux fixes at 100 for user space.
+const NS_PER_TICK: f64 = 10_000_000.0;
+
+impl CpuTimes {
+    fn now() -> Result<Self, Stop> {
+        let path = "/proc/stat";
+        let text = fs::read_to_string(path)
+            .map_err(|error| Stop::because(&format!("cannot read {path}"), error))?;
+        Self::parse(&text).ok_or_else(|| Stop::because(path, "no line `cpu` with eight numbers"))
+    }
+
+    /// The first line: `cpu user nice system idle iowait irq softirq steal guest guest_nice`, of which guest
+    /// time is in user time already.
+    fn parse(text: &str) -> Option<Self> {
+        let line = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+        let ticks: Vec<f64> = line
+            .split_whitespace()
+            .map(str::parse)
+            .collect::<Result<_, _>>()
+            .ok()?;
+        let [user, nice, system, idle, iowait, irq, softirq, steal] = *ticks.first_chunk()?;
+        Some(Self {
+            busy: user + nice + system + irq + softirq,
+            idle: idle + iowait,
+            steal,
+        })
+    }
+}
+
+fn noise(from: &CpuTimes, to: &CpuTimes, own_ticks: f64) -> Noise {
+    let (busy, steal) = (to.busy - from.busy, to.steal - from.steal);
+    let total = busy + steal + (to.idle - from.idle);
+    if total <= 0.0 {
+        return Noise::default();
+    }
+    // Own time is exact and the machine's is in ticks, so the difference may fall below 0.
+    Noise {
+        others: ((busy - own_ticks) / total).clamp(0.0, 1.0),
+        steal: (steal / total).clamp(0.0, 1.0),
+        handover_ns: [None; 2],
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn proc_stat_is_read_by_column() {
+        let text = "cpu  100 1 10 500 50 2 3 7 40 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n";
+        let times = CpuTimes::parse(text).unwrap();
+        assert_eq!(
+            times,
+            CpuTimes {
+                busy: 116.0,
+                idle: 550.0,
+                steal: 7.0
+            }
+        );
+        assert_eq!(CpuTimes::parse("cpu 1 2 3\n"), None);
+        assert_eq!(CpuTimes::parse("cpu a b c d e f g h\n"), None);
+    }
+
+    #[test]
+    fn own_time_is_not_noise() {
+        let from = CpuTimes::default();
+        let to = CpuTimes {
+            busy: 60.0,
+            idle: 30.0,
+            steal: 10.0,
+        };
+        assert_eq!(
+            noise(&from, &to, 60.0),
+            Noise {
+                others: 0.0,
+                steal: 0.1,
+                handover_ns: [None; 2]
+            }
+        );
+        assert_eq!(
+            noise(&from, &to, 20.0),
+            Noise {
+                others: 0.4,
+                steal: 0.1,
+                handover_ns: [None; 2]
+            }
+        );
+        assert_eq!(noise(&from, &to, 61.0).others, 0.0);
+        assert_eq!(noise(&to, &to, 0.0), Noise::default());
+    }
+
+    #[test]
+    fn a_quiet_machine_draws_no_warning_and_each_noise_its_own() {
+        assert!(warnings(&Noise::default(), "now").is_empty());
+        let others = warnings(
+            &Noise {
+                others: 0.37,
+                steal: 0.0,
+                handover_ns: [None; 2],
+            },
+            "before the start",
+        );
+        assert!(
+            others.len() == 1 && others[0].contains("37 %"),
+            "{others:?}"
+        );
+        let both = warnings(
+            &Noise {
+                others: 0.5,
+                steal: 0.5,
+                handover_ns: [None; 2],
+            },
+            "meanwhile",
+        );
+        assert_eq!(both.len(), 2);
+        assert_eq!(load_warning(0.4, 2), None);
+        assert!(load_warning(1.4, 2).is_some());
+    }
+
+    #[test]
+    fn this_machine_can_be_watched() {
+        let noise = NoiseMeter::start().unwrap().noise().unwrap();
+        assert!((0.0..=1.0).contains(&noise.others) && (0.0..=1.0).contains(&noise.steal));
+    }
+}

@@ -1,0 +1,216 @@
+//! Interleaving: in each repetition every variant has its turn, in an order shuffled anew.
+//!
+//! A machine drifts: it warms up, its neighbours wake, its clock steps down. Whoever measures all runs of
+//! one variant and then all of the next compares the hours of the day. Turn by turn, drift hits all alike,
+//! and a ratio is taken within a repetition.
+
+use std::time::{Duration, Instant};
+
+use super::case::{Case, Series};
+use super::interrupt::Interrupt;
+use super::progress::Progress;
+use crate::exit::Stop;
+
+/// How often, in which order, and for how long at most.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Repetitions wanted.
+    pub repeat: usize,
+    /// Decides every shuffle.
+    pub seed: u64,
+    /// No repetition begins that would probably end later than this after the first one began.
+    pub budget: Option<Duration>,
+}
+
+/// Why a case ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// It had all its repetitions.
+    Complete,
+    /// Its time was up after this many repetitions.
+    OutOfTime(usize),
+    /// SIGINT; the last repetition may lack some variants.
+    Interrupted,
+}
+
+/// Measures `case` and returns a series for each variant, in the case's order.
+pub fn run_case(
+    case: &mut Case,
+    plan: &Plan,
+    interrupt: &Interrupt,
+    progress: &mut Progress,
+) -> Result<(Vec<Series>, Ended), Stop> {
+    let mut all: Vec<Series> = case
+        .variants
+        .iter()
+        .map(|variant| Series {
+            variant: variant.name.clone(),
+            peer: variant.peer,
+            samples: Vec::with_capacity(plan.repeat),
+        })
+        .collect();
+    let began = Instant::now();
+    for repetition in 0..plan.repeat {
+        if !time_for_another(repetition, began.elapsed(), plan.budget) {
+            progress.dropped((plan.repeat - repetition) * case.variants.len());
+            return Ok((all, Ended::OutOfTime(repetition)));
+        }
+        for turn in order(case.variants.len(), plan.seed, repetition) {
+            let variant = &mut case.variants[turn];
+            progress.run_begins(case.name, &variant.name);
+            let sample = if interrupt.requested() {
+                None
+            } else {
+                (variant.run)()?
+            };
+            let Some(sample) = sample else {
+                return Ok((all, Ended::Interrupted));
+            };
+            all[turn].samples.push((repetition, sample));
+            progress.run_ended();
+        }
+        progress.repetition_ended(case.name, repetition + 1, plan.repeat);
+    }
+    Ok((all, Ended::Complete))
+}
+
+/// Whether a repetition may begin after `done` of them took `spent`.
+///
+/// The first one always may: a result without spread is better than none, and says so.
+fn time_for_another(done: usize, spent: Duration, budget: Option<Duration>) -> bool {
+    match (u32::try_from(done), budget) {
+        (Ok(0), _) | (_, None) => true,
+        (Ok(done), Some(budget)) => spent + spent / done <= budget,
+        (Err(_), Some(budget)) => spent <= budget,
+    }
+}
+
+/// The order of the variants in one repetition; the same for the same seed.
+fn order(variants: usize, seed: u64, repetition: usize) -> Vec<usize> {
+    let mut order: Vec<usize> = (0..variants).collect();
+    fastrand::Rng::with_seed(seed.wrapping_add(repetition as u64)).shuffle(&mut order);
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+    use std::rc::Rc;
+
+    use super::*;
+    use crate::harness::case::{Sample, Variant};
+
+    const PLAN: Plan = Plan {
+        repeat: 20,
+        seed: 7,
+        budget: None,
+    };
+
+    /// A case of three variants that note their turns, and what happens at turn `n`.
+    fn case(
+        turns: &Rc<RefCell<Vec<usize>>>,
+        at: impl Fn(usize) -> Option<Sample> + Clone + 'static,
+    ) -> Case {
+        let variant = |index: usize| {
+            let (turns, at) = (Rc::clone(turns), at.clone());
+            Variant {
+                name: format!("v{index}"),
+                peer: index > 0,
+                run: Box::new(move || {
+                    turns.borrow_mut().push(index);
+                    Ok(at(turns.borrow().len()))
+                }),
+            }
+        };
+        Case {
+            bench: "test",
+            name: "turns",
+            about: String::new(),
+            metrics: &[],
+            headline: "",
+            variants: (0..3).map(variant).collect(),
+            claims: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn every_variant_has_one_turn_in_each_repetition() {
+        let turns = Rc::default();
+        let mut case = case(&turns, |_| Some(Sample::default()));
+        let interrupt = Interrupt::default();
+        let (all, ended) = run_case(&mut case, &PLAN, &interrupt, &mut Progress::silent()).unwrap();
+        assert_eq!(ended, Ended::Complete);
+        for series in all {
+            let repetitions: Vec<usize> = series.samples.iter().map(|(r, _)| *r).collect();
+            assert_eq!(repetitions, (0..PLAN.repeat).collect::<Vec<_>>());
+        }
+        for repetition in turns.borrow().chunks(3) {
+            let mut sorted = repetition.to_vec();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 1, 2]);
+        }
+    }
+
+    #[test]
+    fn the_order_changes_with_the_repetition_and_is_the_seeds() {
+        let orders: Vec<_> = (0..20).map(|repetition| order(5, 7, repetition)).collect();
+        assert!(orders.windows(2).any(|pair| pair[0] != pair[1]));
+        assert_eq!(
+            orders,
+            (0..20)
+                .map(|repetition| order(5, 7, repetition))
+                .collect::<Vec<_>>()
+        );
+        assert_ne!(
+            orders,
+            (0..20)
+                .map(|repetition| order(5, 77, repetition))
+                .collect::<Vec<_>>()
+        );
+    }
+
+    #[test]
+    fn an_interrupted_run_leaves_what_was_measured_before() {
+        let turns = Rc::default();
+        let mut case = case(&turns, |turn| (turn < 5).then(Sample::default));
+        let interrupt = Interrupt::default();
+        let (all, ended) = run_case(&mut case, &PLAN, &interrupt, &mut Progress::silent()).unwrap();
+        assert_eq!(ended, Ended::Interrupted);
+        assert_eq!(
+            all.iter().map(|series| series.samples.len()).sum::<usize>(),
+            4
+        );
+    }
+
+    #[test]
+    fn a_request_to_stop_is_heard_before_the_next_run() {
+        let turns = Rc::default();
+        let mut case = case(&turns, |_| Some(Sample::default()));
+        let interrupt = Interrupt::default();
+        interrupt.request();
+        let (_, ended) = run_case(&mut case, &PLAN, &interrupt, &mut Progress::silent()).unwrap();
+        assert_eq!((ended, turns.borrow().len()), (Ended::Interrupted, 0));
+    }
+
+    #[test]
+    fn a_budget_lets_one_repetition_run_and_no_more_than_fit() {
+        let second = Duration::from_secs(1);
+        assert!(time_for_another(0, Duration::ZERO, Some(Duration::ZERO)));
+        assert!(time_for_another(1, second, Some(2 * second)));
+        assert!(!time_for_another(1, second, Some(second)));
+        assert!(time_for_another(1000, 1000 * second, None));
+    }
+
+    #[test]
+    fn out_of_time_says_how_many_repetitions_there_were() {
+        let turns = Rc::default();
+        let mut case = case(&turns, |_| Some(Sample::default()));
+        let plan = Plan {
+            budget: Some(Duration::ZERO),
+            ..PLAN
+        };
+        let interrupt = Interrupt::default();
+        let (_, ended) = run_case(&mut case, &plan, &interrupt, &mut Progress::silent()).unwrap();
+        assert_eq!((ended, turns.borrow().len()), (Ended::OutOfTime(1), 3));
+    }
+}

@@ -1,0 +1,157 @@
+//! From the samples of a case to what is told of it: medians, spreads, ratios to the best peer.
+
+use super::case::Series;
+use super::metric::{Better, Metric};
+use super::stats::{Spread, paired_ratio};
+
+/// What is told of one variant.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// The variant's name.
+    pub variant: String,
+    /// Whether it is a peer.
+    pub peer: bool,
+    /// One for each metric of the case, in its order.
+    pub cells: Vec<Cell>,
+}
+
+/// What is told of one metric of one variant; nothing where the variant does not measure it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Cell {
+    /// The value itself.
+    pub spread: Option<Spread>,
+    /// Its ratio to the best peer's, paired by repetition.
+    pub vs_best_peer: Option<Spread>,
+}
+
+/// Returns a row for each variant that ended at least one run.
+#[must_use]
+pub fn summarize(metrics: &[Metric], all: &[Series]) -> Vec<Row> {
+    let best: Vec<Option<&Series>> = metrics
+        .iter()
+        .map(|metric| best_peer(all, metric))
+        .collect();
+    all.iter()
+        .filter(|series| !series.samples.is_empty())
+        .map(|series| Row {
+            variant: series.variant.clone(),
+            peer: series.peer,
+            cells: metrics
+                .iter()
+                .zip(&best)
+                .map(|(metric, best)| {
+                    let points = series.points(metric.name);
+                    Cell {
+                        spread: spread(series, metric),
+                        vs_best_peer: best
+                            .and_then(|best| paired_ratio(&points, &best.points(metric.name))),
+                    }
+                })
+                .collect(),
+        })
+        .collect()
+}
+
+/// Returns the peer with the best median of `metric`.
+///
+/// Chosen once over all repetitions: the best of each repetition would be a patchwork that no peer is.
+#[must_use]
+pub fn best_peer<'a>(all: &'a [Series], metric: &Metric) -> Option<&'a Series> {
+    let medians = all
+        .iter()
+        .filter(|series| series.peer)
+        .filter_map(|series| Some((series, spread(series, metric)?.median)));
+    let (best, _) = medians.reduce(|best, other| {
+        let other_wins = match metric.better {
+            Better::Higher => other.1 > best.1,
+            Better::Lower => other.1 < best.1,
+        };
+        if other_wins { other } else { best }
+    })?;
+    Some(best)
+}
+
+fn spread(series: &Series, metric: &Metric) -> Option<Spread> {
+    let values: Vec<f64> = series
+        .points(metric.name)
+        .iter()
+        .map(|point| point.value)
+        .collect();
+    Spread::of(&values)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::harness::case::Sample;
+
+    const RATE: Metric = Metric {
+        name: "rate",
+        unit: "1/s",
+        better: Better::Higher,
+        group: "",
+        head: "rate",
+        scale: 1.0,
+    };
+    const TIME: Metric = Metric {
+        name: "time",
+        unit: "ns",
+        better: Better::Lower,
+        head: "time",
+        ..RATE
+    };
+
+    fn series(variant: &str, peer: bool, values: &[(f64, f64)]) -> Series {
+        let samples = values
+            .iter()
+            .enumerate()
+            .map(|(repetition, &(rate, time))| {
+                let mut sample = Sample::default();
+                sample.set("rate", rate);
+                sample.set("time", time);
+                (repetition, sample)
+            });
+        Series {
+            variant: variant.into(),
+            peer,
+            samples: samples.collect(),
+        }
+    }
+
+    #[test]
+    fn each_metric_has_its_own_best_peer() {
+        let all = [
+            series("ours", false, &[(9.0, 0.1)]),
+            series("fast", true, &[(5.0, 7.0)]),
+            series("quick", true, &[(2.0, 3.0)]),
+        ];
+        assert_eq!(best_peer(&all, &RATE).unwrap().variant, "fast");
+        assert_eq!(best_peer(&all, &TIME).unwrap().variant, "quick");
+        let rows = summarize(&[RATE, TIME], &all);
+        assert_eq!(rows[0].cells[0].vs_best_peer.unwrap().median, 9.0 / 5.0);
+        assert_eq!(rows[0].cells[1].vs_best_peer.unwrap().median, 0.1 / 3.0);
+        assert_eq!(rows[1].cells[0].vs_best_peer.unwrap().median, 1.0);
+    }
+
+    #[test]
+    fn without_peers_there_is_no_ratio() {
+        let rows = summarize(
+            &[RATE],
+            &[series("ours", false, &[(9.0, 0.1), (10.0, 0.1)])],
+        );
+        assert_eq!(rows[0].cells[0].vs_best_peer, None);
+        assert_eq!(
+            rows[0].cells[0].spread,
+            Some(Spread {
+                median: 9.5,
+                mad: 0.5,
+                n: 2
+            })
+        );
+    }
+
+    #[test]
+    fn a_variant_that_never_ran_has_no_row() {
+        assert!(summarize(&[RATE], &[series("ours", false, &[])]).is_empty());
+    }
+}

@@ -1,0 +1,50 @@
+//! The command: reads runs, writes a page.
+
+use std::fs::{self, File};
+use std::io::{self, BufReader, Write};
+use std::path::Path;
+
+use super::args::ReportArgs;
+use super::run::Run;
+use super::{one, two};
+use crate::exit::Stop;
+use crate::output::record::Line;
+use crate::talk;
+
+/// Runs the command.
+pub fn run(args: &ReportArgs) -> Result<(), Stop> {
+    let first = read(&args.run)?;
+    let text = match &args.other {
+        None => one::page(&first),
+        Some(other) => two::page(
+            (&args.run.display().to_string(), &first),
+            (&other.display().to_string(), &read(other)?),
+        ),
+    };
+    write(&args.output, &text)
+}
+
+/// Writes the page of what was just measured.
+pub fn write_page(path: &Path, lines: Vec<Line>) -> Result<(), Stop> {
+    let run = Run::of(lines).expect("a bench tells a run");
+    write(path, &one::page(&run))
+}
+
+fn read(path: &Path) -> Result<Run, Stop> {
+    let name = path.display().to_string();
+    if path.as_os_str() == "-" {
+        return Run::read("standard input", io::stdin().lock());
+    }
+    let file = File::open(path).map_err(|error| Stop::because(&name, error))?;
+    Run::read(&name, BufReader::new(file))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), Stop> {
+    if path.as_os_str() == "-" {
+        return Ok(io::stdout().write_all(text.as_bytes())?);
+    }
+    fs::write(path, text)
+        .map_err(|error| Stop::because(&format!("cannot write {}", path.display()), error))?;
+    talk::say(format_args!("the page of this run is {}", path.display()));
+    Ok(())
+}

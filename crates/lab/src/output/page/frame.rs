@@ -1,0 +1,73 @@
+//! What every page has: its head, its style, its raw numbers.
+
+use std::fmt::Write;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use crate::output::record::{self, Line};
+
+const STYLE: &str = include_str!("style.css");
+
+/// Puts a body into a page that needs nothing from elsewhere.
+pub fn page(title: &str, body: &Markup) -> String {
+    let page = html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                // Nothing is loaded and nothing is run, whatever names a run carries.
+                meta http-equiv="Content-Security-Policy"
+                    content="default-src 'none'; style-src 'unsafe-inline'; img-src data:";
+                title { (title) }
+                link rel="icon" href="data:,";
+                style { (PreEscaped(STYLE)) }
+            }
+            body { main { (body) } }
+        }
+    };
+    page.into_string()
+}
+
+/// A link that gives lines back as the file that they were.
+pub fn download<'a>(name: &str, lines: impl IntoIterator<Item = &'a Line>) -> Markup {
+    let mut data = String::from("data:application/x-ndjson;charset=utf-8,");
+    for line in lines {
+        push_encoded(&mut data, &record::line(line));
+        data.push_str("%0A");
+    }
+    html! { a download=(name) href=(data) { "Download " (name) } }
+}
+
+/// Appends what may stand in a URL as it is, and the rest as numbers.
+fn push_encoded(url: &mut String, text: &str) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b':' | b',' => {
+                url.push(char::from(byte));
+            }
+            // Writing to a String cannot fail.
+            _ => {
+                let _ = write!(url, "%{byte:02X}");
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_could_end_a_link_is_encoded() {
+        let mut url = String::new();
+        push_encoded(&mut url, "a\"b<c>#%µ");
+        assert_eq!(url, "a%22b%3Cc%3E%23%25%C2%B5");
+    }
+
+    #[test]
+    fn names_cannot_break_out_of_the_page() {
+        let text = page("<script>", &html! { p { "<script>" } });
+        assert!(!text.contains("<script>"), "{text}");
+    }
+}

@@ -1,0 +1,65 @@
+//! Numbers for people: three digits and a unit near them.
+
+use crate::harness::stats::Spread;
+use crate::output::table::{ratio, three_digits};
+
+/// Writes a value with its unit, scaled to where it has one to three digits before the point.
+pub fn with_unit(value: f64, unit: &str) -> String {
+    let steps: &[(f64, &str)] = match unit {
+        "ns" => &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")],
+        "ns/item" => &[(1.0, "ns/item"), (1e3, "µs/item"), (1e6, "ms/item")],
+        "share" => return format!("{} %", three_digits(value * 100.0)),
+        "ratio" => return format!("{} ×", three_digits(value)),
+        unit if unit.ends_with("/s") => {
+            let letter = [(1.0, ""), (1e3, "k "), (1e6, "M "), (1e9, "G ")];
+            let (scale, letter) = step(&letter, value);
+            return format!("{} {letter}{unit}", three_digits(value / scale));
+        }
+        unit => return format!("{} {unit}", three_digits(value)),
+    };
+    let (scale, unit) = step(steps, value);
+    format!("{} {unit}", three_digits(value / scale))
+}
+
+/// Writes a ratio with its spread.
+pub fn with_spread(spread: Spread) -> String {
+    ratio(spread)
+}
+
+fn step<'a>(steps: &[(f64, &'a str)], value: f64) -> (f64, &'a str) {
+    let fits = steps.iter().rev().find(|(scale, _)| value.abs() >= *scale);
+    fits.copied().unwrap_or(steps[0])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_stand_beside_a_unit_of_their_size() {
+        let told = [
+            (0.5, "ns"),
+            (1234.0, "ns"),
+            (2.5e9, "ns"),
+            (31.4e6, "items/s"),
+            (0.0132, "share"),
+            (2.5, "ratio"),
+            (3.0, "1/item"),
+            (0.0, "ns"),
+        ]
+        .map(|(value, unit)| with_unit(value, unit));
+        assert_eq!(
+            told,
+            [
+                "0.500 ns",
+                "1.23 µs",
+                "2.50 s",
+                "31.4 M items/s",
+                "1.32 %",
+                "2.50 ×",
+                "3.00 1/item",
+                "0 ns"
+            ]
+        );
+    }
+}

@@ -1,0 +1,160 @@
+//! The lines of a run, sorted by what they are about.
+
+use std::io::BufRead;
+
+use crate::exit::Stop;
+use crate::output::record::{CaseHead, Claimed, Curve, Head, Line, MACHINE, Record, SCHEMA};
+
+/// All that a run told.
+#[derive(Clone, Debug)]
+pub struct Run {
+    /// What was measured on what.
+    pub head: Head,
+    /// Its cases, in the order in which they were measured.
+    pub cases: Vec<CaseRun>,
+    /// As they were told.
+    pub lines: Vec<Line>,
+}
+
+/// All that it told of one case.
+#[derive(Clone, Debug)]
+pub struct CaseRun {
+    /// What the case asks.
+    pub head: CaseHead,
+    /// Numbers of variants.
+    pub records: Vec<Record>,
+    /// Numbers of the machine meanwhile.
+    pub machine: Vec<Record>,
+    /// Claims and what became of them.
+    pub claims: Vec<Claimed>,
+    /// Distributions.
+    pub curves: Vec<Curve>,
+}
+
+impl Run {
+    /// Reads what a bench printed; `name` says in errors whose it was.
+    pub fn read(name: &str, source: impl BufRead) -> Result<Self, Stop> {
+        let mut lines = Vec::new();
+        for (index, text) in source.lines().enumerate() {
+            let wrong = |error: &dyn std::fmt::Display| {
+                Stop::CouldNotRun(format!("{name}, line {}: {error}", index + 1))
+            };
+            let text = text.map_err(|error| wrong(&error))?;
+            if text.trim().is_empty() {
+                continue;
+            }
+            if index == 0 {
+                check_schema(name, &text)?;
+            }
+            lines.push(serde_json::from_str(&text).map_err(|_| wrong(&NOT_A_LINE))?);
+        }
+        Self::of(lines).ok_or_else(|| {
+            Stop::CouldNotRun(format!(
+                "{name}: {NOT_A_RUN}; make one with `afterwork bench --json`"
+            ))
+        })
+    }
+
+    /// Sorts lines; `None` when the first one does not tell of a machine, or another one belongs to no case.
+    #[must_use]
+    pub fn of(lines: Vec<Line>) -> Option<Self> {
+        let Some((Line::Head(head), rest)) = lines.split_first() else {
+            return None;
+        };
+        let head = head.clone();
+        let mut cases: Vec<CaseRun> = Vec::new();
+        for line in rest {
+            match line.clone() {
+                Line::Head(_) => return None,
+                Line::Case(head) => cases.push(CaseRun::new(head)),
+                Line::Claimed(claimed) => cases.last_mut()?.claims.push(claimed),
+                Line::Curve(curve) => cases.last_mut()?.curves.push(curve),
+                // The page shows medians.
+                Line::Run(_) => {}
+                Line::Record(record) if record.variant == MACHINE => {
+                    cases.last_mut()?.machine.push(record);
+                }
+                Line::Record(record) => cases.last_mut()?.records.push(record),
+            }
+        }
+        Some(Self { head, cases, lines })
+    }
+}
+
+const NOT_A_RUN: &str = "no run of a bench";
+const NOT_A_LINE: &str = "nothing that a bench prints";
+
+/// Before anything else: of another version nothing else would be understood.
+fn check_schema(name: &str, text: &str) -> Result<(), Stop> {
+    #[derive(serde::Deserialize)]
+    struct Version {
+        schema: u32,
+    }
+    match serde_json::from_str::<Version>(text) {
+        Ok(Version { schema: SCHEMA }) => Ok(()),
+        Ok(Version { schema }) => Err(Stop::CouldNotRun(format!(
+            "{name}: records of version {schema}, this command reads version {SCHEMA}"
+        ))),
+        Err(_) => Err(Stop::CouldNotRun(format!(
+            "{name}: {NOT_A_RUN}; make one with `afterwork bench --json`"
+        ))),
+    }
+}
+
+impl CaseRun {
+    fn new(head: CaseHead) -> Self {
+        Self {
+            head,
+            records: Vec::new(),
+            machine: Vec::new(),
+            claims: Vec::new(),
+            curves: Vec::new(),
+        }
+    }
+
+    /// Returns the numbers of one metric, in the order of the variants.
+    pub fn of_metric<'a>(&'a self, metric: &'a str) -> impl Iterator<Item = &'a Record> {
+        self.records
+            .iter()
+            .filter(move |record| record.metric == metric)
+    }
+
+    /// Returns the number of one metric of one variant.
+    #[must_use]
+    pub fn record(&self, variant: &str, metric: &str) -> Option<&Record> {
+        let mut records = self.records.iter();
+        records.find(|record| record.variant == variant && record.metric == metric)
+    }
+
+    /// Returns the variants in order, and whether each is a peer.
+    #[must_use]
+    pub fn variants(&self) -> Vec<(&str, bool)> {
+        let mut variants: Vec<(&str, bool)> = Vec::new();
+        for record in &self.records {
+            if variants.iter().all(|(name, _)| *name != record.variant) {
+                variants.push((&record.variant, record.peer));
+            }
+        }
+        variants
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reason(text: &str) -> String {
+        match Run::read("it", text.as_bytes()) {
+            Err(Stop::CouldNotRun(reason)) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_no_run_is_said_to_be_none() {
+        assert!(reason("").contains("no run of a bench"));
+        assert!(reason("hello\n").contains("no run of a bench"));
+        assert!(reason("{\"schema\":1}\n").contains("version 1"));
+        assert!(reason("{\"schema\":3}\n").contains("line 1"));
+    }
+}

@@ -1,0 +1,450 @@
+//! The JSON that `--json` prints: one object a line, of the same few shapes for every bench.
+//!
+//! `docs/bench-method.md` documents it for readers; a change of shape raises [`SCHEMA`].
+
+use serde::{Deserialize, Serialize};
+
+use crate::harness::case::{Case, Series};
+use crate::harness::claim::{Against, Claim, Judged, Verdict};
+use crate::harness::fingerprint::Fingerprint;
+use crate::harness::metric::{Better, Metric};
+use crate::harness::noise::Noise;
+use crate::harness::stats::Spread;
+use crate::harness::summary::Row;
+
+/// Version of the shape of the records; named in the first one.
+pub const SCHEMA: u32 = 3;
+
+/// The `variant` of records that tell of the machine rather than of anything measured on it.
+pub const MACHINE: &str = "(machine)";
+
+/// Any line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Line {
+    /// The first one.
+    Head(Head),
+    /// The first one of a case.
+    Case(CaseHead),
+    /// A claim of that case.
+    Claimed(Claimed),
+    /// A distribution.
+    Curve(Curve),
+    /// What one run measured.
+    Run(Run),
+    /// A number.
+    Record(Record),
+}
+
+/// The first line: what was measured on what.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Head {
+    /// [`SCHEMA`].
+    pub schema: u32,
+    /// The machine and the build.
+    pub fingerprint: Fingerprint,
+    /// Seed of the shuffles.
+    pub seed: u64,
+    /// The machine, drawn as `afterwork topology` does it.
+    pub drawing: String,
+    /// What spoke against believing the rest before there was any.
+    pub warnings: Vec<String>,
+}
+
+/// What a case asks, and what its metrics are.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CaseHead {
+    /// Which bench.
+    pub bench: String,
+    /// Which question of it.
+    pub case: String,
+    /// The question.
+    pub about: String,
+    /// The metric that variants are ranked by.
+    pub headline: String,
+    /// All of them, in the order of the table.
+    pub metrics: Vec<MetricHead>,
+    /// What speaks against believing its numbers.
+    pub warnings: Vec<String>,
+}
+
+/// What a metric is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MetricHead {
+    /// Its name in records.
+    pub metric: String,
+    /// Its unit.
+    pub unit: String,
+    /// Which way it is good.
+    pub better: Better,
+}
+
+/// A claim, and what became of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Claimed {
+    /// Which bench.
+    pub bench: String,
+    /// Which question of it.
+    pub case: String,
+    /// In words.
+    pub claim: String,
+    /// Who stands above the stroke.
+    pub variant: String,
+    /// Which metric of both.
+    pub metric: String,
+    /// Who stands below it.
+    pub against: Option<String>,
+    /// What the ratio must keep.
+    pub bound: Option<String>,
+    /// Median of the ratio, its MAD and the repetitions behind it.
+    pub ratio: Option<Spread>,
+    /// Whether it holds.
+    pub verdict: Verdict,
+    /// Whether the bound lies within one MAD of the median.
+    pub close: bool,
+    /// The same ratio as somebody else measured it.
+    pub source: Option<Sourced>,
+}
+
+/// A figure from elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sourced {
+    /// The ratio, or several, in words.
+    pub figure: String,
+    /// Who measured it, on what.
+    pub from: String,
+}
+
+/// How a quantity is spread: its percentiles, each the median over the repetitions.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Curve {
+    /// Which bench.
+    pub bench: String,
+    /// Which question of it.
+    pub case: String,
+    /// Who was measured.
+    pub variant: String,
+    /// Whether the variant is somebody else's code.
+    pub peer: bool,
+    /// What of it.
+    pub curve: String,
+    /// In which unit.
+    pub unit: String,
+    /// Pairs of percent and value, both ascending.
+    pub points: Vec<(f64, f64)>,
+}
+
+/// What one run of one variant measured; told where somebody asked for it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Which bench.
+    pub bench: String,
+    /// Which question of it.
+    pub case: String,
+    /// Who was measured.
+    pub variant: String,
+    /// In which repetition, from 1.
+    pub run: usize,
+    /// Pairs of metric and value, in the metric's unit.
+    pub values: Vec<(String, f64)>,
+}
+
+/// A number: one metric of one variant.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Record {
+    /// Which bench.
+    pub bench: String,
+    /// Which question of it.
+    pub case: String,
+    /// Who was measured.
+    pub variant: String,
+    /// What of it.
+    pub metric: String,
+    /// In which unit; `ratio` for a quotient.
+    pub unit: String,
+    /// Median over the repetitions.
+    pub median: f64,
+    /// Median absolute deviation.
+    pub mad: f64,
+    /// Repetitions behind it.
+    pub n: usize,
+    /// Whether the variant is somebody else's code.
+    pub peer: bool,
+}
+
+/// Returns the lines of a case: its head, values, ratios to the best peer, the ratios that claims ask for, what became of
+/// the claims, and distributions.
+#[must_use]
+pub fn of_case(
+    case: &Case,
+    rows: &[Row],
+    series: &[Series],
+    judged: &[Judged<'_>],
+    warnings: &[String],
+) -> Vec<Line> {
+    let mut lines = vec![Line::Case(CaseHead {
+        bench: case.bench.into(),
+        case: case.name.into(),
+        about: case.about.clone(),
+        headline: case.headline.into(),
+        metrics: case.metrics.iter().map(metric_head).collect(),
+        warnings: warnings.to_vec(),
+    })];
+    let records = values(case, rows).into_iter().chain(ratios(case, judged));
+    lines.extend(records.map(Line::Record));
+    let claimed = judged.iter().map(|judged| claimed(case, judged));
+    lines.extend(claimed.map(Line::Claimed));
+    lines.extend(curves(case, series).map(Line::Curve));
+    lines
+}
+
+fn metric_head(metric: &Metric) -> MetricHead {
+    MetricHead {
+        metric: metric.name.into(),
+        unit: metric.unit.into(),
+        better: metric.better,
+    }
+}
+
+fn record(
+    case: &Case,
+    (variant, peer): (&str, bool),
+    metric: String,
+    unit: &str,
+    spread: Spread,
+) -> Record {
+    Record {
+        bench: case.bench.into(),
+        case: case.name.into(),
+        variant: variant.into(),
+        metric,
+        unit: unit.into(),
+        median: spread.median,
+        mad: spread.mad,
+        n: spread.n,
+        peer,
+    }
+}
+
+fn values(case: &Case, rows: &[Row]) -> Vec<Record> {
+    let mut records = Vec::new();
+    for row in rows {
+        let who = (row.variant.as_str(), row.peer);
+        for (metric, cell) in case.metrics.iter().zip(&row.cells) {
+            let value = cell
+                .spread
+                .map(|spread| record(case, who, metric.name.into(), metric.unit, spread));
+            let ratio = cell.vs_best_peer.map(|spread| {
+                let name = format!("{}.vs_best_peer", metric.name);
+                record(case, who, name, "ratio", spread)
+            });
+            records.extend(value.into_iter().chain(ratio));
+        }
+    }
+    records
+}
+
+fn ratios(case: &Case, judged: &[Judged<'_>]) -> Vec<Record> {
+    let against_variant = judged
+        .iter()
+        .filter_map(|judged| match &judged.claim.against {
+            Against::Variant(against) => Some((judged, against)),
+            Against::BestPeer => None,
+        });
+    let ratios = against_variant.filter_map(|(judged, against)| {
+        let name = format!("{}.vs.{against}", judged.claim.metric);
+        let who = (judged.claim.variant.as_str(), false);
+        Some(record(case, who, name, "ratio", judged.ratio?))
+    });
+    ratios.collect()
+}
+
+fn claimed(case: &Case, judged: &Judged<'_>) -> Claimed {
+    let Claim {
+        what,
+        variant,
+        metric,
+        bound,
+        source,
+        ..
+    } = judged.claim;
+    Claimed {
+        bench: case.bench.into(),
+        case: case.name.into(),
+        claim: what.clone(),
+        variant: variant.clone(),
+        metric: (*metric).into(),
+        against: judged.against.clone(),
+        bound: bound.map(|bound| bound.to_string()),
+        ratio: judged.ratio,
+        verdict: judged.verdict,
+        close: judged.close,
+        source: source.map(|source| Sourced {
+            figure: source.figure.into(),
+            from: source.from.into(),
+        }),
+    }
+}
+
+fn curves<'a>(case: &'a Case, series: &'a [Series]) -> impl Iterator<Item = Curve> + 'a {
+    series.iter().flat_map(|series| {
+        series.curves().into_iter().map(|(name, points)| Curve {
+            bench: case.bench.into(),
+            case: case.name.into(),
+            variant: series.variant.clone(),
+            peer: series.peer,
+            curve: name.into(),
+            unit: "ns".into(),
+            points,
+        })
+    })
+}
+
+/// Returns what each run measured, variant by variant.
+#[must_use]
+pub fn of_runs(case: &Case, series: &[Series]) -> Vec<Line> {
+    let runs = series.iter().flat_map(|series| {
+        series.samples.iter().map(|(repetition, sample)| {
+            let value = |metric: &Metric| Some((metric.name.into(), sample.value(metric.name)?));
+            Line::Run(Run {
+                bench: case.bench.into(),
+                case: case.name.into(),
+                variant: series.variant.clone(),
+                run: repetition + 1,
+                values: case.metrics.iter().filter_map(value).collect(),
+            })
+        })
+    });
+    runs.collect()
+}
+
+/// Returns the records that tell how quiet the machine was while the case ran.
+#[must_use]
+pub fn of_noise((bench, case): (&str, &str), noise: &Noise) -> Vec<Line> {
+    let [before, after] = noise.handover_ns;
+    [
+        ("others_cpu", "share", Some(noise.others)),
+        ("steal", "share", Some(noise.steal)),
+        ("handover_before", "ns", before),
+        ("handover_after", "ns", after),
+    ]
+    .into_iter()
+    .filter_map(|(metric, unit, value)| {
+        Some(Line::Record(Record {
+            bench: bench.into(),
+            case: case.into(),
+            variant: MACHINE.into(),
+            metric: metric.into(),
+            unit: unit.into(),
+            median: value?,
+            mad: 0.0,
+            n: 1,
+            peer: false,
+        }))
+    })
+    .collect()
+}
+
+/// Returns the line of JSON for a record, without the newline.
+#[must_use]
+pub fn line(record: &impl Serialize) -> String {
+    // Records hold strings, finite numbers and plain structs: nothing that JSON cannot say.
+    serde_json::to_string(record).expect("a record of plain data is JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_record_has_exactly_the_documented_fields() {
+        let record = Record {
+            bench: "workqueue".into(),
+            case: "fan-out".into(),
+            variant: "tokio".into(),
+            metric: "items_per_s".into(),
+            unit: "items/s".into(),
+            median: 2.5,
+            mad: 0.5,
+            n: 5,
+            peer: true,
+        };
+        let text = line(&record);
+        assert_eq!(
+            text,
+            r#"{"bench":"workqueue","case":"fan-out","variant":"tokio","metric":"items_per_s","unit":"items/s","median":2.5,"mad":0.5,"n":5,"peer":true}"#
+        );
+        assert_eq!(
+            serde_json::from_str::<Line>(&text).unwrap(),
+            Line::Record(record)
+        );
+    }
+
+    #[test]
+    fn every_shape_of_line_is_read_back_as_what_it_was() {
+        let curve = Curve {
+            bench: "b".into(),
+            case: "c".into(),
+            variant: "v".into(),
+            peer: true,
+            curve: "completion".into(),
+            unit: "ns".into(),
+            points: vec![(0.0, 1.5), (100.0, 2.0)],
+        };
+        let claimed = Claimed {
+            bench: "b".into(),
+            case: "c".into(),
+            claim: "rate of v".into(),
+            variant: "v".into(),
+            metric: "rate".into(),
+            against: None,
+            bound: Some(">= 2".into()),
+            ratio: Spread::of(&[1.0, 3.0]),
+            verdict: Verdict::NotMeasured,
+            close: false,
+            source: Some(Sourced {
+                figure: "1.9".into(),
+                from: "somebody".into(),
+            }),
+        };
+        let case = CaseHead {
+            bench: "b".into(),
+            case: "c".into(),
+            about: "what?".into(),
+            headline: "rate".into(),
+            metrics: vec![MetricHead {
+                metric: "rate".into(),
+                unit: "1/s".into(),
+                better: Better::Higher,
+            }],
+            warnings: vec!["the machine was not quiet".into()],
+        };
+        let run = Run {
+            bench: "b".into(),
+            case: "c".into(),
+            variant: "v".into(),
+            run: 1,
+            values: vec![("rate".into(), 1.5)],
+        };
+        for shape in [
+            Line::Curve(curve),
+            Line::Claimed(claimed),
+            Line::Case(case),
+            Line::Run(run),
+        ] {
+            let text = line(&shape);
+            assert_eq!(
+                serde_json::from_str::<Line>(&text).unwrap(),
+                shape,
+                "{text}"
+            );
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! Aligned plain-text tables.
+
+use std::fmt::Write;
+use std::ops::Range;
+
+use crate::harness::stats::Spread;
+
+/// No table of the lab is wider: it fits a terminal half a screen wide, and a mail.
+pub const MAX_WIDTH: usize = 100;
+
+/// Blanks between two columns; those of one group stand closer.
+const GAP: usize = 2;
+const GAP_IN_GROUP: usize = 1;
+
+/// One on either side of a group's name.
+const BLANKS_AROUND_GROUP: usize = 2;
+
+/// On which side of its column a cell stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// The head of a column.
+#[derive(Clone, Debug)]
+struct Column {
+    group: String,
+    name: String,
+    align: Align,
+}
+
+/// A table: heads in one or two lines, rows of text below.
+#[derive(Clone, Debug, Default)]
+pub struct Table {
+    columns: Vec<Column>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Table {
+    /// Makes a table without columns.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a column; neighbours of one `group` share a head of that name above their own ("" for none).
+    #[must_use]
+    pub fn column(mut self, group: &str, name: &str, align: Align) -> Self {
+        self.columns.push(Column {
+            group: group.into(),
+            name: name.into(),
+            align,
+        });
+        self
+    }
+
+    /// Adds a row; missing cells are empty, and cells past the last column are dropped.
+    pub fn row(&mut self, mut cells: Vec<String>) {
+        cells.resize(self.columns.len(), String::new());
+        self.rows.push(cells);
+    }
+
+    /// Returns the heads, a line or two, each ended by a newline.
+    #[must_use]
+    pub fn head(&self) -> String {
+        let mut head = String::new();
+        if self.columns.iter().any(|column| !column.group.is_empty()) {
+            push_line(&mut head, &self.group_line());
+        }
+        let names: Vec<&str> = self
+            .columns
+            .iter()
+            .map(|column| column.name.as_str())
+            .collect();
+        push_line(&mut head, &self.line(&names));
+        head
+    }
+
+    /// Returns the rows, each ended by a newline.
+    #[must_use]
+    pub fn body(&self) -> String {
+        let mut body = String::new();
+        for row in &self.rows {
+            let cells: Vec<&str> = row.iter().map(String::as_str).collect();
+            push_line(&mut body, &self.line(&cells));
+        }
+        body
+    }
+
+    fn line(&self, cells: &[&str]) -> String {
+        let mut line = String::new();
+        let widths = self.widths();
+        for (index, (column, cell)) in self.columns.iter().zip(cells).enumerate() {
+            let width = widths[index];
+            line.push_str(&" ".repeat(self.gap_before(index)));
+            line.push_str(&match column.align {
+                Align::Left => format!("{cell:<width$}"),
+                Align::Right => format!("{cell:>width$}"),
+            });
+        }
+        line
+    }
+
+    /// A group's name, centred between dashes over its columns.
+    fn group_line(&self) -> String {
+        let mut line = String::new();
+        let widths = self.widths();
+        for group in self.groups() {
+            line.push_str(&" ".repeat(self.gap_before(group.start)));
+            let width = self.span(&widths, &group);
+            let name = &self.columns[group.start].group;
+            line.push_str(&match name.as_str() {
+                "" => " ".repeat(width),
+                name => format!("{:-^width$}", format!(" {name} ")),
+            });
+        }
+        line
+    }
+
+    /// Neighbours with one group's name; those without a group stand alone.
+    fn groups(&self) -> Vec<Range<usize>> {
+        let mut groups: Vec<Range<usize>> = Vec::new();
+        for (index, column) in self.columns.iter().enumerate() {
+            match groups.last_mut() {
+                Some(last)
+                    if !column.group.is_empty()
+                        && self.columns[last.start].group == column.group =>
+                {
+                    last.end = index + 1;
+                }
+                _ => groups.push(index..index + 1),
+            }
+        }
+        groups
+    }
+
+    fn gap_before(&self, index: usize) -> usize {
+        let Some(before) = index.checked_sub(1) else {
+            return 0;
+        };
+        let group = &self.columns[index].group;
+        let joined = !group.is_empty() && self.columns[before].group == *group;
+        if joined { GAP_IN_GROUP } else { GAP }
+    }
+
+    /// Width of neighbouring columns with the gaps between them.
+    fn span(&self, widths: &[usize], columns: &Range<usize>) -> usize {
+        let gaps: usize = (columns.start + 1..columns.end)
+            .map(|index| self.gap_before(index))
+            .sum();
+        widths[columns.clone()].iter().sum::<usize>() + gaps
+    }
+
+    fn widths(&self) -> Vec<usize> {
+        let mut widths: Vec<usize> = self
+            .columns
+            .iter()
+            .map(|column| column.name.chars().count())
+            .collect();
+        for row in &self.rows {
+            for (width, cell) in widths.iter_mut().zip(row) {
+                *width = (*width).max(cell.chars().count());
+            }
+        }
+        // The columns of a group whose name is longer than they are take what is missing, the last ones first.
+        for group in self.groups() {
+            let name = self.columns[group.start].group.chars().count();
+            if name > 0 {
+                let wanted = name + BLANKS_AROUND_GROUP;
+                let missing = wanted.saturating_sub(self.span(&widths, &group));
+                for turn in 0..missing {
+                    widths[group.end - 1 - turn % group.len()] += 1;
+                }
+            }
+        }
+        widths
+    }
+}
+
+fn push_line(text: &mut String, line: &str) {
+    // Writing to a String cannot fail.
+    let _ = writeln!(text, "{}", line.trim_end());
+}
+
+/// Writes `value` with about three significant digits, in five characters at most below 10^10.
+#[must_use]
+pub fn three_digits(value: f64) -> String {
+    let magnitude = value.abs();
+    // From here on a thousand, a million, ... is a letter.
+    let (scaled, letter) = match magnitude {
+        _ if magnitude < 9_999.5 => (value, ""),
+        _ if magnitude < 9_999_500.0 => (value / 1e3, "k"),
+        _ => (value / 1e6, "M"),
+    };
+    let magnitude = scaled.abs();
+    let decimals = match magnitude {
+        _ if magnitude == 0.0 || magnitude >= 99.95 => 0,
+        _ if magnitude >= 9.995 => 1,
+        _ if magnitude >= 0.9995 => 2,
+        _ => 3,
+    };
+    format!("{scaled:.decimals$}{letter}")
+}
+
+/// Writes a ratio with its spread.
+#[must_use]
+pub fn ratio(spread: Spread) -> String {
+    let tell = |value: f64| {
+        if value.abs() < 9.995 {
+            format!("{value:.2}")
+        } else {
+            three_digits(value)
+        }
+    };
+    // Where two decimals hide what is tiny, three digits tell it.
+    let median = if spread.median < 0.0995 {
+        three_digits(spread.median)
+    } else {
+        tell(spread.median)
+    };
+    format!("{median} ±{}", tell(spread.mad))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn example() -> Table {
+        let mut table = Table::new()
+            .column("", "variant", Align::Left)
+            .column("latency µs", "p50", Align::Right)
+            .column("latency µs", "p99", Align::Right)
+            .column("", "n", Align::Right);
+        table.row(vec!["a".into(), "1".into(), "22".into(), "3".into()]);
+        table.row(vec!["longer name".into(), "100".into()]);
+        table
+    }
+
+    #[test]
+    fn columns_line_up_and_groups_span_their_columns() {
+        let table = example();
+        let lines = [
+            "              latency µs",
+            "variant        p50    p99  n",
+            "a                1     22  3",
+            "longer name    100",
+        ];
+        let text = format!("{}{}", table.head(), table.body());
+        assert_eq!(text.lines().collect::<Vec<_>>(), lines);
+    }
+
+    #[test]
+    fn a_group_narrower_than_its_columns_is_drawn_out() {
+        let mut table =
+            Table::new()
+                .column("us", "p50", Align::Right)
+                .column("us", "p99", Align::Right);
+        table.row(vec!["1.00".into(), "2.00".into()]);
+        assert_eq!(table.head(), "-- us ---\n p50  p99\n");
+    }
+
+    #[test]
+    fn no_line_ends_in_blanks() {
+        let table = example();
+        assert!(
+            table
+                .head()
+                .lines()
+                .chain(table.body().lines())
+                .all(|line| line.trim_end() == line)
+        );
+    }
+
+    #[test]
+    fn a_table_without_groups_has_one_head_line() {
+        let table = Table::new().column("", "a", Align::Left);
+        assert_eq!(table.head(), "a\n");
+    }
+
+    #[test]
+    fn a_ratio_has_two_decimals_while_they_tell() {
+        let told = [(1.234, 0.056), (0.0123, 0.001), (23.45, 1.2), (123.4, 10.0)]
+            .map(|(median, mad)| ratio(Spread { median, mad, n: 5 }));
+        assert_eq!(
+            told,
+            ["1.23 ±0.06", "0.012 ±0.00", "23.4 ±1.20", "123 ±10.0"]
+        );
+    }
+
+    #[test]
+    fn three_digits_keeps_what_tells_values_apart() {
+        let shown: Vec<String> = [0.0, 0.02345, 0.9996, 1.0, 9.996, 12.34, 99.96, 12345.6, 2e7]
+            .map(three_digits)
+            .into();
+        assert_eq!(
+            shown,
+            [
+                "0", "0.023", "1.00", "1.00", "10.0", "12.3", "100", "12.3k", "20.0M"
+            ]
+        );
+    }
+}

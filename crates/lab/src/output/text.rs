@@ -1,0 +1,382 @@
+//! What the user gets: tables for people, records for programs. Each block is flushed as soon as it stands,
+//! so that an interrupted bench has printed what it measured.
+
+use std::io::Write;
+
+use anstyle::{AnsiColor, Style};
+
+use super::record::{self, Head, Line};
+use super::table::{Align, Table, ratio, three_digits};
+use crate::exit::Stop;
+use crate::harness::case::{Case, Series};
+use crate::harness::claim::{Judged, Verdict};
+use crate::harness::metric::Metric;
+use crate::harness::noise::{self, Noise};
+use crate::harness::run::Ended;
+use crate::harness::summary::{Row, best_peer, summarize};
+use crate::talk::say;
+
+/// In which form results are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// Tables, perhaps in colour.
+    Text {
+        /// Whether the reader is a terminal that may be coloured.
+        colour: bool,
+    },
+    /// One record a line.
+    Json,
+}
+
+/// Writes results to `out`.
+#[derive(Debug)]
+pub struct Report<W> {
+    out: W,
+    form: Form,
+    unmet: usize,
+    /// All that was told, for a page about it.
+    told: Vec<Line>,
+}
+
+/// A case that ran, to its end or not.
+pub struct Finished<'a> {
+    /// What was asked.
+    pub case: &'a Case,
+    /// What was measured.
+    pub series: &'a [Series],
+    /// Why it ended.
+    pub ended: Ended,
+    /// Repetitions asked for.
+    pub repeat: usize,
+    /// How quiet the machine was meanwhile.
+    pub noise: Noise,
+    /// Whether to tell every run as well.
+    pub runs: bool,
+}
+
+impl<W: Write> Report<W> {
+    /// Makes one that has written nothing yet.
+    pub fn new(out: W, form: Form) -> Self {
+        Self {
+            out,
+            form,
+            unmet: 0,
+            told: Vec::new(),
+        }
+    }
+
+    /// Returns all that was told.
+    pub fn into_lines(self) -> Vec<Line> {
+        self.told
+    }
+
+    /// Returns how many claims were measured and do not hold.
+    pub fn unmet(&self) -> usize {
+        self.unmet
+    }
+
+    /// Tells the machine, the build and what already speaks against believing the rest.
+    pub fn head(&mut self, head: &Head) -> Result<(), Stop> {
+        self.told.push(Line::Head(head.clone()));
+        let text = match self.form {
+            Form::Json => record::line(head) + "\n",
+            Form::Text { .. } => {
+                let mut lines = head.fingerprint.lines();
+                lines.push(format!("order    shuffled with --seed {}", head.seed));
+                lines.join("\n") + "\n"
+            }
+        };
+        self.put(&text)?;
+        self.warn(&head.warnings)
+    }
+
+    /// Tells what a case measured.
+    pub fn case(&mut self, finished: &Finished<'_>) -> Result<(), Stop> {
+        let Finished {
+            case,
+            series,
+            noise,
+            runs,
+            ..
+        } = finished;
+        let rows = summarize(case.metrics, series);
+        let judged: Vec<Judged<'_>> = case
+            .claims
+            .iter()
+            .map(|claim| claim.judge(case.metrics, series))
+            .collect();
+        self.unmet += judged
+            .iter()
+            .filter(|judged| judged.verdict == Verdict::Fails)
+            .count();
+        let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
+        warnings.extend(spread_warnings(case, &rows));
+        let mut lines = record::of_case(case, &rows, series, &judged, &warnings);
+        lines.extend(record::of_noise((case.bench, case.name), noise));
+        if *runs {
+            lines.extend(record::of_runs(case, series));
+        }
+        let text = match self.form {
+            Form::Json => lines.iter().map(|line| record::line(line) + "\n").collect(),
+            Form::Text { colour } => {
+                let paint = Paint { colour };
+                let best = case
+                    .metrics
+                    .iter()
+                    .find(|metric| metric.name == case.headline)
+                    .and_then(|metric| best_peer(series, metric));
+                let mut text = format!(
+                    "\n{}  {}\n",
+                    paint.bold(&format!("{} {}", case.bench, case.name)),
+                    case.about
+                );
+                text.push_str(&values(case, &rows));
+                text.push_str(&footnote(finished, best));
+                text.push_str(&claims(&judged, paint));
+                if *runs {
+                    text.push_str(&run_by_run(case, series));
+                }
+                text
+            }
+        };
+        self.told.extend(lines);
+        self.put(&text)?;
+        self.warn(&warnings)
+    }
+
+    /// Warnings belong to the results where people read them, and beside them where programs do.
+    fn warn(&mut self, warnings: &[String]) -> Result<(), Stop> {
+        match self.form {
+            Form::Json => {
+                warnings
+                    .iter()
+                    .for_each(|warning| say(format_args!("warning: {warning}")));
+                Ok(())
+            }
+            Form::Text { colour } => {
+                let paint = Paint { colour };
+                let lines = warnings.iter().map(|warning| {
+                    format!(
+                        "{} {warning}\n",
+                        paint.in_colour("warning:", AnsiColor::Yellow)
+                    )
+                });
+                self.put(&lines.collect::<String>())
+            }
+        }
+    }
+
+    fn put(&mut self, text: &str) -> Result<(), Stop> {
+        self.out.write_all(text.as_bytes())?;
+        Ok(self.out.flush()?)
+    }
+}
+
+/// The table of values, one row a variant.
+fn values(case: &Case, rows: &[Row]) -> String {
+    let mut table = Table::new().column("", "variant", Align::Left);
+    let has_peer = rows.iter().any(|row| row.peer);
+    let shown: Vec<(usize, &Metric)> = case
+        .metrics
+        .iter()
+        .enumerate()
+        .filter(|(_, metric)| !metric.head.is_empty())
+        .collect();
+    for (_, metric) in &shown {
+        table = table.column(metric.group, metric.head, Align::Right);
+        if metric.name == case.headline {
+            table = table.column(metric.group, "±%", Align::Right);
+            if has_peer {
+                table = table.column("", "vs peer", Align::Right);
+            }
+        }
+    }
+    for row in rows {
+        let mut cells = vec![row.variant.clone()];
+        for &(index, metric) in &shown {
+            let cell = row.cells[index];
+            cells.push(told(cell.spread, |s| three_digits(s.median / metric.scale)));
+            if metric.name == case.headline {
+                cells.push(told(cell.spread, |s| {
+                    format!("{:.0}", s.relative() * 100.0)
+                }));
+                if has_peer {
+                    cells.push(told(cell.vs_best_peer, ratio));
+                }
+            }
+        }
+        table.row(cells);
+    }
+    table.head() + &table.body()
+}
+
+/// The table of all runs, one row a run.
+fn run_by_run(case: &Case, series: &[Series]) -> String {
+    let shown = || case.metrics.iter().filter(|metric| !metric.head.is_empty());
+    let mut table = Table::new()
+        .column("", "variant", Align::Left)
+        .column("", "run", Align::Right);
+    for metric in shown() {
+        table = table.column(metric.group, metric.head, Align::Right);
+    }
+    for series in series {
+        for (repetition, sample) in &series.samples {
+            let mut cells = vec![series.variant.clone(), (repetition + 1).to_string()];
+            cells.extend(shown().map(|metric| {
+                told(sample.value(metric.name), |value| {
+                    three_digits(value / metric.scale)
+                })
+            }));
+            table.row(cells);
+        }
+    }
+    format!("\n{}{}", table.head(), table.body())
+}
+
+fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
+    let Finished { ended, repeat, .. } = *finished;
+    let mut text = match ended {
+        Ended::Complete => format!("medians of {repeat} repetitions"),
+        Ended::OutOfTime(done) => {
+            format!(
+                "medians of {done} repetitions: time was up before the other {}",
+                repeat - done
+            )
+        }
+        Ended::Interrupted => {
+            let done = finished
+                .series
+                .iter()
+                .map(|series| series.samples.len())
+                .min()
+                .unwrap_or(0);
+            format!("interrupted: medians of the {done} repetitions before, and of one begun")
+        }
+    };
+    if let Some(best) = best {
+        text.push_str(&format!(
+            "; ratios paired by repetition, best peer {}",
+            best.variant
+        ));
+    }
+    if let [Some(before), Some(after)] = finished.noise.handover_ns {
+        text.push_str(&format!(
+            "\na cache line went from CPU to CPU and back in {before:.0} ns before, {after:.0} ns after"
+        ));
+    }
+    text + "\n"
+}
+
+/// The table of claims, or nothing where none was made.
+fn claims(judged: &[Judged<'_>], paint: Paint) -> String {
+    if judged.is_empty() {
+        return String::new();
+    }
+    let mut table = Table::new()
+        .column("", "ratio", Align::Left)
+        .column("", "against", Align::Left)
+        .column("", "measured", Align::Right)
+        .column("", "claim", Align::Right)
+        .column("", "holds?", Align::Left);
+    for judged in judged {
+        table.row(vec![
+            judged.claim.what.clone(),
+            judged.against.clone().unwrap_or_default(),
+            told(judged.ratio, ratio),
+            told(judged.claim.bound, |bound| bound.to_string()),
+            holds(judged),
+        ]);
+    }
+    let body: String = table
+        .body()
+        .lines()
+        .zip(judged)
+        .map(|(line, judged)| match judged.verdict {
+            Verdict::Holds => paint.in_colour(line, AnsiColor::Green) + "\n",
+            Verdict::Fails => paint.in_colour(line, AnsiColor::Red) + "\n",
+            Verdict::Shown | Verdict::NotMeasured => format!("{line}\n"),
+        })
+        .collect();
+    format!("\n{}{body}", table.head())
+}
+
+fn holds(judged: &Judged<'_>) -> String {
+    let answer = match judged.verdict {
+        Verdict::Holds => "yes",
+        Verdict::Fails => "no",
+        Verdict::Shown => "",
+        Verdict::NotMeasured => "not measured",
+    };
+    if judged.close {
+        format!("{answer}, within the noise")
+    } else {
+        answer.into()
+    }
+}
+
+fn spread_warnings(case: &Case, rows: &[Row]) -> Vec<String> {
+    let Some(headline) = case
+        .metrics
+        .iter()
+        .position(|metric| metric.name == case.headline)
+    else {
+        return Vec::new();
+    };
+    let spreads = || {
+        rows.iter()
+            .filter_map(|row| Some((row, row.cells[headline].spread?)))
+    };
+    let mut warnings = Vec::new();
+    if let Some(fewest) = spreads().map(|(_, spread)| spread.n).min()
+        && fewest < noise::FEW_REPETITIONS
+    {
+        warnings.push(format!(
+            "{fewest} repetition(s) of {} show no spread: --repeat {} or more does",
+            case.name,
+            noise::FEW_REPETITIONS
+        ));
+    }
+    let wild: Vec<&str> = spreads()
+        .filter(|(_, spread)| spread.relative() > noise::SPREAD_LIMIT)
+        .map(|(row, _)| row.variant.as_str())
+        .collect();
+    if !wild.is_empty() {
+        warnings.push(format!(
+            "repetitions differ by more than {:.0} % from their median: {}",
+            noise::SPREAD_LIMIT * 100.0,
+            wild.join(", ")
+        ));
+    }
+    warnings
+}
+
+fn told<T>(value: Option<T>, tell: impl FnOnce(T) -> String) -> String {
+    value.map_or_else(|| "-".into(), tell)
+}
+
+/// Colours, or none.
+#[derive(Clone, Copy)]
+struct Paint {
+    colour: bool,
+}
+
+impl Paint {
+    fn bold(self, text: &str) -> String {
+        self.styled(text, Style::new().bold())
+    }
+
+    fn in_colour(self, text: &str, colour: AnsiColor) -> String {
+        self.styled(text, Style::new().fg_color(Some(colour.into())))
+    }
+
+    fn styled(self, text: &str, style: Style) -> String {
+        if self.colour {
+            format!("{style}{text}{style:#}")
+        } else {
+            text.into()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+use super::*;
+use crate::harness::case::{Sample, Variant};
+use crate::harness::claim::{Against, Bound, Claim};
+use crate::harness::fingerprint::Fingerprint;
+use crate::harness::metric::Better;
+use crate::output::record::Record;
+use crate::output::table::MAX_WIDTH;
+
+const METRICS: &[Metric] = &[
+    Metric {
+        name: "rate",
+        unit: "1/s",
+        better: Better::Higher,
+        group: "items",
+        head: "M/s",
+        scale: 1e6,
+    },
+    Metric {
+        name: "time",
+        unit: "ns",
+        better: Better::Lower,
+        group: "",
+        head: "µs",
+        scale: 1e3,
+    },
+];
+
+fn case(bound: Bound) -> Case {
+    let variant = |name: &str, peer| Variant {
+        name: name.into(),
+        peer,
+        run: Box::new(|| Ok(None)),
+    };
+    Case {
+        bench: "test",
+        name: "example",
+        about: "what is done".into(),
+        metrics: METRICS,
+        headline: "rate",
+        variants: vec![variant("ours", false), variant("theirs", true)],
+        claims: vec![Claim {
+            what: "rate of ours".into(),
+            variant: "ours".into(),
+            metric: "rate",
+            against: Against::BestPeer,
+            bound: Some(bound),
+            source: None,
+        }],
+    }
+}
+
+fn series(variant: &str, peer: bool, rates: &[f64]) -> Series {
+    let samples = rates.iter().enumerate().map(|(repetition, &rate)| {
+        let mut sample = Sample::default();
+        sample.set("rate", rate);
+        (repetition, sample)
+    });
+    Series {
+        variant: variant.into(),
+        peer,
+        samples: samples.collect(),
+    }
+}
+
+/// Reports ours at twice the peer's rate.
+fn told(form: Form, bound: Bound, ended: Ended) -> (String, usize) {
+    told_with(form, bound, ended, false)
+}
+
+fn told_with(form: Form, bound: Bound, ended: Ended, runs: bool) -> (String, usize) {
+    let case = case(bound);
+    let all = [
+        series("ours", false, &[2e6, 4e6, 6e6]),
+        series("theirs", true, &[1e6, 2e6, 3e6]),
+    ];
+    let mut out = Vec::new();
+    let mut report = Report::new(&mut out, form);
+    let noise = Noise::default();
+    report
+        .case(&Finished {
+            case: &case,
+            series: &all,
+            ended,
+            repeat: 5,
+            noise,
+            runs,
+        })
+        .unwrap();
+    let unmet = report.unmet();
+    (String::from_utf8(out).unwrap(), unmet)
+}
+
+const PLAIN: Form = Form::Text { colour: false };
+
+#[test]
+fn every_run_is_told_where_somebody_asks() {
+    let asked = |form| told_with(form, Bound::AtLeast(1.5), Ended::Complete, true).0;
+    let text = asked(PLAIN);
+    let runs = text.lines().filter(|line| line.starts_with("ours "));
+    let cells = runs.map(|line| line.split_whitespace().nth(1));
+    let cells: Vec<Option<&str>> = cells.collect();
+    assert_eq!(cells, ["4.00", "1", "2", "3"].map(Some), "{text}");
+    let json = asked(Form::Json);
+    let last = json.lines().last().unwrap();
+    assert!(
+        last.contains(r#""run":3,"values":[["rate",3000000.0]]"#),
+        "{last}"
+    );
+}
+
+#[test]
+fn text_has_values_ratio_and_verdict_and_no_escape() {
+    let (text, unmet) = told(PLAIN, Bound::AtLeast(1.5), Ended::Complete);
+    let ours = text.lines().find(|line| line.starts_with("ours")).unwrap();
+    assert_eq!(
+        ours.split_whitespace().collect::<Vec<_>>(),
+        ["ours", "4.00", "50", "2.00", "±0.00", "-"]
+    );
+    let claim = text
+        .lines()
+        .find(|line| line.starts_with("rate of ours"))
+        .unwrap();
+    assert!(
+        claim.contains("theirs") && claim.contains(">= 1.5") && claim.ends_with("yes"),
+        "{claim}"
+    );
+    assert!(
+        text.contains("best peer theirs") && !text.contains('\x1b'),
+        "{text}"
+    );
+    assert!(text.contains("differ by more than 10 %"), "{text}");
+    assert_eq!(unmet, 0);
+}
+
+#[test]
+fn a_claim_that_fails_is_counted_and_said() {
+    let (text, unmet) = told(PLAIN, Bound::AtLeast(3.0), Ended::Complete);
+    let claim = text
+        .lines()
+        .find(|line| line.starts_with("rate of ours"))
+        .unwrap();
+    assert!(claim.ends_with("no"), "{claim}");
+    assert_eq!(unmet, 1);
+}
+
+#[test]
+fn colour_is_used_only_where_it_is_allowed() {
+    let (text, _) = told(
+        Form::Text { colour: true },
+        Bound::AtLeast(1.5),
+        Ended::Complete,
+    );
+    assert!(text.contains('\x1b'));
+}
+
+#[test]
+fn text_tells_why_there_are_fewer_repetitions() {
+    let (text, _) = told(PLAIN, Bound::AtLeast(1.5), Ended::OutOfTime(3));
+    assert!(
+        text.contains("medians of 3 repetitions: time was up before the other 2"),
+        "{text}"
+    );
+    let (text, _) = told(PLAIN, Bound::AtLeast(1.5), Ended::Interrupted);
+    assert!(text.contains("interrupted: medians of the 3"), "{text}");
+}
+
+#[test]
+fn json_is_an_object_a_line() {
+    let (text, _) = told(Form::Json, Bound::AtLeast(1.5), Ended::Complete);
+    let lines: Vec<Line> = text
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert!(matches!(&lines[0], Line::Case(head) if head.headline == "rate"));
+    let claims = lines.iter().filter(|line| {
+        matches!(line, Line::Claimed(it) if it.verdict == Verdict::Holds && it.against.as_deref() == Some("theirs"))
+    });
+    assert_eq!(claims.count(), 1);
+    let records: Vec<&Record> = lines
+        .iter()
+        .filter_map(|line| match line {
+            Line::Record(record) => Some(record),
+            _ => None,
+        })
+        .collect();
+    let ratio = records
+        .iter()
+        .find(|record| record.variant == "ours" && record.metric == "rate.vs_best_peer")
+        .unwrap();
+    assert_eq!((ratio.median, ratio.n, ratio.peer), (2.0, 3, false));
+    assert!(
+        records
+            .iter()
+            .any(|record| record.variant == record::MACHINE && record.metric == "steal")
+    );
+}
+
+#[test]
+fn a_closed_pipe_is_told_apart_from_a_failure() {
+    struct Closed;
+    impl Write for Closed {
+        fn write(&mut self, _: &[u8]) -> std::io::Result<usize> {
+            Err(std::io::ErrorKind::BrokenPipe.into())
+        }
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let stop = Report::new(Closed, PLAIN).put("text").unwrap_err();
+    assert!(matches!(stop, Stop::ClosedPipe));
+}
+
+#[test]
+fn the_machine_fits_in_the_width_of_a_table() {
+    for line in Fingerprint::take().unwrap().lines() {
+        // Names that hardware gives itself may be long; the lab's own words leave them room.
+        assert!(line.len() <= MAX_WIDTH + 40, "{line}");
+    }
+}

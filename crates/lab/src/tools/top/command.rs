@@ -1,0 +1,169 @@
+//! The command: which process, how often, for whom.
+
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use afterwork::page::{Kind, Measure};
+
+use super::args::TopArgs;
+use super::look::{Look, NoLook, Watched};
+use super::processes::{self, Found};
+use super::{json, prometheus, text, tui};
+use crate::exit::Stop;
+use crate::harness::interrupt::Interrupt;
+use crate::talk;
+
+/// Clears the screen and goes to its upper left corner.
+const CLEAR: &str = "\x1b[2J\x1b[H";
+/// How long a pause may keep the user waiting who asked to stop.
+const NAP: Duration = Duration::from_millis(50);
+
+/// Runs the command.
+pub fn run(args: &TopArgs) -> Result<(), Stop> {
+    if args.fields {
+        return print(&fields());
+    }
+    let Some(process) = &args.process else {
+        return all(args);
+    };
+    let path = path_of(&args.directory, process)?;
+    let mut watched = Watched::open(&path).map_err(|no_look| cannot_look(&path, &no_look))?;
+    let first = watched
+        .look()
+        .map_err(|no_look| cannot_look(&path, &no_look))?;
+    if args.prometheus {
+        return print(&prometheus::text(&[&first]));
+    }
+    if args.tui {
+        return tui::run(&mut watched, first, args.pause());
+    }
+    watch(&mut watched, first, args)
+}
+
+fn path_of(directory: &Path, process: &str) -> Result<PathBuf, Stop> {
+    if process.contains('/') {
+        return Ok(PathBuf::from(process));
+    }
+    let number = process.parse::<u32>();
+    let pid = number.map_err(|_| {
+        Stop::CouldNotRun(format!(
+            "{process:?} is no process: give a number, or the path of a page"
+        ))
+    })?;
+    Ok(processes::page_of(directory, pid))
+}
+
+fn cannot_look(path: &Path, no_look: &NoLook) -> Stop {
+    let hint = match no_look {
+        NoLook::Refused(_) if !path.exists() => {
+            "; was the process started with AFTERWORK=observe.publish=on?"
+        }
+        _ => "",
+    };
+    let reason = format!("{}{hint}", no_look.reason());
+    Stop::because(&format!("cannot look at {}", path.display()), reason)
+}
+
+/// Looks again and again until the process ends or the user has seen enough.
+fn watch(watched: &mut Watched, first: Look, args: &TopArgs) -> Result<(), Stop> {
+    let stdout = io::stdout();
+    let (colour, clear) = (
+        talk::may_colour(&stdout),
+        stdout.is_terminal() && !args.once,
+    );
+    let interrupt =
+        Interrupt::install().map_err(|error| Stop::because("cannot take signals", error))?;
+    let (mut before, mut now) = (None, first);
+    loop {
+        let shown = if args.json {
+            format!("{}\n", json::look(&now, before.as_ref()))
+        } else {
+            text::look(&now, before.as_ref(), colour)
+        };
+        let (clear, end) = match (clear && !args.json, args.json || args.once) {
+            (true, _) => (CLEAR, ""),
+            (false, true) => ("", ""),
+            (false, false) => ("", "\n"),
+        };
+        print(&format!("{clear}{shown}{end}"))?;
+        if args.once || !rest(args.pause(), &interrupt) {
+            return Ok(());
+        }
+        before = Some(now);
+        now = match watched.look() {
+            Ok(look) => look,
+            Err(NoLook::Stale(reason)) => {
+                talk::say(reason);
+                return Ok(());
+            }
+            Err(NoLook::Refused(reason)) => return Err(Stop::CouldNotRun(reason)),
+        };
+    }
+}
+
+/// Waits; returns `true` if to go on.
+fn rest(pause: Duration, interrupt: &Interrupt) -> bool {
+    let start = Instant::now();
+    while !interrupt.requested() {
+        let left = pause.saturating_sub(start.elapsed());
+        if left.is_zero() {
+            return true;
+        }
+        thread::sleep(left.min(NAP));
+    }
+    false
+}
+
+/// Looks at every process once.
+fn all(args: &TopArgs) -> Result<(), Stop> {
+    let directory = &args.directory;
+    let found = processes::find(directory)
+        .map_err(|error| Stop::because(&format!("cannot read {}", directory.display()), error))?;
+    if args.prometheus {
+        let looks: Vec<_> = found
+            .iter()
+            .filter_map(|it| it.look.as_ref().ok())
+            .collect();
+        return print(&prometheus::text(&looks));
+    }
+    if args.json {
+        return print(&format!("{}\n", json::processes(&found)));
+    }
+    if found.is_empty() {
+        talk::say("no process shows itself: start one with AFTERWORK=observe.publish=on");
+        return Ok(());
+    }
+    print(&text::processes(&found, talk::may_colour(&io::stdout())))?;
+    if found
+        .iter()
+        .any(|Found { look, .. }| matches!(look, Err(NoLook::Stale(_))))
+    {
+        talk::say("what ended processes left may be removed");
+    }
+    Ok(())
+}
+
+/// Says what each figure means.
+fn fields() -> String {
+    let mut text = String::new();
+    for kind in Kind::ALL {
+        text += &format!("{}\n", kind.name());
+        for field in kind.fields() {
+            let measure = match field.measure {
+                Measure::Gauge => "now",
+                Measure::Counter => "count",
+                Measure::Fault => "fault",
+            };
+            text += &format!("  {:<16} {measure:<6} {}\n", field.name, field.about);
+        }
+    }
+    text
+}
+
+fn print(text: &str) -> Result<(), Stop> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,246 @@
+//! What is worth a column, and how fast it changes. Plain functions over pages.
+
+use afterwork::page::{Field, Kind, Measure, Record};
+
+use super::look::Look;
+
+/// A cell of a table.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Cell {
+    /// What it says.
+    pub text: String,
+    /// Whether it is about something that went wrong.
+    pub is_alarm: bool,
+}
+
+/// A table of all records of a kind: the first row is the header, the first column the names.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Table {
+    /// What it is about.
+    pub kind: Kind,
+    /// Its rows.
+    pub rows: Vec<Vec<Cell>>,
+}
+
+/// What a column shows of a figure.
+#[derive(Clone, Copy)]
+enum Shows {
+    Figure,
+    /// How much it rose in a second.
+    Rate,
+}
+
+type Column = (&'static str, &'static str, Shows);
+
+/// Header, figure, what is shown of it.
+fn columns(kind: Kind) -> &'static [Column] {
+    use Shows::{Figure, Rate};
+    match kind {
+        Kind::Queue => &[
+            ("active", "nr_active", Figure),
+            ("inactive", "nr_inactive", Figure),
+            ("max", "max_active", Figure),
+            ("done/s", "completed", Rate),
+            ("done", "completed", Figure),
+            ("helped", "helped", Figure),
+            ("panicked", "panicked", Figure),
+            ("refused", "refused", Figure),
+            ("cpu ms", "cpu_time_us", Figure),
+            ("wait p50", "wait_p50_ns", Figure),
+            ("wait p99", "wait_p99_ns", Figure),
+        ],
+        Kind::Pool => &[
+            ("workers", "nr_workers", Figure),
+            ("idle", "nr_idle", Figure),
+            ("running", "nr_running", Figure),
+            ("blocked", "nr_blocked", Figure),
+            ("pending", "nr_pending", Figure),
+            ("kicks/s", "kicks", Rate),
+            ("created", "created", Figure),
+            ("culled", "culled", Figure),
+            ("maydays", "maydays", Figure),
+            ("refused", "spawn_failed", Figure),
+            ("stalls", "stalls", Figure),
+            ("stalled ms", "stalled_ms", Figure),
+        ],
+        Kind::Rcu => &[
+            ("gp/s", "grace_periods", Rate),
+            ("gps", "grace_periods", Figure),
+            ("readers", "nr_readers", Figure),
+            ("callbacks/s", "callbacks", Rate),
+            ("callbacks", "callbacks", Figure),
+            ("waiting", "callbacks_wait", Figure),
+            ("panicked", "panicked", Figure),
+            ("stalls", "stalls", Figure),
+        ],
+        Kind::Mailbox => &[
+            ("received/s", "received", Rate),
+            ("received", "received", Figure),
+            ("sleeps/s", "sleeps", Rate),
+            ("wake-ups/s", "wake_ups", Rate),
+            ("wake-ups", "wake_ups", Figure),
+        ],
+        Kind::PerCpu => &[
+            ("slots", "nr_slots", Figure),
+            ("drains/s", "drains", Rate),
+            ("drains", "drains", Figure),
+            ("drained", "drained", Figure),
+            ("waited", "waited", Figure),
+            ("mailed", "mailed", Figure),
+            ("panicked", "panicked", Figure),
+        ],
+        _ => &[],
+    }
+}
+
+/// Returns a table for each kind that has records; rates are since `before`.
+#[must_use]
+pub fn tables(now: &Look, before: Option<&Look>) -> Vec<Table> {
+    let tables = Kind::ALL.into_iter().map(|kind| Table {
+        kind,
+        rows: rows(kind, now, before),
+    });
+    tables.filter(|table| table.rows.len() > 1).collect()
+}
+
+fn rows(kind: Kind, now: &Look, before: Option<&Look>) -> Vec<Vec<Cell>> {
+    let plain = |text: &str| Cell {
+        text: text.to_owned(),
+        is_alarm: false,
+    };
+    let headers = columns(kind).iter().map(|(header, ..)| plain(header));
+    let mut rows = vec![
+        [plain(kind.name()), plain("")]
+            .into_iter()
+            .chain(headers)
+            .collect(),
+    ];
+    for (record, past) in pairs(kind, now, before) {
+        let mut row = vec![plain(&record.name), plain(&record.detail)];
+        row.extend(columns(kind).iter().map(|&(_, name, shows)| {
+            let text = match shows {
+                Shows::Figure => record.figure(name).map(|figure| figure_text(name, figure)),
+                Shows::Rate => rate(record, past, name, span_s(now, before)).map(rate_text),
+            };
+            Cell {
+                text: text.unwrap_or_else(|| "-".to_owned()),
+                is_alarm: is_alarm(record, name),
+            }
+        }));
+        rows.push(row);
+    }
+    rows
+}
+
+/// Pairs each record of a kind with what it was before: the one of the same name, and of those the same in order.
+pub fn pairs<'l>(
+    kind: Kind,
+    now: &'l Look,
+    before: Option<&'l Look>,
+) -> impl Iterator<Item = (&'l Record, Option<&'l Record>)> {
+    let mut past: Vec<&Record> = before.map_or_else(Vec::new, |look| look.page.of(kind).collect());
+    now.page.of(kind).map(move |record| {
+        let same = past
+            .iter()
+            .position(|it| it.name == record.name && it.detail == record.detail);
+        (record, same.map(|at| past.remove(at)))
+    })
+}
+
+/// Returns the seconds between two looks, by when the process gathered its figures.
+#[must_use]
+pub fn span_s(now: &Look, before: Option<&Look>) -> f64 {
+    let since_ns = before.map_or(0, |before| before.page.written_ns);
+    now.page.written_ns.saturating_sub(since_ns) as f64 / 1e9
+}
+
+/// Returns how much a counter rose in a second; nothing without a past, or if it fell because another took its name.
+#[must_use]
+pub fn rate(record: &Record, past: Option<&Record>, name: &str, span_s: f64) -> Option<f64> {
+    let risen = record.figure(name)?.checked_sub(past?.figure(name)?)?;
+    (span_s > 0.0).then(|| risen as f64 / span_s)
+}
+
+/// Returns `true` if a figure tells that something is wrong.
+fn is_alarm(record: &Record, name: &str) -> bool {
+    let is_bad = |field: &Field| field.measure == Measure::Fault || name == "stalled_ms";
+    record
+        .figures()
+        .any(|(field, figure)| field.name == name && figure > 0 && is_bad(field))
+}
+
+fn figure_text(name: &str, figure: u64) -> String {
+    match name {
+        "cpu_time_us" => (figure / 1000).to_string(),
+        name if name.ends_with("_ns") => duration_text(figure),
+        _ => figure.to_string(),
+    }
+}
+
+fn duration_text(ns: u64) -> String {
+    match ns {
+        0 => "-".to_owned(),
+        ns if ns < 10_000 => format!("{ns} ns"),
+        ns if ns < 10_000_000 => format!("{} µs", ns / 1000),
+        ns => format!("{} ms", ns / 1_000_000),
+    }
+}
+
+fn rate_text(rate: f64) -> String {
+    if rate < 10.0 {
+        format!("{rate:.1}")
+    } else {
+        format!("{rate:.0}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::top::look::stalled_sample;
+
+    #[test]
+    fn a_rate_needs_a_past_and_time_that_passed() {
+        let look = stalled_sample();
+        let queue = look.page.of(Kind::Queue).next().unwrap();
+        assert_eq!(rate(queue, None, "completed", 1.0), None);
+        assert_eq!(rate(queue, Some(queue), "completed", 0.0), None);
+        assert_eq!(rate(queue, Some(queue), "completed", 2.0), Some(0.0));
+        assert_eq!(rate(queue, Some(queue), "nosuch", 2.0), None);
+    }
+
+    #[test]
+    fn faults_and_stalls_are_alarms_and_other_figures_are_none() {
+        let tables = tables(&stalled_sample(), None);
+        let alarms = |kind| {
+            let table = tables.iter().find(|table| table.kind == kind).unwrap();
+            let cells = table.rows.iter().flatten().filter(|cell| cell.is_alarm);
+            cells.map(|cell| cell.text.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(alarms(Kind::Pool), ["2", "31000"]);
+        assert!(alarms(Kind::Queue).is_empty());
+    }
+
+    #[test]
+    fn every_column_is_of_a_figure_that_there_is() {
+        for kind in Kind::ALL {
+            assert!(!columns(kind).is_empty(), "{kind:?}");
+            for (_, name, shows) in columns(kind) {
+                let field = kind.fields().iter().find(|field| field.name == *name);
+                let measure = field
+                    .unwrap_or_else(|| panic!("{kind:?} has no {name}"))
+                    .measure;
+                let is_rate = matches!(shows, Shows::Rate);
+                assert!(!is_rate || measure != Measure::Gauge, "{name} has no rate");
+            }
+        }
+    }
+
+    #[test]
+    fn times_keep_two_or_more_digits() {
+        assert_eq!(figure_text("wait_p50_ns", 9_999), "9999 ns");
+        assert_eq!(figure_text("wait_p50_ns", 10_000), "10 µs");
+        assert_eq!(figure_text("wait_p50_ns", 20_000_000), "20 ms");
+        assert_eq!(figure_text("cpu_time_us", 5_999), "5");
+    }
+}

@@ -1,0 +1,157 @@
+//! Tables for a terminal or a pipe.
+
+use std::fmt::Write;
+
+use anstyle::{AnsiColor, Style};
+
+use super::look::Look;
+use super::processes::Found;
+use super::rows::{Cell, Table, tables};
+
+/// Between two columns.
+const GAP: &str = "  ";
+
+/// Writes what was seen of a process; alarms in red if `colour`.
+#[must_use]
+pub fn look(now: &Look, before: Option<&Look>, colour: bool) -> String {
+    let mut text = headline(now) + "\n";
+    for table in tables(now, before) {
+        text.push('\n');
+        text += &write_table(&table.rows, colour);
+    }
+    text
+}
+
+/// Says in a line whose figures they are, and what is wrong with them.
+#[must_use]
+pub fn headline(look: &Look) -> String {
+    let page = &look.page;
+    let mut line = format!("process {} ({})", page.pid, page.name);
+    if !look.answered {
+        let age_s = look.age.as_secs_f64();
+        let _ = write!(line, ", does not answer: as of {age_s:.1} s ago");
+    }
+    for (count, what) in [
+        (page.nr_torn, "records torn"),
+        (
+            page.nr_left_out as usize,
+            "records left out for want of room",
+        ),
+        (page.nr_unknown, "records of kinds that are not known here"),
+    ] {
+        if count > 0 {
+            let _ = write!(line, ", {count} {what}");
+        }
+    }
+    if page.records.is_empty() && page.nr_torn == 0 {
+        line += ": nothing to show at this moment";
+    }
+    line
+}
+
+/// Returns the lines of a table without colour, each cell with its place among them.
+pub fn lay_out(table: &Table) -> Vec<Vec<(String, bool)>> {
+    let widths = widths(&table.rows);
+    let lines = table.rows.iter().map(|row| {
+        let cells = row.iter().zip(&widths).enumerate();
+        cells
+            .map(|(i, (cell, width))| (padded(i, cell, *width), cell.is_alarm))
+            .collect()
+    });
+    lines.collect()
+}
+
+fn widths(rows: &[Vec<Cell>]) -> Vec<usize> {
+    let nr_columns = rows.first().map_or(0, Vec::len);
+    let width = |column: usize| {
+        rows.iter()
+            .map(|row| row[column].text.chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    (0..nr_columns).map(width).collect()
+}
+
+/// Names and details stand left, figures right.
+fn padded(column: usize, cell: &Cell, width: usize) -> String {
+    match column {
+        0 => format!("{:<width$}", cell.text),
+        1 => format!("{GAP}{:<width$}", cell.text),
+        _ => format!("{GAP}{:>width$}", cell.text),
+    }
+}
+
+fn write_table(rows: &[Vec<Cell>], colour: bool) -> String {
+    let red = Style::new().fg_color(Some(AnsiColor::Red.into())).bold();
+    let widths = widths(rows);
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for (i, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let padded = padded(i, cell, *width);
+            if cell.is_alarm && colour {
+                let _ = write!(line, "{red}{padded}{red:#}");
+            } else {
+                line += &padded;
+            }
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+/// Writes which processes there are.
+#[must_use]
+pub fn processes(found: &[Found], colour: bool) -> String {
+    let cell = |text: &str, is_alarm| Cell {
+        text: text.to_owned(),
+        is_alarm,
+    };
+    let mut rows = vec![vec![cell("pid", false), cell("process", false)]];
+    for found in found {
+        let (says, is_alarm) = match &found.look {
+            Ok(look) => (summary(look), is_stalled(look)),
+            Err(no_look) => (no_look.reason().to_owned(), false),
+        };
+        rows.push(vec![
+            cell(&found.pid.to_string(), false),
+            cell(&says, is_alarm),
+        ]);
+    }
+    write_table(&rows, colour)
+}
+
+fn summary(look: &Look) -> String {
+    let mut line = look.page.name.clone();
+    for table in tables(look, None) {
+        let _ = write!(line, ", {} {}", table.rows.len() - 1, table.kind.name());
+    }
+    if is_stalled(look) {
+        line += ", STALLED";
+    }
+    if !look.answered {
+        line += ", does not answer";
+    }
+    line
+}
+
+fn is_stalled(look: &Look) -> bool {
+    let records = look.page.records.iter();
+    let mut stalled = records.filter_map(|record| record.figure("stalled_ms"));
+    stalled.any(|stalled_ms| stalled_ms > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tools::top::look::stalled_sample;
+
+    #[test]
+    fn a_process_with_nothing_to_show_is_said_to_have_nothing() {
+        let mut look = stalled_sample();
+        assert!(!headline(&look).contains("nothing to show"));
+        look.page.records.clear();
+        assert!(headline(&look).ends_with("nothing to show at this moment"));
+    }
+}

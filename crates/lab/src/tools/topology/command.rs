@@ -1,0 +1,83 @@
+//! The command: its arguments and what it does with them.
+
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use topology::{ShardParams, Topology, current_bounds, save_snapshot};
+
+use super::{draw, json};
+use crate::exit::Stop;
+use crate::talk;
+
+const SYSFS: &str = "/sys";
+
+/// Shows the machine as the library sees it: who shares what, and the pods of each scope.
+#[derive(Args, Clone, Debug)]
+pub struct TopologyArgs {
+    /// Print one JSON object instead of a drawing
+    #[arg(long)]
+    pub json: bool,
+
+    /// Show a machine made up from its levels, outermost first: "2 numa x 4 llc x 8 core x 2 smt"
+    #[arg(long, value_name = "LEVELS", conflicts_with = "sysfs")]
+    pub synthetic: Option<String>,
+
+    /// Show a saved machine: a directory laid out as /sys, such as --save makes
+    #[arg(long, value_name = "DIR")]
+    pub sysfs: Option<PathBuf>,
+
+    /// Cut caches into shards of at most this many cores; 0 leaves them whole
+    #[arg(long, value_name = "CORES", default_value_t = ShardParams::DEFAULT_CACHE_SHARD_SIZE)]
+    pub cache_shard_size: usize,
+
+    /// Save what is read of the machine into a new or empty directory, to be sent to somebody; shows
+    /// nothing
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["synthetic", "json"])]
+    pub save: Option<PathBuf>,
+}
+
+/// Runs the command.
+pub fn run(args: &TopologyArgs) -> Result<(), Stop> {
+    if let Some(dir) = &args.save {
+        // Before the machine is understood: one that is not is the one most worth sending.
+        return save(args.sysfs.as_deref(), dir);
+    }
+    let topology = machine(args).map_err(could_not_run)?;
+    let params = ShardParams {
+        cache_shard_size: args.cache_shard_size,
+    };
+    let mut stdout = io::stdout().lock();
+    if args.json {
+        let json = json::json(&topology, &params)
+            .map_err(|error| Stop::because("cannot write JSON", error))?;
+        writeln!(stdout, "{json}")?;
+    } else {
+        write!(stdout, "{}", draw::draw(&topology, &params))?;
+    }
+    Ok(stdout.flush()?)
+}
+
+fn machine(args: &TopologyArgs) -> Result<Topology, topology::Error> {
+    match (&args.synthetic, &args.sysfs) {
+        (Some(levels), _) => Topology::synthetic(levels),
+        (None, Some(dir)) => Topology::from_sysfs(dir),
+        (None, None) => Topology::detect(),
+    }
+}
+
+fn save(sysfs: Option<&Path>, dir: &Path) -> Result<(), Stop> {
+    // What may be used of a machine is in its saved tree; of this one only the process knows.
+    let allowed = match sysfs {
+        Some(_) => None,
+        None => current_bounds().map_err(could_not_run)?,
+    };
+    let from = sysfs.unwrap_or(Path::new(SYSFS));
+    let nr_files = save_snapshot(from, allowed.as_ref(), dir).map_err(could_not_run)?;
+    talk::say(format_args!("saved {nr_files} files in {}", dir.display()));
+    Ok(())
+}
+
+fn could_not_run(error: topology::Error) -> Stop {
+    Stop::CouldNotRun(error.to_string())
+}

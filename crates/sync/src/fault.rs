@@ -1,0 +1,117 @@
+//! What the system refuses, by the dice: threads, `membarrier`, eventfds, mappings, sleeps.
+//!
+//! A machine at its limits refuses what an ordinary one grants, so that the code behind a refusal hardly ever runs. A
+//! build with `--cfg torture` refuses as often as `set` says. Elsewhere [`fails`] is the constant `false`, and the
+//! branch is gone; models have refusals of their own.
+
+/// What may be refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Point {
+    /// Another thread: `EAGAIN`.
+    Thread,
+    /// The registration for expedited membarriers, and then for good, for a protocol goes by the first answer; and each
+    /// membarrier that waits for a grace period of the kernel's.
+    Membarrier,
+    /// An eventfd: `EMFILE`.
+    Eventfd,
+    /// A mapping: `ENOMEM`.
+    Map,
+    /// A sleep on a word: the sleeper is up again at once, as after `EINTR`.
+    Sleep,
+}
+
+/// Returns `true` if `point` is refused this time; always `false` but in a torture.
+#[cfg(not(all(torture, not(any(loom, shuttle)))))]
+#[inline(always)]
+pub const fn fails(_point: Point) -> bool {
+    false
+}
+
+/// Returns the error `code` if `point` is refused this time.
+///
+/// # Errors
+///
+/// That one.
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+#[inline(always)]
+pub fn check(point: Point, code: i32) -> std::io::Result<()> {
+    if fails(point) {
+        return Err(std::io::Error::from_raw_os_error(code));
+    }
+    Ok(())
+}
+
+#[cfg(all(torture, not(any(loom, shuttle))))]
+mod torture {
+    use std::{
+        cell::Cell,
+        sync::atomic::{AtomicU32, AtomicU64, Ordering},
+    };
+
+    use super::Point;
+
+    const NR_POINTS: usize = Point::Sleep as usize + 1;
+
+    /// One in so many is refused, by [`Point`]; none where it is 0. Relaxed, as all here: what injects faults orders nothing.
+    static ONE_IN: [AtomicU32; NR_POINTS] = [const { AtomicU32::new(0) }; NR_POINTS];
+    static SEED: AtomicU64 = AtomicU64::new(0);
+
+    std::thread_local!(static DICE: Cell<u64> = const { Cell::new(0) });
+
+    /// Refuses one `point` in `one_in` from now on, none where that is 0.
+    pub fn set(point: Point, one_in: u32) {
+        ONE_IN[point as usize].store(one_in, Ordering::Relaxed);
+    }
+
+    /// Starts the dice of threads that throw their first from `seed`.
+    pub fn seed(seed: u64) {
+        SEED.store(seed, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if `point` is refused this time.
+    pub fn fails(point: Point) -> bool {
+        let one_in = ONE_IN[point as usize].load(Ordering::Relaxed);
+        one_in != 0 && throw().is_multiple_of(one_in)
+    }
+
+    /// Throws the dice of this thread (SplitMix64's step, and half of what it makes of it).
+    fn throw() -> u32 {
+        let step = 0x9e37_79b9_7f4a_7c15_u64;
+        let before = DICE.try_with(Cell::get).unwrap_or(0);
+        let state = if before == 0 {
+            SEED.fetch_add(step, Ordering::Relaxed)
+        } else {
+            before
+        };
+        let state = state.wrapping_add(step).max(1);
+        // Thrown for the last time where the thread is about to end.
+        DICE.try_with(|dice| dice.set(state)).ok();
+        let mixed = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        ((mixed ^ (mixed >> 27)) >> 32) as u32
+    }
+}
+
+#[cfg(all(torture, not(any(loom, shuttle))))]
+pub use torture::{fails, seed, set};
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_refused_unless_asked() {
+        assert!((0..1000).all(|_| !fails(Point::Map)));
+        check(Point::Map, 12).unwrap();
+    }
+
+    #[cfg(torture)]
+    #[test]
+    fn one_in_so_many_is_refused_with_its_error() {
+        set(Point::Eventfd, 4);
+        let refused = |_: &u32| check(Point::Eventfd, 24).is_err();
+        let nr_refused = (0..1000).filter(refused).count();
+        set(Point::Eventfd, 0);
+        assert!((150..350).contains(&nr_refused), "{nr_refused}");
+        assert!(check(Point::Eventfd, 24).is_ok());
+    }
+}

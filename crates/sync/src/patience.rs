@@ -1,0 +1,89 @@
+//! Waiting for the next few steps of another thread.
+
+use std::time::Duration;
+
+use crate::thread;
+
+/// How often a waiter gives its CPU away before it naps. A guess: about as many turns as threads may share a CPU.
+const NR_YIELDS: u32 = 32;
+/// How long a nap is: of the order of a wake-up, which it replaces.
+const NAP: Duration = Duration::from_micros(50);
+
+/// A wait for another thread that is in the middle of a few steps, and owes nobody a wake-up.
+///
+/// It gives the CPU away, and after a while it naps. A real-time thread that did nothing but give its CPU away would
+/// keep a thread of lower priority, which it waits for, from that CPU for ever.
+#[derive(Debug, Default)]
+pub struct Patience {
+    nr_pauses: u32,
+}
+
+impl Patience {
+    /// Begins a wait.
+    pub const fn new() -> Self {
+        Self { nr_pauses: 0 }
+    }
+
+    /// Lets a little time pass before the next look.
+    ///
+    /// # Blocking
+    ///
+    /// At most 50 µs and what the system adds; nobody has to end a nap.
+    pub fn pause(&mut self) {
+        self.nr_pauses = self.nr_pauses.saturating_add(1);
+        if self.nr_pauses <= NR_YIELDS {
+            thread::yield_now();
+        } else {
+            thread::sleep(NAP);
+        }
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    };
+
+    use super::*;
+    use crate::cpu;
+
+    /// Both threads are on one CPU, so the low one runs when the high one sleeps, or when the kernel takes a real-time
+    /// thread's CPU away for a twentieth of a second after it has had it for a whole one: millions of pauses later.
+    #[test]
+    fn a_real_time_waiter_lets_an_ordinary_thread_go_on() {
+        let waiter = std::thread::spawn(|| {
+            let cpus = cpu::affinity().unwrap();
+            let one = cpus.iter().take(1).collect();
+            cpu::set_affinity(None, &one).unwrap();
+            let (begun, done) = (
+                Arc::new(AtomicBool::new(false)),
+                Arc::new(AtomicBool::new(false)),
+            );
+            let low = {
+                let (begun, done) = (begun.clone(), done.clone());
+                std::thread::spawn(move || {
+                    while !begun.load(Ordering::Relaxed) {
+                        std::thread::yield_now();
+                    }
+                    done.store(true, Ordering::Relaxed);
+                })
+            };
+            if thread::set_fifo(1).is_err() {
+                eprintln!("skipped: no right to real-time priorities");
+                return;
+            }
+            begun.store(true, Ordering::Relaxed);
+            let mut patience = Patience::new();
+            let mut nr_pauses = 0_u32;
+            while !done.load(Ordering::Relaxed) {
+                patience.pause();
+                nr_pauses += 1;
+            }
+            low.join().unwrap();
+            assert!(nr_pauses < 100_000, "{nr_pauses} pauses");
+        });
+        waiter.join().unwrap();
+    }
+}

@@ -1,0 +1,329 @@
+//! How a thread of ours begins: as the process's first thread is, whoever asked for it.
+//!
+//! The kernel gives a new thread what the one has that starts it: its CPUs, its policy, its nice value, the signals that
+//! it blocks. Ours serve the whole process, and are started by whoever happens to need them first, who may be pinned to a
+//! CPU, or run before everybody else. So they take after the process's first thread instead:
+//!
+//! | what | becomes |
+//! |---|---|
+//! | CPUs | those of the first thread; a pool's worker then goes to those of its pool, and a manager has those of whoever made its registry |
+//! | policy | that of the first thread, `SCHED_OTHER` where it is a real-time one |
+//! | nice value | that of the first thread, if it may be had |
+//! | blocked signals | those of the first thread. So a signal for the process never comes here first: the kernel gives it to the first thread, unless that blocks it. Until that is done all are blocked |
+//!
+//! What cannot be read, or is refused, stays as it was with the one that started the thread.
+//!
+//! # In a child of `fork`
+//!
+//! There the C library starts them. The standard library's start takes a lock, which a thread of the parent's may have had
+//! when that was forked: it would be waited for for ever.
+
+use std::{
+    ffi::CString,
+    io,
+    mem::MaybeUninit,
+    os::unix::thread::JoinHandleExt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    ptr,
+    sync::{Arc, Mutex},
+    thread,
+};
+
+type Body = Box<dyn FnOnce() + Send>;
+type Outcome = thread::Result<()>;
+
+/// What the standard library gives a thread.
+const STACK_BYTES: usize = 2 << 20;
+
+/// A thread, however it was started.
+#[derive(Debug)]
+pub enum Handle {
+    Std(thread::JoinHandle<()>),
+    Bare(Bare),
+}
+
+/// On which CPUs a thread begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Cpus {
+    OfFirst,
+    OfStarter,
+}
+
+/// Starts a thread.
+pub fn spawn(name: &str, cpus: Cpus, body: impl FnOnce() + Send + 'static) -> io::Result<Handle> {
+    crate::fault::check(crate::fault::Point::Thread, libc::EAGAIN)?;
+    if cfg!(miri) {
+        return thread::Builder::new()
+            .name(name.into())
+            .spawn(body)
+            .map(Handle::Std);
+    }
+    // Over the start: what arrives meanwhile waits.
+    let signals = Signals::block_all();
+    let theirs = signals.0;
+    let whole = move || {
+        settle(cpus, theirs);
+        body();
+    };
+    if crate::fork::is_child() {
+        Bare::spawn(name, Box::new(whole)).map(Handle::Bare)
+    } else {
+        let builder = thread::Builder::new().name(name.into());
+        builder.spawn(whole).map(Handle::Std)
+    }
+}
+
+impl Handle {
+    pub fn is_finished(&self) -> bool {
+        match self {
+            Self::Std(thread) => thread.is_finished(),
+            Self::Bare(thread) => thread.outcome().is_some(),
+        }
+    }
+
+    /// Joins the thread if it has ended for good, its locals' destructors included; else gives the handle back.
+    pub fn try_join(self) -> Result<(), Self> {
+        // Miri has no call for that, and lets a thread be detached.
+        if cfg!(miri) {
+            return Err(self);
+        }
+        let has_ended = |thread| {
+            // SAFETY: neither joined nor let go before, and nothing is asked to be written.
+            unsafe { libc::pthread_tryjoin_np(thread, ptr::null_mut()) == 0 }
+        };
+        match self {
+            Self::Std(thread) if has_ended(thread.as_pthread_t()) => {
+                // All that is left of it is a number.
+                thread.into_pthread_t();
+                Ok(())
+            }
+            Self::Bare(mut thread) if thread.thread.is_some_and(has_ended) => {
+                thread.thread = None;
+                Ok(())
+            }
+            busy => Err(busy),
+        }
+    }
+
+    pub fn join(self) -> Outcome {
+        match self {
+            Self::Std(thread) => thread.join(),
+            Self::Bare(thread) => thread.join(),
+        }
+    }
+}
+
+/// A thread that the C library started.
+#[derive(Debug)]
+pub struct Bare {
+    /// `None` once it has been waited for.
+    thread: Option<libc::pthread_t>,
+    outcome: Arc<Mutex<Option<Outcome>>>,
+}
+
+struct Start {
+    name: CString,
+    body: Body,
+    outcome: Arc<Mutex<Option<Outcome>>>,
+}
+
+impl Bare {
+    fn spawn(name: &str, body: Body) -> io::Result<Self> {
+        let outcome = Arc::new(Mutex::new(None));
+        let start = Box::into_raw(Box::new(Start {
+            name: CString::new(name)?,
+            body,
+            outcome: outcome.clone(),
+        }));
+        let (mut attr, mut thread) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: `attr` is made before it is used and after that ended; `main` takes `start` over, if there is a thread.
+        let refused = unsafe {
+            libc::pthread_attr_init(attr.as_mut_ptr());
+            libc::pthread_attr_setstacksize(attr.as_mut_ptr(), STACK_BYTES);
+            let refused =
+                libc::pthread_create(thread.as_mut_ptr(), attr.as_ptr(), main, start.cast());
+            libc::pthread_attr_destroy(attr.as_mut_ptr());
+            refused
+        };
+        if refused != 0 {
+            // SAFETY: from above, and no thread has it.
+            drop(unsafe { Box::from_raw(start) });
+            return Err(io::Error::from_raw_os_error(refused));
+        }
+        Ok(Self {
+            // SAFETY: written by the call, which succeeded.
+            thread: Some(unsafe { thread.assume_init() }),
+            outcome,
+        })
+    }
+
+    fn outcome(&self) -> std::sync::MutexGuard<'_, Option<Outcome>> {
+        // Nothing panics under it.
+        self.outcome
+            .lock()
+            .unwrap_or_else(|poisoned| poisoned.into_inner())
+    }
+
+    fn join(mut self) -> Outcome {
+        if let Some(thread) = self.thread.take() {
+            // SAFETY: ours, neither waited for nor let go before.
+            unsafe { libc::pthread_join(thread, ptr::null_mut()) };
+        }
+        let outcome = self.outcome().take();
+        outcome.expect("left by the thread at its end")
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        if let Some(thread) = self.thread.take() {
+            // SAFETY: ours, neither waited for nor let go before.
+            unsafe { libc::pthread_detach(thread) };
+        }
+    }
+}
+
+extern "C" fn main(start: *mut libc::c_void) -> *mut libc::c_void {
+    // SAFETY: `Bare::spawn` leaked it for us.
+    let start = *unsafe { Box::from_raw(start.cast::<Start>()) };
+    // SAFETY: the kernel copies at most 15 bytes of it.
+    unsafe { libc::prctl(libc::PR_SET_NAME, start.name.as_ptr()) };
+    let outcome = catch_unwind(AssertUnwindSafe(start.body));
+    let place = start.outcome.lock();
+    *place.unwrap_or_else(|poisoned| poisoned.into_inner()) = Some(outcome);
+    ptr::null_mut()
+}
+
+/// What this thread blocked; blocked again when dropped.
+struct Signals(libc::sigset_t);
+
+impl Signals {
+    fn block_all() -> Self {
+        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
+        // SAFETY: the first call makes `all`, the second reads it and makes `before`.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+            Self(before.assume_init())
+        }
+    }
+}
+
+impl Drop for Signals {
+    fn drop(&mut self) {
+        set_blocked(&self.0);
+    }
+}
+
+fn set_blocked(signals: &libc::sigset_t) {
+    // SAFETY: reads the set.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, signals, ptr::null_mut()) };
+}
+
+/// Makes this thread as the first one is; `theirs` is what the one blocked that started it.
+fn settle(cpus: Cpus, theirs: libc::sigset_t) {
+    let first = std::process::id() as libc::pid_t;
+    if cpus == Cpus::OfFirst {
+        settle_cpus(first);
+    }
+    settle_policy(first);
+    set_blocked(&blocked_by_first().unwrap_or(theirs));
+}
+
+fn settle_cpus(first: libc::pid_t) {
+    let of = |thread: libc::pid_t| {
+        let mut mask = [0_u64; 16];
+        // SAFETY: the call writes at most that many bytes. A machine of more than 1024 CPUs refuses.
+        let len = unsafe {
+            libc::syscall(
+                libc::SYS_sched_getaffinity,
+                thread,
+                size_of_val(&mask),
+                mask.as_mut_ptr(),
+            )
+        };
+        (len > 0).then_some(mask)
+    };
+    if let Some(mask) = of(first)
+        && Some(mask) != of(0)
+    {
+        // SAFETY: the call reads that many bytes.
+        unsafe {
+            libc::syscall(
+                libc::SYS_sched_setaffinity,
+                0,
+                size_of_val(&mask),
+                mask.as_ptr(),
+            )
+        };
+    }
+}
+
+fn settle_policy(first: libc::pid_t) {
+    use crate::thread::policy;
+    let wanted = match policy::of(first as u32).map(|policy| policy & !policy::RESET_ON_FORK) {
+        Some(ordinary @ (libc::SCHED_BATCH | libc::SCHED_IDLE)) => ordinary,
+        _ => libc::SCHED_OTHER,
+    };
+    if policy::of(0).is_some_and(|mine| mine != wanted) {
+        policy::set(0, wanted, 0);
+    }
+    let nice =
+        |thread| rustix::process::getpriority_process(rustix::process::Pid::from_raw(thread));
+    if let Ok(theirs) = nice(first)
+        && nice(0) != Ok(theirs)
+    {
+        rustix::process::setpriority_process(None, theirs).ok();
+    }
+}
+
+/// Returns the signals that the process's first thread blocks, if that has not ended.
+fn blocked_by_first() -> Option<libc::sigset_t> {
+    blocked_in(&std::fs::read("/proc/self/status").ok()?)
+}
+
+fn blocked_in(status: &[u8]) -> Option<libc::sigset_t> {
+    let status = String::from_utf8_lossy(status);
+    let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
+    // A thread that has ended blocks what nobody says.
+    let is_there = !field("State:")?.trim_start().starts_with(['Z', 'X']);
+    let bits = u64::from_str_radix(field("SigBlk:")?.trim(), 16).ok()?;
+    let mut blocked = MaybeUninit::uninit();
+    // SAFETY: the first call makes the set, and those to it refuse a number that they do not know.
+    let blocked = unsafe {
+        libc::sigemptyset(blocked.as_mut_ptr());
+        for signal in (1..=64).filter(|signal| bits >> (signal - 1) & 1 != 0) {
+            libc::sigaddset(blocked.as_mut_ptr(), signal);
+        }
+        blocked.assume_init()
+    };
+    is_there.then_some(blocked)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn blocked_signals_are_read_from_what_procfs_says_of_a_living_thread() {
+        let status = b"Name:\tSigBlk:\nState:\tS (sleeping)\nSigBlk:\t0000000000004001\n";
+        let blocked = blocked_in(status).unwrap();
+        // SAFETY: reads the set.
+        let has = |signal| unsafe { libc::sigismember(&blocked, signal) == 1 };
+        let all: Vec<_> = (1..32).filter(|&signal| has(signal)).collect();
+        assert_eq!(all, [libc::SIGHUP, libc::SIGTERM]);
+        let dead = b"State:\tZ (zombie)\nSigBlk:\t0000000000000000\n";
+        assert!(blocked_in(dead).is_none() && blocked_in(b"").is_none());
+    }
+
+    #[test]
+    fn a_thread_of_the_c_library_s_is_joined_with_what_it_panicked_with() {
+        let spawn = |body: Body| Bare::spawn("bare", body).unwrap();
+        let name = || std::fs::read_to_string("/proc/thread-self/comm").unwrap();
+        let named = spawn(Box::new(move || assert_eq!(name().trim_end(), "bare")));
+        assert!(named.join().is_ok());
+        let panics = spawn(Box::new(|| std::panic::panic_any(7)));
+        assert_eq!(panics.join().unwrap_err().downcast_ref(), Some(&7));
+        drop(spawn(Box::new(|| ())));
+    }
+}

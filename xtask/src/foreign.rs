@@ -1,0 +1,155 @@
+//! Checks the ledger of foreign code: every place where a user's closure, destructor, waker, handler or source may run.
+//!
+//! A place is a call of `contain`, `guarded` or `Foreign::new` of the library's `panics.rs`. In the four lines above it, or
+//! on its own, stands `FOREIGN(tag)`. The table in ARCHITECTURE.md whose first column is headed `tag` has a row for each tag, and no
+//! others. What a debug build adds is in `panics.rs`: it asserts that no lock is held at any of these places.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::report::{Failure, Finding, Findings};
+use crate::workspace::Workspace;
+
+const LEDGER: &str = "ARCHITECTURE.md";
+const SOURCES: &str = "crates/afterwork/src/";
+/// Where the three are defined.
+const HOME: &str = "crates/afterwork/src/panics.rs";
+const CALLS: &[&str] = &["contain(", "guarded(", "Foreign::new("];
+/// How far above its call a tag may stand.
+const NEAR: usize = 4;
+
+/// Finds calls without a tag, tags without a row, and rows without a tag.
+pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
+    let ledger = workspace
+        .text(LEDGER)?
+        .ok_or_else(|| Failure::new(format!("{LEDGER} is no text")))?;
+    let rows = rows(&ledger);
+    let mut found = Vec::new();
+    let mut used = BTreeSet::new();
+    for file in workspace.rust_files()? {
+        if file.starts_with(SOURCES) && file != HOME && !file.ends_with("/tests.rs") {
+            let text = workspace.text(&file)?.unwrap_or_default();
+            found.extend(in_source(&file, &text, &rows, &mut used));
+        }
+    }
+    for (tag, line) in &rows {
+        if !used.contains(tag) {
+            let what = format!("no code carries FOREIGN({tag})");
+            found.push(Finding::new(LEDGER, *line, what));
+        }
+    }
+    Ok(Findings {
+        looked_at: format!("{} kinds of foreign code", rows.len()),
+        broken: found,
+    })
+}
+
+/// Returns the tags of the ledger and their lines.
+fn rows(text: &str) -> BTreeMap<String, u32> {
+    let mut rows = BTreeMap::new();
+    let mut in_table = false;
+    for (line, row) in (1..).zip(text.lines()) {
+        let first = row.strip_prefix('|').and_then(|row| row.split('|').next());
+        match first.map(str::trim) {
+            None => in_table = false,
+            Some("tag") => in_table = true,
+            Some(cell) if in_table && !cell.starts_with("--") => {
+                rows.insert(cell.trim_matches('`').to_string(), line);
+            }
+            Some(_) => {}
+        }
+    }
+    rows
+}
+
+fn in_source(
+    file: &str,
+    text: &str,
+    rows: &BTreeMap<String, u32>,
+    used: &mut BTreeSet<String>,
+) -> Vec<Finding> {
+    let mut found = Vec::new();
+    // How many lines ago the last tag stood.
+    let mut since_tag = usize::MAX;
+    for (number, line) in (1..).zip(text.lines()) {
+        // Tests stand last in a file.
+        if line.starts_with("#[cfg(test)]") {
+            break;
+        }
+        since_tag = since_tag.saturating_add(1);
+        for tag in tags(line) {
+            since_tag = 0;
+            if !rows.contains_key(tag) {
+                let what = format!("FOREIGN({tag}) has no row in the table of {LEDGER}");
+                found.push(Finding::new(file, number, what));
+            }
+            used.insert(tag.to_string());
+        }
+        let code = line.split("//").next().unwrap_or_default();
+        if CALLS.iter().any(|call| is_called(code, call)) && since_tag > NEAR {
+            let what = "foreign code may run here: say FOREIGN(tag) above, as panics.rs tells";
+            found.push(Finding::new(file, number, what));
+        }
+    }
+    found
+}
+
+/// Returns the tags that a line names.
+fn tags(line: &str) -> impl Iterator<Item = &str> {
+    let after = line.split("FOREIGN(").skip(1);
+    after.filter_map(|rest| rest.split_once(')').map(|(tag, _)| tag))
+}
+
+/// Returns `true` if `code` calls the function and does not define or import it, or call one whose name ends alike.
+fn is_called(code: &str, call: &str) -> bool {
+    code.match_indices(call).any(|(at, _)| {
+        let before = &code[..at];
+        !before.ends_with("fn ") && !before.ends_with(|c: char| c.is_alphanumeric() || c == '_')
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TABLE: &str = "\
+| tag | what |
+|---|---|
+| `a` | x |
+| `b` | y |
+
+| other | table |
+|---|---|
+| `c` | z |
+";
+
+    fn lines(text: &str) -> Vec<u32> {
+        let found = in_source("x.rs", text, &rows(TABLE), &mut BTreeSet::new());
+        found.into_iter().map(|finding| finding.line).collect()
+    }
+
+    #[test]
+    fn the_ledger_is_the_table_of_tags() {
+        assert_eq!(rows(TABLE).into_keys().collect::<Vec<_>>(), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_call_without_a_tag_near_it_is_found() {
+        assert_eq!(lines("contain(|| x);"), [1]);
+        assert!(lines("// FOREIGN(a): x\nif panics::contain(|| x) {}").is_empty());
+        assert_eq!(lines("// FOREIGN(a)\n\n\n\n\nguarded(f)"), [6]);
+        assert_eq!(
+            lines("// FOREIGN(a)\nx\n// contain(y)\nfn contain(y)\n"),
+            [0; 0]
+        );
+        assert!(lines("free_guarded(item); s.contains(x)").is_empty());
+        assert!(lines("#[cfg(test)]\nmod tests {\n contain(|| ());").is_empty());
+    }
+
+    #[test]
+    fn a_tag_without_a_row_and_a_row_without_a_tag_are_found() {
+        assert_eq!(lines("x\n// FOREIGN(c): y"), [2]);
+        let mut used = BTreeSet::new();
+        in_source("x.rs", "// FOREIGN(b)", &rows(TABLE), &mut used);
+        assert_eq!(used.into_iter().collect::<Vec<_>>(), ["b"]);
+    }
+}
