@@ -7,9 +7,8 @@ use std::panic::resume_unwind;
 use sync::unmodelled::Arc;
 use sync::{asym, twin};
 
-use super::builder::{Escalate, Escalation};
 use super::call::{Call, Outcome};
-use super::choice::Kind;
+use super::choice::{Escalate, Escalation, Kind};
 use super::mail::Letter;
 use super::patience::{self, Deadline};
 use super::slot::{Found, Slot};

@@ -7,33 +7,11 @@ use sync::{asym, hint, identity, twin};
 
 use super::choice::Kind;
 use super::patience::Patience;
-use super::slot::{FREE, HELD, LOST, OWNED, Slot, release_order, take_order};
-
-/// In `Far::owner`: the owner has parked.
-pub(super) const PARKED: u64 = 1 << 63;
-
-/// In `Far::owner`: the owner is a thread that is stationed on the CPU, and has no [`Owner`](super::Owner).
-pub(super) const STATIONED: u64 = 1 << 62;
+use super::slot::{FREE, HELD, LOST, OWNED, PARKED, Slot, Want, release_order, take_order};
 
 /// How often an owner that was asked looks whether the asker has come, before it goes on: about a microsecond, several
 /// times what the word takes from one CPU to another. An asker that is late finds the slot free between operations.
 const NR_COURTESY_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
-
-/// bits 0..31 how many ask | bit 31 the owner does not have the bias
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct Want(u32);
-
-impl Want {
-    const ONE: u32 = 1;
-    pub(super) const AWAY: u32 = 1 << 31;
-
-    fn is_away(self) -> bool {
-        self.0 & Self::AWAY != 0
-    }
-    fn has_askers(self) -> bool {
-        self.0 & !Self::AWAY != 0
-    }
-}
 
 impl<T> Slot<T> {
     /// Becomes the owner, a `STATIONED` one or not; returns `true` if there was none. The slot is given up still.

@@ -5,32 +5,11 @@ use std::time::Duration;
 
 use topology::{CpuId, CpuSet, Topology};
 
-use super::choice::{AtStart, Choice, CompiledOut, kind_of};
+use super::choice::{AtStart, Choice, CompiledOut, Escalate, Escalation, kind_of};
 use super::remote::{PanicHandler, PerCpu};
 use super::slot::Slot;
 use super::table::Table;
 use crate::params::{ParamError, Params, Qpw};
-
-/// What a remote caller does in [`Qpw::OnDemand`] when the owner does not come by.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
-pub enum Escalate {
-    /// Goes on waiting.
-    #[default]
-    Never,
-    /// Waits for a grace period of the kernel's, milliseconds, and breaks the bias. Nobody is interrupted. Goes on
-    /// waiting where the kernel refuses that, as it does with `nohz_full` CPUs.
-    Quietly,
-    /// Breaks the bias within microseconds, at the price of an interrupt to each CPU that runs a thread of this
-    /// process.
-    Interrupt,
-}
-
-/// How remote callers escalate, and after which time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Escalation {
-    pub(super) how: Escalate,
-    pub(super) after: Duration,
-}
 
 /// Describes per-CPU data, and makes it.
 ///
@@ -67,9 +46,11 @@ pub enum BuildError {
     NoMembarrier,
 }
 
-impl Builder {
-    pub(super) fn new() -> Self {
-        Self {
+// Of `()`, so that the call names no type: what the slots hold is said by `Builder::build`.
+impl PerCpu<()> {
+    /// Starts to make per-CPU data.
+    pub fn builder() -> Builder {
+        Builder {
             qpw: None,
             topology: None,
             isolated: CpuSet::new(),
@@ -81,7 +62,9 @@ impl Builder {
             name: String::new(),
         }
     }
+}
 
+impl Builder {
     /// Gives it a name, by which `afterwork top` shows its drains and remote calls.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();

@@ -1,8 +1,8 @@
-//! When the mode is chosen, and what a mode means for a slot.
+//! When the mode is chosen, what a mode means for a slot, and what a remote caller does who waits too long.
 
 use std::fmt;
+use std::time::Duration;
 
-use super::builder::Escalate;
 use crate::params::Qpw;
 
 /// How one slot is owned: what is left of mode, escalation and isolation once they are settled.
@@ -27,6 +27,27 @@ impl Kind {
             Self::EveryOp => Qpw::EveryOp,
         }
     }
+}
+
+/// What a remote caller does in [`Qpw::OnDemand`] when the owner does not come by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum Escalate {
+    /// Goes on waiting.
+    #[default]
+    Never,
+    /// Waits for a grace period of the kernel's, milliseconds, and breaks the bias. Nobody is interrupted. Goes on
+    /// waiting where the kernel refuses that, as it does with `nohz_full` CPUs.
+    Quietly,
+    /// Breaks the bias within microseconds, at the price of an interrupt to each CPU that runs a thread of this
+    /// process.
+    Interrupt,
+}
+
+/// How remote callers escalate, and after which time.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Escalation {
+    pub(super) how: Escalate,
+    pub(super) after: Duration,
 }
 
 /// Decides how a slot is owned.

@@ -90,8 +90,8 @@ mod tally;
 
 pub use crate::params::Qpw;
 pub use absent::{DrainedWhenAbsent, set_online_cpus};
-pub use builder::{BuildError, Builder, Escalate};
-pub use choice::{AtStart, Choice, CompiledOut};
+pub use builder::{BuildError, Builder};
+pub use choice::{AtStart, Choice, CompiledOut, Escalate};
 pub use counter::SloppyCounter;
 pub use free_list::FreeList;
 pub use owner::{AttachError, Owner, Parked};

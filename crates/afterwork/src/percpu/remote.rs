@@ -9,8 +9,7 @@ use sync::unmodelled::Arc;
 use topology::{CpuId, CpuSet};
 
 use super::attempt::Attempt;
-use super::builder::{Builder, Escalation};
-use super::choice::{AtStart, Choice, Kind};
+use super::choice::{AtStart, Choice, Escalation, Kind};
 use super::fork::Listed;
 use super::owner::{AttachError, Owner};
 use super::patience::{self, Deadline};
@@ -81,14 +80,6 @@ pub enum NotRun<F> {
     Busy(F),
     /// There is no slot for this CPU.
     NoSuchCpu(F),
-}
-
-// Of `()`, so that the call names no type: what the slots hold is said by `Builder::build`.
-impl PerCpu<()> {
-    /// Starts to make per-CPU data.
-    pub fn builder() -> Builder {
-        Builder::new()
-    }
 }
 
 impl<T, C: Choice> PerCpu<T, C> {

@@ -11,7 +11,6 @@ use sync::cell::UnsafeCell;
 use sync::{barrier, identity, twin, unmodelled};
 use topology::CpuId;
 
-use super::bias::{PARKED, STATIONED, Want};
 use super::choice::Kind;
 use super::mail::{Letter, Mail};
 
@@ -24,6 +23,28 @@ pub(super) const OWNED: u32 = 2;
 
 /// Whoever has it is not in this process, a child of `fork`; see `fork.rs`.
 pub(super) const LOST: u32 = 3;
+
+/// In `Far::owner`: the owner has parked.
+pub(super) const PARKED: u64 = 1 << 63;
+
+/// In `Far::owner`: the owner is a thread that is stationed on the CPU, and has no [`Owner`](super::Owner).
+pub(super) const STATIONED: u64 = 1 << 62;
+
+/// bits 0..31 how many ask | bit 31 the owner does not have the bias
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct Want(pub(super) u32);
+
+impl Want {
+    pub(super) const ONE: u32 = 1;
+    pub(super) const AWAY: u32 = 1 << 31;
+
+    pub(super) fn is_away(self) -> bool {
+        self.0 & Self::AWAY != 0
+    }
+    pub(super) fn has_askers(self) -> bool {
+        self.0 & !Self::AWAY != 0
+    }
+}
 
 /// What a look at the word found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -12,11 +12,10 @@ use sync::twin;
 use sync::unmodelled::Arc;
 use topology::CpuId;
 
-use super::bias::STATIONED;
 use super::choice::{Choice, Kind};
 use super::owner::Operation;
 use super::remote::PerCpu;
-use super::slot::Slot;
+use super::slot::{STATIONED, Slot};
 use crate::wake::station::{self, Offered};
 
 /// Has workers own the slots of a [`PerCpu`] until dropped; made by [`PerCpu::let_workers_own`].
