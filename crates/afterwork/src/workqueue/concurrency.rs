@@ -4,7 +4,14 @@
 //! in: waits of ours and [`blocking`](super::blocking) report themselves; a look at the workers of a pool in which work
 //! waits finds those that sleep without a word; and an item that has the CPU for too long no longer counts.
 
-use super::worker::Activity;
+/// What a worker is at. Two that are alike, with items in hand, come from a worker that has not moved, or chance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Activity {
+    /// Its word of items in hand.
+    pub(crate) hand: u64,
+    /// Its runs that have ended.
+    pub(crate) nr_done: u32,
+}
 
 /// Why a worker that is up does not count as awake. With none of these it does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -32,14 +32,14 @@ use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
 use super::{
     colour::Colour,
     handles::Handles,
-    head::{Ending, HandleTable, Head, TaskSlot, VTable, with_current},
+    head::{HandleTable, Head, TaskSlot, VTable, with_current},
     join::{JoinError, JoinHandle, Outcome},
     list,
     pwq::Pwq,
     queue::Inner,
     run::{self, note_panic},
     slab,
-    state::{Rules, State},
+    state::{Ending, Rules, State},
 };
 use crate::panics::{contain, guarded};
 

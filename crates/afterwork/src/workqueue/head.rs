@@ -18,7 +18,7 @@ use super::{
     colour::Colour,
     list,
     pwq::{Pwq, QueueCore},
-    state::{Completion, Enqueue, Pop, State},
+    state::{Completion, Ending, Enqueue, Pop, State},
 };
 use crate::panics::Foreign;
 
@@ -94,18 +94,6 @@ impl Popped {
     pub(crate) fn ran(self) -> bool {
         matches!(self, Self::Ran | Self::Kept)
     }
-}
-
-/// How a run of an item's own code ended.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Ending {
-    Returned,
-    Panicked,
-    /// It is a future that waits for its waker.
-    Suspended {
-        /// The link with which it was run stays counted in flight, until the future has ended.
-        keeps_count: bool,
-    },
 }
 
 /// Where an async task that waits for an item leaves its waker.

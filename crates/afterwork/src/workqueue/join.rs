@@ -15,12 +15,12 @@ use sync::{Mutex, unmodelled::Arc};
 use super::{
     dependency::{self, reported},
     handles,
-    head::{Ending, HandleTable, Head, Popped, TaskSlot, VTable, is_current, with_current},
+    head::{HandleTable, Head, Popped, TaskSlot, VTable, is_current, with_current},
     panicked::PanicPayload,
     pwq::Pwq,
     run::{self, note_panic},
     slab,
-    state::State,
+    state::{Ending, State},
     wait,
 };
 use crate::{

@@ -8,11 +8,11 @@ use super::{
     active::Gate,
     deep,
     handles::Dead,
-    head::{Ending, Head, Popped, current_home, forget_home, is_seated, with_current},
+    head::{Head, Popped, current_home, forget_home, is_seated, with_current},
     list,
     pwq::Pwq,
     registry::must_have_workers,
-    state::{Pop, State},
+    state::{Ending, Pop, State},
 };
 use crate::{panics::contain, trace};
 

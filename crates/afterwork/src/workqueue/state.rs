@@ -25,8 +25,6 @@
 //! - **Freeing.** An item without handles (`ORPHAN`) is freed by the step after which it is neither linked, nor
 //!   running, nor claimed.
 
-use super::head::Ending;
-
 /// bits 0..14 flags | bits 14..48 turns | bits 48..64 disable depth, or what only a future has: see `state/task.rs`
 ///
 /// The low half, on which flushers sleep, thus holds eighteen bits of the turn as well: a run that ends between a
@@ -108,6 +106,18 @@ pub(crate) enum Pop {
     Leave(State),
     /// Set the state and give the in-flight count back: nobody wants it run.
     Discard(State),
+}
+
+/// How a run of an item's own code ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Ending {
+    Returned,
+    Panicked,
+    /// It is a future that waits for its waker.
+    Suspended {
+        /// The link with which it was run stays counted in flight, until the future has ended.
+        keeps_count: bool,
+    },
 }
 
 /// What a runner has to do after its run.

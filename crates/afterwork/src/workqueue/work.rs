@@ -12,10 +12,10 @@ use sync::Patience;
 use super::{
     dependency::{self, reported},
     handles::{Dead, Handles},
-    head::{Ending, Head, VTable, is_current},
+    head::{Head, VTable, is_current},
     registry::must_have_workers,
     run::{self, note_panic},
-    state::State,
+    state::{Ending, State},
     wait,
 };
 use crate::{

@@ -19,6 +19,7 @@ use sync::{
 
 use super::{
     blocking::WorkerHook,
+    concurrency::Activity,
     head::{Head, VTable},
     policy::RunBudget,
     pool::{ParkDecision, WorkerPool},
@@ -42,13 +43,6 @@ pub(crate) enum Taken {
 /// bits 0..32 the next item to run | bits 32..64 how many are in hand
 #[derive(Clone, Copy)]
 struct Hand(u64);
-
-/// What a worker is at. Two that are alike, with items in hand, come from a worker that has not moved, or chance.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Activity {
-    hand: u64,
-    nr_done: u32,
-}
 
 impl Hand {
     fn new(next: u32, len: u32) -> Self {
