@@ -34,6 +34,15 @@ pub struct Handler {
     pub child: fn(),
 }
 
+impl Handler {
+    /// Does nothing: the rest of one that has not all three to do.
+    pub const IDLE: Self = Self {
+        settle: || (),
+        before: |_| (),
+        child: || (),
+    };
+}
+
 /// Locks that are held over a fork.
 #[derive(Debug, Default)]
 pub struct Held(Vec<Box<dyn Any>>);
@@ -275,7 +284,6 @@ mod tests {
         static NR_BEFORE: AtomicU32 = AtomicU32::new(0);
         static NR_CHILD: AtomicU32 = AtomicU32::new(0);
         static HANDLER: Handler = Handler {
-            settle: || (),
             before: |held| {
                 held.lock(&LOCK);
                 NR_BEFORE.fetch_add(1, Ordering::Relaxed);
@@ -283,6 +291,7 @@ mod tests {
             child: || {
                 NR_CHILD.fetch_add(1, Ordering::Relaxed);
             },
+            ..Handler::IDLE
         };
         register(&HANDLER);
         register(&HANDLER);

@@ -77,7 +77,6 @@ static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
 
 /// A child has a page of its own, if it wants one, and its parent's thread is not there.
 static HANDLER: Handler = Handler {
-    settle: || (),
     before: |held| held.lock(&PUBLISHED),
     child: || {
         if let Some(published) = PUBLISHED.lock().take() {
@@ -86,6 +85,7 @@ static HANDLER: Handler = Handler {
             std::mem::forget(published);
         }
     },
+    ..Handler::IDLE
 };
 
 struct Published {

@@ -33,7 +33,7 @@ static HANDLER: Handler = Handler {
         publish_if_told();
     },
     before: |held| held.lock(sources()),
-    child: || (),
+    ..Handler::IDLE
 };
 
 /// Belongs to a part that has records; when it is dropped the part has none any more.

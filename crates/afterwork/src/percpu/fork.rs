@@ -27,7 +27,6 @@ sync::process_wide! {
 }
 
 static HANDLER: Handler = Handler {
-    settle: || (),
     before: |held| held.lock(places()),
     child: || {
         for (&place, inherit) in &*places().lock() {
@@ -35,6 +34,7 @@ static HANDLER: Handler = Handler {
             unsafe { inherit(place) };
         }
     },
+    ..Handler::IDLE
 };
 
 /// Has slots seen to over forks until dropped. In a model, which forks not, nothing.

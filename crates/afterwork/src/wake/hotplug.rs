@@ -24,9 +24,8 @@ sync::process_wide! {
 }
 
 static HANDLER: Handler = Handler {
-    settle: || (),
     before: |held| held.lock(watchers()),
-    child: || (),
+    ..Handler::IDLE
 };
 
 /// Has a watcher told until dropped.

@@ -43,13 +43,12 @@ sync::thread_local! {
 
 /// In a child of `fork` the observer is one of other threads, which are not there: nobody is told any more.
 static HANDLER: Handler = Handler {
-    settle: || (),
-    before: |_| (),
     child: || {
         let theirs = OBSERVER.try_with(|place| place.borrow_mut().take());
         // Not dropped: it may be the last of what it holds.
         std::mem::forget(theirs);
     },
+    ..Handler::IDLE
 };
 
 /// Names who is told of this thread's waits from now on.

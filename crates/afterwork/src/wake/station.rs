@@ -56,9 +56,8 @@ sync::process_wide! {
 }
 
 static HANDLER: Handler = Handler {
-    settle: || (),
     before: |held| held.lock(&roster().offered),
-    child: || (),
+    ..Handler::IDLE
 };
 
 /// Keeps per-CPU data on the roster until dropped.
