@@ -19,19 +19,18 @@ use std::{cell::Cell, ptr, time::Duration};
 
 use sync::{
     Mutex,
-    atomic::{AtomicBool, AtomicPtr, Ordering},
+    atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
     fork::Process,
     thread, time,
     unmodelled::Arc,
 };
 
 use super::{
-    callback::callbacks,
-    fork,
     head::{Callback, Chain, Head},
     stall, tunables,
 };
 use crate::{
+    page::Count,
     panics::{self, Foreign},
     wake::EventCount,
 };
@@ -62,6 +61,15 @@ pub(super) struct Place {
     executor: Mutex<Option<Executor>>,
     /// Notified when a batch has run, and when there is another executor.
     moved: EventCount,
+    /// A: statistics.
+    nr_panicked: AtomicU64,
+    /// Statistics.
+    nr_run: Count,
+}
+
+sync::process_wide! {
+    /// Returns where callbacks of this process are run.
+    pub(super) fn place() -> Place = Place::new()
 }
 
 sync::thread_local! {
@@ -90,7 +98,7 @@ fn run(chain: Chain) {
         // no lock, and taken off all lists.
         // SAFETY: from `each` below, and the grace period of a chain that is run has passed.
         if panics::contain(|| unsafe { callback.run() }) {
-            callbacks().count_panic();
+            place().count_panic();
         }
         nr_run += 1;
         if nr_run.is_multiple_of(BLIMIT) {
@@ -103,21 +111,22 @@ fn run(chain: Chain) {
             unsafe { Head::each(head, &mut run_one) };
         }
     });
-    callbacks().count_run(nr_run);
+    place().nr_run.add(nr_run);
 }
 
 impl Place {
     sync::const_unless_model! {
-        pub(super) fn new() -> Self {
+        fn new() -> Self {
             Self {
                 executor: Mutex::new(None),
                 moved: EventCount::new(),
+                nr_panicked: AtomicU64::new(0),
+                nr_run: Count::new(),
             }
         }
     }
 
     pub(super) fn set(&self, executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
-        fork::register();
         // FOREIGN(rcu-executor-drop): its destructor's, where it is replaced or where the sweeper lets go of it; contained,
         // under no lock.
         let executor = executor.map(|executor| Arc::new(Foreign::new(executor)));
@@ -128,6 +137,20 @@ impl Place {
 
     pub(super) fn executor(&self) -> &Mutex<Option<Executor>> {
         &self.executor
+    }
+
+    /// Counts a panic of a callback, or of what runs batches.
+    fn count_panic(&self) {
+        self.nr_panicked.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn nr_panicked(&self) -> u64 {
+        self.nr_panicked.load(Ordering::Relaxed)
+    }
+
+    /// Returns how many callbacks have run.
+    pub(super) fn nr_run(&self) -> u64 {
+        self.nr_run.read()
     }
 
     /// Forgets the executor, in a child of `fork`.
@@ -158,7 +181,7 @@ impl Place {
             // FOREIGN(rcu-executor): the user's, on the sweeping thread; contained, under no lock. A batch that a panic
             // drops has run.
             if panics::contain(|| executor(batch)) {
-                callbacks().count_panic();
+                self.count_panic();
             }
         });
         self.wait_for(&lot, executor);
@@ -221,7 +244,7 @@ impl Lot {
             run(unsafe { Chain::from_first(first) });
             // Release: what the callbacks did is done for the sweeper, and for barriers.
             self.is_done.store(true, Ordering::Release);
-            callbacks().place().moved.notify_all();
+            place().moved.notify_all();
         }
     }
 }

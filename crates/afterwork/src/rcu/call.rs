@@ -1,11 +1,11 @@
 //! Leaving something to be done after a grace period.
 
 use super::{
-    batch::{Batch, in_callback},
+    batch::{Batch, in_callback, place},
     callback::callbacks,
+    fork,
     head::Head,
-    local::global,
-    polled::outside_of_sections,
+    local::{global, outside_of_sections},
     seq::GpCookie,
 };
 
@@ -125,10 +125,11 @@ pub fn start_poll() -> GpCookie {
 /// rcu::run_callbacks_on(None);
 /// ```
 pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
-    callbacks().place().set(executor);
+    fork::register();
+    place().set(executor);
 }
 
 /// Returns how often a callback, or what runs batches, has panicked so far.
 pub fn nr_panicked() -> u64 {
-    callbacks().nr_panicked()
+    place().nr_panicked()
 }

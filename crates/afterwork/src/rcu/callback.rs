@@ -44,15 +44,14 @@ use crossbeam_utils::CachePadded;
 
 use super::{
     bag,
-    batch::Place,
+    batch::place,
     fork,
     head::{Chain, Head},
-    local::{global, mine},
-    polled::outside_of_sections,
+    local::{global, mine, outside_of_sections},
     seq::{self, GpCookie},
     slot::Slot,
 };
-use crate::{page::Count, panics, wake::EventCount};
+use crate::{panics, wake::EventCount};
 
 /// Lists; CPUs beyond share them by turns. A power of two.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -71,18 +70,12 @@ pub(super) struct Callbacks {
     sweep_seq: CachePadded<AtomicU64>,
     /// A: somebody wants a grace period, or a sweep although there may be nothing to sweep.
     is_wanted: AtomicBool,
-    /// A: statistics.
-    nr_panicked: AtomicU64,
-    /// Statistics.
-    nr_run: Count,
     /// Where the sweeper waits for work.
     work: EventCount,
     /// Where barriers wait for the end of sweeps.
     swept: EventCount,
     /// A: the thread that sweeps (`sync::identity`), 0 for none.
     sweeper: AtomicU64,
-    /// Where they are run.
-    place: Place,
     /// A: whether there is a thread that sweeps for ever: `NONE`, `STARTING` or `THERE`.
     thread: AtomicU32,
     /// A: not to be tried for before this time, by `time::now_ns`.
@@ -101,12 +94,9 @@ impl Callbacks {
                 lists: new_lists(),
                 sweep_seq: CachePadded::new(AtomicU64::new(0)),
                 is_wanted: AtomicBool::new(false),
-                nr_panicked: AtomicU64::new(0),
-                nr_run: Count::new(),
                 work: EventCount::new(),
                 swept: EventCount::new(),
                 sweeper: AtomicU64::new(0),
-                place: Place::new(),
                 thread: AtomicU32::new(NONE),
                 retry_ns: AtomicU64::new(0),
             }
@@ -243,7 +233,7 @@ impl Callbacks {
         if twin::armed("rcu: a callback is lost") {
             chain.next();
         }
-        self.place.run(chain);
+        place().run(chain);
         // ORDER(swept): publish and consume, other end in `is_swept`: what callbacks did is done for a barrier.
         // Test: barrier_waits_for_every_earlier_callback
         self.sweep_seq.store(seq.wrapping_add(1), Ordering::Release);
@@ -317,11 +307,6 @@ impl Callbacks {
         cookie.is_over(self.sweep_seq.load(Ordering::Acquire))
     }
 
-    /// Returns where callbacks are run.
-    pub(super) fn place(&self) -> &Place {
-        &self.place
-    }
-
     /// Makes all as it is where nothing was ever handed over, in a child of `fork`; see `fork.rs`.
     pub(super) fn inherit(&self) {
         for list in &self.lists {
@@ -330,7 +315,7 @@ impl Callbacks {
         // It was on one of them.
         bag::leave();
         self.is_wanted.store(false, Ordering::Relaxed);
-        self.place.inherit();
+        place().inherit();
         self.work.forget();
         self.swept.forget();
         if self.sweeper.load(Ordering::Relaxed) == identity::mine().get() {
@@ -341,25 +326,6 @@ impl Callbacks {
         let ended = seq::before(self.sweep_seq());
         self.sweep_seq.store(ended, Ordering::Relaxed);
         self.thread.store(NONE, Ordering::Relaxed);
-    }
-
-    /// Counts a panic of a callback, or of what runs batches.
-    pub(super) fn count_panic(&self) {
-        self.nr_panicked.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Counts callbacks that have run.
-    pub(super) fn count_run(&self, nr: u64) {
-        self.nr_run.add(nr);
-    }
-
-    pub(super) fn nr_panicked(&self) -> u64 {
-        self.nr_panicked.load(Ordering::Relaxed)
-    }
-
-    /// Returns how many callbacks have run.
-    pub(super) fn nr_run(&self) -> u64 {
-        self.nr_run.read()
     }
 
     /// Returns how far sweeps have come: two for each, odd while one is under way.

@@ -2,7 +2,7 @@
 
 use sync::OnceLock;
 
-use super::{callback::callbacks, local::global, stall};
+use super::{batch::place, callback::callbacks, local::global, stall};
 use crate::page::{self, Image, Joined, Kind};
 
 /// Shows RCU to whoever looks at the process, from its first use on.
@@ -21,9 +21,9 @@ fn describe(image: &mut Image) {
         gp_seq % 2,
         domain.nr_active().into(),
         sweep_seq / 2,
-        callbacks.nr_run(),
+        place().nr_run(),
         u64::from(sweep_seq % 2 == 1 || callbacks.has_work()),
-        callbacks.nr_panicked(),
+        place().nr_panicked(),
         stall::nr_told(),
     ];
     image.add(Kind::Rcu, "rcu", "", &figures);

@@ -72,7 +72,7 @@ impl Flavor for Global {
     }
 
     fn assert_may_wait(&self, what: &str) {
-        polled::outside_of_sections(what);
+        local::outside_of_sections(what);
     }
 
     /// It always may.

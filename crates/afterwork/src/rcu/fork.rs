@@ -20,16 +20,23 @@
 //! from those that will (`Slot::inherit`).
 //!
 //! What is made once, the tree of the machine or the tunables, is made before the fork: another thread may be at it, and
-//! the child would wait for it. Nothing of this costs a reader anything.
+//! the child would wait for it. `tunables.rs` and `stall.rs`, which grace periods stand on, see to theirs. Nothing of this
+//! costs a reader anything.
 
-use sync::fork::{self, Handler, Held};
+use sync::fork::{self, Handler};
 
-use super::{callback::callbacks, describe, local::global, stall, tunables};
+use super::{batch::place, callback::callbacks, describe, local::global};
 
 static HANDLER: Handler = Handler {
-    settle,
-    before,
-    child,
+    settle: || {
+        describe::show();
+        global().tree();
+    },
+    before: |held| held.lock(place().executor()),
+    child: || {
+        global().inherit();
+        callbacks().inherit();
+    },
 };
 
 /// Sees to it that children of this process are sane, from now on.
@@ -40,23 +47,7 @@ pub(super) fn watch() {
     describe::show();
 }
 
-/// As [`watch`], for whoever is about to take one of the locks, or to make what is made once.
+/// As [`watch`], for whoever is about to say where callbacks run.
 pub(super) fn register() {
     fork::register(&HANDLER);
-}
-
-fn settle() {
-    tunables::tunables();
-    describe::show();
-    global().tree();
-}
-
-fn before(held: &mut Held) {
-    held.lock(callbacks().place().executor());
-    held.lock(stall::handler());
-}
-
-fn child() {
-    global().inherit();
-    callbacks().inherit();
 }

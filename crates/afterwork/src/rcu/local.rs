@@ -6,7 +6,12 @@
 
 use std::{cell::Cell, marker::PhantomData, ptr};
 
-use super::{domain::Domain, fork, seq::NEST_MAX, slot::Slot};
+use super::{
+    domain::{self, Domain},
+    fork,
+    seq::NEST_MAX,
+    slot::Slot,
+};
 use crate::wake::report;
 
 sync::process_wide! {
@@ -176,10 +181,29 @@ pub(super) fn mine() -> Option<&'static Slot> {
 
 /// Returns the slot that this thread has left, as it ends, with a section open.
 #[cold]
-pub(super) fn left_open() -> Option<&'static Slot> {
+fn left_open() -> Option<&'static Slot> {
     let is_ending = AT_EXIT.try_with(|_| ()).is_err();
     let is_open = |slot: &&Slot| slot.is_mine() && slot.is_in_section();
     is_ending.then(|| global().roster.iter().find(is_open))?
+}
+
+/// Returns this thread's slot. Before the first step of a wait, which must not be left half-way.
+///
+/// # Panics
+///
+/// Where `what` would wait for this very thread, or the thread may not sleep.
+pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
+    let me = mine();
+    assert!(
+        !domain::drives(),
+        "{what} where a grace period waits for this thread, as in a stall handler, waits for itself"
+    );
+    assert!(
+        !me.or_else(left_open).is_some_and(Slot::is_in_section),
+        "{what} inside a read-side critical section waits for itself"
+    );
+    report::must_be_free_to_sleep();
+    me
 }
 
 #[cold]

@@ -9,13 +9,11 @@ use super::{
     batch::in_callback,
     call::call,
     callback::callbacks,
-    domain,
-    local::{global, left_open, mine},
+    local::{global, mine, outside_of_sections},
     seq::GpCookie,
     slot::Slot,
     tunables,
 };
-use crate::wake::report;
 
 /// Waits until every read-side critical section that is open now has ended.
 ///
@@ -153,23 +151,4 @@ pub fn cond_synchronize(cookie: GpCookie) {
     if !poll_state(cookie) {
         global().wait_for(cookie, outside_of_sections("cond_synchronize"));
     }
-}
-
-/// Returns this thread's slot. Before the first step of a wait, which must not be left half-way.
-///
-/// # Panics
-///
-/// Where `what` would wait for this very thread, or the thread may not sleep.
-pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
-    let me = mine();
-    assert!(
-        !domain::drives(),
-        "{what} where a grace period waits for this thread, as in a stall handler, waits for itself"
-    );
-    assert!(
-        !me.or_else(left_open).is_some_and(Slot::is_in_section),
-        "{what} inside a read-side critical section waits for itself"
-    );
-    report::must_be_free_to_sleep();
-    me
 }

@@ -12,9 +12,14 @@
 
 use std::time::Duration;
 
-use sync::{Mutex, fork::Process, hint, thread, time, twin, unmodelled::Arc};
+use sync::{
+    Mutex,
+    fork::{self, Handler, Process},
+    hint, thread, time, twin,
+    unmodelled::Arc,
+};
 
-use super::{domain::Domain, fork, slot::Slot, tunables};
+use super::{domain::Domain, slot::Slot, tunables};
 use crate::{
     page::Count,
     panics::{self, Foreign},
@@ -58,11 +63,21 @@ impl std::fmt::Display for Stall {
 /// What is told of a stall; see [`on_stall`].
 pub type StallHandler = Box<dyn Fn(&Stall) + Send + Sync>;
 
-pub(super) type Handler = Arc<Foreign<StallHandler>>;
+type Shared = Arc<Foreign<StallHandler>>;
 
 sync::process_wide! {
     /// What is told of stalls. No model is about it, and none sees it: there no wait times out.
-    pub(super) fn handler() -> Mutex<Option<Handler>> = Mutex::new(None)
+    fn place() -> Mutex<Option<Shared>> = Mutex::new(None)
+}
+
+static HANDLER: Handler = Handler {
+    before: |held| held.lock(place()),
+    ..Handler::IDLE
+};
+
+fn handler() -> &'static Mutex<Option<Shared>> {
+    fork::register(&HANDLER);
+    place()
 }
 
 /// Has stalls told to `handler`, once for each reader and period; `None` writes a line to stderr.
@@ -74,7 +89,6 @@ sync::process_wide! {
 ///
 /// Never.
 pub fn on_stall(handler: Option<StallHandler>) {
-    fork::register();
     // FOREIGN(rcu-stall-handler-drop): its destructor's, where it is replaced or on the thread that drives; contained, under
     // no lock.
     let handler = handler.map(|handler| Arc::new(Foreign::new(handler)));

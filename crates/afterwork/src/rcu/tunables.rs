@@ -5,9 +5,11 @@
 
 use std::time::Duration;
 
-use sync::{OnceLock, Tunable};
+use sync::{
+    OnceLock, Tunable,
+    fork::{self, Handler},
+};
 
-use super::fork;
 pub use crate::params::RcuTunables as Tunables;
 use crate::params::{Params, VARIABLE};
 
@@ -21,6 +23,13 @@ pub(super) static STALL_TIMEOUT_MS: Tunable = Tunable::new(21_000);
 /// There once the environment has been read.
 static FROM_ENV: OnceLock<()> = OnceLock::new();
 
+static HANDLER: Handler = Handler {
+    settle: || {
+        tunables();
+    },
+    ..Handler::IDLE
+};
+
 /// Reads the environment, the first time.
 #[inline]
 fn settle() {
@@ -31,7 +40,7 @@ fn settle() {
 
 #[cold]
 fn settle_now() {
-    fork::register();
+    fork::register(&HANDLER);
     FROM_ENV.get_or_init(|| match Params::from_env() {
         Ok(params) => store(params.rcu),
         Err(error) => eprintln!("afterwork: {VARIABLE}: {error}; RCU keeps its defaults"),
