@@ -36,10 +36,10 @@ use super::{
     concurrency::Away,
     dispatch::{DeferredEffects, Dispatch, IdleWorker},
     head::Head,
+    histogram::Times,
     list::{self, Injector},
     manager::Manager,
     policy::{self, Census, Need},
-    stats::{PoolStats, Times},
     worker::{Taken, Worker},
 };
 use crate::{
@@ -551,34 +551,5 @@ impl WorkerPool {
     pub(crate) fn thread_name(&self) -> String {
         let kind = if self.attrs.bh { 'b' } else { 'u' };
         format!("aw/{kind}{}", self.number)
-    }
-
-    pub(crate) fn stats(&self) -> PoolStats {
-        let dispatch = self.lock();
-        let counts = dispatch.counts();
-        PoolStats {
-            cpus: self.attrs.cpus.clone(),
-            strict: self.attrs.strict,
-            nice: self.attrs.nice,
-            nr_workers: dispatch.nr_workers(),
-            nr_idle: dispatch.idle.len(),
-            nr_blocked: dispatch.nr_blocked(),
-            nr_pending: dispatch.nr_pending(),
-            kicks: self.counters.nr_kicks.load(Ordering::Relaxed),
-            created: self.counters.nr_created.load(Ordering::Relaxed),
-            culled: self.counters.nr_culled.load(Ordering::Relaxed),
-            repatriated: counts.nr_repatriated,
-            seen_asleep: self.counters.nr_seen_asleep.load(Ordering::Relaxed),
-            cpu_intensive: counts.nr_cpu_intensive,
-            cm_wakeups: counts.nr_cm_wakeups,
-            started: counts.nr_started,
-            completed: counts.nr_completed,
-            cpu_time_us: counts.cpu_ns / 1000,
-            rescued: counts.nr_rescued,
-            stalls: self.counters.nr_stalls.load(Ordering::Relaxed),
-            stalled_ms: dispatch.stalled_ns() / 1_000_000,
-            maydays: counts.nr_maydays,
-            spawn_failed: self.counters.nr_spawn_failed.load(Ordering::Relaxed),
-        }
     }
 }

@@ -12,12 +12,12 @@ use super::{
     active::{Gate, Seeker},
     colour::Colours,
     head::{Head, VTable},
+    histogram::Times,
     list::List,
     pool::WorkerPool,
     probe::Probe,
     rescuer::MaydayQueue,
     state::Rules,
-    stats::Times,
 };
 use crate::{
     panics::{Foreign, contain},

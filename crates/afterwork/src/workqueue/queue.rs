@@ -9,6 +9,7 @@ use super::{
     drain::{Closed, Refused},
     end::{Lease, Visits, WeakQueue},
     future,
+    histogram::Histogram,
     join::{self, JoinHandle},
     manager::Manager,
     pwq::{PanicHandler, QueueCore},
@@ -16,7 +17,7 @@ use super::{
     reroute::Plan,
     rescuer::Rescuer,
     routes::{Home, RouteTable},
-    stats::{Histogram, QueueStats},
+    stats::QueueStats,
 };
 use crate::params::MaxActiveScope;
 

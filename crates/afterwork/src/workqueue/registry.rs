@@ -9,9 +9,10 @@ use sync::{
 use topology::{CpuSet, Topology};
 
 use super::{
+    histogram::Histogram,
     machine::Machine,
     manager::{Manager, ReportHandler},
-    stats::{Histogram, PoolStats, QueueReport},
+    stats::{PoolStats, QueueReport},
     watchdog::Report,
 };
 use crate::{
