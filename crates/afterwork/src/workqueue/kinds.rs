@@ -2,7 +2,7 @@
 
 use topology::AffinityScope;
 
-use super::attrs::{BuildError, Builder};
+use super::{attrs::BuildError, builder::Builder};
 use crate::params::MaxActiveScope;
 
 /// What `highpri` queues run at. The kernel's `HIGHPRI_NICE_LEVEL`.

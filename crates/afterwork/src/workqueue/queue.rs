@@ -5,7 +5,7 @@ use std::fmt;
 use sync::{Mutex, unmodelled::Arc};
 
 use super::{
-    attrs::{Attrs, Builder},
+    attrs::Attrs,
     drain::{Closed, Refused},
     end::{Lease, Visits, WeakQueue},
     future,
@@ -97,11 +97,6 @@ pub(super) struct Parts {
 }
 
 impl Workqueue {
-    /// Starts to describe a queue called `name`.
-    pub fn builder(name: &str) -> Builder {
-        Builder::new(name)
-    }
-
     pub(super) fn new(name: &str, mut parts: Parts, registry: &Registry) -> Self {
         let core = Arc::new(QueueCore {
             cpu_intensive: parts.cpu_intensive,

@@ -12,12 +12,13 @@ use super::{
     histogram::Histogram,
     machine::Machine,
     manager::{Manager, ReportHandler},
+    registry_error::RegistryError,
     stats::{PoolStats, QueueReport},
     watchdog::Report,
 };
 use crate::{
     page::{self, Joined},
-    params::{ParamError, Params, VARIABLE},
+    params::Params,
 };
 
 /// Holds worker pools that all queues built on it share, with tunables of its own.
@@ -30,20 +31,6 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Registry {
     inner: Arc<Inner>,
-}
-
-/// Says why a registry could not be made.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum RegistryError {
-    /// The machine's topology could not be read.
-    Topology(topology::Error),
-    /// The system refused the thread that looks after the pools.
-    Thread(std::io::Error),
-    /// The environment variable [`AFTERWORK`](crate::params::VARIABLE) is wrong.
-    Params(ParamError),
-    /// It is the registry of a process that this one was forked from, and its threads are not here.
-    Forked,
 }
 
 /// Says that a registry could not be shut down.
@@ -134,7 +121,7 @@ impl Registry {
     }
 
     /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then,
-    /// with the tunables that the environment says ([`VARIABLE`]). A child of `fork` makes its own.
+    /// with the tunables that the environment says ([`VARIABLE`](crate::params::VARIABLE)). A child of `fork` makes its own.
     ///
     /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread
     /// that queues from one of them uses the first pod.
@@ -363,30 +350,6 @@ impl Drop for Inner {
         }
         // Every queue held us, so every pool has been killed.
         self.machine.manager.quit();
-    }
-}
-
-impl fmt::Display for RegistryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Topology(error) => write!(f, "the machine's topology cannot be read: {error}"),
-            Self::Thread(error) => write!(f, "the manager's thread was refused: {error}"),
-            Self::Params(error) => write!(f, "{VARIABLE}: {error}"),
-            Self::Forked => f.write_str(
-                "the registry's threads are in the process that this one was forked from",
-            ),
-        }
-    }
-}
-
-impl std::error::Error for RegistryError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Topology(error) => Some(error),
-            Self::Thread(error) => Some(error),
-            Self::Params(error) => Some(error),
-            Self::Forked => None,
-        }
     }
 }
 

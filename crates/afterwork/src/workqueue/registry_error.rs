@@ -1,0 +1,43 @@
+//! Why a registry could not be made.
+
+use std::fmt;
+
+use crate::params::{ParamError, VARIABLE};
+
+/// Says why a registry could not be made.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum RegistryError {
+    /// The machine's topology could not be read.
+    Topology(topology::Error),
+    /// The system refused the thread that looks after the pools.
+    Thread(std::io::Error),
+    /// The environment variable [`AFTERWORK`](crate::params::VARIABLE) is wrong.
+    Params(ParamError),
+    /// It is the registry of a process that this one was forked from, and its threads are not here.
+    Forked,
+}
+
+impl fmt::Display for RegistryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Topology(error) => write!(f, "the machine's topology cannot be read: {error}"),
+            Self::Thread(error) => write!(f, "the manager's thread was refused: {error}"),
+            Self::Params(error) => write!(f, "{VARIABLE}: {error}"),
+            Self::Forked => f.write_str(
+                "the registry's threads are in the process that this one was forked from",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for RegistryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::Topology(error) => Some(error),
+            Self::Thread(error) => Some(error),
+            Self::Params(error) => Some(error),
+            Self::Forked => None,
+        }
+    }
+}
