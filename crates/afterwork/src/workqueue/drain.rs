@@ -1,31 +1,16 @@
 //! Emptying a queue: draining, pausing, and its end.
 
-use std::fmt;
-
 use sync::{
-    atomic::{AtomicU32, Ordering, fence},
-    fork::Process,
+    atomic::{Ordering, fence},
     twin,
 };
 
 use super::{
     dependency,
     flush::OwnQueueError,
-    head::is_seated,
     queue::{Inner, Workqueue},
     rounds::Rounds,
 };
-
-/// Who has closed a queue to all but its own items.
-#[derive(Debug)]
-pub(super) struct Closed {
-    /// bits 0..31 drains under way | bit 31 destroyed
-    word: AtomicU32,
-    /// I: where the queue was made.
-    process: Process,
-}
-
-const DESTROYED: u32 = 1 << 31;
 
 /// Which of the two looks of a drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,29 +18,6 @@ enum Look {
     First,
     Second,
 }
-
-/// Says that a queue takes no closure, and gives it back.
-pub struct Refused<F> {
-    /// What was to be queued.
-    pub func: F,
-    /// The queue's name.
-    pub queue: Box<str>,
-}
-
-impl<F> fmt::Debug for Refused<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<F> fmt::Display for Refused<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let queue = &self.queue;
-        write!(f, "workqueue {queue:?} is being drained, or was destroyed")
-    }
-}
-
-impl<F> std::error::Error for Refused<F> {}
 
 impl Workqueue {
     /// Waits until nothing of this queue is queued or running and no future of it waits, and meanwhile takes items from its own items alone.
@@ -80,7 +42,7 @@ impl Workqueue {
     /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself.
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
-        let _draining = Draining::begin(&self.inner.closed);
+        let _draining = self.inner.closed.while_draining();
         self.inner.drain();
         Ok(())
     }
@@ -113,10 +75,7 @@ impl Workqueue {
     /// ```
     pub fn destroy(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
-        self.inner
-            .closed
-            .word
-            .fetch_or(DESTROYED, Ordering::Relaxed);
+        self.inner.closed.destroy();
         self.resume();
         self.inner.drain();
         Ok(())
@@ -155,82 +114,9 @@ impl Workqueue {
     pub fn resume(&self) -> bool {
         self.inner.set_paused(false)
     }
-
-    /// Returns `true` if the caller may queue items, and counts it if not.
-    #[inline]
-    pub(super) fn admits(&self) -> bool {
-        let closed = &self.inner.closed;
-        let is_open = closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this();
-        is_open || self.inner.admits_chained()
-    }
-}
-
-/// A drain under way, which refuses what others queue; until dropped, also by a panic that leaves it.
-struct Draining<'a>(&'a Closed);
-
-impl<'a> Draining<'a> {
-    fn begin(closed: &'a Closed) -> Self {
-        closed.word.fetch_add(1, Ordering::Relaxed);
-        Self(closed)
-    }
-}
-
-impl Drop for Draining<'_> {
-    fn drop(&mut self) {
-        if !twin::torn_down() {
-            self.0.word.fetch_sub(1, Ordering::Relaxed);
-        }
-    }
-}
-
-impl Closed {
-    pub(super) fn new() -> Self {
-        Self {
-            word: AtomicU32::new(0),
-            process: Process::this(),
-        }
-    }
 }
 
 impl Inner {
-    pub(super) fn is_destroyed(&self) -> bool {
-        self.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
-    }
-
-    /// Returns `true` if this thread is inside an item of this queue.
-    pub(super) fn runs_here(&self) -> bool {
-        is_seated(&self.core)
-    }
-
-    #[cold]
-    fn admits_chained(&self) -> bool {
-        self.must_be_at_home();
-        let admits = self.runs_here();
-        if !admits {
-            self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
-        }
-        admits
-    }
-
-    /// Returns `true` if the queue's workers are in this process.
-    pub(super) fn is_at_home(&self) -> bool {
-        self.closed.process.is_this()
-    }
-
-    /// Before anything is left to workers, or waited for.
-    ///
-    /// # Panics
-    ///
-    /// In a child of `fork`, which has none of them.
-    pub(super) fn must_be_at_home(&self) {
-        let name = &self.core.name;
-        assert!(
-            self.is_at_home(),
-            "workqueue {name:?} was made before the process was forked, and its workers are not in the child: make a \
-             queue there"
-        );
-    }
-
     pub(super) fn set_paused(&self, paused: bool) -> bool {
         let (changed, seekers) = self.plan.lock().set_paused(paused);
         for seeker in seekers {

@@ -2,21 +2,25 @@
 
 use std::fmt;
 
-use sync::{Mutex, unmodelled::Arc};
+use sync::{
+    Mutex,
+    atomic::{AtomicU32, Ordering},
+    fork::Process,
+    twin,
+    unmodelled::Arc,
+};
 
 use super::{
     attrs::Attrs,
-    drain::{Closed, Refused},
     end::{Lease, Visits, WeakQueue},
-    future,
+    head::is_seated,
     histogram::Histogram,
-    join::{self, JoinHandle},
     manager::Manager,
     pwq::{PanicHandler, QueueCore},
     registry::Registry,
     reroute::Plan,
     rescuer::Rescuer,
-    routes::{Home, RouteTable},
+    routes::RouteTable,
     stats::QueueStats,
 };
 use crate::params::MaxActiveScope;
@@ -83,6 +87,20 @@ pub(super) struct Inner {
     pub(super) rescuer: Mutex<Option<Rescuer>>,
 }
 
+/// Who has closed a queue to all but its own items.
+#[derive(Debug)]
+pub(super) struct Closed {
+    /// bits 0..31 drains under way | bit 31 destroyed
+    word: AtomicU32,
+    /// I: where the queue was made.
+    process: Process,
+}
+
+const DESTROYED: u32 = 1 << 31;
+
+/// A drain under way, which refuses what others queue; until dropped, also by a panic that leaves it.
+pub(super) struct Draining<'a>(&'a Closed);
+
 /// What a queue is built from, checked.
 pub(super) struct Parts {
     pub(super) attrs: Attrs,
@@ -94,6 +112,34 @@ pub(super) struct Parts {
     pub(super) bh: bool,
     pub(super) rescuer: Option<Rescuer>,
     pub(super) on_panic: Option<PanicHandler>,
+}
+
+impl Closed {
+    fn new() -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            process: Process::this(),
+        }
+    }
+
+    /// Refuses what others queue, until the answer is dropped.
+    pub(super) fn while_draining(&self) -> Draining<'_> {
+        self.word.fetch_add(1, Ordering::Relaxed);
+        Draining(self)
+    }
+
+    /// Refuses whatever is queued, for ever.
+    pub(super) fn destroy(&self) {
+        self.word.fetch_or(DESTROYED, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            self.0.word.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
 }
 
 impl Workqueue {
@@ -121,131 +167,6 @@ impl Workqueue {
         inner.follow(registry.machine());
         let lease = Arc::new(Lease::new(&inner, registry));
         Self { inner, lease }
-    }
-
-    /// Queues `func` to run once, and returns a handle to wait for what it returns.
-    ///
-    /// Where the queue takes none (see [`try_spawn`](Self::try_spawn)) `func` is dropped, and the handle says so.
-    ///
-    /// # Cost
-    ///
-    /// No allocation in the long run: the item's memory is recycled between the threads. A closure, with its
-    /// result, of up to 16 bytes takes a cache line; above 208 bytes it is boxed.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use afterwork::workqueue::Workqueue;
-    /// let queue = Workqueue::builder("example").build()?;
-    /// let handle = queue.spawn(|| "done");
-    /// assert_eq!(handle.join()?, "done");
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    #[inline]
-    pub fn spawn<T: Send + 'static>(
-        &self,
-        func: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<T> {
-        self.spawn_at(self.here(), func)
-    }
-
-    /// Queues `func` to run once at `home`, a link of this queue.
-    #[inline]
-    pub(super) fn spawn_at<T: Send + 'static>(
-        &self,
-        home: Home<'_>,
-        func: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<T> {
-        if !self.admits() {
-            // Its doors are not for users' code to stand in.
-            drop(home);
-            return join::refused(func);
-        }
-        let (item, handle) = join::joinable(func, &home);
-        home.push(item);
-        handle
-    }
-
-    /// Queues `func` as [`spawn`](Self::spawn) does, or gives it back.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`] with `func` while the queue is being drained by somebody else, and after it was destroyed.
-    pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, Refused<F>>
-    where
-        T: Send + 'static,
-        F: FnOnce() -> T + Send + 'static,
-    {
-        if !self.admits() {
-            let queue = self.name().into();
-            return Err(Refused { func, queue });
-        }
-        let home = self.here();
-        let (item, handle) = join::joinable(func, &home);
-        home.push(item);
-        Ok(handle)
-    }
-
-    /// Queues `func` to run once; nobody can wait for it or cancel it. Cheaper than [`spawn`](Self::spawn).
-    ///
-    /// Where the queue takes none (see [`try_spawn`](Self::try_spawn)) `func` is dropped.
-    #[inline]
-    pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
-        if self.admits() {
-            let home = self.here();
-            home.push(join::detached(func, &home));
-        }
-    }
-
-    /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle to wait for that.
-    ///
-    /// Its wakers queue it, on the pool of the pod that they are called in; so the queue is an executor, within its
-    /// limits: `max_active` counts polls, not futures that wait, and an ordered queue polls one future at a time, in
-    /// the order of the wakes. A poll that blocks holds up a worker: see [`spawn`](Self::spawn) for such work.
-    ///
-    /// # Guarantees
-    ///
-    /// - It is never polled twice at once, and each wake is followed by a poll, which sees what was written before it.
-    /// - It is dropped by a worker, also when it is [cancelled](JoinHandle::cancel), and when it panics. But a future
-    ///   that waits while its handle and all its wakers are gone is dropped by whoever drops the last of them.
-    /// - It is in flight until it has ended: [`drain`](Self::drain), and dropping the last handle of the queue, wait
-    ///   for futures that wait.
-    ///
-    /// # Cost
-    ///
-    /// One block of memory, recycled up to 256 bytes as that of `spawn`. A poll that keeps no waker counts nothing; to
-    /// wake a future that waits is to queue an item.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # use afterwork::workqueue::Workqueue;
-    /// let queue = Workqueue::builder("example").build()?;
-    /// let blocking = queue.clone();
-    /// let sum = queue.spawn_async(async move {
-    ///     let parts = [1, 2].map(|part| blocking.spawn(move || part));
-    ///     let mut sum = 0;
-    ///     for part in parts {
-    ///         sum += part.await.unwrap();
-    ///     }
-    ///     sum
-    /// });
-    /// assert_eq!(sum.join()?, 3);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn spawn_async<F>(&self, future: F) -> JoinHandle<F::Output>
-    where
-        F: Future + Send + 'static,
-        F::Output: Send + 'static,
-    {
-        if !self.admits() {
-            drop(future);
-            return join::refused(|| unreachable!("it is never queued"));
-        }
-        let home = self.here();
-        let (item, handle) = future::task(future, &home, self.inner.clone());
-        home.push(item);
-        handle
     }
 
     /// Changes how many threads run items of this queue at once.
@@ -299,6 +220,54 @@ impl Workqueue {
     /// a joiner ran or that were cancelled are not among them.
     pub fn wait_times(&self) -> Histogram {
         self.inner.core.wait.read()
+    }
+
+    /// Returns `true` if the caller may queue items, and counts it if not.
+    #[inline]
+    pub(super) fn admits(&self) -> bool {
+        let closed = &self.inner.closed;
+        let is_open = closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this();
+        is_open || self.inner.admits_chained()
+    }
+}
+
+impl Inner {
+    pub(super) fn is_destroyed(&self) -> bool {
+        self.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
+    }
+
+    /// Returns `true` if this thread is inside an item of this queue.
+    pub(super) fn runs_here(&self) -> bool {
+        is_seated(&self.core)
+    }
+
+    #[cold]
+    fn admits_chained(&self) -> bool {
+        self.must_be_at_home();
+        let admits = self.runs_here();
+        if !admits {
+            self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        admits
+    }
+
+    /// Returns `true` if the queue's workers are in this process.
+    pub(super) fn is_at_home(&self) -> bool {
+        self.closed.process.is_this()
+    }
+
+    /// Before anything is left to workers, or waited for.
+    ///
+    /// # Panics
+    ///
+    /// In a child of `fork`, which has none of them.
+    pub(super) fn must_be_at_home(&self) {
+        let name = &self.core.name;
+        assert!(
+            self.is_at_home(),
+            "workqueue {name:?} was made before the process was forked, and its workers are not in the child: make a \
+             queue there"
+        );
     }
 }
 
