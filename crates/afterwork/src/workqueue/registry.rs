@@ -3,7 +3,7 @@
 use std::fmt;
 
 use sync::{
-    fork::{self, PerProcess, Process},
+    fork::{PerProcess, Process},
     unmodelled::Arc,
 };
 use topology::{CpuSet, Topology};
@@ -14,6 +14,7 @@ use super::{
     manager::{Manager, ReportHandler},
     registry_error::RegistryError,
     stats::{PoolStats, QueueReport},
+    wait,
     watchdog::Report,
 };
 use crate::{
@@ -87,7 +88,7 @@ impl Registry {
     }
 
     fn of(machine: Arc<Machine>) -> Self {
-        HAS_ANY.get_or_set(());
+        wait::note_workers();
         let seen = Arc::downgrade(&machine);
         let shown = page::join(move |image| {
             if let Some(machine) = seen.upgrade() {
@@ -311,22 +312,6 @@ impl Registry {
     pub(super) fn machine(&self) -> &Arc<Machine> {
         &self.inner.machine
     }
-}
-
-/// Whether there was ever a registry, and with it a worker, in this process.
-static HAS_ANY: PerProcess<()> = PerProcess::new();
-
-/// Before a wait for an item.
-///
-/// # Panics
-///
-/// In a child of `fork` that has no worker to run one.
-#[inline]
-pub(super) fn must_have_workers() {
-    assert!(
-        !fork::is_child() || HAS_ANY.get().is_some(),
-        "the item was queued before the process was forked: no worker will run it here"
-    );
 }
 
 /// Returns the machine without the CPUs that it was told to isolate, unless it has no others.

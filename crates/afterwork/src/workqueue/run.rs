@@ -11,8 +11,8 @@ use super::{
     head::{Head, Popped, current_home, forget_home, is_seated, with_current},
     list,
     pwq::Pwq,
-    registry::must_have_workers,
     state::{Ending, Pop, State},
+    wait::must_have_workers,
 };
 use crate::{panics::contain, trace};
 

@@ -1,7 +1,30 @@
-//! Waiting for a work item, on the word of its state.
+//! Waiting for a work item: whether there can be a worker that runs it, and the sleep on the word of its state.
 
-use super::{head::Head, registry::must_have_workers, state::State};
+use sync::fork::{self, PerProcess};
+
+use super::{head::Head, state::State};
 use crate::wake::{report, spin_as_waiter, yield_as_waiter};
+
+/// Whether there was ever a registry, and with it a worker, in this process.
+static HAS_ANY: PerProcess<()> = PerProcess::new();
+
+/// Notes that this process has a registry, and may have workers.
+pub(super) fn note_workers() {
+    HAS_ANY.get_or_set(());
+}
+
+/// Before a wait for an item.
+///
+/// # Panics
+///
+/// In a child of `fork` that has no worker to run one.
+#[inline]
+pub(super) fn must_have_workers() {
+    assert!(
+        !fork::is_child() || HAS_ANY.get().is_some(),
+        "the item was queued before the process was forked: no worker will run it here"
+    );
+}
 
 /// Sleeps until the item has reached `turn`.
 ///

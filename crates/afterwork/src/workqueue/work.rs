@@ -13,10 +13,9 @@ use super::{
     dependency::{self, reported},
     handles::{Dead, Handles},
     head::{Head, VTable, is_current},
-    registry::must_have_workers,
     run::{self, note_panic},
     state::{Ending, State},
-    wait,
+    wait::{self, must_have_workers},
 };
 use crate::{
     panics::{discard, guarded},
