@@ -20,7 +20,7 @@ use super::{
     head::{Head, innermost_home},
     manager::Manager,
     pwq::{Pwq, QueueCore},
-    watchdog::Report,
+    report::Report,
 };
 use crate::trace;
 

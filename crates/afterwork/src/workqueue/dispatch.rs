@@ -17,8 +17,8 @@ use super::{
     list::{Injector, List},
     pwq::{Counts, Pwq, PwqState, QueueCore},
     rescuer::{MaydayQueue, MaydayTimer},
+    stall::StallDetector,
     state::State,
-    watchdog::StallDetector,
     worker::Worker,
 };
 use crate::trace;

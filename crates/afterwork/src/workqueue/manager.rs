@@ -30,9 +30,9 @@ use super::{
     handles::Dead,
     machine::Machine,
     pool::WorkerPool,
+    report::Report,
     rescuer::{MaydayQueue, Rescuer},
     timers::Timers,
-    watchdog::Report,
     worker,
 };
 use crate::{

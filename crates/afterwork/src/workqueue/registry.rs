@@ -13,9 +13,9 @@ use super::{
     machine::Machine,
     manager::{Manager, ReportHandler},
     registry_error::RegistryError,
+    report::Report,
     stats::{PoolStats, QueueReport},
     wait,
-    watchdog::Report,
 };
 use crate::{
     page::{self, Joined},

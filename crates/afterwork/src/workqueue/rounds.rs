@@ -7,7 +7,7 @@
 use super::{
     flush::Flush,
     queue::Inner,
-    watchdog::{ItemName, Report},
+    report::{ItemName, Report},
 };
 
 /// A drain that has not seen the queue empty.

@@ -1,0 +1,159 @@
+//! When work is said not to move, and when to say what repeats.
+//!
+//! A pool is *stalled* when items wait for a worker and none has been taken for `watchdog_thresh_ms`: the same first
+//! item waits all that time. Items that wait for a seat of their queue do not count, they wait by design. The manager
+//! looks, with its looks at pools in which work waits; so an idle program has no watchdog that runs.
+//!
+//! A machine that was paused (a suspended laptop, a stopped process, a virtual machine that was moved) is no stall: of
+//! the time between two looks at most a second counts, however late the second one comes.
+
+/// The most that counts of the time between two looks.
+const MOST_NS: u64 = 1_000_000_000;
+
+/// How long a pool has taken no work although some waits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct StallDetector {
+    /// How many batches had been taken at the last look.
+    nr_batches: u64,
+    looked_ns: u64,
+    /// Whether work waited at the last look. What came later has not waited since then.
+    waited: bool,
+    age_ns: u64,
+    /// The age at which to tell next.
+    tell_ns: u64,
+}
+
+impl StallDetector {
+    /// Looks at a pool in which work waits, or not; returns for how long it has not moved, when that is to be told: after
+    /// `thresh_ns`, twice that, four times that, … A threshold of 0 is never reached.
+    pub(crate) fn look(
+        &mut self,
+        waits: bool,
+        nr_batches: u64,
+        now_ns: u64,
+        thresh_ns: u64,
+    ) -> Option<u64> {
+        let passed_ns = now_ns.saturating_sub(self.looked_ns).min(MOST_NS);
+        self.looked_ns = now_ns;
+        let waited = std::mem::replace(&mut self.waited, waits);
+        if !waits || !waited || self.nr_batches != nr_batches || thresh_ns == 0 {
+            self.nr_batches = nr_batches;
+            self.age_ns = 0;
+            self.tell_ns = thresh_ns;
+            return None;
+        }
+        self.age_ns += passed_ns;
+        (self.age_ns >= self.tell_ns).then(|| {
+            self.tell_ns = self.age_ns.saturating_mul(2);
+            self.age_ns
+        })
+    }
+
+    /// Returns the age at the last look, if no batch was taken since.
+    pub(crate) fn age_ns(&self, nr_batches: u64) -> u64 {
+        if self.nr_batches == nr_batches {
+            self.age_ns
+        } else {
+            0
+        }
+    }
+}
+
+/// Returns `true` if the `count`th time that something happens is to be told: the 1st, 2nd, 4th, 8th, …
+pub(crate) fn worth_telling(count: u64) -> bool {
+    count.is_power_of_two()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+    const THRESH_NS: u64 = 30_000 * MS;
+
+    /// Looks once a second from `from_s` on, at a pool in which work waits; returns the seconds at which that is told.
+    fn told(
+        stall_detector: &mut StallDetector,
+        nr_batches: u64,
+        seconds: std::ops::Range<u64>,
+    ) -> Vec<u64> {
+        let mut look = |s: &u64| stall_detector.look(true, nr_batches, s * 1000 * MS, THRESH_NS);
+        seconds.filter(|s| look(s).is_some()).collect()
+    }
+
+    #[test]
+    fn a_stall_is_told_at_the_threshold_and_then_at_twice_the_age() {
+        let mut stall_detector = StallDetector::default();
+        stall_detector.look(true, 7, 0, THRESH_NS);
+        assert_eq!(told(&mut stall_detector, 7, 1..130), [30, 60, 120]);
+    }
+
+    #[test]
+    fn work_that_moves_is_no_stall() {
+        let mut stall_detector = StallDetector::default();
+        stall_detector.look(false, 0, 0, THRESH_NS);
+        for nr_batches in 0..10 {
+            let from = nr_batches * 29;
+            assert!(told(&mut stall_detector, nr_batches, from + 1..from + 29).is_empty());
+        }
+    }
+
+    #[test]
+    fn what_has_just_come_to_an_empty_pool_is_no_stall() {
+        let mut stall_detector = StallDetector::default();
+        assert_eq!(
+            stall_detector.look(true, 0, 90_000 * MS, THRESH_NS),
+            None,
+            "the first look"
+        );
+        // As the manager does where nothing waits.
+        stall_detector.look(false, 0, 91_000 * MS, 0);
+        assert_eq!(stall_detector.look(true, 0, 91_001 * MS, THRESH_NS), None);
+        assert_eq!(told(&mut stall_detector, 0, 92..130), [122]);
+    }
+
+    #[test]
+    fn an_empty_pool_is_no_stall() {
+        let mut stall_detector = StallDetector::default();
+        for s in 0..100 {
+            assert_eq!(
+                stall_detector.look(false, 0, s * 1000 * MS, THRESH_NS),
+                None
+            );
+        }
+    }
+
+    #[test]
+    fn a_paused_machine_is_no_stall() {
+        let mut stall_detector = StallDetector::default();
+        stall_detector.look(true, 1, 0, THRESH_NS);
+        let hour_ns = 3_600_000 * MS;
+        for pauses in 1..29 {
+            assert_eq!(
+                stall_detector.look(true, 1, pauses * hour_ns, THRESH_NS),
+                None
+            );
+        }
+        // Looks at their usual pace make it one after all.
+        let last_ns = 28 * hour_ns;
+        let looks = (1..).find(|ms| {
+            let now_ns = last_ns + ms * MS;
+            stall_detector.look(true, 1, now_ns, THRESH_NS).is_some()
+        });
+        assert_eq!(looks, Some(2000));
+    }
+
+    #[test]
+    fn a_threshold_of_zero_turns_the_watchdog_off() {
+        let mut stall_detector = StallDetector::default();
+        for s in 0..100 {
+            assert_eq!(stall_detector.look(true, 0, s * 1000 * MS, 0), None);
+        }
+    }
+
+    #[test]
+    fn what_repeats_is_told_less_and_less_often() {
+        let told: Vec<_> = (0..20).filter(|&count| worth_telling(count)).collect();
+        assert_eq!(told, [1, 2, 4, 8, 16]);
+    }
+}
