@@ -29,11 +29,12 @@ use super::{
     end::{self, Ends},
     handles::Dead,
     machine::Machine,
+    mayday::MaydayQueue,
     pool::WorkerPool,
     report::Report,
-    rescuer::{MaydayQueue, Rescuer},
+    rescuer::Rescuer,
+    serve,
     timers::Timers,
-    worker,
 };
 use crate::{
     panics::{Foreign, contain, or_abort},
@@ -286,7 +287,7 @@ impl Manager {
 
     fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
         let body = pool.clone();
-        self.start_thread(&pool.thread_name(), move || worker::run(&body))
+        self.start_thread(&pool.thread_name(), move || serve::run(&body))
     }
 
     /// Makes all workers that have been asked for; returns the pools for which none could be had.

@@ -14,9 +14,9 @@ use super::{
     head::{Head, VTable},
     histogram::Times,
     list::List,
+    mayday::MaydayQueue,
     pool::WorkerPool,
     probe::Probe,
-    rescuer::MaydayQueue,
     state::Rules,
 };
 use crate::{

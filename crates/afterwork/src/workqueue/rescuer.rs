@@ -9,55 +9,23 @@
 //! registry's and not the manager's own thread because an item that it runs may wait for another of that pool: then
 //! it waits, and the manager still gets threads as soon as there are some.
 //!
-//! # No call is lost
-//!
-//! A caller writes the call under the lock and then hands over the parker's token; the rescuer takes all calls and
-//! parks only when there were none. Twin `mayday: rings before it writes`.
-
 use std::io;
 
-use sync::{Mutex, thread, twin, unmodelled::Arc};
+use sync::{thread, twin, unmodelled::Arc};
 
 use super::{
     dispatch::{DeferredEffects, Dispatch, home_slot},
     end, list,
+    mayday::MaydayQueue,
     policy::{self, Need},
     pool::{Picked, WorkerPool},
-    worker::{self, Taken, Worker},
+    serve,
+    worker::{Taken, Worker},
 };
-use crate::{
-    panics::or_abort,
-    trace,
-    wake::{Parker, Unparker},
-};
+use crate::{panics::or_abort, trace, wake::Parker};
 
-/// How long work wants for a worker before the first call, and between two. The kernel's
-/// `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.
-const FIRST_CALL_NS: u64 = 10_000_000;
-const NEXT_CALL_NS: u64 = 100_000_000;
 /// How many items a rescuer takes at once. The kernel's `RESCUER_BATCH`.
 pub(crate) const BATCH: usize = 16;
-
-/// Whom to rescue.
-#[derive(Clone, Debug)]
-struct Call {
-    pool: Arc<WorkerPool>,
-    /// The link whose items alone are meant.
-    slot: Option<usize>,
-}
-
-#[derive(Debug, Default)]
-struct Calls {
-    waiting: Vec<Call>,
-    quit: bool,
-}
-
-/// Where a rescuer is called.
-#[derive(Debug)]
-pub(crate) struct MaydayQueue {
-    calls: Mutex<Calls>,
-    unparker: Unparker,
-}
 
 /// A rescuer's thread; [`end`](Self::end) it.
 #[derive(Debug)]
@@ -66,59 +34,16 @@ pub(crate) struct Rescuer {
     thread: thread::JoinHandle,
 }
 
-impl MaydayQueue {
-    /// Calls the rescuer to `pool`, for all its items or those of one link.
-    pub(crate) fn call(&self, pool: &Arc<WorkerPool>, slot: Option<usize>) {
-        if twin::armed("mayday: rings before it writes") {
-            self.unparker.unpark();
-        }
-        let mut calls = self.calls.lock();
-        let called = |call: &Call| Arc::ptr_eq(&call.pool, pool) && call.slot == slot;
-        if !calls.waiting.iter().any(called) {
-            let pool = pool.clone();
-            calls.waiting.push(Call { pool, slot });
-        }
-        drop(calls);
-        if !twin::armed("mayday: rings before it writes") {
-            self.unparker.unpark();
-        }
-    }
-
-    fn serve(&self, mut parker: Parker) {
-        loop {
-            let mut calls = self.calls.lock();
-            let waiting = std::mem::take(&mut calls.waiting);
-            let quit = calls.quit;
-            drop(calls);
-            if waiting.is_empty() {
-                if quit {
-                    return;
-                }
-                parker.park();
-            }
-            for call in waiting {
-                match call.slot {
-                    Some(slot) => worker::rescue(&call.pool, slot),
-                    None => worker::help_out(&call.pool),
-                }
-            }
-        }
-    }
-}
-
 impl Rescuer {
     /// Sets a thread aside.
     pub(crate) fn start(name: &str) -> io::Result<Self> {
         let parker = Parker::with_spin_limit(0);
-        let mayday_queue = Arc::new(MaydayQueue {
-            calls: Mutex::new(Calls::default()),
-            unparker: parker.unparker(),
-        });
+        let mayday_queue = Arc::new(MaydayQueue::new(parker.unparker()));
         let body = mayday_queue.clone();
         let thread = thread::spawn(name, move || {
             or_abort("a rescuer panicked", || {
                 end::waits_for_nobody();
-                body.serve(parker);
+                answer(&body, parker);
             });
         })?;
         Ok(Self {
@@ -140,8 +65,7 @@ impl Rescuer {
 
 impl Rescuer {
     fn quit(&self) {
-        self.mayday_queue.calls.lock().quit = true;
-        self.mayday_queue.unparker.unpark();
+        self.mayday_queue.quit();
     }
 
     /// Tells the thread to end when it has served its calls; returns `true` if it has.
@@ -151,22 +75,22 @@ impl Rescuer {
     }
 }
 
-/// Since when a pool wants for a worker, as the moment of the next call.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct MaydayTimer(Option<u64>);
-
-impl MaydayTimer {
-    /// Returns `true` if to call now for a pool that wants for a worker, or not.
-    pub(crate) fn calls(&mut self, wants: bool, now_ns: u64) -> bool {
-        let due_ns = self.0.filter(|_| wants);
-        let calls = due_ns.is_some_and(|due_ns| now_ns >= due_ns);
-        self.0 = match (wants, due_ns) {
-            (false, _) => None,
-            (true, None) => Some(now_ns.saturating_add(FIRST_CALL_NS)),
-            (true, Some(_)) if calls => Some(now_ns.saturating_add(NEXT_CALL_NS)),
-            (true, due_ns) => due_ns,
-        };
-        calls
+/// Serves all calls until it is told to end.
+fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
+    loop {
+        let (waiting, quit) = mayday_queue.take();
+        if waiting.is_empty() {
+            if quit {
+                return;
+            }
+            parker.park();
+        }
+        for call in waiting {
+            match call.slot {
+                Some(slot) => serve::rescue(&call.pool, slot),
+                None => serve::help_out(&call.pool),
+            }
+        }
     }
 }
 
@@ -273,29 +197,5 @@ impl WorkerPool {
             trace::rescue(&core.name, self.number, count);
         }
         taken
-    }
-}
-
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_first_call_comes_after_ten_milliseconds_and_then_one_every_hundred() {
-        let mut mayday_timer = MaydayTimer::default();
-        let calls: Vec<u64> = (0..=330)
-            .filter(|ms| mayday_timer.calls(true, ms * 1_000_000))
-            .collect();
-        assert_eq!(calls, [10, 110, 210, 310]);
-    }
-
-    #[test]
-    fn a_worker_that_comes_ends_the_distress() {
-        let mut mayday_timer = MaydayTimer::default();
-        assert!(!mayday_timer.calls(true, 0));
-        assert!(!mayday_timer.calls(false, 9_999_999));
-        assert!(!mayday_timer.calls(true, 10_000_000));
-        assert!(!mayday_timer.calls(true, 19_999_999));
-        assert!(mayday_timer.calls(true, 20_000_000));
     }
 }

@@ -1,9 +1,4 @@
-//! One thread of a pool, and the items that it has in hand.
-//!
-//! A worker goes round: *take* a batch under the pool lock, *run* its items, and so on; when there is nothing to
-//! take it *spins* for a while, then *lies down* under the lock and parks. Only a kick gets it up again, and
-//! a kick claims it: it is off the idle list, and counted as awake, before its wake-up is even sent. So a worker
-//! never is kicked twice, never culled while it is kicked, and never leaves by itself.
+//! The side of a worker that others can reach, and the items that it has in hand. `serve.rs` has its thread.
 //!
 //! Items in hand are still pending: they can be cancelled, helped, or taken back by a look at a worker that stays
 //! in an item before them. `hand` is the word on which the worker and that look agree.
@@ -13,20 +8,16 @@ use std::ptr::{self, NonNull};
 use crossbeam_utils::CachePadded;
 use sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering},
-    thread, time, twin,
-    unmodelled::Arc,
+    thread, time,
 };
 
 use super::{
-    blocking::WorkerHook,
     concurrency::Activity,
     head::{Head, VTable},
-    policy::RunBudget,
-    pool::{ParkDecision, WorkerPool},
     slab,
     tally::Tally,
 };
-use crate::wake::{Parker, SpinBudget, Unparker, report, station};
+use crate::wake::{Unparker, station};
 
 /// The most items that a worker ever has in hand; `Params::max_batch` may ask for less.
 pub(crate) const MAX_HAND: usize = 64;
@@ -85,7 +76,7 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    fn new(number: usize, unparker: Unparker) -> Self {
+    pub(super) fn new(number: usize, unparker: Unparker) -> Self {
         Self {
             number,
             unparker,
@@ -141,6 +132,10 @@ impl Worker {
     /// Makes it leave when it wakes. Call it with the pool locked and the worker off the idle list.
     pub(crate) fn cull(&self) {
         self.culled.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_culled(&self) -> bool {
+        self.culled.load(Ordering::Relaxed)
     }
 
     /// Puts an item into the hand that the owner fills, with the pool locked.
@@ -232,7 +227,7 @@ impl Worker {
     }
 
     /// Runs all that is in hand.
-    fn run_hand(&self) {
+    pub(super) fn run_hand(&self) {
         let start = time::cycles();
         let (mut nr_run, mut nr_not_run) = (0u64, 0u32);
         station::arrive();
@@ -264,114 +259,5 @@ impl Worker {
         let before = self.item_ns();
         let mixed = before - before / 8 + item_ns.min(u64::from(u32::MAX)) / 8;
         self.item_ns.store(mixed as u32, Ordering::Relaxed);
-    }
-}
-
-/// What a worker thread keeps to itself.
-#[derive(Debug)]
-struct Private {
-    parker: Parker,
-    spin: SpinBudget,
-}
-
-/// Makes this thread a worker of `pool` until it is culled or the pool dies.
-///
-/// The pool has counted it as awake and searching when it was asked for.
-pub(crate) fn run(pool: &Arc<WorkerPool>) {
-    let mut private = Private {
-        parker: Parker::with_spin_limit(0),
-        spin: SpinBudget::new(),
-    };
-    let worker = enlist(pool, &private.parker, true);
-    pool.settle(&worker);
-    if let Some(cpu) = pool.only_cpu() {
-        station::open(cpu);
-    }
-    loop {
-        serve(pool, &worker);
-        let comes = if pool.has_one_cpu() {
-            // Producers of the pod may want this very CPU: let them run once, instead of being woken by each.
-            thread::yield_now();
-            pool.has_hint_of_work()
-        } else {
-            let hint = || pool.has_hint_of_work();
-            private.spin.spin(pool.worker_spin_limit(), hint)
-        };
-        if comes {
-            continue;
-        }
-        if !twin::armed("station: lies down with its slots") {
-            station::leave();
-        }
-        match pool.try_park(&worker) {
-            ParkDecision::Work => continue,
-            ParkDecision::Leave => return discharge(pool, &worker, true),
-            ParkDecision::Park => report::untold(|| private.parker.park()),
-        }
-        #[cfg(any(loom, shuttle))]
-        if twin::armed("kick: no claim") {
-            pool.leave_idle(&worker);
-        }
-        if worker.culled.load(Ordering::Relaxed) {
-            return discharge(pool, &worker, false);
-        }
-        pool.settle(&worker);
-    }
-}
-
-/// Runs what `pool` has to run on this thread, which is not one of its workers, and goes on.
-pub(crate) fn help_out(pool: &Arc<WorkerPool>) {
-    let parker = Parker::with_spin_limit(0);
-    let worker = enlist(pool, &parker, false);
-    worker.is_this_thread();
-    serve(pool, &worker);
-    discharge(pool, &worker, true);
-}
-
-/// Runs what `pool` has of the link `slot` on this thread, which is not one of its workers, and goes on.
-pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize) {
-    let parker = Parker::with_spin_limit(0);
-    let worker = pool.enlist_rescuer(|number| Arc::new(Worker::new(number, parker.unparker())));
-    worker.is_this_thread();
-    answer_for(pool, &worker);
-    while let Taken::Items(_) = pool.take_to_rescue(&worker, slot) {
-        worker.run_hand();
-    }
-    report::report_to(None);
-    pool.discharge_rescuer(&worker);
-}
-
-fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Arc<Worker> {
-    let worker = pool.enlist(asked_for, |number| {
-        Arc::new(Worker::new(number, parker.unparker()))
-    });
-    answer_for(pool, &worker);
-    worker
-}
-
-/// Has the waits of this thread reported as those of `worker`.
-fn answer_for(pool: &Arc<WorkerPool>, worker: &Arc<Worker>) {
-    let (pool, worker) = (pool.clone(), worker.clone());
-    report::report_to(Some(Arc::new(WorkerHook { pool, worker })));
-}
-
-fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
-    report::report_to(None);
-    station::close();
-    pool.discharge(worker, awake);
-}
-
-/// Runs batches until there is none.
-fn serve(pool: &Arc<WorkerPool>, worker: &Worker) {
-    let mut budget = pool.attrs.bh.then(|| RunBudget::new(time::now_ns()));
-    while let Taken::Items(_) = pool.take(worker) {
-        worker.run_hand();
-        pool.search_again();
-        if let Some(budget) = &mut budget
-            && budget.is_spent(time::now_ns())
-        {
-            thread::yield_now();
-            *budget = RunBudget::new(time::now_ns());
-        }
     }
 }

@@ -1,0 +1,119 @@
+//! Calling a rescuer (`rescuer.rs`): when, and where.
+//!
+//! # No call is lost
+//!
+//! A caller writes the call under the lock and then hands over the parker's token; the rescuer takes all calls and
+//! parks only when there were none. Twin `mayday: rings before it writes`.
+
+use sync::{Mutex, twin, unmodelled::Arc};
+
+use super::pool::WorkerPool;
+use crate::wake::Unparker;
+
+/// How long work wants for a worker before the first call, and between two. The kernel's
+/// `MAYDAY_INITIAL_TIMEOUT` and `MAYDAY_INTERVAL`.
+const FIRST_CALL_NS: u64 = 10_000_000;
+const NEXT_CALL_NS: u64 = 100_000_000;
+
+/// Whom to rescue.
+#[derive(Clone, Debug)]
+pub(crate) struct Call {
+    pub(crate) pool: Arc<WorkerPool>,
+    /// The link whose items alone are meant.
+    pub(crate) slot: Option<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Calls {
+    waiting: Vec<Call>,
+    quit: bool,
+}
+
+/// Where a rescuer is called.
+#[derive(Debug)]
+pub(crate) struct MaydayQueue {
+    calls: Mutex<Calls>,
+    unparker: Unparker,
+}
+
+impl MaydayQueue {
+    /// Makes one that wakes its rescuer by `unparker`.
+    pub(crate) fn new(unparker: Unparker) -> Self {
+        Self {
+            calls: Mutex::new(Calls::default()),
+            unparker,
+        }
+    }
+
+    /// Calls the rescuer to `pool`, for all its items or those of one link.
+    pub(crate) fn call(&self, pool: &Arc<WorkerPool>, slot: Option<usize>) {
+        if twin::armed("mayday: rings before it writes") {
+            self.unparker.unpark();
+        }
+        let mut calls = self.calls.lock();
+        let called = |call: &Call| Arc::ptr_eq(&call.pool, pool) && call.slot == slot;
+        if !calls.waiting.iter().any(called) {
+            let pool = pool.clone();
+            calls.waiting.push(Call { pool, slot });
+        }
+        drop(calls);
+        if !twin::armed("mayday: rings before it writes") {
+            self.unparker.unpark();
+        }
+    }
+
+    /// Takes all calls; the flag says that there will be no more of them.
+    pub(crate) fn take(&self) -> (Vec<Call>, bool) {
+        let mut calls = self.calls.lock();
+        (std::mem::take(&mut calls.waiting), calls.quit)
+    }
+
+    /// Tells the rescuer to end when it has served its calls.
+    pub(crate) fn quit(&self) {
+        self.calls.lock().quit = true;
+        self.unparker.unpark();
+    }
+}
+
+/// Since when a pool wants for a worker, as the moment of the next call.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct MaydayTimer(Option<u64>);
+
+impl MaydayTimer {
+    /// Returns `true` if to call now for a pool that wants for a worker, or not.
+    pub(crate) fn calls(&mut self, wants: bool, now_ns: u64) -> bool {
+        let due_ns = self.0.filter(|_| wants);
+        let calls = due_ns.is_some_and(|due_ns| now_ns >= due_ns);
+        self.0 = match (wants, due_ns) {
+            (false, _) => None,
+            (true, None) => Some(now_ns.saturating_add(FIRST_CALL_NS)),
+            (true, Some(_)) if calls => Some(now_ns.saturating_add(NEXT_CALL_NS)),
+            (true, due_ns) => due_ns,
+        };
+        calls
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_call_comes_after_ten_milliseconds_and_then_one_every_hundred() {
+        let mut mayday_timer = MaydayTimer::default();
+        let calls: Vec<u64> = (0..=330)
+            .filter(|ms| mayday_timer.calls(true, ms * 1_000_000))
+            .collect();
+        assert_eq!(calls, [10, 110, 210, 310]);
+    }
+
+    #[test]
+    fn a_worker_that_comes_ends_the_distress() {
+        let mut mayday_timer = MaydayTimer::default();
+        assert!(!mayday_timer.calls(true, 0));
+        assert!(!mayday_timer.calls(false, 9_999_999));
+        assert!(!mayday_timer.calls(true, 10_000_000));
+        assert!(!mayday_timer.calls(true, 19_999_999));
+        assert!(mayday_timer.calls(true, 20_000_000));
+    }
+}

@@ -1,0 +1,125 @@
+//! What a worker's thread does.
+//!
+//! A worker goes round: *take* a batch under the pool lock, *run* its items, and so on; when there is nothing to
+//! take it *spins* for a while, then *lies down* under the lock and parks. Only a kick gets it up again, and
+//! a kick claims it: it is off the idle list, and counted as awake, before its wake-up is even sent. So a worker
+//! never is kicked twice, never culled while it is kicked, and never leaves by itself.
+
+use sync::{thread, time, twin, unmodelled::Arc};
+
+use super::{
+    blocking::WorkerHook,
+    policy::RunBudget,
+    pool::{ParkDecision, WorkerPool},
+    worker::{Taken, Worker},
+};
+use crate::wake::{Parker, SpinBudget, report, station};
+
+/// What a worker thread keeps to itself.
+#[derive(Debug)]
+struct Private {
+    parker: Parker,
+    spin: SpinBudget,
+}
+
+/// Makes this thread a worker of `pool` until it is culled or the pool dies.
+///
+/// The pool has counted it as awake and searching when it was asked for.
+pub(crate) fn run(pool: &Arc<WorkerPool>) {
+    let mut private = Private {
+        parker: Parker::with_spin_limit(0),
+        spin: SpinBudget::new(),
+    };
+    let worker = enlist(pool, &private.parker, true);
+    pool.settle(&worker);
+    if let Some(cpu) = pool.only_cpu() {
+        station::open(cpu);
+    }
+    loop {
+        serve(pool, &worker);
+        let comes = if pool.has_one_cpu() {
+            // Producers of the pod may want this very CPU: let them run once, instead of being woken by each.
+            thread::yield_now();
+            pool.has_hint_of_work()
+        } else {
+            let hint = || pool.has_hint_of_work();
+            private.spin.spin(pool.worker_spin_limit(), hint)
+        };
+        if comes {
+            continue;
+        }
+        if !twin::armed("station: lies down with its slots") {
+            station::leave();
+        }
+        match pool.try_park(&worker) {
+            ParkDecision::Work => continue,
+            ParkDecision::Leave => return discharge(pool, &worker, true),
+            ParkDecision::Park => report::untold(|| private.parker.park()),
+        }
+        #[cfg(any(loom, shuttle))]
+        if twin::armed("kick: no claim") {
+            pool.leave_idle(&worker);
+        }
+        if worker.is_culled() {
+            return discharge(pool, &worker, false);
+        }
+        pool.settle(&worker);
+    }
+}
+
+/// Runs what `pool` has to run on this thread, which is not one of its workers, and goes on.
+pub(crate) fn help_out(pool: &Arc<WorkerPool>) {
+    let parker = Parker::with_spin_limit(0);
+    let worker = enlist(pool, &parker, false);
+    worker.is_this_thread();
+    serve(pool, &worker);
+    discharge(pool, &worker, true);
+}
+
+/// Runs what `pool` has of the link `slot` on this thread, which is not one of its workers, and goes on.
+pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize) {
+    let parker = Parker::with_spin_limit(0);
+    let worker = pool.enlist_rescuer(|number| Arc::new(Worker::new(number, parker.unparker())));
+    worker.is_this_thread();
+    answer_for(pool, &worker);
+    while let Taken::Items(_) = pool.take_to_rescue(&worker, slot) {
+        worker.run_hand();
+    }
+    report::report_to(None);
+    pool.discharge_rescuer(&worker);
+}
+
+fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Arc<Worker> {
+    let worker = pool.enlist(asked_for, |number| {
+        Arc::new(Worker::new(number, parker.unparker()))
+    });
+    answer_for(pool, &worker);
+    worker
+}
+
+/// Has the waits of this thread reported as those of `worker`.
+fn answer_for(pool: &Arc<WorkerPool>, worker: &Arc<Worker>) {
+    let (pool, worker) = (pool.clone(), worker.clone());
+    report::report_to(Some(Arc::new(WorkerHook { pool, worker })));
+}
+
+fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
+    report::report_to(None);
+    station::close();
+    pool.discharge(worker, awake);
+}
+
+/// Runs batches until there is none.
+fn serve(pool: &Arc<WorkerPool>, worker: &Worker) {
+    let mut budget = pool.attrs.bh.then(|| RunBudget::new(time::now_ns()));
+    while let Taken::Items(_) = pool.take(worker) {
+        worker.run_hand();
+        pool.search_again();
+        if let Some(budget) = &mut budget
+            && budget.is_spent(time::now_ns())
+        {
+            thread::yield_now();
+            *budget = RunBudget::new(time::now_ns());
+        }
+    }
+}
