@@ -51,6 +51,8 @@ pub(crate) struct Enlisted {
 pub(crate) struct Dispatch {
     /// Adopted items that nobody has looked at, oldest first.
     pub(super) pending: List,
+    /// How many items of all links were cancelled since tombstones were cut out of `pending`, about; see `tombstones.rs`.
+    pub(super) nr_cancelled: usize,
     /// Links that hold a seat for their inactive items.
     pub(super) ready: VecDeque<usize>,
     /// Whether `ready` goes before `pending` next time; they take turns.

@@ -75,7 +75,7 @@ pub(crate) struct Pwq {
     pub(crate) node: usize,
     /// A: how many of its in-flight counts belong to futures that have waited: no items of this link.
     pub(crate) nr_anchored: Arc<AtomicU32>,
-    /// A: how many of its items were cancelled since their tombstones were reaped; see `tombstones.rs`.
+    /// A: how many of its items were cancelled since tombstones were cut out of its inactive ones; see `tombstones.rs`.
     pub(crate) nr_cancelled: AtomicU32,
     /// A: how long its items wait.
     pub(crate) probe: Arc<Probe>,

@@ -1,10 +1,14 @@
 //! Cancelled items leave the lists that hold them.
 //!
 //! To cancel an item takes two steps of its word, and its link stays where it is, a tombstone, until a worker comes to it
-//! (`state.rs`). Where no worker comes, for the queue is full or paused, tombstones would pile up. So each link counts
-//! what was cancelled there, and every so often whoever cancels walks through the lists, once so much was cancelled that
-//! half of what the walk passes may be dead: a cancel pays for two items of a walk at most, and there are never many more
-//! tombstones than items that wait.
+//! (`state.rs`). Where no worker comes, for the queue is full or paused or the pool is busy, tombstones would pile up. So
+//! cancels are counted, and every so often whoever cancels walks through a list, once so much was cancelled that half of
+//! what the walk passes may be dead: a cancel pays for a few items of walks, and a list never has many more tombstones
+//! than items that wait.
+//!
+//! Each list has a count of its own, for a tombstone may lie in either: a link counts for its inactive items, and the pool
+//! for the list that all its links share. Where each link judged that list by its own cancels, several would fill it by
+//! turns, and none would find that a walk pays.
 //!
 //! ```text
 //! canceller: claim;  count;  perhaps reap;                  unclaim: not pending, still linked
@@ -40,7 +44,7 @@ impl Pwq {
     pub(crate) fn note_cancelled(&self) {
         let nr_cancelled = self.nr_cancelled.fetch_add(1, Ordering::Relaxed) + 1;
         if nr_cancelled.is_multiple_of(LOOK_EVERY) {
-            let pays = |nr_waiting| nr_waiting / 2 <= nr_cancelled as usize;
+            let pays = |nr_waiting, nr_cancelled| nr_waiting / 2 <= nr_cancelled;
             self.pool.reap(self, pays).finish();
         }
     }
@@ -48,7 +52,7 @@ impl Pwq {
     /// Reaps if anything was cancelled since that was done last. The caller keeps the link.
     pub(crate) fn reap(&self) -> Option<Reaped> {
         let any = self.nr_cancelled.load(Ordering::Relaxed) > 0;
-        any.then(|| self.pool.reap(self, |_| true))
+        any.then(|| self.pool.reap(self, |_, _| true))
     }
 }
 
@@ -72,16 +76,26 @@ impl Reaped {
 }
 
 impl WorkerPool {
-    /// Cuts tombstones out of the pool's list and that of `link`, if it `pays` to walk past so many items.
-    fn reap(self: &Arc<Self>, link: &Pwq, pays: impl FnOnce(usize) -> bool) -> Reaped {
+    /// Cuts tombstones out of the pool's list and of that of `link`, of each that it `pays` to walk: told how many wait
+    /// there, and how many were cancelled since it was walked last.
+    fn reap(self: &Arc<Self>, link: &Pwq, pays: impl Fn(usize, usize) -> bool) -> Reaped {
         let mut after = DeferredEffects::default();
         let mut dead = Vec::new();
         let mut dispatch = self.lock();
         dispatch.adopt(&self.injector);
-        let nr_waiting = dispatch.nr_pending() + dispatch.link(link.slot).inactive.len();
-        if pays(nr_waiting) {
+        dispatch.nr_cancelled += LOOK_EVERY as usize;
+        if pays(dispatch.pending.len(), dispatch.nr_cancelled) {
+            dispatch.nr_cancelled = 0;
+            let mut pending = std::mem::take(&mut dispatch.pending);
+            pending.retain(|item| !dispatch.reap_one(item, &mut after, &mut dead));
+            dispatch.pending = pending;
+        }
+        let nr_cancelled = link.nr_cancelled.load(Ordering::Relaxed) as usize;
+        if pays(dispatch.link(link.slot).inactive.len(), nr_cancelled) {
             link.nr_cancelled.store(0, Ordering::Relaxed);
-            dispatch.reap(link.slot, &mut after, &mut dead);
+            let mut inactive = std::mem::take(&mut dispatch.link_mut(link.slot).inactive);
+            inactive.retain(|item| !dispatch.reap_one(item, &mut after, &mut dead));
+            dispatch.link_mut(link.slot).inactive = inactive;
         }
         drop(dispatch);
         let pool = self.clone();
@@ -90,15 +104,6 @@ impl WorkerPool {
 }
 
 impl Dispatch {
-    fn reap(&mut self, slot: usize, after: &mut DeferredEffects, dead: &mut Vec<Dead>) {
-        let mut pending = std::mem::take(&mut self.pending);
-        pending.retain(|item| !self.reap_one(item, after, dead));
-        self.pending = pending;
-        let mut inactive = std::mem::take(&mut self.link_mut(slot).inactive);
-        inactive.retain(|item| !self.reap_one(item, after, dead));
-        self.link_mut(slot).inactive = inactive;
-    }
-
     /// Unlinks an item that nobody wants run, and says whether it was one; whoever has a handle may queue it at once.
     fn reap_one(
         &mut self,

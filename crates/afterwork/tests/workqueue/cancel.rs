@@ -319,6 +319,31 @@ fn what_is_cancelled_on_a_full_or_paused_queue_leaves_it() {
     );
 }
 
+/// Where each queue judged their common list by what it had cancelled itself, none of three would ever have cut out.
+#[test]
+fn what_several_queues_cancel_by_turns_leaves_a_busy_pool() {
+    let registry = unwatched("1 core");
+    let queues: Vec<_> = (0..3)
+        .map(|_| queue("turns").build_in(&registry).unwrap())
+        .collect();
+    let plug = plug_into(&queues[0]);
+    let count = Count::default();
+    let waiting: Vec<_> = (0..30).map(|_| counting(&count)).collect();
+    assert_eq!(queues[0].enqueue_all(&waiting), waiting.len());
+    let mut most = 0;
+    for _ in 0..20_000 {
+        for queue in &queues {
+            assert!(queue.spawn(|| ()).cancel());
+        }
+        most = most.max(registry.pool_stats()[0].nr_pending);
+    }
+    // As many as wait, and what each queue may cancel before it looks.
+    assert!(most <= 2 * waiting.len() + 3 * 64, "{most} in the list");
+    plug.release();
+    queues.iter().for_each(|queue| queue.drain().unwrap());
+    assert_eq!(count.get(), waiting.len());
+}
+
 #[test]
 fn a_cancelled_item_does_not_count_as_inactive() {
     let queue = alone_on_two(queue("counts").max_active(1).help(false));
