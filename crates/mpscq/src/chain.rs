@@ -7,7 +7,7 @@ use core::ptr::{self, NonNull};
 
 use sync::atomic::Ordering;
 
-use crate::link::{Linked, next_of};
+use crate::link::{Linked, drop_all, next_of};
 
 /// A first-in first-out chain of owned items that one thread builds or takes apart.
 ///
@@ -196,9 +196,7 @@ impl<T: Linked> Default for Chain<T> {
 
 impl<T: Linked> Drop for Chain<T> {
     fn drop(&mut self) {
-        while let Some(item) = self.pop_front() {
-            drop(item);
-        }
+        drop_all(self);
     }
 }
 

@@ -83,3 +83,17 @@ pub(crate) unsafe fn next_of<'a, T: Linked>(item: NonNull<T>) -> &'a AtomicPtr<T
     // shared reference, by (4).
     unsafe { &(*link.as_ptr()).next }
 }
+
+/// Drops every handle of `items`; a panic of one goes on when all others are dropped, and another one on top of it ends the
+/// process, as it does where a `Vec` is dropped.
+pub(crate) fn drop_all(items: impl Iterator) {
+    struct Rest<I: Iterator>(I);
+    impl<I: Iterator> Drop for Rest<I> {
+        fn drop(&mut self) {
+            self.0.by_ref().for_each(drop);
+        }
+    }
+    let mut rest = Rest(items);
+    // Where this unwinds, the drop of `rest` goes on.
+    rest.0.by_ref().for_each(drop);
+}

@@ -8,7 +8,7 @@ use sync::atomic::{AtomicBool, Ordering};
 use sync::cell::UnsafeCell;
 
 use crate::chain::Chain;
-use crate::link::Linked;
+use crate::link::{Linked, drop_all};
 use crate::order;
 use crate::raw::{Pop, RawCursor, RawQueue};
 
@@ -260,9 +260,7 @@ impl<T: Linked> Drop for Queue<T> {
         // A forgotten `Consumer` may have left `taken` set; `&mut self` says that it is gone.
         let mut consumer = core::mem::ManuallyDrop::new(Consumer { queue: self });
         // A push borrows the queue, so with `&mut self` none is under way: what is not an item is the end.
-        while let Pop::Item(item) = consumer.pop() {
-            drop(item);
-        }
+        drop_all(consumer.drain(usize::MAX));
     }
 }
 

@@ -12,7 +12,7 @@ use core::ptr::{self, NonNull};
 use sync::atomic::{AtomicPtr, Ordering};
 
 use crate::chain::Chain;
-use crate::link::{Linked, next_of};
+use crate::link::{Linked, drop_all, next_of};
 use crate::order;
 
 /// A list that any thread may push to and any thread may empty; last in, first out.
@@ -200,7 +200,7 @@ impl<T: Linked> Default for Taken<T> {
 
 impl<T: Linked> Drop for Taken<T> {
     fn drop(&mut self) {
-        self.for_each(drop);
+        drop_all(self);
     }
 }
 

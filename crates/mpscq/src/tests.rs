@@ -328,6 +328,53 @@ fn the_raw_halves_work_apart() {
     }
 }
 
+/// Counts itself out when dropped, and the second one of its line panics then.
+struct Bomb<'a> {
+    nth: usize,
+    _counted: Counted<'a>,
+}
+
+impl Drop for Bomb<'_> {
+    fn drop(&mut self) {
+        assert!(self.nth != 1, "the second one");
+    }
+}
+
+#[test]
+fn an_item_whose_drop_panics_takes_no_other_with_it() {
+    extern crate std;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+    let nr_dropped = Cell::new(0);
+    let bombs = || {
+        chain_of((0..5).map(|nth| Bomb {
+            nth,
+            _counted: Counted(&nr_dropped),
+        }))
+    };
+    let stack = || {
+        let stack = Stack::<Node<_>>::new();
+        stack.push_chain(bombs());
+        stack
+    };
+    let queue = || {
+        let queue = Queue::<Node<_>>::new();
+        queue.push_chain(bombs());
+        queue
+    };
+    let drops: [(&str, &dyn Fn()); 4] = [
+        ("a chain", &|| drop(bombs())),
+        ("a stack", &|| drop(stack())),
+        ("what was taken from one", &|| drop(stack().take_all())),
+        ("a queue", &|| drop(queue())),
+    ];
+    for (what, drop) in drops {
+        nr_dropped.set(0);
+        let payload = catch_unwind(AssertUnwindSafe(drop)).expect_err(what);
+        assert_eq!(payload.downcast_ref(), Some(&"the second one"), "{what}");
+        assert_eq!(nr_dropped.get(), 5, "{what}");
+    }
+}
+
 /// Few under Miri, which takes a thousand times as long.
 const NR_PUSHES: usize = if cfg!(miri) { 60 } else { 20_000 };
 
