@@ -156,6 +156,12 @@ impl Callbacks {
         self.work.notify_all();
     }
 
+    /// Returns `true` if what was handed over will run without a further call; asks for a thread again that was refused.
+    pub(super) fn is_served(&self) -> bool {
+        self.start();
+        cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
+    }
+
     /// Starts the sweeper's thread once; a model sweeps by itself. Where the system refuses a thread, each later call tries
     /// again, but for a while after an attempt, and barriers sweep.
     fn start(&self) {

@@ -2,7 +2,7 @@
 
 use sync::twin;
 
-use super::{call, local, polled, qsbr, srcu};
+use super::{call, callback::callbacks, local, polled, qsbr, srcu};
 
 /// Sections and grace periods that a cell relies on: [`Global`] or a [`srcu::Domain`].
 ///
@@ -29,6 +29,11 @@ pub trait Flavor: Sized + sealed::Sealed {
     /// Panics where [`call`](Self::call) would.
     #[doc(hidden)]
     fn assert_may_call(&self);
+
+    /// Returns `true` if what was handed to [`call`](Self::call) will run without a further call. Else the system refused
+    /// a thread, and this asked again.
+    #[doc(hidden)]
+    fn is_served(&self) -> bool;
 }
 
 /// Proof that a section of the flavor `F` runs: a guard, or a [`qsbr::Reader`] of the process's readers.
@@ -78,6 +83,10 @@ impl Flavor for Global {
     /// It always may.
     #[inline(always)]
     fn assert_may_call(&self) {}
+
+    fn is_served(&self) -> bool {
+        callbacks().is_served()
+    }
 }
 
 impl Flavor for srcu::Domain {
@@ -105,6 +114,10 @@ impl Flavor for srcu::Domain {
         if !twin::armed("srcu: a refused callback is dropped") {
             self.assert_at_home();
         }
+    }
+
+    fn is_served(&self) -> bool {
+        Self::is_served(self)
     }
 }
 

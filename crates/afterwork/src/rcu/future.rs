@@ -15,7 +15,8 @@ use super::flavor::{Flavor, Global};
 ///
 /// # Blocking
 ///
-/// Never; polling is a [`call`](super::call). Dropping the future waits for nothing.
+/// Never; polling is a [`call`](super::call). Dropping the future waits for nothing. While the system refuses the thread
+/// that runs callbacks, the future has its task poll again and again.
 ///
 /// # Panics
 ///
@@ -83,10 +84,14 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
                     waker.wake();
                 }
             });
-            return Poll::Pending;
+            return self.pending(cx);
         };
-        if let Some(answer) = passed.lock().answer(cx.waker()) {
-            return answer;
+        let is_left = match &*passed.lock() {
+            Passed::Yes => return Poll::Ready(()),
+            Passed::No(before) => before.will_wake(cx.waker()),
+        };
+        if is_left {
+            return self.pending(cx);
         }
         // FOREIGN(rcu-future-clone): as above; so is the drop of the old one.
         let mut waker = cx.waker().clone();
@@ -101,18 +106,20 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
         if is_over {
             Poll::Ready(())
         } else {
-            Poll::Pending
+            self.pending(cx)
         }
     }
 }
 
-impl Passed {
-    /// Returns what a poll by `waker` finds, unless it has to leave that behind.
-    fn answer(&self, waker: &Waker) -> Option<Poll<()>> {
-        match self {
-            Self::Yes => Some(Poll::Ready(())),
-            Self::No(before) => before.will_wake(waker).then_some(Poll::Pending),
+impl<F: Flavor> Synchronize<F> {
+    /// Returns `Pending`. Where the system refused the thread that runs callbacks nobody may come to wake the task: then
+    /// it is to poll again, and each poll asks for a thread again.
+    fn pending(&self, cx: &Context<'_>) -> Poll<()> {
+        if !self.flavor.is_served() {
+            // FOREIGN(rcu-future-clone): as above.
+            cx.waker().wake_by_ref();
         }
+        Poll::Pending
     }
 }
 

@@ -2,11 +2,15 @@
 
 use std::{
     panic::catch_unwind,
+    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
+        mpsc,
     },
+    task::{Context, Wake},
     thread,
+    time::Duration,
 };
 
 use afterwork::rcu::{self, srcu::Domain};
@@ -86,7 +90,7 @@ fn a_thread_that_was_refused_is_had_by_a_later_call() {
         rcu::call(run.callback());
         nr_calls += 1;
         // An attempt stands for a while.
-        thread::sleep(std::time::Duration::from_millis(5));
+        thread::sleep(Duration::from_millis(5));
     }
     while run.nr() < nr_calls {
         thread::yield_now();
@@ -153,4 +157,40 @@ fn callbacks_of_a_domain_that_had_no_thread_run_when_its_last_handle_goes() {
     drop(domain);
     assert_eq!(run.nr(), 2, "under a section that never ends");
     drop(no_threads);
+}
+
+#[test]
+fn a_grace_period_that_is_awaited_ends_once_a_thread_may_be_had_though_nobody_calls() {
+    let test =
+        "refused::a_grace_period_that_is_awaited_ends_once_a_thread_may_be_had_though_nobody_calls";
+    if alone(test, "").is_some() {
+        return;
+    }
+    await_without_threads(Domain::new().synchronize_async());
+    await_without_threads(rcu::synchronize_async());
+}
+
+/// Polls whenever it is woken; threads may be had from the fourth poll on.
+fn await_without_threads(mut future: impl Future<Output = ()> + Unpin) {
+    struct Woken(mpsc::Sender<()>);
+    impl Wake for Woken {
+        fn wake(self: Arc<Self>) {
+            self.0.send(()).ok();
+        }
+    }
+    let mut no_threads = Some(NoThreads::begin());
+    let (send, woken) = mpsc::channel();
+    let waker = Arc::new(Woken(send)).into();
+    for nr_polls in 1.. {
+        let polled = Pin::new(&mut future).poll(&mut Context::from_waker(&waker));
+        if polled.is_ready() {
+            assert!(nr_polls > 3, "no thread could be had");
+            return;
+        }
+        if nr_polls == 3 {
+            drop(no_threads.take());
+        }
+        let woken = woken.recv_timeout(Duration::from_secs(60));
+        woken.expect("a task that waits for a grace period is woken");
+    }
 }

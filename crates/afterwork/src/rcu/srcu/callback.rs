@@ -54,6 +54,8 @@ struct List {
 enum Runner {
     #[default]
     Nobody,
+    /// A thread is being started, and may be refused.
+    Starting,
     /// Will look at the list again.
     Running,
     /// Sleeps until it is woken, once.
@@ -120,20 +122,50 @@ impl Shared {
         let mut list = shared.callbacks.list.lock();
         list.waiting.push(callback);
         list.nr_queued += 1;
-        let before = std::mem::replace(&mut list.runner, Runner::Running);
-        drop(list);
-        match before {
-            Runner::Running => (),
-            Runner::Idle(unparker) => unparker.unpark(),
-            Runner::Nobody => {
-                let theirs = shared.clone();
-                let started = thread::spawn("aw-srcu", move || theirs.run_callbacks(LINGER));
-                if started.is_err() {
-                    shared.callbacks.list.lock().runner = Runner::Nobody;
-                    // A barrier may have relied on the thread.
-                    shared.callbacks.ran.notify_all();
-                }
+        if let Runner::Idle(_) = list.runner {
+            let before = std::mem::replace(&mut list.runner, Runner::Running);
+            drop(list);
+            if let Runner::Idle(unparker) = before {
+                unparker.unpark();
             }
+        } else if let Runner::Nobody = list.runner {
+            list.runner = Runner::Starting;
+            drop(list);
+            Self::start(shared);
+        }
+    }
+
+    /// Starts the thread; the caller has noted that. Returns `true` if there is one.
+    fn start(shared: &Arc<Self>) -> bool {
+        let theirs = shared.clone();
+        let started = thread::spawn("aw-srcu", move || theirs.run_callbacks(LINGER)).is_ok();
+        let mut list = shared.callbacks.list.lock();
+        match list.runner {
+            // What it has done since, it has noted itself.
+            Runner::Starting if started => list.runner = Runner::Running,
+            Runner::Starting => list.runner = Runner::Nobody,
+            _ => (),
+        }
+        drop(list);
+        if !started {
+            // A barrier may have relied on the thread.
+            shared.callbacks.ran.notify_all();
+        }
+        started
+    }
+
+    /// Returns `true` if what was handed over will run without a further call; asks for a thread again that was refused.
+    pub(super) fn is_served(shared: &Arc<Self>) -> bool {
+        let mut list = shared.callbacks.list.lock();
+        match list.runner {
+            Runner::Nobody if list.waiting.is_empty() => true,
+            Runner::Nobody => {
+                list.runner = Runner::Starting;
+                drop(list);
+                Self::start(shared)
+            }
+            Runner::Starting => false,
+            Runner::Running | Runner::Idle(_) => true,
         }
     }
 

@@ -129,6 +129,11 @@ impl Domain {
         OwnedGuard::new(self.clone())
     }
 
+    /// See [`Flavor`](crate::rcu::Flavor).
+    pub(in crate::rcu) fn is_served(&self) -> bool {
+        Shared::is_served(&self.shared)
+    }
+
     /// Panics in a child of `fork`: see the panics of [`Domain`].
     pub(in crate::rcu) fn assert_at_home(&self) {
         self.shared.must_be_at_home();
