@@ -4,7 +4,7 @@ use std::sync::{Arc, Barrier};
 
 use afterwork::{
     params::Params,
-    workqueue::{AffinityScope, BuildError, MaxActiveScope, Workqueue},
+    workqueue::{AffinityScope, BuildError, MaxActiveScope, Work, Workqueue},
 };
 use topology::CpuId;
 
@@ -28,16 +28,64 @@ fn crowd(queue: &Workqueue) -> usize {
 }
 
 #[test]
-fn max_active_holds_over_all_pools_together_and_counts_helpers() {
+fn max_active_holds_over_all_pools_together() {
     let registry = registry("64 core");
     for max in [1, 2, 3] {
         let queue = queue("crowd").scope(AffinityScope::Cpu).max_active(max);
         let queue = queue.build_in(&registry).unwrap();
         let most = crowd(&queue);
         assert!(most <= max as usize, "{most} at once, {max} allowed");
-        assert!(queue.stats().helped > 0, "no joiner helped");
         assert_eq!(queue.stats().nr_active, 0);
     }
+}
+
+#[test]
+fn a_helper_waits_for_a_seat_as_a_worker_does() {
+    ends(|| {
+        let queue = queue("helped").max_active(1);
+        let queue = queue.build_in(&registry("1 core")).unwrap();
+        let plug = plug_into(&queue);
+        let count = Count::default();
+        let work = counting(&count);
+        queue.enqueue(&work);
+        std::thread::scope(|scope| {
+            scope.spawn(|| work.flush().unwrap());
+            eventually("it sleeps", || is_slept_for(&work));
+            assert_eq!((count.get(), queue.stats().helped), (0, 0));
+            plug.release();
+        });
+        assert_eq!(count.get(), 1);
+    });
+}
+
+#[test]
+fn a_worker_waits_for_the_seat_of_a_helper() {
+    ends(|| {
+        // Nobody stands in for the worker that sits in an item, so that its joiner helps.
+        let registry = unwatched("1 core");
+        let other = queue("other").build_in(&registry).unwrap();
+        let keeps_worker = plug_into(&other);
+        let queue = queue("helped").max_active(1).build_in(&registry).unwrap();
+        let (plug, hole) = stopper();
+        let work = Work::new(move || hole.sit());
+        queue.enqueue(&work);
+        std::thread::scope(|scope| {
+            scope.spawn(|| work.flush().unwrap());
+            plug.wait_until_stuck();
+            assert_eq!((queue.stats().nr_active, queue.stats().helped), (1, 1));
+            let count = Count::default();
+            assert!(queue.enqueue(&counting(&count)));
+            keeps_worker.release();
+            eventually("the worker lies down", || {
+                let pool = &registry.pool_stats()[0];
+                pool.nr_idle == pool.nr_workers && queue.stats().nr_inactive > 0
+            });
+            assert_eq!(count.get(), 0);
+            plug.release();
+            queue.drain().unwrap();
+            assert_eq!(count.get(), 1);
+        });
+    });
 }
 
 #[test]
