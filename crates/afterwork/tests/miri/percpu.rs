@@ -10,7 +10,7 @@ use std::{
 
 use afterwork::{
     params::Params,
-    percpu::{Builder, FreeList, PageBatches, PerCpu, Qpw, SloppyCounter},
+    percpu::{Builder, PageBatches, PerCpu, Qpw, SloppyCounter},
     workqueue::{AffinityScope, Registry, Workqueue},
 };
 use topology::{CpuId, Topology};
@@ -79,12 +79,7 @@ fn workers_own_slots_and_others_drain_them() {
 }
 
 #[test]
-fn objects_and_pages_are_kept_and_given_back() {
-    let list = FreeList::new(builder(Qpw::OnDemand), 2).unwrap();
-    let refused = (0..3).filter(|&at| list.push(Box::new(at)).is_err());
-    assert_eq!(refused.count(), 1);
-    assert!(list.pop().is_some());
-    assert_eq!(list.drain().len(), 1);
+fn pages_are_kept_and_given_back() {
     let pages = PageBatches::new(builder(Qpw::OnDemand), 4096, 2).unwrap();
     let held = [(); 3].map(|()| pages.alloc());
     held.into_iter().for_each(|page| pages.free(page));

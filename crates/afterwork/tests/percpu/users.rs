@@ -1,11 +1,10 @@
-//! What is built on slots: a counter, a free list, a cache of pages.
+//! What is built on slots: a counter, a cache of pages.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use afterwork::params::Params;
-use afterwork::percpu::{FreeList, PageBatches, Qpw, SloppyCounter, set_online_cpus};
+use afterwork::percpu::{PageBatches, Qpw, SloppyCounter, set_online_cpus};
 use afterwork::workqueue::{AffinityScope, Registry, Workqueue};
 use topology::Topology;
 
@@ -62,44 +61,12 @@ fn a_sloppy_counter_is_exact_while_workers_own_its_parts() {
 }
 
 #[test]
-fn a_free_list_hands_each_object_to_one() {
+fn pages_of_absent_cpus_are_found_elsewhere() {
     for qpw in Qpw::ALL {
-        let list = FreeList::new(builder(qpw), 8).unwrap();
-        for _ in 0..4 {
-            list.push(Box::new(AtomicBool::new(false))).unwrap();
-        }
-        by_threads(|| {
-            for _ in 0..1000 {
-                if let Some(object) = list.pop() {
-                    assert!(!object.swap(true, Ordering::Relaxed));
-                    object.store(false, Ordering::Relaxed);
-                    list.push(object).unwrap();
-                }
-            }
-        });
-        assert_eq!(list.drain().len(), 4, "{qpw}");
-        assert!(list.pop().is_none());
-    }
-}
-
-#[test]
-fn a_full_free_list_gives_the_object_back() {
-    let list = FreeList::new(builder(Qpw::EveryOp), 2).unwrap();
-    // Some CPU of the four gets three of these.
-    let refused = (0..9).filter(|&number| list.push(number) == Err(number));
-    assert!(refused.count() >= 1);
-}
-
-#[test]
-fn objects_of_absent_cpus_are_found_elsewhere() {
-    for qpw in Qpw::ALL {
-        let list = FreeList::new(builder(qpw), 8).unwrap();
-        list.push(7).unwrap();
         let pages = PageBatches::new(builder(qpw), 16, 2).unwrap();
         pages.free(vec![7; 16].into());
-        // Wherever they are, they must go.
+        // Wherever it is, it must go.
         set_online_cpus(&cpus(&[]));
-        assert_eq!(list.pop(), Some(7), "{qpw}");
         assert_eq!(*pages.alloc(), [7; 16], "{qpw}");
     }
 }
