@@ -28,8 +28,7 @@ use sync::{
 };
 
 use super::{
-    pool::WorkerPool,
-    pwq::QueueCore,
+    queue_core::QueueCore,
     share::{next_in_line, shares},
 };
 
@@ -159,9 +158,9 @@ impl Word {
     }
 }
 
-/// Counts the seats of one queue.
+/// Counts the seats of one queue; `S` is what stands in line for them.
 #[derive(Debug)]
-pub(crate) struct Gate {
+pub(crate) struct Gate<S> {
     word: CachePadded<AtomicU64>,
     /// bits 0..31 `max_active` | bit 31 paused
     max: AtomicU32,
@@ -170,7 +169,7 @@ pub(crate) struct Gate {
     /// By node; none where all links lie in one.
     nodes: Box<[Node]>,
     /// Every change of `IN_LINE` is made under this lock, and says whether the line is empty.
-    line: Mutex<VecDeque<Seeker>>,
+    line: Mutex<VecDeque<Place<S>>>,
 }
 
 /// The bit of `Gate::max` that says so.
@@ -187,37 +186,24 @@ struct Node {
     nr_cpus: AtomicU32,
 }
 
-/// A pool's link to a queue that waits for a seat.
-#[derive(Clone, Debug)]
-pub(crate) struct Seeker {
-    pub(crate) pool: Arc<WorkerPool>,
-    pub(crate) slot: usize,
-    /// Where the pool lies.
-    pub(crate) node: usize,
+/// A place in line for a seat.
+#[derive(Debug)]
+struct Place<S> {
+    seeker: S,
+    /// Where it lies.
+    node: usize,
 }
 
-/// Whom somebody who left must tell.
+/// Whom somebody who left must tell, with no pool locked.
 #[derive(Debug)]
-pub(crate) struct Left {
+pub(crate) struct Left<S> {
     /// To whom the seat passes.
-    pub(crate) seeker: Option<Seeker>,
+    pub(crate) seeker: Option<S>,
     /// The queue, when somebody waits for what ended by this.
     pub(crate) settled: Option<Arc<QueueCore>>,
 }
 
-impl Left {
-    /// Tells them. Call it with no pool locked.
-    pub(crate) fn tell(self) {
-        if let Some(core) = self.settled {
-            core.settled.notify_all();
-        }
-        if let Some(seeker) = self.seeker {
-            seeker.pool.take_seat(seeker.slot);
-        }
-    }
-}
-
-impl Gate {
+impl<S> Gate<S> {
     /// Makes the seats for a limit of `max`, times `factor`, of a queue that uses so many CPUs of each node.
     pub(crate) fn new(max: u32, factor: u32, nr_cpus: &[u32]) -> Self {
         let nr_cpus = if nr_cpus.len() > 1 { nr_cpus } else { &[] };
@@ -353,7 +339,7 @@ impl Gate {
     }
 
     /// Takes a seat, or stands in line for one. Call it with the seeker's pool locked.
-    pub(crate) fn enter_or_queue(&self, node: usize, seeker: impl FnOnce() -> Seeker) -> bool {
+    pub(crate) fn enter_or_queue(&self, node: usize, seeker: impl FnOnce() -> S) -> bool {
         if self.try_enter(node) {
             return true;
         }
@@ -375,7 +361,8 @@ impl Gate {
                 Err(now) => from = now,
             }
         }
-        line.push_back(seeker());
+        let seeker = seeker();
+        line.push_back(Place { seeker, node });
         false
     }
 
@@ -384,11 +371,11 @@ impl Gate {
     #[must_use = "somebody may have to be told"]
     #[inline]
     pub(crate) fn leave(
-        gate: &Arc<Gate>,
+        gate: &Arc<Self>,
         core: &Arc<QueueCore>,
         node: usize,
         holds: Holds,
-    ) -> Left {
+    ) -> Left<S> {
         // SAFETY: borrowed for longer than this call.
         unsafe { Self::leave_last(gate, core, node, holds) }
     }
@@ -403,11 +390,11 @@ impl Gate {
     #[must_use = "somebody may have to be told"]
     #[inline]
     pub(crate) unsafe fn leave_last(
-        gate: *const Arc<Gate>,
+        gate: *const Arc<Self>,
         core: *const Arc<QueueCore>,
         node: usize,
         holds: Holds,
-    ) -> Left {
+    ) -> Left<S> {
         // SAFETY: (1), and neither is looked at after the step.
         let (gate, core) = unsafe { (&*gate, &*core) };
         // Before the step: nothing holds the gate after it.
@@ -457,7 +444,7 @@ impl Gate {
 
     /// Changes how many seats there are; returns the seekers who get one by that.
     #[must_use = "the seekers have been handed seats and must be told"]
-    pub(crate) fn set_max(&self, max: u32) -> Vec<Seeker> {
+    pub(crate) fn set_max(&self, max: u32) -> Vec<S> {
         let mut line = self.line.lock();
         let paused = self.max.load(Ordering::Relaxed) & PAUSED;
         self.max
@@ -468,26 +455,26 @@ impl Gate {
 
     /// Takes all seats away, or brings them back; returns the seekers who get one by that.
     #[must_use = "the seekers have been handed seats and must be told"]
-    pub(crate) fn set_paused(&self, paused: bool) -> Vec<Seeker> {
+    pub(crate) fn set_paused(&self, paused: bool) -> Vec<S> {
         let mut line = self.line.lock();
         let max = self.max() | if paused { PAUSED } else { 0 };
         self.max.store(max, Ordering::Relaxed);
         self.admit_from(&mut line)
     }
 
-    fn admit_from(&self, line: &mut VecDeque<Seeker>) -> Vec<Seeker> {
+    fn admit_from(&self, line: &mut VecDeque<Place<S>>) -> Vec<S> {
         let mut admitted = Vec::new();
         while let Some(at) = self.next(line)
             && self.try_enter(line[at].node)
         {
-            admitted.extend(line.remove(at));
+            admitted.extend(line.remove(at).map(|place| place.seeker));
         }
         self.note_line(line);
         admitted
     }
 
     #[cold]
-    fn pass_on(gate: Arc<Gate>, core: Arc<QueueCore>, holds: Holds) -> Left {
+    fn pass_on(gate: Arc<Self>, core: Arc<QueueCore>, holds: Holds) -> Left<S> {
         let mut line = gate.line.lock();
         // Too many are seated after `max` was lowered: the seat goes.
         let seeker = if gate.load().nr_active() > gate.nr_seats() {
@@ -495,9 +482,10 @@ impl Gate {
         } else {
             gate.next(&line).and_then(|at| line.remove(at))
         };
-        if let Some(seeker) = &seeker {
-            gate.seat_in(seeker.node);
-        }
+        let seeker = seeker.map(|place| {
+            gate.seat_in(place.node);
+            place.seeker
+        });
         let twice = twin::armed("active: a seat given twice");
         let leaks = seeker.is_none() && twin::armed("active: a seat that leaks");
         // A seat that is handed over stays taken.
@@ -523,16 +511,16 @@ impl Gate {
     }
 
     /// Returns whose turn it is.
-    fn next(&self, line: &VecDeque<Seeker>) -> Option<usize> {
-        next_in_line(line.iter().map(|seeker| {
-            let node = self.nodes.get(seeker.node);
+    fn next(&self, line: &VecDeque<Place<S>>) -> Option<usize> {
+        next_in_line(line.iter().map(|place| {
+            let node = self.nodes.get(place.node);
             node.is_some_and(|node| {
                 node.nr_active.load(Ordering::Relaxed) < node.share.load(Ordering::Relaxed)
             })
         }))
     }
 
-    fn note_line(&self, line: &VecDeque<Seeker>) {
+    fn note_line(&self, line: &VecDeque<Place<S>>) {
         if line.is_empty() {
             self.word.fetch_and(!IN_LINE, Ordering::AcqRel);
         }

@@ -6,8 +6,8 @@ use topology::{AffinityScope, CpuSet};
 
 use super::{
     attrs::{Attrs, BuildError, MAX_ACTIVE},
-    pwq::PanicHandler,
     queue::{Parts, Workqueue},
+    queue_core::PanicHandler,
     registry::Registry,
     registry_error::RegistryError,
     rescuer::Rescuer,

@@ -19,7 +19,8 @@ use super::{
     dispatch::{Dispatch, home_slot},
     head::{Head, innermost_home},
     manager::Manager,
-    pwq::{Pwq, QueueCore},
+    pwq::Pwq,
+    queue_core::QueueCore,
     report::Report,
 };
 use crate::trace;
@@ -49,7 +50,7 @@ pub(super) fn before_waiting_for(head: &Head) {
 
 /// Asks for who is about to wait for all that a queue has.
 pub(super) fn before_flushing(core: &QueueCore) {
-    if core.rescuer.is_some() {
+    if core.reclaim {
         return;
     }
     reclaiming(|home| {
@@ -61,7 +62,7 @@ pub(super) fn before_flushing(core: &QueueCore) {
 
 /// Calls `body` with the link from which this thread runs an item of a queue with a rescuer, if it does.
 fn reclaiming(body: impl FnOnce(&Pwq)) {
-    innermost_home(|home| home.core.rescuer.is_some(), body);
+    innermost_home(|home| home.core.reclaim, body);
 }
 
 #[cold]

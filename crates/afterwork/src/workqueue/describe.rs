@@ -3,9 +3,9 @@
 use sync::atomic::Ordering;
 
 use super::{
+    link::Counts,
     machine::Machine,
     pool::WorkerPool,
-    pwq::Counts,
     queue::Inner,
     stats::{PoolStats, QueueReport, QueueStats},
     tombstones::Reaped,

@@ -10,13 +10,14 @@ use std::{
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
-    active::Seeker,
     colour::Colour,
     concurrency::{Away, Seen},
     head::Head,
+    link::{Counts, PwqState, Seeker},
     list::{Injector, List},
     mayday::{MaydayQueue, MaydayTimer},
-    pwq::{Counts, Pwq, PwqState, QueueCore},
+    pwq::Pwq,
+    queue_core::QueueCore,
     stall::StallDetector,
     state::State,
     worker::Worker,
@@ -324,7 +325,7 @@ impl Dispatch {
             let link = link
                 .as_ref()
                 .filter(|link| link.in_flight.nr_in_flight() > 0)?;
-            Some((link.core.clone(), link.core.rescuer.clone()?, slot))
+            Some((link.core.clone(), link.mayday_queue.clone()?, slot))
         });
         busy.collect()
     }

@@ -120,7 +120,7 @@ impl Inner {
     pub(super) fn set_paused(&self, paused: bool) -> bool {
         let (changed, seekers) = self.plan.lock().set_paused(paused);
         for seeker in seekers {
-            seeker.pool.take_seat(seeker.slot);
+            seeker.take_seat();
         }
         changed
     }

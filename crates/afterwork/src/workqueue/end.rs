@@ -32,7 +32,7 @@ use sync::{
     unmodelled::{Arc, Weak},
 };
 
-use super::{manager::Manager, pwq::Handler, queue::Inner, registry::Registry};
+use super::{manager::Manager, queue::Inner, queue_core::Handler, registry::Registry};
 use crate::{panics::or_abort, rcu, wake::report};
 
 /// The first and the longest pause before a thread is asked for again. Those of the manager for its workers.

@@ -37,6 +37,7 @@ use super::{
     active::{Gate, Phase},
     colour::UpTo,
     dependency::{self, reported},
+    link::Seeker,
     pwq::Pwq,
     queue::{Inner, Workqueue},
 };
@@ -84,7 +85,7 @@ pub(super) struct Flush<'a> {
     links: Vec<(Arc<Pwq>, Stage)>,
     /// Of each gate where somebody may still help, what was the present phase when all injectors had been looked at.
     /// Once nobody does the gate is left alone: whoever helps there later may count in the same phase.
-    phases: Option<Vec<(Arc<Gate>, Phase)>>,
+    phases: Option<Vec<(Arc<Gate<Seeker>>, Phase)>>,
     /// How many links of running items had been cut out when it began; `None` when it has looked again.
     nr_cut: Option<u64>,
     inner: &'a Inner,

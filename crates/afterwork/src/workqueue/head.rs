@@ -17,7 +17,8 @@ use sync::{
 use super::{
     colour::Colour,
     list,
-    pwq::{Pwq, QueueCore},
+    pwq::Pwq,
+    queue_core::QueueCore,
     state::{Completion, Ending, Enqueue, Pop, State},
 };
 use crate::panics::Foreign;

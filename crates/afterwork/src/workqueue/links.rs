@@ -3,16 +3,12 @@
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::CpuSet;
 
-use super::{
-    active::Seeker,
-    pool::WorkerPool,
-    pwq::{Pwq, PwqState},
-};
+use super::{link::Seeker, pool::WorkerPool, pwq::Pwq};
 
 impl WorkerPool {
     /// Links a queue to this pool; a plugged link keeps its items until it is unplugged.
     pub(crate) fn add_link(&self, link: &Pwq, plugged: bool) -> usize {
-        self.lock().add_link(PwqState::new(link, plugged))
+        self.lock().add_link(link.state(plugged))
     }
 
     /// Unlinks a queue that has been drained.
@@ -52,7 +48,6 @@ impl WorkerPool {
         link.heir = Some(Seeker {
             pool: heir.pool.clone(),
             slot: heir.slot,
-            node: heir.node,
         });
         false
     }

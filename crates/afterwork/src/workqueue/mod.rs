@@ -40,6 +40,7 @@ mod join;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod kick_and_cull;
 mod kinds;
+mod link;
 mod links;
 mod list;
 mod machine;
@@ -52,6 +53,7 @@ mod pool;
 mod probe;
 mod pwq;
 mod queue;
+mod queue_core;
 mod rcu_work;
 mod registry;
 mod registry_error;

@@ -137,18 +137,6 @@ impl WorkerPool {
         }
     }
 
-    #[cfg(test)]
-    pub(crate) fn detached_for_tests() -> Arc<Self> {
-        let attrs = PoolAttrs {
-            cpus: CpuSet::new(),
-            strict: false,
-            nice: 0,
-            bh: false,
-        };
-        let manager = Arc::new(Manager::default());
-        Arc::new(Self::new(0, attrs, false, Params::default(), manager))
-    }
-
     /// Locks the pool. Lock order: pool, then a queue's gate; never two pools.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Dispatch> {
         self.dispatch.lock()
@@ -273,7 +261,7 @@ impl WorkerPool {
             core.settled.notify_all();
         }
         for seeker in after.seats {
-            seeker.pool.take_seat(seeker.slot);
+            seeker.take_seat();
         }
         for heir in after.heirs {
             heir.pool.unplug(heir.slot);

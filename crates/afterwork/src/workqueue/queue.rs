@@ -16,7 +16,7 @@ use super::{
     head::is_seated,
     histogram::Histogram,
     manager::Manager,
-    pwq::{PanicHandler, QueueCore},
+    queue_core::{PanicHandler, QueueCore},
     registry::Registry,
     reroute::Plan,
     rescuer::Rescuer,
@@ -147,20 +147,19 @@ impl Workqueue {
         let core = Arc::new(QueueCore {
             cpu_intensive: parts.cpu_intensive,
             bh: parts.bh,
-            rescuer: parts.rescuer.as_ref().map(Rescuer::mayday_queue),
+            reclaim: parts.rescuer.is_some(),
             ..QueueCore::new(name, parts.on_panic.take())
         });
-        let (ordered, rescuer) = (parts.ordered, parts.rescuer.take());
-        let (plan, routes) = Plan::new(parts, &core, registry.machine());
+        let (plan, routes) = Plan::new(&parts, &core, registry.machine());
         let inner = Arc::new(Inner {
             core,
             closed: Closed::new(),
             visits: Visits::new(),
-            ordered,
-            route_table: RouteTable::new(&routes, ordered),
+            ordered: parts.ordered,
+            route_table: RouteTable::new(&routes, parts.ordered),
             plan: Mutex::new(plan),
             manager: registry.machine().manager.clone(),
-            rescuer: Mutex::new(rescuer),
+            rescuer: Mutex::new(parts.rescuer),
         });
         registry.machine().add_queue(&inner);
         // The machine may have changed since the plan was drawn.
@@ -186,7 +185,7 @@ impl Workqueue {
         }
         let seekers = self.inner.plan.lock().set_max_active(max_active);
         for seeker in seekers {
-            seeker.pool.take_seat(seeker.slot);
+            seeker.take_seat();
         }
         Ok(())
     }

@@ -3,12 +3,16 @@
 use sync::{Patience, atomic::AtomicU32, twin, unmodelled::Arc};
 
 use super::{
-    active::{Gate, Seeker},
+    active::Gate,
     attrs::{Attrs, BuildError},
+    link::Seeker,
     machine::Machine,
+    mayday::MaydayQueue,
     pool::PoolAttrs,
-    pwq::{Pwq, QueueCore},
+    pwq::Pwq,
     queue::{Inner, Parts, Workqueue},
+    queue_core::QueueCore,
+    rescuer::Rescuer,
     routes::Routes,
     state::Rules,
 };
@@ -24,9 +28,11 @@ pub(super) struct Plan {
     /// I: the NUMA nodes, in the order in which gates count them.
     nodes: Box<[u32]>,
     /// Every gate, and the node that it is for.
-    gates: Vec<(usize, Arc<Gate>)>,
+    gates: Vec<(usize, Arc<Gate<Seeker>>)>,
     /// Nothing of the queue is started.
     paused: bool,
+    /// I: where its rescuer is called, if it has one.
+    mayday_queue: Option<Arc<MaydayQueue>>,
     /// I
     help: Option<bool>,
     /// I
@@ -51,18 +57,19 @@ enum Wait {
 impl Plan {
     /// Makes the first table of a queue.
     pub(super) fn new(
-        parts: Parts,
+        parts: &Parts,
         core: &Arc<QueueCore>,
         machine: &Machine,
     ) -> (Self, Arc<Routes>) {
         let nodes = machine.topology().nodes().iter().map(|it| it.id).collect();
         let mut plan = Self {
-            attrs: parts.attrs,
+            attrs: parts.attrs.clone(),
             max_active: parts.max_active,
             max_active_scope: parts.max_active_scope,
             nodes,
             gates: Vec::new(),
             paused: false,
+            mayday_queue: parts.rescuer.as_ref().map(Rescuer::mayday_queue),
             help: parts.help,
             ordered: parts.ordered,
             tables: Vec::new(),
@@ -123,12 +130,12 @@ impl Plan {
     }
 
     /// Returns all gates.
-    pub(super) fn gates(&self) -> Vec<Arc<Gate>> {
+    pub(super) fn gates(&self) -> Vec<Arc<Gate<Seeker>>> {
         self.gates.iter().map(|(_, gate)| gate.clone()).collect()
     }
 
     /// Returns the gate of a new link to a pool with so many CPUs.
-    fn gate(&mut self, node: usize, nr_cpus: usize, cpus_by_node: &[u32]) -> Arc<Gate> {
+    fn gate(&mut self, node: usize, nr_cpus: usize, cpus_by_node: &[u32]) -> Arc<Gate<Seeker>> {
         let found = match self.max_active_scope {
             MaxActiveScope::System => self.gates.first(),
             MaxActiveScope::Node => self.gates.iter().find(|(its, _)| *its == node),
@@ -206,10 +213,11 @@ impl Plan {
             help: self.help.unwrap_or(!pool.attrs.strict) && !self.ordered,
             ordered: self.ordered,
             one_cpu: pool.has_one_cpu(),
-            reclaim: core.rescuer.is_some(),
+            reclaim: core.reclaim,
         };
         let mut link = Pwq {
             gate: self.gate(node, pool.attrs.cpus.len(), cpus_by_node),
+            mayday_queue: self.mayday_queue.clone(),
             pool,
             slot: 0,
             core: core.clone(),

@@ -173,7 +173,12 @@ fn help_here(item: NonNull<Head>) -> bool {
         });
     }
     if let Some(left) = left {
-        left.tell();
+        if let Some(core) = left.settled {
+            core.settled.notify_all();
+        }
+        if let Some(seeker) = left.seeker {
+            seeker.take_seat();
+        }
     }
     true
 }

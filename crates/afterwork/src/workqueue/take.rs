@@ -5,8 +5,9 @@
 use sync::{twin, unmodelled::Arc};
 
 use super::{
-    active::{Gate, Holds, Seeker},
+    active::{Gate, Holds},
     dispatch::{DeferredEffects, Dispatch, home_slot},
+    link::Seeker,
     list, policy,
     pool::WorkerPool,
     worker::{Taken, Worker},
@@ -146,7 +147,6 @@ impl Dispatch {
         let seated = link.gate.enter_or_queue(link.node, || Seeker {
             pool: pool.clone(),
             slot,
-            node: link.node,
         });
         if seated {
             self.hold_active_slot(worker, slot);
@@ -193,7 +193,6 @@ impl Dispatch {
             && link.gate.enter_or_queue(link.node, || Seeker {
                 pool: pool.clone(),
                 slot,
-                node: link.node,
             })
         {
             self.ready.push_back(slot);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use afterwork::workqueue::model::{Gates, Injected, Pushed, Returns};
 use sync::twin::must_fail;
 
-use crate::support::{exhaustive, machine, plain, spawn};
+use crate::support::{exhaustive, spawn};
 
 /// Checks that items of each producer come in order, and counts them.
 #[derive(Default)]
@@ -127,9 +127,7 @@ fn returning_blocks_needs_release() {
 
 /// A seated thread leaves while another asks for the only seat: the seat is found free, or handed over.
 fn one_seat() {
-    let machine = machine(1, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    let gates = Arc::new(Gates::new(&machine, 1));
+    let gates = Arc::new(Gates::new(1));
     assert!(gates.try_enter());
     let other = spawn({
         let gates = gates.clone();
@@ -143,14 +141,11 @@ fn one_seat() {
     );
     assert!(!(seated && passed.is_some()), "one seat for two");
     assert_eq!(gates.nr_active(), 1);
-    drop(queue);
 }
 
 /// As above, with the limit lowered and raised meanwhile.
 fn seats_that_change() {
-    let machine = machine(1, 1);
-    let queue = plain().build_in(machine.registry()).unwrap();
-    let gates = Arc::new(Gates::new(&machine, 2));
+    let gates = Arc::new(Gates::new(2));
     assert!(gates.try_enter() && gates.try_enter());
     let other = spawn({
         let gates = gates.clone();
@@ -172,7 +167,6 @@ fn seats_that_change() {
         "a seat is free and somebody waits for it"
     );
     assert_eq!(gates.nr_active(), 2);
-    drop(queue);
 }
 
 #[test]

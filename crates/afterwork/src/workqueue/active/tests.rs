@@ -3,9 +3,8 @@ use proptest::prelude::*;
 use super::*;
 
 struct Seats {
-    gate: Arc<Gate>,
+    gate: Arc<Gate<usize>>,
     core: Arc<QueueCore>,
-    pool: Arc<WorkerPool>,
 }
 
 impl Seats {
@@ -13,26 +12,19 @@ impl Seats {
         Self {
             gate: Arc::new(Gate::new(max, 1, nr_cpus)),
             core: Arc::new(QueueCore::new("test", None)),
-            pool: WorkerPool::detached_for_tests(),
         }
     }
 
     fn enter(&self, node: usize, slot: usize) -> bool {
-        self.gate.enter_or_queue(node, || Seeker {
-            pool: self.pool.clone(),
-            slot,
-            node,
-        })
+        self.gate.enter_or_queue(node, || slot)
     }
 
     fn leave(&self, node: usize) -> Option<usize> {
-        let left = Gate::leave(&self.gate, &self.core, node, Holds::Seat);
-        left.seeker.map(|seeker| seeker.slot)
+        Gate::leave(&self.gate, &self.core, node, Holds::Seat).seeker
     }
 
     fn set_max(&self, max: u32) -> Vec<usize> {
-        let seekers = self.gate.set_max(max);
-        seekers.iter().map(|seeker| seeker.slot).collect()
+        self.gate.set_max(max)
     }
 }
 

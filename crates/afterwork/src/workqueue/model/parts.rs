@@ -5,12 +5,11 @@ use std::ptr::NonNull;
 use sync::{cell::UnsafeCell, unmodelled::Arc};
 
 use super::super::{
-    active::{Gate, Holds, Seeker},
+    active::{Gate, Holds},
     colour::Colour,
     head::{Head, VTable},
     list::Injector,
-    pool::WorkerPool,
-    pwq::QueueCore,
+    queue_core::QueueCore,
     slab::{Free, Returned},
     state::State,
 };
@@ -171,18 +170,16 @@ impl Returns {
 /// The seats of one queue, by themselves.
 #[derive(Debug)]
 pub struct Gates {
-    gate: Arc<Gate>,
+    gate: Arc<Gate<usize>>,
     core: Arc<QueueCore>,
-    pool: Arc<WorkerPool>,
 }
 
 impl Gates {
-    /// Makes `max` seats, of which links of one pool may stand in line.
-    pub fn new(machine: &super::Machine, max: u32) -> Self {
+    /// Makes `max` seats, for which links may stand in line.
+    pub fn new(max: u32) -> Self {
         Self {
             gate: Arc::new(Gate::new(max, 1, &[])),
             core: Arc::new(QueueCore::new("gates", None)),
-            pool: machine.registry.machine().pools()[0].clone(),
         }
     }
 
@@ -193,23 +190,17 @@ impl Gates {
 
     /// Takes a seat, or puts link `slot` in line for one.
     pub fn enter_or_queue(&self, slot: usize) -> bool {
-        self.gate.enter_or_queue(0, || Seeker {
-            pool: self.pool.clone(),
-            slot,
-            node: 0,
-        })
+        self.gate.enter_or_queue(0, || slot)
     }
 
     /// Gives a seat back; returns the link that it passes to.
     pub fn leave(&self) -> Option<usize> {
-        let left = Gate::leave(&self.gate, &self.core, 0, Holds::Seat);
-        left.seeker.map(|seeker| seeker.slot)
+        Gate::leave(&self.gate, &self.core, 0, Holds::Seat).seeker
     }
 
     /// Changes how many seats there are; returns the links that get one by that.
     pub fn set_max(&self, max: u32) -> Vec<usize> {
-        let seekers = self.gate.set_max(max);
-        seekers.into_iter().map(|seeker| seeker.slot).collect()
+        self.gate.set_max(max)
     }
 
     /// Returns how many are seated.
