@@ -8,7 +8,10 @@ use std::ptr::NonNull;
 
 use sync::{Mutex, thread, unmodelled::Arc};
 
-use super::head::{Head, Runs, is_bottom_half};
+use super::{
+    current::{Runs, is_bottom_half},
+    head::Head,
+};
 use crate::{panics::or_abort, wake::EventCount};
 
 /// How many runs there may be on one stack. A guess: of 2 MiB, what a thread has if nobody says otherwise, each may use

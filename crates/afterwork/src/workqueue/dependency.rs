@@ -16,8 +16,9 @@
 use std::{fmt, ptr};
 
 use super::{
+    current::innermost_home,
     dispatch::{Dispatch, home_slot},
-    head::{Head, innermost_home},
+    head::Head,
     manager::Manager,
     pwq::Pwq,
     queue_core::QueueCore,

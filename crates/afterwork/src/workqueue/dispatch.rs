@@ -12,11 +12,10 @@ use sync::{atomic::Ordering, unmodelled::Arc};
 use super::{
     colour::Colour,
     concurrency::{Away, Seen},
-    head::Head,
+    head::{Head, Home},
     link::{Counts, PwqState, Seeker},
     list::{Injector, List},
     mayday::{MaydayQueue, MaydayTimer},
-    pwq::Pwq,
     queue_core::QueueCore,
     stall::StallDetector,
     state::State,
@@ -266,7 +265,7 @@ impl Dispatch {
         if injector.is_empty() {
             return;
         }
-        let mut run: Option<(*const Pwq, usize)> = None;
+        let mut run: Option<(*const Home, usize)> = None;
         let mut runs = Vec::new();
         let mut colour = Colour::default();
         let mut list = injector.take(|item| {

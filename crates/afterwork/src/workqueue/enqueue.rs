@@ -12,7 +12,7 @@ use super::{
     list::set_fresh_next,
     pwq::Pwq,
     queue::{Inner, Workqueue},
-    routes::Home,
+    routes::Route,
     run,
     state::Enqueue,
     work::Work,
@@ -48,7 +48,7 @@ impl Planned {
 #[derive(Debug)]
 #[must_use = "an item that is not pushed never runs"]
 pub(super) struct Claimed<'a> {
-    home: Home<'a>,
+    home: Route<'a>,
     work: &'a Work,
     planned: Planned,
 }
@@ -63,7 +63,7 @@ impl Claimed<'_> {
 fn move_here(work: &Work, home: &Pwq) -> Planned {
     let head = work.head();
     head.home
-        .store(std::ptr::from_ref(home).cast_mut(), Ordering::Relaxed);
+        .store(home.as_home().cast_mut(), Ordering::Relaxed);
     head.update(|state| Some(state.publish()));
     Planned::Push
 }

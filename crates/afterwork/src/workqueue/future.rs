@@ -31,8 +31,9 @@ use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
 
 use super::{
     colour::Colour,
+    current::with_current,
     handles::Handles,
-    head::{HandleTable, Head, TaskSlot, VTable, with_current},
+    head::{HandleTable, Head, TaskSlot, VTable},
     join::{JoinError, JoinHandle, Outcome},
     list,
     pwq::Pwq,
@@ -97,7 +98,7 @@ where
     };
     let item = slab::place(Task {
         base: Base {
-            head: Head::new(Task::<F>::VTABLE, State::queued(rules), home),
+            head: Head::new(Task::<F>::VTABLE, State::queued(rules), home.as_home()),
             handles: Handles::one(),
             queue,
             anchor: UnsafeCell::new(Anchor {
@@ -264,7 +265,7 @@ impl Base {
         // SAFETY: who runs the item alone touches the anchor.
         let keeps_count = unsafe { (*place).link.is_null() } && !twin::armed("future: no anchor");
         if keeps_count {
-            let link = self.head.home.load(Ordering::Relaxed).cast_const();
+            let link = Pwq::of(self.head.home.load(Ordering::Relaxed));
             let colour = list::colour(NonNull::from(&self.head));
             // SAFETY: as above.
             unsafe { place.write(Anchor { link, colour }) };
@@ -331,7 +332,7 @@ unsafe fn push(item: NonNull<Head>) {
     let queue = unsafe { base(item) }.queue.clone();
     // The anchor keeps the queue until the push.
     let home = queue.route_table.here();
-    let place = ptr::from_ref(&*home).cast_mut();
+    let place = home.as_home().cast_mut();
     // SAFETY: (1).
     unsafe { item.as_ref() }
         .home

@@ -13,9 +13,10 @@ use std::{
 use sync::{Mutex, unmodelled::Arc};
 
 use super::{
+    current::{is_current, with_current},
     dependency::{self, reported},
     handles,
-    head::{HandleTable, Head, Popped, TaskSlot, VTable, is_current, with_current},
+    head::{HandleTable, Head, Popped, TaskSlot, VTable},
     panicked::PanicPayload,
     pwq::Pwq,
     run::{self, note_panic},
@@ -134,7 +135,11 @@ where
     T: Send + 'static,
 {
     let item = slab::place(Joinable::<F, T> {
-        head: Head::new(Joinable::<F, T>::VTABLE, State::queued(home.rules), home),
+        head: Head::new(
+            Joinable::<F, T>::VTABLE,
+            State::queued(home.rules),
+            home.as_home(),
+        ),
         task: UnsafeCell::new(None),
         content: UnsafeCell::new(Content {
             func: ManuallyDrop::new(func),
@@ -171,7 +176,7 @@ where
 #[inline]
 pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: &Pwq) -> NonNull<Head> {
     slab::place(Detached {
-        head: Head::new(Detached::<F>::VTABLE, State::IDLE, home),
+        head: Head::new(Detached::<F>::VTABLE, State::IDLE, home.as_home()),
         func: ManuallyDrop::new(func),
     })
     .cast()
@@ -441,6 +446,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         let home = unsafe { item.as_ref() }
             .home
             .load(sync::atomic::Ordering::Relaxed);
+        let home = Pwq::of(home);
         // SAFETY: our caller gives the link's count back after us.
         let told = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
         let body = || {

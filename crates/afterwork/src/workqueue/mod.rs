@@ -23,6 +23,7 @@ mod blocking;
 mod builder;
 mod colour;
 mod concurrency;
+mod current;
 mod deep;
 mod delayed;
 mod dependency;

@@ -2,7 +2,7 @@
 
 use topology::CpuId;
 
-use super::{join::JoinHandle, queue::Workqueue, routes::Home, work::Work};
+use super::{join::JoinHandle, queue::Workqueue, routes::Route, work::Work};
 
 impl Workqueue {
     /// Queues `work` on the pool of `cpu`'s pod; false as of [`enqueue`](Self::enqueue).
@@ -53,7 +53,7 @@ impl Workqueue {
 
     /// Returns the link for an item that this thread queues here.
     #[inline]
-    pub(super) fn here(&self) -> Home<'_> {
+    pub(super) fn here(&self) -> Route<'_> {
         self.inner.route_table.here()
     }
 }

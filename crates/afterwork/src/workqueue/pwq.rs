@@ -1,6 +1,9 @@
 //! A pool workqueue: what links one queue to one pool.
 
-use std::ptr::NonNull;
+use std::{
+    ops::Deref,
+    ptr::{self, NonNull},
+};
 
 use sync::{
     atomic::{AtomicU32, Ordering},
@@ -10,24 +13,26 @@ use sync::{
 use super::{
     active::Gate,
     colour::Colours,
-    head::{Head, VTable},
+    head::{Head, Home, VTable},
     link::{Counts, PwqState, Seeker},
     list::List,
     mayday::MaydayQueue,
     pool::WorkerPool,
     probe::Probe,
     queue_core::QueueCore,
-    state::Rules,
 };
 use crate::trace;
 
-/// Links a queue to one of its pools; items point at it as their home.
+/// Links a queue to one of its pools.
+///
+/// Items, of which pools have lists, lie below links: they point at its first part alone.
 #[derive(Debug)]
+#[repr(C)]
 pub(crate) struct Pwq {
     /// I
+    pub(crate) home: Home,
+    /// I
     pub(crate) pool: Arc<WorkerPool>,
-    /// I: its place in the pool's table.
-    pub(crate) slot: usize,
     /// I
     pub(crate) core: Arc<QueueCore>,
     /// I: what its items need a seat of.
@@ -42,11 +47,19 @@ pub(crate) struct Pwq {
     pub(crate) nr_cancelled: AtomicU32,
     /// A: how long its items wait.
     pub(crate) probe: Arc<Probe>,
-    /// I: what its items are told to let happen to them.
-    pub(crate) rules: Rules,
 }
 
 impl Pwq {
+    /// Returns the link whose first part `home` is, as all homes are parts of one.
+    pub(crate) fn of(home: *const Home) -> *const Pwq {
+        home.cast()
+    }
+
+    /// Returns its first part, from which [`of`](Self::of) comes back to all of it.
+    pub(crate) fn as_home(&self) -> *const Home {
+        ptr::from_ref(self).cast()
+    }
+
     /// Leaves a linked item for the workers of its pool.
     #[inline]
     pub(crate) fn push(&self, item: NonNull<Head>) {
@@ -96,5 +109,14 @@ impl Pwq {
             heir: None,
             nr_anchored: self.nr_anchored.clone(),
         }
+    }
+}
+
+impl Deref for Pwq {
+    type Target = Home;
+
+    #[inline]
+    fn deref(&self) -> &Home {
+        &self.home
     }
 }

@@ -12,8 +12,8 @@ use sync::{
 
 use super::{
     attrs::Attrs,
+    current::is_seated,
     end::{Lease, Visits, WeakQueue},
-    head::is_seated,
     histogram::Histogram,
     manager::Manager,
     queue_core::{PanicHandler, QueueCore},

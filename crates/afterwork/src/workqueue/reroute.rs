@@ -5,6 +5,7 @@ use sync::{Patience, atomic::AtomicU32, twin, unmodelled::Arc};
 use super::{
     active::Gate,
     attrs::{Attrs, BuildError},
+    head::Home,
     link::Seeker,
     machine::Machine,
     mayday::MaydayQueue,
@@ -216,18 +217,17 @@ impl Plan {
             reclaim: core.reclaim,
         };
         let mut link = Pwq {
+            home: Home { slot: 0, rules },
             gate: self.gate(node, pool.attrs.cpus.len(), cpus_by_node),
             mayday_queue: self.mayday_queue.clone(),
             pool,
-            slot: 0,
             core: core.clone(),
             node,
             nr_anchored: Arc::new(AtomicU32::new(0)),
             nr_cancelled: AtomicU32::new(0),
             probe: Arc::default(),
-            rules,
         };
-        link.slot = link.pool.add_link(&link, plug);
+        link.home.slot = link.pool.add_link(&link, plug);
         let link = Arc::new(link);
         self.links.push(link.clone());
         link
@@ -258,11 +258,11 @@ impl Inner {
         shut.publish(&routes);
         drop(shut);
         for link in before.links() {
-            if !routes.has(Arc::as_ptr(link)) {
+            if !routes.has(link.as_home()) {
                 link.pool.retire_link(link.slot);
             }
         }
-        if plug && !routes.has(Arc::as_ptr(&before.links()[0])) {
+        if plug && !routes.has(before.links()[0].as_home()) {
             before.links()[0].succeed(&routes.links()[0]);
         }
         Ok(())

@@ -40,7 +40,7 @@ use sync::{
 };
 use topology::{CpuId, Pods, Topology};
 
-use super::pwq::Pwq;
+use super::{head::Home, pwq::Pwq};
 
 /// How often a changer looks whether enqueuers have left before it gives way. A guess: many time slices.
 const SHUT_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
@@ -85,9 +85,9 @@ struct EnqueueBarrier {
 #[derive(Debug)]
 pub(crate) struct Shut<'a>(&'a RouteTable);
 
-/// The link that an item goes to; while it is held, an ordered queue keeps its routes.
+/// The way to the link that an item goes to; while it is held, an ordered queue keeps its routes.
 #[derive(Debug)]
-pub(crate) struct Home<'a> {
+pub(crate) struct Route<'a> {
     link: &'a Pwq,
     inside: Option<&'a EnqueueBarrier>,
 }
@@ -119,8 +119,8 @@ impl Routes {
     }
 
     /// Returns `true` if `link`, which is only compared, is one of these.
-    pub(crate) fn has(&self, link: *const Pwq) -> bool {
-        self.links.iter().any(|it| ptr::eq(Arc::as_ptr(it), link))
+    pub(crate) fn has(&self, link: *const Home) -> bool {
+        self.links.iter().any(|it| ptr::eq(it.as_home(), link))
     }
 
     /// Returns the link to the pool of the pod that this thread runs in.
@@ -178,27 +178,27 @@ impl RouteTable {
 
     /// Returns the link for an item that is queued here.
     #[inline]
-    pub(crate) fn here(&self) -> Home<'_> {
+    pub(crate) fn here(&self) -> Route<'_> {
         let inside = self.enter();
-        Home {
+        Route {
             link: self.routes().here(),
             inside,
         }
     }
 
     /// Returns the link for an item that is queued on `cpu`.
-    pub(crate) fn at_cpu(&self, cpu: CpuId) -> Home<'_> {
+    pub(crate) fn at_cpu(&self, cpu: CpuId) -> Route<'_> {
         let inside = self.enter();
-        Home {
+        Route {
             link: self.routes().at_cpu(cpu),
             inside,
         }
     }
 
     /// Returns the link for an item that is queued in `node`.
-    pub(crate) fn at_node(&self, node: u32) -> Home<'_> {
+    pub(crate) fn at_node(&self, node: u32) -> Route<'_> {
         let inside = self.enter();
-        Home {
+        Route {
             link: self.routes().at_node(node),
             inside,
         }
@@ -296,7 +296,7 @@ impl EnqueueBarrier {
     }
 }
 
-impl Deref for Home<'_> {
+impl Deref for Route<'_> {
     type Target = Pwq;
 
     #[inline]
@@ -305,7 +305,7 @@ impl Deref for Home<'_> {
     }
 }
 
-impl Drop for Home<'_> {
+impl Drop for Route<'_> {
     #[inline]
     fn drop(&mut self) {
         if let Some(barrier) = self.inside {

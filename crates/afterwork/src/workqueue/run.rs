@@ -6,9 +6,10 @@ use sync::{Patience, atomic::Ordering};
 
 use super::{
     active::Gate,
+    current::{current_home, forget_home, is_seated, with_current},
     deep,
     handles::Dead,
-    head::{Head, Popped, current_home, forget_home, is_seated, with_current},
+    head::{Head, Popped},
     list,
     pwq::Pwq,
     state::{Ending, Pop, State},
@@ -25,7 +26,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     // SAFETY: (1): a linked item is alive.
     let head = unsafe { item.as_ref() };
     // Before the step: after it the item may be queued elsewhere, and has another home.
-    let home = head.home.load(Ordering::Relaxed);
+    let home = Pwq::of(head.home.load(Ordering::Relaxed));
     match head.pop() {
         Pop::Run(_) => {
             // SAFETY: the step to running was ours, and our caller keeps the link's count until we are back.
@@ -88,7 +89,7 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
     }
     if done.relink || done.retire_handoff {
         // SAFETY: the link that was popped during the run is still counted in flight, so its home is there.
-        let home = unsafe { &*ended.home };
+        let home = unsafe { &*Pwq::of(ended.home) };
         // Of its own: once the link is out of our hands the queue may go, and the pool with it.
         let (pool, slot) = (home.pool.clone(), home.slot);
         if done.relink {
@@ -133,7 +134,7 @@ fn help_here(item: NonNull<Head>) -> bool {
         return false;
     }
     // SAFETY: claimed while linked: until we unlink it the queue cannot go, and then our seat keeps it.
-    let home: &Pwq = unsafe { &*head.home.load(Ordering::Relaxed) };
+    let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     let core = &home.core;
     // A run from the same queue, further out on this thread, lends its seat: seats count threads, and waiting for
     // another one while holding this would be waiting for ourselves.
@@ -188,7 +189,7 @@ pub(crate) fn cut_out(item: NonNull<Head>) {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
     // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
-    let home: &Pwq = unsafe { &*head.home.load(Ordering::Relaxed) };
+    let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     // Of its own: once the link is unlinked the queue may go, and the pool with it.
     let (pool, slot) = (home.pool.clone(), home.slot);
     if head.load().is_running() {
@@ -221,7 +222,7 @@ pub(crate) fn cancel(item: NonNull<Head>) -> bool {
         cut_out(item);
     } else {
         // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
-        unsafe { &*head.home.load(Ordering::Relaxed) }.note_cancelled();
+        unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) }.note_cancelled();
     }
     let wakes = loop {
         if let Some((from, _)) = head.update(|state| Some(state.cancel()?.0)) {
@@ -230,7 +231,7 @@ pub(crate) fn cancel(item: NonNull<Head>) -> bool {
         // A worker came to it meanwhile, and left its link to us.
         if head.update(State::take_handoff).is_some() {
             // SAFETY: the count that is ours keeps the home.
-            let home: &Pwq = unsafe { &*head.home.load(Ordering::Relaxed) };
+            let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
             // Of its own: once the count is given back the queue may go, and the pool with it.
             let (pool, slot) = (home.pool.clone(), home.slot);
             pool.retire_one(slot, list::colour(item));

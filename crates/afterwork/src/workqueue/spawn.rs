@@ -6,7 +6,7 @@ use super::{
     future,
     join::{self, JoinHandle},
     queue::Workqueue,
-    routes::Home,
+    routes::Route,
 };
 
 /// Says that a queue takes no closure, and gives it back.
@@ -63,7 +63,7 @@ impl Workqueue {
     #[inline]
     pub(super) fn spawn_at<T: Send + 'static>(
         &self,
-        home: Home<'_>,
+        home: Route<'_>,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
         if !self.admits() {

@@ -10,9 +10,10 @@ use std::{
 use sync::Patience;
 
 use super::{
+    current::is_current,
     dependency::{self, reported},
     handles::{Dead, Handles},
-    head::{Head, VTable, is_current},
+    head::{Head, VTable},
     run::{self, note_panic},
     state::{Ending, State},
     wait::{self, must_have_workers},
