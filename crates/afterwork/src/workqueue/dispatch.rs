@@ -4,7 +4,7 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    ptr::NonNull,
+    ptr::{self, NonNull},
 };
 
 use sync::{atomic::Ordering, unmodelled::Arc};
@@ -93,6 +93,15 @@ pub(crate) struct DeferredEffects {
     pub(crate) heirs: Vec<Seeker>,
     /// What was done with items.
     pub(crate) traced: trace::Noted,
+}
+
+/// Items of one link that lie side by side in an injector: counted together, for so they mostly come.
+struct Adopted {
+    /// Only ever compared.
+    home: *const Home,
+    slot: usize,
+    colour: Colour,
+    count: usize,
 }
 
 impl Dispatch {
@@ -265,33 +274,36 @@ impl Dispatch {
         if injector.is_empty() {
             return;
         }
-        let mut run: Option<(*const Home, usize)> = None;
-        let mut runs = Vec::new();
-        let mut colour = Colour::default();
+        let links = &mut self.links;
+        let mut run: Option<Adopted> = None;
         let mut list = injector.take(|item| {
             // SAFETY: the item is linked, so it is alive.
             let home = unsafe { item.as_ref() }
                 .home
                 .load(Ordering::Relaxed)
                 .cast_const();
-            match &mut run {
-                Some((same, count)) if std::ptr::eq(*same, home) => *count += 1,
-                _ => {
-                    runs.extend(run.replace((home, 1)));
-                    // SAFETY: as below.
-                    colour = self.link(unsafe { &*home }.slot).in_flight.present();
-                }
+            if let Some(run) = run.as_mut().filter(|run| ptr::eq(run.home, home)) {
+                run.count += 1;
+                return run.colour;
             }
+            if let Some(run) = run.take() {
+                run.count_in(links);
+            }
+            // SAFETY: a queue drains its links before they go, and this item is not counted yet, so that drain is still
+            // to come.
+            let slot = unsafe { &*home }.slot;
+            let link = links[slot].as_ref().expect("a link in use");
+            let colour = link.in_flight.present();
+            run = Some(Adopted {
+                home,
+                slot,
+                colour,
+                count: 1,
+            });
             colour
         });
-        runs.extend(run);
-        for (home, count) in runs {
-            // SAFETY: a queue drains its links before they go, and this item is not counted yet, so that
-            // drain is still to come.
-            let slot = unsafe { &*home }.slot;
-            let link = self.link_mut(slot);
-            link.in_flight.adopt(count);
-            link.nr_adopted += count as u64;
+        if let Some(run) = run {
+            run.count_in(links);
         }
         self.pending.append(&mut list);
     }
@@ -358,6 +370,14 @@ impl Dispatch {
         self.workers[worker.number]
             .as_mut()
             .expect("an enlisted worker")
+    }
+}
+
+impl Adopted {
+    fn count_in(self, links: &mut [Option<PwqState>]) {
+        let link = links[self.slot].as_mut().expect("a link in use");
+        link.in_flight.adopt(self.count);
+        link.nr_adopted += self.count as u64;
     }
 }
 
