@@ -6,6 +6,7 @@ use topology::{AffinityScope, CpuSet};
 
 use super::{
     attrs::{Attrs, BuildError, MAX_ACTIVE},
+    plan::Design,
     queue::{Parts, Workqueue},
     queue_core::PanicHandler,
     registry::Registry,
@@ -203,15 +204,20 @@ impl Builder {
             None => params.max_active_scope,
             Some(scope) => scope,
         };
-        let parts = Parts {
+        let rescuer = rescuer.transpose().map_err(BuildError::Rescuer)?;
+        let design = Design {
             attrs,
             max_active,
             max_active_scope,
             help: self.help,
             ordered: self.ordered,
+            mayday_queue: rescuer.as_ref().map(Rescuer::mayday_queue),
+        };
+        let parts = Parts {
+            design,
             cpu_intensive: self.cpu_intensive,
             bh: self.bh,
-            rescuer: rescuer.transpose().map_err(BuildError::Rescuer)?,
+            rescuer,
             on_panic: self.on_panic,
         };
         Ok(Workqueue::new(&self.name, parts, registry))

@@ -49,6 +49,7 @@ mod manager;
 mod mayday;
 mod panicked;
 mod place;
+mod plan;
 mod policy;
 mod pool;
 mod probe;

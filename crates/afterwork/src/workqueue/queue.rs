@@ -11,19 +11,17 @@ use sync::{
 };
 
 use super::{
-    attrs::Attrs,
     current::is_seated,
     end::{Lease, Visits, WeakQueue},
     histogram::Histogram,
     manager::Manager,
+    plan::{Design, Plan},
     queue_core::{PanicHandler, QueueCore},
     registry::Registry,
-    reroute::Plan,
     rescuer::Rescuer,
     routes::RouteTable,
     stats::QueueStats,
 };
-use crate::params::MaxActiveScope;
 
 /// Runs work items on worker pools that it shares with other queues.
 ///
@@ -103,11 +101,7 @@ pub(super) struct Draining<'a>(&'a Closed);
 
 /// What a queue is built from, checked.
 pub(super) struct Parts {
-    pub(super) attrs: Attrs,
-    pub(super) max_active: u32,
-    pub(super) max_active_scope: MaxActiveScope,
-    pub(super) help: Option<bool>,
-    pub(super) ordered: bool,
+    pub(super) design: Design,
     pub(super) cpu_intensive: bool,
     pub(super) bh: bool,
     pub(super) rescuer: Option<Rescuer>,
@@ -150,13 +144,14 @@ impl Workqueue {
             reclaim: parts.rescuer.is_some(),
             ..QueueCore::new(name, parts.on_panic.take())
         });
-        let (plan, routes) = Plan::new(&parts, &core, registry.machine());
+        let ordered = parts.design.ordered;
+        let (plan, routes) = Plan::new(parts.design, &core, registry.machine());
         let inner = Arc::new(Inner {
             core,
             closed: Closed::new(),
             visits: Visits::new(),
-            ordered: parts.ordered,
-            route_table: RouteTable::new(&routes, parts.ordered),
+            ordered,
+            route_table: RouteTable::new(&routes, ordered),
             plan: Mutex::new(plan),
             manager: registry.machine().manager.clone(),
             rescuer: Mutex::new(parts.rescuer),
