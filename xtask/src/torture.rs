@@ -25,7 +25,7 @@ const FAULT: i32 = 70;
 const FATAL: &[i32] = &[4, 5, 6, 7, 8, 11];
 
 /// The calls that name a bug that can be put back.
-const NAMING: &[&str] = &["armed(", "linger("];
+const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
 
 /// A torture program.
 #[derive(Debug, PartialEq)]
@@ -388,9 +388,10 @@ mod tests {
             /// `armed(\"in a comment\")`
             if !twin::armed(\"area: a bug\") {}
             twin::linger(\"area: another\");
+            let order = twin::order(\"area: an ordering\", order);
             armed(name)";
         let names: Vec<_> = names_of_twins(text).collect();
-        assert_eq!(names, ["area: a bug", "area: another"]);
+        assert_eq!(names, ["area: a bug", "area: another", "area: an ordering"]);
         let workspace = Workspace::find().unwrap();
         must_be_named(&workspace, "rcu: the driver wakes early").unwrap();
         assert!(must_be_named(&workspace, "rcu: the driver wakes earlie").is_err());

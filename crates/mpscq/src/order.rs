@@ -51,73 +51,45 @@ pub(crate) fn next_load() -> Ordering {
 /// A pop puts the stub back where the last item was.
 #[inline(always)]
 pub(crate) fn stub_back() -> Ordering {
-    if twin::armed("stub: relaxed compare-exchange") {
-        Relaxed
-    } else {
-        Release
-    }
+    twin::order("stub: relaxed compare-exchange", Release)
 }
 
 /// A push onto the LIFO list.
 #[inline(always)]
 pub(crate) fn stack_push() -> Ordering {
-    if twin::armed("stack: relaxed push") {
-        Relaxed
-    } else {
-        Release
-    }
+    twin::order("stack: relaxed push", Release)
 }
 
 /// Whoever takes the whole LIFO list.
 #[inline(always)]
 pub(crate) fn stack_take() -> Ordering {
-    if twin::armed("stack: relaxed take") {
-        Relaxed
-    } else {
-        Acquire
-    }
+    twin::order("stack: relaxed take", Acquire)
 }
 
 /// A consumer takes over from the one before.
 #[inline(always)]
 pub(crate) fn consumer_claim() -> Ordering {
-    if twin::armed("consumer: relaxed claim") {
-        Relaxed
-    } else {
-        Acquire
-    }
+    twin::order("consumer: relaxed claim", Acquire)
 }
 
 /// A consumer leaves the queue to the next one.
 #[inline(always)]
 pub(crate) fn consumer_leave() -> Ordering {
-    if twin::armed("consumer: relaxed leave") {
-        Relaxed
-    } else {
-        Release
-    }
+    twin::order("consumer: relaxed leave", Release)
 }
 
 #[cfg(feature = "alloc")]
 /// A shared item's link becomes free for its next push.
 #[inline(always)]
 pub(crate) fn shared_release() -> Ordering {
-    if twin::armed("shared: relaxed release") {
-        Relaxed
-    } else {
-        Release
-    }
+    twin::order("shared: relaxed release", Release)
 }
 
 #[cfg(feature = "alloc")]
 /// Somebody takes the right to push a shared item.
 #[inline(always)]
 pub(crate) fn shared_claim() -> Ordering {
-    if twin::armed("shared: relaxed claim") {
-        Relaxed
-    } else {
-        Acquire
-    }
+    twin::order("shared: relaxed claim", Acquire)
 }
 
 /// The published kernel form: a full barrier after the swap, a plain link store, dependent loads.

@@ -4,15 +4,38 @@
 //! wrong, turns red. The wrong line stays in the source beside the right one:
 //!
 //! ```
-//! use sync::atomic::{Ordering, fence};
+//! use sync::{atomic::{AtomicBool, Ordering}, twin};
 //! # use afterwork_sync as sync;
-//! if !sync::twin::armed("park: no fence") {
-//!     fence(Ordering::SeqCst);
+//! let state = AtomicBool::new(false);
+//! state.store(true, twin::order("park: relaxed store", Ordering::Release));
+//! twin::fence("park: no fence");
+//! if !twin::armed("park: asleep for ever") {
+//!     state.store(false, Ordering::Relaxed);
 //! }
 //! ```
 //!
 //! On the real machine [`armed`] is the constant `false` and the branch is gone. A build with `--cfg torture` keeps the
 //! branches there too, for a torture program that is to show what it would find.
+
+use crate::atomic::{self, Ordering};
+
+/// Returns `order`, or `Relaxed` if the bug `name` is put back.
+#[inline(always)]
+pub fn order(name: &str, order: Ordering) -> Ordering {
+    if armed(name) {
+        Ordering::Relaxed
+    } else {
+        order
+    }
+}
+
+/// A full fence (`SeqCst`), unless the bug `name` is put back.
+#[inline(always)]
+pub fn fence(name: &str) {
+    if !armed(name) {
+        atomic::fence(Ordering::SeqCst);
+    }
+}
 
 /// Returns `true` if the bug `name` is put back; always `false` on the real machine.
 #[cfg(not(any(loom, shuttle, torture)))]

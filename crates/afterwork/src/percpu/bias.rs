@@ -159,11 +159,7 @@ impl<T> Slot<T> {
                 //   here:  the data;        busy = 0   Release
                 //   break: busy: 0 Acquire; the data
                 // Test: a_broken_bias_never_lets_two_inside, leaving_needs_its_release
-                let order = if twin::armed("percpu: relaxed exit") {
-                    Ordering::Relaxed
-                } else {
-                    Ordering::Release
-                };
+                let order = twin::order("percpu: relaxed exit", Ordering::Release);
                 self.busy.store(0, order);
             }
         }

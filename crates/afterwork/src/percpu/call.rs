@@ -60,11 +60,7 @@ impl<F, R> Call<F, R> {
         //   here:   outcome, the closure's effects;   state = DONE   Release
         //   caller: state: DONE  Acquire;             takes the outcome, returns
         // Test: a_mailed_call_comes_back, finishing_a_call_needs_its_release
-        let order = if twin::armed("percpu: relaxed finish") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Release
-        };
+        let order = twin::order("percpu: relaxed finish", Ordering::Release);
         self.state.store(DONE, order);
     }
 

@@ -54,11 +54,7 @@ impl<T> Mail<T> {
             //   here:  the letter's effects;   nr_done += 1     Release
             //   flush: nr_done  Acquire;       the caller relies on the effects
             // Test: a_flush_sees_what_was_queued_before, finishing_a_letter_needs_its_release
-            let order = if twin::armed("percpu: relaxed done") {
-                Ordering::Relaxed
-            } else {
-                Ordering::Release
-            };
+            let order = twin::order("percpu: relaxed done", Ordering::Release);
             self.nr_done.fetch_add(1, order);
         }
     }

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
 use sync::{barrier, identity, twin, unmodelled};
 use topology::CpuId;
@@ -218,9 +218,7 @@ impl<T> Slot<T> {
         loop {
             // ORDER(percpu-mail): store buffering, other end in `post`: see the module's page.
             // Test: no_letter_stays_in_a_free_slot, releasing_needs_its_fence
-            if !twin::armed("percpu: no fence when releasing") {
-                fence(Ordering::SeqCst);
-            }
+            twin::fence("percpu: no fence when releasing");
             if self.far.mail.is_empty() || !self.try_take() {
                 return;
             }
@@ -320,21 +318,13 @@ impl<T> Slot<T> {
 }
 
 pub(super) fn take_order() -> Ordering {
-    if twin::armed("percpu: relaxed take") {
-        Ordering::Relaxed
-    } else {
-        Ordering::Acquire
-    }
+    twin::order("percpu: relaxed take", Ordering::Acquire)
 }
 
 pub(super) fn release_order() -> Ordering {
     // ORDER(percpu-word): the release end; see `try_take`.
     // Test: sections_of_owner_and_remotes_never_overlap, releasing_needs_its_release
-    if twin::armed("percpu: relaxed release") {
-        Ordering::Relaxed
-    } else {
-        Ordering::Release
-    }
+    twin::order("percpu: relaxed release", Ordering::Release)
 }
 
 /// The thread that is inside by a call, until dropped.

@@ -226,11 +226,7 @@ impl Bag {
         }
         // ORDER(bag): the other end; see `anew`.
         // Test: a_bag_is_used_again
-        let order = if twin::armed("rcu: relaxed end of a bag") {
-            Ordering::Relaxed
-        } else {
-            Ordering::AcqRel
-        };
+        let order = twin::order("rcu: relaxed end of a bag", Ordering::AcqRel);
         if state.fetch_or(DONE, order) & LEFT != 0 {
             // SAFETY: made by `into_raw` in `anew`; its thread has left it and all have run, so it is ours.
             drop(unsafe { Box::from_raw(bag) });

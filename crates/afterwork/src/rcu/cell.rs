@@ -158,11 +158,7 @@ impl<T, F: Flavor> Rcu<T, F> {
         //   writer: the new value; current = new Release
         //   here:   current Acquire; the value
         // Test: rcu_cell_needs_release_and_acquire
-        let order = if twin::armed("rcu cell: relaxed load") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Acquire
-        };
+        let order = twin::order("rcu cell: relaxed load", Ordering::Acquire);
         let current = self.current.load(order);
         // SAFETY: from `Box::into_raw`; freed by `retire` after the section of `guard`, which `'a` keeps running, or
         // by `drop`, which the borrow of `self` keeps away.
@@ -196,11 +192,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     fn swap(&self, new: *mut T) -> *mut T {
         // ORDER(cell): other end in `load`.
         // Test: rcu_cell_needs_release_and_acquire
-        let order = if twin::armed("rcu cell: relaxed swap") {
-            Ordering::Relaxed
-        } else {
-            Ordering::AcqRel
-        };
+        let order = twin::order("rcu cell: relaxed swap", Ordering::AcqRel);
         self.current.swap(new, order)
     }
 }

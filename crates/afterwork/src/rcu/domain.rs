@@ -115,11 +115,7 @@ impl Domain {
         // Who says the present number sees every removal that this grace period is for. (In a model `lock` has a full
         // fence that hides it; `renew` has none.)
         // Test: a_section_that_begins_later_is_not_waited_for, a_report_needs_acquire
-        let order = if twin::armed("qsbr: relaxed number") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Acquire
-        };
+        let order = twin::order("qsbr: relaxed number", Ordering::Acquire);
         self.first_level.load(order)
     }
 
@@ -167,9 +163,7 @@ impl Domain {
     pub(super) fn state(&self) -> GpCookie {
         // ORDER(cookie): store buffering, other end in `Driver::start`; see the top of the file.
         // Test: a_grace_period_serves_whoever_came_before_it, a_cookie_needs_its_fence
-        if !twin::armed("rcu: no fence before the cookie") {
-            fence(Ordering::SeqCst);
-        }
+        twin::fence("rcu: no fence before the cookie");
         GpCookie::after(self.gp_seq.load(Ordering::Relaxed))
     }
 

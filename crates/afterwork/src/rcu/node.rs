@@ -116,11 +116,7 @@ impl Tree {
             //   holdout: end of its section;  nr_pending -= 1  AcqRel, up to the root
             //   driver:  root's nr_pending == 0  Acquire;      the section is over
             // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
-            let order = if twin::armed("node: relaxed report") {
-                Ordering::Relaxed
-            } else {
-                Ordering::AcqRel
-            };
+            let order = twin::order("node: relaxed report", Ordering::AcqRel);
             if node.nr_pending.fetch_sub(1, order) != 1 {
                 return false;
             }

@@ -230,11 +230,7 @@ impl Slot {
             //   reader: the section's accesses;  ctr = the present number  Release
             //   driver: load ctr  Acquire, its own number: passed;  whoever waits may free
             // Test: a_report_ends_a_section, a_report_needs_release
-            let order = if twin::armed("qsbr: relaxed report") {
-                Ordering::Relaxed
-            } else {
-                Ordering::Release
-            };
+            let order = twin::order("qsbr: relaxed report", Ordering::Release);
             words.ctr.store(next, order);
         }
         let is_asked = words.flags.load(Ordering::Relaxed) & (ASK | COUNTED) != 0;
@@ -262,9 +258,7 @@ impl Slot {
         //   driver: (what RCU protects was removed);  fence;  load nr_active, flags
         // The driver counts with the reader, or the reader sees what was removed.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
-        if !twin::armed("rcu: no fence after parking") {
-            fence(Ordering::SeqCst);
-        }
+        twin::fence("rcu: no fence after parking");
     }
 
     /// Answers a driver, and gives the slot of an ending thread back; this thread is in no section.
@@ -283,11 +277,7 @@ impl Slot {
         //   reader: a section;  flags &= !ASK  AcqRel;  another section
         //   driver: load flags without ASK  Acquire;  whoever waits may free
         // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
-        let order = if twin::armed("rcu: relaxed answer") {
-            Ordering::Relaxed
-        } else {
-            Ordering::AcqRel
-        };
+        let order = twin::order("rcu: relaxed answer", Ordering::AcqRel);
         let before = self.0.flags.fetch_and(!(ASK | COUNTED | BOOSTED), order);
         self.after_report(before, domain);
         before

@@ -291,11 +291,7 @@ pub(super) unsafe fn add<T>(
 pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // ORDER(block-close): the acquire end; see `close`.
     // Test: a_block_goes_round, reuse_needs_its_acquire
-    let order = if twin::armed("block: relaxed take back") {
-        Ordering::Relaxed
-    } else {
-        Ordering::Acquire
-    };
+    let order = twin::order("block: relaxed take back", Ordering::Acquire);
     // SAFETY: (1): the block is there until both sides have forgotten it.
     let state = State(unsafe { state(block) }.load(order));
     // SAFETY: the owner has forgotten it.
@@ -329,11 +325,7 @@ pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
 pub(super) unsafe fn look<T>(block: NonNull<Block<T>>) -> State {
     // ORDER(block-add): the acquire end; see `add`.
     // Test: an_added_item_is_whole, looking_needs_its_acquire
-    let order = if twin::armed("block: relaxed look") {
-        Ordering::Relaxed
-    } else {
-        Ordering::Acquire
-    };
+    let order = twin::order("block: relaxed look", Ordering::Acquire);
     // SAFETY: (1): the block is there until both sides have forgotten it.
     State(unsafe { state(block) }.load(order))
 }
@@ -350,11 +342,7 @@ pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
     //   next:  state   Acquire;                writes items and link anew
     // Else the owner could find items of the block's next round in this one.
     // Test: a_block_goes_round, closing_needs_its_release
-    let order = if twin::armed("block: relaxed close") {
-        Ordering::Relaxed
-    } else {
-        Ordering::Release
-    };
+    let order = twin::order("block: relaxed close", Ordering::Release);
     let seen = seen.0;
     // SAFETY: (1).
     let state = unsafe { state(block) };

@@ -331,11 +331,7 @@ impl<T> Mailbox<T> {
     fn is_over(&self) -> bool {
         // ORDER(posters): the acquire end; see the drop of a `Poster`.
         // Test: the_last_poster_tells_the_owner, the_owners_look_at_the_posters_needs_its_acquire
-        let order = if twin::armed("posters: relaxed look") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Acquire
-        };
+        let order = twin::order("posters: relaxed look", Ordering::Acquire);
         !self.shared.is_open() || self.shared.nr_posters.load(order) == 0
     }
 

@@ -275,11 +275,7 @@ impl<T> Cache<T> {
         //   one:  last use of `common`;           busy = false   Release
         //   next: busy: false → true   Acquire;   first use of `common`
         // Test: two_threads_may_share_a_poster, cache_needs_its_acquire
-        let order = if twin::armed("cache: relaxed take") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Acquire
-        };
+        let order = twin::order("cache: relaxed take", Ordering::Acquire);
         if self.busy.swap(true, order) {
             return Err(arg);
         }
@@ -289,11 +285,7 @@ impl<T> Cache<T> {
             .with_mut(|store| body(unsafe { &mut *store }, arg));
         // ORDER(cache): the release end; a panic in `body` would leave the store unused for ever, not torn.
         // Test: two_threads_may_share_a_poster, cache_needs_its_release
-        let order = if twin::armed("cache: relaxed leave") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Release
-        };
+        let order = twin::order("cache: relaxed leave", Ordering::Release);
         self.busy.store(false, order);
         Ok(result)
     }

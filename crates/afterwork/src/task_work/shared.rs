@@ -22,7 +22,7 @@
 
 use crossbeam_utils::CachePadded;
 use mpscq::Stack;
-use sync::atomic::{AtomicU8, AtomicUsize, Ordering, fence};
+use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use sync::{Mutex, Patience, twin};
 
 use super::bell::Bell;
@@ -132,9 +132,7 @@ impl<T> Shared<T> {
         // ORDER(life): the other end; see `posted`.
         // Test: a_post_that_overlaps_the_owners_end_is_dropped, burying_needs_its_fence
         self.owner.life.store(DEAD, Ordering::Relaxed);
-        if !twin::armed("life: no fence when burying") {
-            fence(Ordering::SeqCst);
-        }
+        twin::fence("life: no fence when burying");
         // A poster in mid-push may have looked at `life` before we wrote it, or may do so before its link is seen
         // here; either way its item is ours.
         let mut patience = Patience::new();

@@ -42,7 +42,7 @@
 //! only reached threads already asleep would be lost, and nobody would ring again for this arming. Twin: `park: no
 //! token`.
 
-use sync::atomic::{AtomicI32, Ordering, fence};
+use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
 
 /// How far one arming counts. Far below `i32::MAX`, so that posters that count late, one each, cannot bring the
@@ -77,9 +77,7 @@ impl Wait {
         // One side sees the other, so no post is slept through. A swap and a real fence: it is about to sleep, so
         // neither costs anything that could be noticed.
         // Test: no_post_is_slept_through, arming_needs_its_fence
-        if !twin::armed("wait: no fence when arming") {
-            fence(Ordering::SeqCst);
-        }
+        twin::fence("wait: no fence when arming");
     }
 
     /// Takes the wish back; returns `true` if it still stood, so that no wake-up is under way.
@@ -105,11 +103,7 @@ impl Wait {
     fn claim_armed(&self, seen: i32, nr_items: usize, urgent: bool) -> bool {
         // ORDER(bell): the other end; see `arm`.
         // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims, a_claim_needs_its_acquire
-        let order = if twin::armed("wait: relaxed claim") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Acquire
-        };
+        let order = twin::order("wait: relaxed claim", Ordering::Acquire);
         if urgent {
             if twin::armed("wait: claim by compare-exchange") {
                 return self

@@ -15,7 +15,7 @@
 use std::time::Duration;
 
 use sync::{
-    atomic::{AtomicU32, Ordering, fence},
+    atomic::{AtomicU32, Ordering},
     futex::Futex,
     thread, twin,
 };
@@ -78,9 +78,7 @@ impl EventCount {
         //   here:   nr_waiting += 1;  fence;  the caller reads its condition
         //   notify: condition = true; fence;  read nr_waiting
         // Test: event_count_wakes_a_waiter_that_saw_no_condition
-        if !twin::armed("event count: no fence in prepare") {
-            fence(Ordering::SeqCst);
-        }
+        twin::fence("event count: no fence in prepare");
         Prepared { count: self, epoch }
     }
 
@@ -98,9 +96,7 @@ impl EventCount {
     fn notify(&self, wake: impl FnOnce()) {
         // ORDER(event-count): other end in `prepare`.
         // Test: event_count_wakes_a_waiter_that_saw_no_condition
-        if !twin::armed("event count: no fence in notify") {
-            fence(Ordering::SeqCst);
-        }
+        twin::fence("event count: no fence in notify");
         if self.nr_waiting.load(Ordering::Relaxed) != 0 {
             self.change_and(wake);
         }

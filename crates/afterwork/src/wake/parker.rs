@@ -189,11 +189,7 @@ impl Token {
         //   take: TOKEN -> EMPTY Acquire; the owner re-checks the condition
         // Without it the owner could wake and still see the old condition.
         // Test: parker_hands_over_what_the_waker_wrote
-        let order = if twin::armed("park: relaxed take") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Acquire
-        };
+        let order = twin::order("park: relaxed take", Ordering::Acquire);
         self.word
             .word()
             .compare_exchange(TOKEN, EMPTY, order, Ordering::Relaxed)

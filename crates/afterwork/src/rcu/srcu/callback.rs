@@ -247,11 +247,7 @@ impl Shared {
         self.run_each(batch);
         // ORDER(srcu-barrier): other end in `barrier`.
         // Test: srcu_barrier_waits_for_every_callback
-        let order = if twin::armed("srcu: relaxed end of a batch") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Release
-        };
+        let order = twin::order("srcu: relaxed end of a batch", Ordering::Release);
         self.callbacks.nr_run.fetch_add(nr_run, order);
         self.callbacks.ran.notify_all();
     }

@@ -6,7 +6,7 @@
 
 use sync::{
     asym,
-    atomic::{AtomicBool, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicU64, Ordering},
     twin,
 };
 
@@ -68,9 +68,7 @@ impl GracePeriods {
         //   grace period: seq is odd;      heavy;  sum of locks
         // A grace period that we do not see begun comes after the unlinking.
         // Test: srcu_cookie_needs_its_fence
-        if !twin::armed("srcu: no fence before the cookie") {
-            fence(Ordering::SeqCst);
-        }
+        twin::fence("srcu: no fence before the cookie");
         Cookie {
             end_seq: end_of_next(self.seq.load(Ordering::Relaxed)),
         }

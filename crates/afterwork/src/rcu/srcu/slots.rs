@@ -99,11 +99,7 @@ impl Slots {
         //   drained: sum of unlocks Acquire;        sum of locks, then free
         // Without it the lock could be missing beside its unlock, or the section's reads come after the freeing.
         // Test: srcu_unlock_needs_release
-        let order = if twin::armed("srcu: relaxed unlock") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Release
-        };
+        let order = twin::order("srcu: relaxed unlock", Ordering::Release);
         match identity::seat() {
             Some(seat) => count(&self.line(seat.get()).unlocks[parity.index()], order),
             None => count_shared(&self.shared.unlocks[parity.index()]),
