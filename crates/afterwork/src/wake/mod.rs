@@ -9,6 +9,17 @@
 //! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of them,
 //! while a hand-over to a spinning thread costs 0.15 µs. So every wait here may look a while before it sleeps, as
 //! long as has paid off ([`SpinBudget`]), and never on a machine with one CPU.
+//!
+//! # Who tells whom
+//!
+//! Three things happen in one folder and concern another, and neither is to name the other. Both stand on this folder, so
+//! they meet here, by a trait that the one who is told implements:
+//!
+//! | file | who tells | what | who is told |
+//! |---|---|---|---|
+//! | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which lets another worker run; RCU |
+//! | `station.rs` | a worker that is bound to a CPU | it takes a batch, is between items, may sleep | per-CPU data that workers own |
+//! | `hotplug.rs` | a registry of workqueues, or the program | which CPUs are online | per-CPU data |
 
 mod event_count;
 pub(crate) mod hotplug;
