@@ -15,13 +15,34 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
 };
 
+use sync::fork::{self, Process};
+
 /// What a panic carries.
 pub(crate) type Payload = Box<dyn Any + Send + 'static>;
 
 /// Calls `body` and returns what it panicked with, if it did.
+///
+/// Where `body` forks on a thread of ours and comes back in the child, the child ends (`sync::fork`).
 pub(crate) fn guarded<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
+    caught(body, fork::end_child_of_ours)
+}
+
+/// Calls `body`, which is an item's, as [`guarded`] does; a child does not come back from it on any thread. It would end
+/// the item, in a queue of which other threads may hold the locks.
+#[inline]
+pub(crate) fn guarded_in_item<R>(body: impl FnOnce() -> R) -> Result<R, Payload> {
+    caught(body, || fork::end_child())
+}
+
+#[inline]
+fn caught<R>(body: impl FnOnce() -> R, in_child: fn()) -> Result<R, Payload> {
     sync::lock::assert_none_held();
-    catch_unwind(AssertUnwindSafe(body))
+    let here = Process::now();
+    let outcome = catch_unwind(AssertUnwindSafe(body));
+    if !here.is_this() {
+        in_child();
+    }
+    outcome
 }
 
 /// Calls `body`; returns `true` if it panicked.

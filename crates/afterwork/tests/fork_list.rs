@@ -55,6 +55,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/identity.rs", "SEAT", Thread),
     ("sync/identity.rs", "SEATS", HeldFirst),
     ("sync/lock.rs", "NR_HELD", Thread),
+    ("sync/start.rs", "IS_OURS", Thread),
     ("sync/thread.rs", "KEEPS_RESET", Word),
     ("sync/thread.rs", "NAMES", HeldFirst),
     ("sync/time.rs", "RATE", Word),

@@ -10,6 +10,10 @@
 //! child:             [`Process`] is another one;  the locks are let go;  child
 //! ```
 //!
+//! A child goes on on the thread that forked, and does none of its parent's work. Foreign code that the library called on a
+//! thread of its own may fork there, and then come back: the thread belongs to queues, pages and domains of the parent's.
+//! So the child ends, with one line and the status [`CAME_BACK`] ([`end_child`]).
+//!
 //! Handlers run in a `fork` of the C library's. One by the bare system call passes them by, and so does `posix_spawn`,
 //! whose child calls `exec` and nothing else.
 
@@ -65,6 +69,12 @@ impl Process {
         Self(backend::generation())
     }
 
+    /// Returns the present process, for whoever knows that forks are noticed or that there is nothing to notice. A load.
+    #[inline(always)]
+    pub fn now() -> Self {
+        Self(backend::generation())
+    }
+
     /// Returns `true` if this process is still the same. A load.
     #[inline(always)]
     pub fn is_this(self) -> bool {
@@ -76,6 +86,29 @@ impl Process {
 #[inline(always)]
 pub fn is_child() -> bool {
     backend::generation() != 0
+}
+
+/// How a child ends that came back from foreign code to a thread of the library's.
+pub const CAME_BACK: i32 = 1;
+
+/// Ends a child that came back from foreign code which only its parent goes on from. Runs nothing of what is registered for
+/// the end of a process, which is the parent's as well.
+#[cold]
+pub fn end_child() -> ! {
+    crate::process::tell(
+        "a child of fork came back from the work item, callback or handler that forked, to a thread that serves its parent; it \
+         ends: let it end by _exit where it was forked",
+    );
+    // SAFETY: ends the process at once.
+    unsafe { libc::_exit(CAME_BACK) }
+}
+
+/// As [`end_child`] if this thread is one that the library started for its parent; else goes on, on a thread of the user's.
+#[cold]
+pub fn end_child_of_ours() {
+    if crate::thread::is_ours() {
+        end_child();
+    }
 }
 
 /// A value made once in each process: a child of `fork` makes its own, and leaves its parent's alone.

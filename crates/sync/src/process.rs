@@ -69,11 +69,16 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 /// For as long as stderr does.
 #[cold]
 pub fn die(why: &str) -> ! {
+    tell(why);
+    std::process::abort()
+}
+
+/// Writes the line `afterwork: {why}` on stderr.
+pub(crate) fn tell(why: &str) {
     for part in ["afterwork: ", why, "\n"] {
         // SAFETY: the bytes are `part`'s. Should the write fail, nobody is left to be told.
         unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
     }
-    std::process::abort()
 }
 
 /// Finds the 22nd field. The second is the name, which stands in brackets and may hold any byte, also a bracket.

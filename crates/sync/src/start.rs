@@ -19,6 +19,7 @@
 //! when that was forked: it would be waited for for ever.
 
 use std::{
+    cell::Cell,
     ffi::CString,
     io,
     mem::MaybeUninit,
@@ -31,6 +32,11 @@ use std::{
 
 type Body = Box<dyn FnOnce() + Send>;
 type Outcome = thread::Result<()>;
+
+thread_local! {
+    /// Whether this thread is one of ours.
+    pub(crate) static IS_OURS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// What the standard library gives a thread.
 const STACK_BYTES: usize = 2 << 20;
@@ -63,6 +69,7 @@ pub fn spawn(name: &str, cpus: Cpus, body: impl FnOnce() + Send + 'static) -> io
     let theirs = signals.0;
     let whole = move || {
         settle(cpus, theirs);
+        IS_OURS.set(true);
         body();
     };
     if crate::fork::is_child() {

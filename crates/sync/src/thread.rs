@@ -70,6 +70,18 @@ pub fn spawn_on_same_cpus(
     spawn(name, body)
 }
 
+/// Returns `true` if this thread was started by [`spawn`].
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) fn is_ours() -> bool {
+    crate::start::IS_OURS.try_with(std::cell::Cell::get) == Ok(true)
+}
+
+/// A model does not fork.
+#[cfg(any(loom, shuttle))]
+pub(crate) fn is_ours() -> bool {
+    false
+}
+
 impl JoinHandle {
     /// Returns `true` if the thread has ended, or is just about to; never in a model, which cannot tell.
     pub fn is_finished(&self) -> bool {

@@ -8,6 +8,7 @@
 
 use mpscq::{Node, Stack};
 use sync::atomic::{AtomicU64, Ordering};
+use sync::fork::Process;
 use sync::twin;
 
 use crate::panics;
@@ -44,12 +45,18 @@ impl<T> Mail<T> {
         self.letters.push(Node::new(letter));
     }
 
-    /// Runs what is there, by whoever holds the slot; `run` has the data.
+    /// Runs what is there, by whoever holds the slot; `run` has the data. In a child of `fork` that a letter makes, what lies
+    /// behind it is the parent's, and forgotten.
     pub(super) fn run_all(&self, mut run: impl FnMut(Letter<T>)) {
+        let here = Process::now();
         for letter in self.letters.take_all_fifo() {
             let letter = letter.into_inner();
-            // Else what lies behind it would be lost.
-            panics::or_abort("a letter of per-CPU mail panicked", || run(letter));
+            if here.is_this() {
+                // Else what lies behind it would be lost.
+                panics::or_abort("a letter of per-CPU mail panicked", || run(letter));
+            } else {
+                std::mem::forget(letter);
+            }
             // ORDER(percpu-done): publish and consume, other end in `is_done`.
             //   here:  the letter's effects;   nr_done += 1     Release
             //   flush: nr_done  Acquire;       the caller relies on the effects

@@ -54,6 +54,8 @@ struct Lot {
     first: AtomicPtr<Head>,
     /// A: whether all have run.
     is_done: AtomicBool,
+    /// I: whose callbacks they are. In a child of `fork` nobody runs them.
+    process: Process,
 }
 
 /// Where callbacks are run.
@@ -91,9 +93,15 @@ fn as_callback(body: impl FnOnce()) {
 }
 
 /// Runs the callbacks of `chain` on this thread.
+///
+/// In a child that one of them makes the others are the parent's: they are forgotten.
 fn run(chain: Chain) {
+    let here = Process::now();
     let mut nr_run = 0_u64;
     let mut run_one = |callback: Callback| {
+        if !here.is_this() {
+            return;
+        }
         // FOREIGN(rcu-callback): the user's, on the sweeping thread or where an executor runs its batch; contained, under
         // no lock, and taken off all lists.
         // SAFETY: from `each` below, and the grace period of a chain that is run has passed.
@@ -175,6 +183,7 @@ impl Place {
         let lot = Arc::new(Lot {
             first: AtomicPtr::new(chain.into_first()),
             is_done: AtomicBool::new(false),
+            process: Process::now(),
         });
         let batch = Batch(lot.clone());
         as_callback(|| {
@@ -189,12 +198,11 @@ impl Place {
 
     /// Waits until `lot` has run, wherever `executor` has it run. Woken by whoever ran it, and by `set`.
     fn wait_for(&self, lot: &Lot, executor: &Executor) {
-        let here = Process::this();
         let start_ns = time::now_ns();
         loop {
             let waiting = self.moved.prepare();
-            // In a child that the executor made: who has the batch is not there.
-            if lot.is_done.load(Ordering::Acquire) || !here.is_this() {
+            // In a child that the executor made the batch is the parent's.
+            if lot.is_done.load(Ordering::Acquire) || !lot.process.is_this() {
                 return;
             }
             if !lot.is_left() {
@@ -237,6 +245,9 @@ impl Lot {
 
     /// Runs it, unless somebody else does.
     fn run(&self) {
+        if !self.process.is_this() {
+            return;
+        }
         // What it leads to came with the lot itself, which its executor has handed on.
         let first = self.first.swap(ptr::null_mut(), Ordering::Relaxed);
         if !first.is_null() {

@@ -7,8 +7,8 @@
 //! | slots of other threads | free and parked: their sections are not there to end |
 //! | slots of the thread that forked | as they were, without what a driver had asked: a section that was open is open, also one whose slot the thread has left, as it ends |
 //! | a grace period under way | one that has not begun: its number is taken back, and a section that had it is made older; but where the thread that forked drives it |
-//! | rights to drive and to sweep | free, but where the thread that forked had one: a callback or a stall handler that forks goes on |
-//! | callbacks that have not run | the parent's: forgotten, with what they hold |
+//! | rights to drive and to sweep | free, but where the thread that forked had one: a user's thread that runs callbacks, or a stall handler, goes on. On one of ours the child ends when the callback comes back (`sync::fork`) |
+//! | callbacks that have not run | the parent's: forgotten, with what they hold, also those behind one that forks |
 //! | the thread that runs them | started by the next callback |
 //! | where they run | on that thread: the threads of an executor are not there |
 //!

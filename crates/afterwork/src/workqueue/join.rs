@@ -25,7 +25,7 @@ use super::{
     wait,
 };
 use crate::{
-    panics::{Foreign, Payload, discard, guarded},
+    panics::{Foreign, Payload, discard, guarded_in_item},
     trace,
 };
 
@@ -213,7 +213,7 @@ where
         // SAFETY: the caller runs the item for the first and only time, so the closure is there and ours.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
         // FOREIGN(item-run): a spawned closure, on a worker, a rescuer or its joiner, inside its run; contained.
-        let outcome = guarded(func).map_err(JoinError::panicked);
+        let outcome = guarded_in_item(func).map_err(JoinError::panicked);
         let panicked = outcome.is_err();
         if panicked {
             // SAFETY: the caller runs the item.
@@ -465,7 +465,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         // SAFETY: the caller holds the item's only link and calls it once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
         // FOREIGN(item-run): as of `Joinable::call`.
-        let ending = match guarded(func) {
+        let ending = match guarded_in_item(func) {
             Ok(()) => Ending::Returned,
             Err(payload) => {
                 // SAFETY: its link's count is given back by our caller, later.

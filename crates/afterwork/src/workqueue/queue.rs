@@ -47,7 +47,8 @@ use super::{
 /// # Panics
 ///
 /// In a child of `fork`, whatever queues on a queue of its parent's, or waits for it or its items: the workers are not there.
-/// A waker of a future of the parent's does nothing there.
+/// A waker of a future of the parent's does nothing there. An item, or a handler, that forks ends the child itself, by `_exit`
+/// or `exec`; a child that comes back from it ends, with a line on stderr and status 1, and runs nothing of its parent's.
 ///
 /// # Examples
 ///

@@ -8,7 +8,7 @@ use sync::{
 
 use super::histogram::Times;
 use crate::{
-    panics::{Foreign, contain},
+    panics::{Foreign, discard, guarded_in_item},
     wake::EventCount,
 };
 
@@ -86,7 +86,7 @@ impl QueueCore {
         let handler = self.on_panic.lock().clone();
         if let Some(handler) = handler {
             // FOREIGN(on-panic): a queue's handler, on the thread that ran the item, inside its run; contained.
-            contain(|| handler(&self.name));
+            guarded_in_item(|| handler(&self.name)).unwrap_or_else(discard);
         }
     }
 

@@ -19,7 +19,7 @@ use super::{
     wait::{self, must_have_workers},
 };
 use crate::{
-    panics::{discard, guarded},
+    panics::{discard, guarded_in_item},
     wake::report,
 };
 
@@ -376,7 +376,7 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
         let this = item.as_ptr().cast::<Self>();
         let handle = ManuallyDrop::new(Work { item });
         // FOREIGN(item-run): a closure, on a worker, a rescuer or whoever flushes it, inside its run; contained.
-        let outcome = guarded(|| {
+        let outcome = guarded_in_item(|| {
             // SAFETY: the caller runs the item, and runs never overlap, so this is the only reference.
             let func = unsafe { &mut *(*this).func.get() };
             func(&handle);

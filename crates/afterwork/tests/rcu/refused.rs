@@ -1,7 +1,7 @@
 //! When the system refuses the thread that would run callbacks.
 
 use std::{
-    panic::catch_unwind,
+    panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
         Arc,
@@ -134,6 +134,69 @@ fn whoever_waits_for_callbacks_runs_them_where_no_thread_is_to_be_had() {
     assert!(message.contains("inside a read-side critical section"));
     assert_eq!(run.nr(), 2001);
     drop(no_threads);
+}
+
+#[test]
+fn a_callback_that_forks_on_who_waits_leaves_the_rest_to_the_parent() {
+    let test = "refused::a_callback_that_forks_on_who_waits_leaves_the_rest_to_the_parent";
+    if alone(test, "").is_some() {
+        return;
+    }
+    let no_threads = NoThreads::begin();
+    for domain in [None, Some(Domain::new())] {
+        let run = Run::default();
+        let child = Arc::new(AtomicUsize::new(0));
+        let call = |callback: Box<dyn FnOnce() + Send>| match &domain {
+            Some(domain) => domain.call(callback),
+            None => rcu::call(callback),
+        };
+        let pid = child.clone();
+        call(Box::new(move || {
+            // SAFETY: the child goes on in what this tests, and ends below.
+            pid.store(unsafe { fork() } as usize, Ordering::Relaxed);
+        }));
+        (0..100).for_each(|_| call(Box::new(run.callback())));
+        // A parent's domain says no in the child, RCU does not.
+        let waited = match &domain {
+            Some(domain) => catch_unwind(AssertUnwindSafe(|| domain.barrier())),
+            None => catch_unwind(rcu::barrier),
+        };
+        let pid = child.load(Ordering::Relaxed) as libc::pid_t;
+        if pid == 0 {
+            let is_right = run.nr() == 0 && waited.is_err() == domain.is_some();
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        assert!(waited.is_ok() && run.nr() == 100);
+        let mut status = 0;
+        // SAFETY: `status` lives over the call.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        assert_eq!(status, 0, "the child ran callbacks of its parent's");
+    }
+    drop(no_threads);
+}
+
+/// Forks although no thread is to be had.
+///
+/// # Safety
+///
+/// 1. As of `libc::fork`.
+unsafe fn fork() -> libc::pid_t {
+    let mut limit = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: `limit` lives over the call.
+    unsafe { libc::getrlimit(libc::RLIMIT_NPROC, &mut limit) };
+    set(libc::rlimit {
+        rlim_cur: limit.rlim_max,
+        ..limit
+    });
+    // SAFETY: (1).
+    let pid = unsafe { libc::fork() };
+    set(limit);
+    assert!(pid >= 0, "{}", std::io::Error::last_os_error());
+    pid
 }
 
 #[test]

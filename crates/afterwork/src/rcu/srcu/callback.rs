@@ -1,8 +1,8 @@
 //! Callbacks of a domain: a list, a thread while it is not empty, and a count by which `barrier` waits.
 //!
 //! A callback runs after its grace period or is leaked: never dropped, for a reader may still see what it is to free.
-//! The one that is refused leaks, and so do those that a child of `fork` finds on the list, which are its parent's. A
-//! callback that forks goes on in both, with the rest of its batch.
+//! The one that is refused leaks, and so do those that a child of `fork` finds, which are its parent's. A callback that forks
+//! and comes back in the child ends it, on the domain's thread; on one that waits for callbacks the rest of the batch is left.
 
 use std::{cell::Cell, mem::ManuallyDrop, ptr, time::Duration};
 
@@ -255,6 +255,10 @@ impl Shared {
     fn run_each(&self, batch: Vec<Callback>) {
         running(self, || {
             for callback in batch {
+                if !self.is_at_home() {
+                    // In a child that the last one made.
+                    return;
+                }
                 // FOREIGN(srcu-callback): the user's, on the domain's thread, or on one that passes a barrier or drops the
                 // last handle; contained, under no lock.
                 if panics::contain(callback.into_inner()) {

@@ -1,0 +1,406 @@
+//! Forks inside of users' code that the library calls, whose child comes back from there.
+//!
+//! It does nothing of its parent's. On a thread of the library's, and in an item, it ends with a line and a status of its own;
+//! elsewhere it goes on, as after any fork.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use std::{
+    cell::RefCell,
+    fs::File,
+    future::poll_fn,
+    io::Read,
+    os::fd::{AsRawFd, FromRawFd},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::Duration,
+};
+
+use afterwork::{
+    params::Params,
+    percpu::{PerCpu, Qpw},
+    rcu::{self, srcu::Domain},
+    workqueue::{Registry, Work, Workqueue},
+};
+use sync::fork::CAME_BACK;
+use topology::Topology;
+
+/// Ends a child that hangs.
+const LIMIT_S: u32 = 30;
+/// How a child ends that does its parent's work.
+const DOES_OTHERS_WORK: i32 = 9;
+
+/// Threads of other tests would be gone in the child with whatever they hold.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE
+        .lock()
+        .unwrap_or_else(|poisoned| poisoned.into_inner())
+}
+
+/// Where a process was forked by users' code, and what became of the child.
+#[derive(Clone)]
+struct Fork(Arc<Shared>);
+
+struct Shared {
+    parent: u32,
+    /// What the child writes on stderr.
+    says: Mutex<File>,
+    its_stderr: File,
+    pids: Mutex<mpsc::Receiver<libc::pid_t>>,
+    tell: Mutex<mpsc::Sender<libc::pid_t>>,
+}
+
+impl Fork {
+    fn new() -> Self {
+        let mut ends = [0; 2];
+        // SAFETY: `ends` lives over the call.
+        let refused = unsafe { libc::pipe2(ends.as_mut_ptr(), libc::O_CLOEXEC) };
+        assert_eq!(refused, 0);
+        // SAFETY: just opened, and nobody else's.
+        let [says, its_stderr] = ends.map(|end| unsafe { File::from_raw_fd(end) });
+        let (tell, pids) = mpsc::channel();
+        Self(Arc::new(Shared {
+            parent: std::process::id(),
+            says: Mutex::new(says),
+            its_stderr,
+            pids: Mutex::new(pids),
+            tell: Mutex::new(tell),
+        }))
+    }
+
+    /// Forks, and comes back in both.
+    fn now(&self) {
+        // SAFETY: what this tests: what the child uses is sane there.
+        let pid = unsafe { libc::fork() };
+        if pid == 0 {
+            // SAFETY: take numbers; the signal that is sent ends the process.
+            unsafe {
+                libc::alarm(LIMIT_S);
+                libc::dup2(self.0.its_stderr.as_raw_fd(), 2);
+            }
+        } else {
+            self.0.tell.lock().unwrap().send(pid).unwrap();
+        }
+    }
+
+    fn is_in_child(&self) -> bool {
+        std::process::id() != self.0.parent
+    }
+
+    /// Ends a child that calls this, which is its parent's to call.
+    fn not_in_child(&self) {
+        if self.is_in_child() {
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(DOES_OTHERS_WORK) };
+        }
+    }
+
+    /// Waits for the child; returns how it ended.
+    fn status(&self) -> i32 {
+        let pid = self.0.pids.lock().unwrap().recv().unwrap();
+        let mut status = 0;
+        // SAFETY: `status` lives over the call.
+        assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+        assert!(libc::WIFEXITED(status), "killed: {status:#x}");
+        libc::WEXITSTATUS(status)
+    }
+
+    /// Asserts that the child ended and said why.
+    fn must_have_ended(self, what: &str) {
+        assert_eq!(self.status(), CAME_BACK, "{what}");
+        let mut line = [0; 512];
+        let len = self.0.says.lock().unwrap().read(&mut line).unwrap();
+        let line = String::from_utf8_lossy(&line[..len]);
+        assert!(
+            line.starts_with("afterwork: a child of fork came back"),
+            "{what}: {line}"
+        );
+        assert_eq!(line.matches('\n').count(), 1, "{what}: {line}");
+    }
+}
+
+/// A queue of one item at a time, and items on it that a child must not run.
+fn queue_with(fork: &Fork, first: impl FnOnce(&Workqueue)) {
+    let queue = Workqueue::builder("forks").max_active(1).build().unwrap();
+    let (go, wait) = mpsc::channel::<()>();
+    queue.spawn_detached(move || assert!(wait.recv().is_err()));
+    first(&queue);
+    for _ in 0..20 {
+        let fork = fork.clone();
+        queue.spawn_detached(move || fork.not_in_child());
+    }
+    drop(go);
+    queue.drain().unwrap();
+}
+
+/// Forks when it is dropped, once.
+struct ForksAsItGoes(Option<Fork>);
+
+impl Drop for ForksAsItGoes {
+    fn drop(&mut self) {
+        if let Some(fork) = self.0.take() {
+            fork.now();
+        }
+    }
+}
+
+#[test]
+fn an_item_s_child_ends_where_the_item_does() {
+    let _alone = alone();
+    type Queues = Box<dyn FnOnce(&Workqueue, Fork)>;
+    let kinds: [(&str, Queues); 6] = [
+        (
+            "detached",
+            Box::new(|queue, fork| queue.spawn_detached(move || fork.now())),
+        ),
+        (
+            "spawned",
+            Box::new(|queue, fork| drop(queue.spawn(move || fork.now()))),
+        ),
+        (
+            "reusable",
+            Box::new(|queue, fork| assert!(queue.enqueue(&Work::new(move || fork.now())))),
+        ),
+        (
+            "a future's poll",
+            Box::new(|queue, fork| drop(queue.spawn_async(async move { fork.now() }))),
+        ),
+        (
+            "a future's drop",
+            Box::new(|queue, fork| {
+                let forks = ForksAsItGoes(Some(fork));
+                drop(queue.spawn_async(poll_fn(move |_| {
+                    let _ = &forks;
+                    Poll::Ready(())
+                })));
+            }),
+        ),
+        (
+            "a result that nobody wants",
+            Box::new(|queue, fork| drop(queue.spawn(move || ForksAsItGoes(Some(fork))))),
+        ),
+    ];
+    for (what, queues) in kinds {
+        let fork = Fork::new();
+        queue_with(&fork, |queue| queues(queue, fork.clone()));
+        fork.must_have_ended(what);
+    }
+}
+
+#[test]
+fn an_item_that_panics_in_a_child_does_not_call_the_handler_there() {
+    let _alone = alone();
+    let fork = Fork::new();
+    let handler = fork.clone();
+    let builder = Workqueue::builder("panics").on_panic(move |_| handler.not_in_child());
+    let queue = builder.build().unwrap();
+    let forks = fork.clone();
+    queue.spawn_detached(move || {
+        forks.now();
+        std::panic::resume_unwind(Box::new("on purpose"));
+    });
+    queue.drain().unwrap();
+    fork.must_have_ended("an item that panics");
+    let fork = Fork::new();
+    let handler = fork.clone();
+    let builder = Workqueue::builder("panics").on_panic(move |_| handler.now());
+    let queue = builder.build().unwrap();
+    queue.spawn_detached(|| std::panic::resume_unwind(Box::new("on purpose")));
+    queue.drain().unwrap();
+    fork.must_have_ended("the handler");
+}
+
+#[test]
+fn an_item_that_its_joiner_runs_ends_a_child_on_a_user_s_thread() {
+    let _alone = alone();
+    let fork = Fork::new();
+    let queue = Workqueue::builder("joined").build().unwrap();
+    let joiner = thread::current().id();
+    let has_forked = Arc::new(AtomicBool::new(false));
+    // Until it is quicker than the worker.
+    while !has_forked.load(Ordering::Relaxed) {
+        let (forks, forked) = (fork.clone(), has_forked.clone());
+        let joined = queue.spawn(move || {
+            if thread::current().id() == joiner {
+                forked.store(true, Ordering::Relaxed);
+                forks.now();
+            }
+        });
+        joined.join().unwrap();
+        fork.not_in_child();
+    }
+    fork.must_have_ended("a joiner");
+}
+
+/// Forks when it is woken.
+struct ForksToWake(Fork, thread::Thread);
+
+impl Wake for ForksToWake {
+    fn wake(self: Arc<Self>) {
+        if !self.0.is_in_child() {
+            self.0.now();
+            self.1.unpark();
+        }
+    }
+}
+
+#[test]
+fn a_waker_that_a_worker_calls_ends_a_child() {
+    let _alone = alone();
+    let fork = Fork::new();
+    queue_with(&fork, |queue| {
+        let (go, wait) = mpsc::channel::<()>();
+        let mut handle = queue.spawn(move || assert!(wait.recv().is_err()));
+        let waker = Waker::from(Arc::new(ForksToWake(fork.clone(), thread::current())));
+        let polled = std::pin::Pin::new(&mut handle).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        drop(go);
+        // It is left to the worker, whose pool goes on.
+        std::mem::forget(handle);
+    });
+    fork.must_have_ended("a waker");
+}
+
+#[test]
+fn a_source_of_the_machine_that_forks_on_the_manager_ends_a_child() {
+    let _alone = alone();
+    let fork = Fork::new();
+    let params = Params {
+        machine_look_ms: 1,
+        ..Params::default()
+    };
+    let has_forked = Arc::new(AtomicBool::new(false));
+    let (forks, forked) = (fork.clone(), has_forked.clone());
+    let machine = Topology::synthetic("2 core").unwrap();
+    let registry = Registry::watching(machine, params, move || {
+        forks.not_in_child();
+        let is_manager = thread::current().name() == Some("aw/manager");
+        if is_manager && !forked.swap(true, Ordering::Relaxed) {
+            forks.now();
+        }
+        None
+    });
+    let registry = registry.unwrap();
+    let queue = Workqueue::builder("waits").build_in(&registry).unwrap();
+    // Work that waits for a worker has the manager look.
+    while !has_forked.load(Ordering::Relaxed) {
+        (0..4).for_each(|_| queue.spawn_detached(|| thread::sleep(Duration::from_millis(2))));
+        queue.drain().unwrap();
+    }
+    fork.must_have_ended("a source");
+}
+
+#[test]
+fn a_destructor_of_a_worker_s_thread_ends_a_child_with_the_thread() {
+    thread_local!(static LAST: RefCell<ForksAsItGoes> = const { RefCell::new(ForksAsItGoes(None)) });
+    let _alone = alone();
+    let fork = Fork::new();
+    let machine = Topology::synthetic("1 core").unwrap();
+    let registry = Registry::new(machine, Params::default()).unwrap();
+    let queue = Workqueue::builder("ends")
+        .help(false)
+        .build_in(&registry)
+        .unwrap();
+    let forks = fork.clone();
+    let leave = move || LAST.with(|last| last.borrow_mut().0 = Some(forks));
+    queue.spawn(leave).join().unwrap();
+    drop((queue, registry));
+    // It was the last thread of that process.
+    assert_eq!(fork.status(), 0);
+}
+
+#[test]
+fn a_callback_s_child_runs_nothing_that_lies_behind_it() {
+    let _alone = alone();
+    let fork = Fork::new();
+    let guard = rcu::read();
+    let forks = fork.clone();
+    rcu::call(move || forks.now());
+    for _ in 0..100 {
+        let fork = fork.clone();
+        rcu::call(move || fork.not_in_child());
+    }
+    drop(guard);
+    rcu::barrier();
+    fork.must_have_ended("a callback");
+}
+
+#[test]
+fn an_executor_s_child_runs_nothing_of_its_batch() {
+    let _alone = alone();
+    let fork = Fork::new();
+    let forks = Mutex::new(Some(fork.clone()));
+    rcu::run_callbacks_on(Some(Box::new(move |batch: rcu::Batch| {
+        let fork = forks.lock().unwrap().take();
+        if let Some(fork) = &fork {
+            fork.now();
+        }
+        // In the child it is not the child's.
+        batch.run();
+    })));
+    for _ in 0..10 {
+        let fork = fork.clone();
+        rcu::call(move || fork.not_in_child());
+    }
+    rcu::barrier();
+    rcu::run_callbacks_on(None);
+    fork.must_have_ended("an executor");
+}
+
+#[test]
+fn a_domain_s_callback_ends_a_child_and_runs_nothing_that_lies_behind_it() {
+    let _alone = alone();
+    let fork = Fork::new();
+    let domain = Domain::new();
+    let (go, wait) = mpsc::channel::<()>();
+    domain.call(move || assert!(wait.recv().is_err()));
+    let forks = fork.clone();
+    domain.call(move || forks.now());
+    for _ in 0..10 {
+        let fork = fork.clone();
+        domain.call(move || fork.not_in_child());
+    }
+    drop(go);
+    domain.barrier();
+    fork.must_have_ended("a callback of a domain");
+}
+
+#[test]
+fn work_that_was_mailed_to_a_slot_and_forks_leaves_the_rest_to_the_parent() {
+    let _alone = alone();
+    let slots = PerCpu::builder().qpw(Qpw::Queue).build(|_| 0).unwrap();
+    let cpu = slots.cpus().first().unwrap();
+    let mut owner = slots.attach(cpu).unwrap();
+    let fork = Fork::new();
+    thread::scope(|scope| {
+        scope.spawn(|| {
+            let forks = fork.clone();
+            slots.queue_percpu_work(cpu, move |data| {
+                forks.now();
+                *data += 1;
+            });
+            for _ in 0..10 {
+                let fork = fork.clone();
+                slots.queue_percpu_work(cpu, move |data| {
+                    fork.not_in_child();
+                    *data += 1;
+                });
+            }
+        });
+    });
+    owner.while_parked(|| slots.flush(cpu));
+    let sum = owner.with(|data| *data);
+    if fork.is_in_child() {
+        // The owner's thread is the user's, and has the slot.
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(sum) };
+    }
+    assert_eq!(sum, 11);
+    assert_eq!(fork.status(), 1, "what had forked, and no other");
+}
