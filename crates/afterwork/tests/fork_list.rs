@@ -82,7 +82,7 @@ const LIST: &[(&str, &str, Over)] = &[
         "callbacks",
         Reset("callbacks().inherit()"),
     ),
-    ("rcu/describe.rs", "SHOWN", Settled("describe::show()")),
+    ("rcu/describe.rs", "SHOWN", PerProcess),
     ("rcu/domain.rs", "DRIVES", Thread),
     ("rcu/fork.rs", "HANDLER", Constant),
     ("rcu/local.rs", "AT_EXIT", Thread),

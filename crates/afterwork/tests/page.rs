@@ -99,6 +99,43 @@ fn every_subsystem_is_on_the_page_for_as_long_as_it_is_there() {
 }
 
 #[test]
+fn a_child_of_fork_shows_what_it_has_made_and_nothing_of_its_parent_s() {
+    let _one = ONE.lock().unwrap();
+    let _queue = Workqueue::builder("parent's").build().unwrap();
+    let _mailbox = Mailbox::<u32>::builder().name("parent's").build();
+    let _slots = PerCpu::builder().name("parent's").build(|_| 0).unwrap();
+    rcu::call(|| ());
+    rcu::barrier();
+    // SAFETY: the child uses the library, which is what this tests, and ends.
+    let pid = unsafe { libc::fork() };
+    if pid == 0 {
+        // SAFETY: takes a number; the signal that is sent then ends the process.
+        unsafe { libc::alarm(30) };
+        let shown = std::panic::catch_unwind(|| {
+            let path = observe::publish().unwrap();
+            let queue = Workqueue::builder("child's").build().unwrap();
+            rcu::call(|| ());
+            rcu::barrier();
+            let page = ask(&path, 1);
+            observe::unpublish();
+            let names = page.records.iter().map(|record| record.name.clone());
+            let names: Vec<_> = names.collect();
+            drop(queue);
+            assert!(!names.iter().any(|name| name == "parent's"), "{names:?}");
+            for ours in ["child's", "rcu"] {
+                assert!(names.iter().any(|name| name == ours), "{names:?}");
+            }
+        });
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(i32::from(shown.is_err())) };
+    }
+    let mut status = 0;
+    // SAFETY: `status` lives over the call.
+    assert_eq!(unsafe { libc::waitpid(pid, &mut status, 0) }, pid);
+    assert_eq!(status, 0);
+}
+
+#[test]
 fn a_file_cut_short_or_written_over_is_made_anew() {
     let _one = ONE.lock().unwrap();
     let path = observe::publish().unwrap();

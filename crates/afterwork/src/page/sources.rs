@@ -33,6 +33,8 @@ static HANDLER: Handler = Handler {
         publish_if_told();
     },
     before: |held| held.lock(sources()),
+    // They describe what the parent has, and may wait for locks of threads that are not there. Not dropped: foreign code.
+    child: || std::mem::forget(std::mem::take(&mut sources().lock().by_number)),
     ..Handler::IDLE
 };
 

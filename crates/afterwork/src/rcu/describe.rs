@@ -1,6 +1,6 @@
 //! What RCU shows of itself.
 
-use sync::OnceLock;
+use sync::fork::PerProcess;
 
 use super::{batch::place, callback::callbacks, local::global, stall};
 use crate::page::{self, Image, Joined, Kind};
@@ -8,8 +8,10 @@ use crate::page::{self, Image, Joined, Kind};
 /// Shows RCU to whoever looks at the process, from its first use on.
 #[cold]
 pub(super) fn show() {
-    static SHOWN: OnceLock<Joined> = OnceLock::new();
-    SHOWN.get_or_init(|| page::join(describe));
+    static SHOWN: PerProcess<Joined> = PerProcess::new();
+    if SHOWN.get().is_none() {
+        SHOWN.get_or_set(page::join(describe));
+    }
 }
 
 fn describe(image: &mut Image) {

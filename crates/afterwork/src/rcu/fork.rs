@@ -29,7 +29,6 @@ use super::{batch::place, callback::callbacks, describe, local::global};
 
 static HANDLER: Handler = Handler {
     settle: || {
-        describe::show();
         global().tree();
     },
     before: |held| held.lock(place().executor()),
