@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! visitor: closed? then go, else visitors += 1 (one step);  claim an item, push it;  visitors -= 1;  the last one tells
-//! end:     closed = true;  wait for visitors = 0;  wait until all is drained;  unlink
+//! end:     closed = true;  wait for visitors = 0;  sweep timers;  wait until all is drained;  unlink
 //! ```
 //!
 //! A visit is no handle: it neither keeps the queue open nor keeps the drop of the last handle from being that. The end
@@ -18,26 +18,26 @@
 //!
 //! The thread that drops the last handle, for then all items have run when the drop returns. But some threads must not
 //! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU; one of ours on which others
-//! depend ([`waits_for_nobody`]). They leave the end to a thread of its own. Where that is refused, the manager asks for
-//! one again, and carries out itself what need not wait any more.
+//! depend ([`waits_for_nobody`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
+//! out itself what need not wait any more.
+//!
+//! What timers were to queue here is dropped when the visitors have gone: where the end is carried out, by another reaper where
+//! that is one, so that a destructor that waits holds up itself alone.
 //!
 //! The end does not unwind: a queue that it left half-way would be freed under its items. Twin `queue: an end unwinds`.
 
 use std::{cell::Cell, fmt, mem, ops::Deref};
 
 use sync::{
-    Mutex,
     atomic::{AtomicU32, Ordering},
-    thread, twin,
+    twin,
     unmodelled::{Arc, Weak},
 };
 
-use super::{manager::Manager, queue::Inner, queue_core::Handler, registry::Registry};
+use super::{
+    errands::Errand, handles::Dead, queue::Inner, queue_core::Handler, registry::Registry,
+};
 use crate::{panics::or_abort, rcu, wake::report};
-
-/// The first and the longest pause before a thread is asked for again. Those of the manager for its workers.
-const RETRY_NS: u64 = 10_000_000;
-const RETRY_MAX_NS: u64 = 1_000_000_000;
 
 /// What the handles of a queue share; its drop is the end of the queue.
 pub(super) struct Lease {
@@ -104,10 +104,12 @@ impl Drop for Lease {
         }
         self.inner.visits.close();
         if self.inner.may_end_here() {
+            drop(end.sweep());
             // FOREIGN(on-panic-drop): on the thread that ends the queue, with no lock held; contained by `Foreign`.
             drop(end.carry_out());
         } else {
-            end.hand_over();
+            let manager = self.inner.manager.clone();
+            manager.leave_to_reapers([end]);
         }
     }
 }
@@ -119,25 +121,15 @@ impl fmt::Debug for End {
 }
 
 impl End {
-    /// Ends the queue. Returns what is a user's, to be dropped where that may wait.
-    fn carry_out(self) -> Option<Handler> {
-        let end = || self.inner.end(&self.registry);
-        if twin::armed("queue: an end unwinds") {
-            end();
-        } else {
-            or_abort("the end of a workqueue panicked", end);
-        }
-        self.inner.core.take_handler()
+    /// Waits until the last visitor has gone, and takes back what waits for its time: to be dropped where that may wait.
+    fn sweep(&self) -> Vec<Dead> {
+        whole(|| self.inner.sweep())
     }
 
-    /// Leaves it to another thread.
-    fn hand_over(self) {
-        let manager = self.inner.manager.clone();
-        manager.ends.0.lock().waiting.push(self);
-        if !manager.start_reaper() {
-            manager.ends.0.lock().refused.get_or_insert((0, 0));
-            manager.wake();
-        }
+    /// Ends the queue, after [`sweep`](Self::sweep). Returns what is a user's, to be dropped likewise.
+    fn carry_out(&self) -> Option<Handler> {
+        whole(|| self.inner.end(&self.registry));
+        self.inner.core.take_handler()
     }
 
     /// Returns `true` if nothing is left to wait for. Does not wait.
@@ -156,76 +148,33 @@ impl End {
     }
 }
 
-/// Ends that were handed over and that no thread has taken.
-#[derive(Debug, Default)]
-pub(super) struct Ends(Mutex<Waiting>);
-
-#[derive(Debug, Default)]
-struct Waiting {
-    waiting: Vec<End>,
-    /// What is left of queues that the manager has ended: to drop it is users' code, which may wait for the manager.
-    left: Vec<Handler>,
-    /// A thread for them was refused: when to ask again, after what pause.
-    refused: Option<(u64, u64)>,
+/// Does a part of an end, which does not unwind.
+fn whole<R>(part: impl FnOnce() -> R) -> R {
+    if twin::armed("queue: an end unwinds") {
+        return part();
+    }
+    or_abort("the end of a workqueue panicked", part)
 }
 
-impl Ends {
-    /// Returns when to call [`Manager::see_to_ends`] next.
-    pub(super) fn next_ns(&self) -> Option<u64> {
-        self.0.lock().refused.map(|(next_ns, _)| next_ns)
+impl Errand for End {
+    fn run(self: Box<Self>) {
+        self.inner.manager.leave_to_reapers(self.sweep());
+        // FOREIGN(on-panic-drop): as above, on a reaper.
+        drop(self.carry_out());
     }
 
-    /// Returns `true` if it is time to ask again for a thread, and puts the next time off.
-    fn is_time(&self, now_ns: u64) -> bool {
-        let mut ends = self.0.lock();
-        if ends.waiting.is_empty() && ends.left.is_empty() {
-            ends.refused = None;
+    fn try_run(&mut self) -> bool {
+        let is_due = self.is_due();
+        if is_due {
+            self.inner.manager.leave_to_reapers(self.sweep());
+            self.inner.manager.leave_to_reapers(self.carry_out());
         }
-        let Some((next_ns, pause_ns)) = &mut ends.refused else {
-            return false;
-        };
-        let is_time = now_ns >= *next_ns;
-        if is_time {
-            *pause_ns = (*pause_ns * 2).clamp(RETRY_NS, RETRY_MAX_NS);
-            *next_ns = now_ns.saturating_add(*pause_ns);
-        }
-        is_time
+        is_due
     }
 }
 
-impl Manager {
-    /// Starts a thread for the ends that wait; returns `true` if it could be had.
-    fn start_reaper(self: &Arc<Self>) -> bool {
-        let manager = self.clone();
-        let reap = move || {
-            loop {
-                let mut ends = manager.ends.0.lock();
-                let (next, left) = (ends.waiting.pop(), ends.left.pop());
-                drop(ends);
-                if next.is_none() && left.is_none() {
-                    return;
-                }
-                // FOREIGN(on-panic-drop): as above, on a reaper.
-                drop((left, next.map(End::carry_out)));
-            }
-        };
-        !self.refuses_threads() && thread::spawn("aw/reaper", reap).is_ok()
-    }
-
-    /// Asks again for a thread for the ends that wait, and carries out those that need not wait where none can be had.
-    pub(super) fn see_to_ends(self: &Arc<Self>, now_ns: u64) {
-        if !self.ends.is_time(now_ns) || self.start_reaper() {
-            return;
-        }
-        let waiting = mem::take(&mut self.ends.0.lock().waiting);
-        let (due, others): (Vec<_>, Vec<_>) = waiting.into_iter().partition(End::is_due);
-        self.ends.0.lock().waiting.extend(others);
-        for end in due {
-            let left = end.carry_out();
-            self.ends.0.lock().left.extend(left);
-        }
-    }
-}
+// To drop a handler of panics is all there is to it.
+impl Errand for Handler {}
 
 impl Visits {
     pub(super) fn new() -> Self {
@@ -294,12 +243,16 @@ impl Inner {
         !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
     }
 
-    /// Waits until all has run, and lets go of the pools.
-    fn end(self: &Arc<Self>, registry: &Registry) {
+    fn sweep(&self) -> Vec<Dead> {
         if !twin::armed("queue: a lease without its queue") {
             let settled = &self.core.settled;
             settled.wait_until(|| self.visits.nr_visitors() == 0);
         }
+        self.manager.timers.sweep(&self.timers)
+    }
+
+    /// Waits until all has run, and lets go of the pools.
+    fn end(self: &Arc<Self>, registry: &Registry) {
         self.set_paused(false);
         self.drain();
         // Before the links go: it may still look into one.

@@ -13,6 +13,7 @@ use sync::{
 };
 
 use super::{
+    errands::Errand,
     head::{Head, VTable},
     state::State,
 };
@@ -123,6 +124,8 @@ impl Dead {
         unsafe { (self.vtable.is_husk)(self.item) }
     }
 }
+
+impl Errand for Dead {}
 
 impl Drop for Dead {
     fn drop(&mut self) {

@@ -12,10 +12,10 @@
 //! # It waits for nobody
 //!
 //! Whoever waits for work may wait for a worker that the manager is to make. So no code of users runs here but what
-//! says so (a handler of reports, a source), contained; items that nobody has any more are freed by a *reaper*, a thread
-//! of a few moments; and a worker's thread is joined when its locals have been dropped, which is users' code as well.
+//! says so (a handler of reports, a source), contained; what else is to be done of theirs is an errand (`errands.rs`); and
+//! a worker's thread is joined when its locals have been dropped, which is users' code as well.
 
-use std::time::Duration;
+use std::{cell::Cell, ptr, time::Duration};
 
 use sync::{
     Mutex, OnceLock,
@@ -26,8 +26,8 @@ use sync::{
 
 use super::{
     concurrency::{ScanResult, pause_ns},
-    end::{self, Ends},
-    handles::Dead,
+    end,
+    errands::{Errand, Errands},
     machine::Machine,
     mayday::MaydayQueue,
     pool::WorkerPool,
@@ -73,8 +73,8 @@ pub(crate) struct Manager {
     refuse_threads: AtomicBool,
     /// What waits for its time.
     pub(super) timers: Timers,
-    /// Ends of queues that wait for a thread.
-    pub(super) ends: Ends,
+    /// What waits for a thread that may wait.
+    errands: Errands,
 }
 
 /// Is told what is noticed.
@@ -99,8 +99,6 @@ impl std::fmt::Debug for ReportHandler {
 #[derive(Debug, Default)]
 struct Inbox {
     create: Vec<Arc<WorkerPool>>,
-    /// Items for a reaper.
-    dead: Vec<Dead>,
     quit: bool,
 }
 
@@ -117,8 +115,11 @@ pub(super) struct ManagerLoop {
     retry: Vec<Arc<WorkerPool>>,
     next_retry_ns: u64,
     retry_pause_ns: u64,
-    /// When to ask again for a reaper that was refused.
-    next_reaper_ns: Option<u64>,
+}
+
+sync::thread_local! {
+    /// The address of the manager that waits for this thread at its end, or is it.
+    static SERVES: Cell<usize> = Cell::new(0)
 }
 
 impl Manager {
@@ -133,6 +134,7 @@ impl Manager {
         let started = thread::spawn_on_same_cpus("aw/manager", move || {
             or_abort("the manager of a registry panicked", || {
                 end::waits_for_nobody();
+                manager_loop.manager.note_own_thread();
                 let id = thread::current().0;
                 manager_loop.manager.thread_id.store(id, Ordering::Relaxed);
                 manager_loop.run(&mut parker, &mayday_queue);
@@ -220,10 +222,6 @@ impl Manager {
         self.refuse_threads.store(refuse, Ordering::Relaxed);
     }
 
-    pub(super) fn refuses_threads(&self) -> bool {
-        self.refuse_threads.load(Ordering::Relaxed)
-    }
-
     /// Waits until no thread is left. Call it after [`quit`](Self::quit), with all pools killed.
     pub(crate) fn wait_for_departures(&self) {
         let thread = self.thread.lock().take();
@@ -242,8 +240,7 @@ impl Manager {
     /// Ends what a manager has, when its registry is gone: there is no queue that anybody could wait for.
     fn end(&self) {
         self.end_rescuer();
-        let dead = std::mem::take(&mut self.inbox.lock().dead);
-        drop(dead);
+        self.errands.close();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             // None unwinds.
@@ -251,12 +248,29 @@ impl Manager {
         }
     }
 
+    fn note_own_thread(&self) {
+        SERVES.with(|place| place.set(ptr::from_ref(self).addr()));
+    }
+
+    /// Returns `true` if the manager's end waits for this thread, which must not wait for that end.
+    pub(super) fn waits_for_this_thread(&self) -> bool {
+        SERVES.with(Cell::get) == ptr::from_ref(self).addr()
+    }
+
     /// Starts a thread that is waited for before the manager ends; returns `true` if one could be had.
-    fn start_thread(&self, name: &str, body: impl FnOnce() + Send + 'static) -> bool {
+    fn start_thread(
+        self: &Arc<Self>,
+        name: &str,
+        body: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) -> bool {
         if self.refuse_threads.load(Ordering::Relaxed) {
             return false;
         }
-        let started = thread::spawn(name, move || or_abort("a worker panicked", body));
+        let manager = self.clone();
+        let started = thread::spawn(name, move || {
+            manager.note_own_thread();
+            or_abort("a worker panicked", || body(&manager));
+        });
         let mut threads = self.threads.lock();
         // In the locals of the others users' destructors may still run, and wait for what the new thread is to do.
         let left = std::mem::take(&mut *threads).into_iter();
@@ -264,30 +278,29 @@ impl Manager {
         started.map(|thread| threads.push(thread)).is_ok()
     }
 
-    /// Has items freed by a thread of its own: to drop what they hold is users' code, which may wait for anything.
-    pub(crate) fn free_aside(&self, dead: Vec<Dead>) {
-        if !dead.is_empty() {
-            self.inbox.lock().dead.extend(dead);
+    /// Has `errands` done by threads that may wait. Call it with no lock held.
+    pub(super) fn leave_to_reapers(&self, errands: impl IntoIterator<Item: Errand + 'static>) {
+        let errands = errands.into_iter();
+        if self
+            .errands
+            .add(errands.map(|errand| Box::new(errand) as Box<dyn Errand>))
+        {
             self.wake();
         }
     }
 
-    /// Starts a reaper if there is something for it to free; false when none could be had.
-    fn reap(self: &Arc<Self>) -> bool {
-        if self.inbox.lock().dead.is_empty() {
-            return true;
+    /// Starts a reaper if one is wanted, and does what it can where none is to be had.
+    pub(super) fn see_to_errands(self: &Arc<Self>, now_ns: u64) {
+        if self.errands.wants_reaper(now_ns)
+            && !self.start_thread("aw/reaper", |manager| manager.errands.serve())
+        {
+            self.errands.refused(now_ns);
         }
-        let manager = self.clone();
-        // It takes what there is when it runs: where it is refused nothing is lost.
-        self.start_thread("aw/reaper", move || {
-            let dead = std::mem::take(&mut manager.inbox.lock().dead);
-            drop(dead);
-        })
     }
 
     fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
         let body = pool.clone();
-        self.start_thread(&pool.thread_name(), move || serve::run(&body))
+        self.start_thread(&pool.thread_name(), move |_| serve::run(&body))
     }
 
     /// Makes all workers that have been asked for; returns the pools for which none could be had.
@@ -318,7 +331,6 @@ impl ManagerLoop {
             retry: Vec::new(),
             next_retry_ns: 0,
             retry_pause_ns: RETRY_NS,
-            next_reaper_ns: None,
         }
     }
 
@@ -327,15 +339,11 @@ impl ManagerLoop {
             let refused = self.manager.create_workers();
             let mut now_ns = time::now_ns();
             self.do_without(refused, rescuer, now_ns);
-            if self.next_reaper_ns.is_none_or(|at_ns| now_ns >= at_ns) {
-                let refused = !self.manager.reap();
-                self.next_reaper_ns = refused.then(|| now_ns.saturating_add(RETRY_MAX_NS));
-            }
             if self.manager.inbox.lock().quit {
                 return;
             }
             self.manager.timers.fire(&self.manager, now_ns);
-            self.manager.see_to_ends(now_ns);
+            self.manager.see_to_errands(now_ns);
             now_ns = self.ask_again(now_ns);
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
                 self.tick(now_ns);
@@ -434,9 +442,8 @@ impl ManagerLoop {
         let armed = self.manager.armed.load(Ordering::Relaxed);
         let tick_ns = armed.then_some(self.next_tick_ns);
         let timer_ns = self.manager.timers.next_ns();
-        let end_ns = self.manager.ends.next_ns();
-        let reaper_ns = self.next_reaper_ns;
-        let deadlines = [cull_ns, retry_ns, tick_ns, timer_ns, end_ns, reaper_ns];
+        let reaper_ns = self.manager.errands.next_ns();
+        let deadlines = [cull_ns, retry_ns, tick_ns, timer_ns, reaper_ns];
         deadlines.into_iter().flatten().min()
     }
 }
@@ -454,8 +461,8 @@ mod tests {
         const NAME: &str =
             "workqueue::manager::tests::a_thread_that_unwinds_ends_the_process_with_one_line";
         if std::env::var_os(KEY).is_some() {
-            let manager = Manager::default();
-            assert!(manager.start_thread("aw/test", || panic!("a defect")));
+            let manager = Arc::new(Manager::default());
+            assert!(manager.start_thread("aw/test", |_| panic!("a defect")));
             return manager.end();
         }
         let child = Command::new(std::env::current_exe().unwrap())

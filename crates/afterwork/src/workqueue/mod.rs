@@ -32,6 +32,7 @@ mod dispatch;
 mod drain;
 mod end;
 mod enqueue;
+mod errands;
 mod flush;
 mod future;
 mod handles;

@@ -21,6 +21,7 @@ use super::{
     rescuer::Rescuer,
     routes::RouteTable,
     stats::QueueStats,
+    timers::OwnTimers,
 };
 
 /// Runs work items on worker pools that it shares with other queues.
@@ -40,7 +41,8 @@ use super::{
 /// Queueing never waits for a worker or for memory of the system's: at most for a short lock, and it may wake a
 /// sleeping worker (a system call). It may be done from work items, not from signal handlers.
 ///
-/// Dropping the last handle drains the queue: it waits until all items have run. It does not wait where waiting could
+/// Dropping the last handle drops what timers would have queued here, and drains the queue: it waits until all items have
+/// run. It does not wait where waiting could
 /// stand still for ever: inside one of the queue's own items or one of a bottom-half queue, in a callback of RCU, and on
 /// threads of the library's that serve all. The queue then goes when the last item has ended.
 ///
@@ -83,6 +85,8 @@ pub(super) struct Inner {
     pub(super) plan: Mutex<Plan>,
     /// I: of the registry, which the queue keeps until it ends.
     pub(super) manager: Arc<Manager>,
+    /// Which timers are its own.
+    pub(super) timers: OwnTimers,
     pub(super) rescuer: Mutex<Option<Rescuer>>,
 }
 
@@ -155,6 +159,7 @@ impl Workqueue {
             route_table: RouteTable::new(&routes, ordered),
             plan: Mutex::new(plan),
             manager: registry.machine().manager.clone(),
+            timers: OwnTimers::default(),
             rescuer: Mutex::new(parts.rescuer),
         });
         registry.machine().add_queue(&inner);

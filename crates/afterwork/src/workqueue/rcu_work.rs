@@ -202,7 +202,7 @@ fn fire_after_grace_period(due: Due, queue: WeakQueue) {
         // Where the queue has gone, the item is not armed any more.
         if let Some(queue) = queue.upgrade() {
             let dead = due.fire(&queue.manager, time::now_ns());
-            queue.manager.free_aside(dead.into_iter().collect());
+            queue.manager.leave_to_reapers(dead);
         }
     });
 }

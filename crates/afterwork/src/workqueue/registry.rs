@@ -39,7 +39,7 @@ pub struct Registry {
 pub struct StillInUse {
     /// The registry, given back.
     pub registry: Registry,
-    /// Queues and clones of the registry that are left.
+    /// Queues and clones of the registry that are left, and the caller's thread where that is one of the registry's.
     pub nr_users: usize,
 }
 
@@ -288,9 +288,11 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`StillInUse`] when queues, or clones of the registry, are left.
+    /// [`StillInUse`] when queues, or clones of the registry, are left; and on a thread of the registry's own, which cannot wait
+    /// for itself: in destructors of what items left behind, in a handler of reports, in locals of a worker's thread.
     pub fn shutdown(self) -> Result<(), StillInUse> {
-        let nr_users = Arc::strong_count(&self.inner) - 1;
+        let is_own = self.inner.machine.manager.waits_for_this_thread();
+        let nr_users = Arc::strong_count(&self.inner) - 1 + usize::from(is_own);
         if nr_users > 0 {
             return Err(StillInUse {
                 registry: self,

@@ -19,7 +19,8 @@
 //!
 //! The manager never waits for an item's lock, whose holder may wait for a worker: it comes back a tick later.
 //!
-//! With its queue the timer goes: whoever next looks at it finds it not armed, and takes it out of the wheel.
+//! With its queue the timer goes: the end takes what is in the wheel for the queue out of it, and drops what that would
+//! have run. An item that somebody keeps is found not armed by whoever looks at it next.
 //!
 //! An item may also be armed to wait for a grace period of RCU (`rcu_work.rs`). Then no wheel has it, and a callback fires
 //! it; the rest is the same. What that callback cannot do at once, the manager does.
@@ -27,7 +28,7 @@
 use std::time::Duration;
 
 use sync::{
-    Mutex, MutexGuard, cpu, time, twin,
+    Mutex, MutexGuard, OnceLock, cpu, time, twin,
     unmodelled::{Arc, Weak},
 };
 use topology::CpuId;
@@ -37,7 +38,7 @@ use super::{
     handles::Dead,
     manager::Manager,
     queue::{Inner, Workqueue},
-    wheel::{TimerKey, Wheel, rounded_ns},
+    wheel::{Group, TimerKey, Wheel, rounded_ns},
     work::Work,
 };
 
@@ -57,6 +58,10 @@ pub(super) struct Due {
 pub(crate) struct Timers {
     wheel: Mutex<Wheel<Due>>,
 }
+
+/// Which timers of its registry are one queue's; none before the first is armed.
+#[derive(Debug, Default)]
+pub(super) struct OwnTimers(OnceLock<Group>);
 
 /// The timer of one item.
 #[derive(Debug, Default)]
@@ -168,12 +173,11 @@ impl Timer {
             claimed = queue.inner.claim_here(work);
             claimed.is_some()
         } else {
-            let manager = &queue.inner.manager;
             let at_ns = time::now_ns().saturating_add(nanos(delay));
             let at_ns = rounded_ns(at_ns, state.slack_ns);
             let place = (queue.downgrade(), cpu::current());
-            let is_first = state.put(self, work, manager, place, at_ns);
-            wakes = is_first.then(|| manager.clone());
+            let is_first = state.put(self, work, &queue.inner, place, at_ns);
+            wakes = is_first.then(|| queue.inner.manager.clone());
             true
         };
         drop(state);
@@ -227,17 +231,21 @@ impl Timer {
 }
 
 impl State {
+    /// Arms the timer for `inner`, whose end waits for the caller.
     fn put(
         &mut self,
         timer: &Arc<Timer>,
         work: &Work,
-        manager: &Arc<Manager>,
+        inner: &Inner,
         (queue, cpu): (WeakQueue, CpuId),
         at_ns: u64,
     ) -> bool {
         let due = self.next_due(timer, work);
-        let (key, is_first) = manager.timers.wheel.lock().insert(at_ns, due);
-        let until = Until::Time(key, Arc::downgrade(manager));
+        let mut wheel = inner.manager.timers.wheel.lock();
+        let group = *inner.timers.0.get_or_init(|| wheel.new_group());
+        let (key, is_first) = wheel.insert(at_ns, Some(group), due);
+        drop(wheel);
+        let until = Until::Time(key, Arc::downgrade(&inner.manager));
         self.armed = Some(Armed { until, queue, cpu });
         is_first
     }
@@ -292,19 +300,30 @@ impl Timers {
     pub(super) fn fire(&self, manager: &Arc<Manager>, now_ns: u64) {
         let expired = self.wheel.lock().advance(now_ns);
         let fire = |due: Due| due.fire(manager, now_ns);
-        manager.free_aside(expired.into_iter().filter_map(fire).collect());
+        manager.leave_to_reapers(expired.into_iter().filter_map(fire));
+    }
+
+    /// Takes out what a queue has armed, when nobody can arm anything for it any more. Returns the items that go by that.
+    pub(super) fn sweep(&self, own: &OwnTimers) -> Vec<Dead> {
+        let group = own
+            .0
+            .get()
+            .filter(|_| !twin::armed("end: leaves its timers"));
+        let armed = group.map(|group| self.wheel.lock().disband(*group));
+        let leave = |due: Due| due.work.leave();
+        armed.into_iter().flatten().filter_map(leave).collect()
     }
 }
 
 impl Due {
     /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
     pub(super) fn fire(self, manager: &Arc<Manager>, now_ns: u64) -> Option<Dead> {
-        if self.try_fire(manager, now_ns) {
+        if self.try_fire(now_ns) {
             return self.work.leave();
         }
         // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
         let again_ns = now_ns.saturating_add(RETRY_NS);
-        let (_, is_first) = manager.timers.wheel.lock().insert(again_ns, self);
+        let (_, is_first) = manager.timers.wheel.lock().insert(again_ns, None, self);
         if is_first {
             manager.wake();
         }
@@ -312,7 +331,7 @@ impl Due {
     }
 
     /// Queues the item, if it is still armed as it was; false while its lock is held.
-    fn try_fire(&self, manager: &Arc<Manager>, now_ns: u64) -> bool {
+    fn try_fire(&self, now_ns: u64) -> bool {
         // Dropped after the lock and the visit.
         let queue;
         let Some(mut state) = self.timer.state.try_lock() else {
@@ -334,7 +353,7 @@ impl Due {
             // That may take until some item has ended.
             let again_ns = now_ns.saturating_add(RETRY_NS);
             let place = (armed.queue, armed.cpu);
-            state.put(&self.timer, &self.work, manager, place, again_ns);
+            state.put(&self.timer, &self.work, &queue, place, again_ns);
             drop(state);
         } else {
             let early = twin::armed("delayed: unlocks before it claims");

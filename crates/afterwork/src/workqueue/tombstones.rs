@@ -71,7 +71,7 @@ impl Reaped {
         self.pool.finish(self.after);
         // A closure that was cancelled has been dropped by that; what else there is, is not the caller's to drop.
         let (_husks, theirs): (Vec<_>, Vec<_>) = self.dead.into_iter().partition(Dead::is_husk);
-        self.pool.manager.free_aside(theirs);
+        self.pool.manager.leave_to_reapers(theirs);
     }
 }
 

@@ -8,6 +8,8 @@
 //! Timers of a lower level expire before those of a higher one, and in one level in the order of the slots; so the
 //! next to expire is in the first slot of the lowest level that has any, and nobody needs to be woken only to move
 //! timers down.
+//!
+//! Timers of a *group* form a ring, so that all of them can be taken out in as many steps as there are.
 
 const SLOT_BITS: u32 = 6;
 const NR_SLOTS: usize = 1 << SLOT_BITS;
@@ -24,13 +26,19 @@ pub(crate) struct TimerKey {
     generation: u64,
 }
 
+/// Names a group of timers; used until it is disbanded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group(usize);
+
 #[derive(Debug)]
 struct Entry<T> {
-    /// `None`: unused.
+    /// `None`: unused, or the head of a group.
     timer: Option<(u64, T)>,
     generation: u64,
     /// Where it stands in its slot.
     place: (usize, usize, usize),
+    /// Who comes before and after it in the ring of its group; itself without one.
+    ring: (usize, usize),
 }
 
 /// Holds timers until they expire. Its time begins at 0.
@@ -75,8 +83,14 @@ impl<T> Default for Wheel<T> {
 }
 
 impl<T> Wheel<T> {
-    /// Puts a timer in that expires at `at_ns` or less than a tick later; returns `true` if it is the first to expire.
-    pub(crate) fn insert(&mut self, at_ns: u64, timer: T) -> (TimerKey, bool) {
+    /// Puts a timer in, into `group` if there is one, that expires at `at_ns` or less than a tick later; returns `true` if
+    /// it is the first to expire.
+    pub(crate) fn insert(
+        &mut self,
+        at_ns: u64,
+        group: Option<Group>,
+        timer: T,
+    ) -> (TimerKey, bool) {
         if self.slots.is_empty() {
             self.slots = (0..NR_LEVELS)
                 .map(|_| std::array::from_fn(|_| Vec::new()))
@@ -85,14 +99,13 @@ impl<T> Wheel<T> {
         // Never early; and not in a tick that has expired already.
         let rounded = at_ns.div_ceil(1 << TICK_SHIFT).min(LAST_TICK);
         let tick = rounded.max(self.now_tick + 1);
-        let index = self.unused.pop().unwrap_or_else(|| {
-            self.entries.push(Entry {
-                timer: None,
-                generation: 0,
-                place: (0, 0, 0),
-            });
-            self.entries.len() - 1
-        });
+        let index = self.unused_entry();
+        if let Some(Group(head)) = group {
+            let next = self.entries[head].ring.1;
+            self.entries[index].ring = (head, next);
+            self.entries[head].ring.1 = index;
+            self.entries[next].ring.0 = index;
+        }
         self.entries[index].timer = Some((tick, timer));
         self.put(index, tick);
         self.nr_timers += 1;
@@ -113,6 +126,27 @@ impl<T> Wheel<T> {
         self.pick(key.index);
         let (_, timer) = self.free(key.index)?;
         Some(timer)
+    }
+
+    /// Makes a group without timers.
+    pub(crate) fn new_group(&mut self) -> Group {
+        Group(self.unused_entry())
+    }
+
+    /// Takes out all timers of a group, which is no more from then on.
+    pub(crate) fn disband(&mut self, group: Group) -> Vec<T> {
+        let Group(head) = group;
+        let mut timers = Vec::new();
+        loop {
+            let index = self.entries[head].ring.1;
+            if index == head {
+                break;
+            }
+            self.pick(index);
+            timers.extend(self.free(index).map(|(_, timer)| timer));
+        }
+        self.unused.push(head);
+        timers
     }
 
     /// Lets time pass up to `now_ns`; returns what expires by that, in the order of the ticks.
@@ -194,8 +228,26 @@ impl<T> Wheel<T> {
         }
     }
 
+    /// Returns an entry that is in no slot, and alone in its ring.
+    fn unused_entry(&mut self) -> usize {
+        self.unused.pop().unwrap_or_else(|| {
+            let index = self.entries.len();
+            self.entries.push(Entry {
+                timer: None,
+                generation: 0,
+                place: (0, 0, 0),
+                ring: (index, index),
+            });
+            index
+        })
+    }
+
     fn free(&mut self, index: usize) -> Option<(u64, T)> {
+        let (before, after) = self.entries[index].ring;
+        self.entries[before].ring.1 = after;
+        self.entries[after].ring.0 = before;
         let entry = &mut self.entries[index];
+        entry.ring = (index, index);
         entry.generation += 1;
         self.unused.push(index);
         self.nr_timers -= 1;
@@ -215,7 +267,7 @@ mod tests {
     fn a_timer_expires_at_its_time_and_not_before() {
         let mut wheel = Wheel::default();
         assert!(wheel.advance(5 * TICK_NS).is_empty());
-        let (_, is_first) = wheel.insert(9 * TICK_NS - 1, 'a');
+        let (_, is_first) = wheel.insert(9 * TICK_NS - 1, None, 'a');
         assert!(is_first);
         assert_eq!(wheel.next_ns(), Some(9 * TICK_NS));
         assert!(wheel.advance(9 * TICK_NS - 1).is_empty());
@@ -243,7 +295,7 @@ mod tests {
         fn a_wheel_does_what_a_sorted_list_does(
             start_ns in 0..u64::MAX / 4,
             steps in prop::collection::vec(
-                (0u8..5, 0u32..46, any::<u64>(), any::<prop::sample::Index>()),
+                (0u8..6, 0u32..46, any::<u64>(), any::<prop::sample::Index>()),
                 1..200,
             ),
         ) {
@@ -251,19 +303,33 @@ mod tests {
             wheel.advance(start_ns);
             let mut now_ns = start_ns;
             let mut list: Vec<(u64, usize, TimerKey)> = Vec::new();
+            // Every third timer has none.
+            let mut groups = [wheel.new_group(), wheel.new_group()];
             for (number, (step, bits, dice, index)) in steps.into_iter().enumerate() {
                 let span_ns = dice & ((1 << bits) - 1);
                 match step {
                     0..=2 => {
                         let at_ns = now_ns.saturating_add(span_ns);
                         let tick = at_ns.div_ceil(TICK_NS).max((now_ns >> TICK_SHIFT) + 1);
-                        let (key, _) = wheel.insert(at_ns, number);
+                        let group = groups.get(number % 3).copied();
+                        let (key, _) = wheel.insert(at_ns, group, number);
                         list.push((tick, number, key));
                     }
                     3 if !list.is_empty() => {
                         let (_, number, key) = list.swap_remove(index.index(list.len()));
                         prop_assert_eq!(wheel.remove(key), Some(number));
                         prop_assert_eq!(wheel.remove(key), None);
+                    }
+                    4 => {
+                        let group = index.index(groups.len());
+                        let mut timers = wheel.disband(groups[group]);
+                        groups[group] = wheel.new_group();
+                        timers.sort();
+                        let gone: Vec<_> = list.extract_if(.., |it| it.1 % 3 == group).collect();
+                        prop_assert!(gone.iter().all(|it| wheel.remove(it.2).is_none()));
+                        let mut numbers: Vec<_> = gone.iter().map(|it| it.1).collect();
+                        numbers.sort();
+                        prop_assert_eq!(timers, numbers);
                     }
                     _ => {
                         now_ns = now_ns.saturating_add(span_ns);

@@ -53,6 +53,47 @@ fn the_end_must_wait_for_those_who_leave_items() {
     });
 }
 
+/// One thread drops the last handle of a queue, another one that of an item that waits for its time there, or cancels it
+/// first; whatever is last drops what the item owns.
+fn far_timer_meets_end(cancels: bool) {
+    struct Owned(Arc<AtomicU32>);
+    impl Drop for Owned {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().build_in(machine.registry()).unwrap();
+    let nr_dropped = Arc::new(AtomicU32::new(0));
+    let owned = Owned(nr_dropped.clone());
+    let work = DelayedWork::new(move || {
+        let _ = &owned;
+    });
+    assert!(queue.enqueue_after(&work, SOON));
+    let other = spawn(move || {
+        if cancels {
+            work.cancel();
+        }
+        drop(work);
+    });
+    drop(queue);
+    other.join().unwrap();
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn what_waits_for_its_time_goes_with_its_queue() {
+    bounded(2, || far_timer_meets_end(true));
+    bounded(2, || far_timer_meets_end(false));
+}
+
+#[test]
+fn the_end_must_look_into_the_wheel() {
+    must_fail("end: leaves its timers", || {
+        bounded(2, || far_timer_meets_end(false))
+    });
+}
+
 /// A bottom-half item drops the last handle of a queue with an item; both run on the model's own thread.
 fn bottom_half_drops_the_last_handle() {
     let machine = machine(1, 1);
@@ -68,6 +109,7 @@ fn bottom_half_drops_the_last_handle() {
     let dropped = bh.spawn(move || drop(queue));
     machine.pretend_busy(false);
     machine.help_out();
+    machine.reap();
     dropped.join().expect("the end unwound");
     item.join().unwrap();
     assert_eq!(count.load(Ordering::Relaxed), 1);

@@ -255,3 +255,77 @@ fn an_item_that_waits_for_readers_is_free_when_its_queue_has_gone() {
     work.flush().unwrap();
     assert_eq!(count.get(), 1);
 }
+
+/// An item with an hour's delay that nobody else has, and that owns what the census counts.
+fn arm_for_an_hour(queue: &Workqueue, census: &Census) {
+    let life = census.life();
+    let work = DelayedWork::new(move || {
+        let _ = &life;
+    });
+    assert!(queue.enqueue_after(&work, HOUR));
+}
+
+#[test]
+fn what_far_timers_would_have_run_goes_with_the_last_handle_of_their_queue() {
+    ends(|| {
+        let registry = registry("2 core");
+        let (brief, other) = (
+            queue("brief").build_in(&registry).unwrap(),
+            queue("other").build_in(&registry).unwrap(),
+        );
+        let (census, others) = (Census::default(), Census::default());
+        for _ in 0..100 {
+            arm_for_an_hour(&brief, &census);
+            arm_for_an_hour(&other, &others);
+        }
+        let kept = DelayedWork::new(|| ());
+        assert!(brief.enqueue_after(&kept, HOUR));
+        drop(brief);
+        assert_eq!(census.alive(), 0);
+        assert_eq!(others.alive(), 100);
+        // What goes on is armed anew as if nothing had been.
+        assert!(other.enqueue_after(&kept, HOUR) && kept.cancel() && !kept.cancel());
+        drop((kept, other));
+        assert_eq!(others.alive(), 0);
+        registry.shutdown().unwrap();
+    });
+}
+
+#[test]
+fn what_far_timers_would_have_run_goes_where_the_end_must_not_wait() {
+    ends(|| {
+        for refuses in [false, true] {
+            let registry = registry("2 core");
+            let queue = queue("own").build_in(&registry).unwrap();
+            let census = Census::default();
+            arm_for_an_hour(&queue, &census);
+            let (own, (plug, hole)) = (queue.clone(), stopper());
+            queue.spawn_detached(move || {
+                hole.sit();
+                drop(own);
+            });
+            plug.wait_until_stuck();
+            registry.refuse_threads(refuses);
+            drop(queue);
+            plug.release();
+            eventually("the queue has gone", || registry.pool_stats().is_empty());
+            registry.refuse_threads(false);
+            census.all_dropped(1);
+            shut_down(registry);
+        }
+    });
+}
+
+/// An item of the queue waits for what a timer's destructor does.
+#[test]
+fn the_end_drops_what_its_timers_would_have_run_before_it_waits_for_items() {
+    ends(|| {
+        let queue = alone_on_two(queue("brief"));
+        let (send, receive) = mpsc::channel::<()>();
+        let work = DelayedWork::new(move || drop(send.clone()));
+        assert!(queue.enqueue_after(&work, HOUR));
+        drop(work);
+        queue.spawn_detached(move || _ = receive.recv().unwrap_err());
+        drop(queue);
+    });
+}

@@ -30,6 +30,7 @@ mod panics;
 mod place;
 mod pools;
 mod rcu_work;
+mod reapers;
 mod spawn;
 mod spawn_async;
 mod spawn_async_ends;

@@ -148,6 +148,11 @@ impl Machine {
         manager.timers.fire(manager, at.as_nanos() as u64);
     }
 
+    /// Starts a reaper if there is something for it to do.
+    pub fn reap(&self) {
+        self.registry.manager().see_to_errands(0);
+    }
+
     /// Runs all that waits on this thread, as the manager does when no thread can be had.
     pub fn help_out(&self) {
         for pool in self.registry.machine().pools() {

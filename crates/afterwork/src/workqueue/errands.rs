@@ -1,0 +1,221 @@
+//! What only a thread that may wait for anything does: it ends queues, and drops what is users'.
+//!
+//! Whoever must not wait leaves such an *errand* here: the manager, a rescuer, an item of the very queue that ends, one
+//! who cancels and finds what others have cancelled. *Reapers*, threads of a few moments, take errands one at a time and
+//! leave when there is none. The manager starts them:
+//!
+//! ```text
+//! add:      push;  wake the manager, if it is the first
+//! reaper:   pop, or leave (one step);  run what was popped
+//! manager:  errands wait, and no reaper is there, or none has popped for 10 ms?  start one
+//! ```
+//!
+//! What must never happen is that an errand waits for another one: the destructor that stands still may wait for the
+//! very thing that the next one does. So a reaper that does not come back is given up for lost, and another started.
+//!
+//! Where no thread can be had the manager asks again with growing pauses, and does of the errands what neither waits nor
+//! runs users' code. At its end, when its registry has gone and nobody can wait for it, it does the rest itself. Who has an
+//! errand after that (a callback of RCU that comes to a queue long gone) does it on the spot.
+
+use std::{collections::VecDeque, fmt};
+
+use sync::{Mutex, time};
+
+/// How long no errand is taken before one more reaper is started. A guess: what takes longer waits for something.
+const STUCK_NS: u64 = 10_000_000;
+/// The first and the longest pause before a thread is asked for again. Those of the manager for its workers.
+const RETRY_NS: u64 = 10_000_000;
+const RETRY_MAX_NS: u64 = 1_000_000_000;
+/// How many reapers there are at once: as many as a pool has workers, who may be stuck as well.
+const MAX_REAPERS: usize = 512;
+
+/// What is to be done by a thread that may wait. To some, being dropped is all.
+pub(super) trait Errand: Send {
+    /// Does it, which may wait and run users' code.
+    fn run(self: Box<Self>) {}
+
+    /// Does it if by now that neither waits nor runs users' code; returns `true` if it did.
+    fn try_run(&mut self) -> bool {
+        false
+    }
+}
+
+/// The errands of one registry.
+#[derive(Default)]
+pub(super) struct Errands(Mutex<List>);
+
+#[derive(Default)]
+struct List {
+    waiting: VecDeque<Box<dyn Errand>>,
+    nr_reapers: usize,
+    /// When to start one more reaper, should none pop before.
+    next_ns: u64,
+    /// How long not to ask for a thread after a refusal; 0: none was refused.
+    pause_ns: u64,
+    /// Whether the manager has ended.
+    closed: bool,
+}
+
+impl Errands {
+    /// Adds what is to be done; returns `true` if the manager is to look.
+    #[must_use]
+    pub(super) fn add(&self, errands: impl IntoIterator<Item = Box<dyn Errand>>) -> bool {
+        let errands: Vec<_> = errands.into_iter().collect();
+        let mut list = self.0.lock();
+        if list.closed {
+            drop(list);
+            errands.into_iter().for_each(Errand::run);
+            return false;
+        }
+        let is_first = list.waiting.is_empty() && !errands.is_empty();
+        list.waiting.extend(errands);
+        is_first
+    }
+
+    /// Returns `true` if a reaper is to be started now, and counts it: it [`serve`](Self::serve)s, or was
+    /// [`refused`](Self::refused).
+    pub(super) fn wants_reaper(&self, now_ns: u64) -> bool {
+        let mut list = self.0.lock();
+        let wants = list.due_ns().is_some_and(|due_ns| now_ns >= due_ns);
+        if wants {
+            list.nr_reapers += 1;
+            list.next_ns = now_ns.saturating_add(STUCK_NS);
+        }
+        wants
+    }
+
+    /// Returns when to start a reaper, as things are.
+    pub(super) fn next_ns(&self) -> Option<u64> {
+        self.0.lock().due_ns()
+    }
+
+    /// Does errands, as a reaper that was counted, until there is none.
+    pub(super) fn serve(&self) {
+        while let Some(errand) = self.take() {
+            errand.run();
+        }
+    }
+
+    fn take(&self) -> Option<Box<dyn Errand>> {
+        let mut list = self.0.lock();
+        let errand = list.waiting.pop_front();
+        list.pause_ns = 0;
+        match errand {
+            Some(_) => list.next_ns = time::now_ns().saturating_add(STUCK_NS),
+            None => list.nr_reapers -= 1,
+        }
+        errand
+    }
+
+    /// Takes note that a reaper could not be had, and does what can be done without.
+    pub(super) fn refused(&self, now_ns: u64) {
+        let mut list = self.0.lock();
+        list.nr_reapers -= 1;
+        list.pause_ns = (list.pause_ns * 2).clamp(RETRY_NS, RETRY_MAX_NS);
+        list.next_ns = now_ns.saturating_add(list.pause_ns);
+        let mut waiting = std::mem::take(&mut list.waiting);
+        drop(list);
+        // With no lock held: one that is done may add another.
+        waiting.retain_mut(|errand| !errand.try_run());
+        self.0.lock().waiting.append(&mut waiting);
+    }
+
+    /// Does what is left. Errands that come later are done by whoever adds them.
+    pub(super) fn close(&self) {
+        let mut list = self.0.lock();
+        list.closed = true;
+        list.nr_reapers += 1;
+        drop(list);
+        self.serve();
+    }
+}
+
+impl List {
+    fn due_ns(&self) -> Option<u64> {
+        let none_is_there = self.nr_reapers == 0 && self.pause_ns == 0;
+        let wants = !self.waiting.is_empty() && self.nr_reapers < MAX_REAPERS;
+        wants.then_some(if none_is_there { 0 } else { self.next_ns })
+    }
+}
+
+impl fmt::Debug for Errands {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = self.0.lock();
+        f.debug_struct("Errands")
+            .field("nr_waiting", &list.waiting.len())
+            .field("nr_reapers", &list.nr_reapers)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    struct Nothing;
+
+    impl Errand for Nothing {}
+
+    /// Done at the second try.
+    struct Second(bool);
+
+    impl Errand for Second {
+        fn try_run(&mut self) -> bool {
+            std::mem::replace(&mut self.0, true)
+        }
+    }
+
+    fn add(errands: &Errands, errand: impl Errand + 'static) -> bool {
+        errands.add([Box::new(errand) as Box<dyn Errand>])
+    }
+
+    #[test]
+    fn a_reaper_comes_at_once_and_another_when_none_takes_an_errand_for_long() {
+        let errands = Errands::default();
+        assert_eq!(errands.next_ns(), None);
+        assert!(add(&errands, Nothing) && !add(&errands, Nothing));
+        assert!(errands.wants_reaper(5) && !errands.wants_reaper(5));
+        assert_eq!(errands.next_ns(), Some(5 + STUCK_NS));
+        assert!(errands.wants_reaper(5 + STUCK_NS));
+        errands.serve();
+        assert_eq!((errands.next_ns(), errands.0.lock().nr_reapers), (None, 1));
+    }
+
+    #[test]
+    fn what_is_refused_is_asked_for_again_and_what_needs_no_thread_is_done() {
+        let errands = Errands::default();
+        assert!(add(&errands, Second(false)));
+        for pause_ms in [10, 20] {
+            assert!(errands.wants_reaper(u64::MAX / 2));
+            errands.refused(0);
+            let nr_waiting = errands.0.lock().waiting.len();
+            assert_eq!(nr_waiting, usize::from(pause_ms == 10));
+            assert_eq!(errands.0.lock().pause_ns, pause_ms * 1_000_000);
+        }
+    }
+
+    #[test]
+    fn there_are_not_more_reapers_than_a_pool_has_workers() {
+        let errands = Errands::default();
+        assert!(add(&errands, Nothing));
+        let nr_reapers = (1..1000u64).filter(|i| errands.wants_reaper(i * STUCK_NS));
+        assert_eq!(nr_reapers.count(), MAX_REAPERS);
+        assert_eq!(errands.next_ns(), None);
+    }
+
+    #[test]
+    fn who_comes_when_the_manager_has_ended_does_it_himself() {
+        struct Counted(Arc<()>);
+        impl Errand for Counted {}
+        let (errands, lives) = (Errands::default(), Arc::new(()));
+        add(&errands, Counted(lives.clone()));
+        errands.close();
+        let late = Counted(lives);
+        let lives = Arc::downgrade(&late.0);
+        assert_eq!(lives.strong_count(), 1);
+        assert!(!add(&errands, late));
+        assert_eq!(lives.strong_count(), 0);
+    }
+}

@@ -1,0 +1,173 @@
+//! Reapers: what they drop may wait for anything, and for each other's.
+
+use std::{
+    cell::RefCell,
+    sync::mpsc::{self, Receiver, Sender},
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{Registry, Work, Workqueue},
+};
+
+use crate::support::*;
+
+/// Does something when it is dropped.
+struct AtDrop<F: FnOnce()>(Option<F>);
+
+impl<F: FnOnce()> Drop for AtDrop<F> {
+    fn drop(&mut self) {
+        self.0.take().expect("dropped once")();
+    }
+}
+
+fn at_drop<F: FnOnce()>(func: F) -> AtDrop<F> {
+    AtDrop(Some(func))
+}
+
+/// A queue whose one seat is taken, so that nobody comes to what is cancelled there.
+struct Full {
+    queue: Workqueue,
+    plug: Plug,
+}
+
+impl Full {
+    fn new(registry: &Registry) -> Self {
+        let queue = queue("full").max_active(1).help(false);
+        let queue = queue.build_in(registry).unwrap();
+        let plug = plug_into(&queue);
+        Self { queue, plug }
+    }
+
+    /// Leaves what was cancelled and has no handle any more, with what each item captured, to a reaper.
+    fn drop_aside(&self, owned: Vec<Box<dyn Send>>) {
+        let works = owned.into_iter().map(|owned| {
+            let work = Work::new(move || {
+                let _ = &owned;
+            });
+            assert!(self.queue.enqueue(&work) && work.cancel());
+            work
+        });
+        drop(works.collect::<Vec<_>>());
+        assert_eq!(self.queue.stats().nr_inactive, 0);
+    }
+
+    fn end(self) {
+        self.plug.release();
+    }
+}
+
+#[test]
+fn a_destructor_that_waits_holds_up_none_of_the_others() {
+    let full = Full::new(&registry("2 core"));
+    let (send, receive) = mpsc::channel();
+    let (go, stop) = mpsc::channel::<()>();
+    let stop = std::sync::Arc::new(std::sync::Mutex::new(stop));
+    let mut owned: Vec<Box<dyn Send>> = Vec::new();
+    for _ in 0..3 {
+        let stop = stop.clone();
+        owned.push(Box::new(at_drop(move || _ = stop.lock().unwrap().recv())));
+    }
+    owned.push(Box::new(at_drop(move || send.send("last").unwrap())));
+    full.drop_aside(owned);
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok("last"));
+    drop(go);
+    full.end();
+}
+
+#[test]
+fn a_destructor_that_waits_holds_up_no_end_of_a_queue() {
+    ends(|| {
+        let registry = registry("2 core");
+        let full = Full::new(&registry);
+        let (go, stop) = mpsc::channel::<()>();
+        let waits = at_drop(move || _ = stop.recv());
+        full.drop_aside(vec![Box::new(waits)]);
+        let queue = queue("brief").nice(3).build_in(&registry).unwrap();
+        let (own, (plug, hole)) = (queue.clone(), stopper());
+        queue.spawn_detached(move || {
+            hole.sit();
+            drop(own);
+        });
+        plug.wait_until_stuck();
+        drop(queue);
+        plug.release();
+        let has_gone = || registry.pool_stats().iter().all(|pool| pool.nice != 3);
+        eventually("the queue has gone", has_gone);
+        drop(go);
+        full.end();
+        shut_down(registry);
+    });
+}
+
+/// Shuts a registry down when it is told to, and tells whether it was.
+fn shuts_down(registry: Registry) -> (AtDrop<impl FnOnce() + Send>, Sender<()>, Receiver<bool>) {
+    let (go, stop) = mpsc::channel();
+    let (send, receive) = mpsc::channel();
+    let shut = at_drop(move || {
+        stop.recv().unwrap();
+        send.send(registry.shutdown().is_ok()).unwrap();
+    });
+    (shut, go, receive)
+}
+
+#[test]
+fn a_destructor_on_a_reaper_does_not_wait_for_the_end_of_its_reaper() {
+    let registry = registry("2 core");
+    let full = Full::new(&registry);
+    let (shut, go, receive) = shuts_down(registry);
+    full.drop_aside(vec![Box::new(shut)]);
+    full.end();
+    go.send(()).unwrap();
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
+}
+
+#[test]
+fn a_local_of_a_workers_thread_does_not_wait_for_the_end_of_the_thread() {
+    thread_local!(static LOCAL: RefCell<Option<Box<dyn Send>>> = const { RefCell::new(None) });
+    let registry = registry("2 core");
+    let queue = queue("local").help(false).build_in(&registry).unwrap();
+    let (shut, go, receive) = shuts_down(registry);
+    queue
+        .spawn(move || LOCAL.set(Some(Box::new(shut))))
+        .join()
+        .unwrap();
+    // With its pool the worker goes.
+    drop(queue);
+    go.send(()).unwrap();
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
+}
+
+#[test]
+fn a_report_handler_does_not_wait_for_the_end_of_the_manager() {
+    let params = Params {
+        watchdog_thresh_ms: 20,
+        ..Params::default()
+    };
+    let registry = registry_with("1 core", params);
+    let queue = queue("stalls").bh().build_in(&registry).unwrap();
+    let (plug, hole) = stopper();
+    queue.spawn_detached(move || hole.sit());
+    plug.wait_until_stuck();
+    let waits = queue.spawn(|| ());
+    let (own, (send, receive)) = (
+        std::sync::Mutex::new(Some(registry.clone())),
+        mpsc::channel(),
+    );
+    let (go, stop) = mpsc::channel();
+    let stop = std::sync::Mutex::new(stop);
+    registry.on_report(move |_| {
+        if let Some(own) = own.lock().unwrap().take() {
+            send.send(()).unwrap();
+            stop.lock().unwrap().recv().unwrap();
+            drop(own.shutdown());
+            send.send(()).unwrap();
+        }
+    });
+    receive.recv_timeout(PATIENCE).expect("no stall is told");
+    plug.release();
+    waits.join().unwrap();
+    drop((queue, registry));
+    go.send(()).unwrap();
+    receive.recv_timeout(PATIENCE).expect("it waits for itself");
+}
