@@ -47,7 +47,7 @@ impl Inner {
     }
 
     /// Returns all that is known of the queue, unless it has gone.
-    pub(super) fn report(&self) -> Option<QueueReport> {
+    pub(super) fn known(&self) -> Option<QueueReport> {
         let plan = self.plan.lock();
         let attrs = plan.attrs().clone();
         let is_dead = plan.is_dead();

@@ -261,7 +261,7 @@ impl Inner {
             rescuer.end();
         }
         let machine = registry.machine();
-        machine.remove_queue(self);
+        machine.remove_queue(Arc::<Inner>::as_ptr(self));
         let links = self.plan.lock().end();
         for link in links {
             link.pool.remove_link(link.slot);

@@ -15,13 +15,22 @@ use super::{
     attrs::Attrs,
     manager::Manager,
     pool::{PoolAttrs, WorkerPool},
-    queue::Inner,
+    stats::QueueReport,
 };
 use crate::{
     panics::{Foreign, discard, guarded},
     params::Params,
     wake::hotplug,
 };
+
+/// What a machine asks of a queue.
+pub(crate) trait Follower: Send + Sync {
+    /// Follows a change of the machine; false when it has to be asked again later.
+    fn follow(&self, machine: &Machine) -> bool;
+
+    /// Returns all that is known of the queue, unless it has gone.
+    fn report(&self) -> Option<QueueReport>;
+}
 
 /// Looks at the machine; returns what it looks like now if that has changed.
 pub(crate) type Source = Box<dyn FnMut() -> Option<Topology> + Send>;
@@ -44,31 +53,31 @@ struct View {
     unbound: Option<CpuSet>,
     queues: Queues,
     /// Ordered queues that could not follow the last change at once.
-    behind: Vec<Weak<Inner>>,
+    behind: Vec<Weak<dyn Follower>>,
 }
 
 /// Queues in the order in which they came. To find one among very many takes no walk past the others.
 #[derive(Debug, Default)]
 struct Queues {
-    by_number: BTreeMap<u64, Weak<Inner>>,
+    by_number: BTreeMap<u64, Weak<dyn Follower>>,
     /// By their address.
     numbers: HashMap<usize, u64>,
     nr_ever: u64,
 }
 
 impl Queues {
-    fn add(&mut self, queue: &Arc<Inner>) {
-        self.by_number.insert(self.nr_ever, Arc::downgrade(queue));
-        self.numbers.insert(Arc::as_ptr(queue).addr(), self.nr_ever);
+    fn add(&mut self, queue: Weak<dyn Follower>) {
+        self.numbers.insert(queue.as_ptr().addr(), self.nr_ever);
+        self.by_number.insert(self.nr_ever, queue);
         self.nr_ever += 1;
     }
 
-    fn remove(&mut self, queue: &Arc<Inner>) {
-        let number = self.numbers.remove(&Arc::as_ptr(queue).addr());
+    fn remove(&mut self, queue: *const dyn Follower) {
+        let number = self.numbers.remove(&queue.addr());
         number.and_then(|number| self.by_number.remove(&number));
     }
 
-    fn all(&self) -> Vec<Weak<Inner>> {
+    fn all(&self) -> Vec<Weak<dyn Follower>> {
         self.by_number.values().cloned().collect()
     }
 }
@@ -114,16 +123,17 @@ impl Machine {
     }
 
     /// Makes a queue follow every change from now on.
-    pub(super) fn add_queue(&self, queue: &Arc<Inner>) {
+    pub(super) fn add_queue(&self, queue: Weak<dyn Follower>) {
         self.view.lock().queues.add(queue);
     }
 
-    pub(super) fn remove_queue(&self, queue: &Arc<Inner>) {
+    /// Takes a queue, which is only compared, out of those that follow.
+    pub(super) fn remove_queue(&self, queue: *const dyn Follower) {
         self.view.lock().queues.remove(queue);
     }
 
     /// Returns the queues that have not gone.
-    pub(super) fn queues(&self) -> Vec<Arc<Inner>> {
+    pub(super) fn queues(&self) -> Vec<Arc<dyn Follower>> {
         let queues = self.view.lock().queues.all();
         queues.iter().filter_map(Weak::upgrade).collect()
     }
@@ -182,7 +192,7 @@ impl Machine {
         self.lead(queues);
     }
 
-    fn lead(&self, queues: Vec<Weak<Inner>>) {
+    fn lead(&self, queues: Vec<Weak<dyn Follower>>) {
         for queue in queues {
             let followed = queue.upgrade().is_none_or(|queue| queue.follow(self));
             if !followed {

@@ -14,6 +14,7 @@ use super::{
     current::is_seated,
     end::{Lease, Visits, WeakQueue},
     histogram::Histogram,
+    machine::Follower,
     manager::Manager,
     plan::{Design, Plan},
     queue_core::{PanicHandler, QueueCore},
@@ -162,7 +163,8 @@ impl Workqueue {
             timers: OwnTimers::default(),
             rescuer: Mutex::new(parts.rescuer),
         });
-        registry.machine().add_queue(&inner);
+        let follower = Arc::<Inner>::downgrade(&inner);
+        registry.machine().add_queue(follower);
         // The machine may have changed since the plan was drawn.
         inner.follow(registry.machine());
         let lease = Arc::new(Lease::new(&inner, registry));

@@ -4,9 +4,10 @@ use sync::{Patience, twin, unmodelled::Arc};
 
 use super::{
     attrs::{Attrs, BuildError},
-    machine::Machine,
+    machine::{Follower, Machine},
     pwq::Pwq,
     queue::{Inner, Workqueue},
+    stats::QueueReport,
 };
 /// What a change of an ordered queue has to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -48,13 +49,18 @@ impl Inner {
         Ok(())
     }
 
-    /// Follows a change of the machine; false when it has to be asked again later.
-    pub(super) fn follow(&self, machine: &Machine) -> bool {
+    fn is_settled(&self) -> bool {
+        !self.ordered || !self.route_table.routes().links()[0].is_plugged()
+    }
+}
+
+impl Follower for Inner {
+    fn follow(&self, machine: &Machine) -> bool {
         self.reroute(machine, |_| ()).is_ok()
     }
 
-    fn is_settled(&self) -> bool {
-        !self.ordered || !self.route_table.routes().links()[0].is_plugged()
+    fn report(&self) -> Option<QueueReport> {
+        self.known()
     }
 }
 
