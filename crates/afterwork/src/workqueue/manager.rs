@@ -7,7 +7,7 @@
 //! so an idle program has no ticks.
 //!
 //! When no thread can be had, the manager tries again with growing pauses, and calls the registry's rescuer to a pool
-//! that has no worker (`rescuer.rs`), so that items are late and not lost.
+//! that has no worker left that runs (`rescuer.rs`), so that items are late and not lost.
 //!
 //! # It waits for nobody
 //!
@@ -63,7 +63,7 @@ pub(crate) struct Manager {
     threads: Mutex<Vec<thread::JoinHandle>>,
     /// Whom to tell what is noticed.
     on_report: Mutex<Option<ReportHandler>>,
-    /// Called to pools that have no worker and get none.
+    /// Called to pools whose workers do not run, if they have any, and that get none.
     rescuer: Mutex<Option<Rescuer>>,
     /// This manager's own thread.
     thread: Mutex<Option<thread::JoinHandle>>,

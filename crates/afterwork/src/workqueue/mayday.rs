@@ -5,6 +5,8 @@
 //! A caller writes the call under the lock and then hands over the parker's token; the rescuer takes all calls and
 //! parks only when there were none. Twin `mayday: rings before it writes`.
 
+use std::collections::VecDeque;
+
 use sync::{Mutex, twin, unmodelled::Arc};
 
 use super::pool::WorkerPool;
@@ -25,7 +27,7 @@ pub(crate) struct Call {
 
 #[derive(Debug, Default)]
 struct Calls {
-    waiting: Vec<Call>,
+    waiting: VecDeque<Call>,
     quit: bool,
 }
 
@@ -54,7 +56,7 @@ impl MaydayQueue {
         let called = |call: &Call| Arc::ptr_eq(&call.pool, pool) && call.slot == slot;
         if !calls.waiting.iter().any(called) {
             let pool = pool.clone();
-            calls.waiting.push(Call { pool, slot });
+            calls.waiting.push_back(Call { pool, slot });
         }
         drop(calls);
         if !twin::armed("mayday: rings before it writes") {
@@ -62,10 +64,14 @@ impl MaydayQueue {
         }
     }
 
-    /// Takes all calls; the flag says that there will be no more of them.
-    pub(crate) fn take(&self) -> (Vec<Call>, bool) {
+    /// Takes the first call; the flag says that there will be no more of them.
+    pub(crate) fn take(&self) -> (Option<Call>, bool) {
         let mut calls = self.calls.lock();
-        (std::mem::take(&mut calls.waiting), calls.quit)
+        (calls.waiting.pop_front(), calls.quit)
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.calls.lock().waiting.is_empty()
     }
 
     /// Tells the rescuer to end when it has served its calls.

@@ -351,11 +351,7 @@ impl WorkerPool {
             self.recount(&mut dispatch, worker, |away| *away = Away::default());
         }
         if self.has_surplus() {
-            dispatch.retire(worker, &mut after);
-            dispatch.tell(worker);
-            dispatch.give_up_seat(self, worker, &mut after);
-            drop(dispatch);
-            self.finish(after);
+            self.let_go(dispatch, worker);
             return Taken::Nothing;
         }
         let taken = dispatch.take(
@@ -389,6 +385,20 @@ impl WorkerPool {
         self.apply(picked);
         self.finish(after);
         taken
+    }
+
+    /// Takes back all that a worker between two batches has of its link.
+    pub(crate) fn let_go(
+        self: &Arc<Self>,
+        mut dispatch: MutexGuard<'_, Dispatch>,
+        worker: &Worker,
+    ) {
+        let mut after = DeferredEffects::default();
+        dispatch.retire(worker, &mut after);
+        dispatch.tell(worker);
+        dispatch.give_up_seat(self, worker, &mut after);
+        drop(dispatch);
+        self.finish(after);
     }
 
     /// Notes that a worker is done with its batch and searches again.
@@ -487,13 +497,18 @@ impl WorkerPool {
         }
     }
 
-    /// Enters a worker into the pool; `asked_for` when a kick has counted it already.
+    /// Enters a worker into the pool; `asked_for` when a kick has counted it already. `None` where it was not asked for, and
+    /// a pool of bottom halves has its one worker, or gets it: two would run its items at once.
     pub(crate) fn enlist(
         &self,
         asked_for: bool,
         worker: impl FnOnce(usize) -> Arc<Worker>,
-    ) -> Arc<Worker> {
+    ) -> Option<Arc<Worker>> {
         let mut dispatch = self.lock();
+        let nr_workers = dispatch.nr_workers() + dispatch.nr_creating;
+        if !asked_for && self.attrs.bh && nr_workers > 0 {
+            return None;
+        }
         if asked_for {
             dispatch.nr_creating -= 1;
             self.counters.nr_created.fetch_add(1, Ordering::Relaxed);
@@ -501,7 +516,7 @@ impl WorkerPool {
             self.census
                 .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         }
-        dispatch.enlist(worker)
+        Some(dispatch.enlist(worker))
     }
 
     /// Enters a rescuer, which is no worker of the pool's and does not count.

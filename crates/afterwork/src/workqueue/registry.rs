@@ -275,7 +275,10 @@ impl Registry {
     /// Refuses every new worker thread from now on, or no longer: a way to see what a program does then. Also the threads
     /// on which queues end whose last holder must not wait.
     ///
-    /// Work still gets done, by the workers there are or by rescuers, and queues still end.
+    /// Work still gets done, and queues still end: the workers there are do it, and where all of a pool's sleep or hog the
+    /// CPU, a thread that is set aside for all pools of the registry, an item at a time. So an item that sleeps until
+    /// another one of such a pool has run waits for ever if that thread runs it; [`mem_reclaim`](super::Builder::mem_reclaim)
+    /// gives a queue a thread of its own.
     pub fn refuse_threads(&self, refuse: bool) {
         self.inner.machine.manager.refuse_threads(refuse);
     }

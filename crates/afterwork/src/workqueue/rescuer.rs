@@ -5,10 +5,17 @@
 //! The rescuer enters the pool, runs that queue's items in batches of 16, and goes back to sleep. It is no worker of
 //! the pool's: it does not count as awake, so the pool goes on asking for one.
 //!
-//! The registry has one more for everybody, called when a pool that has no worker at all is refused one. It is the
-//! registry's and not the manager's own thread because an item that it runs may wait for another of that pool: then
-//! it waits, and the manager still gets threads as soon as there are some.
+//! The registry has one more for everybody, called when a pool is refused a worker and has none that runs: it has none at
+//! all, or each sleeps in an item or hogs the CPU. The manager asks again with pauses for as long as work waits, and a
+//! worker that stops running has one asked for, so such a pool is refused one, and the rescuer called, again and again.
+//! It is the registry's and not the manager's own thread because an item that it runs may wait for another of that pool:
+//! then it waits, and the manager still gets threads as soon as there are some.
 //!
+//! # Pools take turns
+//!
+//! A rescuer that is called elsewhere leaves a pool after the next batch, and stands in its own line again: a pool whose
+//! items queue themselves would keep it for ever.
+
 use std::io;
 
 use sync::{thread, twin, unmodelled::Arc};
@@ -78,24 +85,27 @@ impl Rescuer {
 /// Serves all calls until it is told to end.
 fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
     loop {
-        let (waiting, quit) = mayday_queue.take();
-        if waiting.is_empty() {
+        let (next, quit) = mayday_queue.take();
+        let Some(call) = next else {
             if quit {
                 return;
             }
             parker.park();
-        }
-        for call in waiting {
-            match call.slot {
-                Some(slot) => serve::rescue(&call.pool, slot),
-                None => serve::help_out(&call.pool),
-            }
+            continue;
+        };
+        let is_last = || mayday_queue.is_empty();
+        let has_ended = match call.slot {
+            Some(slot) => serve::rescue(&call.pool, slot, is_last),
+            None => serve::help_out(&call.pool, is_last),
+        };
+        if !has_ended {
+            mayday_queue.call(&call.pool, call.slot);
         }
     }
 }
 
 impl Dispatch {
-    /// Takes the next batch of the link `slot` alone, of at most `max` items, for a rescuer.
+    /// Takes the next batch of the link `slot` alone, of at most `max` items, for a rescuer; of 0 if it is to leave.
     pub(crate) fn take_of(
         &mut self,
         pool: &Arc<WorkerPool>,
@@ -106,6 +116,10 @@ impl Dispatch {
     ) -> Taken {
         self.retire(worker, after);
         self.tell(worker);
+        if max == 0 {
+            self.give_up_seat(pool, worker, after);
+            return Taken::Nothing;
+        }
         self.adopt(&pool.injector);
         loop {
             if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
@@ -175,12 +189,18 @@ impl WorkerPool {
         }
     }
 
-    /// Gets a rescuer its next batch of the link `slot`.
-    pub(crate) fn take_to_rescue(self: &Arc<Self>, worker: &Worker, slot: usize) -> Taken {
+    /// Gets a rescuer its next batch of the link `slot`, or nothing if it `leaves`.
+    pub(crate) fn take_to_rescue(
+        self: &Arc<Self>,
+        worker: &Worker,
+        slot: usize,
+        leaves: bool,
+    ) -> Taken {
+        let max = if leaves { 0 } else { BATCH };
         let mut after = DeferredEffects::default();
         let mut picked = Picked::default();
         let mut dispatch = self.lock();
-        let taken = dispatch.take_of(self, worker, slot, BATCH, &mut after);
+        let taken = dispatch.take_of(self, worker, slot, max, &mut after);
         if let Taken::Items(count) = taken {
             worker.publish(count);
             dispatch.link_mut(slot).counts.nr_rescued += count as u64;
@@ -197,5 +217,26 @@ impl WorkerPool {
             trace::rescue(&core.name, self.number, count);
         }
         taken
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use topology::CpuSet;
+
+    use super::*;
+    use crate::{params::Params, workqueue::pool::PoolAttrs};
+
+    #[test]
+    fn no_rescuer_enters_a_pool_of_bottom_halves_that_gets_its_worker() {
+        let attrs = PoolAttrs {
+            cpus: CpuSet::new(),
+            strict: false,
+            nice: 0,
+            bh: true,
+        };
+        let pool = WorkerPool::new(0, attrs, false, Params::default(), Arc::default());
+        pool.lock().nr_creating = 1;
+        assert!(pool.enlist(false, |_| unreachable!()).is_none());
     }
 }

@@ -30,13 +30,13 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         parker: Parker::with_spin_limit(0),
         spin: SpinBudget::new(),
     };
-    let worker = enlist(pool, &private.parker, true);
+    let worker = enlist(pool, &private.parker, true).expect("who was asked for is let in");
     pool.settle(&worker);
     if let Some(cpu) = pool.only_cpu() {
         station::open(cpu);
     }
     loop {
-        serve(pool, &worker);
+        serve(pool, &worker, || true);
         let comes = if pool.has_one_cpu() {
             // Producers of the pod may want this very CPU: let them run once, instead of being woken by each.
             thread::yield_now();
@@ -67,34 +67,41 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
     }
 }
 
-/// Runs what `pool` has to run on this thread, which is not one of its workers, and goes on.
-pub(crate) fn help_out(pool: &Arc<WorkerPool>) {
+/// Runs what `pool` has to run on this thread, which is not one of its workers, while `go_on` holds after a batch; returns
+/// `true` if it stopped for another reason.
+pub(crate) fn help_out(pool: &Arc<WorkerPool>, go_on: impl Fn() -> bool) -> bool {
     let parker = Parker::with_spin_limit(0);
-    let worker = enlist(pool, &parker, false);
+    let Some(worker) = enlist(pool, &parker, false) else {
+        return true;
+    };
     worker.is_this_thread();
-    serve(pool, &worker);
+    let has_ended = serve(pool, &worker, go_on);
     discharge(pool, &worker, true);
+    has_ended
 }
 
-/// Runs what `pool` has of the link `slot` on this thread, which is not one of its workers, and goes on.
-pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize) {
+/// Runs what `pool` has of the link `slot` on this thread, as [`help_out`] does.
+pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bool) -> bool {
     let parker = Parker::with_spin_limit(0);
     let worker = pool.enlist_rescuer(|number| Arc::new(Worker::new(number, parker.unparker())));
     worker.is_this_thread();
     answer_for(pool, &worker);
-    while let Taken::Items(_) = pool.take_to_rescue(&worker, slot) {
+    let mut leaves = false;
+    while let Taken::Items(_) = pool.take_to_rescue(&worker, slot, leaves) {
         worker.run_hand();
+        leaves = !go_on();
     }
     report::report_to(None);
     pool.discharge_rescuer(&worker);
+    !leaves
 }
 
-fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Arc<Worker> {
+fn enlist(pool: &Arc<WorkerPool>, parker: &Parker, asked_for: bool) -> Option<Arc<Worker>> {
     let worker = pool.enlist(asked_for, |number| {
         Arc::new(Worker::new(number, parker.unparker()))
-    });
+    })?;
     answer_for(pool, &worker);
-    worker
+    Some(worker)
 }
 
 /// Has the waits of this thread reported as those of `worker`.
@@ -109,12 +116,16 @@ fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
     pool.discharge(worker, awake);
 }
 
-/// Runs batches until there is none.
-fn serve(pool: &Arc<WorkerPool>, worker: &Worker) {
+/// Runs batches until there is none, or `go_on` does not hold after one; returns `true` if there was none.
+fn serve(pool: &Arc<WorkerPool>, worker: &Worker, go_on: impl Fn() -> bool) -> bool {
     let mut budget = pool.attrs.bh.then(|| RunBudget::new(time::now_ns()));
     while let Taken::Items(_) = pool.take(worker) {
         worker.run_hand();
         pool.search_again();
+        if !go_on() {
+            pool.let_go(pool.lock(), worker);
+            return false;
+        }
         if let Some(budget) = &mut budget
             && budget.is_spent(time::now_ns())
         {
@@ -122,4 +133,5 @@ fn serve(pool: &Arc<WorkerPool>, worker: &Worker) {
             *budget = RunBudget::new(time::now_ns());
         }
     }
+    true
 }

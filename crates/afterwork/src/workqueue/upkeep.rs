@@ -17,7 +17,8 @@ const SHORTEST_LOOK_NS: u64 = 1_000_000;
 const DESERTED_LOOK_NS: u64 = 100_000_000;
 
 impl WorkerPool {
-    /// Takes a request for a worker back, because no thread could be had. Says whether the pool has none.
+    /// Takes a request for a worker back, because no thread could be had. Returns `true` if none is left that runs: each
+    /// worker there is, if any, sleeps in an item, hogs the CPU, or has been asked for itself.
     pub(crate) fn could_not_create(&self) -> bool {
         let mut dispatch = self.lock();
         dispatch.nr_creating -= 1;
@@ -26,7 +27,7 @@ impl WorkerPool {
         self.counters
             .nr_spawn_failed
             .fetch_add(1, Ordering::Relaxed);
-        dispatch.nr_workers() == 0
+        self.census().nr_awake() as usize == dispatch.nr_creating
     }
 
     /// Asks for a worker again after a failure, if work still waits.

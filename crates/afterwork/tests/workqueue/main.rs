@@ -31,6 +31,7 @@ mod place;
 mod pools;
 mod rcu_work;
 mod reapers;
+mod refused;
 mod spawn;
 mod spawn_async;
 mod spawn_async_ends;

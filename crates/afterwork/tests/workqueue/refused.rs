@@ -1,0 +1,173 @@
+//! What goes on where no thread is to be had.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{self, AffinityScope, Builder, CpuId, Registry, Work},
+};
+use topology::Topology;
+
+use crate::support::*;
+
+/// Queues whose pools differ.
+fn kinds() -> Vec<fn(Builder) -> Builder> {
+    vec![
+        |it| it.scope(AffinityScope::Cpu),
+        |it| it.scope(AffinityScope::Smt),
+        |it| it.scope(AffinityScope::Cache),
+        |it| it.scope(AffinityScope::CacheShard),
+        |it| it.scope(AffinityScope::Numa),
+        |it| it.scope(AffinityScope::System),
+        |it| it.scope(AffinityScope::Cpu).strict(true),
+        |it| it.per_cpu(),
+        |it| it.nice(5),
+        |it| it.cpu_intensive(),
+        |it| it.ordered(),
+        |it| it.max_active(1),
+    ]
+}
+
+#[test]
+fn an_item_runs_although_all_workers_sleep_and_no_more_can_be_had() {
+    for kind in kinds() {
+        ends(move || {
+            let registry = registry("1 core");
+            let two = [queue("sleeps"), queue("waits")];
+            let [sleeps, waits] = two.map(|it| kind(it).help(false).build_in(&registry).unwrap());
+            let (plug, hole) = stopper();
+            let (told, other) = stopper();
+            sleeps.spawn_detached(move || hole.sit());
+            plug.wait_until_stuck();
+            registry.refuse_threads(true);
+            for i in 0..3 {
+                assert_eq!(waits.spawn(move || i).join().unwrap(), i);
+            }
+            assert_eq!(registry.pool_stats()[0].created, 1);
+            plug.release();
+            sleeps.drain().unwrap();
+            // Of this one the pool is told.
+            sleeps.spawn_detached(move || workqueue::blocking(|| other.sit()));
+            told.wait_until_stuck();
+            assert_eq!(waits.spawn(|| 7).join().unwrap(), 7);
+            told.release();
+        });
+    }
+}
+
+#[test]
+fn an_item_runs_although_the_only_worker_hogs_the_cpu_and_no_more_can_be_had() {
+    ends(|| {
+        let registry = registry("1 core");
+        let queue = queue("hogs").help(false).build_in(&registry).unwrap();
+        let go_on = Arc::new(AtomicBool::new(true));
+        let spins = go_on.clone();
+        queue.spawn(|| ()).join().unwrap();
+        registry.refuse_threads(true);
+        queue.spawn_detached(move || {
+            while spins.load(Ordering::Relaxed) {
+                std::hint::spin_loop();
+            }
+        });
+        let ends = queue.spawn(move || go_on.store(false, Ordering::Relaxed));
+        ends.join().unwrap();
+    });
+}
+
+/// Makes an item that queues itself on `cpu` until it is told to stop.
+fn restless(queue: &workqueue::Workqueue, cpu: CpuId) -> (Work, Arc<AtomicBool>) {
+    let stop = Arc::new(AtomicBool::new(false));
+    let (again, stopped) = (queue.clone(), stop.clone());
+    let work = Work::with_handle(move |this| {
+        if !stopped.load(Ordering::Relaxed) {
+            again.enqueue_on(cpu, this);
+        }
+    });
+    queue.enqueue_on(cpu, &work);
+    (work, stop)
+}
+
+#[test]
+fn pools_without_workers_take_turns_with_the_thread_that_is_for_all() {
+    ends(|| {
+        let registry = registry("1 core");
+        registry.refuse_threads(true);
+        let first = queue("first").help(false).build_in(&registry).unwrap();
+        let second = queue("second").nice(5).help(false);
+        let second = second.build_in(&registry).unwrap();
+        let (work, stop) = restless(&first, CpuId::new(0));
+        assert_eq!(second.spawn(|| 7).join().unwrap(), 7);
+        stop.store(true, Ordering::Relaxed);
+        first.drain().unwrap();
+        assert!(!work.is_busy());
+        assert_eq!(
+            registry
+                .pool_stats()
+                .iter()
+                .map(|it| it.created)
+                .sum::<u64>(),
+            0
+        );
+    });
+}
+
+#[test]
+fn pools_of_a_queue_take_turns_with_its_rescuer() {
+    ends(|| {
+        let registry = registry("2 core");
+        registry.refuse_threads(true);
+        // Keeps the rescuer that is for everybody busy.
+        let plain = queue("plain").help(false).build_in(&registry).unwrap();
+        let plug = plug_into(&plain);
+        let queue = queue("reclaim").mem_reclaim().scope(AffinityScope::Cpu);
+        let queue = queue.help(false).build_in(&registry).unwrap();
+        let (work, stop) = restless(&queue, CpuId::new(0));
+        eventually("its rescuer is there", || queue.stats().rescued > 0);
+        assert_eq!(queue.spawn_on(CpuId::new(1), || 7).join().unwrap(), 7);
+        stop.store(true, Ordering::Relaxed);
+        queue.drain().unwrap();
+        assert!(!work.is_busy());
+        plug.release();
+    });
+}
+
+#[test]
+fn queues_of_every_kind_do_without_threads_that_the_system_refuses() {
+    let test = "refused::queues_of_every_kind_do_without_threads_that_the_system_refuses";
+    in_own_process(test, || {
+        // SAFETY: takes nothing.
+        if unsafe { libc::geteuid() } == 0 {
+            // To root nothing is refused.
+            // SAFETY: takes numbers; all threads of the process change with this one.
+            assert_eq!(unsafe { libc::setresuid(65534, 65534, 65534) }, 0);
+        }
+        let registry = Registry::new(Topology::detect().unwrap(), Params::default()).unwrap();
+        let mut kinds = kinds();
+        kinds.extend([Builder::bh as fn(Builder) -> Builder, Builder::highpri]);
+        let rescued = queue("rescued").mem_reclaim().build_in(&registry).unwrap();
+        let none = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: `none` lives over the call.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &none) }, 0);
+        assert!(std::thread::Builder::new().spawn(|| ()).is_err());
+        for kind in kinds {
+            // What may not have a higher priority is refused with an error.
+            let Ok(queue) = kind(queue("kind").help(false)).build_in(&registry) else {
+                continue;
+            };
+            assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+            queue.spawn_detached(|| ());
+            queue.flush().unwrap();
+            queue.drain().unwrap();
+        }
+        assert!(queue("late").mem_reclaim().build_in(&registry).is_err());
+        assert_eq!(rescued.spawn(|| 7).join().unwrap(), 7);
+        drop(rescued);
+        shut_down(registry);
+    });
+}
