@@ -18,6 +18,8 @@ const TICK_SHIFT: u32 = 16;
 /// Enough for all ticks that 64 bits of nanoseconds have.
 const NR_LEVELS: usize = 8;
 const LAST_TICK: u64 = u64::MAX >> TICK_SHIFT;
+/// What an empty slot keeps of its memory at most, in timers. A guess: 512 slots then keep 64 KiB.
+const MIN_CAPACITY: usize = 16;
 
 /// Names a timer in its wheel; used once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -223,6 +225,10 @@ impl<T> Wheel<T> {
         if let Some(&moved) = slot_list.get(at) {
             self.entries[moved].place.2 = at;
         }
+        // Each time costs no more than what was taken out since the last one.
+        if slot_list.capacity() > MIN_CAPACITY.max(4 * slot_list.len()) {
+            slot_list.shrink_to(MIN_CAPACITY.max(2 * slot_list.len()));
+        }
         if slot_list.is_empty() {
             self.occupied[level] &= !(1 << slot);
         }
@@ -273,6 +279,24 @@ mod tests {
         assert!(wheel.advance(9 * TICK_NS - 1).is_empty());
         assert_eq!(wheel.advance(9 * TICK_NS), ['a']);
         assert_eq!(wheel.next_ns(), None);
+    }
+
+    #[test]
+    fn slots_that_are_left_give_their_memory_back() {
+        let mut wheel = Wheel::default();
+        for tick in 0..200 {
+            wheel.advance(tick * TICK_NS);
+            // In another slot each time, some taken out one by one and some together.
+            let group = wheel.new_group();
+            let insert = |i| wheel.insert((tick + 30) * TICK_NS, Some(group), i).0;
+            let keys: Vec<_> = (0..1000).map(insert).collect();
+            assert!(keys[..500].iter().all(|key| wheel.remove(*key).is_some()));
+            assert_eq!(wheel.disband(group).len(), 500);
+        }
+        let slots = wheel.slots.iter().flatten();
+        let nr_kept: usize = slots.map(Vec::capacity).sum();
+        assert!(nr_kept <= NR_LEVELS * NR_SLOTS * MIN_CAPACITY, "{nr_kept}");
+        assert!(wheel.entries.len() <= 1001);
     }
 
     #[test]

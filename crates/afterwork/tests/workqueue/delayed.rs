@@ -298,3 +298,33 @@ fn a_change_that_is_refused_says_that_it_took_the_timer_back() {
         drainer.join().unwrap();
     });
 }
+
+#[test]
+fn delays_of_any_length_are_flushed_changed_and_keep_no_near_one_waiting() {
+    let queue = alone_on_two(queue("edges"));
+    let count = Count::default();
+    let delays = [
+        Duration::MAX,
+        Duration::from_nanos(u64::MAX),
+        Duration::from_secs(1 << 40),
+    ];
+    for delay in delays {
+        for slack in [Duration::ZERO, Duration::MAX, Duration::from_nanos(1)] {
+            let work = counting(&count).with_slack(slack);
+            assert!(queue.enqueue_after(&work, delay) && !queue.enqueue_after(&work, SHORT));
+            assert!(queue.mod_delayed(&work, delay) && work.is_pending());
+            let before = count.get();
+            assert_eq!(work.flush(), Ok(true));
+            assert_eq!(count.get(), before + 1);
+        }
+    }
+    let works: Vec<_> = (0..64).map(|_| counting(&count)).collect();
+    for (bit, work) in works.iter().enumerate() {
+        assert!(queue.enqueue_after(work, Duration::from_nanos(1 << bit)));
+    }
+    // Those of up to half a second.
+    eventually("the near ones have fired", || {
+        works[..30].iter().all(|work| !work.is_pending())
+    });
+    assert!(works[45..].iter().all(DelayedWork::is_pending));
+}

@@ -171,3 +171,23 @@ fn a_report_handler_does_not_wait_for_the_end_of_the_manager() {
     go.send(()).unwrap();
     receive.recv_timeout(PATIENCE).expect("it waits for itself");
 }
+
+#[test]
+fn very_many_queues_end_in_items_of_their_own_and_leave_no_thread() {
+    in_own_process(
+        "reapers::very_many_queues_end_in_items_of_their_own_and_leave_no_thread",
+        || {
+            let registry = registry("2 core");
+            for _ in 0..2000 {
+                let queue = queue("brief").build_in(&registry).unwrap();
+                let own = queue.clone();
+                queue.spawn_detached(move || drop(own));
+            }
+            shut_down(registry);
+            let threads = std::fs::read_dir("/proc/self/task").unwrap();
+            let names = threads
+                .filter_map(|it| std::fs::read_to_string(it.unwrap().path().join("comm")).ok());
+            assert_eq!(names.filter(|name| name.starts_with("aw/")).count(), 0);
+        },
+    );
+}
