@@ -11,7 +11,7 @@ use std::{
 
 use afterwork::{
     observe,
-    page::{ASKED_AT, Kind, Page},
+    page::{self, ASKED_AT, Kind, Page},
     percpu::PerCpu,
     rcu,
     task_work::Mailbox,
@@ -207,6 +207,51 @@ fn a_child_of_fork_does_not_keep_its_parents_page_alive() {
         libc::waitpid(child, std::ptr::null_mut(), 0);
     }
     assert!(was_let_go);
+}
+
+#[test]
+fn what_a_killed_process_left_is_removed_by_the_next_that_shows_itself() {
+    let _one = ONE.lock().unwrap();
+    let (mut told, mut tell) = std::io::pipe().unwrap();
+    // SAFETY: the child shows itself, says where, and ends as one that is killed does.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: takes a number; the signal that is sent then ends the process.
+        unsafe { libc::alarm(30) };
+        if let Ok(path) = observe::publish() {
+            tell.write_all(path.to_str().unwrap().as_bytes()).ok();
+        }
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(0) };
+    }
+    drop(tell);
+    let mut left = String::new();
+    told.read_to_string(&mut left).unwrap();
+    // SAFETY: our own child.
+    unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) };
+    // Any process of this user may have removed it since.
+    assert!(!left.is_empty(), "the child has not shown itself");
+    let left = Path::new(&left);
+    // One of a process of another container's, which is not to be seen from here.
+    let number = u32::MAX - std::process::id();
+    let elsewhere = &Path::new(page::DIRECTORY).join(page::name_of(number, 7));
+    let lives = SharedFile::create(elsewhere).unwrap();
+    assert!(lives.lock().unwrap());
+    // What only looks like a page.
+    let other = &elsewhere.with_extension("tmp");
+    std::fs::write(other, "").unwrap();
+    observe::publish().unwrap();
+    assert!(!left.exists() && elsewhere.exists() && other.exists());
+    assert!(observe::unpublish());
+    drop(lives);
+    std::fs::remove_file(other).unwrap();
+    // A child that another test starts may have it for a moment.
+    while SharedFile::open(elsewhere).is_ok_and(|file| file.is_locked().unwrap()) {
+        std::thread::yield_now();
+    }
+    observe::publish().unwrap();
+    assert!(!elsewhere.exists(), "its process is gone");
+    assert!(observe::unpublish());
 }
 
 /// Set for a child.

@@ -15,7 +15,7 @@ use std::{
         fd::AsRawFd,
         unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
     },
-    path::Path,
+    path::{Path, PathBuf},
     ptr,
     time::Duration,
 };
@@ -63,6 +63,12 @@ pub fn is_shortage(error: &io::Error) -> bool {
     [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EINTR]
         .map(Some)
         .contains(&code)
+}
+
+/// Returns the paths of what is in `directory`, if that can be read.
+pub fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    entries.flatten().map(|entry| entry.path())
 }
 
 impl SharedFile {

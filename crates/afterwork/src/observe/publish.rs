@@ -13,7 +13,7 @@ use crate::page::publisher;
 ///
 /// The file is `/dev/shm/afterwork-PID`, for this user alone; or `afterwork-PID.1` and so on, where a process of that
 /// number lives in another container which shares the directory. It is removed by [`unpublish`] and when the process ends by
-/// `exit` or from `main`; what a killed process leaves behind is known by number and start time. Costs a thread that
+/// `exit` or from `main`; what a killed process leaves behind is known by number and start time, and removed by the next one that calls this. Costs a thread that
 /// sleeps, and 2 MiB of address space for its stack; nothing else until somebody looks. A look costs what
 /// [`snapshot`](super::snapshot) does, on that thread. Whatever is done to the file, the process is none the worse.
 /// Calling it again changes nothing. A child of `fork` is not shown until it calls this itself.

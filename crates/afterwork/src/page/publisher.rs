@@ -31,8 +31,13 @@
 //! ```
 //!
 //! So a file is removed only by who has it locked and sees it under its name, which nobody else then changes.
+//!
+//! What processes left behind that were killed, or ended by `_exit`, the next one that shows itself removes in the same way: each
+//! file of its user's whose process is not to be seen here and that is not locked. One of another container's, whose process
+//! is not to be seen either, is locked as long as that lives.
 
 use std::{
+    ffi::OsStr,
     io,
     path::{Path, PathBuf},
     time::Duration,
@@ -43,7 +48,7 @@ use sync::{
     atomic::{AtomicBool, AtomicU32, Ordering},
     fork::{self, Handler},
     process,
-    shared_file::{Rung, SharedFile, is_shortage},
+    shared_file::{self, Rung, SharedFile, is_shortage},
     thread, time,
     unmodelled::Arc,
 };
@@ -52,7 +57,7 @@ use super::{
     DIRECTORY, MAX_NAMES,
     image::{Image, Origin},
     layout::{ASKED_AT, HEAD_BYTES},
-    name_of,
+    name_of, pid_of,
     sources::describe_all,
 };
 
@@ -112,6 +117,7 @@ pub(crate) fn publish() -> io::Result<PathBuf> {
         AT_EXIT_SET.store(true, Ordering::Relaxed);
     }
     let (nth, file) = create(pid)?;
+    remove_what_was_left();
     let path = path_of(pid, nth);
     let shared = Arc::new(Shared {
         file,
@@ -210,6 +216,31 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
         }
     }
     Ok(None)
+}
+
+/// Removes the pages of this user's processes that are not there any more.
+fn remove_what_was_left() {
+    for there in shared_file::files_in(Path::new(DIRECTORY)) {
+        let name = there.file_name().and_then(OsStr::to_str);
+        // One that starts is not disturbed between making its file and locking it.
+        if name
+            .and_then(pid_of)
+            .is_some_and(|pid| process::start_time(pid).is_none())
+        {
+            remove_if_left(&there);
+        }
+    }
+}
+
+/// What cannot be opened or locked stays as it is.
+fn remove_if_left(path: &Path) {
+    if let Ok(left) = SharedFile::open(path)
+        && matches!(left.owner_and_mode(), Ok((owner, _)) if owner == process::user())
+        && matches!(left.lock(), Ok(true))
+        && left.is_at(path)
+    {
+        remove(path);
+    }
 }
 
 fn remove(path: &Path) {

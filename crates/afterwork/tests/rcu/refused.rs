@@ -98,6 +98,33 @@ fn a_thread_that_was_refused_is_had_by_a_later_call() {
 }
 
 #[test]
+fn a_flood_of_callbacks_finds_a_thread_again_and_all_run_without_a_barrier() {
+    let test = "refused::a_flood_of_callbacks_finds_a_thread_again_and_all_run_without_a_barrier";
+    if alone(test, "").is_some() {
+        return;
+    }
+    let run = Run::default();
+    let no_threads = NoThreads::begin();
+    let mut nr_calls = 0;
+    let mut flood = |nr| {
+        (0..nr).for_each(|_| rcu::call(run.callback()));
+        nr_calls += nr;
+        nr_calls
+    };
+    flood(100_000);
+    assert_eq!(run.nr(), 0, "run by who calls");
+    drop(no_threads);
+    // No pause: each call tries, as soon as the last refusal is old.
+    while run.nr() == 0 {
+        flood(100);
+    }
+    let nr_calls = flood(100_000);
+    while run.nr() < nr_calls {
+        thread::yield_now();
+    }
+}
+
+#[test]
 fn whoever_waits_for_callbacks_runs_them_where_no_thread_is_to_be_had() {
     let test = "refused::whoever_waits_for_callbacks_runs_them_where_no_thread_is_to_be_had";
     if alone(test, "").is_some() {
