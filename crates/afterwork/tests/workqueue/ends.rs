@@ -98,6 +98,18 @@ fn the_manager_that_drops_the_last_handle_does_not_wait() {
     });
 }
 
+/// Has an item stuck on `queue` that owns it, too.
+fn plugged_by_its_owner(queue: &Workqueue) -> Plug {
+    let own = queue.clone();
+    let (plug, hole) = stopper();
+    queue.spawn_detached(move || {
+        hole.sit();
+        drop(own);
+    });
+    plug.wait_until_stuck();
+    plug
+}
+
 #[test]
 fn an_end_that_gets_no_thread_is_carried_out_all_the_same() {
     ends(|| {
@@ -110,13 +122,8 @@ fn an_end_that_gets_no_thread_is_carried_out_all_the_same() {
                 builder
             };
             let queue = builder.build_in(&registry).unwrap();
-            let (own, count) = (queue.clone(), Count::default());
-            let (plug, hole) = stopper();
-            queue.spawn_detached(move || {
-                hole.sit();
-                drop(own);
-            });
-            plug.wait_until_stuck();
+            let count = Count::default();
+            let plug = plugged_by_its_owner(&queue);
             registry.refuse_threads(true);
             for _ in 0..10 {
                 let count = count.clone();
@@ -150,13 +157,7 @@ fn a_panic_handler_whose_drop_waits_for_a_worker_holds_up_no_manager() {
             .on_panic(handler)
             .build_in(&registry)
             .unwrap();
-        let own = queue.clone();
-        let (plug, hole) = stopper();
-        queue.spawn_detached(move || {
-            hole.sit();
-            drop(own);
-        });
-        plug.wait_until_stuck();
+        let plug = plugged_by_its_owner(&queue);
         registry.refuse_threads(true);
         drop(queue);
         plug.release();

@@ -108,12 +108,10 @@ fn a_timed_item_whose_queue_is_gone_holds_up_none_that_needs_a_worker() {
     assert_eq!(fired, Vec::from_iter(1..8));
 }
 
-#[test]
-fn the_drop_of_a_timed_item_may_wait_for_a_worker_that_must_be_made() {
-    let registry = registry("2 core");
-    let busy = queue("busy").build_in(&registry).unwrap();
+/// Has an item stuck on `busy` that waits for a worker that must be made, once it is let go; counts its end.
+fn needs_a_worker_once_released(registry: &Registry, busy: &Workqueue) -> (Plug, Count) {
     let third = queue("third").nice(3).help(false);
-    let third = third.build_in(&registry).unwrap();
+    let third = third.build_in(registry).unwrap();
     let (plug, hole) = stopper();
     let ended = Count::default();
     let ends = ended.clone();
@@ -123,6 +121,14 @@ fn the_drop_of_a_timed_item_may_wait_for_a_worker_that_must_be_made() {
         ends.add();
     });
     plug.wait_until_stuck();
+    (plug, ended)
+}
+
+#[test]
+fn the_drop_of_a_timed_item_may_wait_for_a_worker_that_must_be_made() {
+    let registry = registry("2 core");
+    let busy = queue("busy").build_in(&registry).unwrap();
+    let (plug, ended) = needs_a_worker_once_released(&registry, &busy);
     let (send, receive) = mpsc::channel();
     // The fields go in this order.
     forget_armed(&registry, (at_drop(move || send.send(()).unwrap()), busy));
@@ -238,17 +244,7 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue_that_needs_a_worker() {
     };
     let registry = registry_with("1 core", params);
     let busy = queue("busy").nice(2).build_in(&registry).unwrap();
-    let third = queue("third").nice(3).help(false);
-    let third = third.build_in(&registry).unwrap();
-    let (plug, hole) = stopper();
-    let ended = Count::default();
-    let ends = ended.clone();
-    busy.spawn_detached(move || {
-        hole.sit();
-        third.spawn(|| ()).join().unwrap();
-        ends.add();
-    });
-    plug.wait_until_stuck();
+    let (plug, ended) = needs_a_worker_once_released(&registry, &busy);
     let (send, receive) = mpsc::channel();
     let busy = Mutex::new(Some(busy));
     registry.on_report(move |_| {
