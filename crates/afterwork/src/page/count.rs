@@ -1,7 +1,13 @@
-//! A count that nobody decides on.
+//! Counts that nobody decides on.
 
 #[cfg(not(any(loom, shuttle)))]
 use sync::atomic::{AtomicU64, Ordering};
+use sync::unmodelled::Arc;
+
+use super::{
+    image::Image,
+    sources::{Joined, join},
+};
 
 /// Counts something to be shown. Each is read by itself; in a model it counts nothing, so that no model grows by it.
 #[derive(Debug)]
@@ -37,5 +43,34 @@ impl Count {
         return self.0.load(Ordering::Relaxed);
         #[cfg(any(loom, shuttle))]
         0
+    }
+}
+
+/// The counts of one part, by place, which are shown for as long as the part is there.
+#[derive(Debug)]
+pub(crate) struct Tally<const N: usize> {
+    counts: Arc<[Count; N]>,
+    _shown: Joined,
+}
+
+impl<const N: usize> Tally<N> {
+    /// `describe` writes the record, with what the counts are then.
+    pub(crate) fn new(describe: impl Fn([u64; N], &mut Image) + Send + Sync + 'static) -> Self {
+        let counts = Arc::new([const { Count::new() }; N]);
+        let seen = counts.clone();
+        let shown = join(move |image| describe(seen.each_ref().map(Count::read), image));
+        Self {
+            counts,
+            _shown: shown,
+        }
+    }
+}
+
+impl<const N: usize> std::ops::Index<usize> for Tally<N> {
+    type Output = Count;
+
+    #[inline(always)]
+    fn index(&self, place: usize) -> &Count {
+        &self.counts[place]
     }
 }

@@ -31,7 +31,7 @@ mod sources;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
-pub(crate) use count::Count;
+pub(crate) use count::{Count, Tally};
 pub(crate) use image::Image;
 pub(crate) use sources::{Joined, join};
 

@@ -8,6 +8,7 @@ use super::choice::Choice;
 use super::patience;
 use super::remote::PerCpu;
 use super::slot::Slot;
+use super::tally::{DRAINED, DRAINS};
 
 impl<T: Send, C: Choice> PerCpu<T, C> {
     /// Calls `f` on the data of every CPU, online or not.
@@ -73,8 +74,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         });
         // All are made before the first is tried: a slot of our own is found before anything has run.
         let mut attempts: Vec<_> = attempts.collect();
-        self.tally.drains.add(1);
-        self.tally.drained.add(attempts.len() as u64);
+        self.tally[DRAINS].add(1);
+        self.tally[DRAINED].add(attempts.len() as u64);
         attempts.retain_mut(|attempt| attempt.try_now().is_none());
         patience::wait_for(|| {
             attempts.retain_mut(|attempt| attempt.look().is_none());

@@ -15,7 +15,7 @@ use super::owner::{AttachError, Owner};
 use super::patience::{self, Deadline};
 use super::slot::Slot;
 use super::table::Table;
-use super::tally::Tally;
+use super::tally::{MAILED, Tally, WAITED, tally};
 use crate::panics::{self, Foreign};
 use crate::params::Qpw;
 
@@ -96,7 +96,7 @@ impl<T, C: Choice> PerCpu<T, C> {
         });
         let seen = panics.clone();
         let nr_panicked = move || seen.nr.load(Ordering::Relaxed);
-        let tally = Tally::new(name, qpw, table.slots.len(), nr_panicked);
+        let tally = tally(name, qpw, table.slots.len(), nr_panicked);
         Self {
             listed: Listed::new(&table),
             table,
@@ -297,7 +297,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         if attempt.try_now().is_none()
             && let Ok(contained) = attempt.cancel()
         {
-            self.tally.mailed.add(1);
+            self.tally[MAILED].add(1);
             slot.post(Box::new(contained));
         }
     }
@@ -330,7 +330,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         if let Some(result) = attempt.try_now() {
             return result;
         }
-        self.tally.waited.add(1);
+        self.tally[WAITED].add(1);
         patience::wait_for(|| attempt.look())
     }
 

@@ -1,66 +1,29 @@
 //! What remote calls count, for whoever looks at the process. Owners count nothing.
 
-use sync::unmodelled::Arc;
-
 use crate::{
-    page::{self, Count, Joined, Kind},
+    page::{self, Kind},
     params::Qpw,
 };
 
-/// Counts of one table of slots.
-#[derive(Debug)]
-pub(super) struct Tally {
-    counts: Arc<Counts>,
-    /// Shows them for as long as the data is there.
-    _shown: Joined,
-}
+/// Counts of one table of slots; see [`Kind::PerCpu`].
+pub(super) type Tally = page::Tally<4>;
 
-/// See [`Kind::PerCpu`].
-#[derive(Debug)]
-pub(super) struct Counts {
-    pub(super) drains: Count,
-    pub(super) drained: Count,
-    pub(super) waited: Count,
-    pub(super) mailed: Count,
-}
+pub(super) const DRAINS: usize = 0;
+pub(super) const DRAINED: usize = 1;
+pub(super) const WAITED: usize = 2;
+pub(super) const MAILED: usize = 3;
 
-impl Tally {
-    /// `nr_panicked` is asked when somebody looks.
-    pub(super) fn new(
-        name: &str,
-        qpw: Qpw,
-        nr_slots: usize,
-        nr_panicked: impl Fn() -> u64 + Send + Sync + 'static,
-    ) -> Self {
-        let counts = Arc::new(Counts {
-            drains: Count::new(),
-            drained: Count::new(),
-            waited: Count::new(),
-            mailed: Count::new(),
-        });
-        let (seen, name) = (counts.clone(), name.to_owned());
-        let shown = page::join(move |image| {
-            let figures = [
-                nr_slots as u64,
-                seen.drains.read(),
-                seen.drained.read(),
-                seen.waited.read(),
-                seen.mailed.read(),
-                nr_panicked(),
-            ];
-            image.add(Kind::PerCpu, &name, qpw.as_str(), &figures);
-        });
-        Self {
-            counts,
-            _shown: shown,
-        }
-    }
-}
-
-impl std::ops::Deref for Tally {
-    type Target = Counts;
-
-    fn deref(&self) -> &Counts {
-        &self.counts
-    }
+/// `nr_panicked` is asked when somebody looks.
+pub(super) fn tally(
+    name: &str,
+    qpw: Qpw,
+    nr_slots: usize,
+    nr_panicked: impl Fn() -> u64 + Send + Sync + 'static,
+) -> Tally {
+    let name = name.to_owned();
+    Tally::new(move |[drains, drained, waited, mailed], image| {
+        let nr_slots = nr_slots as u64;
+        let figures = [nr_slots, drains, drained, waited, mailed, nr_panicked()];
+        image.add(Kind::PerCpu, &name, qpw.as_str(), &figures);
+    })
 }

@@ -14,7 +14,7 @@ use super::inbox::{Count, Found, Reader};
 use super::poster::Poster;
 use super::recycle::Spent;
 use super::shared::Shared;
-use super::tally::Tally;
+use super::tally::{RECEIVED, SLEEPS, tally};
 use crate::wake::Parker;
 
 /// How often a wait gives its CPU away for a poster in mid-push before it sleeps a little between looks. A guess: the
@@ -122,7 +122,7 @@ impl<T> Mailbox<T> {
 
     pub(super) fn from_builder(builder: &Builder<T>) -> Self {
         let parker = builder.parker();
-        let tally = builder.name.as_deref().map(Tally::new);
+        let tally = builder.name.as_deref().map(tally);
         let (shared, reader) =
             Shared::new(builder.backlog, builder.capacity, parker.unparker(), tally);
         let spent = Spent::new(builder.keep, shared.inbox.nr_slots());
@@ -294,7 +294,7 @@ impl<T> Mailbox<T> {
             // What is found now was posted by somebody who may have counted, or may not have.
             if self.look(count) == Look::Short(nr_inside) {
                 if let Some(tally) = &self.shared.owner.tally {
-                    tally.sleeps();
+                    tally[SLEEPS].add_alone();
                 }
                 return PrepareSleep::Sleep;
             }
@@ -345,7 +345,7 @@ impl<T> Mailbox<T> {
         if matches!(found, Found::Item(_)) {
             shared.room.give(1);
             if let Some(tally) = &shared.owner.tally {
-                tally.received();
+                tally[RECEIVED].add_alone();
             }
         }
         found

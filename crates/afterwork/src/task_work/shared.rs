@@ -29,7 +29,7 @@ use super::bell::Bell;
 use super::block::Block;
 use super::inbox::{Backlog, Found, Inbox, Reader};
 use super::room::Room;
-use super::tally::Tally;
+use super::tally::{Tally, WAKE_UPS};
 use super::wait::Wait;
 use crate::panics;
 use crate::wake::Unparker;
@@ -71,7 +71,7 @@ impl Owner {
     #[cold]
     pub(super) fn ring(&self) {
         if let Some(tally) = &self.tally {
-            tally.wakes();
+            tally[WAKE_UPS].add(1);
         }
         self.bell.ring();
     }
