@@ -119,15 +119,16 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/station.rs", "HANDLER", Constant),
     ("wake/station.rs", "STATION", Thread),
     ("wake/station.rs", "roster", Held("&roster().offered")),
+    ("workqueue/current.rs", "INNERMOST", Thread),
     ("workqueue/end.rs", "WAITS_FOR_NOBODY", Thread),
     ("workqueue/future.rs", "WAKER", Constant),
-    ("workqueue/head.rs", "INNERMOST", Thread),
+    ("workqueue/manager.rs", "SERVES", Thread),
     ("workqueue/registry.rs", "GLOBAL", PerProcess),
-    ("workqueue/registry.rs", "HAS_ANY", PerProcess),
     ("workqueue/slab.rs", "HANDLER", Constant),
     ("workqueue/slab.rs", "LOCAL", Thread),
     ("workqueue/slab.rs", "ORPHANS", Held("&ORPHANS")),
     ("workqueue/system.rs", "QUEUE", PerProcess),
+    ("workqueue/wait.rs", "HAS_ANY", PerProcess),
 ];
 
 /// The source files that the list is about, by the name that it has for them, without their tests.

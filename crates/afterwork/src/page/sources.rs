@@ -35,7 +35,6 @@ static HANDLER: Handler = Handler {
     before: |held| held.lock(sources()),
     // They describe what the parent has, and may wait for locks of threads that are not there. Not dropped: foreign code.
     child: || std::mem::forget(std::mem::take(&mut sources().lock().by_number)),
-    ..Handler::IDLE
 };
 
 /// Belongs to a part that has records; when it is dropped the part has none any more.
