@@ -18,7 +18,7 @@
 //!
 //! The thread that drops the last handle, for then all items have run when the drop returns. But some threads must not
 //! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU; one of ours on which others
-//! depend ([`waits_for_nobody`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
+//! depend ([`errands::waits_for_nobody`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
 //! out itself what need not wait any more.
 //!
 //! What timers were to queue here is dropped when the visitors have gone: where the end is carried out, by another reaper where
@@ -26,7 +26,7 @@
 //!
 //! The end does not unwind: a queue that it left half-way would be freed under its items. Twin `queue: an end unwinds`.
 
-use std::{cell::Cell, fmt, mem, ops::Deref};
+use std::{fmt, mem, ops::Deref};
 
 use sync::{
     atomic::{AtomicU32, Ordering},
@@ -35,7 +35,11 @@ use sync::{
 };
 
 use super::{
-    errands::Errand, handles::Dead, queue::Inner, queue_core::Handler, registry::Registry,
+    errands::{self, Errand},
+    handles::Dead,
+    queue::Inner,
+    queue_core::Handler,
+    registry::Registry,
 };
 use crate::{panics::or_abort, rcu, wake::report};
 
@@ -65,16 +69,6 @@ pub(super) struct WeakQueue(Weak<Inner>);
 
 /// A stay in a queue, which does not end before it is over. It is short: no user's code runs in it.
 pub(super) struct Visit<'a>(&'a Inner);
-
-sync::thread_local! {
-    /// Whether others depend on this thread.
-    static WAITS_FOR_NOBODY: Cell<bool> = Cell::new(false)
-}
-
-/// Notes that others depend on this thread, so that it must wait for no queue's end.
-pub(super) fn waits_for_nobody() {
-    WAITS_FOR_NOBODY.with(|place| place.set(true));
-}
 
 impl Lease {
     pub(super) fn new(inner: &Arc<Inner>, registry: &Registry) -> Self {
@@ -238,8 +232,7 @@ impl Inner {
 
     /// Returns `true` if this thread may wait for the end.
     fn may_end_here(&self) -> bool {
-        let others_depend = || WAITS_FOR_NOBODY.try_with(Cell::get).unwrap_or(false);
-        let may_wait = || report::may_sleep() && !rcu::in_callback() && !others_depend();
+        let may_wait = || report::may_sleep() && !rcu::in_callback() && !errands::others_depend();
         !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
     }
 
@@ -248,7 +241,7 @@ impl Inner {
             let settled = &self.core.settled;
             settled.wait_until(|| self.visits.nr_visitors() == 0);
         }
-        self.manager.timers.sweep(&self.timers)
+        self.timers.sweep()
     }
 
     /// Waits until all has run, and lets go of the pools.

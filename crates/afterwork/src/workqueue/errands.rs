@@ -17,7 +17,7 @@
 //! runs users' code. At its end, when its registry has gone and nobody can wait for it, it does the rest itself. Who has an
 //! errand after that (a callback of RCU that comes to a queue long gone) does it on the spot.
 
-use std::{collections::VecDeque, fmt};
+use std::{cell::Cell, collections::VecDeque, fmt};
 
 use sync::{Mutex, time};
 
@@ -28,6 +28,21 @@ const RETRY_NS: u64 = 10_000_000;
 const RETRY_MAX_NS: u64 = 1_000_000_000;
 /// How many reapers there are at once: as many as a pool has workers, who may be stuck as well.
 const MAX_REAPERS: usize = 512;
+
+sync::thread_local! {
+    /// Whether others depend on this thread.
+    static WAITS_FOR_NOBODY: Cell<bool> = Cell::new(false)
+}
+
+/// Notes that others depend on this thread, so that it must wait for no queue's end.
+pub(super) fn waits_for_nobody() {
+    WAITS_FOR_NOBODY.with(|place| place.set(true));
+}
+
+/// Returns `true` if others depend on this thread.
+pub(super) fn others_depend() -> bool {
+    WAITS_FOR_NOBODY.try_with(Cell::get).unwrap_or(false)
+}
 
 /// What is to be done by a thread that may wait. To some, being dropped is all.
 pub(super) trait Errand: Send {

@@ -86,7 +86,6 @@ pub(super) struct Inner {
     pub(super) plan: Mutex<Plan>,
     /// I: of the registry, which the queue keeps until it ends.
     pub(super) manager: Arc<Manager>,
-    /// Which timers are its own.
     pub(super) timers: OwnTimers,
     pub(super) rescuer: Mutex<Option<Rescuer>>,
 }
@@ -160,7 +159,7 @@ impl Workqueue {
             route_table: RouteTable::new(&routes, ordered),
             plan: Mutex::new(plan),
             manager: registry.machine().manager.clone(),
-            timers: OwnTimers::default(),
+            timers: OwnTimers::new(registry.timers()),
             rescuer: Mutex::new(parts.rescuer),
         });
         let follower = Arc::<Inner>::downgrade(&inner);

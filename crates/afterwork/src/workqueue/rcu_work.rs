@@ -201,7 +201,7 @@ fn fire_after_grace_period(due: Due, queue: WeakQueue) {
     rcu::call(move || {
         // Where the queue has gone, the item is not armed any more.
         if let Some(queue) = queue.upgrade() {
-            let dead = due.fire(&queue.manager, time::now_ns());
+            let dead = due.fire(&queue.timers.all, time::now_ns());
             queue.manager.leave_to_reapers(dead);
         }
     });

@@ -2,20 +2,16 @@
 
 use std::fmt;
 
-use sync::{
-    fork::{PerProcess, Process},
-    unmodelled::Arc,
-};
+use sync::{fork::Process, unmodelled::Arc};
 use topology::{CpuSet, Topology};
 
 use super::{
     histogram::Histogram,
     machine::Machine,
     manager::{Manager, ReportHandler},
-    registry_error::RegistryError,
     report::Report,
     stats::{PoolStats, QueueReport},
-    wait,
+    timers::Timers,
 };
 use crate::{
     page::{self, Joined},
@@ -46,6 +42,8 @@ pub struct StillInUse {
 #[derive(Debug)]
 struct Inner {
     machine: Arc<Machine>,
+    /// I
+    timers: Arc<Timers>,
     /// I: where it was made.
     process: Process,
     /// Shown to whoever looks at the process.
@@ -53,42 +51,11 @@ struct Inner {
 }
 
 impl Registry {
-    /// Makes a registry for `topology`, and starts the thread that looks after its pools.
-    ///
-    /// # Errors
-    ///
-    /// [`RegistryError::Thread`] when the system refuses that thread.
-    pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
-        let machine = Self::machine_of(topology, params);
-        // So that no first run has to measure the clock.
-        sync::time::cycles_per_us();
-        let manager = &machine.manager;
-        manager.start(&machine).map_err(RegistryError::Thread)?;
-        Ok(Self::of(machine))
-    }
-
-    /// Makes a registry that asks `source` now and then whether the machine has changed.
-    ///
-    /// `source` returns what the machine looks like if that is not what it returned last. It is asked by the thread that
-    /// looks after the pools, while work waits, every
-    /// [`machine_look_ms`](crate::params::Params::machine_look_ms), and by [`refresh_topology`](Self::refresh_topology).
-    /// Where it panics nothing was seen, and it is asked again. It must not wait for queues of this registry.
-    ///
-    /// # Errors
-    ///
-    /// As of [`new`](Self::new).
-    pub fn watching(
-        topology: Topology,
-        params: Params,
-        source: impl FnMut() -> Option<Topology> + Send + 'static,
-    ) -> Result<Self, RegistryError> {
-        let registry = Self::new(topology, params)?;
-        registry.inner.machine.set_source(Box::new(source));
-        Ok(registry)
-    }
-
-    fn of(machine: Arc<Machine>) -> Self {
-        wait::note_workers();
+    /// Makes a registry without the thread that looks after it: see `start.rs`.
+    pub(super) fn of(topology: Topology, params: Params) -> Self {
+        let manager = Arc::new(Manager::default());
+        let timers = Arc::new(Timers::new(&manager));
+        let machine = Arc::new(Machine::new(topology, params, manager));
         let seen = Arc::downgrade(&machine);
         let shown = page::join(move |image| {
             if let Some(machine) = seen.upgrade() {
@@ -97,6 +64,7 @@ impl Registry {
         });
         let inner = Inner {
             machine,
+            timers,
             process: Process::this(),
             _shown: shown,
         };
@@ -105,48 +73,9 @@ impl Registry {
         }
     }
 
-    fn machine_of(topology: Topology, params: Params) -> Arc<Machine> {
-        let manager = Arc::new(Manager::default());
-        Arc::new(Machine::new(topology, params, manager))
-    }
-
-    /// Makes a registry whose manager has no thread, for models.
-    #[cfg(any(loom, shuttle))]
-    pub(super) fn unmanaged(topology: Topology, params: Params) -> Self {
-        Self::of(Self::machine_of(topology, params))
-    }
-
     #[cfg(any(loom, shuttle))]
     pub(super) fn manager(&self) -> &Arc<Manager> {
         &self.inner.machine.manager
-    }
-
-    /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then,
-    /// with the tunables that the environment says ([`VARIABLE`](crate::params::VARIABLE)). A child of `fork` makes its own.
-    ///
-    /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread
-    /// that queues from one of them uses the first pod.
-    ///
-    /// # Errors
-    ///
-    /// See [`RegistryError`]. The next call tries again.
-    pub fn global() -> Result<&'static Registry, RegistryError> {
-        static GLOBAL: PerProcess<Registry> = PerProcess::new();
-        if let Some(registry) = GLOBAL.get() {
-            return Ok(registry);
-        }
-        let params = Params::from_env().map_err(RegistryError::Params)?;
-        let mut seen = Topology::detect().map_err(RegistryError::Topology)?;
-        let topology = housekeeping(&seen).map_err(RegistryError::Topology)?;
-        // A machine that cannot be read at some moment is taken to be as it was.
-        let registry = Registry::new(topology, params)?;
-        let manager = registry.inner.machine.manager.clone();
-        registry.inner.machine.set_source(Box::new(move || {
-            // The manager lives on with the mask of the thread that made it; others may pin themselves.
-            seen = seen.changed(Some(manager.thread_id()?.0)).ok()??;
-            housekeeping(&seen).ok()
-        }));
-        Ok(GLOBAL.get_or_set(registry))
     }
 
     /// Returns the machine as this registry sees it.
@@ -313,19 +242,14 @@ impl Registry {
         self.inner.process.is_this()
     }
 
+    /// Returns what waits for its time.
+    pub(super) fn timers(&self) -> &Arc<Timers> {
+        &self.inner.timers
+    }
+
     /// Returns what queues and pools are placed by.
     pub(super) fn machine(&self) -> &Arc<Machine> {
         &self.inner.machine
-    }
-}
-
-/// Returns the machine without the CPUs that it was told to isolate, unless it has no others.
-fn housekeeping(machine: &Topology) -> Result<Topology, topology::Error> {
-    let cpus = machine.allowed().difference(machine.isolated());
-    if cpus.is_empty() {
-        Ok(machine.clone())
-    } else {
-        machine.restricted_to(&cpus)
     }
 }
 

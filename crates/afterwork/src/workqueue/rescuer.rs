@@ -22,7 +22,7 @@ use sync::{thread, twin, unmodelled::Arc};
 
 use super::{
     dispatch::{DeferredEffects, Dispatch, home_slot},
-    end, list,
+    errands, list,
     mayday::MaydayQueue,
     policy::{self, Need},
     pool::{Picked, WorkerPool},
@@ -49,7 +49,7 @@ impl Rescuer {
         let body = mayday_queue.clone();
         let thread = thread::spawn(name, move || {
             or_abort("a rescuer panicked", || {
-                end::waits_for_nobody();
+                errands::waits_for_nobody();
                 answer(&body, parker);
             });
         })?;

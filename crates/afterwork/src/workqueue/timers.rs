@@ -54,14 +54,21 @@ pub(super) struct Due {
 }
 
 /// The timers of one registry.
-#[derive(Debug, Default)]
-pub(crate) struct Timers {
+#[derive(Debug)]
+pub(super) struct Timers {
     wheel: Mutex<Wheel<Due>>,
+    /// I: whose thread fires them.
+    manager: Arc<Manager>,
 }
 
-/// Which timers of its registry are one queue's; none before the first is armed.
-#[derive(Debug, Default)]
-pub(super) struct OwnTimers(OnceLock<Group>);
+/// The timers of one queue.
+#[derive(Debug)]
+pub(super) struct OwnTimers {
+    /// I: among which they are.
+    pub(super) all: Arc<Timers>,
+    /// Which of them; none before the first is armed.
+    group: OnceLock<Group>,
+}
 
 /// The timer of one item.
 #[derive(Debug, Default)]
@@ -90,7 +97,7 @@ pub(super) struct Armed {
 #[derive(Debug)]
 pub(super) enum Until {
     /// Its time, in the wheel of a registry.
-    Time(TimerKey, Weak<Manager>),
+    Time(TimerKey, Weak<Timers>),
     /// A grace period.
     GracePeriod,
 }
@@ -241,11 +248,8 @@ impl State {
         at_ns: u64,
     ) -> bool {
         let due = self.next_due(timer, work);
-        let mut wheel = inner.manager.timers.wheel.lock();
-        let group = *inner.timers.0.get_or_init(|| wheel.new_group());
-        let (key, is_first) = wheel.insert(at_ns, Some(group), due);
-        drop(wheel);
-        let until = Until::Time(key, Arc::downgrade(&inner.manager));
+        let (key, is_first) = inner.timers.insert(at_ns, due);
+        let until = Until::Time(key, Arc::downgrade(&inner.timers.all));
         self.armed = Some(Armed { until, queue, cpu });
         is_first
     }
@@ -282,34 +286,58 @@ impl State {
         let armed = self.armed.take()?;
         self.generation += 1;
         // Whoever has it else, the manager or a callback, will find that it is of another generation.
-        let Until::Time(key, manager) = armed.until else {
+        let Until::Time(key, timers) = armed.until else {
             return Some(None);
         };
-        let manager = manager.upgrade();
-        Some(manager.and_then(|manager| manager.timers.wheel.lock().remove(key)))
+        let timers = timers.upgrade();
+        Some(timers.and_then(|timers| timers.wheel.lock().remove(key)))
     }
 }
 
 impl Timers {
+    pub(super) fn new(manager: &Arc<Manager>) -> Self {
+        Self {
+            wheel: Mutex::default(),
+            manager: manager.clone(),
+        }
+    }
+
     /// Returns when to call [`fire`](Self::fire) next, without being asked.
     pub(super) fn next_ns(&self) -> Option<u64> {
         self.wheel.lock().next_ns()
     }
 
     /// Queues the items whose time has come. Those that nobody has any more are freed by another thread.
-    pub(super) fn fire(&self, manager: &Arc<Manager>, now_ns: u64) {
+    pub(super) fn fire(&self, now_ns: u64) {
         let expired = self.wheel.lock().advance(now_ns);
-        let fire = |due: Due| due.fire(manager, now_ns);
-        manager.leave_to_reapers(expired.into_iter().filter_map(fire));
+        let fire = |due: Due| due.fire(self, now_ns);
+        self.manager
+            .leave_to_reapers(expired.into_iter().filter_map(fire));
+    }
+}
+
+impl OwnTimers {
+    /// Makes those of a queue, which are none, among `all`.
+    pub(super) fn new(all: &Arc<Timers>) -> Self {
+        Self {
+            all: all.clone(),
+            group: OnceLock::new(),
+        }
     }
 
-    /// Takes out what a queue has armed, when nobody can arm anything for it any more. Returns the items that go by that.
-    pub(super) fn sweep(&self, own: &OwnTimers) -> Vec<Dead> {
-        let group = own
-            .0
+    fn insert(&self, at_ns: u64, due: Due) -> (TimerKey, bool) {
+        let mut wheel = self.all.wheel.lock();
+        let group = *self.group.get_or_init(|| wheel.new_group());
+        wheel.insert(at_ns, Some(group), due)
+    }
+
+    /// Takes out what is armed, when nobody can arm anything for the queue any more. Returns the items that go by that.
+    pub(super) fn sweep(&self) -> Vec<Dead> {
+        let group = self
+            .group
             .get()
             .filter(|_| !twin::armed("end: leaves its timers"));
-        let armed = group.map(|group| self.wheel.lock().disband(*group));
+        let armed = group.map(|group| self.all.wheel.lock().disband(*group));
         let leave = |due: Due| due.work.leave();
         armed.into_iter().flatten().filter_map(leave).collect()
     }
@@ -317,15 +345,15 @@ impl Timers {
 
 impl Due {
     /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
-    pub(super) fn fire(self, manager: &Arc<Manager>, now_ns: u64) -> Option<Dead> {
+    pub(super) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
         if self.try_fire(now_ns) {
             return self.work.leave();
         }
         // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
         let again_ns = now_ns.saturating_add(RETRY_NS);
-        let (_, is_first) = manager.timers.wheel.lock().insert(again_ns, None, self);
+        let (_, is_first) = timers.wheel.lock().insert(again_ns, None, self);
         if is_first {
-            manager.wake();
+            timers.manager.wake();
         }
         None
     }

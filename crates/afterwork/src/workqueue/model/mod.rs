@@ -12,10 +12,7 @@ use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
 use super::{
-    Registry, Work,
-    manager::{Manager, ManagerLoop},
-    policy::Census,
-    pool::WorkerPool,
+    Registry, Work, manager::Manager, manager_loop::ManagerLoop, policy::Census, pool::WorkerPool,
 };
 use crate::{params::Params, wake::Parker};
 
@@ -117,7 +114,7 @@ impl Machine {
 
     /// Looks at all pools once, as the armed watch does.
     pub fn tick(&self) {
-        ManagerLoop::new(self.registry.machine()).tick(0);
+        ManagerLoop::new(self.registry.machine(), self.registry.timers()).tick(0);
     }
 
     /// Calls the rescuers of each pool that wants for a worker since long, by a clock that says `now_ns`.
@@ -144,8 +141,7 @@ impl Machine {
 
     /// Fires the timers that are due `at` after the clock's beginning.
     pub fn fire_timers(&self, at: std::time::Duration) {
-        let manager = self.registry.manager();
-        manager.timers.fire(manager, at.as_nanos() as u64);
+        self.registry.timers().fire(at.as_nanos() as u64);
     }
 
     /// Starts a reaper if there is something for it to do.
