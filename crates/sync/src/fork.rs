@@ -95,12 +95,17 @@ pub const CAME_BACK: i32 = 1;
 /// the end of a process, which is the parent's as well.
 #[cold]
 pub fn end_child() -> ! {
-    crate::process::tell(
-        "a child of fork came back from the work item, callback or handler that forked, to a thread that serves its parent; it \
-         ends: let it end by _exit where it was forked",
-    );
-    // SAFETY: ends the process at once.
-    unsafe { libc::_exit(CAME_BACK) }
+    #[cfg(any(loom, shuttle))]
+    unreachable!("a model does not fork");
+    #[cfg(not(any(loom, shuttle)))]
+    {
+        crate::process::tell(
+            "a child of fork came back from the work item, callback or handler that forked, to a thread that serves its parent; it \
+             ends: let it end by _exit where it was forked",
+        );
+        // SAFETY: ends the process at once.
+        unsafe { libc::_exit(CAME_BACK) }
+    }
 }
 
 /// As [`end_child`] if this thread is one that the library started for its parent; else goes on, on a thread of the user's.
