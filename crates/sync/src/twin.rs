@@ -45,12 +45,12 @@ pub const fn armed(_name: &str) -> bool {
 }
 
 /// Stands where the bug `name` shows only if a thread is held up for long; does nothing but in a torture with that bug put
-/// back, which it holds up now and then.
+/// back, where one pass of a thread in `one_in` is held up for `span_us`.
 ///
 /// A window of some nanoseconds is hit by a preemption once in hours. A model needs no help.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
-pub const fn linger(_name: &str) {}
+pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
 /// Returns `true` if a model that failed is being torn down; always `false` on the real machine.
 ///
@@ -112,10 +112,6 @@ pub use model::{armed, must_fail};
 mod torture {
     use std::{cell::Cell, sync::OnceLock, thread, time::Duration};
 
-    /// One pass in so many lingers, for so long.
-    const ONE_IN: u32 = 64;
-    const SPAN: Duration = Duration::from_micros(50);
-
     std::thread_local!(static NR_PASSED: Cell<u32> = const { Cell::new(0) });
 
     /// Set once, before the first thread that could ask.
@@ -126,13 +122,13 @@ mod torture {
         ARMED.get().is_some_and(|armed| armed == name)
     }
 
-    /// Holds this thread up now and then, where the bug `name` is put back.
-    pub fn linger(name: &str) {
+    /// Holds this thread up for `span_us`, one time in `one_in`, where the bug `name` is put back.
+    pub fn linger(name: &str, one_in: u32, span_us: u64) {
         if armed(name) {
             let nr_passed = NR_PASSED.get().wrapping_add(1);
             NR_PASSED.set(nr_passed);
-            if nr_passed.is_multiple_of(ONE_IN) {
-                thread::sleep(SPAN);
+            if nr_passed.is_multiple_of(one_in) {
+                thread::sleep(Duration::from_micros(span_us));
             }
         }
     }

@@ -32,6 +32,8 @@ use crate::support::{
 
 /// No timer of that length goes off in a round.
 const NEVER: Duration = Duration::from_secs(3600);
+/// Timers of that length go off while their queue ends.
+const SOON: Duration = Duration::from_micros(100);
 /// Victims in a row whose timer is flushed while they end.
 const NR_RACES: usize = 20;
 /// Timers that are flushed by turns, whether their queue is there or not.
@@ -136,7 +138,7 @@ impl Lair {
     }
 
     fn act(&self, dice: &mut Dice) {
-        match dice.below(12) {
+        match dice.below(13) {
             0 if may(Act::Bh) => self.end_in_bottom_half(dice),
             1..3 if may(Act::Timer) => self.end_under_flushes(dice),
             3 if may(Act::Timer) => self.arm(dice),
@@ -145,6 +147,7 @@ impl Lair {
             6 if may(Act::Callback) => self.queue_after_readers(dice),
             7 if may(Act::Handler) => self.handle(dice),
             8 if may(Act::Tls) => self.leave_in_thread(dice),
+            12 if may(Act::Timer) && may(Act::Drop) => self.shut_down_by_drop(dice),
             9 if hostile::dares(Act::Fork, dice, 4) => self.fork(dice),
             10 if may(Act::Drop) => {
                 let victim = self.victim(dice);
@@ -193,6 +196,21 @@ impl Lair {
         }
     }
 
+    /// A victim that ends in a moment.
+    fn brief_victim(&self, dice: &mut Dice) -> Victim {
+        let queue = build_anyhow(|| Workqueue::builder("brief").build_in(&self.registry));
+        let (nr_items, nr_ran) = (dice.below(3), Arc::<AtomicUsize>::default());
+        for _ in 0..nr_items {
+            let nr_ran = nr_ran.clone();
+            queue.spawn_detached(move || _ = nr_ran.fetch_add(1, Ordering::Relaxed));
+        }
+        Victim {
+            queue,
+            nr_items,
+            nr_ran,
+        }
+    }
+
     /// Has a bottom-half item, which may not wait, drop a queue's last handle.
     fn end_in_bottom_half(&self, dice: &mut Dice) {
         let victim = self.victim(dice);
@@ -214,8 +232,12 @@ impl Lair {
         drop(timers);
         contained(|| drop(oldest));
         for _ in 0..NR_RACES {
-            let victim = self.victim(dice);
-            victim.queue.enqueue_after(&work, NEVER);
+            let victim = match dice.below(4) {
+                0 => self.victim(dice),
+                _ => self.brief_victim(dice),
+            };
+            let delay = dice.pick(&[SOON, NEVER]);
+            victim.queue.enqueue_after(&work, delay);
             for _ in 0..dice.below(100) {
                 std::hint::spin_loop();
             }
@@ -345,6 +367,30 @@ impl Lair {
         item.join().unwrap();
         drop(queue);
         hostile::hide_queue(dice, registry);
+    }
+
+    /// Has what drops it shut a registry down that waits for its time in a queue of that registry: by a reaper, on which the
+    /// queue ends, or whoever ends it.
+    fn shut_down_by_drop(&self, dice: &mut Dice) {
+        struct Shuts(Option<Registry>, Grenade);
+        impl Drop for Shuts {
+            fn drop(&mut self) {
+                drop(self.0.take().map(Registry::shutdown));
+                self.1.check();
+            }
+        }
+        let make = || Registry::new(Topology::synthetic("1 core").unwrap(), Params::default());
+        let registry = insist(make);
+        let queue = build_anyhow(|| Workqueue::builder("shut").build_in(&registry));
+        for _ in 0..1 + dice.below(3) {
+            let shuts = Shuts(Some(registry.clone()), Grenade::new(dice));
+            let work = DelayedWork::new(move || _ = &shuts);
+            queue.enqueue_after(&work, NEVER);
+        }
+        drop(registry);
+        let own = queue.clone();
+        queue.spawn_detached(move || drop(own));
+        contained(|| drop(queue));
     }
 
     /// Leaves something in a worker's thread that misbehaves when the thread ends, and waits for work there.

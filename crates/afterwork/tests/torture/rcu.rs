@@ -5,7 +5,8 @@
 //! With `--hostile` users beside all this do whatever safe code can, see `hostile_rcu.rs`.
 //!
 //! With `--twin BUG` a bug is put back, and a fault is what should come; `cargo xtask torture` builds for that. The
-//! bugs: [`TWINS`].
+//! bugs: [`TWINS`]; and with `--hostile --asan`, in any configuration, `rcu: a sweep overlooks its own section` and `srcu: a
+//! refused callback is dropped`.
 
 mod hostile_rcu;
 mod rcu_flavor;

@@ -10,7 +10,8 @@
 //! safe code can (`hostile_workqueue.rs`).
 //!
 //! Bugs that it found, to be put back with `--twin`: `cancel: overlooks a claim`, `rescue: mixes colours`, and seldom, with
-//! `--config large`, whose queues change their pools, `take: overlooks the plug`.
+//! `--config large`, whose queues change their pools, `take: overlooks the plug`. With `--hostile`: `queue: an end unwinds`, and
+//! with `--asan` also `queue: a lease without its queue`.
 
 mod futures;
 mod history;
@@ -44,8 +45,9 @@ use topology::Topology;
 
 /// How long one set of registry, queues and items is tortured before it is torn down.
 const ROUND: Duration = Duration::from_millis(300);
-/// Hostile users of all kinds, beside those who only flush.
+/// Hostile users of all kinds, and those who only flush timers.
 const NR_HOSTILE: usize = 3;
+const NR_FLUSHERS: usize = 2;
 /// How long nobody looks for bells when there is none.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_THREADS: usize = 8;
@@ -118,8 +120,10 @@ fn round(round: &Round<'_>) -> Totals {
                     let mut dice = Dice::of_thread(round.seed, 100 + i);
                     threads.push(scope.spawn(move || lair.torture(&mut dice, stop)));
                 }
-                let mut dice = Dice::of_thread(round.seed, 200);
-                threads.push(scope.spawn(move || lair.flush_timers(&mut dice, stop)));
+                for i in 0..NR_FLUSHERS {
+                    let mut dice = Dice::of_thread(round.seed, 200 + i);
+                    threads.push(scope.spawn(move || lair.flush_timers(&mut dice, stop)));
+                }
             }
             for i in 0..NR_THREADS {
                 let mut dice = Dice::of_thread(round.seed, i);

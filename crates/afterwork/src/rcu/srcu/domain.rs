@@ -295,7 +295,7 @@ impl Shared {
     #[inline(always)]
     pub(super) fn enter(&self) -> Parity {
         let parity = self.parity();
-        twin::linger("srcu: single flip");
+        twin::linger("srcu: single flip", 64, 50);
         self.slots.lock(parity);
         // ORDER(srcu-enter): store buffering, other end in `run_grace_period`.
         //   reader:       locks += 1;       light;  the section's reads
