@@ -55,12 +55,19 @@ pub(crate) fn contain(body: impl FnOnce()) -> bool {
     panicked
 }
 
-/// Drops what a panic carried. Should that panic again, what it panics with is leaked.
+/// How many panics of drops are followed: each may carry what panics when it is dropped, without end. A guess; one is odd.
+const NR_DROPS: u32 = 16;
+
+/// Drops what a panic carried, and what that panics with. What comes after [`NR_DROPS`] is leaked.
 #[cold]
-pub(crate) fn discard(payload: Payload) {
-    if let Err(again) = guarded(|| drop(payload)) {
-        std::mem::forget(again);
+pub(crate) fn discard(mut payload: Payload) {
+    for _ in 0..NR_DROPS {
+        match guarded(|| drop(payload)) {
+            Ok(()) => return,
+            Err(again) => payload = again,
+        }
     }
+    std::mem::forget(payload);
 }
 
 /// A value of a user's whose destructor is foreign code: its drop is contained, and asserts that no lock is held.
@@ -138,6 +145,34 @@ mod tests {
         assert!(!contain(|| ()));
         assert!(contain(|| std::panic::panic_any("once")));
         assert!(contain(|| std::panic::panic_any(Bomb)));
+    }
+
+    #[test]
+    fn what_the_drop_of_a_payload_panics_with_is_dropped_too_and_that_ends() {
+        use std::sync::{Arc, atomic::AtomicUsize, atomic::Ordering};
+        /// Panics with another as long as its fuse is.
+        struct Fuse(u32, Arc<AtomicUsize>);
+        impl Fuse {
+            fn new(length: u32, nr_there: &Arc<AtomicUsize>) -> Self {
+                nr_there.fetch_add(1, Ordering::Relaxed);
+                Self(length, nr_there.clone())
+            }
+        }
+        impl Drop for Fuse {
+            fn drop(&mut self) {
+                self.1.fetch_sub(1, Ordering::Relaxed);
+                if let Some(length) = self.0.checked_sub(1) {
+                    std::panic::resume_unwind(Box::new(Self::new(length, &self.1)));
+                }
+            }
+        }
+        let nr_there = Arc::new(AtomicUsize::new(0));
+        for length in [0, 1, 3, NR_DROPS - 1] {
+            discard(Box::new(Fuse::new(length, &nr_there)));
+            assert_eq!(nr_there.load(Ordering::Relaxed), 0, "a fuse of {length}");
+        }
+        discard(Box::new(Fuse::new(u32::MAX, &nr_there)));
+        assert_eq!(nr_there.load(Ordering::Relaxed), 1, "the last");
     }
 
     #[test]
