@@ -181,10 +181,10 @@ impl<T, F: Flavor> Rcu<T, F> {
     /// # Panics
     ///
     /// As the flavor's `synchronize`; the cell is as it was then.
+    #[inline]
     pub fn replace_sync(&self, value: T) -> T {
-        self.flavor.assert_may_wait("replace_sync");
-        let old = self.swap(Box::into_raw(Box::new(value)));
-        self.flavor.synchronize();
+        let swap = || self.swap(Box::into_raw(Box::new(value)));
+        let old = self.flavor.synchronize_after("replace_sync", swap);
         // SAFETY: from `Box::into_raw`, taken out by us alone; every section that could have loaded it has ended.
         *unsafe { Box::from_raw(old) }
     }

@@ -21,8 +21,6 @@
 //! all waiters with a cookie of `e` or earlier are woken, and of those who have to wait longer, all of whom hold the
 //! cookie `e + 2`, one: it drives, or finds that somebody else does, or that it need not.
 
-use std::cell::Cell;
-
 use sync::{
     OnceLock,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
@@ -39,7 +37,7 @@ use super::{
     slot::Slot,
     tunables,
 };
-use crate::wake::{EventCount, spin_as_waiter};
+use crate::wake::{EventCount, report, spin_as_waiter};
 
 /// Over how many buckets waiters are spread. Cookies in use at one time are two, and waiters that leave slowly hold up one more.
 const NR_WAIT_BUCKETS: usize = 4;
@@ -47,18 +45,9 @@ const NR_WAIT_BUCKETS: usize = 4;
 /// a worker.
 const WAKE_BATCH: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-sync::thread_local! {
-    /// Whether this thread has the right to drive a domain.
-    static DRIVES: Cell<bool> = Cell::new(false)
-}
-
 /// Returns `true` if this thread drives: whatever foreign code it calls must not wait for a grace period.
 pub(super) fn drives() -> bool {
-    DRIVES.try_with(Cell::get).unwrap_or(false)
-}
-
-fn set_drives(drives: bool) {
-    DRIVES.try_with(|place| place.set(drives)).ok();
+    report::doubts() & report::DRIVES != 0
 }
 
 /// Readers and the grace periods that wait for them.
@@ -214,7 +203,7 @@ impl Domain {
                 .is_ok();
         // Not `then_some`: a driver that is made and dropped lets go of what another one drives.
         taken.then(|| {
-            set_drives(true);
+            report::doubt(report::DRIVES, true);
             Driver(self)
         })
     }
@@ -309,7 +298,7 @@ impl Drop for Driver<'_> {
             return;
         }
         let domain = self.0;
-        set_drives(false);
+        report::doubt(report::DRIVES, false);
         let reached = GpCookie::reached(domain.gp_seq.load(Ordering::Relaxed));
         // ORDER(drive): the other end; see `try_drive`.
         // Test: a_grace_period_serves_whoever_came_before_it

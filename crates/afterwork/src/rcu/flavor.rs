@@ -22,9 +22,10 @@ pub trait Flavor: Sized + sealed::Sealed {
     /// Runs `callback` after every section that has begun. Where it panics `callback` is leaked.
     fn call(&self, callback: impl FnOnce() + Send + 'static);
 
-    /// Panics where [`synchronize`](Self::synchronize) would, which the caller is about to call in `what`.
+    /// Makes `change`, then waits as [`synchronize`](Self::synchronize) does, whose panics, told as those of `what`, come
+    /// before `change`.
     #[doc(hidden)]
-    fn assert_may_wait(&self, what: &str);
+    fn synchronize_after<R>(&self, what: &str, change: impl FnOnce() -> R) -> R;
 
     /// Panics where [`call`](Self::call) would.
     #[doc(hidden)]
@@ -76,8 +77,11 @@ impl Flavor for Global {
         call::call(callback);
     }
 
-    fn assert_may_wait(&self, what: &str) {
-        local::outside_of_sections(what);
+    fn synchronize_after<R>(&self, what: &str, change: impl FnOnce() -> R) -> R {
+        let me = local::outside_of_sections(what);
+        let result = change();
+        polled::synchronize_as(me);
+        result
     }
 
     /// It always may.
@@ -105,8 +109,11 @@ impl Flavor for srcu::Domain {
         Self::call(self, callback);
     }
 
-    fn assert_may_wait(&self, _what: &str) {
+    fn synchronize_after<R>(&self, _what: &str, change: impl FnOnce() -> R) -> R {
         self.assert_at_home();
+        let result = change();
+        self.synchronize();
+        result
     }
 
     fn assert_may_call(&self) {

@@ -41,6 +41,7 @@ impl Drop for AtExit {
         if sync::twin::torn_down() {
             return;
         }
+        report::doubt(report::ENDS, true);
         if let Some(slot) = mine() {
             MINE.try_with(|mine| mine.set(stand_in())).ok();
             slot.leave(global());
@@ -173,6 +174,7 @@ fn found() -> &'static Slot {
 }
 
 /// Returns this thread's slot, if it has one.
+#[inline]
 pub(super) fn mine() -> Option<&'static Slot> {
     let slot = MINE.try_with(Cell::get).ok()?;
     // SAFETY: as in `found`.
@@ -180,9 +182,8 @@ pub(super) fn mine() -> Option<&'static Slot> {
 }
 
 /// Returns the slot that this thread has left, as it ends, with a section open.
-#[cold]
 fn left_open() -> Option<&'static Slot> {
-    let is_ending = AT_EXIT.try_with(|_| ()).is_err();
+    let is_ending = report::doubts() & report::ENDS != 0;
     let is_open = |slot: &&Slot| slot.is_mine() && slot.is_in_section();
     is_ending.then(|| global().roster.iter().find(is_open))?
 }
@@ -192,8 +193,17 @@ fn left_open() -> Option<&'static Slot> {
 /// # Panics
 ///
 /// Where `what` would wait for this very thread, or the thread may not sleep.
+#[inline]
 pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     let me = mine();
+    if me.is_some_and(Slot::is_in_section) || report::doubts() != 0 {
+        must_be_free_to_wait(what, me);
+    }
+    me
+}
+
+#[cold]
+fn must_be_free_to_wait(what: &str, me: Option<&'static Slot>) {
     assert!(
         !domain::drives(),
         "{what} where a grace period waits for this thread, as in a stall handler, waits for itself"
@@ -203,7 +213,6 @@ pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
         "{what} inside a read-side critical section waits for itself"
     );
     report::must_be_free_to_sleep();
-    me
 }
 
 #[cold]

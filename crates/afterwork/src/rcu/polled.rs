@@ -55,7 +55,11 @@ use super::{
 /// reader.join().unwrap();
 /// ```
 pub fn synchronize() {
-    let me = outside_of_sections("synchronize");
+    synchronize_as(outside_of_sections("synchronize"));
+}
+
+/// Waits as [`synchronize`] does, for a caller that has asked whether it may; `me` is its slot.
+pub(super) fn synchronize_as(me: Option<&'static Slot>) {
     // A callback that waits for another would wait for itself.
     if tunables::wake_from_gp() || in_callback() {
         global().synchronize(me);

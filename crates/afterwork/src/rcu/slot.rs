@@ -355,6 +355,7 @@ impl Slot {
     }
 
     /// Returns `true` if this thread is in a section.
+    #[inline]
     pub(super) fn is_in_section(&self) -> bool {
         let ctr = self.0.ctr.load(Ordering::Relaxed);
         seq::is_in_section(ctr) && ctr != NEST_MAX

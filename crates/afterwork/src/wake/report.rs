@@ -8,6 +8,9 @@
 //!
 //! And whoever asked for it by [`before_sleep`] is called before each wait, nested or not, of workers without an item too:
 //! a reader of RCU that sleeps is not to be waited for, nor looked at.
+//!
+//! Who must ask before a first change whether it may wait looks at one word of the thread, [`doubts`]. Whoever could make
+//! a wait wrong leaves a bit there, and only then is it asked.
 
 use std::cell::{Cell, RefCell};
 
@@ -37,13 +40,25 @@ sync::thread_local! {
     static BEFORE_SLEEP: Cell<Option<fn()>> = Cell::new(None)
 }
 sync::thread_local! {
+    /// See [`doubts`]. Without a destructor, so that it can be reached at any moment.
+    static DOUBTS: Cell<u32> = Cell::new(0)
+}
+sync::thread_local! {
     /// How many waits this thread is in.
     static NR_WAITS: Cell<u32> = Cell::new(0)
 }
 
+/// In [`doubts`]: it has an observer, which may say that it may not sleep.
+const OBSERVED: u32 = 1;
+/// In [`doubts`]: it drives a grace period, or has the right to.
+pub(crate) const DRIVES: u32 = 1 << 1;
+/// In [`doubts`]: it is ending, and is no reader any more.
+pub(crate) const ENDS: u32 = 1 << 2;
+
 /// In a child of `fork` the observer is one of other threads, which are not there: nobody is told any more.
 static HANDLER: Handler = Handler {
     child: || {
+        doubt(OBSERVED, false);
         let theirs = OBSERVER.try_with(|place| place.borrow_mut().take());
         // Not dropped: it may be the last of what it holds.
         std::mem::forget(theirs);
@@ -54,12 +69,29 @@ static HANDLER: Handler = Handler {
 /// Names who is told of this thread's waits from now on.
 pub(crate) fn report_to(observer: Option<Arc<dyn BlockingObserver>>) {
     fork::register(&HANDLER);
+    doubt(OBSERVED, observer.is_some());
     OBSERVER.with(|place| *place.borrow_mut() = observer);
 }
 
 /// Has `call` called from now on before this thread may sleep. It must not wait itself.
 pub(crate) fn before_sleep(call: fn()) {
     BEFORE_SLEEP.with(|place| place.set(Some(call)));
+}
+
+/// Returns for what reasons this thread might have to refuse to wait: none, most have. One look, for who waits often
+/// and must ask before the first change.
+#[inline(always)]
+pub(crate) fn doubts() -> u32 {
+    DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
+}
+
+/// Adds a reason to [`doubts`], or takes it away.
+pub(crate) fn doubt(reason: u32, stands: bool) {
+    let change = |doubts: &Cell<u32>| {
+        let others = doubts.get() & !reason;
+        doubts.set(if stands { others | reason } else { others });
+    };
+    DOUBTS.try_with(change).ok();
 }
 
 /// Returns `true` if this thread may sleep where it is: whether [`while_asleep`] would not panic.
