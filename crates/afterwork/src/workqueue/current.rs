@@ -43,11 +43,6 @@ impl Runs {
         Self(INNERMOST.with(Cell::get))
     }
 
-    /// Says how many there are on this thread's own stack.
-    pub(crate) fn depth(&self) -> u32 {
-        self.0.depth
-    }
-
     /// Calls `body`, which does not unwind, with this thread in these. Its locals may be dropped much later.
     ///
     /// # Safety
@@ -90,6 +85,12 @@ pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
         let home = unsafe { frame.home.as_ref() };
         home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
     })
+}
+
+/// Returns how many runs there are on this thread's own stack.
+#[inline]
+pub(crate) fn depth() -> u32 {
+    INNERMOST.with(|innermost| innermost.get().depth)
 }
 
 /// Returns `true` if this thread is inside a run of a bottom half.

@@ -9,7 +9,7 @@ use std::ptr::NonNull;
 use sync::{Mutex, thread, unmodelled::Arc};
 
 use super::{
-    current::{Runs, is_bottom_half},
+    current::{Runs, depth, is_bottom_half},
     head::Head,
 };
 use crate::{panics::or_abort, wake::EventCount};
@@ -41,12 +41,21 @@ struct Answer {
 /// many runs already.
 ///
 /// Where no thread can be had the stack grows on.
+#[inline]
 pub(super) fn within_a_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
-    let runs = Runs::of_this_thread();
-    // An item of a bottom half may not wait, not even for that.
-    if runs.depth() < MAX_DEPTH || is_bottom_half() {
+    if depth() < MAX_DEPTH {
         return help(item);
     }
+    on_another_stack(item, help)
+}
+
+#[cold]
+fn on_another_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
+    // An item of a bottom half may not wait, not even for that.
+    if is_bottom_half() {
+        return help(item);
+    }
+    let runs = Runs::of_this_thread();
     let (errand, answer) = (Errand(item), Arc::new(Answer::default()));
     let ours = answer.clone();
     let started = thread::spawn("aw/deep", move || {
