@@ -173,6 +173,7 @@ impl<T> Inbox<T> {
     /// # Safety
     ///
     /// 1. As [`read`](Self::read).
+    #[inline]
     unsafe fn go_on(
         &self,
         reader: &mut Reader<T>,
@@ -225,6 +226,7 @@ impl<T> Inbox<T> {
         None
     }
 
+    #[inline]
     fn read_list(&self, reader: &mut Reader<T>, mut emptied: impl FnMut(Blank<T>)) -> Found<T> {
         let blank = if let Some(blank) = reader.counted.pop_front() {
             reader.nr_urgent -= usize::from(is_urgent(&blank));
@@ -243,6 +245,7 @@ impl<T> Inbox<T> {
         Found::Item(item)
     }
 
+    #[inline]
     fn take_turned(&self, reader: &mut Reader<T>) -> Option<Blank<T>> {
         if reader.turned.is_empty() {
             reader.turned = self.lifo.take_all_fifo();
@@ -255,6 +258,7 @@ impl<T> Inbox<T> {
     /// # Safety
     ///
     /// 1. As [`read`](Self::read).
+    #[inline]
     pub(super) unsafe fn count(&self, reader: &mut Reader<T>, wanted: usize) -> Count {
         if self.backlog == Backlog::Lifo {
             return self.count_list(reader, wanted);

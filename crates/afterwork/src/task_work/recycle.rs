@@ -308,6 +308,7 @@ impl<T> Spent<T> {
     }
 
     /// Takes a block whose items are gone.
+    #[inline]
     pub(super) fn push(&mut self, block: Blank<T>, free: &Stack<Block<T>>) {
         if self.keep == 0 {
             return;
@@ -319,6 +320,7 @@ impl<T> Spent<T> {
     }
 
     /// Puts the gathered blocks onto the free list.
+    #[inline]
     pub(super) fn give_back(&mut self, free: &Stack<Block<T>>) {
         let blocks = core::mem::take(&mut self.blocks);
         if blocks.is_empty() {

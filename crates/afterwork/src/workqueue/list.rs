@@ -238,6 +238,7 @@ impl Injector {
     }
 
     /// Takes all items, oldest first, calling `meet` for each, newest first, which names its colour.
+    #[inline]
     pub(crate) fn take(&self, mut meet: impl FnMut(NonNull<Head>) -> Colour) -> List {
         // Acquire, like the swap: who finds the stack empty because a helper took the last item back must see
         // the seat that the helper had taken before.
