@@ -83,6 +83,7 @@ const LIST: &[(&str, &str, Over)] = &[
         Reset("callbacks().inherit()"),
     ),
     ("rcu/describe.rs", "SHOWN", PerProcess),
+    ("rcu/domain.rs", "DRIVES", Thread),
     ("rcu/fork.rs", "HANDLER", Constant),
     ("rcu/local.rs", "AT_EXIT", Thread),
     ("rcu/local.rs", "MINE", Thread),
@@ -103,8 +104,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/hotplug.rs", "HANDLER", Constant),
     ("wake/hotplug.rs", "watchers", Held("watchers()")),
     ("wake/report.rs", "BEFORE_SLEEP", Thread),
-    // But for the observer, who is not there.
-    ("wake/report.rs", "DOUBTS", Reset("doubt(OBSERVED, false)")),
     ("wake/report.rs", "HANDLER", Constant),
     ("wake/report.rs", "NR_WAITS", Thread),
     (
@@ -121,13 +120,13 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/station.rs", "STATION", Thread),
     ("wake/station.rs", "roster", Held("&roster().offered")),
     ("workqueue/current.rs", "INNERMOST", Thread),
-    ("workqueue/end.rs", "WAITS_FOR_NOBODY", Thread),
+    ("workqueue/errands.rs", "WAITS_FOR_NOBODY", Thread),
     ("workqueue/future.rs", "WAKER", Constant),
     ("workqueue/manager.rs", "SERVES", Thread),
-    ("workqueue/registry.rs", "GLOBAL", PerProcess),
     ("workqueue/slab.rs", "HANDLER", Constant),
     ("workqueue/slab.rs", "LOCAL", Thread),
     ("workqueue/slab.rs", "ORPHANS", Held("&ORPHANS")),
+    ("workqueue/start.rs", "GLOBAL", PerProcess),
     ("workqueue/system.rs", "QUEUE", PerProcess),
     ("workqueue/wait.rs", "HAS_ANY", PerProcess),
 ];
