@@ -353,11 +353,14 @@ impl<S> Gate<S> {
                 from.admit(self.nr_seats())
             };
             match Self::step(&self.word, from, admitted.unwrap_or(from.with(IN_LINE))) {
+                // A seat came free before the line was seen: it is ours.
                 Ok(()) if admitted.is_some() => {
                     self.seat_in(node);
                     return true;
                 }
+                // All were taken, and who leaves from here on sees the line: he comes for its lock, and hands his seat over.
                 Ok(()) => break,
+                // Somebody came or left.
                 Err(now) => from = now,
             }
         }
@@ -407,6 +410,7 @@ impl<S> Gate<S> {
             // Cloned before the step: nothing holds the queue after it.
             let settled = told.then(|| core.clone());
             match Self::step(&gate.word, from, left) {
+                // Nobody stood in line: the seat is free for whoever comes, also for one who is about to line up.
                 Ok(()) => {
                     return Left {
                         seeker: None,

@@ -3,7 +3,7 @@
 //! # The protocol
 //!
 //! A pool keeps `target` workers awake. A worker that may sleep inside an item takes itself out of the census, and
-//! must then look for work like one that lies down: a producer that counted it as awake has kicked nobody.
+//! must then look for work like one that parks: a producer that counted it as awake has kicked nobody.
 //!
 //! ```text
 //! producer: leave the item;                  fence;  look at the census: up to target?
@@ -11,7 +11,7 @@
 //! ```
 //!
 //! When it comes back it counts again, so the pool may be above its target. Nobody is stopped for that. The next
-//! worker that ends a batch and finds too many awake lies down although work waits (`WorkerPool::take`, `try_park`);
+//! worker that ends a batch and finds too many awake parks although work waits (`WorkerPool::take`, `try_park`);
 //! how many are too many, `policy::has_surplus` says.
 //! The census falls under the pool lock alone, where that worker decides too, so two cannot leave for one too many.
 

@@ -23,7 +23,7 @@ use super::{
 };
 use crate::trace;
 
-/// A worker that lies down, and since when.
+/// A worker that is parked or about to be, and since when.
 #[derive(Debug)]
 pub(crate) struct IdleWorker {
     pub(crate) worker: Arc<Worker>,
@@ -57,7 +57,7 @@ pub(crate) struct Dispatch {
     pub(super) ready: VecDeque<usize>,
     /// Whether `ready` goes before `pending` next time; they take turns.
     pub(super) ready_first: bool,
-    /// Workers that lie down, the last to do so last.
+    /// Workers that are parked or about to be, the last to do so last.
     pub(crate) idle: Vec<IdleWorker>,
     /// All workers, by their number.
     workers: Vec<Option<Enlisted>>,
@@ -280,6 +280,7 @@ impl Dispatch {
             // SAFETY: the item is linked, so it is alive.
             let home = unsafe { item.as_ref() }
                 .home
+                // Written before the push by which we see the item, and not while it is linked.
                 .load(Ordering::Relaxed)
                 .cast_const();
             if let Some(run) = run.as_mut().filter(|run| ptr::eq(run.home, home)) {

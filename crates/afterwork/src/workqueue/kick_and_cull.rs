@@ -30,9 +30,9 @@ use Life::{Gone, Leaving, Parked, Running, Woken};
 /// Whom a kick picks.
 #[derive(Clone, Copy, PartialEq)]
 enum Pick {
-    /// Who lay down last.
+    /// Who parked last.
     Head,
-    /// Who lay down first.
+    /// Who parked first.
     Tail,
     /// Any idle worker: by affinity, or because it is not on this CPU.
     Any,
@@ -41,7 +41,7 @@ enum Pick {
 /// Who is culled.
 #[derive(Clone, Copy, PartialEq)]
 enum Cull {
-    /// Who lay down first.
+    /// Who parked first.
     Tail,
     /// Each worker times itself out.
     Any,
@@ -55,7 +55,7 @@ struct Rules {
     floor: usize,
     /// A kick takes the worker off the idle list.
     claim: bool,
-    /// A worker may lie down although another runs and work waits.
+    /// A worker may park although another runs and work waits.
     early: bool,
     /// A worker is not culled while work waits.
     recheck: bool,
@@ -86,7 +86,7 @@ const CLAIM: Rules = Rules {
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct State {
     lives: [Life; NR_WORKERS],
-    /// Who lay down last stands first.
+    /// Who parked last stands first.
     idle: Vec<usize>,
     /// Claimed, and not run yet.
     kicked: Vec<usize>,
@@ -253,7 +253,7 @@ impl State {
                     }
                     let nr_running = self.lives.iter().filter(|&&life| life == Running).count();
                     if self.nr_queued == 0 || rules.early && nr_running > 1 {
-                        add(format!("{worker} lies down"), vec![self.try_park(worker)]);
+                        add(format!("{worker} parks"), vec![self.try_park(worker)]);
                     }
                 }
                 Leaving => add(format!("{worker} leaves"), vec![self.with(worker, Gone)]),
@@ -364,7 +364,7 @@ fn the_kernels_rules_cull_a_kicked_worker_and_strand_nothing() {
     let floor = 1;
     claim("the same, keep 1", Rules { floor, ..KERNEL }, true, false);
     let early = true;
-    let name = "the same, keep 2; a worker may lie down beside another that runs";
+    let name = "the same, keep 2; a worker may park beside another that runs";
     claim(name, Rules { early, ..KERNEL }, true, false);
 }
 
@@ -421,7 +421,7 @@ fn a_claim_saves_both_under_any_rules_of_picking_and_culling() {
     let name = "claim, pick any, each times itself out, keep 0";
     assert!(!claim(name, CLAIM, false, false).dead_was_woken);
     let early = true;
-    let name = "the same, and a worker may lie down beside another that runs";
+    let name = "the same, and a worker may park beside another that runs";
     let found = claim(name, Rules { early, ..CLAIM }, false, false);
     assert!(!found.dead_was_woken);
     let (claims, chain) = (true, false);

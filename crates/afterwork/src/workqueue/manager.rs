@@ -211,7 +211,7 @@ impl Manager {
     }
 
     /// Starts a reaper if one is wanted, and does what it can where none is to be had.
-    pub(super) fn see_to_errands(self: &Arc<Self>, now_ns: u64) {
+    pub(super) fn serve_errands(self: &Arc<Self>, now_ns: u64) {
         if self.errands.wants_reaper(now_ns)
             && !self.start_thread("aw/reaper", |manager| manager.errands.serve())
         {

@@ -136,7 +136,7 @@ impl ManagerLoop {
                 return;
             }
             self.timers.fire(now_ns);
-            self.manager.see_to_errands(now_ns);
+            self.manager.serve_errands(now_ns);
             now_ns = self.ask_again(now_ns);
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
                 self.tick(now_ns);

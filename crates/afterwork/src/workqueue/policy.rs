@@ -4,7 +4,7 @@
 ///
 /// bits 0..16 `nr_awake` | bits 16..32 `nr_searching`
 ///
-/// A worker is *awake* from the moment it is claimed by a kick until it lies down, and *searching* while it is
+/// A worker is *awake* from the moment it is claimed by a kick until it parks, and *searching* while it is
 /// awake and looks for work: kicked and not there yet, between two batches, or spinning.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Census(pub(crate) u32);
@@ -55,10 +55,10 @@ pub(crate) fn need(census: Census, target: u32) -> Need {
     }
 }
 
-/// How many times its target a pool may have awake before one of them lies down while work waits.
+/// How many times its target a pool may have awake before one of them parks while work waits.
 ///
 /// A worker that comes back from a sleep is one more than the target. The count cannot tell that two of those awake
-/// wait for one CPU: a worker that lay down at once would leave its own CPU idle until the kernel moves one of them,
+/// wait for one CPU: a worker that parked at once would leave its own CPU idle until the kernel moves one of them,
 /// half a millisecond for each sleep on two CPUs. So some may stay, and the next to sleep need not wake another.
 /// Measured by `afterwork bench max-active --cases subsystems` on two CPUs: with 1 a sixth of the CPUs' time is idle, with 2
 /// an eighth, with 3 a twenty-fifth. Greater, more threads share a CPU after a burst of sleeps.

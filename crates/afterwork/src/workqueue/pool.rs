@@ -1,8 +1,8 @@
 //! A worker pool: where items wait, and who gets up to run them.
 //!
-//! # The protocol of lying down
+//! # The protocol of parking
 //!
-//! Producers leave items in the injector without a lock, so a worker that lies down and a producer that leaves the
+//! Producers leave items in the injector without a lock, so a worker that parks and a producer that leaves the
 //! first item must not miss each other. Both write and then look:
 //!
 //! ```text
@@ -173,7 +173,9 @@ impl WorkerPool {
             fence(Ordering::SeqCst);
         }
         match policy::need(self.census(), self.target) {
+            // Somebody searches, or has been claimed to: he looks at the injector when he searches no more.
             Need::Nothing => {}
+            // Whoever left the census may have looked before our item was there: nobody comes unless we kick.
             Need::Worker => self.kick(),
             // ORDER(watch): other end in `ManagerLoop::tick`; the fence is the one above.
             // Test: stuck_work_is_seen_by_the_watch
@@ -211,7 +213,7 @@ impl WorkerPool {
         }
     }
 
-    /// Claims the worker that lay down last, or asks for a new one; returns `true` if either could be done.
+    /// Claims the worker that parked last, or asks for a new one; returns `true` if either could be done.
     pub(super) fn pick(&self, dispatch: &mut Dispatch, picked: &mut Picked) -> bool {
         if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
             picked.wakeq.push(Wakeup::unpark(idle.worker.unparker()));
@@ -372,6 +374,7 @@ impl WorkerPool {
             if !twin::armed("take: no fence") {
                 fence(Ordering::SeqCst);
             }
+            // Empty: who pushes from here on sees that we search no more, and kicks. Else we kick in his place.
             let more = dispatch.has_work() || !self.injector.is_empty();
             if more && !twin::armed("take: no chained kick") {
                 self.pick_if_needed(&mut dispatch, &mut picked);
@@ -434,6 +437,7 @@ impl WorkerPool {
         if !twin::armed("lie down: no fence") {
             fence(Ordering::SeqCst);
         }
+        // Empty: who pushes from here on sees the census without us, and kicks. Else we pick somebody in his place.
         // Before the lock is dropped: after it somebody may adopt the item, and the injector is empty then.
         if twin::armed("lie down: look after the lock") {
             drop(dispatch);
@@ -466,7 +470,7 @@ impl WorkerPool {
         }
     }
 
-    /// Returns how often a worker looks for work before it lies down.
+    /// Returns how often a worker looks for work before it parks.
     pub(crate) fn worker_spin_limit(&self) -> u32 {
         self.params.worker_spin_limit
     }

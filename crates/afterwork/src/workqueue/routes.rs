@@ -20,7 +20,7 @@
 //!
 //! Here it is harm: an item that comes late to the old link may be overtaken by one that the same thread queues on the
 //! new link afterwards. So enqueuers of an ordered queue say that they are inside ([`EnqueueBarrier`]), and the changer
-//! shuts the doors, waits until nobody is inside, and publishes. After that nothing comes to the old link any more.
+//! shuts the barrier, waits until nobody is inside, and publishes. After that nothing comes to the old link any more.
 //! The new link is *plugged*: its items are adopted, and kept inactive. The old link names the new one its
 //! *successor*, and when the last of its items has ended it pulls the plug. A further change waits for that.
 //!
@@ -81,7 +81,7 @@ struct EnqueueBarrier {
     shut: AtomicBool,
 }
 
-/// The doors of an ordered queue, shut.
+/// The barrier of an ordered queue, shut.
 #[derive(Debug)]
 pub(crate) struct Shut<'a>(&'a RouteTable);
 
@@ -256,7 +256,7 @@ impl EnqueueBarrier {
             // ORDER(doors): store buffering, other end in `shut`.
             //   enter: nr_inside += 1;  fence;  is it shut?
             //   shut:  shut = true;     fence;  is anybody inside?
-            // Who is not waited for thus finds the doors shut, and waits for the new routes.
+            // Who is not waited for thus finds the barrier shut, and waits for the new routes.
             // Test: an_ordered_queue_keeps_its_order_while_its_attributes_change
             if !twin::armed("doors: no fence") {
                 fence(Ordering::SeqCst);

@@ -120,7 +120,7 @@ impl WorkerPool {
     }
 }
 
-/// Lets a worker whose CPUs give it no time run anywhere until it next lies down.
+/// Lets a worker whose CPUs give it no time run anywhere until it next parks.
 fn let_stray(worker: &Worker, allowed: &CpuSet) {
     let thread = ThreadId(worker.thread.load(Ordering::Relaxed));
     if thread.0 != 0 && !worker.strays.swap(true, Ordering::Relaxed) {

@@ -1,7 +1,7 @@
 //! What a worker's thread does.
 //!
 //! A worker goes round: *take* a batch under the pool lock, *run* its items, and so on; when there is nothing to
-//! take it *spins* for a while, then *lies down* under the lock and parks. Only a kick gets it up again, and
+//! take it *spins* for a while, then goes on the idle list under the lock and *parks*. Only a kick gets it up again, and
 //! a kick claims it: it is off the idle list, and counted as awake, before its wake-up is even sent. So a worker
 //! never is kicked twice, never culled while it is kicked, and never leaves by itself.
 

@@ -67,7 +67,7 @@ impl Workqueue {
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
         if !self.admits() {
-            // Its doors are not for users' code to stand in.
+            // Users' code does not run inside the barrier.
             drop(home);
             return join::refused(func);
         }

@@ -16,7 +16,7 @@ pub struct PoolStats {
     pub nice: i8,
     /// Workers there are.
     pub nr_workers: usize,
-    /// Workers that lie down.
+    /// Workers that are parked.
     pub nr_idle: usize,
     /// Workers that have said, or were seen, to sleep inside an item.
     pub nr_blocked: usize,

@@ -144,6 +144,8 @@ impl Dispatch {
         }
         self.give_up_seat(pool, worker, after);
         let link = self.link(slot);
+        // Seated: the batch is ours. Else the link stands in line, and what it has waits as inactive until a seat is handed
+        // to it, with this pool locked: we still have the lock, so the items are set aside before that.
         let seated = link.gate.enter_or_queue(link.node, || Seeker {
             pool: pool.clone(),
             slot,

@@ -50,11 +50,11 @@ impl WorkerPool {
         let limit_ns = if deserted { 0 } else { limit_ns };
         let next_ns = loop {
             if deserted && dispatch.idle.is_empty() {
-                // Those that are up lie down later.
+                // Those that are up park later.
                 break (dispatch.nr_workers() > 0).then(|| now_ns.saturating_add(DESERTED_LOOK_NS));
             }
             if !deserted && !policy::may_cull(dispatch.idle.len(), dispatch.nr_workers()) {
-                // More may lie down later, also such as have been asked for and are not there yet.
+                // More may park later, also such as have been asked for and are not there yet.
                 let nr_workers = dispatch.nr_workers() + dispatch.nr_creating;
                 break policy::may_cull(nr_workers, nr_workers)
                     .then(|| now_ns.saturating_add(limit_ns.max(SHORTEST_LOOK_NS)));

@@ -146,7 +146,7 @@ impl Machine {
 
     /// Starts a reaper if there is something for it to do.
     pub fn reap(&self) {
-        self.registry.manager().see_to_errands(0);
+        self.registry.manager().serve_errands(0);
     }
 
     /// Runs all that waits on this thread, as the manager does when no thread can be had.
