@@ -4,13 +4,14 @@
 //! present colour: what comes later gets the next one, and the flush has ended when nothing of its colour, or of an
 //! older one, is in flight. So items that are queued after a flush do not hold it up, in whatever order items end.
 //!
-//! Colours are taken round a ring. When all are in use a flush waits until the oldest is free, and what is adopted
-//! meanwhile belongs to it.
+//! Colours are taken round a ring. When all are in use the present one stays open until the oldest is free, and what is
+//! adopted meanwhile belongs to every flush that would have closed it. Whichever flush looks first then closes it for all
+//! of them: a flush waits for the items of one ring at most, however many others begin. The kernel's overflow list.
 //!
 //! An item's colour is kept beside its link (`list.rs`) from its adoption until its count is given back. Nothing
 //! here is shared: the pool lock guards it.
 
-/// How many flushes of one link may be under way. The kernel's `WORK_NR_COLORS`.
+/// How many flushes of one link may be told apart. The kernel's `WORK_NR_COLORS`.
 pub(crate) const NR_COLOURS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
 
 /// A place in the ring.
@@ -65,23 +66,28 @@ impl Colours {
         *nr_left == 0 && self.advance()
     }
 
-    /// Closes the present colour, unless nothing of it is in flight; `None` when no other is free.
-    pub(crate) fn close(&mut self) -> Option<UpTo> {
-        if self.nr_in_flight[Self::place(self.present_seq)] > 0 {
-            let nr_used = self.present_seq - self.oldest_seq + 1;
-            if nr_used >= NR_COLOURS as u64 {
-                return None;
-            }
-            self.present_seq += 1;
-        }
-        Some(UpTo {
-            end_seq: self.present_seq,
-        })
+    /// Closes the present colour, unless nothing of it is in flight: now, or when another is free.
+    pub(crate) fn close(&mut self) -> UpTo {
+        let is_used = self.nr_in_flight[Self::place(self.present_seq)] > 0;
+        let up_to = UpTo {
+            end_seq: self.present_seq + u64::from(is_used),
+        };
+        self.close_for(up_to);
+        up_to
     }
 
     /// Returns `true` if nothing is in flight that a flush waits for.
-    pub(crate) fn has_reached(&self, up_to: UpTo) -> bool {
-        self.oldest_seq >= up_to.end_seq
+    pub(crate) fn has_reached(&mut self, up_to: UpTo) -> bool {
+        self.close_for(up_to);
+        self.oldest_seq >= up_to.end_seq || self.nr_all == 0
+    }
+
+    /// Closes the present colour if that is still to be done, and another is free.
+    fn close_for(&mut self, up_to: UpTo) {
+        let nr_used = self.present_seq - self.oldest_seq + 1;
+        if self.present_seq < up_to.end_seq && nr_used < NR_COLOURS as u64 {
+            self.present_seq += 1;
+        }
     }
 
     fn advance(&mut self) -> bool {
@@ -104,7 +110,7 @@ mod tests {
     #[test]
     fn a_flush_of_nothing_has_ended() {
         let mut colours = Colours::default();
-        let up_to = colours.close().unwrap();
+        let up_to = colours.close();
         assert!(colours.has_reached(up_to));
     }
 
@@ -113,7 +119,7 @@ mod tests {
         let mut colours = Colours::default();
         colours.adopt(1);
         let before = colours.present();
-        let up_to = colours.close().unwrap();
+        let up_to = colours.close();
         colours.adopt(1);
         assert!(!colours.has_reached(up_to));
         assert!(colours.retire(before, 1));
@@ -121,47 +127,86 @@ mod tests {
         assert_eq!(colours.nr_in_flight(), 1);
     }
 
-    #[test]
-    fn when_all_colours_are_in_use_a_flush_waits_for_the_oldest() {
+    /// Adopts an item of each colour, and closes all but the last; returns the colours.
+    fn full_ring() -> (Colours, Vec<Colour>) {
         let mut colours = Colours::default();
         let mut used = Vec::new();
         for _ in 1..NR_COLOURS {
             colours.adopt(1);
             used.push(colours.present());
-            assert!(colours.close().is_some());
+            colours.close();
         }
         colours.adopt(1);
-        assert_eq!(colours.close(), None);
+        used.push(colours.present());
+        (colours, used)
+    }
+
+    #[test]
+    fn when_all_colours_are_in_use_a_flush_waits_until_the_oldest_is_free() {
+        let (mut colours, used) = full_ring();
+        let up_to = colours.close();
+        assert_eq!(Some(&colours.present()), used.last(), "closed nothing");
         // Not the oldest: that frees no place.
         assert!(!colours.retire(used[1], 1));
-        assert_eq!(colours.close(), None);
+        assert!(!colours.has_reached(up_to));
+        assert_eq!(Some(&colours.present()), used.last(), "closed nothing");
         assert!(colours.retire(used[0], 1));
-        assert!(colours.close().is_some());
+        assert!(!colours.has_reached(up_to));
+        assert_eq!(colours.present(), used[0], "closed it");
+    }
+
+    #[test]
+    fn a_flush_that_found_all_colours_in_use_goes_before_later_ones() {
+        let (mut colours, used) = full_ring();
+        let first = colours.close();
+        assert!(colours.retire(used[0], 1));
+        // This one takes the place that has come free.
+        let second = colours.close();
+        colours.adopt(1);
+        for &colour in &used[1..] {
+            colours.retire(colour, 1);
+        }
+        assert!(colours.has_reached(first) && colours.has_reached(second));
+        assert_eq!(colours.nr_in_flight(), 1);
+    }
+
+    #[test]
+    fn a_flush_whose_colour_was_never_closed_ends_with_all_items() {
+        let (mut colours, used) = full_ring();
+        let up_to = colours.close();
+        for &colour in used.iter().rev() {
+            assert!(!colours.has_reached(up_to));
+            colours.retire(colour, 1);
+        }
+        assert!(colours.has_reached(up_to));
     }
 
     proptest! {
-        /// Against a model that remembers for each item which flushes wait for it.
+        /// Against a model that remembers for each item which flushes wait for it: those that came later, and those whose
+        /// colour was still open.
         #[test]
         fn a_flush_waits_for_just_what_was_adopted_before_it(
             steps in prop::collection::vec((0u8..3, any::<prop::sample::Index>()), 1..300),
         ) {
             let mut colours = Colours::default();
-            let mut items: Vec<(Colour, usize)> = Vec::new();
+            let mut items: Vec<(Colour, u64, usize)> = Vec::new();
             let mut flushes: Vec<UpTo> = Vec::new();
             for (step, index) in steps {
                 match step {
                     0 => {
-                        items.push((colours.present(), flushes.len()));
+                        items.push((colours.present(), colours.present_seq, flushes.len()));
                         colours.adopt(1);
                     }
                     1 if !items.is_empty() => {
-                        let (colour, _) = items.swap_remove(index.index(items.len()));
+                        let (colour, ..) = items.swap_remove(index.index(items.len()));
                         colours.retire(colour, 1);
                     }
-                    _ => flushes.extend(colours.close()),
+                    _ => flushes.push(colours.close()),
                 }
                 for (number, up_to) in flushes.iter().enumerate() {
-                    let held_up = items.iter().any(|(_, nr_before)| *nr_before <= number);
+                    let held_up = items
+                        .iter()
+                        .any(|(_, seq, nr_before)| *nr_before <= number || *seq < up_to.end_seq);
                     prop_assert_eq!(colours.has_reached(*up_to), !held_up);
                 }
                 prop_assert_eq!(colours.nr_in_flight(), items.len());

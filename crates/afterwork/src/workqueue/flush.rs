@@ -68,21 +68,10 @@ impl fmt::Display for OwnQueueError {
 
 impl std::error::Error for OwnQueueError {}
 
-/// What a flush knows about one link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Stage {
-    /// All its colours were in use when the flush looked.
-    Open,
-    /// It waits for these.
-    Closed(UpTo),
-    /// Nothing is in flight there that it waits for.
-    Done,
-}
-
 /// A flush under way.
 pub(super) struct Flush<'a> {
-    /// All that there were when it began; they stay until the queue goes.
-    links: Vec<(Arc<Pwq>, Stage)>,
+    /// Those that have something in flight which it waits for; they stay until the queue goes.
+    links: Vec<(Arc<Pwq>, UpTo)>,
     /// Of each gate where somebody may still help, what was the present phase when all injectors had been looked at.
     /// Once nobody does the gate is left alone: whoever helps there later may count in the same phase.
     phases: Option<Vec<(Arc<Gate<Seeker>>, Phase)>>,
@@ -157,25 +146,27 @@ impl Inner {
 
 impl<'a> Flush<'a> {
     pub(super) fn new(inner: &'a Inner) -> Self {
+        let nr_cut = Some(inner.core.nr_cut.load(Ordering::Relaxed));
         let links = inner.plan.lock().links().to_vec();
-        let links = links.into_iter().map(|link| (link, Stage::Open));
+        let links = links.into_iter().map(|link| {
+            let up_to = link.pool.close_colour(link.slot);
+            (link, up_to)
+        });
         Self {
             links: links.collect(),
             phases: None,
-            nr_cut: Some(inner.core.nr_cut.load(Ordering::Relaxed)),
+            nr_cut,
             inner,
         }
     }
 
     /// Takes what steps can be taken; returns `true` if nothing is left to wait for.
     pub(super) fn has_ended(&mut self) -> bool {
-        let mut nr_left = 0;
-        for (link, stage) in &mut self.links {
-            *stage = stage.next(link);
-            nr_left += usize::from(*stage != Stage::Done);
-        }
+        let is_left = |(link, up_to): &(Arc<Pwq>, UpTo)| !link.pool.has_flushed(link.slot, *up_to);
+        self.links.retain(is_left);
+        let none_left = self.links.is_empty();
         // Relaxed: written before the count was given back under the pool lock, under which it was seen to be gone.
-        if nr_left == 0
+        if none_left
             && let Some(before) = self.nr_cut.take()
             && self.inner.core.nr_cut.load(Ordering::Relaxed) != before
             && !sync::twin::armed("flush: looks for helpers once")
@@ -201,20 +192,6 @@ impl<'a> Flush<'a> {
         // Each where somebody helps will tell.
         phases.retain(|(gate, phase)| !gate.has_helped(*phase));
         let helped = phases.is_empty() || sync::twin::armed("flush: forgets who helps");
-        nr_left == 0 && helped
-    }
-}
-
-impl Stage {
-    fn next(mut self, link: &Pwq) -> Stage {
-        if self == Stage::Open
-            && let Some(up_to) = link.pool.close_colour(link.slot)
-        {
-            self = Stage::Closed(up_to);
-        }
-        match self {
-            Stage::Closed(up_to) if link.pool.has_flushed(link.slot, up_to) => Stage::Done,
-            stage => stage,
-        }
+        none_left && helped
     }
 }

@@ -325,20 +325,19 @@ impl WorkerPool {
         (!link.drain_waits).then_some(link.nr_adopted)
     }
 
-    /// Tells what a link has in its injector or in flight from what comes later; `None` while it cannot, and the
-    /// queue's `settled` will tell when to try again.
-    pub(crate) fn close_colour(&self, slot: usize) -> Option<UpTo> {
+    /// Tells what a link has in its injector or in flight from what comes later.
+    pub(crate) fn close_colour(&self, slot: usize) -> UpTo {
         let mut dispatch = self.lock();
         if !twin::armed("flush: forgets the injector") {
             dispatch.adopt(&self.injector);
         }
-        dispatch.close_colour(slot)
+        dispatch.link_mut(slot).in_flight.close()
     }
 
     /// Returns `true` if nothing is in flight any more that `up_to` tells from later items; else the queue's `settled`
     /// will tell.
     pub(crate) fn has_flushed(&self, slot: usize, up_to: UpTo) -> bool {
-        self.lock().link(slot).in_flight.has_reached(up_to)
+        self.lock().link_mut(slot).in_flight.has_reached(up_to)
     }
 
     // ---- the worker's side ----

@@ -3,7 +3,7 @@
 use sync::{atomic::Ordering, thread::ThreadId, twin};
 
 use super::{
-    colour::{Colour, UpTo},
+    colour::Colour,
     dispatch::{DeferredEffects, Dispatch},
     worker::Worker,
 };
@@ -62,10 +62,5 @@ impl Dispatch {
             after.settled.push(link.core.clone());
         }
         self.pull_plug(slot, after);
-    }
-
-    /// Sees to it that what a link adopts from now on is told from what it has adopted; `None` while it cannot.
-    pub(crate) fn close_colour(&mut self, slot: usize) -> Option<UpTo> {
-        self.link_mut(slot).in_flight.close()
     }
 }
