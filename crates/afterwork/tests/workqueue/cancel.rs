@@ -260,18 +260,6 @@ fn a_cancelled_item_that_owns_the_last_handle_of_its_queue_is_freed() {
     });
 }
 
-/// Returns how much memory the process has, in KiB.
-fn resident_kib() -> usize {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    line.unwrap()
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap()
-}
-
 /// Spawns and cancels very many items of `queue`, among some that wait; returns how much the process has grown by them.
 fn storm(queue: &Workqueue, order: &Arc<Mutex<Vec<usize>>>, name: &str) -> usize {
     let mut before = 0;

@@ -36,4 +36,5 @@ mod spawn;
 mod spawn_async;
 mod spawn_async_ends;
 mod statistics;
+mod storms;
 mod watchdog;

@@ -286,6 +286,18 @@ pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
     });
 }
 
+/// Returns how much memory the process has, in KiB.
+pub fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
+    line.unwrap()
+        .split_whitespace()
+        .nth(1)
+        .unwrap()
+        .parse()
+        .unwrap()
+}
+
 /// A small generator of numbers that look random (xorshift64*).
 pub struct Dice(u64);
 

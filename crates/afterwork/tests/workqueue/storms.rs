@@ -1,0 +1,232 @@
+//! Everything at once, and very many of everything: what must hold then is that nothing is lost, and nothing stays.
+
+use std::time::Duration;
+
+use afterwork::workqueue::{AffinityScope, DelayedWork, Work, Workqueue};
+
+use crate::support::*;
+
+/// How many threads queue and take back in a storm.
+const NR_CANCELLERS: usize = 3;
+
+/// Queues items and takes them back by the dice; returns how many of them are to run.
+fn cancel_by_the_dice(queues: &[Workqueue], count: &Count, rounds: usize, seed: u64) -> usize {
+    let mut dice = Dice::new(seed);
+    let own: Vec<_> = (0..8).map(|_| counting(count)).collect();
+    let mut nr_due = 0;
+    for _ in 0..rounds {
+        let queue = &queues[dice.below(queues.len())];
+        let work = &own[dice.below(own.len())];
+        match dice.below(8) {
+            0 => nr_due += usize::from(queue.enqueue(work)),
+            1..4 => nr_due -= usize::from(work.cancel()),
+            4 => {
+                let count = count.clone();
+                // Refused while a drain is under way.
+                if let Ok(mut handle) = queue.try_spawn(move || count.add()) {
+                    nr_due += usize::from(!handle.cancel());
+                }
+            }
+            5 => {
+                let work = counting(count);
+                nr_due += usize::from(queue.enqueue(&work));
+                nr_due -= usize::from(work.cancel());
+            }
+            6 => {
+                let works: Vec<_> = (0..dice.below(40)).map(|_| counting(count)).collect();
+                nr_due += queue.enqueue_all(&works);
+                nr_due -= works.iter().filter(|work| work.cancel()).count();
+            }
+            _ => {
+                nr_due += usize::from(queue.enqueue(work));
+                nr_due -= usize::from(work.cancel());
+            }
+        }
+    }
+    nr_due
+}
+
+/// Changes queues by the dice in all that may change, and waits for them. Who pauses one resumes it.
+fn change_by_the_dice(queues: &[Workqueue], rounds: usize, seed: u64) {
+    let mut dice = Dice::new(seed);
+    for _ in 0..rounds {
+        let queue = &queues[dice.below(queues.len())];
+        match dice.below(9) {
+            0 => {
+                queue.pause();
+                std::thread::yield_now();
+                queue.resume();
+            }
+            1 => drop(queue.set_max_active(1 + dice.below(3) as u32)),
+            2 => drop(queue.set_scope(AffinityScope::Cpu)),
+            3 => drop(queue.set_scope(AffinityScope::System)),
+            4 => drop(queue.set_nice(dice.below(3) as i8)),
+            5 => queue.flush().unwrap(),
+            6 => assert!(queue.stats().nr_active <= 600),
+            7 => queue.drain().unwrap(),
+            _ => drop(queue.wait_times()),
+        }
+    }
+}
+
+#[test]
+fn items_are_taken_back_while_their_queues_pause_drain_and_change() {
+    let seed = seed();
+    ends(move || {
+        let registry = registry("4 core");
+        let build = |builder: afterwork::workqueue::Builder| builder.build_in(&registry).unwrap();
+        let queues = [
+            build(queue("one").max_active(1)),
+            build(queue("ordered").ordered()),
+            build(queue("plain")),
+            build(queue("alone").help(false).scope(AffinityScope::Cpu)),
+        ];
+        let count = Count::default();
+        let nr_due = std::sync::atomic::AtomicUsize::new(0);
+        threads(NR_CANCELLERS + 2, |i| {
+            let seed = seed.wrapping_add(i as u64 * 7919);
+            if i < NR_CANCELLERS {
+                let due = cancel_by_the_dice(&queues, &count, 4000, seed);
+                nr_due.fetch_add(due, std::sync::atomic::Ordering::SeqCst);
+            } else {
+                change_by_the_dice(&queues, 600, seed);
+            }
+        });
+        for queue in &queues {
+            queue.drain().unwrap();
+            let stats = queue.stats();
+            assert_eq!((stats.nr_active, stats.nr_inactive), (0, 0));
+        }
+        assert_eq!(count.get(), nr_due.into_inner());
+        assert!(
+            registry
+                .pool_stats()
+                .iter()
+                .all(|pool| pool.nr_pending == 0)
+        );
+    });
+}
+
+/// Joins another that joins another and so on, `depth` of them, of which every seventh panics; returns how many did not.
+fn descend_and_panic(queue: &Workqueue, depth: usize) -> usize {
+    if depth == 0 {
+        panic!("as told");
+    }
+    let inner = queue.clone();
+    let deeper = queue.spawn(move || {
+        let nr_good = descend_and_panic(&inner, depth - 1);
+        assert!(!depth.is_multiple_of(7), "as told");
+        nr_good + 1
+    });
+    deeper.join().unwrap_or(0)
+}
+
+#[test]
+fn deep_joins_end_though_items_panic_and_threads_are_refused() {
+    for max in [1, 3] {
+        ends(move || {
+            let registry = registry("2 core");
+            let queue = queue("deep").max_active(max).build_in(&registry).unwrap();
+            for refuse in [false, true] {
+                registry.refuse_threads(refuse);
+                // 6 of them lie above the last that panics.
+                assert_eq!(descend_and_panic(&queue, 1000), 1000 % 7);
+            }
+            queue.drain().unwrap();
+            assert_eq!(queue.stats().nr_active, 0);
+        });
+    }
+}
+
+/// Makes and drops `count` of one thing.
+type Makes = fn(&Workqueue, usize);
+
+#[test]
+fn what_is_made_and_dropped_leaves_no_memory_behind() {
+    let test = "storms::what_is_made_and_dropped_leaves_no_memory_behind";
+    in_own_process(test, || {
+        let registry = registry("2 core");
+        let idle = queue("idle").build_in(&registry).unwrap();
+        let full = queue("full").max_active(1).help(false);
+        let full = full.build_in(&registry).unwrap();
+        let plug = plug_into(&full);
+        let kinds: [(&str, &Workqueue, Makes); 9] = [
+            ("items", &idle, |queue, count| {
+                (0..count).for_each(|_| assert!(queue.enqueue(&Work::new(|| ()))));
+            }),
+            ("items that never ran", &idle, |_, count| {
+                (0..count).for_each(|_| drop(Work::new(|| ())));
+            }),
+            ("delayed items", &idle, |queue, count| {
+                let hour = Duration::from_secs(3600);
+                for _ in 0..count {
+                    let work = DelayedWork::new(|| ());
+                    assert!(queue.enqueue_after(&work, hour) && work.cancel());
+                }
+            }),
+            ("joins", &idle, |queue, count| {
+                (0..count).for_each(|i| assert_eq!(queue.spawn(move || i).join().unwrap(), i));
+            }),
+            ("handles that are dropped", &idle, |queue, count| {
+                (0..count).for_each(|i| drop(queue.spawn(move || i)));
+            }),
+            ("futures", &idle, |queue, count| {
+                (0..count).for_each(|i| {
+                    assert_eq!(queue.spawn_async(async move { i }).join().unwrap(), i)
+                });
+            }),
+            ("futures that are cancelled", &idle, |queue, count| {
+                for _ in 0..count {
+                    assert!(queue.spawn_async(std::future::pending::<()>()).cancel());
+                }
+            }),
+            ("items that are cancelled", &full, |queue, count| {
+                for i in 0..count {
+                    let work = Work::new(|| ());
+                    assert!(queue.enqueue(&work) && work.cancel());
+                    assert!(queue.spawn(move || i).cancel());
+                }
+            }),
+            ("flushes and clones", &idle, |queue, count| {
+                (0..count).for_each(|_| queue.clone().flush().unwrap());
+            }),
+        ];
+        for (what, queue, makes) in kinds {
+            let settle = || idle.drain().unwrap();
+            // What is kept for later is there after the first of these.
+            makes(queue, 10_000);
+            settle();
+            let before = resident_kib();
+            for _ in 0..4 {
+                makes(queue, 10_000);
+                settle();
+            }
+            let grown_kib = resident_kib().saturating_sub(before);
+            // Of 40 thousand, 8 bytes each would be 320 KiB; the allocator's own moods are as great.
+            assert!(grown_kib < 2048, "{what}: {grown_kib} KiB");
+        }
+        plug.release();
+        full.drain().unwrap();
+    });
+}
+
+#[test]
+fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
+    let test = "storms::queues_that_are_made_and_dropped_leave_no_memory_behind";
+    in_own_process(test, || {
+        let registry = registry("2 core");
+        let _keeps_pool = queue("keeps").build_in(&registry).unwrap();
+        let makes = |count| {
+            for _ in 0..count {
+                let queue = queue("short").max_active(2).build_in(&registry).unwrap();
+                queue.spawn_detached(|| ());
+            }
+        };
+        makes(2000);
+        let before = resident_kib();
+        makes(8000);
+        let grown_kib = resident_kib().saturating_sub(before);
+        assert!(grown_kib < 2048, "{grown_kib} KiB");
+        assert_eq!(registry.pool_stats().len(), 1);
+    });
+}
