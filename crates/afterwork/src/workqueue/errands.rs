@@ -35,17 +35,17 @@ sync::thread_local! {
 }
 
 /// Notes that others depend on this thread, so that it must wait for no queue's end.
-pub(super) fn waits_for_nobody() {
+pub(crate) fn waits_for_nobody() {
     WAITS_FOR_NOBODY.with(|place| place.set(true));
 }
 
 /// Returns `true` if others depend on this thread.
-pub(super) fn others_depend() -> bool {
+pub(crate) fn others_depend() -> bool {
     WAITS_FOR_NOBODY.try_with(Cell::get).unwrap_or(false)
 }
 
 /// What is to be done by a thread that may wait. To some, being dropped is all.
-pub(super) trait Errand: Send {
+pub(crate) trait Errand: Send {
     /// Does it, which may wait and run users' code.
     fn run(self: Box<Self>) {}
 
@@ -57,7 +57,7 @@ pub(super) trait Errand: Send {
 
 /// The errands of one registry.
 #[derive(Default)]
-pub(super) struct Errands(Mutex<List>);
+pub(crate) struct Errands(Mutex<List>);
 
 #[derive(Default)]
 struct List {
@@ -74,7 +74,7 @@ struct List {
 impl Errands {
     /// Adds what is to be done; returns `true` if the manager is to look.
     #[must_use]
-    pub(super) fn add(&self, errands: impl IntoIterator<Item = Box<dyn Errand>>) -> bool {
+    pub(crate) fn add(&self, errands: impl IntoIterator<Item = Box<dyn Errand>>) -> bool {
         let errands: Vec<_> = errands.into_iter().collect();
         let mut list = self.0.lock();
         if list.closed {
@@ -89,7 +89,7 @@ impl Errands {
 
     /// Returns `true` if a reaper is to be started now, and counts it: it [`serve`](Self::serve)s, or was
     /// [`refused`](Self::refused).
-    pub(super) fn wants_reaper(&self, now_ns: u64) -> bool {
+    pub(crate) fn wants_reaper(&self, now_ns: u64) -> bool {
         let mut list = self.0.lock();
         let wants = list.due_ns().is_some_and(|due_ns| now_ns >= due_ns);
         if wants {
@@ -100,12 +100,12 @@ impl Errands {
     }
 
     /// Returns when to start a reaper, as things are.
-    pub(super) fn next_ns(&self) -> Option<u64> {
+    pub(crate) fn next_ns(&self) -> Option<u64> {
         self.0.lock().due_ns()
     }
 
     /// Does errands, as a reaper that was counted, until there is none.
-    pub(super) fn serve(&self) {
+    pub(crate) fn serve(&self) {
         while let Some(errand) = self.take() {
             errand.run();
         }
@@ -123,7 +123,7 @@ impl Errands {
     }
 
     /// Takes note that a reaper could not be had, and does what can be done without.
-    pub(super) fn refused(&self, now_ns: u64) {
+    pub(crate) fn refused(&self, now_ns: u64) {
         let mut list = self.0.lock();
         list.nr_reapers -= 1;
         list.pause_ns = (list.pause_ns * 2).clamp(RETRY_NS, RETRY_MAX_NS);
@@ -136,7 +136,7 @@ impl Errands {
     }
 
     /// Does what is left. Errands that come later are done by whoever adds them.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         let mut list = self.0.lock();
         list.closed = true;
         list.nr_reapers += 1;

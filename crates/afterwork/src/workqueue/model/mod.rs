@@ -12,7 +12,8 @@ use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
 use super::{
-    Registry, Work, manager::Manager, manager_loop::ManagerLoop, policy::Census, pool::WorkerPool,
+    Registry, Work, manage::manager_loop::ManagerLoop, pools::manager::Manager,
+    pools::policy::Census, pools::pool::WorkerPool,
 };
 use crate::{params::Params, wake::Parker};
 
@@ -152,14 +153,14 @@ impl Machine {
     /// Runs all that waits on this thread, as the manager does when no thread can be had.
     pub fn help_out(&self) {
         for pool in self.registry.machine().pools() {
-            super::serve::help_out(&pool, || true);
+            super::pools::serve::help_out(&pool, || true);
         }
     }
 
     /// Does that for the pool that was made last first.
     pub fn help_out_last_first(&self) {
         for pool in self.registry.machine().pools().iter().rev() {
-            super::serve::help_out(pool, || true);
+            super::pools::serve::help_out(pool, || true);
         }
     }
 

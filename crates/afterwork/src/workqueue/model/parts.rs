@@ -5,13 +5,13 @@ use std::ptr::NonNull;
 use sync::{cell::UnsafeCell, unmodelled::Arc};
 
 use super::super::{
-    active::{Gate, Holds},
-    colour::Colour,
-    head::{Head, VTable},
-    list::Injector,
-    queue_core::QueueCore,
-    slab::{Free, Returned},
-    state::State,
+    item::colour::Colour,
+    item::head::{Head, VTable},
+    item::list::Injector,
+    item::slab::{Free, Returned},
+    item::state::State,
+    limit::active::{Gate, Holds},
+    limit::queue_core::QueueCore,
 };
 
 /// Items that are numbered, in an injector.
@@ -90,7 +90,7 @@ impl Injected {
     pub fn push_chain(&self, from: usize, len: usize) {
         let items: Vec<_> = (0..len).map(|number| make(from, number)).collect();
         for two in items.windows(2) {
-            super::super::list::set_fresh_next(two[1], two[0].as_ptr());
+            super::super::item::list::set_fresh_next(two[1], two[0].as_ptr());
         }
         self.injector.push_chain(items[len - 1], items[0]);
     }

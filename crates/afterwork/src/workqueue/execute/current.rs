@@ -1,0 +1,165 @@
+//! The runs that a thread is in. Runs nest: a run may wait for an item and run it by that.
+
+use std::{
+    cell::Cell,
+    ptr::{self, NonNull},
+};
+
+use sync::unmodelled::Arc;
+
+use crate::workqueue::{item::head::Head, limit::queue_core::QueueCore, pools::pwq::Pwq};
+
+/// A run that this thread is in.
+#[derive(Clone, Copy)]
+struct Frame {
+    /// Null for an item that has no handles; only ever compared.
+    item: *const Head,
+    /// The link from which it runs; null once the run has given up what keeps that.
+    home: *const Pwq,
+    /// The run around it, on the stack of this thread or of one that waits for this one; null for none.
+    outer: *const Frame,
+    /// How many runs there are on this thread's stack, with this one.
+    depth: u32,
+}
+
+sync::thread_local! {
+    /// The innermost run.
+    static INNERMOST: Cell<Frame> = Cell::new(Frame {
+        item: ptr::null(),
+        home: ptr::null(),
+        outer: ptr::null(),
+        depth: 0,
+    })
+}
+
+/// The runs that a thread is in, to be gone on with by another thread.
+pub(crate) struct Runs(Frame);
+
+// SAFETY: what it points to is shared by what keeps it there: see `Runs::go_on`.
+unsafe impl Send for Runs {}
+
+impl Runs {
+    pub(crate) fn of_this_thread() -> Self {
+        Self(INNERMOST.with(Cell::get))
+    }
+
+    /// Calls `body`, which does not unwind, with this thread in these. Its locals may be dropped much later.
+    ///
+    /// # Safety
+    ///
+    /// 1. The thread of which they are waits until `body` has returned.
+    pub(crate) unsafe fn go_on<R>(self, body: impl FnOnce() -> R) -> R {
+        let frame = Frame { depth: 0, ..self.0 };
+        let before = INNERMOST.with(|innermost| innermost.replace(frame));
+        let result = body();
+        INNERMOST.with(|innermost| innermost.set(before));
+        result
+    }
+}
+
+/// Returns `true` if this thread is inside a run for which `test` holds.
+fn inside(mut test: impl FnMut(Frame) -> bool) -> bool {
+    let mut frame = INNERMOST.with(Cell::get);
+    loop {
+        if test(frame) {
+            return true;
+        }
+        if frame.outer.is_null() {
+            return false;
+        }
+        // SAFETY: `with_current` keeps the frame around a run on its stack, unmoved, until that run is over; one of another
+        // thread is kept by (1) of `Runs::go_on`.
+        frame = unsafe { *frame.outer };
+    }
+}
+
+/// Returns `true` if this thread is inside a run of `item`.
+pub(crate) fn is_current(item: NonNull<Head>) -> bool {
+    inside(|frame| ptr::eq(frame.item, item.as_ptr()))
+}
+
+/// Returns `true` if this thread is inside a run of the queue `core`, and so has a seat of it.
+pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
+    inside(|frame| {
+        // SAFETY: a home that is not null is kept by what its run holds: see `with_current`.
+        let home = unsafe { frame.home.as_ref() };
+        home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
+    })
+}
+
+/// Returns how many runs there are on this thread's own stack.
+#[inline]
+pub(crate) fn depth() -> u32 {
+    INNERMOST.with(|innermost| innermost.get().depth)
+}
+
+/// Returns `true` if this thread is inside a run of a bottom half.
+pub(crate) fn is_bottom_half() -> bool {
+    inside(|frame| {
+        // SAFETY: as in `is_seated`.
+        let home = unsafe { frame.home.as_ref() };
+        home.is_some_and(|home| home.core.bh)
+    })
+}
+
+/// Calls `body` with the link of the innermost run of this thread whose link is `chosen`, if there is one.
+pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
+    let mut body = Some(body);
+    inside(|frame| {
+        // SAFETY: as in `is_seated`.
+        let home = unsafe { frame.home.as_ref() };
+        let Some(home) = home.filter(|home| chosen(home)) else {
+            return false;
+        };
+        if let Some(body) = body.take() {
+            body(home);
+        }
+        true
+    });
+}
+
+/// Returns the link from which this thread's innermost run runs.
+pub(crate) fn current_home() -> *const Pwq {
+    INNERMOST.with(Cell::get).home
+}
+
+/// Notes that the innermost run has given up what kept its home.
+pub(crate) fn forget_home() {
+    INNERMOST.with(|innermost| {
+        let home = ptr::null();
+        innermost.set(Frame {
+            home,
+            ..innermost.get()
+        });
+    });
+}
+
+/// Calls `body` as part of the run of `item` from the link `home`.
+///
+/// # Safety
+///
+/// 1. `home` is there until `body` returns or calls [`forget_home`].
+#[inline]
+pub(crate) unsafe fn with_current<R>(
+    item: *const Head,
+    home: *const Pwq,
+    body: impl FnOnce() -> R,
+) -> R {
+    struct Outer(Frame);
+    impl Drop for Outer {
+        fn drop(&mut self) {
+            if !sync::twin::torn_down() {
+                INNERMOST.with(|innermost| innermost.set(self.0));
+            }
+        }
+    }
+    let outer = Outer(INNERMOST.with(Cell::get));
+    let frame = Frame {
+        item,
+        home,
+        outer: &raw const outer.0,
+        depth: outer.0.depth + 1,
+    };
+    INNERMOST.with(|innermost| innermost.set(frame));
+    body()
+}

@@ -1,0 +1,491 @@
+//! One-shot items: closures that run once, with a handle to wait for what they return, or without.
+
+use std::{
+    cell::UnsafeCell,
+    fmt,
+    marker::PhantomData,
+    mem::ManuallyDrop,
+    pin::Pin,
+    ptr::NonNull,
+    task::{Context, Poll},
+};
+
+use sync::{Mutex, unmodelled::Arc};
+
+use super::{
+    current::{is_current, with_current},
+    dependency::{self, reported},
+    run::{self, note_panic},
+    wait,
+};
+use crate::{
+    panics::{Foreign, Payload, discard, guarded_in_item},
+    trace,
+    workqueue::{
+        item::handles,
+        item::head::{HandleTable, Head, Popped, TaskSlot, VTable},
+        item::panicked::PanicPayload,
+        item::slab,
+        item::state::{Ending, State},
+        pools::pwq::Pwq,
+    },
+};
+
+/// Waits for what a spawned closure, or future, returns.
+///
+/// Dropping the handle lets the item run and its result go. As a future it yields what [`join`](Self::join)
+/// returns.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::Workqueue;
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// let mut handle = queue.spawn(|| 1 + 1);
+/// let sum = loop {
+///     handle = match handle.try_join() {
+///         Ok(result) => break result?,
+///         Err(handle) => handle,
+///     };
+/// };
+/// assert_eq!(sum, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping the handle gives up the result; `spawn_detached` is cheaper"]
+pub struct JoinHandle<T> {
+    item: NonNull<Head>,
+    result: PhantomData<T>,
+}
+
+// SAFETY: the closure and its result are `Send`, and the item passes each to one thread at a time.
+unsafe impl<T: Send> Send for JoinHandle<T> {}
+// SAFETY: a shared handle shows the state alone, which is atomic.
+unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+/// Says why a spawned closure has no result.
+#[non_exhaustive]
+pub enum JoinError {
+    /// It panicked with this.
+    Panicked(PanicPayload),
+    /// It was cancelled before it started; a future, before it ended.
+    Cancelled,
+    /// It tried to join itself.
+    OwnItem,
+    /// Its queue was being drained, or had been destroyed.
+    Refused,
+}
+
+impl JoinError {
+    pub(crate) fn panicked(payload: Payload) -> Self {
+        Self::Panicked(PanicPayload::new(payload))
+    }
+
+    /// Goes on panicking with what the closure panicked with; any other error is a panic of its own.
+    pub fn resume_unwind(self) -> ! {
+        match self {
+            Self::Panicked(payload) => std::panic::resume_unwind(payload.into_inner()),
+            other => panic!("{other}"),
+        }
+    }
+}
+
+impl fmt::Debug for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for JoinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Panicked(payload) => match payload.text() {
+                Some(text) => write!(f, "the work item panicked: {text}"),
+                None => f.write_str("the work item panicked"),
+            },
+            Self::Cancelled => f.write_str("the work item was cancelled"),
+            Self::OwnItem => f.write_str("a work item cannot join itself"),
+            Self::Refused => f.write_str("the queue took no work items"),
+        }
+    }
+}
+
+impl std::error::Error for JoinError {}
+
+pub(crate) type Outcome<T> = Result<T, JoinError>;
+
+/// A closure, and later its result.
+#[repr(C)]
+struct Joinable<F, T> {
+    head: Head,
+    /// Written by the handle before it sets the flag that a task waits.
+    task: UnsafeCell<Option<Arc<TaskSlot>>>,
+    /// `func` until the item runs or is cancelled, `outcome` from then on.
+    content: UnsafeCell<Content<F, T>>,
+}
+
+union Content<F, T> {
+    func: ManuallyDrop<F>,
+    outcome: ManuallyDrop<Option<Outcome<T>>>,
+}
+
+/// Makes an item that runs `func` and keeps what it returns.
+#[inline]
+pub(crate) fn joinable<F, T>(func: F, home: &Pwq) -> (NonNull<Head>, JoinHandle<T>)
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let item = slab::place(Joinable::<F, T> {
+        head: Head::new(
+            Joinable::<F, T>::VTABLE,
+            State::queued(home.rules),
+            home.as_home(),
+        ),
+        task: UnsafeCell::new(None),
+        content: UnsafeCell::new(Content {
+            func: ManuallyDrop::new(func),
+        }),
+    })
+    .cast();
+    // SAFETY: the item's table gives a `T`, and this is its only handle.
+    (item, unsafe { JoinHandle::of(item) })
+}
+
+/// Drops `func`, and makes the handle of an item that never was queued.
+#[cold]
+pub(crate) fn refused<F, T>(func: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    // FOREIGN(refused-drop): a closure that a queue does not take, on the thread that spawns; it may unwind to there.
+    drop(func);
+    let item = slab::place(Joinable::<F, T> {
+        head: Head::new(Joinable::<F, T>::VTABLE, State::ended(), std::ptr::null()),
+        task: UnsafeCell::new(None),
+        content: UnsafeCell::new(Content {
+            outcome: ManuallyDrop::new(Some(Err(JoinError::Refused))),
+        }),
+    });
+    JoinHandle {
+        item: item.cast(),
+        result: PhantomData,
+    }
+}
+
+/// Makes an item that runs `func` and has no handle.
+#[inline]
+pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: &Pwq) -> NonNull<Head> {
+    slab::place(Detached {
+        head: Head::new(Detached::<F>::VTABLE, State::IDLE, home.as_home()),
+        func: ManuallyDrop::new(func),
+    })
+    .cast()
+}
+
+impl<F, T> Joinable<F, T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    const VTABLE: &'static VTable = &VTable {
+        run: run::pop_and_run,
+        call: Self::call,
+        name: std::any::type_name::<F>,
+        free: Self::free,
+        is_husk: Self::is_husk,
+        push: None,
+        task: Some(Self::task),
+        handle: Some(HandleTable {
+            take: Self::take,
+            cancel: Self::cancel,
+            leave: handles::orphan,
+            slot: Self::slot,
+        }),
+    };
+
+    fn content(item: NonNull<Head>) -> *mut Content<F, T> {
+        // SAFETY: this table belongs to items of this type alone.
+        unsafe { (*item.as_ptr().cast::<Self>()).content.get() }
+    }
+
+    unsafe fn call(item: NonNull<Head>) -> Ending {
+        let content = Self::content(item);
+        // SAFETY: the caller runs the item for the first and only time, so the closure is there and ours.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
+        // FOREIGN(item-run): a spawned closure, on a worker, a rescuer or its joiner, inside its run; contained.
+        let outcome = guarded_in_item(func).map_err(JoinError::panicked);
+        let panicked = outcome.is_err();
+        if panicked {
+            // SAFETY: the caller runs the item.
+            unsafe { note_panic(!item.as_ref().load().is_orphan()) };
+        }
+        let outcome = ManuallyDrop::new(Some(outcome));
+        // SAFETY: nobody reads the content before the run has ended.
+        unsafe { (&raw mut (*content).outcome).write(outcome) };
+        if panicked {
+            Ending::Panicked
+        } else {
+            Ending::Returned
+        }
+    }
+
+    /// Takes the item out of the queue and drops its closure, if it has not started.
+    unsafe fn cancel(item: NonNull<Head>) -> bool {
+        if !run::cancel(item) {
+            return false;
+        }
+        let content = Self::content(item);
+        // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
+        let outcome = ManuallyDrop::new(Some(Err(JoinError::Cancelled)));
+        // SAFETY: as above.
+        unsafe { (&raw mut (*content).outcome).write(outcome) };
+        // FOREIGN(cancel-drop): the closure, on the thread that cancels; it may unwind to there, for the content is an
+        // outcome already.
+        drop(func);
+        true
+    }
+
+    unsafe fn take(item: NonNull<Head>, into: *mut ()) {
+        // SAFETY: the run has ended, so the content is an outcome, and the caller is the only handle.
+        let outcome = unsafe { &mut (*Self::content(item)).outcome };
+        // SAFETY: the caller points at an `Option<Outcome<T>>`.
+        unsafe { *into.cast::<Option<Outcome<T>>>() = outcome.take() };
+    }
+
+    unsafe fn slot(item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {
+        // SAFETY: this table belongs to items of this type alone.
+        unsafe { (*item.as_ptr().cast::<Self>()).task.get() }
+    }
+
+    unsafe fn task(item: NonNull<Head>) -> Arc<TaskSlot> {
+        // SAFETY: the flag that a task waits was set after the slot was written, and is not written again.
+        let slot = unsafe { &*Self::slot(item) };
+        slot.clone().expect("written before the flag")
+    }
+
+    unsafe fn is_husk(item: NonNull<Head>) -> bool {
+        // SAFETY: the item has ended, and its handle is gone: the content is an outcome, and all of it is the caller's.
+        let (outcome, slot) = unsafe { (&*(*Self::content(item)).outcome, &*Self::slot(item)) };
+        slot.is_none() && matches!(outcome, None | Some(Err(JoinError::Cancelled)))
+    }
+
+    unsafe fn free(item: NonNull<Head>) {
+        // SAFETY: the item has ended, its handle is gone, and no list holds it: all of it is ours.
+        unsafe {
+            ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
+            drop((*Self::slot(item)).take());
+            std::ptr::drop_in_place(item.as_ptr());
+            slab::give_back(item.cast::<Self>());
+        }
+    }
+}
+
+impl<T> JoinHandle<T> {
+    /// # Safety
+    ///
+    /// 1. `item` has a [`HandleTable`], whose outcome is a `T`.
+    /// 2. The caller makes its only handle.
+    pub(crate) unsafe fn of(item: NonNull<Head>) -> Self {
+        Self {
+            item,
+            result: PhantomData,
+        }
+    }
+
+    /// Waits for the closure to end and returns what it returned.
+    ///
+    /// If it has not started and its queue lets joiners help, it is run here and now; where very many joins are nested, on
+    /// the stack of a thread of its own.
+    ///
+    /// # Blocking
+    ///
+    /// Until then. Called from a work item it lets the pool get another worker meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], or
+    /// [`JoinError::OwnItem`] from inside that very closure.
+    pub fn join(self) -> Result<T, JoinError> {
+        if !self.is_finished() && !run::help(self.item) {
+            if is_current(self.item) {
+                return Err(reported(JoinError::OwnItem));
+            }
+            dependency::before_waiting_for(self.head());
+            wait::until_turn(self.head(), 1);
+        }
+        self.take()
+    }
+
+    /// Returns what the closure returned if it has ended, else the handle.
+    ///
+    /// # Errors
+    ///
+    /// The handle itself, while the closure has not ended.
+    pub fn try_join(self) -> Result<Result<T, JoinError>, Self> {
+        if self.is_finished() {
+            Ok(self.take())
+        } else {
+            Err(self)
+        }
+    }
+
+    /// Returns `true` if the closure has ended, or has been cancelled.
+    pub fn is_finished(&self) -> bool {
+        self.head().load().has_reached(1)
+    }
+
+    /// Sees to it that the item does not run any more; returns `true` if that is so.
+    ///
+    /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
+    /// left alone: false. A future that has not ended is dropped by a worker of its queue, as soon as one comes to it,
+    /// and never polled again: true. Should a poll be under way just now, it may still bring the future to its end;
+    /// [`join`](Self::join) says which.
+    ///
+    /// # Blocking
+    ///
+    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, and every so often what was
+    /// cancelled in another one is.
+    pub fn cancel(&mut self) -> bool {
+        // SAFETY: the table is the item's, and we are its only handle.
+        unsafe { (self.table().cancel)(self.item) }
+    }
+
+    fn take(&self) -> Result<T, JoinError> {
+        let mut outcome: Option<Outcome<T>> = None;
+        // SAFETY: the caller has seen the end of the run, and `T` is the type that the item was made with.
+        unsafe { (self.table().take)(self.item, (&raw mut outcome).cast()) };
+        outcome.expect("an outcome is taken once")
+    }
+
+    fn head(&self) -> &Head {
+        // SAFETY: the handle keeps the item alive.
+        unsafe { self.item.as_ref() }
+    }
+
+    fn table(&self) -> &'static HandleTable {
+        let table = self.head().vtable().handle.as_ref();
+        table.expect("an item with a handle has a table for it")
+    }
+}
+
+impl<T> Future for JoinHandle<T> {
+    type Output = Result<T, JoinError>;
+
+    /// Never runs the closure itself, so that it cannot block the executor.
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.is_finished() {
+            return Poll::Ready(self.take());
+        }
+        // SAFETY: the item is ours to look at; the slot's address is all that is taken.
+        let place = unsafe { (self.table().slot)(self.item) };
+        // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
+        if unsafe { (*place).is_none() } {
+            // SAFETY: nobody reads the slot before the flag is set, which comes after this only write.
+            unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
+        }
+        // SAFETY: from here on the slot is only read.
+        let slot = unsafe { &*place }.as_ref().expect("written above");
+        // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+        let waker = Foreign::new(context.waker().clone());
+        let before = slot.lock().replace(waker);
+        // Not under the lock: it may be the last that keeps somebody's future.
+        drop(before);
+        // Either this step sees that the run has ended, or the end of the run sees the flag. A waker replaced
+        // after the end has looked into the slot comes after that end, so this step sees it.
+        let waits = self
+            .head()
+            .update(|state| (!state.has_reached(1)).then(|| state.await_task()));
+        if waits.is_some() {
+            Poll::Pending
+        } else {
+            Poll::Ready(self.take())
+        }
+    }
+}
+
+impl<T> Drop for JoinHandle<T> {
+    fn drop(&mut self) {
+        if sync::twin::torn_down() {
+            return;
+        }
+        // SAFETY: the table is the item's, and its handle is not used again.
+        unsafe { (self.table().leave)(self.item) };
+    }
+}
+
+impl<T> fmt::Debug for JoinHandle<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("JoinHandle")
+            .field(&self.head().load())
+            .finish()
+    }
+}
+
+/// A closure that nobody waits for. Its state is never looked at.
+#[repr(C)]
+struct Detached<F> {
+    head: Head,
+    func: ManuallyDrop<F>,
+}
+
+impl<F: FnOnce() + Send + 'static> Detached<F> {
+    const VTABLE: &'static VTable = &VTable {
+        run: Self::run,
+        call: Self::call,
+        name: std::any::type_name::<F>,
+        free: Self::free,
+        is_husk: |_| false,
+        push: None,
+        task: None,
+        handle: None,
+    };
+
+    unsafe fn run(item: NonNull<Head>) -> Popped {
+        // SAFETY: the caller holds the item's only link, so all of it is ours.
+        let home = unsafe { item.as_ref() }
+            .home
+            .load(sync::atomic::Ordering::Relaxed);
+        let home = Pwq::of(home);
+        // SAFETY: our caller gives the link's count back after us.
+        let told = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
+        let body = || {
+            trace::execute_start(told);
+            // SAFETY: the item is ours, and this is its only run.
+            unsafe { Self::call(item) };
+            trace::execute_end(told);
+        };
+        // SAFETY: as of `told`.
+        unsafe { with_current(std::ptr::null(), home, body) };
+        Popped::Ran
+    }
+
+    unsafe fn call(item: NonNull<Head>) -> Ending {
+        let this = item.as_ptr().cast::<Self>();
+        // SAFETY: the caller holds the item's only link and calls it once.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
+        // FOREIGN(item-run): as of `Joinable::call`.
+        let ending = match guarded_in_item(func) {
+            Ok(()) => Ending::Returned,
+            Err(payload) => {
+                // SAFETY: its link's count is given back by our caller, later.
+                unsafe { note_panic(false) };
+                discard(payload);
+                Ending::Panicked
+            }
+        };
+        // SAFETY: the closure is gone, and nobody else knows the item.
+        unsafe { Self::free(item) };
+        ending
+    }
+
+    unsafe fn free(item: NonNull<Head>) {
+        // SAFETY: the caller knows that nobody else has the item, whose closure has been moved out.
+        unsafe {
+            std::ptr::drop_in_place(item.as_ptr());
+            slab::give_back(item.cast::<Self>());
+        }
+    }
+}

@@ -1,0 +1,262 @@
+//! Running an item that has a state: by a worker that popped it, or by a joiner who helps.
+
+use std::ptr::NonNull;
+
+use sync::{Patience, atomic::Ordering};
+
+use super::{
+    current::{current_home, forget_home, is_seated, with_current},
+    deep,
+    wait::must_have_workers,
+};
+use crate::{
+    panics::contain,
+    trace,
+    workqueue::{
+        item::handles::Dead,
+        item::head::{Head, Popped},
+        item::list,
+        item::state::{Ending, Pop, State},
+        limit::active::Gate,
+        pools::pwq::Pwq,
+    },
+};
+
+/// Takes an item that the caller just took off a list, and runs it if it is to be run.
+///
+/// # Safety
+///
+/// 1. `item` is linked, and the caller alone holds its link.
+pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
+    // SAFETY: (1): a linked item is alive.
+    let head = unsafe { item.as_ref() };
+    // Before the step: after it the item may be queued elsewhere, and has another home.
+    let home = Pwq::of(head.home.load(Ordering::Relaxed));
+    match head.pop() {
+        Pop::Run(_) => {
+            // SAFETY: the step to running was ours, and our caller keeps the link's count until we are back.
+            let ending = unsafe { run(item, home, || ()) };
+            match ending {
+                Ending::Suspended { keeps_count: true } => Popped::Kept,
+                _ => Popped::Ran,
+            }
+        }
+        Pop::Leave(_) => Popped::Left,
+        Pop::Discard(state) => {
+            if state.frees() {
+                // As in a run: the closure may own the last handle of its queue, whose count we still hold.
+                // SAFETY: no handle, no link, no runner is left; our caller gives the link's count back after us.
+                unsafe {
+                    let dead = Dead::new(item, head.vtable());
+                    with_current(item.as_ptr(), home, || drop(dead));
+                }
+            }
+            Popped::Dropped
+        }
+    }
+}
+
+/// Runs an item that was queued at `home` and does what its completion asks for; `before_end` is called after the
+/// item's own code and before anybody can see that it ended.
+///
+/// # Safety
+///
+/// 1. The item's state says that the caller runs it.
+/// 2. `home` stays until `before_end` is called.
+unsafe fn run(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
+    // Freeing is part of it: a closure may own the last handle of its queue.
+    // SAFETY: (1), (2).
+    unsafe { with_current(item.as_ptr(), home, || run_current(item, home, before_end)) }
+}
+
+/// # Safety
+///
+/// 1. And (2): as of [`run`].
+unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
+    // SAFETY: (1): a running item is alive.
+    let head = unsafe { item.as_ref() };
+    // SAFETY: (2): until `before_end`.
+    let told = || unsafe { &*home }.trace(item.as_ptr(), head.vtable());
+    trace::execute_start(told);
+    // SAFETY: (1).
+    let ending = unsafe { (head.vtable().call)(item) };
+    trace::execute_end(told);
+    before_end();
+    // Sleepers may free the item as soon as they see that it ended, so what is needed of it comes first.
+    let key = head.key();
+    let vtable = head.vtable();
+    // SAFETY: (1).
+    let ended = unsafe { Head::complete(item, ending) };
+    let done = ended.completion;
+    if let (true, Some(push)) = (done.push, vtable.push) {
+        // SAFETY: (1), and the step has made it pending and linked.
+        unsafe { push(item) };
+    }
+    if done.relink || done.retire_handoff {
+        // SAFETY: the link that was popped during the run is still counted in flight, so its home is there.
+        let home = unsafe { &*Pwq::of(ended.home) };
+        // Of its own: once the link is out of our hands the queue may go, and the pool with it.
+        let (pool, slot) = (home.pool.clone(), home.slot);
+        if done.relink {
+            pool.put_back(item);
+        } else {
+            pool.retire_one(slot, ended.colour);
+        }
+    }
+    if done.wake && !sync::twin::armed("item: completion forgets its sleepers") {
+        key.wake(u32::MAX);
+    }
+    if let (Some(task), false) = (
+        ended.task,
+        sync::twin::armed("item: completion forgets its task"),
+    ) {
+        let waker = task.lock().take();
+        if let Some(waker) = waker {
+            // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran it; contained.
+            contain(|| waker.into_inner().wake());
+        }
+    }
+    if done.free {
+        // SAFETY: no handle, no link, no runner is left.
+        drop(unsafe { Dead::new(item, vtable) });
+    }
+    ending
+}
+
+/// Runs a pending item on the spot, if its queue lets joiners help and has a seat; returns `true` if it did.
+///
+/// Only ever the item that the caller is waiting for: running foreign items inside a wait can deadlock on
+/// whatever the caller holds.
+pub(crate) fn help(item: NonNull<Head>) -> bool {
+    must_have_workers();
+    deep::within_a_stack(item, help_here)
+}
+
+fn help_here(item: NonNull<Head>) -> bool {
+    // SAFETY: the caller holds a handle, which keeps the item alive.
+    let head = unsafe { item.as_ref() };
+    if head.update(State::claim).is_none() {
+        return false;
+    }
+    // SAFETY: claimed while linked: until we unlink it the queue cannot go, and then our seat keeps it.
+    let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
+    let core = &home.core;
+    // A run from the same queue, further out on this thread, lends its seat: seats count threads, and waiting for
+    // another one while holding this would be waiting for ourselves.
+    let lent = is_seated(core);
+    let Some(holds) = home.gate.try_help(home.node, lent) else {
+        let unclaimed = head.update(|state| Some(state.unclaim().0));
+        if let Some((from, _)) = unclaimed
+            && from.unclaim().1
+        {
+            let pool = home.pool.clone();
+            pool.put_back(item);
+        }
+        return false;
+    };
+    // Without a tombstone nobody has to come for it.
+    let taken_back = home.pool.injector.take_back(item);
+    if taken_back {
+        home.probe.forget(item);
+    }
+    head.update(|state| {
+        let next = state.run_claimed();
+        Some(if taken_back { next.unlink() } else { next })
+    });
+    core.nr_helped.fetch_add(1, Ordering::Relaxed);
+    trace::activate_work(|| home.trace(item.as_ptr(), head.vtable()));
+    let mut left = None;
+    // Not references, which would claim that the queue stays until the run is over.
+    let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
+    // SAFETY: the step to running was ours. The seat goes back when the item's own code is done; after that
+    // neither the queue nor, once the item has ended, the item is looked at.
+    unsafe {
+        run(item, home, || {
+            left = Some(Gate::leave_last(gate, core, node, holds));
+            if !lent {
+                forget_home();
+            }
+        });
+    }
+    if let Some(left) = left {
+        if let Some(core) = left.settled {
+            core.settled.notify_all();
+        }
+        if let Some(seeker) = left.seeker {
+            seeker.take_seat();
+        }
+    }
+    true
+}
+
+/// Gets the link of an item that the caller has claimed out of its list.
+pub(crate) fn cut_out(item: NonNull<Head>) {
+    // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
+    let head = unsafe { item.as_ref() };
+    // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
+    let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
+    // Of its own: once the link is unlinked the queue may go, and the pool with it.
+    let (pool, slot) = (home.pool.clone(), home.slot);
+    if head.load().is_running() {
+        // Its count may be that of a helper's run, which goes on: see `flush.rs`.
+        home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
+    }
+    let mut patience = Patience::new();
+    loop {
+        if pool.unlink(slot, item) {
+            return;
+        }
+        // A worker has it in hand, or popped it and left it to us.
+        if head.update(State::take_handoff).is_some() {
+            pool.retire_one(slot, list::colour(item));
+            return;
+        }
+        patience.pause();
+    }
+}
+
+/// Takes an item out of the queue if it has not started; returns `true` if it did.
+pub(crate) fn cancel(item: NonNull<Head>) -> bool {
+    // SAFETY: the caller holds a handle.
+    let head = unsafe { item.as_ref() };
+    let key = head.key();
+    let Some((_, claimed)) = head.update(State::claim_pending) else {
+        return false;
+    };
+    if claimed.is_ordered() {
+        cut_out(item);
+    } else {
+        // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
+        unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) }.note_cancelled();
+    }
+    let wakes = loop {
+        if let Some((from, _)) = head.update(|state| Some(state.cancel()?.0)) {
+            break from.cancel().is_some_and(|(_, wakes)| wakes);
+        }
+        // A worker came to it meanwhile, and left its link to us.
+        if head.update(State::take_handoff).is_some() {
+            // SAFETY: the count that is ours keeps the home.
+            let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
+            // Of its own: once the count is given back the queue may go, and the pool with it.
+            let (pool, slot) = (home.pool.clone(), home.slot);
+            pool.retire_one(slot, list::colour(item));
+        }
+    };
+    if wakes {
+        key.wake(u32::MAX);
+    }
+    true
+}
+
+/// Takes note of a panic of the item that this thread runs.
+///
+/// # Safety
+///
+/// 1. The caller runs an item, inside [`with_current`], and `before_end` has not been called.
+#[cold]
+pub(crate) unsafe fn note_panic(seen_by_joiner: bool) {
+    // SAFETY: (1): the link whose item is being run stays: a worker gives its count back after the run, and a
+    // helper's seat keeps the queue.
+    let home = unsafe { &*current_home() };
+    home.core.note_panic(seen_by_joiner);
+}

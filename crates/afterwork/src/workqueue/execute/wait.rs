@@ -1,0 +1,56 @@
+//! Waiting for a work item: whether there can be a worker that runs it, and the sleep on the word of its state.
+
+use sync::fork::{self, PerProcess};
+
+use crate::{
+    wake::{report, spin_as_waiter, yield_as_waiter},
+    workqueue::{item::head::Head, item::state::State},
+};
+
+/// Whether there was ever a registry, and with it a worker, in this process.
+static HAS_ANY: PerProcess<()> = PerProcess::new();
+
+/// Notes that this process has a registry, and may have workers.
+pub(crate) fn note_workers() {
+    HAS_ANY.get_or_set(());
+}
+
+/// Before a wait for an item.
+///
+/// # Panics
+///
+/// In a child of `fork` that has no worker to run one.
+#[inline]
+pub(crate) fn must_have_workers() {
+    assert!(
+        !fork::is_child() || HAS_ANY.get().is_some(),
+        "the item was queued before the process was forked: no worker will run it here"
+    );
+}
+
+/// Sleeps until the item has reached `turn`.
+///
+/// # Blocking
+///
+/// Until then. Woken by whoever ends or cancels the item's run: `run.rs` and `Work::cancel`.
+pub(crate) fn until_turn(head: &Head, turn: u64) {
+    let ended = || head.load().has_reached(turn);
+    let came = if head.load().is_on_one_cpu() {
+        yield_as_waiter(ended)
+    } else {
+        spin_as_waiter(ended)
+    };
+    if came {
+        return;
+    }
+    must_have_workers();
+    report::while_asleep(|| {
+        // The flag and the end of the run are steps of one word: either the end sees the flag, or this step
+        // fails because the run has ended. Twin `item: completion forgets its sleepers`.
+        while let Some((_, state)) =
+            head.update(|state| (!state.has_reached(turn)).then(|| State::wait(state)))
+        {
+            head.state.wait(state.0);
+        }
+    });
+}

@@ -1,0 +1,424 @@
+//! A work item that can be queued again and again.
+
+use std::{
+    cell::UnsafeCell,
+    fmt,
+    mem::ManuallyDrop,
+    ptr::{self, NonNull},
+};
+
+use sync::Patience;
+
+use super::{
+    current::is_current,
+    dependency::{self, reported},
+    run::{self, note_panic},
+    wait::{self, must_have_workers},
+};
+use crate::{
+    panics::{discard, guarded_in_item},
+    wake::report,
+    workqueue::{
+        item::handles::{Dead, Handles},
+        item::head::{Head, VTable},
+        item::state::{Ending, State},
+    },
+};
+
+/// Defers the same piece of work as often as it is queued, and never runs it twice at once.
+///
+/// A `Work` is a handle; clones are handles of the same item. Queueing it while it is pending does nothing
+/// and says so; queueing it while it runs makes it run once more, after that run. Because runs never overlap
+/// the closure is an `FnMut` and needs no `Sync`.
+///
+/// # Guarantees
+///
+/// - What the enqueuer wrote before [`enqueue`](crate::workqueue::Workqueue::enqueue) is visible to the run; what a run
+///   wrote is visible to the next run and to whoever flushed it.
+/// - Each call of `enqueue` that returned true is followed by exactly one run, unless the item is cancelled
+///   before it starts. An item whose handles are all gone still runs.
+///
+/// # Cost
+///
+/// Queueing a tiny item and running it on another CPU takes some tens of nanoseconds; see docs/workqueue.md.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::{Work, Workqueue};
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// let mut nr_runs = 0;
+/// let (send, receive) = std::sync::mpsc::channel();
+/// let work = Work::new(move || {
+///     nr_runs += 1;
+///     send.send(nr_runs).unwrap();
+/// });
+/// assert!(queue.enqueue(&work));
+/// work.flush()?;
+/// assert!(queue.enqueue(&work));
+/// work.flush()?;
+/// assert_eq!(receive.iter().take(2).collect::<Vec<_>>(), [1, 2]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub struct Work {
+    item: NonNull<Head>,
+}
+
+// SAFETY: the item's closure is `Send`, its runs never overlap, and everything else of it is atomic.
+unsafe impl Send for Work {}
+// SAFETY: as above; a shared handle gives no access to the closure.
+unsafe impl Sync for Work {}
+
+/// What an item is at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub struct Busy {
+    /// It is queued, and that run has not started.
+    pub pending: bool,
+    /// It runs.
+    pub executing: bool,
+}
+
+/// Says why [`Work::flush`] could not do what its name says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum FlushError {
+    /// The item flushed itself: it would wait for its own end.
+    OwnItem,
+    /// The run that was waited for panicked.
+    Panicked,
+}
+
+impl fmt::Display for FlushError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::OwnItem => "a work item cannot wait for its own end",
+            Self::Panicked => "the work item panicked",
+        })
+    }
+}
+
+impl std::error::Error for FlushError {}
+
+/// The item behind the handles.
+///
+/// In a box of its own and not in the slab: reusable items that stand side by side are queued on one CPU and run on
+/// another, and each would drag its neighbour's line along. `afterwork bench workqueue`, batches in the system scope:
+/// a third slower.
+#[repr(C)]
+struct Reusable<F> {
+    head: Head,
+    handles: Handles,
+    func: UnsafeCell<F>,
+}
+
+impl Work {
+    /// Makes an item that runs `func`.
+    pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
+        Self::with_handle(move |_| func())
+    }
+
+    /// Makes an item that runs `func` with a handle of the item itself, so that it can queue itself again.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Work, Workqueue};
+    ///
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let again = queue.clone();
+    /// let mut nr_left = 3;
+    /// let work = Work::with_handle(move |this| {
+    ///     nr_left -= 1;
+    ///     if nr_left > 0 {
+    ///         again.enqueue(this);
+    ///     }
+    /// });
+    /// queue.enqueue(&work);
+    /// while work.is_busy() {
+    ///     work.flush()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn with_handle<F: FnMut(&Work) + Send + 'static>(func: F) -> Self {
+        let item = Box::new(Reusable {
+            head: Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null()),
+            handles: Handles::one(),
+            func: UnsafeCell::new(func),
+        });
+        Self {
+            item: NonNull::from(Box::leak(item)).cast(),
+        }
+    }
+
+    /// Returns `true` if the item is queued and has not started.
+    ///
+    /// # Blocking
+    ///
+    /// Never. The answer may be old when it arrives.
+    pub fn is_pending(&self) -> bool {
+        let state = self.head().load();
+        state.is_pending() || state.is_claimed()
+    }
+
+    /// Returns `true` if the item is queued or running.
+    pub fn is_busy(&self) -> bool {
+        !self.head().load().is_idle()
+    }
+
+    /// Returns `true` if the item is pending, executing, or both, all at one moment.
+    ///
+    /// # Blocking
+    ///
+    /// Never. The answer may be old when it arrives.
+    pub fn busy(&self) -> Busy {
+        let state = self.head().load();
+        Busy {
+            pending: state.is_pending() || state.is_claimed(),
+            executing: state.is_running(),
+        }
+    }
+
+    /// Waits until the item is idle as far as it was queued when this was called.
+    ///
+    /// Returns whether there was anything to wait for, unless the last run that ended panicked, also if that was before
+    /// this was called. Runs that are queued later are not waited for. If the item
+    /// has not started and its queue lets joiners help, it is run here and now.
+    ///
+    /// # Blocking
+    ///
+    /// Until the run has ended. Called from another work item of a pool it lets the pool get another worker.
+    ///
+    /// # Errors
+    ///
+    /// [`FlushError::OwnItem`] from inside the item's own run; [`FlushError::Panicked`] when the last run that
+    /// ended panicked.
+    pub fn flush(&self) -> Result<bool, FlushError> {
+        let head = self.head();
+        let is_busy = !head.load().is_idle();
+        if is_busy && is_current(self.item) {
+            return Err(reported(FlushError::OwnItem));
+        }
+        if is_busy && !run::help(self.item) {
+            dependency::before_waiting_for(head);
+            wait::until_turn(head, head.load().last_turn());
+        }
+        if head.load().has_panicked() {
+            Err(FlushError::Panicked)
+        } else {
+            Ok(is_busy)
+        }
+    }
+
+    /// Takes the item out of the queue if it has not started; returns `true` if it did.
+    ///
+    /// # Blocking
+    ///
+    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, every so often what was
+    /// cancelled in another one is, and an item that somebody is just queueing, cancelling, or about to run is waited for that far.
+    pub fn cancel(&self) -> bool {
+        let mut patience = Patience::new();
+        loop {
+            if run::cancel(self.item) {
+                return true;
+            }
+            // Others took it for pending while it was claimed, and the claim may have ended since.
+            let state = self.head().load();
+            let missed = state.is_claimed() || state.is_pending();
+            if !missed || sync::twin::armed("cancel: overlooks a claim") {
+                return false;
+            }
+            patience.pause();
+        }
+    }
+
+    /// Takes the item out of the queue and waits until it does not run; returns `true` if it was pending.
+    ///
+    /// On return the item is idle, and only an `enqueue` that comes later can change that: while this waits,
+    /// queueing is refused, also by the item itself.
+    ///
+    /// # Blocking
+    ///
+    /// Until a run that has started has ended. From inside the item's own run it does not wait.
+    ///
+    /// # Panics
+    ///
+    /// As [`disable`](Self::disable), and inside another item, of a bottom-half queue. Nothing is changed then.
+    pub fn cancel_sync(&self) -> bool {
+        let was_pending = self.disable_sync();
+        self.enable();
+        was_pending
+    }
+
+    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; returns `true` if it was pending.
+    ///
+    /// On return the item is not pending and does not become so; it may be running. An item may disable itself.
+    ///
+    /// # Blocking
+    ///
+    /// As [`cancel`](Self::cancel).
+    ///
+    /// # Panics
+    ///
+    /// When it has been disabled 65535 times already.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Work, Workqueue};
+    ///
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let work = Work::new(|| ());
+    /// work.disable();
+    /// work.disable();
+    /// assert!(!work.enable());
+    /// assert!(!queue.enqueue(&work));
+    /// assert!(work.enable());
+    /// assert!(queue.enqueue(&work));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn disable(&self) -> bool {
+        let disabled = |state| Some(State::disable(state).expect("disabled 65535 times"));
+        self.head().update(disabled);
+        self.cancel()
+    }
+
+    /// Disables the item and waits until it does not run; returns `true` if it was pending.
+    ///
+    /// # Blocking
+    ///
+    /// Until a run that has started has ended. From inside the item's own run it does not wait.
+    ///
+    /// # Panics
+    ///
+    /// As [`disable`](Self::disable), and inside another item, of a bottom-half queue. Nothing is changed then.
+    pub fn disable_sync(&self) -> bool {
+        self.must_be_free_to_wait();
+        let was_pending = self.disable();
+        self.wait_for_run();
+        was_pending
+    }
+
+    /// Before the item is disabled to be waited for: what panics later would leave it so.
+    ///
+    /// # Panics
+    ///
+    /// Inside another item, of a bottom-half queue; and in a child of `fork` in which the item would run for ever.
+    pub(crate) fn must_be_free_to_wait(&self) {
+        if !is_current(self.item) {
+            report::must_be_free_to_sleep();
+            if self.head().load().is_running() {
+                must_have_workers();
+            }
+        }
+    }
+
+    /// Waits until an item that is disabled does not run.
+    pub(crate) fn wait_for_run(&self) {
+        let head = self.head();
+        // Nobody can queue it any more, so there is one run to wait for at most.
+        let state = head.load();
+        if state.is_running() && !is_current(self.item) {
+            wait::until_turn(head, state.completion_seq() + 1);
+        }
+    }
+
+    pub(crate) fn is_disabled(&self) -> bool {
+        self.head().load().disable_depth() > 0
+    }
+
+    /// Takes one [`disable`](Self::disable) back; returns `true` if the item may be queued again.
+    ///
+    /// # Panics
+    ///
+    /// When the item is not disabled.
+    pub fn enable(&self) -> bool {
+        let enabled = |state| Some(State::enable(state).expect("enabled more often than disabled"));
+        let enabled = self.head().update(enabled);
+        enabled.is_some_and(|(_, now)| now.disable_depth() == 0)
+    }
+
+    pub(crate) fn head(&self) -> &Head {
+        // SAFETY: a handle keeps the item alive.
+        unsafe { self.item.as_ref() }
+    }
+
+    pub(crate) fn item(&self) -> NonNull<Head> {
+        self.item
+    }
+
+    /// Lets go of the handle where no code of users may run; returns the item if it is to be freed by that.
+    pub(crate) fn leave(self) -> Option<Dead> {
+        let this = ManuallyDrop::new(self);
+        // SAFETY: the handle is one of the item's, and is not used again.
+        unsafe { this.handles().leave(this.item) }
+    }
+
+    fn handles(&self) -> &Handles {
+        // SAFETY: every item behind a `Work` is a `Reusable`, whose first two fields stand the same for any
+        // closure; the handle keeps it alive.
+        unsafe { &(*self.item.as_ptr().cast::<Reusable<()>>()).handles }
+    }
+}
+
+impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
+    const VTABLE: &'static VTable = &VTable {
+        run: run::pop_and_run,
+        call: Self::call,
+        name: std::any::type_name::<F>,
+        free: Self::free,
+        is_husk: |_| false,
+        push: None,
+        task: None,
+        handle: None,
+    };
+
+    unsafe fn call(item: NonNull<Head>) -> Ending {
+        let this = item.as_ptr().cast::<Self>();
+        let handle = ManuallyDrop::new(Work { item });
+        // FOREIGN(item-run): a closure, on a worker, a rescuer or whoever flushes it, inside its run; contained.
+        let outcome = guarded_in_item(|| {
+            // SAFETY: the caller runs the item, and runs never overlap, so this is the only reference.
+            let func = unsafe { &mut *(*this).func.get() };
+            func(&handle);
+        });
+        match outcome {
+            Ok(()) => Ending::Returned,
+            Err(payload) => {
+                // SAFETY: the caller runs the item.
+                unsafe { note_panic(false) };
+                discard(payload);
+                Ending::Panicked
+            }
+        }
+    }
+
+    unsafe fn free(item: NonNull<Head>) {
+        // SAFETY: it was leaked from a box by `with_handle`, and the caller knows that nobody is left.
+        drop(unsafe { Box::from_raw(item.as_ptr().cast::<Self>()) });
+    }
+}
+
+impl Clone for Work {
+    fn clone(&self) -> Self {
+        self.handles().add(self.head());
+        Self { item: self.item }
+    }
+}
+
+impl Drop for Work {
+    fn drop(&mut self) {
+        if sync::twin::torn_down() {
+            return;
+        }
+        // SAFETY: the handle that goes is one of the item's.
+        unsafe { self.handles().remove(self.item) };
+    }
+}
+
+impl fmt::Debug for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Work").field(&self.head().load()).finish()
+    }
+}

@@ -1,0 +1,190 @@
+//! Emptying a queue: draining, pausing, and its end.
+
+use sync::{
+    atomic::{Ordering, fence},
+    twin,
+};
+
+use super::{flush::OwnQueueError, rounds::Rounds};
+use crate::workqueue::{
+    execute::dependency,
+    queues::queue::{Inner, Workqueue},
+};
+
+/// Which of the two looks of a drain.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Look {
+    First,
+    Second,
+}
+
+impl Workqueue {
+    /// Waits until nothing of this queue is queued or running and no future of it waits, and meanwhile takes items from its own items alone.
+    ///
+    /// What others queue while a drain is under way is refused and counted (`refused` of
+    /// [`QueueStats`](crate::workqueue::QueueStats)); an enqueue that races with the beginning of the drain may still come in.
+    /// [`flush`](Self::flush) waits without refusing anybody.
+    ///
+    /// # Blocking
+    ///
+    /// Until then; for ever if items go on queueing themselves, which is reported ([`Report::LongDrain`]). See also
+    /// [`pause`](Self::pause).
+    ///
+    /// [`Report::LongDrain`]: crate::workqueue::Report::LongDrain
+    ///
+    /// # Panics
+    ///
+    /// Inside an item of a bottom-half queue, which must not wait; nothing is changed then.
+    ///
+    /// # Errors
+    ///
+    /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself.
+    pub fn drain(&self) -> Result<(), OwnQueueError> {
+        self.inner.may_wait()?;
+        let _draining = self.inner.closed.while_draining();
+        self.inner.drain();
+        Ok(())
+    }
+
+    /// Drains the queue, and refuses whatever is queued from then on. A paused queue is resumed first.
+    ///
+    /// # Blocking
+    ///
+    /// As [`drain`](Self::drain).
+    ///
+    /// # Panics
+    ///
+    /// As [`drain`](Self::drain).
+    ///
+    /// # Errors
+    ///
+    /// [`OwnQueueError`] from inside an item of this queue.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let handle = queue.spawn(|| 1);
+    /// queue.destroy()?;
+    /// assert_eq!(handle.join()?, 1);
+    /// let refused = queue.try_spawn(|| 2).unwrap_err();
+    /// assert_eq!((refused.func)(), 2);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn destroy(&self) -> Result<(), OwnQueueError> {
+        self.inner.may_wait()?;
+        self.inner.closed.destroy();
+        self.resume();
+        self.inner.drain();
+        Ok(())
+    }
+
+    /// Starts no more items until [`resume`](Self::resume); returns `true` if it was not paused already.
+    ///
+    /// Items may be queued meanwhile. Those that run go on, and workers finish what they have in hand; to wait for
+    /// that, look at `nr_active` of [`stats`](Self::stats). An item of the queue may still run one that it waits for.
+    ///
+    /// # Blocking
+    ///
+    /// Never. What waits for queued items waits until the queue is resumed; dropping its last handle resumes it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let queue = Workqueue::builder("example").build()?;
+    /// queue.pause();
+    /// let handle = queue.spawn(|| "thawed");
+    /// assert!(!handle.is_finished());
+    /// queue.resume();
+    /// assert_eq!(handle.join()?, "thawed");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn pause(&self) -> bool {
+        self.inner.set_paused(true)
+    }
+
+    /// Lets items start again; returns `true` if the queue was paused.
+    ///
+    /// # Blocking
+    ///
+    /// Never; it may wake workers.
+    pub fn resume(&self) -> bool {
+        self.inner.set_paused(false)
+    }
+}
+
+impl Inner {
+    pub(crate) fn set_paused(&self, paused: bool) -> bool {
+        let (changed, seekers) = self.plan.lock().set_paused(paused);
+        for seeker in seekers {
+            seeker.take_seat();
+        }
+        changed
+    }
+
+    /// Returns `true` if nothing is queued or running; if not, `settled` will tell when that may have changed.
+    ///
+    /// One look takes the pools in turn, and an item that queues another one, or itself, on a pool that has been
+    /// looked at, and ends before its own pool is, would slip through. So nothing may have come between two looks.
+    pub(crate) fn is_drained(&self) -> bool {
+        loop {
+            match (self.look(Look::First), self.look(Look::Second)) {
+                (Some(first), Some(second)) if first == second => return true,
+                (Some(_), Some(_)) => {}
+                _ => return false,
+            }
+        }
+    }
+
+    /// Looks once; returns how many items there have ever been if none was seen, else sees to it that `settled` will
+    /// tell.
+    fn look(&self, look: Look) -> Option<u64> {
+        // Items that their helpers took back from an injector are counted here and by the gate, and nowhere else.
+        let nr_helped = self.core.nr_helped.load(Ordering::Relaxed);
+        // No short cut: each look that fails asks that pool to tell.
+        let (mut nr_busy, mut nr_seen) = (0, nr_helped);
+        for pwq in self.plan.lock().links() {
+            match pwq.pool.is_drained(pwq.slot) {
+                Some(nr_adopted) => nr_seen += nr_adopted,
+                None => nr_busy += 1,
+            }
+        }
+        // ORDER(taken-back): publish and consume, other end in `Injector::take_back`.
+        //   help: takes a seat;  injector = without the item, Release
+        //   here: injector is empty (read by `adopt`);  fence Acquire;  is anybody seated?
+        // A helper's item is thus seen in the injector, or the helper on his seat.
+        // Test: a_queue_does_not_go_before_its_items_have_run
+        // On the second look it also acquires what was seen of the seats on the first one, which is why the twin
+        // that looks at them relaxed must do without.
+        let relaxed = look == Look::Second && twin::armed("drain: relaxed look at the seats");
+        if !twin::armed("drain: no fence") && !relaxed {
+            fence(Ordering::Acquire);
+        }
+        // A helper that has taken its item back from the injector is counted nowhere but here, nor is a seat on its
+        // way to a link whose items have been cut out meanwhile.
+        let mut idle = true;
+        for link in self.plan.lock().links() {
+            // Each that is not idle will tell.
+            idle &= link.gate.is_idle();
+        }
+        let idle = idle || twin::armed("drain: forgets the seated");
+        (nr_busy == 0 && idle).then_some(nr_seen)
+    }
+
+    pub(crate) fn drain(&self) {
+        dependency::before_flushing(&self.core);
+        let mut rounds = Rounds::new(self);
+        let mut drained = false;
+        while !drained {
+            self.core.settled.wait_until(|| {
+                drained = self.is_drained();
+                drained || rounds.go_on()
+            });
+            if !drained {
+                rounds.tell();
+            }
+        }
+    }
+}

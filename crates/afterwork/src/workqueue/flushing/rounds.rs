@@ -1,0 +1,83 @@
+//! How often a drain has gone round.
+//!
+//! In one *round* everything ends that was there when it began: it is a flush. A queue whose items queue others, or
+//! themselves, takes many rounds, and one where they do so for ever is never drained. The drain itself does not go by
+//! rounds (`drain.rs`); they are counted beside it, so that somebody is told.
+
+use super::flush::Flush;
+use crate::workqueue::{
+    observe::report::{ItemName, Report},
+    queues::queue::Inner,
+};
+
+/// A drain that has not seen the queue empty.
+pub(crate) struct Rounds<'a> {
+    inner: &'a Inner,
+    /// The present one.
+    round: Option<Flush<'a>>,
+    nr_rounds: u64,
+}
+
+/// Returns `true` if a drain that has gone round so often is to be told of: the kernel's tenth time, and every hundredth up
+/// to the thousandth.
+fn is_worth_telling(nr_rounds: u64) -> bool {
+    nr_rounds == 10 || (1..=10).contains(&(nr_rounds / 100)) && nr_rounds.is_multiple_of(100)
+}
+
+impl<'a> Rounds<'a> {
+    pub(crate) fn new(inner: &'a Inner) -> Self {
+        Self {
+            inner,
+            round: None,
+            nr_rounds: 0,
+        }
+    }
+
+    /// Takes note of a look that saw something left; returns `true` if it has come round so often that
+    /// [`tell`](Self::tell) should be called. Otherwise the queue's `settled` will tell when to look again.
+    pub(crate) fn go_on(&mut self) -> bool {
+        let before = self.nr_rounds;
+        if let Some(round) = &mut self.round {
+            if !round.has_ended() {
+                return false;
+            }
+            self.nr_rounds += 1;
+        }
+        let next = self.round.insert(Flush::new(self.inner));
+        // Should it have ended already, the drain's own look will be told.
+        next.has_ended();
+        self.nr_rounds > before && is_worth_telling(self.nr_rounds)
+    }
+
+    /// Tells of the drain. Call it with no lock held.
+    pub(crate) fn tell(&self) {
+        let links = self.inner.plan.lock().links().to_vec();
+        let Some(manager) = links.first().map(|link| &link.pool.manager) else {
+            return;
+        };
+        let queue = &self.inner.core.name;
+        let mut comers = links
+            .iter()
+            .filter_map(|link| link.pool.lock().name_one(link.slot));
+        manager.tell(&[Report::LongDrain {
+            queue: queue.to_string(),
+            rounds: self.nr_rounds,
+            item: comers.next().map(|func| ItemName {
+                queue: queue.to_string(),
+                func,
+            }),
+        }]);
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_drain_is_told_of_at_its_tenth_round_and_each_hundredth_up_to_the_thousandth() {
+        let told: Vec<_> = (0..5000).filter(|&count| is_worth_telling(count)).collect();
+        let expected = [10, 100, 200, 300, 400, 500, 600, 700, 800, 900, 1000];
+        assert_eq!(told, expected);
+    }
+}

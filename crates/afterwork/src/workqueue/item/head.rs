@@ -1,0 +1,251 @@
+//! The part that every work item has: its link, its home, its state and what to call.
+
+use std::{
+    ptr::{self, NonNull},
+    task::Waker,
+};
+
+use sync::{
+    Mutex,
+    atomic::{AtomicPtr, Ordering},
+    cell::Fixed,
+    futex::{Futex64, Key},
+    unmodelled::Arc,
+};
+
+use super::{
+    colour::Colour,
+    list,
+    state::{Completion, Ending, Enqueue, Pop, Rules, State},
+};
+use crate::panics::Foreign;
+
+/// What an item knows of the link by which it is queued, and the first part of that link: see `Pwq::of`.
+#[derive(Debug)]
+pub(crate) struct Home {
+    /// I: the link's place in the pool's table.
+    pub(crate) slot: usize,
+    /// I: what the items are told to let happen to them.
+    pub(crate) rules: Rules,
+}
+
+/// Stands first in every item, whatever it is.
+///
+/// A step of the state may let another thread free the item, so all fields are cells.
+#[repr(C, align(16))]
+#[derive(Debug)]
+pub(crate) struct Head {
+    /// The next item of the list that holds this one, and this one's colour; belongs to that list.
+    pub(crate) next: AtomicPtr<Head>,
+    /// Where it is queued, or was last; written by the enqueuer that claimed it while it was unlinked.
+    pub(crate) home: AtomicPtr<Home>,
+    /// I
+    vtable: Fixed<&'static VTable>,
+    /// A: see `state.rs`.
+    pub(crate) state: Futex64,
+}
+
+/// What an item does.
+#[derive(Debug)]
+pub(crate) struct VTable {
+    /// Takes the item, which the caller just took off a list, and runs it if it is to be run.
+    pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
+    /// Runs an item whose state says that the caller runs it.
+    pub(crate) call: unsafe fn(NonNull<Head>) -> Ending,
+    /// Returns the type of its function.
+    pub(crate) name: fn() -> &'static str,
+    /// Frees the item.
+    pub(crate) free: unsafe fn(NonNull<Head>),
+    /// Says of an item that nobody has any more whether to free it drops nothing of users'.
+    pub(crate) is_husk: unsafe fn(NonNull<Head>) -> bool,
+    /// Pushes a future that was woken while it was polled.
+    pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
+    /// Returns where the async task that polled the handle left its waker.
+    pub(crate) task: Option<unsafe fn(NonNull<Head>) -> Arc<TaskSlot>>,
+    /// Of an item with a [`JoinHandle`](crate::workqueue::JoinHandle).
+    pub(crate) handle: Option<HandleTable>,
+}
+
+/// What a join handle must be able to do without knowing the closure's type.
+#[derive(Debug)]
+pub(crate) struct HandleTable {
+    /// Moves the outcome into the `Option<Outcome<T>>` that it points at.
+    pub(crate) take: unsafe fn(NonNull<Head>, *mut ()),
+    /// Sees to it that the item's code does not run any more, and says whether that is so.
+    pub(crate) cancel: unsafe fn(NonNull<Head>) -> bool,
+    /// Lets go of the item for its handle.
+    pub(crate) leave: unsafe fn(NonNull<Head>),
+    /// Returns the task slot.
+    pub(crate) slot: unsafe fn(NonNull<Head>) -> *mut Option<Arc<TaskSlot>>,
+}
+
+/// What became of an item that a worker took off its list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Popped {
+    /// It was run.
+    Ran,
+    /// It was run, is a future, and keeps its in-flight count.
+    Kept,
+    /// It runs elsewhere; whoever runs it inherits the in-flight count.
+    Left,
+    /// Nobody wants it run.
+    Dropped,
+}
+
+impl Popped {
+    /// Returns `true` if the in-flight count is the worker's to give back.
+    pub(crate) fn counts(self) -> bool {
+        matches!(self, Self::Ran | Self::Dropped)
+    }
+
+    pub(crate) fn ran(self) -> bool {
+        matches!(self, Self::Ran | Self::Kept)
+    }
+}
+
+/// Where an async task that waits for an item leaves its waker.
+pub(crate) type TaskSlot = Mutex<Option<Foreign<Waker>>>;
+
+/// What the end of a run leaves to be done.
+#[derive(Debug)]
+pub(crate) struct Ended {
+    pub(crate) completion: Completion,
+    /// Where the item was queued, and in which colour it is counted there.
+    pub(crate) home: *const Home,
+    pub(crate) colour: Colour,
+    /// Who polled the handle.
+    pub(crate) task: Option<Arc<TaskSlot>>,
+}
+
+impl Head {
+    pub(crate) fn new(vtable: &'static VTable, state: State, home: *const Home) -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            home: AtomicPtr::new(home.cast_mut()),
+            vtable: Fixed::new(vtable),
+            state: Futex64::new(state.0),
+        }
+    }
+
+    /// Returns what it does.
+    #[inline]
+    pub(crate) fn vtable(&self) -> &'static VTable {
+        self.vtable.get()
+    }
+
+    #[inline]
+    pub(crate) fn load(&self) -> State {
+        State(self.state.word().load(Ordering::Acquire))
+    }
+
+    pub(crate) fn key(&self) -> Key {
+        self.state.key()
+    }
+
+    /// Applies one step; false when the word has changed since `from` was read.
+    ///
+    /// Every step is an acquire and a release: a run sees all that the enqueuer wrote, a second run all of the
+    /// first, and a flusher all of the run that it waited for.
+    #[inline]
+    pub(crate) fn step(&self, from: State, to: State) -> bool {
+        // ORDER(item): publish and consume; both ends are steps of this word.
+        //   enqueue: data = x;  step to pending (release)
+        //   pop:     step to running (acquire);  read data
+        //   complete: result = y;  step to idle (release)
+        //   flush:   read of idle (acquire, `load`);  read result
+        // ORDER(item): the other end of each of these is the next step.
+        // Test: flush_sees_what_the_run_wrote
+        let order = if sync::twin::armed("item: relaxed steps") {
+            Ordering::Relaxed
+        } else {
+            Ordering::AcqRel
+        };
+        self.state
+            .word()
+            .compare_exchange_weak(from.0, to.0, order, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Applies steps until one holds, or `plan` gives none; returns the state before and after.
+    #[inline]
+    pub(crate) fn update(&self, plan: impl Fn(State) -> Option<State>) -> Option<(State, State)> {
+        let mut from = self.load();
+        loop {
+            let to = plan(from)?;
+            if self.step(from, to) {
+                return Some((from, to));
+            }
+            from = self.load();
+        }
+    }
+
+    /// Takes the item off its list; the answer has been applied.
+    #[inline]
+    pub(crate) fn pop(&self) -> Pop {
+        let mut from = self.load();
+        loop {
+            let pop = from.pop();
+            let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
+            if self.step(from, to) {
+                return pop;
+            }
+            from = self.load();
+        }
+    }
+
+    /// Plans an enqueue at `home`; `is_ours` says whether a link, which is only compared, is one of the same queue's.
+    /// It may say no to such as is: then the item is moved. A plan that has a state has been applied.
+    #[inline]
+    pub(crate) fn enqueue(&self, home: &Home, is_ours: impl Fn(*const Home) -> bool) -> Enqueue {
+        let mut from = self.load();
+        loop {
+            let at = self.home.load(Ordering::Relaxed).cast_const();
+            let here = ptr::eq(at, home);
+            let plan = from.enqueue(here, || here || is_ours(at), home.rules);
+            let to = match plan {
+                Enqueue::Revive(to)
+                | Enqueue::Push(to)
+                | Enqueue::Claim(to)
+                | Enqueue::Elsewhere(to) => to,
+                // A step as well: the run that is to come must see what was written before this call.
+                Enqueue::Pending if !sync::twin::armed("item: pending is no step") => from,
+                Enqueue::Pending | Enqueue::Disabled => return plan,
+            };
+            if self.step(from, to) {
+                return plan;
+            }
+            from = self.load();
+        }
+    }
+
+    /// Ends a run and returns what is still to be done; the state has been set, so the item may be gone.
+    ///
+    /// # Safety
+    ///
+    /// 1. `item` is running, and the caller runs it.
+    #[inline]
+    pub(crate) unsafe fn complete(item: NonNull<Head>, ending: Ending) -> Ended {
+        // SAFETY: (1): a running item is alive; it is not looked at after the step that ends the run.
+        let head = unsafe { item.as_ref() };
+        let mut from = head.load();
+        let mut task = None;
+        loop {
+            let completion = from.complete(ending);
+            if let (true, None, Some(find)) = (completion.wake_task, &task, head.vtable().task) {
+                // SAFETY: (1), and the state says that a task was left.
+                task = Some(unsafe { find(item) });
+            }
+            let home = head.home.load(Ordering::Relaxed).cast_const();
+            let colour = list::colour(item);
+            if head.step(from, completion.next) {
+                return Ended {
+                    completion,
+                    home,
+                    colour,
+                    task: task.filter(|_| completion.wake_task),
+                };
+            }
+            from = head.load();
+        }
+    }
+}

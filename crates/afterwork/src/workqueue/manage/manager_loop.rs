@@ -1,0 +1,246 @@
+//! One thread for all pools: makes workers, sends idle ones away, and watches over work that waits.
+//!
+//! It sleeps unless something is asked of it. The *watch* is armed by whoever leaves work to workers that are all
+//! busy; while it is armed the manager looks at the workers of each pool in which work waits (`sampler.rs`), and gets
+//! another up for one that sleeps. That is what keeps a pool alive whose workers all block in ways that nobody reports.
+//! How often it looks follows what it finds (`concurrency.rs`); after a while without waiting work it disarms itself,
+//! so an idle program has no ticks.
+//!
+//! When no thread can be had, the manager tries again with growing pauses, and calls the registry's rescuer to a pool
+//! that has no worker left that runs (`rescuer.rs`), so that items are late and not lost.
+//!
+//! # It waits for nobody
+//!
+//! Whoever waits for work may wait for a worker that the manager is to make. So no code of users runs here but what
+//! says so (a handler of reports, a source), contained; what else is to be done of theirs is an errand (`errands.rs`); and
+//! a worker's thread is joined when its locals have been dropped, which is users' code as well.
+
+use std::time::Duration;
+
+use sync::{
+    Mutex,
+    atomic::{Ordering, fence},
+    thread, time, twin,
+    unmodelled::{Arc, Weak},
+};
+
+use crate::{
+    panics::or_abort,
+    params::Params,
+    wake::Parker,
+    workqueue::{
+        errands,
+        observe::concurrency::{ScanResult, pause_ns},
+        pools::manager::Manager,
+        pools::mayday::MaydayQueue,
+        pools::pool::WorkerPool,
+        pools::rescuer::Rescuer,
+        pools::serve,
+        queues::timers::Timers,
+        route::machine::Machine,
+    },
+};
+
+/// How many looks without waiting work end the watch. A guess: re-arming costs a wake-up of the manager.
+const QUIET_TICKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+/// The first and the longest pause before a thread is asked for again.
+const RETRY_NS: u64 = 10_000_000;
+const RETRY_MAX_NS: u64 = 1_000_000_000;
+
+/// What only the manager's thread knows.
+pub(crate) struct ManagerLoop {
+    manager: Arc<Manager>,
+    params: Params,
+    timers: Arc<Timers>,
+    /// Gone when the registry is.
+    machine: Weak<Machine>,
+    next_look_ns: u64,
+    nr_quiet: u32,
+    pause_ns: u64,
+    next_tick_ns: u64,
+    retry: Vec<Arc<WorkerPool>>,
+    next_retry_ns: u64,
+    retry_pause_ns: u64,
+}
+
+/// Starts the manager of a machine, and the rescuer that is called to pools whose workers do not run, if they have any, and
+/// that get none.
+pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Result<()> {
+    let manager = &machine.manager;
+    let mut parker = manager.take_post();
+    let mut manager_loop = ManagerLoop::new(machine, timers);
+    let rescuer = Rescuer::start("aw/rescuer")?;
+    let mayday_queue = rescuer.mayday_queue();
+    // Taken by the manager's thread at its end, or by us if it cannot be had.
+    let rescuer = Arc::new(Mutex::new(Some(rescuer)));
+    let ours = rescuer.clone();
+    // By its mask the registry sees which CPUs may be used: those of whoever made it, unlike other threads'.
+    let started = thread::spawn_on_same_cpus("aw/manager", move || {
+        or_abort("the manager of a registry panicked", || {
+            errands::waits_for_nobody();
+            manager_loop.manager.note_own_thread();
+            let id = thread::current().0;
+            manager_loop.manager.thread_id.store(id, Ordering::Relaxed);
+            manager_loop.run(&mut parker, &mayday_queue);
+            end(&rescuer);
+            manager_loop.manager.end();
+        });
+    });
+    let thread = started.inspect_err(|_| end(&ours))?;
+    *manager.thread.lock() = Some(thread);
+    Ok(())
+}
+
+fn end(rescuer: &Mutex<Option<Rescuer>>) {
+    let rescuer = rescuer.lock().take();
+    if let Some(rescuer) = rescuer {
+        rescuer.end();
+    }
+}
+
+impl Manager {
+    fn spawn_worker(self: &Arc<Self>, pool: &Arc<WorkerPool>) -> bool {
+        let body = pool.clone();
+        self.start_thread(&pool.thread_name(), move |_| serve::run(&body))
+    }
+
+    /// Makes all workers that have been asked for; returns the pools for which none could be had.
+    pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
+        let wanted = std::mem::take(&mut self.inbox.lock().create);
+        wanted
+            .into_iter()
+            .filter(|pool| !self.spawn_worker(pool))
+            .collect()
+    }
+}
+
+impl ManagerLoop {
+    pub(crate) fn new(machine: &Arc<Machine>, timers: &Arc<Timers>) -> Self {
+        Self {
+            manager: machine.manager.clone(),
+            params: machine.params.clone(),
+            timers: timers.clone(),
+            machine: Arc::downgrade(machine),
+            next_look_ns: 0,
+            nr_quiet: 0,
+            pause_ns: 0,
+            next_tick_ns: 0,
+            retry: Vec::new(),
+            next_retry_ns: 0,
+            retry_pause_ns: RETRY_NS,
+        }
+    }
+
+    fn run(&mut self, parker: &mut Parker, rescuer: &MaydayQueue) {
+        loop {
+            let refused = self.manager.create_workers();
+            let mut now_ns = time::now_ns();
+            self.do_without(refused, rescuer, now_ns);
+            if self.manager.inbox.lock().quit {
+                return;
+            }
+            self.timers.fire(now_ns);
+            self.manager.serve_errands(now_ns);
+            now_ns = self.ask_again(now_ns);
+            if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
+                self.tick(now_ns);
+            }
+            match self.next_deadline_ns(now_ns) {
+                Some(deadline_ns) => {
+                    let pause_ns = deadline_ns.saturating_sub(now_ns);
+                    parker.park_timeout(Duration::from_nanos(pause_ns));
+                }
+                None => parker.park(),
+            }
+        }
+    }
+
+    /// Looks after pools that got no thread.
+    fn do_without(&mut self, refused: Vec<Arc<WorkerPool>>, rescuer: &MaydayQueue, now_ns: u64) {
+        for pool in refused {
+            if pool.could_not_create() {
+                rescuer.call(&pool, None);
+            }
+            // Other rescuers are called by looks.
+            self.manager.watch();
+            if self.retry.is_empty() {
+                self.next_retry_ns = now_ns + self.retry_pause_ns;
+                self.retry_pause_ns = (self.retry_pause_ns * 2).min(RETRY_MAX_NS);
+            }
+            self.retry.push(pool);
+        }
+    }
+
+    fn ask_again(&mut self, now_ns: u64) -> u64 {
+        if !self.retry.is_empty() && now_ns >= self.next_retry_ns {
+            for pool in std::mem::take(&mut self.retry) {
+                pool.ask_again();
+            }
+        } else if self.retry.is_empty() {
+            self.retry_pause_ns = RETRY_NS;
+        }
+        now_ns
+    }
+
+    pub(crate) fn tick(&mut self, now_ns: u64) {
+        let Some(machine) = self.machine.upgrade() else {
+            return;
+        };
+        self.look_at_machine(&machine, now_ns);
+        // ORDER(watch): store buffering, other end in `WorkerPool::look_for_worker`, whose fence it shares.
+        //   here: armed = false;   fence;  look at every pool
+        //   push: injector = item; fence;  read armed
+        // Test: stuck_work_is_seen_by_the_watch
+        self.manager.armed.store(false, Ordering::Relaxed);
+        if !twin::armed("watch: no fence") {
+            fence(Ordering::SeqCst);
+        }
+        let pools = self.manager.pools();
+        let topology = machine.topology();
+        let looks = pools.iter().map(|pool| {
+            pool.mayday(now_ns);
+            pool.look(now_ns, topology.allowed())
+        });
+        let scan = looks.max().unwrap_or(ScanResult::Quiet);
+        self.nr_quiet = if scan == ScanResult::Quiet {
+            self.nr_quiet + 1
+        } else {
+            0
+        };
+        if self.nr_quiet < QUIET_TICKS {
+            self.manager.armed.store(true, Ordering::Relaxed);
+        } else {
+            self.nr_quiet = 0;
+        }
+        self.pause_ns = pause_ns(scan, self.pause_ns, self.tick_ns());
+        self.next_tick_ns = now_ns.saturating_add(self.pause_ns);
+    }
+
+    /// Follows a machine that has changed. It rides on the ticks, so that an idle program has none: a worker whose CPUs
+    /// have gone is moved by the kernel, and nothing else is the worse for a late look.
+    fn look_at_machine(&mut self, machine: &Machine, now_ns: u64) {
+        machine.catch_up();
+        if self.params.machine_look_ms > 0 && now_ns >= self.next_look_ns {
+            let pause_ns = self.params.machine_look_ms.saturating_mul(1_000_000);
+            self.next_look_ns = now_ns.saturating_add(pause_ns);
+            machine.look();
+        }
+    }
+
+    fn tick_ns(&self) -> u64 {
+        self.params.watch_tick_us.saturating_mul(1000)
+    }
+
+    /// Culls, and returns when this thread has something to do although nobody asks.
+    fn next_deadline_ns(&mut self, now_ns: u64) -> Option<u64> {
+        let pools = self.manager.pools();
+        let cull_ns = pools.iter().filter_map(|pool| pool.cull(now_ns)).min();
+        let retry_ns = (!self.retry.is_empty()).then_some(self.next_retry_ns);
+        let armed = self.manager.armed.load(Ordering::Relaxed);
+        let tick_ns = armed.then_some(self.next_tick_ns);
+        let timer_ns = self.timers.next_ns();
+        let reaper_ns = self.manager.errands.next_ns();
+        let deadlines = [cull_ns, retry_ns, tick_ns, timer_ns, reaper_ns];
+        deadlines.into_iter().flatten().min()
+    }
+}

@@ -1,0 +1,92 @@
+//! Making registries, and starting what looks after their pools.
+
+use sync::fork::PerProcess;
+use topology::Topology;
+
+use super::manager_loop;
+use crate::{
+    params::Params,
+    workqueue::{execute::wait, queues::registry::Registry, route::registry_error::RegistryError},
+};
+
+impl Registry {
+    /// Makes a registry for `topology`, and starts the thread that looks after its pools.
+    ///
+    /// # Errors
+    ///
+    /// [`RegistryError::Thread`] when the system refuses that thread.
+    pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
+        let registry = Self::of(topology, params);
+        // So that no first run has to measure the clock.
+        sync::time::cycles_per_us();
+        manager_loop::start(registry.machine(), registry.timers())
+            .map_err(RegistryError::Thread)?;
+        wait::note_workers();
+        Ok(registry)
+    }
+
+    /// Makes a registry that asks `source` now and then whether the machine has changed.
+    ///
+    /// `source` returns what the machine looks like if that is not what it returned last. It is asked by the thread that
+    /// looks after the pools, while work waits, every
+    /// [`machine_look_ms`](crate::params::Params::machine_look_ms), and by [`refresh_topology`](Self::refresh_topology).
+    /// Where it panics nothing was seen, and it is asked again. It must not wait for queues of this registry.
+    ///
+    /// # Errors
+    ///
+    /// As of [`new`](Self::new).
+    pub fn watching(
+        topology: Topology,
+        params: Params,
+        source: impl FnMut() -> Option<Topology> + Send + 'static,
+    ) -> Result<Self, RegistryError> {
+        let registry = Self::new(topology, params)?;
+        registry.machine().set_source(Box::new(source));
+        Ok(registry)
+    }
+
+    /// Makes a registry whose manager has no thread, for models.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn unmanaged(topology: Topology, params: Params) -> Self {
+        wait::note_workers();
+        Self::of(topology, params)
+    }
+
+    /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then,
+    /// with the tunables that the environment says ([`VARIABLE`](crate::params::VARIABLE)). A child of `fork` makes its own.
+    ///
+    /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread
+    /// that queues from one of them uses the first pod.
+    ///
+    /// # Errors
+    ///
+    /// See [`RegistryError`]. The next call tries again.
+    pub fn global() -> Result<&'static Registry, RegistryError> {
+        static GLOBAL: PerProcess<Registry> = PerProcess::new();
+        if let Some(registry) = GLOBAL.get() {
+            return Ok(registry);
+        }
+        let params = Params::from_env().map_err(RegistryError::Params)?;
+        let mut seen = Topology::detect().map_err(RegistryError::Topology)?;
+        let topology = housekeeping(&seen).map_err(RegistryError::Topology)?;
+        // A machine that cannot be read at some moment is taken to be as it was.
+        let registry = Registry::new(topology, params)?;
+        let manager = registry.machine().manager.clone();
+        registry.machine().set_source(Box::new(move || {
+            // The manager lives on with the mask of the thread that made it; others may pin themselves.
+            seen = seen.changed(Some(manager.thread_id()?.0)).ok()??;
+            housekeeping(&seen).ok()
+        }));
+        Ok(GLOBAL.get_or_set(registry))
+    }
+}
+
+/// Returns the machine without the CPUs that it was told to isolate, unless it has no others.
+fn housekeeping(machine: &Topology) -> Result<Topology, topology::Error> {
+    let cpus = machine.allowed().difference(machine.isolated());
+    if cpus.is_empty() {
+        Ok(machine.clone())
+    } else {
+        machine.restricted_to(&cpus)
+    }
+}

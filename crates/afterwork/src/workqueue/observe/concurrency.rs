@@ -1,0 +1,255 @@
+//! Who counts as running, and what a look at a worker says about it: plain functions over numbers.
+//!
+//! The kernel's scheduler tells a pool when one of its workers goes to sleep. Nobody tells us, so three things stand
+//! in: waits of ours and [`blocking`](crate::workqueue::blocking) report themselves; a look at the workers of a pool in which work
+//! waits finds those that sleep without a word; and an item that has the CPU for too long no longer counts.
+
+/// What a worker is at. Two that are alike, with items in hand, come from a worker that has not moved, or chance.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Activity {
+    /// Its word of items in hand.
+    pub(crate) hand: u64,
+    /// Its runs that have ended.
+    pub(crate) nr_done: u32,
+}
+
+/// Why a worker that is up does not count as awake. With none of these it does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Away {
+    /// It has said that it may sleep.
+    pub(crate) declared: bool,
+    /// A look found it asleep.
+    pub(crate) asleep: bool,
+    /// Its item takes the CPU for long: its queue says so, or a look found it.
+    pub(crate) hogging: bool,
+    /// It is a rescuer.
+    pub(crate) rescuing: bool,
+}
+
+impl Away {
+    pub(crate) fn counts_as_awake(self) -> bool {
+        self == Self::default()
+    }
+}
+
+/// What was seen of a worker at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Sample {
+    pub(crate) activity: Activity,
+    /// CPU time that its thread has had.
+    pub(crate) cpu_ns: u64,
+    pub(crate) at_ns: u64,
+}
+
+/// What is known of the item that a worker is in.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Seen {
+    /// The first look at this item.
+    pub(crate) first: Sample,
+    /// The last one.
+    pub(crate) last: Sample,
+    /// How long it had not run at the last look.
+    still_ns: u64,
+}
+
+/// What a look says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// It runs.
+    Runs,
+    /// Too early to say; look again soon.
+    Unclear,
+    /// It sleeps.
+    Asleep,
+    /// It wants a CPU and has not got one for long.
+    Starved,
+    /// Its item has had the CPU for long.
+    Hogs,
+}
+
+/// How long a thread may stand still, where nobody can say whether it sleeps, before it is taken to. A guess: above
+/// the slice of a busy CPU.
+const STILL_NS: u64 = 5_000_000;
+/// How long a runnable thread may wait for its CPU before it may look for another: some slices of 3 to 4 ms.
+const STARVED_NS: u64 = 12_000_000;
+
+/// Judges a worker by what is `known` of its item and what is seen `now`; `runnable` is asked only when it has not run
+/// since the last look. An item that had the CPU for `hog_ns` since the first look at it hogs it.
+pub(crate) fn judge(
+    known: Option<&Seen>,
+    now: Sample,
+    hog_ns: u64,
+    runnable: impl FnOnce() -> Option<bool>,
+) -> (Seen, Verdict) {
+    let fresh = Seen {
+        first: now,
+        last: now,
+        still_ns: 0,
+    };
+    let Some(known) = known.filter(|known| known.last.activity == now.activity) else {
+        return (fresh, Verdict::Unclear);
+    };
+    let span_ns = now.at_ns.saturating_sub(known.last.at_ns);
+    let ran_ns = now.cpu_ns.saturating_sub(known.last.cpu_ns);
+    let still_ns = if ran_ns == 0 {
+        known.still_ns.saturating_add(span_ns)
+    } else {
+        0
+    };
+    let seen = Seen {
+        first: known.first,
+        last: now,
+        still_ns,
+    };
+    let verdict = if ran_ns == 0 {
+        match runnable() {
+            Some(false) => Verdict::Asleep,
+            None if still_ns >= STILL_NS => Verdict::Asleep,
+            Some(true) if still_ns >= STARVED_NS => Verdict::Starved,
+            _ => Verdict::Unclear,
+        }
+    } else if now.cpu_ns.saturating_sub(known.first.cpu_ns) >= hog_ns {
+        Verdict::Hogs
+    } else if ran_ns < span_ns / 2 {
+        // It slept for a part of the time, and may sleep now.
+        Verdict::Unclear
+    } else {
+        Verdict::Runs
+    };
+    (seen, verdict)
+}
+
+/// What the looks at all pools found together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, PartialOrd, Ord)]
+pub(crate) enum ScanResult {
+    /// Nothing waits.
+    Quiet,
+    /// Work waits, and whoever is up runs.
+    Calm,
+    /// Of some worker it is too early to say.
+    Unclear,
+    /// A worker that sleeps was found.
+    Found,
+}
+
+/// Returns how long to pause until the next look, after a pause of `before_ns`; `tick_ns` is the middle.
+///
+/// Quick while sleepers are being found, because more will be; slower and slower while all is calm. An unclear scan
+/// asks for one quick look, and no second one right after it.
+pub(crate) fn pause_ns(scan: ScanResult, before_ns: u64, tick_ns: u64) -> u64 {
+    let (shortest, longest) = (tick_ns / 4, tick_ns.saturating_mul(2));
+    let slower = before_ns.saturating_mul(2).clamp(shortest, longest);
+    match scan {
+        ScanResult::Found => shortest,
+        ScanResult::Unclear if before_ns > shortest => shortest,
+        ScanResult::Unclear => longest,
+        ScanResult::Calm | ScanResult::Quiet => slower,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOG_NS: u64 = 10_000_000;
+
+    fn sample(cpu_us: u64, at_us: u64) -> Sample {
+        Sample {
+            activity: Activity::default(),
+            cpu_ns: cpu_us * 1000,
+            at_ns: at_us * 1000,
+        }
+    }
+
+    /// Judges each sample by those before it; the thread is `runnable` whenever that is asked.
+    fn verdicts(glimpses: &[(u64, u64)], runnable: Option<bool>) -> Vec<Verdict> {
+        let mut known = None;
+        glimpses
+            .iter()
+            .map(|&(cpu_us, at_us)| {
+                let now = sample(cpu_us, at_us);
+                let (seen, verdict) = judge(known.as_ref(), now, HOG_NS, || runnable);
+                known = Some(seen);
+                verdict
+            })
+            .collect()
+    }
+
+    #[test]
+    fn the_first_look_at_an_item_says_nothing() {
+        assert_eq!(verdicts(&[(0, 0)], Some(false)), [Verdict::Unclear]);
+    }
+
+    #[test]
+    fn a_thread_that_did_not_run_and_is_not_runnable_sleeps() {
+        let all = verdicts(&[(5, 0), (5, 250)], Some(false));
+        assert_eq!(all, [Verdict::Unclear, Verdict::Asleep]);
+    }
+
+    #[test]
+    fn a_thread_that_waits_for_a_cpu_does_not_sleep() {
+        let all = verdicts(&[(5, 0), (5, 1000), (5, 2000), (5, 11_000)], Some(true));
+        assert!(!all.contains(&Verdict::Asleep));
+        let all = verdicts(&[(5, 0), (5, 12_000)], Some(true));
+        assert_eq!(all[1], Verdict::Starved);
+    }
+
+    #[test]
+    fn a_thread_of_which_nobody_knows_sleeps_when_it_stands_still_for_long() {
+        let all = verdicts(&[(5, 0), (5, 4000), (5, 5000)], None);
+        assert_eq!(all, [Verdict::Unclear, Verdict::Unclear, Verdict::Asleep]);
+    }
+
+    #[test]
+    fn whoever_runs_is_never_asked_whether_it_is_runnable() {
+        let known = judge(None, sample(0, 0), HOG_NS, || None).0;
+        let (_, verdict) = judge(Some(&known), sample(900, 1000), HOG_NS, || panic!("asked"));
+        assert_eq!(verdict, Verdict::Runs);
+    }
+
+    #[test]
+    fn whoever_ran_for_a_part_of_the_time_is_looked_at_again() {
+        let all = verdicts(&[(0, 0), (400, 1000)], Some(true));
+        assert_eq!(all[1], Verdict::Unclear);
+    }
+
+    #[test]
+    fn an_item_hogs_by_its_own_cpu_time_alone() {
+        let all = verdicts(&[(70_000, 0), (79_999, 50_000), (80_000, 50_001)], None);
+        assert_eq!(all[1..], [Verdict::Unclear, Verdict::Hogs]);
+    }
+
+    #[test]
+    fn looks_are_quick_while_sleepers_are_found_and_slow_down_after() {
+        let tick_ns = 1_000_000;
+        let mut pause = pause_ns(ScanResult::Found, 2 * tick_ns, tick_ns);
+        assert_eq!(pause, tick_ns / 4);
+        for expected in [2, 4, 8, 8] {
+            pause = pause_ns(ScanResult::Calm, pause, tick_ns);
+            assert_eq!(pause, expected * tick_ns / 4);
+        }
+    }
+
+    #[test]
+    fn an_unclear_sight_is_followed_by_one_quick_look() {
+        let tick_ns = 1_000_000;
+        let quick = pause_ns(ScanResult::Unclear, 2 * tick_ns, tick_ns);
+        assert_eq!(quick, tick_ns / 4);
+        assert_eq!(pause_ns(ScanResult::Unclear, quick, tick_ns), 2 * tick_ns);
+    }
+
+    #[test]
+    fn pauses_of_any_tick_are_possible() {
+        for tick_ns in [0, 1, u64::MAX] {
+            for scan in [
+                ScanResult::Quiet,
+                ScanResult::Calm,
+                ScanResult::Unclear,
+                ScanResult::Found,
+            ] {
+                let pause = pause_ns(scan, tick_ns, tick_ns);
+                assert!((tick_ns / 4..=tick_ns.saturating_mul(2)).contains(&pause));
+            }
+        }
+    }
+}

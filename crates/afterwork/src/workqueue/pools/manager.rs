@@ -1,0 +1,255 @@
+//! What is asked of the one thread that looks after all pools of a registry; `manager_loop.rs` is that thread.
+
+use std::{cell::Cell, ptr};
+
+use sync::{
+    Mutex, OnceLock,
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    thread,
+    unmodelled::Arc,
+};
+
+use super::pool::WorkerPool;
+use crate::{
+    panics::{Foreign, contain, or_abort},
+    trace,
+    wake::{Parker, Unparker},
+    workqueue::{
+        errands::{Errand, Errands},
+        observe::report::Report,
+    },
+};
+
+/// What is asked of the manager, and the pools that it looks after.
+#[derive(Debug, Default)]
+pub(crate) struct Manager {
+    pub(crate) inbox: Mutex<Inbox>,
+    /// A: somebody waits for work to move.
+    pub(crate) armed: AtomicBool,
+    /// Set before the first pool exists.
+    unparker: OnceLock<Unparker>,
+    /// Every pool in use, with the number of queues that use it.
+    pub(crate) roster: Mutex<Vec<(Arc<WorkerPool>, usize)>>,
+    /// Threads of workers that have not been waited for.
+    threads: Mutex<Vec<thread::JoinHandle>>,
+    /// Whom to tell what is noticed.
+    on_report: Mutex<Option<ReportHandler>>,
+    /// This manager's own thread.
+    pub(crate) thread: Mutex<Option<thread::JoinHandle>>,
+    /// A: the manager's own thread, 0 before it runs.
+    pub(crate) thread_id: AtomicU32,
+    /// Refuses threads, so that a test can see what happens then.
+    refuse_threads: AtomicBool,
+    /// What waits for a thread that may wait.
+    pub(crate) errands: Errands,
+}
+
+/// Is told what is noticed.
+#[derive(Clone)]
+pub(crate) struct ReportHandler(Arc<Foreign<Box<OnReport>>>);
+
+type OnReport = dyn Fn(&Report) + Send + Sync;
+
+impl ReportHandler {
+    pub(crate) fn new(handler: impl Fn(&Report) + Send + Sync + 'static) -> Self {
+        // FOREIGN(on-report-drop): by `Foreign`.
+        Self(Arc::new(Foreign::new(Box::new(handler))))
+    }
+}
+
+impl std::fmt::Debug for ReportHandler {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("ReportHandler")
+    }
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    pub(crate) create: Vec<Arc<WorkerPool>>,
+    pub(crate) quit: bool,
+}
+
+sync::thread_local! {
+    /// The address of the manager that waits for this thread at its end, or is it.
+    static SERVES: Cell<usize> = Cell::new(0)
+}
+
+impl Manager {
+    /// Returns the parker of the thread that manages from now on.
+    pub(crate) fn take_post(&self) -> Parker {
+        let parker = Parker::with_spin_limit(0);
+        self.unparker
+            .set(parker.unparker())
+            .expect("a manager is started once");
+        parker
+    }
+
+    /// Returns the manager's thread, once it runs.
+    pub(crate) fn thread_id(&self) -> Option<thread::ThreadId> {
+        let id = self.thread_id.load(Ordering::Relaxed);
+        (id != 0).then_some(thread::ThreadId(id))
+    }
+
+    /// Ends the manager's thread, once all pools are gone.
+    pub(crate) fn quit(&self) {
+        self.inbox.lock().quit = true;
+        self.wake();
+    }
+
+    /// Asks for a worker; the pool has counted it already.
+    pub(crate) fn create_worker(&self, pool: &Arc<WorkerPool>) {
+        self.inbox.lock().create.push(pool.clone());
+        self.wake();
+    }
+
+    /// Sees to it that somebody notices if the work that waits now does not move.
+    #[inline]
+    pub(crate) fn watch(&self) {
+        if !self.armed.load(Ordering::Relaxed) {
+            self.arm();
+        }
+    }
+
+    #[cold]
+    fn arm(&self) {
+        if !self.armed.swap(true, Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    pub(crate) fn wake(&self) {
+        if let Some(unparker) = self.unparker.get() {
+            unparker.unpark();
+        }
+    }
+
+    /// Says whom to tell what is noticed from now on.
+    pub(crate) fn on_report(&self, handler: ReportHandler) {
+        let before = self.on_report.lock().replace(handler);
+        // FOREIGN(on-report-drop): the last handler, on the thread that gives another, with no lock held; or on the last
+        // that calls it; contained by `Foreign`.
+        drop(before);
+    }
+
+    /// Tells what was noticed. Call it with no lock held.
+    pub(crate) fn tell(&self, reports: &[Report]) {
+        if reports.is_empty() {
+            return;
+        }
+        for report in reports {
+            trace::report(report.kind(), report.queue(), report);
+        }
+        let handler = self.on_report.lock().clone();
+        if let Some(ReportHandler(handler)) = handler {
+            // FOREIGN(on-report): a registry's handler, on the manager or whoever does what is reported; contained.
+            contain(|| reports.iter().for_each(|report| handler(report)));
+        }
+    }
+
+    /// Refuses every thread from now on, or no longer.
+    pub(crate) fn refuse_threads(&self, refuse: bool) {
+        self.refuse_threads.store(refuse, Ordering::Relaxed);
+    }
+
+    /// Waits until no thread is left. Call it after [`quit`](Self::quit), with all pools killed.
+    pub(crate) fn wait_for_departures(&self) {
+        let thread = self.thread.lock().take();
+        if let Some(thread) = thread {
+            thread.join().expect("the manager does not panic");
+        }
+    }
+
+    /// Ends what a manager has, when its registry is gone: there is no queue that anybody could wait for.
+    pub(crate) fn end(&self) {
+        self.errands.close();
+        let threads = std::mem::take(&mut *self.threads.lock());
+        for thread in threads {
+            // None unwinds.
+            let _ = thread.join();
+        }
+    }
+
+    pub(crate) fn note_own_thread(&self) {
+        SERVES.with(|place| place.set(ptr::from_ref(self).addr()));
+    }
+
+    /// Returns `true` if the manager's end waits for this thread, which must not wait for that end.
+    pub(crate) fn waits_for_this_thread(&self) -> bool {
+        SERVES.with(Cell::get) == ptr::from_ref(self).addr()
+    }
+
+    /// Starts a thread that is waited for before the manager ends; returns `true` if one could be had.
+    pub(crate) fn start_thread(
+        self: &Arc<Self>,
+        name: &str,
+        body: impl FnOnce(&Arc<Self>) + Send + 'static,
+    ) -> bool {
+        if self.refuse_threads.load(Ordering::Relaxed) {
+            return false;
+        }
+        let manager = self.clone();
+        let started = thread::spawn(name, move || {
+            manager.note_own_thread();
+            or_abort("a worker panicked", || body(&manager));
+        });
+        let mut threads = self.threads.lock();
+        // In the locals of the others users' destructors may still run, and wait for what the new thread is to do.
+        let left = std::mem::take(&mut *threads).into_iter();
+        threads.extend(left.filter_map(|thread| thread.try_join().err()));
+        started.map(|thread| threads.push(thread)).is_ok()
+    }
+
+    /// Has `errands` done by threads that may wait. Call it with no lock held.
+    pub(crate) fn leave_to_reapers(&self, errands: impl IntoIterator<Item: Errand + 'static>) {
+        let errands = errands.into_iter();
+        if self
+            .errands
+            .add(errands.map(|errand| Box::new(errand) as Box<dyn Errand>))
+        {
+            self.wake();
+        }
+    }
+
+    /// Starts a reaper if one is wanted, and does what it can where none is to be had.
+    pub(crate) fn serve_errands(self: &Arc<Self>, now_ns: u64) {
+        if self.errands.wants_reaper(now_ns)
+            && !self.start_thread("aw/reaper", |manager| manager.errands.serve())
+        {
+            self.errands.refused(now_ns);
+        }
+    }
+
+    pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {
+        let roster = self.roster.lock();
+        roster.iter().map(|(pool, _)| pool.clone()).collect()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::{os::unix::process::ExitStatusExt, process::Command};
+
+    use super::*;
+
+    #[test]
+    #[cfg_attr(miri, ignore = "starts a process")]
+    fn a_thread_that_unwinds_ends_the_process_with_one_line() {
+        const KEY: &str = "AFTERWORK_TEST_UNWINDS";
+        const NAME: &str = "workqueue::pools::manager::tests::a_thread_that_unwinds_ends_the_process_with_one_line";
+        if std::env::var_os(KEY).is_some() {
+            let manager = Arc::new(Manager::default());
+            assert!(manager.start_thread("aw/test", |_| panic!("a defect")));
+            return manager.end();
+        }
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([NAME, "--exact", "--nocapture"])
+            .env(KEY, "1")
+            .output()
+            .unwrap();
+        let told = String::from_utf8_lossy(&child.stderr);
+        let is_line = |line| line == "afterwork: a worker panicked";
+        assert!(told.lines().any(is_line), "{told}");
+        // SIGABRT.
+        assert_eq!(child.status.signal(), Some(6));
+    }
+}

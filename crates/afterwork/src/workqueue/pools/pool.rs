@@ -1,0 +1,563 @@
+//! A worker pool: where items wait, and who gets up to run them.
+//!
+//! # The protocol of parking
+//!
+//! Producers leave items in the injector without a lock, so a worker that parks and a producer that leaves the
+//! first item must not miss each other. Both write and then look:
+//!
+//! ```text
+//! producer: leave the item;          fence;  look at the census: somebody searching? up to target?
+//! worker:   leave the census (or the searchers);  fence;  look at the injector
+//! ```
+//!
+//! Only the push that finds the injector empty looks: while it is not empty, somebody has already been found
+//! who will come, or is being kicked. The watch (see `manager_loop.rs`) is for pools whose workers are all up and
+//! stuck; nothing else depends on it.
+//!
+//! # Kicks claim
+//!
+//! A kick takes the worker off the idle list and counts it awake and searching, under the pool lock. The worker
+//! may get its token much later: until then it is kicked, cannot be kicked again, and cannot be culled, for
+//! culling looks at the idle list alone. docs/workqueue.md compares the rules under which that claim is
+//! needed; twin `kick: no claim`.
+
+use crossbeam_utils::CachePadded;
+use std::ptr::NonNull;
+use sync::{
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
+    cpu, thread, time, twin,
+    unmodelled::Arc,
+};
+use topology::{CpuId, CpuSet};
+
+use super::{
+    dispatch::{DeferredEffects, Dispatch, IdleWorker},
+    manager::Manager,
+    policy::{self, Census, Need},
+    worker::{Taken, Worker},
+};
+use crate::{
+    params::{Params, WakeMode},
+    wake::{WakeQ, Wakeup},
+    workqueue::{
+        item::colour::{Colour, UpTo},
+        item::head::Head,
+        item::list::{self, Injector},
+        observe::concurrency::Away,
+        observe::histogram::Times,
+    },
+};
+
+/// What makes two pools the same.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct PoolAttrs {
+    /// Where its workers run.
+    pub(crate) cpus: CpuSet,
+    /// Whether they may never run elsewhere.
+    pub(crate) strict: bool,
+    pub(crate) nice: i8,
+    /// Whether it is one thread whose items never sleep.
+    pub(crate) bh: bool,
+}
+
+/// Workers that share a list of items.
+#[derive(Debug)]
+pub(crate) struct WorkerPool {
+    /// A: items that producers left.
+    pub(crate) injector: CachePadded<Injector>,
+    /// A, raised under the pool lock: who is up.
+    pub(crate) census: CachePadded<AtomicU32>,
+    dispatch: CachePadded<Mutex<Dispatch>>,
+    /// I
+    pub(crate) number: usize,
+    /// I
+    pub(crate) attrs: PoolAttrs,
+    /// I: how many workers run at once.
+    pub(crate) target: u32,
+    /// A: whether `attrs.cpus` is less than what the process may use.
+    pub(crate) confined: AtomicBool,
+    /// I
+    pub(crate) params: Params,
+    /// I
+    pub(crate) manager: Arc<Manager>,
+    pub(crate) counters: Counters,
+    pub(crate) hold: Times,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) nr_kicks: AtomicU64,
+    pub(crate) nr_created: AtomicU64,
+    pub(crate) nr_culled: AtomicU64,
+    pub(crate) nr_seen_asleep: AtomicU64,
+    pub(crate) nr_stalls: AtomicU64,
+    pub(crate) nr_spawn_failed: AtomicU64,
+}
+
+/// What a worker does that took nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum ParkDecision {
+    /// It is on the idle list: park until a kick.
+    Park,
+    /// Work came: look again.
+    Work,
+    /// The pool is dying: leave.
+    Leave,
+}
+
+/// Whom a section under the lock picked.
+#[derive(Debug, Default)]
+pub(crate) struct Picked {
+    pub(crate) wakeq: WakeQ,
+    /// A worker that must be made.
+    pub(crate) create: bool,
+    /// Somebody must look after the pool.
+    pub(crate) watch: bool,
+}
+
+impl WorkerPool {
+    pub(crate) fn new(
+        number: usize,
+        attrs: PoolAttrs,
+        confined: bool,
+        params: Params,
+        manager: Arc<Manager>,
+    ) -> Self {
+        Self {
+            injector: CachePadded::new(Injector::new()),
+            census: CachePadded::new(AtomicU32::new(0)),
+            dispatch: CachePadded::new(Mutex::new(Dispatch::default())),
+            number,
+            target: attrs.cpus.len().max(1) as u32,
+            attrs,
+            confined: AtomicBool::new(confined),
+            params,
+            manager,
+            counters: Counters::default(),
+            hold: Times::default(),
+        }
+    }
+
+    /// Locks the pool. Lock order: pool, then a queue's gate; never two pools.
+    pub(crate) fn lock(&self) -> MutexGuard<'_, Dispatch> {
+        self.dispatch.lock()
+    }
+
+    pub(crate) fn census(&self) -> Census {
+        Census(self.census.load(Ordering::Relaxed))
+    }
+
+    /// Leaves a linked item for the workers and sees to it that one will come.
+    #[inline]
+    pub(crate) fn push(self: &Arc<Self>, item: NonNull<Head>) {
+        if self.injector.push(item) {
+            self.look_for_worker();
+        }
+    }
+
+    /// Leaves a chain of linked items; see [`Injector::push_chain`].
+    pub(crate) fn push_chain(self: &Arc<Self>, newest: NonNull<Head>, oldest: NonNull<Head>) {
+        if self.injector.push_chain(newest, oldest) {
+            self.look_for_worker();
+        }
+    }
+
+    /// Sees to it that somebody comes for what is in the injector.
+    fn look_for_worker(self: &Arc<Self>) {
+        // ORDER(lie-down): store buffering, other ends in `try_park` and `take`.
+        //   here:     injector = item;  fence;  read census
+        //   try_park: census -= me;     fence;  read injector
+        //   take:     searchers -= me;  fence;  read injector
+        // One side sees the other, so no item is left to a pool that sleeps.
+        // Test: an_item_is_never_left_to_sleeping_workers
+        if !twin::armed("push: no fence") {
+            fence(Ordering::SeqCst);
+        }
+        match policy::need(self.census(), self.target) {
+            // Somebody searches, or has been claimed to: he looks at the injector when he searches no more.
+            Need::Nothing => {}
+            // Whoever left the census may have looked before our item was there: nobody comes unless we kick.
+            Need::Worker => self.kick(),
+            // ORDER(watch): other end in `ManagerLoop::tick`; the fence is the one above.
+            // Test: stuck_work_is_seen_by_the_watch
+            Need::Watch => self.manager.watch(),
+        }
+    }
+
+    /// Gets one more worker up if the pool still needs one.
+    #[cold]
+    fn kick(self: &Arc<Self>) {
+        let mut picked = Picked::default();
+        let dispatch = self.lock();
+        let held_since = self.params.lock_stat.then(time::cycles);
+        let mut dispatch = dispatch;
+        self.pick_if_needed(&mut dispatch, &mut picked);
+        if self.params.wake == WakeMode::UnderLock {
+            picked.wakeq.fire();
+        }
+        drop(dispatch);
+        if let Some(since) = held_since {
+            self.hold.record(time::cycles().wrapping_sub(since));
+        }
+        self.apply(picked);
+    }
+
+    /// Gets one more worker up if the pool needs one; returns `true` if it did.
+    pub(crate) fn pick_if_needed(&self, dispatch: &mut Dispatch, picked: &mut Picked) -> bool {
+        match policy::need(self.census(), self.target) {
+            Need::Nothing => false,
+            Need::Worker => self.pick(dispatch, picked),
+            Need::Watch => {
+                picked.watch = true;
+                false
+            }
+        }
+    }
+
+    /// Claims the worker that parked last, or asks for a new one; returns `true` if either could be done.
+    pub(crate) fn pick(&self, dispatch: &mut Dispatch, picked: &mut Picked) -> bool {
+        if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
+            picked.wakeq.push(Wakeup::unpark(idle.worker.unparker()));
+            return true;
+        }
+        match dispatch.idle.pop() {
+            Some(idle) => picked.wakeq.push(Wakeup::unpark(idle.worker.unparker())),
+            None if dispatch.nr_workers() + dispatch.nr_creating < self.max_workers() => {
+                dispatch.nr_creating += 1;
+                picked.create = true;
+            }
+            None => {
+                picked.watch = true;
+                return false;
+            }
+        }
+        self.census
+            .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        self.counters.nr_kicks.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    fn max_workers(&self) -> usize {
+        if self.attrs.bh {
+            1
+        } else {
+            self.params.max_workers.max(1)
+        }
+    }
+
+    /// Does what a locked section decided. Call it with no lock held.
+    pub(crate) fn apply(self: &Arc<Self>, mut picked: Picked) {
+        if self.params.wake == WakeMode::Deferred && twin::armed("wake queue: forgets to fire") {
+            std::mem::forget(std::mem::take(&mut picked.wakeq));
+        }
+        picked.wakeq.fire();
+        if picked.create {
+            self.manager.create_worker(self);
+        }
+        if picked.watch {
+            self.manager.watch();
+        }
+    }
+
+    pub(crate) fn finish(&self, after: DeferredEffects) {
+        for core in after.settled {
+            core.settled.notify_all();
+        }
+        for seeker in after.seats {
+            seeker.take_seat();
+        }
+        for heir in after.heirs {
+            heir.pool.unplug(heir.slot);
+        }
+        after.traced.tell();
+    }
+
+    /// Takes note that a link of this pool has been handed a seat.
+    pub(crate) fn take_seat(self: &Arc<Self>, slot: usize) {
+        self.add_work(|dispatch| dispatch.seat(slot));
+    }
+
+    /// Puts an item that is counted in flight back at the front.
+    pub(crate) fn put_back(self: &Arc<Self>, item: NonNull<Head>) {
+        self.add_work(|dispatch| dispatch.put_back(item));
+    }
+
+    pub(crate) fn add_work(self: &Arc<Self>, add: impl FnOnce(&mut Dispatch)) {
+        let mut picked = Picked::default();
+        let mut dispatch = self.lock();
+        add(&mut dispatch);
+        self.pick_if_needed(&mut dispatch, &mut picked);
+        drop(dispatch);
+        self.apply(picked);
+    }
+
+    /// Gives back one in-flight count of a link.
+    pub(crate) fn retire_one(&self, slot: usize, colour: Colour) {
+        let mut after = DeferredEffects::default();
+        self.lock().retire_from(slot, colour, 1, &mut after);
+        self.finish(after);
+    }
+
+    /// Cuts an item that must not run out of its list; false when a worker has it in hand.
+    pub(crate) fn unlink(&self, slot: usize, item: NonNull<Head>) -> bool {
+        let mut after = DeferredEffects::default();
+        let mut dispatch = self.lock();
+        // No worker need ever come to this pool for it.
+        if !twin::armed("cut out: forgets the injector") {
+            dispatch.adopt(&self.injector);
+        }
+        let found = dispatch.unlink(slot, item);
+        if found {
+            dispatch.retire_from(slot, list::colour(item), 1, &mut after);
+        }
+        drop(dispatch);
+        self.finish(after);
+        found
+    }
+
+    /// Returns how many items a link has ever adopted if none of them is in flight; else the queue's `settled` will
+    /// tell.
+    pub(crate) fn is_drained(&self, slot: usize) -> Option<u64> {
+        let mut dispatch = self.lock();
+        dispatch.adopt(&self.injector);
+        let link = dispatch.link_mut(slot);
+        // A plug is pulled from elsewhere, so its link must stay for that.
+        link.drain_waits = link.in_flight.nr_in_flight() > 0 || link.plugged;
+        (!link.drain_waits).then_some(link.nr_adopted)
+    }
+
+    /// Tells what a link has in its injector or in flight from what comes later.
+    pub(crate) fn close_colour(&self, slot: usize) -> UpTo {
+        let mut dispatch = self.lock();
+        if !twin::armed("flush: forgets the injector") {
+            dispatch.adopt(&self.injector);
+        }
+        dispatch.link_mut(slot).in_flight.close()
+    }
+
+    /// Returns `true` if nothing is in flight any more that `up_to` tells from later items; else the queue's `settled`
+    /// will tell.
+    pub(crate) fn has_flushed(&self, slot: usize, up_to: UpTo) -> bool {
+        self.lock().link_mut(slot).in_flight.has_reached(up_to)
+    }
+
+    // ---- the worker's side ----
+
+    /// Gets `worker`, which is searching, its next batch.
+    pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> Taken {
+        let mut after = DeferredEffects::default();
+        let mut picked = Picked::default();
+        let mut dispatch = self.lock();
+        // Whatever a look thought of it, it is here.
+        if !twin::armed("take: still asleep") {
+            self.recount(&mut dispatch, worker, |away| *away = Away::default());
+        }
+        if self.has_surplus() {
+            self.let_go(dispatch, worker);
+            return Taken::Nothing;
+        }
+        let taken = dispatch.take(
+            self,
+            worker,
+            self.target,
+            self.params.max_batch.min(super::worker::MAX_HAND),
+            &mut after,
+        );
+        if let Taken::Items(count) = taken {
+            worker.publish(count);
+            if dispatch.is_cpu_intensive(worker) {
+                self.recount(&mut dispatch, worker, |away| away.hogging = true);
+            }
+            self.census.fetch_sub(Census::SEARCHING, Ordering::Relaxed);
+            // ORDER(lie-down): a producer that saw us searching did not kick; see `look_for_worker`.
+            // Test: an_item_is_never_left_to_sleeping_workers
+            if !twin::armed("take: no fence") {
+                fence(Ordering::SeqCst);
+            }
+            // Empty: who pushes from here on sees that we search no more, and kicks. Else we kick in his place.
+            let more = dispatch.has_work() || !self.injector.is_empty();
+            if more && !twin::armed("take: no chained kick") {
+                self.pick_if_needed(&mut dispatch, &mut picked);
+            }
+            picked.watch |= more || count > 1;
+            if self.params.wake == WakeMode::UnderLock {
+                picked.wakeq.fire();
+            }
+        }
+        drop(dispatch);
+        self.apply(picked);
+        self.finish(after);
+        taken
+    }
+
+    /// Takes back all that a worker between two batches has of its link.
+    pub(crate) fn let_go(
+        self: &Arc<Self>,
+        mut dispatch: MutexGuard<'_, Dispatch>,
+        worker: &Worker,
+    ) {
+        let mut after = DeferredEffects::default();
+        dispatch.retire(worker, &mut after);
+        dispatch.tell(worker);
+        dispatch.give_up_seat(self, worker, &mut after);
+        drop(dispatch);
+        self.finish(after);
+    }
+
+    /// Notes that a worker is done with its batch and searches again.
+    pub(crate) fn search_again(&self) {
+        self.census.fetch_add(Census::SEARCHING, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if a searching worker that took nothing should look again. No promise either way.
+    pub(crate) fn has_hint_of_work(&self) -> bool {
+        !self.injector.is_empty() && !self.has_surplus()
+    }
+
+    /// Puts a searching worker on the idle list, to park then, unless the pool is dying, or has work and not more
+    /// awake than it shall have.
+    pub(crate) fn try_park(self: &Arc<Self>, worker: &Arc<Worker>) -> ParkDecision {
+        let mut dispatch = self.lock();
+        let work = dispatch.has_work() || !self.injector.is_empty();
+        if work && !self.has_surplus() {
+            return ParkDecision::Work;
+        }
+        if dispatch.dying {
+            return ParkDecision::Leave;
+        }
+        dispatch.idle.push(IdleWorker {
+            worker: worker.clone(),
+            since_ns: time::now_ns(),
+        });
+        let mut picked = Picked::default();
+        self.census
+            .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        // ORDER(lie-down): other end in `look_for_worker`.
+        // Test: an_item_is_never_left_to_sleeping_workers
+        if !twin::armed("lie down: no fence") {
+            fence(Ordering::SeqCst);
+        }
+        // Empty: who pushes from here on sees the census without us, and kicks. Else we pick somebody in his place.
+        // Before the lock is dropped: after it somebody may adopt the item, and the injector is empty then.
+        if twin::armed("lie down: look after the lock") {
+            drop(dispatch);
+            dispatch = self.lock();
+        }
+        // Adopted work counts too: a surplus worker leaves some behind.
+        let adopted = dispatch.has_work() && !twin::armed("lie down: look after the lock");
+        let work = adopted || !self.injector.is_empty();
+        if work && !twin::armed("lie down: no second look") {
+            // Whoever this picks, often us, comes for the item.
+            self.pick_if_needed(&mut dispatch, &mut picked);
+        }
+        drop(dispatch);
+        self.apply(picked);
+        ParkDecision::Park
+    }
+
+    /// Notes that a worker is up, if its kick has not; the kernel's way, for the twin.
+    #[cfg(any(loom, shuttle))]
+    pub(crate) fn leave_idle(&self, worker: &Worker) {
+        let mut dispatch = self.lock();
+        if let Some(at) = dispatch
+            .idle
+            .iter()
+            .position(|idle| idle.worker.number == worker.number)
+        {
+            dispatch.idle.remove(at);
+            self.census
+                .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns how often a worker looks for work before it parks.
+    pub(crate) fn worker_spin_limit(&self) -> u32 {
+        self.params.worker_spin_limit
+    }
+
+    /// Returns `true` if all workers share one CPU, so that whoever could bring work cannot run while one looks.
+    pub(crate) fn has_one_cpu(&self) -> bool {
+        self.attrs.cpus.len() <= 1
+    }
+
+    /// Returns the CPU that all workers share, if it is one.
+    pub(crate) fn only_cpu(&self) -> Option<CpuId> {
+        self.attrs.cpus.first().filter(|_| self.has_one_cpu())
+    }
+
+    /// Brings this thread, a worker of this pool, home: to its CPUs and its nice value.
+    pub(crate) fn settle(&self, worker: &Worker) {
+        let fresh = worker.is_this_thread();
+        let strays = worker.strays.swap(false, Ordering::Relaxed);
+        if self.confined.load(Ordering::Relaxed) && (fresh || strays) {
+            // Refused when the CPUs went away meanwhile: then anywhere is better than nowhere.
+            if cpu::set_affinity(None, &self.attrs.cpus).is_ok() && strays {
+                worker.has_returned();
+            }
+        }
+        if fresh && self.attrs.nice != 0 {
+            // Going below zero needs a right that the process may not have; the builder says so.
+            let _ = thread::set_nice(self.attrs.nice);
+        }
+    }
+
+    /// Enters a worker into the pool; `asked_for` when a kick has counted it already. `None` where it was not asked for, and
+    /// a pool of bottom halves has its one worker, or gets it: two would run its items at once.
+    pub(crate) fn enlist(
+        &self,
+        asked_for: bool,
+        worker: impl FnOnce(usize) -> Arc<Worker>,
+    ) -> Option<Arc<Worker>> {
+        let mut dispatch = self.lock();
+        let nr_workers = dispatch.nr_workers() + dispatch.nr_creating;
+        if !asked_for && self.attrs.bh && nr_workers > 0 {
+            return None;
+        }
+        if asked_for {
+            dispatch.nr_creating -= 1;
+            self.counters.nr_created.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.census
+                .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        }
+        Some(dispatch.enlist(worker))
+    }
+
+    /// Enters a rescuer, which is no worker of the pool's and does not count.
+    pub(crate) fn enlist_rescuer(&self, worker: impl FnOnce(usize) -> Arc<Worker>) -> Arc<Worker> {
+        let mut dispatch = self.lock();
+        let worker = dispatch.enlist(worker);
+        dispatch.away_mut(&worker).rescuing = true;
+        worker
+    }
+
+    /// Strikes a rescuer off the pool.
+    pub(crate) fn discharge_rescuer(&self, worker: &Worker) {
+        self.lock().discharge(worker);
+    }
+
+    /// Strikes a worker off the pool; `awake` when it was not on the idle list.
+    pub(crate) fn discharge(self: &Arc<Self>, worker: &Worker, awake: bool) {
+        let mut picked = Picked::default();
+        let mut dispatch = self.lock();
+        dispatch.discharge(worker);
+        if awake {
+            self.census
+                .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        }
+        // ORDER(lie-down): a producer that counted us awake did not kick; see `look_for_worker`.
+        // Test: an_item_is_never_left_to_sleeping_workers
+        fence(Ordering::SeqCst);
+        if dispatch.has_work() || !self.injector.is_empty() {
+            self.pick_if_needed(&mut dispatch, &mut picked);
+        }
+        drop(dispatch);
+        self.apply(picked);
+    }
+
+    pub(crate) fn thread_name(&self) -> String {
+        let kind = if self.attrs.bh { 'b' } else { 'u' };
+        format!("aw/{kind}{}", self.number)
+    }
+}

@@ -1,0 +1,246 @@
+//! A thread set aside for work that must go on although no worker can be had.
+//!
+//! A queue built with [`mem_reclaim`](crate::workqueue::Builder::mem_reclaim) has one of its own. When work of a pool has wanted
+//! for a worker for 10 ms, the manager calls *mayday* for each such queue with items there, and again every 100 ms.
+//! The rescuer enters the pool, runs that queue's items in batches of 16, and goes back to sleep. It is no worker of
+//! the pool's: it does not count as awake, so the pool goes on asking for one.
+//!
+//! The registry has one more for everybody, called when a pool is refused a worker and has none that runs: it has none at
+//! all, or each sleeps in an item or hogs the CPU. The manager asks again with pauses for as long as work waits, and a
+//! worker that stops running has one asked for, so such a pool is refused one, and the rescuer called, again and again.
+//! It is the registry's and not the manager's own thread because an item that it runs may wait for another of that pool:
+//! then it waits, and the manager still gets threads as soon as there are some.
+//!
+//! # Pools take turns
+//!
+//! A rescuer that is called elsewhere leaves a pool after the next batch, and stands in its own line again: a pool whose
+//! items queue themselves would keep it for ever.
+
+use std::io;
+
+use sync::{thread, twin, unmodelled::Arc};
+
+use super::{
+    dispatch::{DeferredEffects, Dispatch, home_slot},
+    mayday::MaydayQueue,
+    policy::{self, Need},
+    pool::{Picked, WorkerPool},
+    serve,
+    worker::{Taken, Worker},
+};
+use crate::{
+    panics::or_abort,
+    trace,
+    wake::Parker,
+    workqueue::{errands, item::list},
+};
+
+/// How many items a rescuer takes at once. The kernel's `RESCUER_BATCH`.
+pub(crate) const BATCH: usize = 16;
+
+/// A rescuer's thread; [`end`](Self::end) it.
+#[derive(Debug)]
+pub(crate) struct Rescuer {
+    mayday_queue: Arc<MaydayQueue>,
+    thread: thread::JoinHandle,
+}
+
+impl Rescuer {
+    /// Sets a thread aside.
+    pub(crate) fn start(name: &str) -> io::Result<Self> {
+        let parker = Parker::with_spin_limit(0);
+        let mayday_queue = Arc::new(MaydayQueue::new(parker.unparker()));
+        let body = mayday_queue.clone();
+        let thread = thread::spawn(name, move || {
+            or_abort("a rescuer panicked", || {
+                errands::waits_for_nobody();
+                answer(&body, parker);
+            });
+        })?;
+        Ok(Self {
+            mayday_queue,
+            thread,
+        })
+    }
+
+    pub(crate) fn mayday_queue(&self) -> Arc<MaydayQueue> {
+        self.mayday_queue.clone()
+    }
+
+    /// Ends the thread when it has served its calls, and waits for that.
+    pub(crate) fn end(self) {
+        self.quit();
+        self.thread.join().expect("a rescuer does not panic");
+    }
+}
+
+impl Rescuer {
+    fn quit(&self) {
+        self.mayday_queue.quit();
+    }
+
+    /// Tells the thread to end when it has served its calls; returns `true` if it has.
+    pub(crate) fn has_left(&self) -> bool {
+        self.quit();
+        self.thread.is_finished()
+    }
+}
+
+/// Serves all calls until it is told to end.
+fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
+    loop {
+        let (next, quit) = mayday_queue.take();
+        let Some(call) = next else {
+            if quit {
+                return;
+            }
+            parker.park();
+            continue;
+        };
+        let is_last = || mayday_queue.is_empty();
+        let has_ended = match call.slot {
+            Some(slot) => serve::rescue(&call.pool, slot, is_last),
+            None => serve::help_out(&call.pool, is_last),
+        };
+        if !has_ended {
+            mayday_queue.call(&call.pool, call.slot);
+        }
+    }
+}
+
+impl Dispatch {
+    /// Takes the next batch of the link `slot` alone, of at most `max` items, for a rescuer; of 0 if it is to leave.
+    pub(crate) fn take_of(
+        &mut self,
+        pool: &Arc<WorkerPool>,
+        worker: &Worker,
+        slot: usize,
+        max: usize,
+        after: &mut DeferredEffects,
+    ) -> Taken {
+        self.retire(worker, after);
+        self.tell(worker);
+        if max == 0 {
+            self.give_up_seat(pool, worker, after);
+            return Taken::Nothing;
+        }
+        self.adopt(&pool.injector);
+        loop {
+            if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
+                self.ready.remove(at);
+                self.give_up_seat(pool, worker, after);
+                let nr_taken = self.take_inactive(pool, worker, slot, max);
+                self.hold_active_slot(worker, slot);
+                if nr_taken > 0 {
+                    return self.taken(pool, worker, slot, nr_taken, after);
+                }
+            }
+            let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
+                if !twin::armed("rescue: keeps its seat") {
+                    self.give_up_seat(pool, worker, after);
+                }
+                if self.ready.contains(&slot) {
+                    continue;
+                }
+                return Taken::Nothing;
+            };
+            if !self.find_seat(pool, worker, slot, after) {
+                self.link_mut(slot).inactive.push_back(item);
+                continue;
+            }
+            let colour = list::colour(item);
+            worker.hold(0, item);
+            let mut nr_taken = 1;
+            // A batch is of one colour: it ends before the link's first item of another.
+            let mut ended = false;
+            let mut next_ours = |item| {
+                let ours = home_slot(item) == slot;
+                ended |= ours && list::colour(item) != colour;
+                ours && (!ended || twin::armed("rescue: mixes colours"))
+            };
+            while nr_taken < self.limit(slot, max)
+                && let Some(next) = self.pending.pop_first(&mut next_ours)
+            {
+                worker.hold(nr_taken, next);
+                nr_taken += 1;
+            }
+            self.enlisted_mut(worker).colour = colour;
+            return self.taken(pool, worker, slot, nr_taken, after);
+        }
+    }
+}
+
+impl WorkerPool {
+    /// Calls the rescuers of queues whose items have wanted for a worker of this pool for long.
+    pub(crate) fn mayday(self: &Arc<Self>, now_ns: u64) {
+        let mut dispatch = self.lock();
+        let waits = !self.injector.is_empty() || dispatch.has_work();
+        let none_comes =
+            dispatch.nr_creating > 0 || policy::need(self.census(), self.target) == Need::Worker;
+        let wants = waits && dispatch.idle.is_empty() && none_comes;
+        if !dispatch.mayday_timer.calls(wants, now_ns) {
+            return;
+        }
+        dispatch.adopt(&self.injector);
+        let rescuers = dispatch.rescuers();
+        for (.., slot) in &rescuers {
+            dispatch.link_mut(*slot).counts.nr_maydays += 1;
+        }
+        drop(dispatch);
+        for (core, mayday_queue, slot) in rescuers {
+            trace::mayday(&core.name, self.number);
+            mayday_queue.call(self, Some(slot));
+        }
+    }
+
+    /// Gets a rescuer its next batch of the link `slot`, or nothing if it `leaves`.
+    pub(crate) fn take_to_rescue(
+        self: &Arc<Self>,
+        worker: &Worker,
+        slot: usize,
+        leaves: bool,
+    ) -> Taken {
+        let max = if leaves { 0 } else { BATCH };
+        let mut after = DeferredEffects::default();
+        let mut picked = Picked::default();
+        let mut dispatch = self.lock();
+        let taken = dispatch.take_of(self, worker, slot, max, &mut after);
+        if let Taken::Items(count) = taken {
+            worker.publish(count);
+            dispatch.link_mut(slot).counts.nr_rescued += count as u64;
+        }
+        if dispatch.has_work() {
+            // A seat that was given back may have made another link ready.
+            self.pick_if_needed(&mut dispatch, &mut picked);
+        }
+        let core = dispatch.link(slot).core.clone();
+        drop(dispatch);
+        self.apply(picked);
+        self.finish(after);
+        if let Taken::Items(count) = taken {
+            trace::rescue(&core.name, self.number, count);
+        }
+        taken
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use topology::CpuSet;
+
+    use super::*;
+    use crate::{params::Params, workqueue::pools::pool::PoolAttrs};
+
+    #[test]
+    fn no_rescuer_enters_a_pool_of_bottom_halves_that_gets_its_worker() {
+        let attrs = PoolAttrs {
+            cpus: CpuSet::new(),
+            strict: false,
+            nice: 0,
+            bh: true,
+        };
+        let pool = WorkerPool::new(0, attrs, false, Params::default(), Arc::default());
+        pool.lock().nr_creating = 1;
+        assert!(pool.enlist(false, |_| unreachable!()).is_none());
+    }
+}

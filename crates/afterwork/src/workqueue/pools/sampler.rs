@@ -1,0 +1,130 @@
+//! A look at the workers of a pool in which work waits: who sleeps, who hogs, who starves.
+//!
+//! It is the manager's (see `manager_loop.rs`), made only while work waits and all workers that may run are up. A look reads
+//! the CPU time of each worker that is in an item, and of those that have not run since the last look, whether they
+//! are runnable. System calls are made with no lock held; what they say is applied under the lock, if the worker is
+//! still in the item that it was in.
+//!
+//! A verdict may be stale by the time it is applied: the worker may have woken, or be on its way to the next item. That
+//! costs one worker too many for as long as it takes: whoever takes a batch counts as awake from then on.
+
+use sync::{atomic::Ordering, cpu, thread::ThreadId, unmodelled::Arc, usage};
+use topology::CpuSet;
+
+use super::{
+    dispatch::DeferredEffects,
+    pool::{Picked, WorkerPool},
+    worker::Worker,
+};
+use crate::workqueue::observe::concurrency::{Sample, ScanResult, Verdict, judge};
+
+impl WorkerPool {
+    /// Looks at the workers if work waits, and gets others up for those that sleep or hog.
+    pub(crate) fn look(self: &Arc<Self>, now_ns: u64, allowed: &CpuSet) -> ScanResult {
+        let busy: Vec<_> = {
+            let mut dispatch = self.lock();
+            let waits = !self.injector.is_empty()
+                || dispatch.has_work()
+                || dispatch.workers().any(|it| it.worker.has_items());
+            if !waits {
+                dispatch.keep_vigil(now_ns, 0, &self.attrs.cpus);
+                return ScanResult::Quiet;
+            }
+            dispatch.busy().collect()
+        };
+        let hog_ns = self.params.cpu_intensive_thresh_us.saturating_mul(1000);
+        let judged: Vec<_> = busy
+            .into_iter()
+            .filter_map(|(worker, known, slept)| {
+                let thread = ThreadId(worker.thread.load(Ordering::Relaxed));
+                let now = Sample {
+                    activity: worker.activity(),
+                    cpu_ns: usage::cpu_ns(thread)?,
+                    at_ns: now_ns,
+                };
+                // Whoever slept, and has not run since, still does.
+                let runnable = || {
+                    if slept {
+                        Some(false)
+                    } else {
+                        usage::is_runnable(thread)
+                    }
+                };
+                let (seen, verdict) = judge(known.as_ref(), now, hog_ns, runnable);
+                Some((worker, seen, verdict))
+            })
+            .collect();
+        let mut after = DeferredEffects::default();
+        let mut picked = Picked::default();
+        let mut scan = ScanResult::Calm;
+        let mut reports = Vec::new();
+        let mut sleeper = None;
+        let mut dispatch = self.lock();
+        for (worker, seen, verdict) in &judged {
+            if !dispatch.is_enlisted(worker) || worker.activity() != seen.last.activity {
+                scan = scan.max(ScanResult::Unclear);
+                continue;
+            }
+            let before = *dispatch.away_mut(worker);
+            let sleeps = *verdict == Verdict::Asleep;
+            dispatch.note_seen(worker, *seen, sleeps, &mut after);
+            self.recount(&mut dispatch, worker, |away| match verdict {
+                Verdict::Asleep => away.asleep = true,
+                Verdict::Hogs => (away.asleep, away.hogging) = (false, true),
+                Verdict::Runs => away.asleep = false,
+                Verdict::Unclear | Verdict::Starved => {}
+            });
+            let now = *dispatch.away_mut(worker);
+            if before.counts_as_awake() && !now.counts_as_awake() {
+                scan = ScanResult::Found;
+                sleeper = sleeps.then_some(worker);
+            }
+            if !before.asleep && now.asleep {
+                self.counters.nr_seen_asleep.fetch_add(1, Ordering::Relaxed);
+            }
+            if !before.hogging && now.hogging {
+                if let Some(counts) = dispatch.counts_mut(worker) {
+                    counts.nr_cpu_intensive += 1;
+                }
+                reports.extend(dispatch.note_hog(worker));
+            }
+            if *verdict == Verdict::Unclear {
+                scan = scan.max(ScanResult::Unclear);
+            }
+        }
+        // A worker adopts when nothing else is pending; walking through a long list here would keep it at the door.
+        if dispatch.nr_pending() == 0 {
+            dispatch.adopt(&self.injector);
+        }
+        let thresh_ns = self.params.watchdog_thresh_ms.saturating_mul(1_000_000);
+        if let Some(stall) = dispatch.keep_vigil(now_ns, thresh_ns, &self.attrs.cpus) {
+            self.counters.nr_stalls.fetch_add(1, Ordering::Relaxed);
+            reports.push(stall);
+        }
+        match sleeper {
+            _ if !dispatch.has_work() => {}
+            Some(sleeper) => self.replace(&mut dispatch, sleeper, &mut picked),
+            None => drop(self.pick_if_needed(&mut dispatch, &mut picked)),
+        }
+        drop(dispatch);
+        // The watch is on as long as work waits.
+        picked.watch = false;
+        self.apply(picked);
+        self.finish(after);
+        self.manager.tell(&reports);
+        if self.confined.load(Ordering::Relaxed) && !self.attrs.strict {
+            let starved = judged.iter().filter(|it| it.2 == Verdict::Starved);
+            starved.for_each(|(worker, ..)| let_stray(worker, allowed));
+        }
+        scan
+    }
+}
+
+/// Lets a worker whose CPUs give it no time run anywhere until it next parks.
+fn let_stray(worker: &Worker, allowed: &CpuSet) {
+    let thread = ThreadId(worker.thread.load(Ordering::Relaxed));
+    if thread.0 != 0 && !worker.strays.swap(true, Ordering::Relaxed) {
+        // The thread may have ended meanwhile; then there is nobody to move.
+        let _ = cpu::set_affinity(Some(thread), allowed);
+    }
+}

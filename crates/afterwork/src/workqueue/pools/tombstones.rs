@@ -1,0 +1,126 @@
+//! Cancelled items leave the lists that hold them.
+//!
+//! To cancel an item takes two steps of its word, and its link stays where it is, a tombstone, until a worker comes to it
+//! (`state.rs`). Where no worker comes, for the queue is full or paused or the pool is busy, tombstones would pile up. So
+//! cancels are counted, and every so often whoever cancels walks through a list, once so much was cancelled that half of
+//! what the walk passes may be dead: a cancel pays for a few items of walks, and a list never has many more tombstones
+//! than items that wait.
+//!
+//! Each list has a count of its own, for a tombstone may lie in either: a link counts for its inactive items, and the pool
+//! for the list that all its links share. Where each link judged that list by its own cancels, several would fill it by
+//! turns, and none would find that a walk pays.
+//!
+//! ```text
+//! canceller: claim;  count;  perhaps reap;                  unclaim: not pending, still linked
+//! reaper:    pool lock: linked, and neither pending, claimed nor running?  step: not linked;  give its count back
+//! enqueuer:  linked?  step: pending, it is where it must be;  else push it
+//! ```
+//!
+//! The claim keeps the link for the look at it; and a tombstone that is queued again while it is looked at stays.
+
+use std::ptr::NonNull;
+
+use sync::{atomic::Ordering, unmodelled::Arc};
+
+use super::{
+    dispatch::{DeferredEffects, Dispatch, home_slot},
+    pool::WorkerPool,
+    pwq::Pwq,
+};
+use crate::workqueue::{item::handles::Dead, item::head::Head, item::list, item::state::State};
+
+/// How many cancels there are for one look whether a walk pays. A guess: a look takes the pool lock.
+const LOOK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) {
+    2
+} else {
+    64
+};
+
+impl Pwq {
+    /// Notes that an item of this link was cancelled, and reaps when that pays. The caller keeps the link.
+    pub(crate) fn note_cancelled(&self) {
+        let nr_cancelled = self.nr_cancelled.fetch_add(1, Ordering::Relaxed) + 1;
+        if nr_cancelled.is_multiple_of(LOOK_EVERY) {
+            let pays = |nr_waiting, nr_cancelled| nr_waiting / 2 <= nr_cancelled;
+            self.pool.reap(self, pays).finish();
+        }
+    }
+
+    /// Reaps if anything was cancelled since that was done last. The caller keeps the link.
+    pub(crate) fn reap(&self) -> Option<Reaped> {
+        let any = self.nr_cancelled.load(Ordering::Relaxed) > 0;
+        any.then(|| self.pool.reap(self, |_, _| true))
+    }
+}
+
+/// What is left to be done when tombstones were cut out.
+#[derive(Debug)]
+#[must_use = "somebody may wait for what was cut out"]
+pub(crate) struct Reaped {
+    pool: Arc<WorkerPool>,
+    after: DeferredEffects,
+    dead: Vec<Dead>,
+}
+
+impl Reaped {
+    /// Does it. Call it with no lock held.
+    pub(crate) fn finish(self) {
+        self.pool.finish(self.after);
+        // A closure that was cancelled has been dropped by that; what else there is, is not the caller's to drop.
+        let (_husks, theirs): (Vec<_>, Vec<_>) = self.dead.into_iter().partition(Dead::is_husk);
+        self.pool.manager.leave_to_reapers(theirs);
+    }
+}
+
+impl WorkerPool {
+    /// Cuts tombstones out of the pool's list and of that of `link`, of each that it `pays` to walk: told how many wait
+    /// there, and how many were cancelled since it was walked last.
+    fn reap(self: &Arc<Self>, link: &Pwq, pays: impl Fn(usize, usize) -> bool) -> Reaped {
+        let mut after = DeferredEffects::default();
+        let mut dead = Vec::new();
+        let mut dispatch = self.lock();
+        dispatch.adopt(&self.injector);
+        dispatch.nr_cancelled += LOOK_EVERY as usize;
+        if pays(dispatch.pending.len(), dispatch.nr_cancelled) {
+            dispatch.nr_cancelled = 0;
+            let mut pending = std::mem::take(&mut dispatch.pending);
+            pending.retain(|item| !dispatch.reap_one(item, &mut after, &mut dead));
+            dispatch.pending = pending;
+        }
+        let nr_cancelled = link.nr_cancelled.load(Ordering::Relaxed) as usize;
+        if pays(dispatch.link(link.slot).inactive.len(), nr_cancelled) {
+            link.nr_cancelled.store(0, Ordering::Relaxed);
+            let mut inactive = std::mem::take(&mut dispatch.link_mut(link.slot).inactive);
+            inactive.retain(|item| !dispatch.reap_one(item, &mut after, &mut dead));
+            dispatch.link_mut(link.slot).inactive = inactive;
+        }
+        drop(dispatch);
+        let pool = self.clone();
+        Reaped { pool, after, dead }
+    }
+}
+
+impl Dispatch {
+    /// Unlinks an item that nobody wants run, and says whether it was one; whoever has a handle may queue it at once.
+    fn reap_one(
+        &mut self,
+        item: NonNull<Head>,
+        after: &mut DeferredEffects,
+        dead: &mut Vec<Dead>,
+    ) -> bool {
+        let (slot, colour) = (home_slot(item), list::colour(item));
+        // SAFETY: linked, so it is alive; it is not looked at after the step that unlinks it.
+        let head = unsafe { item.as_ref() };
+        let vtable = head.vtable();
+        let Some((_, state)) = head.update(State::reap) else {
+            return false;
+        };
+        self.link(slot).probe.forget(item);
+        if state.frees() {
+            // SAFETY: no handle, no link, no runner is left.
+            dead.push(unsafe { Dead::new(item, vtable) });
+        }
+        self.retire_from(slot, colour, 1, after);
+        true
+    }
+}

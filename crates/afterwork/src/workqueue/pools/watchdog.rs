@@ -1,0 +1,87 @@
+//! Names work that does not move (`stall.rs`), and items that take the CPU for long.
+
+use std::{ptr, time::Duration};
+
+use sync::atomic::Ordering;
+use topology::CpuSet;
+
+use super::{
+    dispatch::{Dispatch, Enlisted, home_slot},
+    worker::Worker,
+};
+use crate::workqueue::{
+    observe::report::{BusyWorker, ItemName, Report, Stall},
+    observe::stall::worth_telling,
+};
+
+impl Dispatch {
+    /// Returns for how long its work has not moved, in nanoseconds; 0 if some was taken since the last look.
+    pub(crate) fn stalled_ns(&self) -> u64 {
+        self.stall_detector.age_ns(self.nr_batches)
+    }
+
+    /// Keeps the stall detector over the first item that waits; `cpus` are the pool's.
+    pub(crate) fn keep_vigil(
+        &mut self,
+        now_ns: u64,
+        thresh_ns: u64,
+        cpus: &CpuSet,
+    ) -> Option<Report> {
+        let waits = !self.pending.is_empty();
+        let age_ns = self
+            .stall_detector
+            .look(waits, self.nr_batches, now_ns, thresh_ns)?;
+        let first = self.pending.first()?;
+        let busy = self.workers().filter(|it| it.worker.is_inside());
+        let workers = busy.filter_map(|it| {
+            Some(BusyWorker {
+                thread: it.worker.thread.load(Ordering::Relaxed),
+                item: self.name_of(it)?,
+                sleeps: it.away.declared || it.away.asleep,
+            })
+        });
+        Some(Report::Stall(Stall {
+            cpus: cpus.clone(),
+            item: ItemName {
+                queue: self.link(home_slot(first)).core.name.to_string(),
+                // SAFETY: the item is linked, so it is alive.
+                func: (unsafe { first.as_ref() }.vtable().name)(),
+            },
+            age: Duration::from_nanos(age_ns),
+            nr_waiting: self.pending.len(),
+            workers: workers.collect(),
+        }))
+    }
+
+    /// Notes that a worker's item hogs the CPU; returns what is to be told of that.
+    pub(crate) fn note_hog(&mut self, worker: &Worker) -> Option<Report> {
+        let item = self.name_of(self.enlisted(worker))?;
+        let kind = ptr::from_ref(worker.running()?).addr();
+        let count = self.hogs.entry(kind).or_default();
+        *count += 1;
+        let count = *count;
+        worth_telling(count).then_some(Report::CpuIntensive { item, count })
+    }
+
+    /// Names an item of the link `slot`: one that runs, else one that waits.
+    pub(crate) fn name_one(&self, slot: usize) -> Option<&'static str> {
+        let mut inside = self.workers().filter(|it| it.worker.is_inside());
+        let running = inside.find(|it| it.seat == Some(slot));
+        let name = running.and_then(|it| Some(it.worker.running()?.name));
+        let waiting = || {
+            let first = self.pending.first().filter(|it| home_slot(*it) == slot);
+            let item = first.or_else(|| self.link(slot).inactive.first())?;
+            // SAFETY: the item is linked, so it is alive.
+            Some(unsafe { item.as_ref() }.vtable().name)
+        };
+        Some(name.or_else(waiting)?())
+    }
+
+    /// Names the item that a worker is in.
+    fn name_of(&self, enlisted: &Enlisted) -> Option<ItemName> {
+        Some(ItemName {
+            queue: self.link(enlisted.seat?).core.name.to_string(),
+            func: (enlisted.worker.running()?.name)(),
+        })
+    }
+}

@@ -1,0 +1,254 @@
+//! Describing a queue, and building it.
+
+use std::fmt;
+
+use topology::{AffinityScope, CpuSet};
+
+use super::{
+    queue::{Parts, Workqueue},
+    registry::Registry,
+};
+use crate::{
+    params::MaxActiveScope,
+    workqueue::{
+        limit::queue_core::PanicHandler,
+        pools::rescuer::Rescuer,
+        route::attrs::{Attrs, BuildError, MAX_ACTIVE},
+        route::plan::Design,
+        route::registry_error::RegistryError,
+    },
+};
+
+/// Describes a queue, and builds it.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::{AffinityScope, Workqueue};
+///
+/// let queue = Workqueue::builder("checksums")
+///     .scope(AffinityScope::Cache)
+///     .max_active(4)
+///     .build()?;
+/// assert_eq!(queue.spawn(|| 6 * 7).join()?, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "a builder does nothing until it is built"]
+pub struct Builder {
+    name: String,
+    scope: Option<AffinityScope>,
+    strict: bool,
+    cpus: Option<CpuSet>,
+    max_active: Option<u32>,
+    max_active_scope: Option<MaxActiveScope>,
+    nice: i8,
+    help: Option<bool>,
+    pub(crate) ordered: bool,
+    pub(crate) cpu_intensive: bool,
+    pub(crate) mem_reclaim: bool,
+    pub(crate) bh: bool,
+    on_panic: Option<PanicHandler>,
+}
+
+impl Workqueue {
+    /// Starts to describe a queue called `name`.
+    pub fn builder(name: &str) -> Builder {
+        Builder::new(name)
+    }
+}
+
+impl Builder {
+    fn new(name: &str) -> Self {
+        Self {
+            name: name.into(),
+            scope: None,
+            strict: false,
+            cpus: None,
+            max_active: None,
+            max_active_scope: None,
+            nice: 0,
+            help: None,
+            ordered: false,
+            cpu_intensive: false,
+            mem_reclaim: false,
+            bh: false,
+            on_panic: None,
+        }
+    }
+
+    /// Sets which CPUs share a worker pool; by default the registry's
+    /// [`default_affinity_scope`](crate::params::Params::default_affinity_scope).
+    pub fn scope(mut self, scope: AffinityScope) -> Self {
+        self.scope = Some(scope);
+        self
+    }
+
+    /// Keeps workers on the CPUs of their pod whatever happens; off by default.
+    ///
+    /// Workers of a non-strict queue start there too, and are let run elsewhere while their CPUs give them no time
+    /// (a real-time thread, say) and work waits.
+    ///
+    /// Differs from Linux: the kernel moves a non-strict worker home at each wake-up, which user space cannot do
+    /// without a system call.
+    pub fn strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
+        self
+    }
+
+    /// Keeps workers on these CPUs; on all that the process may use by default. See [`Attrs::cpus`].
+    pub fn cpus(mut self, cpus: CpuSet) -> Self {
+        self.cpus = Some(cpus);
+        self
+    }
+
+    /// Sets how many threads run items of this queue at once, in the whole process; at most 512, by default the
+    /// registry's [`max_active`](crate::params::Params::max_active).
+    ///
+    /// An item that waits for another item of its own queue keeps its seat meanwhile. Where joiners help, it lends the
+    /// seat to the item that it waits for. Without help a chain of `max_active` such waits leaves no seat for the
+    /// last one, and stands still for ever, as in the kernel. So may a chain that comes back to this queue through items
+    /// of another one: the seat is lent on its own thread only, and a worker may be faster than the joiner in between.
+    pub fn max_active(mut self, max_active: u32) -> Self {
+        self.max_active = Some(max_active);
+        self
+    }
+
+    /// Sets what `max_active` is meant for: the whole process, each NUMA node, or each CPU; by default the registry's
+    /// [`max_active_scope`](crate::params::Params::max_active_scope). An ordered queue's is always the process.
+    pub fn max_active_scope(mut self, scope: MaxActiveScope) -> Self {
+        self.max_active_scope = Some(scope);
+        self
+    }
+
+    /// Sets the nice value of the workers, -20 (first) to 19 (last); 0 by default.
+    pub fn nice(mut self, nice: i8) -> Self {
+        self.nice = nice;
+        self
+    }
+
+    /// Returns `true` if a thread that joins or flushes an item that has not started may run it itself.
+    ///
+    /// By default it may unless the queue is strict or ordered. It makes waiting for one item at a time ten times
+    /// faster and more; it also means that an item may run on its joiner's thread, with that thread's stack and
+    /// thread-locals. It counts against `max_active` like any other run.
+    pub fn help(mut self, help: bool) -> Self {
+        self.help = Some(help);
+        self
+    }
+
+    /// Makes items run one at a time in the order in which they were queued.
+    ///
+    /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued here while it
+    /// still runs from another queue loses its place.
+    pub fn ordered(mut self) -> Self {
+        self.ordered = true;
+        self
+    }
+
+    /// Calls `handler` with the queue's name after an item panicked of which no joiner will hear.
+    ///
+    /// The panic has then been caught and counted, and the worker goes on. The handler is dropped by whoever ends the
+    /// queue, when all items have ended. Without a handler that is all. A
+    /// handler that wants the process to end calls [`std::process::abort`].
+    pub fn on_panic(mut self, handler: impl Fn(&str) + Send + Sync + 'static) -> Self {
+        self.on_panic = Some(Box::new(handler));
+        self
+    }
+
+    /// Builds the queue on the pools of the whole process.
+    ///
+    /// # Blocking
+    ///
+    /// The first queue of a process reads the machine's topology and starts a thread. A queue owns no thread
+    /// until something is queued.
+    ///
+    /// # Errors
+    ///
+    /// See [`BuildError`]; each names what was asked for.
+    pub fn build(self) -> Result<Workqueue, BuildError> {
+        let registry = Registry::global().map_err(BuildError::Registry)?;
+        self.build_in(registry)
+    }
+
+    /// Builds the queue on the pools of `registry`, which has tunables of its own.
+    ///
+    /// # Errors
+    ///
+    /// See [`BuildError`].
+    pub fn build_in(mut self, registry: &Registry) -> Result<Workqueue, BuildError> {
+        if !registry.is_here() {
+            return Err(BuildError::Registry(RegistryError::Forked));
+        }
+        if self.bh {
+            self = self.checked_bh()?;
+        }
+        let params = registry.params();
+        let (mut max_active, mut scope) = (params.max_active, params.default_affinity_scope);
+        if self.ordered {
+            self.check_ordered()?;
+            (max_active, scope) = (1, AffinityScope::System);
+        }
+        let max_active = self.max_active.unwrap_or(max_active);
+        let scope = self.scope.unwrap_or(scope);
+        if !(1..=MAX_ACTIVE).contains(&max_active) {
+            return Err(BuildError::MaxActive(max_active));
+        }
+        let attrs = Attrs {
+            scope,
+            strict: self.strict,
+            cpus: self.cpus,
+            nice: self.nice,
+        };
+        attrs.check(self.ordered)?;
+        let rescuer = self
+            .mem_reclaim
+            .then(|| Rescuer::start(&format!("aw/r:{}", self.name)));
+        let max_active_scope = match self.max_active_scope {
+            _ if self.ordered => MaxActiveScope::System,
+            None => params.max_active_scope,
+            Some(scope) => scope,
+        };
+        let rescuer = rescuer.transpose().map_err(BuildError::Rescuer)?;
+        let design = Design {
+            attrs,
+            max_active,
+            max_active_scope,
+            help: self.help,
+            ordered: self.ordered,
+            mayday_queue: rescuer.as_ref().map(Rescuer::mayday_queue),
+        };
+        let parts = Parts {
+            design,
+            cpu_intensive: self.cpu_intensive,
+            bh: self.bh,
+            rescuer,
+            on_panic: self.on_panic,
+        };
+        Ok(Workqueue::new(&self.name, parts, registry))
+    }
+
+    fn check_ordered(&self) -> Result<(), BuildError> {
+        match (self.max_active, self.scope) {
+            (None | Some(1), None | Some(AffinityScope::System)) => {}
+            (None | Some(1), Some(scope)) => return Err(BuildError::OrderedScope(scope)),
+            (Some(max_active), _) => return Err(BuildError::OrderedMaxActive(max_active)),
+        }
+        if self.help == Some(true) {
+            return Err(BuildError::OrderedHelp);
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for Builder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Builder")
+            .field("name", &self.name)
+            .field("scope", &self.scope)
+            .field("strict", &self.strict)
+            .field("max_active", &self.max_active)
+            .field("nice", &self.nice)
+            .field("ordered", &self.ordered)
+            .finish_non_exhaustive()
+    }
+}

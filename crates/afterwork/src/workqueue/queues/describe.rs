@@ -1,0 +1,163 @@
+//! What is known of queues and pools, and how a registry shows it.
+
+use sync::atomic::Ordering;
+
+use super::queue::Inner;
+use crate::{
+    page::{Image, Kind},
+    workqueue::{
+        pools::link::Counts,
+        pools::pool::WorkerPool,
+        pools::tombstones::Reaped,
+        route::machine::Machine,
+        route::stats::{PoolStats, QueueReport, QueueStats},
+    },
+};
+
+impl Inner {
+    pub(crate) fn stats(&self) -> QueueStats {
+        let core = &self.core;
+        let plan = self.plan.lock();
+        // What was cancelled waits for nothing. As long as the plan has a link it is there.
+        let reaped: Vec<_> = plan.links().iter().filter_map(|link| link.reap()).collect();
+        let (mut counts, mut nr_inactive) = (Counts::default(), 0);
+        for link in plan.links() {
+            let dispatch = link.pool.lock();
+            let link = dispatch.link(link.slot);
+            counts.add(&link.counts);
+            nr_inactive += link.inactive.len();
+        }
+        let stats = QueueStats {
+            started: counts.nr_started,
+            completed: counts.nr_completed,
+            cpu_time_us: counts.cpu_ns / 1000,
+            helped: core.nr_helped.load(Ordering::Relaxed),
+            panicked: core.nr_panicked.load(Ordering::Relaxed),
+            refused: core.nr_refused.load(Ordering::Relaxed),
+            cpu_intensive: counts.nr_cpu_intensive,
+            cm_wakeups: counts.nr_cm_wakeups,
+            repatriated: counts.nr_repatriated,
+            maydays: counts.nr_maydays,
+            rescued: counts.nr_rescued,
+            nr_active: plan.nr_active(),
+            max_active: plan.max_active(),
+            nr_inactive,
+        };
+        drop(plan);
+        reaped.into_iter().for_each(Reaped::finish);
+        stats
+    }
+
+    /// Returns all that is known of the queue, unless it has gone.
+    pub(crate) fn known(&self) -> Option<QueueReport> {
+        let plan = self.plan.lock();
+        let attrs = plan.attrs().clone();
+        let is_dead = plan.is_dead();
+        drop(plan);
+        (!is_dead).then(|| QueueReport {
+            name: self.core.name.to_string(),
+            attrs,
+            stats: self.stats(),
+            wait: self.core.wait.read(),
+        })
+    }
+}
+
+impl WorkerPool {
+    /// Returns what it has counted.
+    pub(crate) fn stats(&self) -> PoolStats {
+        let dispatch = self.lock();
+        let counts = dispatch.counts();
+        PoolStats {
+            cpus: self.attrs.cpus.clone(),
+            strict: self.attrs.strict,
+            nice: self.attrs.nice,
+            nr_workers: dispatch.nr_workers(),
+            nr_idle: dispatch.idle.len(),
+            nr_blocked: dispatch.nr_blocked(),
+            nr_pending: dispatch.nr_pending(),
+            kicks: self.counters.nr_kicks.load(Ordering::Relaxed),
+            created: self.counters.nr_created.load(Ordering::Relaxed),
+            culled: self.counters.nr_culled.load(Ordering::Relaxed),
+            repatriated: counts.nr_repatriated,
+            seen_asleep: self.counters.nr_seen_asleep.load(Ordering::Relaxed),
+            cpu_intensive: counts.nr_cpu_intensive,
+            cm_wakeups: counts.nr_cm_wakeups,
+            started: counts.nr_started,
+            completed: counts.nr_completed,
+            cpu_time_us: counts.cpu_ns / 1000,
+            rescued: counts.nr_rescued,
+            stalls: self.counters.nr_stalls.load(Ordering::Relaxed),
+            stalled_ms: dispatch.stalled_ns() / 1_000_000,
+            maydays: counts.nr_maydays,
+            spawn_failed: self.counters.nr_spawn_failed.load(Ordering::Relaxed),
+        }
+    }
+}
+
+impl Machine {
+    /// Writes a record for each queue and each pool.
+    pub(crate) fn describe(&self, image: &mut Image) {
+        for report in self.queues().iter().filter_map(|queue| queue.report()) {
+            add_queue(image, &report);
+        }
+        for pool in self.pools() {
+            add_pool(image, &pool.stats());
+        }
+    }
+}
+
+fn add_queue(image: &mut Image, queue: &QueueReport) {
+    let stats = &queue.stats;
+    let figures = [
+        stats.nr_active.into(),
+        stats.nr_inactive as u64,
+        stats.max_active.into(),
+        stats.started,
+        stats.completed,
+        stats.helped,
+        stats.rescued,
+        stats.refused,
+        stats.panicked,
+        stats.cpu_time_us,
+        queue.wait.count,
+        queue.wait.quantile_ns(0.5),
+        queue.wait.quantile_ns(0.99),
+    ];
+    image.add(
+        Kind::Queue,
+        &queue.name,
+        queue.attrs.scope.as_str(),
+        &figures,
+    );
+}
+
+fn add_pool(image: &mut Image, pool: &PoolStats) {
+    let nr_awake = pool.nr_workers.saturating_sub(pool.nr_idle);
+    let figures = [
+        pool.nr_workers as u64,
+        pool.nr_idle as u64,
+        nr_awake.saturating_sub(pool.nr_blocked) as u64,
+        pool.nr_blocked as u64,
+        pool.nr_pending as u64,
+        pool.kicks,
+        pool.created,
+        pool.culled,
+        pool.repatriated,
+        pool.seen_asleep,
+        pool.cpu_intensive,
+        pool.maydays,
+        pool.spawn_failed,
+        pool.stalls,
+        pool.stalled_ms,
+    ];
+    let strict = pool.strict.then(|| "strict".to_owned());
+    let nice = (pool.nice != 0).then(|| format!("nice {}", pool.nice));
+    let detail: Vec<_> = strict.into_iter().chain(nice).collect();
+    image.add(
+        Kind::Pool,
+        &pool.cpus.to_string(),
+        &detail.join(", "),
+        &figures,
+    );
+}

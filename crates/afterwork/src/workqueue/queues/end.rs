@@ -1,0 +1,283 @@
+//! How a queue ends: who keeps it, who only visits it, and who carries the end out.
+//!
+//! # The protocol
+//!
+//! Users have *handles*, which share one [`Lease`]. With the last handle the lease goes, once, and the queue ends. Timers
+//! and callbacks of RCU have a [`WeakQueue`], which keeps nothing. To leave an item they *visit* the queue:
+//!
+//! ```text
+//! visitor: closed? then go, else visitors += 1 (one step);  claim an item, push it;  visitors -= 1;  the last one tells
+//! end:     closed = true;  wait for visitors = 0;  sweep timers;  wait until all is drained;  unlink
+//! ```
+//!
+//! A visit is no handle: it neither keeps the queue open nor keeps the drop of the last handle from being that. The end
+//! waits for visitors as it does for items. What must never happen is a push after the end has seen the queue drained:
+//! the item would point at links that are gone. Twin `queue: a lease without its queue`.
+//!
+//! # Who carries it out
+//!
+//! The thread that drops the last handle, for then all items have run when the drop returns. But some threads must not
+//! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU; one of ours on which others
+//! depend ([`errands::waits_for_nobody`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
+//! out itself what need not wait any more.
+//!
+//! What timers were to queue here is dropped when the visitors have gone: where the end is carried out, by another reaper where
+//! that is one, so that a destructor that waits holds up itself alone.
+//!
+//! The end does not unwind: a queue that it left half-way would be freed under its items. Twin `queue: an end unwinds`.
+
+use std::{fmt, mem, ops::Deref};
+
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    twin,
+    unmodelled::{Arc, Weak},
+};
+
+use super::{queue::Inner, registry::Registry};
+use crate::{
+    panics::or_abort,
+    rcu,
+    wake::report,
+    workqueue::{
+        errands::{self, Errand},
+        item::handles::Dead,
+        limit::queue_core::Handler,
+    },
+};
+
+/// What the handles of a queue share; its drop is the end of the queue.
+pub(crate) struct Lease {
+    inner: Arc<Inner>,
+    registry: Registry,
+}
+
+/// The end of a queue, still to be carried out.
+struct End {
+    inner: Arc<Inner>,
+    registry: Registry,
+}
+
+/// Who is in the middle of leaving an item in a queue without having a handle of it.
+///
+/// bits 0..31 visitors | bit 31 closed
+#[derive(Debug)]
+pub(crate) struct Visits(AtomicU32);
+
+const CLOSED: u32 = 1 << 31;
+
+/// What becomes a visit, if the queue has not ended.
+#[derive(Clone, Debug)]
+pub(crate) struct WeakQueue(Weak<Inner>);
+
+/// A stay in a queue, which does not end before it is over. It is short: no user's code runs in it.
+pub(crate) struct Visit<'a>(&'a Inner);
+
+impl Lease {
+    pub(crate) fn new(inner: &Arc<Inner>, registry: &Registry) -> Self {
+        Self {
+            inner: inner.clone(),
+            registry: registry.clone(),
+        }
+    }
+
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if twin::torn_down() {
+            return;
+        }
+        let end = End {
+            inner: self.inner.clone(),
+            registry: self.registry.clone(),
+        };
+        if !self.inner.is_at_home() {
+            // Its workers are its parent's, and items that they had point at it.
+            return mem::forget(end);
+        }
+        self.inner.visits.close();
+        if self.inner.may_end_here() {
+            drop(end.sweep());
+            // FOREIGN(on-panic-drop): on the thread that ends the queue, with no lock held; contained by `Foreign`.
+            drop(end.carry_out());
+        } else {
+            let manager = self.inner.manager.clone();
+            manager.leave_to_reapers([end]);
+        }
+    }
+}
+
+impl fmt::Debug for End {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("End").field(&self.inner.core.name).finish()
+    }
+}
+
+impl End {
+    /// Waits until the last visitor has gone, and takes back what waits for its time: to be dropped where that may wait.
+    fn sweep(&self) -> Vec<Dead> {
+        whole(|| self.inner.sweep())
+    }
+
+    /// Ends the queue, after [`sweep`](Self::sweep). Returns what is a user's, to be dropped likewise.
+    fn carry_out(&self) -> Option<Handler> {
+        whole(|| self.inner.end(&self.registry));
+        self.inner.core.take_handler()
+    }
+
+    /// Returns `true` if nothing is left to wait for. Does not wait.
+    fn is_due(&self) -> bool {
+        let inner = &*self.inner;
+        inner.set_paused(false);
+        if inner.visits.nr_visitors() > 0 || !inner.is_drained() {
+            return false;
+        }
+        let rescuer = inner.rescuer.lock().take();
+        // One that has left is not waited for: locals of its thread may yet be dropped, users' ones that wait for anything.
+        let rescuer = rescuer.filter(|rescuer| !rescuer.has_left());
+        let has_left = rescuer.is_none();
+        *inner.rescuer.lock() = rescuer;
+        has_left
+    }
+}
+
+/// Does a part of an end, which does not unwind.
+fn whole<R>(part: impl FnOnce() -> R) -> R {
+    if twin::armed("queue: an end unwinds") {
+        return part();
+    }
+    or_abort("the end of a workqueue panicked", part)
+}
+
+impl Errand for End {
+    fn run(self: Box<Self>) {
+        self.inner.manager.leave_to_reapers(self.sweep());
+        // FOREIGN(on-panic-drop): as above, on a reaper.
+        drop(self.carry_out());
+    }
+
+    fn try_run(&mut self) -> bool {
+        let is_due = self.is_due();
+        if is_due {
+            self.inner.manager.leave_to_reapers(self.sweep());
+            self.inner.manager.leave_to_reapers(self.carry_out());
+        }
+        is_due
+    }
+}
+
+// To drop a handler of panics is all there is to it.
+impl Errand for Handler {}
+
+impl Visits {
+    pub(crate) fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    fn enter(&self) -> bool {
+        let enter = |word| (word & CLOSED == 0).then_some(word + 1);
+        self.0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter)
+            .is_ok()
+    }
+
+    /// Returns `true` if the end may wait for this.
+    fn leave(&self) -> bool {
+        // ORDER(visit): publish and consume, other end in `nr_visitors`.
+        //   visit: push the item;  visitors -= 1, Release
+        //   end:   visitors = 0, Acquire;  is the queue drained?
+        // Test: a_queue_does_not_end_while_a_timer_leaves_an_item
+        self.0.fetch_sub(1, Ordering::Release) & CLOSED != 0
+    }
+
+    fn close(&self) {
+        self.0.fetch_or(CLOSED, Ordering::Relaxed);
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.load(Ordering::Relaxed) & CLOSED != 0
+    }
+
+    fn nr_visitors(&self) -> u32 {
+        // ORDER(visit): other end in `leave`.
+        // Test: a_queue_does_not_end_while_a_timer_leaves_an_item
+        self.0.load(Ordering::Acquire) & !CLOSED
+    }
+}
+
+impl WeakQueue {
+    pub(crate) fn new(inner: &Arc<Inner>) -> Self {
+        Self(Arc::downgrade(inner))
+    }
+
+    /// Returns the queue's inside if that is still there. Drop it with no lock held.
+    pub(crate) fn upgrade(&self) -> Option<Arc<Inner>> {
+        self.0.upgrade()
+    }
+}
+
+impl Inner {
+    /// Begins a visit; none when the queue has ended, or is about to.
+    pub(crate) fn visit(&self) -> Option<Visit<'_>> {
+        let visit = self.visits.enter().then(|| Visit(self));
+        // Longer than a queue with few items takes to end.
+        twin::linger("queue: a lease without its queue", 2, 1000);
+        visit
+    }
+
+    /// Returns `true` if the last handle has gone.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.visits.is_closed()
+    }
+
+    /// Returns `true` if this thread may wait for the end.
+    fn may_end_here(&self) -> bool {
+        let may_wait = || report::may_sleep() && !rcu::in_callback() && !errands::others_depend();
+        !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
+    }
+
+    fn sweep(&self) -> Vec<Dead> {
+        if !twin::armed("queue: a lease without its queue") {
+            let settled = &self.core.settled;
+            settled.wait_until(|| self.visits.nr_visitors() == 0);
+        }
+        self.timers.sweep()
+    }
+
+    /// Waits until all has run, and lets go of the pools.
+    fn end(self: &Arc<Self>, registry: &Registry) {
+        self.set_paused(false);
+        self.drain();
+        // Before the links go: it may still look into one.
+        let rescuer = self.rescuer.lock().take();
+        if let Some(rescuer) = rescuer {
+            rescuer.end();
+        }
+        let machine = registry.machine();
+        machine.remove_queue(Arc::<Inner>::as_ptr(self));
+        let links = self.plan.lock().end();
+        for link in links {
+            link.pool.remove_link(link.slot);
+            machine.release(&link.pool);
+        }
+    }
+}
+
+impl Deref for Visit<'_> {
+    type Target = Inner;
+    fn deref(&self) -> &Inner {
+        self.0
+    }
+}
+
+impl Drop for Visit<'_> {
+    fn drop(&mut self) {
+        if !twin::torn_down() && self.0.visits.leave() {
+            self.0.core.settled.notify_all();
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Queueing reusable items: an item is claimed by a step of its state, and then left for a pool.
+//!
+//! The two are apart for who holds a lock between them, a timer's for one: he claims under it, and pushes after it.
+
+use std::ptr::NonNull;
+
+use sync::atomic::Ordering;
+use topology::CpuId;
+
+use super::queue::{Inner, Workqueue};
+use crate::{
+    trace,
+    workqueue::{
+        execute::run, execute::work::Work, item::head::Head, item::list::set_fresh_next,
+        item::state::Enqueue, pools::pwq::Pwq, route::routes::Route,
+    },
+};
+
+/// What became of an attempt to queue an item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Planned {
+    /// Its link must be pushed.
+    Push,
+    /// Its link is where it must be.
+    InPlace,
+    /// It is not ours to queue.
+    Refused,
+}
+
+impl Planned {
+    /// Pushes `work` to `home` if that is what is planned.
+    #[inline]
+    fn carry_out(self, work: &Work, home: &Pwq) {
+        match self {
+            Self::Push => home.push(work.item()),
+            Self::InPlace => {
+                trace::queue_work(|| home.trace(work.item().as_ptr(), work.head().vtable()));
+            }
+            Self::Refused => {}
+        }
+    }
+}
+
+/// An item that is pending, and may have to be pushed.
+#[derive(Debug)]
+#[must_use = "an item that is not pushed never runs"]
+pub(crate) struct Claimed<'a> {
+    home: Route<'a>,
+    work: &'a Work,
+    planned: Planned,
+}
+
+impl Claimed<'_> {
+    pub(crate) fn push(self) {
+        self.planned.carry_out(self.work, &self.home);
+    }
+}
+
+/// Makes `home` the home of an item that the caller has claimed.
+fn move_here(work: &Work, home: &Pwq) -> Planned {
+    let head = work.head();
+    head.home
+        .store(home.as_home().cast_mut(), Ordering::Relaxed);
+    head.update(|state| Some(state.publish()));
+    Planned::Push
+}
+
+impl Workqueue {
+    /// Queues `work` on the pool of this CPU's pod; false when it was pending already, or is
+    /// disabled (as it also is while somebody waits in [`Work::cancel_sync`]), or when the queue is being drained by
+    /// somebody else.
+    ///
+    /// # Blocking
+    ///
+    /// See [`Workqueue`]. An item whose cancelled place is still in another queue's list is first taken out of
+    /// there, under that pool's lock.
+    #[inline]
+    pub fn enqueue(&self, work: &Work) -> bool {
+        self.enqueue_at(&self.here(), work)
+    }
+
+    /// Queues `work` at `home`, a link of this queue.
+    #[inline]
+    pub(crate) fn enqueue_at(&self, home: &Pwq, work: &Work) -> bool {
+        if !self.admits() {
+            return false;
+        }
+        let planned = self.inner.plan(work, home);
+        planned.carry_out(work, home);
+        planned != Planned::Refused
+    }
+
+    /// Takes back one [`Work::disable`], and queues `work` if that was the last one; returns `true` if it was queued.
+    ///
+    /// # Panics
+    ///
+    /// When the item is not disabled, and in a child of `fork` (see [`Workqueue`]).
+    ///
+    /// # Blocking
+    ///
+    /// As [`enqueue`](Self::enqueue).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{Work, Workqueue};
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let work = Work::new(|| ());
+    /// work.disable();
+    /// assert!(!queue.enqueue(&work));
+    /// assert!(queue.enable_and_queue(&work));
+    /// work.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enable_and_queue(&self, work: &Work) -> bool {
+        self.inner.must_be_at_home();
+        work.enable() && self.enqueue(work)
+    }
+
+    /// Queues each of `works` that is not pending, in their order, and returns how many that were.
+    ///
+    /// The items go to one pool as one chain: for tiny items about twice as fast as one by one.
+    ///
+    /// # Blocking
+    ///
+    /// As [`enqueue`](Self::enqueue).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{Work, Workqueue};
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let works: Vec<_> = (0..100).map(|i| Work::new(move || drop(i))).collect();
+    /// assert_eq!(queue.enqueue_all(&works), 100);
+    /// queue.drain()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enqueue_all(&self, works: &[Work]) -> usize {
+        let home = self.here();
+        if !self.admits() {
+            return 0;
+        }
+        let mut nr_queued = 0;
+        let mut chain: Option<(NonNull<Head>, NonNull<Head>)> = None;
+        for work in works {
+            let planned = self.inner.plan(work, &home);
+            nr_queued += usize::from(planned != Planned::Refused);
+            if planned == Planned::Push {
+                let item = work.item();
+                trace::queue_work(|| home.trace(item.as_ptr(), work.head().vtable()));
+                chain = Some(match chain {
+                    None => (item, item),
+                    Some((newest, oldest)) => {
+                        set_fresh_next(item, newest.as_ptr());
+                        (item, oldest)
+                    }
+                });
+            } else {
+                planned.carry_out(work, &home);
+            }
+        }
+        if let Some((newest, oldest)) = chain {
+            home.probe.note(oldest);
+            home.pool.push_chain(newest, oldest);
+        }
+        nr_queued
+    }
+}
+
+impl Inner {
+    /// Claims `work` for this queue; returns `true` if its link is still to be pushed to `home`.
+    #[inline]
+    fn plan(&self, work: &Work, home: &Pwq) -> Planned {
+        match work
+            .head()
+            .enqueue(home, |link| self.route_table.routes().has(link))
+        {
+            Enqueue::Push(_) => Planned::Push,
+            Enqueue::Revive(_) => Planned::InPlace,
+            Enqueue::Claim(_) => move_here(work, home),
+            Enqueue::Elsewhere(_) => {
+                run::cut_out(work.item());
+                move_here(work, home)
+            }
+            Enqueue::Pending | Enqueue::Disabled => Planned::Refused,
+        }
+    }
+
+    /// Returns `true` if to queue `work` is to wait until its link has been got out of another queue's list.
+    pub(crate) fn must_cut_out(&self, work: &Work) -> bool {
+        let head = work.head();
+        let home = head.home.load(Ordering::Relaxed).cast_const();
+        head.load().has_link() && !self.route_table.routes().has(home)
+    }
+
+    /// Claims `work` to be queued from here; none where it is pending already, or disabled.
+    pub(crate) fn claim_here<'a>(&'a self, work: &'a Work) -> Option<Claimed<'a>> {
+        let home = self.route_table.here();
+        let planned = self.plan(work, &home);
+        let claimed = Claimed {
+            home,
+            work,
+            planned,
+        };
+        (planned != Planned::Refused).then_some(claimed)
+    }
+
+    /// Claims `work`, which is not pending anywhere, to be queued from `cpu`, also in a drain; `None` when it is disabled.
+    /// Nothing is claimed where the queue was destroyed.
+    pub(crate) fn claim_at<'a>(&'a self, cpu: CpuId, work: &'a Work) -> Option<Claimed<'a>> {
+        let home = self.route_table.at_cpu(cpu);
+        let is_destroyed = self.is_destroyed();
+        let planned = if is_destroyed {
+            Planned::Refused
+        } else {
+            self.plan(work, &home)
+        };
+        let claimed = Claimed {
+            home,
+            work,
+            planned,
+        };
+        (is_destroyed || planned != Planned::Refused).then_some(claimed)
+    }
+}

@@ -1,0 +1,22 @@
+//! Workqueues: queueing, their pools' registry, their timers, their end.
+//!
+//! `queue.rs` is the queue, `builder.rs` describes it, with the kernel's kinds in `kinds.rs` and the kernel's queues in
+//! `system.rs`. `enqueue.rs` claims an item and pushes it, `spawn.rs` does so with closures and futures (`future.rs`), `place.rs`
+//! where one says. `reroute.rs` changes the routes of a queue in use. `registry.rs` holds pools that queues share, and the
+//! timers (`timers.rs`, in a `wheel.rs`) that queue items later. `end.rs` has the protocol of a queue's end. `describe.rs` gathers
+//! what is known of a queue.
+
+pub(crate) mod builder;
+pub(crate) mod describe;
+pub(crate) mod end;
+pub(crate) mod enqueue;
+pub(crate) mod future;
+pub(crate) mod kinds;
+pub(crate) mod place;
+pub(crate) mod queue;
+pub(crate) mod registry;
+pub(crate) mod reroute;
+pub(crate) mod spawn;
+pub(crate) mod system;
+pub(crate) mod timers;
+pub(crate) mod wheel;

@@ -1,0 +1,60 @@
+//! Which of a queue's pools an item goes to.
+
+use topology::CpuId;
+
+use super::queue::Workqueue;
+use crate::workqueue::{execute::join::JoinHandle, execute::work::Work, route::routes::Route};
+
+impl Workqueue {
+    /// Queues `work` on the pool of `cpu`'s pod; false as of [`enqueue`](Self::enqueue).
+    ///
+    /// A CPU that the queue may not use stands for the first pod. Only in the scope `cpu` does the item run on that very
+    /// CPU; only with [`strict`](crate::workqueue::Builder::strict) always.
+    ///
+    /// Differs from Linux: an unbound queue there ignores the CPU within its node.
+    ///
+    /// # Blocking
+    ///
+    /// As [`enqueue`](Self::enqueue). A joiner who helps runs the item wherever he is.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{AffinityScope, CpuId, Work, Workqueue};
+    /// let queue = Workqueue::builder("example").scope(AffinityScope::Cpu).build()?;
+    /// let work = Work::new(|| ());
+    /// assert!(queue.enqueue_on(CpuId::new(0), &work));
+    /// work.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn enqueue_on(&self, cpu: CpuId, work: &Work) -> bool {
+        self.enqueue_at(&self.inner.route_table.at_cpu(cpu), work)
+    }
+
+    /// Queues `work` on a pool of the NUMA node `node`; false as of [`enqueue`](Self::enqueue).
+    ///
+    /// It is the pool of this CPU's pod if that lies in the node, else the node's first. A node without CPUs of this
+    /// queue's, or an unknown one, stands for the first pod. A pod that spans nodes belongs to each of them.
+    ///
+    /// # Blocking
+    ///
+    /// As [`enqueue`](Self::enqueue).
+    pub fn enqueue_node(&self, node: u32, work: &Work) -> bool {
+        self.enqueue_at(&self.inner.route_table.at_node(node), work)
+    }
+
+    /// Queues `func` to run once on the pool of `cpu`'s pod, as [`enqueue_on`](Self::enqueue_on) does an item.
+    pub fn spawn_on<T: Send + 'static>(
+        &self,
+        cpu: CpuId,
+        func: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.spawn_at(self.inner.route_table.at_cpu(cpu), func)
+    }
+
+    /// Returns the link for an item that this thread queues here.
+    #[inline]
+    pub(crate) fn here(&self) -> Route<'_> {
+        self.inner.route_table.here()
+    }
+}

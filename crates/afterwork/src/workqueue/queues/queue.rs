@@ -1,0 +1,291 @@
+//! A workqueue: where users queue items.
+
+use std::fmt;
+
+use sync::{
+    Mutex,
+    atomic::{AtomicU32, Ordering},
+    fork::Process,
+    twin,
+    unmodelled::Arc,
+};
+
+use super::{
+    end::{Lease, Visits, WeakQueue},
+    registry::Registry,
+    timers::OwnTimers,
+};
+use crate::workqueue::{
+    execute::current::is_seated,
+    limit::queue_core::{PanicHandler, QueueCore},
+    observe::histogram::Histogram,
+    pools::manager::Manager,
+    pools::rescuer::Rescuer,
+    route::machine::Follower,
+    route::plan::{Design, Plan},
+    route::routes::RouteTable,
+    route::stats::QueueStats,
+};
+
+/// Runs work items on worker pools that it shares with other queues.
+///
+/// An item is queued on the pool of the caller's pod, the group of CPUs that the queue's affinity scope puts the
+/// caller's CPU into. A `Workqueue` is a handle; the queue goes when the last one is dropped.
+///
+/// # Guarantees
+///
+/// - Workers take items that one thread queued on one pod in that order. As several workers take at once, and a
+///   joiner runs its own, they may start and end in another. An ordered queue keeps the order of queueing.
+/// - At most `max_active` threads run items of the queue at once, in the whole process.
+/// - A panic in an item reaches its joiner; the worker goes on.
+///
+/// # Blocking
+///
+/// Queueing never waits for a worker or for memory of the system's: at most for a short lock, and it may wake a
+/// sleeping worker (a system call). It may be done from work items, not from signal handlers.
+///
+/// Dropping the last handle drops what timers would have queued here, and drains the queue: it waits until all items have
+/// run. It does not wait where waiting could
+/// stand still for ever: inside one of the queue's own items or one of a bottom-half queue, in a callback of RCU, and on
+/// threads of the library's that serve all. The queue then goes when the last item has ended.
+///
+/// # Panics
+///
+/// In a child of `fork`, whatever queues on a queue of its parent's, or waits for it or its items: the workers are not there.
+/// A waker of a future of the parent's does nothing there. An item, or a handler, that forks ends the child itself, by `_exit`
+/// or `exec`; a child that comes back from it ends, with a line on stderr and status 1, and runs nothing of its parent's.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::Workqueue;
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// let sums: Vec<_> = (0..4u64).map(|i| queue.spawn(move || (i * 1000..(i + 1) * 1000).sum::<u64>())).collect();
+/// let total: u64 = sums.into_iter().map(|sum| sum.join().unwrap()).sum();
+/// assert_eq!(total, 3999 * 4000 / 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct Workqueue {
+    pub(crate) inner: Arc<Inner>,
+    /// Counts the handles; futures hold `inner` for longer, and others for a moment.
+    lease: Arc<Lease>,
+}
+
+pub(crate) struct Inner {
+    /// I
+    pub(crate) core: Arc<QueueCore>,
+    /// A, rarely written: who may queue.
+    pub(crate) closed: Closed,
+    /// A: who leaves items here without a handle.
+    pub(crate) visits: Visits,
+    /// I
+    pub(crate) ordered: bool,
+    /// Where items go.
+    pub(crate) route_table: RouteTable,
+    /// How that came, and what there was before.
+    pub(crate) plan: Mutex<Plan>,
+    /// I: of the registry, which the queue keeps until it ends.
+    pub(crate) manager: Arc<Manager>,
+    pub(crate) timers: OwnTimers,
+    pub(crate) rescuer: Mutex<Option<Rescuer>>,
+}
+
+/// Who has closed a queue to all but its own items.
+#[derive(Debug)]
+pub(crate) struct Closed {
+    /// bits 0..31 drains under way | bit 31 destroyed
+    word: AtomicU32,
+    /// I: where the queue was made.
+    process: Process,
+}
+
+const DESTROYED: u32 = 1 << 31;
+
+/// A drain under way, which refuses what others queue; until dropped, also by a panic that leaves it.
+pub(crate) struct Draining<'a>(&'a Closed);
+
+/// What a queue is built from, checked.
+pub(crate) struct Parts {
+    pub(crate) design: Design,
+    pub(crate) cpu_intensive: bool,
+    pub(crate) bh: bool,
+    pub(crate) rescuer: Option<Rescuer>,
+    pub(crate) on_panic: Option<PanicHandler>,
+}
+
+impl Closed {
+    fn new() -> Self {
+        Self {
+            word: AtomicU32::new(0),
+            process: Process::this(),
+        }
+    }
+
+    /// Refuses what others queue, until the answer is dropped.
+    pub(crate) fn while_draining(&self) -> Draining<'_> {
+        self.word.fetch_add(1, Ordering::Relaxed);
+        Draining(self)
+    }
+
+    /// Refuses whatever is queued, for ever.
+    pub(crate) fn destroy(&self) {
+        self.word.fetch_or(DESTROYED, Ordering::Relaxed);
+    }
+}
+
+impl Drop for Draining<'_> {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            self.0.word.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Workqueue {
+    pub(crate) fn new(name: &str, mut parts: Parts, registry: &Registry) -> Self {
+        let core = Arc::new(QueueCore {
+            cpu_intensive: parts.cpu_intensive,
+            bh: parts.bh,
+            reclaim: parts.rescuer.is_some(),
+            ..QueueCore::new(name, parts.on_panic.take())
+        });
+        let ordered = parts.design.ordered;
+        let (plan, routes) = Plan::new(parts.design, &core, registry.machine());
+        let inner = Arc::new(Inner {
+            core,
+            closed: Closed::new(),
+            visits: Visits::new(),
+            ordered,
+            route_table: RouteTable::new(&routes, ordered),
+            plan: Mutex::new(plan),
+            manager: registry.machine().manager.clone(),
+            timers: OwnTimers::new(registry.timers()),
+            rescuer: Mutex::new(parts.rescuer),
+        });
+        let follower = Arc::<Inner>::downgrade(&inner);
+        registry.machine().add_queue(follower);
+        // The machine may have changed since the plan was drawn.
+        inner.follow(registry.machine());
+        let lease = Arc::new(Lease::new(&inner, registry));
+        Self { inner, lease }
+    }
+
+    /// Changes how many threads run items of this queue at once.
+    ///
+    /// More start at once; if fewer are allowed, those that run finish what they have in hand.
+    ///
+    /// # Errors
+    ///
+    /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) outside 1 to 512;
+    /// [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an ordered queue.
+    pub fn set_max_active(
+        &self,
+        max_active: u32,
+    ) -> Result<(), crate::workqueue::route::attrs::BuildError> {
+        if self.inner.ordered && max_active != 1 {
+            return Err(crate::workqueue::route::attrs::BuildError::OrderedMaxActive(max_active));
+        }
+        if !(1..=crate::workqueue::route::attrs::MAX_ACTIVE).contains(&max_active) {
+            return Err(crate::workqueue::route::attrs::BuildError::MaxActive(
+                max_active,
+            ));
+        }
+        let seekers = self.inner.plan.lock().set_max_active(max_active);
+        for seeker in seekers {
+            seeker.take_seat();
+        }
+        Ok(())
+    }
+
+    pub(crate) fn downgrade(&self) -> WeakQueue {
+        WeakQueue::new(&self.inner)
+    }
+
+    /// Returns the registry whose pools it uses.
+    pub(crate) fn registry(&self) -> &Registry {
+        self.lease.registry()
+    }
+
+    /// Returns the name.
+    pub fn name(&self) -> &str {
+        &self.inner.core.name
+    }
+
+    /// Returns what the queue has counted.
+    ///
+    /// # Blocking
+    ///
+    /// Takes the lock of each of its pools for a moment.
+    pub fn stats(&self) -> QueueStats {
+        self.inner.stats()
+    }
+
+    /// Returns how long items waited until a worker took them, of the sampled ones.
+    ///
+    /// Of [`Params::wait_sample`](crate::params::Params::wait_sample) items of a pool at most one is sampled. Those that
+    /// a joiner ran or that were cancelled are not among them.
+    pub fn wait_times(&self) -> Histogram {
+        self.inner.core.wait.read()
+    }
+
+    /// Returns `true` if the caller may queue items, and counts it if not.
+    #[inline]
+    pub(crate) fn admits(&self) -> bool {
+        let closed = &self.inner.closed;
+        let is_open = closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this();
+        is_open || self.inner.admits_chained()
+    }
+}
+
+impl Inner {
+    pub(crate) fn is_destroyed(&self) -> bool {
+        self.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
+    }
+
+    /// Returns `true` if this thread is inside an item of this queue.
+    pub(crate) fn runs_here(&self) -> bool {
+        is_seated(&self.core)
+    }
+
+    #[cold]
+    fn admits_chained(&self) -> bool {
+        self.must_be_at_home();
+        let admits = self.runs_here();
+        if !admits {
+            self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
+        }
+        admits
+    }
+
+    /// Returns `true` if the queue's workers are in this process.
+    pub(crate) fn is_at_home(&self) -> bool {
+        self.closed.process.is_this()
+    }
+
+    /// Before anything is left to workers, or waited for.
+    ///
+    /// # Panics
+    ///
+    /// In a child of `fork`, which has none of them.
+    pub(crate) fn must_be_at_home(&self) {
+        let name = &self.core.name;
+        assert!(
+            self.is_at_home(),
+            "workqueue {name:?} was made before the process was forked, and its workers are not in the child: make a \
+             queue there"
+        );
+    }
+}
+
+impl fmt::Debug for Workqueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Workqueue")
+            .field("name", &self.name())
+            .field("settled", &self.inner.core.settled)
+            .field("nr_active", &self.inner.plan.lock().nr_active())
+            .field("ordered", &self.inner.ordered)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,161 @@
+//! Queueing closures and futures, which run once.
+
+use std::fmt;
+
+use super::{future, queue::Workqueue};
+use crate::workqueue::{
+    execute::join::{self, JoinHandle},
+    route::routes::Route,
+};
+
+/// Says that a queue takes no closure, and gives it back.
+pub struct Refused<F> {
+    /// What was to be queued.
+    pub func: F,
+    /// The queue's name.
+    pub queue: Box<str>,
+}
+
+impl<F> fmt::Debug for Refused<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl<F> fmt::Display for Refused<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let queue = &self.queue;
+        write!(f, "workqueue {queue:?} is being drained, or was destroyed")
+    }
+}
+
+impl<F> std::error::Error for Refused<F> {}
+
+impl Workqueue {
+    /// Queues `func` to run once, and returns a handle to wait for what it returns.
+    ///
+    /// Where the queue takes none (see [`try_spawn`](Self::try_spawn)) `func` is dropped, and the handle says so.
+    ///
+    /// # Cost
+    ///
+    /// No allocation in the long run: the item's memory is recycled between the threads. A closure, with its
+    /// result, of up to 16 bytes takes a cache line; above 208 bytes it is boxed.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let handle = queue.spawn(|| "done");
+    /// assert_eq!(handle.join()?, "done");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[inline]
+    pub fn spawn<T: Send + 'static>(
+        &self,
+        func: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.spawn_at(self.here(), func)
+    }
+
+    /// Queues `func` to run once at `home`, a link of this queue.
+    #[inline]
+    pub(crate) fn spawn_at<T: Send + 'static>(
+        &self,
+        home: Route<'_>,
+        func: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        if !self.admits() {
+            // Users' code does not run inside the barrier.
+            drop(home);
+            return join::refused(func);
+        }
+        let (item, handle) = join::joinable(func, &home);
+        home.push(item);
+        handle
+    }
+
+    /// Queues `func` as [`spawn`](Self::spawn) does, or gives it back.
+    ///
+    /// # Errors
+    ///
+    /// [`Refused`] with `func` while the queue is being drained by somebody else, and after it was destroyed.
+    pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, Refused<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        if !self.admits() {
+            let queue = self.name().into();
+            return Err(Refused { func, queue });
+        }
+        let home = self.here();
+        let (item, handle) = join::joinable(func, &home);
+        home.push(item);
+        Ok(handle)
+    }
+
+    /// Queues `func` to run once; nobody can wait for it or cancel it. Cheaper than [`spawn`](Self::spawn).
+    ///
+    /// Where the queue takes none (see [`try_spawn`](Self::try_spawn)) `func` is dropped.
+    #[inline]
+    pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
+        if self.admits() {
+            let home = self.here();
+            home.push(join::detached(func, &home));
+        }
+    }
+
+    /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle to wait for that.
+    ///
+    /// Its wakers queue it, on the pool of the pod that they are called in; so the queue is an executor, within its
+    /// limits: `max_active` counts polls, not futures that wait, and an ordered queue polls one future at a time, in
+    /// the order of the wakes. A poll that blocks holds up a worker: see [`spawn`](Self::spawn) for such work.
+    ///
+    /// # Guarantees
+    ///
+    /// - It is never polled twice at once, and each wake is followed by a poll, which sees what was written before it.
+    /// - It is dropped by a worker, also when it is [cancelled](JoinHandle::cancel), and when it panics. So one that is
+    ///   cancelled on a paused or full queue is dropped when its turn comes: what it drops may wait, and counts
+    ///   against `max_active` as its polls do; a closure that is cancelled is dropped at once by the canceller. But a future
+    ///   that waits while its handle and all its wakers are gone is dropped by whoever drops the last of them.
+    /// - It is in flight until it has ended: [`drain`](Self::drain), and dropping the last handle of the queue, wait
+    ///   for futures that wait.
+    ///
+    /// # Cost
+    ///
+    /// One block of memory, recycled up to 256 bytes as that of `spawn`. A poll that keeps no waker counts nothing; to
+    /// wake a future that waits is to queue an item.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let blocking = queue.clone();
+    /// let sum = queue.spawn_async(async move {
+    ///     let parts = [1, 2].map(|part| blocking.spawn(move || part));
+    ///     let mut sum = 0;
+    ///     for part in parts {
+    ///         sum += part.await.unwrap();
+    ///     }
+    ///     sum
+    /// });
+    /// assert_eq!(sum.join()?, 3);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_async<F>(&self, future: F) -> JoinHandle<F::Output>
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        if !self.admits() {
+            drop(future);
+            return join::refused(|| unreachable!("it is never queued"));
+        }
+        let home = self.here();
+        let (item, handle) = future::task(future, &home, self.inner.clone());
+        home.push(item);
+        handle
+    }
+}

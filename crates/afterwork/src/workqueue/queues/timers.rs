@@ -1,0 +1,405 @@
+//! The timers of one registry, and their handing over to the queues.
+//!
+//! # The protocol
+//!
+//! A delayed item has a lock of its own, and under it says whether it is *armed*. All that is done to its timer is done
+//! under that lock: arming, changing, cancelling, firing. So each of them finds the item armed, or not, and a cancel that
+//! found it armed has won: whoever takes the timer out of the wheel then finds that it is not armed any more, or armed
+//! anew, as another *generation*.
+//!
+//! ```text
+//! arm, mod:  item's lock:  generation += 1;  wheel's lock: put the timer in        then wake the manager, if it is first
+//! cancel:    item's lock:  generation += 1;  wheel's lock: take the timer out
+//! manager:   wheel's lock: take out what has expired
+//!            item's lock:  of this generation? not armed any more;  claim the item  then push it
+//! ```
+//!
+//! The item is claimed, pending by that, before the lock is dropped: at no moment it is neither armed nor pending, so
+//! nobody can arm it a second time, or miss it. It is pushed, which may wake a worker, after that.
+//!
+//! The manager never waits for an item's lock, whose holder may wait for a worker: it comes back a tick later.
+//!
+//! With its queue the timer goes: the end takes what is in the wheel for the queue out of it, and drops what that would
+//! have run. An item that somebody keeps is found not armed by whoever looks at it next.
+//!
+//! An item may also be armed to wait for a grace period of RCU (`rcu_work.rs`). Then no wheel has it, and a callback fires
+//! it; the rest is the same. What that callback cannot do at once, the manager does.
+
+use std::time::Duration;
+
+use sync::{
+    Mutex, MutexGuard, OnceLock, cpu, time, twin,
+    unmodelled::{Arc, Weak},
+};
+use topology::CpuId;
+
+use super::{
+    end::WeakQueue,
+    queue::{Inner, Workqueue},
+    wheel::{Group, TimerKey, Wheel, rounded_ns},
+};
+use crate::workqueue::{execute::work::Work, item::handles::Dead, pools::manager::Manager};
+
+/// How soon the manager tries again to fire what it could not. A guess: a look of the watch.
+const RETRY_NS: u64 = 1_000_000;
+
+/// What a timer does when it expires.
+#[derive(Debug)]
+pub(crate) struct Due {
+    timer: Arc<Timer>,
+    work: Work,
+    generation: u64,
+}
+
+/// The timers of one registry.
+#[derive(Debug)]
+pub(crate) struct Timers {
+    wheel: Mutex<Wheel<Due>>,
+    /// I: whose thread fires them.
+    manager: Arc<Manager>,
+}
+
+/// The timers of one queue.
+#[derive(Debug)]
+pub(crate) struct OwnTimers {
+    /// I: among which they are.
+    pub(crate) all: Arc<Timers>,
+    /// Which of them; none before the first is armed.
+    group: OnceLock<Group>,
+}
+
+/// The timer of one item.
+#[derive(Debug, Default)]
+pub(crate) struct Timer {
+    pub(crate) state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct State {
+    /// Changes whenever the timer is armed or disarmed.
+    pub(crate) generation: u64,
+    pub(crate) armed: Option<Armed>,
+    slack_ns: u64,
+}
+
+/// Where a timer stands, and for which queue.
+#[derive(Debug)]
+pub(crate) struct Armed {
+    pub(crate) until: Until,
+    queue: WeakQueue,
+    /// Where it was armed, and is queued.
+    cpu: CpuId,
+}
+
+/// What an armed item waits for.
+#[derive(Debug)]
+pub(crate) enum Until {
+    /// Its time, in the wheel of a registry.
+    Time(TimerKey, Weak<Timers>),
+    /// A grace period.
+    GracePeriod,
+}
+
+/// What became of an attempt to arm a timer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Arming {
+    /// It is armed, or with no delay to wait for the item was queued.
+    Done,
+    /// The item was armed already; if it was to be armed again it is, or is not any more: where it is refused now.
+    Armed,
+    /// The item is pending already.
+    Pending,
+    /// The item is disabled, or the queue refuses it.
+    Refused,
+}
+
+/// What was taken out under an item's lock and may hold last handles of users' things: dropped after it.
+#[derive(Default)]
+pub(crate) struct Dust {
+    due: Option<Due>,
+    queue: Option<Arc<Inner>>,
+}
+
+impl Timer {
+    pub(crate) fn set_slack(&self, slack: Duration) {
+        self.state.lock().slack_ns = nanos(slack);
+    }
+
+    /// Locks the item, which is not armed any more if its queue has gone.
+    pub(crate) fn lock<'a>(&'a self, dust: &'a mut Dust) -> MutexGuard<'a, State> {
+        let mut state = self.state.lock();
+        if let Some(armed) = &state.armed {
+            dust.queue = armed.queue.upgrade();
+            if dust.queue.as_ref().is_none_or(|queue| queue.has_ended()) {
+                dust.due = state.disarm().flatten();
+            }
+        }
+        state
+    }
+
+    pub(crate) fn is_armed(&self) -> bool {
+        let mut dust = Dust::default();
+        self.lock(&mut dust).armed.is_some()
+    }
+
+    /// Arms the timer for `queue`; `again` when it may be armed already.
+    pub(crate) fn arm(
+        self: &Arc<Self>,
+        work: &Work,
+        queue: &Workqueue,
+        delay: Duration,
+        again: bool,
+    ) -> Arming {
+        queue.inner.must_be_at_home();
+        // What is taken out is dropped after the lock.
+        let mut disarmed = None;
+        let mut dust = Dust::default();
+        let mut state = self.lock(&mut dust);
+        if again {
+            disarmed = state.disarm();
+        }
+        if state.armed.is_some() {
+            return Arming::Armed;
+        }
+        let refused = match disarmed {
+            Some(_) => Arming::Armed,
+            None => Arming::Refused,
+        };
+        if work.is_disabled() && !twin::armed("delayed: arming overlooks disable") {
+            return refused;
+        }
+        if work.is_pending() {
+            return Arming::Pending;
+        }
+        let (mut wakes, mut claimed) = (None, None);
+        let done = if !queue.admits() {
+            false
+        } else if delay.is_zero() {
+            claimed = queue.inner.claim_here(work);
+            claimed.is_some()
+        } else {
+            let at_ns = time::now_ns().saturating_add(nanos(delay));
+            let at_ns = rounded_ns(at_ns, state.slack_ns);
+            let place = (queue.downgrade(), cpu::current());
+            let is_first = state.put(self, work, &queue.inner, place, at_ns);
+            wakes = is_first.then(|| queue.inner.manager.clone());
+            true
+        };
+        drop(state);
+        if let Some(claimed) = claimed {
+            claimed.push();
+        }
+        drop(disarmed);
+        if let Some(manager) = wakes {
+            manager.wake();
+        }
+        if done && refused == Arming::Refused {
+            Arming::Done
+        } else {
+            refused
+        }
+    }
+
+    /// Takes the timer back; returns `true` if it was armed.
+    pub(crate) fn disarm(&self) -> bool {
+        // What is taken out is dropped after the lock.
+        let mut dust = Dust::default();
+        let disarmed = self.lock(&mut dust).disarm();
+        disarmed.is_some()
+    }
+
+    /// Queues the item now, if its timer is armed; also in a drain, as its firing would. One that waits for a grace period
+    /// goes on waiting. Says whether it was armed, queued or running; `None` while somebody disables it, who is about to
+    /// take the timer back.
+    pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
+        // These may hold last handles, and are dropped after the lock and the visit.
+        let (queue, disarmed);
+        let mut dust = Dust::default();
+        let mut state = self.lock(&mut dust);
+        if state.awaits_grace_period().is_some() {
+            return Some(false);
+        }
+        let Some(armed) = &state.armed else {
+            return Some(work.is_busy());
+        };
+        queue = armed.queue.upgrade()?;
+        queue.must_be_at_home();
+        // Should the queue end just now, the next look finds the timer gone.
+        let queue = queue.visit()?;
+        let claimed = queue.claim_at(armed.cpu, work)?;
+        disarmed = state.disarm();
+        drop(state);
+        claimed.push();
+        drop((queue, disarmed));
+        Some(true)
+    }
+}
+
+impl State {
+    /// Arms the timer for `inner`, whose end waits for the caller.
+    fn put(
+        &mut self,
+        timer: &Arc<Timer>,
+        work: &Work,
+        inner: &Inner,
+        (queue, cpu): (WeakQueue, CpuId),
+        at_ns: u64,
+    ) -> bool {
+        let due = self.next_due(timer, work);
+        let (key, is_first) = inner.timers.insert(at_ns, due);
+        let until = Until::Time(key, Arc::downgrade(&inner.timers.all));
+        self.armed = Some(Armed { until, queue, cpu });
+        is_first
+    }
+
+    /// Arms the item to be fired by what this returns, from `cpu`, after a grace period that the caller sees to.
+    pub(crate) fn put_aside(
+        &mut self,
+        timer: &Arc<Timer>,
+        work: &Work,
+        (queue, cpu): (WeakQueue, CpuId),
+    ) -> Due {
+        let until = Until::GracePeriod;
+        self.armed = Some(Armed { until, queue, cpu });
+        self.next_due(timer, work)
+    }
+
+    fn next_due(&mut self, timer: &Arc<Timer>, work: &Work) -> Due {
+        self.generation += 1;
+        Due {
+            timer: timer.clone(),
+            work: work.clone(),
+            generation: self.generation,
+        }
+    }
+
+    /// Returns the generation of an item that waits for a grace period.
+    pub(crate) fn awaits_grace_period(&self) -> Option<u64> {
+        let armed = self.armed.as_ref()?;
+        matches!(armed.until, Until::GracePeriod).then_some(self.generation)
+    }
+
+    /// Returns what was in the wheel, which may hold the last handle of the item; `None` when it was not armed.
+    fn disarm(&mut self) -> Option<Option<Due>> {
+        let armed = self.armed.take()?;
+        self.generation += 1;
+        // Whoever has it else, the manager or a callback, will find that it is of another generation.
+        let Until::Time(key, timers) = armed.until else {
+            return Some(None);
+        };
+        let timers = timers.upgrade();
+        Some(timers.and_then(|timers| timers.wheel.lock().remove(key)))
+    }
+}
+
+impl Timers {
+    pub(crate) fn new(manager: &Arc<Manager>) -> Self {
+        Self {
+            wheel: Mutex::default(),
+            manager: manager.clone(),
+        }
+    }
+
+    /// Returns when to call [`fire`](Self::fire) next, without being asked.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.wheel.lock().next_ns()
+    }
+
+    /// Queues the items whose time has come. Those that nobody has any more are freed by another thread.
+    pub(crate) fn fire(&self, now_ns: u64) {
+        let expired = self.wheel.lock().advance(now_ns);
+        let fire = |due: Due| due.fire(self, now_ns);
+        self.manager
+            .leave_to_reapers(expired.into_iter().filter_map(fire));
+    }
+}
+
+impl OwnTimers {
+    /// Makes those of a queue, which are none, among `all`.
+    pub(crate) fn new(all: &Arc<Timers>) -> Self {
+        Self {
+            all: all.clone(),
+            group: OnceLock::new(),
+        }
+    }
+
+    fn insert(&self, at_ns: u64, due: Due) -> (TimerKey, bool) {
+        let mut wheel = self.all.wheel.lock();
+        let group = *self.group.get_or_init(|| wheel.new_group());
+        wheel.insert(at_ns, Some(group), due)
+    }
+
+    /// Takes out what is armed, when nobody can arm anything for the queue any more. Returns the items that go by that.
+    pub(crate) fn sweep(&self) -> Vec<Dead> {
+        let group = self
+            .group
+            .get()
+            .filter(|_| !twin::armed("end: leaves its timers"));
+        let armed = group.map(|group| self.all.wheel.lock().disband(*group));
+        let leave = |due: Due| due.work.leave();
+        armed.into_iter().flatten().filter_map(leave).collect()
+    }
+}
+
+impl Due {
+    /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
+    pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
+        if self.try_fire(now_ns) {
+            return self.work.leave();
+        }
+        // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
+        let again_ns = now_ns.saturating_add(RETRY_NS);
+        let (_, is_first) = timers.wheel.lock().insert(again_ns, None, self);
+        if is_first {
+            timers.manager.wake();
+        }
+        None
+    }
+
+    /// Queues the item, if it is still armed as it was; false while its lock is held.
+    fn try_fire(&self, now_ns: u64) -> bool {
+        // Dropped after the lock and the visit.
+        let queue;
+        let Some(mut state) = self.timer.state.try_lock() else {
+            return false;
+        };
+        let is_ours = state.generation == self.generation;
+        if !is_ours && !twin::armed("delayed: fires what was changed") {
+            return true;
+        }
+        let Some(armed) = state.armed.take() else {
+            return true;
+        };
+        queue = armed.queue.upgrade();
+        let Some(queue) = queue.as_deref().and_then(Inner::visit) else {
+            // The queue has gone, and its timers with it.
+            return true;
+        };
+        if queue.must_cut_out(&self.work) {
+            // That may take until some item has ended.
+            let again_ns = now_ns.saturating_add(RETRY_NS);
+            let place = (armed.queue, armed.cpu);
+            state.put(&self.timer, &self.work, &queue, place, again_ns);
+            drop(state);
+        } else {
+            let early = twin::armed("delayed: unlocks before it claims");
+            let mut held = (!early).then_some(state);
+            let claimed = queue.claim_at(armed.cpu, &self.work);
+            if let (None, Some(state)) = (&claimed, &mut held)
+                && !twin::armed("delayed: firing overlooks disable")
+            {
+                // Whoever disables the item is about to take the timer back, and to say so.
+                state.armed = Some(armed);
+            }
+            drop(held);
+            if let Some(claimed) = claimed {
+                claimed.push();
+            }
+        }
+        true
+    }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}

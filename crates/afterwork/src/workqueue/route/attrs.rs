@@ -1,0 +1,116 @@
+//! Where the workers of a queue run, and why a queue may not be built.
+
+use std::{fmt, io};
+
+use topology::{AffinityScope, CpuSet};
+
+use super::registry_error::RegistryError;
+/// How many items of a queue may run at once at most. The kernel's `WQ_MAX_ACTIVE`.
+pub const MAX_ACTIVE: u32 = 512;
+
+/// Says where the workers of a queue run and how important they are; can change while the queue is used.
+///
+/// See [`Workqueue::set_attrs`](crate::workqueue::Workqueue::set_attrs).
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Attrs {
+    /// Which CPUs share a worker pool.
+    pub scope: AffinityScope,
+    /// Whether workers never leave their pods.
+    pub strict: bool,
+    /// The CPUs to which workers keep; all without. One that the process may not use, or the
+    /// [registry's bound](crate::workqueue::Registry::set_unbound_cpus) excludes, is passed over, and where none is left the set counts
+    /// for nothing.
+    pub cpus: Option<CpuSet>,
+    /// The nice value of the workers, -20 (first) to 19 (last).
+    pub nice: i8,
+}
+
+impl Attrs {
+    /// Says what is wrong with the attributes, for an ordered queue or another.
+    pub(crate) fn check(&self, ordered: bool) -> Result<(), BuildError> {
+        if ordered && self.scope != AffinityScope::System {
+            return Err(BuildError::OrderedScope(self.scope));
+        }
+        if self.cpus.as_ref().is_some_and(CpuSet::is_empty) {
+            return Err(BuildError::NoCpus);
+        }
+        if !(-20..=19).contains(&self.nice) {
+            return Err(BuildError::Nice(self.nice));
+        }
+        if self.nice < 0 {
+            sync::thread::may_set_nice(self.nice)
+                .map_err(|error| BuildError::NicePermission(self.nice, error))?;
+        }
+        Ok(())
+    }
+}
+
+/// Says why a queue could not be built.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// `max_active` is 0 or above [`MAX_ACTIVE`].
+    MaxActive(u32),
+    /// The nice value is not between -20 and 19.
+    Nice(i8),
+    /// An ordered queue runs one item at a time; this `max_active` was asked for.
+    OrderedMaxActive(u32),
+    /// An ordered queue has one line for the whole machine; this scope was asked for.
+    OrderedScope(AffinityScope),
+    /// An ordered queue cannot let joiners help: they would jump the line.
+    OrderedHelp,
+    /// The set of CPUs is empty.
+    NoCpus,
+    /// The last change of an ordered queue's attributes waits for items that were queued before it, and the caller is
+    /// inside an item of that queue.
+    Unsettled,
+    /// A bottom-half queue was also to be ordered, `cpu_intensive` or `mem_reclaim`, or to change its attributes.
+    Bh,
+    /// The system refused the thread of a `mem_reclaim` queue's rescuer.
+    Rescuer(io::Error),
+    /// A negative nice value that this process may not set.
+    NicePermission(i8, io::Error),
+    /// The process-wide registry could not be made, or the registry is of the process that this one was forked from.
+    Registry(RegistryError),
+}
+
+impl fmt::Display for BuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::MaxActive(max) => write!(f, "max_active {max} is not between 1 and {MAX_ACTIVE}"),
+            Self::Nice(nice) => write!(f, "nice value {nice} is not between -20 and 19"),
+            Self::OrderedMaxActive(max) => {
+                write!(f, "an ordered queue runs one item at a time, not {max}")
+            }
+            Self::OrderedScope(scope) => {
+                write!(
+                    f,
+                    "an ordered queue has one line for the whole machine, not one per {scope}"
+                )
+            }
+            Self::OrderedHelp => f.write_str("an ordered queue cannot let joiners jump the line"),
+            Self::NoCpus => f.write_str("a queue without any CPU"),
+            Self::Unsettled => f.write_str(
+                "the attributes of an ordered queue cannot change twice inside one of its items",
+            ),
+            Self::Bh => f.write_str(
+                "a bottom-half queue cannot be ordered, CPU-intensive, have a rescuer or change its attributes",
+            ),
+            Self::Rescuer(error) => write!(f, "the rescuer's thread was refused: {error}"),
+            Self::NicePermission(nice, error) => {
+                write!(f, "nice value {nice} is refused to this process: {error}")
+            }
+            Self::Registry(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for BuildError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            Self::NicePermission(_, error) | Self::Rescuer(error) => Some(error),
+            Self::Registry(error) => Some(error),
+            _ => None,
+        }
+    }
+}

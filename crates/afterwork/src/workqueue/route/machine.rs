@@ -1,0 +1,311 @@
+//! The machine as a registry sees it, and the queues that must follow when it changes.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+};
+
+use sync::{
+    Mutex,
+    unmodelled::{Arc, Weak},
+};
+use topology::{AffinityScope, CpuSet, Pods, ShardParams, Topology};
+
+use super::{attrs::Attrs, stats::QueueReport};
+use crate::{
+    panics::{Foreign, discard, guarded},
+    params::Params,
+    wake::hotplug,
+    workqueue::{
+        pools::manager::Manager,
+        pools::pool::{PoolAttrs, WorkerPool},
+    },
+};
+
+/// What a machine asks of a queue.
+pub(crate) trait Follower: Send + Sync {
+    /// Follows a change of the machine; false when it has to be asked again later.
+    fn follow(&self, machine: &Machine) -> bool;
+
+    /// Returns all that is known of the queue, unless it has gone.
+    fn report(&self) -> Option<QueueReport>;
+}
+
+/// Looks at the machine; returns what it looks like now if that has changed.
+pub(crate) type Source = Box<dyn FnMut() -> Option<Topology> + Send>;
+
+/// What all queues and pools of a registry are placed by.
+pub(crate) struct Machine {
+    /// I
+    pub(crate) params: Params,
+    /// I
+    pub(crate) manager: Arc<Manager>,
+    view: Mutex<View>,
+    /// Taken out by whoever asks it, so that it is called with no lock held.
+    source: Mutex<Option<Foreign<Source>>>,
+}
+
+#[derive(Debug)]
+struct View {
+    topology: Arc<Topology>,
+    /// Where workers of unbound queues may run; everywhere without.
+    unbound: Option<CpuSet>,
+    queues: Queues,
+    /// Ordered queues that could not follow the last change at once.
+    behind: Vec<Weak<dyn Follower>>,
+}
+
+/// Queues in the order in which they came. To find one among very many takes no walk past the others.
+#[derive(Debug, Default)]
+struct Queues {
+    by_number: BTreeMap<u64, Weak<dyn Follower>>,
+    /// By their address.
+    numbers: HashMap<usize, u64>,
+    nr_ever: u64,
+}
+
+impl Queues {
+    fn add(&mut self, queue: Weak<dyn Follower>) {
+        self.numbers.insert(queue.as_ptr().addr(), self.nr_ever);
+        self.by_number.insert(self.nr_ever, queue);
+        self.nr_ever += 1;
+    }
+
+    fn remove(&mut self, queue: *const dyn Follower) {
+        let number = self.numbers.remove(&queue.addr());
+        number.and_then(|number| self.by_number.remove(&number));
+    }
+
+    fn all(&self) -> Vec<Weak<dyn Follower>> {
+        self.by_number.values().cloned().collect()
+    }
+}
+
+impl Machine {
+    pub(crate) fn new(topology: Topology, params: Params, manager: Arc<Manager>) -> Self {
+        Self {
+            params,
+            manager,
+            view: Mutex::new(View {
+                topology: Arc::new(topology),
+                unbound: None,
+                queues: Queues::default(),
+                behind: Vec::new(),
+            }),
+            source: Mutex::new(None),
+        }
+    }
+
+    /// Asks `source` from now on whether the machine has changed.
+    pub(crate) fn set_source(&self, source: Source) {
+        // FOREIGN(source-drop): the last source, on the thread that gives another, after the lock; contained by `Foreign`.
+        let before = self.source.lock().replace(Foreign::new(source));
+        drop(before);
+    }
+
+    pub(crate) fn topology(&self) -> Arc<Topology> {
+        self.view.lock().topology.clone()
+    }
+
+    pub(crate) fn unbound_cpus(&self) -> Option<CpuSet> {
+        self.view.lock().unbound.clone()
+    }
+
+    /// Cuts the CPUs that a queue with `attrs` may use into pods.
+    pub(crate) fn pods(&self, attrs: &Attrs) -> (Arc<Topology>, Pods) {
+        let view = self.view.lock();
+        let (topology, unbound) = (view.topology.clone(), view.unbound.clone());
+        drop(view);
+        let cpus = placed(attrs.cpus.as_ref(), unbound.as_ref(), topology.allowed());
+        let pods = cut(&topology, &cpus, attrs.scope, &self.params);
+        (topology, pods)
+    }
+
+    /// Makes a queue follow every change from now on.
+    pub(crate) fn add_queue(&self, queue: Weak<dyn Follower>) {
+        self.view.lock().queues.add(queue);
+    }
+
+    /// Takes a queue, which is only compared, out of those that follow.
+    pub(crate) fn remove_queue(&self, queue: *const dyn Follower) {
+        self.view.lock().queues.remove(queue);
+    }
+
+    /// Returns the queues that have not gone.
+    pub(crate) fn queues(&self) -> Vec<Arc<dyn Follower>> {
+        let queues = self.view.lock().queues.all();
+        queues.iter().filter_map(Weak::upgrade).collect()
+    }
+
+    /// Lets unbound queues use `cpus` alone.
+    pub(crate) fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
+        self.change(|view| view.unbound = cpus);
+    }
+
+    /// Takes note that the machine looks like `topology` now.
+    pub(crate) fn set_topology(&self, topology: Topology) {
+        let online = topology.online().clone();
+        self.change(|view| view.topology = Arc::new(topology));
+        hotplug::tell_aside(&online);
+    }
+
+    /// Asks the source whether the machine has changed, and follows if so; returns `true` if it did.
+    pub(crate) fn look(&self) -> bool {
+        let Some(mut source) = self.source.lock().take() else {
+            return false;
+        };
+        // FOREIGN(source): a registry's source, on its manager or whoever asks for a look; contained: then nothing was seen.
+        let seen = guarded(&mut *source).unwrap_or_else(|payload| {
+            discard(payload);
+            None
+        });
+        let mut place = self.source.lock();
+        // One that was given meanwhile stays; ours is dropped after the lock.
+        let left = match &*place {
+            Some(_) => Some(source),
+            None => place.replace(source),
+        };
+        drop(place);
+        drop(left);
+        let changed = seen.is_some();
+        if let Some(topology) = seen {
+            self.set_topology(topology);
+        }
+        changed
+    }
+
+    /// Makes the queues follow that could not at the last change.
+    pub(crate) fn catch_up(&self) {
+        let behind = std::mem::take(&mut self.view.lock().behind);
+        self.lead(behind);
+    }
+
+    fn change(&self, change: impl FnOnce(&mut View)) {
+        let mut view = self.view.lock();
+        change(&mut view);
+        let (topology, queues) = (view.topology.clone(), view.queues.all());
+        drop(view);
+        for pool in self.pools() {
+            pool.confine(topology.allowed());
+        }
+        self.lead(queues);
+    }
+
+    fn lead(&self, queues: Vec<Weak<dyn Follower>>) {
+        for queue in queues {
+            let followed = queue.upgrade().is_none_or(|queue| queue.follow(self));
+            if !followed {
+                self.view.lock().behind.push(queue);
+            }
+        }
+    }
+
+    pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {
+        let roster = self.manager.roster.lock();
+        roster.iter().map(|(pool, _)| pool.clone()).collect()
+    }
+
+    /// Returns the pool with these attributes, made if there is none, with one more user.
+    pub(crate) fn pool(&self, attrs: PoolAttrs) -> Arc<WorkerPool> {
+        let confined = attrs.cpus != *self.topology().allowed();
+        let mut roster = self.manager.roster.lock();
+        if let Some((pool, nr_users)) = roster.iter_mut().find(|(pool, _)| pool.attrs == attrs) {
+            *nr_users += 1;
+            return pool.clone();
+        }
+        let number = (0..)
+            .find(|number| roster.iter().all(|(pool, _)| pool.number != *number))
+            .expect("fewer pools than numbers");
+        let pool = Arc::new(WorkerPool::new(
+            number,
+            attrs,
+            confined,
+            self.params.clone(),
+            self.manager.clone(),
+        ));
+        roster.push((pool.clone(), 1));
+        pool
+    }
+
+    /// Takes note that a pool has one user less; the last one ends it.
+    pub(crate) fn release(&self, pool: &Arc<WorkerPool>) {
+        let mut roster = self.manager.roster.lock();
+        let at = roster
+            .iter()
+            .position(|(other, _)| Arc::ptr_eq(pool, other))
+            .expect("a pool in use");
+        roster[at].1 -= 1;
+        if roster[at].1 == 0 {
+            let (pool, _) = roster.swap_remove(at);
+            drop(roster);
+            pool.kill();
+        }
+    }
+}
+
+/// Cuts `cpus`, which are among the allowed ones, into pods.
+fn cut(topology: &Topology, cpus: &CpuSet, scope: AffinityScope, params: &Params) -> Pods {
+    let shards = ShardParams {
+        cache_shard_size: params.cache_shard_size,
+    };
+    match topology.restricted_to(cpus) {
+        Ok(part) => part.pods(scope, &shards),
+        Err(_) => topology.pods(scope, &shards),
+    }
+}
+
+/// Returns the CPUs that workers of a queue may use: those that it asks for, that unbound queues may use and that this
+/// process may use. Where none is left its own wish counts for nothing, and then the unbound queues' common one.
+pub(crate) fn placed(wish: Option<&CpuSet>, unbound: Option<&CpuSet>, allowed: &CpuSet) -> CpuSet {
+    let within = |cpus: &CpuSet, bound: Option<&CpuSet>| match bound {
+        None => cpus.clone(),
+        Some(bound) => cpus.intersection(bound),
+    };
+    let common = match within(allowed, unbound) {
+        none if none.is_empty() => allowed.clone(),
+        some => some,
+    };
+    match within(&common, wish) {
+        none if none.is_empty() => common,
+        some => some,
+    }
+}
+
+impl fmt::Debug for Machine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Machine")
+            .field("topology", &self.topology())
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    fn set(list: &str) -> CpuSet {
+        list.parse().unwrap()
+    }
+
+    #[test]
+    fn workers_keep_to_what_is_wished_common_and_allowed() {
+        let placed = |wish: Option<&str>, unbound: Option<&str>| {
+            let (wish, unbound) = (wish.map(set), unbound.map(set));
+            super::placed(wish.as_ref(), unbound.as_ref(), &set("0-7")).to_string()
+        };
+        assert_eq!(placed(None, None), "0-7");
+        assert_eq!(placed(Some("2-9"), None), "2-7");
+        assert_eq!(placed(None, Some("4-9")), "4-7");
+        assert_eq!(placed(Some("0-5"), Some("4-9")), "4-5");
+    }
+
+    #[test]
+    fn a_wish_that_leaves_no_cpu_gives_way_before_the_common_one() {
+        let placed = |wish, unbound| {
+            super::placed(Some(&set(wish)), Some(&set(unbound)), &set("0-7")).to_string()
+        };
+        assert_eq!(placed("0-1", "4-5"), "4-5");
+        assert_eq!(placed("0-1", "8-9"), "0-1");
+        assert_eq!(placed("9", "8-9"), "0-7");
+    }
+}

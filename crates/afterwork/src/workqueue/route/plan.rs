@@ -1,0 +1,233 @@
+//! What the routes of a queue are drawn from, and all links, tables and gates that they ever led by.
+
+use sync::{atomic::AtomicU32, unmodelled::Arc};
+
+use super::{attrs::Attrs, machine::Machine, routes::Routes};
+use crate::{
+    params::MaxActiveScope,
+    workqueue::{
+        item::head::Home, item::state::Rules, limit::active::Gate, limit::queue_core::QueueCore,
+        pools::link::Seeker, pools::mayday::MaydayQueue, pools::pool::PoolAttrs, pools::pwq::Pwq,
+    },
+};
+
+/// What a queue is to be, as far as its routes and links go.
+#[derive(Debug)]
+pub(crate) struct Design {
+    pub(crate) attrs: Attrs,
+    pub(crate) max_active: u32,
+    /// I
+    pub(crate) max_active_scope: MaxActiveScope,
+    /// I: whether joiners help; by default it depends.
+    pub(crate) help: Option<bool>,
+    /// I
+    pub(crate) ordered: bool,
+    /// I: where its rescuer is called, if it has one.
+    pub(crate) mayday_queue: Option<Arc<MaydayQueue>>,
+}
+
+/// What the routes of a queue are made from, and all that there ever were.
+#[derive(Debug)]
+pub(crate) struct Plan {
+    design: Design,
+    /// I: the NUMA nodes, in the order in which gates count them.
+    nodes: Box<[u32]>,
+    /// Every gate, and the node that it is for.
+    gates: Vec<(usize, Arc<Gate<Seeker>>)>,
+    /// Nothing of the queue is started.
+    paused: bool,
+    /// Every table that was ever published; enqueuers may still look at any of them.
+    tables: Vec<Arc<Routes>>,
+    /// Every link that is, or was, in a table; items may still come by any of them.
+    links: Vec<Arc<Pwq>>,
+    /// The queue has gone: links are no longer linked.
+    dead: bool,
+}
+
+impl Plan {
+    /// Makes the first table of a queue.
+    pub(crate) fn new(
+        design: Design,
+        core: &Arc<QueueCore>,
+        machine: &Machine,
+    ) -> (Self, Arc<Routes>) {
+        let nodes = machine.topology().nodes().iter().map(|it| it.id).collect();
+        let mut plan = Self {
+            design,
+            nodes,
+            gates: Vec::new(),
+            paused: false,
+            tables: Vec::new(),
+            links: Vec::new(),
+            dead: false,
+        };
+        let routes = plan.draw(core, machine, false);
+        (plan, routes)
+    }
+
+    pub(crate) fn attrs(&self) -> &Attrs {
+        &self.design.attrs
+    }
+
+    /// Changes what the next table is drawn by.
+    pub(crate) fn attrs_mut(&mut self) -> &mut Attrs {
+        &mut self.design.attrs
+    }
+
+    pub(crate) fn links(&self) -> &[Arc<Pwq>] {
+        &self.links
+    }
+
+    /// Returns `true` if the queue has gone.
+    pub(crate) fn is_dead(&self) -> bool {
+        self.dead
+    }
+
+    /// Marks the queue as gone, and returns its links.
+    pub(crate) fn end(&mut self) -> Vec<Arc<Pwq>> {
+        self.dead = true;
+        std::mem::take(&mut self.links)
+    }
+
+    /// Returns how many items may run at once, where that is meant for.
+    pub(crate) fn max_active(&self) -> u32 {
+        self.design.max_active
+    }
+
+    /// Returns how many threads run items now.
+    pub(crate) fn nr_active(&self) -> u32 {
+        self.gates.iter().map(|(_, gate)| gate.nr_active()).sum()
+    }
+
+    /// Changes how many items may run at once; returns the links that get a seat by that.
+    #[must_use = "the seekers have been handed seats and must be told"]
+    pub(crate) fn set_max_active(&mut self, max_active: u32) -> Vec<Seeker> {
+        self.design.max_active = max_active;
+        let gates = self.gates.iter();
+        gates
+            .flat_map(|(_, gate)| gate.set_max(max_active))
+            .collect()
+    }
+
+    /// Takes all seats away, or brings them back; returns `true` if that is a change, and returns the links that get a seat.
+    #[must_use = "the seekers have been handed seats and must be told"]
+    pub(crate) fn set_paused(&mut self, paused: bool) -> (bool, Vec<Seeker>) {
+        let changed = std::mem::replace(&mut self.paused, paused) != paused;
+        let gates = self.gates.iter();
+        let seekers = gates.flat_map(|(_, gate)| gate.set_paused(paused));
+        (changed, seekers.collect())
+    }
+
+    /// Returns all gates.
+    pub(crate) fn gates(&self) -> Vec<Arc<Gate<Seeker>>> {
+        self.gates.iter().map(|(_, gate)| gate.clone()).collect()
+    }
+
+    /// Returns the gate of a new link to a pool with so many CPUs.
+    fn gate(&mut self, node: usize, nr_cpus: usize, cpus_by_node: &[u32]) -> Arc<Gate<Seeker>> {
+        let found = match self.design.max_active_scope {
+            MaxActiveScope::System => self.gates.first(),
+            MaxActiveScope::Node => self.gates.iter().find(|(its, _)| *its == node),
+            MaxActiveScope::Cpu => None,
+        };
+        if let Some((_, gate)) = found {
+            return gate.clone();
+        }
+        let (factor, cpus_by_node) = match self.design.max_active_scope {
+            MaxActiveScope::System => (1, cpus_by_node),
+            MaxActiveScope::Node => (1, &[][..]),
+            MaxActiveScope::Cpu => (nr_cpus as u32, &[][..]),
+        };
+        let gate = Arc::new(Gate::new(self.design.max_active, factor, cpus_by_node));
+        if self.paused {
+            // Nobody stands in line at a new gate.
+            let _ = gate.set_paused(true);
+        }
+        self.gates.push((node, gate.clone()));
+        gate
+    }
+
+    /// Makes the table for the attributes, with links that are made or taken up again; plugged ones, if they are not
+    /// in use now.
+    pub(crate) fn draw(
+        &mut self,
+        core: &Arc<QueueCore>,
+        machine: &Machine,
+        plug: bool,
+    ) -> Arc<Routes> {
+        let (topology, pods) = machine.pods(&self.design.attrs);
+        let mut cpus_by_node = vec![0; self.nodes.len()];
+        for cpu in pods.iter().flat_map(|pod| pod.cpus.iter()) {
+            let node = topology.cpu(cpu).and_then(|cpu| cpu.node);
+            if let Some(nr_cpus) = cpus_by_node.get_mut(self.node_at(node)) {
+                *nr_cpus += 1;
+            }
+        }
+        for (_, gate) in &self.gates {
+            gate.set_cpus(&cpus_by_node);
+        }
+        let links = pods
+            .iter()
+            .map(|pod| {
+                let attrs = PoolAttrs {
+                    cpus: pod.cpus.clone(),
+                    strict: self.design.attrs.strict,
+                    nice: self.design.attrs.nice,
+                    bh: core.bh,
+                };
+                let node = self.node_at(pod.node);
+                self.link(attrs, node, &cpus_by_node, (core, machine, plug))
+            })
+            .collect();
+        let routes = Routes::new(topology, pods, links);
+        if let Some(known) = self.tables.iter().find(|it| it.is_like(&routes)) {
+            return known.clone();
+        }
+        let routes = Arc::new(routes);
+        // Kept from now on: enqueuers may look at it as soon as it is published.
+        self.tables.push(routes.clone());
+        routes
+    }
+
+    /// Returns a node as gates count it. One that was not there at first, or none, is taken for the first.
+    fn node_at(&self, node: Option<u32>) -> usize {
+        let known = |node| self.nodes.iter().position(|&it| it == node);
+        node.and_then(known).unwrap_or(0)
+    }
+
+    fn link(
+        &mut self,
+        attrs: PoolAttrs,
+        node: usize,
+        cpus_by_node: &[u32],
+        (core, machine, plug): (&Arc<QueueCore>, &Machine, bool),
+    ) -> Arc<Pwq> {
+        // A link has its pool in use, so there is no other pool with these attributes.
+        if let Some(link) = self.links.iter().find(|link| link.pool.attrs == attrs) {
+            link.pool.take_up_link(link.slot, plug);
+            return link.clone();
+        }
+        let pool = machine.pool(attrs);
+        let rules = Rules {
+            help: self.design.help.unwrap_or(!pool.attrs.strict) && !self.design.ordered,
+            ordered: self.design.ordered,
+            one_cpu: pool.has_one_cpu(),
+            reclaim: core.reclaim,
+        };
+        let mut link = Pwq {
+            home: Home { slot: 0, rules },
+            gate: self.gate(node, pool.attrs.cpus.len(), cpus_by_node),
+            mayday_queue: self.design.mayday_queue.clone(),
+            pool,
+            core: core.clone(),
+            node,
+            nr_anchored: Arc::new(AtomicU32::new(0)),
+            nr_cancelled: AtomicU32::new(0),
+            probe: Arc::default(),
+        };
+        link.home.slot = link.pool.add_link(&link, plug);
+        let link = Arc::new(link);
+        self.links.push(link.clone());
+        link
+    }
+}
