@@ -262,7 +262,11 @@ fn locals_of_the_thread_of_a_deep_join_are_dropped_outside_all_items() {
         deeper.join().unwrap();
     }
     ends(|| {
-        let queue = alone_on_two(queue("deep"));
+        // Nobody stands in for the worker that sits in an item, so that joiners help all the way down.
+        let registry = unwatched("1 core");
+        let other = queue("other").build_in(&registry).unwrap();
+        let plug = plug_into(&other);
+        let queue = queue("deep").build_in(&registry).unwrap();
         let (tell, told) = std::sync::mpsc::channel();
         let (go, may_go) = std::sync::mpsc::channel();
         let theirs = queue.clone();
@@ -272,6 +276,7 @@ fn locals_of_the_thread_of_a_deep_join_are_dropped_outside_all_items() {
         };
         let bottom = || AT_EXIT.with(|place| place.borrow_mut().0 = Some(Box::new(at_exit)));
         dive(&queue, 200, Box::new(bottom));
+        plug.release();
         go.send(()).unwrap();
         assert_eq!(told.recv_timeout(PATIENCE / 2), Ok(Ok(())));
     });
