@@ -87,6 +87,8 @@ impl Colours {
         let nr_used = self.present_seq - self.oldest_seq + 1;
         if self.present_seq < up_to.end_seq && nr_used < NR_COLOURS as u64 {
             self.present_seq += 1;
+            // Nothing may be in flight of what was closed, and nobody comes back to tell of that.
+            self.advance();
         }
     }
 
