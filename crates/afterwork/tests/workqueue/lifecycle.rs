@@ -3,6 +3,7 @@
 use std::{
     cell::RefCell,
     fs,
+    path::Path,
     sync::{Arc, mpsc},
     time::Duration,
 };
