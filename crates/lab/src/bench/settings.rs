@@ -92,6 +92,12 @@ impl Settings {
         cases.is_empty() || cases.iter().any(|wanted| wanted == case)
     }
 
+    /// Returns a size that was asked for, or else the usual one, or that of a short run.
+    #[must_use]
+    pub fn size(&self, asked: Option<usize>, usual: usize, quick: usize) -> usize {
+        asked.unwrap_or(if self.quick { quick } else { usual })
+    }
+
     /// Makes the cases picked, and leaves out of each the peers that were not.
     ///
     /// `case` may return `None` for one that this machine cannot run.

@@ -92,10 +92,13 @@ impl Variant {
         name: impl Into<String>,
         run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static,
     ) -> Self {
-        Self {
-            peer: true,
-            ..Self::ours(name, run)
-        }
+        Self::ours(name, run).as_peer()
+    }
+
+    /// Makes it somebody else's.
+    #[must_use]
+    pub fn as_peer(self) -> Self {
+        Self { peer: true, ..self }
     }
 }
 

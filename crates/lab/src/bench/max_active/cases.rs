@@ -121,8 +121,7 @@ type Crews = Result<Vec<Arc<dyn Crew>>, Stop>;
 
 impl Setting {
     fn items(&self, default: usize, quick: usize) -> usize {
-        let default = if self.settings.quick { quick } else { default };
-        self.args.items.unwrap_or(default)
+        self.settings.size(self.args.items, default, quick)
     }
 
     fn dir(&self) -> PathBuf {

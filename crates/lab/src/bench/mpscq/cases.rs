@@ -65,13 +65,9 @@ const PLACES: usize = 4;
 /// Makes the cases that `args` ask for.
 #[must_use]
 pub fn cases(args: &MpscqArgs, settings: &Settings) -> Vec<Case> {
-    let items = args.items.unwrap_or(default_items(settings.quick));
+    let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
     let setting = Setting { settings, items };
     settings.make(MENU, |name| setting.case(name))
-}
-
-const fn default_items(quick: bool) -> usize {
-    if quick { NR_ITEMS_QUICK } else { NR_ITEMS }
 }
 
 /// What all cases have in common.
@@ -134,9 +130,9 @@ impl Setting<'_> {
         let mail = || Mail::for_producers(MAX_PRODUCERS);
         let batched = || BatchedMail::for_producers(MAX_PRODUCERS);
         let mut variants = vec![
-            self.own(MAIL, &values, layout, mail),
-            self.own(BATCHED_MAIL, &values, layout, batched),
-            self.own(ALLOCATED, &values, layout, Allocated::default),
+            self.queue(MAIL, &values, layout, mail),
+            self.queue(BATCHED_MAIL, &values, layout, batched),
+            self.queue(ALLOCATED, &values, layout, Allocated::default),
         ];
         variants.extend(self.channels(&values, layout));
         variants.push(self.no_queue::<Tag>());
@@ -166,42 +162,32 @@ impl Setting<'_> {
     where
         Q: Fifo<Item = item::Ours> + 'static,
     {
-        self.own(name, &items.ours, items.layout, make)
+        self.queue(name, &items.ours, items.layout, make)
     }
 
     fn intrusive_peers(&self, items: &Items) -> Vec<Variant> {
-        let Items { layout, boxed, .. } = items;
-        let mut all = vec![
-            self.peer(
-                peers::CORDYCEPS,
-                &items.cordyceps,
-                *layout,
-                Cordyceps::default,
-            ),
-            self.peer(peers::SEG_QUEUE, boxed, *layout, Seg::default),
-        ];
-        all.extend(self.channels(boxed, *layout));
+        let (layout, boxed, linked) = (items.layout, &items.boxed, &items.cordyceps);
+        let cordyceps = self.queue(peers::CORDYCEPS, linked, layout, Cordyceps::default);
+        let seg = self.queue(peers::SEG_QUEUE, boxed, layout, Seg::default);
+        let mut all = vec![cordyceps.as_peer(), seg.as_peer()];
+        all.extend(self.channels(boxed, layout));
         all
     }
 
-    fn channels<I: Item>(&self, items: &Shared<I>, layout: Layout) -> Vec<Variant> {
-        vec![
-            self.peer(peers::CROSSBEAM, items, layout, || {
-                Channel::of(crossbeam_channel::unbounded())
-            }),
-            self.peer(peers::STD, items, layout, || {
-                Channel::of(std::sync::mpsc::channel())
-            }),
-            self.peer(peers::FLUME, items, layout, || {
-                Channel::of(flume::unbounded())
-            }),
-            self.peer(peers::KANAL, items, layout, || {
-                Channel::of(kanal::unbounded())
-            }),
-            self.peer(peers::TOKIO, items, layout, || {
-                Channel::of(tokio::sync::mpsc::unbounded_channel())
-            }),
+    fn channels<I: Item>(&self, items: &Shared<I>, layout: Layout) -> [Variant; 5] {
+        let crossbeam = || Channel::of(crossbeam_channel::unbounded());
+        let std = || Channel::of(std::sync::mpsc::channel());
+        let flume = || Channel::of(flume::unbounded());
+        let kanal = || Channel::of(kanal::unbounded());
+        let tokio = || Channel::of(tokio::sync::mpsc::unbounded_channel());
+        [
+            self.queue(peers::CROSSBEAM, items, layout, crossbeam),
+            self.queue(peers::STD, items, layout, std),
+            self.queue(peers::FLUME, items, layout, flume),
+            self.queue(peers::KANAL, items, layout, kanal),
+            self.queue(peers::TOKIO, items, layout, tokio),
         ]
+        .map(Variant::as_peer)
     }
 
     fn no_queue<I: Item>(&self) -> Variant {
@@ -217,20 +203,7 @@ impl Setting<'_> {
         Variant::ours(NO_QUEUE, run)
     }
 
-    fn peer<Q>(
-        &self,
-        name: &str,
-        items: &Shared<Q::Item>,
-        layout: Layout,
-        make: impl Fn() -> Q + 'static,
-    ) -> Variant
-    where
-        Q: Fifo<Item: Item> + 'static,
-    {
-        Variant::peer(name, self.run(items, layout, make))
-    }
-
-    fn own<Q>(
+    fn queue<Q>(
         &self,
         name: &str,
         items: &Shared<Q::Item>,

@@ -4,60 +4,66 @@ use super::polling::Polling;
 use crate::harness::metric::{Metric, lower};
 
 /// On a single thread.
-pub const ALONE: &str = "ns_alone";
+pub const ALONE: Metric = lower("ns_alone", NS, ("", "alone"), 1.0);
 
 /// The metric that variants are ranked by.
-pub const HEADLINE: &str = ALONE;
+pub const HEADLINE: &str = ALONE.name;
 
 /// A figure that is taken with producers in threads of their own.
 #[derive(Clone, Copy, Debug)]
 pub struct FlowMetric {
-    /// As records spell it.
-    pub metric: &'static str,
+    /// Nanoseconds an item, under the number of producers.
+    pub metric: Metric,
     /// How many producers.
     pub producers: usize,
     /// What the consumer does when it finds nothing.
     pub polling: Polling,
 }
 
-const fn flow(metric: &'static str, producers: usize, polling: Polling) -> FlowMetric {
+const fn paused(name: &'static str, head: &'static str, producers: usize) -> FlowMetric {
     FlowMetric {
-        metric,
+        metric: lower(name, NS, ("paused", head), 1.0),
         producers,
-        polling,
+        polling: Polling::Paused,
+    }
+}
+
+const fn tight(name: &'static str, head: &'static str, producers: usize) -> FlowMetric {
+    FlowMetric {
+        metric: lower(name, NS, ("tight", head), 1.0),
+        producers,
+        polling: Polling::Tight,
     }
 }
 
 /// In the table's order.
 pub const FLOWS: [FlowMetric; 8] = [
-    flow("ns_paused_1", 1, Polling::Paused),
-    flow("ns_paused_2", 2, Polling::Paused),
-    flow("ns_paused_4", 4, Polling::Paused),
-    flow("ns_paused_8", 8, Polling::Paused),
-    flow("ns_tight_1", 1, Polling::Tight),
-    flow("ns_tight_2", 2, Polling::Tight),
-    flow("ns_tight_4", 4, Polling::Tight),
-    flow("ns_tight_8", 8, Polling::Tight),
+    paused("ns_paused_1", "1", 1),
+    paused("ns_paused_2", "2", 2),
+    paused("ns_paused_4", "4", 4),
+    paused("ns_paused_8", "8", 8),
+    tight("ns_tight_1", "1", 1),
+    tight("ns_tight_2", "2", 2),
+    tight("ns_tight_4", "4", 4),
+    tight("ns_tight_8", "8", 8),
 ];
 
 /// The most producers of any figure.
 pub const MAX_PRODUCERS: usize = 8;
 
 const NS: &str = "ns/item";
-const PAUSED: &str = "paused";
-const TIGHT: &str = "tight";
 
 /// In the table's order.
 pub const ALL: &[Metric] = &[
-    lower(ALONE, NS, ("", "alone"), 1.0),
-    lower(FLOWS[0].metric, NS, (PAUSED, "1"), 1.0),
-    lower(FLOWS[1].metric, NS, (PAUSED, "2"), 1.0),
-    lower(FLOWS[2].metric, NS, (PAUSED, "4"), 1.0),
-    lower(FLOWS[3].metric, NS, (PAUSED, "8"), 1.0),
-    lower(FLOWS[4].metric, NS, (TIGHT, "1"), 1.0),
-    lower(FLOWS[5].metric, NS, (TIGHT, "2"), 1.0),
-    lower(FLOWS[6].metric, NS, (TIGHT, "4"), 1.0),
-    lower(FLOWS[7].metric, NS, (TIGHT, "8"), 1.0),
+    ALONE,
+    FLOWS[0].metric,
+    FLOWS[1].metric,
+    FLOWS[2].metric,
+    FLOWS[3].metric,
+    FLOWS[4].metric,
+    FLOWS[5].metric,
+    FLOWS[6].metric,
+    FLOWS[7].metric,
 ];
 
 #[cfg(test)]
@@ -67,11 +73,10 @@ mod tests {
     #[test]
     fn every_figure_is_a_column_under_its_number_of_producers() {
         assert_eq!(ALL.len(), 1 + FLOWS.len());
-        for (metric, flow) in ALL[1..].iter().zip(FLOWS) {
-            assert_eq!(metric.name, flow.metric);
-            assert_eq!(metric.head, flow.producers.to_string());
-            assert!(flow.metric.ends_with(metric.head));
-            assert_eq!(metric.group == PAUSED, flow.polling == Polling::Paused);
+        for (column, flow) in ALL[1..].iter().zip(FLOWS) {
+            let name = format!("ns_{}_{}", column.group, flow.producers);
+            assert_eq!((column.name, column.name), (&*name, flow.metric.name));
+            assert_eq!(column.head, flow.producers.to_string());
             assert!(flow.producers <= MAX_PRODUCERS);
         }
     }

@@ -14,6 +14,7 @@ use super::metrics::{
 };
 use super::turns::{Size, Turns};
 use crate::bench::settings::{Menu, Settings, count};
+use crate::exit::Stop;
 use crate::harness::case::{Case, Sample, Variant};
 
 const BENCH: &str = "percpu";
@@ -110,29 +111,20 @@ const NR_DRAINS_QUICK: usize = 400;
 /// Makes the cases that `args` ask for; `isolation` needs two CPUs.
 #[must_use]
 pub fn cases(args: &PercpuArgs, settings: &Settings) -> Vec<Case> {
-    let default = if settings.quick {
-        NR_DRAINS_QUICK
-    } else {
-        NR_DRAINS
-    };
-    let nr_drains = args.drains.unwrap_or(default);
+    let nr_drains = settings.size(args.drains, NR_DRAINS, NR_DRAINS_QUICK);
+    let (warm, cold) = ("a list that fits the first cache", "a list of 64 MiB");
     settings.make(MENU, |name| match name {
-        WARM => Some(alloc(
-            name,
-            WARM_SIZE,
-            "a list that fits the first cache",
-            claims::warm(),
-            settings,
-        )),
-        COLD => Some(alloc(
-            name,
-            COLD_SIZE,
-            "a list of 64 MiB",
-            claims::cold(),
-            settings,
-        )),
+        WARM => Some(alloc(name, WARM_SIZE, warm, claims::warm(), settings)),
+        COLD => Some(alloc(name, COLD_SIZE, cold, claims::cold(), settings)),
         _ => isolated(name, nr_drains, settings),
     })
+}
+
+/// Makes a variant, ours or a peer by its name.
+fn variant(name: &str, run: impl FnMut() -> Result<Option<Sample>, Stop> + 'static) -> Variant {
+    let variant = Variant::ours(name, run);
+    let peer = PEERS.contains(&name);
+    Variant { peer, ..variant }
 }
 
 fn alloc(
@@ -144,7 +136,7 @@ fn alloc(
 ) -> Case {
     let cpu = settings.cpus.last().copied();
     let turns = Rc::new(RefCell::new(Turns::new(size, cpu, &settings.interrupt)));
-    let variant = |name: &'static str| {
+    let guard = |name: &'static str| {
         let turns = turns.clone();
         let run = move || {
             let cycles = turns.borrow_mut().take(name)?;
@@ -154,11 +146,7 @@ fn alloc(
                 sample
             }))
         };
-        if PEERS.contains(&name) {
-            Variant::peer(name, run)
-        } else {
-            Variant::ours(name, run)
-        }
+        variant(name, run)
     };
     Case {
         bench: BENCH,
@@ -168,7 +156,7 @@ fn alloc(
         ),
         metrics: ALLOC,
         headline: CYCLES.name,
-        variants: GUARDS.map(variant).into(),
+        variants: GUARDS.map(guard).into(),
         claims,
     }
 }
@@ -178,14 +166,10 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
         [first, .., last] => (first, last),
         _ => return None,
     };
-    let variant = |(name, way): (&str, Way)| {
+    let way = |(name, way): (&str, Way)| {
         let interrupt = settings.interrupt.clone();
         let run = move || Ok(isolation::run(way, nr_drains, cpus, &interrupt)?.map(sample));
-        if PEERS.contains(&name) {
-            Variant::peer(name, run)
-        } else {
-            Variant::ours(name, run)
-        }
+        variant(name, run)
     };
     let thread = if may_be_real_time() {
         "a SCHED_FIFO thread"
@@ -201,7 +185,7 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
         ),
         metrics: ISOLATION,
         headline: DRAIN_P50.name,
-        variants: WAYS.map(variant).into(),
+        variants: WAYS.map(way).into(),
         claims: claims::isolation(),
     })
 }

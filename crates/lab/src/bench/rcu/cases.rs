@@ -128,29 +128,15 @@ impl Setting {
                 let count = NR_READS / self.share as usize;
                 let run = move |flavor: &dyn Flavor, _: &str| read(flavor, count, &interrupt);
                 let about = "a section with a look at the value, one thread".into();
-                let metrics = (READS_ALONE, READ);
-                case(
-                    (name, about),
-                    metrics,
-                    &ours::NAMES,
-                    NUMBER,
-                    run,
-                    claims::read(),
-                )
+                let (metrics, claims) = ((READS_ALONE, READ), claims::read());
+                case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
             }
             CALL_CASE => {
                 let count = NR_CALLBACKS / self.share as usize;
                 let run = move |flavor: &dyn Flavor, _: &str| call(flavor, count, &interrupt);
                 let about = format!("{count} callbacks from one thread; single ones; barriers");
-                let metrics = (CALLBACKS, CALLS);
-                case(
-                    (name, about),
-                    metrics,
-                    &ours::NAMES,
-                    NUMBER,
-                    run,
-                    claims::call(),
-                )
+                let (metrics, claims) = ((CALLBACKS, CALLS), claims::call());
+                case((name, about), metrics, &ours::NAMES, NUMBER, run, claims)
             }
             BRIDGE_CASE => self.bridge(name),
             "updaters-8" => self.updaters(name, 8),
@@ -173,7 +159,7 @@ impl Setting {
             scene::replace_one_by_one(flavor, readers, scope, &interrupt).and_then(latency)
         };
         let about = format!("replace until the old is freed, {calls} times; {who}");
-        let metrics = (REPLACE_LATENCY, REPLACE_P50);
+        let (metrics, claims) = ((REPLACE_LATENCY, REPLACE_P50), claims::replace(name));
         let mut ours = if name == ONE_BUSY {
             ours::NAMES.to_vec()
         } else {
@@ -182,14 +168,7 @@ impl Setting {
         if name == EIGHT_BUSY {
             ours.push(ours::NOT_BOOSTED);
         }
-        case(
-            (name, about),
-            metrics,
-            &ours,
-            NUMBER,
-            run,
-            claims::replace(name),
-        )
+        case((name, about), metrics, &ours, NUMBER, run, claims)
     }
 
     fn bridge(&self, name: &'static str) -> Case {

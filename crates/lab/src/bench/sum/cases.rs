@@ -92,12 +92,10 @@ fn can_be_cold() -> bool {
 }
 
 fn tree(name: &'static str, cache: Cache, args: &SumBenchArgs, settings: &Settings) -> Case {
-    let nr_files = args.files.unwrap_or(match (cache, settings.quick) {
-        (Cache::Warm, false) => FILES,
-        (Cache::Warm, true) => FILES_QUICK,
-        (Cache::Cold, false) => COLD_FILES,
-        (Cache::Cold, true) => COLD_FILES_QUICK,
-    });
+    let nr_files = match cache {
+        Cache::Warm => settings.size(args.files, FILES, FILES_QUICK),
+        Cache::Cold => settings.size(args.files, COLD_FILES, COLD_FILES_QUICK),
+    };
     let mean = args.mean_kb.unwrap_or(MEAN_KB) * KB;
     let jobs = settings.cpus.len();
     let tree = Lazy {

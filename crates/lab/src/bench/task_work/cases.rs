@@ -84,6 +84,11 @@ const BURST: usize = 32;
 /// capped owners is woken by the clock and the other by posters.
 const CAP: Duration = Duration::from_micros(200);
 
+const ONE_BY_ONE: Wait = Wait {
+    count: 1,
+    cap: None,
+};
+
 /// Time between posts that each find the owner asleep, whatever it does before it sleeps.
 const LONE_GAP: Duration = Duration::from_micros(500);
 
@@ -99,7 +104,7 @@ const NR_ITEMS_QUICK: usize = 5_000;
 /// A machine without io_uring is told, and has no service cases.
 #[must_use]
 pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
-    let items = args.items.unwrap_or(default_items(settings.quick));
+    let items = settings.size(args.items, NR_ITEMS, NR_ITEMS_QUICK);
     let setting = Setting { settings, items };
     let services = [SERVICE_FEW, SERVICE_MANY];
     let mut serves = true;
@@ -114,10 +119,6 @@ pub fn cases(args: &TaskWorkArgs, settings: &Settings) -> Vec<Case> {
     settings.make(MENU, |name| {
         (serves || !services.contains(&name)).then(|| setting.case(name))
     })
-}
-
-const fn default_items(quick: bool) -> usize {
-    if quick { NR_ITEMS_QUICK } else { NR_ITEMS }
 }
 
 /// What all cases have in common.
@@ -224,30 +225,19 @@ impl Setting<'_> {
     }
 
     fn waits(&self, wake: &Wake) -> Vec<Variant> {
-        let ways = [
-            (WAIT_1, 1, None),
-            (WAIT_8, 8, None),
-            (WAIT_32, 32, None),
-            (WAIT_8_CAP, 8, Some(CAP)),
-            (WAIT_32_CAP, 32, Some(CAP)),
-        ];
-        let waits = ways.map(|(name, count, cap)| {
+        let way = |name: &str, count, cap| {
             let wait = Wait { count, cap };
             Variant::ours(name, woken(wake, move || wait.open()))
-        });
-        let mut variants = Vec::from(waits);
-        let wait = Wait {
-            count: 1,
-            cap: None,
         };
-        variants.insert(
-            1,
-            Variant::ours(
-                WAIT_1_NO_SPIN,
-                woken(wake, move || wait.open_without_spin()),
-            ),
-        );
-        variants
+        let no_spin = woken(wake, || ONE_BY_ONE.open_without_spin());
+        vec![
+            way(WAIT_1, 1, None),
+            Variant::ours(WAIT_1_NO_SPIN, no_spin),
+            way(WAIT_8, 8, None),
+            way(WAIT_32, 32, None),
+            way(WAIT_8_CAP, 8, Some(CAP)),
+            way(WAIT_32_CAP, 32, Some(CAP)),
+        ]
     }
 
     /// The limit that an owner with a cap is held against, measured in the same repetition.
@@ -257,11 +247,7 @@ impl Setting<'_> {
             ..self.wake(1, LONE_GAP)
         };
         let run = move || {
-            let wait = Wait {
-                count: 1,
-                cap: None,
-            };
-            let Some(woken) = lone.run(wait.open_without_spin())? else {
+            let Some(woken) = lone.run(ONE_BY_ONE.open_without_spin())? else {
                 return Ok(None);
             };
             let mut sample = Sample::default();

@@ -278,8 +278,7 @@ impl Setting<'_> {
     }
 
     fn items(&self, long: usize, short: usize) -> usize {
-        let default = if self.settings.quick { short } else { long };
-        self.args.items.unwrap_or(default)
+        self.settings.size(self.args.items, long, short)
     }
 }
 
