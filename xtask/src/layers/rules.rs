@@ -428,8 +428,11 @@ mod tests {
     #[test]
     fn folders_look_down_only() {
         let may = |folder, other| folder_may_name("afterwork", folder, other);
-        assert!(may("workqueue", "rcu") && !may("rcu", "workqueue"));
-        assert!(!may("wake", "workqueue") && !may("rcu", "task_work"));
+        assert!(may("task_work", "rcu") && !may("rcu", "task_work"));
+        assert!(may("workqueue/queues", "rcu") && !may("workqueue/item", "rcu"));
+        assert!(may("workqueue/pools", "workqueue/item"));
+        assert!(!may("workqueue/item", "workqueue/pools") && !may("workqueue/pools", "workqueue"));
+        assert!(!may("wake", "workqueue") && !may("rcu", "workqueue/queues"));
         assert!(may("observe", "percpu") && !may("percpu", "observe"));
         assert!(may("wake", "params") && !may("params", "wake"));
         assert!(may("rcu", "page") && !may("page", "rcu"));

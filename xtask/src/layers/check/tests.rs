@@ -41,7 +41,14 @@ fn places_follow_the_files() {
 fn a_folder_may_name_what_lies_below() {
     let text =
         "use crate::wake::{Parker, WakeQ};\nuse crate::{params::Params, rcu};\nuse super::Work;";
-    assert!(broken(POOL, text).is_empty());
+    assert!(broken("crates/afterwork/src/task_work/wait.rs", text).is_empty());
+}
+
+#[test]
+fn a_folder_in_a_folder_is_a_layer_of_its_own() {
+    let name = "crates/afterwork/src/workqueue/item/head.rs";
+    let text = "use super::state;\nuse crate::workqueue::{errands,\n pools::pool};\nuse super::super::queues;";
+    assert_eq!(broken(name, text), [3, 4]);
 }
 
 #[test]
