@@ -83,7 +83,6 @@ const LIST: &[(&str, &str, Over)] = &[
         Reset("callbacks().inherit()"),
     ),
     ("rcu/describe.rs", "SHOWN", PerProcess),
-    ("rcu/domain.rs", "DRIVES", Thread),
     ("rcu/fork.rs", "HANDLER", Constant),
     ("rcu/local.rs", "AT_EXIT", Thread),
     ("rcu/local.rs", "MINE", Thread),
@@ -104,6 +103,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/hotplug.rs", "HANDLER", Constant),
     ("wake/hotplug.rs", "watchers", Held("watchers()")),
     ("wake/report.rs", "BEFORE_SLEEP", Thread),
+    ("wake/report.rs", "DOUBTS", Thread),
     ("wake/report.rs", "HANDLER", Constant),
     ("wake/report.rs", "NR_WAITS", Thread),
     (
