@@ -354,7 +354,7 @@ impl WorkerPool {
             self.recount(&mut dispatch, worker, |away| *away = Away::default());
         }
         if self.has_surplus() {
-            self.let_go(dispatch, worker);
+            self.give_all_back(dispatch, worker);
             return Taken::Nothing;
         }
         let taken = dispatch.take(
@@ -391,12 +391,17 @@ impl WorkerPool {
         taken
     }
 
-    /// Takes back all that a worker between two batches has of its link.
-    pub(crate) fn let_go(
-        self: &Arc<Self>,
-        mut dispatch: MutexGuard<'_, Dispatch>,
-        worker: &Worker,
-    ) {
+    /// Lets `worker`, which is searching and takes no further batch, go with nothing of a link's.
+    pub(crate) fn let_go(self: &Arc<Self>, worker: &Worker) {
+        let mut dispatch = self.lock();
+        // As in `take`: else who discharges it would take it out of the count a second time.
+        if !twin::armed("let go: still asleep") {
+            self.recount(&mut dispatch, worker, |away| *away = Away::default());
+        }
+        self.give_all_back(dispatch, worker);
+    }
+
+    fn give_all_back(self: &Arc<Self>, mut dispatch: MutexGuard<'_, Dispatch>, worker: &Worker) {
         let mut after = DeferredEffects::default();
         dispatch.retire(worker, &mut after);
         dispatch.tell(worker);

@@ -123,7 +123,7 @@ fn serve(pool: &Arc<WorkerPool>, worker: &Worker, go_on: impl Fn() -> bool) -> b
         worker.run_hand();
         pool.search_again();
         if !go_on() {
-            pool.let_go(pool.lock(), worker);
+            pool.let_go(worker);
             return false;
         }
         if let Some(budget) = &mut budget
