@@ -10,6 +10,8 @@
 //! manager:  errands wait, and no reaper is there, or none has popped for 10 ms?  start one
 //! ```
 //!
+//! Twin `errands: the first tells nobody`.
+//!
 //! What must never happen is that an errand waits for another one: the destructor that stands still may wait for the
 //! very thing that the next one does. So a reaper that does not come back is given up for lost, and another started.
 //!

@@ -127,3 +127,26 @@ fn the_end_of_a_queue_must_not_unwind() {
         bounded(2, bottom_half_drops_the_last_handle);
     });
 }
+
+/// An item drops the last handle of its queue while another thread lets go of the rest: the end is a reaper's then.
+fn item_drops_its_own_queue() {
+    let machine = machine(1, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.start_workers(1);
+    let own = queue.clone();
+    queue.spawn_detached(move || drop(own));
+    drop(queue);
+    machine.end();
+}
+
+#[test]
+fn the_end_of_a_queue_that_goes_in_its_own_item_is_carried_out() {
+    bounded(2, item_drops_its_own_queue);
+}
+
+#[test]
+fn an_errand_must_wake_the_manager() {
+    must_fail("errands: the first tells nobody", || {
+        bounded(2, item_drops_its_own_queue);
+    });
+}

@@ -12,7 +12,7 @@ use std::{
 
 use afterwork::{
     rcu,
-    workqueue::{Busy, DelayedWork, RcuWork, Registry, Workqueue},
+    workqueue::{Busy, DelayedWork, RcuWork, Registry, Work, Workqueue},
 };
 
 use crate::support::*;
@@ -133,6 +133,29 @@ fn an_end_that_gets_no_thread_is_carried_out_all_the_same() {
             plug.release();
             all_gone(registry);
             assert_eq!(count.get(), 10);
+        }
+    });
+}
+
+#[test]
+fn a_queue_that_goes_with_an_item_cancelled_in_it_ends() {
+    ends(|| {
+        for refuses in [false, true] {
+            let registry = registry("2 core");
+            let (queue, plug, count) = stuck(&registry, 0);
+            let own = queue.clone();
+            let runs = count.clone();
+            let work = Work::new(move || {
+                let _ = &own;
+                runs.add();
+            });
+            assert!(queue.enqueue(&work) && work.cancel());
+            registry.refuse_threads(refuses);
+            // From now on the item keeps the queue, and nobody the item but the list that it is in.
+            drop((work, queue));
+            plug.release();
+            all_gone(registry);
+            assert_eq!(count.get(), 0);
         }
     });
 }

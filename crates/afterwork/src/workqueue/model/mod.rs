@@ -150,6 +150,16 @@ impl Machine {
         self.registry.manager().serve_errands(0);
     }
 
+    /// Lets go of the registry, and starts the reapers that are asked for until its queues have gone, too.
+    pub fn end(mut self) {
+        let manager = self.registry.manager().clone();
+        drop(self.registry);
+        while !manager.inbox.lock().quit {
+            manager.serve_errands(0);
+            self.parker.park();
+        }
+    }
+
     /// Runs all that waits on this thread, as the manager does when no thread can be had.
     pub fn help_out(&self) {
         for pool in self.registry.machine().pools() {
