@@ -121,30 +121,34 @@ fn registry(params: Params) -> Registry {
     Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap()
 }
 
-/// The only worker of a registry, held in an item; no other is made meanwhile.
+/// The only worker of a registry and its rescuer, each held in an item; no other worker is made meanwhile.
 struct Held {
     busy: Workqueue,
-    release: mpsc::Sender<()>,
+    releases: Vec<mpsc::Sender<()>>,
 }
 
 impl Held {
     fn new(registry: &Registry) -> Self {
         let busy = Workqueue::builder("busy").help(false);
         let busy = busy.build_in(registry).unwrap();
-        let (release, released) = mpsc::channel::<()>();
-        let (inside, is_inside) = mpsc::channel();
-        busy.spawn_detached(move || {
-            inside.send(()).unwrap();
-            let _ = released.recv();
-        });
-        is_inside.recv().unwrap();
-        registry.refuse_threads(true);
-        Self { busy, release }
+        let mut releases = Vec::new();
+        for by_rescuer in [false, true] {
+            registry.refuse_threads(by_rescuer);
+            let (release, released) = mpsc::channel::<()>();
+            let (inside, is_inside) = mpsc::channel();
+            busy.spawn_detached(move || {
+                inside.send(()).unwrap();
+                let _ = released.recv();
+            });
+            is_inside.recv().unwrap();
+            releases.push(release);
+        }
+        Self { busy, releases }
     }
 
     fn let_go(self, registry: &Registry) {
         registry.refuse_threads(false);
-        drop(self.release);
+        drop(self.releases);
         drop(self.busy);
     }
 }
