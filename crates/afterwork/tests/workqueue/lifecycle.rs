@@ -277,8 +277,8 @@ fn no_thread_is_left_after_shutdown() {
             }
             drop(queues);
             registry.shutdown().unwrap();
-            let left = our_threads();
-            assert!(left.is_empty(), "round {round}: {left:?}");
+            // The kernel wakes who joins a thread before it takes that off its list.
+            eventually("no thread is left", || our_threads().is_empty());
         }
     });
 }
