@@ -418,10 +418,7 @@ fn the_last_handle_dropped_inside_an_item_is_safe_when_no_thread_can_be_had() {
     in_own_process(
         "lifecycle::the_last_handle_dropped_inside_an_item_is_safe_when_no_thread_can_be_had",
         || {
-            if mapped_bytes() > 1 << 40 {
-                println!(
-                    "a sanitizer has mapped the memory that is to be refused; nothing is tested"
-                );
+            if has_memory_without_end() {
                 return;
             }
             let registry = registry("2 core");
@@ -461,10 +458,7 @@ fn queues_are_built_or_refused_by_name_when_no_thread_can_be_had() {
     in_own_process(
         "lifecycle::queues_are_built_or_refused_by_name_when_no_thread_can_be_had",
         || {
-            if mapped_bytes() > 1 << 40 {
-                println!(
-                    "a sanitizer has mapped the memory that is to be refused; nothing is tested"
-                );
+            if has_memory_without_end() {
                 return;
             }
             let registry = registry("2 core");
@@ -512,6 +506,15 @@ fn refuse_further_threads() {
     };
     let refused = (0..64).any(|_| sleeper().is_err());
     assert!(refused, "threads can still be had");
+}
+
+/// Returns `true`, and says so, where a sanitizer has mapped the memory that is to be refused.
+fn has_memory_without_end() -> bool {
+    let is_so = mapped_bytes() > 1 << 40;
+    if is_so {
+        println!("a sanitizer has mapped the memory that is to be refused; nothing is tested");
+    }
+    is_so
 }
 
 fn mapped_bytes() -> u64 {

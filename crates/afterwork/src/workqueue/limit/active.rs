@@ -430,11 +430,7 @@ impl<S> Gate<S> {
         //   leave: the run;  step Release
         //   here:  nobody is seated, Acquire;  the queue goes
         // Test: a_queue_does_not_go_before_its_items_have_run
-        let order = if twin::armed("drain: relaxed look at the seats") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Acquire
-        };
+        let order = twin::order("drain: relaxed look at the seats", Ordering::Acquire);
         loop {
             let from = Word(self.word.load(order));
             if from.nr_active() == 0 {

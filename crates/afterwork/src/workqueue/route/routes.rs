@@ -231,11 +231,7 @@ impl Shut<'_> {
     pub(crate) fn publish(&self, routes: &Arc<Routes>) {
         // ORDER(routes): other end in `RouteTable::routes`.
         // Test: items_follow_the_routes_and_none_is_lost
-        let order = if twin::armed("routes: relaxed publish") {
-            Ordering::Relaxed
-        } else {
-            Ordering::Release
-        };
+        let order = twin::order("routes: relaxed publish", Ordering::Release);
         let routes = Arc::as_ptr(routes).cast_mut();
         self.0.current.store(routes, order);
     }
