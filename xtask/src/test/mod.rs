@@ -19,6 +19,8 @@ mod progress;
 mod tally;
 
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::thread;
 use std::time::Instant;
 
 use crate::report::{Failure, data, talk};
@@ -85,12 +87,22 @@ fn run_layer(
         progress.say(&format!("skipped: {reason}"));
         tally.count.skipped += steps.len() as u64;
     } else {
-        for step in &steps {
-            run_step(workspace, step, layer, signals, &mut progress, &mut tally)?;
+        let shown = Mutex::new((progress, tally));
+        for together in steps.chunks(layer.at_once) {
+            thread::scope(|scope| {
+                let run = |step| run_step(workspace, step, layer, signals, &shown);
+                let runs: Vec<_> = together
+                    .iter()
+                    .map(|step| scope.spawn(move || run(step)))
+                    .collect();
+                runs.into_iter()
+                    .try_for_each(|run| run.join().expect("a step does not panic"))
+            })?;
             if signals.caught() {
                 break;
             }
         }
+        (progress, tally) = shown.into_inner().expect("a step does not panic");
     }
     tally.seconds = progress.seconds();
     progress.done(&tally);
@@ -102,9 +114,9 @@ fn run_step(
     step: &Step,
     layer: &Layer,
     signals: &Signals,
-    progress: &mut Progress,
-    tally: &mut LayerTally,
+    shown: &Mutex<(Progress, LayerTally)>,
 ) -> Result<(), Failure> {
+    let shown = || shown.lock().expect("a step does not panic");
     let mut command = workspace.command(&step.args[0]);
     command.args(&step.args[1..]).envs(step.env.iter().cloned());
     for name in step.without {
@@ -114,12 +126,12 @@ fn run_step(
     let mut output = Vec::new();
     let end = child::run(command, Instant::now() + layer.limit, signals, |line| {
         let Some(line) = line else {
-            return progress.tick();
+            return shown().0.tick();
         };
         if let Some(done) = reader.read(&line) {
-            progress.say(&done);
+            shown().0.say(&done);
         }
-        progress.doing(&line);
+        shown().0.doing(&line);
         output.push(line);
     })?;
     let why = match end {
@@ -135,6 +147,7 @@ fn run_step(
         }
     };
     reader.finish(why.as_deref());
+    let (progress, tally) = &mut *shown();
     if why.is_some() {
         progress.show(&step.shown(), &output);
     }

@@ -18,6 +18,8 @@ pub struct Layer {
     /// How long one command of it may take. Guessed at several times what a slow machine with two CPUs
     /// needs, building included: it is there to end a hang, not to judge speed.
     pub limit: Duration,
+    /// How many of its commands run at once: more than one where a command keeps one CPU busy only.
+    pub at_once: usize,
 }
 
 const UNIT: &str = "unit";
@@ -38,36 +40,43 @@ pub const LAYERS: &[Layer] = &[
         name: UNIT,
         asks: "is this function right?",
         limit: minutes(15),
+        at_once: 1,
     },
     Layer {
         name: PROPERTY,
         asks: "does it match a slow, obvious model on random input?",
         limit: minutes(10),
+        at_once: 1,
     },
     Layer {
         name: INTEGRATION,
         asks: "do the parts work together on the real machine?",
         limit: minutes(10),
+        at_once: 1,
     },
     Layer {
         name: DOC,
         asks: "do the examples compile and run?",
         limit: minutes(10),
+        at_once: 1,
     },
     Layer {
         name: LOOM,
         asks: "are the orderings right for 2 or 3 threads, in every interleaving?",
         limit: minutes(15),
+        at_once: 1,
     },
     Layer {
         name: SHUTTLE,
         asks: "is the logic right for many threads, in very many interleavings?",
         limit: minutes(15),
+        at_once: 1,
     },
     Layer {
         name: MIRI,
         asks: "is there undefined behaviour?",
         limit: minutes(10),
+        at_once: 2,
     },
 ];
 
