@@ -78,17 +78,11 @@ where
         }
     }
 
-    /// Runs the call, if nobody has the slot, or this thread is stationed there.
+    /// Runs the call, if nobody has the slot.
     #[inline]
     pub(super) fn try_now(&mut self) -> Option<R> {
         if !matches!(self.stage, Stage::Ready(_)) {
             return None;
-        }
-        if self.slot.is_stationed_here() {
-            let Stage::Ready(f) = std::mem::replace(&mut self.stage, Stage::Over) else {
-                unreachable!("just looked");
-            };
-            return Some(self.slot.operate_as_stationed(f));
         }
         self.slot.try_take().then(|| self.run_here())
     }

@@ -14,9 +14,9 @@ use super::slot::{FREE, HELD, LOST, OWNED, PARKED, Slot, Want, release_order, ta
 const NR_COURTESY_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 impl<T> Slot<T> {
-    /// Becomes the owner, a `STATIONED` one or not; returns `true` if there was none. The slot is given up still.
-    pub(super) fn claim(&self, stationed: u64) -> bool {
-        let mine = identity::mine().get() | stationed | PARKED;
+    /// Becomes the owner; returns `true` if there was none. The slot is given up still.
+    pub(super) fn claim(&self) -> bool {
+        let mine = identity::mine().get() | PARKED;
         // Acquire and release: the next owner's loads of `want` come after what the last one did to it.
         self.far
             .owner
@@ -54,19 +54,10 @@ impl<T> Slot<T> {
     pub(super) fn take_back(&self) {
         if self.kind() == Kind::Queue {
             self.take();
-            self.keep();
+            self.run_mail();
+            // No release: nobody but us moves the word on from `OWNED`.
+            self.word.store(OWNED, Ordering::Relaxed);
         }
-        self.unpark();
-    }
-
-    /// Keeps a held slot between operations, where remote work is mailed.
-    pub(super) fn keep(&self) {
-        self.run_mail();
-        // No release: nobody but us moves the word on from `OWNED`.
-        self.word.store(OWNED, Ordering::Relaxed);
-    }
-
-    pub(super) fn unpark(&self) {
         let owner = self.far.owner.load(Ordering::Relaxed);
         self.far.owner.store(owner & !PARKED, Ordering::Relaxed);
     }

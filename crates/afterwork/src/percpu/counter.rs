@@ -7,7 +7,6 @@ use topology::CpuId;
 use super::absent::DrainedWhenAbsent;
 use super::builder::{BuildError, Builder};
 use super::remote::PerCpu;
-use super::station::OwnedByWorkers;
 
 /// Counts by parts, one for each CPU: cheap to add to, roughly right to read at once, exactly by a sum.
 ///
@@ -108,11 +107,6 @@ impl SloppyCounter {
         let common = &*self.common;
         self.parts.drain_all(|_: CpuId, part| fold(part, common));
         self.rough()
-    }
-
-    /// Lets workers own the parts; see [`PerCpu::let_workers_own`].
-    pub fn let_workers_own(&self) -> OwnedByWorkers {
-        self.parts.let_workers_own()
     }
 }
 

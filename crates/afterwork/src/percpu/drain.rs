@@ -67,9 +67,6 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         let attempts = slots.map(|slot| {
             let cpu = slot.cpu();
             let drain = move |data: &mut T| f(cpu, data);
-            if slot.is_within() {
-                slot.refuse_inside();
-            }
             Attempt::new(self.not_mine(slot), self.escalation, drain)
         });
         // All are made before the first is tried: a slot of our own is found before anything has run.

@@ -53,11 +53,6 @@
 //! system call, and keeping owners undisturbed is what this module is for. An owner that is preempted inside an
 //! operation holds its slot as long as it is off its CPU; hence [`PerCpu::try_run_on`], and: keep operations short.
 //!
-//! # Workers as owners
-//!
-//! Workers that are bound to a CPU may own its slots ([`PerCpu::let_workers_own`]): while they run items, never while
-//! they sleep. Their items call as anybody does, and find that the slot is at home. `station.rs` has the steps.
-//!
 //! # Breaking the bias
 //!
 //! `OnDemand` waits for an owner that does not come by for ever, unless it is told to [escalate](Escalate). Then the
@@ -83,7 +78,6 @@ mod pages;
 mod patience;
 mod remote;
 mod slot;
-mod station;
 mod table;
 mod tally;
 
@@ -95,4 +89,3 @@ pub use counter::SloppyCounter;
 pub use owner::{AttachError, Owner, Parked};
 pub use pages::{Page, PageBatches};
 pub use remote::{NotRun, PerCpu};
-pub use station::OwnedByWorkers;

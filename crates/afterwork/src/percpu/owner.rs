@@ -87,7 +87,7 @@ pub enum AttachError {
 }
 
 /// One operation; dropped by a panic alone.
-pub(super) struct Operation<'p, T> {
+struct Operation<'p, T> {
     slot: &'p Slot<T>,
     kind: Kind,
     asked: bool,
@@ -95,7 +95,7 @@ pub(super) struct Operation<'p, T> {
 
 impl<'p, T> Operation<'p, T> {
     #[inline(always)]
-    pub(super) fn begin(slot: &'p Slot<T>, kind: Kind) -> Self {
+    fn begin(slot: &'p Slot<T>, kind: Kind) -> Self {
         let asked = slot.enter(kind);
         Self { slot, kind, asked }
     }
@@ -106,7 +106,7 @@ impl<'p, T> Operation<'p, T> {
     ///
     /// 1. The caller is the owner, and not inside but by `self`.
     #[inline(always)]
-    pub(super) unsafe fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
+    unsafe fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
         // SAFETY: (1), and `enter` said that the slot is ours until `exit`.
         let result = unsafe { self.slot.touch(f) };
         let Self { slot, kind, asked } = *ManuallyDrop::new(self);
@@ -122,7 +122,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         if kind != slot.kind() {
             return Err(AttachError::Isolated(slot.cpu()));
         }
-        if !slot.claim(0) {
+        if !slot.claim() {
             return Err(AttachError::Owned(slot.cpu()));
         }
         slot.take_back();

@@ -8,7 +8,6 @@ use sync::unmodelled::Arc;
 use super::absent::DrainedWhenAbsent;
 use super::builder::{BuildError, Builder};
 use super::remote::PerCpu;
-use super::station::OwnedByWorkers;
 
 /// A piece of memory of a fixed size.
 pub type Page = Box<[u8]>;
@@ -129,11 +128,6 @@ impl PageBatches {
             .drain_all(|_, list| all.lock().push(std::mem::take(list)));
         let all = std::mem::take(&mut *all.lock());
         all.iter().map(Vec::len).sum()
-    }
-
-    /// Lets workers own the CPUs' pages; see [`PerCpu::let_workers_own`].
-    pub fn let_workers_own(&self) -> OwnedByWorkers {
-        self.lists.let_workers_own()
     }
 }
 

@@ -38,8 +38,7 @@ pub(super) struct Deadline {
 
 /// Looks until there is something to return, as a remote caller.
 ///
-/// When it has spun enough it says so, as all waits do that may sleep: a worker that waits here gives its own slots up,
-/// for the one that it waits for may wait for it.
+/// When it has spun enough it says so, as all waits do that may sleep.
 pub(super) fn wait_for<R>(mut look: impl FnMut() -> Option<R>) -> R {
     let mut patience = Patience::of_caller();
     loop {

@@ -285,7 +285,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
                 panics.count(cpu);
             }
         };
-        if slot.is_called_here() || slot.is_within() {
+        if slot.is_called_here() {
             // From a section of that very slot: after it.
             return slot.post(Box::new(contained));
         }
@@ -314,9 +314,6 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
         let nr_posted = slot.mail().nr_posted();
-        if slot.is_stationed_here() {
-            slot.poll_as_stationed();
-        }
         patience::wait_for(|| {
             slot.help();
             slot.must_not_be_lost();

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
 use sync::{barrier, identity, twin, unmodelled};
 use topology::CpuId;
@@ -26,9 +26,6 @@ pub(super) const LOST: u32 = 3;
 
 /// In `Far::owner`: the owner has parked.
 pub(super) const PARKED: u64 = 1 << 63;
-
-/// In `Far::owner`: the owner is a thread that is stationed on the CPU, and has no [`Owner`](super::Owner).
-pub(super) const STATIONED: u64 = 1 << 62;
 
 /// bits 0..31 how many ask | bit 31 the owner does not have the bias
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -83,12 +80,10 @@ pub(super) struct Far<T> {
     cpu: CpuId,
     /// I.
     kind: Kind,
-    /// A: the owner's thread, with `PARKED` while it has parked, and `STATIONED` if it has no `Owner`; 0 without one.
+    /// A: the owner's thread, with `PARKED` while it has parked; 0 without one.
     pub(super) owner: AtomicU64,
     /// A: in slots that do not queue, what a section left that queued work onto its own slot.
     mail: Mail<T>,
-    /// A, written by a stationed owner: whether it is inside an operation, or lets others in.
-    pub(super) within: AtomicBool,
     /// Who is inside, to catch a bug of ours.
     #[cfg(debug_assertions)]
     inside: AtomicU64,
@@ -111,7 +106,6 @@ impl<T> Slot<T> {
                 kind,
                 owner: AtomicU64::new(0),
                 mail: Mail::new(),
-                within: AtomicBool::new(false),
                 #[cfg(debug_assertions)]
                 inside: AtomicU64::new(0),
             },
@@ -175,7 +169,7 @@ impl<T> Slot<T> {
     /// Makes the slot as it is where no other thread was ever there, in a child of `fork`.
     pub(super) fn inherit(&self) {
         let owner = self.far.owner.load(Ordering::Relaxed);
-        let is_mine = owner & !(PARKED | STATIONED) == identity::mine().get();
+        let is_mine = owner & !PARKED == identity::mine().get();
         let word = self.word.load(Ordering::Relaxed);
         let is_had = word == HELD || word == OWNED && !is_mine;
         self.far.mail.forget(word == FREE);
@@ -293,9 +287,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Panics: the calling thread is inside.
     #[cold]
-    pub(super) fn refuse_inside(&self) -> ! {
+    fn refuse_inside(&self) -> ! {
         panic!(
             "a section of CPU {}'s slot asks for that slot: it would wait for itself",
             self.cpu()

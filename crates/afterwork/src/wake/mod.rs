@@ -12,13 +12,12 @@
 //!
 //! # Who tells whom
 //!
-//! Three things happen in one folder and concern another, and neither is to name the other. Both stand on this folder, so
+//! Two things happen in one folder and concern another, and neither is to name the other. Both stand on this folder, so
 //! they meet here, by a trait that the one who is told implements:
 //!
 //! | file | who tells | what | who is told |
 //! |---|---|---|---|
 //! | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which lets another worker run; RCU |
-//! | `station.rs` | a worker that is bound to a CPU | it takes a batch, is between items, may sleep | per-CPU data that workers own |
 //! | `hotplug.rs` | a registry of workqueues, or the program | which CPUs are online | per-CPU data |
 
 mod event_count;
@@ -26,7 +25,6 @@ pub(crate) mod hotplug;
 mod parker;
 pub(crate) mod report;
 mod spin;
-pub(crate) mod station;
 mod wakeq;
 
 pub use event_count::{EventCount, Prepared};

@@ -7,7 +7,6 @@
 #![cfg(loom)]
 
 mod percpu;
-mod percpu_workers;
 mod rcu;
 mod rcu_cell;
 mod rcu_litmus;

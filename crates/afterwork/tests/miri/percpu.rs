@@ -1,18 +1,11 @@
 //! Slots that their owners and others work on, in every mode.
 
 use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     thread,
 };
 
-use afterwork::{
-    params::Params,
-    percpu::{Builder, PageBatches, PerCpu, Qpw, SloppyCounter},
-    workqueue::{AffinityScope, Registry, Workqueue},
-};
+use afterwork::percpu::{Builder, PageBatches, PerCpu, Qpw};
 use topology::{CpuId, Topology};
 
 fn machine() -> Topology {
@@ -54,28 +47,6 @@ fn an_owner_and_others_reach_a_slot_in_turns() {
         let data: Vec<_> = slots.into_data().collect();
         assert_eq!(data[1].1.iter().filter(|&&value| value > 1).count(), 4);
     }
-}
-
-#[test]
-fn workers_own_slots_and_others_drain_them() {
-    let registry = Registry::new(machine(), Params::default()).unwrap();
-    let queue = Workqueue::builder("owned")
-        .scope(AffinityScope::Cpu)
-        .build_in(&registry)
-        .unwrap();
-    let counter = Arc::new(SloppyCounter::new(builder(Qpw::OnDemand), 4).unwrap());
-    let owned = counter.let_workers_own();
-    let handles: Vec<_> = (0..4)
-        .map(|_| {
-            let counter = counter.clone();
-            queue.spawn(move || counter.add(1))
-        })
-        .collect();
-    handles
-        .into_iter()
-        .for_each(|handle| handle.join().unwrap());
-    assert_eq!(counter.sum(), 4);
-    drop(owned);
 }
 
 #[test]

@@ -6,4 +6,3 @@ mod inside;
 mod modes;
 mod support;
 mod users;
-mod workers;

@@ -1,6 +1,6 @@
 //! What these tests share.
 
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::{Barrier, mpsc};
 use std::thread;
 
 use afterwork::percpu::{Builder, Owner, PerCpu, Qpw};
@@ -48,11 +48,4 @@ pub fn serve_until<T>(owner: &mut Owner<'_, T>, told: &mpsc::Receiver<()>) {
         owner.poll();
         thread::yield_now();
     }
-}
-
-/// Lets one test at a time have workers own slots: a worker owns what any test offers, and keeps it while its item waits
-/// at a barrier of its own test.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }

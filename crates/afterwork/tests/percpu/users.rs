@@ -1,14 +1,10 @@
 //! What is built on slots: a counter, a cache of pages.
 
-use std::sync::Arc;
 use std::thread;
 
-use afterwork::params::Params;
 use afterwork::percpu::{PageBatches, Qpw, SloppyCounter, set_online_cpus};
-use afterwork::workqueue::{AffinityScope, Registry, Workqueue};
-use topology::Topology;
 
-use crate::support::{NR_CPUS, alone, builder, cpus};
+use crate::support::{builder, cpus};
 
 /// Calls `body` by four threads at once.
 fn by_threads(body: impl Fn() + Sync) {
@@ -36,27 +32,6 @@ fn a_sloppy_counter_sums_exactly_and_is_off_by_less_than_its_slop() {
         assert!(counter.rough().abs_diff(expected) < counter.slop(), "{qpw}");
         assert_eq!(counter.sum(), expected, "{qpw}");
         assert_eq!(counter.rough(), expected, "{qpw}");
-    }
-}
-
-#[test]
-fn a_sloppy_counter_is_exact_while_workers_own_its_parts() {
-    let _alone = alone();
-    for qpw in Qpw::ALL {
-        let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
-        let registry = Registry::new(machine, Params::default()).unwrap();
-        let queue = Workqueue::builder("count").scope(AffinityScope::Cpu);
-        let queue = queue.build_in(&registry).unwrap();
-        let counter = Arc::new(SloppyCounter::new(builder(qpw), 8).unwrap());
-        let _owned = counter.let_workers_own();
-        let items = [(); 200].map(|()| {
-            let counter = counter.clone();
-            queue.spawn(move || (0..10).for_each(|_| counter.add(1)))
-        });
-        (0..100).for_each(|_| counter.add(1));
-        counter.sum();
-        items.into_iter().for_each(|item| item.join().unwrap());
-        assert_eq!(counter.sum(), 2100, "{qpw}");
     }
 }
 

@@ -1,20 +1,19 @@
-//! Torture of per-CPU data: owners that come, park and go, workers that own, callers of every kind, by the dice.
+//! Torture of per-CPU data: owners that come, park and go, callers of every kind, by the dice.
 //!
 //! `cargo xtask torture percpu --minutes 5 --seed 7`; five seconds and a seed of the clock without. It prints its seed.
 //!
 //! Every operation adds to a slot, and its thread counts what it added. In the end the sum is exact, with what was saved
 //! from CPUs that left. Threads change their CPU all the time, and CPUs are said to be gone that are not. Panics happen
-//! inside. Mail that is lost shows as a sum that is short, a slot that is lost as a round that does not end, and so does a
-//! worker that sleeps with a slot.
+//! inside. Mail that is lost shows as a sum that is short, a slot that is lost as a
+//! round that does not end.
 //!
 //! With `--hostile` users of other slots do whatever safe code can, see `hostile_percpu.rs`.
 //!
-//! Bugs that it found, to be put back with `--twin`: `station: lies down with its slots`, `station: blocks with its slots`,
-//! `percpu: leaves from inside`, `percpu: gives way and does not say so`, `percpu: runs a call that was taken back`.
+//! Bugs that it found, to be put back with `--twin`: `percpu: gives way and does not say so`,
+//! `percpu: runs a call that was taken back`.
 #![cfg(not(any(loom, shuttle)))]
 
 mod hostile_percpu;
-mod percpu_workers;
 mod support;
 
 use std::{
@@ -99,11 +98,11 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
     });
     let batch = 1 + dice.below(64) as u32;
     let hits = SloppyCounter::new(builder(round.config, &mut dice), batch);
-    let scene = Arc::new(Scene {
+    let scene = Scene {
         slots,
         hits: hits.expect("as the slots"),
         tally: Tally::default(),
-    });
+    };
     let den = hostile::is_on().then(|| Den::new(round.config, &mut dice));
     thread::scope(|scope| {
         let (scene, seed) = (&scene, round.seed);
@@ -118,16 +117,12 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         for i in NR_OWNERS..NR_OWNERS + NR_CALLERS {
             scope.spawn(move || call(scene, &mut Dice::of_thread(seed, i)));
         }
-        if dice.below(2) == 0 {
-            let mut dice = Dice::of_thread(seed, NR_OWNERS + NR_CALLERS);
-            scope.spawn(move || percpu_workers::keep_busy(scene, &mut dice));
-        }
     });
     if let Some(den) = den {
         watched("ending what is hostile", || den.end());
     }
     drop(watch);
-    let Scene { slots, hits, tally } = all_of(scene, "an item keeps the scene");
+    let Scene { slots, hits, tally } = scene;
     assert_eq!(
         hits.sum(),
         tally.hits.into_inner() as i64,

@@ -28,10 +28,7 @@ use super::{
     worker::Worker,
 };
 use crate::{
-    wake::{
-        report::{self, BlockingObserver},
-        station,
-    },
+    wake::report::{self, BlockingObserver},
     workqueue::observe::concurrency::Away,
 };
 
@@ -80,9 +77,6 @@ pub(crate) struct WorkerHook {
 impl BlockingObserver for WorkerHook {
     fn falls_asleep(&self) {
         assert!(self.may_sleep(), "{}", report::ABOUT_TO_SLEEP);
-        if !twin::armed("station: blocks with its slots") {
-            station::leave();
-        }
         self.pool.falls_asleep(&self.worker);
     }
     fn is_back(&self) {

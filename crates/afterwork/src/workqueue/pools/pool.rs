@@ -29,7 +29,7 @@ use sync::{
     cpu, thread, time, twin,
     unmodelled::Arc,
 };
-use topology::{CpuId, CpuSet};
+use topology::CpuSet;
 
 use super::{
     dispatch::{DeferredEffects, Dispatch, IdleWorker},
@@ -484,11 +484,6 @@ impl WorkerPool {
     /// Returns `true` if all workers share one CPU, so that whoever could bring work cannot run while one looks.
     pub(crate) fn has_one_cpu(&self) -> bool {
         self.attrs.cpus.len() <= 1
-    }
-
-    /// Returns the CPU that all workers share, if it is one.
-    pub(crate) fn only_cpu(&self) -> Option<CpuId> {
-        self.attrs.cpus.first().filter(|_| self.has_one_cpu())
     }
 
     /// Brings this thread, a worker of this pool, home: to its CPUs and its nice value.

@@ -5,7 +5,7 @@
 //! a kick claims it: it is off the idle list, and counted as awake, before its wake-up is even sent. So a worker
 //! never is kicked twice, never culled while it is kicked, and never leaves by itself.
 
-use sync::{thread, time, twin, unmodelled::Arc};
+use sync::{thread, time, unmodelled::Arc};
 
 use super::{
     blocking::WorkerHook,
@@ -13,7 +13,7 @@ use super::{
     pool::{ParkDecision, WorkerPool},
     worker::{Taken, Worker},
 };
-use crate::wake::{Parker, SpinBudget, report, station};
+use crate::wake::{Parker, SpinBudget, report};
 
 /// What a worker thread keeps to itself.
 #[derive(Debug)]
@@ -32,9 +32,6 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
     };
     let worker = enlist(pool, &private.parker, true).expect("who was asked for is let in");
     pool.settle(&worker);
-    if let Some(cpu) = pool.only_cpu() {
-        station::open(cpu);
-    }
     loop {
         serve(pool, &worker, || true);
         let comes = if pool.has_one_cpu() {
@@ -48,16 +45,13 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         if comes {
             continue;
         }
-        if !twin::armed("station: lies down with its slots") {
-            station::leave();
-        }
         match pool.try_park(&worker) {
             ParkDecision::Work => continue,
             ParkDecision::Leave => return discharge(pool, &worker, true),
             ParkDecision::Park => report::untold(|| private.parker.park()),
         }
         #[cfg(any(loom, shuttle))]
-        if twin::armed("kick: no claim") {
+        if sync::twin::armed("kick: no claim") {
             pool.leave_idle(&worker);
         }
         if worker.is_culled() {
@@ -112,7 +106,6 @@ fn answer_for(pool: &Arc<WorkerPool>, worker: &Arc<Worker>) {
 
 fn discharge(pool: &Arc<WorkerPool>, worker: &Arc<Worker>, awake: bool) {
     report::report_to(None);
-    station::close();
     pool.discharge(worker, awake);
 }
 

@@ -12,7 +12,7 @@ use sync::{
 };
 
 use crate::{
-    wake::{Unparker, station},
+    wake::Unparker,
     workqueue::{
         item::head::{Head, VTable},
         item::slab,
@@ -232,7 +232,6 @@ impl Worker {
     pub(crate) fn run_hand(&self) {
         let start = time::cycles();
         let (mut nr_run, mut nr_not_run) = (0u64, 0u32);
-        station::arrive();
         while let Some(item) = self.next() {
             // SAFETY: `next` gave this item to us alone, linked, so it is alive.
             let vtable = unsafe { item.as_ref() }.vtable();
@@ -246,7 +245,6 @@ impl Worker {
                 self.nr_done.store(nr_done, Ordering::Release);
             }
             nr_run += 1;
-            station::pass();
         }
         slab::flush();
         let cycles = time::cycles().wrapping_sub(start);
