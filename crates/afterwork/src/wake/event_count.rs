@@ -1,16 +1,16 @@
-//! Many threads wait for a condition that needs no lock.
+//! Any number of threads wait for a condition that no lock protects.
 //!
-//! A waiter announces itself, re-checks its condition, and only then sleeps; whoever makes the condition true
-//! looks for waiters after that:
+//! A waiter announces itself, checks its condition again, and only then sleeps. A notifier makes the condition true
+//! and then reads the number of waiters:
 //!
 //! ```text
 //! waiter:   nr_waiting += 1;  fence;  condition?  no: sleep while epoch is what I saw
 //! notifier: condition = true; fence;  nr_waiting == 0?  no: epoch += 1, wake all
 //! ```
 //!
-//! Both store and then load the other's variable. With both fences at least one load sees the other's store:
-//! either the waiter sees the condition, or the notifier sees the waiter and changes the epoch, which keeps the
-//! waiter from sleeping on the old one.
+//! Each side stores and then loads what the other side stores. With a fence on both sides at least one load sees the
+//! other's store. Either the waiter sees the condition, or the notifier sees the waiter and changes the epoch. The
+//! kernel refuses to let a thread sleep on an epoch that has changed.
 
 use std::time::Duration;
 
@@ -22,12 +22,12 @@ use sync::{
 
 use super::report;
 
-/// Lets any number of threads sleep until a condition of the caller's may have changed.
+/// Lets any number of threads sleep until the caller's condition may have changed.
 ///
 /// # Guarantees
 ///
-/// A [`notify_all`](Self::notify_all) after the condition became true ends every wait that was prepared while
-/// it was false. Notifying costs a fence and a load when nobody waits.
+/// A call of [`notify_all`](Self::notify_all) after the condition became true ends every wait that was prepared while
+/// the condition was false. Notifying costs a fence and a load when nobody waits.
 ///
 /// # Examples
 ///
@@ -65,28 +65,30 @@ impl EventCount {
         }
     }
 
-    /// Forgets who waits: in a child of `fork`, where they are not. The caller is not among them.
+    /// Forgets all waiters. For a child of `fork`, which has none of the threads that waited in its parent.
     pub(crate) fn forget(&self) {
         self.nr_waiting.store(0, Ordering::Relaxed);
     }
 
-    /// Announces a wait. Check the condition again before calling [`Prepared::wait`].
+    /// Announces a wait. The caller must check its condition again before it calls [`Prepared::wait`].
     pub fn prepare(&self) -> Prepared<'_> {
         self.nr_waiting.fetch_add(1, Ordering::Relaxed);
         let epoch = self.epoch.word().load(Ordering::Relaxed);
         // ORDER(event-count): store buffering, other end in `notify`.
         //   here:   nr_waiting += 1;  fence;  the caller reads its condition
         //   notify: condition = true; fence;  read nr_waiting
+        // If our fence comes first, the notifier reads our announcement and changes the epoch after we read it, so our
+        // sleep ends or is refused. If the notifier's fence comes first, the caller reads its condition as true.
         // Test: event_count_wakes_a_waiter_that_saw_no_condition
         twin::fence("event count: no fence in prepare");
         Prepared { count: self, epoch }
     }
 
-    /// Wakes everybody who has prepared a wait.
+    /// Wakes every thread that has prepared a wait.
     ///
     /// # Blocking
     ///
-    /// Never; a system call when somebody waits. Not under a lock that the woken will want.
+    /// Never blocks. Makes a system call when a thread waits. Do not call it under a lock that the woken threads take.
     #[inline]
     pub fn notify_all(&self) {
         self.notify(|| self.epoch.wake(u32::MAX));
@@ -95,6 +97,8 @@ impl EventCount {
     #[inline]
     fn notify(&self, wake: impl FnOnce()) {
         // ORDER(event-count): other end in `prepare`.
+        // If our fence comes first, a later waiter reads the condition as true and does not sleep. If the waiter's
+        // fence comes first, we read its announcement here and change the epoch that it sleeps on.
         // Test: event_count_wakes_a_waiter_that_saw_no_condition
         twin::fence("event count: no fence in notify");
         if self.nr_waiting.load(Ordering::Relaxed) != 0 {
@@ -104,13 +108,14 @@ impl EventCount {
 
     #[cold]
     fn change_and(&self, wake: impl FnOnce()) {
+        // The fences above decide all. A waiter whose `prepare` reads the new epoch has its fence after ours.
         self.epoch.word().fetch_add(1, Ordering::Release);
         wake();
     }
 
-    /// Wakes one of those who have prepared a wait; others may wake too.
+    /// Wakes at least one thread that has prepared a wait.
     ///
-    /// For waiters of which any one will do, and who call this again when they leave work to the others.
+    /// Use it when any one waiter can do what there is to do, and calls this again if it leaves work for the others.
     ///
     /// # Blocking
     ///
@@ -120,11 +125,11 @@ impl EventCount {
         self.notify(|| self.epoch.wake(1));
     }
 
-    /// Wakes everybody who has prepared a wait, `batch` at a time, and lets them run in between.
+    /// Wakes every thread that has prepared a wait, `batch` at a time, and yields the CPU after each batch.
     ///
     /// # Blocking
     ///
-    /// Never sleeps. A system call or two for each batch.
+    /// Never sleeps. Makes at most two system calls for each batch.
     pub(crate) fn notify_in_batches(&self, batch: u32) {
         self.notify(|| {
             let nr_waiting = self.nr_waiting.load(Ordering::Relaxed);
@@ -132,16 +137,16 @@ impl EventCount {
                 self.epoch.wake(batch);
                 thread::yield_now();
             }
-            // Not the last batch alone: newcomers may have been woken in the place of those who were meant.
+            // All that are left: an earlier batch may have woken new waiters instead of those that were counted.
             self.epoch.wake(u32::MAX);
         });
     }
 
-    /// Waits until `condition` holds, checking it before every sleep.
+    /// Waits until `condition` returns `true`. Calls it before every sleep.
     ///
     /// # Blocking
     ///
-    /// Until then.
+    /// Until `condition` returns `true`.
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
         // FOREIGN(event-count): the caller's closure, on the caller, who gets the panic; the announcement is taken back.
         while !condition() {
@@ -161,16 +166,16 @@ impl Default for EventCount {
 }
 
 impl Prepared<'_> {
-    /// Sleeps until a notification that came after the preparation; may return early for no reason.
+    /// Sleeps until a notification that came after the preparation. May return early.
     ///
     /// # Blocking
     ///
-    /// Until [`EventCount::notify_all`].
+    /// Until [`EventCount::notify_all`] or [`EventCount::notify_one`] wakes the thread.
     pub fn wait(self) {
         report::while_asleep(|| self.count.epoch.wait(self.epoch));
     }
 
-    /// Sleeps as [`wait`](Self::wait) does, for at most `timeout`; models never time out.
+    /// Sleeps as [`wait`](Self::wait) does, for at most `timeout`. In a model it never times out.
     ///
     /// # Blocking
     ///

@@ -1,8 +1,8 @@
-//! Who wants to know which CPUs there are.
+//! Passes on which CPUs are online.
 //!
-//! A registry of workqueues notices when CPUs come and go, and so may a program by itself; per-CPU data wants to know,
-//! and none of them names another. Whoever notices tells, whoever watches is told. Being told takes as long as it
-//! takes, for a watcher may wait for slots that are owned: so one who must not wait tells by a thread of its own.
+//! A registry of workqueues notices when CPUs come and go, and a program may notice it by itself. Per-CPU data needs to
+//! know. None of them names another, so they meet here: who notices a change calls [`tell`], and every [`Watcher`] is
+//! called. A watcher may wait for slots that other threads own. A caller that must not wait uses [`tell_aside`].
 
 use sync::{
     Mutex,
@@ -14,7 +14,7 @@ use topology::CpuSet;
 
 use crate::panics;
 
-/// Is told which CPUs are online.
+/// Is called with the CPUs that are online.
 pub(crate) trait Watcher: Send + Sync {
     fn set_online_cpus(&self, online: &CpuSet);
 }
@@ -28,23 +28,23 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Has a watcher told until dropped.
+/// Keeps a watcher registered until dropped.
 pub(crate) struct Watch(Arc<dyn Watcher>);
 
-/// Tells `watcher` from now on.
+/// Registers `watcher`.
 pub(crate) fn watch(watcher: Arc<dyn Watcher>) -> Watch {
     fork::register(&HANDLER);
     watchers().lock().push(Arc::downgrade(&watcher));
     Watch(watcher)
 }
 
-/// Tells all watchers that `online` are the CPUs that there are, and returns when they are done.
+/// Calls every watcher with `online`, and returns when all have returned.
 pub(crate) fn tell(online: &CpuSet) {
     fork::register(&HANDLER);
     let all = watchers().lock().clone();
     for watcher in all.iter().filter_map(Weak::upgrade) {
-        // FOREIGN(hotplug-watcher): whose last pointer this may be, on who tells or a thread of its own; a panic of a
-        // drop, or of a watcher that is inside what it is to drain, ends here, and the others are told.
+        // FOREIGN(hotplug-watcher): a watcher, and its drop if this is the last pointer to it, on the thread that calls
+        // `tell`. A panic ends here, and the other watchers are called.
         panics::contain(|| {
             watcher.set_online_cpus(online);
             drop(watcher);
@@ -52,7 +52,7 @@ pub(crate) fn tell(online: &CpuSet) {
     }
 }
 
-/// As [`tell`], by a thread of its own if there is anybody to tell, so that the caller need not wait.
+/// Calls every watcher as [`tell`] does, on a new thread, so that the caller does not wait.
 pub(crate) fn tell_aside(online: &CpuSet) {
     fork::register(&HANDLER);
     if watchers().lock().is_empty() {
@@ -60,7 +60,7 @@ pub(crate) fn tell_aside(online: &CpuSet) {
     }
     let theirs = online.clone();
     if thread::spawn("aw/hotplug", move || tell(&theirs)).is_err() {
-        // Late is better than never.
+        // No thread could be started: the caller waits.
         tell(online);
     }
 }

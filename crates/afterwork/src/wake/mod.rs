@@ -1,4 +1,15 @@
-//! Sleeping and waking: one waiter, many waiters, and wake-ups that leave a lock first.
+//! Sleeping and waking: one waiter, many waiters, and wake-ups that are fired after a lock is dropped.
+//!
+//! ```
+//! use afterwork::wake::{Parker, WakeQ, Wakeup};
+//!
+//! let mut parker = Parker::new();
+//! let mut wakeq = WakeQ::new();
+//! // Under a lock, collect the wake-up. Fire it after the lock is dropped.
+//! wakeq.push(Wakeup::unpark(parker.unparker()));
+//! std::thread::spawn(move || wakeq.fire());
+//! parker.park();
+//! ```
 //!
 //! | type | who sleeps | who wakes |
 //! |---|---|---|
@@ -6,19 +17,17 @@
 //! | [`EventCount`] | any number of threads that re-check a condition | whoever changed the condition |
 //! | [`WakeQ`] | nobody: it carries wake-ups out of a locked section | the section, after it unlocked |
 //!
-//! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of them,
-//! while a hand-over to a spinning thread costs 0.15 µs. So every wait here may look a while before it sleeps, as
-//! long as has paid off ([`SpinBudget`]), and never on a machine with one CPU.
-//!
-//! # Who tells whom
-//!
-//! Two things happen in one folder and concern another, and neither is to name the other. Both stand on this folder, so
-//! they meet here, by a trait that the one who is told implements:
-//!
-//! | file | who tells | what | who is told |
-//! |---|---|---|---|
-//! | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which lets another worker run; RCU |
-//! | `hotplug.rs` | a registry of workqueues, or the program | which CPUs are online | per-CPU data |
+//! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of them. A hand-over
+//! to a spinning thread costs 0.15 µs. So a wait may spin before it sleeps, for as long as spinning has paid off
+//! ([`SpinBudget`]). It never spins on a machine with one CPU.
+
+// Two kinds of event happen in one folder of the library and concern another folder that it must not name. Both may
+// name this folder, so the callee implements a trait here and the caller calls it:
+//
+// | file | caller | event | callee |
+// |---|---|---|---|
+// | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which lets another worker run; RCU |
+// | `hotplug.rs` | a registry of workqueues, or the program | which CPUs are online | per-CPU data |
 
 mod event_count;
 pub(crate) mod hotplug;

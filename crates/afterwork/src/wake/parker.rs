@@ -8,12 +8,14 @@
 //! | `PARKED` | the owner sleeps or is about to | waker → `TOKEN`, and then wakes the futex |
 //! | `TOKEN` | a token waits | owner → `EMPTY` |
 //!
-//! All moves are read-modify-writes of one word, so they fall into one order, and that is the whole proof:
-//! a waker that finds `EMPTY` leaves a token which the owner's attempt to park will find; one that finds
-//! `PARKED` knows that the owner sleeps, or that the kernel will refuse to let it, because the word is no
-//! longer `PARKED`. A wake-up that comes early is thus never lost, whatever the owner does between deciding to
-//! sleep and sleeping. A parker without the token (set a flag, wake the futex) loses it: the twin
-//! `park: no token`.
+//! All moves are read-modify-writes of one word, so they have one order. That is the whole proof:
+//!
+//! - A waker that finds `EMPTY` leaves a token. The owner's next attempt to park finds it and does not sleep.
+//! - A waker that finds `PARKED` replaces it by `TOKEN` and wakes the futex. If the owner already sleeps, the wake ends
+//!   its sleep. If it does not sleep yet, the kernel refuses the sleep, because the word is no longer `PARKED`.
+//!
+//! So an early wake-up is never lost, whatever the owner does between deciding to sleep and sleeping. A parker without
+//! the token (set a flag, wake the futex) loses it: the twin `park: no token`.
 
 use std::time::Duration;
 
@@ -43,9 +45,11 @@ struct Token {
 ///
 /// # Guarantees
 ///
-/// A token given at any moment ends the present or the next [`park`](Self::park). Tokens do not add up. What
-/// the giver wrote before [`Unparker::unpark`] is visible after `park`. It never returns without a token, but
-/// a token may be older than the owner's present wish: re-check the condition.
+/// - A token given at any moment ends the present or the next [`park`](Self::park).
+/// - Tokens do not add up: several calls of [`Unparker::unpark`] may leave one token.
+/// - What the giver wrote before `unpark` is visible after `park` returns.
+/// - `park` never returns without a token. The token may be older than what the owner now waits for, so check the
+///   condition again.
 ///
 /// # Examples
 ///
@@ -71,12 +75,12 @@ pub struct Unparker {
 }
 
 impl Parker {
-    /// Makes a parker without a token that looks for it up to 64 times, about 20 µs, before it sleeps.
+    /// Makes a parker without a token. It spins at most 64 rounds, about 20 µs, before it sleeps.
     pub fn new() -> Self {
         Self::with_spin_limit(DEFAULT_SPIN_LIMIT)
     }
 
-    /// Makes a parker that looks at most `spin_limit` times before it sleeps; see [`SpinBudget`].
+    /// Makes a parker without a token that spins at most `spin_limit` rounds before it sleeps; see [`SpinBudget`].
     pub fn with_spin_limit(spin_limit: u32) -> Self {
         Self {
             token: Arc::new(Token {
@@ -94,10 +98,10 @@ impl Parker {
         }
     }
 
-    /// Takes the token if it is there.
+    /// Takes the token if one is there, and returns `true` if it did. Never blocks.
     #[inline]
     pub fn try_park(&mut self) -> bool {
-        // A load first: taking costs a locked instruction and the line.
+        // A load first: a compare-exchange that fails would still take the cache line from the waker.
         self.token.word.word().load(Ordering::Relaxed) == TOKEN && self.token.take()
     }
 
@@ -112,11 +116,11 @@ impl Parker {
         }
     }
 
-    /// Waits for the token for at most `timeout`; returns `true` if it came.
+    /// Waits for the token for at most `timeout`, and returns `true` if the token came.
     ///
     /// # Blocking
     ///
-    /// At most `timeout`; in a model it never times out.
+    /// At most `timeout`. In a model it never times out.
     pub fn park_timeout(&mut self, timeout: Duration) -> bool {
         self.spin_for_token() || report::while_asleep(|| self.sleep_for(timeout))
     }
@@ -130,7 +134,8 @@ impl Parker {
         loop {
             let passed_ns = time::now_ns() - start_ns;
             let Some(left_ns) = limit_ns.checked_sub(passed_ns).filter(|&left| left > 0) else {
-                // Whatever the word holds, nobody needs to wake us any more; a token that came now counts.
+                // Time is up. If a waker's swap comes first, we take its token here: Acquire as in `take`. If ours comes
+                // first, the waker finds `EMPTY`, wakes nobody, and its token stays for the next park.
                 return self.token.word.word().swap(EMPTY, Ordering::Acquire) == TOKEN;
             };
             self.token
@@ -169,7 +174,7 @@ impl Default for Parker {
 }
 
 impl Token {
-    /// Says that the owner is about to sleep; false when the token was there, and is taken now.
+    /// Announces that the owner is about to sleep. Returns `false` if a token was there, which it has taken.
     fn announce(&self) -> bool {
         let announced =
             self.word
@@ -182,12 +187,14 @@ impl Token {
         }
     }
 
-    /// Takes the token; false when there is none.
+    /// Takes the token. Returns `false` if there is none.
     fn take(&self) -> bool {
         // ORDER(token): publish and consume, other end in `give`.
         //   give: condition = true; swap TOKEN Release
         //   take: TOKEN -> EMPTY Acquire; the owner re-checks the condition
-        // Without it the owner could wake and still see the old condition.
+        // If the swap comes first, we take the token and see all that its giver wrote. If our exchange comes first, it
+        // fails, and the token is found the next time. Without the pair the owner could take the token and still read
+        // the old condition.
         // Test: parker_hands_over_what_the_waker_wrote
         let order = twin::order("park: relaxed take", Ordering::Acquire);
         self.word
@@ -196,11 +203,13 @@ impl Token {
             .is_ok()
     }
 
-    /// Leaves a token; returns the key to wake when the owner sleeps.
+    /// Leaves a token. Returns the key to wake if the owner is parked.
     fn give(&self) -> Option<Key> {
-        // The owner may free the word as soon as it has the token, so the key is taken before.
+        // The owner may free the word as soon as it has the token, so the key is made before.
         let key = self.word.key();
         // ORDER(token): other end in `take`.
+        // If the owner's `announce` comes first, we find PARKED and wake it. If our swap comes first, `announce` fails
+        // and the owner takes the token without a sleep.
         // Test: parker_hands_over_what_the_waker_wrote
         let before = if twin::armed("park: no token") {
             self.word.word().load(Ordering::Relaxed)
@@ -214,12 +223,12 @@ impl Token {
 }
 
 impl Unparker {
-    /// Hands over the token, and wakes the owner if it sleeps.
+    /// Gives the owner a token, and wakes it if it sleeps.
     ///
     /// # Blocking
     ///
-    /// Never. A locked instruction; a system call when the owner sleeps. May be called from a work item, not
-    /// while holding a lock that the owner will want (see [`WakeQ`](super::WakeQ)).
+    /// Never blocks. Costs one locked instruction, and a system call when the owner sleeps. A work item may call it. Do
+    /// not call it under a lock that the owner takes (see [`WakeQ`](super::WakeQ)).
     #[inline]
     pub fn unpark(&self) {
         if let Some(key) = self.token.give() {
@@ -227,12 +236,12 @@ impl Unparker {
         }
     }
 
-    /// Returns `true` if a token waits that the owner has not taken.
+    /// Returns `true` if there is a token that the owner has not taken.
     pub(crate) fn is_given(&self) -> bool {
         self.token.word.word().load(Ordering::Relaxed) == TOKEN
     }
 
-    /// Returns `true` if both wake the same parker.
+    /// Returns `true` if both handles belong to the same parker.
     pub fn same_as(&self, other: &Unparker) -> bool {
         Arc::ptr_eq(&self.token, &other.token)
     }

@@ -1,16 +1,16 @@
-//! Who is told that a thread is about to sleep.
+//! Reports that a thread is about to sleep.
 //!
-//! A pool of worker threads counts those that run. When one is about to sleep inside an item, another must take its
-//! place; so every wait of ours that may sleep goes through [`while_asleep`], which tells whoever the thread has
-//! named by [`report_to`]. Threads that have named nobody, most, pay a look at a thread-local.
+//! A worker pool counts the workers that run. When a worker is about to sleep inside an item, another must take its
+//! place. So every wait of the library that may sleep goes through [`while_asleep`], which calls the observer that the
+//! thread has set by [`report_to`]. Most threads have no observer: they pay one read of a thread-local.
 //!
-//! Only the outermost of nested waits is told: the thread has one place to give away.
+//! Of nested waits only the outermost calls the observer: the thread has one place to give up.
 //!
-//! And whoever asked for it by [`before_sleep`] is called before each wait, nested or not, of workers without an item too:
-//! a reader of RCU that sleeps is not to be waited for, nor looked at.
+//! RCU registers a function by [`before_sleep`]. It is called before each wait, nested or not, also on workers without an
+//! item: a grace period must not wait for a reader that sleeps.
 //!
-//! Who must ask before a first change whether it may wait looks at one word of the thread, [`doubts`]. Whoever could make
-//! a wait wrong leaves a bit there, and only then is it asked.
+//! A function that may have to refuse to wait does so before its first change. It reads one word of the thread,
+//! [`doubts`]. Each bit is a reason why a wait might be wrong, and only a set bit makes it ask further.
 
 use std::cell::{Cell, RefCell};
 
@@ -19,14 +19,14 @@ use sync::{
     unmodelled::Arc,
 };
 
-/// Is told when a thread is about to sleep, and when it is back.
+/// Is called when a thread is about to sleep, and when it runs again.
 pub(crate) trait BlockingObserver: Send + Sync {
     /// # Panics
     ///
-    /// When the thread may not sleep.
+    /// If the thread may not sleep.
     fn falls_asleep(&self);
     fn is_back(&self);
-    /// Returns `true` if the thread may sleep where it is.
+    /// Returns `true` if the thread may sleep in what it now runs.
     fn may_sleep(&self) -> bool {
         true
     }
@@ -44,48 +44,47 @@ sync::thread_local! {
     static DOUBTS: Cell<u32> = Cell::new(0)
 }
 sync::thread_local! {
-    /// How many waits this thread is in.
+    /// The depth of nested waits of this thread.
     static NR_WAITS: Cell<u32> = Cell::new(0)
 }
 
-/// In [`doubts`]: it has an observer, which may say that it may not sleep.
+/// In [`doubts`]: the thread has an observer, which may forbid it to sleep.
 const OBSERVED: u32 = 1;
-/// In [`doubts`]: it drives a grace period, or has the right to.
+/// In [`doubts`]: the thread drives a grace period, or has the right to.
 pub(crate) const DRIVES: u32 = 1 << 1;
-/// In [`doubts`]: it is ending, and is no reader any more.
+/// In [`doubts`]: the thread is ending, and can no longer be a reader.
 pub(crate) const ENDS: u32 = 1 << 2;
 
-/// In a child of `fork` the observer is one of other threads, which are not there: nobody is told any more.
+/// In a child of `fork` the threads behind the observer do not exist, so the child has no observer.
 static HANDLER: Handler = Handler {
     child: || {
         doubt(OBSERVED, false);
         let theirs = OBSERVER.try_with(|place| place.borrow_mut().take());
-        // Not dropped: it may be the last of what it holds.
+        // Leaked: a drop could be that of the last pointer, and would end what belongs to the parent.
         std::mem::forget(theirs);
     },
     ..Handler::IDLE
 };
 
-/// Names who is told of this thread's waits from now on.
+/// Sets the observer of this thread's waits, or removes it.
 pub(crate) fn report_to(observer: Option<Arc<dyn BlockingObserver>>) {
     fork::register(&HANDLER);
     doubt(OBSERVED, observer.is_some());
     OBSERVER.with(|place| *place.borrow_mut() = observer);
 }
 
-/// Has `call` called from now on before this thread may sleep. It must not wait itself.
+/// Has `call` called before each wait of this thread from now on. `call` must not wait.
 pub(crate) fn before_sleep(call: fn()) {
     BEFORE_SLEEP.with(|place| place.set(Some(call)));
 }
 
-/// Returns for what reasons this thread might have to refuse to wait: none, most have. One look, for who waits often
-/// and must ask before the first change.
+/// Returns the reasons why this thread might have to refuse to wait; most threads have none. Costs one load.
 #[inline(always)]
 pub(crate) fn doubts() -> u32 {
     DOUBTS.try_with(Cell::get).unwrap_or(ENDS)
 }
 
-/// Adds a reason to [`doubts`], or takes it away.
+/// Adds a reason to [`doubts`] if `stands`, else removes it.
 pub(crate) fn doubt(reason: u32, stands: bool) {
     let change = |doubts: &Cell<u32>| {
         let others = doubts.get() & !reason;
@@ -94,7 +93,7 @@ pub(crate) fn doubt(reason: u32, stands: bool) {
     DOUBTS.try_with(change).ok();
 }
 
-/// Returns `true` if this thread may sleep where it is: whether [`while_asleep`] would not panic.
+/// Returns `true` if [`while_asleep`] would not panic on this thread.
 pub(crate) fn may_sleep() -> bool {
     let may_sleep = |observer: &Arc<dyn BlockingObserver>| observer.may_sleep();
     OBSERVER
@@ -102,16 +101,16 @@ pub(crate) fn may_sleep() -> bool {
         .unwrap_or(true)
 }
 
-/// Before the first change of what may have to wait, so that nothing is left half-way.
+/// Checks that this thread may sleep. Call it before the first change of a function that may wait.
 ///
 /// # Panics
 ///
-/// When this thread may not sleep where it is.
+/// If this thread may not sleep in what it now runs.
 pub(crate) fn must_be_free_to_sleep() {
     assert!(may_sleep(), "{ABOUT_TO_SLEEP}");
 }
 
-/// Those who must not sleep.
+/// The message of the panic.
 pub(crate) const ABOUT_TO_SLEEP: &str = "an item of a bottom-half queue is about to sleep";
 
 fn about_to_sleep() {
@@ -120,10 +119,10 @@ fn about_to_sleep() {
     }
 }
 
-/// Calls `wait`, which may sleep, having told this thread's observer so.
+/// Calls `wait`, which may sleep, and reports this to the thread's observer.
 pub(crate) fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
     about_to_sleep();
-    // A thread that is ending, and waits in the drop of one of its locals, has no observer any more.
+    // A thread that waits in the destructor of a thread-local has no observer any more.
     let observer = OBSERVER.try_with(|place| place.borrow().clone());
     let Ok(Some(observer)) = observer else {
         return wait();
@@ -133,14 +132,14 @@ pub(crate) fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
     wait()
 }
 
-/// Calls `wait` without telling anybody: for the sleep of a worker that has no item.
-pub(crate) fn untold<R>(wait: impl FnOnce() -> R) -> R {
+/// Calls `wait` without a report: for the sleep of a worker that has no item.
+pub(crate) fn unreported<R>(wait: impl FnOnce() -> R) -> R {
     about_to_sleep();
     let _inner = Inner::enter();
     wait()
 }
 
-/// One wait deep, until dropped.
+/// One level of nesting, until dropped.
 struct Inner;
 
 impl Inner {
@@ -162,7 +161,7 @@ impl Drop for Inner {
     }
 }
 
-/// Told asleep, until dropped: also by a panic that leaves the wait.
+/// The observer counts the thread as asleep until this is dropped, also by a panic that leaves the wait.
 struct Asleep(Arc<dyn BlockingObserver>);
 
 impl Asleep {
@@ -243,8 +242,8 @@ mod tests {
     }
 
     #[test]
-    fn an_untold_wait_is_not_told() {
-        assert!(told_by(|| untold(|| while_asleep(|| ()))).is_empty());
+    fn an_unreported_wait_calls_no_observer() {
+        assert!(told_by(|| unreported(|| while_asleep(|| ()))).is_empty());
     }
 
     #[test]
@@ -254,14 +253,14 @@ mod tests {
             while_asleep(|| ());
             before_sleep(|| NR_CALLS.set(NR_CALLS.get() + 1));
             while_asleep(|| while_asleep(|| ()));
-            untold(|| ());
+            unreported(|| ());
             NR_CALLS.get()
         });
         assert_eq!(nr_calls.join().unwrap(), 3);
     }
 
     #[test]
-    fn a_thread_without_a_superior_waits_untold() {
+    fn a_thread_without_an_observer_waits_unreported() {
         assert_eq!(while_asleep(|| 42), 42);
     }
 }

@@ -1,4 +1,4 @@
-//! How long to look before sleeping: adapts to what it saw pay off.
+//! How long a waiter spins before it sleeps. The limit adapts to what has paid off.
 
 use sync::{
     Tunable,
@@ -6,70 +6,73 @@ use sync::{
     hint, thread, time,
 };
 
-/// How many `spin_loop` hints make up a look, before it offers the CPU to others.
-const HINTS_PER_LOOK: u32 = 4;
+/// How many `spin_loop` hints a round has before it yields the CPU.
+const HINTS_PER_ROUND: u32 = 4;
 
-/// One wait in so many looks around although that has not paid off lately, to notice when it would again. A
-/// guess: at the default ceiling it costs a third of a microsecond a wait.
+/// One wait in so many spins although that has not paid off lately, to notice when it would again. A guess: at the
+/// default limit this costs a third of a microsecond a wait.
 const PROBE_EVERY: u32 = 64;
 
-/// A spin that took so long has met somebody who keeps the CPU, and stops: looking on would only cost more.
-/// Four times what sixteen threads that take turns by short runs need for a round here.
+/// The longest spin. A spin that takes longer has met a thread that keeps the CPU. Four times what sixteen threads that
+/// yield to each other after short runs needed for one round (measured on two CPUs).
 const LONGEST_NS: u64 = 200_000;
 
-/// The default ceiling. 64 looks take about 20 µs where nobody else wants the CPU: half of what waking a sleeping
+/// The default limit. 64 rounds take about 20 µs where no other thread wants the CPU: half of what waking a sleeping
 /// thread on another CPU costs on a virtual machine.
 pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 
-/// Decides how often one waiter looks for what it waits for before it sleeps.
+/// Decides how many rounds a waiter spins before it sleeps.
 ///
-/// A *look* is a few `spin_loop` hints, a check, and a `sched_yield`: about 0.3 µs where nobody else wants the CPU,
-/// and a chance for the very thread that we wait for where somebody does. A wait that ended while looking
-/// allows the next one twice the looks that it took, one that did not allows half; an allowance that fell to
-/// zero is tried again every 64th wait. On a machine with one allowed CPU, in a model, and with a ceiling of zero
-/// it never looks twice.
+/// A *round* is a few `spin_loop` hints, a check, and a `sched_yield`. It takes about 0.3 µs where no other thread
+/// wants the CPU. Where another does, the yield lets it run, and it may be the one that the waiter waits for.
 ///
-/// The budget belongs to one waiter; sharing it between threads is sound and only blurs it.
+/// A wait that ended while it spun allows the next wait twice the rounds that it took. A wait that had to sleep allows
+/// half. Once the allowance is zero, every 64th wait spins again. With one allowed CPU, in a model, and with a limit of
+/// zero a wait checks its condition once and does not spin.
+///
+/// A budget belongs to one waiter. Threads may share one; it then adapts to all of them together.
 #[derive(Debug)]
 pub struct SpinBudget {
-    nr_looks: AtomicU32,
-    /// Waits since `nr_looks` fell to zero.
+    nr_rounds: AtomicU32,
+    /// Waits since `nr_rounds` fell to zero.
     nr_skipped: AtomicU32,
 }
 
 impl SpinBudget {
     sync::const_unless_model! {
-        /// Makes a budget that starts with 16 looks, or its ceiling if that is less.
+        /// Makes a budget that starts with 16 rounds, or with the limit if that is less.
         pub fn new() -> Self {
-            Self { nr_looks: AtomicU32::new(16), nr_skipped: AtomicU32::new(0) }
+            Self { nr_rounds: AtomicU32::new(16), nr_skipped: AtomicU32::new(0) }
         }
     }
 
-    /// Looks until `done` says so or the budget, at most `spin_limit`, is used up; returns `true` if `done` did.
+    /// Spins until `done` returns `true`, at most as long as the budget and `spin_limit` allow.
+    ///
+    /// Returns `true` if `done` did.
     ///
     /// # Blocking
     ///
-    /// Never sleeps; may give the CPU to others meanwhile.
+    /// Never sleeps. Yields the CPU once a round.
     #[inline]
     pub fn spin(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
-        done() || self.look_around(spin_limit, done)
+        done() || self.spin_rounds(spin_limit, done)
     }
 
     #[cold]
-    fn look_around(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
-        let nr_looks = self.allowance(spin_limit);
-        if nr_looks == 0 {
+    fn spin_rounds(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
+        let nr_rounds = self.allowance(spin_limit);
+        if nr_rounds == 0 {
             return false;
         }
         let start = time::cycles();
         let limit = LONGEST_NS * time::cycles_per_us() / 1000;
         let mut hit_after = None;
-        for nr_taken in 1..=nr_looks {
-            for _ in 0..HINTS_PER_LOOK {
+        for nr_run in 1..=nr_rounds {
+            for _ in 0..HINTS_PER_ROUND {
                 hint::spin_loop();
             }
             if done() {
-                hit_after = Some(nr_taken);
+                hit_after = Some(nr_run);
                 break;
             }
             thread::yield_now();
@@ -77,21 +80,21 @@ impl SpinBudget {
                 break;
             }
         }
-        self.nr_looks.store(
-            next_allowance(nr_looks, spin_limit, hit_after),
+        self.nr_rounds.store(
+            next_allowance(nr_rounds, spin_limit, hit_after),
             Ordering::Relaxed,
         );
         hit_after.is_some() || done()
     }
 
-    /// Returns how often the next wait may look, 0 when it should sleep at once.
+    /// Returns how many rounds the next wait may spin; 0 if it should sleep at once.
     fn allowance(&self, spin_limit: u32) -> u32 {
         if spin_limit == 0 || !machine_may_spin() {
             return 0;
         }
-        let nr_looks = self.nr_looks.load(Ordering::Relaxed);
-        if nr_looks > 0 {
-            return nr_looks.min(spin_limit);
+        let nr_rounds = self.nr_rounds.load(Ordering::Relaxed);
+        if nr_rounds > 0 {
+            return nr_rounds.min(spin_limit);
         }
         let nr_skipped = self.nr_skipped.load(Ordering::Relaxed) + 1;
         if nr_skipped < PROBE_EVERY {
@@ -109,58 +112,58 @@ impl Default for SpinBudget {
     }
 }
 
-/// Returns the allowance after a wait that was allowed `nr_looks` and was hit after some of them, or not.
-fn next_allowance(nr_looks: u32, spin_limit: u32, hit_after: Option<u32>) -> u32 {
+/// Returns the allowance after a wait that was allowed `nr_rounds` and ended after `hit_after` of them, or slept.
+fn next_allowance(nr_rounds: u32, spin_limit: u32, hit_after: Option<u32>) -> u32 {
     match hit_after {
-        Some(nr_taken) => nr_taken
+        Some(nr_run) => nr_run
             .saturating_mul(2)
-            .max(nr_looks - nr_looks / 8)
+            .max(nr_rounds - nr_rounds / 8)
             .min(spin_limit),
-        None => nr_looks / 2,
+        None => nr_rounds / 2,
     }
 }
 
-/// How often a thread looks at most when it joins or flushes.
-static WAITER_LOOKS: Tunable = Tunable::new(DEFAULT_SPIN_LIMIT);
+/// How many rounds a thread spins at most when it joins or flushes.
+static WAITER_SPIN_LIMIT: Tunable = Tunable::new(DEFAULT_SPIN_LIMIT);
 
 sync::thread_local! {
-    /// How often this thread looks when it waits for something that another thread is about to finish.
+    /// The budget of this thread when it waits for something that another thread is about to finish.
     static WAITER: SpinBudget = SpinBudget::new()
 }
 
-/// Changes how often threads look, at most, before they sleep when they join or flush; 0 turns it off.
+/// Sets how many rounds a thread spins at most before it sleeps in a join or a flush; 0 turns spinning off.
 ///
-/// For the whole process, from the next wait on; see [`SpinBudget`] for what a look is.
+/// Applies to the whole process, from the next wait on. [`SpinBudget`] says what a round is.
 pub fn set_waiter_spin_limit(spin_limit: u32) {
-    WAITER_LOOKS.set(spin_limit);
+    WAITER_SPIN_LIMIT.set(spin_limit);
 }
 
-/// Looks for `done` as often as has paid off for this thread; returns `true` if it came.
+/// Spins for as long as has paid off on this thread; returns `true` if `done` did.
 pub(crate) fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
-    WAITER.with(|budget| budget.spin(WAITER_LOOKS.get(), done))
+    WAITER.with(|budget| budget.spin(WAITER_SPIN_LIMIT.get(), done))
 }
 
-/// How often a waiter looks at most when the thread that it waits for needs the very CPU that it looks with. One
-/// `sched_yield` is what counts there; the others are for CPUs on which more threads take turns.
-const SAME_CPU_LOOKS: u32 = 4;
+/// How many rounds a waiter spins at most when the thread that it waits for needs the same CPU. There one `sched_yield`
+/// is what counts. The further rounds are for CPUs that more threads share.
+const SAME_CPU_SPIN_LIMIT: u32 = 4;
 
 sync::thread_local! {
-    /// As `WAITER`, for what will be finished on this thread's own CPU.
+    /// As `WAITER`, for what another thread will finish on this thread's own CPU.
     static SAME_CPU_WAITER: SpinBudget = SpinBudget::new()
 }
 
-/// Offers this CPU to whoever will finish what the caller waits for; returns `true` if it came.
+/// Yields this CPU to the thread that will finish what the caller waits for; returns `true` if `done` did.
 pub(crate) fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
-    let spin_limit = WAITER_LOOKS.get().min(SAME_CPU_LOOKS);
+    let spin_limit = WAITER_SPIN_LIMIT.get().min(SAME_CPU_SPIN_LIMIT);
     SAME_CPU_WAITER.with(|budget| budget.spin(spin_limit, done))
 }
 
-/// Returns `true` if another CPU exists that could end a spin.
+/// Returns `true` if this process may use another CPU, whose thread could end a spin.
 pub(crate) fn machine_may_spin() -> bool {
     if cfg!(any(loom, shuttle)) {
         return false;
     }
-    /// In `MAY`: asked before. Nobody waits for another's asking, who may not be in this process.
+    /// In `MAY`: the answer is known. Two threads may ask at once; a once-lock could be held over a `fork`.
     const ASKED: u32 = 1 << 1;
     static MAY: Tunable = Tunable::new(0);
     if MAY.get() == 0 {
@@ -187,10 +190,10 @@ mod tests {
 
     #[test]
     fn misses_bring_the_allowance_to_zero() {
-        let mut nr_looks = 64;
+        let mut nr_rounds = 64;
         let mut nr_misses = 0;
-        while nr_looks > 0 {
-            nr_looks = next_allowance(nr_looks, 64, None);
+        while nr_rounds > 0 {
+            nr_rounds = next_allowance(nr_rounds, 64, None);
             nr_misses += 1;
         }
         assert_eq!(nr_misses, 7);
@@ -203,7 +206,7 @@ mod tests {
             return;
         }
         let budget = SpinBudget::new();
-        budget.nr_looks.store(0, Ordering::Relaxed);
+        budget.nr_rounds.store(0, Ordering::Relaxed);
         let nr_tried = (0..2 * PROBE_EVERY)
             .filter(|_| budget.allowance(8) > 0)
             .count();
@@ -213,11 +216,11 @@ mod tests {
     #[test]
     fn a_ceiling_of_zero_looks_once() {
         let budget = SpinBudget::new();
-        let mut nr_looks = 0;
+        let mut nr_rounds = 0;
         assert!(!budget.spin(0, || {
-            nr_looks += 1;
+            nr_rounds += 1;
             false
         }));
-        assert_eq!(nr_looks, 1);
+        assert_eq!(nr_rounds, 1);
     }
 }

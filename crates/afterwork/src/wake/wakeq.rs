@@ -5,10 +5,10 @@ use sync::futex::Key;
 use super::Unparker;
 use crate::panics;
 
-/// How many wake-ups a queue holds without allocating.
+/// How many wake-ups a queue holds without an allocation.
 const INLINE: usize = 4;
 
-/// One wake-up that is owed.
+/// A wake-up that has been decided and not done yet.
 #[derive(Debug)]
 pub struct Wakeup(Kind);
 
@@ -23,22 +23,22 @@ enum Kind {
 }
 
 impl Wakeup {
-    /// Owes the owner of `unparker` its token.
+    /// Makes a wake-up that gives the owner of `unparker` its token.
     pub fn unpark(unparker: Unparker) -> Self {
         Self(Kind::Unpark(unparker))
     }
 
-    /// Owes a wake-up to all who sleep on the word of `key`, which has been changed already.
+    /// Makes a wake-up of all threads that sleep on the word of `key`. Change the word before.
     pub fn wake_all(key: Key) -> Self {
         Self(Kind::WakeAll(key))
     }
 
-    /// Owes an async task its wake-up.
+    /// Makes a wake-up of an async task.
     pub fn waker(waker: std::task::Waker) -> Self {
         Self(Kind::Waker(waker))
     }
 
-    /// Wakes. A panic of a task's waker ends here.
+    /// Does the wake-up. A panic of a task's waker is caught.
     pub fn fire(self) {
         match self.0 {
             Kind::Unpark(unparker) => unparker.unpark(),
@@ -53,15 +53,15 @@ impl Wakeup {
 
 /// Collects wake-ups under a lock, to fire them after it.
 ///
-/// A wake-up costs microseconds, sometimes lets the woken thread run at once on the waker's CPU, and the
-/// first thing a woken thread does is to take the lock. So a locked section only *picks* whom to wake. The
-/// kernel's `wake_q` is the model; Differs from Linux: nothing merges two wake-ups of one thread, because a
-/// token already does.
+/// A wake-up costs microseconds. The kernel may run the woken thread at once on the waker's CPU, and what that thread
+/// does first is take the lock. So a locked section only picks whom to wake. The model is the kernel's `wake_q`.
+///
+/// Differs from Linux: two wake-ups of one thread stay two. A parker's token merges them.
 ///
 /// # Guarantees
 ///
-/// Each wake-up is fired exactly once: by [`fire`](Self::fire), or when the queue is dropped; also behind a waker that
-/// panics, whose panic ends there. Up to four are held without allocating.
+/// Each wake-up is fired exactly once, by [`fire`](Self::fire) or when the queue is dropped. If a waker panics, the
+/// panic is caught and the remaining wake-ups are fired. Up to four are held without an allocation.
 ///
 /// # Examples
 ///
@@ -98,7 +98,7 @@ impl WakeQ {
         }
     }
 
-    /// Adds a wake-up that is owed.
+    /// Adds a wake-up.
     pub fn push(&mut self, wakeup: Wakeup) {
         if self.len < INLINE {
             self.first[self.len] = Some(wakeup);
@@ -108,21 +108,21 @@ impl WakeQ {
         self.len += 1;
     }
 
-    /// Returns how many are owed.
+    /// Returns how many wake-ups are in the queue.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns `true` if none is owed.
+    /// Returns `true` if the queue holds no wake-up.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Fires all, in the order in which they were pushed. Call it with no lock held.
+    /// Fires all wake-ups, in the order in which they were pushed. Call it with no lock held.
     ///
     /// # Blocking
     ///
-    /// A system call for each thread that really sleeps.
+    /// Never blocks. Makes one system call for each thread that sleeps.
     #[inline]
     pub fn fire(&mut self) {
         if self.len > 0 {

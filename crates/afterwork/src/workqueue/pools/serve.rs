@@ -48,7 +48,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         match pool.try_park(&worker) {
             ParkDecision::Work => continue,
             ParkDecision::Leave => return discharge(pool, &worker, true),
-            ParkDecision::Park => report::untold(|| private.parker.park()),
+            ParkDecision::Park => report::unreported(|| private.parker.park()),
         }
         #[cfg(any(loom, shuttle))]
         if sync::twin::armed("kick: no claim") {
