@@ -1,8 +1,8 @@
 //! Closures that one thread hands over together, without a box for each.
 //!
-//! A thread has at most one bag *open*. The first closure opens it and puts it on a list of `callback.rs`; those that
-//! follow go into it while it lies there. A sweep *closes* what it takes, before its grace period begins: a closure is in
-//! before that, and this grace period is for it, or it opens another bag.
+//! A thread has at most one *open* bag. Its first closure opens a bag and pushes it onto a list of `callback.rs`. Later
+//! closures go into the same bag while it is on the list. A sweep *closes* each bag that it takes, before its grace period
+//! begins. A closure that is in the bag by then is served by this grace period; a later one opens another bag.
 //!
 //! ```text
 //! bits 0..8 how many | bit 8 CLOSED | bit 9 DONE | bit 10 LEFT | bit 11 UNSWEPT
@@ -10,13 +10,13 @@
 //!
 //! | bit | set by | means |
 //! |---|---|---|
-//! | `CLOSED` | sweeper | takes no more |
-//! | `DONE` | whoever ran them | all have run; the bag is its thread's, if that has not left it |
-//! | `LEFT` | thread | its thread has forgotten it: full, closed before it was done, or the thread has ended |
-//! | `UNSWEPT` | thread | there was no thread to sweep it: a closure joins it by the slow path, which tries for one |
+//! | `CLOSED` | sweeper | takes no more closures |
+//! | `DONE` | the thread that ran them | all have run; its thread may use the bag again, unless it has left it |
+//! | `LEFT` | thread | its thread has forgotten it: it was full, or closed and not done, or the thread has ended |
+//! | `UNSWEPT` | thread | no sweeper's thread could be started: a closure joins by the slow path, which tries again |
 //!
-//! All changes are read-modify-writes of one word. So a closure is counted before `CLOSED` or refused, and of `DONE` and
-//! `LEFT` one finds the other: whoever sets the second has the bag to itself, and frees it or uses it anew.
+//! All changes are read-modify-writes of one word. So a closure is either counted before `CLOSED` or refused. And whoever
+//! sets the second of `DONE` and `LEFT` finds the first: it has the bag to itself, and frees it or uses it again.
 
 use std::{
     cell::{self, Cell},
@@ -32,7 +32,7 @@ use sync::{
 
 use super::head::Head;
 
-/// Closures in a bag. With 63 it has two kilobytes; one is in it for as long as its thread lives.
+/// Closures in a bag. With 63 a bag has two kilobytes. A thread that hands over closures keeps one bag until it ends.
 const CAPACITY: usize = if cfg!(any(loom, shuttle)) { 2 } else { 63 };
 
 const NR: u32 = 0xff;
@@ -41,7 +41,7 @@ const DONE: u32 = 1 << 9;
 const LEFT: u32 = 1 << 10;
 const UNSWEPT: u32 = 1 << 11;
 
-/// What fits into a bag without a box of its own: a pointer, a length and one more word.
+/// What a closure may capture without a box of its own: a pointer, a length and one more word.
 type Payload = MaybeUninit<[usize; 3]>;
 
 /// A closure whose type is forgotten. Dropping it leaks.
@@ -52,14 +52,14 @@ pub(super) struct Deferred {
     payload: Payload,
 }
 
-/// Closures that were handed over and have not run.
+/// A block of closures that were handed over together.
 #[repr(C)]
 pub(super) struct Bag {
     /// First, so that lists of heads can hold bags. A cell, for a sweeper links it while the bag's thread adds to the bag.
     head: cell::UnsafeCell<Head>,
     /// A: see the top of the file.
     state: AtomicU32,
-    /// Written by the bag's thread before it is counted, read by whoever runs them.
+    /// Written by the bag's thread before `state` counts it, read by the thread that runs it.
     closures: [UnsafeCell<MaybeUninit<Deferred>>; CAPACITY],
 }
 
@@ -83,9 +83,9 @@ impl Drop for AtExit {
     }
 }
 
-/// Hands `closure` over, in this thread's open bag or in one that `publish` is to put on a list.
+/// Hands `closure` over, in this thread's open bag or in another bag, which `publish` then pushes onto a list.
 ///
-/// `publish` is called without a bag when the closure is in one that nobody sweeps yet.
+/// `publish` gets `None` if the closure joined a bag that is on a list and has no sweeper yet.
 #[inline]
 pub(super) fn add(
     closure: impl FnOnce() + Send + 'static,
@@ -99,9 +99,10 @@ pub(super) fn add(
     }
 }
 
-/// Puts `deferred` into this thread's bag if that is open and marked, else into another one, which it returns.
+/// Puts `deferred` into this thread's bag if that is open and `UNSWEPT`, else into another bag, which it returns.
 ///
-/// Not given the bag, which a sweeper may free when the other one is made: an argument claims that it stays.
+/// It takes no `&Bag` argument: making the other bag may let a sweeper free this one, and an argument must stay valid
+/// until the function returns.
 #[cold]
 fn slowly(deferred: Deferred) -> Option<*mut Head> {
     // SAFETY: null, or not left by this thread.
@@ -110,7 +111,7 @@ fn slowly(deferred: Deferred) -> Option<*mut Head> {
     (!joined).then(|| anew(deferred).cast())
 }
 
-/// Notes that the bag of this thread lies on a list that nobody sweeps.
+/// Marks the bag of this thread as one that no sweeper will take yet.
 #[cold]
 pub(super) fn leave_unswept() {
     // SAFETY: null, or not left by this thread.
@@ -119,11 +120,14 @@ pub(super) fn leave_unswept() {
     }
 }
 
-/// Leaves the bag of this thread: what it hands over next is in another, further back.
+/// Leaves the bag of this thread. What the thread hands over next goes into another bag, further back in the list.
 pub(super) fn leave() {
     let bag = open();
     if !bag.is_null() {
         set_open(ptr::null_mut());
+        // ORDER(bag): as in `anew`. If DONE comes first, we free the bag, with the runner's accesses before ours. If
+        // our LEFT comes first, the runner finds it and frees the bag, with our writes before its own.
+        //
         // SAFETY: this thread had not left it.
         let before = unsafe { (*bag).state.fetch_or(LEFT, Ordering::AcqRel) };
         if before & DONE != 0 {
@@ -141,7 +145,8 @@ fn anew(deferred: Deferred) -> *mut Bag {
     // ORDER(bag): publish and consume both ways, other end in `Bag::run`.
     //   here: closures;  state counts them, or is LEFT  AcqRel
     //   run:  run them;  state |= DONE  AcqRel
-    // Whoever is second has the other's accesses before its own.
+    // If DONE comes first, all closures have been read out, and we use the bag again. If our LEFT comes first, the
+    // runner finds it and frees the bag, and we make another one.
     // Test: a_bag_is_used_again
     let before = state.map(|state| state.fetch_or(LEFT, Ordering::AcqRel));
     let bag = if before.is_some_and(|before| before & DONE != 0) {
@@ -155,7 +160,7 @@ fn anew(deferred: Deferred) -> *mut Bag {
     let fresh = unsafe { &*bag };
     fresh.put(0, deferred);
     let state = if keeps { 1 } else { 1 | LEFT };
-    // The push onto a list publishes it.
+    // Relaxed: the push onto a list publishes it.
     fresh.state.store(state, Ordering::Relaxed);
     bag
 }
@@ -184,30 +189,33 @@ impl Bag {
         });
     }
 
-    /// Adds `deferred` if the bag is open and has just the flag `mark`, or 0 for none; only by its thread.
+    /// Adds `deferred` if `mark` is the only flag that is set (0: no flag). Only the bag's thread calls this.
     #[inline]
     fn append(&self, deferred: Deferred, mark: u32) -> bool {
         let state = self.state.load(Ordering::Relaxed);
         let nr = (state ^ mark) as usize;
-        // Full, or with another flag, which is more than it holds.
+        // Full, or another flag is set: each flag is greater than the capacity.
         if nr >= CAPACITY {
             return false;
         }
         self.put(nr, deferred);
-        // ORDER(bag): the other end; see `anew`. Refused when the sweeper has closed it meanwhile.
+        // ORDER(bag): the other end; see `anew`, and `close`.
+        // If our exchange comes first, `close` acquires a count that includes the closure, and it is run. If CLOSED
+        // comes first, our exchange fails, and the closure goes into another bag.
         // Test: a_bag_is_used_again
         self.state
             .compare_exchange(state, state + 1, Ordering::Release, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Refuses what comes from here on.
+    /// Closes the bag: no closure joins it from here on.
     pub(super) fn close(&self) {
-        // Acquire: the closures that it holds.
+        // Acquire pairs with the exchange in `append`. A closure that was counted before is read after this; one that
+        // comes later is refused.
         self.state.fetch_or(CLOSED, Ordering::AcqRel);
     }
 
-    /// Hands each closure to `run`, and frees the bag or leaves it to its thread.
+    /// Hands each closure to `run`. Then frees the bag, or leaves it to its thread to use again.
     ///
     /// # Safety
     ///
@@ -225,6 +233,8 @@ impl Bag {
             }));
         }
         // ORDER(bag): the other end; see `anew`.
+        // If LEFT comes first, we free the bag, with its thread's writes before. If our DONE comes first, its thread
+        // finds that and uses or frees the bag, with our reads of the closures before.
         // Test: a_bag_is_used_again
         let order = twin::order("rcu: relaxed end of a bag", Ordering::AcqRel);
         if state.fetch_or(DONE, order) & LEFT != 0 {

@@ -1,19 +1,19 @@
-//! Running callbacks whose grace period has passed: on the thread that swept them, or where the user says.
+//! Runs callbacks whose grace period has passed: on the sweeping thread, or where the user's executor says.
 //!
-//! # Where the user says
+//! # Executors
 //!
-//! The executor gets a [`Batch`], and the sweeper waits until that has run. Both hold the same *lot*:
+//! The executor gets a [`Batch`], and the sweeper waits until it has run. Both share one `Lot`:
 //!
 //! ```text
-//! first: the callbacks  ──swap──►  null: somebody runs them  ──►  is_done
+//! first: the callbacks  ──swap──►  null: a thread runs them  ──►  is_done
 //! ```
 //!
-//! Whoever swaps them out runs them, so they run once. That is the batch, where the executor has it run or drops it; or the
-//! sweeper, which takes back a batch that has not begun when its executor is no longer the one, or when it lay for as
-//! long as a reader may stall. So a batch that is forgotten loses nothing.
+//! Whoever swaps the callbacks out runs them, so each runs once. Usually that is the batch, when it is run or dropped. The
+//! sweeper takes back a batch that has not begun if the executor has been replaced, or if the batch has waited for the
+//! stall timeout. So no callback is lost when a batch is forgotten.
 //!
-//! A callback, and an executor that runs or is dropped on the sweeping thread, must not wait for callbacks: `barrier`
-//! panics there.
+//! A callback must not wait for callbacks. Nor must an executor that runs, or is dropped, on the sweeping thread. `barrier`
+//! panics in each of them.
 
 use std::{cell::Cell, ptr, time::Duration};
 
@@ -35,33 +35,33 @@ use crate::{
     wake::EventCount,
 };
 
-/// How many callbacks run between two offers of the CPU to others. The kernel's `blimit` is 10 in a context that
-/// nothing may preempt; here it keeps a flood from holding a small machine for a whole time slice.
+/// How many callbacks run before the thread yields the CPU. The kernel's `blimit` is 10, in a context that nothing may
+/// preempt. Here the limit keeps a flood of callbacks from holding a small machine for a whole time slice.
 const BLIMIT: u64 = 1024;
 
-/// Takes batches to where they run.
+/// The user's function that takes batches to where they run.
 type Executor = Arc<Foreign<Box<dyn Fn(Batch) + Send + Sync>>>;
 
-/// Callbacks whose grace period has passed, to be run wherever [`run_callbacks_on`](super::run_callbacks_on) wants.
+/// Callbacks whose grace period has passed, handed to the executor of [`run_callbacks_on`](super::run_callbacks_on).
 ///
-/// Dropping it runs them there and then.
+/// Dropping a batch runs its callbacks at once.
 #[must_use = "dropping a batch runs it at once"]
 pub struct Batch(Arc<Lot>);
 
 /// What a batch and the sweeper share; see the top of the file.
 struct Lot {
-    /// A: the first of a chain, or null once somebody has taken that.
+    /// A: the first head of a chain, or null once a thread has taken the chain.
     first: AtomicPtr<Head>,
     /// A: whether all have run.
     is_done: AtomicBool,
-    /// I: whose callbacks they are. In a child of `fork` nobody runs them.
+    /// I: the process whose callbacks they are. A child of `fork` does not run its parent's.
     process: Process,
 }
 
 /// Where callbacks are run.
 pub(super) struct Place {
     executor: Mutex<Option<Executor>>,
-    /// Notified when a batch has run, and when there is another executor.
+    /// Notified when a batch has run, and when the executor is replaced.
     moved: EventCount,
     /// A: statistics.
     nr_panicked: AtomicU64,
@@ -75,11 +75,11 @@ sync::process_wide! {
 }
 
 sync::thread_local! {
-    /// Whether this thread runs callbacks, or an executor.
+    /// `true` while this thread runs callbacks, or an executor.
     static RUNS: Cell<bool> = Cell::new(false)
 }
 
-/// Returns `true` if this thread is in a callback, where waiting for callbacks is waiting for itself.
+/// Returns `true` if this thread is in a callback. There a wait for callbacks would wait for itself.
 pub(crate) fn in_callback() -> bool {
     RUNS.try_with(Cell::get).unwrap_or(false)
 }
@@ -94,7 +94,7 @@ fn as_callback(body: impl FnOnce()) {
 
 /// Runs the callbacks of `chain` on this thread.
 ///
-/// In a child that one of them makes the others are the parent's: they are forgotten.
+/// If a callback forks, the child forgets the callbacks behind it: the parent runs them.
 fn run(chain: Chain) {
     let here = Process::now();
     let mut nr_run = 0_u64;
@@ -102,8 +102,8 @@ fn run(chain: Chain) {
         if !here.is_this() {
             return;
         }
-        // FOREIGN(rcu-callback): the user's, on the sweeping thread or where an executor runs its batch; contained, under
-        // no lock, and taken off all lists.
+        // FOREIGN(rcu-callback): the user's, on the sweeping thread or where an executor runs its batch. Contained, under
+        // no lock, and off all lists.
         // SAFETY: from `each` below, and the grace period of a chain that is run has passed.
         if panics::contain(|| unsafe { callback.run() }) {
             place().count_panic();
@@ -135,8 +135,8 @@ impl Place {
     }
 
     pub(super) fn set(&self, executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
-        // FOREIGN(rcu-executor-drop): its destructor's, where it is replaced or where the sweeper lets go of it; contained,
-        // under no lock.
+        // FOREIGN(rcu-executor-drop): the executor's destructor, on the thread that replaces it or on the sweeper, whoever
+        // drops the last handle. Contained, under no lock.
         let executor = executor.map(|executor| Arc::new(Foreign::new(executor)));
         let before = std::mem::replace(&mut *self.executor.lock(), executor);
         drop(before);
@@ -163,7 +163,7 @@ impl Place {
 
     /// Forgets the executor, in a child of `fork`.
     pub(super) fn inherit(&self) {
-        // Not dropped: what it holds may be in any state.
+        // Leaked: what it holds may be in any state.
         std::mem::forget(self.executor.lock().take());
         self.moved.forget();
     }
@@ -175,7 +175,7 @@ impl Place {
             Some(executor) if !chain.is_empty() => self.run_elsewhere(chain, executor),
             _ => run(chain),
         }
-        // It may be the last handle of one that was replaced, whose destructor must not wait for callbacks either.
+        // This may be the last handle of an executor that was replaced. Its destructor must not wait for callbacks either.
         as_callback(|| drop(executor));
     }
 
@@ -196,12 +196,14 @@ impl Place {
         self.wait_for(&lot, executor);
     }
 
-    /// Waits until `lot` has run, wherever `executor` has it run. Woken by whoever ran it, and by `set`.
+    /// Waits until the callbacks of `lot` have run. Woken by the thread that ran them, and by `set`.
     fn wait_for(&self, lot: &Lot, executor: &Executor) {
         let start_ns = time::now_ns();
         loop {
             let waiting = self.moved.prepare();
-            // In a child that the executor made the batch is the parent's.
+            // Acquire pairs with the Release in `Lot::run`. If that store comes first, we return, and what the callbacks
+            // did is visible. If our load comes first, we have announced our wait, and the notification ends it.
+            // (If the executor forked: in the child the batch is the parent's.)
             if lot.is_done.load(Ordering::Acquire) || !lot.process.is_this() {
                 return;
             }
@@ -215,7 +217,7 @@ impl Place {
             if is_late || !self.is_current(executor) {
                 drop(waiting);
                 if is_late {
-                    stall::tell_of_batch(waited);
+                    stall::report_batch(waited);
                 }
                 lot.run();
                 continue;
@@ -238,22 +240,24 @@ impl Place {
 }
 
 impl Lot {
-    /// Returns `true` if nobody has begun to run it.
+    /// Returns `true` if no thread has begun to run the callbacks.
     fn is_left(&self) -> bool {
         !self.first.load(Ordering::Relaxed).is_null()
     }
 
-    /// Runs it, unless somebody else does.
+    /// Runs the callbacks, unless another thread does or has.
     fn run(&self) {
         if !self.process.is_this() {
             return;
         }
-        // What it leads to came with the lot itself, which its executor has handed on.
+        // Relaxed: of two swaps one gets the chain, and the heads behind it were published with the lot, which the
+        // executor handed on.
         let first = self.first.swap(ptr::null_mut(), Ordering::Relaxed);
         if !first.is_null() {
             // SAFETY: from `into_first`, and swapped out here alone.
             run(unsafe { Chain::from_first(first) });
-            // Release: what the callbacks did is done for the sweeper, and for barriers.
+            // Release pairs with the Acquire in `wait_for`: what the callbacks did is visible to the sweeper, and by its
+            // own release to barriers.
             self.is_done.store(true, Ordering::Release);
             place().moved.notify_all();
         }

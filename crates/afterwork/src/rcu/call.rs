@@ -1,4 +1,4 @@
-//! Leaving something to be done after a grace period.
+//! Functions that defer work until a grace period has passed.
 
 use super::{
     batch::{Batch, in_callback, place},
@@ -9,20 +9,24 @@ use super::{
     seq::GpCookie,
 };
 
-/// Runs `callback` after a grace period, on a thread of the library's or where [`run_callbacks_on`] says.
+/// Runs `callback` after a grace period, on a thread of the library or where [`run_callbacks_on`] says.
 ///
 /// # Guarantees
 ///
-/// Every section that is open now has ended when the callback runs, also one that an earlier callback left open: that keeps
-/// all later ones from running. Callbacks of one thread that stays on its CPU run in
-/// order. A panic in one is caught, counted ([`nr_panicked`]), and loses no other. Nothing waits for a timer: with nobody
-/// in a section a callback runs as soon as its thread is awake. Costs a locked instruction, and an allocation where the
-/// closure holds more than three words; the first of some sixty in a row may cost an allocation and a system call.
+/// - Every section that is open now has ended when the callback runs.
+/// - Callbacks of a thread run in order while the thread stays on one CPU.
+/// - A panic in a callback is caught and counted ([`nr_panicked`]); the other callbacks run.
+/// - No timer is involved. If no thread is in a section, the callback runs as soon as the library's thread is awake.
+///
+/// A callback that leaves a section open on the library's thread keeps all later callbacks from running.
+///
+/// A call costs one locked instruction, and an allocation if the closure captures more than three words. About one call
+/// in sixty may cost an allocation and a system call.
 ///
 /// # Blocking
 ///
-/// Never. May be called in a section, in a work item, in a callback. The first call starts the thread; where the system
-/// refuses it, later calls try again, and [`barrier`] runs callbacks itself.
+/// Never blocks. May be called in a section, in a work item, and in a callback. The first call starts the thread. If the
+/// system refuses it, later calls try again, and [`barrier`] runs the callbacks itself.
 ///
 /// # Examples
 ///
@@ -38,7 +42,7 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
     callbacks().add(callback);
 }
 
-/// Drops `value` after a grace period: for what was just taken out of sight.
+/// Drops `value` after a grace period. For a value that was just unlinked.
 ///
 /// # Blocking
 ///
@@ -54,11 +58,11 @@ pub fn call_drop<T: Send + 'static>(value: T) {
     call(move || drop(value));
 }
 
-/// Runs `run` on `head` after a grace period, without allocating; the kernel's `call_rcu`.
+/// Calls `run` with `head` after a grace period, without an allocation. This is the kernel's `call_rcu`.
 ///
 /// # Safety
 ///
-/// 1. `head` is valid until `run` is called, and nobody else uses it until then.
+/// 1. `head` is valid until `run` is called, and nothing else uses it until then.
 /// 2. `run` may be called with `head`, once, on any thread.
 ///
 /// # Blocking
@@ -70,42 +74,47 @@ pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
     callbacks().add_head(head);
 }
 
-/// Waits until every callback has run that was handed over before.
+/// Waits until every callback that was handed over before has run.
 ///
-/// Returns at once when there is none. Differs from Linux: needs no list to have been used on this CPU.
+/// Returns at once if there is none.
+///
+/// Differs from Linux: a CPU's list is waited for whether or not that CPU has queued callbacks before.
 ///
 /// # Blocking
 ///
-/// For a grace period or two and the callbacks.
+/// For up to two grace periods and for the callbacks.
 ///
 /// # Panics
 ///
-/// When this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a stall handler: each would
-/// wait for itself. Or in an item of a bottom-half queue.
+/// If this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a stall handler: each would
+/// wait for itself. Also in an item of a bottom-half queue.
 pub fn barrier() {
     assert!(!in_callback(), "barrier inside a callback waits for itself");
     outside_of_sections("barrier");
     callbacks().barrier();
 }
 
-/// Remembers this moment as [`get_state`](super::get_state) does, and sees to it that a grace period follows.
+/// Returns a cookie as [`get_state`](super::get_state) does, and starts the grace period that it needs.
 ///
 /// # Blocking
 ///
-/// Never. May be called in a section.
+/// Never blocks. May be called in a section.
 pub fn start_poll() -> GpCookie {
     let cookie = global().state();
     callbacks().want();
     cookie
 }
 
-/// Runs callbacks where `executor` takes them; `None` is the library's own thread.
+/// Sets the executor of callbacks; `None` is the library's own thread.
 ///
-/// `executor` gets one batch at a time and hands it to, say, a workqueue, whose item calls [`Batch::run`]. The next
-/// batch comes when that has run. From the next grace period on, for the whole process. What it panics with is dropped, and
-/// counted as a callback's ([`nr_panicked`]). A batch that has not begun is taken back and runs on the library's own thread
-/// when it has lain for as long as a reader may stall (`rcu.stall_timeout`), which is told on stderr, or when `executor` is
-/// replaced.
+/// `executor` gets one batch at a time and hands it on, say to a workqueue whose item calls [`Batch::run`]. It gets the
+/// next batch when that one has run. The change applies to the whole process, from the next grace period on.
+///
+/// A panic of `executor` is caught, and counted as one of a callback ([`nr_panicked`]).
+///
+/// The library takes back a batch that has not begun and runs it on its own thread in two cases: `executor` has been
+/// replaced, or the batch has waited for as long as a reader may stall (`rcu.stall_timeout`). The second case is reported
+/// on stderr.
 ///
 /// # Blocking
 ///
@@ -129,7 +138,7 @@ pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
     place().set(executor);
 }
 
-/// Returns how often a callback, or what runs batches, has panicked so far.
+/// Returns how many panics of callbacks and executors have been caught so far.
 pub fn nr_panicked() -> u64 {
     place().nr_panicked()
 }

@@ -1,37 +1,38 @@
-//! What runs after a grace period: lists by CPU, swept by one thread.
+//! Callbacks that wait for a grace period: one list for each CPU, swept by one thread.
 //!
 //! # The lists
 //!
-//! [`call`](super::call) adds to the bag that the caller has open (`bag.rs`), or pushes a new one onto the list of the
-//! caller's CPU, by one compare-exchange either way. A *sweep* takes all lists
-//! whole, waits for a grace period that begins after that, and runs what it took, oldest first. What is pushed meanwhile
-//! waits for the next sweep, so the more there is, the more share a grace period. Nothing is polled: a push onto an
-//! empty list wakes a sweeper that sleeps, and one that does not sleep will look. A closure that joins a bag wakes nobody:
-//! whoever pushed the bag has, and the bag takes it only until the sweeper is there.
+//! [`call`](super::call) adds to the open bag of its thread (`bag.rs`), or pushes a new bag onto the list of its CPU. Either
+//! costs one compare-exchange. A *sweep* takes all lists whole, waits for a grace period that begins after that, and runs
+//! what it took, oldest first. What is pushed meanwhile waits for the next sweep. So under load more callbacks share a
+//! grace period.
 //!
-//! There is no mark above which more callbacks would hurry grace periods: none of them waits for a time, and each sweep
-//! takes all there is.
+//! Nothing polls. A push onto an empty list wakes the sweeper if it sleeps; a sweeper that is awake checks the lists before
+//! it sleeps. A closure that joins a bag wakes nobody: the push of the bag did, and the bag accepts closures only until the
+//! sweeper takes it.
+//!
+//! Grace periods need no threshold above which callbacks hurry them: no sweep waits for a time, and each takes all there is.
 //!
 //! # Barrier
 //!
-//! `sweep_seq` is odd while a sweep is under way, as `gp_seq` is for a grace period, and whoever waits notes a cookie in
-//! the same way: a sweep that *begins* after [`barrier`](super::barrier) was called finds all that was pushed before.
+//! `sweep_seq` is odd while a sweep runs, as `gp_seq` is while a grace period runs, and waiters use cookies in the same
+//! way. A sweep that *begins* after [`barrier`](super::barrier) was called finds all that was pushed before.
 //!
 //! ```text
-//! pusher:  push to a list;                       (a barrier is called after that, by this thread or one it told)
+//! pusher:  push to a list;                       (a barrier is called after that)
 //! barrier: fence;  load sweep_seq → cookie
 //! sweeper: is_wanted = false;  sweep_seq = odd;  fence;  take the lists;  grace period;  run;  sweep_seq = even
 //! ```
 //!
-//! A running sweep may have passed a list before the push; it does not count (twin `rcu: barrier joins a running
-//! sweep`). When all lists are empty and no sweep is under way there is nothing to wait for: the lists are looked at
-//! first, so a callback that a sweep has just taken shows in `sweep_seq`.
+//! A sweep that already runs may have passed a list before the push, so it does not count (twin `rcu: barrier joins a
+//! running sweep`). If all lists are empty and no sweep runs, there is nothing to wait for. The lists are read before
+//! `sweep_seq`, so a callback that a sweep has just taken shows in `sweep_seq`.
 //!
 //! # Without a thread
 //!
-//! The system may refuse the sweeper's thread. `call` does not block, so it sweeps nothing: it tries again. A thread that
-//! pushed a bag in vain marks it (`bag.rs`), and each closure that joins it tries, at most once in [`RETRY_NS`]. Whoever
-//! waits for callbacks meanwhile sweeps.
+//! The system may refuse the sweeper's thread. `call` must not block, so it does not sweep. It starts the thread again
+//! later: a thread whose bag has no sweeper marks the bag `UNSWEPT` (`bag.rs`), and each closure that joins that bag tries
+//! to start the thread, at most once in [`RETRY_NS`]. A thread that waits for callbacks sweeps itself.
 
 use std::ptr;
 
@@ -53,10 +54,9 @@ use super::{
 };
 use crate::{panics, wake::EventCount};
 
-/// Lists; CPUs beyond share them by turns. A power of two.
+/// The number of lists. CPU `n` uses list `n` modulo this. A power of two.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
-/// How long a refusal of the thread stands before another attempt: one costs some 50 us, which may be paid by whoever
-/// calls. A guess.
+/// How long after a refused thread the next attempt may come. An attempt costs the caller some 50 us. A guess.
 const RETRY_NS: u64 = 10_000_000;
 
 const NONE: u32 = 0;
@@ -68,17 +68,17 @@ pub(super) struct Callbacks {
     lists: [CachePadded<AtomicPtr<Head>>; NR_LISTS],
     /// Written by the sweeper.
     sweep_seq: CachePadded<AtomicU64>,
-    /// A: somebody wants a grace period, or a sweep although there may be nothing to sweep.
+    /// A: a caller wants a sweep, and a grace period with it, even if the lists are empty.
     is_wanted: AtomicBool,
-    /// Where the sweeper waits for work.
+    /// The sweeper waits here for work.
     work: EventCount,
-    /// Where barriers wait for the end of sweeps.
+    /// Barriers wait here for the end of sweeps.
     swept: EventCount,
-    /// A: the thread that sweeps (`sync::identity`), 0 for none.
+    /// A: the thread that sweeps now (`sync::identity`), 0 for none.
     sweeper: AtomicU64,
-    /// A: whether there is a thread that sweeps for ever: `NONE`, `STARTING` or `THERE`.
+    /// A: the state of the library's sweeping thread: `NONE`, `STARTING` or `THERE`.
     thread: AtomicU32,
-    /// A: not to be tried for before this time, by `time::now_ns`.
+    /// A: no attempt to start the thread comes before this time, by `time::now_ns`.
     retry_ns: AtomicU64,
 }
 
@@ -112,7 +112,7 @@ impl Callbacks {
         });
     }
 
-    /// Hands over a head of the user's, behind what this thread handed over before.
+    /// Hands over a user's head, behind what this thread handed over before.
     pub(super) fn add_head(&self, head: *mut Head) {
         bag::leave();
         self.push(head);
@@ -124,16 +124,18 @@ impl Callbacks {
         loop {
             // SAFETY: the caller handed `head` over, and nobody else knows it until the push succeeds.
             unsafe { (*head).set_next(first) };
-            // ORDER(callback): publish and consume, other end in `take`.
-            //   here: a callback;  list = callback Release
-            //   take: list = null Acquire;  run it
+            // ORDER(callback): publish and consume, other end in `sweep`.
+            //   here:  a callback;  list = callback Release
+            //   sweep: list = null Acquire;  run it
+            // If our exchange comes first, the swap takes the callback with its contents. If the swap comes first, we
+            // find the list empty and wake the sweeper.
             // Test: a_callback_runs_after_its_grace_period
             match list.compare_exchange_weak(first, head, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => first = now,
             }
         }
-        // Whoever found the list empty wakes; the sweeper takes lists whole.
+        // The sweeper takes lists whole, so one wake-up for each list that was empty is enough.
         if first.is_null() || self.has_no_thread() {
             self.wake();
             if self.has_no_thread() {
@@ -142,28 +144,29 @@ impl Callbacks {
         }
     }
 
-    /// Wants a sweep, and with it a grace period, whether there are callbacks or not.
+    /// Requests a sweep, and with it a grace period, whether there are callbacks or not.
     pub(super) fn want(&self) {
-        // Release: the grace period that follows is later than any cookie that the caller has.
-        // A swap, for loom lets a plain store slip behind a sweeper's swap that came earlier.
+        // Release pairs with the Acquire swap in `sweep`. If our swap comes first, that sweep's grace period begins after
+        // any cookie that the caller has. If the sweeper's swap comes first, the request stays for the next sweep.
+        // A swap and no store: loom lets a plain store slip behind a sweeper's swap that came earlier.
         self.is_wanted.swap(true, Ordering::Release);
         self.wake();
     }
 
     fn wake(&self) {
         self.start();
-        // Its fence orders the push, or the wish, before the look for a sleeping sweeper.
+        // The fence inside orders the push, or the request, before the check for a sleeping sweeper.
         self.work.notify_all();
     }
 
-    /// Returns `true` if what was handed over will run without a further call; asks for a thread again that was refused.
+    /// Returns `true` if callbacks will run without a further call. Tries again to start a thread that was refused.
     pub(super) fn is_served(&self) -> bool {
         self.start();
         cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
     }
 
-    /// Starts the sweeper's thread once; a model sweeps by itself. Where the system refuses a thread, each later call tries
-    /// again, but for a while after an attempt, and barriers sweep.
+    /// Starts the sweeper's thread if there is none. If the system refuses it, a later call tries again after
+    /// [`RETRY_NS`], and barriers sweep. A model sweeps by itself.
     fn start(&self) {
         if self.has_no_thread() {
             self.start_now();
@@ -173,7 +176,7 @@ impl Callbacks {
     #[cold]
     fn start_now(&self) {
         fork::watch();
-        // Relaxed, here and below: what the thread sweeps is published by the lists.
+        // Relaxed, here and below: the lists publish what the thread sweeps.
         if time::now_ns() < self.retry_ns.load(Ordering::Relaxed) {
             return;
         }
@@ -201,6 +204,8 @@ impl Callbacks {
     }
 
     fn is_empty(&self) -> bool {
+        // Acquire pairs with the swap in `sweep`. If we read the null that a sweep left, our next load of `sweep_seq`
+        // returns that sweep's odd number or a later one.
         let is_empty = |list: &CachePadded<AtomicPtr<Head>>| list.load(Ordering::Acquire).is_null();
         self.lists.iter().all(is_empty)
     }
@@ -210,11 +215,13 @@ impl Callbacks {
         let me = identity::mine().get();
         // Woken by whoever has swept.
         self.swept.wait_until(|| self.take_turn(me));
-        // Before the sweep begins: a barrier that finds this one under way wants another.
+        // Before the sweep begins: a barrier that sees this sweep running requests another one. Acquire: see `want`.
         let gp_wanted = self.is_wanted.swap(false, Ordering::Acquire);
         let seq = self.sweep_seq.load(Ordering::Relaxed).wrapping_add(1);
         self.sweep_seq.store(seq, Ordering::Relaxed);
         // ORDER(sweep): store buffering, other end in `barrier`; see the top of the file.
+        // If our fence comes first, the barrier reads the odd number, and its cookie asks for the sweep after this one.
+        // If the barrier's fence comes first, the loads below see everything that was pushed before it.
         // Test: barrier_waits_for_every_earlier_callback
         fence(Ordering::SeqCst);
         let mut chain = Chain::new();
@@ -230,7 +237,7 @@ impl Callbacks {
         if !twin::armed("rcu: callbacks without a grace period") {
             let (domain, me) = (global(), idle_slot());
             if gp_wanted {
-                // One that is counted, for whoever polls.
+                // A grace period that is counted, for callers that poll.
                 domain.wait_for(domain.state(), me);
             } else {
                 domain.synchronize(me);
@@ -240,7 +247,9 @@ impl Callbacks {
             chain.next();
         }
         place().run(chain);
-        // ORDER(swept): publish and consume, other end in `is_swept`: what callbacks did is done for a barrier.
+        // ORDER(swept): publish and consume, other end in `is_swept`, and in `barrier`.
+        // If this store comes first, the barrier returns and sees what the callbacks did. If the barrier's load comes
+        // first, it waits on `swept`, which is notified below.
         // Test: barrier_waits_for_every_earlier_callback
         self.sweep_seq.store(seq.wrapping_add(1), Ordering::Release);
         // ORDER(sweeper): the other end; see `take_turn`.
@@ -249,27 +258,32 @@ impl Callbacks {
         self.swept.notify_all();
     }
 
-    /// Takes the right to sweep for the thread `me`, if nobody has it.
+    /// Takes the right to sweep for the thread `me`, if no thread has it.
     fn take_turn(&self, me: u64) -> bool {
         if twin::armed("rcu: sweeps overlap") {
             return true;
         }
-        // ORDER(sweeper): publish and consume, other end in `sweep`: one sweep's words become the next one's.
+        // ORDER(sweeper): publish and consume, other end in `sweep`.
+        // If the sweeper's store of 0 comes first, our exchange succeeds, and we see its `sweep_seq`. If our exchange comes
+        // first, it fails, and the sweeper notifies `swept` after its store.
         // Test: two_sweeps_take_turns
         self.sweeper
             .compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// Waits until all callbacks have run that were handed over before.
+    /// Waits until all callbacks that were handed over before have run.
     pub(super) fn barrier(&self) {
         let cookie = if twin::armed("rcu: barrier joins a running sweep") {
             GpCookie::after(self.sweep_seq.load(Ordering::Relaxed) & !1)
         } else {
             // ORDER(sweep): the other end; see the top of the file.
+            // If our fence comes first, a sweep that begins later finds all that was pushed before. If the sweeper's fence
+            // comes first, we read its odd number and wait for the sweep after it.
             // Test: barrier_waits_for_every_earlier_callback
             fence(Ordering::SeqCst);
             let is_empty = self.is_empty();
+            // Acquire as in `is_swept`: with an even number and empty lists we return at once.
             let seq = self.sweep_seq.load(Ordering::Acquire);
             if is_empty && seq & 1 == 0 {
                 return;
@@ -280,20 +294,20 @@ impl Callbacks {
         self.wait_until("barrier", || self.is_swept(cookie));
     }
 
-    /// Wakes those in [`wait_until`](Self::wait_until), for a callback that makes it true.
-    pub(super) fn tell_who_waits(&self) {
+    /// Wakes the threads in [`wait_until`](Self::wait_until). Called by a callback that makes their condition true.
+    pub(super) fn notify_waiters(&self) {
         self.swept.notify_all();
     }
 
-    /// Waits until `is_done`, which a callback or the end of a sweep makes true.
+    /// Waits until `is_done` returns `true`, which a callback or the end of a sweep brings about.
     ///
     /// # Panics
     ///
-    /// When it has to sweep here and a callback has left a section open on this thread: the next sweep would wait for it.
+    /// If this thread has to sweep and a callback has left a section open on it: the sweep would wait for itself.
     pub(super) fn wait_until(&self, what: &str, is_done: impl Fn() -> bool) {
         while !is_done() {
             if self.has_no_thread() {
-                // None is to be had: sweep here, as often as it takes.
+                // No thread can be started: sweep here, as often as needed.
                 outside_of_sections(what);
                 self.sweep();
             } else {
@@ -302,7 +316,7 @@ impl Callbacks {
         }
     }
 
-    /// Returns `true` if nobody sweeps unless told. Never in a model, which has a thread of its own for that.
+    /// Returns `true` if there is no sweeping thread. Always `false` in a model, which has a thread of its own for that.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
@@ -313,19 +327,19 @@ impl Callbacks {
         cookie.is_over(self.sweep_seq.load(Ordering::Acquire))
     }
 
-    /// Makes all as it is where nothing was ever handed over, in a child of `fork`; see `fork.rs`.
+    /// Resets everything to the state without callbacks, in a child of `fork`; see `fork.rs`.
     pub(super) fn inherit(&self) {
         for list in &self.lists {
             list.store(ptr::null_mut(), Ordering::Relaxed);
         }
-        // It was on one of them.
+        // This thread's bag was on one of the lists.
         bag::leave();
         self.is_wanted.store(false, Ordering::Relaxed);
         place().inherit();
         self.work.forget();
         self.swept.forget();
         if self.sweeper.load(Ordering::Relaxed) == identity::mine().get() {
-            // In a callback: this sweep goes on, and this thread with it.
+            // The fork came from a callback: this thread goes on with its sweep.
             return;
         }
         self.sweeper.store(0, Ordering::Relaxed);
@@ -334,7 +348,7 @@ impl Callbacks {
         self.thread.store(NONE, Ordering::Relaxed);
     }
 
-    /// Returns how far sweeps have come: two for each, odd while one is under way.
+    /// Returns the sequence number of sweeps: two for each sweep, odd while one runs.
     pub(super) fn sweep_seq(&self) -> u64 {
         self.sweep_seq.load(Ordering::Relaxed)
     }
@@ -356,17 +370,17 @@ fn new_lists() -> [CachePadded<AtomicPtr<Head>>; NR_LISTS] {
     std::array::from_fn(|_| CachePadded::new(AtomicPtr::new(ptr::null_mut())))
 }
 
-/// Returns the slot that a grace period of this thread's may overlook: its own, unless that is in a section.
+/// Returns the slot that a grace period driven by this thread may skip: the thread's own, unless it is in a section.
 ///
-/// A callback, or an executor, may have left one open on the sweeping thread. It protects what it saw as any section does:
-/// then the sweep waits for itself, which is told as any stall is, and no grace period of the process ends.
+/// A callback or an executor may have left a section open on the sweeping thread. That section protects what it saw, as any
+/// section does. Then the sweep waits for itself, which is reported as a stall, and no grace period of the process ends.
 pub(super) fn idle_slot() -> Option<&'static Slot> {
     mine().filter(|slot| {
         !slot.is_in_section() || twin::armed("rcu: a sweep overlooks its own section")
     })
 }
 
-/// The sweeper's thread. Woken by whoever pushes onto an empty list.
+/// The sweeper's thread. Woken by a push onto an empty list.
 fn sweep_for_ever() {
     panics::or_abort("the thread of RCU callbacks failed", || {
         loop {

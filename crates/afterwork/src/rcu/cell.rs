@@ -1,16 +1,17 @@
-//! A value that readers look at while others replace it.
+//! A value that readers read without a lock while writers replace it.
 //!
-//! A cell points at a box. Whoever replaces the value swaps the pointer; the old box is freed after a grace period of
-//! the cell's [flavor](Flavor), when no section can still be looking at it.
+//! A cell points at a box. A writer swaps the pointer. The old box is freed after a grace period of the cell's
+//! [flavor](Flavor), when every section that could have loaded it has ended.
 //!
 //! # Why safe code cannot keep a reference too long
 //!
-//! A reference from [`load`](Rcu::load) borrows the cell *and* the guard. The guard cannot end before it, so the
-//! section in which it was loaded still runs, and an old box waits for that section; the current box is freed by the
-//! cell's drop alone, which the borrow of the cell forbids. A guard that does not belong to the cell's flavor would
-//! protect nothing: for the global one there is no other, and domains are compared at each load. A
-//! [`qsbr::Reader`] in the place of a guard begins its next section in methods that need it exclusively, so
-//! never while a reference borrows it.
+//! A reference from [`load`](Rcu::load) borrows the cell *and* the guard.
+//!
+//! - The borrow of the guard keeps the section open, and an old box is freed only after that section.
+//! - The borrow of the cell keeps the current box: only the cell's drop frees it.
+//! - A guard of another domain would protect nothing, so domains are compared at each load. The global flavor has one domain.
+//! - A [`qsbr::Reader`] that stands for a guard begins its next section in methods that take `&mut self`, so never while a
+//!   reference borrows it.
 
 use std::marker::PhantomData;
 
@@ -21,12 +22,14 @@ use sync::{
 
 use super::flavor::{Flavor, Global, Section};
 
-/// Holds a value that readers look at without a lock while others replace it.
+/// Holds a value that readers read without a lock while writers replace it.
 ///
 /// # Guarantees
 ///
-/// A reader sees one version whole. A version is dropped once, on any thread, after every section that could have seen
-/// it; the last one is dropped with the cell. Versions that wait are dropped even if the cell is gone.
+/// - A reader sees one version whole.
+/// - Each version is dropped once, on any thread, after every section that could have seen it has ended. The current
+///   version is dropped with the cell.
+/// - Replaced versions are dropped even if the cell has been dropped before.
 ///
 /// # Examples
 ///
@@ -52,7 +55,7 @@ use super::flavor::{Flavor, Global, Section};
 /// assert_eq!(*seen, [1, 2]);
 /// ```
 ///
-/// nor its cell:
+/// A reference does not outlive its cell:
 ///
 /// ```compile_fail,E0505
 /// # use afterwork::rcu::{Rcu, srcu::Domain};
@@ -64,14 +67,14 @@ use super::flavor::{Flavor, Global, Section};
 /// assert_eq!(*seen, [1, 2]);
 /// ```
 ///
-/// a guard stays on its thread, unless it is one of a domain:
+/// A global guard stays on its thread:
 ///
 /// ```compile_fail,E0277
 /// let guard = afterwork::rcu::read();
 /// std::thread::spawn(move || drop(guard));
 /// ```
 ///
-/// and a value that may not be dropped elsewhere, or is not to be shared, stays on its thread:
+/// A cell is sent and shared only if its value is `Send` and `Sync`:
 ///
 /// ```compile_fail,E0277
 /// # use afterwork::rcu::{Rcu, srcu::Domain};
@@ -85,20 +88,19 @@ pub struct Rcu<T, F: Flavor = Global> {
     owns: PhantomData<T>,
 }
 
-/// Says that a cell held another version than was expected, and gives the new value back.
+/// The error of [`Rcu::compare_exchange`]: the cell holds another version than expected. Gives the new value back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Replaced<'a, T> {
-    /// What the cell holds instead.
+    /// The version that the cell holds.
     pub current: &'a T,
-    /// What was not stored.
+    /// The value that was not stored.
     pub new: T,
 }
 
-// SAFETY: a cell that moves takes its version along and may leave older ones behind that others look at: both ways of
-// crossing threads.
+// SAFETY: a cell that moves takes its version along (Send), and may leave older versions that others still read (Sync).
 unsafe impl<T: Send + Sync, F: Flavor + Send> Send for Rcu<T, F> {}
-// SAFETY: threads look at a version together (Sync), and each may put one in that another drops (Send).
+// SAFETY: threads read a version together (Sync), and a version that one thread stores another may drop (Send).
 unsafe impl<T: Send + Sync, F: Flavor + Sync> Sync for Rcu<T, F> {}
 
 impl<T> Rcu<T> {
@@ -137,9 +139,9 @@ impl<T, F: Flavor> Rcu<T, F> {
         self.flavor.read()
     }
 
-    /// Returns the current version, for as long as both the guard and the cell are there.
+    /// Returns the current version. It may be used while both the guard and the cell exist.
     ///
-    /// Costs a load, and for a domain a comparison.
+    /// Costs one load, and for a domain one comparison.
     ///
     /// # Blocking
     ///
@@ -147,7 +149,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     ///
     /// # Panics
     ///
-    /// If the guard is one of another domain.
+    /// If the guard belongs to another domain than the cell.
     #[inline(always)]
     pub fn load<'a>(&'a self, guard: &'a impl Section<F>) -> &'a T {
         assert!(
@@ -157,6 +159,8 @@ impl<T, F: Flavor> Rcu<T, F> {
         // ORDER(cell): publish and consume, other end in `swap`.
         //   writer: the new value; current = new Release
         //   here:   current Acquire; the value
+        // If the swap comes first, we get the new version with its contents. If our load comes first, we get the old
+        // version, and the writer's grace period waits for our section.
         // Test: rcu_cell_needs_release_and_acquire
         let order = twin::order("rcu cell: relaxed load", Ordering::Acquire);
         let current = self.current.load(order);
@@ -165,22 +169,22 @@ impl<T, F: Flavor> Rcu<T, F> {
         unsafe { &*current }
     }
 
-    /// Returns the value, which nobody else can reach.
+    /// Returns the value, which no other thread can reach.
     pub fn get_mut(&mut self) -> &mut T {
         let current = self.current.load(Ordering::Relaxed);
         // SAFETY: from `Box::into_raw`, current, and `&mut self` says that no reader borrows the cell.
         unsafe { &mut *current }
     }
 
-    /// Puts `value` in place, waits for all sections that could see the old one, and returns that.
+    /// Stores `value`, waits for all sections that could see the old value, and returns the old value.
     ///
     /// # Blocking
     ///
-    /// As the flavor's `synchronize`: never in a section of it.
+    /// As the flavor's `synchronize`. Never call it in a section of that flavor.
     ///
     /// # Panics
     ///
-    /// As the flavor's `synchronize`; the cell is as it was then.
+    /// As the flavor's `synchronize`, before the cell has changed.
     #[inline]
     pub fn replace_sync(&self, value: T) -> T {
         let swap = || self.swap(Box::into_raw(Box::new(value)));
@@ -190,7 +194,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     }
 
     fn swap(&self, new: *mut T) -> *mut T {
-        // ORDER(cell): other end in `load`.
+        // ORDER(cell): other end in `load`. Acquire: the old version, which another thread may have stored, is ours to drop.
         // Test: rcu_cell_needs_release_and_acquire
         let order = twin::order("rcu cell: relaxed swap", Ordering::AcqRel);
         self.current.swap(new, order)
@@ -198,24 +202,24 @@ impl<T, F: Flavor> Rcu<T, F> {
 }
 
 impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
-    /// Puts `value` in place; the old one is dropped after a grace period.
+    /// Stores `value`. The old value is dropped after a grace period.
     ///
     /// # Blocking
     ///
-    /// As the flavor's `call`: may be called in a section.
+    /// As the flavor's `call`. May be called in a section.
     ///
     /// # Panics
     ///
-    /// As the flavor's `call`; the cell is as it was then.
+    /// As the flavor's `call`, before the cell has changed.
     pub fn replace(&self, value: T) {
         self.flavor.assert_may_call();
         let old = self.swap(Box::into_raw(Box::new(value)));
         self.retire(old);
     }
 
-    /// Puts `new` in place if the cell still holds `expected`, a version that was loaded from it.
+    /// Stores `new` if the cell still holds `expected`, a version that was loaded from it.
     ///
-    /// Versions are told apart by where they are; while `expected` is borrowed, nothing else can be there.
+    /// Versions are compared by address. While `expected` is borrowed, no other version can have its address.
     ///
     /// # Blocking
     ///
@@ -223,11 +227,11 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// # Errors
     ///
-    /// The cell holds another version: both it and `new` come back.
+    /// [`Replaced`], with the current version and `new`, if the cell holds another version.
     ///
     /// # Panics
     ///
-    /// If the guard is one of another domain, and as [`replace`](Self::replace).
+    /// If the guard belongs to another domain than the cell, and as [`replace`](Self::replace).
     ///
     /// # Examples
     ///
@@ -254,16 +258,16 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             })
     }
 
-    /// Replaces the value by what `change` makes of it, again and again until nobody was faster.
+    /// Replaces the value by what `change` makes of it. Calls `change` again if another writer came in between.
     ///
     /// # Blocking
     ///
-    /// As [`replace`](Self::replace); `change` runs in a section. With many writers a lock around
+    /// As [`replace`](Self::replace). `change` runs in a section. With many writers a lock around
     /// [`replace`](Self::replace) makes fewer copies.
     ///
     /// # Panics
     ///
-    /// When `change` does, and as [`replace`](Self::replace); the cell is as it was then.
+    /// If `change` does, and as [`replace`](Self::replace), before the cell has changed.
     ///
     /// # Examples
     ///
@@ -296,6 +300,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         self.flavor.assert_may_call();
         let expected = std::ptr::from_ref(expected).cast_mut();
         let new = Box::into_raw(new);
+        // ORDER(cell): other end in `load`; as in `swap` if the exchange succeeds. If another writer comes first, nothing
+        // is stored, and the caller loads again.
         match self
             .current
             .compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed)
@@ -309,8 +315,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         }
     }
 
-    /// Drops a version that was taken out, after a grace period; where `call` refuses, which the caller has ruled out,
-    /// never.
+    /// Drops a replaced version after a grace period. The caller has checked that `call` will not refuse.
     fn retire(&self, old: *mut T) {
         let old = Old(old);
         // FOREIGN(rcu-old-version): the destructor of a version, in a callback, contained as that is.
@@ -318,7 +323,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     }
 }
 
-/// A version that was taken out of its cell; frees it when dropped.
+/// A replaced version, freed when this is dropped.
 struct Old<T>(*mut T);
 
 // SAFETY: its owner is the only one that will use the pointer, and T may be dropped by another thread.

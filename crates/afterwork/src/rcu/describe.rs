@@ -1,11 +1,11 @@
-//! What RCU shows of itself.
+//! The record of RCU on the process's page.
 
 use sync::fork::PerProcess;
 
 use super::{batch::place, callback::callbacks, local::global, stall};
 use crate::page::{self, Image, Joined, Kind};
 
-/// Shows RCU to whoever looks at the process, from its first use on.
+/// Adds RCU's record to the page, once, on the first use of RCU.
 #[cold]
 pub(super) fn show() {
     static SHOWN: PerProcess<Joined> = PerProcess::new();
@@ -18,7 +18,7 @@ fn describe(image: &mut Image) {
     let (domain, callbacks) = (global(), callbacks());
     let (gp_seq, sweep_seq) = (domain.gp_seq(), callbacks.sweep_seq());
     let figures = [
-        // Even while none runs, odd while one does; two for each.
+        // Two for each grace period; odd while one runs.
         gp_seq / 2,
         gp_seq % 2,
         domain.nr_active().into(),
@@ -26,7 +26,7 @@ fn describe(image: &mut Image) {
         place().nr_run(),
         u64::from(sweep_seq % 2 == 1 || callbacks.has_work()),
         place().nr_panicked(),
-        stall::nr_told(),
+        stall::nr_reported(),
     ];
     image.add(Kind::Rcu, "rcu", "", &figures);
 }

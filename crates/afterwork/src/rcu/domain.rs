@@ -1,25 +1,25 @@
-//! Those who wait, and those who ask whether they would have to.
+//! Waiting for grace periods: cookies, the driver, and the waiters that share a grace period.
 //!
 //! # One grace period for many
 //!
-//! `gp_seq` is even while no grace period runs. Whoever wants one notes what it has to reach (a cookie): the end of
-//! the next grace period that *begins* from now on. Whoever finds nobody driving drives; the others wait, each on the
-//! bucket of its cookie, and one grace period serves all whose cookie it reaches.
+//! `gp_seq` is even while no grace period runs. A waiter notes a *cookie*: the value of `gp_seq` at the end of the next
+//! grace period that *begins* from now on. A waiter that finds no driver becomes the driver. The others wait, each on the
+//! bucket of its cookie. One grace period serves all whose cookie it reaches.
 //!
 //! ```text
 //! waiter: (removal);          fence;  load gp_seq → cookie
-//! driver: gp_seq = odd;       fence;  look at readers ...;  gp_seq = even  Release;  is_driven = false;  wake
+//! driver: gp_seq = odd;       fence;  scan the readers ...;  gp_seq = even  Release;  is_driven = false;  wake
 //! ```
 //!
-//! A waiter whose cookie this grace period reaches loaded `gp_seq` before it became odd, so its fence precedes the
-//! driver's, and what the driver lets pass as *began later* sees the waiter's removal, too.
+//! A waiter whose cookie this grace period reaches has loaded `gp_seq` before it became odd. So its fence comes before the
+//! driver's, and a section that the driver passes because it *began later* sees the waiter's removal.
 //!
-//! # Nobody sleeps for nothing
+//! # No lost wake-up
 //!
-//! A waiter that is about to sleep announces itself and then looks again at `gp_seq` and `is_driven`; a driver stores
-//! both and then looks for waiters (`wake/event_count.rs` has the argument). When a driver lets go at `gp_seq = e`,
-//! all waiters with a cookie of `e` or earlier are woken, and of those who have to wait longer, all of whom hold the
-//! cookie `e + 2`, one: it drives, or finds that somebody else does, or that it need not.
+//! A waiter that is about to sleep announces itself and then reads `gp_seq` and `is_driven` again. A driver stores both and
+//! then checks for waiters (`wake/event_count.rs` has the argument). A driver that stops at `gp_seq = e` wakes all waiters
+//! whose cookie is `e` or earlier. All other waiters have the cookie `e + 2`. The driver wakes one of them: it becomes the
+//! next driver, or finds that another thread is, or that its grace period is over.
 
 use sync::{
     OnceLock,
@@ -39,13 +39,12 @@ use super::{
 };
 use crate::wake::{EventCount, report, spin_as_waiter};
 
-/// Over how many buckets waiters are spread. Cookies in use at one time are two, and waiters that leave slowly hold up one more.
+/// The number of buckets of waiters. Two cookies are in use at one time, and waiters that are slow to leave keep a third.
 const NR_WAIT_BUCKETS: usize = 4;
-/// How many waiters are woken at a time. The kernel wakes five from the grace period itself and leaves the rest to
-/// a worker.
+/// How many waiters are woken at a time. The kernel wakes five from the grace period and leaves the rest to a worker.
 const WAKE_BATCH: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
 
-/// Returns `true` if this thread drives: whatever foreign code it calls must not wait for a grace period.
+/// Returns `true` if this thread drives. Foreign code that it calls then must not wait for a grace period.
 pub(super) fn drives() -> bool {
     report::doubts() & report::DRIVES != 0
 }
@@ -53,22 +52,22 @@ pub(super) fn drives() -> bool {
 /// Readers and the grace periods that wait for them.
 #[derive(Debug)]
 pub(super) struct Domain {
-    /// Written by the driver: even: idle, odd: a grace period runs.
+    /// Written by the driver. Even: idle; odd: a grace period runs.
     gp_seq: CachePadded<AtomicU64>,
-    /// Written by the driver: what an outermost section stores. On a line that readers only read.
+    /// Written by the driver: the word that an outermost section stores. On a line that readers only read.
     first_level: CachePadded<AtomicU64>,
     /// A: how many slots are not in an extended quiescent state.
     nr_active: CachePadded<AtomicU32>,
-    /// A: whether somebody drives.
+    /// A: `true` while a thread drives.
     is_driven: CachePadded<AtomicBool>,
     pub(super) roster: Roster,
     wait_buckets: [CachePadded<EventCount>; NR_WAIT_BUCKETS],
     tree: OnceLock<Tree>,
-    /// Where the driver waits for the last report.
+    /// The driver waits here for the last report.
     pub(super) reported: EventCount,
 }
 
-/// The right to run grace periods; given up when dropped, and then whoever waits is woken.
+/// The right to run grace periods. Dropping it gives the right up and wakes waiters.
 #[derive(Debug)]
 pub(super) struct Driver<'a>(pub(super) &'a Domain);
 
@@ -95,47 +94,54 @@ impl Domain {
 
     // ---- for readers ----
 
-    /// Returns what an outermost section stores in its word.
+    /// Returns the word that an outermost section stores.
     #[inline(always)]
     pub(super) fn first_level(&self) -> u64 {
         // ORDER(began-later): publish and consume, other end in `start`.
-        //   driver: (removals);  fence;  gp_seq into first_level  Release;  skip whoever says this gp_seq
-        //   reader: load first_level  Acquire, say it;  load what RCU protects
-        // Who says the present number sees every removal that this grace period is for. (In a model `lock` has a full
-        // fence that hides it; `renew` has none.)
+        //   driver: (removals);  fence;  gp_seq into first_level  Release;  skip readers whose word has this gp_seq
+        //   reader: load first_level  Acquire, store it;  load what RCU protects
+        // If the driver's store comes first, the section has its number and sees every removal that this grace period is
+        // for: it may be skipped. If our load comes first, the section has an older number and is waited for.
+        // (In a model `lock` has a full fence that hides this; `renew` has none.)
         // Test: a_section_that_begins_later_is_not_waited_for, a_report_needs_acquire
         let order = twin::order("qsbr: relaxed number", Ordering::Acquire);
         self.first_level.load(order)
     }
 
-    /// Counts a reader that left its extended quiescent state.
+    /// Counts a reader that leaves its extended quiescent state.
     pub(super) fn count_in(&self) {
+        // The fence in `Slot::leave_parking` orders this before the reads of the section: ORDER(parked). As a
+        // read-modify-write it passes on what every `count_out` before it has released.
         self.nr_active.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Counts a reader that went into an extended quiescent state, after its flag says so.
+    /// Counts a reader that has entered an extended quiescent state. Its flag `OFF` is set before.
     pub(super) fn count_out(&self) {
-        // Release, and read-modify-writes pass it on: whoever reads zero has all sections before it.
+        // Release pairs with the Acquire in `nobody_reads` and `nr_active`; later read-modify-writes pass it on. If a driver
+        // reads our count, our sections happened before. If it reads an older count, it looks at our slot.
         self.nr_active.fetch_sub(1, Ordering::AcqRel);
     }
 
-    /// Counts down `leaf` for a holdout, and wakes the driver if it was the last.
+    /// Reports a holdout's quiescent state on `leaf`, and wakes the driver if it was the last report.
     pub(super) fn report(&self, leaf: usize) {
         if self.tree().report(leaf) {
             self.reported.notify_all();
         }
     }
 
-    // ---- for whoever wants a grace period ----
+    // ---- for threads that want a grace period ----
 
-    /// Returns `true` if no thread but `me` can be in a section, so that a grace period would have nobody to wait for.
+    /// Returns `true` if no thread but `me` can be in a section, so that a grace period would have nothing to wait for.
     pub(super) fn nobody_reads(&self, me: Option<&Slot>) -> bool {
         // ORDER(parked): the other end; see `Slot::leave_parking`.
+        // If our fence comes first, a reader that leaves its parking later sees what was removed before this call. If the
+        // reader's fence comes first, we read it in `nr_active`.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
         fence(Ordering::SeqCst);
+        // Acquire pairs with `count_out`: the sections of all who were counted out happened before.
         match self.nr_active.load(Ordering::Acquire) {
             0 => true,
-            // The one may be us. Looked at after the count: a driver that counts us out sets OFF before.
+            // The one may be us. Our flag is read after the count: a driver that counts us out sets OFF before.
             1 => me.is_some_and(|slot| !slot.is_off()),
             _ => false,
         }
@@ -148,9 +154,11 @@ impl Domain {
         }
     }
 
-    /// Remembers this moment.
+    /// Returns the cookie of the first grace period that begins from now on.
     pub(super) fn state(&self) -> GpCookie {
         // ORDER(cookie): store buffering, other end in `Driver::start`; see the top of the file.
+        // If our fence comes first, the sections that this grace period skips see what we removed, so it may serve us. If
+        // the driver's fence comes first, we read its odd number and ask for the grace period after it.
         // Test: a_grace_period_serves_whoever_came_before_it, a_cookie_needs_its_fence
         twin::fence("rcu: no fence before the cookie");
         GpCookie::after(self.gp_seq.load(Ordering::Relaxed))
@@ -158,13 +166,13 @@ impl Domain {
 
     /// Returns `true` if the grace period of `cookie` is over.
     pub(super) fn is_over(&self, cookie: GpCookie) -> bool {
-        // ORDER(gp-end): publish and consume, other end in `Driver::end`: what all sections did, which the driver
-        // has acquired, is over for whoever sees the number.
+        // ORDER(gp-end): publish and consume, other end in `Driver::end`. If the driver's store comes first, all that it
+        // acquired from the sections happened before us. If our load comes first, we read a smaller number and go on waiting.
         // Test: a_section_keeps_what_it_sees
         cookie.is_over(self.gp_seq.load(Ordering::Acquire))
     }
 
-    /// Waits until the grace period of `cookie` is over, and drives it if nobody else does.
+    /// Waits until the grace period of `cookie` is over, and drives it if no other thread does.
     ///
     /// `me` is this thread's slot, in no section.
     pub(super) fn wait_for(&self, cookie: GpCookie, me: Option<&Slot>) {
@@ -175,7 +183,7 @@ impl Domain {
                 }
                 continue;
             }
-            // Others drive now, and must not wait for us.
+            // Another thread drives, and must not wait for this one.
             if let Some(slot) = me {
                 slot.park(self);
             }
@@ -192,16 +200,18 @@ impl Domain {
         self.is_driven.load(Ordering::Relaxed)
     }
 
-    /// Takes the right to drive, if nobody has it.
+    /// Takes the right to drive, if no thread has it.
     pub(super) fn try_drive(&self) -> Option<Driver<'_>> {
-        // ORDER(drive): publish and consume, other end in `Driver::drop`: one driver's words become the next one's.
+        // ORDER(drive): publish and consume, other end in `Driver::drop`.
+        // If the last driver's store comes first, our exchange succeeds, and we see all that it wrote. If our exchange
+        // comes first, it fails, and the caller waits: that driver wakes it after its store.
         // Test: a_grace_period_serves_whoever_came_before_it
         let taken = !self.is_driven()
             && self
                 .is_driven
                 .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed)
                 .is_ok();
-        // Not `then_some`: a driver that is made and dropped lets go of what another one drives.
+        // Not `then_some`: it would make a `Driver` in any case, and its drop would free the right of another thread.
         taken.then(|| {
             report::doubt(report::DRIVES, true);
             Driver(self)
@@ -210,10 +220,10 @@ impl Domain {
 
     // ---- in a child of `fork`, which has no other thread ----
 
-    /// Makes all as it is where no thread but this one was ever there.
+    /// Resets everything to the state of a process that never had another thread.
     pub(super) fn inherit(&self) {
         let gp_seq = self.gp_seq();
-        // In a stall handler: this grace period goes on, and this thread with it.
+        // If the fork came from a stall handler, this thread goes on with its grace period.
         let drives = drives();
         let ended = if drives { gp_seq } else { seq::before(gp_seq) };
         if ended != gp_seq {
@@ -237,13 +247,15 @@ impl Domain {
 
     // ---- for the driver ----
 
-    /// Returns how far grace periods have come.
+    /// Returns `gp_seq`: two for each grace period, odd while one runs.
     pub(super) fn gp_seq(&self) -> u64 {
         self.gp_seq.load(Ordering::Relaxed)
     }
 
     /// Returns how many slots are not in an extended quiescent state.
     pub(super) fn nr_active(&self) -> u32 {
+        // Acquire pairs with `count_out`: if the driver reads zero, every section has ended before, or sees what was
+        // removed (ORDER(parked)).
         self.nr_active.load(Ordering::Acquire)
     }
 
@@ -251,7 +263,7 @@ impl Domain {
     pub(super) fn tree(&self) -> &Tree {
         self.tree.get_or_init(|| {
             if cfg!(any(loom, shuttle)) {
-                // Two CPUs that share nothing: models register on either by turns.
+                // Two CPUs that share nothing: the threads of a model register on one or the other in turn.
                 return Tree::new(2, Box::new([0, 1]));
             }
             match Topology::detect() {
@@ -263,14 +275,18 @@ impl Domain {
 }
 
 impl Driver<'_> {
-    /// Begins a grace period; returns its number, which is odd.
+    /// Begins a grace period and returns its number, which is odd.
     pub(super) fn start(&self) -> u64 {
         let domain = self.0;
         let gp_seq = domain.gp_seq.load(Ordering::Relaxed).wrapping_add(1);
         domain.gp_seq.store(gp_seq, Ordering::Relaxed);
         // ORDER(cookie): the other end; see the top of the file.
+        // If our fence comes first, a later cookie is made from the odd number, and we do not serve it. If the waiter's
+        // fence comes first, what it removed is removed for every section that begins with our number.
         // Test: a_grace_period_serves_whoever_came_before_it, a_cookie_needs_its_fence
         // ORDER(parked): the other end; see `Slot::leave_parking`.
+        // If our fence comes first, a reader that leaves its parking later sees what was removed. If the reader's fence
+        // comes first, the scan finds it not OFF.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
         fence(Ordering::SeqCst);
         // ORDER(began-later): the other end; see `first_level`.
@@ -300,10 +316,10 @@ impl Drop for Driver<'_> {
         let domain = self.0;
         report::doubt(report::DRIVES, false);
         let reached = GpCookie::reached(domain.gp_seq.load(Ordering::Relaxed));
-        // ORDER(drive): the other end; see `try_drive`.
+        // ORDER(drive): the other end; see `try_drive`. Waiters are woken after it, so that one of them can drive.
         // Test: a_grace_period_serves_whoever_came_before_it
         domain.is_driven.store(false, Ordering::Release);
-        // The next driver first: it has work to do.
+        // The next driver is woken first: it has work to do.
         if !twin::armed("rcu: nobody to drive next") {
             domain.wait_buckets[reached.next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
         }

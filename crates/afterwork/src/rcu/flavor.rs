@@ -1,14 +1,14 @@
-//! What a cell needs of readers and grace periods, and who has it.
+//! The two kinds of readers that a cell can have, and what it needs of them.
 
 use sync::twin;
 
 use super::{call, callback::callbacks, local, polled, qsbr, srcu};
 
-/// Sections and grace periods that a cell relies on: [`Global`] or a [`srcu::Domain`].
+/// The readers of a cell: [`Global`], or a [`srcu::Domain`].
 ///
 /// Sealed: a flavor whose guards did not protect would make [`Rcu::load`](super::Rcu::load) unsound.
 pub trait Flavor: Sized + sealed::Sealed {
-    /// A section, until it is dropped.
+    /// A section that lasts until this is dropped.
     type Guard<'a>: Section<Self>
     where
         Self: 'a;
@@ -16,32 +16,32 @@ pub trait Flavor: Sized + sealed::Sealed {
     /// Begins a section.
     fn read(&self) -> Self::Guard<'_>;
 
-    /// Waits for every section that has begun.
+    /// Waits until every section that has begun has ended.
     fn synchronize(&self);
 
-    /// Runs `callback` after every section that has begun. Where it panics `callback` is leaked.
+    /// Runs `callback` after every section that has begun has ended. If this panics, `callback` is leaked.
     fn call(&self, callback: impl FnOnce() + Send + 'static);
 
-    /// Makes `change`, then waits as [`synchronize`](Self::synchronize) does, whose panics, told as those of `what`, come
-    /// before `change`.
+    /// Calls `change`, then waits as [`synchronize`](Self::synchronize) does. If that would panic, this panics before
+    /// `change`, with a message that names `what`.
     #[doc(hidden)]
     fn synchronize_after<R>(&self, what: &str, change: impl FnOnce() -> R) -> R;
 
-    /// Panics where [`call`](Self::call) would.
+    /// Panics if [`call`](Self::call) would.
     #[doc(hidden)]
     fn assert_may_call(&self);
 
-    /// Returns `true` if what was handed to [`call`](Self::call) will run without a further call. Else the system refused
-    /// a thread, and this asked again.
+    /// Returns `true` if the callbacks of [`call`](Self::call) will run without a further call. Otherwise the system has
+    /// refused a thread, and this has tried again.
     #[doc(hidden)]
     fn is_served(&self) -> bool;
 }
 
-/// Proof that a section of the flavor `F` runs: a guard, or a [`qsbr::Reader`] of the process's readers.
+/// Proof that a section of the flavor `F` runs: a guard, or for [`Global`] a [`qsbr::Reader`].
 ///
 /// Sealed, as [`Flavor`] is.
 pub trait Section<F>: sealed::Sealed {
-    /// Returns `true` if it is a section of this very flavor.
+    /// Returns `true` if this is a section of `flavor`.
     fn is_of(&self, flavor: &F) -> bool;
 }
 
@@ -84,7 +84,7 @@ impl Flavor for Global {
         result
     }
 
-    /// It always may.
+    /// Never panics.
     #[inline(always)]
     fn assert_may_call(&self) {}
 
@@ -110,16 +110,16 @@ impl Flavor for srcu::Domain {
     }
 
     fn synchronize_after<R>(&self, _what: &str, change: impl FnOnce() -> R) -> R {
-        self.assert_at_home();
+        self.assert_own_process();
         let result = change();
         self.synchronize();
         result
     }
 
     fn assert_may_call(&self) {
-        // With the bug put back it is `call` that refuses, when the old version is out of its cell.
+        // With this twin `call` refuses too late, when the old version is out of its cell.
         if !twin::armed("srcu: a refused callback is dropped") {
-            self.assert_at_home();
+            self.assert_own_process();
         }
     }
 
@@ -129,7 +129,7 @@ impl Flavor for srcu::Domain {
 }
 
 impl Section<Global> for local::Guard {
-    /// There are no others.
+    /// Always `true`: there is one global flavor.
     #[inline(always)]
     fn is_of(&self, _flavor: &Global) -> bool {
         true

@@ -1,27 +1,27 @@
 //! RCU in a child of `fork`.
 //!
-//! The child has the memory of its parent, and one of its threads. So in the child, before anything else runs there:
+//! The child has the memory of its parent and one thread, the one that forked. Before anything else runs in the child:
 //!
 //! | state | becomes |
 //! |---|---|
-//! | slots of other threads | free and parked: their sections are not there to end |
-//! | slots of the thread that forked | as they were, without what a driver had asked: a section that was open is open, also one whose slot the thread has left, as it ends |
-//! | a grace period under way | one that has not begun: its number is taken back, and a section that had it is made older; but where the thread that forked drives it |
-//! | rights to drive and to sweep | free, but where the thread that forked had one: a user's thread that runs callbacks, or a stall handler, goes on. On one of ours the child ends when the callback comes back (`sync::fork`) |
-//! | callbacks that have not run | the parent's: forgotten, with what they hold, also those behind one that forks |
-//! | the thread that runs them | started by the next callback |
-//! | where they run | on that thread: the threads of an executor are not there |
+//! | slots of other threads | free and parked: the threads do not exist, so their sections have ended |
+//! | the slot of the thread that forked | unchanged, but for questions of a driver, which are removed. An open section stays open, also one that the thread left open as it ends |
+//! | a running grace period | one that has not begun: its number is taken back, and a section that has the number gets an older one. Unless the thread that forked drives it |
+//! | the rights to drive and to sweep | free, unless the thread that forked has one: a user's thread that runs callbacks, or a stall handler, goes on. On a thread of the library the child ends when the callback returns (`sync::fork`) |
+//! | callbacks that have not run | forgotten, with what they hold, also those behind a callback that forks |
+//! | the thread that runs them | none: the next callback starts it |
+//! | the executor | none: its threads do not exist |
 //!
-//! Callbacks are forgotten and not kept, for the parent runs them: what they do to the world outside of the process, a
-//! message, a file, would be done twice. What they would have freed in the child stays there.
+//! Callbacks are forgotten because the parent runs them. In the child they would run a second time, and send a message or
+//! write a file twice. What they would have freed stays allocated in the child.
 //!
-//! A number that is taken back is given again. Nobody can have passed by it: the grace period has not ended, cookies that
-//! it would have satisfied want it still, and the one section that may carry it, that of the thread that forked, is told
-//! from those that will (`Slot::inherit`).
+//! A number that is taken back is used again. That is safe: the grace period has not ended, so no waiter has passed by it,
+//! and cookies that ask for it still do. One section may carry the number, that of the thread that forked, and
+//! `Slot::inherit` makes it older.
 //!
-//! What is made once, the tree of the machine or the tunables, is made before the fork: another thread may be at it, and
-//! the child would wait for it. `tunables.rs` and `stall.rs`, which grace periods stand on, see to theirs. Nothing of this
-//! costs a reader anything.
+//! The tree of the machine and the tunables are made before the fork. Otherwise another thread could be making them, and
+//! the child would wait for it for ever. `tunables.rs` and `stall.rs` register handlers of their own. A reader pays nothing
+//! for all of this.
 
 use sync::fork::{self, Handler};
 
@@ -38,15 +38,15 @@ static HANDLER: Handler = Handler {
     },
 };
 
-/// Sees to it that children of this process are sane, from now on.
+/// Registers RCU's handler of `fork`, and shows RCU on the page.
 #[inline]
 pub(super) fn watch() {
-    // First: whoever forks while that is shown waits for it.
+    // First, so that a thread that forks meanwhile waits for `show`.
     register();
     describe::show();
 }
 
-/// As [`watch`], for whoever is about to say where callbacks run.
+/// Registers RCU's handler of `fork`.
 pub(super) fn register() {
     fork::register(&HANDLER);
 }

@@ -1,4 +1,4 @@
-//! Waiting for a grace period as a future.
+//! A future that waits for a grace period.
 
 use std::{
     fmt,
@@ -11,16 +11,16 @@ use sync::{Mutex, unmodelled::Arc};
 
 use super::flavor::{Flavor, Global};
 
-/// Waits, as a future, until every section that is open when it is first polled has ended.
+/// Returns a future that is ready when every section that is open at its first poll has ended.
 ///
 /// # Blocking
 ///
-/// Never; polling is a [`call`](super::call). Dropping the future waits for nothing. While the system refuses the thread
-/// that runs callbacks, the future has its task poll again and again.
+/// Never blocks. The first poll costs a [`call`](super::call). Dropping the future does not wait. While the system refuses the
+/// thread that runs callbacks, the future wakes its task at each poll, so that it is polled again.
 ///
 /// # Panics
 ///
-/// The first poll as the flavor's `call`.
+/// The first poll panics if the flavor's `call` does.
 ///
 /// # Examples
 ///
@@ -51,7 +51,7 @@ pub fn synchronize_async() -> Synchronize {
 #[must_use = "a future does nothing unless it is awaited"]
 pub struct Synchronize<F: Flavor = Global> {
     flavor: F,
-    /// There once it has been polled.
+    /// `None` before the first poll.
     passed: Option<Arc<Mutex<Passed>>>,
 }
 
@@ -74,13 +74,13 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let Some(passed) = &self.passed else {
             self.flavor.assert_may_call();
-            // FOREIGN(rcu-future-clone): the waker's, on the polling thread, under no lock; a panic is the poller's.
+            // FOREIGN(rcu-future-clone): the waker's clone, on the polling thread, under no lock. A panic is the poller's.
             let passed = Arc::new(Mutex::new(Passed::No(cx.waker().clone())));
             self.passed = Some(passed.clone());
             self.flavor.call(move || {
                 let before = std::mem::replace(&mut *passed.lock(), Passed::Yes);
                 if let Passed::No(waker) = before {
-                    // FOREIGN(rcu-future-wake): the waker's, in a callback and contained as that is, under no lock.
+                    // FOREIGN(rcu-future-wake): the waker's wake, in a callback and contained there, under no lock.
                     waker.wake();
                 }
             });
@@ -112,8 +112,8 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
 }
 
 impl<F: Flavor> Synchronize<F> {
-    /// Returns `Pending`. Where the system refused the thread that runs callbacks nobody may come to wake the task: then
-    /// it is to poll again, and each poll asks for a thread again.
+    /// Returns `Pending`. If the system has refused the thread that runs callbacks, no other thread may ever wake the task.
+    /// Then this wakes the task, and each poll tries to start the thread again.
     fn pending(&self, cx: &Context<'_>) -> Poll<()> {
         if !self.flavor.is_served() {
             // FOREIGN(rcu-future-clone): as above.

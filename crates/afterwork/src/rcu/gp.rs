@@ -1,21 +1,21 @@
-//! One grace period: look, ask, pass the barrier, wait for holdouts.
+//! One grace period: scan the readers, ask them, pass the heavy barrier, wait for holdouts.
 //!
 //! ```text
-//! start      gp_seq becomes odd, sections from here on say so
-//! look       at each reader: off → skip;   in a section, or lately → ASK;   idle → maybe PARK
-//! answers?   running readers answer at their next unlock: then no barrier is needed
-//! heavy      every reader's word is current, every later lock and unlock sees ASK and PARK
-//! confirm    not in a section, or in one that says this gp_seq → passed;   else count it on the tree
+//! start      gp_seq becomes odd; sections that begin from here on have this number
+//! scan       each reader: OFF → skip;   in a section, or was lately → ASK;   idle → maybe PARK
+//! answers?   running readers answer at their next unlock; if all do, no barrier is needed
+//! heavy      every reader's word is current; every later lock and unlock sees ASK and PARK
+//! confirm    not in a section, or in one that has this gp_seq → passed;   else count it on the tree
 //! wait       for the last report
 //! end        gp_seq becomes even
 //! ```
 //!
-//! A reader that is idle can not be told from one whose store is still on its way, so only the barrier tells; one that
-//! answers needs none. The barrier interrupts every CPU of this process and costs 10 to 20 µs, the answer of a quick
-//! reader a tenth of a microsecond. When all are parked, neither is needed.
+//! An idle reader looks the same as one whose store has not arrived yet. Only the barrier tells them apart. It interrupts
+//! every CPU of this process and costs 10 to 20 µs. A reader that answers needs no barrier, and a quick one answers in a
+//! tenth of a microsecond. If all readers are parked, neither is needed.
 //!
-//! The driver itself is in no section and is not looked at: its quiescent state is reported by its driving. The
-//! kernel's grace-period thread does the same since 7.1, and halved what an idle machine waits.
+//! The driver is in no section, so it skips its own slot: that it drives is its quiescent state. The kernel's grace-period
+//! thread does the same since 7.1, which halved the wait on an idle machine.
 
 use std::time::Duration;
 
@@ -24,23 +24,22 @@ use sync::{asym, hint, thread, twin};
 use super::{
     domain::{Domain, Driver},
     fork,
-    seq::{self, Sight},
+    seq::{self, ScanResult},
     slot::Slot,
     tunables,
 };
 use crate::trace;
 
-/// How often the driver looks for answers before it pays for the barrier. About a microsecond: a tenth of what the
-/// barrier costs.
-const ANSWER_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
-/// With more readers than this to ask, some of them do not run, and will not answer soon. A guess.
+/// How often the driver checks for answers before it pays for the barrier. About a microsecond: a tenth of the barrier.
+const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
+/// With more readers than this to ask, some are likely not running, and will not answer soon. A guess.
 const ANSWERS_AT_ONCE: usize = 16;
 
 impl Driver<'_> {
     /// Runs a grace period; `me` is this thread's slot, in no section.
     pub(super) fn run(&self, me: Option<&Slot>) {
         let domain = self.0;
-        // Before the first barrier that anybody leans on.
+        // Before the first barrier that a section relies on.
         asym::init();
         fork::watch();
         let gp_seq = self.start();
@@ -50,7 +49,7 @@ impl Driver<'_> {
             wait_as_the_kernel(first_fqs_ms);
         }
         if domain.nr_active() > 0 {
-            let seen = domain.look(gp_seq, me);
+            let seen = domain.scan(gp_seq, me);
             if !seen.have_all_answered() {
                 let holdouts = domain.confirm(gp_seq, seen);
                 if domain.count(&holdouts) {
@@ -63,32 +62,32 @@ impl Driver<'_> {
     }
 }
 
-/// Waits for fixed times, as the kernel's grace periods do.
+/// Sleeps for fixed times, as the kernel's grace periods do.
 #[cold]
 fn wait_as_the_kernel(first_fqs_ms: u32) {
     let sleep = |span_ms: u32| thread::sleep(Duration::from_millis(span_ms.into()));
     sleep(first_fqs_ms);
     if tunables::EARLY_QS.get() == 0 {
-        // The driver itself does not look idle at its first look.
+        // Without early reports the kernel's driver does not look idle in its own first scan, and waits for the second.
         sleep(tunables::NEXT_FQS_MS.get());
     }
 }
 
 /// Readers that a grace period may have to wait for.
 #[derive(Debug, Default)]
-struct Seen<'a> {
+struct Candidates<'a> {
     asked: Vec<&'a Slot>,
     quiet: Vec<&'a Slot>,
 }
 
-impl Seen<'_> {
-    /// Returns `true` if everybody was asked and has answered, after a moment for those who run.
+impl Candidates<'_> {
+    /// Returns `true` if every candidate was asked and has answered. Spins for a moment, for readers that run.
     fn have_all_answered(&self) -> bool {
         if !self.quiet.is_empty() || self.asked.len() > ANSWERS_AT_ONCE {
             return false;
         }
         let answered = || self.asked.iter().all(|slot| slot.has_answered());
-        let mut nr_left = ANSWER_LOOKS;
+        let mut nr_left = ANSWER_SPINS;
         while nr_left > 0 && !answered() {
             nr_left -= 1;
             hint::spin_loop();
@@ -98,21 +97,21 @@ impl Seen<'_> {
 }
 
 impl Domain {
-    /// Looks at all readers but `me`, and asks those who may be running.
-    fn look(&self, gp_seq: u64, me: Option<&Slot>) -> Seen<'_> {
-        let mut seen = Seen::default();
+    /// Scans all readers but `me`, and asks those that may be running.
+    fn scan(&self, gp_seq: u64, me: Option<&Slot>) -> Candidates<'_> {
+        let mut seen = Candidates::default();
         for slot in self.roster.iter() {
-            // A slot that is off now was so after `start`, or comes back later: ORDER(parked).
+            // If the slot is OFF, its reader either has not left its parking, or will see what was removed: ORDER(parked).
             if slot.is_off() || me.is_some_and(|me| std::ptr::eq(me, slot)) {
                 continue;
             }
-            match seq::look(slot.ctr(), gp_seq) {
-                Sight::Ask => {
+            match seq::scan(slot.ctr(), gp_seq) {
+                ScanResult::Ask => {
                     slot.ask();
                     seen.asked.push(slot);
                 }
-                Sight::Quiet => seen.quiet.push(slot),
-                Sight::Park => {
+                ScanResult::Quiet => seen.quiet.push(slot),
+                ScanResult::Park => {
                     slot.want_parked();
                     seen.quiet.push(slot);
                 }
@@ -121,21 +120,25 @@ impl Domain {
         seen
     }
 
-    /// Makes sure of what was seen; returns the holdouts.
-    fn confirm<'a>(&self, gp_seq: u64, seen: Seen<'a>) -> Vec<&'a Slot> {
+    /// Reads each candidate again behind the heavy barrier, and returns the holdouts.
+    fn confirm<'a>(&self, gp_seq: u64, seen: Candidates<'a>) -> Vec<&'a Slot> {
         // ORDER(reader): the other end; see `Slot::lock`.
+        // If our barrier comes first, a section that begins later sees PARK and what was removed. If the reader's barrier
+        // comes first, we see its section in the word that we load below.
         // Test: a_section_keeps_what_it_sees, locking_needs_its_light_barrier
         // ORDER(holdout): the other end; see `Slot::unlock`.
+        // If our barrier comes first, the reader's unlock sees ASK and answers. If the reader's barrier comes first, we
+        // load its word as not nested and do not wait for it.
         // Test: a_holdout_ends_the_wait, unlocking_needs_its_light_barrier
         if !twin::armed("rcu: no heavy barrier") {
             asym::heavy();
         }
-        let Seen { mut asked, quiet } = seen;
+        let Candidates { mut asked, quiet } = seen;
         let nr_asked = asked.len();
         for slot in quiet {
             let ctr = slot.ctr();
             if seq::holds_up(ctr, gp_seq) {
-                // It began between our look and the barrier, with a number that it had loaded before.
+                // The section began between our scan and the barrier, with a number that it had loaded before.
                 slot.ask();
                 asked.push(slot);
             } else if !seq::is_in_section(ctr) {
@@ -143,13 +146,13 @@ impl Domain {
             }
         }
         if asked.len() > nr_asked {
-            // Their unlocks must see the question, too.
+            // Those that were asked just now must see ASK at their unlock, too: ORDER(holdout).
             asym::heavy();
         }
         asked.retain(|slot| {
             let holds_up = !slot.has_answered() && seq::holds_up(slot.ctr(), gp_seq);
             if !holds_up {
-                slot.never_mind();
+                slot.withdraw();
             }
             holds_up
         });
@@ -170,7 +173,8 @@ impl Domain {
             let leaf = tree.leaf_of(slot.cpu());
             tree.mark(leaf);
             if !slot.count_on(leaf) {
-                // It answered meanwhile, and counts nothing down; the bias keeps this from being the last.
+                // It has answered before we marked it, so we count down for it. The leaf's bias keeps this from being the
+                // last report.
                 tree.report(leaf);
             }
         }

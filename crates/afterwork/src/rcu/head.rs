@@ -1,4 +1,4 @@
-//! Callbacks as their list sees them: a link, and one thing to do or a bag of them.
+//! Callbacks as their list sees them: a link, and one function or a bag of closures.
 
 use std::ptr;
 
@@ -6,7 +6,8 @@ use sync::twin;
 
 use super::bag::{Bag, Deferred};
 
-/// Links a callback into a list, and knows how to run it. Embed it in what is to be reclaimed.
+/// The link of a callback, with the function to run. Embed it in what is to be reclaimed; see
+/// [`call_head`](super::call_head).
 ///
 /// # Examples
 ///
@@ -35,7 +36,7 @@ pub struct Head {
 /// What a head stands for.
 #[derive(Clone, Copy, Debug)]
 enum What {
-    /// Something of the user's, and what to do with it.
+    /// A user's head, and the function to call with it.
     Own(unsafe fn(*mut Head)),
     /// The first field of a [`Bag`].
     Bag,
@@ -45,13 +46,13 @@ enum What {
 pub(super) enum Callback {
     /// A closure from a bag.
     Closure(Deferred),
-    /// A head of the user's.
+    /// A user's head.
     Own(*mut Head, unsafe fn(*mut Head)),
 }
 
-// SAFETY: a head is inert until it is handed over, and then it is the list's alone.
+// SAFETY: nothing reads a head until it is handed over, and then the list alone has it.
 unsafe impl Send for Head {}
-// SAFETY: shared references reach nothing of it.
+// SAFETY: no method takes a shared reference.
 unsafe impl Sync for Head {}
 
 impl Head {
@@ -72,7 +73,7 @@ impl Head {
         }
     }
 
-    /// Says what the head is to run.
+    /// Sets the function to run.
     pub(super) fn set_run(&mut self, run: unsafe fn(*mut Head)) {
         self.what = What::Own(run);
     }
@@ -81,7 +82,7 @@ impl Head {
         self.next = next;
     }
 
-    /// Sees to it that no more callbacks come with `head`.
+    /// Closes `head` if it is a bag's: no closure joins it from here on.
     ///
     /// # Safety
     ///
@@ -96,7 +97,7 @@ impl Head {
         }
     }
 
-    /// Hands each callback of `head` to `run`; the head may be gone when the last has run.
+    /// Hands each callback of `head` to `run`. The last callback may free the head.
     ///
     /// # Safety
     ///
@@ -114,7 +115,7 @@ impl Head {
 }
 
 impl Callback {
-    /// Runs it.
+    /// Runs the callback.
     ///
     /// # Safety
     ///
@@ -135,7 +136,7 @@ impl Default for Head {
     }
 }
 
-/// Heads in the order in which they were handed over; yields each once.
+/// Heads in the order in which they were handed over. Yields each once.
 #[derive(Debug)]
 pub(super) struct Chain {
     first: *mut Head,
@@ -153,7 +154,7 @@ impl Chain {
         }
     }
 
-    /// Makes a chain of a list that is linked from its newest head to its oldest, and closes each.
+    /// Makes a chain of a list that is linked from its newest head to its oldest, and closes each head.
     ///
     /// # Safety
     ///
@@ -183,11 +184,11 @@ impl Chain {
     ///
     /// 1. `first` came from `into_first` and is used this once.
     pub(super) unsafe fn from_first(first: *mut Head) -> Self {
-        // The last is for `append`, which nobody calls any more.
+        // `last` is for `append`, which is not called on this chain.
         Self { first, last: first }
     }
 
-    /// Returns the first head, from which the others hang.
+    /// Returns the first head, which links to the others.
     pub(super) fn into_first(self) -> *mut Head {
         self.first
     }

@@ -1,8 +1,9 @@
-//! This thread's slot: found by the first section, left at the thread's end.
+//! This thread's slot: taken by its first section, given back at the thread's end.
 //!
-//! A thread begins with a *stand-in* slot that sends its first section to the slow path, so the fast path needs no test
-//! of its own for that. When the thread's destructors run the slot goes back; a section that is open then, in some
-//! other thread-local value, keeps it until it ends. A section that begins later still has a slot for itself.
+//! A thread begins with a *stand-in* slot. The stand-in is as deeply nested as can be, so the fast path's check of the
+//! depth also sends a thread's first section to the slow path. The thread's destructors give the slot back. A section that
+//! another thread-local holds open then keeps the slot until it ends. A section that begins even later takes a slot for
+//! itself alone.
 
 use std::{cell::Cell, marker::PhantomData, ptr};
 
@@ -25,7 +26,7 @@ sync::process_wide! {
 
 sync::thread_local! {
     /// This thread's slot, or the stand-in. Without a destructor, so that it can be reached at any moment. A pointer,
-    /// for a constant cannot hold a reference to an atomic.
+    /// because a constant cannot hold a reference to an atomic.
     static MINE: Cell<*const Slot> = Cell::new(ptr::from_ref(stand_in()))
 }
 
@@ -49,13 +50,14 @@ impl Drop for AtExit {
     }
 }
 
-/// A read-side critical section of this thread: until it is dropped, no grace period ends that began in it.
+/// A read-side critical section of this thread, which lasts until the guard is dropped.
 ///
 /// # Guarantees
 ///
-/// What the section reads from an RCU-protected place stays valid until the guard is dropped. Guards nest and may be
-/// dropped in any order; the section lasts until the last one. A guard that is forgotten (`mem::forget`) holds up every
-/// grace period to the end of the process.
+/// - What the section reads from an RCU-protected place stays valid until the guard is dropped.
+/// - Guards nest and may be dropped in any order. The section lasts until the last one is dropped.
+///
+/// A guard that is forgotten (`mem::forget`) holds up every grace period until the process ends.
 #[derive(Debug)]
 #[must_use = "the section ends when the guard is dropped"]
 pub struct Guard {
@@ -87,17 +89,17 @@ impl Drop for Guard {
 ///
 /// # Guarantees
 ///
-/// A [`synchronize`](super::synchronize) that is called while the guard lives does not return before the guard is
-/// dropped. Costs a few plain loads and stores, no locked instruction and no fence.
+/// A [`synchronize`](super::synchronize) that is called while the guard lives returns after the guard is dropped.
+/// Costs a few plain loads and stores, no locked instruction and no fence.
 ///
 /// # Blocking
 ///
-/// Never. The first section of a thread allocates. Not from a signal handler, which may have interrupted this very
-/// function where it does not protect yet: [`read_in_signal_handler`].
+/// Never blocks. The first section of a thread allocates. Do not call it in a signal handler, which may interrupt this
+/// function before it protects; use [`read_in_signal_handler`] there.
 ///
 /// # Panics
 ///
-/// When sections nest 65,534 deep.
+/// If sections nest 65,534 deep.
 ///
 /// # Examples
 ///
@@ -112,20 +114,19 @@ pub fn read() -> Guard {
     Guard::on(enter())
 }
 
-/// Begins a read-side critical section in a signal handler, which may have interrupted this thread anywhere; also inside
-/// [`read`].
+/// Begins a read-side critical section in a signal handler. The handler may have interrupted this thread anywhere, also
+/// inside [`read`].
 ///
-/// `None` where the thread has no place to say so yet: before its first section, which allocates, and while it is ending.
-/// Begin and end one by `read` when the thread starts.
+/// Returns `None` if the thread has had no section before, for the first one allocates, and while the thread is ending. To
+/// avoid that, begin and end a section by `read` when the thread starts.
 ///
 /// # Guarantees
 ///
-/// As [`read`], whose fence-free beginning this pays for: a full fence. End the section before the handler returns.
-/// `errno` is left alone.
+/// As [`read`]. Costs a full fence. Leaves `errno` alone. The section must end before the handler returns.
 ///
 /// # Blocking
 ///
-/// Never. Also from a signal handler.
+/// Never blocks. May be called in a signal handler.
 ///
 /// # Examples
 ///
@@ -153,11 +154,11 @@ pub(super) fn enter() -> &'static Slot {
     }
 }
 
-/// Puts this thread into an extended quiescent state, if it has a slot and is in no section: before it sleeps.
+/// Puts this thread into an extended quiescent state before it sleeps, if it has a slot and is in no section.
 ///
-/// Otherwise it would look idle, but might just be beginning a section: grace periods would have to pass the heavy
+/// Without this a sleeping thread looks like one that is about to begin a section, and grace periods have to pass the heavy
 /// barrier until a driver has parked it.
-pub(super) fn rest() {
+pub(super) fn park_if_idle() {
     if let Some(slot) = mine()
         && !slot.is_in_section()
         && !slot.is_off()
@@ -168,8 +169,8 @@ pub(super) fn rest() {
 
 #[inline(always)]
 fn found() -> &'static Slot {
-    // SAFETY: it points at the stand-in or at a slot of `global()`: both live as long as the process (in a model, as
-    // its run).
+    // SAFETY: it points at the stand-in or at a slot of `global()`. Both live as long as the process (in a model, as the
+    // run).
     MINE.with(|mine| unsafe { &*mine.get() })
 }
 
@@ -181,18 +182,18 @@ pub(super) fn mine() -> Option<&'static Slot> {
     (!ptr::eq(slot, stand_in())).then(|| unsafe { &*slot })
 }
 
-/// Returns the slot that this thread has left, as it ends, with a section open.
+/// Returns the slot that this thread, which is ending, has left with a section open.
 fn left_open() -> Option<&'static Slot> {
     let is_ending = report::doubts() & report::ENDS != 0;
     let is_open = |slot: &&Slot| slot.is_mine() && slot.is_in_section();
     is_ending.then(|| global().roster.iter().find(is_open))?
 }
 
-/// Returns this thread's slot. Before the first step of a wait, which must not be left half-way.
+/// Checks that this thread may wait for a grace period, and returns its slot. Call it before the first change of `what`.
 ///
 /// # Panics
 ///
-/// Where `what` would wait for this very thread, or the thread may not sleep.
+/// If `what` would wait for this thread itself, or if the thread may not sleep.
 #[inline]
 pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     let me = mine();
@@ -222,16 +223,16 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
         "read-side critical sections nest too deep: more than {}",
         NEST_MAX - 1
     );
-    // Before the first section that leans on it.
+    // Before the first section that relies on it.
     sync::asym::init();
     fork::watch();
     let slot = global().roster.join();
     if AT_EXIT.try_with(|_| ()).is_ok() {
         MINE.with(|mine| mine.set(slot));
-        report::before_sleep(rest);
+        report::before_sleep(park_if_idle);
         slot.lock(global());
     } else {
-        // The thread is ending. This section gives the slot back.
+        // The thread is ending: the slot is given back when this section ends.
         slot.lock(global());
         slot.leave(global());
     }

@@ -1,24 +1,34 @@
-//! Defers until no reader can still see the old version: read-copy-update.
+//! Read-copy-update: readers without locks, and old versions that are freed after their last reader.
 //!
-//! A reader marks what it does as a *read-side critical section* ([`read`]) and pays next to nothing for it. Who
-//! replaces something takes it out of sight, waits for a *grace period* ([`synchronize`]), and may then free it: every
-//! section that could have seen it has ended.
+//! ```
+//! use afterwork::rcu::{self, Rcu};
 //!
-//! | readers | grace periods |
-//! |---|---|
-//! | short, never sleep | [`read`], [`synchronize`]: one family for the process |
-//! | loops that report between rounds | [`qsbr::Reader`]: of the same family, reading for nothing |
-//! | sleep, cross `.await` and threads | [`srcu::Domain`]: one for each, independent |
+//! let routes = Rcu::new(vec![1, 2]);
+//! let guard = rcu::read();
+//! let seen = routes.load(&guard);
+//! routes.replace(vec![3]); // `seen` stays valid
+//! assert_eq!(*seen, [1, 2]);
+//! drop(guard);
+//! rcu::barrier(); // the old version has been dropped
+//! ```
 //!
-//! # Journey of a grace period
+//! A reader does its reading in a *read-side critical section* ([`read`]), which costs a few plain loads and stores. A
+//! writer unlinks a value, waits for a *grace period* ([`synchronize`]), and frees the value: every section that could have
+//! seen it has ended. [`Rcu`] does this for one value, without unsafe code.
 //!
-//! `local.rs` finds the thread's slot, `slot.rs` has the reader's words and both ends of what is asked of it →
-//! `domain.rs` joins those who wait and hands the right to drive to one of them → `gp.rs` looks at the readers of
-//! `roster.rs` and asks those who may be in a section → holdouts report on the tree of `node.rs` → the last report
-//! wakes the driver, and the driver whoever waits. What is to be done after a grace period lies on the lists of
-//! `callback.rs`, which one thread sweeps, and run as `batch.rs` says. `seq.rs` is the arithmetic of it all, as plain functions.
+//! | readers | use | grace periods |
+//! |---|---|---|
+//! | are short and never sleep | [`read`], [`synchronize`] | one domain for the process |
+//! | are loops that report between rounds | [`qsbr::Reader`] | the same domain; reading costs nothing |
+//! | sleep, or cross `.await` and threads | [`srcu::Domain`] | a domain of its own for each |
 //!
 //! docs/rcu.md has the pictures, the proofs and the costs.
+
+// A grace period, file by file: `local.rs` finds the thread's slot; `slot.rs` has the reader's words and what drivers ask of
+// it. `domain.rs` joins the waiters and makes one of them the driver. `gp.rs` scans the readers of `roster.rs` and asks those
+// that may be in a section. Holdouts report on the tree of `node.rs`. The last report wakes the driver, and the driver
+// wakes the waiters. Callbacks are on the lists of `callback.rs`, which one thread sweeps, and run as `batch.rs` says.
+// `seq.rs` is the arithmetic, as plain functions.
 
 mod bag;
 mod batch;

@@ -1,4 +1,4 @@
-//! The door through which models reach what users do not: compiled under `--cfg loom` and `--cfg shuttle` alone.
+//! Functions for models, which users do not have: compiled under `--cfg loom` and `--cfg shuttle` only.
 
 use super::{
     callback::{callbacks, idle_slot},
@@ -6,12 +6,12 @@ use super::{
     node::Tree,
 };
 
-/// Sweeps callbacks, as the thread of the library would, which a model does not have.
+/// Sweeps callbacks, as the library's thread does outside of models.
 pub fn sweep() {
     callbacks().sweep();
 }
 
-/// Returns `true` if a sweep by this thread would have somebody to wait for.
+/// Returns `true` if a sweep by this thread would have to wait for a reader.
 pub fn sweep_waits() -> bool {
     !global().nobody_reads(idle_slot())
 }
@@ -41,7 +41,7 @@ impl Reports {
         self.0.mark(leaf);
     }
 
-    /// Ends the marking; returns `true` if nobody is left to report.
+    /// Ends the marking; returns `true` if no report is missing.
     pub fn all_marked(&self) -> bool {
         self.0.all_marked()
     }

@@ -1,17 +1,18 @@
 //! The tree on which holdouts report, shaped like the machine.
 //!
-//! One counter for all would be one cache line for which every reporting CPU fights, and its last value would wake
-//! the driver from anywhere. So a holdout counts down the *leaf* of its CPU, which stands for CPUs that share a
-//! cache; whoever brings a node to zero counts down its parent; whoever brings the root to zero has reported the
-//! last quiescent state, and wakes the driver.
+//! With one counter for all, every reporting CPU would contend for one cache line. So a holdout counts down the *leaf* of
+//! its CPU, which stands for CPUs that share a cache. Whoever brings a node to zero counts down its parent. Whoever brings
+//! the root to zero has made the last report, and wakes the driver.
 //!
 //! # Report against init
 //!
-//! Holdouts are marked one by one, and one may report before the next is marked. Then its leaf must not be taken for
-//! empty. So each leaf starts with a count of its own, the *bias*, which the driver takes back when all are marked;
-//! an inner node starts with a count for each child, which the child takes back exactly once, as its own count
-//! reaches zero exactly once: while it has bias it cannot, and after that nobody is added. So the root reaches zero
-//! after the bias of every leaf and every marked holdout are gone, exactly once. Twin: `node: no bias`.
+//! Holdouts are marked one by one, and one may report before the next is marked. Its leaf must not count as empty then. So
+//! each leaf starts with a count of its own, the *bias*, which the driver takes back when all holdouts are marked. An inner
+//! node starts with one count for each child.
+//!
+//! A leaf reaches zero exactly once: not while it has its bias, and after that nothing is added. So each child counts down
+//! its parent exactly once, and the root reaches zero exactly once, after the bias of every leaf and every marked holdout
+//! are gone. Twin: `node: no bias`.
 
 use sync::{
     atomic::{AtomicU32, Ordering},
@@ -24,7 +25,7 @@ use crossbeam_utils::CachePadded;
 /// How many children an inner node has, at most. The kernel's `RCU_FANOUT`.
 const FAN_OUT: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-/// Counts who has not reported yet, on a tree of counters.
+/// Counts missing reports, on a tree of counters.
 #[derive(Debug)]
 pub(super) struct Tree {
     /// I: leaves first, then their parents, the root last.
@@ -36,11 +37,11 @@ pub(super) struct Tree {
 
 #[derive(Debug)]
 struct Node {
-    /// A: reports that are missing: set by the driver, counted down by all.
+    /// A: missing reports. Set by the driver, counted down by all.
     nr_pending: AtomicU32,
-    /// I: its place in `nodes`; its own place for the root.
+    /// I: the parent's index in `nodes`; for the root its own.
     parent: usize,
-    /// I.
+    /// I: how many nodes have this one as their parent.
     nr_children: u32,
 }
 
@@ -79,9 +80,9 @@ impl Tree {
         leaf.map_or(cpu.index() % self.nr_leaves, usize::from)
     }
 
-    /// Begins a count. Nobody may be left to report from an earlier one.
+    /// Begins a count. All reports of the last one must have been made.
     pub(super) fn init(&self) {
-        // Relaxed: whoever reports was marked after this, by a release that it acquired.
+        // Relaxed: a reader reports after it has acquired COUNTED (`Slot::count_on`), which comes after this.
         for (place, node) in self.nodes.iter().enumerate() {
             let bias = u32::from(place < self.nr_leaves && !twin::armed("node: no bias"));
             node.nr_pending
@@ -95,19 +96,19 @@ impl Tree {
         self.nodes[leaf].nr_pending.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes the bias back; returns `true` if nobody is left to report.
+    /// Takes the bias back; returns `true` if no report is missing.
     pub(super) fn all_marked(&self) -> bool {
         if twin::armed("node: no bias") {
             return self.is_empty();
         }
-        // Every leaf: only with the last bias can the root reach zero here.
+        // Every leaf is counted down, so no `any`, which would stop at the first.
         let nr_last = (0..self.nr_leaves)
             .filter(|&leaf| self.report(leaf))
             .count();
         nr_last == 1
     }
 
-    /// Counts down `leaf`; returns `true` if that was the last report.
+    /// Counts down `leaf`; returns `true` if this was the last report.
     pub(super) fn report(&self, leaf: usize) -> bool {
         let mut place = leaf;
         loop {
@@ -115,6 +116,8 @@ impl Tree {
             // ORDER(report): publish and consume along the way up, other end in `is_empty`.
             //   holdout: end of its section;  nr_pending -= 1  AcqRel, up to the root
             //   driver:  root's nr_pending == 0  Acquire;      the section is over
+            // If another report of this node comes first, ours acquires its sections and passes them on to the parent. If
+            // ours comes first, the other one does. So the driver, which reads zero at the root, has all of them before.
             // Test: reports_climb_to_the_root_once, reports_carry_the_section_with_them
             let order = twin::order("node: relaxed report", Ordering::AcqRel);
             if node.nr_pending.fetch_sub(1, order) != 1 {
@@ -136,7 +139,7 @@ impl Tree {
     }
 }
 
-/// Returns, leaves first and root last, each node's parent and how many children it has.
+/// Returns each node's parent and number of children, leaves first and the root last.
 fn shape(nr_leaves: usize, fan_out: usize) -> Vec<(usize, u32)> {
     let mut nodes = vec![(0, 0); nr_leaves];
     let (mut first, mut len) = (0, nr_leaves);

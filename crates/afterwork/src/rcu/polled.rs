@@ -1,4 +1,4 @@
-//! Waiting for a grace period, or asking whether one has passed.
+//! Functions that wait for a grace period, or ask whether one has passed.
 
 use sync::{
     atomic::{AtomicBool, Ordering},
@@ -19,17 +19,17 @@ use super::{
 ///
 /// # Guarantees
 ///
-/// What the caller took out of sight before is seen by no section when this returns, and what those sections did
-/// happened before. Calls share grace periods: one serves all who came before it began. Returns at once, for the price
-/// of a fence, when all other threads have been out of sections for a while.
+/// - When this returns, no section sees what the caller had unlinked before. All that those sections did happened before.
+/// - Callers share grace periods: one serves all callers that came before it began.
+/// - If no other thread has been in a section for a while, this costs a fence and returns at once.
 ///
 /// # Blocking
 ///
-/// Until the sections have ended. Never call it in one.
+/// Until the sections have ended. Never call it in a section.
 ///
 /// # Panics
 ///
-/// When this thread is in a section, or in a stall handler: either would wait for itself. Or in an item of a bottom-half
+/// If this thread is in a section or in a stall handler: either would wait for itself. Also in an item of a bottom-half
 /// queue.
 ///
 /// # Examples
@@ -43,14 +43,14 @@ use super::{
 ///
 /// let reader = std::thread::spawn(|| {
 ///     let guard = rcu::read();
-///     // SAFETY: set above; who replaces it waits for this section before freeing it.
+///     // SAFETY: set above; the writer waits for this section before it frees the old value.
 ///     let sum: u32 = unsafe { &*ROUTES.load(Ordering::Acquire) }.iter().sum();
 ///     drop(guard);
 ///     assert!(sum == 3 || sum == 7);
 /// });
 /// let old = ROUTES.swap(Box::into_raw(Box::new(vec![3, 4])), Ordering::AcqRel);
 /// rcu::synchronize();
-/// // SAFETY: made by `into_raw`, out of sight since the swap, and no section still sees it.
+/// // SAFETY: made by `into_raw`, unlinked by the swap, and no section still sees it.
 /// drop(unsafe { Box::from_raw(old) });
 /// reader.join().unwrap();
 /// ```
@@ -58,9 +58,9 @@ pub fn synchronize() {
     synchronize_as(outside_of_sections("synchronize"));
 }
 
-/// Waits as [`synchronize`] does, for a caller that has asked whether it may; `me` is its slot.
+/// Waits as [`synchronize`] does, for a caller that has checked that it may; `me` is its slot.
 pub(super) fn synchronize_as(me: Option<&'static Slot>) {
-    // A callback that waits for another would wait for itself.
+    // In a callback a wait for another callback would wait for itself.
     if tunables::wake_from_gp() || in_callback() {
         global().synchronize(me);
     } else {
@@ -68,24 +68,27 @@ pub(super) fn synchronize_as(me: Option<&'static Slot>) {
     }
 }
 
-/// Waits for a callback, as the kernel does without `normal_wake_from_gp`: kept to measure the difference.
+/// Waits for a callback, as the kernel does without `normal_wake_from_gp`. Kept to measure the difference.
 #[cold]
 fn synchronize_by_callback() {
     let passed = Arc::new(AtomicBool::new(false));
     call({
         let passed = passed.clone();
         move || {
+            // If this store comes first, the waiter's Acquire load below ends its wait. If that load comes first, the
+            // waiter has announced itself, and the notification wakes it.
             passed.store(true, Ordering::Release);
-            callbacks().tell_who_waits();
+            callbacks().notify_waiters();
         }
     });
+    // Acquire pairs with the Release in the callback: its grace period is over for us, too.
     callbacks().wait_until("synchronize", || passed.load(Ordering::Acquire));
 }
 
-/// Waits as [`synchronize`] does, whatever the tunables say about how waiters are woken.
+/// Waits as [`synchronize`] does, and ignores the tunable `wake_from_gp`.
 ///
-/// Differs from Linux: there it interrupts CPUs that the plain form leaves alone. Here the plain form does that, too,
-/// where readers do not answer within a microsecond, and nothing is left to hurry.
+/// Differs from Linux: there this form interrupts CPUs, and the plain form does not. Here both do, if readers do not answer
+/// within a microsecond, so this form is no faster.
 ///
 /// # Blocking
 ///
@@ -98,13 +101,13 @@ pub fn synchronize_expedited() {
     global().synchronize(outside_of_sections("synchronize_expedited"));
 }
 
-/// Remembers this moment, to ask later whether a grace period has passed since.
+/// Returns a cookie, with which [`poll_state`] tells later whether a grace period has passed since this call.
 ///
-/// Starts nothing: the grace periods of others have to come along.
+/// Starts no grace period: see [`start_poll`](super::start_poll).
 ///
 /// # Blocking
 ///
-/// Never; a fence and a load. May be called in a section.
+/// Never blocks. Costs a fence and a load. May be called in a section.
 ///
 /// # Examples
 ///
@@ -116,24 +119,24 @@ pub fn synchronize_expedited() {
 /// if !rcu::poll_state(cookie) {
 ///     rcu::cond_synchronize(cookie);
 /// }
-/// // What was out of sight before `get_state` may be freed.
+/// // What was unlinked before `get_state` may be freed.
 /// ```
 pub fn get_state() -> GpCookie {
     global().state()
 }
 
-/// Returns `true` if a grace period has passed since the moment of `cookie`.
+/// Returns `true` if a grace period has passed since `cookie` was made.
 ///
 /// # Guarantees
 ///
-/// When true, it is as if [`synchronize`] had been called since the moment of the cookie.
+/// `true` means the same as a call of [`synchronize`] that began after the cookie was made and has returned.
 ///
-/// Differs from Linux: it is also true while no other thread can be in a section, without any grace period having
-/// run; asked again when others read, it may then be false.
+/// Differs from Linux: this also returns `true` while no other thread can be in a section, though no grace period has run.
+/// A later call with the same cookie may then return `false`.
 ///
 /// # Blocking
 ///
-/// Never; a few loads and at most a fence. May be called in a section.
+/// Never blocks. Costs a few loads and at most one fence. May be called in a section.
 pub fn poll_state(cookie: GpCookie) -> bool {
     if global().is_over(cookie) {
         return true;
@@ -142,7 +145,7 @@ pub fn poll_state(cookie: GpCookie) -> bool {
     !me.is_some_and(Slot::is_in_section) && global().nobody_reads(me)
 }
 
-/// Waits for a grace period if none has passed since the moment of `cookie`.
+/// Waits for a grace period if none has passed since `cookie` was made.
 ///
 /// # Blocking
 ///
@@ -150,7 +153,7 @@ pub fn poll_state(cookie: GpCookie) -> bool {
 ///
 /// # Panics
 ///
-/// As [`synchronize`], when it has to wait.
+/// As [`synchronize`], if it has to wait.
 pub fn cond_synchronize(cookie: GpCookie) {
     if !poll_state(cookie) {
         global().wait_for(cookie, outside_of_sections("cond_synchronize"));

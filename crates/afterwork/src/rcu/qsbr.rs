@@ -1,63 +1,55 @@
 //! Readers that report: quiescent-state-based RCU for worker and event loops.
 //!
-//! A loop that comes round often need not mark each look at what RCU protects. It is in a section all the time, and
-//! says at a place of its choice that it holds no reference just now: it *reports*. Reading then costs nothing at all.
+//! ```
+//! use afterwork::rcu::{Rcu, qsbr::Reader};
 //!
-//! # One machine for both
-//!
-//! An online [`Reader`] *is* a section of its thread that has not ended, to a driver no different from a
-//! [`Guard`](super::Guard): a grace period waits for both, by the same words. A report ends that section and begins the
-//! next one in a single store of the present `gp_seq` (`Slot::renew`):
-//!
-//! ```text
-//! reader: (its accesses);  load gp_seq  Acquire;  ctr = nested, gp_seq  Release;  asked? answer
-//! driver: gp_seq = odd  Release;  ask;  heavy;  load ctr  Acquire: nested, older: count it, wait for the answer
+//! let routes = Rcu::new(vec![1, 2]);
+//! let mut reader = Reader::new();
+//! for _round in 0..3 {
+//!     assert_eq!(routes.load(&reader).len(), 2); // no guard
+//!     reader.quiescent(); // once a round: no reference is in use
+//! }
 //! ```
 //!
-//! The driver never sees a word that is not nested, so it lets the reader pass for one of two reasons:
-//!
-//! - *The reader answered.* Its read-modify-write releases what came before the report, and acquires the question, with
-//!   which came what was removed.
-//! - *The word has the driver's own number.* Its store released what came before the report; the load of the number
-//!   acquired what was removed.
-//!
-//! Each has a twin with the order taken away, and as there is no fence to hide behind, the models see the difference. A
-//! report that comes too early to see the question is no loss: the driver waits, and the next report answers. That is why
-//! a reader that does not report has to say so ([`Reader::offline`]), by the way that guards end.
+//! A loop need not mark each read as a section. Its thread is in a section all the time, and *reports* once a round that it
+//! holds no reference. Reading then costs the load of a pointer. The price: each grace period of the process waits for the
+//! round, and for guards ([`read`](super::read)) as before.
 //!
 //! # Work items and mailboxes
 //!
-//! A work item that makes a [`Reader`] first is one section from there to its end: its worker is quiescent between
-//! items, and online for the sake of no item that does not read. (A worker that was online in *every* item would hold
-//! up each grace period for as long as any item takes, and for ever where an item waits for one that waits for a grace
-//! period.) [`Mailbox::serve`](crate::task_work::Mailbox::serve) is a loop that reports between drains. Who goes to
-//! sleep in this library, a worker, an owner, or anybody else outside of a section, counts as offline at once.
+//! A work item that reads much makes a [`Reader`] and drops it at its end. No worker is online by itself: an item that runs
+//! for long would hold up every grace period, and an item that waits for a grace period would wait for itself.
+//!
+//! [`Mailbox::serve`](crate::task_work::Mailbox::serve) is a loop that reports between drains. A thread that sleeps in this
+//! library outside of sections counts as offline at once.
 
 use std::marker::PhantomData;
 
 use super::{
-    local::{enter, global, rest},
+    local::{enter, global, park_if_idle},
     polled,
     slot::Slot,
 };
 
-/// Makes this thread a reader that is online, from report to report, until it is dropped.
+/// Makes this thread an online reader until it is dropped.
 ///
-/// A reference to it stands for a guard: see [`Rcu::load`](super::Rcu::load).
+/// A `&Reader` stands for a guard; see [`Rcu::load`](super::Rcu::load).
 ///
 /// # Guarantees
 ///
-/// What is read under a `&Reader` stays valid until the next [`quiescent`](Self::quiescent) or
-/// [`offline`](Self::offline), which the compiler keeps from happening while a reference is in use. Reading compiles to
-/// the load of the pointer and nothing else. Sections, and other readers of this thread, may be open around it or within;
-/// a report then counts when the outermost of them reports or ends.
+/// - What is read under a `&Reader` stays valid until the next [`quiescent`](Self::quiescent) or
+///   [`offline`](Self::offline). The compiler rejects either while a reference is in use.
+/// - Reading compiles to the load of the pointer and nothing else.
+/// - Sections and other readers of this thread may be open around this one or inside. Then the thread's quiescent state
+///   comes when the outermost of them reports or ends.
 ///
-/// While it is online every grace period of the process waits for its reports: report often, and go offline for what
-/// takes long. One that is forgotten (`mem::forget`) holds up every grace period to the end of the process. Its thread is
-/// not boosted (`rcu.boost`), for its rounds may be long.
+/// While it is online, every grace period of the process waits for its reports. Report often, and go offline around what
+/// takes long. A reader that is forgotten (`mem::forget`) holds up every grace period until the process ends. Its thread is
+/// not boosted (`rcu.boost`), because its rounds may be long.
 ///
-/// Differs from Linux: there it is the scheduler that reports, and it knows when a thread sleeps. Differs from liburcu:
-/// its flavors do not share grace periods.
+/// Differs from Linux: there the scheduler reports, and knows when a thread sleeps.
+///
+/// Differs from liburcu: its flavors do not share grace periods.
 ///
 /// # Examples
 ///
@@ -97,7 +89,7 @@ use super::{
 /// assert_eq!(*seen, [1, 2]);
 /// ```
 ///
-/// and is not there while the reader is offline:
+/// A reader cannot be read with while it is offline:
 ///
 /// ```compile_fail,E0502
 /// # use afterwork::rcu::{Rcu, qsbr::Reader};
@@ -121,11 +113,11 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// Makes this thread a reader, online.
+    /// Makes this thread an online reader.
     ///
     /// # Blocking
     ///
-    /// Never. The first section of a thread allocates.
+    /// Never blocks. The first section of a thread allocates.
     ///
     /// # Panics
     ///
@@ -140,12 +132,12 @@ impl Reader {
 
     /// Reports that this thread holds no reference.
     ///
-    /// Costs three loads of lines that are this CPU's most of the time, and a store when a grace period has begun or
-    /// ended since the last report. No fence and no locked instruction, but to answer a grace period that waits.
+    /// Costs three loads, mostly of lines in this CPU's cache, and one store if a grace period has begun or ended since the
+    /// last report. Costs a locked instruction if a grace period waits for this thread, else none, and no fence.
     ///
     /// # Blocking
     ///
-    /// Never; a system call when it is the last that a grace period waits for.
+    /// Never blocks. Makes a system call if it is the last reader that a grace period waits for.
     #[inline]
     pub fn quiescent(&mut self) {
         self.slot.renew(global());
@@ -161,23 +153,23 @@ impl Reader {
     ///
     /// # Panics
     ///
-    /// When `body` does. It aborts the process when it leaves so many sections open that this reader cannot come back.
+    /// If `body` does. Aborts the process if `body` leaves so many sections open that this reader cannot come back online.
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
         let _online = Offline::go(self);
-        // What is open around this reader stays open.
-        rest();
+        // No effect if another section is open around this reader.
+        park_if_idle();
         body()
     }
 
-    /// Waits as [`synchronize`](super::synchronize) does, which would wait for this reader.
+    /// Waits as [`synchronize`](super::synchronize) does, with this reader offline. (`synchronize` would wait for it.)
     ///
     /// # Blocking
     ///
-    /// As `synchronize`. This reader is offline meanwhile.
+    /// As `synchronize`.
     ///
     /// # Panics
     ///
-    /// When this thread is in another section, or has another reader.
+    /// If this thread is in another section, or has another reader.
     pub fn synchronize(&mut self) {
         let _online = Offline::go(self);
         polled::synchronize();
@@ -213,14 +205,14 @@ impl Drop for Offline<'_> {
     fn drop(&mut self) {
         if !sync::twin::torn_down() {
             let must_succeed = Abort;
-            // Another slot perhaps: a thread that is ending gives its slot back with its section.
+            // The slot may be another one: a thread that is ending gives its slot back with its section.
             self.0.slot = online();
             std::mem::forget(must_succeed);
         }
     }
 }
 
-/// Ends the process when dropped: a reader that cannot come back online must not be read with.
+/// Aborts the process when dropped: a reader that cannot come back online must not be used.
 struct Abort;
 
 impl Drop for Abort {

@@ -1,7 +1,7 @@
-//! All readers there are: a list of slots that only grows.
+//! The list of all readers' slots, which only grows.
 //!
-//! A slot is pushed once and stays, so a driver walks the list without a lock while threads come and go; a thread
-//! that ends leaves its slot to the next one that begins. The list is as long as there were ever readers at once.
+//! A slot is pushed once and stays. So a driver walks the list without a lock while threads come and go. A thread that ends
+//! frees its slot for the next one. The list is as long as the largest number of readers at any time.
 
 use std::ptr;
 
@@ -12,7 +12,7 @@ use sync::{
 
 use super::slot::Slot;
 
-/// The list.
+/// All slots of a domain.
 #[derive(Debug)]
 pub(super) struct Roster {
     /// A: the newest entry.
@@ -22,7 +22,7 @@ pub(super) struct Roster {
 #[derive(Debug)]
 struct Entry {
     slot: Slot,
-    /// I: from the push on.
+    /// I: constant from the push on.
     next: *mut Entry,
 }
 
@@ -35,7 +35,7 @@ impl Roster {
 
     /// Takes a free slot for this thread, or makes one.
     ///
-    /// Allocates, and is linear in the slots that are taken: once in a thread's life.
+    /// Allocates, and walks over all slots that are taken: once in a thread's life.
     pub(super) fn join(&self) -> &Slot {
         if let Some(slot) = self.iter().find(|slot| slot.take()) {
             return slot;
@@ -54,6 +54,8 @@ impl Roster {
             // ORDER(roster): publish and consume, other end in `iter`.
             //   here: an entry;  first = entry Release
             //   iter: load first Acquire;  read the entry
+            // If our push comes first, the driver walks over our slot. If its load comes first, it does not know the slot,
+            // which is OFF like a parked one: our first section leaves that and sees what was removed, ORDER(parked).
             // Test: threads_come_and_go
             match self.first.compare_exchange_weak(
                 first,
@@ -97,6 +99,7 @@ impl Drop for Roster {
         if twin::torn_down() {
             return;
         }
+        // Every push happened before, for we have the list exclusively. Acquire is more than that needs.
         let mut next = self.first.load(Ordering::Acquire);
         while !next.is_null() {
             // SAFETY: made by `into_raw` in `join`; nobody walks the list any more, for we have it exclusively.

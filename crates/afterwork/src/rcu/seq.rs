@@ -1,40 +1,39 @@
-//! Numbers of grace periods: pure arithmetic, modulo what the words hold.
+//! The arithmetic of grace-period numbers.
 //!
-//! `gp_seq` is even while no grace period runs and odd while one does. A grace period adds one at its start and one
-//! at its end.
+//! `gp_seq` is even while no grace period runs, and odd while one does. A grace period adds one at its start and one at
+//! its end.
 //!
-//! The word of a reader (`ctr`) holds how deep it is nested and, above, the low 48 bits of the `gp_seq` that it saw
-//! when its outermost section began:
+//! The word of a reader (`ctr`) holds its depth of nesting and, above, the low 48 bits of the `gp_seq` that it saw when its
+//! outermost section began:
 //!
 //! ```text
 //! bits 0..16 nest | bits 16..64 gp_seq modulo 2^48
 //! ```
 //!
-//! At a million grace periods a second 48 bits come round after four years, 64 bits never. A comparison is right as
-//! long as the two numbers are less than half a round apart; a section that lasts longer than two years of such
-//! grace periods holds each of them up, so there are none.
+//! At a million grace periods a second 48 bits wrap after four years, 64 bits never. A comparison is right while the two
+//! numbers are less than half of that apart. For an open section they always are: it holds up grace periods, so `gp_seq`
+//! cannot run far ahead of it.
 
-/// How far one section may nest: the largest depth that `ctr` can hold, which no section may reach.
+/// The largest depth that `ctr` can hold. No section may reach it.
 pub(super) const NEST_MAX: u64 = 0xffff;
 const NEST_BITS: u32 = 16;
 
-/// How far `gp_seq` grows while a thread begins no section until it is parked, two a grace period. After two it would hit
-/// a reader that pauses for a moment, and make it pay a locked instruction; after hundreds idle threads would cost a
-/// membarrier each time. A guess.
+/// A thread that has begun no section while `gp_seq` grew by this much (two a grace period) is parked. With two, a reader
+/// that pauses for a moment would be parked and pay a locked instruction. With hundreds, each grace period would pay a
+/// membarrier for idle threads. A guess.
 const PARK_FROM: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 17 };
-/// A thread whose latest section began less far back is likely running: it is asked.
+/// A thread whose latest section began less far back is likely running, and is asked.
 const ASK_BELOW: u64 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
-/// Remembers a moment, to be asked later whether a full grace period has passed since.
+/// Marks a moment. A later call of [`poll_state`](super::poll_state) tells whether a full grace period has passed since.
 ///
-/// Made by [`get_state`](super::get_state). Two cookies are equal when the same
-/// grace period will satisfy them.
+/// Made by [`get_state`](super::get_state). Two cookies are equal if the same grace period satisfies both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[must_use = "a cookie that nobody asks about remembers nothing"]
+#[must_use = "a cookie does nothing until it is polled"]
 pub struct GpCookie(u64);
 
 impl GpCookie {
-    /// Returns the cookie of a caller that just saw `gp_seq`: a running grace period began too early for it.
+    /// Returns the cookie of a caller that has just read `gp_seq`. A grace period that already runs does not count.
     pub(super) fn after(gp_seq: u64) -> Self {
         Self(gp_seq.wrapping_add(3) & !1)
     }
@@ -44,13 +43,13 @@ impl GpCookie {
         gp_seq.wrapping_sub(self.0) as i64 >= 0
     }
 
-    /// Returns on which of `nr_buckets` its waiters lie. Cookies in use at one time are neighbours, so two wait_buckets would
-    /// keep them apart, and more keep out of each other's way those who are slow to leave.
+    /// Returns the bucket of its waiters, out of `nr_buckets`. The cookies in use at one time follow each other, so two
+    /// buckets are enough to keep them apart. More buckets keep them apart from waiters that are slow to leave.
     pub(super) fn wait_bucket(self, nr_buckets: usize) -> usize {
         (self.0 / 2) as usize % nr_buckets
     }
 
-    /// Returns the latest cookie that is over when `gp_seq` was read.
+    /// Returns the latest cookie that is over at `gp_seq`.
     pub(super) fn reached(gp_seq: u64) -> Self {
         Self(gp_seq & !1)
     }
@@ -61,17 +60,17 @@ impl GpCookie {
     }
 }
 
-/// Returns what an outermost section stores in its word when it begins while `gp_seq` is current.
+/// Returns the word of a reader whose outermost section begins at `gp_seq`.
 pub(super) fn first_level(gp_seq: u64) -> u64 {
     gp_seq << NEST_BITS | 1
 }
 
-/// Returns what `gp_seq` was before the grace period that runs began, if one does.
+/// Returns `gp_seq` without the grace period that runs, if one does.
 pub(super) fn before(gp_seq: u64) -> u64 {
     gp_seq & !1
 }
 
-/// Returns the word of a reader as it is when its outermost section began no later than at `gp_seq`.
+/// Returns `ctr`, or if its section began later than `gp_seq` the same word with `gp_seq` as its beginning.
 pub(super) fn no_later(ctr: u64, gp_seq: u64) -> u64 {
     let is_later = age(ctr, gp_seq) >> (u64::BITS - NEST_BITS - 1) != 0;
     if is_later {
@@ -81,32 +80,32 @@ pub(super) fn no_later(ctr: u64, gp_seq: u64) -> u64 {
     }
 }
 
-/// What a driver may make of a reader's word. Decided here, acted on in `gp.rs`.
+/// What a driver does about a reader. Decided here, acted on in `gp.rs`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sight {
-    /// In a section that began before the grace period, or that recently was: ask it to report.
+pub(super) enum ScanResult {
+    /// In a section, or in one lately: ask it to report.
     Ask,
-    /// Looks idle. Whether it is, only a barrier can tell.
+    /// Seems idle, which only the barrier can confirm.
     Quiet,
-    /// Looks idle and has been for long: park it, if the barrier confirms that.
+    /// Seems idle for long: park it, if the barrier confirms that.
     Park,
 }
 
-/// Says what to do about a reader whose word was `ctr` when the grace period `gp_seq` began.
-pub(super) fn look(ctr: u64, gp_seq: u64) -> Sight {
+/// Returns what to do about a reader whose word was `ctr` when the grace period `gp_seq` began.
+pub(super) fn scan(ctr: u64, gp_seq: u64) -> ScanResult {
     let age = age(ctr, gp_seq);
     if is_in_section(ctr) || age < ASK_BELOW {
-        Sight::Ask
+        ScanResult::Ask
     } else if age < PARK_FROM {
-        Sight::Quiet
+        ScanResult::Quiet
     } else {
-        Sight::Park
+        ScanResult::Park
     }
 }
 
 /// Returns `true` if a reader with this word is in a section that the grace period `gp_seq` has to wait for.
 ///
-/// A section that began in this very grace period saw its number, and with it all that was removed before.
+/// A section that has the number of this grace period has seen all that was removed before it.
 pub(super) fn holds_up(ctr: u64, gp_seq: u64) -> bool {
     is_in_section(ctr) && age(ctr, gp_seq) != 0
 }
@@ -184,11 +183,11 @@ mod tests {
         for base in ROUNDS {
             let gp = base | 1;
             let began = |ago: u64| first_level(gp.wrapping_sub(ago));
-            assert_eq!(look(began(1), gp), Sight::Ask);
-            assert_eq!(look(began(1000), gp), Sight::Ask, "a long section");
-            assert_eq!(look(began(2) - 1, gp), Sight::Ask, "just left");
-            assert_eq!(look(began(4) - 1, gp), Sight::Quiet);
-            assert_eq!(look(began(PARK_FROM) - 1, gp), Sight::Park);
+            assert_eq!(scan(began(1), gp), ScanResult::Ask);
+            assert_eq!(scan(began(1000), gp), ScanResult::Ask, "a long section");
+            assert_eq!(scan(began(2) - 1, gp), ScanResult::Ask, "just left");
+            assert_eq!(scan(began(4) - 1, gp), ScanResult::Quiet);
+            assert_eq!(scan(began(PARK_FROM) - 1, gp), ScanResult::Park);
         }
     }
 }

@@ -1,42 +1,63 @@
-//! One reader's own line: what it says, and what drivers ask of it.
+//! One reader's cache line: the state of its sections, and what drivers ask of it.
 //!
 //! # The words
 //!
-//! `ctr` says where the reader is: how deep it is nested, and what `gp_seq` was when its outermost section began
+//! `ctr` is the state of the reader: its depth of nesting, and the `gp_seq` at which its outermost section began
 //! (`seq.rs`). Only the reader stores it, and never by a read-modify-write.
 //!
-//! `flags` are what both sides want of each other. Every change is a read-modify-write.
+//! `flags` are requests between the two sides. Every change is a read-modify-write.
 //!
-//! | flag | set by | taken back by | means |
+//! | flag | set by | cleared by | means |
 //! |---|---|---|---|
 //! | `PARK` | driver, or reader | reader | the next outermost section begins by the slow path |
-//! | `OFF` | driver, where `PARK` still stands; or reader | reader, with `PARK` | in an extended quiescent state: not counted in `nr_active`, not looked at |
+//! | `OFF` | driver, if `PARK` is still set; or reader | reader, with `PARK` | in an extended quiescent state: not counted in `nr_active`, skipped by scans |
 //! | `ASK` | driver | reader at its next outermost unlock, or driver | report a quiescent state |
-//! | `COUNTED` | driver, where `ASK` still stands | reader, with `ASK` | the driver waits: count down the tree, too |
-//! | `BOOSTED` | driver, where `COUNTED` still stands | reader, with `COUNTED` | drop the priority after the report (`stall.rs`) |
-//! | `LEAVING` | reader | nobody | its thread is ending: give the slot back at the next outermost unlock |
+//! | `COUNTED` | driver, if `ASK` is still set | reader, with `ASK` | the driver waits: count down the tree, too |
+//! | `BOOSTED` | driver, if `COUNTED` is still set | reader, with `COUNTED` | drop the priority after the report (`stall.rs`) |
+//! | `LEAVING` | reader | reader | its thread is ending: give the slot back at the next outermost unlock |
 //!
 //! # Why no section is missed
 //!
-//! A reader that begins a section stores `ctr`, passes a light barrier, and then looks at `PARK`, *a word of its own*.
-//! A driver sets `PARK` or `ASK`, passes the heavy barrier, and then looks at `ctr`. So one sees the other:
+//! A reader that begins a section stores `ctr`, passes a light barrier, and then loads `flags`. A driver sets `PARK` or
+//! `ASK`, passes the heavy barrier, and then loads `ctr`.
 //!
-//! - the driver sees the section, or
-//! - the reader's barrier came later: then the section sees whatever was removed before the grace period, and the
-//!   reader sees `PARK`, so that it leaves its extended quiescent state before it reads anything.
+//! - If the reader's barrier comes first, the driver sees the section.
+//! - If the driver's barrier comes first, the section sees all that was removed before the grace period. The reader also
+//!   sees `PARK`, and leaves its extended quiescent state before it reads anything.
 //!
-//! The flag cannot stand in `ctr`, which a reader that was preempted between loading and storing would overwrite;
-//! and it cannot be tested before the store, for a driver could park the reader in between (twin `rcu: park is
-//! tested first`).
+//! `PARK` cannot be a bit of `ctr`: a reader that is preempted between its load and its store of `ctr` would overwrite it.
+//! And `PARK` cannot be tested before the store: a driver could park the reader in between (twin `rcu: park is tested
+//! first`).
 //!
-//! `OFF` is set by compare-exchange where `PARK` still stands, and a reader takes back both at once; all that happens
-//! to one word, so either the reader finds `OFF` and counts itself in, or the driver finds that `PARK` is gone.
-//! A reader that left its parking passes a full fence before it reads. A driver that skips it because of `OFF`, or
-//! because `nr_active` is zero, passed a full fence after the removal and before it looked. So, again, the one sees
-//! the other.
+//! The driver sets `OFF` by compare-exchange if `PARK` is still set. The reader clears both flags in one step. All this
+//! happens to one word, so either the reader finds `OFF` and counts itself in, or the driver finds that `PARK` is gone.
+//! A reader that leaves its parking passes a full fence before it reads. A driver that skips it because of `OFF`, or
+//! because `nr_active` is zero, has passed a full fence after the removal and before that load. If the reader's fence comes
+//! first, the driver does not skip it. If the driver's fence comes first, the reader sees what was removed.
 //!
-//! An answer to `ASK` needs no barrier of the driver's at all: the reader's read-modify-write acquires what came before
-//! the question and releases what its sections did.
+//! An answer to `ASK` needs no barrier of the driver: the reader's read-modify-write acquires what came before the question
+//! and releases what its sections did.
+//!
+//! # Readers that report
+//!
+//! An online [`qsbr::Reader`](super::qsbr::Reader) is a section of its thread that has not ended. To a driver it is the same
+//! as a guard. A report ends that section and begins the next in one store of the present `gp_seq` (`Slot::renew`):
+//!
+//! ```text
+//! reader: (its accesses);  load gp_seq  Acquire;  ctr = nested, gp_seq  Release;  asked? answer
+//! driver: gp_seq = odd  Release;  ask;  heavy;  load ctr  Acquire: nested, older: count it, wait for the answer
+//! ```
+//!
+//! The driver always finds the word nested. So it passes the reader for one of two reasons:
+//!
+//! - *The reader answered.* Its read-modify-write releases what came before the report. It acquires the question, and with
+//!   it what was removed.
+//! - *The word has the driver's own number.* The store of the word released what came before the report. The load of the
+//!   number acquired what was removed.
+//!
+//! Each has a twin with the order taken away. No fence hides them, so the models see the difference. A report that comes too
+//! early to see the question costs nothing but time: the driver waits, and the next report answers. A reader that will not
+//! report for long goes offline, by the way that guards end.
 
 use sync::{
     asym,
@@ -60,10 +81,10 @@ const LEAVING: u32 = 1 << 2;
 const PARK: u32 = 1 << 3;
 const OFF: u32 = 1 << 4;
 const BOOSTED: u32 = 1 << 5;
-/// What an outermost unlock has to act upon.
+/// The flags on which an outermost unlock acts.
 const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
 
-/// A reader as drivers see it. On a line of its own, in a list that only grows (`roster.rs`).
+/// A reader as drivers see it. On a cache line of its own, in a list that only grows (`roster.rs`).
 #[derive(Debug)]
 pub(super) struct Slot(CachePadded<Words>);
 
@@ -77,27 +98,27 @@ struct Words {
     cpu: AtomicU32,
     /// How many `qsbr::Reader`s of the thread are online. Stored by the reader alone.
     nr_loops: AtomicU32,
-    /// On which leaf of the tree the reader reports: stored by a driver before it sets `COUNTED`.
+    /// The leaf of the tree on which the reader reports. Stored by a driver before it sets `COUNTED`.
     leaf: AtomicU32,
     /// The reader's thread, as the kernel names it. Stored by the reader alone.
     thread: AtomicU32,
     /// Its number in this process (`sync::identity`), in a child of `fork` too. Stored by the reader alone.
     owner: AtomicU64,
-    /// A: whether a thread has this slot.
+    /// A: `true` while a thread has this slot.
     is_taken: AtomicBool,
 }
 
 impl Slot {
     sync::const_unless_model! {
-        /// Makes a slot that nobody has.
+        /// Makes a slot that no thread has.
         pub(super) fn new() -> Self {
             Self::with_ctr(0)
         }
     }
 
     sync::const_unless_model! {
-        /// Makes what a thread has before it has a slot: as deeply nested as can be, so that the fast path, which
-        /// has to look at the depth anyway, never takes it.
+        /// Makes the stand-in for threads without a slot. It is as deeply nested as can be, so the fast path, which checks
+        /// the depth in any case, refuses it.
         pub(super) fn stand_in() -> Self {
             Self::with_ctr(NEST_MAX)
         }
@@ -120,7 +141,7 @@ impl Slot {
 
     // ---- the reader's side: only by the thread that has the slot ----
 
-    /// Begins a section; false when this thread has no slot or can nest no deeper.
+    /// Begins a section. Returns `false` if this thread has no slot or can nest no deeper.
     #[inline(always)]
     pub(super) fn lock(&self, domain: &Domain) -> bool {
         let words = &*self.0;
@@ -141,7 +162,8 @@ impl Slot {
         // ORDER(reader): store buffering through the asymmetric barrier, other end in `Domain::confirm` (gp.rs).
         //   reader: ctr = nested;   light;   load flags, then what RCU protects
         //   driver: flags |= PARK or ASK (what RCU protects was removed before);   heavy;   load ctr
-        // The driver sees the section, or the section sees PARK and everything that was removed.
+        // If our barrier comes first, the driver sees the section and waits for it, unless it has the driver's own number.
+        // If the driver's barrier comes first, we see PARK below, and the section sees everything that was removed.
         // Test: a_section_keeps_what_it_sees, locking_needs_its_light_barrier
         if !twin::armed("rcu: no light barrier at lock") {
             asym::light();
@@ -157,12 +179,12 @@ impl Slot {
         true
     }
 
-    /// Begins a section in a signal handler, which may have interrupted this thread anywhere; false when it can nest no
-    /// deeper.
+    /// Begins a section in a signal handler, which may have interrupted this thread anywhere. Returns `false` if it can nest
+    /// no deeper.
     ///
-    /// In the middle of `lock` the word says that a section runs, while the flags may say still that nobody is to look
-    /// at it: so this one looks at the flags at any depth. Both may leave the parking then, and `leave_parking` counts
-    /// the reader once.
+    /// If it interrupted `lock`, the word may be nested already while the flags still say `OFF`, so that drivers skip the
+    /// slot. So this checks the flags at any depth. Both may then leave the parking, and `leave_parking` counts the reader
+    /// once.
     pub(super) fn lock_in_handler(&self, domain: &Domain) -> bool {
         let words = &*self.0;
         let ctr = words.ctr.load(Ordering::Relaxed);
@@ -176,7 +198,7 @@ impl Slot {
             ctr + 1
         };
         words.ctr.store(next, Ordering::Relaxed);
-        // ORDER(reader): as in `lock`. A full one, for a `leave_parking` that was interrupted before its own.
+        // ORDER(reader): as in `lock`. A full fence, because the handler may have interrupted `leave_parking` before its own.
         // Test: a_section_in_a_signal_handler_is_waited_for_wherever_it_comes
         fence(Ordering::SeqCst);
         if self.is_parked() {
@@ -192,7 +214,9 @@ impl Slot {
         let ctr = words.ctr.load(Ordering::Relaxed);
         // ORDER(section): publish and consume, other end in `Slot::ctr`.
         //   reader: the section's accesses;  ctr = not nested  Release
-        //   driver: load ctr  Acquire;  whoever waits may free
+        //   driver: load ctr  Acquire;  the waiter may free
+        // If our store comes first, the driver passes us, with our accesses before. If its load comes first, it finds us
+        // nested and waits.
         // (Loom cannot tell it from Relaxed: it takes the store and the fence after it as one step, and any two full
         // fences for synchronization.)
         // Test: a_section_keeps_what_it_sees
@@ -201,7 +225,8 @@ impl Slot {
             // ORDER(holdout): store buffering through the asymmetric barrier, other end in `Domain::confirm` (gp.rs).
             //   reader: ctr = not nested;  light;  load flags
             //   driver: flags |= ASK;      heavy;  load ctr, count it in where it is nested
-            // The driver sees that the section is over, or the reader sees that it is waited for.
+            // If our barrier comes first, the driver sees that the section is over. If the driver's barrier comes first, we
+            // see ASK below, and answer.
             // Test: a_holdout_ends_the_wait, unlocking_needs_its_light_barrier
             if !twin::armed("rcu: no light barrier at unlock") {
                 asym::light();
@@ -212,11 +237,10 @@ impl Slot {
         }
     }
 
-    /// Ends the section and begins the next one in a single store, unless something around it is a section, too.
+    /// Ends the section and begins the next one in a single store. Does nothing if another section is open around it.
     ///
-    /// No barrier, for the word always says that a section runs: a driver lets the reader pass when it answers, or
-    /// when the word has the driver's own number, which orders both by itself. A question that comes too late to be
-    /// seen here is answered by the next call, or by `unlock`.
+    /// Needs no barrier; see "Readers that report" above. A question that comes too late to be seen here is answered by the
+    /// next call, or by `unlock`.
     #[inline(always)]
     pub(super) fn renew(&self, domain: &Domain) {
         let words = &*self.0;
@@ -228,7 +252,9 @@ impl Slot {
             }
             // ORDER(renew): publish and consume, other end in `Slot::ctr`.
             //   reader: the section's accesses;  ctr = the present number  Release
-            //   driver: load ctr  Acquire, its own number: passed;  whoever waits may free
+            //   driver: load ctr  Acquire, its own number: passed;  the waiter may free
+            // If our store comes first, the driver finds its own number and passes us, with our accesses before. If its load
+            // comes first, it finds an older number, and waits for an answer.
             // Test: a_report_ends_a_section, a_report_needs_release
             let order = twin::order("qsbr: relaxed report", Ordering::Release);
             words.ctr.store(next, order);
@@ -249,6 +275,8 @@ impl Slot {
         // Counted first, and perhaps once too often: a signal handler that interrupts this must find the reader counted
         // as soon as it is not parked.
         domain.count_in();
+        // Against `confirm_parked`, on one word. If the driver's OFF comes first, it has counted us out, and our count
+        // stands. If our exchange comes first, the driver finds no PARK and counts nothing out, so we take our count back.
         let before = self.0.flags.fetch_and(!(PARK | OFF), Ordering::AcqRel);
         if before & OFF == 0 {
             domain.count_out();
@@ -256,12 +284,13 @@ impl Slot {
         // ORDER(parked): store buffering, other end in `Domain::start` and `Domain::nobody_reads`.
         //   reader: nr_active += 1, flags &= !OFF;  fence;  load what RCU protects
         //   driver: (what RCU protects was removed);  fence;  load nr_active, flags
-        // The driver counts with the reader, or the reader sees what was removed.
+        // If our fence comes first, the driver reads us as active and looks at our word. If the driver's fence comes first,
+        // we see what was removed.
         // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
         twin::fence("rcu: no fence after parking");
     }
 
-    /// Answers a driver, and gives the slot of an ending thread back; this thread is in no section.
+    /// Answers a driver, and gives the slot back if the thread is ending. This thread is in no section.
     #[cold]
     fn report(&self, domain: &Domain) {
         if self.answer(domain) & LEAVING != 0 {
@@ -269,13 +298,16 @@ impl Slot {
         }
     }
 
-    /// Answers a driver from between two sections; returns what the flags were.
+    /// Answers a driver between two sections. Returns the flags before.
     #[cold]
     fn answer(&self, domain: &Domain) -> u32 {
         // ORDER(ask): publish and consume both ways, other end in `Slot::ask` and `Slot::has_answered`.
         //   driver: (saw what was removed);  flags |= ASK  Release
         //   reader: a section;  flags &= !ASK  AcqRel;  another section
-        //   driver: load flags without ASK  Acquire;  whoever waits may free
+        //   driver: load flags without ASK  Acquire;  the waiter may free
+        // If the driver's ASK comes first, we clear it: our past sections are released to it, and our next ones see what was
+        // removed. If our exchange comes first, ASK stays for the next unlock.
+        // Likewise COUNTED, against `count_on`: if it comes first, we count down the tree; else the driver does.
         // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
         let order = twin::order("rcu: relaxed answer", Ordering::AcqRel);
         let before = self.0.flags.fetch_and(!(ASK | COUNTED | BOOSTED), order);
@@ -288,17 +320,18 @@ impl Slot {
             domain.report(self.0.leaf.load(Ordering::Relaxed) as usize);
         }
         if before & BOOSTED != 0 {
-            // After the report: this may cost us the CPU at once.
+            // After the report, because the thread may lose its CPU at once.
             thread::unboost(thread::current());
         }
     }
 
-    /// Goes into an extended quiescent state and says so, for a thread that is in no section.
+    /// Puts this thread, which is in no section, into an extended quiescent state, and answers a driver.
     pub(super) fn park(&self, domain: &Domain) {
         debug_assert!(!self.is_in_section(), "a section cannot be parked");
         let keep = self.0.flags.load(Ordering::Relaxed) & LEAVING;
-        // Release: whoever finds OFF, or the count that follows, may free what this thread's sections saw. Acquire
-        // as for any answer.
+        // Release pairs with the Acquire in `is_off` and, through the count that follows, in `Domain::nobody_reads`. A
+        // driver that finds OFF may free what this thread's sections saw; one that does not looks at `ctr`. Acquire: as in
+        // `answer`.
         let before = self.0.flags.swap(keep | PARK | OFF, Ordering::AcqRel);
         if before & OFF == 0 {
             domain.count_out();
@@ -308,7 +341,9 @@ impl Slot {
 
     /// Takes the slot for this thread, if it is free.
     pub(super) fn take(&self) -> bool {
-        // ORDER(slot): publish and consume, other end in `give_back`: one thread's words become another's.
+        // ORDER(slot): publish and consume, other end in `give_back`.
+        // If the last thread's store comes first, our exchange succeeds, and we see its words as it left them. If our load
+        // or exchange comes first, the slot is taken, and the caller tries another one.
         // Test: threads_come_and_go
         let taken = !self.0.is_taken.load(Ordering::Relaxed)
             && self
@@ -327,14 +362,14 @@ impl Slot {
         taken
     }
 
-    /// Gives the slot back at the end of this thread, or with its outermost section where it is in one.
+    /// Gives the slot back at the end of this thread: now, or with its outermost section if it is in one.
     pub(super) fn leave(&self, domain: &Domain) {
         if self.is_in_section() {
             self.0.flags.fetch_or(LEAVING, Ordering::Relaxed);
         } else {
             self.give_back(domain);
         }
-        // The thread may end now, and its number be another's: see `boost`.
+        // The thread may end after this, and another thread get its number: see `boost`.
         thread::while_named(|| ());
     }
 
@@ -346,7 +381,7 @@ impl Slot {
         self.0.is_taken.store(false, Ordering::Release);
     }
 
-    /// Notes that sections of this thread last from report to report, one more or less.
+    /// Adds `by` to the count of this thread's online `qsbr::Reader`s.
     pub(super) fn count_loops(&self, by: i32) {
         let nr_loops = self.0.nr_loops.load(Ordering::Relaxed);
         self.0
@@ -363,13 +398,13 @@ impl Slot {
 
     // ---- in a child of `fork`, which has no other thread ----
 
-    /// Returns `true` if the slot is of this thread, which may have left it with a section open, as it ends.
+    /// Returns `true` if this is the slot of this thread, also if the thread has left it with a section open.
     pub(super) fn is_mine(&self) -> bool {
         self.0.is_taken.load(Ordering::Relaxed)
             && self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
 
-    /// Frees the slot of a thread that is not there.
+    /// Frees the slot of a thread that does not exist in the child.
     pub(super) fn vacate(&self) {
         self.0.ctr.store(0, Ordering::Relaxed);
         self.0.flags.store(PARK | OFF, Ordering::Relaxed);
@@ -377,8 +412,8 @@ impl Slot {
         self.0.is_taken.store(false, Ordering::Relaxed);
     }
 
-    /// Keeps this thread's slot, as of a time when `gp_seq` was current and no driver had asked anything; says whether
-    /// it is not in an extended quiescent state.
+    /// Resets this thread's slot to a time when `gp_seq` was current and no driver had asked. Returns `true` if it is not in
+    /// an extended quiescent state.
     pub(super) fn inherit(&self, gp_seq: u64) -> bool {
         self.0.thread.store(thread::current().0, Ordering::Relaxed);
         let ctr = self.0.ctr.load(Ordering::Relaxed);
@@ -397,6 +432,7 @@ impl Slot {
 
     /// Returns `true` if the reader is in an extended quiescent state.
     pub(super) fn is_off(&self) -> bool {
+        // Acquire pairs with `park` and `confirm_parked`: a driver that skips the reader has its sections before.
         self.0.flags.load(Ordering::Acquire) & OFF != 0
     }
 
@@ -411,33 +447,38 @@ impl Slot {
 
     /// Asks the reader to report.
     pub(super) fn ask(&self) {
-        // ORDER(ask): the other end; see `report`.
+        // ORDER(ask): the other end; see `answer`.
+        // If our ASK comes first, the reader's answer acquires what we saw removed. If an answer comes first, it answered
+        // an earlier question, and ASK stands for the next one.
         // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
         self.0.flags.fetch_or(ASK, Ordering::Release);
     }
 
     /// Returns `true` if the reader has reported since it was asked.
     pub(super) fn has_answered(&self) -> bool {
-        // ORDER(ask): the other end; see `report`.
+        // ORDER(ask): the other end; see `answer`. Without ASK the sections before the answer happened before us; with it
+        // the driver waits.
         // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
         self.0.flags.load(Ordering::Acquire) & ASK == 0
     }
 
-    /// Takes a question back whose answer is known.
-    pub(super) fn never_mind(&self) {
+    /// Takes back a question whose answer is known.
+    pub(super) fn withdraw(&self) {
         self.0.flags.fetch_and(!ASK, Ordering::Relaxed);
     }
 
-    /// Wants the reader to begin its next section by the slow path.
+    /// Has the reader begin its next section by the slow path.
     pub(super) fn want_parked(&self) {
         self.0.flags.fetch_or(PARK, Ordering::Relaxed);
     }
 
-    /// Counts the reader out if it still wants to be parked. The caller has seen, after its heavy barrier, that it
-    /// is in no section.
+    /// Parks the reader if `PARK` is still set. The caller has seen behind its heavy barrier that the reader is in no
+    /// section.
     pub(super) fn confirm_parked(&self, domain: &Domain) {
         let still_wanted = |flags| (flags & PARK != 0).then_some(flags | OFF);
-        // Release: what the reader's sections did, which the caller acquired, is passed on to later drivers.
+        // Against `leave_parking`, on one word. If ours comes first, the reader finds OFF and counts itself in. If the
+        // reader's comes first, PARK is gone, and we change nothing.
+        // Release pairs with `is_off`: the sections, which the caller acquired, are passed on to later drivers.
         let before = self
             .0
             .flags
@@ -447,10 +488,13 @@ impl Slot {
         }
     }
 
-    /// Makes the reader count down `leaf` when it answers; false when it has answered already.
+    /// Has the reader count down `leaf` when it answers. Returns `false` if it has answered already.
     pub(super) fn count_on(&self, leaf: usize) -> bool {
         self.0.leaf.store(leaf as u32, Ordering::Relaxed);
         let unanswered = |flags| (flags & ASK != 0).then_some(flags | COUNTED);
+        // Against `answer`, on one word. If our COUNTED comes first, the answer acquires it with the leaf and the tree, and
+        // the reader counts down. If the answer comes first, ASK is gone: we acquire the reader's sections, and the driver
+        // counts down.
         self.0
             .flags
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, unanswered)
@@ -462,15 +506,16 @@ impl Slot {
         self.0.flags.load(Ordering::Relaxed) & COUNTED != 0
     }
 
-    /// Has the reader run first for the rest of its section, if it is still waited for and the system allows it.
+    /// Raises the reader's priority for the rest of its section, if it is still waited for and the system allows it.
     ///
-    /// Not one that reports from a loop: its sections may last for as long as the program runs. Nor one whose thread is
+    /// Does not boost a thread with a `qsbr::Reader`, whose sections may last as long as the program, nor a thread that is
     /// ending.
     pub(super) fn boost(&self) {
         if self.0.nr_loops.load(Ordering::Relaxed) > 0 {
             return;
         }
-        // A thread that ends passes by here after it has said so: the one that is named below is there.
+        // A thread that ends sets LEAVING or frees its slot, and then waits for this lock. So the thread that is named
+        // inside still exists.
         thread::while_named(|| {
             if self.mark_boosted() {
                 self.boost_marked();
@@ -493,7 +538,8 @@ impl Slot {
         if !thread::boost(thread) {
             self.0.flags.fetch_and(!BOOSTED, Ordering::Relaxed);
         } else if self.0.flags.load(Ordering::Acquire) & BOOSTED == 0 {
-            // It reported, and may have dropped its priority before we raised it.
+            // Against `answer`, on one word. If the answer came first, the reader may have dropped its priority before we
+            // raised it, so we drop it. If our load came first, the answer finds BOOSTED, and the reader drops it.
             thread::unboost(thread);
         }
     }

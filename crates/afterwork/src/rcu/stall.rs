@@ -1,14 +1,14 @@
-//! Readers that hold a grace period up: run sooner, and named.
+//! Readers that hold up a grace period: they are boosted, and reported.
 //!
-//! A holdout that others keep from its CPU is *boosted* for the rest of its section. The driver marks it `BOOSTED` where
-//! it is still counted on, raises its priority, and looks at the mark again; the reader takes the mark back with its
-//! report, and drops its priority *after* that, for dropping it may cost it the CPU at once. If the mark is gone when
-//! the driver looks, the reader may have dropped its priority before it was raised: the driver drops it then.
-
+//! A holdout that does not get its CPU is *boosted* for the rest of its section:
 //!
-//! A stall is told without a backtrace: only the thread itself can walk its stack, and to make it do so takes a signal,
-//! which interrupts its system calls and is the program's to hand out. What `/proc` says of the thread tells a reader that
-//! sleeps from one that computes; a debugger finds the rest by the thread's number.
+//! 1. The driver sets `BOOSTED` if the reader is still counted, raises its priority, and reads the flag again.
+//! 2. The reader clears the flag with its report. It drops its priority *after* that, because it may lose the CPU at once.
+//! 3. If the driver finds the flag cleared, the reader may have dropped its priority too early. Then the driver drops it.
+//!
+//! A stall is reported without a backtrace. Only the thread itself can walk its stack. Making it do so takes a signal, which
+//! interrupts its system calls, and signals belong to the program. `/proc` tells a reader that sleeps from one that
+//! computes. A debugger finds the rest by the thread's number.
 
 use std::time::Duration;
 
@@ -27,21 +27,22 @@ use crate::{
     wake::spin_as_waiter,
 };
 
-/// How often the driver looks before it boosts. A holdout that runs on another CPU ends most sections sooner.
-const LOOKS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
+/// How often the driver checks for the last report before it boosts. A holdout that runs on another CPU ends most sections
+/// sooner.
+const SPINS_BEFORE_BOOST: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 100 };
 
-/// A reader that holds up a grace period for longer than `rcu.stall_timeout`.
+/// A reader that has held up a grace period for longer than `rcu.stall_timeout`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stall {
     /// The kernel's number of the thread.
     pub thread: u32,
-    /// The thread's name, where it can be read.
+    /// The thread's name, if it can be read.
     pub name: Option<String>,
-    /// For how long the grace period has waited.
+    /// How long the grace period has waited.
     pub waited: Duration,
-    /// What the thread is at, where it can be read: "running", which may mean that it waits for a CPU, or "asleep in" one
-    /// of the kernel's functions.
+    /// What the thread does, if it can be read: "running", which includes waiting for a CPU, or "asleep in" a kernel
+    /// function.
     pub doing: Option<String>,
 }
 
@@ -60,13 +61,13 @@ impl std::fmt::Display for Stall {
     }
 }
 
-/// What is told of a stall; see [`on_stall`].
+/// A handler of stalls; see [`on_stall`].
 pub type StallHandler = Box<dyn Fn(&Stall) + Send + Sync>;
 
 type Shared = Arc<Foreign<StallHandler>>;
 
 sync::process_wide! {
-    /// What is told of stalls. No model is about it, and none sees it: there no wait times out.
+    /// The handler of stalls. Models never call it: no wait of theirs times out.
     fn place() -> Mutex<Option<Shared>> = Mutex::new(None)
 }
 
@@ -80,46 +81,46 @@ fn handler() -> &'static Mutex<Option<Shared>> {
     place()
 }
 
-/// Has stalls told to `handler`, once for each reader and period; `None` writes a line to stderr.
+/// Sets the handler of stalls. `None`, the default, writes a line to stderr.
 ///
-/// The handler runs on a thread that waits for the grace period, so whatever waits for one panics there. What it panics with
-/// is dropped.
+/// The handler is called once for each reader and each `rcu.stall_timeout` that has passed. It runs on the thread that
+/// drives the grace period, so any function that waits for a grace period panics in it. A panic of the handler is caught.
 ///
 /// # Blocking
 ///
-/// Never.
+/// Never blocks.
 pub fn on_stall(handler: Option<StallHandler>) {
-    // FOREIGN(rcu-stall-handler-drop): its destructor's, where it is replaced or on the thread that drives; contained, under
-    // no lock.
+    // FOREIGN(rcu-stall-handler-drop): the handler's destructor, on the thread that replaces it or on the driver. Contained,
+    // under no lock.
     let handler = handler.map(|handler| Arc::new(Foreign::new(handler)));
     let before = std::mem::replace(&mut *self::handler().lock(), handler);
     drop(before);
 }
 
-/// How many were told.
-static NR_TOLD: Count = Count::new();
+/// How many stalls were reported.
+static NR_REPORTED: Count = Count::new();
 
-/// Returns how many stalls were told.
-pub(super) fn nr_told() -> u64 {
-    NR_TOLD.read()
+/// Returns how many stalls were reported.
+pub(super) fn nr_reported() -> u64 {
+    NR_REPORTED.read()
 }
 
-fn tell(stall: &Stall) {
-    NR_TOLD.add(1);
+fn report(stall: &Stall) {
+    NR_REPORTED.add(1);
     trace::rcu_stall(stall.thread, stall);
     let handler = self::handler().lock().clone();
-    // FOREIGN(rcu-stall-handler): the user's, on the thread that drives, for which others wait, and which may be the one of
-    // callbacks; contained, under no lock. Writing to a closed stderr panics, too.
+    // FOREIGN(rcu-stall-handler): the user's, on the driver, for which others wait and which may be the thread of callbacks.
+    // Contained, under no lock. Writing to a closed stderr panics, too.
     panics::contain(|| match &handler {
         Some(handler) => handler(stall),
         None => eprintln!("afterwork: {stall}"),
     });
 }
 
-/// Tells that an executor has left a batch for `waited`, which now runs on the library's thread.
+/// Reports that an executor has not begun a batch for `waited`, so that it now runs on the library's thread.
 #[cold]
-pub(super) fn tell_of_batch(waited: Duration) {
-    NR_TOLD.add(1);
+pub(super) fn report_batch(waited: Duration) {
+    NR_REPORTED.add(1);
     // FOREIGN(rcu-stderr): none, but stderr may be closed; contained.
     panics::contain(|| {
         eprintln!(
@@ -135,7 +136,7 @@ impl Domain {
             return;
         }
         let tree = self.tree();
-        let mut nr_left = LOOKS_BEFORE_BOOST;
+        let mut nr_left = SPINS_BEFORE_BOOST;
         while nr_left > 0 && !tree.is_empty() {
             nr_left -= 1;
             hint::spin_loop();
@@ -166,14 +167,14 @@ impl Domain {
                 next = waited + timeout;
                 for slot in holdouts.iter().filter(|slot| slot.is_counted()) {
                     let thread = slot.thread();
-                    tell(&Stall {
+                    report(&Stall {
                         thread: thread.0,
                         name: thread::name(thread),
                         waited,
                         doing: thread::doing(thread),
                     });
                     if !here.is_this() {
-                        // A child that the handler made: the holdouts are not there.
+                        // The handler forked, and this is the child: the holdouts do not exist here.
                         return;
                     }
                 }

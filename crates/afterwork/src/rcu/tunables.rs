@@ -1,7 +1,7 @@
-//! What a user may change about grace periods, for the whole process: by the environment variable, or as it runs.
+//! The tunables of grace periods, for the whole process: from the environment variable, or set at run time.
 //!
-//! The variable is read by whoever first wants a grace period, or asks for the tunables. There is nobody to hand an error
-//! to, so a wrong variable is told on stderr, once, and changes nothing; [`Params::from_env`] returns the same error.
+//! The variable is read on the first use of a grace period or of the tunables. A wrong variable changes nothing, and is
+//! reported on stderr once, because no caller could take the error. [`Params::from_env`] returns it.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub(super) static NEXT_FQS_MS: Tunable = Tunable::new(0);
 pub(super) static BOOST: Tunable = Tunable::new(1);
 pub(super) static STALL_TIMEOUT_MS: Tunable = Tunable::new(21_000);
 
-/// There once the environment has been read.
+/// Set once the environment has been read.
 static FROM_ENV: OnceLock<()> = OnceLock::new();
 
 static HANDLER: Handler = Handler {
@@ -30,7 +30,7 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Reads the environment, the first time.
+/// Reads the environment, on the first call.
 #[inline]
 fn settle() {
     if FROM_ENV.get().is_none() && !cfg!(any(loom, shuttle)) {
@@ -47,10 +47,10 @@ fn settle_now() {
     });
 }
 
-/// Changes how grace periods are run, from the next one on.
+/// Changes how grace periods are run, from the next one on, for the whole process.
 ///
-/// Before, they are run as the environment says: `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000`, by the names in
-/// [`Tunables`]. Fields taken from [`tunables`] keep that.
+/// Until the first call they run as the environment says, by the names in [`Tunables`]:
+/// `AFTERWORK=rcu.boost=off,rcu.stall_timeout=1000`. To change one field and keep the others, begin with [`tunables`].
 ///
 /// # Blocking
 ///
@@ -65,7 +65,7 @@ fn settle_now() {
 /// assert!(!rcu::tunables().boost);
 /// ```
 pub fn set_tunables(tunables: Tunables) {
-    // Before, so that it does not overwrite what is wanted here.
+    // First, so that the environment does not overwrite `tunables` later.
     settle();
     store(tunables);
 }
@@ -79,7 +79,7 @@ fn store(tunables: Tunables) {
     STALL_TIMEOUT_MS.set(tunables.stall_timeout_ms);
 }
 
-/// Returns how grace periods are run.
+/// Returns the tunables that are in force.
 pub fn tunables() -> Tunables {
     settle();
     Tunables {
@@ -92,22 +92,22 @@ pub fn tunables() -> Tunables {
     }
 }
 
-/// Returns `true` if whoever waits is woken by the grace period itself. Asked before anything else of a grace period, as
-/// [`first_fqs_ms`] is, so these two see to it that the environment has been read.
+/// Returns `true` if the grace period itself wakes its waiters. A grace period reads this or [`first_fqs_ms`] before any
+/// other tunable, so these two read the environment.
 #[inline]
 pub(super) fn wake_from_gp() -> bool {
     settle();
     WAKE_FROM_GP.get() != 0
 }
 
-/// Returns how long to wait before the first look.
+/// Returns how long to wait before the first scan.
 #[inline]
 pub(super) fn first_fqs_ms() -> u32 {
     settle();
     FIRST_FQS_MS.get()
 }
 
-/// Returns how long a reader may hold up a grace period until that is reported; none for ever.
+/// Returns how long a reader may hold up a grace period before that is reported; `None` is for ever.
 pub(super) fn stall_timeout() -> Option<Duration> {
     let timeout_ms = STALL_TIMEOUT_MS.get();
     (timeout_ms > 0).then(|| Duration::from_millis(timeout_ms.into()))

@@ -1,8 +1,10 @@
-//! Callbacks of a domain: a list, a thread while it is not empty, and a count by which `barrier` waits.
+//! Callbacks of a domain: a list, a thread while the list is not empty, and a count for `barrier`.
 //!
-//! A callback runs after its grace period or is leaked: never dropped, for a reader may still see what it is to free.
-//! The one that is refused leaks, and so do those that a child of `fork` finds, which are its parent's. A callback that forks
-//! and comes back in the child ends it, on the domain's thread; on one that waits for callbacks the rest of the batch is left.
+//! A callback runs after its grace period, or is leaked. It is never dropped without that, because a reader may still see
+//! what it would free. A callback that is refused leaks. So do callbacks that a child of `fork` finds: they are its parent's.
+//!
+//! If a callback forks and returns in the child, the child ends if this is the domain's thread. On a thread that waits for
+//! callbacks the child leaves the rest of the batch.
 
 use std::{cell::Cell, mem::ManuallyDrop, ptr, time::Duration};
 
@@ -23,51 +25,51 @@ use super::{
     gp::Patience,
 };
 
-/// How long the thread waits for more callbacks before it ends: a start costs some 50 µs, an idle thread nothing but
-/// its stack. Not at all in a model, which never times out.
+/// How long the thread waits for more callbacks before it ends. A start costs some 50 µs, an idle thread its stack. In a
+/// model, where no wait times out, the thread ends at once.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// What runs after a grace period. Dropping it leaks.
+/// A closure that runs after a grace period. Dropping this leaks the closure.
 pub(super) struct Callback(ManuallyDrop<Box<dyn FnOnce() + Send>>);
 
 pub(super) struct Callbacks {
     list: Mutex<List>,
-    /// A: how many have run; written by the runner.
+    /// A: how many callbacks have run. Written by the runner.
     nr_run: AtomicU64,
     /// A: statistics.
     nr_panicked: AtomicU64,
-    /// Notified when `nr_run` has grown or the runner has gone.
+    /// Notified when `nr_run` has grown, and when there is no runner any more.
     ran: EventCount,
 }
 
-/// Guarded by the lock around it, a leaf.
+/// Guarded by a lock, which is a leaf.
 #[derive(Default)]
 struct List {
     waiting: Vec<Callback>,
-    /// How many were ever handed over.
+    /// How many callbacks have been handed over.
     nr_queued: u64,
     runner: Runner,
 }
 
-/// Who runs callbacks: at most one thread at a time, which keeps them in order.
+/// The thread that runs callbacks. At most one at a time, which keeps them in order.
 #[derive(Default)]
 enum Runner {
     #[default]
     Nobody,
     /// A thread is being started, and may be refused.
     Starting,
-    /// Will look at the list again.
+    /// A thread runs callbacks, and will read the list again.
     Running,
-    /// Sleeps until it is woken, once.
+    /// The thread sleeps. Whoever changes this state wakes it.
     Idle(Unparker),
 }
 
 sync::thread_local! {
-    /// Whose callbacks this thread runs, or null.
+    /// The domain whose callbacks this thread runs, or null.
     static RUNS: Cell<*const Shared> = Cell::new(ptr::null())
 }
 
-/// Runs `body`, which calls callbacks of `shared`, with this thread marked so.
+/// Marks this thread as one that runs callbacks of `shared` while it runs `body`.
 fn running<R>(shared: *const Shared, body: impl FnOnce() -> R) -> R {
     let before = RUNS.try_with(|runs| runs.replace(shared));
     let result = body();
@@ -113,7 +115,7 @@ impl std::fmt::Debug for Callbacks {
 
 impl Shared {
     pub(super) fn call(shared: &Arc<Self>, callback: Callback) {
-        if !shared.is_at_home() {
+        if !shared.is_own_process() {
             if twin::armed("srcu: a refused callback is dropped") {
                 drop(callback.into_inner());
             }
@@ -135,13 +137,13 @@ impl Shared {
         }
     }
 
-    /// Starts the thread; the caller has noted that. Returns `true` if there is one.
+    /// Starts the thread. The caller has set `Starting`. Returns `true` if the thread was started.
     fn start(shared: &Arc<Self>) -> bool {
         let theirs = shared.clone();
         let started = thread::spawn("aw-srcu", move || theirs.run_callbacks(LINGER)).is_ok();
         let mut list = shared.callbacks.list.lock();
         match list.runner {
-            // What it has done since, it has noted itself.
+            // Any other state has been set by the thread itself.
             Runner::Starting if started => list.runner = Runner::Running,
             Runner::Starting => list.runner = Runner::Nobody,
             _ => (),
@@ -154,7 +156,7 @@ impl Shared {
         started
     }
 
-    /// Returns `true` if what was handed over will run without a further call; asks for a thread again that was refused.
+    /// Returns `true` if callbacks will run without a further call. Tries again to start a thread that was refused.
     pub(super) fn is_served(shared: &Arc<Self>) -> bool {
         let mut list = shared.callbacks.list.lock();
         match list.runner {
@@ -175,18 +177,20 @@ impl Shared {
             !runs_ours.unwrap_or(false),
             "barrier inside a callback of its domain waits for itself"
         );
-        self.must_be_at_home();
+        self.assert_own_process();
         let callbacks = &self.callbacks;
         let mut list = callbacks.list.lock();
         let target = list.nr_queued;
         // ORDER(srcu-barrier): publish and consume, other end in `run_batch`.
         //   run_batch: the callbacks; nr_run += n Release
         //   here:      nr_run Acquire; the caller relies on what they did
+        // If the runner's addition comes first, we return, with the callbacks before. If our load comes first, we wait on
+        // `ran`, which the runner notifies after it.
         // Test: srcu_barrier_waits_for_every_callback
         let is_done = || callbacks.nr_run.load(Ordering::Acquire) >= target;
         while !is_done() {
             if matches!(list.runner, Runner::Nobody) {
-                // The thread was refused.
+                // The system has refused the thread: run them here.
                 list.runner = Runner::Running;
                 drop(list);
                 self.run_callbacks(Duration::ZERO);
@@ -196,17 +200,18 @@ impl Shared {
                     is_done() || matches!(callbacks.list.lock().runner, Runner::Nobody)
                 });
             }
-            // A callback may have forked, and another thread have had the lock.
-            self.must_be_at_home();
+            // A callback may have forked. In the child the lock may be held by a thread that does not exist.
+            self.assert_own_process();
             list = callbacks.list.lock();
         }
     }
 
-    /// Runs callbacks until there have been none for `linger`; the caller has made itself the runner.
+    /// Runs callbacks until there have been none for `linger`. The caller has made itself the runner.
     fn run_callbacks(&self, linger: Duration) {
         let mut parker = Parker::with_spin_limit(0);
-        // In a child that a callback made the list is the parent's, and its lock may be held by a thread that is not there.
-        while self.is_at_home() {
+        // If a callback forked: in the child the list is the parent's, and its lock may be held by a thread that does not
+        // exist.
+        while self.is_own_process() {
             let mut list = self.callbacks.list.lock();
             let batch = std::mem::take(&mut list.waiting);
             if !batch.is_empty() {
@@ -226,7 +231,7 @@ impl Shared {
         }
     }
 
-    /// Ends the runner's time, unless a callback came meanwhile; says which.
+    /// Ends the runner, unless a callback has come meanwhile. Returns `true` if it did.
     fn step_down(&self) -> bool {
         let mut list = self.callbacks.list.lock();
         let is_over = list.waiting.is_empty();
@@ -255,12 +260,12 @@ impl Shared {
     fn run_each(&self, batch: Vec<Callback>) {
         running(self, || {
             for callback in batch {
-                if !self.is_at_home() {
-                    // In a child that the last one made.
+                if !self.is_own_process() {
+                    // The last callback forked, and this is the child.
                     return;
                 }
-                // FOREIGN(srcu-callback): the user's, on the domain's thread, or on one that passes a barrier or drops the
-                // last handle; contained, under no lock.
+                // FOREIGN(srcu-callback): the user's, on the domain's thread, or on one that waits in `barrier` or drops the
+                // last handle. Contained, under no lock.
                 if panics::contain(callback.into_inner()) {
                     self.callbacks.nr_panicked.fetch_add(1, Ordering::Relaxed);
                 }
@@ -268,8 +273,8 @@ impl Shared {
         });
     }
 
-    /// Runs what was left because the system refused a thread: the last handle is being dropped, and guards have one, so
-    /// no section can be open that is not so for ever.
+    /// Runs callbacks that are left because the system refused a thread. The last handle is being dropped, and each guard
+    /// holds or borrows a handle. So an open section is one of a forgotten guard, and then the callbacks leak.
     pub(super) fn run_the_rest(&mut self) {
         let batch = std::mem::take(&mut self.callbacks.list.lock().waiting);
         if !batch.is_empty() && self.is_drained() {

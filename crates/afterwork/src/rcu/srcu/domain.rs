@@ -1,4 +1,4 @@
-//! A domain: what readers enter and grace periods are about.
+//! A domain: its handles, and the two ends of a section.
 
 use crossbeam_utils::CachePadded;
 use sync::{
@@ -20,20 +20,20 @@ use super::{
 pub use super::gp::Cookie;
 use crate::rcu::future::Synchronize;
 
-/// Readers that may sleep, and the grace periods that wait for them and for nobody else.
+/// Readers that may sleep, and grace periods that wait for these readers only.
 ///
-/// Clones are handles to the same domain. Domains are made and dropped at any time and know nothing of each other.
+/// Clones are handles to the same domain. Domains are independent of each other.
 ///
 /// # Guarantees
 ///
-/// A grace period that begins after a value was unlinked ends after every section that could have reached the value.
-/// One grace period serves all who asked before it began.
+/// A grace period that begins after a value was unlinked ends after every section that could have reached the value. One
+/// grace period serves all callers that came before it began.
 ///
 /// # Panics
 ///
-/// In a child of `fork` sections of a domain that the parent made may begin and end, but whatever waits for a grace period
-/// or hands a callback over panics: guards move between threads, so nobody can tell which sections are of threads that the
-/// child does not have. Make domains there.
+/// In a child of `fork`, functions that wait for a grace period or hand over a callback panic, if the domain was made in the
+/// parent. Guards move between threads, so it cannot be told which sections belong to threads that the child does not have.
+/// Sections may begin and end there. Make new domains in the child.
 ///
 /// # Examples
 ///
@@ -62,7 +62,7 @@ pub struct Domain {
 pub(super) struct Shared {
     /// Read by every section.
     front: CachePadded<Front>,
-    /// I: where it was made.
+    /// I: the process that made the domain.
     process: Process,
     pub(super) slots: Slots,
     pub(super) gp: GracePeriods,
@@ -71,9 +71,9 @@ pub(super) struct Shared {
 
 #[derive(Debug)]
 struct Front {
-    /// A: under which parity sections begin; written by whoever drives a grace period.
+    /// A: the parity under which sections begin. Written by the driver.
     parity: AtomicU32,
-    /// A: 0, or one more than the parity that a sleeping grace period waits for.
+    /// A: 0, or one more than the parity that a sleeping driver waits for.
     asked: Futex,
 }
 
@@ -82,7 +82,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// The first one of a process registers for membarrier: some microseconds.
+    /// Never blocks. The first domain of a process registers for membarrier, which takes some microseconds.
     pub fn new() -> Self {
         asym::init();
         let front = Front {
@@ -100,12 +100,12 @@ impl Domain {
         }
     }
 
-    /// Begins a section; it nests.
+    /// Begins a section. Sections nest.
     ///
     /// # Blocking
     ///
-    /// Never: a plain increment, and another one when the guard is dropped. A thread's first section in a domain may
-    /// allocate. Not from a signal handler, which could interrupt an increment.
+    /// Never blocks. Costs a plain increment, and another one when the guard is dropped. A thread's first section in a
+    /// domain may allocate. Do not call it in a signal handler, which could interrupt an increment.
     #[inline(always)]
     pub fn read(&self) -> Guard<'_> {
         Guard::new(self)
@@ -115,7 +115,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// Never, as [`read`](Self::read).
+    /// As [`read`](Self::read).
     ///
     /// # Examples
     ///
@@ -135,36 +135,37 @@ impl Domain {
     }
 
     /// Panics in a child of `fork`: see the panics of [`Domain`].
-    pub(in crate::rcu) fn assert_at_home(&self) {
-        self.shared.must_be_at_home();
+    pub(in crate::rcu) fn assert_own_process(&self) {
+        self.shared.assert_own_process();
     }
 
-    /// Waits until every section that has begun is over.
+    /// Waits until every section that has begun has ended.
     ///
     /// # Blocking
     ///
-    /// As long as the slowest of them. A membarrier, some ten microseconds, when there is none. Never call it while
-    /// holding a guard of this domain, on this thread or in this task: it would wait for itself.
+    /// As long as the slowest of them; a membarrier, some ten microseconds, if there is none. Never call it while this thread
+    /// or this task holds a guard of the domain: it would wait for itself.
     pub fn synchronize(&self) {
         self.shared.wait_for(self.get_state(), Patience::Normal);
     }
 
-    /// Waits as [`synchronize`](Self::synchronize) does, and looks for the end longer before it sleeps.
+    /// Waits as [`synchronize`](Self::synchronize) does, and spins longer before it sleeps.
     ///
     /// # Blocking
     ///
-    /// As [`synchronize`](Self::synchronize); it burns CPU for up to some tens of microseconds.
+    /// As [`synchronize`](Self::synchronize). Spins for up to some tens of microseconds.
     ///
-    /// Differs from Linux: the plain one does not wait for company either, so little is left to expedite.
+    /// Differs from Linux: here the plain form does not delay grace periods either, so this gains little.
     pub fn synchronize_expedited(&self) {
         self.shared.wait_for(self.get_state(), Patience::Expedited);
     }
 
-    /// Waits as [`synchronize`](Self::synchronize) does, as a future; from when it is first polled.
+    /// Returns a future that is ready when every section that has begun before its first poll has ended.
     ///
     /// # Blocking
     ///
-    /// Never; polling it first is a [`call`](Self::call). A task that holds a guard of this domain waits for itself.
+    /// Never blocks. The first poll costs a [`call`](Self::call). A task that holds a guard of this domain would wait for
+    /// itself.
     ///
     /// # Examples
     ///
@@ -181,16 +182,16 @@ impl Domain {
         Synchronize::of(self.clone())
     }
 
-    /// Returns a cookie for the first grace period that begins from now on; starts none.
+    /// Returns a cookie for the first grace period that begins from now on. Starts no grace period.
     ///
     /// # Blocking
     ///
-    /// Never. A full fence and a load.
+    /// Never blocks. Costs a full fence and a load.
     pub fn get_state(&self) -> Cookie {
         self.shared.gp.snap()
     }
 
-    /// Returns a cookie as [`get_state`](Self::get_state) does, and sees to it that its grace period comes.
+    /// Returns a cookie as [`get_state`](Self::get_state) does, and starts the grace period that it needs.
     ///
     /// # Blocking
     ///
@@ -201,11 +202,11 @@ impl Domain {
         cookie
     }
 
-    /// Returns `true` if the grace period of `cookie` is over; what its sections did is visible then.
+    /// Returns `true` if the grace period of `cookie` is over. Then what its sections did is visible.
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     pub fn poll_state(&self, cookie: Cookie) -> bool {
         self.shared.gp.is_over(cookie)
     }
@@ -219,21 +220,22 @@ impl Domain {
         self.shared.wait_for(cookie, Patience::Normal);
     }
 
-    /// Runs `callback` on a thread of the domain after a grace period; in the order of the calls.
+    /// Runs `callback` after a grace period, on a thread of the domain. Callbacks run in the order of the calls.
     ///
-    /// The thread starts with the first callback and ends when it had none for a second. A callback that panics is
-    /// counted ([`nr_panicked`](Self::nr_panicked)) and the others run. Dropping the last handle does not wait for
-    /// callbacks: they run all the same. One that leaves a section of the domain open keeps all later ones from running.
+    /// The thread starts with the first callback, and ends after a second without one. A panic in a callback is caught and
+    /// counted ([`nr_panicked`](Self::nr_panicked)); the other callbacks run. Dropping the last handle does not wait for
+    /// callbacks, which still run. A callback that leaves a section of the domain open keeps all later callbacks from
+    /// running.
     ///
     /// # Blocking
     ///
-    /// A short lock; may be called in a section. When the system refuses the thread, the callback waits for the next
-    /// `call`, for [`barrier`](Self::barrier), or for the last handle's drop, of which the latter two run it themselves.
+    /// For a short lock. May be called in a section. If the system refuses the thread, the next `call` tries again, and
+    /// [`barrier`](Self::barrier) and the last handle's drop run the callback themselves.
     ///
     /// # Panics
     ///
-    /// In a child of `fork`, of a domain that the parent made; `callback` is leaked then, for a reader may still see what
-    /// it is to free.
+    /// In a child of `fork`, if the domain was made in the parent. `callback` is leaked then, because a reader may still see
+    /// what it would free.
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         Shared::call(&self.shared, Callback::new(callback));
     }
@@ -242,17 +244,17 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`synchronize`](Self::synchronize), and as long as they run; nothing when there are none. Never in a section of
-    /// this domain.
+    /// As [`synchronize`](Self::synchronize), and until the callbacks have run. Returns at once if there are none. Never call
+    /// it in a section of this domain.
     ///
     /// # Panics
     ///
-    /// In a callback of this domain, which would wait for itself.
+    /// In a callback of this domain, which would wait for itself. In a child of `fork`, if the domain was made in the parent.
     pub fn barrier(&self) {
         self.shared.barrier();
     }
 
-    /// Returns how many callbacks have panicked.
+    /// Returns how many panics of callbacks have been caught.
     pub fn nr_panicked(&self) -> u64 {
         self.shared.callbacks.nr_panicked()
     }
@@ -278,7 +280,7 @@ pub(super) fn refuse() -> ! {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        if !twin::torn_down() && self.is_at_home() {
+        if !twin::torn_down() && self.is_own_process() {
             self.run_the_rest();
         }
     }
@@ -291,7 +293,7 @@ impl Default for Domain {
 }
 
 impl Shared {
-    /// Counts a section that begins, and returns what it was counted under.
+    /// Counts a section that begins, and returns the parity under which it was counted.
     #[inline(always)]
     pub(super) fn enter(&self) -> Parity {
         let parity = self.parity();
@@ -300,7 +302,8 @@ impl Shared {
         // ORDER(srcu-enter): store buffering, other end in `run_grace_period`.
         //   reader:       locks += 1;       light;  the section's reads
         //   grace period: the unlinked value, seq;  heavy;  sum of locks
-        // Either the sums see the section, or the section sees what was unlinked.
+        // If our barrier comes first, the sums have our section. If the heavy barrier comes first, our section sees what
+        // was unlinked.
         // Test: srcu_section_needs_its_fence
         if !twin::armed("srcu: no fence in enter") {
             asym::light();
@@ -308,7 +311,7 @@ impl Shared {
         parity
     }
 
-    /// Counts the end of a section, and wakes the grace period that sleeps for it.
+    /// Counts the end of a section, and wakes a driver that sleeps for its parity.
     #[inline(always)]
     pub(super) fn leave(&self, parity: Parity) {
         if twin::torn_down() {
@@ -323,7 +326,8 @@ impl Shared {
         // ORDER(srcu-leave): store buffering, other end in `drain`.
         //   reader:       unlocks += 1;  light;  read asked
         //   grace period: asked = 1 + p; heavy;  sum of unlocks
-        // Either the grace period sees the end, or the reader sees that it is asked.
+        // If our barrier comes first, the driver's sums have our end, and it does not sleep. If the heavy barrier comes
+        // first, we see `asked` below, and wake it.
         // Test: srcu_leaving_needs_its_fence
         if !twin::armed("srcu: no fence in leave") {
             asym::light();
@@ -356,19 +360,19 @@ impl Shared {
         self.front.parity.store(parity.word(), Ordering::Relaxed);
     }
 
-    /// Before anything that waits for sections or callbacks.
+    /// Checks that this process made the domain. Call it before anything that waits for sections or callbacks.
     ///
     /// # Panics
     ///
-    /// In a child of `fork`: some may be of threads that are not there, and nobody can tell which.
-    pub(super) fn must_be_at_home(&self) {
-        if !self.is_at_home() {
+    /// In a child of `fork`, where sections may belong to threads that do not exist.
+    pub(super) fn assert_own_process(&self) {
+        if !self.is_own_process() {
             refuse();
         }
     }
 
-    /// Returns `true` if this is the process in which the domain was made.
-    pub(super) fn is_at_home(&self) -> bool {
+    /// Returns `true` if this process made the domain.
+    pub(super) fn is_own_process(&self) -> bool {
         self.process.is_this()
     }
 

@@ -1,8 +1,8 @@
-//! Grace periods of a domain: numbered, driven by whoever waits, shared by all who came before one began.
+//! Grace periods of a domain: numbered, driven by a waiter, shared by all waiters that came before one began.
 //!
-//! `seq` is even when none runs and odd while one does. Whoever waits remembers the number at which the first grace
-//! period that begins from now on will have ended; the first of the waiters takes the *role* of driving, all others
-//! sleep until their number has come or the role is free.
+//! `seq` is even while no grace period runs, and odd while one does. A waiter notes the number at which the first grace
+//! period that begins from now on will have ended. The first waiter takes the right to drive. The others sleep until their
+//! number is reached or the right is free.
 
 use sync::{
     asym,
@@ -17,11 +17,11 @@ use crate::{
 
 use super::{domain::Shared, slots::Parity};
 
-/// How many fresh budgets an expedited grace period spends on looking, 16 looks each: some tens of microseconds
-/// where nobody else wants the CPU.
+/// How many fresh budgets of 16 rounds an expedited grace period spins: some tens of microseconds where no other thread
+/// wants the CPU.
 const EXPEDITED_SPINS: u32 = 8;
 
-/// Names a grace period of one domain: it is over, or it will be the next that begins.
+/// Names a grace period of one domain. Made by [`Domain::get_state`](super::Domain::get_state).
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Cookie {
     /// The sequence number at its end.
@@ -31,17 +31,17 @@ pub struct Cookie {
 /// How to wait for readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Patience {
-    /// Looks as long as has paid off for this thread.
+    /// Spins for as long as has paid off for this thread.
     Normal,
-    /// Looks long in any case.
+    /// Spins long in any case.
     Expedited,
 }
 
 #[derive(Debug)]
 pub(super) struct GracePeriods {
-    /// A: twice the grace periods that are over, and one more while one runs; written by who drives.
+    /// A: two for each grace period, odd while one runs. Written by the driver.
     seq: AtomicU64,
-    /// A: somebody drives.
+    /// A: `true` while a thread drives.
     is_driven: AtomicBool,
     /// Notified when `seq` or `is_driven` has moved.
     moved: EventCount,
@@ -49,7 +49,7 @@ pub(super) struct GracePeriods {
 
 /// Returns the number at the end of the first grace period to begin after `seq` was read.
 fn end_of_next(seq: u64) -> u64 {
-    // One that runs has begun before, so it does not count.
+    // A grace period that runs began before, so it does not count.
     (seq + 3) & !1
 }
 
@@ -66,7 +66,8 @@ impl GracePeriods {
         // ORDER(srcu-cookie): store buffering, other end in `run_grace_period`.
         //   here:         value unlinked;  fence;  read seq
         //   grace period: seq is odd;      heavy;  sum of locks
-        // A grace period that we do not see begun comes after the unlinking.
+        // If our fence comes first, each section that its sums miss sees the unlinking, so that grace period may serve us.
+        // If the heavy barrier comes first, we read its odd number, and our cookie names the one after it.
         // Test: srcu_cookie_needs_its_fence
         twin::fence("srcu: no fence before the cookie");
         Cookie {
@@ -78,18 +79,21 @@ impl GracePeriods {
         // ORDER(srcu-end): publish and consume, other end in `run_grace_period`.
         //   grace period: unlocks seen; seq is even Release
         //   here:         seq Acquire;  the caller frees
+        // If its store comes first, the sections that it waited for happened before us. If our load comes first, it returns
+        // a smaller number, and the caller goes on waiting.
         // Test: a_srcu_reader_keeps_what_it_reached
         self.seq.load(Ordering::Acquire) >= cookie.end_seq
     }
 }
 
 impl Shared {
-    /// Waits for the grace period of `cookie`, driving it if nobody else does.
+    /// Waits for the grace period of `cookie`, and drives it if no other thread does.
     pub(super) fn wait_for(&self, cookie: Cookie, patience: Patience) {
         let gp = &self.gp;
         while !gp.is_over(cookie) {
-            self.must_be_at_home();
-            // Acquire and release hand `seq` from driver to driver.
+            self.assert_own_process();
+            // Acquire pairs with the Release below. If the last driver's store comes first, we take the right, and see its
+            // `seq`. If our exchange comes first, it fails, and we sleep: that driver notifies `moved` after its store.
             let taken =
                 gp.is_driven
                     .compare_exchange(false, true, Ordering::Acquire, Ordering::Relaxed);
@@ -101,25 +105,29 @@ impl Shared {
             if !gp.is_over(cookie) {
                 self.run_grace_period(patience);
             }
+            // Release pairs with the exchange above.
             gp.is_driven.store(false, Ordering::Release);
             gp.moved.notify_all();
         }
     }
 
-    /// Returns `true` if no section is open; the caller has the domain alone.
+    /// Returns `true` if no section is open. The caller has the domain exclusively.
     pub(super) fn is_drained(&self) -> bool {
         let parity = self.parity();
         self.slots.drained(parity) && self.slots.drained(parity.other())
     }
 
-    /// Runs a grace period; the caller has the role of driving.
+    /// Runs a grace period. The caller has the right to drive.
     fn run_grace_period(&self, patience: Patience) {
         let seq = self.gp.seq.load(Ordering::Relaxed);
         self.gp.seq.store(seq + 1, Ordering::Relaxed);
         trace::gp_start("srcu", seq + 1);
         // ORDER(srcu-enter): other end in `enter`.
+        // If our barrier comes first, the section sees what was unlinked. If the reader's comes first, our sums see it.
         // Test: srcu_section_needs_its_fence
         // ORDER(srcu-cookie): other end in `snap`.
+        // If our barrier comes first, the waiter reads our odd number and does not count on us. If the waiter's fence comes
+        // first, what it unlinked is unlinked for every section that our sums miss.
         // Test: srcu_cookie_needs_its_fence
         if !twin::armed("srcu: no fence before the sums") {
             asym::heavy();
@@ -138,9 +146,9 @@ impl Shared {
         trace::gp_end("srcu", seq + 1);
     }
 
-    /// Waits until the sums of `parity` have been equal.
+    /// Waits until the sums of `parity` have been equal once.
     ///
-    /// Asleep, it is woken by the next section of `parity` that ends.
+    /// While it sleeps, the next section of `parity` that ends wakes it.
     fn drain(&self, parity: Parity, patience: Patience) {
         let is_drained = || self.slots.drained(parity);
         let was_seen = match patience {
@@ -156,6 +164,8 @@ impl Shared {
         loop {
             asked.word().store(parity.word() + 1, Ordering::Relaxed);
             // ORDER(srcu-leave): other end in `leave`.
+            // If our barrier comes first, the reader sees `asked` and wakes us. If the reader's comes first, our sums below
+            // have its unlock.
             // Test: srcu_leaving_needs_its_fence
             if !twin::armed("srcu: no fence before the sleep") {
                 asym::heavy();

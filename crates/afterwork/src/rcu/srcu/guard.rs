@@ -2,29 +2,29 @@
 
 use super::{domain::Domain, slots::Parity};
 
-/// A read-side critical section of a [`Domain`]; it ends when this is dropped.
+/// A read-side critical section of a [`Domain`]. It ends when this is dropped.
 ///
 /// # Guarantees
 ///
-/// What was reachable when the section began is not freed by anybody who waits for a grace period of the same domain
-/// first. It may be held across `.await` and sent to another thread. Forgetting one keeps the domain from ever
-/// finishing a grace period again; that leaks and is safe.
+/// What the section reaches stays valid, if whoever frees it waits for a grace period of the same domain first. A guard may
+/// be held across `.await` and sent to another thread. A guard that is forgotten (`mem::forget`) holds up every grace period
+/// of the domain for good, which is safe.
 #[must_use = "the section ends where the guard is dropped"]
 #[derive(Debug)]
 pub struct Guard<'domain> {
     domain: &'domain Domain,
-    /// Which counters the section began under.
+    /// The parity under which the section was counted.
     parity: Parity,
 }
 
 /// A [`Guard`] that keeps its domain alive, for tasks that outlive their creator.
 ///
-/// Costs a read-modify-write of a shared count more, at either end.
+/// Costs one more read-modify-write, of a shared count, at either end.
 #[must_use = "the section ends where the guard is dropped"]
 #[derive(Debug)]
 pub struct OwnedGuard {
     domain: Domain,
-    /// Which counters the section began under.
+    /// The parity under which the section was counted.
     parity: Parity,
 }
 

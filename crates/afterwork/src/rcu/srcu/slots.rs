@@ -1,8 +1,58 @@
-//! Counters of begun and ended sections, a line for each thread.
+//! Counters of sections that began and that ended: one cache line for each thread.
 //!
-//! A thread finds its line by its seat, a small number, in chunks that double in size and never move. A line is
-//! written by the thread in that seat alone; the seat's next thread goes on counting where it stopped. A thread whose
-//! own data is being destroyed has no seat any more: it counts in a line that is shared, by read-modify-writes.
+//! # Counters
+//!
+//! A domain counts the sections that began (`locks`) and that ended (`unlocks`), for each of two *parities*. Every thread
+//! has counters of its own, so both ends of a section are a plain increment. Another thread may count the end than the
+//! beginning: a grace period uses the sums only.
+//!
+//! ```text
+//! reader                                       grace period
+//!   p = parity            relaxed                H: heavy barrier
+//!   locks[p] += 1         relaxed                drained(1 - parity)?     wait
+//!   light barrier                                drained(parity)?         no: parity = 1 - parity, wait
+//!   … the section …
+//!   unlocks[p] += 1       release              drained(p): u = sum of unlocks[p]   acquire
+//!   light barrier                                          sum of locks[p] == u    relaxed
+//!   asked for p? wake
+//! ```
+//!
+//! A thread finds its line by its seat, a small number, in chunks that double in size and never move. Only the thread in
+//! that seat writes the line. The seat's next thread goes on from the counts that it finds. A thread whose thread-locals
+//! have been destroyed has no seat: it counts in a shared line, by read-modify-writes.
+//!
+//! # Why no reader is missed
+//!
+//! Take a section that must be waited for: it may have read a value that was unlinked before the grace period began. So its
+//! light barrier came before H. By the pairing of the two (`ORDER(srcu-enter)`) its increment of `locks[p]` is visible to
+//! every sum that is taken after H.
+//!
+//! *If the sum of unlocks has a section's unlock, the sum of locks has its lock.* The unlocks are added up first. An unlock
+//! is stored with release after its lock, and loaded with acquire before the locks are loaded. So each unlock in the first
+//! sum has its lock in the second, and a visible section that has not ended makes the second sum greater by one.
+//!
+//! So while our section runs, the sums of its parity are never equal. The grace period has seen equal sums of *both*
+//! parities, each after H. Whichever parity the section was counted under, it is over. The acquire of its unlock orders all
+//! that it did before the end of the grace period.
+//!
+//! # Why both parities, and why two
+//!
+//! A reader may count under an old parity: it may sleep between the load of the parity and the increment while any number
+//! of grace periods pass. A grace period that flips the parity and drains only the one that was current misses that reader
+//! (the *single flip*). So the other parity is drained, too, and first.
+//!
+//! The flip is for progress only. If new readers used the counters that are compared, a stream of overlapping sections could
+//! keep the sums unequal for ever. After the flip new readers count under the other parity, and at most one late reader a
+//! thread can still enter the old one. A domain whose sums are equal at once needs no flip.
+//!
+//! Counters have 64 bits and do not wrap: at one section a nanosecond, that takes 584 years.
+//!
+//! # Sleeping
+//!
+//! A grace period that must wait stores the parity that it waits for in `asked`, passes a heavy barrier, adds up once more
+//! and sleeps. A reader counts its end, passes a light barrier and loads `asked` (`ORDER(srcu-leave)`). If the reader's
+//! barrier comes first, the sums have its end. If the heavy barrier comes first, the reader sees `asked` and wakes the
+//! driver. Readers of the other parity wake nobody.
 
 use std::ptr;
 
@@ -12,27 +62,27 @@ use sync::{
     identity, thread, twin,
 };
 
-/// Lines in the first chunk; each further one has as many as all before it together, and this many more.
+/// Lines in the first chunk. Each further chunk has twice as many as the one before.
 const FIRST: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 8 };
-/// Enough chunks for four million threads, as many as a kernel has numbers for.
+/// Enough chunks for four million threads, the kernel's largest number of threads.
 const NR_CHUNKS: usize = if cfg!(any(loom, shuttle)) { 6 } else { 20 };
 
-/// Which of the two sets of counters: 0 or 1.
+/// One of the two sets of counters: 0 or 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Parity(u8);
 
 #[derive(Debug, Default)]
 struct Line {
-    /// A: sections that began, written by the seat's thread.
+    /// A: sections that began. Written by the seat's thread.
     locks: [AtomicU64; 2],
-    /// A: sections that ended, as above.
+    /// A: sections that ended. Written by the seat's thread.
     unlocks: [AtomicU64; 2],
 }
 
 /// All lines of a domain.
 #[derive(Debug)]
 pub(super) struct Slots {
-    /// A: null, or the first line of the chunk; set once, freed with the table.
+    /// A: null, or the first line of the chunk. Set once, freed with the table.
     chunks: [AtomicPtr<CachePadded<Line>>; NR_CHUNKS],
     /// A: for threads without a seat.
     shared: CachePadded<Line>,
@@ -91,13 +141,14 @@ impl Slots {
         }
     }
 
-    /// Counts a section that ended; releases what it did to whoever sees the count.
+    /// Counts a section that ended, and releases what it did to the driver that reads the count.
     #[inline(always)]
     pub(super) fn unlock(&self, parity: Parity) {
         // ORDER(srcu-count): publish and consume, other end in `drained`.
         //   reader:  the section's lock and reads;  unlocks += 1 Release
         //   drained: sum of unlocks Acquire;        sum of locks, then free
-        // Without it the lock could be missing beside its unlock, or the section's reads come after the freeing.
+        // If our store comes first, the driver has our lock in its sums and our reads before it frees. If its load comes
+        // first, the sums are unequal, and it waits. Without the pair the sum could have our unlock and miss our lock.
         // Test: srcu_unlock_needs_release
         let order = twin::order("srcu: relaxed unlock", Ordering::Release);
         match identity::seat() {
@@ -110,11 +161,13 @@ impl Slots {
         }
     }
 
-    /// Returns `true` if at some moment of this call no section of `parity` was running that had begun before it.
+    /// Returns `true` if every section that was counted under `parity` before this call has ended.
     pub(super) fn drained(&self, parity: Parity) -> bool {
         let sum = |counter: fn(&Line) -> &[AtomicU64; 2], order| {
             let mut sum = counter(&self.shared)[parity.index()].load(order);
             for (chunk, lines) in self.chunks.iter().enumerate() {
+                // Acquire pairs with `grow`: a chunk comes with its zeroes. If the reader that made it passed its light
+                // barrier before our heavy one, we find the chunk; else its section sees what was unlinked.
                 let first = lines.load(Ordering::Acquire);
                 if first.is_null() {
                     continue;
@@ -127,7 +180,7 @@ impl Slots {
             }
             sum
         };
-        // ORDER(srcu-count): other end in `unlock`. The unlocks first: see the module's page.
+        // ORDER(srcu-count): other end in `unlock`. The unlocks are summed first: see the top of the file.
         // Test: srcu_unlock_needs_release
         let (nr_locks, nr_unlocks);
         if twin::armed("srcu: locks summed first") {
@@ -143,6 +196,7 @@ impl Slots {
     #[inline(always)]
     fn line(&self, seat: u32) -> &Line {
         let (chunk, at) = place(seat);
+        // Acquire pairs with `grow`, in which another thread may have made the chunk.
         let first = self.chunks[chunk].load(Ordering::Acquire);
         let first = if first.is_null() {
             self.grow(chunk)
@@ -160,6 +214,8 @@ impl Slots {
             .collect();
         let lines = Box::into_raw(lines).cast();
         let empty = ptr::null_mut();
+        // If our exchange comes first, Release publishes our lines. If another thread's comes first, Acquire gives us its
+        // lines, and we free ours.
         match self.chunks[chunk].compare_exchange(
             empty,
             lines,
@@ -210,6 +266,7 @@ fn count(counter: &AtomicU64, order: Ordering) {
 #[cold]
 #[inline(never)]
 fn count_shared(counter: &AtomicU64) {
+    // Release for an unlock, as in `Slots::unlock`. A lock does not need it.
     counter.fetch_add(1, Ordering::Release);
 }
 
