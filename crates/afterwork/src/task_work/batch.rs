@@ -11,9 +11,10 @@ use super::error::PostError;
 use super::poster::Poster;
 use crate::panics;
 
-/// Items gathered by one thread, to be posted with one swap; made by [`Poster::batch`].
+/// Items that one thread gathers and posts with one swap. Made by [`Poster::batch`].
 ///
-/// Items that were not posted are dropped with it; a panic of such a drop ends there. As an iterator it gives them back.
+/// Items that were not posted are dropped with the batch; a panic of such a drop is caught. As an iterator a batch gives its
+/// items back.
 pub struct Batch<'p, T> {
     poster: &'p Poster<T>,
     /// Sealed blocks, older than `open`.
@@ -24,7 +25,7 @@ pub struct Batch<'p, T> {
     nr_open: usize,
     /// How many items are in all blocks.
     nr_packed: usize,
-    /// Taken out of the blocks again, to be given back. While there are any, no block is there.
+    /// Items that were taken out of the blocks again, for the iterator. While there are any, the batch has no block.
     back: VecDeque<T>,
 }
 
@@ -44,10 +45,10 @@ impl<'p, T> Batch<'p, T> {
     ///
     /// # Errors
     ///
-    /// [`PostError::Full`] with the item. That the mailbox is closed is said when the batch is posted.
+    /// [`PostError::Full`] with the item. A closed mailbox is reported by [`post`](Self::post).
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
-        if !self.poster.shared.room.take() {
+        if !self.poster.shared.room.reserve() {
             return Err(PostError::Full(item));
         }
         if !self.back.is_empty() {
@@ -67,16 +68,20 @@ impl<'p, T> Batch<'p, T> {
         self.len() == 0
     }
 
-    /// Posts the items and wakes the owner, if it sleeps. The batch is empty then, and may be filled again.
+    /// Posts the items, and wakes the owner if it sleeps. The batch is empty then, and may be filled again.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. One swap, and a system call if it wakes the owner.
     ///
     /// # Errors
     ///
-    /// [`PostError::Closed`]; the items are still in the batch.
+    /// [`PostError::Closed`], with the items still in the batch.
     pub fn post(&mut self) -> Result<(), PostError<()>> {
         self.send(true)
     }
 
-    /// Posts the items, and wakes the owner only if that makes as many as it sleeps for.
+    /// Posts the items, and wakes the owner only if they complete the count for which it sleeps.
     ///
     /// # Errors
     ///
@@ -99,7 +104,7 @@ impl<'p, T> Batch<'p, T> {
             return Ok(());
         };
         if urgent {
-            // One urgent item makes the batch urgent: no sleep is begun or gone on with while it is inside.
+            // The owner neither begins nor continues a sleep while an urgent item is inside, so one is enough.
             // SAFETY: ours until it is pushed, and sealed before it came into the chain.
             unsafe { block::mark_urgent(first) };
         }
@@ -126,7 +131,7 @@ impl<'p, T> Batch<'p, T> {
         }
     }
 
-    /// Puts the open block to the full ones.
+    /// Moves the open block to the full ones.
     fn seal(&mut self) {
         if let Some(block) = self.open.take() {
             // SAFETY: ours, with so many items.
@@ -184,7 +189,7 @@ impl<T> Iterator for Batch<'_, T> {
             self.unpack();
         }
         let item = self.back.pop_front()?;
-        self.poster.shared.room.give(1);
+        self.poster.shared.room.release(1);
         Some(item)
     }
 }
@@ -192,7 +197,7 @@ impl<T> Iterator for Batch<'_, T> {
 impl<T> Drop for Batch<'_, T> {
     fn drop(&mut self) {
         self.for_each(|item| {
-            // FOREIGN(batch-item): an item's drop, on the poster; a panic ends here.
+            // FOREIGN(batch-item): an item's drop, on the poster. A panic ends here.
             panics::contain(|| drop(item));
         });
     }

@@ -1,4 +1,4 @@
-//! How the owner sleeps, and so how it is woken.
+//! The bell: wakes the owner in the way in which it sleeps.
 
 use std::task::Waker;
 
@@ -23,22 +23,22 @@ pub(super) enum Sleep<'a> {
     EventFd,
 }
 
-// How the owner sleeps, in a byte.
+// `Sleep` as a byte.
 const THREAD: u8 = 0;
 const TASK: u8 = 1;
 #[cfg(not(any(loom, shuttle)))]
 const EVENTFD: u8 = 2;
 
-/// What a poster rings when it has claimed the wake-up.
+/// Wakes the owner. Rung by the poster that has claimed the wake-up.
 ///
-/// Each way leaves a token, so that a ring which comes before the sleep ends it.
+/// Each way of waking leaves a token, so a ring that comes before the sleep ends the sleep.
 #[derive(Debug)]
 pub(super) struct Bell {
-    /// A: how the owner sleeps; written before it arms, read by who claimed.
+    /// A: how the owner sleeps. Written before it arms, read by the poster that claimed.
     kind: AtomicU8,
-    /// I
+    /// I: wakes the owner's thread.
     thread: Unparker,
-    /// The task to wake; taken out by who wakes it.
+    /// The task to wake. Taken out by the poster that wakes it.
     task: Mutex<Option<Waker>>,
     /// Made when the owner first asks for it.
     #[cfg(not(any(loom, shuttle)))]
@@ -56,7 +56,7 @@ impl Bell {
         }
     }
 
-    /// Says how the owner is about to sleep; it arms next.
+    /// Sets how the owner is about to sleep. It arms next.
     pub(super) fn set_sleep(&self, sleep: Sleep<'_>) {
         let kind = match sleep {
             Sleep::Thread => THREAD,
@@ -67,13 +67,13 @@ impl Bell {
             #[cfg(not(any(loom, shuttle)))]
             Sleep::EventFd => EVENTFD,
         };
-        // ORDER(bell): published by the arming that follows; see `Wait::arm`.
+        // ORDER(bell): published by the arming that follows; see `Wait::arm`, which has both outcomes.
         self.kind.store(kind, Ordering::Relaxed);
     }
 
     /// Leaves the waker of the task that is about to sleep.
     fn set_task(&self, waker: &Waker) {
-        // FOREIGN(bell-clone): an executor's waker, on the owner, who has changed nothing yet and gets the panic.
+        // FOREIGN(bell-clone): an executor's waker, on the owner, which has changed nothing yet and gets the panic.
         let ours = waker.clone();
         let mut task = self.task.lock();
         let is_known = task.as_ref().is_some_and(|known| known.will_wake(&ours));
@@ -90,7 +90,7 @@ impl Bell {
     #[cfg(not(any(loom, shuttle)))]
     pub(super) fn eventfd(&self) -> std::io::Result<&EventFd> {
         if self.eventfd.get().is_none() {
-            // The owner alone comes here, so nobody else sets it in between.
+            // Only the owner gets here, so no other thread sets it in between.
             let _ = self.eventfd.set(EventFd::new()?);
         }
         Ok(self.eventfd.get().expect("set just now"))
@@ -98,11 +98,11 @@ impl Bell {
 
     /// Wakes the owner.
     ///
-    /// The caller has claimed the wake-up of the present arming, or of one that the owner has meanwhile given up:
-    /// then this is a ring for nothing.
+    /// The caller has claimed the wake-up of an arming. If the owner has given that arming up meanwhile, the ring has no
+    /// effect but a token.
     #[cold]
     pub(super) fn ring(&self) {
-        // ORDER(bell): consumed by the claim that came before; see `Wait::claim`.
+        // ORDER(bell): acquired by the claim that came before; see `Wait::claim`.
         let kind = self.kind.load(Ordering::Relaxed);
         if kind == THREAD {
             return self.thread.unpark();
@@ -117,7 +117,7 @@ impl Bell {
         }
         let waker = self.task.lock().take();
         if let Some(waker) = waker {
-            // FOREIGN(bell-wake): an executor's waker, on the poster, whose item is inside; a panic ends here.
+            // FOREIGN(bell-wake): an executor's waker, on the poster, whose item is inside. A panic ends here.
             panics::contain(|| waker.wake());
         }
     }
@@ -134,7 +134,7 @@ impl Drop for Bell {
 
 fn drop_contained(waker: Option<Waker>) {
     if waker.is_some() {
-        // FOREIGN(bell-drop): an executor's waker, on the owner or on the last poster; a panic ends here.
+        // FOREIGN(bell-drop): an executor's waker, on the owner or on the last poster. A panic ends here.
         panics::contain(|| drop(waker));
     }
 }

@@ -1,4 +1,4 @@
-//! A block: items of one poster, side by side, and one word that says what of it is whose.
+//! A block: items of one poster, side by side, and one word that says which side may use which part.
 //!
 //! ```text
 //!  ┌──────┬───────┬───────┬────────┬────────┬────────┬───
@@ -7,35 +7,35 @@
 //!  ◄──────────────── two cache lines ───────────────────►
 //! ```
 //!
-//! A cache line that goes from CPU to CPU costs more than all the instructions of a post. In a node for each item it
-//! would go there and back for each; here it carries several.
+//! A cache line that goes from CPU to CPU costs more than all the instructions of a post. With a node for each item, a line
+//! would travel for each item. A block's lines carry several items.
 //!
 //! # The life of a block
 //!
-//! A poster puts its first item in and pushes the block onto the queue. As long as the block is the newest there, the
-//! same poster adds items to it. Once another block is behind it, the poster leaves it, so that items keep the order in
-//! which they were posted. The owner reads the block at the head; it closes a block that was left when it has read
-//! all of it.
+//! A poster puts its first item in and pushes the block onto the queue. While the block is the newest in the queue, the same
+//! poster adds items to it. Once another block is behind it, the poster leaves it, so that items keep the order in which
+//! they were posted. The owner reads the block at the head. When it has read all items of a block that is not the newest, it
+//! closes the block.
 //!
-//! | `state` | set by | by | means |
+//! | `state` | set by | how | means |
 //! |---|---|---|---|
-//! | number of items | poster | addition | so many slots hold items, or held one |
-//! | `SEALED` | poster | the same addition, or when it forgets it | nothing will be added, and the poster has forgotten the block |
-//! | `CLOSED` | owner | compare-exchange from what it has read | nothing will be added, and the owner has forgotten the block |
+//! | number of items | poster | addition | so many slots hold an item, or held one |
+//! | `SEALED` | poster | with its last addition, or when it forgets the block | no more items; the poster has forgotten the block |
+//! | `CLOSED` | owner | compare-exchange from the state of which it has read all items | no more items; the owner has forgotten the block |
 //!
-//! Whoever is the second to forget a block has it: the owner finds `SEALED` and gives the block to the free list; the
-//! poster finds `CLOSED` and uses it again. Both changes are read-modify-writes of one word, so there is a second one.
+//! Both flags are set by read-modify-writes of one word, so one of them comes second. Whoever sets the second has the block
+//! to itself: the owner finds `SEALED` and gives the block to the free list; the poster finds `CLOSED` and uses it again.
 //!
 //! # What must never happen
 //!
-//! - An item lost: the poster adds to a block that the owner has left. Adding and closing exchange the same word. The
-//!   owner closes only the very state of which it has read every item; the poster that finds `CLOSED` takes its item
-//!   back out of the slot, which nobody else has looked at, and starts another block.
-//! - Two owners of a block: see the table.
-//! - Items of one poster, or of two posts of which one ended before the other began, out of order: a poster adds only
-//!   to the block that is the newest *after* its post began. Whatever was pushed behind it later overlaps this post.
-//! - The owner spinning: that compare-exchange fails at most once for an addition under way and once for the poster's
-//!   sealing, because an addition begins with a look that the block is the newest, and another is behind it.
+//! - *An item is lost*, because the poster adds to a block that the owner has forgotten. Adding and closing change the same
+//!   word. If the addition comes first, the closing fails, for the owner has not read that item. If the closing comes first,
+//!   the poster finds `CLOSED`, takes its item back out of the slot, which nobody else has used, and starts another block.
+//! - *A block has two owners*: see above.
+//! - *Items of one poster, or of two posts of which one ended before the other began, change their order.* A poster adds only
+//!   to a block that is the newest after its post began. A block that is pushed behind it later overlaps this post.
+//! - *The owner spins.* Another block is behind the one that it closes, and an addition begins with a check that its block is
+//!   the newest. So the compare-exchange fails at most once for an addition under way, and once for the poster's sealing.
 
 use std::alloc::{self, Layout};
 use std::mem::{ManuallyDrop, MaybeUninit};
@@ -46,11 +46,11 @@ use sync::atomic::{AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
 use sync::{hint, twin};
 
-/// Bytes of a block: two cache lines, which most machines fetch together. Measured: one line holds too few items to
-/// pay for its head, four are no faster and cost memory where posters take turns.
+/// Bytes of a block: two cache lines, which most machines fetch together. Measured: one line holds too few items to pay
+/// for its head; four are no faster, and cost memory when several posters alternate.
 const BLOCK_BYTES: usize = 128;
 
-/// At this address a block begins, so that no two share a line. In a model it does not matter.
+/// The alignment of a block, so that no two share a line. In a model it does not matter.
 const BLOCK_ALIGN: usize = 64;
 
 /// Slots of a block in a model: the second item is added to the first one's block, the third is not.
@@ -58,18 +58,18 @@ const MODEL_SLOTS: usize = 2;
 
 type Cell<T> = UnsafeCell<MaybeUninit<T>>;
 
-/// A block; reached by raw pointers only, for posters and owner use different parts of it at once.
+/// A block. Reached by raw pointers only, because poster and owner use different parts of it at once.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Block<T> {
     link: Link<Block<T>>,
-    /// A: see the page.
+    /// A: see the top of the file.
     state: AtomicU64,
-    /// The poster's: the block that it left after this one.
+    /// The block that the poster left after this one. Used by the poster only.
     pub(super) aside: Option<NonNull<Block<T>>>,
-    /// I: how many there are.
+    /// I: the number of slots.
     nr_slots: usize,
-    /// A slot is the poster's until the state counts it, then the owner's.
+    /// A slot belongs to the poster until the state counts it, then to the owner.
     slots: [Cell<T>; 0],
 }
 
@@ -83,7 +83,7 @@ impl State {
     const SEALED: u64 = 1 << 6;
     const CLOSED: u64 = 1 << 7;
     const URGENT_SHIFT: u32 = 8;
-    /// So many urgent bits there are.
+    /// The number of urgent bits.
     const MAX_SLOTS: usize = 56;
 
     /// Returns what the item in slot `at` adds to the state.
@@ -133,12 +133,12 @@ pub(super) const fn nr_slots<T>() -> usize {
     }
 }
 
-/// A block that one side has to itself, without items. Owns the memory.
+/// A block without items that one side has to itself. Owns the memory.
 #[derive(Debug)]
 pub(super) struct Blank<T>(NonNull<Block<T>>);
 
 impl<T> Blank<T> {
-    /// Allocates a block of so many slots.
+    /// Allocates a block of `nr_slots` slots.
     pub(super) fn new(nr_slots: usize) -> Self {
         let layout = layout::<T>(nr_slots);
         // SAFETY: the size is not zero, for a block has a head.
@@ -164,11 +164,11 @@ impl<T> Blank<T> {
         Self(block)
     }
 
-    /// Makes the first item the only one; `last` says that no other will be added.
+    /// Puts `item` into the first slot. `last` means that no other item will be added.
     #[inline(always)]
     pub(super) fn start(self, item: T, urgent: bool, last: bool) -> NonNull<Block<T>> {
         let block = Self::into_raw(self);
-        // SAFETY: the handle owned the block, so nobody else looks at it, and a block has a slot.
+        // SAFETY: the handle owned the block, so nobody else uses it, and every block has a slot.
         unsafe { put(block, 0, item) };
         // SAFETY: as above. Relaxed: the push publishes it.
         unsafe { state(block) }.store(State::item(0, urgent, last), Ordering::Relaxed);
@@ -177,8 +177,8 @@ impl<T> Blank<T> {
 
     /// Reads the state.
     pub(super) fn state(&self) -> State {
-        // SAFETY: the handle owns the block. Whoever handed it over published the state with it.
-        unsafe { look(self.0) }
+        // SAFETY: the handle owns the block. The side that handed it over published the state with it.
+        unsafe { load(self.0) }
     }
 
     /// Gives up the handle.
@@ -191,14 +191,14 @@ impl<T> Blank<T> {
     ///
     /// # Safety
     ///
-    /// 1. Nobody else will use the block, and no item that counts is in it.
+    /// 1. Nobody else will use the block, and every item in it has been taken.
     #[inline(always)]
     pub(super) unsafe fn from_raw(block: NonNull<Block<T>>) -> Self {
         Self(block)
     }
 }
 
-/// Asks for the lines of a block that the caller will soon write to.
+/// Prefetches the lines of a block that the caller will soon write to.
 #[inline]
 pub(super) fn prefetch<T>(block: *const Block<T>) {
     for line in 0..BLOCK_BYTES / BLOCK_ALIGN {
@@ -240,8 +240,8 @@ pub(super) unsafe fn mark_urgent<T>(block: NonNull<Block<T>>) {
     state.store(urgent, Ordering::Relaxed);
 }
 
-/// Adds an item to a block that was pushed; gives it back with the block, which is the caller's then, if the owner has
-/// closed it.
+/// Adds an item to a block that was pushed. If the owner has closed the block, gives the item back, and the block, which
+/// belongs to the caller then.
 ///
 /// # Safety
 ///
@@ -257,13 +257,16 @@ pub(super) unsafe fn add<T>(
 ) -> Result<(), (T, Blank<T>)> {
     // SAFETY: (1): the state does not count the slot yet, so it is ours.
     unsafe { put(block, at, item) };
-    // ORDER(block-add): message passing from poster to owner, other end in `look`.
+    // ORDER(block-add): message passing from poster to owner, other end in `load`.
     //   add:  the item in its slot;     state += 1   Release
-    //   look: state   Acquire;          takes items out of the slots
-    // Else the owner could take an item before it is there.
+    //   load: state   Acquire;          takes items out of the slots
+    // If our addition comes first, the owner's load counts the item and finds it whole. If the load comes first, the owner
+    // does not know of the slot.
     // Test: an_added_item_is_whole, adding_needs_its_release
     //
     // ORDER(block-close): the acquire end; see `close`.
+    // If our addition comes first, the owner's closing fails, for the state has changed. If the closing comes first, we find
+    // CLOSED below, and the owner's reads of the block are before our next writes.
     // Test: a_block_goes_round, reuse_after_adding_needs_its_acquire
     let order = if twin::armed("block: add without release") {
         Ordering::Acquire
@@ -272,7 +275,7 @@ pub(super) unsafe fn add<T>(
     } else {
         Ordering::AcqRel
     };
-    // SAFETY: (1): the block is there until both sides have forgotten it.
+    // SAFETY: (1): the block exists until both sides have forgotten it.
     let before = unsafe { state(block) }.fetch_add(State::item(at, urgent, last), order);
     if !State(before).is_closed() || twin::armed("block: add to what is closed") {
         return Ok(());
@@ -283,32 +286,35 @@ pub(super) unsafe fn add<T>(
     Err((item, unsafe { Blank::from_raw(block) }))
 }
 
-/// Takes a block back that the owner has closed.
+/// Takes a block back if the owner has closed it.
 ///
 /// # Safety
 ///
 /// 1. As [`add`] (1), without the items. After `Some` the caller has forgotten the block.
 pub(super) unsafe fn take_back<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
     // ORDER(block-close): the acquire end; see `close`.
+    // If the closing comes first, the block is ours, with the owner's reads before. If our load comes first, the poster keeps
+    // the block in its list and tries again later.
     // Test: a_block_goes_round, reuse_needs_its_acquire
     let order = twin::order("block: relaxed take back", Ordering::Acquire);
-    // SAFETY: (1): the block is there until both sides have forgotten it.
+    // SAFETY: (1): the block exists until both sides have forgotten it.
     let state = State(unsafe { state(block) }.load(order));
     // SAFETY: the owner has forgotten it.
     state.is_closed().then(|| unsafe { Blank::from_raw(block) })
 }
 
-/// Forgets a block for ever; returns it if the owner has forgotten it before.
+/// Forgets a block for good. Returns it if the owner has forgotten it before.
 ///
 /// # Safety
 ///
 /// 1. As [`take_back`].
 pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
-    // ORDER(block-close): the acquire end; see `close`. The release end towards `look`: whatever we did to the block
-    // comes before what its next user does.
+    // ORDER(block-close): the acquire end; see `close`. The release end towards `load`.
+    // If the owner's CLOSED comes first, we find it, and the block is ours to free. If our SEALED comes first, the owner finds
+    // that, and gives the block to its next user, with all that we did to it before.
     // Test: a_block_goes_round
     //
-    // SAFETY: (1): the block is there until both sides have forgotten it.
+    // SAFETY: (1): the block exists until both sides have forgotten it.
     let before = unsafe { state(block) }.fetch_or(State::SEALED, Ordering::AcqRel);
     // SAFETY: the owner has forgotten it.
     State(before)
@@ -316,31 +322,32 @@ pub(super) unsafe fn seal<T>(block: NonNull<Block<T>>) -> Option<Blank<T>> {
         .then(|| unsafe { Blank::from_raw(block) })
 }
 
-/// Reads how many items are in the block, and what else is known of it.
+/// Loads the state of the block.
 ///
 /// # Safety
 ///
 /// 1. The caller is the owner, and has not forgotten `block`.
 #[inline(always)]
-pub(super) unsafe fn look<T>(block: NonNull<Block<T>>) -> State {
-    // ORDER(block-add): the acquire end; see `add`.
+pub(super) unsafe fn load<T>(block: NonNull<Block<T>>) -> State {
+    // ORDER(block-add): the acquire end; see `add`. It also acquires the poster's SEALED; see `seal`.
     // Test: an_added_item_is_whole, looking_needs_its_acquire
     let order = twin::order("block: relaxed look", Ordering::Acquire);
-    // SAFETY: (1): the block is there until both sides have forgotten it.
+    // SAFETY: (1): the block exists until both sides have forgotten it.
     State(unsafe { state(block) }.load(order))
 }
 
-/// Forgets a block that another one is behind; false if it is no longer in the state that was `seen`.
+/// Forgets a block that is no longer the newest. Returns `false` if its state is no longer `seen`.
 ///
 /// # Safety
 ///
-/// 1. As [`look`]. After `true` the caller has forgotten the block.
-/// 2. Every item of `seen` was taken, and nobody reaches the block by the queue any more.
+/// 1. As [`load`]. After `true` the caller has forgotten the block.
+/// 2. Every item of `seen` was taken, and the block was popped from the queue.
 pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
     // ORDER(block-close): message passing from owner to poster, other ends in `add`, `take_back` and `seal`.
     //   close: takes items, reads the link;    state |= CLOSED   Release
     //   next:  state   Acquire;                writes items and link anew
-    // Else the owner could find items of the block's next round in this one.
+    // If our exchange comes first, the poster finds CLOSED, and its next writes come after our reads. If an addition or
+    // SEALED comes first, our exchange fails, and the owner loads the state again.
     // Test: a_block_goes_round, closing_needs_its_release
     let order = twin::order("block: relaxed close", Ordering::Release);
     let seen = seen.0;
@@ -355,7 +362,7 @@ pub(super) unsafe fn close<T>(block: NonNull<Block<T>>, seen: State) -> bool {
 ///
 /// # Safety
 ///
-/// 1. The slot is the caller's, and holds an item that was not taken before.
+/// 1. The slot belongs to the caller, and holds an item that was not taken before.
 #[inline(always)]
 pub(super) unsafe fn take<T>(block: NonNull<Block<T>>, at: usize) -> T {
     // SAFETY: (1): there is such a slot.
@@ -368,7 +375,7 @@ pub(super) unsafe fn take<T>(block: NonNull<Block<T>>, at: usize) -> T {
 
 /// # Safety
 ///
-/// 1. The slot is there, and the caller's.
+/// 1. The slot exists, and belongs to the caller.
 #[inline(always)]
 unsafe fn put<T>(block: NonNull<Block<T>>, at: usize, item: T) {
     // SAFETY: (1).
@@ -379,7 +386,7 @@ unsafe fn put<T>(block: NonNull<Block<T>>, at: usize, item: T) {
 
 /// # Safety
 ///
-/// 1. The block is there, and has more than `at` slots.
+/// 1. The block exists, and has more than `at` slots.
 #[inline(always)]
 unsafe fn slot<T>(block: NonNull<Block<T>>, at: usize) -> *mut Cell<T> {
     // SAFETY: (1): inside of the block.
@@ -390,7 +397,7 @@ unsafe fn slot<T>(block: NonNull<Block<T>>, at: usize) -> *mut Cell<T> {
 
 /// # Safety
 ///
-/// 1. The block is there as long as the borrow.
+/// 1. The block exists as long as the borrow.
 #[inline(always)]
 unsafe fn state<'a, T>(block: NonNull<Block<T>>) -> &'a AtomicU64 {
     // SAFETY: (1): it is reached by shared reference only.

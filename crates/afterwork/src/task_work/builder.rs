@@ -1,4 +1,4 @@
-//! Making a mailbox.
+//! The builder of mailboxes.
 
 use std::marker::PhantomData;
 
@@ -6,11 +6,11 @@ use super::inbox::Backlog;
 use super::mailbox::Mailbox;
 use crate::wake::Parker;
 
-/// For how many items emptied blocks are kept for later posts unless said otherwise. A guess: with small items it is
-/// what a thread's stack touches anyway. Smaller makes bursts allocate; larger keeps what one burst needed once.
+/// The default of [`Builder::keep`]. A guess: with small items this is as much memory as a thread's stack touches. With a
+/// smaller value bursts allocate; a larger one keeps memory that one burst needed once.
 const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
 
-/// What a [`Mailbox`] is to be like.
+/// Builds a [`Mailbox`]. Made by [`Mailbox::builder`].
 ///
 /// # Examples
 ///
@@ -46,36 +46,40 @@ impl<T> Builder<T> {
         }
     }
 
-    /// Refuses posts while `items` are inside. Costs a locked instruction a post and one a receipt.
+    /// Bounds the mailbox: posts are refused while `items` items are inside. Unbounded by default.
+    ///
+    /// Costs one locked instruction for each post and one for each receipt.
     pub fn capacity(mut self, items: usize) -> Self {
         self.capacity = Some(items);
         self
     }
 
-    /// Keeps emptied blocks for up to `items` later posts (1024); 0 frees each at once.
+    /// Keeps emptied blocks for up to `items` later posts. 1024 by default; 0 frees each block at once.
     ///
-    /// Each poster may have as many at hand besides, and up to 64 blocks of 128 bytes that it can add no more to. What is
-    /// beyond is freed as the owner empties it, a few blocks at a time.
+    /// Each poster may keep as many in addition, and up to 64 blocks of 128 bytes that it can add no more items to. Further
+    /// blocks are freed as the owner empties them, a few at a time.
     pub fn keep(mut self, items: usize) -> Self {
         self.keep = items;
         self
     }
 
-    /// Says how posts are kept; for measurements.
+    /// Sets the queue in which posts wait. For measurements.
     pub fn backlog(mut self, backlog: Backlog) -> Self {
         self.backlog = backlog;
         self
     }
 
-    /// Bounds how often a waiting thread looks before it sleeps; see [`SpinBudget`](crate::wake::SpinBudget).
-    /// 0 sleeps at once.
+    /// Bounds the rounds that a waiting thread spins before it sleeps; see [`SpinBudget`](crate::wake::SpinBudget). With 0 it
+    /// sleeps at once.
     pub fn spin_limit(mut self, spin_limit: u32) -> Self {
         self.spin_limit = Some(spin_limit);
         self
     }
 
-    /// Gives it a name, by which `afterwork top` shows what it has received and how often its owner slept and was woken.
-    /// Costs the owner a plain store an item, and posters nothing but where they wake.
+    /// Gives the mailbox a name. `afterwork top` then shows how many items it has received, and how often its owner has slept
+    /// and was woken.
+    ///
+    /// Costs the owner a plain store for each item, and a poster one addition for each wake-up.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = Some(name.into());
         self

@@ -1,27 +1,27 @@
-//! Why a post or a receipt did not happen.
+//! The errors of posting and receiving.
 
 use std::error::Error;
 use std::fmt;
 
-/// Why a post was refused; the item is in it.
+/// The error of a post that was refused. Holds the item.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PostError<T> {
-    /// The owner closed the mailbox, or dropped it.
+    /// The owner has closed the mailbox, or dropped it.
     Closed(T),
-    /// As many items as the mailbox may hold are inside.
+    /// The mailbox holds as many items as it may.
     Full(T),
 }
 
 impl<T> PostError<T> {
-    /// Returns what was to be posted.
+    /// Returns the item.
     pub fn into_inner(self) -> T {
         match self {
             Self::Closed(item) | Self::Full(item) => item,
         }
     }
 
-    /// Keeps the reason and changes what was to be posted.
+    /// Returns the same error with the item changed by `change`.
     pub fn map<U>(self, change: impl FnOnce(T) -> U) -> PostError<U> {
         match self {
             Self::Closed(item) => PostError::Closed(change(item)),
@@ -30,7 +30,7 @@ impl<T> PostError<T> {
     }
 }
 
-// By hand: what was to be posted need not be printable.
+// By hand: items need not be `Debug`.
 impl<T> fmt::Debug for PostError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -51,7 +51,7 @@ impl<T> fmt::Display for PostError<T> {
 
 impl<T> Error for PostError<T> {}
 
-/// Nothing is inside, and nothing will come: closed by the owner, or the last poster is gone.
+/// The mailbox is empty, and nothing will come: the owner has closed it, or the last poster was dropped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 
@@ -63,15 +63,15 @@ impl fmt::Display for Closed {
 
 impl Error for Closed {}
 
-/// Why there was nothing to receive.
+/// The reason why [`Mailbox::try_recv`](super::Mailbox::try_recv) returned no item.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum TryRecvError {
-    /// No post that completed before is inside.
+    /// The mailbox is empty: every post that completed before has been received.
     Empty,
-    /// A poster is in the middle of its post; come back in a moment.
+    /// A poster is in the middle of its post. Try again in a moment.
     MidPush,
-    /// Nothing is inside, and nothing will come; see [`Closed`].
+    /// The mailbox is empty, and nothing will come; see [`Closed`].
     Closed,
 }
 

@@ -1,4 +1,4 @@
-//! An owner that sleeps in its own event loop: epoll, io_uring or any other that can wait for an eventfd.
+//! Owners that sleep in an event loop of their own: epoll, io_uring or any other that can wait for an eventfd.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
@@ -7,28 +7,29 @@ use super::bell::Sleep;
 use super::mailbox::{Mailbox, PrepareSleep};
 
 impl<T> Mailbox<T> {
-    /// Returns the eventfd that is rung while the owner is armed; makes it the first time.
+    /// Returns the eventfd that wakes the owner. The first call makes it.
     ///
-    /// Register it once, for reading, edge-triggered if the loop offers that. It is rung at most once for each
-    /// [`arm`](Self::arm), and never while the owner is awake.
+    /// Register it once, for reading, edge-triggered if the loop offers that. Each call of [`arm`](Self::arm) causes at most
+    /// one ring. While the owner is not armed, nothing rings.
     ///
     /// # Errors
     ///
-    /// What the system says, such as that there are too many open files.
+    /// The system's error, if it refuses an eventfd.
     pub fn eventfd(&self) -> io::Result<BorrowedFd<'_>> {
         self.shared().owner.bell.eventfd().map(AsFd::as_fd)
     }
 
-    /// Gets ready to sleep until `count` items are there, or one that was posted to wake the owner; 0 counts as 1.
+    /// Prepares a sleep until `count` items are inside, or an urgent one. A `count` of 0 counts as 1.
     ///
-    /// `true`: the loop may sleep; the eventfd will be rung. `false`: it must not, for there is something to receive
-    /// (or nothing will come any more, or a poster is in mid-push: look, and arm again).
+    /// Returns `true` if the loop may sleep: the eventfd will be rung. Returns `false` if it must not sleep: there is
+    /// something to receive, or nothing will come any more, or a poster is in the middle of its post. Then receive, and arm
+    /// again.
     ///
-    /// When the loop wakes, for whatever reason, call [`disarm`](Self::disarm) before anything else.
+    /// When the loop wakes, for any reason, call [`disarm`](Self::disarm) first.
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Errors
     ///
@@ -38,23 +39,24 @@ impl<T> Mailbox<T> {
         Ok(self.prepare_sleep(count, Sleep::EventFd) == PrepareSleep::Sleep)
     }
 
-    /// Ends what [`arm`](Self::arm) began; returns `true` if the bell was rung for it.
+    /// Ends what [`arm`](Self::arm) began. Returns `true` if a poster has claimed the wake-up.
+    ///
+    /// Does not read the eventfd. An edge-triggered loop needs no read; any other calls [`clear`](Self::clear).
     ///
     /// # Blocking
     ///
-    /// Never: a locked instruction. The eventfd is not read: an edge-triggered loop need not, another calls
-    /// [`clear`](Self::clear).
+    /// Never blocks. Costs one locked instruction.
     pub fn disarm(&mut self) -> bool {
-        !self.get_up()
+        !self.cancel_sleep()
     }
 
-    /// Makes the eventfd unreadable again, for a loop that is told as long as it is readable.
+    /// Makes the eventfd unreadable again. For a level-triggered loop.
     ///
-    /// A poster may have claimed the wake-up and ring only after this: then the loop wakes once more, for nothing.
+    /// A poster that has claimed the wake-up may ring after this. Then the loop wakes once more, with nothing to receive.
     ///
     /// # Blocking
     ///
-    /// Never; a system call.
+    /// Never blocks. Makes one system call.
     pub fn clear(&mut self) {
         if let Ok(eventfd) = self.shared().owner.bell.eventfd() {
             eventfd.clear();

@@ -1,7 +1,6 @@
-//! The queue behind a mailbox: the FIFO, or the LIFO list that it replaces, to measure one against the other.
+//! The queue of a mailbox: a FIFO, or for comparison the LIFO list that it replaces.
 //!
-//! What is queued are blocks of items (`block.rs`). In the list, where a block is never the newest for long enough to
-//! be added to, each holds one item.
+//! Both hold blocks of items (`block.rs`). In the LIFO list each block holds one item.
 
 use std::ptr::NonNull;
 
@@ -10,22 +9,22 @@ use mpscq::{Chain, Linked, Pop, RawCursor, RawQueue, Stack};
 
 use super::block::{self, Blank, Block, State};
 
-/// How posts are kept until the owner takes them.
+/// The queue in which posts wait for the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Backlog {
-    /// The wait-free queue of blocks: one locked instruction a post, taken in order as they come.
+    /// The wait-free queue of blocks: one locked instruction a post.
     #[default]
     Fifo,
-    /// A lock-free list: a compare-exchange loop a post, taken all at once and turned round. The old way, kept to
-    /// measure against; order and guarantees are the same.
+    /// A lock-free list: a compare-exchange loop a post; the owner takes all items at once and reverses them. Kept to
+    /// measure against. Order and guarantees are the same.
     Lifo,
 }
 
 /// The posters' side.
 #[derive(Debug)]
 pub(super) struct Inbox<T> {
-    /// I
+    /// I: which of the two queues is in use.
     backlog: Backlog,
     /// I: how many items a block holds.
     nr_slots: usize,
@@ -37,17 +36,17 @@ pub(super) struct Inbox<T> {
 #[derive(Debug)]
 pub(super) struct Reader<T> {
     fifo: RawCursor<Block<T>>,
-    /// The block that is being read; the oldest in the queue, or just taken from it.
+    /// The block that is being read: the oldest in the queue, or just popped from it.
     block: Option<NonNull<Block<T>>>,
-    /// Whether it is no longer in the queue.
+    /// `true` once `block` is no longer in the queue.
     popped: bool,
-    /// How many of its items were taken.
+    /// How many items of `block` were taken.
     at: usize,
-    /// What was last seen of it.
+    /// The state of `block` when it was last loaded.
     seen: State,
-    /// What was taken from the list and turned round.
-    turned: Chain<Block<T>>,
-    /// Counted by [`Inbox::count`]; older than `turned`.
+    /// Blocks that were taken from the LIFO list and reversed.
+    reversed: Chain<Block<T>>,
+    /// Blocks that [`Inbox::count`] has counted; older than `reversed`.
     counted: Chain<Block<T>>,
     /// How many of `counted` are urgent.
     nr_urgent: usize,
@@ -60,14 +59,14 @@ pub(super) enum Found<T> {
     MidPush,
 }
 
-/// What a count found, for somebody who wants so many items.
+/// What a count found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Count {
-    /// As many, or an urgent one.
+    /// As many items as wanted, or an urgent one.
     Enough,
-    /// So many, and no more are inside.
+    /// So many items, and no more are inside.
     Only(usize),
-    /// Fewer, and a producer in mid-push hides how many more.
+    /// Too few, and a producer in mid-push hides how many more there are.
     MidPush,
 }
 
@@ -89,7 +88,7 @@ impl<T> Inbox<T> {
             popped: false,
             at: 0,
             seen: State::default(),
-            turned: Chain::new(),
+            reversed: Chain::new(),
             counted: Chain::new(),
             nr_urgent: 0,
         };
@@ -102,7 +101,7 @@ impl<T> Inbox<T> {
         self.nr_slots
     }
 
-    /// Returns `true` if nothing was pushed after `block`, which must have been.
+    /// Returns `true` if nothing was pushed after `block`, which was pushed.
     #[inline(always)]
     pub(super) fn is_newest(&self, block: NonNull<Block<T>>) -> bool {
         self.fifo.is_newest(block)
@@ -141,7 +140,7 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Takes the oldest item; a block that is empty then goes to `emptied`.
+    /// Takes the oldest item. Blocks that are found empty go to `emptied`.
     ///
     /// # Safety
     ///
@@ -168,7 +167,8 @@ impl<T> Inbox<T> {
         Found::Item(item)
     }
 
-    /// Looks for more items where the reader stands, and goes to the next block; says so if there is nothing.
+    /// Loads the reader's block again, and goes on to the next block if all of its items were taken. Returns `None` if the
+    /// reader has made progress, else what was found.
     ///
     /// # Safety
     ///
@@ -190,13 +190,13 @@ impl<T> Inbox<T> {
             },
         };
         // SAFETY: the owner forgets a block when it sets `reader.block` to `None`.
-        let state = unsafe { block::look(block) };
+        let state = unsafe { block::load(block) };
         if state.nr_items() > reader.at {
             reader.seen = state;
             return None;
         }
         if !reader.popped {
-            // Its poster may add to it as long as it is the newest.
+            // Its poster may add to it while it is the newest.
             if !state.is_sealed() {
                 // SAFETY: `peek` returned it.
                 match unsafe { self.fifo.after(block) } {
@@ -217,7 +217,7 @@ impl<T> Inbox<T> {
             blank = Some(unsafe { Blank::from_raw(block) });
         // SAFETY: 1: forgotten below. 2: `at` items were taken, which is all of `state`, and it was popped.
         } else if !unsafe { block::close(block, state) } {
-            // Its poster has added an item, or ended.
+            // Its poster has added an item, or sealed the block: load it again.
             return None;
         }
         (reader.block, reader.popped) = (None, false);
@@ -232,7 +232,7 @@ impl<T> Inbox<T> {
             reader.nr_urgent -= usize::from(is_urgent(&blank));
             blank
         } else {
-            let Some(blank) = self.take_turned(reader) else {
+            let Some(blank) = self.take_reversed(reader) else {
                 return Found::Empty;
             };
             blank
@@ -246,11 +246,11 @@ impl<T> Inbox<T> {
     }
 
     #[inline]
-    fn take_turned(&self, reader: &mut Reader<T>) -> Option<Blank<T>> {
-        if reader.turned.is_empty() {
-            reader.turned = self.lifo.take_all_fifo();
+    fn take_reversed(&self, reader: &mut Reader<T>) -> Option<Blank<T>> {
+        if reader.reversed.is_empty() {
+            reader.reversed = self.lifo.take_all_fifo();
         }
-        reader.turned.pop_front()
+        reader.reversed.pop_front()
     }
 
     /// Counts the items inside, up to `wanted` or to an urgent one.
@@ -277,7 +277,7 @@ impl<T> Inbox<T> {
                 Pop::MidPush => return Count::MidPush,
             };
             // SAFETY: the reader stands at it, or it is in the queue, behind that.
-            let state = unsafe { block::look(block) };
+            let state = unsafe { block::load(block) };
             nr_items += state.nr_items() - at;
             if nr_items >= wanted || state.has_urgent_from(at) {
                 return Count::Enough;
@@ -295,7 +295,7 @@ impl<T> Inbox<T> {
 
     fn count_list(&self, reader: &mut Reader<T>, wanted: usize) -> Count {
         while reader.counted.len() < wanted && reader.nr_urgent == 0 {
-            let Some(blank) = self.take_turned(reader) else {
+            let Some(blank) = self.take_reversed(reader) else {
                 return Count::Only(reader.counted.len());
             };
             reader.nr_urgent += usize::from(is_urgent(&blank));
@@ -305,7 +305,7 @@ impl<T> Inbox<T> {
     }
 }
 
-/// Returns `true` if the first item of a block that we have to ourselves is urgent.
+/// Returns `true` if the first item of the block is urgent.
 fn is_urgent<T>(blank: &Blank<T>) -> bool {
     blank.state().has_urgent_from(0)
 }
@@ -313,7 +313,7 @@ fn is_urgent<T>(blank: &Blank<T>) -> bool {
 impl<T> Drop for Reader<T> {
     fn drop(&mut self) {
         debug_assert!(
-            self.turned.is_empty() && self.counted.is_empty(),
+            self.reversed.is_empty() && self.counted.is_empty(),
             "the items would be forgotten"
         );
     }

@@ -17,33 +17,33 @@ use super::shared::Shared;
 use super::tally::{RECEIVED, SLEEPS, tally};
 use crate::wake::Parker;
 
-/// How often a wait gives its CPU away for a poster in mid-push before it sleeps a little between looks. A guess: the
-/// poster needs two instructions, so it was preempted if this many turns of others did not let it go on.
+/// How often a wait yields its CPU to a poster in mid-push before it sleeps between checks. A guess: the poster needs two
+/// instructions, so it was preempted if this many yields did not let it go on.
 const NR_YIELDS: u32 = 32;
 
-/// How long that little is, in microseconds: of the order of a wake-up. Larger delays the items behind that poster,
-/// smaller burns the CPU it may need.
+/// How long that sleep is, in microseconds: about a wake-up. Longer delays the items behind that poster; shorter burns the
+/// CPU that it may need.
 const MID_PUSH_NAP_US: u64 = 50;
 
-/// Two looks in vain are at least so far apart, in nanoseconds: a few transfers of a cache line. An owner that
-/// polls faster takes the line that posters are writing for each item that it gets, and slows all of them down. Measured:
-/// less brings that back, more delays items without being faster. None in a model, whose clock stands still.
-const LOOK_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
+/// The least distance of two polls that find nothing, in nanoseconds: a few transfers of a cache line. An owner that polls
+/// faster takes the line that posters are writing, and slows all of them down. Measured: less brings that back, more delays
+/// items without a gain. 0 in a model, whose clock stands still.
+const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 
-/// A queue of items that one owner receives, with a bell that wakes it once there is enough to do.
+/// A queue of items that one owner receives, and that wakes the owner once there is enough to do.
 ///
-/// Any thread posts by a [`Poster`]. The owner takes what is there with [`try_recv`](Self::try_recv) or
-/// [`drain`](Self::drain), and sleeps in one of the ways on [the module's page](super).
+/// Any thread posts through a [`Poster`]. The owner receives with [`try_recv`](Self::try_recv) or [`drain`](Self::drain), and
+/// sleeps in one of the ways on [the module's page](super).
 ///
 /// # Guarantees
 ///
 /// - First in, first out: for each poster, and for posts of which one ended before the other began.
-/// - One wake-up at most for each time the owner goes to sleep; none while it is awake.
-/// - Dropping it drops what is inside, refuses later posts with their items, and blocks nobody. A panic of such a drop
-///   ends there.
+/// - At most one wake-up for each time the owner goes to sleep; none while it is awake.
+/// - Dropping the mailbox drops the items inside; a panic of such a drop is caught. Later posts are refused, with the item in
+///   the error.
 ///
-/// It grows with what is posted, unless it is built with a [capacity](Builder::capacity). Emptied blocks are kept for
-/// later posts, up to a [limit](Builder::keep).
+/// A mailbox grows with what is posted, unless it is built with a [capacity](Builder::capacity). Emptied blocks are kept
+/// for later posts, up to a [limit](Builder::keep).
 ///
 /// # Examples
 ///
@@ -71,51 +71,51 @@ pub struct Mailbox<T> {
     /// `None` once the owner has ended.
     reader: Option<Reader<T>>,
     spent: Spent<T>,
-    /// When a look was last in vain.
-    last_vain_ns: u64,
+    /// When a poll last found nothing.
+    last_empty_ns: u64,
     parker: Parker,
 }
 
-/// Receives items up to a bound; made by [`Mailbox::drain`].
+/// Receives items up to a bound. Made by [`Mailbox::drain`].
 #[derive(Debug)]
 pub struct Drain<'m, T> {
     mailbox: &'m mut Mailbox<T>,
     left: usize,
 }
 
-/// What a look at the inbox found, for somebody who wants so many items.
+/// What is inside, compared to the wanted count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Look {
-    /// As many as wanted, or an urgent one, or the last ones before the end.
+enum Inside {
+    /// As many items as wanted, or an urgent one, or the last ones before the end.
     Enough,
-    /// So many, which are fewer, and no more are inside.
+    /// So many items, fewer than wanted.
     Short(usize),
-    /// Fewer, and a producer in mid-push hides how many more.
+    /// Too few, and a producer in mid-push hides how many more there are.
     MidPush,
-    /// None, and none will come.
+    /// Nothing is inside, and nothing will come.
     Over,
 }
 
-/// How getting ready to sleep went.
+/// What the owner does after it has prepared a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum PrepareSleep {
-    /// The bell will ring: sleep.
+    /// Sleep: the bell will ring.
     Sleep,
-    /// Enough is there: receive.
+    /// Receive: enough is inside.
     Ready,
-    /// Come back in a moment.
+    /// Try again in a moment: a poster is in mid-push.
     Retry,
-    /// None will come.
+    /// End: nothing will come.
     Closed,
 }
 
 impl<T> Mailbox<T> {
-    /// Makes a mailbox without a bound, for an owner of any kind.
+    /// Makes an unbounded mailbox.
     pub fn new() -> Self {
         Self::builder().build()
     }
 
-    /// Starts to make a mailbox that is not like all others.
+    /// Returns a builder, for a mailbox with a bound, a name or other settings.
     pub fn builder() -> Builder<T> {
         Builder::new()
     }
@@ -130,31 +130,31 @@ impl<T> Mailbox<T> {
             shared: Arc::new(shared),
             reader: Some(reader),
             spent,
-            last_vain_ns: 0,
+            last_empty_ns: 0,
             parker,
         }
     }
 
-    /// Makes a poster. More are made by cloning it.
+    /// Makes a poster. Clone it for more.
     pub fn poster(&self) -> Poster<T> {
         Poster::new(self.shared.clone())
     }
 
-    /// Returns how many items may be inside, if that is bounded.
+    /// Returns how many items may be inside; `None` if that is unbounded.
     pub fn capacity(&self) -> Option<usize> {
         self.shared.room.capacity()
     }
 
-    /// Receives the oldest item, if it is there.
+    /// Receives the oldest item, if there is one.
     ///
     /// # Blocking
     ///
-    /// Never. If it finds nothing for the second time within half a microsecond, it spins for the rest of that: whoever
-    /// polls in a tight loop would take the cache line that posters are writing.
+    /// Never sleeps. A call that finds nothing, less than half a microsecond after another one, spins for the rest of that
+    /// time. So an owner that polls in a tight loop leaves the cache line to its posters.
     ///
     /// # Errors
     ///
-    /// Why there is none: see [`TryRecvError`].
+    /// [`TryRecvError`], with the reason why there is no item.
     #[inline]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         match self.read() {
@@ -163,10 +163,10 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Receives at most `max` items; the rest stays, in order.
+    /// Returns an iterator that receives at most `max` items. The rest stays inside, in order.
     ///
-    /// It ends when it finds nothing to receive. Bound it if the owner has other things to do: while posters keep
-    /// posting, it would not come back to them.
+    /// The iterator ends when it finds nothing to receive. The bound lets an owner do other things while posters keep
+    /// posting.
     ///
     /// # Blocking
     ///
@@ -179,25 +179,24 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Returns `true` if nothing is inside, not even a post that is under way.
+    /// Returns `true` if nothing is inside and no post is under way.
     pub fn is_empty(&mut self) -> bool {
-        matches!(self.look(1), Look::Short(_) | Look::Over)
+        matches!(self.count_inside(1), Inside::Short(_) | Inside::Over)
     }
 
-    /// Sleeps until `count` items are there, or one that was posted to wake the owner; 0 counts as 1.
+    /// Sleeps until `count` items are inside, or an urgent one. A `count` of 0 counts as 1.
     ///
-    /// Items that were not received last time count. Lazy posts alone may never make up the count: with those, use
+    /// Items that were left inside before count. Lazy posts alone may never reach the count; with those, use
     /// [`wait_timeout`](Self::wait_timeout).
     ///
     /// # Blocking
     ///
-    /// Until then. It spins a little first, if that has paid off. Woken by the poster whose post makes the count
-    /// full, by an urgent one, or by the last poster that is dropped. While a post is between its two steps, this
-    /// gives the CPU away rather than sleep.
+    /// Until then. Spins first, if that has paid off. Woken by the post that completes the count, by an urgent post, or by the
+    /// drop of the last poster. While a poster is in the middle of its post, this yields the CPU instead of sleeping.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when nothing is inside and nothing will come.
+    /// [`Closed`] if nothing is inside and nothing will come.
     pub fn wait(&mut self, count: usize) -> Result<(), Closed> {
         let mut nr_held = 0;
         loop {
@@ -210,13 +209,13 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Waits as [`wait`](Self::wait) does, for at most `timeout`; returns `true` if it came true.
+    /// Waits as [`wait`](Self::wait) does, for at most `timeout`. Returns `false` if the time ran out.
     ///
-    /// What is there may be received in any case.
+    /// The items inside may be received in either case.
     ///
     /// # Blocking
     ///
-    /// At most `timeout` (and what the system adds); in a model it never times out.
+    /// At most `timeout`, and what the system adds to it. In a model it never times out.
     ///
     /// # Errors
     ///
@@ -239,7 +238,7 @@ impl<T> Mailbox<T> {
     /// assert_eq!(mailbox.drain(32).count(), 1);
     /// ```
     pub fn wait_timeout(&mut self, count: usize, timeout: Duration) -> Result<bool, Closed> {
-        // The clock is read once it matters: what is there already costs no look at it.
+        // The clock is read only if there is too little inside.
         let mut start_ns = None;
         let limit_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         let mut nr_held = 0;
@@ -252,58 +251,58 @@ impl<T> Mailbox<T> {
                     let passed_ns = now_ns - *start_ns.get_or_insert(now_ns);
                     let left_ns = limit_ns.saturating_sub(passed_ns);
                     if left_ns == 0 {
-                        self.get_up();
+                        self.cancel_sleep();
                         return Ok(false);
                     }
                     if prepared == PrepareSleep::Retry {
                         self.let_others_run(&mut nr_held);
                     } else if !self.parker.park_timeout(Duration::from_nanos(left_ns)) {
-                        self.get_up();
+                        self.cancel_sleep();
                     }
                 }
             }
         }
     }
 
-    /// Takes no new posts from here on; what is inside may still be received.
+    /// Refuses new posts from here on. The items inside may still be received.
     ///
-    /// A post that overlaps this call may be refused or taken, and then land after the owner was told [`Closed`]: it is
-    /// received if the owner looks again, else dropped with the mailbox. Who must see every item that was taken
-    /// receives until the last poster is gone, without closing. Drop the mailbox to drop what is inside too.
+    /// A post that overlaps this call may be refused or accepted. If it is accepted, its item may arrive after the owner has
+    /// got [`Closed`]; it is received by a later call, or dropped with the mailbox. An owner that must receive every accepted
+    /// item does not close: it receives until the last poster is gone.
     pub fn close(&self) {
         self.shared.close();
     }
 
-    /// Gets ready to sleep until `count` items are there: the look, the arming, and the look after it.
+    /// Prepares a sleep until `count` items are inside: counts, arms, and counts again.
     pub(super) fn prepare_sleep(&mut self, count: usize, sleep: Sleep<'_>) -> PrepareSleep {
         let count = count.max(1);
         loop {
-            let nr_inside = match self.look(count) {
-                Look::Enough => return PrepareSleep::Ready,
-                Look::Over => return PrepareSleep::Closed,
-                Look::MidPush => return PrepareSleep::Retry,
-                Look::Short(nr_inside) => nr_inside,
+            let nr_inside = match self.count_inside(count) {
+                Inside::Enough => return PrepareSleep::Ready,
+                Inside::Over => return PrepareSleep::Closed,
+                Inside::MidPush => return PrepareSleep::Retry,
+                Inside::Short(nr_inside) => nr_inside,
             };
-            // Whoever posts while we sleep may need them.
+            // Posters may need the emptied blocks while we sleep.
             self.spent.give_back(&self.shared.free);
             self.shared.owner.bell.set_sleep(sleep);
             self.shared.owner.wait.arm(count - nr_inside);
             if twin::armed("wait: no look after arming") {
                 return PrepareSleep::Sleep;
             }
-            // What is found now was posted by somebody who may have counted, or may not have.
-            if self.look(count) == Look::Short(nr_inside) {
+            // An item that is found only now may or may not have been counted by its poster, so we arm again.
+            if self.count_inside(count) == Inside::Short(nr_inside) {
                 if let Some(tally) = &self.shared.owner.tally {
                     tally[SLEEPS].add_alone();
                 }
                 return PrepareSleep::Sleep;
             }
-            self.get_up();
+            self.cancel_sleep();
         }
     }
 
-    /// Takes the wish to be woken back.
-    pub(super) fn get_up(&self) -> bool {
+    /// Takes back the request to be woken. Returns `true` if no poster has claimed it.
+    pub(super) fn cancel_sleep(&self) -> bool {
         self.shared.owner.wait.disarm()
     }
 
@@ -312,24 +311,26 @@ impl<T> Mailbox<T> {
         &self.shared
     }
 
-    /// Counts what is inside, up to `count`.
-    fn look(&mut self, count: usize) -> Look {
-        // Before the count: an end that is seen first has nothing after it.
+    /// Counts the items inside, up to `count`.
+    fn count_inside(&mut self, count: usize) -> Inside {
+        // Read before the count: if no more posts can come, the count is final.
         let over = self.is_over();
         let reader = self.reader.as_mut().expect("taken by the drop alone");
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         match unsafe { self.shared.inbox.count(reader, count) } {
-            Count::Enough => Look::Enough,
-            Count::MidPush => Look::MidPush,
-            Count::Only(nr_inside) if !over => Look::Short(nr_inside),
-            Count::Only(0) => Look::Over,
-            Count::Only(_) => Look::Enough,
+            Count::Enough => Inside::Enough,
+            Count::MidPush => Inside::MidPush,
+            Count::Only(nr_inside) if !over => Inside::Short(nr_inside),
+            Count::Only(0) => Inside::Over,
+            Count::Only(_) => Inside::Enough,
         }
     }
 
-    /// Returns `true` if no post will come that has not been pushed yet.
+    /// Returns `true` if every post that will ever come has been pushed.
     fn is_over(&self) -> bool {
         // ORDER(posters): the acquire end; see the drop of a `Poster`.
+        // If the last poster's decrement comes first, the count that follows sees its pushes. If our load comes first, there
+        // still is a poster, which wakes us when it is dropped.
         // Test: the_last_poster_tells_the_owner, the_owners_look_at_the_posters_needs_its_acquire
         let order = twin::order("posters: relaxed look", Ordering::Acquire);
         !self.shared.is_open() || self.shared.nr_posters.load(order) == 0
@@ -343,7 +344,7 @@ impl<T> Mailbox<T> {
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         let found = unsafe { shared.inbox.read(reader, emptied) };
         if matches!(found, Found::Item(_)) {
-            shared.room.give(1);
+            shared.room.release(1);
             if let Some(tally) = &shared.owner.tally {
                 tally[RECEIVED].add_alone();
             }
@@ -357,10 +358,10 @@ impl<T> Mailbox<T> {
             return Err(TryRecvError::MidPush);
         }
         if !self.is_over() {
-            self.leave_alone();
+            self.space_polls();
             return Err(TryRecvError::Empty);
         }
-        // The end may have come after the read, and a post before the end.
+        // A last post may have come after the read above and before the end.
         match self.read() {
             Found::Item(item) => Ok(item),
             Found::Empty => Err(TryRecvError::Closed),
@@ -368,14 +369,14 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Sees to it that looks in vain are [`LOOK_GAP_NS`] apart.
-    fn leave_alone(&mut self) {
+    /// Spins until [`POLL_GAP_NS`] have passed since a poll last found nothing.
+    fn space_polls(&mut self) {
         let mut now_ns = time::now_ns();
-        while LOOK_GAP_NS.saturating_sub(now_ns.wrapping_sub(self.last_vain_ns)) > 0 {
+        while POLL_GAP_NS.saturating_sub(now_ns.wrapping_sub(self.last_empty_ns)) > 0 {
             hint::spin_loop();
             now_ns = time::now_ns();
         }
-        self.last_vain_ns = now_ns;
+        self.last_empty_ns = now_ns;
     }
 
     #[cold]
@@ -398,7 +399,7 @@ impl<T> Default for Mailbox<T> {
 impl<T> Drop for Mailbox<T> {
     /// # Blocking
     ///
-    /// Gives the CPU away while a post is between its two steps.
+    /// Yields the CPU while a poster is in the middle of its post.
     fn drop(&mut self) {
         if let Some(reader) = self.reader.take() {
             self.shared.orphan(reader);

@@ -1,7 +1,21 @@
-//! Task work: deferring work to *one thread that owns something*, such as an event loop or a ring.
+//! Task work: work for *one thread that owns something*, such as an event loop or a ring.
 //!
-//! Any thread posts items to the owner's [`Mailbox`]. The owner receives them in order, a bounded batch at a time,
-//! and sleeps meanwhile; posters wake it once for as many items as it asked for, and not at all while it is awake.
+//! ```
+//! use afterwork::task_work::Mailbox;
+//!
+//! let mut mailbox = Mailbox::new();
+//! let poster = mailbox.poster();
+//! std::thread::spawn(move || {
+//!     for number in 0..32 {
+//!         poster.post_lazy(number).unwrap();
+//!     }
+//! });
+//! mailbox.wait(32).unwrap(); // one wake-up for 32 items
+//! assert_eq!(mailbox.drain(32).sum::<i32>(), 496);
+//! ```
+//!
+//! Any thread posts items to the owner's [`Mailbox`]. The owner receives them in order, a bounded batch at a time, and
+//! sleeps in between. Posters wake it once for as many items as it asked for, and never while it is awake.
 //!
 //! # Urgent and lazy posts
 //!
@@ -10,29 +24,25 @@
 //! | [`Poster::post`] | wakes it | costs no more than a lazy one |
 //! | [`Poster::post_lazy`] | counts; the `n`th wakes it | no wake-up |
 //!
-//! A wake-up costs its poster microseconds and the owner tens of them. An owner that asks for 32 items, or what there
-//! is after a millisecond ([`Mailbox::wait_timeout`]), pays for it once in 32.
+//! A wake-up costs its poster microseconds and the owner tens of them. An owner that waits for 32 items, or for those that
+//! came within a millisecond ([`Mailbox::wait_timeout`]), pays for one wake-up in 32 items.
 //!
-//! # Owners of every kind
+//! # Kinds of owners
 //!
-//! | the owner sleeps | by | is woken by |
+//! | the owner | sleeps in | is woken by |
 //! |---|---|---|
-//! | as a thread | [`Mailbox::wait`], [`Mailbox::wait_timeout`] | a futex, after a short spin |
-//! | in epoll or another event loop | [`Mailbox::arm`], with [`Mailbox::eventfd`] in its set | the eventfd |
-//! | in io_uring, for posts and completions at once | the same, with the eventfd polled by the ring (feature `io-uring`: the module `uring`) | a completion |
-//! | as an async task | [`Mailbox::recv`], [`Mailbox::poll_recv`], [`Mailbox::ready`] | its waker |
+//! | is a thread | [`Mailbox::wait`], [`Mailbox::wait_timeout`] | a futex, after a short spin |
+//! | is an event loop, such as epoll | the loop, after [`Mailbox::arm`], with [`Mailbox::eventfd`] in its set | the eventfd |
+//! | waits in io_uring for posts and completions | the ring, which polls the eventfd (feature `io-uring`: the module `uring`) | a completion |
+//! | is an async task | [`Mailbox::recv`], [`Mailbox::poll_recv`], [`Mailbox::ready`] | its waker |
 //!
-//! # Who does what
-//!
-//! 1. `poster.rs`: the item is added to the poster's block (`block.rs`), or starts another one, an emptied one if there
-//!    is any (`recycle.rs`), which is pushed onto the queue (`inbox.rs`, over the crate `mpscq`).
-//! 2. `wait.rs`: the post counts against what the owner armed; at most one poster claims the wake-up, and rings
-//!    (`bell.rs`).
-//! 3. `mailbox.rs`: the owner drains a bounded batch; what is left stays queued.
-//! 4. `shared.rs`: what happens when either side ends.
-//!
-//! Differs from Linux: task work there is bound to a kernel task and runs on its return to user space; here the
-//! owner calls for it. `post` and `post_lazy` are io_uring's forced and lazy wake-ups.
+//! Differs from Linux: there task work belongs to a kernel task and runs when the task returns to user space; here the owner
+//! asks for it. `post` and `post_lazy` are io_uring's forced and lazy wake-ups.
+
+// A post, file by file: in `poster.rs` the item is added to the poster's block (`block.rs`), or starts another block, an
+// emptied one if there is any (`recycle.rs`), which is pushed onto the queue (`inbox.rs`, over the crate `mpscq`). In
+// `wait.rs` the post counts against what the owner armed; at most one poster claims the wake-up, and rings (`bell.rs`). In
+// `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the end of either side.
 
 mod batch;
 mod bell;

@@ -1,4 +1,4 @@
-//! Posting.
+//! The poster's side: posting, and ending.
 
 use std::fmt;
 
@@ -11,21 +11,21 @@ use super::error::PostError;
 use super::recycle::Cache;
 use super::shared::Shared;
 
-/// Puts items into a [`Mailbox`](super::Mailbox).
+/// Posts items to a [`Mailbox`](super::Mailbox).
 ///
-/// Clone it for each thread that posts: a clone keeps a block to add to at hand. Threads may share one too; while one
-/// of them is at what it has, others allocate.
+/// Clone it for each thread that posts: each clone keeps blocks of its own. Threads may share a poster, but a thread that
+/// finds it in use by another one allocates.
 ///
 /// # Guarantees
 ///
-/// - Items of one thread are received in the order in which it posted them, whatever road each took.
-/// - An item that was posted is handed to the owner, or dropped when the owner drops the mailbox. One that was
-///   refused is in the error.
+/// - Items of one thread are received in the order in which it posted them, by whichever function.
+/// - An item that was posted is received by the owner, or dropped when the mailbox is dropped. An item that was refused is
+///   in the error.
 ///
 /// # Blocking
 ///
-/// Posting never blocks, and may be done from a work item, under a lock, or by the owner itself. It allocates when
-/// no emptied block is at hand, and makes a system call when it wakes the owner; so it is not for signal handlers.
+/// Posting never blocks. It may be done in a work item, under a lock, and by the owner itself. It allocates if no emptied
+/// block is at hand, and makes a system call if it wakes the owner, so it is not for signal handlers.
 pub struct Poster<T> {
     /// Dropped first: what it has pushed is sealed before `shared` frees the queue.
     pub(super) cache: Cache<T>,
@@ -33,10 +33,10 @@ pub struct Poster<T> {
 }
 
 impl<T> Poster<T> {
-    /// Makes a poster; the count of them says so.
+    /// Makes a poster and counts it.
     pub(super) fn new(shared: Arc<Shared<T>>) -> Self {
-        // Relaxed: whoever makes one holds another one, or is the owner, so the count does not rise from a zero that
-        // somebody acts on.
+        // Relaxed: the caller has another poster or is the owner, so the count never rises from a zero on which the owner
+        // acts.
         shared.nr_posters.fetch_add(1, Ordering::Relaxed);
         Self {
             shared,
@@ -44,11 +44,11 @@ impl<T> Poster<T> {
         }
     }
 
-    /// Posts an item and wakes the owner, if it sleeps.
+    /// Posts an item, and wakes the owner if it sleeps.
     ///
     /// # Errors
     ///
-    /// [`PostError`] with the item, when the mailbox is closed or full.
+    /// [`PostError`] with the item, if the mailbox is closed or full.
     ///
     /// # Examples
     ///
@@ -68,9 +68,9 @@ impl<T> Poster<T> {
         self.send(item, true)
     }
 
-    /// Posts an item, and wakes the owner only if it sleeps until so many are there.
+    /// Posts an item, and wakes the owner only if the item completes the count for which it sleeps.
     ///
-    /// Use it for work that may wait a little, as long as the owner bounds the time:
+    /// For work that may wait a little. The owner bounds the time by
     /// [`Mailbox::wait_timeout`](super::Mailbox::wait_timeout).
     ///
     /// # Errors
@@ -81,12 +81,12 @@ impl<T> Poster<T> {
         self.send(item, false)
     }
 
-    /// Starts a batch: items put into it are posted together, with one swap.
+    /// Makes a batch, whose items are posted together with one swap.
     pub fn batch(&self) -> Batch<'_, T> {
         Batch::new(self)
     }
 
-    /// Returns `true` if the owner takes no more posts. It may close right after the answer.
+    /// Returns `true` if the mailbox refuses posts. After `false` it may be closed at any moment.
     pub fn is_closed(&self) -> bool {
         !self.shared.is_open()
     }
@@ -102,7 +102,7 @@ impl<T> Poster<T> {
         if !shared.is_open() {
             return Err(PostError::Closed(item));
         }
-        if !shared.room.take() {
+        if !shared.room.reserve() {
             return Err(PostError::Full(item));
         }
         let posted = self.cache.with(item, |store, item| {
@@ -117,7 +117,7 @@ impl<T> Poster<T> {
 }
 
 impl<T> Poster<T> {
-    /// Posts an item in a block of its own: other threads are at what this poster has.
+    /// Posts an item in a block of its own, because another thread uses this poster's blocks.
     #[cold]
     fn post_alone(&self, item: T, urgent: bool) {
         let inbox = &self.shared.inbox;
@@ -135,9 +135,11 @@ impl<T> Drop for Poster<T> {
     fn drop(&mut self) {
         // ORDER(posters): publish and consume, other end in `Mailbox::is_over`.
         //   here:  last push;                        nr_posters -= 1   Release
-        //   owner: nr_posters == 0   Acquire;        the last look into the queue
-        // Else the owner could say *closed* with a post inside. In a model the fence of the last post does the work
-        // of the release; on a machine where that fence is left out, this does.
+        //   owner: nr_posters == 0   Acquire;        the last count of the queue
+        // If our decrement comes first, the owner finds every post that we made before it says *closed*. If its load comes
+        // first, it finds a poster and may sleep; then the claim below wakes it.
+        // In a model the fence of the last post does the work of the release. On a machine where that fence is left out,
+        // this does.
         // Test: the_last_poster_tells_the_owner
         if self.shared.nr_posters.fetch_sub(1, Ordering::Release) == 1 {
             self.last_one_gone();
@@ -146,10 +148,10 @@ impl<T> Drop for Poster<T> {
 }
 
 impl<T> Poster<T> {
-    /// Wakes the owner, which may be waiting for posts that will not come.
+    /// Wakes the owner, which may wait for posts that will not come.
     #[cold]
     fn last_one_gone(&self) {
-        // As a post that is urgent: the count stands for the push, the owner looks at it after arming.
+        // As an urgent post does: our decrement takes the place of the push, and the owner reads it after arming.
         if self.shared.owner.wait.claim(1, true) {
             self.shared.owner.ring();
         }

@@ -1,4 +1,4 @@
-//! An owner that is an async task, on any executor.
+//! Owners that are async tasks, on any executor.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,12 +8,12 @@ use super::bell::Sleep;
 use super::error::Closed;
 use super::mailbox::{Mailbox, PrepareSleep};
 
-/// Receives one item; made by [`Mailbox::recv`].
+/// The future of [`Mailbox::recv`].
 #[derive(Debug)]
 #[must_use = "a future does nothing until it is polled"]
 pub struct Recv<'m, T>(&'m mut Mailbox<T>);
 
-/// Waits until so many items are there; made by [`Mailbox::ready`].
+/// The future of [`Mailbox::ready`].
 #[derive(Debug)]
 #[must_use = "a future does nothing until it is polled"]
 pub struct Ready<'m, T> {
@@ -22,22 +22,25 @@ pub struct Ready<'m, T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Looks whether `count` items are there, or one that was posted to wake the owner; 0 counts as 1.
+    /// Is ready if `count` items are inside, or an urgent one. A `count` of 0 counts as 1.
     ///
-    /// Else the task of `cx` is woken when they are, once. Every poll arms anew, so a task that is polled for other
-    /// reasons loses nothing.
+    /// Otherwise the task of `cx` is woken once when they are. Each poll asks anew for the wake-up, so extra polls do no harm.
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// [`Closed`] if nothing is inside and nothing will come.
     pub fn poll_ready(&mut self, cx: &mut Context<'_>, count: usize) -> Poll<Result<(), Closed>> {
         match self.prepare_sleep(count, Sleep::Task(cx.waker())) {
             PrepareSleep::Ready => Poll::Ready(Ok(())),
             PrepareSleep::Closed => Poll::Ready(Err(Closed)),
             PrepareSleep::Sleep => Poll::Pending,
             PrepareSleep::Retry => {
-                // A poster is in mid-push: let others run, and look again.
-                // FOREIGN(recv-wake): the executor's waker, on the owner, who gets the panic; nothing was changed.
+                // A poster is in mid-push: let other tasks run, and poll again.
+                // FOREIGN(recv-wake): the executor's waker, on the owner, which gets the panic. Nothing was changed.
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }
@@ -48,7 +51,11 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
+    ///
+    /// # Errors
+    ///
+    /// As [`poll_ready`](Self::poll_ready).
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Result<T, Closed>> {
         if let Ok(item) = self.try_recv() {
             return Poll::Ready(Ok(item));
@@ -60,18 +67,18 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Receives the oldest item, waiting for it as a task does.
+    /// Returns a future that receives the oldest item.
     ///
-    /// Dropping the future loses nothing.
+    /// No item is lost if the future is dropped.
     ///
     /// # Errors
     ///
-    /// [`Closed`] when nothing is inside and nothing will come.
+    /// [`Closed`] if nothing is inside and nothing will come.
     pub fn recv(&mut self) -> Recv<'_, T> {
         Recv(self)
     }
 
-    /// Waits as a task does until `count` items are there; see [`poll_ready`](Self::poll_ready).
+    /// Returns a future that is ready when `count` items are inside; see [`poll_ready`](Self::poll_ready).
     ///
     /// # Errors
     ///

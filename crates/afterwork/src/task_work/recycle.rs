@@ -1,4 +1,4 @@
-//! Where emptied blocks go, so that steady posting allocates nothing.
+//! The way of emptied blocks back to posters, so that steady posting does not allocate.
 //!
 //! ```text
 //! poster's store ──► block with items ──► inbox ──► owner ──► spent (a chain of the owner's)
@@ -7,13 +7,13 @@
 //!      └───────────────── all at once ◄──────────────────── free list, up to a limit
 //! ```
 //!
-//! An allocator makes a memory block dear that is freed on another thread than it was made on: it has to travel
-//! home. Here the full ones travel in chains, at one compare-exchange each, and home is a list that the next poster
-//! empties with one swap; the others the owner leaves where their poster finds them (`block.rs`).
+//! For an allocator it is expensive to free memory on another thread than the one that allocated it. Here full blocks return
+//! in chains: the owner puts a chain onto the free list with one compare-exchange, and a poster takes the whole list with
+//! one swap. A block that its poster left before it was full stays where that poster finds it (`block.rs`).
 //!
-//! What is too much is freed as it comes, a chain at most by one receipt, a block by one post: a poster remembers
-//! [`MAX_LEFT`] blocks that it left, and seals the next one, which is the owner's then as a full one is. So what posters
-//! that take turns piled up while the owner was away is not theirs to keep, nor to free all at once.
+//! Blocks beyond the limits are freed a few at a time: a receipt frees at most one chain, a post at most one block. A poster
+//! remembers [`MAX_LEFT`] blocks that it left, and seals further ones, which belong to the owner then, as full ones do. So
+//! posters that alternate while the owner is busy neither keep all those blocks nor free them all at once.
 
 use std::ptr::NonNull;
 
@@ -25,22 +25,22 @@ use sync::{identity, twin};
 use super::block::{self, Blank, Block};
 use super::inbox::Inbox;
 
-/// How many items' blocks the owner gathers before it gives them back. Measured with 32 as the knee: fewer touch
-/// the shared line more often, more let the posters run dry and allocate. Small in a model, to be common.
+/// How many items' blocks the owner gathers before it gives them back. Measured: 32 is the knee. Fewer touch the shared line
+/// more often; with more, posters run out of blocks and allocate. Small in a model, so that it happens often.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
-/// How many blocks that it left a poster remembers; the owner gets the others. A guess: fewer make posters that take
-/// turns go by the free list while the owner is a little behind, more are kept by posters that are idle, 8 KiB each.
+/// How many blocks that it left a poster remembers. Further ones go to the owner. A guess: with fewer, posters that alternate
+/// use the free list as soon as the owner is a little behind; with more, each idle poster keeps more than 8 KiB.
 const MAX_LEFT: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
 
-/// What a poster has at hand: the block that it adds to, blocks that it left, blocks without items.
+/// The blocks of a poster: the one that it adds to, those that it left, and blocks without items.
 #[derive(Debug)]
 pub(super) struct Store<T> {
-    /// Pushed by us, not sealed, and perhaps still the newest.
+    /// The block that was pushed last. Not sealed, and perhaps still the newest.
     current: Option<NonNull<Block<T>>>,
-    /// How many items are in it.
+    /// How many items are in `current`.
     nr_added: usize,
-    /// First and last of the blocks that we left for another one, in that order; linked by `aside`.
+    /// The first and the last of the blocks that were left for another one, linked by `aside`.
     left: Option<Left<T>>,
     nr_left: usize,
     spare: Taken<Block<T>>,
@@ -55,18 +55,18 @@ struct Left<T> {
 
 /// The stores of one poster.
 ///
-/// Two of them, for a locked instruction is dear here: it waits until the last post's writes are out, and those
-/// wait for a cache line that the owner had. The first thread that posts has a store of its own; all others share one
-/// under a flag, and do without while it is up.
+/// There are two, to save a locked instruction: it would wait until the writes of the last post are out, and those wait for a
+/// cache line that the owner had. The first thread that posts has a store of its own. All others share one under a flag, and
+/// allocate while the flag is set.
 #[derive(Debug)]
 pub(super) struct Cache<T> {
-    /// A: the [`identity`] of the thread that `own` belongs to, or 0. Set once.
+    /// A: the [`identity`] of the thread that has `own`, or 0. Set once.
     owner: AtomicU64,
-    /// Reached by the thread in `owner`.
+    /// Used by the thread in `owner`.
     own: UnsafeCell<Store<T>>,
-    /// A: whether a thread is at `common`.
+    /// A: `true` while a thread uses `common`.
     busy: AtomicBool,
-    /// Reached by whoever set `busy`.
+    /// Used by the thread that set `busy`.
     common: UnsafeCell<Store<T>>,
 }
 
@@ -74,11 +74,11 @@ pub(super) struct Cache<T> {
 #[derive(Debug)]
 pub(super) struct Spent<T> {
     blocks: Chain<Block<T>>,
-    /// How many were given back since the free list was last seen empty.
+    /// How many blocks were given back since the free list was last seen empty.
     nr_free: usize,
-    /// How many the free list may hold; the rest is freed.
+    /// How many blocks the free list may hold. Further ones are freed.
     keep: usize,
-    /// How many make a chain.
+    /// How many blocks make a chain.
     chain: usize,
 }
 
@@ -93,7 +93,7 @@ impl<T> Store<T> {
         }
     }
 
-    /// Adds an item to the block that we pushed last, or pushes another one.
+    /// Adds an item to the block that was pushed last, or pushes another block.
     #[inline(always)]
     pub(super) fn post(&mut self, inbox: &Inbox<T>, free: &Stack<Block<T>>, item: T, urgent: bool) {
         let Some(current) = self.current else {
@@ -142,7 +142,7 @@ impl<T> Store<T> {
         inbox.push(block);
     }
 
-    /// Takes a block without items: one that we left, one at hand, or one of the free list.
+    /// Takes a block without items: one that was left and is closed, a spare one, or one of the free list.
     #[inline]
     pub(super) fn blank(&mut self, free: &Stack<Block<T>>) -> Option<Blank<T>> {
         let blank = self.take_back().or_else(|| {
@@ -151,18 +151,18 @@ impl<T> Store<T> {
                 self.spare.next()
             })
         });
-        // The owner has read the next one, too: what takes a post's time is to get its lines back.
+        // Fetching the lines of a block from the owner's CPU is most of the cost of a post, so the next one is prefetched.
         block::prefetch(self.spare.peek());
         blank
     }
 
-    /// Puts the current block behind the ones that we left, or forgets it if these are enough.
+    /// Adds the current block to the ones that were left, or seals it if these are too many.
     fn leave(&mut self) {
         let Some(block) = self.current.take() else {
             return;
         };
         if self.nr_left >= MAX_LEFT {
-            // The owner is behind, so hardly ever is it ours to free.
+            // The owner is behind, so it has hardly ever closed the block already, which would leave it to us to free.
             // SAFETY: we pushed it, and just forgot it.
             drop(unsafe { block::seal(block) });
             return;
@@ -183,7 +183,7 @@ impl<T> Store<T> {
         }
     }
 
-    /// Takes the first block that we left, if the owner has closed it: that of the others is not closed before.
+    /// Takes the first block that was left, if the owner has closed it. The owner closes them in this order.
     fn take_back(&mut self) -> Option<Blank<T>> {
         let first = self.left.as_ref()?.first;
         // SAFETY: we pushed it, and `left` remembers it until `forget_first`.
@@ -243,9 +243,9 @@ impl<T> Cache<T> {
         }
     }
 
-    /// Runs `body` on a store, or gives `arg` back if there is none for this thread at the moment.
+    /// Runs `body` on a store, or gives `arg` back if another thread uses the common one.
     ///
-    /// `body` must not come back here.
+    /// `body` must not call this again.
     #[inline(always)]
     pub(super) fn with<A, R>(
         &self,
@@ -254,7 +254,7 @@ impl<T> Cache<T> {
     ) -> Result<R, A> {
         let me = identity::mine().get();
         let owner = self.owner.load(Ordering::Relaxed);
-        // Relaxed: who reads its own number here wrote it, and no other thread ever has that number.
+        // Relaxed: a thread that reads its own number has written it, and no other thread ever has that number.
         let is_mine = owner == me || (owner == 0 && self.adopt(me));
         if is_mine {
             // SAFETY: this thread alone gets here, and not from within `body`.
@@ -274,6 +274,8 @@ impl<T> Cache<T> {
         // ORDER(cache): hand-over of the store from thread to thread, other end below.
         //   one:  last use of `common`;           busy = false   Release
         //   next: busy: false → true   Acquire;   first use of `common`
+        // If the last user's store comes first, the swap returns `false`, and its use is before ours. If our swap comes
+        // first, it returns `true`, and we do without the store.
         // Test: two_threads_may_share_a_poster, cache_needs_its_acquire
         let order = twin::order("cache: relaxed take", Ordering::Acquire);
         if self.busy.swap(true, order) {
@@ -283,7 +285,7 @@ impl<T> Cache<T> {
         let result = self
             .common
             .with_mut(|store| body(unsafe { &mut *store }, arg));
-        // ORDER(cache): the release end; a panic in `body` would leave the store unused for ever, not torn.
+        // ORDER(cache): the release end. A panic in `body` would leave `busy` set, and the store unused but whole.
         // Test: two_threads_may_share_a_poster, cache_needs_its_release
         let order = twin::order("cache: relaxed leave", Ordering::Release);
         self.busy.store(false, order);
@@ -297,7 +299,7 @@ unsafe impl<T: Send> Send for Store<T> {}
 unsafe impl<T: Send> Sync for Cache<T> {}
 
 impl<T> Spent<T> {
-    /// Makes an end that leaves blocks of so many slots on the free list, for up to `keep` items.
+    /// Makes an end that keeps blocks of `nr_slots` slots on the free list, for up to `keep` items.
     pub(super) fn new(keep: usize, nr_slots: usize) -> Self {
         Self {
             blocks: Chain::new(),
@@ -307,7 +309,7 @@ impl<T> Spent<T> {
         }
     }
 
-    /// Takes a block whose items are gone.
+    /// Takes a block whose items were taken.
     #[inline]
     pub(super) fn push(&mut self, block: Blank<T>, free: &Stack<Block<T>>) {
         if self.keep == 0 {

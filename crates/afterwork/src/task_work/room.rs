@@ -1,13 +1,13 @@
-//! How many items a bounded mailbox may still take.
+//! The bound of a mailbox.
 
 use sync::atomic::{AtomicUsize, Ordering};
 
-/// Counts what is inside, if there is a bound.
+/// Counts the items inside, if there is a bound.
 #[derive(Debug)]
 pub(super) struct Room {
-    /// I
+    /// I: the bound.
     capacity: Option<usize>,
-    /// A: items posted or about to be, and not received; never above `capacity`. Relaxed: it guards no memory.
+    /// A: items that are inside or about to be posted; never above `capacity`. Relaxed: it guards no memory.
     nr_inside: AtomicUsize,
 }
 
@@ -24,9 +24,9 @@ impl Room {
         self.capacity
     }
 
-    /// Takes room for one item; false when there is none.
+    /// Reserves room for one item. Returns `false` if there is none.
     #[inline]
-    pub(super) fn take(&self) -> bool {
+    pub(super) fn reserve(&self) -> bool {
         let Some(capacity) = self.capacity else {
             return true;
         };
@@ -36,9 +36,9 @@ impl Room {
             .is_ok()
     }
 
-    /// Gives the room of `count` items back.
+    /// Releases the room of `count` items.
     #[inline]
-    pub(super) fn give(&self, count: usize) {
+    pub(super) fn release(&self, count: usize) {
         if self.capacity.is_some() {
             self.nr_inside.fetch_sub(count, Ordering::Relaxed);
         }
@@ -52,21 +52,21 @@ mod tests {
     #[test]
     fn room_is_refused_at_the_bound_and_found_again_below_it() {
         let room = Room::new(Some(2));
-        assert!(room.take() && room.take());
-        assert!(!room.take());
-        room.give(1);
-        assert!(room.take());
-        assert!(!room.take());
+        assert!(room.reserve() && room.reserve());
+        assert!(!room.reserve());
+        room.release(1);
+        assert!(room.reserve());
+        assert!(!room.reserve());
     }
 
     #[test]
     fn without_a_bound_there_is_always_room() {
         let room = Room::new(None);
-        assert!((0..1000).all(|_| room.take()));
+        assert!((0..1000).all(|_| room.reserve()));
     }
 
     #[test]
     fn a_bound_of_zero_refuses_everything() {
-        assert!(!Room::new(Some(0)).take());
+        assert!(!Room::new(Some(0)).reserve());
     }
 }

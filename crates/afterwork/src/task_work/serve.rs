@@ -1,4 +1,4 @@
-//! An owner that does nothing but serve its mailbox, and reads what RCU protects.
+//! A loop for owners that only serve their mailbox, as a reader of RCU.
 
 use super::mailbox::Mailbox;
 use crate::rcu::qsbr::Reader;
@@ -6,17 +6,17 @@ use crate::rcu::qsbr::Reader;
 impl<T> Mailbox<T> {
     /// Calls `serve` for each item, until nothing is inside and nothing will come.
     ///
-    /// `serve` also gets a [`Reader`] that is online: it loads what RCU protects for nothing. The owner reports after
-    /// every `max` items at most, and is offline while it sleeps; so a grace period waits for at most `max` calls of
-    /// `serve`. 0 counts as 1.
+    /// `serve` also gets an online [`Reader`], with which reading what RCU protects costs nothing. The owner reports after at
+    /// most `max` items, and is offline while it sleeps. So a grace period waits for at most `max` calls of `serve`. A `max`
+    /// of 0 counts as 1.
     ///
     /// # Blocking
     ///
-    /// Until then. It sleeps as [`wait`](Self::wait) does.
+    /// Until then. Sleeps as [`wait`](Self::wait) does.
     ///
     /// # Panics
     ///
-    /// When `serve` does; the other items stay inside.
+    /// If `serve` does. The other items stay inside.
     ///
     /// # Examples
     ///
@@ -46,7 +46,7 @@ impl<T> Mailbox<T> {
         loop {
             let mut nr_served = 0;
             for item in self.drain(max.max(1)) {
-                // FOREIGN(serve): the owner's closure, on the owner, who gets the panic; the other items stay inside.
+                // FOREIGN(serve): the owner's closure, on the owner, which gets the panic. The other items stay inside.
                 serve(item, &reader);
                 nr_served += 1;
             }

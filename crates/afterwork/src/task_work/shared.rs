@@ -1,24 +1,24 @@
-//! What owner and posters share, and who may write which part of it.
+//! The memory that owner and posters share, and how either side ends.
 //!
 //! # The life of a mailbox
 //!
 //! | `life` | meaning |
 //! |---|---|
-//! | `OPEN` | posts are taken |
-//! | `CLOSED` | the owner takes no new posts, and still receives what is inside |
-//! | `DEAD` | the owner is gone |
+//! | `OPEN` | posts are accepted |
+//! | `CLOSED` | new posts are refused; the owner still receives what is inside |
+//! | `DEAD` | the mailbox was dropped |
 //!
-//! A post looks at `life`, pushes, and then looks again. The first look refuses whoever comes later than `close`. A
-//! post that overlaps the owner's end may still push onto a dead queue, where its item would lie until the last
-//! poster is gone: too long for somebody who waits for an answer, or for the item's drop. Hence the second look:
+//! A post reads `life`, pushes, and reads `life` again. The first read refuses posts that come later than `close`. A post
+//! that overlaps the owner's end may still push onto a dead queue. There its item would stay until the last poster is gone,
+//! too long for a thread that waits for an answer, or for the item's drop. Hence the second read:
 //!
 //! ```text
 //! owner:  life = DEAD;  fence;  drop what is inside
 //! poster: push;         fence;  life = DEAD?  then drop what is inside
 //! ```
 //!
-//! One side sees the other, so somebody drops the item. The two may do so at once, and several posters may: they
-//! take the owner's reader in turns, under a lock.
+//! If the poster's fence comes first, the owner finds its item and drops it. If the owner's fence comes first, the poster
+//! reads `DEAD` and drops the item. Both may do so at once, and several posters may: a lock guards the reader that they use.
 
 use crossbeam_utils::CachePadded;
 use mpscq::Stack;
@@ -43,9 +43,9 @@ const DEAD: u8 = 2;
 pub(super) struct Shared<T> {
     /// Written by every post.
     pub(super) inbox: Inbox<T>,
-    /// Read by every post, written when the owner lies down or ends, and by posts while it sleeps.
+    /// Read by every post. Written when the owner is about to sleep or ends, and by posts while it sleeps.
     pub(super) owner: CachePadded<Owner>,
-    /// Written once in many posts, by either side.
+    /// Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
     /// Written by every post and receipt of a bounded mailbox, untouched in others.
     pub(super) room: CachePadded<Room>,
@@ -59,10 +59,10 @@ pub(super) struct Shared<T> {
 #[derive(Debug)]
 pub(super) struct Owner {
     pub(super) wait: Wait,
-    /// A: see the page.
+    /// A: see the top of the file.
     life: AtomicU8,
     pub(super) bell: Bell,
-    /// I: what a mailbox with a name counts.
+    /// I: the counts of a mailbox that has a name.
     pub(super) tally: Option<Tally>,
 }
 
@@ -101,27 +101,29 @@ impl<T> Shared<T> {
         (shared, reader)
     }
 
-    /// Returns `true` if posts are taken.
+    /// Returns `true` if posts are accepted.
     #[inline(always)]
     pub(super) fn is_open(&self) -> bool {
         self.owner.life.load(Ordering::Relaxed) == OPEN
     }
 
-    /// Ends a post whose `nr_items` were just pushed: counts them, wakes the owner if that is due.
+    /// Ends a post whose `nr_items` items were just pushed: counts them, and wakes the owner if they complete its count.
     #[inline(always)]
     pub(super) fn posted(&self, nr_items: usize, urgent: bool) {
-        // Its fence also orders the push before the load of `life` below.
+        // The fence in `claim` also orders the push before the load of `life` below.
         if self.owner.wait.claim(nr_items, urgent) {
             self.owner.ring();
         }
-        // ORDER(life): store buffering, other end in `orphan`: see the page.
+        // ORDER(life): store buffering, other end in `orphan`; see the top of the file.
+        // If our fence comes first, the owner finds our items and drops them. If the owner's fence comes first, we read
+        // DEAD, and drop them.
         // Test: a_post_that_overlaps_the_owners_end_is_dropped
         if self.owner.life.load(Ordering::Relaxed) == DEAD {
             self.drain_orphaned();
         }
     }
 
-    /// Takes no new posts from here on.
+    /// Refuses new posts from here on.
     pub(super) fn close(&self) {
         self.owner.life.store(CLOSED, Ordering::Relaxed);
     }
@@ -130,18 +132,20 @@ impl<T> Shared<T> {
     pub(super) fn orphan(&self, reader: Reader<T>) {
         *self.orphaned.lock() = Some(reader);
         // ORDER(life): the other end; see `posted`.
-        // Test: a_post_that_overlaps_the_owners_end_is_dropped, burying_needs_its_fence
+        // If our fence comes first, a poster that pushes later reads DEAD and drops its items. If the poster's fence comes
+        // first, its items are found below.
+        // Test: a_post_that_overlaps_the_owners_end_is_dropped, orphaning_needs_its_fence
         self.owner.life.store(DEAD, Ordering::Relaxed);
-        twin::fence("life: no fence when burying");
-        // A poster in mid-push may have looked at `life` before we wrote it, or may do so before its link is seen
-        // here; either way its item is ours.
+        twin::fence("life: no fence in orphan");
+        // A poster in mid-push has a place in the queue, but its link is not visible yet. We wait for it here, because
+        // completed posts may be behind it.
         let mut patience = Patience::new();
         while self.drain_orphaned() {
             patience.pause();
         }
     }
 
-    /// Drops what was pushed onto a dead queue; returns `true` if a poster in mid-push holds it up.
+    /// Drops the items of a dead queue. Returns `true` if it stopped at a poster in mid-push.
     #[cold]
     fn drain_orphaned(&self) -> bool {
         loop {
@@ -151,12 +155,12 @@ impl<T> Shared<T> {
                 None => return false,
             };
             match found {
-                // FOREIGN(dead-item): an item's drop, on the owner or on a poster that overlaps its end; a panic ends here.
+                // FOREIGN(dead-item): an item's drop, on the owner or on a poster that overlaps its end. A panic ends here.
                 Found::Item(item) => {
                     panics::contain(|| drop(item));
                 }
                 Found::Empty => return false,
-                // A post will look at `life` after this, and come here itself.
+                // That poster reads `life` after its push, and calls this itself.
                 Found::MidPush => return true,
             }
         }
@@ -165,7 +169,7 @@ impl<T> Shared<T> {
 
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
-        // Every poster is gone and has sealed its blocks, so this frees the last of them, too.
+        // Every poster is gone and has sealed its blocks, so this frees the last blocks, too.
         self.drain_orphaned();
     }
 }

@@ -1,15 +1,15 @@
-//! What a mailbox that has a name counts, for whoever looks at the process.
+//! The counts of a mailbox that has a name, for the process's page.
 
 use crate::page::{self, Kind};
 
 /// Counts of one mailbox; see [`Kind::Mailbox`].
 pub(super) type Tally = page::Tally<3>;
 
-/// By the owner: it received an item.
+/// Items received. Counted by the owner.
 pub(super) const RECEIVED: usize = 0;
-/// By the owner: it is about to sleep.
+/// Sleeps of the owner. Counted by the owner.
 pub(super) const SLEEPS: usize = 1;
-/// By posters: one wakes the owner.
+/// Wake-ups of the owner. Counted by posters.
 pub(super) const WAKE_UPS: usize = 2;
 
 pub(super) fn tally(name: &str) -> Tally {

@@ -1,6 +1,6 @@
-//! An owner that sleeps in an io_uring ring: one wait for completions and posts together.
+//! Owners that sleep in an io_uring ring: one wait for completions and posts together.
 //!
-//! The ring polls the mailbox's eventfd by one *multishot* request, so that going to sleep costs no entry of its own:
+//! The ring polls the mailbox's eventfd by one *multishot* request, so going to sleep costs no entry:
 //!
 //! ```text
 //! once:      submit poll_entry(&mailbox, BELL)
@@ -10,14 +10,13 @@
 //!            a completion of BELL without `more`: submit poll_entry again
 //! ```
 //!
-//! `arm` says `false` when there is something to receive, and also for good once the last poster is dropped or the
-//! mailbox is closed: then `try_recv` says `Closed`. A loop that goes on for its other completions stops arming at that
-//! point, and waits for them alone.
+//! `arm` returns `false` while there is something to receive. Once the mailbox is closed, or the last poster was dropped, it
+//! always returns `false`, and `try_recv` returns `Closed`. A loop that goes on for its other completions then stops arming.
 //!
-//! The eventfd is rung once an arming and never read: a multishot poll completes for each ring.
+//! The eventfd is rung at most once an arming and never read: a multishot poll completes for each ring.
 //!
-//! Of the other roads into a sleeping ring, a message from the poster's own ring costs the poster more (and each
-//! poster a ring), and a futex wait is one entry for each sleep; latency is the same by all of them.
+//! There are two other ways to wake a sleeping ring. A message from the poster's own ring costs the poster more, and needs a
+//! ring for each poster. A futex wait costs an entry for each sleep. The latency of all three is the same.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -29,9 +28,9 @@ use super::Mailbox;
 /// `POLLIN` of poll(2): readable.
 const POLLIN: u32 = 0x001;
 
-/// Makes the request that completes with `user_data` whenever the mailbox's bell is rung.
+/// Makes the request that completes with `user_data` whenever the mailbox's eventfd is rung.
 ///
-/// Submit it to the owner's ring, once, and again when it [`ended`].
+/// Submit it to the owner's ring once, and again when it has [`ended`].
 ///
 /// # Errors
 ///
@@ -44,9 +43,9 @@ pub fn poll_entry<T>(mailbox: &Mailbox<T>, user_data: u64) -> io::Result<squeue:
         .user_data(user_data))
 }
 
-/// Returns `true` if the request that this completion belongs to is over, and has to be submitted again.
+/// Returns `true` if the request of this completion is over and must be submitted again.
 ///
-/// The kernel ends a multishot request when it has no room for a completion, and when the eventfd is closed.
+/// The kernel ends a multishot request if it has no room for a completion, or if the eventfd is closed.
 pub fn ended(completion: &cqueue::Entry) -> bool {
     !cqueue::more(completion.flags())
 }

@@ -1,52 +1,47 @@
-//! Arm, count, claim: how the owner sleeps until there is enough to do, and is woken once.
+//! Arm, count, claim: the owner sleeps until there is enough to do, and is woken once.
 //!
 //! # The word
 //!
-//! `nr`: how many more posts the sleeping owner wants. Positive: *armed*. Zero or below: nobody sleeps, or the
-//! wake-up is somebody's already.
+//! `nr` is the number of posts that the sleeping owner still wants. Positive: *armed*. Zero or below: the owner is awake, or
+//! a poster has claimed its wake-up.
 //!
 //! ```text
-//! owner:  nr = n (swap);      fence;  look into the queue:  empty?  sleep      found some?  nr = 0 (swap), go on
+//! owner:  nr = n (swap);      fence;  count the queue:  too few?  sleep      more than before?  nr = 0 (swap), go on
 //! poster: push;               fence;  nr > 0?  count: nr -= k   or, if urgent, claim: nr = 0 (both by
 //!                                              read-modify-write)
 //! ```
 //!
-//! The poster whose read-modify-write takes `nr` from positive to zero or below owes the owner its wake-up, and
-//! nobody else does.
+//! The poster whose read-modify-write takes `nr` from positive to zero or below must wake the owner. No other poster does.
 //!
 //! # What holds, and why
 //!
-//! **One wake-up an arming.** Only the owner makes `nr` positive. All changes are read-modify-writes of one word, so
-//! they have one order, and in it exactly one change after each arming goes from positive to not: a poster's, who
-//! wakes, or the owner's own disarming, when nobody does. A claim by compare-exchange against the value that was
-//! loaded breaks this: a count in between makes the claim fail, and the poster that was urgent wakes nobody. That
-//! is the twin `wait: claim by compare-exchange`.
+//! **One wake-up an arming.** Only the owner makes `nr` positive. All changes are read-modify-writes of one word, so they
+//! have one order. After each arming exactly one change takes the word from positive to zero or below: that of a poster,
+//! which wakes the owner, or the owner's own disarming. A claim by compare-exchange would break this: a count in between
+//! would make it fail, and the urgent poster would wake nobody (twin `wait: claim by compare-exchange`).
 //!
-//! **No post is slept through.** Let a poster load an `nr` that is older than the arming, so that it does not count.
-//! Then its fence comes before the owner's in the order of all such fences, for else the load would have seen the
-//! arming. So the owner's look, after its fence, sees the push, or what the queue became since by the owner's own
-//! taking. The queue does not call itself empty then: *empty* is a claim (see `mpscq`). The owner finds something and
-//! does not sleep. Twins: either fence left out; the look left out; an emptiness that goes by the missing link and
-//! misses completed pushes behind one that is under way.
+//! **No post is slept through.** If the owner's fence comes first, the poster's load sees the arming, and the post counts. If
+//! the poster's fence comes first, the owner's count of the queue, after its fence, sees the push. The queue cannot seem
+//! empty then: *empty* means that every completed push was popped (see `mpscq`). So the owner does not sleep. Twins: either
+//! fence left out; the second count left out; an *empty* that goes by a missing link, and misses completed pushes behind one
+//! that is under way.
 //!
-//! **The owner sleeps on *empty* alone.** When its look finds a producer in mid-push it has to come back: completed
-//! posts may wait behind that one, uncounted. That is rare and short, a few instructions of the producer, unless
-//! the producer was preempted there; so the owner gives its CPU away meanwhile.
+//! **The owner sleeps only if no producer is in mid-push.** Behind such a producer completed posts may wait, uncounted. So
+//! the owner tries again. The producer needs a few more instructions, unless it was preempted; so the owner yields its CPU.
 //!
-//! **The count may run ahead, never behind.** Every post that the look did not find counts: its poster's load comes
-//! after the arming, by the above. A poster whose item was found, or even taken before the arming, may count too if
-//! its load comes late. Then the owner wakes early, finds less than it wanted, and arms again for the rest.
+//! **The count may run ahead, never behind.** Every post that the owner's count missed is counted by its poster, by the
+//! above. A poster whose item was found, or even received before the arming, may count it, too, if its load comes late. Then
+//! the owner wakes early, finds fewer items than it wanted, and arms again for the rest.
 //!
-//! **An early wake-up is not lost.** Such a late poster may claim between arming and sleeping. What it leaves is a
-//! *token* (of the parker, the eventfd, the task's waker), which ends the sleep that has not begun. A wake-up that
-//! only reached threads already asleep would be lost, and nobody would ring again for this arming. Twin: `park: no
-//! token`.
+//! **An early wake-up is not lost.** Such a late poster may claim between arming and sleeping. It leaves a *token* (of the
+//! parker, the eventfd, the task's waker), which ends the sleep that has not begun. A wake-up that reaches only threads that
+//! already sleep would be lost, and nobody would ring again for this arming (twin `park: no token`).
 
 use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
 
-/// How far one arming counts. Far below `i32::MAX`, so that posters that count late, one each, cannot bring the
-/// word round to positive. A waiter that wants more arms again.
+/// The largest count of one arming, and of one poster's subtraction. Small, so that posters that count late cannot wrap the
+/// word to a positive value: that would take more than 30,000 of them at once. A waiter that wants more arms again.
 pub(super) const MAX_COUNT: usize = 1 << 16;
 
 /// The word that owner and posters share.
@@ -63,33 +58,38 @@ impl Wait {
         }
     }
 
-    /// Asks for a wake-up once `count` more items are posted, or an urgent one. The owner looks into the queue next.
+    /// Asks for a wake-up once `count` more items are posted, or an urgent one. The owner counts the queue next.
     pub(super) fn arm(&self, count: usize) {
         debug_assert!(count > 0, "nobody would ever claim this");
-        // ORDER(bell): publish and consume, other end in `claim`: who is to be woken.
+        // ORDER(bell): publish and consume, other end in `claim_armed`: the way in which the owner sleeps.
         //   owner: kind of sleep = mine;   nr = n  Release
         //   claim: nr: positive → not  Acquire;    reads the kind of sleep
+        // If our swap comes first, the claim takes our arming, and rings as we sleep. If the claim comes first, it was one of
+        // an earlier arming, and leaves a token.
         // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims
         self.nr.swap(count.min(MAX_COUNT) as i32, Ordering::Release);
         // ORDER(arm): store buffering, other end in `claim`.
-        //   owner:  nr = n;  fence;  look into the queue
+        //   owner:  nr = n;  fence;  count the queue
         //   poster: push;    fence;  load nr
-        // One side sees the other, so no post is slept through. A swap and a real fence: it is about to sleep, so
-        // neither costs anything that could be noticed.
+        // If our fence comes first, the poster loads our `nr` and counts its items. If the poster's fence comes first, our
+        // next count of the queue finds them. A swap and a full fence cost little beside the sleep that follows.
         // Test: no_post_is_slept_through, arming_needs_its_fence
         twin::fence("wait: no fence when arming");
     }
 
-    /// Takes the wish back; returns `true` if it still stood, so that no wake-up is under way.
+    /// Takes the request back. Returns `true` if no poster has claimed it, so that no wake-up is under way.
     pub(super) fn disarm(&self) -> bool {
         self.nr.swap(0, Ordering::Relaxed) > 0
     }
 
-    /// Counts `nr_items` that were pushed just before; returns `true` if the caller owes the owner its wake-up.
+    /// Counts `nr_items` items that were just pushed. Returns `true` if the caller must wake the owner.
     #[inline(always)]
     pub(super) fn claim(&self, nr_items: usize, urgent: bool) -> bool {
-        // ORDER(arm): the other end; see `arm`. The push is a read-modify-write, which saves x86-64 the fence; its
-        // link store may come later than this load, so an owner does not sleep on a missing link.
+        // ORDER(arm): the other end; see `arm`.
+        // If our fence comes first, the owner's count after its own fence finds our push. If the owner's fence comes first,
+        // we load its `nr` and count.
+        // The push is a read-modify-write, so on x86-64 it is the fence. Its link store may become visible after this load:
+        // that is why an owner does not sleep on a missing link.
         // Test: no_post_is_slept_through, posting_needs_its_fence
         if !twin::armed("wait: no fence after posting") {
             barrier::after_rmw();
@@ -98,10 +98,11 @@ impl Wait {
         nr > 0 && self.claim_armed(nr, nr_items, urgent)
     }
 
-    /// The owner sleeps, or is about to: once in a while only, beside a wake-up that costs microseconds.
+    /// Counts against the armed word: the owner sleeps, or is about to.
     #[cold]
     fn claim_armed(&self, seen: i32, nr_items: usize, urgent: bool) -> bool {
-        // ORDER(bell): the other end; see `arm`.
+        // ORDER(bell): the other end; see `arm`. If we take the word from positive, we see how the owner sleeps. If another
+        // change came first, the word is not positive, and we ring nothing.
         // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims, a_claim_needs_its_acquire
         let order = twin::order("wait: relaxed claim", Ordering::Acquire);
         if urgent {

@@ -312,8 +312,8 @@ fn a_post_that_overlaps_the_owners_end_is_dropped() {
 }
 
 #[test]
-fn burying_needs_its_fence() {
-    must_fail("life: no fence when burying", || {
+fn orphaning_needs_its_fence() {
+    must_fail("life: no fence in orphan", || {
         exhaustive(|| the_owner_ends(1))
     });
 }
