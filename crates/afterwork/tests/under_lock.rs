@@ -1,0 +1,74 @@
+//! What workers do with their pool locked: they take no memory. A program of its own, because its allocator counts.
+#![cfg(all(debug_assertions, not(any(loom, shuttle))))]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{Registry, Work, Workqueue},
+};
+use topology::Topology;
+
+/// Counts what workers allocate while they hold a lock.
+struct Counting;
+
+static NR_UNDER_LOCK: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    /// Whether this thread has run an item.
+    static IS_WORKER: Cell<bool> = const { Cell::new(false) };
+}
+
+// SAFETY: the system's allocator does all of it.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        if IS_WORKER.get() && sync::lock::is_any_held() {
+            NR_UNDER_LOCK.fetch_add(1, Ordering::Relaxed);
+        }
+        // SAFETY: as of our caller.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: Layout) {
+        // SAFETY: as of our caller.
+        unsafe { System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_worker_adopts_and_takes_items_without_memory_under_the_pool_lock() {
+    const ROUNDS: usize = 1000;
+    let machine = Topology::synthetic("1 core").unwrap();
+    let registry = Registry::new(machine, Params::default()).unwrap();
+    // Nobody but workers runs them, and what is adopted at once is of several links.
+    let queues = ["one", "two"].map(|name| {
+        let queue = Workqueue::builder(name).help(false);
+        queue.build_in(&registry).unwrap()
+    });
+    let works: Vec<_> = (0..8).map(|_| Work::new(|| IS_WORKER.set(true))).collect();
+    let go_round = || {
+        for (work, queue) in works.iter().zip(queues.iter().cycle()) {
+            assert!(queue.enqueue(work));
+        }
+        for work in &works {
+            work.flush().unwrap();
+        }
+    };
+    // Now the lists of workers and links grow.
+    go_round();
+    let before = NR_UNDER_LOCK.load(Ordering::Relaxed);
+    (0..ROUNDS).for_each(|_| go_round());
+    let count = NR_UNDER_LOCK.load(Ordering::Relaxed) - before;
+    // Another worker may still come, and a list grow for it; each round has an adoption at least.
+    assert!(
+        count < ROUNDS / 10,
+        "{count} allocations in {ROUNDS} rounds"
+    );
+}
