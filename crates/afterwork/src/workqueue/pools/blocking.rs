@@ -22,9 +22,9 @@ use sync::{
 };
 
 use super::{
-    dispatch::{DeferredEffects, Dispatch},
+    dispatch::Dispatch,
     policy::{self, Census},
-    pool::{Picked, WorkerPool},
+    pool::{PoolGuard, WorkerPool},
     worker::Worker,
 };
 use crate::{
@@ -90,32 +90,18 @@ impl BlockingObserver for WorkerHook {
 impl WorkerPool {
     /// Notes that a running worker is about to sleep inside an item.
     fn falls_asleep(self: &Arc<Self>, worker: &Worker) {
-        let mut after = DeferredEffects::default();
-        let mut picked = Picked::default();
-        let mut dispatch = self.lock();
-        dispatch.retire(worker, &mut after);
-        dispatch.reclaim(worker);
-        self.recount(&mut dispatch, worker, |away| away.declared = true);
+        let mut guard = self.lock_to_act();
+        guard.retire(worker);
+        guard.reclaim(worker);
+        self.recount(&mut guard, worker, |away| away.declared = true);
         // ORDER(lie-down): a producer that counted us awake did not kick; see `look_for_worker`.
         // Test: an_item_is_never_left_to_a_worker_that_blocks
         if !twin::armed("blocking: no fence") {
             fence(Ordering::SeqCst);
         }
-        let work = dispatch.has_work() || !self.injector.is_empty();
+        let work = guard.has_work() || !self.injector.is_empty();
         if work && !twin::armed("blocking: no look") {
-            self.replace(&mut dispatch, worker, &mut picked);
-        }
-        drop(dispatch);
-        self.apply(picked);
-        self.finish(after);
-    }
-
-    /// Gets another worker up, if one is needed, for one that sleeps in an item; and charges the item's queue with that.
-    pub(crate) fn replace(&self, dispatch: &mut Dispatch, worker: &Worker, picked: &mut Picked) {
-        if self.pick_if_needed(dispatch, picked)
-            && let Some(counts) = dispatch.counts_mut(worker)
-        {
-            counts.nr_cm_wakeups += 1;
+            guard.replace(worker);
         }
     }
 
@@ -148,5 +134,16 @@ impl WorkerPool {
     /// Returns `true` if more are awake than may stay. Call it with the pool locked, and act before it is unlocked.
     pub(crate) fn has_surplus(&self) -> bool {
         policy::has_surplus(self.census(), self.target)
+    }
+}
+
+impl PoolGuard<'_> {
+    /// Gets another worker up, if one is needed, for one that sleeps in an item; and charges the item's queue with that.
+    pub(crate) fn replace(&mut self, worker: &Worker) {
+        if self.pick_if_needed()
+            && let Some(counts) = self.counts_mut(worker)
+        {
+            counts.nr_cm_wakeups += 1;
+        }
     }
 }

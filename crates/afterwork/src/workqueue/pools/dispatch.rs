@@ -10,21 +10,18 @@ use std::{
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
-    link::{Counts, PwqState, Seeker},
+    link::{Counts, PwqState},
     mayday::{MaydayQueue, MaydayTimer},
     worker::Worker,
 };
-use crate::{
-    trace,
-    workqueue::{
-        item::colour::Colour,
-        item::head::{Head, Home},
-        item::list::{Injector, List},
-        item::state::State,
-        limit::queue_core::QueueCore,
-        observe::concurrency::{Away, Seen},
-        observe::stall::StallDetector,
-    },
+use crate::workqueue::{
+    item::colour::Colour,
+    item::head::{Head, Home},
+    item::list::{Injector, List},
+    item::state::State,
+    limit::queue_core::QueueCore,
+    observe::concurrency::{Away, Seen},
+    observe::stall::StallDetector,
 };
 
 /// A worker that is parked or about to be, and since when.
@@ -47,7 +44,7 @@ pub(crate) struct Enlisted {
     /// Why it does not count as awake, if so.
     pub(crate) away: Away,
     /// What the last look saw of its item.
-    seen: Option<Seen>,
+    pub(crate) seen: Option<Seen>,
 }
 
 /// The part of a pool that its lock guards.
@@ -84,19 +81,6 @@ pub(crate) struct Dispatch {
     gone: Counts,
     /// No link is left: workers leave.
     pub(crate) dying: bool,
-}
-
-/// What must be done after the lock is dropped.
-#[derive(Debug, Default)]
-pub(crate) struct DeferredEffects {
-    /// Seats handed to links of other pools.
-    pub(crate) seats: Vec<Seeker>,
-    /// Queues of which somebody may wait for what has just ended.
-    pub(crate) settled: Vec<Arc<QueueCore>>,
-    /// Links to unplug: their predecessors have nothing in flight any more.
-    pub(crate) heirs: Vec<Seeker>,
-    /// What was done with items.
-    pub(crate) traced: trace::Noted,
 }
 
 /// Items of one link that lie side by side in an injector: counted together, for so they mostly come.
@@ -252,25 +236,6 @@ impl Dispatch {
             .workers()
             .filter(|it| it.worker.is_inside() && !it.away.declared);
         busy.map(|it| (it.worker.clone(), it.seen, it.away.asleep))
-    }
-
-    /// Notes what a look saw of a worker; takes back what it has in hand if it sleeps, or has been in the same item
-    /// for a whole look.
-    pub(crate) fn note_seen(
-        &mut self,
-        worker: &Worker,
-        mut seen: Seen,
-        sleeps: bool,
-        after: &mut DeferredEffects,
-    ) {
-        let before = self.enlisted(worker).seen;
-        let stands = before.is_some_and(|it| it.last.activity == seen.last.activity);
-        if sleeps || (stands && worker.has_items()) {
-            self.retire(worker, after);
-            self.reclaim(worker);
-            seen.last.activity = worker.activity();
-        }
-        self.enlisted_mut(worker).seen = Some(seen);
     }
 
     /// Takes over what producers have left, and counts it in flight.

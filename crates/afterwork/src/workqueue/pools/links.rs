@@ -55,9 +55,9 @@ impl WorkerPool {
     /// Lets the items of a link run for which its predecessor's had to end first.
     pub(crate) fn unplug(self: &Arc<Self>, slot: usize) {
         let mut core = None;
-        self.add_work(|dispatch| {
-            dispatch.unplug(self, slot);
-            core = Some(dispatch.link(slot).core.clone());
+        self.add_work(|guard| {
+            guard.unplug(slot);
+            core = Some(guard.link(slot).core.clone());
         });
         if let Some(core) = core {
             // Whoever wants to change the attributes again waits for this.

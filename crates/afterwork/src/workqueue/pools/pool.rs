@@ -22,7 +22,11 @@
 //! needed; twin `kick: no claim`.
 
 use crossbeam_utils::CachePadded;
-use std::ptr::NonNull;
+use std::{
+    mem,
+    ops::{Deref, DerefMut},
+    ptr::NonNull,
+};
 use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
@@ -32,18 +36,21 @@ use sync::{
 use topology::CpuSet;
 
 use super::{
-    dispatch::{DeferredEffects, Dispatch, IdleWorker},
+    dispatch::{Dispatch, IdleWorker},
+    link::Seeker,
     manager::Manager,
     policy::{self, Census, Need},
     worker::{Taken, Worker},
 };
 use crate::{
     params::{Params, WakeMode},
+    trace,
     wake::{WakeQ, Wakeup},
     workqueue::{
         item::colour::{Colour, UpTo},
         item::head::Head,
         item::list::{self, Injector},
+        limit::queue_core::QueueCore,
         observe::concurrency::Away,
         observe::histogram::Times,
     },
@@ -106,14 +113,32 @@ pub(crate) enum ParkDecision {
     Leave,
 }
 
-/// Whom a section under the lock picked.
-#[derive(Debug, Default)]
-pub(crate) struct Picked {
+/// The right to change a pool and to decide what others must do because of that. When it is dropped the pool is unlocked,
+/// and then it is done: its fields are dropped in their order.
+#[derive(Debug)]
+pub(crate) struct PoolGuard<'a> {
+    pub(crate) dispatch: MutexGuard<'a, Dispatch>,
+    pub(crate) effects: DeferredEffects<'a>,
+}
+
+/// What was decided under the lock of a pool. It is done when this is dropped, with no lock held.
+#[derive(Debug)]
+pub(crate) struct DeferredEffects<'a> {
+    pool: &'a Arc<WorkerPool>,
+    /// Workers to wake.
     pub(crate) wakeq: WakeQ,
-    /// A worker that must be made.
-    pub(crate) create: bool,
+    /// A worker must be made.
+    create: bool,
     /// Somebody must look after the pool.
     pub(crate) watch: bool,
+    /// Queues of which somebody may wait for what has just ended.
+    pub(crate) settled: Vec<Arc<QueueCore>>,
+    /// Seats handed to links of other pools.
+    pub(crate) seats: Vec<Seeker>,
+    /// Links to unplug: their predecessors have nothing in flight any more.
+    pub(crate) heirs: Vec<Seeker>,
+    /// What was done with items.
+    pub(crate) traced: trace::Noted,
 }
 
 impl WorkerPool {
@@ -139,9 +164,28 @@ impl WorkerPool {
         }
     }
 
-    /// Locks the pool. Lock order: pool, then a queue's gate; never two pools.
+    /// Locks the pool for who decides nothing that others must be told. Lock order: pool, then a queue's gate; never two
+    /// pools.
     pub(crate) fn lock(&self) -> MutexGuard<'_, Dispatch> {
         self.dispatch.lock()
+    }
+
+    /// Locks the pool for who wakes workers, hands seats on, or ends what somebody waits for: all done after the lock.
+    #[inline]
+    pub(crate) fn lock_to_act(self: &Arc<Self>) -> PoolGuard<'_> {
+        PoolGuard {
+            dispatch: self.lock(),
+            effects: DeferredEffects {
+                pool: self,
+                wakeq: WakeQ::new(),
+                create: false,
+                watch: false,
+                settled: Vec::new(),
+                seats: Vec::new(),
+                heirs: Vec::new(),
+                traced: Default::default(),
+            },
+        }
     }
 
     pub(crate) fn census(&self) -> Census {
@@ -188,54 +232,15 @@ impl WorkerPool {
     /// Gets one more worker up if the pool still needs one.
     #[cold]
     fn kick(self: &Arc<Self>) {
-        let mut picked = Picked::default();
-        let dispatch = self.lock();
+        let mut guard = self.lock_to_act();
         let held_since = self.params.lock_stat.then(time::cycles);
-        let mut dispatch = dispatch;
-        self.pick_if_needed(&mut dispatch, &mut picked);
-        if self.params.wake == WakeMode::UnderLock {
-            picked.wakeq.fire();
-        }
-        drop(dispatch);
+        guard.pick_if_needed();
+        guard.wake_under_lock();
+        let effects = guard.unlock();
         if let Some(since) = held_since {
             self.hold.record(time::cycles().wrapping_sub(since));
         }
-        self.apply(picked);
-    }
-
-    /// Gets one more worker up if the pool needs one; returns `true` if it did.
-    pub(crate) fn pick_if_needed(&self, dispatch: &mut Dispatch, picked: &mut Picked) -> bool {
-        match policy::need(self.census(), self.target) {
-            Need::Nothing => false,
-            Need::Worker => self.pick(dispatch, picked),
-            Need::Watch => {
-                picked.watch = true;
-                false
-            }
-        }
-    }
-
-    /// Claims the worker that parked last, or asks for a new one; returns `true` if either could be done.
-    pub(crate) fn pick(&self, dispatch: &mut Dispatch, picked: &mut Picked) -> bool {
-        if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
-            picked.wakeq.push(Wakeup::unpark(idle.worker.unparker()));
-            return true;
-        }
-        match dispatch.idle.pop() {
-            Some(idle) => picked.wakeq.push(Wakeup::unpark(idle.worker.unparker())),
-            None if dispatch.nr_workers() + dispatch.nr_creating < self.max_workers() => {
-                dispatch.nr_creating += 1;
-                picked.create = true;
-            }
-            None => {
-                picked.watch = true;
-                return false;
-            }
-        }
-        self.census
-            .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
-        self.counters.nr_kicks.fetch_add(1, Ordering::Relaxed);
-        true
+        drop(effects);
     }
 
     fn max_workers(&self) -> usize {
@@ -244,33 +249,6 @@ impl WorkerPool {
         } else {
             self.params.max_workers.max(1)
         }
-    }
-
-    /// Does what a locked section decided. Call it with no lock held.
-    pub(crate) fn apply(self: &Arc<Self>, mut picked: Picked) {
-        if self.params.wake == WakeMode::Deferred && twin::armed("wake queue: forgets to fire") {
-            std::mem::forget(std::mem::take(&mut picked.wakeq));
-        }
-        picked.wakeq.fire();
-        if picked.create {
-            self.manager.create_worker(self);
-        }
-        if picked.watch {
-            self.manager.watch();
-        }
-    }
-
-    pub(crate) fn finish(&self, after: DeferredEffects) {
-        for core in after.settled {
-            core.settled.notify_all();
-        }
-        for seeker in after.seats {
-            seeker.take_seat();
-        }
-        for heir in after.heirs {
-            heir.pool.unplug(heir.slot);
-        }
-        after.traced.tell();
     }
 
     /// Takes note that a link of this pool has been handed a seat.
@@ -283,36 +261,28 @@ impl WorkerPool {
         self.add_work(|dispatch| dispatch.put_back(item));
     }
 
-    pub(crate) fn add_work(self: &Arc<Self>, add: impl FnOnce(&mut Dispatch)) {
-        let mut picked = Picked::default();
-        let mut dispatch = self.lock();
-        add(&mut dispatch);
-        self.pick_if_needed(&mut dispatch, &mut picked);
-        drop(dispatch);
-        self.apply(picked);
+    pub(crate) fn add_work(self: &Arc<Self>, add: impl FnOnce(&mut PoolGuard<'_>)) {
+        let mut guard = self.lock_to_act();
+        add(&mut guard);
+        guard.pick_if_needed();
     }
 
     /// Gives back one in-flight count of a link.
-    pub(crate) fn retire_one(&self, slot: usize, colour: Colour) {
-        let mut after = DeferredEffects::default();
-        self.lock().retire_from(slot, colour, 1, &mut after);
-        self.finish(after);
+    pub(crate) fn retire_one(self: &Arc<Self>, slot: usize, colour: Colour) {
+        self.lock_to_act().retire_from(slot, colour, 1);
     }
 
     /// Cuts an item that must not run out of its list; false when a worker has it in hand.
-    pub(crate) fn unlink(&self, slot: usize, item: NonNull<Head>) -> bool {
-        let mut after = DeferredEffects::default();
-        let mut dispatch = self.lock();
+    pub(crate) fn unlink(self: &Arc<Self>, slot: usize, item: NonNull<Head>) -> bool {
+        let mut guard = self.lock_to_act();
         // No worker need ever come to this pool for it.
         if !twin::armed("cut out: forgets the injector") {
-            dispatch.adopt(&self.injector);
+            guard.adopt(&self.injector);
         }
-        let found = dispatch.unlink(slot, item);
+        let found = guard.unlink(slot, item);
         if found {
-            dispatch.retire_from(slot, list::colour(item), 1, &mut after);
+            guard.retire_from(slot, list::colour(item), 1);
         }
-        drop(dispatch);
-        self.finish(after);
         found
     }
 
@@ -346,28 +316,20 @@ impl WorkerPool {
 
     /// Gets `worker`, which is searching, its next batch.
     pub(crate) fn take(self: &Arc<Self>, worker: &Worker) -> Taken {
-        let mut after = DeferredEffects::default();
-        let mut picked = Picked::default();
-        let mut dispatch = self.lock();
+        let mut guard = self.lock_to_act();
         // Whatever a look thought of it, it is here.
         if !twin::armed("take: still asleep") {
-            self.recount(&mut dispatch, worker, |away| *away = Away::default());
+            self.recount(&mut guard, worker, |away| *away = Away::default());
         }
         if self.has_surplus() {
-            self.give_all_back(dispatch, worker);
+            guard.take_all_back(worker);
             return Taken::Nothing;
         }
-        let taken = dispatch.take(
-            self,
-            worker,
-            self.target,
-            self.params.max_batch.min(super::worker::MAX_HAND),
-            &mut after,
-        );
+        let taken = guard.take(worker);
         if let Taken::Items(count) = taken {
             worker.publish(count);
-            if dispatch.is_cpu_intensive(worker) {
-                self.recount(&mut dispatch, worker, |away| away.hogging = true);
+            if guard.is_cpu_intensive(worker) {
+                self.recount(&mut guard, worker, |away| away.hogging = true);
             }
             self.census.fetch_sub(Census::SEARCHING, Ordering::Relaxed);
             // ORDER(lie-down): a producer that saw us searching did not kick; see `look_for_worker`.
@@ -376,38 +338,24 @@ impl WorkerPool {
                 fence(Ordering::SeqCst);
             }
             // Empty: who pushes from here on sees that we search no more, and kicks. Else we kick in his place.
-            let more = dispatch.has_work() || !self.injector.is_empty();
+            let more = guard.has_work() || !self.injector.is_empty();
             if more && !twin::armed("take: no chained kick") {
-                self.pick_if_needed(&mut dispatch, &mut picked);
+                guard.pick_if_needed();
             }
-            picked.watch |= more || count > 1;
-            if self.params.wake == WakeMode::UnderLock {
-                picked.wakeq.fire();
-            }
+            guard.effects.watch |= more || count > 1;
+            guard.wake_under_lock();
         }
-        drop(dispatch);
-        self.apply(picked);
-        self.finish(after);
         taken
     }
 
     /// Lets `worker`, which is searching and takes no further batch, go with nothing of a link's.
     pub(crate) fn let_go(self: &Arc<Self>, worker: &Worker) {
-        let mut dispatch = self.lock();
+        let mut guard = self.lock_to_act();
         // As in `take`: else who discharges it would take it out of the count a second time.
         if !twin::armed("let go: still asleep") {
-            self.recount(&mut dispatch, worker, |away| *away = Away::default());
+            self.recount(&mut guard, worker, |away| *away = Away::default());
         }
-        self.give_all_back(dispatch, worker);
-    }
-
-    fn give_all_back(self: &Arc<Self>, mut dispatch: MutexGuard<'_, Dispatch>, worker: &Worker) {
-        let mut after = DeferredEffects::default();
-        dispatch.retire(worker, &mut after);
-        dispatch.tell(worker);
-        dispatch.give_up_seat(self, worker, &mut after);
-        drop(dispatch);
-        self.finish(after);
+        guard.take_all_back(worker);
     }
 
     /// Notes that a worker is done with its batch and searches again.
@@ -423,19 +371,18 @@ impl WorkerPool {
     /// Puts a searching worker on the idle list, to park then, unless the pool is dying, or has work and not more
     /// awake than it shall have.
     pub(crate) fn try_park(self: &Arc<Self>, worker: &Arc<Worker>) -> ParkDecision {
-        let mut dispatch = self.lock();
-        let work = dispatch.has_work() || !self.injector.is_empty();
+        let mut guard = self.lock_to_act();
+        let work = guard.has_work() || !self.injector.is_empty();
         if work && !self.has_surplus() {
             return ParkDecision::Work;
         }
-        if dispatch.dying {
+        if guard.dying {
             return ParkDecision::Leave;
         }
-        dispatch.idle.push(IdleWorker {
+        guard.idle.push(IdleWorker {
             worker: worker.clone(),
             since_ns: time::now_ns(),
         });
-        let mut picked = Picked::default();
         self.census
             .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
         // ORDER(lie-down): other end in `look_for_worker`.
@@ -446,18 +393,16 @@ impl WorkerPool {
         // Empty: who pushes from here on sees the census without us, and kicks. Else we pick somebody in his place.
         // Before the lock is dropped: after it somebody may adopt the item, and the injector is empty then.
         if twin::armed("lie down: look after the lock") {
-            drop(dispatch);
-            dispatch = self.lock();
+            drop(guard);
+            guard = self.lock_to_act();
         }
         // Adopted work counts too: a surplus worker leaves some behind.
-        let adopted = dispatch.has_work() && !twin::armed("lie down: look after the lock");
+        let adopted = guard.has_work() && !twin::armed("lie down: look after the lock");
         let work = adopted || !self.injector.is_empty();
         if work && !twin::armed("lie down: no second look") {
             // Whoever this picks, often us, comes for the item.
-            self.pick_if_needed(&mut dispatch, &mut picked);
+            guard.pick_if_needed();
         }
-        drop(dispatch);
-        self.apply(picked);
         ParkDecision::Park
     }
 
@@ -539,9 +484,8 @@ impl WorkerPool {
 
     /// Strikes a worker off the pool; `awake` when it was not on the idle list.
     pub(crate) fn discharge(self: &Arc<Self>, worker: &Worker, awake: bool) {
-        let mut picked = Picked::default();
-        let mut dispatch = self.lock();
-        dispatch.discharge(worker);
+        let mut guard = self.lock_to_act();
+        guard.discharge(worker);
         if awake {
             self.census
                 .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
@@ -549,15 +493,120 @@ impl WorkerPool {
         // ORDER(lie-down): a producer that counted us awake did not kick; see `look_for_worker`.
         // Test: an_item_is_never_left_to_sleeping_workers
         fence(Ordering::SeqCst);
-        if dispatch.has_work() || !self.injector.is_empty() {
-            self.pick_if_needed(&mut dispatch, &mut picked);
+        if guard.has_work() || !self.injector.is_empty() {
+            guard.pick_if_needed();
         }
-        drop(dispatch);
-        self.apply(picked);
     }
 
     pub(crate) fn thread_name(&self) -> String {
         let kind = if self.attrs.bh { 'b' } else { 'u' };
         format!("aw/{kind}{}", self.number)
+    }
+}
+
+impl<'a> PoolGuard<'a> {
+    pub(crate) fn pool(&self) -> &'a Arc<WorkerPool> {
+        self.effects.pool
+    }
+
+    /// Unlocks, and leaves it to the caller when to do the rest: with no lock held.
+    pub(crate) fn unlock(self) -> DeferredEffects<'a> {
+        self.effects
+    }
+
+    /// Gets one more worker up if the pool needs one; returns `true` if it did.
+    pub(crate) fn pick_if_needed(&mut self) -> bool {
+        let pool = self.pool();
+        match policy::need(pool.census(), pool.target) {
+            Need::Nothing => false,
+            Need::Worker => self.pick(),
+            Need::Watch => {
+                self.effects.watch = true;
+                false
+            }
+        }
+    }
+
+    /// Claims the worker that parked last, or asks for a new one; returns `true` if either could be done.
+    fn pick(&mut self) -> bool {
+        let (pool, effects) = (self.effects.pool, &mut self.effects);
+        let dispatch = &mut *self.dispatch;
+        if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
+            effects.wakeq.push(Wakeup::unpark(idle.worker.unparker()));
+            return true;
+        }
+        match dispatch.idle.pop() {
+            Some(idle) => effects.wakeq.push(Wakeup::unpark(idle.worker.unparker())),
+            None if dispatch.nr_workers() + dispatch.nr_creating < pool.max_workers() => {
+                dispatch.nr_creating += 1;
+                effects.create = true;
+            }
+            None => {
+                effects.watch = true;
+                return false;
+            }
+        }
+        pool.census
+            .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+        pool.counters.nr_kicks.fetch_add(1, Ordering::Relaxed);
+        true
+    }
+
+    /// Wakes now whom this has picked, where the registry asks for that ([`WakeMode::UnderLock`]).
+    fn wake_under_lock(&mut self) {
+        if self.pool().params.wake == WakeMode::UnderLock {
+            self.effects.wakeq.fire();
+        }
+    }
+
+    /// Takes from `worker` all that it has of a link's: counts and a seat.
+    fn take_all_back(&mut self, worker: &Worker) {
+        self.retire(worker);
+        self.tell(worker);
+        self.give_up_seat(worker);
+    }
+}
+
+impl Deref for PoolGuard<'_> {
+    type Target = Dispatch;
+    #[inline]
+    fn deref(&self) -> &Dispatch {
+        &self.dispatch
+    }
+}
+
+impl DerefMut for PoolGuard<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Dispatch {
+        &mut self.dispatch
+    }
+}
+
+impl Drop for DeferredEffects<'_> {
+    fn drop(&mut self) {
+        if twin::torn_down() {
+            return;
+        }
+        let pool = self.pool;
+        if pool.params.wake == WakeMode::Deferred && twin::armed("wake queue: forgets to fire") {
+            mem::forget(mem::take(&mut self.wakeq));
+        }
+        self.wakeq.fire();
+        if self.create {
+            pool.manager.create_worker(pool);
+        }
+        if self.watch {
+            pool.manager.watch();
+        }
+        for core in self.settled.drain(..) {
+            core.settled.notify_all();
+        }
+        for seeker in self.seats.drain(..) {
+            seeker.take_seat();
+        }
+        for heir in self.heirs.drain(..) {
+            heir.pool.unplug(heir.slot);
+        }
+        mem::take(&mut self.traced).tell();
     }
 }

@@ -21,10 +21,10 @@ use std::io;
 use sync::{thread, twin, unmodelled::Arc};
 
 use super::{
-    dispatch::{DeferredEffects, Dispatch, home_slot},
+    dispatch::home_slot,
     mayday::MaydayQueue,
     policy::{self, Need},
-    pool::{Picked, WorkerPool},
+    pool::{PoolGuard, WorkerPool},
     serve,
     worker::{Taken, Worker},
 };
@@ -108,43 +108,37 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
     }
 }
 
-impl Dispatch {
+impl PoolGuard<'_> {
     /// Takes the next batch of the link `slot` alone, of at most `max` items, for a rescuer; of 0 if it is to leave.
-    pub(crate) fn take_of(
-        &mut self,
-        pool: &Arc<WorkerPool>,
-        worker: &Worker,
-        slot: usize,
-        max: usize,
-        after: &mut DeferredEffects,
-    ) -> Taken {
-        self.retire(worker, after);
+    pub(crate) fn take_of(&mut self, worker: &Worker, slot: usize, max: usize) -> Taken {
+        self.retire(worker);
         self.tell(worker);
         if max == 0 {
-            self.give_up_seat(pool, worker, after);
+            self.give_up_seat(worker);
             return Taken::Nothing;
         }
+        let pool = self.pool();
         self.adopt(&pool.injector);
         loop {
             if let Some(at) = self.ready.iter().position(|&ready| ready == slot) {
                 self.ready.remove(at);
-                self.give_up_seat(pool, worker, after);
-                let nr_taken = self.take_inactive(pool, worker, slot, max);
+                self.give_up_seat(worker);
+                let nr_taken = self.take_inactive(worker, slot, max);
                 self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
-                    return self.taken(pool, worker, slot, nr_taken, after);
+                    return self.taken(worker, slot, nr_taken);
                 }
             }
             let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
                 if !twin::armed("rescue: keeps its seat") {
-                    self.give_up_seat(pool, worker, after);
+                    self.give_up_seat(worker);
                 }
                 if self.ready.contains(&slot) {
                     continue;
                 }
                 return Taken::Nothing;
             };
-            if !self.find_seat(pool, worker, slot, after) {
+            if !self.find_seat(worker, slot) {
                 self.link_mut(slot).inactive.push_back(item);
                 continue;
             }
@@ -165,7 +159,7 @@ impl Dispatch {
                 nr_taken += 1;
             }
             self.enlisted_mut(worker).colour = colour;
-            return self.taken(pool, worker, slot, nr_taken, after);
+            return self.taken(worker, slot, nr_taken);
         }
     }
 }
@@ -201,22 +195,18 @@ impl WorkerPool {
         leaves: bool,
     ) -> Taken {
         let max = if leaves { 0 } else { BATCH };
-        let mut after = DeferredEffects::default();
-        let mut picked = Picked::default();
-        let mut dispatch = self.lock();
-        let taken = dispatch.take_of(self, worker, slot, max, &mut after);
+        let mut guard = self.lock_to_act();
+        let taken = guard.take_of(worker, slot, max);
         if let Taken::Items(count) = taken {
             worker.publish(count);
-            dispatch.link_mut(slot).counts.nr_rescued += count as u64;
+            guard.link_mut(slot).counts.nr_rescued += count as u64;
         }
-        if dispatch.has_work() {
+        if guard.has_work() {
             // A seat that was given back may have made another link ready.
-            self.pick_if_needed(&mut dispatch, &mut picked);
+            guard.pick_if_needed();
         }
-        let core = dispatch.link(slot).core.clone();
-        drop(dispatch);
-        self.apply(picked);
-        self.finish(after);
+        let core = guard.link(slot).core.clone();
+        drop(guard);
         if let Taken::Items(count) = taken {
             trace::rescue(&core.name, self.number, count);
         }

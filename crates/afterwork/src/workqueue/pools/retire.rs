@@ -2,15 +2,12 @@
 
 use sync::{atomic::Ordering, thread::ThreadId, twin};
 
-use super::{
-    dispatch::{DeferredEffects, Dispatch},
-    worker::Worker,
-};
+use super::{dispatch::Dispatch, pool::PoolGuard, worker::Worker};
 use crate::workqueue::item::colour::Colour;
 
-impl Dispatch {
+impl PoolGuard<'_> {
     /// Gives back the in-flight counts of all that `worker` has run.
-    pub(crate) fn retire(&mut self, worker: &Worker, after: &mut DeferredEffects) {
+    pub(crate) fn retire(&mut self, worker: &Worker) {
         let enlisted = self.enlisted_mut(worker);
         let nr_done = enlisted.worker.nr_done();
         let count = nr_done.wrapping_sub(enlisted.nr_retired) as usize;
@@ -18,13 +15,35 @@ impl Dispatch {
             enlisted.nr_retired = nr_done;
             let slot = enlisted.seat.expect("a worker that ran items holds a seat");
             let colour = enlisted.colour;
-            self.retire_from(slot, colour, count, after);
+            self.retire_from(slot, colour, count);
         } else if let Some(slot) = enlisted.seat {
             // A future that waits now is no item of the link any more.
-            self.pull_plug(slot, after);
+            self.pull_plug(slot);
         }
     }
 
+    /// Names the link to unplug, if there is one, once this one has no item in flight.
+    fn pull_plug(&mut self, slot: usize) {
+        let link = self.dispatch.link_mut(slot);
+        if link.heir.is_some() && link.is_spent() {
+            self.effects.heirs.extend(link.heir.take());
+        }
+    }
+
+    /// Gives back `count` in-flight counts of a link.
+    pub(crate) fn retire_from(&mut self, slot: usize, colour: Colour, count: usize) {
+        let link = self.dispatch.link_mut(slot);
+        let flushes = link.in_flight.retire(colour, count);
+        let drains = link.in_flight.nr_in_flight() == 0 && link.drain_waits;
+        link.drain_waits &= !drains;
+        if drains || flushes && !twin::armed("flush: the last of a colour tells nobody") {
+            self.effects.settled.push(link.core.clone());
+        }
+        self.pull_plug(slot);
+    }
+}
+
+impl Dispatch {
     /// Takes the worker's counts over into its link. The worker alone, between two batches.
     pub(crate) fn tell(&mut self, worker: &Worker) {
         let told = worker
@@ -36,31 +55,5 @@ impl Dispatch {
             link.counts.nr_completed += u64::from(told.nr_run);
             link.counts.cpu_ns += told.cpu_ns;
         }
-    }
-
-    /// Names the link to unplug, if there is one, once this one has no item in flight.
-    fn pull_plug(&mut self, slot: usize, after: &mut DeferredEffects) {
-        let link = self.link_mut(slot);
-        if link.heir.is_some() && link.is_spent() {
-            after.heirs.extend(link.heir.take());
-        }
-    }
-
-    /// Gives back `count` in-flight counts of a link.
-    pub(crate) fn retire_from(
-        &mut self,
-        slot: usize,
-        colour: Colour,
-        count: usize,
-        after: &mut DeferredEffects,
-    ) {
-        let link = self.link_mut(slot);
-        let flushes = link.in_flight.retire(colour, count);
-        let drains = link.in_flight.nr_in_flight() == 0 && link.drain_waits;
-        link.drain_waits &= !drains;
-        if drains || flushes && !twin::armed("flush: the last of a colour tells nobody") {
-            after.settled.push(link.core.clone());
-        }
-        self.pull_plug(slot, after);
     }
 }

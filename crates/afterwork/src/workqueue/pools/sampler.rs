@@ -12,11 +12,10 @@ use sync::{atomic::Ordering, cpu, thread::ThreadId, unmodelled::Arc, usage};
 use topology::CpuSet;
 
 use super::{
-    dispatch::DeferredEffects,
-    pool::{Picked, WorkerPool},
+    pool::{PoolGuard, WorkerPool},
     worker::Worker,
 };
-use crate::workqueue::observe::concurrency::{Sample, ScanResult, Verdict, judge};
+use crate::workqueue::observe::concurrency::{Sample, ScanResult, Seen, Verdict, judge};
 
 impl WorkerPool {
     /// Looks at the workers if work waits, and gets others up for those that sleep or hog.
@@ -54,27 +53,25 @@ impl WorkerPool {
                 Some((worker, seen, verdict))
             })
             .collect();
-        let mut after = DeferredEffects::default();
-        let mut picked = Picked::default();
         let mut scan = ScanResult::Calm;
         let mut reports = Vec::new();
         let mut sleeper = None;
-        let mut dispatch = self.lock();
+        let mut guard = self.lock_to_act();
         for (worker, seen, verdict) in &judged {
-            if !dispatch.is_enlisted(worker) || worker.activity() != seen.last.activity {
+            if !guard.is_enlisted(worker) || worker.activity() != seen.last.activity {
                 scan = scan.max(ScanResult::Unclear);
                 continue;
             }
-            let before = *dispatch.away_mut(worker);
+            let before = *guard.away_mut(worker);
             let sleeps = *verdict == Verdict::Asleep;
-            dispatch.note_seen(worker, *seen, sleeps, &mut after);
-            self.recount(&mut dispatch, worker, |away| match verdict {
+            guard.note_seen(worker, *seen, sleeps);
+            self.recount(&mut guard, worker, |away| match verdict {
                 Verdict::Asleep => away.asleep = true,
                 Verdict::Hogs => (away.asleep, away.hogging) = (false, true),
                 Verdict::Runs => away.asleep = false,
                 Verdict::Unclear | Verdict::Starved => {}
             });
-            let now = *dispatch.away_mut(worker);
+            let now = *guard.away_mut(worker);
             if before.counts_as_awake() && !now.counts_as_awake() {
                 scan = ScanResult::Found;
                 sleeper = sleeps.then_some(worker);
@@ -83,40 +80,53 @@ impl WorkerPool {
                 self.counters.nr_seen_asleep.fetch_add(1, Ordering::Relaxed);
             }
             if !before.hogging && now.hogging {
-                if let Some(counts) = dispatch.counts_mut(worker) {
+                if let Some(counts) = guard.counts_mut(worker) {
                     counts.nr_cpu_intensive += 1;
                 }
-                reports.extend(dispatch.note_hog(worker));
+                reports.extend(guard.note_hog(worker));
             }
             if *verdict == Verdict::Unclear {
                 scan = scan.max(ScanResult::Unclear);
             }
         }
         // A worker adopts when nothing else is pending; walking through a long list here would keep it at the door.
-        if dispatch.nr_pending() == 0 {
-            dispatch.adopt(&self.injector);
+        if guard.nr_pending() == 0 {
+            guard.adopt(&self.injector);
         }
         let thresh_ns = self.params.watchdog_thresh_ms.saturating_mul(1_000_000);
-        if let Some(stall) = dispatch.keep_vigil(now_ns, thresh_ns, &self.attrs.cpus) {
+        if let Some(stall) = guard.keep_vigil(now_ns, thresh_ns, &self.attrs.cpus) {
             self.counters.nr_stalls.fetch_add(1, Ordering::Relaxed);
             reports.push(stall);
         }
         match sleeper {
-            _ if !dispatch.has_work() => {}
-            Some(sleeper) => self.replace(&mut dispatch, sleeper, &mut picked),
-            None => drop(self.pick_if_needed(&mut dispatch, &mut picked)),
+            _ if !guard.has_work() => {}
+            Some(sleeper) => guard.replace(sleeper),
+            None => drop(guard.pick_if_needed()),
         }
-        drop(dispatch);
         // The watch is on as long as work waits.
-        picked.watch = false;
-        self.apply(picked);
-        self.finish(after);
+        guard.effects.watch = false;
+        drop(guard);
         self.manager.tell(&reports);
         if self.confined.load(Ordering::Relaxed) && !self.attrs.strict {
             let starved = judged.iter().filter(|it| it.2 == Verdict::Starved);
             starved.for_each(|(worker, ..)| let_stray(worker, allowed));
         }
         scan
+    }
+}
+
+impl PoolGuard<'_> {
+    /// Notes what a look saw of a worker; takes back what it has in hand if it sleeps, or has been in the same item
+    /// for a whole look.
+    fn note_seen(&mut self, worker: &Worker, mut seen: Seen, sleeps: bool) {
+        let before = self.enlisted(worker).seen;
+        let stands = before.is_some_and(|it| it.last.activity == seen.last.activity);
+        if sleeps || (stands && worker.has_items()) {
+            self.retire(worker);
+            self.reclaim(worker);
+            seen.last.activity = worker.activity();
+        }
+        self.enlisted_mut(worker).seen = Some(seen);
     }
 }
 

@@ -5,11 +5,11 @@
 use sync::{twin, unmodelled::Arc};
 
 use super::{
-    dispatch::{DeferredEffects, Dispatch, home_slot},
+    dispatch::{Dispatch, home_slot},
     link::Seeker,
     policy,
-    pool::WorkerPool,
-    worker::{Taken, Worker},
+    pool::PoolGuard,
+    worker::{MAX_HAND, Taken, Worker},
 };
 use crate::{
     trace,
@@ -19,37 +19,32 @@ use crate::{
     },
 };
 
-impl Dispatch {
+impl PoolGuard<'_> {
     /// Takes the next batch for `worker` into its hand; false when there is nothing to do.
-    pub(crate) fn take(
-        &mut self,
-        pool: &Arc<WorkerPool>,
-        worker: &Worker,
-        target: u32,
-        max: usize,
-        after: &mut DeferredEffects,
-    ) -> Taken {
-        self.retire(worker, after);
+    pub(crate) fn take(&mut self, worker: &Worker) -> Taken {
+        let pool = self.pool();
+        let max = pool.params.max_batch.min(MAX_HAND);
+        self.retire(worker);
         self.tell(worker);
         loop {
             if self.pending.is_empty() {
                 self.adopt(&pool.injector);
             }
-            let limit = policy::batch_size(worker.item_ns(), self.pending.len(), target, max);
+            let limit = policy::batch_size(worker.item_ns(), self.pending.len(), pool.target, max);
             self.ready_first = !self.ready_first;
             if (self.ready_first || self.pending.is_empty())
                 && let Some(slot) = self.ready.pop_front()
             {
-                self.give_up_seat(pool, worker, after);
-                let nr_taken = self.take_inactive(pool, worker, slot, limit);
+                self.give_up_seat(worker);
+                let nr_taken = self.take_inactive(worker, slot, limit);
                 self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
-                    return self.taken(pool, worker, slot, nr_taken, after);
+                    return self.taken(worker, slot, nr_taken);
                 }
                 continue;
             }
             let Some(item) = self.pending.pop_front() else {
-                self.give_up_seat(pool, worker, after);
+                self.give_up_seat(worker);
                 // Giving a seat up may have made a link of this very pool ready.
                 if self.ready.is_empty() {
                     return Taken::Nothing;
@@ -57,7 +52,7 @@ impl Dispatch {
                 continue;
             };
             let slot = home_slot(item);
-            if !self.find_seat(pool, worker, slot, after) {
+            if !self.find_seat(worker, slot) {
                 self.link_mut(slot).inactive.push_back(item);
                 continue;
             }
@@ -75,21 +70,15 @@ impl Dispatch {
                 nr_taken += 1;
             }
             self.enlisted_mut(worker).colour = colour;
-            return self.taken(pool, worker, slot, nr_taken, after);
+            return self.taken(worker, slot, nr_taken);
         }
     }
 
-    pub(crate) fn taken(
-        &mut self,
-        pool: &WorkerPool,
-        worker: &Worker,
-        slot: usize,
-        nr_taken: usize,
-        after: &mut DeferredEffects,
-    ) -> Taken {
+    pub(crate) fn taken(&mut self, worker: &Worker, slot: usize, nr_taken: usize) -> Taken {
+        let pool = self.pool();
         self.nr_batches += 1;
-        let link = self.link_mut(slot);
-        after.traced.activate(|| {
+        let link = self.dispatch.link_mut(slot);
+        self.effects.traced.activate(|| {
             let items = worker.held(nr_taken).filter_map(|item| {
                 // SAFETY: the item is linked, so it is alive.
                 let head = unsafe { &*item };
@@ -119,25 +108,9 @@ impl Dispatch {
         Taken::Items(nr_taken)
     }
 
-    /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list; long ones so
-    /// that others may start meanwhile.
-    pub(crate) fn limit(&self, slot: usize, limit: usize) -> usize {
-        let link = self.link(slot);
-        if link.gate.max() == 1 || link.core.cpu_intensive {
-            1
-        } else {
-            limit
-        }
-    }
-
     /// Gets `worker` a seat for the items of `slot`; otherwise the link stands in line.
-    pub(crate) fn find_seat(
-        &mut self,
-        pool: &Arc<WorkerPool>,
-        worker: &Worker,
-        slot: usize,
-        after: &mut DeferredEffects,
-    ) -> bool {
+    pub(crate) fn find_seat(&mut self, worker: &Worker, slot: usize) -> bool {
+        let pool = self.pool();
         let link = self.link(slot);
         if !link.inactive.is_empty() || link.plugged {
             // Older items wait already, of this link or its predecessor.
@@ -147,7 +120,7 @@ impl Dispatch {
         if seat == Some(slot) && link.gate.may_stay() {
             return true;
         }
-        self.give_up_seat(pool, worker, after);
+        self.give_up_seat(worker);
         let link = self.link(slot);
         // Seated: the batch is ours. Else the link stands in line, and what it has waits as inactive until a seat is handed
         // to it, with this pool locked: we still have the lock, so the items are set aside before that.
@@ -162,13 +135,7 @@ impl Dispatch {
     }
 
     /// Takes inactive items of a link that has just got a seat; what is left stands in line again.
-    pub(crate) fn take_inactive(
-        &mut self,
-        pool: &Arc<WorkerPool>,
-        worker: &Worker,
-        slot: usize,
-        limit: usize,
-    ) -> usize {
+    pub(crate) fn take_inactive(&mut self, worker: &Worker, slot: usize, limit: usize) -> usize {
         let limit = self.limit(slot, limit);
         let link = self.link_mut(slot);
         if link.plugged && !twin::armed("take: overlooks the plug") {
@@ -188,12 +155,13 @@ impl Dispatch {
             nr_taken += 1;
         }
         self.enlisted_mut(worker).colour = colour;
-        self.line_up(pool, slot);
+        self.line_up(slot);
         nr_taken
     }
 
     /// Gets a link with inactive items a seat, or puts it in line for one.
-    fn line_up(&mut self, pool: &Arc<WorkerPool>, slot: usize) {
+    fn line_up(&mut self, slot: usize) {
+        let pool = self.pool();
         let link = self.link(slot);
         if !link.inactive.is_empty()
             && !twin::armed("take: forgets the inactive")
@@ -207,38 +175,39 @@ impl Dispatch {
     }
 
     /// Lets the items of a link run for which its predecessor's had to end first.
-    pub(crate) fn unplug(&mut self, pool: &Arc<WorkerPool>, slot: usize) {
+    pub(crate) fn unplug(&mut self, slot: usize) {
         self.link_mut(slot).plugged = false;
-        self.line_up(pool, slot);
+        self.line_up(slot);
     }
 
-    pub(crate) fn hold_active_slot(&mut self, worker: &Worker, slot: usize) {
-        self.enlisted_mut(worker).seat = Some(slot);
-    }
-
-    pub(crate) fn give_up_seat(
-        &mut self,
-        pool: &Arc<WorkerPool>,
-        worker: &Worker,
-        after: &mut DeferredEffects,
-    ) {
+    pub(crate) fn give_up_seat(&mut self, worker: &Worker) {
         let Some(slot) = self.enlisted_mut(worker).seat.take() else {
             return;
         };
         let link = self.link(slot);
         let left = Gate::leave(&link.gate, &link.core, link.node, Holds::Seat);
-        after.settled.extend(left.settled);
-        if let Some(seeker) = left.seeker {
-            self.pass_seat(pool, seeker, after);
+        self.effects.settled.extend(left.settled);
+        match left.seeker {
+            Some(seeker) if Arc::ptr_eq(self.pool(), &seeker.pool) => self.seat(seeker.slot),
+            seeker => self.effects.seats.extend(seeker),
+        }
+    }
+}
+
+impl Dispatch {
+    /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list; long ones so
+    /// that others may start meanwhile.
+    pub(crate) fn limit(&self, slot: usize, limit: usize) -> usize {
+        let link = self.link(slot);
+        if link.gate.max() == 1 || link.core.cpu_intensive {
+            1
+        } else {
+            limit
         }
     }
 
-    fn pass_seat(&mut self, pool: &Arc<WorkerPool>, seeker: Seeker, after: &mut DeferredEffects) {
-        if Arc::ptr_eq(pool, &seeker.pool) {
-            self.seat(seeker.slot);
-        } else {
-            after.seats.push(seeker);
-        }
+    pub(crate) fn hold_active_slot(&mut self, worker: &Worker, slot: usize) {
+        self.enlisted_mut(worker).seat = Some(slot);
     }
 
     /// Notes that a link of this pool has been handed a seat.

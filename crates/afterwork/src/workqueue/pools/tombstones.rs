@@ -18,13 +18,13 @@
 //!
 //! The claim keeps the link for the look at it; and a tombstone that is queued again while it is looked at stays.
 
-use std::ptr::NonNull;
+use std::{mem, ptr::NonNull};
 
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
-    dispatch::{DeferredEffects, Dispatch, home_slot},
-    pool::WorkerPool,
+    dispatch::home_slot,
+    pool::{DeferredEffects, PoolGuard, WorkerPool},
     pwq::Pwq,
 };
 use crate::workqueue::{item::handles::Dead, item::head::Head, item::list, item::state::State};
@@ -47,7 +47,7 @@ impl Pwq {
     }
 
     /// Reaps if anything was cancelled since that was done last. The caller keeps the link.
-    pub(crate) fn reap(&self) -> Option<Reaped> {
+    pub(crate) fn reap(&self) -> Option<Reaped<'_>> {
         let any = self.nr_cancelled.load(Ordering::Relaxed) > 0;
         any.then(|| self.pool.reap(self, |_, _| true))
     }
@@ -56,16 +56,16 @@ impl Pwq {
 /// What is left to be done when tombstones were cut out.
 #[derive(Debug)]
 #[must_use = "somebody may wait for what was cut out"]
-pub(crate) struct Reaped {
-    pool: Arc<WorkerPool>,
-    after: DeferredEffects,
+pub(crate) struct Reaped<'a> {
+    pool: &'a WorkerPool,
+    effects: DeferredEffects<'a>,
     dead: Vec<Dead>,
 }
 
-impl Reaped {
+impl Reaped<'_> {
     /// Does it. Call it with no lock held.
     pub(crate) fn finish(self) {
-        self.pool.finish(self.after);
+        drop(self.effects);
         // A closure that was cancelled has been dropped by that; what else there is, is not the caller's to drop.
         let (_husks, theirs): (Vec<_>, Vec<_>) = self.dead.into_iter().partition(Dead::is_husk);
         self.pool.manager.leave_to_reapers(theirs);
@@ -75,39 +75,35 @@ impl Reaped {
 impl WorkerPool {
     /// Cuts tombstones out of the pool's list and of that of `link`, of each that it `pays` to walk: told how many wait
     /// there, and how many were cancelled since it was walked last.
-    fn reap(self: &Arc<Self>, link: &Pwq, pays: impl Fn(usize, usize) -> bool) -> Reaped {
-        let mut after = DeferredEffects::default();
+    fn reap(self: &Arc<Self>, link: &Pwq, pays: impl Fn(usize, usize) -> bool) -> Reaped<'_> {
         let mut dead = Vec::new();
-        let mut dispatch = self.lock();
-        dispatch.adopt(&self.injector);
-        dispatch.nr_cancelled += LOOK_EVERY as usize;
-        if pays(dispatch.pending.len(), dispatch.nr_cancelled) {
-            dispatch.nr_cancelled = 0;
-            let mut pending = std::mem::take(&mut dispatch.pending);
-            pending.retain(|item| !dispatch.reap_one(item, &mut after, &mut dead));
-            dispatch.pending = pending;
+        let mut guard = self.lock_to_act();
+        guard.adopt(&self.injector);
+        guard.nr_cancelled += LOOK_EVERY as usize;
+        if pays(guard.pending.len(), guard.nr_cancelled) {
+            guard.nr_cancelled = 0;
+            let mut pending = mem::take(&mut guard.pending);
+            pending.retain(|item| !guard.reap_one(item, &mut dead));
+            guard.pending = pending;
         }
         let nr_cancelled = link.nr_cancelled.load(Ordering::Relaxed) as usize;
-        if pays(dispatch.link(link.slot).inactive.len(), nr_cancelled) {
+        if pays(guard.link(link.slot).inactive.len(), nr_cancelled) {
             link.nr_cancelled.store(0, Ordering::Relaxed);
-            let mut inactive = std::mem::take(&mut dispatch.link_mut(link.slot).inactive);
-            inactive.retain(|item| !dispatch.reap_one(item, &mut after, &mut dead));
-            dispatch.link_mut(link.slot).inactive = inactive;
+            let mut inactive = mem::take(&mut guard.link_mut(link.slot).inactive);
+            inactive.retain(|item| !guard.reap_one(item, &mut dead));
+            guard.link_mut(link.slot).inactive = inactive;
         }
-        drop(dispatch);
-        let pool = self.clone();
-        Reaped { pool, after, dead }
+        Reaped {
+            pool: self,
+            effects: guard.unlock(),
+            dead,
+        }
     }
 }
 
-impl Dispatch {
+impl PoolGuard<'_> {
     /// Unlinks an item that nobody wants run, and says whether it was one; whoever has a handle may queue it at once.
-    fn reap_one(
-        &mut self,
-        item: NonNull<Head>,
-        after: &mut DeferredEffects,
-        dead: &mut Vec<Dead>,
-    ) -> bool {
+    fn reap_one(&mut self, item: NonNull<Head>, dead: &mut Vec<Dead>) -> bool {
         let (slot, colour) = (home_slot(item), list::colour(item));
         // SAFETY: linked, so it is alive; it is not looked at after the step that unlinks it.
         let head = unsafe { item.as_ref() };
@@ -120,7 +116,7 @@ impl Dispatch {
             // SAFETY: no handle, no link, no runner is left.
             dead.push(unsafe { Dead::new(item, vtable) });
         }
-        self.retire_from(slot, colour, 1, after);
+        self.retire_from(slot, colour, 1);
         true
     }
 }

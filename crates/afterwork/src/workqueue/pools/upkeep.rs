@@ -4,9 +4,10 @@ use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
     policy::{self, Census},
-    pool::WorkerPool,
+    pool::{PoolGuard, WorkerPool},
+    worker::Worker,
 };
-use crate::wake::{WakeQ, Wakeup};
+use crate::wake::Wakeup;
 
 /// How soon the manager looks again whether workers that are up have lain down for too long, at the earliest: a
 /// timeout of zero must not keep it busy while they work.
@@ -42,50 +43,50 @@ impl WorkerPool {
     }
 
     /// Sends workers away that have idled for too long; returns when the next one will have, if any can.
-    pub(crate) fn cull(&self, now_ns: u64) -> Option<u64> {
+    pub(crate) fn cull(self: &Arc<Self>, now_ns: u64) -> Option<u64> {
         let limit_ns = self.params.idle_timeout_ms.saturating_mul(1_000_000);
-        let mut wakeq = WakeQ::new();
-        let mut dispatch = self.lock();
-        let deserted = dispatch.is_deserted();
+        let mut guard = self.lock_to_act();
+        let deserted = guard.is_deserted();
         let limit_ns = if deserted { 0 } else { limit_ns };
-        let next_ns = loop {
-            if deserted && dispatch.idle.is_empty() {
+        loop {
+            if deserted && guard.idle.is_empty() {
                 // Those that are up park later.
-                break (dispatch.nr_workers() > 0).then(|| now_ns.saturating_add(DESERTED_LOOK_NS));
+                return (guard.nr_workers() > 0).then(|| now_ns.saturating_add(DESERTED_LOOK_NS));
             }
-            if !deserted && !policy::may_cull(dispatch.idle.len(), dispatch.nr_workers()) {
+            if !deserted && !policy::may_cull(guard.idle.len(), guard.nr_workers()) {
                 // More may park later, also such as have been asked for and are not there yet.
-                let nr_workers = dispatch.nr_workers() + dispatch.nr_creating;
-                break policy::may_cull(nr_workers, nr_workers)
+                let nr_workers = guard.nr_workers() + guard.nr_creating;
+                return policy::may_cull(nr_workers, nr_workers)
                     .then(|| now_ns.saturating_add(limit_ns.max(SHORTEST_LOOK_NS)));
             }
-            let due_ns = dispatch.idle[0].since_ns.saturating_add(limit_ns);
+            let due_ns = guard.idle[0].since_ns.saturating_add(limit_ns);
             if due_ns > now_ns {
-                break Some(due_ns);
+                return Some(due_ns);
             }
-            let idle = dispatch.idle.remove(0);
+            let idle = guard.idle.remove(0);
             if cfg!(any(loom, shuttle, debug_assertions)) {
                 assert!(!idle.worker.is_kicked(), "a kicked worker is culled");
             }
-            idle.worker.cull();
-            wakeq.push(Wakeup::unpark(idle.worker.unparker()));
+            guard.send_away(&idle.worker);
             self.counters.nr_culled.fetch_add(1, Ordering::Relaxed);
-        };
-        drop(dispatch);
-        wakeq.fire();
-        next_ns
+        }
     }
 
     /// Sends all workers away; those that are up leave when they find nothing more to do.
-    pub(crate) fn kill(&self) {
-        let mut wakeq = WakeQ::new();
-        let mut dispatch = self.lock();
-        dispatch.dying = true;
-        for idle in dispatch.idle.drain(..) {
-            idle.worker.cull();
-            wakeq.push(Wakeup::unpark(idle.worker.unparker()));
+    pub(crate) fn kill(self: &Arc<Self>) {
+        let mut guard = self.lock_to_act();
+        guard.dying = true;
+        for idle in std::mem::take(&mut guard.idle) {
+            guard.send_away(&idle.worker);
         }
-        drop(dispatch);
-        wakeq.fire();
+    }
+}
+
+impl PoolGuard<'_> {
+    /// Has a worker leave that is off the idle list.
+    fn send_away(&mut self, worker: &Worker) {
+        worker.cull();
+        let wakeup = Wakeup::unpark(worker.unparker());
+        self.effects.wakeq.push(wakeup);
     }
 }

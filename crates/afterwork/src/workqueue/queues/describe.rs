@@ -18,10 +18,11 @@ impl Inner {
     pub(crate) fn stats(&self) -> QueueStats {
         let core = &self.core;
         let plan = self.plan.lock();
+        let links = plan.links().to_vec();
         // What was cancelled waits for nothing. As long as the plan has a link it is there.
-        let reaped: Vec<_> = plan.links().iter().filter_map(|link| link.reap()).collect();
+        let reaped: Vec<_> = links.iter().filter_map(|link| link.reap()).collect();
         let (mut counts, mut nr_inactive) = (Counts::default(), 0);
-        for link in plan.links() {
+        for link in &links {
             let dispatch = link.pool.lock();
             let link = dispatch.link(link.slot);
             counts.add(&link.counts);
