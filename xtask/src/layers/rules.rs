@@ -20,6 +20,15 @@ enum Below {
     All,
 }
 
+/// What stands on pools, and on nothing of its own kind.
+const ON_POOLS: Below = Below::Only(&[
+    "wake",
+    "workqueue/item",
+    "workqueue/observe",
+    "workqueue/limit",
+    "workqueue/pools",
+]);
+
 /// Crates whose folders are layers too. A folder in a folder may have a row of its own (`a/b`); without one it is part of
 /// the folder that has.
 const FOLDERS: &[(&str, &[Folder])] = &[
@@ -65,26 +74,8 @@ const FOLDERS: &[(&str, &[Folder])] = &[
                     "workqueue/limit",
                 ]),
             ),
-            (
-                "workqueue/execute",
-                Below::Only(&[
-                    "wake",
-                    "workqueue/item",
-                    "workqueue/observe",
-                    "workqueue/limit",
-                    "workqueue/pools",
-                ]),
-            ),
-            (
-                "workqueue/route",
-                Below::Only(&[
-                    "wake",
-                    "workqueue/item",
-                    "workqueue/observe",
-                    "workqueue/limit",
-                    "workqueue/pools",
-                ]),
-            ),
+            ("workqueue/execute", ON_POOLS),
+            ("workqueue/route", ON_POOLS),
             (
                 "workqueue/queues",
                 Below::Only(&[

@@ -69,9 +69,15 @@ impl Pwq {
     pub(crate) fn push(&self, item: NonNull<Head>) {
         // Before the push: after it the item may be gone.
         // SAFETY: the caller made it pending and linked, so it stays until it is pushed.
-        trace::queue_work(|| self.trace(item.as_ptr(), unsafe { item.as_ref() }.vtable()));
+        self.tell_queued(unsafe { item.as_ref() });
         self.probe.note(item);
         self.pool.push(item);
+    }
+
+    /// Tells that an item is queued here.
+    #[inline]
+    pub(crate) fn tell_queued(&self, head: &Head) {
+        trace::queue_work(|| self.trace(head, head.vtable()));
     }
 
     /// Returns what is told of `item`, which is only named, and does what `vtable` says.

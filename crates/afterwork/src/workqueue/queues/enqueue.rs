@@ -8,12 +8,9 @@ use sync::atomic::Ordering;
 use topology::CpuId;
 
 use super::queue::{Inner, Workqueue};
-use crate::{
-    trace,
-    workqueue::{
-        execute::run, execute::work::Work, item::head::Head, item::list::set_fresh_next,
-        item::state::Enqueue, pools::pwq::Pwq, route::routes::Route,
-    },
+use crate::workqueue::{
+    execute::run, execute::work::Work, item::head::Head, item::list::set_fresh_next,
+    item::state::Enqueue, pools::pwq::Pwq, route::routes::Route,
 };
 
 /// What became of an attempt to queue an item.
@@ -33,9 +30,7 @@ impl Planned {
     fn carry_out(self, work: &Work, home: &Pwq) {
         match self {
             Self::Push => home.push(work.item()),
-            Self::InPlace => {
-                trace::queue_work(|| home.trace(work.item().as_ptr(), work.head().vtable()));
-            }
+            Self::InPlace => home.tell_queued(work.head()),
             Self::Refused => {}
         }
     }
@@ -147,7 +142,7 @@ impl Workqueue {
             nr_queued += usize::from(planned != Planned::Refused);
             if planned == Planned::Push {
                 let item = work.item();
-                trace::queue_work(|| home.trace(item.as_ptr(), work.head().vtable()));
+                home.tell_queued(work.head());
                 chain = Some(match chain {
                     None => (item, item),
                     Some((newest, oldest)) => {
