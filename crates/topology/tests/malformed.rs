@@ -273,6 +273,133 @@ fn unreadable_file_or_directory_is_named() {
     spoilt("allowed", loop_of_links);
 }
 
+/// What is odd about a tree, how it is made, and what is said of it: the machine in numbers, or a part of the complaint.
+type Odd = (&'static str, fn(&Path), &'static str);
+
+/// Trees that no machine has, but a container, a driver or a stranger may.
+#[test]
+fn odd_tree_ends_in_an_answer_or_in_one_line() {
+    fn cpus(root: &Path, online: &str, cpus: impl IntoIterator<Item = u32>) {
+        write(root, "devices/system/cpu/online", online.as_bytes());
+        for cpu in cpus {
+            let list = format!("devices/system/cpu/cpu{cpu}/topology/core_cpus_list");
+            write(root, &list, cpu.to_string().as_bytes());
+        }
+    }
+    const FAR: &str = "0,5-6,1030,16383";
+    let trees: [Odd; 12] = [
+        (
+            "holes",
+            |root| cpus(root, FAR, [0, 5, 6, 1030, 16383]),
+            "5 of 5 online, 5 cores, 1 caches, 0 nodes",
+        ),
+        (
+            "many possible",
+            |root| {
+                cpus(root, "0-1", 0..2);
+                write(root, "devices/system/cpu/possible", b"0-16383");
+            },
+            "2 of 16384 online, 2 cores, 1 caches, 0 nodes",
+        ),
+        (
+            "many CPUs",
+            |root| cpus(root, "0-127", 0..128),
+            "128 of 128 online, 128 cores, 1 caches, 0 nodes",
+        ),
+        (
+            "one too many",
+            |root| cpus(root, "0-16384", []),
+            "from 0 to 16383",
+        ),
+        (
+            "caches without end",
+            |root| {
+                cpus(root, "0-1", 0..2);
+                symlink(".", root.join("devices/system/cpu/cpu0/cache")).unwrap();
+            },
+            "2 of 2 online, 2 cores, 1 caches, 0 nodes",
+        ),
+        (
+            "offline siblings",
+            |root| {
+                cpus(root, "0-1", 0..2);
+                let list = "devices/system/cpu/cpu0/topology/core_cpus_list";
+                write(root, list, b"0-9");
+            },
+            "2 of 2 online, 1 cores, 1 caches, 0 nodes",
+        ),
+        (
+            "siblings in a circle",
+            |root| {
+                cpus(root, "0-2", []);
+                for (cpu, list) in ["0-1", "1-2", "0,2"].into_iter().enumerate() {
+                    let path = format!("devices/system/cpu/cpu{cpu}/topology/core_cpus_list");
+                    write(root, &path, list.as_bytes());
+                }
+            },
+            "3 of 3 online, 2 cores, 1 caches, 0 nodes",
+        ),
+        (
+            "a node past all numbers",
+            |root| {
+                cpus(root, "0-1", 0..2);
+                let node = format!("devices/system/node/node{}/cpulist", u32::MAX);
+                write(root, &node, b"0");
+                write(root, "devices/system/node/node7/cpulist", b"1");
+            },
+            "2 of 2 online, 2 cores, 2 caches, 2 nodes",
+        ),
+        (
+            "nodes without CPUs",
+            |root| {
+                cpus(root, "0-1", 0..2);
+                for node in 0..100 {
+                    let list = format!("devices/system/node/node{node}/cpulist");
+                    write(root, &list, b"\n");
+                }
+            },
+            "2 of 2 online, 2 cores, 1 caches, 100 nodes",
+        ),
+        (
+            "a package that is not known and one too far",
+            |root| {
+                cpus(root, "0-1", 0..2);
+                for (cpu, package) in ["-1", "99999999999"].into_iter().enumerate() {
+                    let path = format!("devices/system/cpu/cpu{cpu}/topology/physical_package_id");
+                    write(root, &path, package.as_bytes());
+                }
+            },
+            "cpu1/topology/physical_package_id:1:1: expected",
+        ),
+        (
+            "ends of lines from elsewhere",
+            |root| cpus(root, "0-1\r\n", 0..2),
+            "2 of 2 online, 2 cores, 1 caches, 0 nodes",
+        ),
+        (
+            "a space that is none",
+            |root| cpus(root, "0\u{a0}-1", 0..2),
+            "cpu/online:1:3: expected",
+        ),
+    ];
+    for (what, spoil, expected) in trees {
+        let root = tempfile::tempdir().unwrap();
+        spoil(root.path());
+        let said = match Topology::from_sysfs(root.path()) {
+            Ok(machine) => format!(
+                "{} of {} online, {} cores, {} caches, {} nodes",
+                machine.online().len(),
+                machine.possible().len(),
+                machine.cores().len(),
+                machine.llcs().len(),
+                machine.nodes().len()
+            ),
+            Err(_) => complaint(root.path()),
+        };
+        assert!(said.contains(expected), "{what}: {said}");
+    }
+}
+
 #[test]
 fn control_characters_in_a_path_do_not_break_the_line() {
     let error = Topology::from_sysfs(Path::new("/no\nsuch\u{1b}place"))
