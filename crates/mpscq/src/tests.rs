@@ -1,5 +1,7 @@
 //! Tests of one thread, and of several where only the outcome matters; Miri runs them all.
 
+extern crate std;
+
 use alloc::boxed::Box;
 use alloc::rc::Rc;
 use alloc::sync::Arc;
@@ -328,6 +330,90 @@ fn the_raw_halves_work_apart() {
     }
 }
 
+/// Keeps a push where it is, between its exchange and the store of the link, until it is told to go on.
+struct Frozen {
+    number: u32,
+    link: Link<Frozen>,
+}
+
+/// How far a push has come that is to be kept, and what it waits for.
+#[derive(Default)]
+struct Ice {
+    is_reached: std::sync::atomic::AtomicBool,
+    is_broken: std::sync::atomic::AtomicBool,
+}
+
+static ICE: std::sync::LazyLock<Ice> = std::sync::LazyLock::new(Ice::default);
+
+std::thread_local!(static NR_LINKS: Cell<Option<u32>> = const { Cell::new(None) });
+
+// SAFETY: 1, 2: a box. 3, 4: a private field, used nowhere else. 5: nothing panics.
+unsafe impl Linked for Frozen {
+    type Handle = Box<Frozen>;
+
+    fn into_raw(handle: Box<Frozen>) -> NonNull<Self> {
+        NonNull::from(Box::leak(handle))
+    }
+
+    unsafe fn from_raw(item: NonNull<Self>) -> Box<Frozen> {
+        // SAFETY: it came from a box, which was given up.
+        unsafe { Box::from_raw(item.as_ptr()) }
+    }
+
+    unsafe fn link(item: NonNull<Self>) -> NonNull<Link<Self>> {
+        use std::sync::atomic::Ordering;
+        let nth = NR_LINKS.get();
+        NR_LINKS.set(nth.map(|nth| nth + 1));
+        // The first is that of the item itself, the second that of the item before it.
+        if nth == Some(1) {
+            ICE.is_reached.store(true, Ordering::SeqCst);
+            while !ICE.is_broken.load(Ordering::SeqCst) {
+                std::thread::yield_now();
+            }
+        }
+        // SAFETY: the item is alive, so its field's address is inside it.
+        unsafe { NonNull::new_unchecked(&raw mut (*item.as_ptr()).link) }
+    }
+}
+
+#[test]
+fn nothing_passes_a_push_that_is_under_way() {
+    use std::sync::atomic::Ordering;
+    let frozen = |number| {
+        let link = Link::new();
+        Box::new(Frozen { number, link })
+    };
+    let queue = Queue::<Frozen>::new();
+    queue.push(frozen(1));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            NR_LINKS.set(Some(0));
+            queue.push(frozen(2));
+        });
+        while !ICE.is_reached.load(Ordering::SeqCst) {
+            std::thread::yield_now();
+        }
+        // It has ended, and lies behind one that has not.
+        queue.push(frozen(3));
+        for _ in 0..3 {
+            let mut consumer = queue.try_consumer().unwrap();
+            assert!(!queue.is_empty());
+            assert!(
+                matches!(consumer.pop(), Pop::MidPush),
+                "its link is still to be stored"
+            );
+            let mut drain = consumer.drain(10);
+            assert!(drain.next().is_none());
+            assert_eq!(drain.stopped(), Stopped::MidPush);
+        }
+        ICE.is_broken.store(true, Ordering::SeqCst);
+    });
+    let mut consumer = queue.try_consumer().unwrap();
+    let numbers = consumer.drain(10).map(|item| item.number);
+    assert_eq!(numbers.collect::<Vec<_>>(), [1, 2, 3]);
+    assert!(matches!(consumer.pop(), Pop::Empty) && queue.is_empty());
+}
+
 /// Counts itself out when dropped, and the second one of its line panics then.
 struct Bomb<'a> {
     nth: usize,
@@ -342,7 +428,6 @@ impl Drop for Bomb<'_> {
 
 #[test]
 fn an_item_whose_drop_panics_takes_no_other_with_it() {
-    extern crate std;
     use std::panic::{AssertUnwindSafe, catch_unwind};
     let nr_dropped = Cell::new(0);
     let bombs = || {
@@ -380,7 +465,6 @@ const NR_PUSHES: usize = if cfg!(miri) { 60 } else { 20_000 };
 
 #[test]
 fn every_item_of_four_producers_arrives_once_and_in_its_order() {
-    extern crate std;
     const NR_PRODUCERS: usize = 4;
     let queue = Queue::<Node<_>>::new();
     let mut seen = [0; NR_PRODUCERS];
@@ -420,7 +504,6 @@ fn every_item_of_four_producers_arrives_once_and_in_its_order() {
 
 #[test]
 fn a_shared_item_goes_round_between_threads() {
-    extern crate std;
     let queue = Queue::<Shared<_>>::new();
     let item = Arc::new(Shared::new(()));
     let mut nr_pushed = 0;
