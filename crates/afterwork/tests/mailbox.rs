@@ -1,0 +1,381 @@
+//! What whoever comes from a channel takes for granted, on a mailbox. `src/task_work/tests.rs` has what is its own.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use std::{
+    process::Command,
+    sync::{
+        Barrier,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use afterwork::task_work::{Backlog, Closed, Mailbox, PostError, Poster, TryRecvError};
+
+/// Counts itself out when it is dropped.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn both() -> [Backlog; 2] {
+    [Backlog::Fifo, Backlog::Lifo]
+}
+
+#[test]
+fn a_mailbox_may_travel_in_a_mailbox() {
+    struct Link(Option<Box<Mailbox<Link>>>);
+    let mut mailbox = Mailbox::<Link>::new();
+    let poster = mailbox.poster();
+    let sender = thread::spawn(move || {
+        let mut poster = poster;
+        for _ in 0..1000 {
+            let next = Mailbox::new();
+            let to_next = next.poster();
+            poster.post(Link(Some(Box::new(next)))).unwrap();
+            poster = to_next;
+        }
+        poster.post(Link(None)).unwrap();
+    });
+    let mut nr_links = 0;
+    loop {
+        mailbox.wait(1).unwrap();
+        match mailbox.try_recv() {
+            Ok(Link(Some(next))) => mailbox = *next,
+            Ok(Link(None)) => break,
+            Err(error) => assert!(matches!(error, TryRecvError::MidPush), "{error}"),
+        }
+        nr_links += 1;
+    }
+    assert_eq!(nr_links, 1000);
+    sender.join().unwrap();
+}
+
+#[test]
+fn an_item_may_post_to_its_own_mailbox_as_it_is_dropped() {
+    struct Last(Option<Poster<Last>>);
+    impl Drop for Last {
+        fn drop(&mut self) {
+            if let Some(poster) = self.0.take() {
+                let _ = poster.post(Last(None));
+            }
+        }
+    }
+    for backlog in both() {
+        let mut mailbox = Mailbox::builder().backlog(backlog).build();
+        let poster = mailbox.poster();
+        for _ in 0..100 {
+            poster.post(Last(Some(poster.clone()))).unwrap();
+        }
+        drop(mailbox.try_recv().ok());
+        drop(mailbox);
+        assert!(matches!(poster.post(Last(None)), Err(PostError::Closed(_))));
+    }
+}
+
+#[test]
+fn items_may_borrow_and_are_dropped_once() {
+    let nr_dropped = AtomicUsize::new(0);
+    let mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    poster.post(Counted(&nr_dropped)).unwrap();
+    drop(mailbox);
+    assert_eq!(
+        nr_dropped.load(Ordering::Relaxed),
+        1,
+        "while a poster lives"
+    );
+    drop(poster);
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_wait_may_be_for_longer_than_time_goes_on() {
+    for timeout in [Duration::MAX, Duration::from_secs(u64::MAX)] {
+        let mut mailbox = Mailbox::builder().spin_limit(0).build();
+        let poster = mailbox.poster();
+        let owner = thread::spawn(move || mailbox.wait_timeout(1, timeout));
+        poster.post(()).unwrap();
+        assert_eq!(owner.join().unwrap(), Ok(true));
+    }
+}
+
+#[test]
+fn no_more_are_inside_than_there_is_room_for_however_many_post() {
+    const NR_POSTERS: usize = 4;
+    const NR_POSTS: usize = 5000;
+    let mut mailbox = Mailbox::builder().capacity(16).build();
+    // Those that were taken in. One more of each poster may be in, and not be counted yet.
+    let nr_inside = AtomicUsize::new(0);
+    thread::scope(|scope| {
+        for from in 0..NR_POSTERS {
+            let (poster, nr_inside) = (mailbox.poster(), &nr_inside);
+            scope.spawn(move || {
+                for number in 0..NR_POSTS {
+                    let mut item = (from, number);
+                    while let Err(refused) = poster.post(item) {
+                        assert!(matches!(refused, PostError::Full(_)));
+                        item = refused.into_inner();
+                        thread::yield_now();
+                    }
+                    nr_inside.fetch_add(1, Ordering::SeqCst);
+                }
+            });
+        }
+        let (mut next, mut nr_received) = ([0; NR_POSTERS], 0);
+        while mailbox.wait(1).is_ok() {
+            for (from, number) in mailbox.drain(7) {
+                assert_eq!(number, next[from]);
+                next[from] += 1;
+                nr_received += 1;
+            }
+            // Room is given back when the drain ends, at the latest.
+            assert!(nr_inside.load(Ordering::SeqCst) <= nr_received + 16 + 7);
+        }
+        assert_eq!(next, [NR_POSTS; NR_POSTERS]);
+    });
+}
+
+#[test]
+fn an_item_is_received_or_dropped_once_however_both_ends_go() {
+    for backlog in both() {
+        for round in 0..200 {
+            let (nr_made, nr_dropped) = (AtomicUsize::new(0), AtomicUsize::new(0));
+            let mut mailbox = Mailbox::builder().backlog(backlog).build();
+            let (poster, start) = (mailbox.poster(), Barrier::new(4));
+            thread::scope(|scope| {
+                for nth in 0..3 {
+                    let poster = poster.clone();
+                    let (nr_made, nr_dropped, start) = (&nr_made, &nr_dropped, &start);
+                    scope.spawn(move || {
+                        start.wait();
+                        let mut batch = poster.batch();
+                        for number in 0..round {
+                            nr_made.fetch_add(1, Ordering::Relaxed);
+                            let item = Counted(nr_dropped);
+                            if (number + nth) % 5 == 0 {
+                                batch.push(item).ok();
+                            } else if poster.post(item).is_err() {
+                                break;
+                            }
+                            if number % 16 == 0 {
+                                batch.post_lazy().ok();
+                            }
+                        }
+                    });
+                }
+                start.wait();
+                for _ in 0..round / 2 {
+                    drop(mailbox.try_recv().ok());
+                }
+                drop(mailbox);
+            });
+            let nr_made = nr_made.into_inner();
+            assert_eq!(
+                nr_dropped.load(Ordering::Relaxed),
+                nr_made,
+                "while a poster lives"
+            );
+            drop(poster);
+            assert_eq!(nr_dropped.into_inner(), nr_made);
+        }
+    }
+}
+
+/// Waits for a batch, and where that does not come in time for whatever comes.
+#[test]
+fn a_wait_that_timed_out_leaves_nothing_that_a_later_one_sleeps_through() {
+    const NR_POSTS: usize = 400;
+    for round in 0..40_usize {
+        let mut mailbox = Mailbox::builder().spin_limit(round as u32 % 3).build();
+        let nr_posters = 1 + round % 4;
+        let posters: Vec<_> = (0..nr_posters).map(|_| mailbox.poster()).collect();
+        thread::scope(|scope| {
+            for (from, poster) in posters.into_iter().enumerate() {
+                scope.spawn(move || {
+                    for number in 0..NR_POSTS {
+                        let is_urgent = (number * 7 + from + round).is_multiple_of(16);
+                        let post = if is_urgent {
+                            Poster::post
+                        } else {
+                            Poster::post_lazy
+                        };
+                        post(&poster, (from, number)).unwrap();
+                        if (number + round).is_multiple_of(40) {
+                            thread::yield_now();
+                        }
+                    }
+                });
+            }
+            let mut next = vec![0; nr_posters];
+            loop {
+                let in_time = mailbox.wait_timeout(32, Duration::from_micros(round as u64 * 2));
+                // By then all may have gone.
+                if in_time == Err(Closed) || in_time == Ok(false) && mailbox.wait(1).is_err() {
+                    break;
+                }
+                for (from, number) in mailbox.drain(8 + round) {
+                    assert_eq!(number, next[from]);
+                    next[from] += 1;
+                }
+            }
+            assert_eq!(next, vec![NR_POSTS; nr_posters]);
+        });
+    }
+}
+
+/// However posts that count and posts that do not follow each other.
+#[test]
+fn each_arming_is_rung_for_and_not_often() {
+    use std::os::fd::AsRawFd;
+    let mut mailbox = Mailbox::new();
+    let fd = mailbox.eventfd().unwrap().as_raw_fd();
+    let (mut nr_armed, mut nr_rings, mut nr_received) = (0_u64, 0_u64, 0);
+    let mut read_bell = || {
+        let mut count = 0_u64;
+        // SAFETY: the call writes eight bytes; the owner's eventfd does not block.
+        let nr_bytes = unsafe { libc::read(fd, (&raw mut count).cast(), 8) };
+        nr_rings += if nr_bytes == 8 { count } else { 0 };
+    };
+    let posters = [(); 2].map(|()| mailbox.poster());
+    thread::scope(|scope| {
+        for (nth, poster) in posters.into_iter().enumerate() {
+            scope.spawn(move || {
+                for number in 0..500 {
+                    let is_lazy = (number + nth).is_multiple_of(2);
+                    let post = if is_lazy {
+                        Poster::post_lazy
+                    } else {
+                        Poster::post
+                    };
+                    post(&poster, number).unwrap();
+                    if number.is_multiple_of(7) {
+                        thread::yield_now();
+                    }
+                }
+            });
+        }
+        loop {
+            if mailbox.arm(2).unwrap() {
+                nr_armed += 1;
+                let mut poll = libc::pollfd {
+                    fd,
+                    events: libc::POLLIN,
+                    revents: 0,
+                };
+                // SAFETY: `poll` lives over the call.
+                let nr_ready = unsafe { libc::poll(&mut poll, 1, 60_000) };
+                assert_eq!(nr_ready, 1, "a wake-up was lost");
+                mailbox.disarm();
+                read_bell();
+            }
+            let nr_now = mailbox.drain(64).count();
+            nr_received += nr_now;
+            if nr_now == 0 && mailbox.try_recv() == Err(TryRecvError::Closed) {
+                break;
+            }
+        }
+    });
+    read_bell();
+    assert_eq!(nr_received, 1000);
+    assert!(
+        nr_rings <= nr_armed,
+        "{nr_rings} rings for {nr_armed} armings"
+    );
+}
+
+fn resident_kib() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.unwrap().split_whitespace().next();
+    number.unwrap().parse().unwrap()
+}
+
+/// Makes and drops as many of one thing.
+type Makes = fn(usize);
+
+#[test]
+fn mailboxes_that_come_and_go_leave_no_memory_behind() {
+    const KEY: &str = "AFTERWORK_TEST_ALONE";
+    let test = "mailboxes_that_come_and_go_leave_no_memory_behind";
+    if std::env::var_os(KEY).is_none() {
+        // Other tests have memory, too.
+        let status = Command::new(std::env::current_exe().unwrap())
+            .args([test, "--exact", "--test-threads=1"])
+            .env(KEY, test)
+            .status();
+        assert!(status.unwrap().success());
+        return;
+    }
+    let kinds: [(&str, Makes); 3] = [
+        ("mailboxes", |count| {
+            for _ in 0..count {
+                let mut mailbox = Mailbox::new();
+                let poster = mailbox.poster();
+                let other = poster.clone();
+                for number in 0..20 {
+                    poster.post(number).unwrap();
+                    other.post(number).unwrap();
+                }
+                assert_eq!(mailbox.drain(30).count(), 30);
+                mailbox.close();
+            }
+        }),
+        ("mailboxes with names", |count| {
+            for _ in 0..count {
+                let mut mailbox = Mailbox::builder().name("brief").build();
+                mailbox.poster().post(1).unwrap();
+                assert_eq!(mailbox.try_recv(), Ok(1));
+            }
+        }),
+        ("posters", |count| {
+            let mut mailbox = Mailbox::new();
+            let poster = mailbox.poster();
+            for number in 0..count {
+                poster.clone().post(number).unwrap();
+                assert_eq!(mailbox.try_recv(), Ok(number));
+            }
+        }),
+    ];
+    for (what, makes) in kinds {
+        makes(2000);
+        let before = resident_kib();
+        makes(10_000);
+        let grown_kib = resident_kib().saturating_sub(before);
+        // Of 64 bytes each it would be 640 KiB.
+        assert!(grown_kib < 512, "{what}: {grown_kib} KiB");
+    }
+}
+
+#[test]
+fn the_last_poster_wakes_a_sleeping_owner_that_gets_all_that_was_posted() {
+    for backlog in both() {
+        for nr_items in 0..50 {
+            let mut mailbox = Mailbox::builder().backlog(backlog).spin_limit(0).build();
+            let poster = mailbox.poster();
+            let is_asked = &AtomicBool::new(false);
+            thread::scope(|scope| {
+                let owner = scope.spawn(move || {
+                    is_asked.store(true, Ordering::Relaxed);
+                    let mut received = Vec::new();
+                    while mailbox.wait(100).is_ok() {
+                        received.extend(mailbox.drain(100));
+                    }
+                    assert_eq!(mailbox.wait(1), Err(Closed));
+                    received
+                });
+                while !is_asked.load(Ordering::Relaxed) {
+                    thread::yield_now();
+                }
+                (0..nr_items).for_each(|number| poster.post_lazy(number).unwrap());
+                drop(poster);
+                assert!(owner.join().unwrap().into_iter().eq(0..nr_items));
+            });
+        }
+    }
+}
