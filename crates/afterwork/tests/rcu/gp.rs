@@ -154,10 +154,29 @@ fn sections_nest_and_end_in_any_order() {
 }
 
 #[test]
-#[should_panic(expected = "inside a read-side critical section")]
-fn synchronize_in_a_section_panics_instead_of_waiting_for_itself() {
-    let _guard = rcu::read();
-    rcu::synchronize();
+fn a_wait_in_a_section_panics_instead_of_waiting_for_itself() {
+    let cookie = rcu::get_state();
+    let waits: [(&str, &dyn Fn()); 4] = [
+        ("synchronize", &rcu::synchronize),
+        ("synchronize_expedited", &rcu::synchronize_expedited),
+        ("cond_synchronize", &|| {
+            rcu::cond_synchronize(rcu::get_state())
+        }),
+        ("barrier", &rcu::barrier),
+    ];
+    for (what, wait) in waits {
+        let guard = rcu::read();
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(wait));
+        let message = refused.expect_err(what).downcast::<String>().unwrap();
+        assert!(
+            message.contains("inside a read-side critical section"),
+            "{what}: {message}"
+        );
+        drop(guard);
+        // Nor is anything left of it.
+        wait();
+    }
+    assert!(rcu::poll_state(cookie));
 }
 
 #[test]
@@ -194,6 +213,43 @@ fn threads_that_come_and_go_hold_nothing_up() {
         }
         stop.store(true, Ordering::Relaxed);
     });
+}
+
+#[test]
+fn threads_that_come_and_go_leave_no_memory_behind() {
+    let test = "gp::threads_that_come_and_go_leave_no_memory_behind";
+    if crate::env::alone(test, "").is_some() {
+        return;
+    }
+    let domain = &rcu::srcu::Domain::new();
+    let come_and_go = |nr_threads: usize| {
+        for _ in 0..nr_threads / 20 {
+            thread::scope(|scope| {
+                for _ in 0..20 {
+                    scope.spawn(|| {
+                        let guard = rcu::read();
+                        drop(domain.read());
+                        rcu::call(|| ());
+                        drop(guard);
+                    });
+                }
+            });
+        }
+        rcu::barrier();
+        domain.synchronize();
+    };
+    let resident_kib = || {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.unwrap().split_whitespace().next().unwrap();
+        number.parse::<usize>().unwrap()
+    };
+    come_and_go(400);
+    let before = resident_kib();
+    come_and_go(2000);
+    let grown_kib = resident_kib().saturating_sub(before);
+    // A slot of each, of two lines, would be 250 KiB, and what a bag holds 1000.
+    assert!(grown_kib < 200, "{grown_kib} KiB");
 }
 
 /// Reads when it is dropped.

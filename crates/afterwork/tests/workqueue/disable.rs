@@ -134,3 +134,21 @@ fn busy_tells_pending_from_executing() {
     queue.drain().unwrap();
     assert_eq!(of(&work), (false, false));
 }
+
+#[test]
+fn an_item_is_disabled_as_often_as_can_be_counted_and_no_more() {
+    let queue = alone_on_two(queue("disable"));
+    let count = Count::default();
+    let work = counting(&count);
+    for _ in 0..u16::MAX {
+        work.disable();
+    }
+    let once_more = std::panic::AssertUnwindSafe(|| work.disable());
+    assert!(std::panic::catch_unwind(once_more).is_err());
+    for nth in 1..=u16::MAX {
+        assert_eq!(work.enable(), nth == u16::MAX);
+    }
+    assert!(queue.enqueue(&work));
+    work.flush().unwrap();
+    assert_eq!(count.get(), 1);
+}
