@@ -192,10 +192,11 @@ where
     }
 }
 
-/// Takes the closure of a mailed call back; if it began, waits until it is through.
+/// Takes the closure of a mailed call back; if it began, waits until it is through. Does not unwind: the closure may borrow
+/// from the caller's stack.
 fn recall<F, R>(call: &Call<F, R>) -> Result<F, Outcome<R>> {
     call.cancel()
-        .ok_or_else(|| patience::wait_for(|| call.outcome()))
+        .ok_or_else(|| patience::wait_out(|| call.outcome()))
 }
 
 /// Returns `true` if every thread passed a fence.

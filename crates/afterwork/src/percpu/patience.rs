@@ -60,6 +60,22 @@ pub(super) fn wait_for<R>(mut look: impl FnMut() -> Option<R>) -> R {
     })
 }
 
+/// Looks as [`wait_for`] does, and does not unwind if `look` does not: for a caller whose stack somebody else is at.
+///
+/// One that may not sleep here naps without a word.
+pub(super) fn wait_out<R>(mut look: impl FnMut() -> Option<R>) -> R {
+    if report::may_sleep() {
+        return wait_for(look);
+    }
+    let mut patience = Patience::of_caller();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        patience.pass_time();
+    }
+}
+
 impl Patience {
     /// Begins the wait of a remote caller.
     fn of_caller() -> Self {

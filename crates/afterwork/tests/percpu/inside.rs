@@ -1,11 +1,12 @@
 //! Users' code inside a slot: it calls that very slot, and it panics.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use afterwork::percpu::{self, PerCpu, Qpw};
+use afterwork::workqueue::Workqueue;
 use topology::CpuSet;
 
 use crate::support::{NR_CPUS, builder, cpu, while_owned};
@@ -194,4 +195,51 @@ fn work_for_an_owner_that_was_forgotten_is_dropped_with_the_data() {
     }
     drop(hits);
     assert_eq!(dropped.load(Ordering::Relaxed), 3);
+}
+
+/// Says so when it is dropped.
+struct Leaves(Arc<AtomicBool>);
+
+impl Drop for Leaves {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+    }
+}
+
+#[test]
+fn a_caller_that_must_not_sleep_stays_until_its_section_is_over() {
+    let lists = Arc::new(builder(Qpw::Queue).build(|_| Vec::<u32>::new()).unwrap());
+    let queue = Workqueue::builder("bh").bh().help(false).build().unwrap();
+    let (begun, too_early) = (Arc::<AtomicBool>::default(), Arc::<AtomicBool>::default());
+    let calls = {
+        let (lists, begun, too_early) = (lists.clone(), begun.clone(), too_early.clone());
+        move || {
+            let has_left = Arc::<AtomicBool>::default();
+            let _leaves = Leaves(has_left.clone());
+            lists.run_on(cpu(1), move |_| {
+                begun.store(true, Ordering::SeqCst);
+                std::thread::sleep(Duration::from_millis(50));
+                too_early.store(has_left.load(Ordering::SeqCst), Ordering::SeqCst);
+            });
+        }
+    };
+    // To tell of a panic inside another one, with a backtrace, takes longer than the section.
+    std::panic::set_hook(Box::new(|_| ()));
+    while_owned(&lists, || {
+        let item = queue.spawn(move || {
+            // An owner that comes after the few looks of such a caller finds the call taken back.
+            for _ in 0..20_000 {
+                drop(catch_unwind(AssertUnwindSafe(calls.clone())));
+                if begun.load(Ordering::SeqCst) {
+                    break;
+                }
+            }
+        });
+        item.join().unwrap();
+    });
+    drop(std::panic::take_hook());
+    assert!(
+        !too_early.load(Ordering::SeqCst),
+        "the section may borrow from its caller"
+    );
 }
