@@ -11,7 +11,10 @@ use sync::{
 };
 
 pub use crate::params::RcuTunables as Tunables;
-use crate::params::{Params, VARIABLE};
+use crate::{
+    panics,
+    params::{Params, VARIABLE},
+};
 
 pub(super) static EARLY_QS: Tunable = Tunable::new(1);
 static WAKE_FROM_GP: Tunable = Tunable::new(1);
@@ -43,7 +46,10 @@ fn settle_now() {
     fork::register(&HANDLER);
     FROM_ENV.get_or_init(|| match Params::from_env() {
         Ok(params) => store(params.rcu),
-        Err(error) => eprintln!("afterwork: {VARIABLE}: {error}; RCU keeps its defaults"),
+        Err(error) => {
+            // FOREIGN(rcu-stderr): none, but stderr may be closed; contained.
+            panics::contain(|| eprintln!("afterwork: {VARIABLE}: {error}; RCU keeps its defaults"));
+        }
     });
 }
 

@@ -2,6 +2,7 @@
 
 use std::{
     env,
+    os::fd::AsRawFd,
     process::{Command, Output},
 };
 
@@ -57,5 +58,23 @@ fn a_wrong_environment_is_told_once_and_changes_nothing() {
     }
     rcu::synchronize();
     rcu::synchronize();
+    assert_eq!(rcu::tunables(), Tunables::default());
+}
+
+#[test]
+fn a_wrong_environment_that_cannot_be_told_changes_nothing_either() {
+    let test = "env::a_wrong_environment_that_cannot_be_told_changes_nothing_either";
+    if alone(test, "rcu.bost=off").is_some() {
+        return;
+    }
+    // What is written there fails.
+    let full = std::fs::File::options()
+        .write(true)
+        .open("/dev/full")
+        .unwrap();
+    // SAFETY: both are open, and nothing is kept of the one that goes.
+    assert_eq!(unsafe { libc::dup2(full.as_raw_fd(), 2) }, 2);
+    rcu::call(|| ());
+    rcu::barrier();
     assert_eq!(rcu::tunables(), Tunables::default());
 }
