@@ -110,7 +110,7 @@ impl Flavor for srcu::Domain {
     }
 
     fn synchronize_after<R>(&self, _what: &str, change: impl FnOnce() -> R) -> R {
-        self.assert_own_process();
+        self.assert_may_wait();
         let result = change();
         self.synchronize();
         result

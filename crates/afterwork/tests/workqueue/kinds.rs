@@ -3,7 +3,7 @@
 use std::sync::{Arc, Barrier, mpsc};
 
 use afterwork::{
-    rcu,
+    rcu::{self, Rcu, srcu::Domain},
     workqueue::{self, AffinityScope, BuildError, DelayedWork, JoinError, Work},
 };
 use topology::Topology;
@@ -124,6 +124,25 @@ fn a_bottom_half_that_would_sleep_panics_instead() {
         assert!(waited.join().is_err());
         plug.release();
         assert_eq!(queue.spawn(|| 42).join().unwrap(), 42, "and goes on");
+    });
+}
+
+#[test]
+fn a_bottom_half_that_would_wait_for_readers_panics_before_it_changes_anything() {
+    ends(|| {
+        let registry = registry("1 core");
+        let queue = queue("bh").bh().build_in(&registry).unwrap();
+        let replaces = |cell: Arc<dyn Fn() + Send + Sync>| queue.spawn(move || cell()).join();
+        let domain = Domain::new();
+        let sleepable = Arc::new(Rcu::new_in(1, domain.clone()));
+        let ours = sleepable.clone();
+        assert!(replaces(Arc::new(move || _ = ours.replace_sync(2))).is_err());
+        assert_eq!(*sleepable.load(&sleepable.read()), 1);
+        let global = Arc::new(Rcu::new(1));
+        let ours = global.clone();
+        assert!(replaces(Arc::new(move || _ = ours.replace_sync(2))).is_err());
+        assert_eq!(*global.load(&global.read()), 1);
+        assert!(replaces(Arc::new(move || domain.barrier())).is_err());
     });
 }
 

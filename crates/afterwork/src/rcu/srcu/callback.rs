@@ -177,7 +177,7 @@ impl Shared {
             !runs_ours.unwrap_or(false),
             "barrier inside a callback of its domain waits for itself"
         );
-        self.assert_own_process();
+        self.must_be_free_to_wait();
         let callbacks = &self.callbacks;
         let mut list = callbacks.list.lock();
         let target = list.nr_queued;

@@ -18,7 +18,7 @@ use super::{
 };
 
 pub use super::gp::Cookie;
-use crate::rcu::future::Synchronize;
+use crate::{rcu::future::Synchronize, wake::report};
 
 /// Readers that may sleep, and grace periods that wait for these readers only.
 ///
@@ -33,7 +33,8 @@ use crate::rcu::future::Synchronize;
 ///
 /// In a child of `fork`, functions that wait for a grace period or hand over a callback panic, if the domain was made in the
 /// parent. Guards move between threads, so it cannot be told which sections belong to threads that the child does not have.
-/// Sections may begin and end there. Make new domains in the child.
+/// Sections may begin and end there. Make new domains in the child. In an item of a bottom-half queue, functions that wait for a
+/// grace period panic before they change anything.
 ///
 /// # Examples
 ///
@@ -137,6 +138,11 @@ impl Domain {
     /// Panics in a child of `fork`: see the panics of [`Domain`].
     pub(in crate::rcu) fn assert_own_process(&self) {
         self.shared.assert_own_process();
+    }
+
+    /// Panics where [`synchronize`](Self::synchronize) would.
+    pub(in crate::rcu) fn assert_may_wait(&self) {
+        self.shared.must_be_free_to_wait();
     }
 
     /// Waits until every section that has begun has ended.
@@ -358,6 +364,16 @@ impl Shared {
 
     pub(super) fn set_parity(&self, parity: Parity) {
         self.front.parity.store(parity.word(), Ordering::Relaxed);
+    }
+
+    /// Before the first change of anything that waits for sections or callbacks.
+    ///
+    /// # Panics
+    ///
+    /// As [`assert_own_process`](Self::assert_own_process), and in an item of a bottom-half queue.
+    pub(super) fn must_be_free_to_wait(&self) {
+        self.assert_own_process();
+        report::must_be_free_to_sleep();
     }
 
     /// Checks that this process made the domain. Call it before anything that waits for sections or callbacks.

@@ -88,10 +88,14 @@ impl GracePeriods {
 
 impl Shared {
     /// Waits for the grace period of `cookie`, and drives it if no other thread does.
+    ///
+    /// # Panics
+    ///
+    /// As [`must_be_free_to_wait`](Self::must_be_free_to_wait), when it has to wait.
     pub(super) fn wait_for(&self, cookie: Cookie, patience: Patience) {
         let gp = &self.gp;
         while !gp.is_over(cookie) {
-            self.assert_own_process();
+            self.must_be_free_to_wait();
             // Acquire pairs with the Release below. If the last driver's store comes first, we take the right, and see its
             // `seq`. If our exchange comes first, it fails, and we sleep: that driver notifies `moved` after its store.
             let taken =
