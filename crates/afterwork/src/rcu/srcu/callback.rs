@@ -10,7 +10,7 @@ use std::{cell::Cell, mem::ManuallyDrop, ptr, time::Duration};
 
 use sync::{
     Mutex,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU64, Ordering},
     thread, twin,
     unmodelled::Arc,
 };
@@ -25,8 +25,8 @@ use super::{
     gp::Patience,
 };
 
-/// How long the thread waits for more callbacks before it ends. A start costs some 50 µs, an idle thread its stack. In a
-/// model, where no wait times out, the thread ends at once.
+/// How long the thread waits for more callbacks before it ends. A start costs some 50 µs, an idle thread its stack. It ends at once when
+/// the last handle has gone, and in a model, where no wait times out.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// A closure that runs after a grace period. Dropping this leaks the closure.
@@ -34,6 +34,8 @@ pub(super) struct Callback(ManuallyDrop<Box<dyn FnOnce() + Send>>);
 
 pub(super) struct Callbacks {
     list: Mutex<List>,
+    /// A: whether there may be a thread that waits for more; a hint, of which nothing but time depends.
+    lingers: AtomicBool,
     /// A: how many callbacks have run. Written by the runner.
     nr_run: AtomicU64,
     /// A: statistics.
@@ -49,6 +51,8 @@ struct List {
     /// How many callbacks have been handed over.
     nr_queued: u64,
     runner: Runner,
+    /// The last handle has gone, or is about to: nobody is to wait for more.
+    is_left: bool,
 }
 
 /// The thread that runs callbacks. At most one at a time, which keeps them in order.
@@ -93,6 +97,7 @@ impl Callbacks {
     pub(super) fn new() -> Self {
         Self {
             list: Mutex::new(List::default()),
+            lingers: AtomicBool::new(false),
             nr_run: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
             ran: EventCount::new(),
@@ -101,6 +106,12 @@ impl Callbacks {
 
     pub(super) fn nr_panicked(&self) -> u64 {
         self.nr_panicked.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if there may be a thread that waits for more.
+    #[inline]
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers.load(Ordering::Relaxed)
     }
 }
 
@@ -124,6 +135,7 @@ impl Shared {
         let mut list = shared.callbacks.list.lock();
         list.waiting.push(callback);
         list.nr_queued += 1;
+        list.is_left = false;
         if let Runner::Idle(_) = list.runner {
             let before = std::mem::replace(&mut list.runner, Runner::Running);
             drop(list);
@@ -207,7 +219,10 @@ impl Shared {
     }
 
     /// Runs callbacks until there have been none for `linger`. The caller has made itself the runner.
-    fn run_callbacks(&self, linger: Duration) {
+    pub(super) fn run_callbacks(&self, linger: Duration) {
+        self.callbacks
+            .lingers
+            .store(!linger.is_zero(), Ordering::Relaxed);
         let mut parker = Parker::with_spin_limit(0);
         // If a callback forked: in the child the list is the parent's, and its lock may be held by a thread that does not
         // exist.
@@ -219,7 +234,7 @@ impl Shared {
                 self.run_batch(batch);
                 continue;
             }
-            if linger.is_zero() || cfg!(any(loom, shuttle)) {
+            if linger.is_zero() || list.is_left || cfg!(any(loom, shuttle)) {
                 list.runner = Runner::Nobody;
                 return;
             }
@@ -231,10 +246,25 @@ impl Shared {
         }
     }
 
+    /// Has the thread end when it has run what there is: the last handle but the thread's own is about to go.
+    #[cold]
+    pub(super) fn send_away(&self) {
+        let mut list = self.callbacks.list.lock();
+        list.is_left = true;
+        if let Runner::Idle(_) = list.runner {
+            let before = std::mem::replace(&mut list.runner, Runner::Running);
+            drop(list);
+            if let Runner::Idle(unparker) = before {
+                unparker.unpark();
+            }
+        }
+    }
+
     /// Ends the runner, unless a callback has come meanwhile. Returns `true` if it did.
     fn step_down(&self) -> bool {
         let mut list = self.callbacks.list.lock();
         let is_over = list.waiting.is_empty();
+        self.callbacks.lingers.store(!is_over, Ordering::Relaxed);
         list.runner = if is_over {
             Runner::Nobody
         } else {

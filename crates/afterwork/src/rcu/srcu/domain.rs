@@ -58,6 +58,9 @@ pub struct Domain {
     shared: Arc<Shared>,
 }
 
+/// How many have a domain with a thread when the last handle goes: that, and the thread.
+const LAST: usize = 2;
+
 /// What the handles of a domain share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -284,6 +287,18 @@ pub(super) fn refuse() -> ! {
     )
 }
 
+impl Drop for Domain {
+    #[inline]
+    fn drop(&mut self) {
+        // In a model the thread never waits for more.
+        let shared = &self.shared;
+        let may_wait = !cfg!(any(loom, shuttle)) && shared.callbacks.lingers();
+        if may_wait && Arc::strong_count(shared) == LAST && shared.is_at_home() {
+            shared.send_away();
+        }
+    }
+}
+
 impl Drop for Shared {
     fn drop(&mut self) {
         if !twin::torn_down() && self.is_own_process() {
@@ -395,5 +410,34 @@ impl Shared {
     #[inline(always)]
     pub(super) fn asked(&self) -> &Futex {
         &self.front.asked
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::{
+        thread,
+        time::{Duration, Instant},
+    };
+
+    use super::*;
+
+    /// Longer than any thread is held up.
+    const LINGER: Duration = Duration::from_secs(60);
+
+    #[test]
+    fn the_thread_of_callbacks_goes_with_the_last_handle() {
+        let start = Instant::now();
+        let domain = Domain::new();
+        let theirs = domain.shared.clone();
+        let runner = thread::spawn(move || theirs.run_callbacks(LINGER));
+        while !domain.shared.callbacks.lingers() {
+            thread::yield_now();
+        }
+        drop(domain.clone());
+        assert!(!runner.is_finished(), "others may call");
+        drop(domain);
+        runner.join().unwrap();
+        assert!(start.elapsed() < LINGER);
     }
 }
