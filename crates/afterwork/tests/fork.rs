@@ -546,6 +546,117 @@ fn what_a_child_is_refused_has_changed_nothing() {
     });
 }
 
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Calls `body`, which queues, cancels and looks; what it may be refused in a child is that alone.
+fn may_be_lost(body: impl FnOnce()) {
+    let refused = catch_unwind(AssertUnwindSafe(body)).err();
+    let message = refused.map(|payload| *payload.downcast::<&str>().unwrap());
+    assert!(message.is_none_or(|message| message.contains("in use before the process was forked")));
+}
+
+#[test]
+fn what_is_queued_in_the_parent_is_nobodys_in_a_child_with_queues_of_its_own() {
+    let _alone = alone();
+    let ordered = Workqueue::builder("ordered").ordered().build().unwrap();
+    let (done, wait) = mpsc::channel::<()>();
+    let runs = Work::new(move || _ = wait.recv());
+    let waits = Work::new(|| ());
+    let (armed, idle) = (DelayedWork::new(|| ()), DelayedWork::new(|| ()));
+    assert!(ordered.enqueue(&runs) && ordered.enqueue(&waits));
+    assert!(ordered.enqueue_after(&armed, HOUR));
+    assert!(ordered.enqueue_after(&idle, HOUR) && idle.cancel());
+    while !runs.busy().executing {
+        thread::yield_now();
+    }
+    let mut spawned = Some(ordered.spawn(|| 7));
+    let last = AssertUnwindSafe(&mut spawned);
+    let items = (&runs, &waits, &armed, &idle);
+    in_child(move || {
+        let (runs, waits, armed, idle) = items;
+        // SAFETY: this process ends without dropping the original.
+        let mut spawned = unsafe { std::ptr::read(last.0) }.unwrap();
+        let made = Workqueue::builder("made").build().unwrap();
+        use_queue(&made);
+        for work in [runs, waits] {
+            assert!(!work.cancel() && work.is_busy());
+            for refused in [
+                message_of(|| _ = made.enqueue(work)),
+                message_of(|| _ = made.enqueue_all(std::slice::from_ref(work))),
+                message_of(|| _ = work.flush()),
+            ] {
+                assert!(refused.contains("in use before"), "{refused}");
+            }
+        }
+        let refused = message_of(|| _ = runs.cancel_sync());
+        assert!(refused.contains("in use before"), "{refused}");
+        assert!(!waits.cancel_sync());
+        assert!(!armed.cancel() && !armed.disable() && armed.is_pending());
+        let refused = message_of(|| _ = made.enqueue_after(armed, HOUR));
+        assert!(refused.contains("in use before"), "{refused}");
+        assert!(!spawned.cancel() && !spawned.is_finished());
+        let refused = message_of(|| _ = spawned.join());
+        assert!(refused.contains("in use before"), "{refused}");
+        // What lay idle is the child's.
+        assert!(made.enqueue_after(idle, Duration::ZERO));
+        assert!(idle.flush().is_ok() && !idle.is_pending());
+        assert!(made.enqueue_after(idle, HOUR) && idle.cancel());
+        in_child(|| use_queue(&Workqueue::builder("made").build().unwrap()));
+    });
+    drop(done);
+    assert_eq!(spawned.take().unwrap().join().unwrap(), 7);
+    assert!(armed.is_pending() && armed.cancel());
+}
+
+#[test]
+fn a_fork_amid_queueing_and_cancelling_leaves_items_that_hang_nobody() {
+    let _alone = alone();
+    let plain = Workqueue::builder("plain").build().unwrap();
+    let ordered = Workqueue::builder("ordered").ordered().build().unwrap();
+    let delayed = [(); 4].map(|()| DelayedWork::new(|| ()));
+    let works = [(); 4].map(|()| Work::new(|| ()));
+    let far = [(); 50].map(|()| DelayedWork::new(|| ()));
+    for far in &far {
+        plain.enqueue_after(far, HOUR);
+    }
+    let stop = AtomicBool::new(false);
+    let use_them = |at: usize, plain: &Workqueue, ordered: &Workqueue| {
+        let (timed, work) = (&delayed[at % 4], &works[at % 4]);
+        may_be_lost(|| _ = plain.enqueue_after(timed, Duration::from_micros(200)));
+        let queue = if at.is_multiple_of(3) { ordered } else { plain };
+        may_be_lost(|| _ = queue.enqueue(work));
+        if at.is_multiple_of(2) {
+            timed.cancel();
+            work.cancel();
+        }
+        let _ = (timed.is_pending(), work.is_pending());
+    };
+    thread::scope(|scope| {
+        for first in 0..2 {
+            let (plain, ordered, stop) = (&plain, &ordered, &stop);
+            scope.spawn(move || {
+                let mut turns = (first..).take_while(|_| !stop.load(Ordering::Relaxed));
+                turns.try_for_each(|at| Some(use_them(at, plain, ordered)));
+            });
+        }
+        let children = || {
+            for _ in 0..20 {
+                in_child(|| {
+                    let made = Workqueue::builder("made").build().unwrap();
+                    let line = Workqueue::builder("line").ordered().build().unwrap();
+                    (0..8).for_each(|at| use_them(at, &made, &line));
+                    assert!(!far.iter().any(DelayedWork::cancel));
+                });
+            }
+        };
+        let ended = catch_unwind(AssertUnwindSafe(children));
+        stop.store(true, Ordering::Relaxed);
+        ended.unwrap();
+    });
+    plain.drain().unwrap();
+    ordered.drain().unwrap();
+}
+
 #[test]
 fn a_child_is_shown_by_a_page_of_its_own() {
     let _alone = alone();

@@ -44,6 +44,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/fault.rs", "DICE", Tests),
     ("sync/fault.rs", "ONE_IN", Tests),
     ("sync/fault.rs", "SEED", Tests),
+    ("sync/fork.rs", "GATE", PerProcess),
     ("sync/fork.rs", "GENERATION", Reset("GENERATION.fetch_add")),
     ("sync/fork.rs", "HANDLERS", Word),
     ("sync/fork.rs", "HELD", Reset("HELD.swap")),

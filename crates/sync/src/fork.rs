@@ -21,7 +21,7 @@
 use std::{
     any::Any,
     ptr,
-    sync::atomic::{AtomicPtr, Ordering},
+    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
 };
 
 use crate::Mutex;
@@ -160,6 +160,64 @@ impl<T: Send + Sync> PerProcess<T> {
 impl<T: Send + Sync> Default for PerProcess<T> {
     fn default() -> Self {
         Self::new()
+    }
+}
+
+/// Which process has a value that its children inherit.
+///
+/// A child takes over what lies at rest, once for each value. What another thread of the parent's was at stays as it is for
+/// ever, and is *lost* to the child:
+///
+/// ```text
+/// child: this process's, or known as lost?  say so
+///        gate:  is it at rest?  this process's, else lost
+/// ```
+///
+/// Nobody in the child changes the value before that, so whoever decides sees what the parent left.
+#[derive(Debug)]
+pub struct Inherited(AtomicU32);
+
+/// In [`Inherited`]: the process will not get it.
+const LOST: u32 = 1 << 31;
+
+static GATE: PerProcess<Mutex<()>> = PerProcess::new();
+
+impl Inherited {
+    /// Notes that this process has it.
+    #[inline(always)]
+    pub fn by_children() -> Self {
+        Self(AtomicU32::new(backend::generation()))
+    }
+
+    /// Returns `true` if it is lost to this process, which asks `is_at_rest` the first time. A load in one that was not
+    /// forked.
+    #[inline(always)]
+    pub fn is_lost(&self, is_at_rest: impl FnOnce() -> bool) -> bool {
+        is_child() && self.is_lost_to_child(is_at_rest)
+    }
+
+    #[cold]
+    fn is_lost_to_child(&self, is_at_rest: impl FnOnce() -> bool) -> bool {
+        let here = backend::generation();
+        let known = || {
+            let owner = self.0.load(Ordering::Acquire);
+            (owner & !LOST == here).then_some(owner & LOST != 0)
+        };
+        known().unwrap_or_else(|| {
+            let _one = GATE.get_or_set(Mutex::new(())).lock();
+            known().unwrap_or_else(|| {
+                let is_lost = !is_at_rest();
+                let lost = if is_lost { LOST } else { 0 };
+                self.0.store(here | lost, Ordering::Release);
+                is_lost
+            })
+        })
+    }
+}
+
+impl Default for Inherited {
+    fn default() -> Self {
+        Self::by_children()
     }
 }
 
@@ -348,6 +406,15 @@ mod tests {
         };
         // SAFETY: the child touches atomics, and a lock that is held over the fork.
         assert_eq!(unsafe { super::in_child(in_child) }, Some(5));
+        let (at_rest, busy) = (Inherited::by_children(), Inherited::by_children());
+        let is_taken_over = || {
+            let found = [at_rest.is_lost(|| true), busy.is_lost(|| false)];
+            // And is asked once.
+            found == [false, true] && !at_rest.is_lost(|| false) && busy.is_lost(|| true)
+        };
+        // SAFETY: as above.
+        let in_child = unsafe { super::in_child(|| is_taken_over().into()) };
+        assert!(in_child == Some(1) && !busy.is_lost(|| false));
         assert!(here.is_this() && LOCK.try_lock().is_some());
         assert_eq!(
             (NR_CHILD.load(Ordering::Relaxed), NAME.get()),

@@ -10,13 +10,17 @@ use std::{
     task::{Context, Poll},
 };
 
-use sync::{Mutex, unmodelled::Arc};
+use sync::{
+    Mutex,
+    fork::{self, Process},
+    unmodelled::Arc,
+};
 
 use super::{
     current::{is_current, with_current},
     dependency::{self, reported},
     run::{self, note_panic},
-    wait,
+    wait::{self, must_not_be_lost},
 };
 use crate::{
     panics::{Foreign, Payload, discard, guarded_in_item},
@@ -55,6 +59,8 @@ use crate::{
 #[must_use = "dropping the handle gives up the result; `spawn_detached` is cheaper"]
 pub struct JoinHandle<T> {
     item: NonNull<Head>,
+    /// Where it was spawned.
+    process: Process,
     result: PhantomData<T>,
 }
 
@@ -170,6 +176,7 @@ where
     });
     JoinHandle {
         item: item.cast(),
+        process: Process::now(),
         result: PhantomData,
     }
 }
@@ -291,6 +298,7 @@ impl<T> JoinHandle<T> {
     pub(crate) unsafe fn of(item: NonNull<Head>) -> Self {
         Self {
             item,
+            process: Process::now(),
             result: PhantomData,
         }
     }
@@ -309,7 +317,9 @@ impl<T> JoinHandle<T> {
     /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], or
     /// [`JoinError::OwnItem`] from inside that very closure.
     pub fn join(self) -> Result<T, JoinError> {
-        if !self.is_finished() && !run::help(self.item) {
+        let is_finished = self.is_finished();
+        must_not_be_lost(!is_finished && self.is_lost());
+        if !is_finished && !run::help(self.item) {
             if is_current(self.item) {
                 return Err(reported(JoinError::OwnItem));
             }
@@ -349,6 +359,9 @@ impl<T> JoinHandle<T> {
     /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, and every so often what was
     /// cancelled in another one is.
     pub fn cancel(&mut self) -> bool {
+        if self.is_lost() {
+            return false;
+        }
         // SAFETY: the table is the item's, and we are its only handle.
         unsafe { (self.table().cancel)(self.item) }
     }
@@ -358,6 +371,11 @@ impl<T> JoinHandle<T> {
         // SAFETY: the caller has seen the end of the run, and `T` is the type that the item was made with.
         unsafe { (self.table().take)(self.item, (&raw mut outcome).cast()) };
         outcome.expect("an outcome is taken once")
+    }
+
+    /// Returns `true` in a child of `fork` for what its parent spawned: no worker comes to it here.
+    fn is_lost(&self) -> bool {
+        fork::is_child() && !self.process.is_this()
     }
 
     fn head(&self) -> &Head {
@@ -379,6 +397,7 @@ impl<T> Future for JoinHandle<T> {
         if self.is_finished() {
             return Poll::Ready(self.take());
         }
+        must_not_be_lost(self.is_lost());
         // SAFETY: the item is ours to look at; the slot's address is all that is taken.
         let place = unsafe { (self.table().slot)(self.item) };
         // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.

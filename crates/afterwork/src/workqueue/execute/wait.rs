@@ -28,6 +28,20 @@ pub(crate) fn must_have_workers() {
     );
 }
 
+/// Before an item is used that this process may have from its parent.
+///
+/// # Panics
+///
+/// When it `is_lost`: it was not idle when the process was forked.
+#[inline]
+#[track_caller]
+pub(crate) fn must_not_be_lost(is_lost: bool) {
+    assert!(
+        !is_lost,
+        "the item was in use before the process was forked, and is so for ever here: make one in the child"
+    );
+}
+
 /// Sleeps until the item has reached `turn`.
 ///
 /// # Blocking

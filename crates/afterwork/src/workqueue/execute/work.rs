@@ -7,13 +7,13 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use sync::Patience;
+use sync::{Patience, fork::Inherited};
 
 use super::{
     current::is_current,
     dependency::{self, reported},
     run::{self, note_panic},
-    wait::{self, must_have_workers},
+    wait::{self, must_have_workers, must_not_be_lost},
 };
 use crate::{
     panics::{discard, guarded_in_item},
@@ -110,6 +110,7 @@ impl std::error::Error for FlushError {}
 struct Reusable<F> {
     head: Head,
     handles: Handles,
+    owner: Inherited,
     func: UnsafeCell<F>,
 }
 
@@ -145,6 +146,7 @@ impl Work {
         let item = Box::new(Reusable {
             head: Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null()),
             handles: Handles::one(),
+            owner: Inherited::by_children(),
             func: UnsafeCell::new(func),
         });
         Self {
@@ -200,6 +202,7 @@ impl Work {
         if is_busy && is_current(self.item) {
             return Err(reported(FlushError::OwnItem));
         }
+        must_not_be_lost(is_busy && self.is_lost());
         if is_busy && !run::help(self.item) {
             dependency::before_waiting_for(head);
             wait::until_turn(head, head.load().last_turn());
@@ -218,6 +221,9 @@ impl Work {
     /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, every so often what was
     /// cancelled in another one is, and an item that somebody is just queueing, cancelling, or about to run is waited for that far.
     pub fn cancel(&self) -> bool {
+        if self.is_lost() {
+            return false;
+        }
         let mut patience = Patience::new();
         loop {
             if run::cancel(self.item) {
@@ -309,6 +315,7 @@ impl Work {
         if !is_current(self.item) {
             report::must_be_free_to_sleep();
             if self.head().load().is_running() {
+                must_not_be_lost(self.is_lost());
                 must_have_workers();
             }
         }
@@ -356,9 +363,20 @@ impl Work {
     }
 
     fn handles(&self) -> &Handles {
-        // SAFETY: every item behind a `Work` is a `Reusable`, whose first two fields stand the same for any
-        // closure; the handle keeps it alive.
+        // SAFETY: every item behind a `Work` is a `Reusable`, whose fields before the closure stand the same for any; the
+        // handle keeps it alive.
         unsafe { &(*self.item.as_ptr().cast::<Reusable<()>>()).handles }
+    }
+
+    /// Returns `true` in a child of `fork` whose parent had it queued, or was at it.
+    #[inline]
+    pub(crate) fn is_lost(&self) -> bool {
+        // SAFETY: as of `handles`.
+        let owner = unsafe { &(*self.item.as_ptr().cast::<Reusable<()>>()).owner };
+        owner.is_lost(|| {
+            let state = self.head().load();
+            state.is_idle() && !state.has_link()
+        })
     }
 }
 

@@ -9,8 +9,12 @@ use topology::CpuId;
 
 use super::queue::{Inner, Workqueue};
 use crate::workqueue::{
-    execute::run, execute::work::Work, item::head::Head, item::list::set_fresh_next,
-    item::state::Enqueue, pools::pwq::Pwq, route::routes::Route,
+    execute::{run, wait::must_not_be_lost, work::Work},
+    item::head::Head,
+    item::list::set_fresh_next,
+    item::state::Enqueue,
+    pools::pwq::Pwq,
+    route::routes::Route,
 };
 
 /// What became of an attempt to queue an item.
@@ -80,6 +84,7 @@ impl Workqueue {
         if !self.admits() {
             return false;
         }
+        must_not_be_lost(work.is_lost());
         let planned = self.inner.plan(work, home);
         planned.carry_out(work, home);
         planned != Planned::Refused
@@ -109,6 +114,7 @@ impl Workqueue {
     /// ```
     pub fn enable_and_queue(&self, work: &Work) -> bool {
         self.inner.must_be_at_home();
+        must_not_be_lost(work.is_lost());
         work.enable() && self.enqueue(work)
     }
 
@@ -135,6 +141,7 @@ impl Workqueue {
         if !self.admits() {
             return 0;
         }
+        must_not_be_lost(works.iter().any(Work::is_lost));
         let mut nr_queued = 0;
         let mut chain: Option<(NonNull<Head>, NonNull<Head>)> = None;
         for work in works {

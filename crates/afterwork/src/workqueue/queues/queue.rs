@@ -52,6 +52,8 @@ use crate::workqueue::{
 /// # Panics
 ///
 /// In a child of `fork`, whatever queues on a queue of its parent's, or waits for it or its items: the workers are not there.
+/// An item that was idle when the process was forked may be queued in the child, on a queue of the child's. All others are lost to
+/// it: to queue one, or to wait for it, panics, and to cancel one does nothing and says false.
 /// A waker of a future of the parent's does nothing there. An item, or a handler, that forks ends the child itself, by `_exit`
 /// or `exec`; a child that comes back from it ends, with a line on stderr and status 1, and runs nothing of its parent's.
 ///

@@ -28,7 +28,9 @@
 use std::time::Duration;
 
 use sync::{
-    Mutex, MutexGuard, OnceLock, cpu, time, twin,
+    Mutex, MutexGuard, OnceLock, cpu,
+    fork::Inherited,
+    time, twin,
     unmodelled::{Arc, Weak},
 };
 use topology::CpuId;
@@ -38,7 +40,11 @@ use super::{
     queue::{Inner, Workqueue},
     wheel::{Group, TimerKey, Wheel, rounded_ns},
 };
-use crate::workqueue::{execute::work::Work, item::handles::Dead, pools::manager::Manager};
+use crate::workqueue::{
+    execute::{wait::must_not_be_lost, work::Work},
+    item::handles::Dead,
+    pools::manager::Manager,
+};
 
 /// How soon the manager tries again to fire what it could not. A guess: a look of the watch.
 const RETRY_NS: u64 = 1_000_000;
@@ -72,6 +78,7 @@ pub(crate) struct OwnTimers {
 #[derive(Debug, Default)]
 pub(crate) struct Timer {
     pub(crate) state: Mutex<State>,
+    owner: Inherited,
 }
 
 #[derive(Debug, Default)]
@@ -122,7 +129,16 @@ pub(crate) struct Dust {
 
 impl Timer {
     pub(crate) fn set_slack(&self, slack: Duration) {
-        self.state.lock().slack_ns = nanos(slack);
+        if !self.is_lost() {
+            self.state.lock().slack_ns = nanos(slack);
+        }
+    }
+
+    /// Returns `true` in a child of `fork` whose parent had it armed, or was at it: then its lock may be held for ever.
+    pub(crate) fn is_lost(&self) -> bool {
+        let is_free = |state: MutexGuard<'_, State>| state.armed.is_none();
+        self.owner
+            .is_lost(|| self.state.try_lock().is_some_and(is_free))
     }
 
     /// Locks the item, which is not armed any more if its queue has gone.
@@ -138,6 +154,9 @@ impl Timer {
     }
 
     pub(crate) fn is_armed(&self) -> bool {
+        if self.is_lost() {
+            return true;
+        }
         let mut dust = Dust::default();
         self.lock(&mut dust).armed.is_some()
     }
@@ -151,6 +170,7 @@ impl Timer {
         again: bool,
     ) -> Arming {
         queue.inner.must_be_at_home();
+        must_not_be_lost(self.is_lost() || work.is_lost());
         // What is taken out is dropped after the lock.
         let mut disarmed = None;
         let mut dust = Dust::default();
@@ -202,6 +222,9 @@ impl Timer {
 
     /// Takes the timer back; returns `true` if it was armed.
     pub(crate) fn disarm(&self) -> bool {
+        if self.is_lost() {
+            return false;
+        }
         // What is taken out is dropped after the lock.
         let mut dust = Dust::default();
         let disarmed = self.lock(&mut dust).disarm();
@@ -212,6 +235,7 @@ impl Timer {
     /// goes on waiting. Says whether it was armed, queued or running; `None` while somebody disables it, who is about to
     /// take the timer back.
     pub(crate) fn expedite(&self, work: &Work) -> Option<bool> {
+        must_not_be_lost(self.is_lost());
         // These may hold last handles, and are dropped after the lock and the visit.
         let (queue, disarmed);
         let mut dust = Dust::default();

@@ -14,7 +14,10 @@ use super::delayed::DelayedWork;
 use crate::{
     rcu,
     workqueue::{
-        execute::work::{Busy, FlushError, Work},
+        execute::{
+            wait::must_not_be_lost,
+            work::{Busy, FlushError, Work},
+        },
         queues::end::WeakQueue,
         queues::queue::Workqueue,
         queues::timers::{Due, Dust, Timer},
@@ -164,6 +167,7 @@ impl RcuWork {
     ///
     /// As of [`Work::flush`].
     pub fn flush(&self) -> Result<bool, FlushError> {
+        must_not_be_lost(self.0.timer.is_lost());
         let awaits = || {
             let mut dust = Dust::default();
             self.0.timer.lock(&mut dust).awaits_grace_period()
@@ -213,6 +217,7 @@ impl Timer {
     /// Arms the item, if it is neither pending nor disabled, and `queue` takes it.
     fn arm_for_grace_period(self: &Arc<Self>, work: &Work, queue: &Workqueue) -> Option<Due> {
         queue.inner.must_be_at_home();
+        must_not_be_lost(self.is_lost() || work.is_lost());
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
         let refused = state.armed.is_some() || work.is_disabled() || work.is_pending();
