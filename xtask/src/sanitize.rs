@@ -32,6 +32,7 @@ const WITHOUT: &[(&str, &str, &str)] = &[
         "cancel::what_is_cancelled_on_a_full_or_paused_queue_leaves_it",
         "what is freed is kept for a while, and counts as memory that grows",
     ),
+    ("asan", "no_memory_behind", "as above: all of that name"),
     (
         "asan",
         "kinds::a_rescuer_works_when_the_system_refuses_threads",

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use afterwork::workqueue::{AffinityScope, DelayedWork, Work, Workqueue};
+use afterwork::workqueue::{AffinityScope, Builder, DelayedWork, Registry, Work, Workqueue};
 
 use crate::support::*;
 
@@ -74,7 +74,7 @@ fn items_are_taken_back_while_their_queues_pause_drain_and_change() {
     let seed = seed();
     ends(move || {
         let registry = registry("4 core");
-        let build = |builder: afterwork::workqueue::Builder| builder.build_in(&registry).unwrap();
+        let build = |builder: Builder| builder.build_in(&registry).unwrap();
         let queues = [
             build(queue("one").max_active(1)),
             build(queue("ordered").ordered()),
@@ -210,23 +210,95 @@ fn what_is_made_and_dropped_leaves_no_memory_behind() {
     });
 }
 
+/// Uses queues of one kind on `registry` for a moment.
+type Uses = fn(&Registry, usize);
+
 #[test]
 fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
     let test = "storms::queues_that_are_made_and_dropped_leave_no_memory_behind";
     in_own_process(test, || {
         let registry = registry("2 core");
         let _keeps_pool = queue("keeps").build_in(&registry).unwrap();
+        fn brief(builder: Builder, registry: &Registry) {
+            builder.build_in(registry).unwrap().spawn_detached(|| ());
+        }
+        // How many of each: some take a thread, and are fewer.
+        let kinds: [(&str, usize, Uses); 7] = [
+            ("queues", 2000, |registry, _| {
+                brief(queue("short").max_active(2), registry);
+            }),
+            ("ordered queues", 1000, |registry, _| {
+                brief(queue("line").ordered(), registry)
+            }),
+            ("queues with a rescuer", 300, |registry, _| {
+                brief(queue("rescued").mem_reclaim(), registry);
+            }),
+            ("queues with a pool of their own", 200, |registry, nth| {
+                brief(queue("alone").nice(1 + (nth % 19) as i8), registry);
+            }),
+            ("queues that change", 100, |registry, nth| {
+                let queue = queue("changes").build_in(registry).unwrap();
+                for nice in 0..10 {
+                    queue.set_nice((nice + (nth % 2) as i8) % 2).unwrap();
+                    queue.spawn_detached(|| ());
+                }
+            }),
+            (
+                "queues whose last handle goes in an item",
+                300,
+                |registry, _| {
+                    let queue = queue("own").build_in(registry).unwrap();
+                    let own = queue.clone();
+                    queue.spawn_detached(move || drop(own));
+                },
+            ),
+            (
+                "items that nobody has when their time comes",
+                500,
+                |registry, _| {
+                    let queue = queue("timed").build_in(registry).unwrap();
+                    for delay_us in 1..10 {
+                        let work = DelayedWork::new(|| ());
+                        queue.enqueue_after(&work, Duration::from_micros(delay_us));
+                    }
+                },
+            ),
+        ];
+        let is_alone = || registry.pool_stats().len() == 1;
+        for (what, count, uses) in kinds {
+            let makes = |count| {
+                (0..count).for_each(|nth| uses(&registry, nth));
+                eventually("all queues have gone", is_alone);
+            };
+            makes(count);
+            let before = resident_kib();
+            makes(4 * count);
+            eventually("their threads have gone", || nr_threads() <= 12);
+            let grown_kib = resident_kib().saturating_sub(before);
+            // The stacks of some threads more, or less, are as great.
+            assert!(grown_kib < 2048, "{what}: {grown_kib} KiB");
+        }
+    });
+}
+
+#[test]
+fn registries_that_are_made_and_shut_down_leave_no_memory_behind() {
+    let test = "storms::registries_that_are_made_and_shut_down_leave_no_memory_behind";
+    in_own_process(test, || {
         let makes = |count| {
             for _ in 0..count {
-                let queue = queue("short").max_active(2).build_in(&registry).unwrap();
-                queue.spawn_detached(|| ());
+                let registry = registry("2 core");
+                let queue = queue("brief").build_in(&registry).unwrap();
+                queue.spawn(|| ()).join().unwrap();
+                drop(queue);
+                shut_down(registry);
             }
         };
-        makes(2000);
+        makes(50);
         let before = resident_kib();
-        makes(8000);
+        makes(200);
         let grown_kib = resident_kib().saturating_sub(before);
-        assert!(grown_kib < 2048, "{grown_kib} KiB");
-        assert_eq!(registry.pool_stats().len(), 1);
+        assert!(grown_kib < 1024, "{grown_kib} KiB");
+        eventually("no thread is left", || nr_threads() <= 2);
     });
 }

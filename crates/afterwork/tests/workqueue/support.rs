@@ -288,14 +288,20 @@ pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
 
 /// Returns how much memory the process has, in KiB.
 pub fn resident_kib() -> usize {
+    status("VmRSS:")
+}
+
+/// Returns how many threads the process has.
+pub fn nr_threads() -> usize {
+    status("Threads:")
+}
+
+/// Returns what procfs says of this process under `name`, in whatever unit.
+fn status(name: &str) -> usize {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
-    let line = status.lines().find(|line| line.starts_with("VmRSS:"));
-    line.unwrap()
-        .split_whitespace()
-        .nth(1)
-        .unwrap()
-        .parse()
-        .unwrap()
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    let number = line.unwrap().split_whitespace().next().unwrap();
+    number.parse().unwrap()
 }
 
 /// A small generator of numbers that look random (xorshift64*).
