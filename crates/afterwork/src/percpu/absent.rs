@@ -1,4 +1,4 @@
-//! CPUs that leave: what is in their slots is brought to where somebody will find it.
+//! CPUs that go offline: the data in their slots is drained.
 
 use std::fmt;
 
@@ -10,15 +10,15 @@ use super::remote::PerCpu;
 use crate::panics;
 use crate::wake::hotplug::{self, Watcher};
 
-/// Has the slots of CPUs that leave drained until dropped; made by [`PerCpu::drain_when_absent`].
+/// Keeps the slots of CPUs that go offline drained, until this is dropped. Made by [`PerCpu::drain_when_absent`].
 #[must_use = "slots are drained until this is dropped"]
 pub struct DrainedWhenAbsent {
     _watch: hotplug::Watch,
 }
 
-/// Tells all per-CPU data which CPUs are online, for whoever notices that some have come or gone.
+/// Drains all per-CPU data that asked for it ([`PerCpu::drain_when_absent`]) on the CPUs that are not in `online`.
 ///
-/// [Registries](PerCpu::drain_when_absent) of workqueues do so by themselves.
+/// For a program that notices by itself that CPUs come and go. Registries of workqueues do this by themselves.
 ///
 /// # Blocking
 ///
@@ -27,7 +27,7 @@ pub fn set_online_cpus(online: &CpuSet) {
     hotplug::tell(online);
 }
 
-/// Drains slots of CPUs that are not there.
+/// Drains slots of CPUs that are not online.
 struct Drain<T, C: Choice, F> {
     slots: Weak<PerCpu<T, C>>,
     drain: F,
@@ -42,7 +42,7 @@ where
     fn set_online_cpus(&self, online: &CpuSet) {
         if let Some(slots) = self.slots.upgrade() {
             slots.drain_absent(online, |cpu, data| {
-                // FOREIGN(percpu-absent): the drain, on whoever holds the slot; a panic ends here, and is counted.
+                // FOREIGN(percpu-absent): the drain, on the thread that holds the slot. A panic ends here, and is counted.
                 if panics::contain(|| (self.drain)(cpu, data)) {
                     slots.panics.count(cpu);
                 }
@@ -52,9 +52,9 @@ where
 }
 
 impl<T: Send, C: Choice> PerCpu<T, C> {
-    /// Calls `f` on the data of each CPU that is not in `online`, for whoever notices that CPUs have left.
+    /// Calls `f` on the data of each CPU that is not in `online`.
     ///
-    /// The owner of such a slot may live on, elsewhere: then this is a call like any other.
+    /// The owner of such a slot may go on, on another CPU. Then this is a remote call as any other.
     ///
     /// # Blocking
     ///
@@ -69,13 +69,12 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
 }
 
 impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
-    /// Has `drain` called on the data of each CPU that is not online, whenever somebody notices that CPUs have come or
-    /// gone.
+    /// Calls `drain` on the data of each CPU that is not online, each time a change of the online CPUs is noticed.
     ///
-    /// Who notices is a registry of workqueues that looks at the machine (`Registry::global` does while work waits), is told
-    /// (`Registry::set_topology`) or is asked to look; or whoever calls [`set_online_cpus`]. A registry leaves the drain to a
-    /// thread of its own. A CPU may be drained more than once while it is away, and one that was never there is drained
-    /// too.
+    /// A registry of workqueues notices it when it reads the machine again (`Registry::global` does so while work waits), or
+    /// is given another machine by `Registry::set_topology`. It runs the drain on a thread of its own. A program reports a
+    /// change by [`set_online_cpus`]. A CPU may be drained more than once while it is offline, and one that was never online
+    /// is drained, too.
     ///
     /// A panic of `drain` is caught and counted, and handed to [`Builder::on_panic`](super::Builder::on_panic).
     ///

@@ -1,6 +1,6 @@
-//! One remote call under way: taken, asked for, or mailed, and looked at again until it is through.
+//! One remote call: it takes the slot, or asks for it, or is mailed, and is polled until it has run.
 //!
-//! An attempt never waits by itself, so that a drain can have one under way for each CPU.
+//! An attempt never waits by itself, so a drain can have one under way for each CPU.
 
 use std::panic::resume_unwind;
 
@@ -14,24 +14,24 @@ use super::patience::{self, Deadline};
 use super::slot::{Found, Slot};
 use crate::panics;
 
-/// How far it has come.
+/// The state of an attempt.
 enum Stage<F, R> {
-    /// Not begun, or waiting for somebody inside.
+    /// Not begun, or waiting for a thread inside the slot.
     Ready(F),
-    /// The owner knows that somebody asks.
+    /// The owner has been asked for the slot.
     Asked(F, Wait),
-    /// The owner will run it, or whoever takes the slot.
+    /// The owner will run the call, or a thread that takes the slot.
     Mailed(Arc<Call<F, R>>),
-    /// Run, or taken back.
+    /// The call has run, or was taken back.
     Over,
 }
 
 /// How long an owner has been asked, and whether that was enough.
 enum Wait {
     Until(Deadline),
-    /// Every thread passed a fence since we asked.
+    /// Every thread has passed a fence since we asked.
     Fenced,
-    /// It may take for ever.
+    /// The bias must not be broken: wait for the owner.
     Endless,
 }
 
@@ -42,7 +42,7 @@ pub(super) struct Attempt<'p, T, F, R> {
     stage: Stage<F, R>,
 }
 
-/// A slot that is held; releases it when dropped, so also by a panic.
+/// A slot that is held. Releases it when dropped, also by a panic.
 struct Held<'p, T> {
     slot: &'p Slot<T>,
 }
@@ -51,7 +51,7 @@ impl<'p, T> Held<'p, T> {
     fn run<R>(self, f: impl FnOnce(&mut T) -> R) -> R {
         // What was mailed comes first.
         self.slot.run_mail();
-        // FOREIGN(percpu-call): the caller's closure, on the caller, who gets the panic once the slot is released.
+        // FOREIGN(percpu-call): the caller's closure, on the caller, which gets the panic once the slot is released.
         // SAFETY: whoever made `self` took the slot.
         unsafe { self.slot.touch_as_caller(f) }
     }
@@ -87,9 +87,9 @@ where
         self.slot.try_take().then(|| self.run_here())
     }
 
-    /// Looks whether the call can be run, or has been, and does what brings it on.
+    /// Tries to run the call, and returns its result if it has run.
     ///
-    /// A panic of a mailed call goes on here.
+    /// A panic of a mailed call is resumed here.
     pub(super) fn look(&mut self) -> Option<R> {
         if let Stage::Mailed(call) = &self.stage {
             let outcome = call.outcome().or_else(|| {
@@ -110,16 +110,16 @@ where
                 self.mail();
                 None
             }
-            // Whoever is inside will be out soon.
+            // A thread is inside, and will be out soon.
             (_, Kind::Queue | Kind::EveryOp) => None,
         }
     }
 
-    /// Gives the call up; returns `f`, or what it yielded after all.
+    /// Takes the call back. Returns `f`, or the call's result if it has begun.
     ///
     /// # Blocking
     ///
-    /// As long as it runs, if it does.
+    /// Until the call has run, if it has begun.
     pub(super) fn cancel(&mut self) -> Result<F, R> {
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(f) => Ok(f),
@@ -141,7 +141,7 @@ where
         match std::mem::replace(&mut self.stage, Stage::Over) {
             Stage::Ready(f) => held.run(f),
             Stage::Asked(f, _) => {
-                // Dropped after `held`: while we ask, `want` does not fall to zero.
+                // Dropped after `held`, so that `want` does not fall to zero while we hold the slot.
                 let _asking = Asking(self.slot);
                 let held = held;
                 held.run(f)
@@ -192,14 +192,14 @@ where
     }
 }
 
-/// Takes the closure of a mailed call back; if it began, waits until it is through. Does not unwind: the closure may borrow
-/// from the caller's stack.
+/// Takes back the closure of a mailed call. If the call has begun, waits until it has run. Does not unwind: the
+/// closure may borrow from the caller's stack.
 fn recall<F, R>(call: &Call<F, R>) -> Result<F, Outcome<R>> {
     call.cancel()
         .ok_or_else(|| patience::wait_out(|| call.outcome()))
 }
 
-/// Returns `true` if every thread passed a fence.
+/// Makes every thread pass a fence if `how` allows it. Returns `true` if every thread has.
 fn pass_heavy_fence(how: Escalate) -> bool {
     if twin::armed("percpu: no heavy fence") {
         return true;
@@ -214,7 +214,7 @@ fn pass_heavy_fence(how: Escalate) -> bool {
     }
 }
 
-/// Takes the wish back when dropped.
+/// Takes back the request for the slot when dropped.
 struct Asking<'p, T>(&'p Slot<T>);
 
 impl<T> Drop for Asking<'_, T> {

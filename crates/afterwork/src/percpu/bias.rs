@@ -1,6 +1,6 @@
-//! The owner's side of a slot: having it without asking, giving it up, and who may ask for it or break in.
+//! The owner's side of a slot: keeping it, giving it up, and how others ask for it or break the bias.
 //!
-//! The page with the states is the module's. `want` is zero only while the owner has the bias, or is inside.
+//! `slot.rs` has the states. `want` is zero only while the owner has the bias, or is inside.
 
 use sync::atomic::Ordering;
 use sync::{asym, hint, identity, twin};
@@ -9,15 +9,17 @@ use super::choice::Kind;
 use super::patience::Patience;
 use super::slot::{FREE, HELD, LOST, OWNED, PARKED, Slot, Want, release_order, take_order};
 
-/// How often an owner that was asked looks whether the asker has come, before it goes on: about a microsecond, several
-/// times what the word takes from one CPU to another. An asker that is late finds the slot free between operations.
-const NR_COURTESY_LOOKS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
+/// How often an owner that was asked checks whether the asker has taken the slot, before it takes the slot again. About a
+/// microsecond: several times what the word takes from one CPU to another. An asker that comes later finds the slot free
+/// between operations.
+const NR_COURTESY_SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 
 impl<T> Slot<T> {
     /// Becomes the owner; returns `true` if there was none. The slot is given up still.
     pub(super) fn claim(&self) -> bool {
         let mine = identity::mine().get() | PARKED;
-        // Acquire and release: the next owner's loads of `want` come after what the last one did to it.
+        // Acquire pairs with the store in `disclaim`. If that comes first, we become the owner, and our loads of `want` come
+        // after what the last owner did to it. If our exchange comes first, it fails, and there still is an owner.
         self.far
             .owner
             .compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed)
@@ -26,6 +28,7 @@ impl<T> Slot<T> {
 
     /// Ends being the owner. The slot was given up before.
     pub(super) fn disclaim(&self) {
+        // Release pairs with the exchange in `claim`.
         self.far.owner.store(0, Ordering::Release);
     }
 
@@ -34,7 +37,7 @@ impl<T> Slot<T> {
         self.far.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
 
-    /// Gives the slot up until `take_back`: the owner parks, or ends.
+    /// Gives the slot up until `take_back`. The owner parks or ends.
     pub(super) fn give_up(&self) {
         let owner = self.far.owner.load(Ordering::Relaxed);
         self.far.owner.store(owner | PARKED, Ordering::Relaxed);
@@ -48,9 +51,9 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Takes the slot back after `give_up`, where the owner keeps it between operations.
+    /// Takes the slot back after `give_up`, in the mode in which the owner keeps it between operations.
     ///
-    /// One that is handed over on demand comes back by the next operation.
+    /// In `OnDemand` the next operation takes it back.
     pub(super) fn take_back(&self) {
         if self.kind() == Kind::Queue {
             self.take();
@@ -62,7 +65,7 @@ impl<T> Slot<T> {
         self.far.owner.store(owner & !PARKED, Ordering::Relaxed);
     }
 
-    /// Takes the slot for its owner, waiting for whoever is inside.
+    /// Takes the slot for its owner. Waits for a thread that is inside.
     #[cold]
     #[inline(never)]
     fn take(&self) {
@@ -73,7 +76,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Takes the slot for its owner, who has put `HELD` in the place of `before`.
+    /// Takes the slot for its owner, which has replaced `before` by `HELD`.
     #[cold]
     #[inline(never)]
     fn take_after(&self, before: u32) {
@@ -83,7 +86,7 @@ impl<T> Slot<T> {
         self.take();
     }
 
-    /// Lets others in, as the owner, who is outside.
+    /// Lets others in. The caller is the owner, and not inside.
     #[inline]
     pub(super) fn poll(&self, kind: Kind) {
         match kind {
@@ -102,13 +105,14 @@ impl<T> Slot<T> {
         match kind {
             Kind::Queue => false,
             Kind::OnDemand => {
-                // Relaxed: while `want` is zero the owner has had the slot since it last was inside.
+                // Relaxed: while `want` is zero the owner has kept the slot since it last was inside.
                 self.want.load(Ordering::Relaxed) != 0 && self.enter_asked()
             }
             Kind::EveryOp => {
-                // A swap, which is cheaper than a compare-exchange while stores miss the caches; `HELD` over
-                // `HELD` changes nothing. Loom would let the other's release come before that swap all the same,
-                // and be lost, so models compare first.
+                // A swap is cheaper than a compare-exchange while stores miss the caches, and storing `HELD` over `HELD`
+                // changes nothing. If the holder's release comes first, we get the slot; if our swap comes first, the
+                // release stores FREE over it later, and `take_after` waits for that. Loom may order that release before
+                // the swap and lose it, so models compare first.
                 if cfg!(loom) {
                     if !self.try_take() {
                         self.take();
@@ -125,7 +129,8 @@ impl<T> Slot<T> {
                 // ORDER(percpu-bias): store buffering, other end in `try_break`.
                 //   here:  busy = 1;    light;  load want
                 //   break: want += 1;   heavy;  load busy
-                // Either the breaker sees that we are inside, or we see that somebody asks.
+                // If our barrier comes first, the breaker sees `busy` and does not break. If the breaker's barrier comes
+                // first, we see its `want`, and hand the slot over.
                 // Test: a_broken_bias_never_lets_two_inside, entering_needs_its_light_fence
                 self.busy.store(1, Ordering::Relaxed);
                 if !twin::armed("percpu: no light fence") {
@@ -149,6 +154,8 @@ impl<T> Slot<T> {
                 // ORDER(percpu-busy): publish and consume, other end in `try_break`.
                 //   here:  the data;        busy = 0   Release
                 //   break: busy: 0 Acquire; the data
+                // If our store comes first, the breaker may take the slot, and sees our work. If its load comes first, it
+                // reads 1, and tries again later.
                 // Test: a_broken_bias_never_lets_two_inside, leaving_needs_its_release
                 let order = twin::order("percpu: relaxed exit", Ordering::Release);
                 self.busy.store(0, order);
@@ -163,14 +170,15 @@ impl<T> Slot<T> {
         self.exit(kind, asked);
     }
 
-    /// Hands the slot over to whoever asks, and takes it as everybody does; always true.
+    /// Hands the slot over to a thread that asks, and takes it back as a remote caller would. Always returns `true`.
     #[cold]
     #[inline(never)]
     fn enter_asked(&self) -> bool {
+        // Release pairs with the load in `try_break`, as in `exit`: a breaker that reads 0 sees our past operations.
         self.busy.store(0, Ordering::Release);
         if !Want(self.want.load(Ordering::Relaxed)).is_away() {
             self.unbias();
-            for _ in 0..NR_COURTESY_LOOKS {
+            for _ in 0..NR_COURTESY_SPINS {
                 let asked = Want(self.want.load(Ordering::Relaxed)).has_askers();
                 if !asked || self.word.load(Ordering::Relaxed) != FREE {
                     break;
@@ -184,12 +192,12 @@ impl<T> Slot<T> {
         true
     }
 
-    /// Ends an operation that began by `enter_asked`: keeps the slot, if nobody asks any more.
+    /// Ends an operation that began by `enter_asked`. Keeps the slot if no thread asks any more.
     #[cold]
     #[inline(never)]
     fn exit_asked(&self) {
-        // While we are inside nobody can break a bias. With the word at `OWNED` first, one could, and be through with it
-        // before the exchange, which would then find `want` as if nothing had been.
+        // `want` changes before the word: while the word is `HELD`, no thread can break the bias. With the word at `OWNED`
+        // first, a breaker could take and release the slot before our exchange, which would then clear its `AWAY`.
         if twin::armed("percpu: keeps the slot before it says so") {
             self.word.store(OWNED, release_order());
         }
@@ -197,39 +205,42 @@ impl<T> Slot<T> {
             .want
             .compare_exchange(Want::AWAY, 0, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok();
-        // If somebody asks, `AWAY` stays: the next operation takes the slot as this one did.
+        // If a thread asks, `AWAY` stays, and the next operation takes the slot as this one did.
         let next = if nobody_asks { OWNED } else { FREE };
         self.word.store(next, release_order());
     }
 
-    /// Gives the bias up. It may be broken by now, or given up long ago.
+    /// Gives the bias up. It may have been broken or given up before.
     fn unbias(&self) {
-        // The order of these two is only for the reader: both words are read in pairs by this thread alone.
+        // The order of these two does not matter: only this thread reads both words together.
         if !twin::armed("percpu: gives way and does not say so") {
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
-        // Fails if it was broken, and is right to.
+        // Against `try_break`, on one word. If the breaker's exchange comes first, ours fails, and the breaker releases the
+        // slot. If ours comes first, the breaker's fails, and it finds the slot free.
         let _ = self
             .word
             .compare_exchange(OWNED, FREE, release_order(), Ordering::Relaxed);
     }
 
-    /// Makes the owner hand the slot over by its next operation, until `unask`.
+    /// Asks for the slot: until `unask`, the owner hands it over at its next operation.
     pub(super) fn ask(&self) {
         self.want.fetch_add(Want::ONE, Ordering::Relaxed);
     }
 
-    /// Takes the wish back.
+    /// Takes back the request of `ask`.
     pub(super) fn unask(&self) {
         self.want.fetch_sub(Want::ONE, Ordering::Relaxed);
     }
 
     /// Takes the slot from an owner that has the bias and is not inside; returns `true` if it did.
     ///
-    /// The caller asks, and after that made every thread pass a fence.
+    /// The caller has asked for the slot, and then made every thread pass a fence.
     pub(super) fn try_break(&self) -> bool {
         // ORDER(percpu-busy): the acquire end; see `exit`.
-        // ORDER(percpu-bias): the other end; see `enter`. The fence is `heavy`, in the caller.
+        // ORDER(percpu-bias): the other end; see `enter`. The barrier is `heavy`, in the caller.
+        // If that barrier comes first, the owner's next `enter` sees our `want`. If the owner's barrier comes first, we read
+        // its `busy` here.
         // Test: a_broken_bias_never_lets_two_inside, breaking_needs_a_look_at_busy
         let inside = self.busy.load(Ordering::Acquire) != 0;
         if inside && !twin::armed("percpu: breaks without a look") {
@@ -240,7 +251,7 @@ impl<T> Slot<T> {
             .compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed)
             .is_ok();
         if broken && !twin::armed("percpu: breaks and does not say so") {
-            // Before our wish is taken back: `want` must not fall to zero.
+            // Set before our request is taken back, so that `want` does not fall to zero.
             self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
         }
         broken

@@ -1,4 +1,4 @@
-//! Making per-CPU data.
+//! The builder of per-CPU data.
 
 use std::fmt;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::slot::Slot;
 use super::table::Table;
 use crate::params::{ParamError, Params, Qpw};
 
-/// Describes per-CPU data, and makes it.
+/// Builds a [`PerCpu`]. Made by [`PerCpu::builder`].
 ///
 /// # Examples
 ///
@@ -34,11 +34,11 @@ pub struct Builder {
     name: String,
 }
 
-/// Says why per-CPU data could not be made.
+/// The error of [`Builder::build`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// The machine could not be looked at.
+    /// The machine's topology could not be read.
     Topology(topology::Error),
     /// The environment sets a tunable wrongly.
     Params(ParamError),
@@ -46,9 +46,9 @@ pub enum BuildError {
     NoMembarrier,
 }
 
-// Of `()`, so that the call names no type: what the slots hold is said by `Builder::build`.
+// Of `()`, so that the call needs no type: `Builder::build` determines what the slots hold.
 impl PerCpu<()> {
-    /// Starts to make per-CPU data.
+    /// Returns a builder.
     pub fn builder() -> Builder {
         Builder {
             qpw: None,
@@ -65,7 +65,7 @@ impl PerCpu<()> {
 }
 
 impl Builder {
-    /// Gives it a name, by which `afterwork top` shows its drains and remote calls.
+    /// Gives the data a name, under which `afterwork top` shows its drains and remote calls.
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
@@ -78,39 +78,39 @@ impl Builder {
         self
     }
 
-    /// Makes a slot for each possible CPU of `topology`; of this machine by default.
+    /// Sets the machine: there will be a slot for each possible CPU of `topology`. This machine by default.
     pub fn topology(mut self, topology: Topology) -> Self {
         self.topology = Some(topology);
         self
     }
 
-    /// Keeps queued work off `cpus`, besides those that the topology says are isolated (`isolcpus=`, `nohz_full=`).
+    /// Keeps queued work off `cpus`, in addition to the CPUs that are isolated in the topology (`isolcpus=`, `nohz_full=`).
     ///
-    /// In [`Qpw::Queue`] their slots are as in [`Qpw::EveryOp`]: whoever wants something of them does it himself, and
-    /// does not wait for what runs there.
+    /// In [`Qpw::Queue`] the slots of these CPUs work as in [`Qpw::EveryOp`]: remote work runs on the caller, and does not
+    /// wait for what runs on that CPU.
     pub fn isolated(mut self, cpus: &CpuSet) -> Self {
         self.isolated = self.isolated.union(cpus);
         self
     }
 
-    /// Says what a remote caller does in [`Qpw::OnDemand`] when the owner has not come by for `after`.
+    /// Sets what a remote caller does in [`Qpw::OnDemand`] if the owner has not handed the slot over within `after`.
     ///
-    /// Anything but `Never` adds two plain stores to each operation of an owner's.
+    /// Any value but `Never` adds two plain stores to each operation of an owner.
     pub fn escalate(mut self, how: Escalate, after: Duration) -> Self {
         self.escalation = Escalation { how, after };
         self
     }
 
-    /// Calls `handler` after [queued work](PerCpu::queue_percpu_work) panicked on the slot of a CPU.
+    /// Sets a handler, which is called after [queued work](PerCpu::queue_percpu_work) has panicked on the slot of a CPU.
     ///
-    /// The panic has then been caught and counted. Without a handler that is all. The handler runs where the work did,
-    /// inside the slot; a panic of it ends there.
+    /// The panic is caught and counted with or without a handler. The handler runs on the same thread, inside the slot. A
+    /// panic of the handler is caught.
     pub fn on_panic(mut self, handler: impl Fn(CpuId) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(handler));
         self
     }
 
-    /// Makes the data, each slot's by `init`.
+    /// Makes the data. Each slot holds what `init` returns for its CPU.
     ///
     /// # Blocking
     ///
@@ -123,9 +123,9 @@ impl Builder {
         self.build_as::<T, AtStart>(init)
     }
 
-    /// Makes the data with the mode fixed to [`Qpw::Queue`] for good: its operations test no mode.
+    /// Makes the data with the mode fixed to [`Qpw::Queue`] at compile time, so that operations test no mode.
     ///
-    /// An isolated CPU's slot takes no owner then, and so is free to take always.
+    /// The slot of an isolated CPU cannot have an owner then.
     ///
     /// # Blocking
     ///

@@ -1,7 +1,7 @@
-//! A call that was mailed, and its caller, who waits for it or takes it back.
+//! A call that was mailed, and its caller, which waits for it or takes it back.
 //!
-//! The closure borrows from the caller's stack, and the letter may outlive the caller. So both move one word: who moves
-//! it from `PENDING` has the closure, and the caller does not return before the word says that the other is through.
+//! The closure borrows from the caller's stack, and the letter may outlive the caller. So both sides change one word. The
+//! side that moves it on from `PENDING` gets the closure. If that is the runner, the caller does not return before `DONE`.
 
 use sync::atomic::{AtomicU32, Ordering};
 use sync::cell::UnsafeCell;
@@ -14,13 +14,13 @@ const RUNNING: u32 = 1;
 const DONE: u32 = 2;
 const CANCELLED: u32 = 3;
 
-/// What a call yields, or the payload of its panic.
+/// The result of a call, or the payload of its panic.
 pub(super) type Outcome<R> = Result<R, Payload>;
 
-/// The closure, and then what it yields.
+/// The closure, and later its result.
 pub(super) struct Call<F, R> {
     state: AtomicU32,
-    /// Touched by whoever moved `state` from `PENDING`; `None` from then on.
+    /// Used by the side that moved `state` from `PENDING`; `None` from then on.
     f: UnsafeCell<Option<F>>,
     /// Written by the runner before `DONE`, taken by the caller after it.
     outcome: UnsafeCell<Option<Outcome<R>>>,
@@ -40,7 +40,7 @@ impl<F, R> Call<F, R> {
         }
     }
 
-    /// Runs the call, unless it was cancelled; by whoever holds the slot of `data`.
+    /// Runs the call, unless it was cancelled. The caller holds the slot of `data`.
     pub(super) fn run<T>(&self, data: &mut T)
     where
         F: FnOnce(&mut T) -> R,
@@ -51,7 +51,7 @@ impl<F, R> Call<F, R> {
         // SAFETY: the step from `PENDING` was ours, so the caller waits for `DONE`.
         let f = self.f.with_mut(|f| unsafe { (*f).take() });
         let f = f.expect("one step leads from PENDING");
-        // FOREIGN(percpu-mailed): a remote caller's closure, on whoever holds the slot; a panic goes back to the caller.
+        // FOREIGN(percpu-mailed): a remote caller's closure, on the thread that holds the slot. A panic goes back to the caller.
         let outcome = guarded(|| f(data));
         // SAFETY: as above.
         self.outcome
@@ -59,12 +59,14 @@ impl<F, R> Call<F, R> {
         // ORDER(percpu-call): publish and consume, other end in `outcome`.
         //   here:   outcome, the closure's effects;   state = DONE   Release
         //   caller: state: DONE  Acquire;             takes the outcome, returns
+        // If our store comes first, the caller takes the outcome and may free what the closure borrowed, for we are through
+        // with it. If the caller's load comes first, it goes on waiting.
         // Test: a_mailed_call_comes_back, finishing_a_call_needs_its_release
         let order = twin::order("percpu: relaxed finish", Ordering::Release);
         self.state.store(DONE, order);
     }
 
-    /// Takes the outcome, if it is there; the caller's.
+    /// Takes the outcome, if the call has run. Called by the caller only.
     pub(super) fn outcome(&self) -> Option<Outcome<R>> {
         // ORDER(percpu-call): the acquire end; see `run`.
         // Test: a_mailed_call_comes_back
@@ -76,7 +78,7 @@ impl<F, R> Call<F, R> {
             .with_mut(|outcome| unsafe { (*outcome).take() })
     }
 
-    /// Takes the closure back, if its run has not begun; the caller's.
+    /// Takes the closure back, if its run has not begun. Called by the caller only.
     pub(super) fn cancel(&self) -> Option<F> {
         self.step(CANCELLED).then(|| {
             // SAFETY: the step from `PENDING` was ours.
@@ -86,7 +88,7 @@ impl<F, R> Call<F, R> {
     }
 
     fn step(&self, to: u32) -> bool {
-        // Relaxed: the closure came with the letter, or is the caller's own.
+        // Relaxed: the runner got the closure with the letter, and the caller made it. One of the two exchanges succeeds.
         self.state
             .compare_exchange(PENDING, to, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()

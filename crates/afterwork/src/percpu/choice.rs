@@ -1,11 +1,11 @@
-//! When the mode is chosen, what a mode means for a slot, and what a remote caller does who waits too long.
+//! The choice of the mode, what a mode means for a slot, and how remote callers escalate.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::params::Qpw;
 
-/// How one slot is owned: what is left of mode, escalation and isolation once they are settled.
+/// How one slot is owned, after mode, escalation and isolation are known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     /// The owner keeps it; remote work is mailed.
@@ -29,17 +29,16 @@ impl Kind {
     }
 }
 
-/// What a remote caller does in [`Qpw::OnDemand`] when the owner does not come by.
+/// What a remote caller does in [`Qpw::OnDemand`] if the owner does not hand the slot over in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Escalate {
     /// Goes on waiting.
     #[default]
     Never,
-    /// Waits for a grace period of the kernel's, milliseconds, and breaks the bias. Nobody is interrupted. Goes on
-    /// waiting where the kernel refuses that, as it does with `nohz_full` CPUs.
+    /// Waits some milliseconds for a grace period of the kernel, and breaks the bias. Interrupts no CPU. Goes on waiting if
+    /// the kernel refuses this, as it does with `nohz_full` CPUs.
     Quietly,
-    /// Breaks the bias within microseconds, at the price of an interrupt to each CPU that runs a thread of this
-    /// process.
+    /// Breaks the bias within microseconds. Interrupts each CPU that runs a thread of this process.
     Interrupt,
 }
 
@@ -52,8 +51,8 @@ pub(super) struct Escalation {
 
 /// Decides how a slot is owned.
 ///
-/// Nothing is ever queued onto an isolated CPU, and nobody should have to wait for what runs there: its slot is taken
-/// and released by each operation, if the mode would queue.
+/// Nothing is ever queued onto an isolated CPU, and remote callers should not wait for what runs there. So if the mode would
+/// queue, each operation takes and releases the slot instead.
 pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     match (qpw, escalate) {
         (Qpw::Queue, _) if isolated => Kind::EveryOp,
@@ -64,7 +63,7 @@ pub(super) fn kind_of(qpw: Qpw, escalate: Escalate, isolated: bool) -> Kind {
     }
 }
 
-/// Says when the mode of a [`PerCpu`](super::PerCpu) is chosen: [`AtStart`] or by the compiler ([`CompiledOut`]).
+/// When the mode of a [`PerCpu`](super::PerCpu) is chosen: at run time ([`AtStart`]) or at compile time ([`CompiledOut`]).
 pub trait Choice: private::Choice + fmt::Debug + 'static {}
 
 /// The mode is chosen when the program starts, and each operation tests it.

@@ -1,4 +1,4 @@
-//! A counter that each CPU keeps a part of.
+//! A counter with a part on each CPU.
 
 use sync::atomic::{AtomicU64, Ordering};
 use sync::unmodelled::Arc;
@@ -8,15 +8,15 @@ use super::absent::DrainedWhenAbsent;
 use super::builder::{BuildError, Builder};
 use super::remote::PerCpu;
 
-/// Counts by parts, one for each CPU: cheap to add to, roughly right to read at once, exactly by a sum.
+/// A counter with a part for each CPU: cheap to add to, quick to read roughly, slower to read exactly.
 ///
-/// A CPU adds to its own part until that reaches a batch, which then goes to the common count. So CPUs meet there once for
-/// each batch, and the common count is off by less than a batch for each CPU.
+/// A CPU adds to its own part. When the part reaches a batch, it is moved to the common count. So CPUs contend for the common
+/// count once for each batch, and that count is off by less than a batch for each CPU.
 ///
 /// # Guarantees
 ///
-/// - [`sum`](Self::sum) has all that was added before it began. Nothing is lost when CPUs come and go.
-/// - [`rough`](Self::rough) differs from that by less than [`slop`](Self::slop).
+/// - [`sum`](Self::sum) includes all that was added before it began. Nothing is lost when CPUs come and go.
+/// - [`rough`](Self::rough) differs from the sum by less than [`slop`](Self::slop).
 ///
 /// # Examples
 ///
@@ -37,14 +37,14 @@ use super::remote::PerCpu;
 #[derive(Debug)]
 pub struct SloppyCounter {
     parts: Arc<PerCpu<i64>>,
-    /// A, in two's complement: what went from the parts to here.
+    /// A, in two's complement: what was moved here from the parts.
     common: Arc<AtomicU64>,
     batch: u64,
     _watch: DrainedWhenAbsent,
 }
 
 impl SloppyCounter {
-    /// Makes a counter of 0 whose parts stay below `batch`, which is 1 at least.
+    /// Makes a counter of 0, whose parts stay below `batch`. A `batch` of 0 counts as 1.
     ///
     /// # Blocking
     ///
@@ -84,21 +84,21 @@ impl SloppyCounter {
         });
     }
 
-    /// Returns the common count: a load.
+    /// Returns the common count.
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks. Costs one load.
     pub fn rough(&self) -> i64 {
         self.common.load(Ordering::Relaxed) as i64
     }
 
-    /// Returns what bounds the difference between [`rough`](Self::rough) and [`sum`](Self::sum).
+    /// Returns the bound of the difference between [`rough`](Self::rough) and [`sum`](Self::sum).
     pub fn slop(&self) -> u64 {
         self.batch * self.parts.cpus().len() as u64
     }
 
-    /// Brings all parts to the common count, and returns that.
+    /// Moves all parts to the common count, and returns it.
     ///
     /// # Blocking
     ///
@@ -110,8 +110,8 @@ impl SloppyCounter {
     }
 }
 
-/// Brings a part to the common count. Inside its slot, so that a sum finds it here or there.
+/// Moves a part to the common count. Called inside its slot, so that a sum finds it in one of the two places.
 fn fold(part: &mut i64, common: &AtomicU64) {
-    // Relaxed: who sums has been inside every slot after whoever folded there.
+    // Relaxed: a sum enters every slot after the operations that moved a part there, and so sees their additions.
     common.fetch_add(std::mem::take(part) as u64, Ordering::Relaxed);
 }

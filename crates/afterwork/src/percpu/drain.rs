@@ -1,4 +1,4 @@
-//! Calls on the slots of many CPUs, all of them under way together.
+//! Calls on the slots of many CPUs at once.
 
 use sync::atomic::{AtomicU64, Ordering};
 use topology::{CpuId, CpuSet};
@@ -24,10 +24,10 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.drain_slots(self.table.slots.iter(), f);
     }
 
-    /// Calls `f` on the data of each of `cpus`; those without a slot are left out.
+    /// Calls `f` on the data of each of `cpus`. CPUs without a slot are left out.
     ///
-    /// The calls may overlap in time, on different slots: first come the slots that can be had at once, then all others are
-    /// waited for together.
+    /// Calls on different slots may overlap in time. Slots that can be taken at once come first; the others are waited for
+    /// together.
     ///
     /// # Blocking
     ///
@@ -35,8 +35,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Panics
     ///
-    /// If the calling thread owns one of the slots and has not parked, or is inside one, before any call; and with the panic of a call,
-    /// after which the others may or may not have run.
+    /// If the calling thread owns one of the slots and has not parked, or is inside one; then no call has run. Also with the
+    /// panic of a call; then the others may or may not have run.
     pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
     }
@@ -69,7 +69,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             let drain = move |data: &mut T| f(cpu, data);
             Attempt::new(self.not_mine(slot), self.escalation, drain)
         });
-        // All are made before the first is tried: a slot of our own is found before anything has run.
+        // All attempts are made before the first is tried, so that a slot of our own panics before any call has run.
         let mut attempts: Vec<_> = attempts.collect();
         self.tally[DRAINS].add(1);
         self.tally[DRAINED].add(attempts.len() as u64);

@@ -2,11 +2,11 @@
 //!
 //! | slot | in the child |
 //! |---|---|
-//! | nobody had it | free, without the owner that had parked |
-//! | its owner is the thread that forked, and has it | as it was |
-//! | somebody was inside, or an owner that is not there has it | *lost*: its data may be half changed, and nobody will let it go. Whoever wants it panics |
-//! | the thread that forked was inside | lost to others, until it leaves |
-//! | mail | the parent's, which runs it: forgotten, with what it holds |
+//! | no thread had it | free, without an owner that had parked |
+//! | the thread that forked is its owner, and had it | unchanged |
+//! | another thread was inside, or was the owner and had it | *lost*: its data may be half changed, and no thread will release it. A call on it panics |
+//! | the thread that forked was inside | lost for others, until that thread leaves it |
+//! | mail | forgotten, with what it holds: the parent runs it |
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,7 @@ static HANDLER: Handler = Handler {
     ..Handler::IDLE
 };
 
-/// Has slots seen to over forks until dropped. In a model, which forks not, nothing.
+/// Keeps the slots of a table registered for `fork` until dropped. Does nothing in a model, which does not fork.
 pub(super) struct Listed(Place);
 
 impl Listed {

@@ -1,10 +1,11 @@
-//! What waits for the owner of one slot: letters in order, and how many were posted and are done.
+//! The mail of one slot: letters in order, and counts of those that were posted and that are done.
 //!
-//! Letters are run one after another by whoever holds the slot, oldest first. `nr_posted` rises before a letter is
-//! pushed and `nr_done` after it ran. A flush reads the first and waits until the second has come as far. That is
-//! enough: take a letter X whose post ended before the flush began. Letters that are done before X were pushed before
-//! X, so they were counted in what the flush read, and so was X itself. While X is not done, `nr_done` is therefore
-//! less than what the flush waits for.
+//! The thread that holds the slot runs the letters, one after another, oldest first. `nr_posted` rises before a letter is
+//! pushed, and `nr_done` after it ran. A flush reads the first count and waits until the second reaches it.
+//!
+//! That is enough. Take a letter X whose post ended before the flush began. Letters that are done before X were pushed
+//! before X. So the flush has counted them, and X itself. While X is not done, `nr_done` is less than what the flush waits
+//! for.
 
 use mpscq::{Node, Stack};
 use sync::atomic::{AtomicU64, Ordering};
@@ -13,15 +14,15 @@ use sync::twin;
 
 use crate::panics;
 
-/// Work for a slot; never panics.
+/// Work for a slot. Never panics.
 pub(super) type Letter<T> = Box<dyn FnOnce(&mut T) + Send>;
 
 /// The letters of one slot.
 pub(super) struct Mail<T> {
     letters: Stack<Node<Letter<T>>>,
-    /// A: how many posts began.
+    /// A: how many posts have begun.
     nr_posted: AtomicU64,
-    /// A, written by whoever holds the slot: how many letters ran.
+    /// A: how many letters have run. Written by the thread that holds the slot.
     nr_done: AtomicU64,
 }
 
@@ -39,20 +40,20 @@ impl<T> Mail<T> {
         self.letters.is_empty()
     }
 
-    /// Adds a letter. The caller makes sure then that somebody will look.
+    /// Adds a letter. The caller then makes sure that a thread will run it.
     pub(super) fn push(&self, letter: Letter<T>) {
         self.nr_posted.fetch_add(1, Ordering::Relaxed);
         self.letters.push(Node::new(letter));
     }
 
-    /// Runs what is there, by whoever holds the slot; `run` has the data. In a child of `fork` that a letter makes, what lies
-    /// behind it is the parent's, and forgotten.
+    /// Hands each letter to `run`. The caller holds the slot. If a letter forks, the child forgets the letters behind it: the
+    /// parent runs them.
     pub(super) fn run_all(&self, mut run: impl FnMut(Letter<T>)) {
         let here = Process::now();
         for letter in self.letters.take_all_fifo() {
             let letter = letter.into_inner();
             if here.is_this() {
-                // Else what lies behind it would be lost.
+                // An unwinding panic would lose the letters behind it.
                 panics::or_abort("a letter of per-CPU mail panicked", || run(letter));
             } else {
                 std::mem::forget(letter);
@@ -60,13 +61,15 @@ impl<T> Mail<T> {
             // ORDER(percpu-done): publish and consume, other end in `is_done`.
             //   here:  the letter's effects;   nr_done += 1     Release
             //   flush: nr_done  Acquire;       the caller relies on the effects
+            // If our addition comes first, the flush counts the letter and sees its effects. If its load comes first, it
+            // goes on waiting.
             // Test: a_flush_sees_what_was_queued_before, finishing_a_letter_needs_its_release
             let order = twin::order("percpu: relaxed done", Ordering::Release);
             self.nr_done.fetch_add(1, order);
         }
     }
 
-    /// Forgets what is there, in a child of `fork`; `is_idle` if nobody was running letters.
+    /// Forgets all letters, in a child of `fork`. `is_idle` is `true` if no thread was running letters.
     pub(super) fn forget(&self, is_idle: bool) {
         let mut nr_forgotten = 0;
         for letter in self.letters.take_all_fifo() {
@@ -83,7 +86,7 @@ impl<T> Mail<T> {
         self.nr_posted.load(Ordering::Relaxed)
     }
 
-    /// Returns `true` if all of the first `nr_posted` letters ran.
+    /// Returns `true` if `nr_posted` letters have run.
     pub(super) fn is_done(&self, nr_posted: u64) -> bool {
         // ORDER(percpu-done): the acquire end; see `run_all`.
         // Test: a_flush_sees_what_was_queued_before
@@ -92,7 +95,7 @@ impl<T> Mail<T> {
 }
 
 impl<T> Drop for Mail<T> {
-    /// Nothing is left but of an owner that was forgotten.
+    /// Letters are left only if an owner was forgotten (`mem::forget`).
     fn drop(&mut self) {
         if !twin::torn_down() {
             for letter in self.letters.take_all() {

@@ -13,14 +13,14 @@ use crate::params::Qpw;
 
 /// Owns one CPU's slot of a [`PerCpu`](super::PerCpu), for the thread that made it.
 ///
-/// There is one at most for each slot. It stays with its thread, which should be one that runs on that CPU; nothing
-/// breaks if it runs elsewhere. Dropping it gives the slot up for good.
+/// A slot has at most one owner. The owner stays on its thread. That thread should run on the slot's CPU, which is faster but
+/// not required. Dropping the owner gives the slot up.
 ///
 /// # Guarantees
 ///
-/// - No two operations overlap, of whomever: [`with`](Self::with) takes `&mut self`, so an operation cannot begin inside
-///   another one, and remote callers touch the data only while the owner is outside.
-/// - An owner that polls, parks or ends runs what was mailed to it; nothing mailed is lost.
+/// - No two operations on a slot overlap. [`with`](Self::with) takes `&mut self`, so an operation cannot begin inside another
+///   one, and remote callers use the data only while the owner is not inside.
+/// - An owner that polls, parks or ends runs its mail. No mail is lost.
 ///
 /// # Examples
 ///
@@ -66,7 +66,7 @@ pub struct Owner<'p, T, C: Choice = AtStart> {
     _choice: PhantomData<(*mut (), C)>,
 }
 
-/// An owner that has given its slot away, for anybody to take; made by [`Owner::park`].
+/// An owner that has given its slot up, so that any thread may take it. Made by [`Owner::park`].
 ///
 /// Dropping it leaves the slot without an owner.
 pub struct Parked<'p, T, C: Choice = AtStart> {
@@ -74,19 +74,19 @@ pub struct Parked<'p, T, C: Choice = AtStart> {
     owner: Option<Owner<'p, T, C>>,
 }
 
-/// Why a thread could not become the owner of a slot.
+/// The error of [`PerCpu::attach`](super::PerCpu::attach).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum AttachError {
-    /// Another [`Owner`] of it lives, parked or not.
+    /// The slot has an [`Owner`], parked or not.
     Owned(CpuId),
     /// There is no slot for this CPU.
     NoSuchCpu(CpuId),
-    /// The CPU is isolated, and the mode [`CompiledOut`](super::CompiledOut): remote work would be queued onto it.
+    /// The CPU is isolated, and the mode is [`CompiledOut`](super::CompiledOut): remote work would be queued onto it.
     Isolated(CpuId),
 }
 
-/// One operation; dropped by a panic alone.
+/// One operation. Dropped only by a panic.
 struct Operation<'p, T> {
     slot: &'p Slot<T>,
     kind: Kind,
@@ -138,8 +138,8 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         self.slot.cpu()
     }
 
-    /// Returns how remote callers reach this slot: as the data was built, but [`EveryOp`](Qpw::EveryOp) on an isolated CPU
-    /// where that would be `Queue`.
+    /// Returns how remote callers reach this slot: the mode of the data, but on an isolated CPU [`EveryOp`](Qpw::EveryOp)
+    /// instead of `Queue`.
     ///
     /// # Examples
     ///
@@ -157,16 +157,15 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
 
     /// Works on the data.
     ///
-    /// Keep it short: remote callers wait meanwhile, as long as this thread is preempted, too. A panic of `f` ends the
+    /// Keep it short: remote callers wait until it ends, also while this thread is preempted. A panic of `f` ends the
     /// operation and leaves the data as it is.
     ///
-    /// Costs nothing, a load, or a locked instruction: see the [module](super). To have that, keep the `Owner` in a local
-    /// variable of the loop that uses it.
+    /// Costs nothing, a load, or a locked instruction, by the mode: see the [module](super). For this cost, keep the `Owner`
+    /// in a local variable of the loop that uses it.
     ///
     /// # Blocking
     ///
-    /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp) as long as a remote caller is inside,
-    /// which it gives its CPU away and naps for; never in `Queue`.
+    /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp) as long as a remote caller is inside. Never in `Queue`.
     #[inline(always)]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let slot = self.slot;
@@ -184,35 +183,34 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         }
     }
 
-    /// Lets others in: runs what was mailed, or hands the slot over to whoever asks.
+    /// Lets others in: runs the mail, or hands the slot over to a thread that asks.
     ///
-    /// Call it between pieces of work, and in loops that do not touch the slot. Costs a load when there is nothing.
+    /// Call it between pieces of work, and in loops that do not use the slot. Costs a load if there is nothing to do.
     ///
     /// # Blocking
     ///
-    /// As long as the mailed work takes; never otherwise, except as [`with`](Self::with).
+    /// As [`with`](Self::with), and while the mailed work runs.
     #[inline]
     pub fn poll(&mut self) {
         self.slot.poll(C::kind(self.kind));
     }
 
-    /// Gives the slot away until [`Parked::unpark`]: do so before sleeping, or before a loop that must not be disturbed
-    /// and does not touch the slot.
+    /// Gives the slot up until [`Parked::unpark`]. Do so before a sleep, and before a loop that must not be disturbed and does
+    /// not use the slot.
     ///
     /// # Blocking
     ///
-    /// Runs what was mailed.
+    /// While it runs the mail.
     pub fn park(self) -> Parked<'p, T, C> {
         self.slot.give_up();
         Parked { owner: Some(self) }
     }
 
-    /// Calls `wait`, which may sleep or call this [`PerCpu`](super::PerCpu) as anybody else does, with the slot given
-    /// away.
+    /// Calls `wait` with the slot given up. `wait` may sleep, and may call this [`PerCpu`](super::PerCpu).
     ///
     /// # Blocking
     ///
-    /// As `wait`, and then as long as somebody is inside the slot.
+    /// As `wait`, and then while another thread is inside the slot.
     ///
     /// # Examples
     ///
@@ -245,7 +243,7 @@ impl<'p, T, C: Choice> Parked<'p, T, C> {
     ///
     /// # Blocking
     ///
-    /// As long as somebody is inside.
+    /// While another thread is inside.
     pub fn unpark(mut self) -> Owner<'p, T, C> {
         let owner = self.owner.take().expect("taken by unparking alone");
         owner.slot.take_back();
@@ -256,7 +254,7 @@ impl<'p, T, C: Choice> Parked<'p, T, C> {
 impl<T, C: Choice> Drop for Owner<'_, T, C> {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            // Again, if it is parked: then nothing is left to do.
+            // If it is parked, the slot has been given up before.
             if self.slot.is_mine() {
                 self.slot.give_up();
             }

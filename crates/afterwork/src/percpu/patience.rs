@@ -1,4 +1,4 @@
-//! Waiting for a slot: look, then give the CPU away, then nap.
+//! Waiting for a slot: spin, then yield the CPU, then sleep for short times.
 
 use std::time::Duration;
 
@@ -6,17 +6,17 @@ use sync::{hint, thread};
 
 use crate::wake::{machine_may_spin, report};
 
-/// How often a waiter looks at once before it gives its CPU away: a few microseconds, several short operations.
+/// How often a waiter spins before it yields its CPU: a few microseconds, several short operations.
 const NR_SPINS: u32 = 128;
 
-/// How often an owner looks that waits for a section on its own slot: most of a millisecond. Longer than any section
-/// should take, for an owner that gives its CPU away loses the peace that all this is for.
+/// How often an owner spins that waits for a call on its own slot: most of a millisecond. Longer than any call should take,
+/// because an owner should not lose its CPU.
 const NR_OWNER_SPINS: u32 = 1 << 14;
 
-/// How often it gives its CPU away before it naps. A guess: about as many turns as threads may share a CPU.
+/// How often a waiter yields its CPU before it sleeps. A guess: about as many threads as may share a CPU.
 const NR_YIELDS: u32 = 32;
 
-/// How long a nap is, in microseconds: of the order of a wake-up, which it replaces.
+/// How long a waiter sleeps at a time, in microseconds: about a wake-up, which this replaces.
 const NAP_US: u64 = 50;
 
 /// One wait.
@@ -26,7 +26,7 @@ pub(super) struct Patience {
     nr_spins: u32,
 }
 
-/// When a wait is given up.
+/// When a wait ends without success.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
     #[cfg(not(any(loom, shuttle)))]
@@ -36,9 +36,9 @@ pub(super) struct Deadline {
     nr_asked: u32,
 }
 
-/// Looks until there is something to return, as a remote caller.
+/// Calls `look` until it returns a value, as a remote caller.
 ///
-/// When it has spun enough it says so, as all waits do that may sleep.
+/// After the spins it reports the wait, as all waits that may sleep do.
 pub(super) fn wait_for<R>(mut look: impl FnMut() -> Option<R>) -> R {
     let mut patience = Patience::of_caller();
     loop {
@@ -97,11 +97,11 @@ impl Patience {
         self.nr_looks < self.nr_spins && machine_may_spin()
     }
 
-    /// Lets a little time pass before the next look.
+    /// Lets a little time pass before the next attempt.
     ///
     /// # Blocking
     ///
-    /// At most 50 µs and what the system adds; nobody has to end a nap.
+    /// At most 50 µs, and what the system adds.
     pub(super) fn pass_time(&mut self) {
         self.nr_looks = self.nr_looks.saturating_add(1);
         if self.spins() {
@@ -115,8 +115,8 @@ impl Patience {
 }
 
 impl Deadline {
-    /// Makes one that is over `span` from now; a model's is over when it is asked for the second time, or at once
-    /// if that is now.
+    /// Makes a deadline `span` from now. In a model it is over when it is asked for the second time, or at once if `span` is
+    /// zero.
     pub(super) fn after(span: Duration) -> Self {
         #[cfg(not(any(loom, shuttle)))]
         {

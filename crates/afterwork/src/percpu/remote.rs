@@ -1,4 +1,4 @@
-//! Per-CPU data as everybody sees it: calls on the slot of any CPU.
+//! Per-CPU data, and calls on the slot of any CPU.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -19,32 +19,29 @@ use super::tally::{MAILED, Tally, WAITED, tally};
 use crate::panics::{self, Foreign};
 use crate::params::Qpw;
 
-/// Called after queued work panicked.
+/// Is called after queued work has panicked.
 pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 
 /// Holds one `T` for each CPU that the machine can have.
 ///
-/// [The module's page](super) tells how owners and others share it.
+/// See [the module's page](super) for how owners and others share the data.
 ///
 /// # Guarantees
 ///
-/// - An operation on a slot has it alone: no other one, of owner or remote caller, overlaps it.
-/// - What an operation did is visible to the next one on that slot, whoever makes it.
-/// - Remote calls run once, in order where one caller makes them one after another on one slot; a call that has
-///   returned has run. [Queued work](Self::queue_percpu_work) has run when a [`flush`](Self::flush) that began after it
-///   returns.
-/// - CPUs that go offline keep their slots: what is in there is still reached by every call, and brought elsewhere by
-///   [`drain_when_absent`](Self::drain_when_absent).
-///
-/// - In a child of `fork` slots are there that nobody had, with their data, and those whose owner is the thread that forked.
-///   A call on one that a thread had that is not there panics: its data may be half changed. Queued work is the parent's.
+/// - Operations on a slot, of the owner and of remote callers, never overlap.
+/// - What an operation did is visible to the next one on that slot, on any thread.
+/// - A remote call runs once, and has run when it returns. Calls of one thread on one slot run in order.
+/// - [Queued work](Self::queue_percpu_work) has run when a [`flush`](Self::flush) that began after it returns.
+/// - CPUs that go offline keep their slots. Calls still reach the data, and
+///   [`drain_when_absent`](Self::drain_when_absent) drains it.
+/// - In a child of `fork`, slots that no thread had are there with their data, and so are those of the thread that forked. A
+///   call on a slot that another thread had panics, because its data may be half changed. The parent runs queued work.
 ///
 /// # Blocking
 ///
-/// Calls on a slot wait for whoever is inside. A call on an owned slot waits in [`Qpw::Queue`](super::Qpw) until the
-/// owner polls or parks, in `OnDemand` until it operates, polls or parks (see [`Escalate`](super::Escalate)), and not
-/// at all in `EveryOp`. A thread that owns a slot and does not serve it meanwhile may wait for somebody who waits for it:
-/// [park](Owner::while_parked) first.
+/// A call waits while another thread is inside the slot. A call on an owned slot also waits, in [`Qpw::Queue`](super::Qpw),
+/// until the owner polls or parks; in `OnDemand` until it operates, polls or parks (see [`Escalate`](super::Escalate)); in
+/// `EveryOp` not at all. If two owners call each other's slots, both may wait for ever: [park](Owner::while_parked) first.
 pub struct PerCpu<T, C: Choice = AtStart> {
     /// Dropped before the slots are.
     listed: Listed,
@@ -56,7 +53,7 @@ pub struct PerCpu<T, C: Choice = AtStart> {
     choice: PhantomData<fn() -> C>,
 }
 
-/// What becomes of panics of queued work.
+/// The count and the handler of panics of queued work.
 pub(super) struct Panics {
     nr: AtomicU64,
     handler: Option<Foreign<PanicHandler>>,
@@ -66,17 +63,17 @@ impl Panics {
     pub(super) fn count(&self, cpu: CpuId) {
         self.nr.fetch_add(1, Ordering::Relaxed);
         if let Some(handler) = &self.handler {
-            // FOREIGN(percpu-on-panic): the handler, on whoever holds the slot, inside it; a panic ends here.
+            // FOREIGN(percpu-on-panic): the handler, on the thread that holds the slot, inside it. A panic ends here.
             panics::contain(|| handler(cpu));
         }
     }
 }
 
-/// Why a call with a deadline was not run; the closure is in it.
+/// The error of [`PerCpu::try_run_on`]. Holds the closure.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum NotRun<F> {
-    /// The slot could not be had in time.
+    /// The slot could not be taken in time.
     Busy(F),
     /// There is no slot for this CPU.
     NoSuchCpu(F),
@@ -107,23 +104,23 @@ impl<T, C: Choice> PerCpu<T, C> {
         }
     }
 
-    /// Returns the CPUs that have a slot: all that the machine can have.
+    /// Returns the CPUs that have a slot: all possible CPUs of the machine.
     pub fn cpus(&self) -> &CpuSet {
         &self.table.cpus
     }
 
-    /// Counts the panics of queued work, and of [drains](Self::drain_when_absent) of CPUs that left.
+    /// Returns how many panics of queued work, and of [drains](Self::drain_when_absent), have been caught.
     pub fn nr_panics(&self) -> u64 {
         self.panics.nr.load(Ordering::Relaxed)
     }
 
     /// Makes the calling thread the owner of a CPU's slot.
     ///
-    /// It does not pin the thread there.
+    /// Does not pin the thread to the CPU.
     ///
     /// # Blocking
     ///
-    /// As long as somebody is inside the slot.
+    /// While another thread is inside the slot.
     ///
     /// # Errors
     ///
@@ -149,16 +146,16 @@ impl<T, C: Choice> PerCpu<T, C> {
 impl<T: Send, C: Choice> PerCpu<T, C> {
     /// Calls `f` on the data of `cpu`, and returns what it returns.
     ///
-    /// It runs here, or by the owner in [`Qpw::Queue`](super::Qpw); a panic of it goes on here in either case.
+    /// `f` runs on the calling thread, or in [`Qpw::Queue`](super::Qpw) on the owner. A panic of `f` goes to the caller in
+    /// either case.
     ///
     /// # Blocking
     ///
-    /// Until it has run: see the type.
+    /// Until `f` has run; see [`PerCpu`].
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or the calling thread owns it and has not parked, or is inside that slot already; before
-    /// anything was done.
+    /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked, or is inside it. Then `f` has not run.
     ///
     /// # Examples
     ///
@@ -173,10 +170,10 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.call(self.not_mine(self.slot(cpu)), f)
     }
 
-    /// Calls `f` on the data of the CPU that this thread runs on, for a thread that owns no slot.
+    /// Calls `f` on the data of the CPU on which this thread runs. For threads that own no slot.
     ///
-    /// The thread may be elsewhere by the time that `f` runs, so this is a hint that makes sharing rare. On a slot
-    /// without an owner it costs a locked instruction. On an owned slot it is a remote call like any other.
+    /// The thread may have moved to another CPU when `f` runs: the choice of the slot only makes contention rare. Costs one
+    /// locked instruction on a slot without an owner. On an owned slot it is a remote call as any other.
     ///
     /// # Blocking
     ///
@@ -191,13 +188,13 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.call(self.not_mine(slot), f)
     }
 
-    /// Calls `f` on the data of `cpu`, if that can be begun within `deadline`.
+    /// Calls `f` on the data of `cpu`, if `f` can begin within `deadline`.
     ///
-    /// A deadline of zero takes the slot if nobody has it, and disturbs nobody else.
+    /// With a deadline of zero it takes the slot only if that is free, and does not ask the owner.
     ///
     /// # Blocking
     ///
-    /// For `deadline`, and for as long as `f` takes if it has begun by then.
+    /// For `deadline`, and until `f` has run if it has begun by then.
     ///
     /// # Errors
     ///
@@ -259,34 +256,36 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         }
     }
 
-    /// Has `work` run on the data of `cpu`, soon.
+    /// Runs `work` on the data of `cpu`, now or later.
     ///
-    /// Where the mode queues and the slot is owned, it is mailed to the owner, and runs when that polls, parks or ends.
-    /// Otherwise it runs here and now. From inside a call on that slot, or work queued for it, it runs after that, by the
-    /// same thread or, while the slot is owned, as other mail. A panic of it is caught and counted, and handed to
-    /// [`Builder::on_panic`](super::Builder::on_panic).
+    /// - In the mode `Queue`, if the slot is owned: `work` is mailed to the owner, and runs when the owner polls, parks or ends.
+    /// - Inside a call on that slot, or inside its queued work: `work` runs after that.
+    /// - Otherwise `work` runs on the calling thread before this returns.
+    ///
+    /// A panic of `work` is caught, counted, and reported to [`Builder::on_panic`](super::Builder::on_panic).
     ///
     /// # Blocking
     ///
-    /// In `Queue` never, except that it may run other mail of a slot that it finds free; else as
+    /// Never waits in `Queue`, but may run other mail of a slot that it finds free. In other modes as
     /// [`run_on`](Self::run_on).
     ///
     /// # Panics
     ///
-    /// If `cpu` has no slot, or the calling thread owns it, has not parked, and does not call from inside such work.
+    /// If `cpu` has no slot, or if the calling thread owns the slot and has not parked. Inside work of that slot it does not
+    /// panic.
     ///
     /// Differs from Linux: a work item there is queued once until it runs; here each call is work of its own.
     pub fn queue_percpu_work(&self, cpu: CpuId, work: impl FnOnce(&mut T) + Send + 'static) {
         let slot = self.slot(cpu);
         let panics = self.panics.clone();
         let contained = move |data: &mut T| {
-            // FOREIGN(percpu-work): queued work, on whoever holds the slot; a panic ends here, and is counted.
+            // FOREIGN(percpu-work): queued work, on the thread that holds the slot. A panic ends here, and is counted.
             if panics::contain(|| work(data)) {
                 panics.count(cpu);
             }
         };
         if slot.is_called_here() {
-            // From a section of that very slot: after it.
+            // Called inside that slot: run it after the call.
             return slot.post(Box::new(contained));
         }
         self.not_mine(slot);
@@ -306,7 +305,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// # Blocking
     ///
-    /// Until then.
+    /// Until then; as [`run_on`](Self::run_on).
     ///
     /// # Panics
     ///

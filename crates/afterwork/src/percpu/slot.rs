@@ -1,8 +1,45 @@
-//! One slot: the word that says who holds it, the data, and its mail; taking and releasing it, by anybody.
+//! One slot: the word that says who holds it, the data, and its mail; how any thread takes and releases it.
 //!
-//! The page with the states is the module's. Here is who does which step, and why the next one may rely on it.
+//! # One word, three states
 //!
-//! Fields carry a letter: I fixed at creation, A atomic, H touched by whoever holds the slot.
+//! ```text
+//!              take: any thread                       bias: the owner
+//!    FREE ───────────────────────► HELD ───────────────────────────────► OWNED
+//!     ▲    ◄───────────────────────      ◄───────────────────────────────   │
+//!     │      release: the holder           break: OnDemand, escalated       │
+//!     └─────────────────────────────────────────────────────────────────────┘
+//!       give up: the owner: parks, ends, or (OnDemand) was asked
+//! ```
+//!
+//! - `HELD` is a lock: the thread that moved the word there uses the data, and moves the word on.
+//! - `OWNED` is a lock that the owner keeps between operations. It never occurs in `EveryOp`.
+//! - The data is used in `HELD`, or by the owner in `OWNED`, and at no other time. So a `&mut` to it is exclusive.
+//!
+//! An operation of the owner takes and releases the slot in `EveryOp`, and does nothing in `Queue`. In `OnDemand` it loads
+//! the word `want`, which counts the threads that ask; zero means go on. This is right because **`want` is zero only while
+//! the owner has the bias, or is inside**:
+//!
+//! - A thread that moves the word away from `OWNED` sets `AWAY` in `want`, before any other thread can leave it at zero.
+//! - Only the owner clears `AWAY`, while it is inside and about to move the word back to `OWNED`.
+//!
+//! In a breakable slot the owner also stores in `busy` that it is inside an operation. A remote caller that has waited too
+//! long makes all threads pass a fence by `membarrier`. After that, either the caller sees `busy`, or the owner will see
+//! `want`. `bias.rs` has the steps.
+//!
+//! # Mail
+//!
+//! In `Queue`, work for an owned slot stays in the slot's mail until its owner polls. A thread that takes or releases a slot
+//! runs its mail, too. So mail never stays in a `FREE` slot:
+//!
+//! ```text
+//! release: word = FREE;  fence;  mail?         then take, run it, release again
+//! post:    push mail;    fence;  word FREE?    then take, run it, release
+//! ```
+//!
+//! If the releaser's fence comes first, the poster finds the word `FREE`. If the poster's fence comes first, the releaser
+//! finds the mail.
+//!
+//! Fields carry a letter: I fixed at creation, A atomic, H used by the thread that holds the slot.
 
 use std::fmt;
 
@@ -14,20 +51,20 @@ use topology::CpuId;
 use super::choice::Kind;
 use super::mail::{Letter, Mail};
 
-/// Nobody holds the slot.
+/// No thread holds the slot.
 pub(super) const FREE: u32 = 0;
-/// Somebody is inside.
+/// A thread is inside.
 pub(super) const HELD: u32 = 1;
 /// The owner keeps it between operations.
 pub(super) const OWNED: u32 = 2;
 
-/// Whoever has it is not in this process, a child of `fork`; see `fork.rs`.
+/// The thread that had the slot does not exist in this process, a child of `fork`; see `fork.rs`.
 pub(super) const LOST: u32 = 3;
 
 /// In `Far::owner`: the owner has parked.
 pub(super) const PARKED: u64 = 1 << 63;
 
-/// bits 0..31 how many ask | bit 31 the owner does not have the bias
+/// bits 0..31 how many threads ask | bit 31 `AWAY`: the owner does not have the bias
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) struct Want(pub(super) u32);
 
@@ -43,37 +80,37 @@ impl Want {
     }
 }
 
-/// What a look at the word found.
+/// What an attempt to take the slot found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
-    /// It was free, and is the caller's now.
+    /// It was free, and the caller holds it now.
     Taken,
-    /// Somebody is inside.
+    /// A thread is inside.
     Held,
     /// The owner has the bias.
     Owned,
-    /// It cannot be had.
+    /// It can never be taken; see [`LOST`].
     Lost,
 }
 
-/// One CPU's data and everything about it. What the owner touches by each operation lies together.
+/// One CPU's slot. The fields that each operation of the owner uses lie together.
 #[repr(C, align(128))]
 pub(super) struct Slot<T> {
-    /// A: see the module's page.
+    /// A: see the top of the file.
     pub(super) word: AtomicU32,
     /// A: a [`Want`].
     pub(super) want: AtomicU32,
-    /// A, written by the owner: whether it is inside an operation. Used by breakable slots only.
+    /// A: 1 while the owner is inside an operation. Written by the owner. Used by breakable slots only.
     pub(super) busy: AtomicU32,
-    /// A: the thread that is inside by a call, or runs mail; 0 if none is, or it is the owner by an operation. Written
-    /// inside; each thread asks for itself only, whether it would wait for itself.
+    /// A: the thread that is inside by a call, or runs mail; else 0. Written inside. A thread compares it with itself only,
+    /// to find out whether it would wait for itself.
     caller: unmodelled::AtomicU64,
-    /// H.
+    /// H: the user's data.
     data: UnsafeCell<T>,
     pub(super) far: Far<T>,
 }
 
-/// What an owner does not touch by its operations.
+/// The fields that operations of the owner do not use.
 #[repr(align(128))]
 pub(super) struct Far<T> {
     /// I.
@@ -82,7 +119,7 @@ pub(super) struct Far<T> {
     kind: Kind,
     /// A: the owner's thread, with `PARKED` while it has parked; 0 without one.
     pub(super) owner: AtomicU64,
-    /// A: in slots that do not queue, what a section left that queued work onto its own slot.
+    /// A: letters. In slots that do not queue, only those that a call has queued onto its own slot.
     mail: Mail<T>,
     /// Who is inside, to catch a bug of ours.
     #[cfg(debug_assertions)]
@@ -124,10 +161,10 @@ impl<T> Slot<T> {
         self.data.into_inner()
     }
 
-    /// Takes the slot if nobody has it; says so, or who has it.
+    /// Takes the slot if it is free. Returns what it found.
     #[inline]
     pub(super) fn look_and_take(&self) -> Found {
-        // The load first: to try costs the line. A model's loads may be stale for ever.
+        // A load first: an exchange takes the cache line even if it fails. Not in a model, whose loads may stay stale.
         let mut word = FREE;
         if !cfg!(any(loom, shuttle)) {
             word = self.word.load(Ordering::Relaxed);
@@ -136,6 +173,8 @@ impl<T> Slot<T> {
             // ORDER(percpu-word): publish and consume, other end in `release_order` and its callers.
             //   release: the data;   word = FREE (or OWNED)   Release
             //   take:    word = HELD  Acquire;                the data
+            // If the release comes first, our exchange succeeds, with all that was done to the data before. If our exchange
+            // comes first, it fails, and we find who has the slot.
             // Test: sections_of_owner_and_remotes_never_overlap, taking_needs_its_acquire
             match self
                 .word
@@ -152,7 +191,7 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Before a wait for the slot goes on.
+    /// Checks that a wait for the slot can end.
     ///
     /// # Panics
     ///
@@ -166,7 +205,7 @@ impl<T> Slot<T> {
         );
     }
 
-    /// Makes the slot as it is where no other thread was ever there, in a child of `fork`.
+    /// Resets the slot in a child of `fork`; see `fork.rs`.
     pub(super) fn inherit(&self) {
         let owner = self.far.owner.load(Ordering::Relaxed);
         let is_mine = owner & !PARKED == identity::mine().get();
@@ -180,13 +219,13 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Takes a free slot; returns `true` if it was.
+    /// Takes the slot if it is free. Returns `true` if it did.
     #[inline]
     pub(super) fn try_take(&self) -> bool {
         self.look_and_take() == Found::Taken
     }
 
-    /// Releases a held slot, and sees to mail that came meanwhile.
+    /// Releases a held slot, and runs mail that came meanwhile.
     #[inline]
     pub(super) fn release(&self) {
         if self.kind() != Kind::Queue {
@@ -198,8 +237,8 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Runs what sections of the caller left for after them, and what that leaves. The caller holds the slot, which does
-    /// not queue: nobody else mails.
+    /// Runs the letters that calls have queued onto their own slot, and those that the letters queue. The caller holds the
+    /// slot, which does not queue: no other thread mails.
     #[inline]
     pub(super) fn run_own_mail(&self) {
         while !self.far.mail.is_empty() && !twin::armed("percpu: leaves its own mail") {
@@ -210,7 +249,9 @@ impl<T> Slot<T> {
     /// Runs what was mailed while the slot was held, or before its owner left. The word was just made `FREE`.
     fn look_after_mail(&self) {
         loop {
-            // ORDER(percpu-mail): store buffering, other end in `post`: see the module's page.
+            // ORDER(percpu-mail): store buffering, other end in `post`; see the top of the file.
+            // If our fence comes first, the poster finds the word FREE and runs its letter. If the poster's fence comes
+            // first, we find the letter here.
             // Test: no_letter_stays_in_a_free_slot, releasing_needs_its_fence
             twin::fence("percpu: no fence when releasing");
             if self.far.mail.is_empty() || !self.try_take() {
@@ -221,11 +262,13 @@ impl<T> Slot<T> {
         }
     }
 
-    /// Adds a letter for the owner. If there is none after all, runs it.
+    /// Adds a letter for the owner. Runs the mail here if the slot is free.
     pub(super) fn post(&self, letter: Letter<T>) {
         self.must_not_be_lost();
         self.far.mail.push(letter);
         // ORDER(percpu-mail): the other end; see `look_after_mail`. The push is a read-modify-write.
+        // If our fence comes first, the releaser finds the letter. If the releaser's fence comes first, we find the word
+        // FREE in `help`.
         // Test: no_letter_stays_in_a_free_slot, posting_mail_needs_its_fence
         if !twin::armed("percpu: no fence after posting") {
             barrier::after_rmw();
@@ -233,7 +276,7 @@ impl<T> Slot<T> {
         self.help();
     }
 
-    /// Runs the mail of a free slot.
+    /// Runs the mail, if the slot is free.
     pub(super) fn help(&self) {
         if self.try_take() {
             self.run_mail();
@@ -262,7 +305,7 @@ impl<T> Slot<T> {
         &self.far.mail
     }
 
-    /// Works on the data for somebody who is found to be inside meanwhile.
+    /// Works on the data, with this thread noted as the one that is inside.
     ///
     /// # Safety
     ///
@@ -311,11 +354,12 @@ impl<T> Slot<T> {
 }
 
 pub(super) fn take_order() -> Ordering {
+    // ORDER(percpu-word): the acquire end; see `look_and_take`.
     twin::order("percpu: relaxed take", Ordering::Acquire)
 }
 
 pub(super) fn release_order() -> Ordering {
-    // ORDER(percpu-word): the release end; see `try_take`.
+    // ORDER(percpu-word): the release end; see `look_and_take`.
     // Test: sections_of_owner_and_remotes_never_overlap, releasing_needs_its_release
     twin::order("percpu: relaxed release", Ordering::Release)
 }

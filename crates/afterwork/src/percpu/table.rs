@@ -1,4 +1,4 @@
-//! Which slot is a CPU's own.
+//! The table of slots, by CPU.
 
 use sync::cpu;
 use topology::{CpuId, CpuSet};
@@ -10,9 +10,9 @@ const NONE: u32 = u32::MAX;
 
 /// The slots, by CPU.
 pub(super) struct Table<T> {
-    /// I.
+    /// I: the CPUs that have a slot.
     pub(super) cpus: CpuSet,
-    /// I: for each CPU number up to the highest, which slot is its own, or `NONE`.
+    /// I: for each CPU number up to the highest, the index of its slot, or `NONE`.
     places: Box<[u32]>,
     /// I: by CPU.
     pub(super) slots: Box<[Slot<T>]>,
@@ -39,7 +39,7 @@ impl<T> Table<T> {
         self.slots.get(place as usize)
     }
 
-    /// Returns the slot of the CPU that this thread runs on; some slot, if that CPU was not expected.
+    /// Returns the slot of the CPU on which this thread runs; some slot, if that CPU has none.
     #[inline]
     pub(super) fn current(&self) -> &Slot<T> {
         let cpu = cpu::current();

@@ -1,4 +1,4 @@
-//! What remote calls count, for whoever looks at the process. Owners count nothing.
+//! The counts of remote calls, for the process's page. Owners count nothing.
 
 use crate::{
     page::{self, Kind},
@@ -13,7 +13,7 @@ pub(super) const DRAINED: usize = 1;
 pub(super) const WAITED: usize = 2;
 pub(super) const MAILED: usize = 3;
 
-/// `nr_panicked` is asked when somebody looks.
+/// Makes the counts. `nr_panicked` is called when the page is written.
 pub(super) fn tally(
     name: &str,
     qpw: Qpw,
