@@ -1,4 +1,4 @@
-//! Items linked privately, to be published with one swap.
+//! Items that one thread links, to be published with one swap.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -9,10 +9,10 @@ use sync::atomic::Ordering;
 
 use crate::link::{Linked, drop_all, next_of};
 
-/// A first-in first-out chain of owned items that one thread builds or takes apart.
+/// A first-in first-out chain of owned items, for one thread.
 ///
-/// Appending to a chain costs two plain stores; [`Queue::push_chain`](crate::Queue::push_chain) then costs one
-/// contended swap for all of its items together, instead of one for each.
+/// Appending to a chain costs two plain stores. [`Queue::push_chain`](crate::Queue::push_chain) then costs one contended swap
+/// for all items together.
 ///
 /// # Examples
 ///
@@ -31,7 +31,7 @@ use crate::link::{Linked, drop_all, next_of};
 /// assert_eq!(numbers, (0..32).collect::<Vec<_>>());
 /// ```
 pub struct Chain<T: Linked> {
-    /// The first and the last item; links lead from the one to the other, and the last one's is stale.
+    /// The first and the last item. Links lead from the first to the last, whose link is stale.
     ends: Option<(NonNull<T>, NonNull<T>)>,
     len: usize,
     owned: PhantomData<T::Handle>,
@@ -67,9 +67,9 @@ impl<T: Linked> Chain<T> {
         unsafe { self.push_back_raw(item) }
     }
 
-    /// Appends an item that may hang behind the last one already, as items do that were popped one after the other.
+    /// Appends an item that may already be linked behind the last one, as items are that were popped one after the other.
     ///
-    /// It writes to no item then, only reads: what another thread will want back stays clean.
+    /// If it is, this writes to no item, so the cache line stays shared with the thread that will get the items back.
     #[inline]
     pub fn push_back_popped(&mut self, item: T::Handle) {
         let item = T::into_raw(item);
@@ -90,7 +90,7 @@ impl<T: Linked> Chain<T> {
     /// # Safety
     ///
     /// 1. `item` came from [`Linked::into_raw`] and was not made a handle since.
-    /// 2. It hangs in no other queue, chain or list.
+    /// 2. It is in no other queue, chain or list.
     #[inline]
     pub unsafe fn push_back_raw(&mut self, item: NonNull<T>) {
         self.ends = Some(match self.ends {
@@ -139,19 +139,19 @@ impl<T: Linked> Chain<T> {
         self.len += other_len;
     }
 
-    /// Gives up the chain for its first and last item and its length; `None` when it is empty.
+    /// Takes the chain apart into its first item, its last item and its length. `None` if it is empty.
     #[inline]
     pub fn into_raw_parts(self) -> Option<(NonNull<T>, NonNull<T>, usize)> {
         let this = ManuallyDrop::new(self);
         this.ends.map(|(first, last)| (first, last, this.len))
     }
 
-    /// Makes a chain of what [`into_raw_parts`](Self::into_raw_parts) gave up.
+    /// Makes a chain of the parts that [`into_raw_parts`](Self::into_raw_parts) returned.
     ///
     /// # Safety
     ///
     /// 1. Links lead from `first` to `last` over `len` items, and this thread may read them without a race.
-    /// 2. Each item came from [`Linked::into_raw`], was not made a handle since, and hangs nowhere else.
+    /// 2. Each item came from [`Linked::into_raw`], was not made a handle since, and is in nothing else.
     #[inline]
     pub unsafe fn from_raw_parts(first: NonNull<T>, last: NonNull<T>, len: usize) -> Self {
         Self {
@@ -161,7 +161,7 @@ impl<T: Linked> Chain<T> {
         }
     }
 
-    /// Turns the order of the items round.
+    /// Reverses the order of the items.
     pub fn reverse(&mut self) {
         let Some((first, last)) = self.ends else {
             return;
@@ -185,7 +185,7 @@ impl<T: Linked> Chain<T> {
 
 // SAFETY: a chain is its items' handles in another shape.
 unsafe impl<T: Linked> Send for Chain<T> where T::Handle: Send {}
-// SAFETY: a shared chain shows its length and nothing else.
+// SAFETY: a shared reference tells only the length.
 unsafe impl<T: Linked> Sync for Chain<T> where T::Handle: Send {}
 
 impl<T: Linked> Default for Chain<T> {

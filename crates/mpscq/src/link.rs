@@ -1,20 +1,20 @@
-//! How an item hangs in a queue, and who owns it meanwhile.
+//! The link of an item, and who owns the item while it is in a queue.
 
 use core::fmt;
 use core::ptr::{self, NonNull};
 
 use sync::atomic::AtomicPtr;
 
-/// The word by which an item hangs in a queue.
+/// The word that links an item to the next one.
 ///
-/// Embed one in your type and name it in [`Linked::link`].
+/// Embed one in your type and return it in [`Linked::link`].
 #[repr(transparent)]
 pub struct Link<T> {
-    /// The item pushed after this one. A: written by whoever pushes next, read by the consumer.
+    /// A: the item pushed after this one. Written by the next producer, read by the consumer.
     pub(crate) next: AtomicPtr<T>,
 }
 
-/// A type whose values carry a [`Link`] and so can hang in a queue.
+/// A type whose values carry a [`Link`], so that they can be in a queue.
 ///
 /// # Safety
 ///
@@ -50,7 +50,7 @@ pub unsafe trait Linked: Sized {
 
 impl<T> Link<T> {
     sync::const_unless_model! {
-        /// Makes a link that hangs nowhere.
+        /// Makes a link that is in no queue.
         pub fn new() -> Self {
             Self { next: AtomicPtr::new(ptr::null_mut()) }
         }
@@ -84,8 +84,8 @@ pub(crate) unsafe fn next_of<'a, T: Linked>(item: NonNull<T>) -> &'a AtomicPtr<T
     unsafe { &(*link.as_ptr()).next }
 }
 
-/// Drops every handle of `items`; a panic of one goes on when all others are dropped, and another one on top of it ends the
-/// process, as it does where a `Vec` is dropped.
+/// Drops every handle of `items`. A panic of one drop is resumed when all others are dropped. A second panic ends the process,
+/// as it does in the drop of a `Vec`.
 pub(crate) fn drop_all(items: impl Iterator) {
     struct Rest<I: Iterator>(I);
     impl<I: Iterator> Drop for Rest<I> {
@@ -94,6 +94,6 @@ pub(crate) fn drop_all(items: impl Iterator) {
         }
     }
     let mut rest = Rest(items);
-    // Where this unwinds, the drop of `rest` goes on.
+    // If this unwinds, the drop of `rest` goes on.
     rest.0.by_ref().for_each(drop);
 }

@@ -6,7 +6,7 @@ use core::ptr::NonNull;
 
 use crate::link::{Link, Linked};
 
-/// A value in a box with the link beside it: the plainest item.
+/// A value in a box, with the link beside it. The simplest item.
 ///
 /// A popped box can be pushed again, here or elsewhere, without another allocation; see
 /// [`replace`](Self::replace).
@@ -19,7 +19,7 @@ pub struct Node<T> {
 }
 
 impl<T> Node<T> {
-    /// Makes a node, with the one allocation of its life.
+    /// Makes a node. This is its only allocation.
     // A node outside of a box could not be pushed.
     #[allow(clippy::new_ret_no_self)]
     pub fn new(value: T) -> Box<Self> {
@@ -35,7 +35,7 @@ impl<T> Node<T> {
         self.value
     }
 
-    /// Puts another value into the node and returns the one that was there.
+    /// Puts `value` into the node and returns the value before.
     pub fn replace(&mut self, value: T) -> T {
         core::mem::replace(&mut self.value, value)
     }

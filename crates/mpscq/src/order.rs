@@ -1,12 +1,12 @@
 //! The orderings of the queue, one function each, with the bug that weakens it.
 //!
-//! They stand here so that a model can weaken them one at a time; the argument for each stands where it is
-//! used, under an `ORDER` tag, and in `docs/orderings.md`. On the real machine every function is a constant.
+//! They are functions so that a model can weaken them one at a time. The argument for each is where it is used, under the
+//! `ORDER` tag named here, and in `docs/orderings.md`. On the real machine every function is a constant.
 
 use sync::atomic::Ordering::{self, AcqRel, Acquire, Relaxed, Release};
 use sync::twin;
 
-/// A push takes the place of the newest item.
+/// A push takes the place of the newest item: `mpscq-tail` and `mpscq-stub`.
 #[inline(always)]
 pub(crate) fn tail_swap() -> Ordering {
     if twin::armed("tail: swap without acquire") {
@@ -18,7 +18,7 @@ pub(crate) fn tail_swap() -> Ordering {
     }
 }
 
-/// A push hangs its item behind the one before.
+/// A push links its item behind the one before: `mpscq-link`.
 #[inline(always)]
 pub(crate) fn link_store() -> Ordering {
     if twin::armed("link: relaxed store") || kernel() {
@@ -28,7 +28,7 @@ pub(crate) fn link_store() -> Ordering {
     }
 }
 
-/// A pop looks for the oldest item behind the stub.
+/// A pop loads the oldest item behind the stub: `mpscq-link`.
 #[inline(always)]
 pub(crate) fn first_load() -> Ordering {
     if twin::armed("link: relaxed load of the first item") || dependent() {
@@ -38,7 +38,7 @@ pub(crate) fn first_load() -> Ordering {
     }
 }
 
-/// A pop looks for the item behind the oldest.
+/// A pop loads the item behind the oldest: `mpscq-link`.
 #[inline(always)]
 pub(crate) fn next_load() -> Ordering {
     if twin::armed("link: relaxed load of the next item") || dependent() {
@@ -51,30 +51,35 @@ pub(crate) fn next_load() -> Ordering {
 /// A pop puts the stub back where the last item was.
 #[inline(always)]
 pub(crate) fn stub_back() -> Ordering {
+    // Argument: `mpscq-stub`, in `RawQueue::put_stub_back`.
     twin::order("stub: relaxed compare-exchange", Release)
 }
 
 /// A push onto the LIFO list.
 #[inline(always)]
 pub(crate) fn stack_push() -> Ordering {
+    // Argument: `mpscq-stack`, in `Stack::push_raw`.
     twin::order("stack: relaxed push", Release)
 }
 
-/// Whoever takes the whole LIFO list.
+/// A thread takes the whole LIFO list.
 #[inline(always)]
 pub(crate) fn stack_take() -> Ordering {
+    // Argument: `mpscq-stack`, in `Stack::take_all`.
     twin::order("stack: relaxed take", Acquire)
 }
 
 /// A consumer takes over from the one before.
 #[inline(always)]
 pub(crate) fn consumer_claim() -> Ordering {
+    // Argument: `mpscq-consumer`, in `Queue::try_consumer`.
     twin::order("consumer: relaxed claim", Acquire)
 }
 
 /// A consumer leaves the queue to the next one.
 #[inline(always)]
 pub(crate) fn consumer_leave() -> Ordering {
+    // Argument: `mpscq-consumer`, in the drop of a `Consumer`.
     twin::order("consumer: relaxed leave", Release)
 }
 
@@ -82,13 +87,15 @@ pub(crate) fn consumer_leave() -> Ordering {
 /// A shared item's link becomes free for its next push.
 #[inline(always)]
 pub(crate) fn shared_release() -> Ordering {
+    // Argument: `mpscq-shared`, in `Shared::set_free`.
     twin::order("shared: relaxed release", Release)
 }
 
 #[cfg(feature = "alloc")]
-/// Somebody takes the right to push a shared item.
+/// A thread takes the right to push a shared item.
 #[inline(always)]
 pub(crate) fn shared_claim() -> Ordering {
+    // Argument: `mpscq-shared`, in `Shared::claim`.
     twin::order("shared: relaxed claim", Acquire)
 }
 

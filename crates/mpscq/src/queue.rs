@@ -16,10 +16,9 @@ use crate::raw::{Pop, RawCursor, RawQueue};
 ///
 /// # Guarantees
 ///
-/// - Items of one producer come out in the order in which it pushed them, and items of a chain together.
-/// - Items of several producers come out in the order of their swaps: a push that completed before another
-///   began comes out first.
-/// - Items still inside when the queue is dropped are dropped with it.
+/// - Items of one producer are popped in the order in which it pushed them, and items of a chain without others in between.
+/// - Of two pushes, of any producers, the one that completed before the other began is popped first.
+/// - Items that are inside when the queue is dropped are dropped with it.
 ///
 /// # Examples
 ///
@@ -46,25 +45,25 @@ pub struct Queue<T: Linked> {
 
 /// What the consumer writes.
 struct Side<T> {
-    /// A: whether a [`Consumer`] exists.
+    /// A: `true` while a [`Consumer`] exists.
     taken: AtomicBool,
-    /// Written by the one [`Consumer`], or by whoever holds the queue by `&mut`.
+    /// Written by the one [`Consumer`], or through `&mut` of the queue.
     cursor: UnsafeCell<RawCursor<T>>,
 }
 
-/// The right to pop from a [`Queue`]; there is one at a time.
+/// The right to pop from a [`Queue`]. There is at most one.
 ///
-/// Dropping it leaves the items where they are; another thread may then take its place.
+/// Dropping it leaves the items in the queue. Then another thread may become the consumer.
 pub struct Consumer<'q, T: Linked> {
     queue: &'q Queue<T>,
 }
 
-/// Pops items up to a bound; made by [`Consumer::drain`].
+/// Pops items up to a bound. Made by [`Consumer::drain`].
 pub struct Drain<'c, 'q, T: Linked> {
     consumer: &'c mut Consumer<'q, T>,
-    /// What the queue's own cursor is, too; here it can stay in a register from one item to the next.
+    /// A copy of the queue's cursor, which can stay in a register from one item to the next.
     cursor: RawCursor<T>,
-    /// How many more to pop; 0 also once nothing was found.
+    /// How many more items to pop; 0 also once nothing was found.
     left: usize,
     stopped: Stopped,
 }
@@ -72,7 +71,7 @@ pub struct Drain<'c, 'q, T: Linked> {
 /// Why a [`Drain`] stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stopped {
-    /// The bound was reached, or the iteration was not run to its end.
+    /// The bound was reached, or the iteration has not ended.
     Bound,
     /// The queue was empty; see [`Pop::Empty`].
     Empty,
@@ -95,14 +94,14 @@ impl<T: Linked> Queue<T> {
         }
     }
 
-    /// Appends an item and says whether the queue was empty.
+    /// Appends an item. Returns `true` if the queue was empty.
     ///
-    /// "Was empty" means that every earlier item has been handed out, so a producer that wakes the consumer
-    /// only when told so wakes it once for all that piles up meanwhile.
+    /// The queue was empty if every earlier item had been popped. So a producer that wakes the consumer only after `true` wakes
+    /// it once for all items that come meanwhile.
     ///
     /// # Blocking
     ///
-    /// Never: one swap and one store, whatever other threads do. Safe in a signal handler.
+    /// Never blocks. One swap and one store, whatever other threads do. Safe in a signal handler.
     #[inline]
     pub fn push(&self, item: T::Handle) -> bool {
         let item = T::into_raw(item);
@@ -111,9 +110,9 @@ impl<T: Linked> Queue<T> {
         unsafe { self.raw.push(item) }
     }
 
-    /// Appends the items of `chain` with one swap and says whether the queue was empty.
+    /// Appends the items of `chain` with one swap. Returns `true` if the queue was empty.
     ///
-    /// An empty chain appends nothing and answers `false`.
+    /// Returns `false` for an empty chain.
     #[inline]
     pub fn push_chain(&self, chain: Chain<T>) -> bool {
         match chain.into_raw_parts() {
@@ -130,16 +129,17 @@ impl<T: Linked> Queue<T> {
         self.raw.is_empty()
     }
 
-    /// Takes the right to pop, unless somebody has it.
+    /// Takes the right to pop. Returns `None` if it is taken.
     ///
     /// # Blocking
     ///
-    /// Never: one swap.
+    /// Never blocks. Costs one swap.
     pub fn try_consumer(&self) -> Option<Consumer<'_, T>> {
         // ORDER(mpscq-consumer): hand-over of the cursor, other end in `Consumer::drop`.
         //   drop: last pop;                     taken = false   Release
         //   here: taken: false → true Acquire;  first pop
-        // Else two consumers' pops could overlap.
+        // If the last consumer's store comes first, we get the right, and its pops are before ours. If our swap comes first,
+        // the right is taken, and we get nothing.
         // Test: loom consumer_claim_needs_acquire
         let taken = self.consumer.taken.swap(true, order::consumer_claim());
         (!taken).then_some(Consumer { queue: self })
@@ -151,17 +151,17 @@ impl<'q, T: Linked> Consumer<'q, T> {
     ///
     /// # Blocking
     ///
-    /// Never: no loop inside, not even while a producer is in mid-push.
+    /// Never blocks. Has no loop, also while a producer is in mid-push.
     #[inline]
     pub fn pop(&mut self) -> Pop<T::Handle> {
         let mut cursor = self.load();
         self.pop_at(&mut cursor)
     }
 
-    /// Pops at most `max` items; what is beyond stays in the queue, in order.
+    /// Returns an iterator that pops at most `max` items. The rest stays in the queue, in order.
     ///
-    /// It also ends when it finds nothing to pop; [`Drain::stopped`] tells why. A bound keeps a consumer that
-    /// owns other things too from starving them while producers keep pushing.
+    /// The iterator also ends when it finds nothing to pop; [`Drain::stopped`] returns the reason. The bound lets a consumer do
+    /// other things while producers keep pushing.
     #[inline]
     pub fn drain(&mut self, max: usize) -> Drain<'_, 'q, T> {
         let cursor = self.load();
@@ -175,7 +175,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
 
     /// Returns `true` if the last pop took the last item, so that the queue was empty at that moment.
     ///
-    /// Unlike [`Queue::is_empty`] it touches nothing that producers write.
+    /// Unlike [`Queue::is_empty`] it reads nothing that producers write.
     #[inline]
     pub fn emptied(&self) -> bool {
         self.load().emptied()
@@ -191,7 +191,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
             .with(|cursor| unsafe { (*cursor).copy() })
     }
 
-    /// Pops at `cursor`, a copy of the queue's own, and writes both on.
+    /// Pops at `cursor`, a copy of the queue's cursor, and advances both.
     #[inline(always)]
     fn pop_at(&mut self, cursor: &mut RawCursor<T>) -> Pop<T::Handle> {
         // SAFETY: 1: the two halves were made together, and a copy is as good as the cursor while this `&mut` keeps
@@ -213,7 +213,7 @@ impl<'q, T: Linked> Consumer<'q, T> {
 }
 
 impl<T: Linked> Drain<'_, '_, T> {
-    /// Tells why the iteration ended.
+    /// Returns why the iteration ended.
     pub fn stopped(&self) -> Stopped {
         self.stopped
     }
@@ -259,14 +259,14 @@ impl<T: Linked> Drop for Queue<T> {
     fn drop(&mut self) {
         // A forgotten `Consumer` may have left `taken` set; `&mut self` says that it is gone.
         let mut consumer = core::mem::ManuallyDrop::new(Consumer { queue: self });
-        // A push borrows the queue, so with `&mut self` none is under way: what is not an item is the end.
+        // A push borrows the queue, so with `&mut self` none is under way, and the drain ends only at the end.
         drop_all(consumer.drain(usize::MAX));
     }
 }
 
 impl<T: Linked> Drop for Consumer<'_, T> {
     fn drop(&mut self) {
-        // ORDER(mpscq-consumer): the release end; see `Queue::try_consumer`.
+        // ORDER(mpscq-consumer): the release end; see `Queue::try_consumer`, which has both outcomes.
         // Test: loom consumer_leave_needs_release
         self.queue
             .consumer

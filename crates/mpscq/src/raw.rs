@@ -1,4 +1,4 @@
-//! The queue itself: who may write which word, and in which order.
+//! The queue: its states, who may write which word, and in which order.
 //!
 //! ```text
 //!            cursor                                    tail
@@ -9,36 +9,34 @@
 //!
 //! # States
 //!
-//! The *stub* is an item that is never handed out. It has a link, `first`, and no address: a null `tail` says
-//! that the stub is the newest item, a null cursor that the consumer stands at the stub. So an empty queue
-//! is all zeroes, may be a constant, and may be moved.
+//! The *stub* is an item that is never handed out. It has a link, `first`, and no address. A null `tail` means that the stub
+//! is the newest item. A null cursor means that the consumer is at the stub. So an empty queue is all zeroes, may be a
+//! constant, and may be moved.
 //!
-//! | `tail` | cursor | what it means |
+//! | `tail` | cursor | meaning |
 //! |---|---|---|
 //! | null | null | empty |
-//! | item | null | the queue was empty; `first` leads, or is about to lead, to the oldest item |
-//! | item | item | the cursor's item is the oldest; `next` links lead to the newest, but for links about to be stored |
+//! | item | null | the queue was empty; `first` leads, or will soon lead, to the oldest item |
+//! | item | item | the cursor's item is the oldest; `next` links lead to the newest, except for links that are not stored yet |
 //! | null | item | never: the consumer clears both when it takes the last item |
 //!
 //! # Who may write
 //!
-//! - `tail`: a producer by swap, always; the consumer by compare-exchange from the item that it is about to
-//!   hand out to null.
-//! - an item's link: its pusher before the swap (to null); then only the producer whose swap returned the
-//!   item, once. `first` likewise: the producer whose swap returned null, once; and the consumer back to null,
-//!   after it has read the item there and before it clears `tail`.
-//! - the cursor: the consumer.
+//! - `tail`: a producer, by swap. The consumer, by compare-exchange from the item that it is about to hand out to null.
+//! - An item's link: its producer before the swap, to null. After that only the producer whose swap returned the item, once.
+//! - `first`: the producer whose swap returned null, once. The consumer, back to null, after it has read the item there and
+//!   before it clears `tail`.
+//! - The cursor: the consumer.
 //!
 //! # What must never happen
 //!
-//! - An item handed out while somebody may still store to its link. A link is stored by the producer whose
-//!   swap returned the item. The consumer hands an item out either after it has read a link from it (then
-//!   the one store has happened) or after its compare-exchange found the item in `tail` (then no swap has
-//!   returned it, and none will).
-//! - An item lost. A swap returns the item that was newest, so the items form one chain in the order of the
-//!   swaps; each link of it is stored by the producer that lengthened it.
-//! - *Empty* while a completed push is inside: the consumer says it only when `tail` is null, and only the
-//!   consumer sets it so, after it has taken the last item.
+//! - *An item is handed out while a producer may still store to its link.* Only the producer whose swap returned the item
+//!   stores there. The consumer hands an item out in two cases. Either it has read a link from the item: then that store has
+//!   happened. Or its compare-exchange found the item in `tail`: then no swap has returned it, and none will.
+//! - *An item is lost.* A swap returns the item that was newest, so the items form one chain in the order of the swaps. Each
+//!   link is stored by the producer that made the chain longer.
+//! - *Empty while a completed push is inside.* The consumer returns *empty* only if `tail` is null. Only the consumer makes it
+//!   null, after it has taken the last item.
 
 use core::fmt;
 use core::ptr::{self, NonNull};
@@ -51,9 +49,9 @@ use crate::order;
 
 /// The producers' half of a queue: two words, all zeroes when empty.
 ///
-/// This is the unsafe, intrusive form; [`Queue`](crate::Queue) is the safe one. Put it on a cache line of its
-/// own, apart from the [`RawCursor`]: the cursor is written for every item popped, `tail` for every item
-/// pushed, and on one line each side would take the line from the other.
+/// This is the unsafe form, to be embedded; [`Queue`](crate::Queue) is the safe one. Put it on another cache line than the
+/// [`RawCursor`]: the cursor is written for every item popped, `tail` for every item pushed, and on one line each side would
+/// take the line from the other.
 pub struct RawQueue<T> {
     /// A: the newest item, or null for the stub.
     tail: AtomicPtr<T>,
@@ -72,12 +70,12 @@ pub struct RawCursor<T> {
 pub enum Pop<H> {
     /// The oldest item.
     Item(H),
-    /// Nothing: no push that completed before this pop is still inside.
+    /// Nothing: every push that completed before this pop has been popped.
     Empty,
-    /// Not empty, and yet nothing to take: during this pop a producer was between the two steps of its push.
+    /// The queue is not empty, but the oldest item cannot be reached: a producer is between the two steps of its push.
     ///
-    /// It may have been preempted there, so do something else and come back, rather than spin; later items may
-    /// wait behind its own.
+    /// It may have been preempted there. So do something else and try again later, instead of spinning. Completed pushes may be
+    /// behind its item.
     MidPush,
 }
 
@@ -92,36 +90,35 @@ impl<T> RawQueue<T> {
         }
     }
 
-    /// Returns `true` if every item pushed so far was handed out; callable from any thread.
+    /// Returns `true` if every push that completed before this call has been popped. Any thread may call it.
     ///
-    /// `true` means that no push which completed before this call is still inside. `false` does not promise
-    /// that a pop would find an item at once: see [`Pop::MidPush`].
+    /// After `false` a pop may still find no item: see [`Pop::MidPush`].
     ///
     /// # Blocking
     ///
-    /// Never: one relaxed load. Safe in a signal handler.
+    /// Never blocks. One relaxed load. Safe in a signal handler.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
-        // Relaxed is enough for the claim: a push that happened before this load is at or before what it
-        // reads in the order of `tail`'s values, and null only comes after when the consumer took it.
+        // Relaxed is enough. A push that happened before this load is at or before the value that it reads, in the order of
+        // `tail`'s values. Null comes after it only if the consumer took the item.
         self.tail.load(Ordering::Relaxed).is_null()
     }
 }
 
 impl<T: Linked> RawQueue<T> {
-    /// Appends `item` and says whether the queue was empty.
+    /// Appends `item`. Returns `true` if the queue was empty.
     ///
-    /// "Was empty" means that every item before this one has been handed out. Of all the producers that push
-    /// while the consumer takes nothing, the first alone is told so.
+    /// The queue was empty if every earlier item had been handed out. Of all producers that push while the consumer takes
+    /// nothing, only the first gets `true`.
     ///
     /// # Blocking
     ///
-    /// Never: one swap, one store, whatever other threads do. Safe in a signal handler.
+    /// Never blocks. One swap and one store, whatever other threads do. Safe in a signal handler.
     ///
     /// # Safety
     ///
     /// 1. `item` came from [`Linked::into_raw`] and was not made a handle since.
-    /// 2. It hangs in no queue or list, and is not pushed by anyone else at the same time.
+    /// 2. It is in no queue or list, and no other thread pushes it at the same time.
     /// 3. `self` does not move, and is not freed, while an item is inside.
     #[inline(always)]
     pub unsafe fn push(&self, item: NonNull<T>) -> bool {
@@ -129,9 +126,9 @@ impl<T: Linked> RawQueue<T> {
         unsafe { self.push_chain(item, item) }
     }
 
-    /// Appends a chain of items with one swap and says whether the queue was empty.
+    /// Appends a chain of items with one swap. Returns `true` if the queue was empty.
     ///
-    /// The items are popped in the order of the chain, with none of another producer's between them.
+    /// The items are popped in the order of the chain, without others in between.
     ///
     /// # Blocking
     ///
@@ -149,10 +146,12 @@ impl<T: Linked> RawQueue<T> {
         // ORDER(mpscq-tail): message passing from producer to the next producer, both ends on this line.
         //   one:  last.next = null;   swap(tail, last)      Release
         //   next: swap(tail) = last   Acquire;              last.next = its first item
-        // Else the null could land after the link, and the items behind it would be lost.
+        // If our swap comes first, the next producer gets `last`, and stores its link after our null. If its swap comes
+        // first, we get its last item, and store our link after its null. Without the pair the null could overwrite the link,
+        // and the items behind it would be lost.
         // Test: loom tail_swap_needs_acquire, tail_swap_needs_release
         //
-        // ORDER(mpscq-stub): the acquire end; see `put_stub_back`.
+        // ORDER(mpscq-stub): the acquire end; see `put_stub_back`, which has both outcomes.
         let before = self.tail.swap(last.as_ptr(), order::tail_swap());
         if order::kernel() {
             fence(Ordering::SeqCst);
@@ -161,8 +160,9 @@ impl<T: Linked> RawQueue<T> {
         // ORDER(mpscq-link): message passing from producer to consumer, other end in `pop`.
         //   push: contents, inner links of the chain;   link = first        Release
         //   pop:  link = item   Acquire;                reads contents and inner links
-        // Else the consumer could read an item before its contents are there. A full barrier in the swap
-        // would not do in this memory model without an acquire at the other end; see docs/orderings.md.
+        // If our store comes first, the pop gets the item with its contents. If the pop's load comes first, it finds no link and
+        // returns MidPush. In this memory model a full barrier in the swap would need an acquire at the other end, too; see
+        // docs/orderings.md.
         // Test: loom link_store_needs_release
         match NonNull::new(before) {
             None => {
@@ -182,7 +182,7 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Blocking
     ///
-    /// Never: no loop, and a compare-exchange only for the last item.
+    /// Never blocks. Has no loop, and a compare-exchange only for the last item.
     ///
     /// # Safety
     ///
@@ -197,7 +197,8 @@ impl<T: Linked> RawQueue<T> {
                 nothing => return nothing,
             },
         };
-        // ORDER(mpscq-link): the acquire end; see `push_chain`.
+        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link `head` is the last item, or its producer's
+        // successor is in mid-push: `put_stub_back` finds out which.
         // Test: loom next_load_needs_acquire
         //
         // SAFETY: `head` was pushed and not handed out yet; only this consumer would.
@@ -209,13 +210,13 @@ impl<T: Linked> RawQueue<T> {
         self.put_stub_back(cursor, head)
     }
 
-    /// Looks at the oldest item without taking it.
+    /// Returns the oldest item without taking it. The next pop returns the same item.
     ///
-    /// It stays inside: the next pop takes the same. Meanwhile the consumer may use what of it nobody else writes.
+    /// Meanwhile the consumer may use the parts of the item that no other thread writes.
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Safety
     ///
@@ -228,20 +229,20 @@ impl<T: Linked> RawQueue<T> {
         }
     }
 
-    /// Looks for the item behind `item`, which is inside.
+    /// Returns the item behind `item`, without taking it.
     ///
-    /// [`Pop::Empty`] says that `item` is the newest: no push that completed before this call came after it.
+    /// [`Pop::Empty`] means that `item` is the newest: no push that completed before this call came after it.
     ///
     /// # Blocking
     ///
-    /// Never.
+    /// Never blocks.
     ///
     /// # Safety
     ///
     /// 1. [`peek`](Self::peek) or this function returned `item` to this consumer, which has not popped it since.
     #[inline(always)]
     pub unsafe fn after(&self, item: NonNull<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-link): the acquire end; see `push_chain`.
+        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link `is_newest` tells the end from a mid-push.
         // Test: loom after_load_needs_acquire
         //
         // SAFETY: (1): the item is inside, and only this consumer would hand it out.
@@ -253,13 +254,13 @@ impl<T: Linked> RawQueue<T> {
         }
     }
 
-    /// Returns `true` if no push came after that of `item`; callable from any thread.
+    /// Returns `true` if no push that completed before this call came after that of `item`. Any thread may call it.
     ///
-    /// `true` means that none which completed before this call did. `false` for an item that is not inside.
+    /// Returns `false` if `item` is not inside.
     ///
     /// # Blocking
     ///
-    /// Never: one relaxed load, for the reason given at [`is_empty`](Self::is_empty).
+    /// Never blocks. One relaxed load.
     #[inline(always)]
     pub fn is_newest(&self, item: NonNull<T>) -> bool {
         self.tail.load(Ordering::Relaxed) == item.as_ptr()
@@ -268,32 +269,33 @@ impl<T: Linked> RawQueue<T> {
     /// Finds the oldest item behind the stub and moves the cursor there.
     #[inline(always)]
     fn leave_stub(&self, cursor: &mut RawCursor<T>) -> Pop<NonNull<T>> {
-        // ORDER(mpscq-link): the acquire end; see `push_chain`.
+        // ORDER(mpscq-link): the acquire end; see `push_chain`. Without a link the tail tells *empty* from a mid-push.
         // Test: loom first_load_needs_acquire
         let Some(head) = NonNull::new(self.first.load(order::first_load())) else {
-            // The missing link proves nothing: the first producer may be held up between swap and store while the
-            // push of a second one has completed behind it.
+            // A missing link does not mean empty: the first producer may be held up between swap and store while the push of a
+            // second one has completed behind it.
             return if self.is_empty() || twin::armed("empty: no look at the tail") {
                 Pop::Empty
             } else {
                 Pop::MidPush
             };
         };
-        // Nobody else stores here before `put_stub_back` clears `tail`.
+        // Relaxed: no other thread stores here before `put_stub_back` clears `tail`.
         self.first.store(ptr::null_mut(), Ordering::Relaxed);
         cursor.head = head.as_ptr();
         Pop::Item(head)
     }
 
-    /// Hands out the last item, if it still is the last, and leaves the stub in its place.
+    /// Hands out the last item and puts the stub in its place. Returns `MidPush` if it is no longer the last.
     #[inline(always)]
     fn put_stub_back(&self, cursor: &mut RawCursor<T>, head: NonNull<T>) -> Pop<NonNull<T>> {
         // ORDER(mpscq-stub): message passing from consumer to producer, other end in `push_chain`.
         //   pop:  first = null;         compare-exchange(tail, head → null)  Release
         //   push: swap(tail) = null     Acquire;                             first = item
-        // Else the consumer's null could land after the producer's link, and the queue would never again be
-        // found to hold anything. No acquire: whatever the consumer reads of `head` was published by the link
-        // it came by.
+        // If our exchange comes first, the producer swaps out null, and stores `first` after our null. If its swap comes first,
+        // our exchange fails, and the producer links its item behind `head`. Without the pair our null could overwrite `first`,
+        // and the queue would never again be found to hold anything. No acquire: what the consumer reads of `head` was
+        // published by the link that led to it.
         // Test: loom stub_back_needs_release
         let found = self.tail.compare_exchange(
             head.as_ptr(),
@@ -302,8 +304,8 @@ impl<T: Linked> RawQueue<T> {
             Ordering::Relaxed,
         );
         if found.is_err() {
-            // A producer came in behind `head`. It may have linked itself by now, but to look again is for the
-            // caller to decide.
+            // A producer has come in behind `head`. It may have stored its link by now, but the caller decides whether to try
+            // again.
             return Pop::MidPush;
         }
         cursor.head = ptr::null_mut();
@@ -321,22 +323,21 @@ impl<T> RawCursor<T> {
 
     /// Returns `true` if the last pop took the last item, so that the queue was empty at that moment.
     ///
-    /// Costs nothing shared: it looks at the cursor alone. True also before the first pop, and after a pop
-    /// that found nothing behind the stub.
+    /// Reads only the cursor. Also `true` before the first pop, and after a pop that found nothing behind the stub.
     #[inline(always)]
     pub fn emptied(&self) -> bool {
         self.head.is_null()
     }
 
-    /// Two copies of a cursor must not both be popped with, unless each pop writes the other on.
+    /// Copies the cursor. If both copies are used for pops, each pop must be written to the other copy.
     #[inline(always)]
     pub(crate) fn copy(&self) -> Self {
         Self { head: self.head }
     }
 }
 
-// SAFETY: the cursor stands for the items that it can reach, and taking them elsewhere is what sending their
-// handles would be. That one thread at a time uses it is (2) of `pop`.
+// SAFETY: the cursor gives access to the items that it can reach, so sending it is as sending their handles. One thread at a
+// time uses it, by (2) of `pop`.
 unsafe impl<T: Linked> Send for RawCursor<T> where T::Handle: Send {}
 
 impl<T> Default for RawQueue<T> {

@@ -11,10 +11,10 @@ use sync::atomic::{AtomicBool, Ordering};
 use crate::link::{Link, Linked};
 use crate::order;
 
-/// A value that many may hold and that hangs in one queue at a time.
+/// A value with many holders that is in one queue at a time.
 ///
-/// Who wants to push it takes the [`Claim`] first. While the claim exists, in a queue or out of it, a second
-/// [`claim`](Self::claim) is refused: the item is pending already.
+/// To push it, a thread takes the [`Claim`] first. While the claim exists, in a queue or outside, a second call of
+/// [`claim`](Self::claim) returns `None`: the item is already pending.
 ///
 /// # Examples
 ///
@@ -38,12 +38,12 @@ use crate::order;
 pub struct Shared<T> {
     // First, so that the item's address is the link's.
     link: Link<Shared<T>>,
-    /// A: whether the claim is out.
+    /// A: `true` while the claim exists.
     pending: AtomicBool,
     value: T,
 }
 
-/// The sole right to push a [`Shared`] item; gives it up when dropped.
+/// The sole right to push a [`Shared`] item. Given up when dropped.
 pub struct Claim<T>(Arc<Shared<T>>);
 
 impl<T> Shared<T> {
@@ -54,25 +54,27 @@ impl<T> Shared<T> {
         }
     }
 
-    /// Takes the right to push the item, unless somebody has it.
+    /// Takes the right to push the item. Returns `None` if it is taken.
     ///
     /// # Blocking
     ///
-    /// Never: one swap.
+    /// Never blocks. Costs one swap.
     pub fn claim(this: &Arc<Self>) -> Option<Claim<T>> {
         // ORDER(mpscq-shared): hand-over of the link, other end in `set_free`.
         //   free:  last use of the link;             pending = false   Release
         //   claim: pending: false → true  Acquire;   next use of the link
-        // Else the consumer's last look at the link could meet the next pusher's first store to it.
+        // If the release comes first, we get the claim, and the last use of the link is before ours. If our swap comes first,
+        // the item is pending, and we get nothing. Without the pair the consumer's last load of the link could race with our
+        // first store to it.
         // Test: loom shared_claim_needs_acquire
         let pending = this.pending.swap(true, order::shared_claim());
         (!pending).then(|| Claim(this.clone()))
     }
 
-    /// Gives up the right to push; only the holder of the claim may.
+    /// Gives up the right to push. Called by the holder of the claim only.
     #[inline(always)]
     fn set_free(&self) {
-        // ORDER(mpscq-shared): the release end; see `claim`.
+        // ORDER(mpscq-shared): the release end; see `claim`, which has both outcomes.
         // Test: loom shared_release_needs_release
         self.pending.store(false, order::shared_release());
     }

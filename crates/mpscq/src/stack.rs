@@ -1,8 +1,8 @@
 //! The lock-free LIFO list, taken all at once.
 //!
-//! This is what kernels and runtimes used before a FIFO: push is a compare-exchange loop, the consumer takes
-//! everything with one swap and has to turn it round. It stays here to be measured against, and because it is
-//! the right shape for a free list, where nobody asks for an order: taking *all* knows no ABA problem.
+//! Kernels and runtimes used this before a FIFO: a push is a compare-exchange loop; the consumer takes all items with one swap
+//! and has to reverse them. It is here for comparison, and for free lists, which need no order. Taking *all* items has no ABA
+//! problem.
 
 use core::fmt;
 use core::marker::PhantomData;
@@ -15,7 +15,7 @@ use crate::chain::Chain;
 use crate::link::{Linked, drop_all, next_of};
 use crate::order;
 
-/// A list that any thread may push to and any thread may empty; last in, first out.
+/// A last-in first-out list. Any thread may push, and any thread may take all items.
 ///
 /// # Examples
 ///
@@ -29,7 +29,7 @@ use crate::order;
 /// assert_eq!(newest_first, [2, 1]);
 /// ```
 pub struct Stack<T: Linked> {
-    /// A: the newest item; the links lead to the oldest, whose own is null.
+    /// A: the newest item. The links lead to the oldest, whose link is null.
     head: AtomicPtr<T>,
     owned: PhantomData<T::Handle>,
 }
@@ -48,11 +48,11 @@ impl<T: Linked> Stack<T> {
         self.head.load(Ordering::Relaxed).is_null()
     }
 
-    /// Adds an item and says whether the list was empty.
+    /// Adds an item. Returns `true` if the list was empty.
     ///
     /// # Blocking
     ///
-    /// Lock-free, not wait-free: the loop runs again whenever another thread got in between.
+    /// Never blocks. Lock-free, not wait-free: the loop runs again each time another thread comes in between.
     #[inline]
     pub fn push(&self, item: T::Handle) -> bool {
         let item = T::into_raw(item);
@@ -60,9 +60,9 @@ impl<T: Linked> Stack<T> {
         unsafe { self.push_raw(item, item) }
     }
 
-    /// Adds a chain of items, its first on top, and says whether the list was empty.
+    /// Adds a chain of items, its first on top. Returns `true` if the list was empty.
     ///
-    /// An empty chain adds nothing and answers `false`.
+    /// Returns `false` for an empty chain.
     #[inline]
     pub fn push_chain(&self, chain: Chain<T>) -> bool {
         match chain.into_raw_parts() {
@@ -76,13 +76,15 @@ impl<T: Linked> Stack<T> {
     ///
     /// # Blocking
     ///
-    /// Never: one swap, or one load when there is nothing. The items are looked at as they are asked for.
+    /// Never blocks. Costs one swap, or one load if the list is empty. The items are read as the iterator goes on.
     #[inline]
     pub fn take_all(&self) -> Taken<T> {
         if self.is_empty() {
             return Taken::new();
         }
         // ORDER(mpscq-stack): the acquire end; see `push_raw`.
+        // If a push comes first, we take its items whole. If our swap comes first, its exchange fails, and it tries again on
+        // the empty list.
         // Test: loom stack_take_needs_acquire
         let head = self.head.swap(ptr::null_mut(), order::stack_take());
         Taken {
@@ -91,7 +93,7 @@ impl<T: Linked> Stack<T> {
         }
     }
 
-    /// Takes every item, oldest first: walks them once, to turn the links round.
+    /// Takes every item, oldest first. Walks over them once, to reverse the links.
     pub fn take_all_fifo(&self) -> Chain<T> {
         let taken = ManuallyDrop::new(self.take_all());
         let Some(newest) = NonNull::new(taken.head) else {
@@ -126,7 +128,8 @@ impl<T: Linked> Stack<T> {
             // ORDER(mpscq-stack): message passing, other end in `take_all`.
             //   push: contents and links;       compare-exchange(head)      Release
             //   take: swap(head)   Acquire;     reads them
-            // Pushes that land in between are read-modify-writes, so they carry this release on.
+            // If our exchange comes first, the taker has our items whole. If its swap comes first, our exchange fails, and we
+            // try again. Pushes in between are read-modify-writes, so they pass our release on.
             // Test: loom stack_push_needs_release
             match self.head.compare_exchange_weak(
                 head,
@@ -141,15 +144,15 @@ impl<T: Linked> Stack<T> {
     }
 }
 
-/// What [`Stack::take_all`] took, newest first; drops what is left in it.
+/// The items that [`Stack::take_all`] took, newest first. Dropping it drops those that are left.
 pub struct Taken<T: Linked> {
-    /// The newest item, or null; the links lead to the oldest, whose own is null.
+    /// The newest item, or null. The links lead to the oldest, whose link is null.
     head: *mut T,
     owned: PhantomData<T::Handle>,
 }
 
 impl<T: Linked> Taken<T> {
-    /// Makes one that holds nothing.
+    /// Makes an iterator without items.
     pub const fn new() -> Self {
         Self {
             head: ptr::null_mut(),
@@ -165,7 +168,7 @@ impl<T: Linked> Taken<T> {
 }
 
 impl<T: Linked> Taken<T> {
-    /// Returns where the newest item is, for a prefetch; null when nothing is left.
+    /// Returns the address of the next item, for a prefetch; null if nothing is left.
     #[inline]
     pub fn peek(&self) -> *const T {
         self.head
@@ -189,7 +192,7 @@ impl<T: Linked> core::iter::FusedIterator for Taken<T> {}
 
 // SAFETY: it is its items' handles in another shape.
 unsafe impl<T: Linked> Send for Taken<T> where T::Handle: Send {}
-// SAFETY: shared, it shows only whether anything is left.
+// SAFETY: a shared reference tells only whether anything is left.
 unsafe impl<T: Linked> Sync for Taken<T> where T::Handle: Send {}
 
 impl<T: Linked> Default for Taken<T> {

@@ -1,13 +1,14 @@
-//! A fence that costs one side nothing and the other everything.
+//! A pair of barriers, one of which is free: the other one pays for both.
 //!
-//! [`light`] and [`heavy`] pair like two `fence(SeqCst)`: of a store before the one and a load after it,
-//! and a store before the other and a load after it, at least one load sees the other side's store. The
-//! kernel's `membarrier` makes `light` a mere compiler barrier: `heavy` interrupts every CPU that runs a
-//! thread of this process (11-20 µs on a virtual machine, and a pause for whoever runs there).
+//! [`light`] and [`heavy`] pair like two `fence(SeqCst)`. Let each of two threads store a word, pass its barrier, and load the
+//! other thread's word. If the light barrier comes first, the thread with the heavy one loads the other's store. If the heavy
+//! barrier comes first, the thread with the light one does.
 //!
-//! Where the system call is missing or refused both are real fences, and so they are in a model. Should it be refused
-//! *after* it was registered, by a sandbox that was entered late, there is no way on: earlier `light`s were no fences. Then
-//! the process ends, with a line on stderr.
+//! With the kernel's `membarrier`, `light` is only a compiler barrier. `heavy` interrupts every CPU that runs a thread of this
+//! process: 11 to 20 µs on a virtual machine, and a pause for the threads that run there.
+//!
+//! If the system call is missing or refused, both are full fences, as in a model. If it is refused *after* it was registered,
+//! by a sandbox that was entered late, earlier `light`s were no fences. Then the process ends, with a line on stderr.
 
 use crate::atomic::{Ordering, fence};
 
@@ -15,13 +16,15 @@ use crate::atomic::{Ordering, fence};
 ///
 /// # Blocking
 ///
-/// Never. A compiler barrier where `membarrier` works, else a full fence.
+/// Never blocks. A compiler barrier if `membarrier` works, else a full fence.
 #[inline(always)]
 pub fn light() {
     #[cfg(not(any(loom, shuttle)))]
     if real::EXPEDITED.load(Ordering::Relaxed) {
+        // The compiler keeps the order here. `heavy` makes the CPU keep it: its interrupt is a full fence of this thread.
         crate::atomic::compiler_fence(Ordering::SeqCst);
     } else {
+        // A full fence, which pairs with those of `heavy` in any case.
         real::full_fence();
     }
     #[cfg(any(loom, shuttle))]
@@ -32,27 +35,31 @@ pub fn light() {
 ///
 /// # Blocking
 ///
-/// Microseconds: a system call that interrupts the other CPUs.
+/// For microseconds: a system call that interrupts the other CPUs.
 ///
-/// Ends the process where the kernel refuses what it allowed [`init`].
+/// Ends the process if the kernel refuses what it allowed in [`init`].
 pub fn heavy() {
+    // Other end in `light`. Our stores come before this fence, and so before the interrupts. If a thread's `light` comes
+    // before its interrupt, its stores are visible to our loads below. If it comes after, its loads see our stores.
     fence(Ordering::SeqCst);
     #[cfg(not(any(loom, shuttle)))]
     if real::EXPEDITED.load(Ordering::Relaxed) {
         real::membarrier();
+        // Our loads come after the interrupts.
         fence(Ordering::SeqCst);
     }
 }
 
-/// Waits until every thread of the machine has passed a full fence by itself, and passes one; returns `true` if it could.
+/// Waits until every thread of the machine has passed a full fence by itself, and passes one. Returns `true` if it could.
 ///
-/// A [`heavy`] that interrupts nobody. False where the kernel refuses: it does on a machine with `nohz_full` CPUs,
-/// for a thread there may never enter the kernel.
+/// As [`heavy`], but interrupts no CPU. Returns `false` if the kernel refuses. It does so on a machine with `nohz_full` CPUs,
+/// whose threads may never enter the kernel.
 ///
 /// # Blocking
 ///
-/// Milliseconds: a system call that waits for a grace period of the kernel's.
+/// For milliseconds: a system call that waits for a grace period of the kernel.
 pub fn heavy_quiet() -> bool {
+    // As in `heavy`: our stores come before the fences of the others. The fence after them is in `membarrier_global`.
     fence(Ordering::SeqCst);
     #[cfg(not(any(loom, shuttle)))]
     return real::membarrier_global();
@@ -60,12 +67,12 @@ pub fn heavy_quiet() -> bool {
     true
 }
 
-/// Registers this process for expedited membarriers and says whether [`light`] is now free.
+/// Registers this process for expedited membarriers. Returns `true` if [`light`] is now free.
 ///
-/// Call it before the first protocol that uses the pair goes live. A protocol in which a `light` may have
-/// run as a full fence before the registration stays correct: a full fence is the stronger.
+/// Call it before [`heavy`]. A `light` before the registration was a full fence, which is the stronger, so a protocol may
+/// already be in use.
 pub fn init() -> bool {
-    // First: whoever forks while we register waits for that.
+    // First, so that a thread that forks meanwhile waits for the registration.
     crate::fork::Process::this();
     #[cfg(not(any(loom, shuttle)))]
     return real::init();
@@ -115,27 +122,31 @@ mod real {
             let works = !fault::fails(fault::Point::Membarrier)
                 && register()
                 && call(CMD_PRIVATE_EXPEDITED);
+            // Whoever calls `heavy` has called `init`, and the `OnceLock` makes this store visible to it. A `light` that
+            // still reads `false` is a full fence. So the ordering of this store does not matter.
             EXPEDITED.store(works, Ordering::SeqCst);
             works
         })
     }
 
-    /// Out of the way of whoever has `membarrier`.
+    /// Not inlined: it is not used where `membarrier` works.
     #[cold]
     #[inline(never)]
     pub fn full_fence() {
+        // Stands for `light`; other end in `super::heavy`.
         crate::atomic::fence(Ordering::SeqCst);
     }
 
     pub fn membarrier_global() -> bool {
         let done = !fault::fails(fault::Point::Membarrier) && call(CMD_GLOBAL);
+        // The caller's loads come after the fences of the other threads.
         crate::atomic::fence(Ordering::SeqCst);
         done
     }
 
     pub fn membarrier() {
         if !call(CMD_PRIVATE_EXPEDITED) {
-            // Light fences have been none since it was registered, and a caller is in the middle of something.
+            // Since the registration `light` was no fence, and the caller relies on one.
             crate::process::die(
                 "the membarrier system call was allowed first and is refused now: a sandbox must allow it, or be \
                  entered before the library is used",

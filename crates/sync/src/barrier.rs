@@ -1,11 +1,12 @@
-//! Full fences that some machines have already passed.
+//! A full fence that a read-modify-write on x86-64 already is.
 
-/// Passes a full fence, by a thread whose latest store to shared memory that matters was a read-modify-write.
+/// Orders this thread's last read-modify-write, and what came before it, before the loads that follow.
 ///
-/// It orders the read-modify-write, and what came before it, before the loads that follow. Of two threads that
-/// each change a word by a read-modify-write, pass this, and load the other's word, at least one sees the other's
-/// change. On x86-64 a read-modify-write is a full fence of the machine, so only the compiler is told; elsewhere,
-/// and in a model, it is a full fence.
+/// Let each of two threads change a word by a read-modify-write, call this, and load the other thread's word. If one thread's
+/// read-modify-write comes first, the other thread's load sees it.
+///
+/// On x86-64 a read-modify-write is a full fence of the machine, so this is a compiler barrier. Elsewhere, and in a model, it
+/// is a full fence.
 ///
 /// A *plain store* between the read-modify-write and this is not ordered before the loads.
 ///
@@ -13,6 +14,7 @@
 #[inline(always)]
 pub fn after_rmw() {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
+    // The machine keeps the order; this keeps the compiler from changing it. The partner is the caller's.
     crate::atomic::compiler_fence(crate::atomic::Ordering::SeqCst);
     #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
     crate::atomic::fence(crate::atomic::Ordering::SeqCst);

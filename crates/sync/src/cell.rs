@@ -1,4 +1,4 @@
-//! A cell whose accesses a model checks for races, and one for memory that others free.
+//! A cell whose accesses a model checks for races, and a cell for memory that another thread may free.
 
 #[cfg(loom)]
 pub use loom::cell::UnsafeCell;
@@ -40,10 +40,10 @@ impl<T: ?Sized> UnsafeCell<T> {
     }
 }
 
-/// Holds a value that never changes, in memory that another thread may free while this one still has a reference to it.
+/// Holds a value that never changes, in memory that another thread may free while this thread still has a reference to it.
 ///
-/// As when a method's last step lets go of what it was called on. A reference claims that the memory stays until the
-/// function that got it as an argument returns, except where it is a cell, which all atomics are.
+/// For example a method whose last step gives up the object on which it was called. A `&T` argument claims that its memory
+/// stays valid until the function returns. That claim does not include cells, and atomics are cells.
 #[repr(transparent)]
 pub struct Fixed<T>(core::cell::UnsafeCell<T>);
 

@@ -1,4 +1,4 @@
-//! On which CPU this thread runs, and on which it may.
+//! The CPU on which this thread runs, and those on which it may run.
 
 use std::io;
 
@@ -6,10 +6,10 @@ use topology::{CpuId, CpuSet};
 
 use crate::thread::ThreadId;
 
-/// Returns the CPU that this thread runs on; by the time it is used it may be another.
+/// Returns the CPU on which this thread runs. The thread may move to another one at any moment.
 ///
-/// Costs a load where glibc has registered restartable sequences (2.35 and later), else the `getcpu`
-/// call of the vDSO. A model says CPU 0.
+/// Costs a load if glibc has registered restartable sequences (2.35 and later), else the `getcpu` call of the vDSO. Returns
+/// CPU 0 in a model.
 #[inline]
 pub fn current() -> CpuId {
     #[cfg(not(any(loom, shuttle)))]
@@ -22,7 +22,7 @@ pub fn current() -> CpuId {
 ///
 /// # Errors
 ///
-/// What the system says; a machine of more than 1024 CPUs is refused by the mask's size.
+/// The system's error. A machine of more than 1024 CPUs is refused, because the mask is too small.
 pub fn affinity() -> io::Result<CpuSet> {
     let mask = rustix::thread::sched_getaffinity(None)?;
     Ok((0..rustix::thread::CpuSet::MAX_CPU)
@@ -31,12 +31,12 @@ pub fn affinity() -> io::Result<CpuSet> {
         .collect())
 }
 
-/// Lets `thread` (or the caller) run on `cpus` alone; does nothing in a model.
+/// Binds `thread` to `cpus`; `None` is this thread. Does nothing in a model.
 ///
 /// # Errors
 ///
-/// `InvalidInput` for a set that is empty or names a CPU past 1023; else what the system says, such as that
-/// none of the CPUs is online or that the thread is gone.
+/// `InvalidInput` if `cpus` is empty or has a CPU above 1023. Else the system's error, for example if none of the CPUs is
+/// online or the thread does not exist.
 pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     let mut mask = rustix::thread::CpuSet::new();
     for cpu in cpus.iter() {

@@ -8,18 +8,18 @@ use rustix::io::{Errno, read, write};
 
 use crate::fault;
 
-/// An eventfd: readable once somebody has rung it, until it is cleared.
+/// An eventfd: readable from a ring until it is cleared.
 ///
 /// Non-blocking and closed on exec. Absent from the models.
 #[derive(Debug)]
 pub struct EventFd(OwnedFd);
 
 impl EventFd {
-    /// Makes one that nobody has rung.
+    /// Makes an eventfd that has not been rung.
     ///
     /// # Errors
     ///
-    /// What the system says, such as that there are too many open files.
+    /// The system's error, for example if too many files are open.
     pub fn new() -> io::Result<Self> {
         fault::check(fault::Point::Eventfd, libc::EMFILE)?;
         Ok(Self(eventfd(
@@ -28,24 +28,24 @@ impl EventFd {
         )?))
     }
 
-    /// Makes it readable, and tells whoever waits for that.
+    /// Makes it readable, and wakes threads that wait for that.
     ///
     /// # Blocking
     ///
-    /// Never; a system call.
+    /// Never blocks. Makes one system call.
     pub fn ring(&self) {
         match write(&self.0, &1_u64.to_ne_bytes()) {
-            // Full: 2^64 - 2 rings that nobody cleared. It is readable, and that is all that is asked.
+            // Full: 2^64 - 2 rings since it was cleared. It is readable, as it should be.
             Ok(_) | Err(Errno::AGAIN) => {}
             Err(error) => unreachable!("an eventfd that is ours refused a ring: {error}"),
         }
     }
 
-    /// Makes it unreadable again; returns `true` if it had been rung.
+    /// Makes it unreadable again. Returns `true` if it had been rung.
     ///
     /// # Blocking
     ///
-    /// Never; a system call.
+    /// Never blocks. Makes one system call.
     pub fn clear(&self) -> bool {
         let mut count = [0; 8];
         read(&self.0, &mut count).is_ok()

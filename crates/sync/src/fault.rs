@@ -1,26 +1,26 @@
-//! What the system refuses, by the dice: threads, `membarrier`, eventfds, mappings, sleeps.
+//! Injected faults: the system refuses threads, `membarrier`, eventfds, mappings and sleeps at random.
 //!
-//! A machine at its limits refuses what an ordinary one grants, so that the code behind a refusal hardly ever runs. A
-//! build with `--cfg torture` refuses as often as `set` says. Elsewhere [`fails`] is the constant `false`, and the
-//! branch is gone; models have refusals of their own.
+//! Only a machine at its limits refuses them, so the code that handles a refusal hardly ever runs. A build with
+//! `--cfg torture` refuses as often as `set` says. Elsewhere [`fails`] is the constant `false`, and the branch is gone. Models
+//! have refusals of their own.
 
 /// What may be refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Point {
     /// Another thread: `EAGAIN`.
     Thread,
-    /// The registration for expedited membarriers, and then for good, for a protocol goes by the first answer; and each
-    /// membarrier that waits for a grace period of the kernel's.
+    /// The registration for expedited membarriers (a refusal then holds for good, because protocols rely on the first
+    /// answer), and each membarrier that waits for a grace period of the kernel.
     Membarrier,
     /// An eventfd: `EMFILE`.
     Eventfd,
     /// A mapping: `ENOMEM`.
     Map,
-    /// A sleep on a word: the sleeper is up again at once, as after `EINTR`.
+    /// A sleep on a word: it returns at once, as after `EINTR`.
     Sleep,
 }
 
-/// Returns `true` if `point` is refused this time; always `false` but in a torture.
+/// Returns `true` if `point` is refused this time. Always `false` except in a torture.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn fails(_point: Point) -> bool {
@@ -31,7 +31,7 @@ pub const fn fails(_point: Point) -> bool {
 ///
 /// # Errors
 ///
-/// That one.
+/// The error `code`.
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 #[inline(always)]
 pub fn check(point: Point, code: i32) -> std::io::Result<()> {

@@ -1,23 +1,23 @@
-//! What a child of `fork` finds.
+//! Handlers of `fork`, which repair the library's state in the child.
 //!
-//! It has the whole memory and one thread, the one that forked. What another thread was in the middle of stays there for
-//! ever: a lock that it held is never unlocked, a value that it was making is never made, a wake-up that it owed does
-//! not come. So whoever keeps state for the process registers a [`Handler`]:
+//! A child has its parent's memory and one thread, the one that forked. What other threads were doing never ends there: a lock
+//! that one held is never unlocked, a value that one was making is never made, a wake-up that one was about to make does not
+//! come. So a module with state for the whole process registers a [`Handler`]:
 //!
 //! ```text
-//! thread that forks: settle (has made what is made once);  before (takes leaf locks);  fork
-//! parent:            the locks are let go
-//! child:             [`Process`] is another one;  the locks are let go;  child
+//! thread that forks: settle (values that are made once are made);  before (takes leaf locks);  fork
+//! parent:            the locks are unlocked
+//! child:             [`Process`] is another one;  the locks are unlocked;  child
 //! ```
 //!
-//! A child goes on on the thread that forked, and does none of its parent's work. Foreign code that the library called on a
-//! thread of its own may fork there, and then come back: the thread belongs to queues, pages and domains of the parent's.
-//! So the child ends, with one line and the status [`CAME_BACK`] ([`end_child`]).
+//! The child goes on with the thread that forked, and does none of its parent's work. Foreign code that the library calls on
+//! a thread of its own may fork there and return in the child. That thread serves queues, pages and domains of the parent. So
+//! the child ends, with one line on stderr and the status [`CAME_BACK`] ([`end_child`]).
 //!
-//! Handlers run in a `fork` of the C library's. One by the bare system call passes them by, and so does `posix_spawn`,
-//! whose child calls `exec` and nothing else.
+//! Handlers run in the C library's `fork`. They do not run for the bare system call, nor for `posix_spawn`, whose child only
+//! calls `exec`.
 
-// Not a model's: no model forks, and none is about what is made once.
+// Not the model's atomics: no model forks.
 use std::{
     any::Any,
     ptr,
@@ -26,20 +26,20 @@ use std::{
 
 use crate::Mutex;
 
-/// What is to be done around a fork. None may panic.
+/// What a module does around a fork. None of the functions may panic.
 #[derive(Debug)]
 pub struct Handler {
-    /// Called by the thread that is about to fork, with all others running and no lock held: makes what is made once, or
-    /// waits for whoever is making it.
+    /// Called by the thread that is about to fork, while other threads run and no lock is held. Makes values that are made
+    /// once, or waits for a thread that is making them.
     pub settle: fn(),
-    /// Called by that thread after all have settled: takes the locks that the child will want.
+    /// Called by the same thread after every handler has settled. Takes the locks that the child will need.
     pub before: fn(&mut Held),
-    /// Called in the child, where the locks are free.
+    /// Called in the child, after the locks were unlocked.
     pub child: fn(),
 }
 
 impl Handler {
-    /// Does nothing: the rest of one that has not all three to do.
+    /// Does nothing. The base of handlers that do not need all three functions.
     pub const IDLE: Self = Self {
         settle: || (),
         before: |_| (),
@@ -52,54 +52,54 @@ impl Handler {
 pub struct Held(Vec<Box<dyn Any>>);
 
 impl Held {
-    /// Holds `lock`, which must be a leaf: whoever has it waits for nothing, and does not fork.
+    /// Holds `lock`, which must be a leaf: its holder waits for nothing, and does not fork.
     pub fn lock<T: 'static>(&mut self, lock: &'static Mutex<T>) {
         self.0.push(Box::new(lock.lock()));
     }
 }
 
-/// One process: the one that made this value, and not a child of it.
+/// Names a process: the one that made this value, and no child of it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Process(u32);
 
 impl Process {
-    /// Returns the present process, and sees to it that forks are noticed from now on.
+    /// Returns the present process, and has forks noticed from now on.
     pub fn this() -> Self {
         backend::watch();
         Self(backend::generation())
     }
 
-    /// Returns the present process, for whoever knows that forks are noticed or that there is nothing to notice. A load.
+    /// Returns the present process, for a caller that knows that forks are noticed already. Costs one load.
     #[inline(always)]
     pub fn now() -> Self {
         Self(backend::generation())
     }
 
-    /// Returns `true` if this process is still the same. A load.
+    /// Returns `true` if this is the present process. Costs one load.
     #[inline(always)]
     pub fn is_this(self) -> bool {
         self.0 == backend::generation()
     }
 }
 
-/// Returns `true` if this process was made by a `fork` that was noticed. A load.
+/// Returns `true` if this process was made by a `fork` that was noticed. Costs one load.
 #[inline(always)]
 pub fn is_child() -> bool {
     backend::generation() != 0
 }
 
-/// How a child ends that came back from foreign code to a thread of the library's.
+/// The exit status of a child that returned from foreign code to a thread of the library.
 pub const CAME_BACK: i32 = 1;
 
-/// Ends a child that came back from foreign code which only its parent goes on from. Runs nothing of what is registered for
-/// the end of a process, which is the parent's as well.
+/// Ends a child that returned from foreign code to a thread that serves its parent. Runs no exit handlers: they are the
+/// parent's, too.
 #[cold]
 pub fn end_child() -> ! {
     #[cfg(any(loom, shuttle))]
     unreachable!("a model does not fork");
     #[cfg(not(any(loom, shuttle)))]
     {
-        crate::process::tell(
+        crate::process::write_line(
             "a child of fork came back from the work item, callback or handler that forked, to a thread that serves its parent; it \
              ends: let it end by _exit where it was forked",
         );
@@ -108,7 +108,7 @@ pub fn end_child() -> ! {
     }
 }
 
-/// As [`end_child`] if this thread is one that the library started for its parent; else goes on, on a thread of the user's.
+/// Ends the child as [`end_child`] does if the library started this thread. Does nothing on a user's thread.
 #[cold]
 pub fn end_child_of_ours() {
     if crate::thread::is_ours() {
@@ -116,9 +116,9 @@ pub fn end_child_of_ours() {
     }
 }
 
-/// A value made once in each process: a child of `fork` makes its own, and leaves its parent's alone.
+/// A value that is made once in each process: a child of `fork` makes its own.
 ///
-/// For a `static`: what it holds is never freed.
+/// For a `static`. The values are never freed.
 #[derive(Debug)]
 pub struct PerProcess<T>(AtomicPtr<(Process, T)>);
 
@@ -130,13 +130,15 @@ impl<T: Send + Sync> PerProcess<T> {
 
     /// Returns this process's value, if it has one.
     pub fn get(&'static self) -> Option<&'static T> {
-        // SAFETY: null, or leaked by `get_or_set`, whose store released it.
+        // Acquire pairs with the exchange in `get_or_set`: the value is whole.
+        // SAFETY: null, or leaked by `get_or_set`, whose exchange released it.
         let (process, value) = unsafe { self.0.load(Ordering::Acquire).as_ref() }?;
         process.is_this().then_some(value)
     }
 
     /// Returns this process's value: `value`, unless it has one.
     pub fn get_or_set(&'static self, value: T) -> &'static T {
+        // Only compared; `get` below loads again.
         let mut before = self.0.load(Ordering::Acquire);
         let ours = Box::into_raw(Box::new((Process::this(), value)));
         loop {
@@ -145,6 +147,8 @@ impl<T: Send + Sync> PerProcess<T> {
                 drop(unsafe { Box::from_raw(ours) });
                 return theirs;
             }
+            // If our exchange comes first, Release publishes our value to every `get`. If another thread's comes first, ours
+            // fails, and the next `get` returns its value.
             let placed = self
                 .0
                 .compare_exchange(before, ours, Ordering::AcqRel, Ordering::Acquire);
@@ -221,12 +225,11 @@ impl Default for Inherited {
     }
 }
 
-/// Has `handler` called around each fork from now on; does nothing but a few loads the second time, and nothing in a
-/// model.
+/// Has `handler` called around each fork from now on. A second call costs a few loads. Does nothing in a model.
 ///
 /// # Panics
 ///
-/// When there are more than a few handlers.
+/// If there are more than 16 handlers.
 pub fn register(handler: &'static Handler) {
     backend::watch();
     backend::register(handler);
@@ -279,13 +282,13 @@ mod backend {
 
     /// How often a process has been forked on the way to this one.
     static GENERATION: AtomicU32 = AtomicU32::new(0);
-    /// `WATCHED_NOW`, or which process is at it: a child does not wait for its parent.
+    /// `WATCHED_NOW`, or the process whose thread is registering: a child does not wait for its parent.
     static WATCHED: AtomicU32 = AtomicU32::new(0);
-    /// Filled from the front. As many as there are places that keep such state, and some.
+    /// Filled from the front. Larger than the number of modules that have a handler.
     static HANDLERS: [AtomicPtr<Handler>; 16] = [const { AtomicPtr::new(ptr::null_mut()) }; 16];
 
-    /// What the thread holds that forks. One at a time does: the first lock is the same for all. Not a thread-local value,
-    /// for a thread may fork when it has none any more.
+    /// The locks that the forking thread holds. One thread at a time forks: the first lock is the same for all. Not a
+    /// thread-local, because a thread may fork after its thread-locals were destroyed.
     static HELD: AtomicPtr<Held> = AtomicPtr::new(ptr::null_mut());
 
     #[inline(always)]
@@ -294,6 +297,7 @@ mod backend {
     }
 
     pub fn watch() {
+        // Acquire pairs with the Release in `watch_now`: if we read its value, the handlers of `fork` are registered.
         if WATCHED.load(Ordering::Acquire) != WATCHED_NOW {
             watch_now();
         }
@@ -303,26 +307,30 @@ mod backend {
     fn watch_now() {
         let me = std::process::id();
         loop {
+            // Acquire: as in `watch`.
             let seen = WATCHED.load(Ordering::Acquire);
             if seen == WATCHED_NOW {
                 return;
             }
             let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
             if seen == me || WATCHED.compare_exchange(seen, me, order, failed).is_err() {
-                // Another thread is just between two instructions, or the first.
+                // Another thread is registering. It needs a few instructions.
                 std::thread::sleep(std::time::Duration::from_micros(50));
                 continue;
             }
             // SAFETY: functions live as long as the process, and `extern "C"` ones do not unwind.
             let refused = unsafe { libc::pthread_atfork(Some(before), Some(parent), Some(child)) };
-            // Out of memory: then a fork is not noticed.
+            // Refused only without memory. Then forks are not noticed.
             debug_assert_eq!(refused, 0);
+            // Release pairs with the loads above, and in `watch`.
             WATCHED.store(WATCHED_NOW, Ordering::Release);
         }
     }
 
     pub fn register(handler: &'static Handler) {
         let ours = ptr::from_ref(handler).cast_mut();
+        // If our exchange comes first, the place is ours, and `handlers` finds it. If another one's comes first, it is the same
+        // handler, or we try the next place. The handlers are statics, so they need no publishing: any ordering does.
         let is_in = |place: &AtomicPtr<Handler>| {
             if place.load(Ordering::Acquire) == ours {
                 return true;

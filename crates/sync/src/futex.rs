@@ -1,11 +1,11 @@
-//! Words that a thread can sleep on.
+//! Words on which a thread can sleep.
 //!
-//! A sleeper names the value it saw; the kernel lets it sleep only while the word still holds that. A
-//! waker changes the word first and wakes after. Every wait may return for no reason, so callers loop.
+//! A sleeper names the value that it has read. The kernel lets it sleep only while the word still holds that value. A waker
+//! changes the word first and wakes after. If the change comes before the kernel's check, the sleep is refused. If it comes
+//! after, the wake ends the sleep. Every wait may return early, so callers loop.
 //!
-//! A waker often must not touch the word any more once it has changed it, because the sleeper may free it
-//! at once. [`Futex::key`] takes the *address* beforehand: waking a key touches no memory, and a key whose
-//! word is gone wakes nobody, or somebody who loops.
+//! Once a waker has changed the word, the sleeper may free it. So the waker takes the *address* before, with [`Futex::key`].
+//! Waking a key accesses no memory. If the word has been freed, the wake has no effect, or wakes a thread that loops.
 
 use std::time::Duration;
 
@@ -23,17 +23,17 @@ use real as backend;
 #[derive(Debug)]
 pub struct Futex {
     word: AtomicU32,
-    bed: backend::Bed,
+    waiters: backend::Waiters,
 }
 
-/// A 64-bit word to sleep on; only its low 32 bits are compared.
+/// A 64-bit word to sleep on. Only its low 32 bits are compared.
 #[derive(Debug)]
 pub struct Futex64 {
     word: AtomicU64,
-    bed: backend::Bed,
+    waiters: backend::Waiters,
 }
 
-/// Where the sleepers of one word are to be found, without the word.
+/// Wakes the sleepers of a word without accessing the word.
 #[derive(Clone, Debug)]
 pub struct Key(backend::Key);
 
@@ -41,7 +41,7 @@ impl Futex {
     const_unless_model! {
         /// Makes a word that holds `value`.
         pub fn new(value: u32) -> Self {
-            Self { word: AtomicU32::new(value), bed: backend::Bed::new() }
+            Self { word: AtomicU32::new(value), waiters: backend::Waiters::new() }
         }
     }
 
@@ -54,16 +54,16 @@ impl Futex {
     /// Returns the key by which sleepers can be woken after the word is gone.
     #[inline(always)]
     pub fn key(&self) -> Key {
-        Key(self.bed.key((&raw const self.word).cast()))
+        Key(self.waiters.key((&raw const self.word).cast()))
     }
 
-    /// Sleeps while the word holds `expected`; may return for no reason.
+    /// Sleeps while the word holds `expected`. May return early.
     ///
     /// # Blocking
     ///
     /// Until [`wake`](Self::wake), or for ever.
     pub fn wait(&self, expected: u32) {
-        self.bed.wait(
+        self.waiters.wait(
             (&raw const self.word).cast(),
             expected,
             || load32(&self.word),
@@ -71,12 +71,12 @@ impl Futex {
         );
     }
 
-    /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`; models never time out.
+    /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`. Never times out in a model.
     ///
-    /// A short timeout is punctual: the kernel's timer slack for this thread, 50 us unless somebody set it, is put aside
-    /// for as long as it sleeps. That costs three system calls of some 0.1 us each.
+    /// A short timeout is punctual: the thread's timer slack, 50 us by default, is set to 1 ns while it sleeps. That costs
+    /// three system calls of some 0.1 us each.
     pub fn wait_timeout(&self, expected: u32, timeout: Duration) {
-        self.bed.wait(
+        self.waiters.wait(
             (&raw const self.word).cast(),
             expected,
             || load32(&self.word),
@@ -84,7 +84,7 @@ impl Futex {
         );
     }
 
-    /// Wakes up to `count` sleepers; a system call even when nobody sleeps.
+    /// Wakes up to `count` sleepers. Makes a system call even if there is none.
     pub fn wake(&self, count: u32) {
         self.key().wake(count);
     }
@@ -94,7 +94,7 @@ impl Futex64 {
     const_unless_model! {
         /// Makes a word that holds `value`.
         pub fn new(value: u64) -> Self {
-            Self { word: AtomicU64::new(value), bed: backend::Bed::new() }
+            Self { word: AtomicU64::new(value), waiters: backend::Waiters::new() }
         }
     }
 
@@ -107,19 +107,19 @@ impl Futex64 {
     /// Returns the key by which sleepers can be woken after the word is gone.
     #[inline(always)]
     pub fn key(&self) -> Key {
-        Key(self.bed.key((&raw const self.word).cast()))
+        Key(self.waiters.key((&raw const self.word).cast()))
     }
 
     /// Sleeps while the low half of the word equals the low half of `expected`.
     ///
     /// # Blocking
     ///
-    /// Until somebody wakes the key, or for ever; may return for no reason.
+    /// Until the key is woken, or for ever. May return early.
     pub fn wait(&self, expected: u64) {
         #[cfg(miri)]
         return self.nap(expected, Duration::MAX);
         #[cfg(not(miri))]
-        self.bed.wait(
+        self.waiters.wait(
             (&raw const self.word).cast(),
             expected as u32,
             || load64(&self.word) as u32,
@@ -132,7 +132,7 @@ impl Futex64 {
         #[cfg(miri)]
         return self.nap(expected, timeout);
         #[cfg(not(miri))]
-        self.bed.wait(
+        self.waiters.wait(
             (&raw const self.word).cast(),
             expected as u32,
             || load64(&self.word) as u32,
@@ -151,7 +151,7 @@ impl Futex64 {
 }
 
 impl Key {
-    /// Wakes up to `count` sleepers and touches no memory of theirs.
+    /// Wakes up to `count` sleepers. Accesses no memory of theirs.
     #[inline]
     pub fn wake(&self, count: u32) {
         self.0.wake(count);
@@ -176,7 +176,7 @@ mod real {
 
     /// Nothing: the kernel keeps the sleepers.
     #[derive(Debug)]
-    pub struct Bed;
+    pub struct Waiters;
 
     #[derive(Clone, Copy, Debug)]
     pub struct Key(*const u32);
@@ -186,7 +186,7 @@ mod real {
     // SAFETY: as above.
     unsafe impl Sync for Key {}
 
-    impl Bed {
+    impl Waiters {
         pub const fn new() -> Self {
             Self
         }
@@ -262,7 +262,7 @@ mod model {
 
     /// The kernel's side of a futex: comparing and falling asleep are one step against a waker.
     #[derive(Debug)]
-    pub struct Bed(Sleepers);
+    pub struct Waiters(Sleepers);
 
     #[derive(Clone, Debug)]
     pub struct Key(Sleepers);
@@ -283,7 +283,7 @@ mod model {
         }
     }
 
-    impl Bed {
+    impl Waiters {
         pub fn new() -> Self {
             let sleepers = Arc::new((Mutex::new(()), Condvar::new()));
             Self(Sleepers {

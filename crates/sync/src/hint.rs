@@ -1,8 +1,6 @@
-//! What to tell the machine ahead of time.
+//! Hints for the CPU.
 
-/// Tells the CPU, or the model, that this is a spin loop.
-///
-/// In a model it yields: a loop that spins for another thread's progress would never end otherwise.
+/// Hints to the CPU that this is a spin loop. In a model it yields, because the loop would never end otherwise.
 #[inline(always)]
 pub fn spin_loop() {
     #[cfg(not(any(loom, shuttle)))]
@@ -13,9 +11,9 @@ pub fn spin_loop() {
     shuttle::thread::yield_now();
 }
 
-/// Asks for the cache line at `line`, to be written soon. Any address will do; it is not accessed.
+/// Fetches the cache line at `line` for a write soon. The address is not accessed, so any address may be given.
 ///
-/// A store that finds its line at another CPU is no matter as such, but the next locked instruction waits for it.
+/// A store does not wait for a line that another CPU has, but the next locked instruction waits for the store.
 #[inline(always)]
 pub fn prefetch_write<T>(line: *const T) {
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]

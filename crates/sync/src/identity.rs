@@ -1,4 +1,4 @@
-//! Which thread this is: a number for comparisons that is never used again, and a small one for tables.
+//! Numbers of threads: one for comparisons, which is never used again, and a small one for tables.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -9,8 +9,8 @@ crate::thread_local! {
 
 /// Returns a number that no other thread of this process has, had or will have.
 ///
-/// Costs a load after the first call of a thread. [`thread::current`](crate::thread::current) names a thread to the
-/// kernel, which gives that name to another one later.
+/// Costs a load after the thread's first call. The kernel's number, [`thread::current`](crate::thread::current), may later be
+/// that of another thread.
 #[inline]
 pub fn mine() -> NonZeroU64 {
     MINE.with(|mine| NonZeroU64::new(mine.get()).unwrap_or_else(|| first(mine)))
@@ -18,7 +18,7 @@ pub fn mine() -> NonZeroU64 {
 
 #[cold]
 fn first(mine: &std::cell::Cell<u64>) -> NonZeroU64 {
-    // Not a model's: it counts on from run to run, and only equality is asked.
+    // Not the model's atomic: it counts on from run to run, and the numbers are only compared.
     static NEXT: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(1);
     let number = NEXT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
     mine.set(number);
@@ -33,23 +33,23 @@ crate::thread_local! {
     static SEAT: std::cell::Cell<u32> = std::cell::Cell::new(0)
 }
 
-/// Returns a small number that no other living thread has, counted from 1; nothing while this thread's own data
-/// is being destroyed.
+/// Returns a small number that no other living thread has, counted from 1. `None` while this thread's thread-locals are being
+/// destroyed.
 ///
-/// The numbers are dense: the lowest free one is given out, and it is free again when its thread has ended. What a
-/// thread wrote is visible to the next one with its number. Costs a load after the first call of a thread. In a model
-/// no number is given twice.
+/// The numbers are dense: a thread gets the lowest free one, which is free again when the thread has ended. What a thread wrote
+/// is visible to the next thread with its number. Costs a load after the thread's first call. In a model no number is used
+/// twice.
 #[inline]
 pub fn seat() -> Option<NonZeroU32> {
     let seat = SEAT.try_with(std::cell::Cell::get).unwrap_or(GONE);
     if seat.wrapping_sub(1) < GONE - 1 {
         return NonZeroU32::new(seat);
     }
-    sit_down(seat)
+    take_seat(seat)
 }
 
 #[cold]
-fn sit_down(seat: u32) -> Option<NonZeroU32> {
+fn take_seat(seat: u32) -> Option<NonZeroU32> {
     if seat == GONE {
         return None;
     }
@@ -78,7 +78,7 @@ mod seats {
         nr_given: 0,
     });
 
-    /// Gives the number back when the thread's own data is destroyed.
+    /// Gives the number back when the thread's thread-locals are destroyed.
     struct Held(std::cell::Cell<u32>);
 
     std::thread_local!(static HELD: Held = const { Held(std::cell::Cell::new(0)) });
@@ -101,7 +101,7 @@ mod seats {
     }
 
     pub fn take() -> u32 {
-        // First: whoever forks while we have the lock waits for it.
+        // First, so that a thread that forks while we have the lock waits for it.
         crate::fork::Process::this();
         HELD.try_with(|held| {
             let mut seats = hold();

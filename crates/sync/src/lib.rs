@@ -1,28 +1,38 @@
-//! The one door of afterwork to atomics, locks, threads, time and system calls.
+//! Atomics, locks, threads, clocks and system calls, on the real machine and in models.
 //!
-//! Code above this crate names `sync::…` and never `std::sync`, `std::thread`, a clock or a
-//! system call. That is what lets one source run on four machines:
+//! ```
+//! use afterwork_sync::{Mutex, atomic::{AtomicU32, Ordering}, thread};
+//!
+//! static COUNT: AtomicU32 = AtomicU32::new(0);
+//! let thread = thread::spawn("counter", || { COUNT.fetch_add(1, Ordering::Relaxed); })?;
+//! thread.join().unwrap();
+//! assert_eq!(COUNT.load(Ordering::Relaxed), 1);
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! Code above this crate names `sync::…`, and never `std::sync`, `std::thread`, a clock or a system call. So one source runs
+//! on four back ends:
 //!
 //! | back end | chosen by | what it is for |
 //! |---|---|---|
-//! | the real machine | nothing | the product |
+//! | the real machine | default | the product |
 //! | [loom](https://docs.rs/loom) | `--cfg loom` | every interleaving, weak memory included, of a small case |
 //! | [shuttle](https://docs.rs/shuttle) | `--cfg shuttle` | very many interleavings of a large case |
 //! | [Miri](https://github.com/rust-lang/miri) | `--cfg miri`, by itself | undefined behaviour, of the product's own code |
 //!
-//! A back end is chosen by `--cfg` and never by a Cargo feature: features are united across a build,
-//! and a model's clock must not leak into a release.
+//! A back end is chosen by `--cfg` and never by a Cargo feature: Cargo unites features across a build, and a model's clock must
+//! not get into a release.
 //!
 //! Without the `std` feature only [`atomic`], [`cell`], [`hint`] and [`twin`] remain, and the crate is
 //! `no_std`.
 //!
 //! # What a model does not see
 //!
-//! Loom treats `SeqCst` *accesses* as `AcqRel` (a `SeqCst` fence it honours), runs at most five
-//! threads, and never lets a timed wait time out. Shuttle treats every ordering as `SeqCst`. A protocol
-//! that needs store-then-load order therefore uses `fence(SeqCst)` on both sides.
+//! Loom treats `SeqCst` *accesses* as `AcqRel`, but checks `SeqCst` fences. It runs at most five threads, and no timed wait
+//! times out. Shuttle treats every ordering as `SeqCst`. So a protocol that needs a store before a later load uses
+//! `fence(SeqCst)` on both sides.
 //!
-//! Miri runs the real machine's code but for the few calls that it does not emulate.
+//! Miri runs the real machine's code, except for a few calls that it does not emulate.
 #![cfg_attr(not(any(feature = "std", loom, shuttle)), no_std)]
 
 #[cfg(feature = "alloc")]
@@ -87,12 +97,12 @@ pub use alloc::sync::Arc;
 #[cfg(all(feature = "alloc", loom))]
 pub use loom::sync::Arc;
 
-/// What a model takes as given: it sees neither its steps nor the order that they make.
+/// Types that a model does not see: neither their steps nor the order that these make.
 #[cfg(feature = "alloc")]
 pub mod unmodelled {
-    /// A shared pointer for state whose life no model is about; unlike a model's it may be a receiver.
+    /// A shared pointer for state whose lifetime no model checks. Unlike a model's it may be a method receiver.
     pub use alloc::sync::{Arc, Weak};
-    /// A number in which each thread looks for what itself wrote.
+    /// A number of which each thread reads only what it wrote itself.
     pub use core::sync::atomic::AtomicU64;
 }
 
@@ -102,8 +112,7 @@ pub use std::sync::OnceLock;
 
 /// Declares a function that is `const` on the real machine and plain in a model.
 ///
-/// A model's atomics cannot be made in a constant, so a constructor that must serve a `static` is
-/// declared through this macro.
+/// A model's atomics cannot be made in a constant expression. So a constructor for a `static` is declared by this macro.
 #[macro_export]
 macro_rules! const_unless_model {
     ($(#[$meta:meta])* $vis:vis fn $($rest:tt)*) => {
@@ -116,8 +125,8 @@ macro_rules! const_unless_model {
 
 /// Declares a value that lives as long as the process, and the function that returns it.
 ///
-/// On the real machine it is a `static` made by a constant expression. A model makes it anew for each run, when it is
-/// first asked for, and drops it at the end of the run, when all threads but the first must have ended.
+/// On the real machine it is a `static` made by a constant expression. A model makes it anew in each run, on the first call, and
+/// drops it at the end of the run, when all threads but the first must have ended.
 ///
 /// ```
 /// # use afterwork_sync as sync;

@@ -1,7 +1,7 @@
 //! A lock that never poisons.
 //!
-//! A debug build counts the locks that a thread holds, so that whoever calls foreign code can assert that there is
-//! none ([`assert_none_held`]), and a test's allocator can tell what is allocated under one ([`is_any_held`]).
+//! A debug build counts the locks that a thread holds, so that a caller of foreign code can assert that it holds none
+//! ([`assert_none_held`]), and a test's allocator can tell what is allocated under one ([`is_any_held`]).
 
 use std::ops::{Deref, DerefMut};
 
@@ -14,22 +14,22 @@ use shuttle::sync as backend;
 #[cfg(not(any(loom, shuttle)))]
 use std::sync as backend;
 
-/// A mutual-exclusion lock; a panic while it is held leaves it usable.
+/// A mutual-exclusion lock. It stays usable after a panic of its holder.
 ///
 /// # Blocking
 ///
-/// [`lock`](Self::lock) blocks while another thread holds it. Not for signal handlers.
+/// [`lock`](Self::lock) blocks while another thread holds the lock. Not for signal handlers.
 #[derive(Debug, Default)]
 pub struct Mutex<T>(backend::Mutex<T>);
 
-/// The right to reach what a [`Mutex`] guards; unlocks when dropped.
+/// The right to use what a [`Mutex`] guards. Unlocks when dropped.
 #[derive(Debug)]
 pub struct MutexGuard<'a, T> {
     guard: backend::MutexGuard<'a, T>,
     _held: count::Held,
 }
 
-/// Panics in a debug build if this thread holds a [`Mutex`]; a release build has no code for it.
+/// Panics in a debug build if this thread holds a [`Mutex`]. Does nothing in a release build.
 #[inline(always)]
 #[track_caller]
 pub fn assert_none_held() {
@@ -72,7 +72,7 @@ mod count {
 
 #[cfg(not(all(debug_assertions, not(any(loom, shuttle)))))]
 mod count {
-    /// Nothing: locks are counted in debug builds of the real machine alone.
+    /// Nothing: locks are counted only in debug builds for the real machine.
     #[derive(Debug)]
     pub struct Held;
 
@@ -97,7 +97,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks, waiting as long as another thread holds it.
+    /// Locks. Waits while another thread holds the lock.
     #[inline]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard {
@@ -109,7 +109,7 @@ impl<T> Mutex<T> {
         }
     }
 
-    /// Locks if nobody holds it.
+    /// Locks if no thread holds the lock.
     #[inline]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = match self.0.try_lock() {

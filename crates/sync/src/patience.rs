@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use crate::thread;
 
-/// How often a waiter gives its CPU away before it naps. A guess: about as many turns as threads may share a CPU.
+/// How often a waiter yields its CPU before it sleeps. A guess: about as many threads as may share a CPU.
 const NR_YIELDS: u32 = 32;
-/// How long a nap is: of the order of a wake-up, which it replaces.
+/// How long a waiter sleeps at a time: about a wake-up, which this replaces.
 const NAP: Duration = Duration::from_micros(50);
 
-/// A wait for another thread that is in the middle of a few steps, and owes nobody a wake-up.
+/// A wait for another thread that needs a few more steps, and will wake nobody.
 ///
-/// It gives the CPU away, and after a while it naps. A real-time thread that did nothing but give its CPU away would
-/// keep a thread of lower priority, which it waits for, from that CPU for ever.
+/// It yields the CPU, and after a while it sleeps for short times. A real-time thread that only yielded could keep the thread
+/// that it waits for off the CPU for ever, if that has a lower priority.
 #[derive(Debug, Default)]
 pub struct Patience {
     nr_pauses: u32,
@@ -24,11 +24,11 @@ impl Patience {
         Self { nr_pauses: 0 }
     }
 
-    /// Lets a little time pass before the next look.
+    /// Lets a little time pass before the next check.
     ///
     /// # Blocking
     ///
-    /// At most 50 µs and what the system adds; nobody has to end a nap.
+    /// At most 50 µs, and what the system adds.
     pub fn pause(&mut self) {
         self.nr_pauses = self.nr_pauses.saturating_add(1);
         if self.nr_pauses <= NR_YIELDS {

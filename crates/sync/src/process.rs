@@ -1,4 +1,4 @@
-//! This process and others: who they are, and what is to be done when this one ends.
+//! This process and others: numbers, names and owners, and what is done when this process ends.
 
 use std::io;
 
@@ -7,9 +7,9 @@ pub fn id() -> u32 {
     std::process::id()
 }
 
-/// Returns when the process `pid` started, in clock ticks since the machine did; none when there is no such process.
+/// Returns when the process `pid` started, in clock ticks since the machine started. `None` if there is no such process.
 ///
-/// With the number it names a process for good: a number is used again, at another time.
+/// Number and start time together name a process for good. The number alone may be used again.
 ///
 /// # Blocking
 ///
@@ -18,7 +18,7 @@ pub fn start_time(pid: u32) -> Option<u64> {
     start_time_in(&std::fs::read(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// Returns the name of the process `pid`, as `ps` shows it; none when there is no such process.
+/// Returns the name of the process `pid`, as `ps` shows it. `None` if there is no such process.
 ///
 /// # Blocking
 ///
@@ -28,7 +28,7 @@ pub fn name(pid: u32) -> Option<String> {
     Some(String::from_utf8_lossy(name.trim_ascii_end()).into_owned())
 }
 
-/// Returns the user who owns the process `pid`; none when there is no such process.
+/// Returns the user that owns the process `pid`. `None` if there is no such process.
 ///
 /// # Blocking
 ///
@@ -38,18 +38,18 @@ pub fn owner(pid: u32) -> Option<u32> {
     Some(std::fs::metadata(format!("/proc/{pid}")).ok()?.uid())
 }
 
-/// Returns the user in whose name this process acts.
+/// Returns the effective user of this process.
 pub fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-/// Runs `run` when this process ends by returning from `main` or by `exit`; not when it is killed or aborts.
+/// Calls `run` when this process returns from `main` or calls `exit`. Not when it is killed or aborts.
 ///
-/// It runs in a forked child that ends so, too, and while other threads still run.
+/// Also called in a forked child that ends in one of these ways. Other threads may still run then.
 ///
 /// # Errors
 ///
-/// When there is no memory for it.
+/// `OutOfMemory`.
 pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
     // SAFETY: a function lives as long as the process, and one that is `extern "C"` does not unwind.
     let refused = unsafe { libc::atexit(run) };
@@ -62,21 +62,21 @@ pub fn at_exit(run: extern "C" fn()) -> io::Result<()> {
 
 /// Ends the process by `abort`, after the line `afterwork: {why}` on stderr.
 ///
-/// For where going on would corrupt memory and unwinding would too. Allocates nothing, takes no lock.
+/// For a state in which both going on and unwinding would corrupt memory. Allocates nothing, takes no lock.
 ///
 /// # Blocking
 ///
 /// For as long as stderr does.
 #[cold]
 pub fn die(why: &str) -> ! {
-    tell(why);
+    write_line(why);
     std::process::abort()
 }
 
 /// Writes the line `afterwork: {why}` on stderr.
-pub(crate) fn tell(why: &str) {
+pub(crate) fn write_line(why: &str) {
     for part in ["afterwork: ", why, "\n"] {
-        // SAFETY: the bytes are `part`'s. Should the write fail, nobody is left to be told.
+        // SAFETY: the bytes are `part`'s. A failed write is ignored: there is nowhere to report it.
         unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };
     }
 }

@@ -1,32 +1,30 @@
-//! Sleeps that end when they were asked to.
+//! Sleeps that end on time.
 //!
-//! The kernel may let a timer of a thread ring late by the thread's *timer slack*, so that several ring at once and
-//! the machine sleeps longer in between. It is 50 us unless somebody set it, which is nothing to a timeout of a
-//! second and a quarter of one of 200 us.
+//! The kernel may end a thread's timed sleep late by the thread's *timer slack*, so that several sleeps end together and the
+//! CPU sleeps longer. The slack is 50 us by default: little for a timeout of a second, a quarter of one of 200 us.
 
 use std::num::NonZeroU64;
 use std::time::Duration;
 
 use rustix::thread::{current_timer_slack, set_current_timer_slack};
 
-/// From here on the default slack is a hundredth of the span at most, and stays.
+/// From this span on the default slack is at most a hundredth of the span, and is left alone.
 const LONG: Duration = Duration::from_millis(5);
 
-/// The least slack that the kernel takes as one; zero would ask for the default.
+/// The least slack. Zero would set the default.
 const NONE: NonZeroU64 = NonZeroU64::MIN;
 
-/// While it lives, timers of this thread ring on time.
+/// Keeps this thread's slack at the least value until dropped.
 #[derive(Debug)]
 pub(crate) struct Punctual {
-    /// What the thread had, and gets back.
+    /// The slack before, which is restored.
     slack_ns: NonZeroU64,
 }
 
 impl Punctual {
-    /// Puts the thread's slack aside if it would matter for a sleep of `span`.
+    /// Sets the least slack if the present one would matter for a sleep of `span`.
     ///
-    /// `None` where it would not, where there is none (threads of real-time classes), or where the kernel refuses:
-    /// then the sleep is as punctual as it would have been.
+    /// Returns `None` if it would not, if the thread has no slack (real-time threads), or if the kernel refuses.
     pub fn for_span(span: Duration) -> Option<Self> {
         if span >= LONG || cfg!(miri) {
             return None;
@@ -42,7 +40,7 @@ impl Punctual {
 
 impl Drop for Punctual {
     fn drop(&mut self) {
-        // It was granted when it was put aside. Should it be refused, the thread stays punctual.
+        // The kernel allowed the change before. If it refuses now, the thread keeps the least slack.
         let _ = set_current_timer_slack(Some(self.slack_ns));
     }
 }

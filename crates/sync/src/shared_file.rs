@@ -1,11 +1,11 @@
-//! A file that one process writes and others look at, and a bell by which they ask for something.
+//! A file that one process writes and others read, and a bell by which readers ask the writer for something.
 //!
-//! Nobody reads or writes it through a mapping: who shares a file may cut it short, and a mapping beyond the end is a
-//! SIGBUS. It is written by `pwrite` and read by `pread`. The bell is a futex in the first page of the file; the page is
-//! mapped, but only its address is used, as a name: where the file has been cut short the kernel answers with an error.
-//! Nor does a write cost a signal that RLIMIT_FSIZE does not allow: it is an error.
+//! The file is written by `pwrite` and read by `pread`, never through a mapping: another process may truncate the file, and an
+//! access to a mapping beyond its end is a SIGBUS. The bell is a futex in the first page of the file. That page is mapped, but
+//! only its address is used, as a name; if the file was truncated, the kernel returns an error. A write that RLIMIT_FSIZE does
+//! not allow is an error and no signal.
 //!
-//! Who writes it has it locked for as long as it lives, so that whoever finds it, in another container too, can tell
+//! The writer keeps the file locked while it lives. So a process that finds the file, also in another container, can tell
 //! whether it was left behind.
 
 use std::{
@@ -24,7 +24,7 @@ use rustix::{fs::FlockOperation, io::Errno};
 
 use crate::fault;
 
-/// How much of the file the bell may lie in. The kernel's smallest page.
+/// The bell lies within so many bytes of the file's start. The kernel's smallest page.
 const MAPPED_BYTES: usize = 4096;
 
 /// A file shared with other processes of the same user.
@@ -43,21 +43,21 @@ unsafe impl Send for Map {}
 // SAFETY: as above.
 unsafe impl Sync for Map {}
 
-/// Why the owner of a bell got up.
+/// How a wait for the bell ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rung {
-    /// Somebody rang, or it may have been so.
+    /// The bell was rung, or the wait ended early.
     Yes,
-    /// There is no bell any more: the file was cut short.
+    /// There is no bell any more: the file was truncated.
     Gone,
 }
 
-/// Returns which file it is, on which device.
+/// Returns the device and the inode.
 fn id_of(metadata: &std::fs::Metadata) -> (u64, u64) {
     (metadata.dev(), metadata.ino())
 }
 
-/// Returns `true` if the system was short of something, so that the error says nothing of the file.
+/// Returns `true` if the error comes from a shortage of the system, and not from the file.
 pub fn is_shortage(error: &io::Error) -> bool {
     let code = error.raw_os_error();
     [libc::ENOMEM, libc::EMFILE, libc::ENFILE, libc::EINTR]
@@ -65,18 +65,18 @@ pub fn is_shortage(error: &io::Error) -> bool {
         .contains(&code)
 }
 
-/// Returns the paths of what is in `directory`, if that can be read.
+/// Returns the paths of the entries of `directory`; none if it cannot be read.
 pub fn files_in(directory: &Path) -> impl Iterator<Item = PathBuf> {
     let entries = std::fs::read_dir(directory).into_iter().flatten();
     entries.flatten().map(|entry| entry.path())
 }
 
 impl SharedFile {
-    /// Makes a file that did not exist, for this user alone.
+    /// Makes a new file, which only this user may read and write.
     ///
     /// # Errors
     ///
-    /// `AlreadyExists`, also for a symbolic link, which is not followed; what else the system says.
+    /// `AlreadyExists`, also for a symbolic link, which is not followed. Else the system's error.
     pub fn create(path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new()
             .read(true)
@@ -86,7 +86,7 @@ impl SharedFile {
             .custom_flags(libc::O_NOFOLLOW | libc::O_CLOEXEC)
             .open(path)?;
         let id = id_of(&file.metadata()?);
-        // Nobody's page: it has neither been written nor locked.
+        // Remove it again: it has neither been written nor locked.
         Self::with(file, true).inspect_err(|_| {
             if std::fs::symlink_metadata(path).is_ok_and(|there| id_of(&there) == id) {
                 std::fs::remove_file(path).ok();
@@ -94,11 +94,11 @@ impl SharedFile {
         })
     }
 
-    /// Opens a file that another process may have made, to look at it and to ring.
+    /// Opens a file that another process may have made, to read it and to ring.
     ///
     /// # Errors
     ///
-    /// A symbolic link is refused, and whatever is no regular file. What else the system says.
+    /// If it is a symbolic link, or no regular file. Else the system's error.
     pub fn open(path: &Path) -> io::Result<Self> {
         let mut options = OpenOptions::new();
         // Without O_NONBLOCK the opening of a pipe waits for its other end.
@@ -110,7 +110,7 @@ impl SharedFile {
             Err(error) if error.raw_os_error() == Some(libc::ELOOP) => {
                 return Err(io::Error::other("it is a symbolic link"));
             }
-            // A directory, or read only: looking may do.
+            // A directory, or a file that may only be read.
             Err(_) => (options.open(path)?, false),
         };
         if !file.metadata()?.is_file() {
@@ -143,12 +143,12 @@ impl SharedFile {
         })
     }
 
-    /// Locks it until it is dropped, or its process ends; returns `true` if nobody else has it locked. A child of `fork` has
-    /// it locked, too, until it [closes](Self::close_in_child) it.
+    /// Locks the file until it is dropped or the process ends. Returns `false` if another process has it locked. A child of
+    /// `fork` shares the lock until it [closes](Self::close_in_child) the file.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn lock(&self) -> io::Result<bool> {
         self.flock(FlockOperation::NonBlockingLockExclusive)
     }
@@ -157,7 +157,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn is_locked(&self) -> io::Result<bool> {
         if !self.flock(FlockOperation::NonBlockingLockShared)? {
             return Ok(true);
@@ -174,7 +174,7 @@ impl SharedFile {
         }
     }
 
-    /// Returns `true` if it is the file of that name.
+    /// Returns `true` if `path` names this file.
     pub fn is_at(&self, path: &Path) -> bool {
         let there = std::fs::symlink_metadata(path);
         let is_it =
@@ -182,7 +182,7 @@ impl SharedFile {
         self.file.metadata().as_ref().is_ok_and(is_it)
     }
 
-    /// Closes it in a child of `fork`, so that the lock is its parent's alone.
+    /// Closes the file in a child of `fork`, so that only the parent has the lock.
     ///
     /// # Safety
     ///
@@ -195,11 +195,11 @@ impl SharedFile {
         unsafe { libc::munmap(self.map.0, MAPPED_BYTES) };
     }
 
-    /// Removes the file of that name; who has it open keeps it.
+    /// Removes the file `path`. Processes that have it open keep it.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn remove(path: &Path) -> io::Result<()> {
         std::fs::remove_file(path)
     }
@@ -208,7 +208,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn len(&self) -> io::Result<u64> {
         Ok(self.file.metadata()?.len())
     }
@@ -217,7 +217,7 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn is_empty(&self) -> io::Result<bool> {
         Ok(self.len()? == 0)
     }
@@ -226,22 +226,22 @@ impl SharedFile {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn owner_and_mode(&self) -> io::Result<(u32, u32)> {
         let metadata = self.file.metadata()?;
         Ok((metadata.uid(), metadata.mode() & 0o7777))
     }
 
-    /// Returns `true` if it may be written, so that somebody can be asked by it.
+    /// Returns `true` if this process may write the file, and so ring.
     pub fn is_writable(&self) -> bool {
         self.is_writable
     }
 
-    /// Reads from `offset` on as much as there is and fits; returns how much.
+    /// Reads from `offset` on until `buffer` is full or the file ends. Returns how many bytes were read.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn read_at(&self, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
         let mut nr_read = 0;
         while nr_read < buffer.len() {
@@ -258,20 +258,20 @@ impl SharedFile {
         Ok(nr_read)
     }
 
-    /// Writes all of `bytes` from `offset` on; the file grows if need be.
+    /// Writes all of `bytes` from `offset` on. The file grows if needed.
     ///
     /// # Errors
     ///
-    /// What the system says, such as that no memory is left for it, or that files may not be so long.
+    /// The system's error, for example if there is no space, or the file would be longer than allowed.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
         without_signal(|| self.file.write_all_at(bytes, offset))
     }
 
-    /// Makes it so long.
+    /// Sets the length of the file.
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
         without_signal(|| self.file.set_len(len))
     }
@@ -280,7 +280,7 @@ impl SharedFile {
     ///
     /// # Blocking
     ///
-    /// Until somebody [rings](Self::ring) there, for `timeout` at most; may return for no reason.
+    /// Until a process [rings](Self::ring) there, for at most `timeout`. May return early.
     pub fn wait(&self, offset: usize, expected: u32, timeout: Option<Duration>) -> Rung {
         let timeout = timeout.map(|span| libc::timespec {
             tv_sec: span.as_secs().min(i64::MAX as u64) as _,
@@ -305,11 +305,11 @@ impl SharedFile {
         }
     }
 
-    /// Writes `value` at `offset`, which lies in the first 4096 bytes, and wakes who waits there.
+    /// Writes `value` at `offset`, which lies in the first 4096 bytes, and wakes processes that wait there.
     ///
     /// # Errors
     ///
-    /// What the system says of the write, which makes no file longer.
+    /// If the file is too short, or the system's error of the write.
     pub fn ring(&self, offset: usize, value: u32) -> io::Result<()> {
         if self.len()? < offset as u64 + 4 {
             return Err(io::Error::other("it is too short"));
@@ -333,7 +333,7 @@ impl SharedFile {
     }
 }
 
-/// Calls `write` with SIGXFSZ kept off: what is beyond RLIMIT_FSIZE is an error, and does not end the process.
+/// Calls `write` with SIGXFSZ blocked, so that a write beyond RLIMIT_FSIZE is an error and does not end the process.
 fn without_signal<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
     // SAFETY: a signal set is plain memory, which `sigemptyset` makes one.
     let (mut ours, mut before): (libc::sigset_t, libc::sigset_t) = unsafe { mem::zeroed() };

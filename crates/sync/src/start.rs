@@ -1,22 +1,22 @@
-//! How a thread of ours begins: as the process's first thread is, whoever asked for it.
+//! Starting the library's threads, with the attributes of the process's first thread.
 //!
-//! The kernel gives a new thread what the one has that starts it: its CPUs, its policy, its nice value, the signals that
-//! it blocks. Ours serve the whole process, and are started by whoever happens to need them first, who may be pinned to a
-//! CPU, or run before everybody else. So they take after the process's first thread instead:
+//! The kernel gives a new thread the attributes of the thread that starts it: CPUs, policy, nice value, blocked signals. The
+//! library's threads serve the whole process. The thread that happens to start them may be pinned to a CPU, or have a
+//! real-time priority. So they take the attributes of the process's first thread instead:
 //!
 //! | what | becomes |
 //! |---|---|
-//! | CPUs | those of the first thread; a pool's worker then goes to those of its pool, and a manager has those of whoever made its registry |
-//! | policy | that of the first thread, `SCHED_OTHER` where it is a real-time one |
-//! | nice value | that of the first thread, if it may be had |
-//! | blocked signals | those of the first thread. So a signal for the process never comes here first: the kernel gives it to the first thread, unless that blocks it. Until that is done all are blocked |
+//! | CPUs | those of the first thread. A pool's worker is then bound to the CPUs of its pool; a manager has those of the thread that made its registry |
+//! | policy | that of the first thread, or `SCHED_OTHER` if that is a real-time one |
+//! | nice value | that of the first thread, if it is allowed |
+//! | blocked signals | those of the first thread, to which the kernel gives a signal for the process first. During the start all signals are blocked |
 //!
-//! What cannot be read, or is refused, stays as it was with the one that started the thread.
+//! What cannot be read, or is refused, stays as the starting thread had it.
 //!
 //! # In a child of `fork`
 //!
-//! There the C library starts them. The standard library's start takes a lock, which a thread of the parent's may have had
-//! when that was forked: it would be waited for for ever.
+//! There the C library starts the threads. The standard library's start takes a lock. A thread of the parent may have held it
+//! at the fork, and the child would wait for it for ever.
 
 use std::{
     cell::Cell,
@@ -34,21 +34,21 @@ type Body = Box<dyn FnOnce() + Send>;
 type Outcome = thread::Result<()>;
 
 thread_local! {
-    /// Whether this thread is one of ours.
+    /// `true` if the library started this thread.
     pub(crate) static IS_OURS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// What the standard library gives a thread.
+/// The stack that the standard library gives a thread.
 const STACK_BYTES: usize = 2 << 20;
 
-/// A thread, however it was started.
+/// A thread, started by the standard library or by the C library.
 #[derive(Debug)]
 pub enum Handle {
     Std(thread::JoinHandle<()>),
     Bare(Bare),
 }
 
-/// On which CPUs a thread begins.
+/// The CPUs on which a thread begins.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Cpus {
     OfFirst,
@@ -64,7 +64,7 @@ pub fn spawn(name: &str, cpus: Cpus, body: impl FnOnce() + Send + 'static) -> io
             .spawn(body)
             .map(Handle::Std);
     }
-    // Over the start: what arrives meanwhile waits.
+    // Blocked during the start: signals that arrive meanwhile stay pending.
     let signals = Signals::block_all();
     let theirs = signals.0;
     let whole = move || {
@@ -88,7 +88,7 @@ impl Handle {
         }
     }
 
-    /// Joins the thread if it has ended for good, its locals' destructors included; else gives the handle back.
+    /// Joins the thread if it has ended, including the destructors of its thread-locals. Else gives the handle back.
     pub fn try_join(self) -> Result<(), Self> {
         // Miri has no call for that, and lets a thread be detached.
         if cfg!(miri) {
@@ -100,7 +100,7 @@ impl Handle {
         };
         match self {
             Self::Std(thread) if has_ended(thread.as_pthread_t()) => {
-                // All that is left of it is a number.
+                // It has been joined: only the number is left.
                 thread.into_pthread_t();
                 Ok(())
             }
@@ -201,7 +201,7 @@ extern "C" fn main(start: *mut libc::c_void) -> *mut libc::c_void {
     ptr::null_mut()
 }
 
-/// What this thread blocked; blocked again when dropped.
+/// The signals that this thread blocked before. Restores them when dropped.
 struct Signals(libc::sigset_t);
 
 impl Signals {
@@ -227,7 +227,7 @@ fn set_blocked(signals: &libc::sigset_t) {
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, signals, ptr::null_mut()) };
 }
 
-/// Makes this thread as the first one is; `theirs` is what the one blocked that started it.
+/// Gives this thread the attributes of the first one. `theirs` are the signals that the starting thread blocked.
 fn settle(cpus: Cpus, theirs: libc::sigset_t) {
     let first = std::process::id() as libc::pid_t;
     if cpus == Cpus::OfFirst {
@@ -292,7 +292,7 @@ fn blocked_by_first() -> Option<libc::sigset_t> {
 fn blocked_in(status: &[u8]) -> Option<libc::sigset_t> {
     let status = String::from_utf8_lossy(status);
     let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
-    // A thread that has ended blocks what nobody says.
+    // The mask of a thread that has ended means nothing.
     let is_there = !field("State:")?.trim_start().starts_with(['Z', 'X']);
     let bits = u64::from_str_radix(field("SigBlk:")?.trim(), 16).ok()?;
     let mut blocked = MaybeUninit::uninit();

@@ -1,4 +1,4 @@
-//! Threads: making, naming, pinning and telling them apart.
+//! Threads: starting, naming, scheduling and joining them.
 
 use std::io;
 
@@ -12,7 +12,7 @@ use std::thread as backend;
 #[cfg(not(loom))]
 pub use backend::panicking;
 
-/// Returns `true` if this thread is unwinding; never in loom, which stops at the first panic.
+/// Returns `true` if this thread is unwinding. Always `false` in loom, which stops at the first panic.
 #[cfg(loom)]
 pub fn panicking() -> bool {
     false
@@ -33,13 +33,12 @@ pub struct JoinHandle(Handle);
 
 /// Starts a thread called `name` that runs `body`.
 ///
-/// The kernel keeps 15 bytes of the name. The stack is of 2 MiB, reserved and not touched. It has the CPUs, the policy
-/// unless that is a real-time one, the nice value and the blocked signals of the process's first thread, and nothing of
-/// the caller's.
+/// The kernel keeps 15 bytes of the name. The stack has 2 MiB. The thread has the CPUs, the nice value and the blocked signals
+/// of the process's first thread, and its policy unless that is a real-time one. It has no attributes of the caller.
 ///
 /// # Errors
 ///
-/// What the system says when it refuses another thread; `body` is dropped then.
+/// The system's error if it refuses another thread. `body` is dropped then.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     #[cfg(not(any(loom, shuttle)))]
     return crate::start::spawn(name, Cpus::OfFirst, body).map(JoinHandle);
@@ -55,7 +54,7 @@ pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<Joi
     }
 }
 
-/// Starts a thread as [`spawn`] does, but on the CPUs of the caller, at no moment on others.
+/// Starts a thread as [`spawn`] does, but on the CPUs of the caller. It never runs on others.
 ///
 /// # Errors
 ///
@@ -83,7 +82,7 @@ pub(crate) fn is_ours() -> bool {
 }
 
 impl JoinHandle {
-    /// Returns `true` if the thread has ended, or is just about to; never in a model, which cannot tell.
+    /// Returns `true` if the thread has ended, or is about to. Always `false` in a model.
     pub fn is_finished(&self) -> bool {
         #[cfg(not(any(loom, shuttle)))]
         return self.0.is_finished();
@@ -91,10 +90,10 @@ impl JoinHandle {
         false
     }
 
-    /// Gives the thread's memory back if it has ended for good; else comes back.
+    /// Joins the thread if it has ended, else returns the handle.
     ///
-    /// Unlike after [`is_finished`](Self::is_finished), destructors of its locals, which are users' code, have run.
-    /// A model cannot tell, and says that it has not.
+    /// Unlike after [`is_finished`](Self::is_finished), the destructors of its thread-locals have run. In a model it always
+    /// returns the handle.
     ///
     /// # Errors
     ///
@@ -116,13 +115,13 @@ impl JoinHandle {
     }
 }
 
-/// Gives the CPU to another runnable thread.
+/// Yields the CPU to another runnable thread.
 #[inline]
 pub fn yield_now() {
     backend::yield_now();
 }
 
-/// Lets this thread sleep for about `span`; in a model it only yields.
+/// Lets this thread sleep for about `span`. In a model it only yields.
 pub fn sleep(span: std::time::Duration) {
     #[cfg(not(any(loom, shuttle)))]
     std::thread::sleep(span);
@@ -141,11 +140,11 @@ pub fn current() -> ThreadId {
     ThreadId(0)
 }
 
-/// Sets the nice value of this thread (-20 first, 19 last); does nothing in a model.
+/// Sets the nice value of this thread, from -20 (first) to 19 (last). Does nothing in a model.
 ///
 /// # Errors
 ///
-/// Permission denied for a value below the present one without the right to it.
+/// `PermissionDenied` for a value below the present one, without the right to it.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle, miri)))]
     rustix::process::setpriority_process(Some(rustix::thread::gettid()), i32::from(nice))?;
@@ -154,13 +153,13 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
     Ok(())
 }
 
-/// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99); does nothing in a model.
+/// Makes this thread a real-time one (`SCHED_FIFO`, priorities 1 to 99). Does nothing in a model.
 ///
-/// It then runs before every ordinary thread of its CPUs, for as long as it wants to.
+/// It then runs before every ordinary thread of its CPUs, without a time limit.
 ///
 /// # Errors
 ///
-/// Permission denied without the right to it; `InvalidInput` for a priority that is none.
+/// `PermissionDenied` without the right to it; `InvalidInput` for a priority out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle, miri)))]
     {
@@ -177,13 +176,13 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns `true` if this process may set a nice value of `nice` for its threads.
+/// Checks that this process may set the nice value `nice` for its threads.
 ///
-/// A value before the caller's own is tried, and taken back at once; any other may be set.
+/// A value below the caller's own is set and restored at once. Any other value may be set in any case.
 ///
 /// # Errors
 ///
-/// What the system says when it refuses.
+/// The system's error if it refuses.
 pub fn may_set_nice(nice: i8) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle)))]
     {
@@ -200,13 +199,16 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
     Ok(())
 }
 
-/// Puts `thread` before all that have no real-time priority, if it has none itself; returns `true` if it did.
+/// Gives `thread` a real-time priority, if it has none. Returns `true` if it did.
 ///
-/// Sets `SCHED_FIFO`, priority 1, for a thread of `SCHED_OTHER`; threads and processes that it starts meanwhile have
-/// `SCHED_OTHER` and a nice value of 0. Refused without the right to it (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO`), where
-/// `RLIMIT_RTTIME` would have the kernel kill a process that computes for long at such a priority, and always in a model.
+/// Sets `SCHED_FIFO`, priority 1, for a thread of `SCHED_OTHER`. Threads and processes that it starts meanwhile have
+/// `SCHED_OTHER` and a nice value of 0. Returns `false`
 ///
-/// Inside of [`while_named`], by which the thread is still there.
+/// - without the right to it (`CAP_SYS_NICE`, or `RLIMIT_RTPRIO`);
+/// - under a finite `RLIMIT_RTTIME`, with which the kernel would kill a process that computes for long at such a priority;
+/// - in a model.
+///
+/// Call it inside [`while_named`], so that the thread still exists.
 pub fn boost(thread: ThreadId) -> bool {
     #[cfg(not(any(loom, shuttle, miri)))]
     return policy::may_boost(thread.0)
@@ -218,13 +220,14 @@ pub fn boost(thread: ThreadId) -> bool {
     }
 }
 
-/// Calls `body`, which names a thread to the kernel that is not the caller's own. A thread that may be named so calls this
-/// with nothing to do before it ends, after it has said in a word of its own that it will: so `body` names nobody who is
-/// gone, and whose number may be another's.
+/// Calls `body`, which passes another thread's number to the kernel.
+///
+/// That thread notes in a word of its own that it will end, and then calls this with an empty `body` before it ends. `body`
+/// reads that word first. So it never uses the number of a thread that has ended, which may be that of another thread.
 ///
 /// # Blocking
 ///
-/// As long as others are in here. `body` must not sleep, nor come back here.
+/// While other threads are inside. `body` must not sleep, and must not call this again.
 pub fn while_named<R>(body: impl FnOnce() -> R) -> R {
     #[cfg(not(any(loom, shuttle)))]
     let _named = hold_names();
@@ -249,11 +252,11 @@ pub fn unboost(thread: ThreadId) {
 pub(crate) mod policy {
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// In a policy: what is started by the thread does not have it.
+    /// In a policy: threads and processes that the thread starts do not have the policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
 
-    /// Whether the system does not let us take `RESET_ON_FORK` back, as where the right to boost is `RLIMIT_RTPRIO`
-    /// alone. Then a thread that has it may have it from us, else it is the thread's own.
+    /// `true` if the system has refused to clear `RESET_ON_FORK`, as it does if the right to boost is only `RLIMIT_RTPRIO`.
+    /// Then a thread that has the flag may have it from us; else it is the thread's own.
     static KEEPS_RESET: AtomicBool = AtomicBool::new(false);
 
     pub fn may_boost(thread: u32) -> bool {
@@ -276,14 +279,14 @@ pub(crate) mod policy {
         unsafe { *libc::__errno_location() = errno };
     }
 
-    /// Returns the policy of `thread`, 0 for this one; nothing when it is gone.
+    /// Returns the policy of `thread`; 0 is this thread. `None` if the thread does not exist.
     pub fn of(thread: u32) -> Option<libc::c_int> {
         // SAFETY: takes a number and touches no memory of the caller's. The system call, for musl's wrapper refuses.
         let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread) };
         (policy >= 0).then_some(policy as libc::c_int)
     }
 
-    /// Returns `true` if the system agreed.
+    /// Sets a policy. Returns `true` if the system agreed.
     pub fn set(thread: u32, policy: libc::c_int, priority: libc::c_int) -> bool {
         // `struct sched_param` of the system call has this one field.
         let param = [priority];
@@ -292,7 +295,7 @@ pub(crate) mod policy {
     }
 }
 
-/// Returns the name of a thread of this process; nothing when it is gone, and in a model.
+/// Returns the name of a thread of this process. `None` if it does not exist, and in a model.
 pub fn name(thread: ThreadId) -> Option<String> {
     #[cfg(not(any(loom, shuttle)))]
     return std::fs::read_to_string(format!("/proc/self/task/{}/comm", thread.0))
@@ -305,8 +308,8 @@ pub fn name(thread: ThreadId) -> Option<String> {
     }
 }
 
-/// Returns what a thread of this process is at, in a few words: "running", or "asleep in futex_do_wait" where the kernel
-/// tells the function. Nothing when the thread is gone, and in a model.
+/// Returns what a thread of this process does, in a few words: "running", or "asleep in futex_do_wait" if the kernel tells the
+/// function. `None` if the thread does not exist, and in a model.
 pub fn doing(thread: ThreadId) -> Option<String> {
     #[cfg(not(any(loom, shuttle)))]
     {
@@ -324,7 +327,7 @@ pub fn doing(thread: ThreadId) -> Option<String> {
     }
 }
 
-/// Tells a letter of `/proc/…/stat`, and the kernel's function, or "0" where it is not told.
+/// Describes the state letter of `/proc/…/stat` and the kernel's function, which is "0" if it is not known.
 #[cfg(not(any(loom, shuttle)))]
 fn in_words(state: char, wchan: &str) -> String {
     let state = match state {

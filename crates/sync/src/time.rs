@@ -3,9 +3,9 @@
 #[cfg(not(any(loom, shuttle)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Returns nanoseconds since some fixed moment, never going back; 0 in a model.
+/// Returns nanoseconds since a fixed moment. Never goes back. Always 0 in a model.
 ///
-/// Costs about 35 ns: too dear to call for every work item.
+/// Costs about 35 ns: too expensive for every work item.
 #[inline]
 pub fn now_ns() -> u64 {
     #[cfg(not(any(loom, shuttle)))]
@@ -53,8 +53,7 @@ pub fn cycles() -> u64 {
 ///
 /// # Blocking
 ///
-/// The first call spins for half a millisecond to measure it (x86-64), as do others that come before it is through; later
-/// ones are a load.
+/// On x86-64 calls spin for half a millisecond to measure the rate, until one has finished. Later calls are a load.
 pub fn cycles_per_us() -> u64 {
     #[cfg(any(loom, shuttle))]
     return 1;
@@ -68,8 +67,8 @@ pub fn cycles_per_us() -> u64 {
     }
 }
 
-/// Measures what is 0 before it was measured. Nobody waits for another's measuring, who may not be in this process, a
-/// child of `fork`; the first to be through has said it for all.
+/// Measures the rate, unless another thread was faster. Threads may measure at the same time: in a child of `fork` a lock
+/// could be held by a thread that does not exist.
 #[cfg(not(any(loom, shuttle)))]
 #[cold]
 fn settle_rate(rate: &AtomicU64, measure: impl FnOnce() -> u64) -> u64 {

@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
-/// Holds a process-wide tunable. A model does not see it, so nothing that must be right may lean on it.
+/// A process-wide tunable. A model does not see it, so no protocol may depend on its value.
 #[derive(Debug)]
 pub struct Tunable(AtomicU32);
 

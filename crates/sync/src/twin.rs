@@ -1,7 +1,7 @@
-//! Bugs that can be put back, to show that a model would find them.
+//! Bugs that can be put back, to show that a model finds them.
 //!
-//! A green model proves nothing until its *twin*, the same model with one line of the shipped code made
-//! wrong, turns red. The wrong line stays in the source beside the right one:
+//! A green model proves nothing until its *twin* is red: the same model with one line of the shipped code made wrong. The
+//! wrong line stays in the source beside the right one:
 //!
 //! ```
 //! use sync::{atomic::{AtomicBool, Ordering}, twin};
@@ -14,8 +14,8 @@
 //! }
 //! ```
 //!
-//! On the real machine [`armed`] is the constant `false` and the branch is gone. A build with `--cfg torture` keeps the
-//! branches there too, for a torture program that is to show what it would find.
+//! On the real machine [`armed`] is the constant `false`, and the branch is gone. A build with `--cfg torture` keeps the
+//! branches, so that a torture program can show what it finds.
 
 use crate::atomic::{self, Ordering};
 
@@ -33,6 +33,7 @@ pub fn order(name: &str, order: Ordering) -> Ordering {
 #[inline(always)]
 pub fn fence(name: &str) {
     if !armed(name) {
+        // The caller's comment has both outcomes.
         atomic::fence(Ordering::SeqCst);
     }
 }
@@ -44,18 +45,18 @@ pub const fn armed(_name: &str) -> bool {
     false
 }
 
-/// Stands where the bug `name` shows only if a thread is held up for long; does nothing but in a torture with that bug put
-/// back, where one pass of a thread in `one_in` is held up for `span_us`.
+/// Holds a thread up, in a torture with the bug `name` put back: one call in `one_in`, for `span_us`. Does nothing elsewhere.
 ///
-/// A window of some nanoseconds is hit by a preemption once in hours. A model needs no help.
+/// For bugs that show only if a thread is held up within some nanoseconds. A preemption hits such a window once in hours. A model
+/// needs no help.
 #[cfg(not(all(torture, not(any(loom, shuttle)))))]
 #[inline(always)]
 pub const fn linger(_name: &str, _one_in: u32, _span_us: u64) {}
 
-/// Returns `true` if a model that failed is being torn down; always `false` on the real machine.
+/// Returns `true` if a model that failed is being torn down. Always `false` on the real machine.
 ///
-/// The threads of a failed run are unwound one by one when nothing of the model can be touched any more, so a
-/// destructor that would change an atomic, or wait, does nothing then.
+/// The threads of a failed run are unwound one by one, when the model's objects can no longer be used. So a destructor that
+/// would change an atomic, or wait, does nothing then.
 #[inline(always)]
 pub fn torn_down() -> bool {
     #[cfg(any(loom, shuttle))]
