@@ -39,8 +39,7 @@ use crate::{
         execute::dependency::{self, reported},
         item::colour::UpTo,
         limit::active::{Gate, Phase},
-        pools::link::Seeker,
-        pools::pwq::Pwq,
+        pools::pwq::{Pwq, Seeker},
         queues::queue::{Inner, Workqueue},
     },
 };

@@ -10,8 +10,8 @@ use std::{
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
-    link::{Counts, PwqState},
     mayday::{MaydayQueue, MaydayTimer},
+    pwq::{Counts, Pwq, PwqState},
     worker::Worker,
 };
 use crate::workqueue::{
@@ -101,18 +101,19 @@ impl Dispatch {
         self.links[slot].as_mut().expect("a link in use")
     }
 
-    pub(crate) fn add_link(&mut self, state: PwqState) -> usize {
-        self.nr_led += usize::from(!state.retired);
-        match self.free_slots.pop() {
-            Some(slot) => {
-                self.links[slot] = Some(state);
-                slot
-            }
-            None => {
-                self.links.push(Some(state));
-                self.links.len() - 1
-            }
-        }
+    pub(crate) fn add_link(
+        &mut self,
+        plugged: bool,
+        pwq: impl FnOnce(usize) -> Arc<Pwq>,
+    ) -> Arc<Pwq> {
+        let slot = self.free_slots.pop().unwrap_or_else(|| {
+            self.links.push(None);
+            self.links.len() - 1
+        });
+        let pwq = pwq(slot);
+        self.links[slot] = Some(PwqState::new(pwq.clone(), plugged));
+        self.nr_led += 1;
+        pwq
     }
 
     /// Notes whether routes lead to a link; returns `true` if that is a change.

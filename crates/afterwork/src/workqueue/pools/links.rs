@@ -3,12 +3,16 @@
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::CpuSet;
 
-use super::{link::Seeker, pool::WorkerPool, pwq::Pwq};
+use super::{
+    pool::WorkerPool,
+    pwq::{Pwq, Seeker},
+};
 
 impl WorkerPool {
-    /// Links a queue to this pool; a plugged link keeps its items until it is unplugged.
-    pub(crate) fn add_link(&self, link: &Pwq, plugged: bool) -> usize {
-        self.lock().add_link(link.state(plugged))
+    /// Links a queue to this pool by what `pwq` makes for a place in its table; a plugged link keeps its items until it is
+    /// unplugged.
+    pub(crate) fn add_link(&self, plugged: bool, pwq: impl FnOnce(usize) -> Arc<Pwq>) -> Arc<Pwq> {
+        self.lock().add_link(plugged, pwq)
     }
 
     /// Unlinks a queue that has been drained.

@@ -2,8 +2,8 @@
 //!
 //! `pool.rs` has the protocol by which a worker that parks and a producer that leaves an item do not miss each other.
 //! `dispatch.rs` is what the pool lock guards: `take.rs` takes batches from it, `retire.rs` gives their counts back. What is
-//! to be done is decided by plain functions in `policy.rs`. `link.rs` is the pool's side of a queue's link, `pwq.rs` the
-//! queue's, and `links.rs` has how links come and go.
+//! to be done is decided by plain functions in `policy.rs`. `pwq.rs` is a queue's link, with the pool's side of it,
+//! and `links.rs` has how links come and go.
 //!
 //! `worker.rs` is what others reach of a worker, `serve.rs` what its thread does. `blocking.rs` and `sampler.rs` notice that
 //! one sleeps, `watchdog.rs` names what stands still; `upkeep.rs` culls. `manager.rs` is what pools ask of the thread that
@@ -14,7 +14,6 @@ pub(crate) mod blocking;
 pub(crate) mod dispatch;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod kick_and_cull;
-pub(crate) mod link;
 pub(crate) mod links;
 pub(crate) mod manager;
 pub(crate) mod mayday;

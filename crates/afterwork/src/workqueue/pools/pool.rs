@@ -37,9 +37,9 @@ use topology::CpuSet;
 
 use super::{
     dispatch::{Dispatch, IdleWorker},
-    link::Seeker,
     manager::Manager,
     policy::{self, Census, Need},
+    pwq::Seeker,
     worker::{Taken, Worker},
 };
 use crate::{

@@ -1,6 +1,7 @@
-//! A pool workqueue: what links one queue to one pool.
+//! A pool workqueue: what links one queue to one pool, and the side of it that the pool lock guards.
 
 use std::{
+    fmt,
     ops::Deref,
     ptr::{self, NonNull},
 };
@@ -10,11 +11,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::{
-    link::{Counts, PwqState, Seeker},
-    mayday::MaydayQueue,
-    pool::WorkerPool,
-};
+use super::{mayday::MaydayQueue, pool::WorkerPool};
 use crate::{
     trace,
     workqueue::{
@@ -30,7 +27,6 @@ use crate::{
 /// Links a queue to one of its pools.
 ///
 /// Items, of which pools have lists, lie below links: they point at its first part alone.
-#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Pwq {
     /// I
@@ -45,12 +41,61 @@ pub(crate) struct Pwq {
     pub(crate) mayday_queue: Option<Arc<MaydayQueue>>,
     /// I: the NUMA node of the pool, as the gate counts them.
     pub(crate) node: usize,
-    /// A: how many of its in-flight counts belong to futures that have waited: no items of this link.
-    pub(crate) nr_anchored: Arc<AtomicU32>,
+    /// A: how many of its in-flight counts belong to futures that have waited: no items of this link. In memory of its own,
+    /// lest each such future takes the rest from the caches of who queues.
+    pub(crate) nr_anchored: Box<AtomicU32>,
     /// A: how many of its items were cancelled since tombstones were cut out of its inactive ones; see `tombstones.rs`.
     pub(crate) nr_cancelled: AtomicU32,
     /// A: how long its items wait.
-    pub(crate) probe: Arc<Probe>,
+    pub(crate) probe: Probe,
+}
+
+/// The pool's side of a link.
+///
+/// All of it belongs to the pool lock.
+#[derive(Debug)]
+pub(crate) struct PwqState {
+    pwq: Arc<Pwq>,
+    /// Items that found no seat, oldest first. While it is not empty the link stands in line at the gate, or in
+    /// the pool's `ready` with a seat in hand.
+    pub(crate) inactive: List,
+    /// Links that were adopted and not given back.
+    pub(crate) in_flight: Colours,
+    /// Links that were ever adopted.
+    pub(crate) nr_adopted: u64,
+    /// Somebody waits on `core.settled` for nothing to be in flight.
+    pub(crate) drain_waits: bool,
+    pub(crate) counts: Counts,
+    /// How many items must have been started before a wait is sampled again.
+    pub(crate) next_sample: u64,
+    /// No table of the queue leads here any more, though late items may come.
+    pub(crate) retired: bool,
+    /// An ordered queue's former link has items: all that come here wait as inactive.
+    pub(crate) plugged: bool,
+    /// The link to unplug when no item is in flight here.
+    pub(crate) heir: Option<Seeker>,
+}
+
+/// A pool's link to a queue that waits for a seat.
+#[derive(Clone, Debug)]
+pub(crate) struct Seeker {
+    pub(crate) pool: Arc<WorkerPool>,
+    pub(crate) slot: usize,
+}
+
+/// What a link has counted, under the pool lock. The kernel's `pwq_stats`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Counts {
+    /// Items taken to be run, without those that then were not.
+    pub(crate) nr_started: u64,
+    /// Items that have run to their end.
+    pub(crate) nr_completed: u64,
+    pub(crate) cpu_ns: u64,
+    pub(crate) nr_cpu_intensive: u64,
+    pub(crate) nr_cm_wakeups: u64,
+    pub(crate) nr_repatriated: u64,
+    pub(crate) nr_maydays: u64,
+    pub(crate) nr_rescued: u64,
 }
 
 impl Pwq {
@@ -99,26 +144,15 @@ impl Pwq {
     pub(crate) fn release(&self) {
         self.nr_anchored.fetch_sub(1, Ordering::Relaxed);
     }
+}
 
-    /// Makes the pool's side of this link, whose place is not known yet.
-    pub(crate) fn state(&self, plugged: bool) -> PwqState {
-        PwqState {
-            core: self.core.clone(),
-            gate: self.gate.clone(),
-            mayday_queue: self.mayday_queue.clone(),
-            node: self.node,
-            inactive: List::new(),
-            in_flight: Colours::default(),
-            nr_adopted: 0,
-            drain_waits: false,
-            counts: Counts::default(),
-            probe: self.probe.clone(),
-            next_sample: 0,
-            retired: false,
-            plugged,
-            heir: None,
-            nr_anchored: self.nr_anchored.clone(),
-        }
+impl fmt::Debug for Pwq {
+    // Not its pool, which has it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pwq")
+            .field("queue", &self.core.name)
+            .field("slot", &self.home.slot)
+            .finish_non_exhaustive()
     }
 }
 
@@ -128,5 +162,67 @@ impl Deref for Pwq {
     #[inline]
     fn deref(&self) -> &Home {
         &self.home
+    }
+}
+
+impl PwqState {
+    pub(crate) fn new(pwq: Arc<Pwq>, plugged: bool) -> Self {
+        Self {
+            pwq,
+            inactive: List::new(),
+            in_flight: Colours::default(),
+            nr_adopted: 0,
+            drain_waits: false,
+            counts: Counts::default(),
+            next_sample: 0,
+            retired: false,
+            plugged,
+            heir: None,
+        }
+    }
+
+    /// Returns `true` if no item is in flight. A future that waits is none: it goes where the routes lead when it is woken.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.in_flight.nr_in_flight() == self.nr_anchored.load(Ordering::Relaxed) as usize
+    }
+}
+
+impl Deref for PwqState {
+    type Target = Pwq;
+
+    #[inline]
+    fn deref(&self) -> &Pwq {
+        &self.pwq
+    }
+}
+
+impl Seeker {
+    /// Tells it that it has been handed a seat. Call it with no pool locked.
+    pub(crate) fn take_seat(self) {
+        self.pool.take_seat(self.slot);
+    }
+}
+
+impl Counts {
+    /// Adds another link's.
+    pub(crate) fn add(&mut self, other: &Counts) {
+        let Counts {
+            nr_started,
+            nr_completed,
+            cpu_ns,
+            nr_cpu_intensive,
+            nr_cm_wakeups,
+            nr_repatriated,
+            nr_maydays,
+            nr_rescued,
+        } = other;
+        self.nr_started += nr_started;
+        self.nr_completed += nr_completed;
+        self.cpu_ns += cpu_ns;
+        self.nr_cpu_intensive += nr_cpu_intensive;
+        self.nr_cm_wakeups += nr_cm_wakeups;
+        self.nr_repatriated += nr_repatriated;
+        self.nr_maydays += nr_maydays;
+        self.nr_rescued += nr_rescued;
     }
 }

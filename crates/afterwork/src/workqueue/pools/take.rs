@@ -6,9 +6,9 @@ use sync::{twin, unmodelled::Arc};
 
 use super::{
     dispatch::{Dispatch, home_slot},
-    link::Seeker,
     policy,
     pool::PoolGuard,
+    pwq::Seeker,
     worker::{MAX_HAND, Taken, Worker},
 };
 use crate::{

@@ -6,8 +6,8 @@ use super::queue::Inner;
 use crate::{
     page::{Image, Kind},
     workqueue::{
-        pools::link::Counts,
         pools::pool::WorkerPool,
+        pools::pwq::Counts,
         pools::tombstones::Reaped,
         route::machine::Machine,
         route::stats::{PoolStats, QueueReport, QueueStats},

@@ -6,8 +6,14 @@ use super::{attrs::Attrs, machine::Machine, routes::Routes};
 use crate::{
     params::MaxActiveScope,
     workqueue::{
-        item::head::Home, item::state::Rules, limit::active::Gate, limit::queue_core::QueueCore,
-        pools::link::Seeker, pools::mayday::MaydayQueue, pools::pool::PoolAttrs, pools::pwq::Pwq,
+        item::head::Home,
+        item::probe::Probe,
+        item::state::Rules,
+        limit::active::Gate,
+        limit::queue_core::QueueCore,
+        pools::mayday::MaydayQueue,
+        pools::pool::PoolAttrs,
+        pools::pwq::{Pwq, Seeker},
     },
 };
 
@@ -214,19 +220,20 @@ impl Plan {
             one_cpu: pool.has_one_cpu(),
             reclaim: core.reclaim,
         };
-        let mut link = Pwq {
-            home: Home { slot: 0, rules },
-            gate: self.gate(node, pool.attrs.cpus.len(), cpus_by_node),
-            mayday_queue: self.design.mayday_queue.clone(),
-            pool,
-            core: core.clone(),
-            node,
-            nr_anchored: Arc::new(AtomicU32::new(0)),
-            nr_cancelled: AtomicU32::new(0),
-            probe: Arc::default(),
-        };
-        link.home.slot = link.pool.add_link(&link, plug);
-        let link = Arc::new(link);
+        let gate = self.gate(node, pool.attrs.cpus.len(), cpus_by_node);
+        let link = pool.add_link(plug, |slot| {
+            Arc::new(Pwq {
+                home: Home { slot, rules },
+                pool: pool.clone(),
+                core: core.clone(),
+                gate,
+                mayday_queue: self.design.mayday_queue.clone(),
+                node,
+                nr_anchored: Box::new(AtomicU32::new(0)),
+                nr_cancelled: AtomicU32::new(0),
+                probe: Probe::default(),
+            })
+        });
         self.links.push(link.clone());
         link
     }
