@@ -293,7 +293,7 @@ impl Drop for Domain {
         // In a model the thread never waits for more.
         let shared = &self.shared;
         let may_wait = !cfg!(any(loom, shuttle)) && shared.callbacks.lingers();
-        if may_wait && Arc::strong_count(shared) == LAST && shared.is_at_home() {
+        if may_wait && Arc::strong_count(shared) == LAST && shared.is_own_process() {
             shared.send_away();
         }
     }
