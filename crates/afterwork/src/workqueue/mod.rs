@@ -57,6 +57,6 @@ pub use queues::system::{system, system_highpri, system_long, system_unbound};
 pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE};
 pub use route::registry_error::RegistryError;
 pub use route::stats::{PoolStats, QueueReport, QueueStats};
-pub use time::delayed::DelayedWork;
-pub use time::rcu_work::RcuWork;
+pub use time::delayed::{Deferred, Delay, DelayedWork};
+pub use time::rcu_work::{GracePeriod, RcuWork};
 pub use topology::{AffinityScope, CpuId};

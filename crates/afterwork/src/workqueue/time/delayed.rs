@@ -1,24 +1,45 @@
-//! Items that are queued when a delay is over.
+//! Items that are queued when something is over: a delay here, a grace period of RCU in `rcu_work.rs`.
+//!
+//! What such an item waits for is its timer's concern (`timers.rs` of the queues has the protocol and its models); all else
+//! about it is the same, and stands here once.
 
-use std::{fmt, time::Duration};
+use std::{fmt, marker::PhantomData, time::Duration};
 
-use sync::{Patience, unmodelled::Arc};
+use sync::{Patience, twin, unmodelled::Arc};
 
-use crate::workqueue::{
-    execute::work::{Busy, FlushError, Work},
-    queues::queue::Workqueue,
-    queues::timers::{Arming, Timer},
+use crate::{
+    rcu,
+    workqueue::{
+        execute::{
+            wait::must_not_be_lost,
+            work::{Busy, FlushError, Work},
+        },
+        queues::queue::Workqueue,
+        queues::timers::{Arming, Dust, Timer},
+    },
 };
+
+/// Defers a piece of work until something is over: a delay ([`DelayedWork`]), or a grace period of RCU ([`RcuWork`]).
+///
+/// A handle; clones are handles of the same item. The item is pending while it waits for that, as it is in a queue.
+///
+/// [`RcuWork`]: crate::workqueue::RcuWork
+#[derive(Clone)]
+pub struct Deferred<U> {
+    pub(super) work: Work,
+    pub(super) timer: Arc<Timer>,
+    until: PhantomData<fn() -> U>,
+}
 
 /// Defers a piece of work for some time, as often as it is queued, and never runs it twice at once.
 ///
-/// A `DelayedWork` is a handle; clones are handles of the same item. Its timer and its place in a queue are one:
-/// while its timer runs the item is pending, and queueing it does nothing and says so.
+/// Its timer and its place in a queue are one: while its timer runs the item is pending, and queueing it does nothing and
+/// says so.
 ///
 /// # Guarantees
 ///
 /// - It is never queued before its delay is over. How much later depends on when the system lets the registry's own
-///   thread run, usually within 0.2 ms, and on [`slack`](Self::with_slack).
+///   thread run, usually within 0.2 ms, and on [`slack`](Deferred::with_slack).
 /// - It goes to the pool of the pod from which it was queued.
 /// - An item whose handles are all gone is still queued when its time comes. With the last handle of its queue the timer
 ///   goes: the item is not pending any more, and nothing runs. A drain does not wait for timers; what they bring is queued also while one is under
@@ -43,40 +64,37 @@ use crate::workqueue::{
 /// assert_eq!(receive.recv()?, "later");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone)]
-pub struct DelayedWork {
-    pub(crate) work: Work,
-    pub(crate) timer: Arc<Timer>,
-}
+pub type DelayedWork = Deferred<Delay>;
 
-impl DelayedWork {
+/// What a [`DelayedWork`] waits for.
+#[derive(Clone, Copy, Debug)]
+pub enum Delay {}
+
+impl<U: 'static> Deferred<U> {
     /// Makes an item that runs `func`.
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::with_handle(move |_| func())
     }
 
     /// Makes an item that runs `func` with a handle of the item itself, so that it can queue itself again.
-    pub fn with_handle(mut func: impl FnMut(&DelayedWork) + Send + 'static) -> Self {
+    pub fn with_handle(mut func: impl FnMut(&Self) + Send + 'static) -> Self {
         let timer = Arc::new(Timer::default());
         let own = timer.clone();
         let work = Work::with_handle(move |work| {
-            func(&DelayedWork {
+            func(&Self {
                 work: work.clone(),
                 timer: own.clone(),
+                until: PhantomData,
             });
         });
-        Self { work, timer }
+        Self {
+            work,
+            timer,
+            until: PhantomData,
+        }
     }
 
-    /// Lets the item come late by up to `slack`, so that it shares a wake-up with others; none by default.
-    ///
-    /// Differs from Linux: a deferrable timer there waits for any other wake-up of its CPU, however late.
-    pub fn with_slack(self, slack: Duration) -> Self {
-        self.timer.set_slack(slack);
-        self
-    }
-
-    /// Returns `true` if its timer runs, or it is queued and has not started.
+    /// Returns `true` if it waits for its time, or is queued and has not started.
     ///
     /// # Blocking
     ///
@@ -85,7 +103,7 @@ impl DelayedWork {
         self.busy().pending
     }
 
-    /// Returns `true` if the item is pending, its timer included, executing, or both.
+    /// Returns `true` if the item is pending, its wait included, executing, or both.
     ///
     /// # Blocking
     ///
@@ -97,11 +115,11 @@ impl DelayedWork {
         busy
     }
 
-    /// Takes the item out of the timer or the queue if it has not started; returns `true` if it did.
+    /// Takes the item out of its wait or the queue if it has not started; returns `true` if it did.
     ///
     /// # Blocking
     ///
-    /// As [`Work::cancel`].
+    /// As [`Work::cancel`]; not for what it waits for.
     pub fn cancel(&self) -> bool {
         self.timer.disarm() || self.work.cancel()
     }
@@ -163,23 +181,50 @@ impl DelayedWork {
         self.work.enable()
     }
 
-    /// Queues the item at once if its timer runs, and waits for it as [`Work::flush`] does.
+    /// Waits for the item as [`Work::flush`] does, and queues it first if it waits: at once if its timer runs, after the grace
+    /// period if it waits for one.
     ///
     /// # Blocking
     ///
-    /// Until the run has ended.
+    /// Until the run has ended; as [`rcu::barrier`], when it waits for a grace period. Never in a section then, nor in a
+    /// callback of RCU.
+    ///
+    /// # Panics
+    ///
+    /// In a section, when it waits for a grace period.
     ///
     /// # Errors
     ///
     /// As of [`Work::flush`].
     pub fn flush(&self) -> Result<bool, FlushError> {
+        must_not_be_lost(self.timer.is_lost());
+        let awaits = || self.timer.lock(&mut Dust::default()).awaits_grace_period();
+        let pending = awaits();
         let mut patience = Patience::new();
+        while pending.is_some() && awaits() == pending {
+            rcu::barrier();
+            if twin::armed("rcu_work: flush asks once") {
+                break;
+            }
+            // It may be armed by somebody who has not handed the callback over yet.
+            patience.pause();
+        }
         loop {
             if let Some(was_busy) = self.timer.expedite(&self.work) {
-                return Ok(self.work.flush()? || was_busy);
+                return Ok(self.work.flush()? || was_busy || pending.is_some());
             }
             patience.pause();
         }
+    }
+}
+
+impl DelayedWork {
+    /// Lets the item come late by up to `slack`, so that it shares a wake-up with others; none by default.
+    ///
+    /// Differs from Linux: a deferrable timer there waits for any other wake-up of its CPU, however late.
+    pub fn with_slack(self, slack: Duration) -> Self {
+        self.timer.set_slack(slack);
+        self
     }
 }
 
@@ -234,9 +279,9 @@ impl Workqueue {
     }
 }
 
-impl fmt::Debug for DelayedWork {
+impl<U> fmt::Debug for Deferred<U> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("DelayedWork")
+        f.debug_struct("Deferred")
             .field("is_armed", &self.timer.is_armed())
             .field("work", &self.work)
             .finish()
