@@ -451,16 +451,8 @@ struct Detached<F> {
 }
 
 impl<F: FnOnce() + Send + 'static> Detached<F> {
-    const VTABLE: &'static VTable = &VTable {
-        run: Self::run,
-        call: Self::call,
-        name: std::any::type_name::<F>,
-        free: Self::free,
-        is_husk: |_| false,
-        push: None,
-        task: None,
-        handle: None,
-    };
+    const VTABLE: &'static VTable =
+        &VTable::plain(Self::run, Self::call, std::any::type_name::<F>, Self::free);
 
     unsafe fn run(item: NonNull<Head>) -> Popped {
         // SAFETY: the caller holds the item's only link, so all of it is ours.

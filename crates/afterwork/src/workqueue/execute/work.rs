@@ -381,16 +381,12 @@ impl Work {
 }
 
 impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
-    const VTABLE: &'static VTable = &VTable {
-        run: run::pop_and_run,
-        call: Self::call,
-        name: std::any::type_name::<F>,
-        free: Self::free,
-        is_husk: |_| false,
-        push: None,
-        task: None,
-        handle: None,
-    };
+    const VTABLE: &'static VTable = &VTable::plain(
+        run::pop_and_run,
+        Self::call,
+        std::any::type_name::<F>,
+        Self::free,
+    );
 
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();

@@ -66,6 +66,27 @@ pub(crate) struct VTable {
     pub(crate) handle: Option<HandleTable>,
 }
 
+impl VTable {
+    /// Makes the table of an item without a handle, that is no future.
+    pub(crate) const fn plain(
+        run: unsafe fn(NonNull<Head>) -> Popped,
+        call: unsafe fn(NonNull<Head>) -> Ending,
+        name: fn() -> &'static str,
+        free: unsafe fn(NonNull<Head>),
+    ) -> Self {
+        Self {
+            run,
+            call,
+            name,
+            free,
+            is_husk: |_| false,
+            push: None,
+            task: None,
+            handle: None,
+        }
+    }
+}
+
 /// What a join handle must be able to do without knowing the closure's type.
 #[derive(Debug)]
 pub(crate) struct HandleTable {
