@@ -165,9 +165,16 @@ impl<T: Linked> Taken<T> {
     pub fn is_empty(&self) -> bool {
         self.head.is_null()
     }
-}
 
-impl<T: Linked> Taken<T> {
+    /// Puts an item before all others, as the newest.
+    #[inline]
+    pub fn put_back(&mut self, item: T::Handle) {
+        let item = T::into_raw(item);
+        // SAFETY: the handle was just given up to us.
+        unsafe { next_of(item) }.store(self.head, Ordering::Relaxed);
+        self.head = item.as_ptr();
+    }
+
     /// Returns the address of the next item, for a prefetch; null if nothing is left.
     #[inline]
     pub fn peek(&self) -> *const T {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use afterwork::workqueue::model::{Gates, Injected, Pushed, Returns};
+use afterwork::workqueue::model::{Gates, Injected, Pushed};
 use sync::twin::must_fail;
 
 use crate::support::{exhaustive, spawn};
@@ -97,32 +97,6 @@ fn injecting_needs_release() {
 #[test]
 fn taking_injected_items_needs_acquire() {
     must_fail("inject: relaxed take", || exhaustive(inject));
-}
-
-fn come_home() {
-    let returns = Arc::new(Returns::default());
-    let givers = [1, 2].map(|len| {
-        let returns = returns.clone();
-        spawn(move || returns.push(len))
-    });
-    let owner = spawn({
-        let returns = returns.clone();
-        move || returns.take()
-    });
-    for giver in givers {
-        giver.join().unwrap();
-    }
-    assert_eq!(owner.join().unwrap() + returns.take(), 3);
-}
-
-#[test]
-fn returned_blocks_come_home_linked() {
-    exhaustive(come_home);
-}
-
-#[test]
-fn returning_blocks_needs_release() {
-    must_fail("slab: relaxed return", || exhaustive(come_home));
 }
 
 /// A seated thread leaves while another asks for the only seat: the seat is found free, or handed over.

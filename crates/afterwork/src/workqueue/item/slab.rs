@@ -9,16 +9,14 @@
 //! A cache outlives its thread: the next new thread inherits it, with all its blocks. Chunks are never given
 //! back to the system, so a program keeps the memory of the most one-shot items that it ever had at once.
 //!
-//! In a model every block comes from the general allocator; the return list is modelled by itself. So it does under
-//! Miri, which then sees an item that is used after it was freed; the tests below use the caches there, too.
+//! The lists are those of `mpscq`, where they are modelled. So are those of `task_work/recycle.rs`, which has the other
+//! answer to the same price: there all blocks of a mailbox are emptied by one thread, and home is one list of which any
+//! poster takes all. Here anybody frees what anybody made, so home is the thread, and the block's address tells it.
+//!
+//! In a model every block comes from the general allocator. So it does under Miri, which then sees an item that is used
+//! after it was freed; the tests below use the caches there, too.
 
-use std::{
-    alloc::Layout,
-    mem::MaybeUninit,
-    ptr::{self, NonNull},
-};
-
-use sync::atomic::{AtomicPtr, Ordering};
+use std::{alloc::Layout, mem::MaybeUninit, ptr::NonNull};
 
 /// Returns the class of blocks that `layout` fits into, if any.
 const fn class_of(layout: Layout) -> Option<usize> {
@@ -36,85 +34,6 @@ const fn class_of(layout: Layout) -> Option<usize> {
 const SIZES: [usize; 3] = [64, 128, 256];
 /// Every block is aligned to this.
 const ALIGN: usize = 64;
-
-/// A free block.
-pub(crate) struct Free {
-    next: *mut Free,
-}
-
-#[cfg(any(loom, shuttle))]
-impl Free {
-    pub(crate) fn last() -> Self {
-        Self {
-            next: ptr::null_mut(),
-        }
-    }
-
-    pub(crate) fn next(&self) -> *mut Free {
-        self.next
-    }
-
-    /// # Safety
-    ///
-    /// 1. `block` is the caller's alone.
-    pub(crate) unsafe fn link(block: NonNull<Free>, next: *mut Free) {
-        // SAFETY: (1).
-        unsafe { (*block.as_ptr()).next = next };
-    }
-}
-
-/// Blocks that other threads gave back to a cache.
-///
-/// Pushed in chains, taken whole; so the head may come and go (ABA) without harm.
-#[derive(Debug)]
-pub(crate) struct Returned(AtomicPtr<Free>);
-
-impl Returned {
-    sync::const_unless_model! {
-        pub(crate) fn new() -> Self {
-            Self(AtomicPtr::new(ptr::null_mut()))
-        }
-    }
-
-    /// Gives back a chain of free blocks that nobody else can reach.
-    ///
-    /// # Safety
-    ///
-    /// 1. `first` to `last` is a chain of blocks of this cache and class, linked by `next`, the caller's alone.
-    pub(crate) unsafe fn push(&self, first: NonNull<Free>, last: NonNull<Free>) {
-        let mut before = self.0.load(Ordering::Relaxed);
-        loop {
-            // SAFETY: (1): the block is ours to write.
-            unsafe { (*last.as_ptr()).next = before };
-            // ORDER(returned): publish and consume, other end in `take`.
-            //   here: links;  head = chain Release
-            //   take: head = null Acquire;  follow the links
-            // Test: returned_blocks_come_home_linked
-            let order = if sync::twin::armed("slab: relaxed return") {
-                Ordering::Relaxed
-            } else {
-                Ordering::Release
-            };
-            match self
-                .0
-                .compare_exchange_weak(before, first.as_ptr(), order, Ordering::Relaxed)
-            {
-                Ok(_) => return,
-                Err(now) => before = now,
-            }
-        }
-    }
-
-    /// Takes all blocks.
-    pub(crate) fn take(&self) -> *mut Free {
-        if self.0.load(Ordering::Relaxed).is_null() {
-            return ptr::null_mut();
-        }
-        // ORDER(returned): other end in `push`.
-        // Test: returned_blocks_come_home_linked
-        self.0.swap(ptr::null_mut(), Ordering::Acquire)
-    }
-}
 
 #[cfg(any(loom, shuttle, miri))]
 mod general {
@@ -146,7 +65,11 @@ mod general {
 mod cached {
     use super::*;
     use crossbeam_utils::CachePadded;
-    use std::cell::{Cell, UnsafeCell};
+    use mpscq::{Chain, Link, Linked, Stack, Taken};
+    use std::{
+        cell::{Cell, RefCell, UnsafeCell},
+        ptr,
+    };
     use sync::{
         Mutex,
         fork::{self, Handler},
@@ -157,6 +80,29 @@ mod cached {
     /// How many blocks are gathered for another thread before they go home.
     const OUTBOX: usize = 32;
 
+    /// A free block. It hangs in lists by its first word.
+    #[repr(transparent)]
+    struct Free(Link<Free>);
+
+    /// The right to a free block. The memory stays when it is dropped.
+    struct Block(NonNull<Free>);
+
+    // SAFETY: 1: blocks neither move nor are freed. 2: whoever makes a handle says that nobody uses the block, and a list
+    // makes another of it for one taker. 3: the link is all of it. 4: its user has gone. 5: they are casts.
+    unsafe impl Linked for Free {
+        type Handle = Block;
+
+        fn into_raw(block: Block) -> NonNull<Self> {
+            block.0
+        }
+        unsafe fn from_raw(block: NonNull<Self>) -> Block {
+            Block(block)
+        }
+        unsafe fn link(block: NonNull<Self>) -> NonNull<Link<Self>> {
+            block.cast()
+        }
+    }
+
     /// What stands at the start of each chunk, in the place of a first block.
     #[repr(C)]
     struct Chunk {
@@ -166,7 +112,7 @@ mod cached {
     /// One thread's blocks.
     pub(crate) struct Cache {
         /// A: blocks that other threads gave back, per class.
-        returned: [CachePadded<Returned>; SIZES.len()],
+        returned: [CachePadded<Stack<Free>>; SIZES.len()],
         /// What only the thread that has the cache touches.
         own: UnsafeCell<[Own; SIZES.len()]>,
     }
@@ -177,32 +123,28 @@ mod cached {
     // SAFETY: as above.
     unsafe impl Send for Cache {}
 
-    #[derive(Clone, Copy)]
     struct Own {
-        free: *mut Free,
+        free: Taken<Free>,
         /// The part of the newest chunk that was never handed out.
         fresh: *mut u8,
         nr_fresh: usize,
     }
 
     /// Blocks on their way home.
-    #[derive(Clone, Copy)]
     struct Outbox {
         owner: &'static Cache,
         class: usize,
-        first: NonNull<Free>,
-        last: NonNull<Free>,
-        len: usize,
+        blocks: Chain<Free>,
     }
 
     /// This thread's cache; given up when the thread ends.
     struct Local {
         cache: Cell<Option<&'static Cache>>,
-        outbox: Cell<Option<Outbox>>,
+        outbox: RefCell<Option<Outbox>>,
     }
 
     sync::thread_local! {
-        static LOCAL: Local = Local { cache: Cell::new(None), outbox: Cell::new(None) }
+        static LOCAL: Local = Local { cache: Cell::new(None), outbox: RefCell::new(None) }
     }
 
     /// Caches whose threads have ended.
@@ -252,18 +194,14 @@ mod cached {
         let block = block.cast::<Free>();
         let kept = LOCAL.try_with(|local| match local.cache.get() {
             Some(cache) if ptr::eq(cache, owner) => {
-                // SAFETY: this thread has the cache, and (1) the block is ours to write.
-                unsafe {
-                    let own = &mut (*cache.own.get())[class];
-                    (*block.as_ptr()).next = own.free;
-                    own.free = block.as_ptr();
-                }
+                // SAFETY: this thread has the cache.
+                let own = unsafe { &mut (*cache.own.get())[class] };
+                own.free.put_back(Block(block));
             }
-            _ => local.post(owner, class, block),
+            _ => local.post(owner, class, Block(block)),
         });
         if kept.is_err() {
-            // SAFETY: (1), a chain of one.
-            unsafe { owner.returned[class].push(block, block) };
+            owner.returned[class].push(Block(block));
         }
     }
 
@@ -283,38 +221,43 @@ mod cached {
             })
         }
 
-        fn post(&self, owner: &'static Cache, class: usize, block: NonNull<Free>) {
-            match self.outbox.get() {
-                Some(mut outbox)
-                    if ptr::eq(outbox.owner, owner)
-                        && outbox.class == class
-                        && outbox.len < OUTBOX =>
+        fn post(&self, owner: &'static Cache, class: usize, block: Block) {
+            let mut outbox = self.outbox.borrow_mut();
+            match &mut *outbox {
+                Some(gathered)
+                    if ptr::eq(gathered.owner, owner)
+                        && gathered.class == class
+                        && gathered.blocks.len() < OUTBOX =>
                 {
-                    // SAFETY: the block was given to us by `free`.
-                    unsafe { (*block.as_ptr()).next = outbox.first.as_ptr() };
-                    outbox.first = block;
-                    outbox.len += 1;
-                    self.outbox.set(Some(outbox));
+                    gathered.blocks.push_back(block);
                 }
-                _ => {
-                    self.send_home();
-                    self.outbox.set(Some(Outbox {
+                other => {
+                    let mut blocks = Chain::new();
+                    blocks.push_back(block);
+                    let new = Outbox {
                         owner,
                         class,
-                        first: block,
-                        last: block,
-                        len: 1,
-                    }));
+                        blocks,
+                    };
+                    if let Some(full) = other.replace(new) {
+                        full.send_home();
+                    }
                 }
             }
         }
 
         #[inline]
         fn send_home(&self) {
-            if let Some(outbox) = self.outbox.take() {
-                // SAFETY: `post` linked the chain out of blocks that `free` was given, of this owner and class.
-                unsafe { outbox.owner.returned[outbox.class].push(outbox.first, outbox.last) };
+            if let Some(outbox) = self.outbox.borrow_mut().take() {
+                outbox.send_home();
             }
+        }
+    }
+
+    impl Outbox {
+        #[inline]
+        fn send_home(self) {
+            self.owner.returned[self.class].push_chain(self.blocks);
         }
     }
 
@@ -324,14 +267,14 @@ mod cached {
         if let Some(cache) = ORPHANS.lock().pop() {
             return cache;
         }
-        const NOTHING: Own = Own {
-            free: ptr::null_mut(),
+        let nothing = |_| Own {
+            free: Taken::new(),
             fresh: ptr::null_mut(),
             nr_fresh: 0,
         };
         Box::leak(Box::new(Cache {
-            returned: std::array::from_fn(|_| CachePadded::new(Returned::new())),
-            own: UnsafeCell::new([NOTHING; SIZES.len()]),
+            returned: Default::default(),
+            own: UnsafeCell::new(std::array::from_fn(nothing)),
         }))
     }
 
@@ -341,15 +284,11 @@ mod cached {
         fn alloc(&'static self, class: usize) -> NonNull<u8> {
             // SAFETY: this thread alone has the cache, and no reference into `own` outlives a function here.
             let own = unsafe { &mut (*self.own.get())[class] };
-            if own.free.is_null() {
-                own.free = self.returned[class].take();
+            if own.free.is_empty() {
+                own.free = self.returned[class].take_all();
             }
-            match NonNull::new(own.free) {
-                Some(block) => {
-                    // SAFETY: a block on the list is free and ours, and its first word is its link.
-                    own.free = unsafe { (*block.as_ptr()).next };
-                    block.cast()
-                }
+            match own.free.next() {
+                Some(Block(block)) => block.cast(),
                 None => self.fresh(own, class),
             }
         }
@@ -436,6 +375,7 @@ mod tests {
     #[test]
     fn a_fork_waits_for_whoever_takes_a_cache() {
         use backend::ORPHANS;
+        use sync::atomic::Ordering;
         // With the first cache there is somebody to see to it; and a fork sleeps for this, the first time.
         alloc(0);
         sync::asym::init();

@@ -6,7 +6,7 @@
 
 mod parts;
 
-pub use parts::{Gates, Injected, Pushed, Returns};
+pub use parts::{Gates, Injected, Pushed};
 
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;

@@ -1,4 +1,4 @@
-//! Parts that are modelled by themselves: the injector, the slab's return list, the gate.
+//! Parts that are modelled by themselves: the injector, the gate.
 
 use std::ptr::NonNull;
 
@@ -8,7 +8,6 @@ use super::super::{
     item::colour::Colour,
     item::head::{Head, VTable},
     item::list::Injector,
-    item::slab::{Free, Returned},
     item::state::State,
     limit::active::{Gate, Holds},
     limit::queue_core::QueueCore,
@@ -29,16 +28,12 @@ struct Numbered {
     number: UnsafeCell<usize>,
 }
 
-const INERT: &VTable = &VTable {
-    run: |_| unreachable!("never run"),
-    call: |_| unreachable!("never run"),
-    name: || "inert",
-    free: |_| unreachable!("freed by the model"),
-    is_husk: |_| unreachable!("freed by the model"),
-    push: None,
-    task: None,
-    handle: None,
-};
+const INERT: &VTable = &VTable::plain(
+    |_| unreachable!("never run"),
+    |_| unreachable!("never run"),
+    || "inert",
+    |_| unreachable!("freed by the model"),
+);
 
 /// An item that was pushed.
 #[derive(Clone, Copy, Debug)]
@@ -106,64 +101,6 @@ impl Injected {
         std::iter::from_fn(|| list.pop_front())
             .map(Pushed)
             .collect()
-    }
-}
-
-/// The slab's list of blocks that came back.
-#[derive(Debug)]
-pub struct Returns {
-    returned: Returned,
-}
-
-/// A block with contents of which a model checks who touches them when.
-#[repr(C)]
-struct Block {
-    free: Free,
-    contents: UnsafeCell<usize>,
-}
-
-impl Default for Returns {
-    fn default() -> Self {
-        Self {
-            returned: Returned::new(),
-        }
-    }
-}
-
-impl Returns {
-    /// Gives back a chain of `len` blocks.
-    pub fn push(&self, len: usize) {
-        let blocks: Vec<NonNull<Free>> = (0..len)
-            .map(|_| {
-                let block = Box::leak(Box::new(Block {
-                    free: Free::last(),
-                    contents: UnsafeCell::new(0),
-                }));
-                // SAFETY: the block is new.
-                block.contents.with_mut(|place| unsafe { *place = 1 });
-                NonNull::from(block).cast()
-            })
-            .collect();
-        for two in blocks.windows(2) {
-            // SAFETY: both are ours.
-            unsafe { Free::link(two[0], two[1].as_ptr()) };
-        }
-        // SAFETY: a chain of new blocks.
-        unsafe { self.returned.push(blocks[0], blocks[len - 1]) };
-    }
-
-    /// Takes all blocks, uses each, and returns how many there were.
-    pub fn take(&self) -> usize {
-        let mut at = self.returned.take();
-        let mut count = 0;
-        while let Some(free) = NonNull::new(at) {
-            // SAFETY: taken, so ours; it was leaked by `push`.
-            let block = unsafe { Box::from_raw(free.as_ptr().cast::<Block>()) };
-            // SAFETY: as above; loom checks that this is true.
-            count += block.contents.with(|place| unsafe { *place });
-            at = block.free.next();
-        }
-        count
     }
 }
 
