@@ -2,7 +2,10 @@
 
 use std::fmt::{self, Write};
 
-use crate::workqueue::{PoolStats, QueueReport, Registry, RegistryError};
+use crate::{
+    page::Kind,
+    workqueue::{PoolStats, QueueReport, Registry, RegistryError},
+};
 
 /// What the queues and pools of a registry have counted.
 ///
@@ -64,52 +67,27 @@ enum Value {
 type Row = Vec<(&'static str, Value)>;
 
 fn queue_row(queue: &QueueReport) -> Row {
-    let stats = &queue.stats;
-    let wait = |share| Value::Number(queue.wait.quantile_ns(share));
-    vec![
+    let named = [
         ("queue", Value::Text(queue.name.clone())),
         ("scope", Value::Text(queue.attrs.scope.to_string())),
         ("nice", Value::Text(queue.attrs.nice.to_string())),
-        ("max_active", Value::Number(stats.max_active.into())),
-        ("nr_active", Value::Number(stats.nr_active.into())),
-        ("started", Value::Number(stats.started)),
-        ("completed", Value::Number(stats.completed)),
-        ("helped", Value::Number(stats.helped)),
-        ("panicked", Value::Number(stats.panicked)),
-        ("cpu_intensive", Value::Number(stats.cpu_intensive)),
-        ("cm_wakeups", Value::Number(stats.cm_wakeups)),
-        ("repatriated", Value::Number(stats.repatriated)),
-        ("maydays", Value::Number(stats.maydays)),
-        ("rescued", Value::Number(stats.rescued)),
-        ("cpu_time_us", Value::Number(stats.cpu_time_us)),
-        ("waits_sampled", Value::Number(queue.wait.count)),
-        ("wait_p50_ns", wait(0.5)),
-        ("wait_p99_ns", wait(0.99)),
-    ]
+    ];
+    row(named, Kind::Queue, queue.figures())
 }
 
 fn pool_row(pool: &PoolStats) -> Row {
-    vec![
+    let named = [
         ("pool", Value::Text(pool.cpus.to_string())),
         ("strict", Value::Flag(pool.strict)),
         ("nice", Value::Text(pool.nice.to_string())),
-        ("workers", Value::Number(pool.nr_workers as u64)),
-        ("idle", Value::Number(pool.nr_idle as u64)),
-        ("pending", Value::Number(pool.nr_pending as u64)),
-        ("kicks", Value::Number(pool.kicks)),
-        ("created", Value::Number(pool.created)),
-        ("culled", Value::Number(pool.culled)),
-        ("started", Value::Number(pool.started)),
-        ("completed", Value::Number(pool.completed)),
-        ("cpu_time_us", Value::Number(pool.cpu_time_us)),
-        ("cm_wakeups", Value::Number(pool.cm_wakeups)),
-        ("repatriated", Value::Number(pool.repatriated)),
-        ("seen_asleep", Value::Number(pool.seen_asleep)),
-        ("cpu_intensive", Value::Number(pool.cpu_intensive)),
-        ("maydays", Value::Number(pool.maydays)),
-        ("rescued", Value::Number(pool.rescued)),
-        ("spawn_failed", Value::Number(pool.spawn_failed)),
-    ]
+    ];
+    row(named, Kind::Pool, pool.figures())
+}
+
+fn row(named: [(&'static str, Value); 3], kind: Kind, figures: Vec<u64>) -> Row {
+    let names = kind.fields().iter().map(|field| field.name);
+    let figures = names.zip(figures.into_iter().map(Value::Number));
+    named.into_iter().chain(figures).collect()
 }
 
 impl Snapshot {

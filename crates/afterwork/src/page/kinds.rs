@@ -65,69 +65,101 @@ const fn fault(name: &'static str, about: &'static str) -> Field {
     }
 }
 
-#[rustfmt::skip]
-const QUEUE: &[Field] = &[
-    gauge("nr_active", "threads that run its items"),
-    gauge("nr_inactive", "items that wait for a seat of the queue"),
-    gauge("max_active", "threads that may run its items"),
-    counter("started", "items that workers started"),
-    counter("completed", "items that workers ran to their end"),
-    counter("helped", "items that their joiner ran"),
-    counter("rescued", "items that its rescuer took"),
-    counter("refused", "attempts to queue that were refused"),
-    fault("panicked", "items that panicked"),
-    counter("cpu_time_us", "CPU time of its items, microseconds"),
-    counter("waits", "items whose wait was measured"),
-    gauge("wait_p50_ns", "median wait since the start, nanoseconds"),
-    gauge("wait_p99_ns", "99th percentile of the waits since the start, nanoseconds"),
-];
+/// Hands what a queue counts to `$then!`, with whatever else is given before and after it.
+///
+/// Here is the one list: `QueueStats` has these fields with these words, and a record these figures. It lies here because
+/// who reads a page knows no workqueue.
+macro_rules! queue_figures {
+    ($then:ident! { $($before:tt)* } { $($after:tt)* }) => { $then! { $($before)*
+        gauge nr_active: u32, "Threads that run its items now";
+        gauge nr_inactive: usize, "Items that wait for a seat of the queue";
+        gauge max_active: u32, "Threads that may run its items";
+        counter started: u64, "Items that workers started; a future counts with each poll";
+        counter completed: u64, "Items that workers ran to their end, told when their worker next has the pool lock";
+        counter helped: u64, "Items that their joiner ran";
+        counter rescued: u64, "Items that its rescuer took";
+        counter refused: u64, "Attempts to queue that were refused, in a drain or when it had ended";
+        fault panicked: u64, "Items that panicked";
+        counter cpu_time_us: u64, "CPU time of its items, microseconds, sampled: less than a millisecond of a worker is not told yet";
+        counter cpu_intensive: u64, "Items that had the CPU for `cpu_intensive_thresh_us` while work waited";
+        counter cm_wakeups: u64, "Workers got up, or asked for, because one of its items slept while work waited";
+        counter repatriated: u64, "Items whose worker had been brought home from outside its pod just before";
+        counter maydays: u64, "Calls of its rescuer";
+        $($after)*
+    } };
+}
 
-#[rustfmt::skip]
-const POOL: &[Field] = &[
-    gauge("nr_workers", "workers there are"),
-    gauge("nr_idle", "workers that lie down"),
-    gauge("nr_running", "workers that run, or look for work"),
-    gauge("nr_blocked", "workers that sleep in an item"),
-    gauge("nr_pending", "items that no worker has taken"),
-    counter("kicks", "workers got up, or asked for, because work waited"),
-    counter("created", "workers made"),
-    counter("culled", "workers sent away"),
-    counter("repatriated", "workers brought home to their pod"),
-    counter("seen_asleep", "workers found asleep in an item"),
-    counter("cpu_intensive", "items found to take the CPU for long"),
-    counter("maydays", "calls of rescuers"),
-    fault("spawn_failed", "workers that the system refused"),
-    fault("stalls", "times that its work was told not to move"),
-    gauge("stalled_ms", "for how long its work has not moved, milliseconds"),
-];
+/// As [`queue_figures`], what a pool counts: the fields of `PoolStats`.
+macro_rules! pool_figures {
+    ($then:ident! { $($before:tt)* } { $($after:tt)* }) => { $then! { $($before)*
+        gauge nr_workers: usize, "Workers there are";
+        gauge nr_idle: usize, "Workers that are parked";
+        gauge nr_blocked: usize, "Workers that have said, or were seen, to sleep inside an item";
+        gauge nr_pending: usize, "Items that no worker has taken; without those that producers have just left";
+        counter kicks: u64, "Workers got up, or asked for, because work waited";
+        counter created: u64, "Workers made";
+        counter culled: u64, "Workers sent away after idling for too long";
+        counter started: u64, "Items that workers started, of all queues that use it or did";
+        counter completed: u64, "Items that workers ran to their end";
+        counter cpu_time_us: u64, "CPU time that workers used for them, microseconds, sampled";
+        counter cm_wakeups: u64, "Workers got up, or asked for, because another slept inside an item while work waited";
+        counter repatriated: u64, "Workers brought home that had been let run outside their pod, when they next took an item";
+        counter seen_asleep: u64, "Workers that a look found asleep inside an item while work waited, without a word to the pool";
+        counter cpu_intensive: u64, "Items that a look found to have had the CPU for `cpu_intensive_thresh_us` while work waited";
+        counter maydays: u64, "Calls of rescuers, because work had wanted for a worker for long";
+        counter rescued: u64, "Items that rescuers took";
+        fault spawn_failed: u64, "Workers that the system refused to give";
+        fault stalls: u64, "Times that its work was told not to move";
+        gauge stalled_ms: u64, "For how long its work had not moved at the last look, milliseconds; 0 once it has";
+        $($after)*
+    } };
+}
+
+pub(crate) use {pool_figures, queue_figures};
+
+macro_rules! fields {
+    ($($measure:ident $name:ident: $type:ty, $about:literal;)*) => {
+        &[$($measure(stringify!($name), $about)),*]
+    };
+}
+
+const QUEUE: &[Field] = queue_figures!(fields! {} {
+    counter waits: u64, "Items whose wait was measured";
+    gauge wait_p50_ns: u64, "Median wait since the start, nanoseconds";
+    gauge wait_p99_ns: u64, "99th percentile of the waits since the start, nanoseconds";
+});
+
+const POOL: &[Field] = pool_figures!(fields! {} {
+    gauge nr_running: usize, "Workers that run, or look for work";
+});
 
 #[rustfmt::skip]
 const RCU: &[Field] = &[
-    counter("grace_periods", "grace periods that ended"),
+    counter("grace_periods", "Grace periods that ended"),
     gauge("gp_running", "1 while a grace period runs"),
-    gauge("nr_readers", "threads that may be in a section"),
-    counter("sweeps", "times that callbacks were gathered"),
-    counter("callbacks", "callbacks that ran"),
+    gauge("nr_readers", "Threads that may be in a section"),
+    counter("sweeps", "Times that callbacks were gathered"),
+    counter("callbacks", "Callbacks that ran"),
     gauge("callbacks_wait", "1 while callbacks wait or run"),
-    fault("panicked", "callbacks that panicked"),
-    fault("stalls", "times that a reader was told to hold up a grace period"),
+    fault("panicked", "Callbacks that panicked"),
+    fault("stalls", "Times that a reader was told to hold up a grace period"),
 ];
 
 #[rustfmt::skip]
 const MAILBOX: &[Field] = &[
-    counter("received", "items received"),
-    counter("sleeps", "times that the owner got ready to sleep"),
-    counter("wake_ups", "times that a poster woke the owner"),
+    counter("received", "Items received"),
+    counter("sleeps", "Times that the owner got ready to sleep"),
+    counter("wake_ups", "Times that a poster woke the owner"),
 ];
 
 #[rustfmt::skip]
 const PER_CPU: &[Field] = &[
     gauge("nr_slots", "CPUs that have a slot"),
-    counter("drains", "drains of several slots"),
-    counter("drained", "slots that drains went through"),
-    counter("waited", "remote calls that did not get their slot at once"),
-    counter("mailed", "pieces of work mailed to an owner"),
-    fault("panicked", "pieces of queued work that panicked"),
+    counter("drains", "Drains of several slots"),
+    counter("drained", "Slots that drains went through"),
+    counter("waited", "Remote calls that did not get their slot at once"),
+    counter("mailed", "Pieces of work mailed to an owner"),
+    fault("panicked", "Pieces of queued work that panicked"),
 ];
 
 impl Kind {

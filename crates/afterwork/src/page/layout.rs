@@ -16,7 +16,7 @@
 ///
 /// It changes when something moves or means something else. New kinds, and new figures at the end of a kind, leave it
 /// as it is.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// How many records a page may have.
 pub const MAX_RECORDS: usize = 2048;

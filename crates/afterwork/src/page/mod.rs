@@ -36,6 +36,7 @@ pub(crate) use image::Image;
 pub(crate) use sources::{Joined, join};
 
 pub use kinds::{Field, Kind, Measure};
+pub(crate) use kinds::{pool_figures, queue_figures};
 pub use layout::{ASKED_AT, MAX_BYTES, MAX_RECORDS, VERSION};
 #[cfg(not(any(loom, shuttle)))]
 pub use read::{Page, Record, Refusal};
