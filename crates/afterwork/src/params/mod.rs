@@ -66,7 +66,7 @@ impl Qpw {
     pub const ALL: [Self; 3] = [Self::Queue, Self::OnDemand, Self::EveryOp];
 
     /// Returns the word that [`VARIABLE`] takes for it.
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queue => "queue",
             Self::OnDemand => "on_demand",

@@ -85,7 +85,7 @@ fn a_value_out_of_range_is_named_with_the_range() {
     );
     assert_eq!(
         error("workqueue.wake=\n"),
-        "workqueue.wake=: expected deferred or under_lock"
+        "workqueue.wake=: expected one of deferred, under_lock"
     );
 }
 

@@ -30,63 +30,52 @@ impl Word for bool {
     }
 }
 
-impl Word for WakeMode {
+/// A value that is one of a few, each with its word.
+trait Named: Copy + PartialEq + 'static {
+    const WORDS: &'static [(&'static str, Self)];
+}
+
+impl<T: Named> Word for T {
     fn read(word: &str) -> Option<Self> {
-        match word {
-            "deferred" => Some(Self::Deferred),
-            "under_lock" => Some(Self::UnderLock),
-            _ => None,
-        }
+        let found = T::WORDS.iter().find(|(known, _)| *known == word);
+        found.map(|(_, value)| *value)
     }
     fn word(&self) -> String {
-        match self {
-            Self::Deferred => "deferred",
-            Self::UnderLock => "under_lock",
-        }
-        .to_owned()
+        let found = T::WORDS.iter().find(|(_, value)| value == self);
+        found.expect("each has its word").0.to_owned()
     }
     fn expects() -> String {
-        "deferred or under_lock".to_owned()
+        let words: Vec<_> = T::WORDS.iter().map(|(word, _)| *word).collect();
+        format!("one of {}", words.join(", "))
     }
 }
 
-impl Word for MaxActiveScope {
-    fn read(word: &str) -> Option<Self> {
-        match word {
-            "system" => Some(Self::System),
-            "node" => Some(Self::Node),
-            "cpu" => Some(Self::Cpu),
-            _ => None,
-        }
-    }
-    fn word(&self) -> String {
-        match self {
-            Self::System => "system",
-            Self::Node => "node",
-            Self::Cpu => "cpu",
-        }
-        .to_owned()
-    }
-    fn expects() -> String {
-        "system, node or cpu".to_owned()
-    }
+impl Named for WakeMode {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("deferred", Self::Deferred),
+        ("under_lock", Self::UnderLock),
+    ];
+}
+
+impl Named for MaxActiveScope {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("system", Self::System),
+        ("node", Self::Node),
+        ("cpu", Self::Cpu),
+    ];
+}
+
+impl Named for Qpw {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        (Self::Queue.as_str(), Self::Queue),
+        (Self::OnDemand.as_str(), Self::OnDemand),
+        (Self::EveryOp.as_str(), Self::EveryOp),
+    ];
 }
 
 impl Word for AffinityScope {
     fn read(word: &str) -> Option<Self> {
         word.parse().ok()
-    }
-    fn word(&self) -> String {
-        self.to_string()
-    }
-    fn expects() -> String {
-        format!("one of {}", Self::ALL.map(Self::as_str).join(", "))
-    }
-}
-
-impl Word for Qpw {
-    fn read(word: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|qpw| qpw.as_str() == word)
     }
     fn word(&self) -> String {
         self.to_string()
