@@ -2,12 +2,13 @@
 
 #![cfg(not(any(loom, shuttle)))]
 
+mod children;
+
 use std::{
     cell::RefCell,
-    io,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
-        Arc, Barrier, Mutex, MutexGuard,
+        Arc, Barrier, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
@@ -22,41 +23,16 @@ use afterwork::{
     rcu::{self, Rcu, qsbr, srcu::Domain},
     workqueue::{self, DelayedWork, Work, Workqueue},
 };
+use children::{LIMIT_S, alone, spawn};
 use topology::{CpuId, Topology};
-
-/// Ends a child that hangs.
-const LIMIT_S: u32 = 30;
-
-/// Threads of other tests would be gone in the child with whatever they hold: of the standard output, say.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE
-        .lock()
-        .unwrap_or_else(|poisoned| poisoned.into_inner())
-}
 
 /// Forks; the child calls `body` and ends.
 fn in_child(body: impl FnOnce()) {
-    // SAFETY: `body` is what this tests: it relies on the C library's memory, which is sane in a child, and on ours.
-    let pid = unsafe { libc::fork() };
-    if pid == 0 {
-        // SAFETY: takes a number; the signal that is sent then ends the process.
-        unsafe { libc::alarm(LIMIT_S) };
-        let ended = catch_unwind(AssertUnwindSafe(body));
-        // SAFETY: ends the process at once.
-        unsafe { libc::_exit(i32::from(ended.is_err())) }
-    }
-    assert!(pid > 0, "{}", io::Error::last_os_error());
-    let mut status = 0;
-    // SAFETY: `status` lives over the call.
-    let waited = unsafe { libc::waitpid(pid, &mut status, 0) };
-    assert_eq!(waited, pid);
-    assert_eq!(status, 0, "the child failed, or hung for {LIMIT_S} s");
-}
-
-/// Starts a thread, also in a child: where the standard library may wait for a lock of a thread that is not there.
-fn spawn(body: impl FnOnce() + Send + 'static) -> sync::thread::JoinHandle {
-    sync::thread::spawn("test", body).unwrap()
+    let (ended, said) = children::in_child(body);
+    assert!(
+        ended.success(),
+        "the child failed, or hung: {ended}, {said}"
+    );
 }
 
 /// Does all that RCU is for, with a thread of its own.
