@@ -5,19 +5,28 @@
 mod children;
 
 use std::{
+    cell::RefCell,
     io,
     os::unix::process::ExitStatusExt,
     panic::{catch_unwind, resume_unwind},
-    sync::mpsc,
+    process::Command,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
     thread,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use afterwork::{
+    observe,
     rcu::{self, srcu::Domain},
-    workqueue::Workqueue,
+    workqueue::{self, DelayedWork, Workqueue},
 };
-use children::{alone, in_child, spawn};
+use children::{LIMIT_S, alone, in_child, spawn};
+use sync::thread::ThreadId;
+use topology::CpuSet;
 
 /// Has the kernel refuse `membarrier` to this process from now on.
 fn refuse_membarrier() {
@@ -294,6 +303,176 @@ fn threads_of_the_library_s_are_like_the_first_thread_whoever_is_first_to_need_t
             }
         });
         odd.join().unwrap_or_else(|payload| resume_unwind(payload));
+    });
+    assert!(status.success(), "{status} {told}");
+}
+
+/// Queues and waits when it is dropped.
+struct WorksAtExit(Workqueue);
+
+impl Drop for WorksAtExit {
+    fn drop(&mut self) {
+        self.0.spawn_detached(|| ());
+        assert_eq!(self.0.spawn(|| 5).join().unwrap(), 5);
+        self.0.flush().unwrap();
+        println!("the last is done");
+    }
+}
+
+thread_local!(static LAST: RefCell<Option<WorksAtExit>> = const { RefCell::new(None) });
+
+#[test]
+fn a_process_may_end_inside_an_item_or_while_items_run() {
+    const HOW: &str = "AFTERWORK_TEST_HOW";
+    let Ok(how) = std::env::var(HOW) else {
+        for (how, code) in [("exits", 7), ("returns", 0)] {
+            let test = "a_process_may_end_inside_an_item_or_while_items_run";
+            let ended = Command::new(std::env::current_exe().unwrap())
+                .args([test, "--exact", "--nocapture", "--test-threads=1"])
+                .env(HOW, how)
+                .output()
+                .unwrap();
+            assert_eq!(ended.status.code(), Some(code), "{how}: {ended:?}");
+            let told = String::from_utf8_lossy(&ended.stdout);
+            assert_eq!(told.contains("the last is done"), code == 0, "{told}");
+        }
+        return;
+    };
+    // SAFETY: takes a number; the signal ends a process that hangs.
+    unsafe { libc::alarm(LIMIT_S) };
+    let queue = workqueue::system_unbound().unwrap();
+    for _ in 0..50 {
+        queue.spawn_detached(|| thread::sleep(Duration::from_millis(1)));
+    }
+    if how == "exits" {
+        let _ = queue.spawn(|| std::process::exit(7)).join();
+        unreachable!("the process has ended");
+    }
+    // The first thread's own are dropped after `main`.
+    LAST.set(Some(WorksAtExit(queue.clone())));
+}
+
+/// Queues on both, and on a timer; counts what ran in `nr_run`, and returns how many that is to be.
+fn work_a_little(queues: &[Workqueue; 2], nr_run: &Arc<AtomicUsize>) -> usize {
+    let runs = || {
+        let nr_run = nr_run.clone();
+        move || {
+            nr_run.fetch_add(1, Ordering::Relaxed);
+        }
+    };
+    let timed = DelayedWork::new(runs());
+    assert!(queues[0].enqueue_after(&timed, Duration::from_micros(300)));
+    for queue in queues {
+        (0..20).for_each(|_| queue.spawn_detached(runs()));
+        assert_eq!(queue.spawn(|| 5).join().unwrap(), 5);
+        queue.flush().unwrap();
+    }
+    while timed.is_pending() {
+        thread::yield_now();
+    }
+    timed.flush().unwrap();
+    41
+}
+
+fn loose_and_strict() -> [Workqueue; 2] {
+    let strict = Workqueue::builder("strict").per_cpu();
+    [Workqueue::builder("loose"), strict].map(|builder| builder.build().unwrap())
+}
+
+/// As `taskset -a -p` does.
+#[test]
+fn work_goes_on_while_somebody_moves_its_threads() {
+    let _alone = alone();
+    let (status, told) = in_child(|| {
+        let (queues, nr_run) = (loose_and_strict(), Arc::new(AtomicUsize::new(0)));
+        let all = sync::cpu::affinity().unwrap();
+        let one: CpuSet = all.iter().take(1).collect();
+        let mut nr_due = 0;
+        for round in 0..30 {
+            for task in std::fs::read_dir("/proc/self/task").unwrap() {
+                let name = task.unwrap().file_name();
+                let thread = ThreadId(name.to_str().unwrap().parse().unwrap());
+                // It may have ended.
+                sync::cpu::set_affinity(Some(thread), [&one, &all][round % 2]).ok();
+            }
+            nr_due += work_a_little(&queues, &nr_run);
+        }
+        queues.iter().for_each(|queue| queue.drain().unwrap());
+        assert_eq!(nr_run.load(Ordering::Relaxed), nr_due);
+    });
+    assert!(status.success(), "{status} {told}");
+}
+
+/// As a shell does, or a debugger.
+#[test]
+fn work_goes_on_after_the_process_was_stopped() {
+    let _alone = alone();
+    let (status, told) = in_child(|| {
+        let (queues, nr_run) = (loose_and_strict(), Arc::new(AtomicUsize::new(0)));
+        let me = std::process::id();
+        // SAFETY: the child reads procfs and sends signals.
+        let stopper = unsafe { libc::fork() };
+        if stopper == 0 {
+            // SAFETY: takes numbers.
+            unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
+            let state = || {
+                let stat = std::fs::read_to_string(format!("/proc/{me}/stat")).unwrap();
+                stat[stat.rfind(')').unwrap() + 2..].chars().next()
+            };
+            for _ in 0..20 {
+                // SAFETY: as above.
+                unsafe { libc::kill(me as i32, libc::SIGSTOP) };
+                while state() != Some('T') {
+                    thread::yield_now();
+                }
+                // SAFETY: as above.
+                unsafe { libc::kill(me as i32, libc::SIGCONT) };
+                while state() == Some('T') {
+                    thread::yield_now();
+                }
+            }
+            // SAFETY: ends the process at once.
+            unsafe { libc::_exit(0) };
+        }
+        let (mut nr_due, mut stopped) = (0, 0);
+        // SAFETY: `stopped` lives over the call.
+        while unsafe { libc::waitpid(stopper, &mut stopped, libc::WNOHANG) } == 0 {
+            nr_due += work_a_little(&queues, &nr_run);
+        }
+        queues.iter().for_each(|queue| queue.drain().unwrap());
+        assert_eq!((nr_run.load(Ordering::Relaxed), stopped), (nr_due, 0));
+    });
+    assert!(status.success(), "{status} {told}");
+}
+
+#[test]
+fn a_process_that_gets_no_thread_is_told_so_when_it_would_show_itself() {
+    let _alone = alone();
+    let (status, told) = in_child(|| {
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: numbers, and a structure that lives over the calls. To root no thread is refused.
+        unsafe {
+            if libc::geteuid() == 0 {
+                assert_eq!(libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534), 0);
+            }
+            assert_eq!(libc::getrlimit(libc::RLIMIT_NPROC, &mut limit), 0);
+            let none = libc::rlimit {
+                rlim_cur: 0,
+                ..limit
+            };
+            assert_eq!(libc::setrlimit(libc::RLIMIT_NPROC, &none), 0);
+        }
+        for _ in 0..2 {
+            let refused = observe::publish().expect_err("it has a thread");
+            assert_eq!(refused.kind(), io::ErrorKind::WouldBlock);
+        }
+        // SAFETY: as above.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NPROC, &limit) }, 0);
+        let path = observe::publish().unwrap();
+        assert!(path.exists() && observe::unpublish() && !path.exists());
     });
     assert!(status.success(), "{status} {told}");
 }
