@@ -1,4 +1,15 @@
-//! What is going on: the numbers of every subsystem, at one moment.
+//! The counters of a process, as a snapshot and for `afterwork top`.
+//!
+//! ```
+//! use afterwork::{observe, workqueue};
+//!
+//! workqueue::system()?.spawn(|| ()).join()?;
+//! println!("{}", observe::snapshot()?); // tables of queues and pools
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! [`snapshot`] returns the counters of workqueues. [`publish`] shows the counters of every subsystem to other processes of
+//! the same user.
 
 #[cfg(not(any(loom, shuttle)))]
 mod publish;

@@ -1,13 +1,13 @@
-//! Showing the process to others.
+//! Showing the process's counters to other processes.
 
 use std::{io, path::PathBuf};
 
 use crate::page::publisher;
 
-/// Shows this process to `afterwork top` from now on; returns the file by which it does.
+/// Shows this process to `afterwork top` from now on. Returns the path of the file that `top` reads.
 ///
-/// The same is done by `AFTERWORK=observe.publish=on` in the environment, when the first registry, named mailbox or
-/// per-CPU data is made, or RCU first has a callback.
+/// `AFTERWORK=observe.publish=on` in the environment does the same, when the first registry, named mailbox or per-CPU data is
+/// made, or RCU is first used.
 ///
 /// # Guarantees
 ///

@@ -1,4 +1,4 @@
-//! A picture of all counters.
+//! A snapshot of the counters of workqueues.
 
 use std::fmt::{self, Write};
 
@@ -7,9 +7,9 @@ use crate::{
     workqueue::{PoolStats, QueueReport, Registry, RegistryError},
 };
 
-/// What the queues and pools of a registry have counted.
+/// The counters of the queues and pools of a registry.
 ///
-/// Each figure is read by itself while work goes on, so they may not add up.
+/// Each counter is read by itself while work goes on, so sums may not match.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -19,7 +19,7 @@ pub struct Snapshot {
     pub pools: Vec<PoolStats>,
 }
 
-/// Takes a picture of the process-wide registry.
+/// Takes a snapshot of the process-wide registry.
 ///
 /// # Blocking
 ///
@@ -27,7 +27,7 @@ pub struct Snapshot {
 ///
 /// # Errors
 ///
-/// When that registry cannot be made.
+/// If that registry cannot be made.
 ///
 /// # Examples
 ///
@@ -45,7 +45,7 @@ pub fn snapshot() -> Result<Snapshot, RegistryError> {
     Registry::global().map(snapshot_of)
 }
 
-/// Takes a picture of `registry`.
+/// Takes a snapshot of `registry`.
 ///
 /// # Blocking
 ///

@@ -1,4 +1,4 @@
-//! Counts that nobody decides on.
+//! Counters that are shown, and on which nothing depends.
 
 #[cfg(not(any(loom, shuttle)))]
 use sync::atomic::{AtomicU64, Ordering};

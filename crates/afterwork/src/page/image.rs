@@ -1,4 +1,4 @@
-//! The file as the process makes it: in its own memory first.
+//! The contents of the file, made in the process's memory first.
 
 use std::ops::Range;
 
@@ -9,7 +9,7 @@ use super::{
     },
 };
 
-/// What is to be written.
+/// The contents of one round.
 #[derive(Debug)]
 pub(crate) struct Image {
     /// All records of this round.

@@ -1,13 +1,13 @@
-//! Which figures a record of each kind has. Writers, readers and everything that is printed go by this table.
+//! The table of kinds of records and their figures, which writers, readers and printers use.
 
 /// What a figure measures.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Measure {
-    /// How it is now; it may fall.
+    /// The present value, which may fall.
     Gauge,
-    /// How often so far; it only rises, and its difference over a time is a rate.
+    /// A count, which only rises. Its difference over a time is a rate.
     Counter,
-    /// How often so far something went wrong.
+    /// A count of errors.
     Fault,
 }
 
@@ -18,11 +18,11 @@ pub struct Field {
     pub name: &'static str,
     /// What it measures.
     pub measure: Measure,
-    /// What it says, in a line.
+    /// Its meaning, in one line.
     pub about: &'static str,
 }
 
-/// What a record is about.
+/// The subject of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Kind {

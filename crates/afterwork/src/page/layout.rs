@@ -1,4 +1,4 @@
-//! Where what lies in the file. All numbers are little-endian.
+//! The layout of the file. All numbers are little-endian.
 //!
 //! ```text
 //! head:    0 magic | 8 version u32 | 12 record bytes u32 | 16 pid u32 | 20 records u32 | 24 start time u64
@@ -8,23 +8,22 @@
 //!        120 figures, 24 u64 | 312 check u64
 //! ```
 //!
-//! `round` is odd while the file is being written. A record belongs to the round that it names. `check` is over all
-//! bytes before it: a reader whose copy is torn sees that it does not fit. It is no protection from malice, and nothing
-//! relies on it for that.
+//! `round` is odd while the file is being written. A record belongs to the round that it names. `check` covers all bytes
+//! before it, so a reader finds out that its copy is torn. It does not protect against a hostile writer.
 
 /// The version of the format. A reader refuses any other.
 ///
-/// It changes when something moves or means something else. New kinds, and new figures at the end of a kind, leave it
-/// as it is.
+/// It changes if the place or the meaning of something changes. It stays the same for new kinds, and for new figures at the
+/// end of a kind.
 pub const VERSION: u32 = 2;
 
-/// How many records a page may have.
+/// The largest number of records of a page.
 pub const MAX_RECORDS: usize = 2048;
 
-/// How long a page may be, in bytes.
+/// The largest length of a page, in bytes.
 pub const MAX_BYTES: usize = HEAD_BYTES + MAX_RECORDS * RECORD_BYTES;
 
-/// Where the number lies by which readers ask for a new round, in bytes.
+/// The offset of the number by which readers ask for a new round, in bytes.
 pub const ASKED_AT: usize = 104;
 
 pub(super) const MAGIC: &[u8; 8] = b"AFTRWORK";

@@ -1,22 +1,34 @@
-//! What the process shows of itself to others: a file in `/dev/shm` that `afterwork top` reads.
+//! The page: a file in `/dev/shm` by which a process shows its counters to `afterwork top`.
 //!
-//! [`observe::publish`](crate::observe::publish) or `AFTERWORK=observe.publish=on` makes `/dev/shm/afterwork-PID` and a
-//! thread that sleeps. Who wants to look *asks*, by a number and a futex in the file's head; the thread gets up, has each
-//! subsystem write its records, and sleeps again. So a process that nobody looks at does nothing for it, and one that is
-//! idle is as good to look at as a busy one.
+//! ```
+//! use afterwork::{observe, page::{Kind, Page}};
 //!
-//! | file | what it holds |
-//! |---|---|
-//! | `layout.rs` | where what lies in the file, byte by byte |
-//! | `kinds.rs` | which figures a record of each kind has |
-//! | `image.rs` | the file as the process makes it |
-//! | `read.rs` | the file as a reader sees it, who trusts none of it |
-//! | `count.rs` | what is counted for the page alone |
-//! | `sources.rs` | who has records to write |
-//! | `publisher.rs` | the thread |
+//! let path = observe::publish()?;
+//! let page = Page::read(&std::fs::read(&path)?).unwrap();
+//! assert_eq!(page.pid, std::process::id());
+//! let nr_queues = page.of(Kind::Workqueue).count();
+//! # let _ = nr_queues;
+//! # observe::unpublish();
+//! # Ok::<(), std::io::Error>(())
+//! ```
 //!
-//! docs/top.md has the format and what is guaranteed.
-// In a model nobody looks, so nothing is written.
+//! [`observe::publish`](crate::observe::publish) or `AFTERWORK=observe.publish=on` makes the file and a thread that sleeps. A
+//! reader *asks* for a round, by a number and a futex in the file's head. The thread wakes, has each subsystem write its
+//! records, and sleeps again. So the page costs nothing while no reader asks, and an idle process answers as a busy one does.
+//!
+//! docs/top.md has the format and the guarantees.
+
+// | file | contents |
+// |---|---|
+// | `layout.rs` | the layout of the file, byte by byte |
+// | `kinds.rs` | the figures of each kind of record |
+// | `image.rs` | the file as the process makes it |
+// | `read.rs` | the file as a reader sees it, which trusts none of it |
+// | `count.rs` | counters for the page |
+// | `sources.rs` | the parts that have records |
+// | `publisher.rs` | the thread |
+
+// A model has no page.
 #![cfg_attr(any(loom, shuttle), allow(dead_code))]
 
 mod count;
@@ -41,18 +53,19 @@ pub use layout::{ASKED_AT, MAX_BYTES, MAX_RECORDS, VERSION};
 #[cfg(not(any(loom, shuttle)))]
 pub use read::{Page, Record, Refusal};
 
-/// Where pages lie.
+/// The directory of all pages.
 pub const DIRECTORY: &str = "/dev/shm";
 
-/// What the name of a page begins with; the number of its process follows.
+/// The beginning of a page's name, before the number of its process.
 pub const NAME_PREFIX: &str = "afterwork-";
 
-/// How many processes of one number, each in a container of its own, may show themselves in one directory. A guess.
+/// How many processes with one number, each in a container of its own, may have a page in one directory. A guess.
 pub const MAX_NAMES: u32 = 16;
 
 /// Returns the `nth` name, from 0, that the page of a process may have.
 ///
-/// It has the first one that no living process has: containers that share the directory may not share numbers.
+/// A page has the first name that no living process uses. Processes of several containers may share the directory and have
+/// the same number.
 ///
 /// # Examples
 ///
@@ -70,7 +83,7 @@ pub fn name_of(pid: u32, nth: u32) -> String {
     }
 }
 
-/// Returns the number of the process whose page is called so; none if no page is.
+/// Returns the number of the process whose page has this name. `None` if it is no name of a page.
 pub fn pid_of(name: &str) -> Option<u32> {
     let (pid, nth) = match name.strip_prefix(NAME_PREFIX)?.split_once('.') {
         Some((pid, nth)) => (pid, nth.parse().ok()?),

@@ -1,40 +1,39 @@
-//! The thread that writes the file when somebody asks.
+//! The thread that writes the file when a reader asks.
 //!
 //! # Asking
 //!
 //! ```text
-//! reader:    note round;  asked = another number;  wake who waits on asked;  look until a later round is there
+//! reader:    note round;  asked = another number;  wake the waiter on asked;  read until there is a later round
 //! publisher: read asked;  write a round;  wait while asked is what was read
 //! ```
 //!
-//! A reader's number comes before the publisher's wait, which compares it under the kernel's lock of the futex: either
-//! the wait does not begin, or the wake-up ends it. Whether two readers ask at once, or with the same number, is all the
-//! same: what counts is that a round *begins* after the asking, so a reader waits for the second end of a round that it
-//! sees, if one is under way.
+//! The kernel compares the number under its lock of the futex. If the reader's number comes first, the publisher's wait does
+//! not begin. If the wait comes first, the wake-up ends it. Two readers may ask at once, also with the same number. What
+//! counts is that a round *begins* after the question. So a reader that finds a round under way waits for the one after it.
 //!
 //! # What others may do to the file
 //!
-//! It belongs to the user of the process, who may do with it as they like. The process reads nothing from it but the
-//! number, and does nothing with that but compare it. It never touches the file through memory, so one that is cut short
-//! costs it no signal: it writes the file anew. One that is removed is gone until [`publish`] is called after an
-//! [`unpublish`].
+//! The file belongs to the user of the process, who may change it in any way. The process reads only the number from it, and
+//! only compares it. It never accesses the file through memory, so a truncated file causes no signal: the process writes it
+//! anew. A file that was removed does not come back until [`publish`] is called after an [`unpublish`].
 //!
-//! # Who has a name
+//! # Names
 //!
-//! Containers may share the directory and not their numbers, so a file that is called as ours is to be may be that of a
-//! process that lives. Whoever shows itself has its file locked. Whoever wants a name opens what is there:
+//! Containers may share the directory, and processes in them may have the same number. So the file with our name may belong
+//! to a living process. Each process keeps its file locked. A process that needs a name opens the file with that name:
 //!
 //! ```text
-//! locked              somebody lives there: the next name
-//! not locked          left behind: lock it;  still of that name?  remove it, while it is locked, and make ours
-//! nothing             make ours;  lock it;  still of that name?  it is ours, else somebody took it for left behind: again
+//! locked              a living process has it: try the next name
+//! not locked          left behind: lock it;  does it still have that name?  remove it while it is locked, and make ours
+//! no such file        make ours;  lock it;  does it still have that name?  it is ours.  Else another process took it for one
+//!                     that was left behind: try again
 //! ```
 //!
-//! So a file is removed only by who has it locked and sees it under its name, which nobody else then changes.
+//! So a file is removed only by a process that has it locked and finds it under its name.
 //!
-//! What processes left behind that were killed, or ended by `_exit`, the next one that shows itself removes in the same way: each
-//! file of its user's whose process is not to be seen here and that is not locked. One of another container's, whose process
-//! is not to be seen either, is locked as long as that lives.
+//! A process that was killed, or ended by `_exit`, leaves its file behind. The next process that publishes removes it in the
+//! same way: each file of its user whose process does not exist and that is not locked. The process of another container
+//! cannot be seen either, but its file is locked while it lives.
 
 use std::{
     ffi::OsStr,
@@ -61,26 +60,26 @@ use super::{
     sources::describe_all,
 };
 
-/// How long the thread rests after a round, so that no reader can make a process busy with itself: at most a thousand
-/// rounds a second. A guess.
+/// How long the thread sleeps after a round, so that readers cannot keep a process busy: at most a thousand rounds a second. A
+/// guess.
 const REST: Duration = Duration::from_millis(1);
 /// How long it sleeps when the file cannot be waited on.
 const NO_BELL_REST: Duration = Duration::from_secs(1);
 
-/// How often a name is tried that others want at the same moment. A guess.
+/// How often a name is tried that other processes want at the same moment. A guess.
 const NR_TRIES: u32 = 8;
 
-/// The round of a file that has a head alone. Later ones are even, too.
+/// The round of a file that has only a head. Later rounds are even, too.
 const FIRST_ROUND: u64 = 2;
 
 static PUBLISHED: Mutex<Option<Published>> = Mutex::new(None);
-/// The process whose file it is, 0 for none: a forked child leaves it alone.
+/// The process that has the file, or 0. A forked child does not touch its parent's file.
 static OWNER: AtomicU32 = AtomicU32::new(0);
 /// Which of its names the file has.
 static NTH_NAME: AtomicU32 = AtomicU32::new(0);
 static AT_EXIT_SET: AtomicBool = AtomicBool::new(false);
 
-/// A child has a page of its own, if it wants one, and its parent's thread is not there.
+/// A child of `fork` has no page, and not its parent's thread. It may publish a page of its own.
 static HANDLER: Handler = Handler {
     before: |held| held.lock(&PUBLISHED),
     child: || {
@@ -130,7 +129,7 @@ pub(crate) fn publish() -> io::Result<PathBuf> {
         written_ns: time::now_ns(),
         took_ns: 0,
     };
-    // A head alone: whoever uses something for the first time may hold any lock, so records are the thread's to gather.
+    // Only a head: the caller may hold any lock, so the thread gathers the records.
     let written = write(&shared.file, &origin, &Image::new(FIRST_ROUND));
     let body = shared.clone();
     let started = written
@@ -146,7 +145,7 @@ pub(crate) fn publish() -> io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Removes the file and ends the thread; returns `true` if there was one.
+/// Removes the file and ends the thread. Returns `true` if there was one.
 pub(crate) fn unpublish() -> bool {
     fork::register(&HANDLER);
     let Some(published) = PUBLISHED.lock().take() else {
@@ -154,9 +153,11 @@ pub(crate) fn unpublish() -> bool {
     };
     OWNER.store(0, Ordering::Relaxed);
     remove(&published.path);
+    // Other end in `serve`. If our store comes first, its load after the wait finds it. If its load comes first, it waits
+    // again, and the ring below ends that wait.
     published.file.quit.store(true, Ordering::Release);
     let file = &published.file.file;
-    // Where somebody cut it short there is no bell to ring.
+    // A file that was truncated has no bell.
     let has_bell = file.len().is_ok_and(|len| len >= HEAD_BYTES as u64);
     let may_ring = has_bell || file.set_len(HEAD_BYTES as u64).is_ok();
     // A number that the thread has not seen.
@@ -170,7 +171,7 @@ fn path_of(pid: u32, nth: u32) -> PathBuf {
     Path::new(DIRECTORY).join(name_of(pid, nth))
 }
 
-/// Makes the file by the first name that no living process has; returns which.
+/// Makes the file under the first name that no living process uses. Returns the number of the name.
 fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
     for nth in 0..MAX_NAMES {
         if let Some(file) = create_at(&path_of(pid, nth))? {
@@ -181,7 +182,7 @@ fn create(pid: u32) -> io::Result<(u32, SharedFile)> {
     Err(io::Error::new(io::ErrorKind::AlreadyExists, all_taken))
 }
 
-/// Makes the file, in place of one that was left behind; nothing if the name is somebody else's.
+/// Makes the file, in place of one that was left behind. `None` if another process uses the name.
 fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
     for _ in 0..NR_TRIES {
         match SharedFile::create(path) {
@@ -205,8 +206,7 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
                         continue;
                     }
                 }
-                // What is no file, or not ours to open, is no page of ours. One of somebody else's cannot be removed in
-                // a sticky directory.
+                // It is no file, or we may not open it. In a sticky directory we could not remove another user's file.
                 match SharedFile::remove(path) {
                     Err(error) if error.kind() != io::ErrorKind::NotFound => return Ok(None),
                     _ => {}
@@ -218,11 +218,11 @@ fn create_at(path: &Path) -> io::Result<Option<SharedFile>> {
     Ok(None)
 }
 
-/// Removes the pages of this user's processes that are not there any more.
+/// Removes the pages of this user's processes that have ended.
 fn remove_what_was_left() {
     for there in shared_file::files_in(Path::new(DIRECTORY)) {
         let name = there.file_name().and_then(OsStr::to_str);
-        // One that starts is not disturbed between making its file and locking it.
+        // A process that exists may be between making its file and locking it.
         if name
             .and_then(pid_of)
             .is_some_and(|pid| process::start_time(pid).is_none())
@@ -232,7 +232,7 @@ fn remove_what_was_left() {
     }
 }
 
-/// What cannot be opened or locked stays as it is.
+/// Removes a page that was left behind. A file that cannot be opened or locked stays.
 fn remove_if_left(path: &Path) {
     if let Ok(left) = SharedFile::open(path)
         && matches!(left.owner_and_mode(), Ok((owner, _)) if owner == process::user())
@@ -254,12 +254,13 @@ extern "C" fn remove_at_exit() {
     }
 }
 
-/// The thread. Woken by readers.
+/// The publisher's thread. Woken by readers.
 fn serve(shared: &Shared, origin: &Origin) {
     let mut round = FIRST_ROUND;
     let mut seen = 0;
     loop {
         let rung = shared.file.wait(ASKED_AT, seen, None);
+        // Other end in `unpublish`.
         if shared.quit.load(Ordering::Acquire) {
             return;
         }
@@ -269,7 +270,7 @@ fn serve(shared: &Shared, origin: &Origin) {
         }
         seen = now;
         round += 2;
-        // What cannot be written now, for want of memory, may be when somebody asks again.
+        // A write that fails for want of memory may succeed at the next question.
         let written = write_round(&shared.file, origin, round);
         let rest = if written.is_err() && rung == Rung::Gone {
             NO_BELL_REST
@@ -297,7 +298,7 @@ fn write_round(file: &SharedFile, origin: &Origin, round: u64) -> io::Result<()>
 }
 
 fn write(file: &SharedFile, origin: &Origin, image: &Image) -> io::Result<()> {
-    // Longer first: a reader never sees a head that promises more than there is.
+    // The length first, so that a reader never sees a head with more records than the file has.
     let len = image.file_bytes() as u64;
     if file.len()? < len {
         file.set_len(len)?;

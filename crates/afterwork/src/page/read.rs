@@ -1,7 +1,7 @@
-//! The file as a reader sees it, who trusts none of it.
+//! The file as a reader sees it.
 //!
-//! Whoever can write the file may have put anything there. No number from it is used as a length, an offset or an index
-//! before it was compared with what there is; text is taken as text only where it is UTF-8 without control characters.
+//! The reader trusts nothing in it: the file may hold anything. A number is used as a length, an offset or an index only after
+//! it was compared with the real length. Text must be UTF-8 without control characters.
 
 use std::fmt;
 
@@ -13,29 +13,29 @@ use super::{
     },
 };
 
-/// What a process published.
+/// A page that a process has published.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Page {
-    /// The process that says so.
+    /// The process's number.
     pub pid: u32,
-    /// When that started, in clock ticks since the machine did.
+    /// When the process started, in clock ticks since the machine started.
     pub start_time: u64,
-    /// What it calls itself.
+    /// The process's name.
     pub name: String,
-    /// Rises by two each time; odd while the page is written.
+    /// The round: rises by two each time; odd while the page is being written.
     pub round: u64,
-    /// When it was written, by the machine's monotonic clock, in nanoseconds.
+    /// When the page was written, by the machine's monotonic clock, in nanoseconds.
     pub written_ns: u64,
-    /// How long the process took to gather it, in nanoseconds.
+    /// How long the process took to write it, in nanoseconds.
     pub took_ns: u64,
-    /// Its records.
+    /// The records.
     pub records: Vec<Record>,
-    /// Records for which there was no room.
+    /// How many records had no room.
     pub nr_left_out: u32,
-    /// Records of a kind that this reader does not know.
+    /// How many records are of a kind that this reader does not know.
     pub nr_unknown: usize,
-    /// Records that were written while they were read, or are of another round: look again.
+    /// How many records were being written, or are of another round: read again.
     pub nr_torn: usize,
 }
 
@@ -43,36 +43,36 @@ pub struct Page {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Record {
-    /// What it is about.
+    /// The kind of its subject.
     pub kind: Kind,
-    /// What that is called. Names need not differ.
+    /// The name of its subject. Names need not be unique.
     pub name: String,
-    /// What else is to be said of it; empty for most.
+    /// A detail of its subject; empty for most.
     pub detail: String,
     figures: Vec<u64>,
 }
 
-/// Says why a page is not believed.
+/// The error of [`Page::read`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// It has no room for a head.
+    /// The file is too short for a head.
     TooShort(usize),
-    /// It is longer than any page is.
+    /// The file is longer than any page.
     TooLong(usize),
-    /// It does not begin as a page does.
+    /// The file does not begin as a page does.
     NoPage,
-    /// It is of another version.
+    /// The page has another version.
     Version(u32),
-    /// Its records are of another size than those of this version.
+    /// The records have another size than in this version.
     RecordBytes(u32),
-    /// It promises more records than it has room for.
+    /// The head names more records than the file has.
     NrRecords(u32),
-    /// Its head does not fit its check: it was written while it was read, or is damaged.
+    /// The head does not match its check: it was being written, or is damaged.
     TornHead,
     /// A record has more figures than there is room for.
     NrFigures(u16),
-    /// A name is no text, or has control characters.
+    /// A name is not UTF-8, or has control characters.
     Text,
 }
 
@@ -81,7 +81,7 @@ impl Page {
     ///
     /// # Errors
     ///
-    /// Why it is not believed. [`Refusal::TornHead`] may pass when the file is read again.
+    /// [`Refusal`]. After [`Refusal::TornHead`] read the file again.
     ///
     /// # Examples
     ///
@@ -122,7 +122,7 @@ impl Page {
         Ok(page)
     }
 
-    /// Returns `true` if nothing was written while it was read.
+    /// Returns `true` if the page was not being written while it was read.
     pub fn is_whole(&self) -> bool {
         self.nr_torn == 0 && self.round.is_multiple_of(2)
     }

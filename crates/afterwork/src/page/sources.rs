@@ -1,4 +1,4 @@
-//! Who has records to write: each subsystem joins when it is first used, and each of its parts that is worth a record.
+//! The parts that have records. A subsystem or one of its parts joins when it is first used.
 
 use std::collections::BTreeMap;
 

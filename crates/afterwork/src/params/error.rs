@@ -1,10 +1,10 @@
-//! What can be wrong with a tunable.
+//! The errors of tunables.
 
 use std::fmt;
 
 use super::VARIABLE;
 
-/// Says why tunables could not be read.
+/// The error of reading tunables.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ParamError {
@@ -12,16 +12,16 @@ pub enum ParamError {
     UnknownKey {
         /// The name.
         key: String,
-        /// A name that is meant perhaps.
+        /// A similar name, which may be meant.
         nearest: Option<&'static str>,
     },
-    /// The tunable does not take this value.
+    /// The tunable does not accept this value.
     BadValue {
         /// The tunable.
         key: &'static str,
         /// The value.
         value: String,
-        /// What it takes.
+        /// The values that it accepts.
         expects: String,
     },
     /// There is no `=` in it.

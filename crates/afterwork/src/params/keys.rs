@@ -4,12 +4,12 @@ use std::{fmt::Display, ops::RangeInclusive, str::FromStr};
 
 use super::{ParamError, Params, word::Word};
 
-/// One tunable: its name, what it takes, what it is for.
+/// One tunable: its name, its values, its purpose.
 #[derive(Debug)]
 pub struct Key {
     /// Its kernel-style name.
     pub name: &'static str,
-    /// What it is for, in one line.
+    /// Its purpose, in one line.
     pub about: &'static str,
     expects: fn() -> String,
     set: fn(&mut Params, &str) -> bool,
@@ -66,7 +66,7 @@ const KEYS: &[Key] = &[
     key!("qpw" => qpw, "how per-CPU data is reached from elsewhere while it is owned"),
 ];
 
-/// Walks all tunables.
+/// Returns all tunables.
 ///
 /// # Examples
 ///
@@ -82,7 +82,7 @@ pub fn keys() -> impl Iterator<Item = &'static Key> {
 }
 
 impl Key {
-    /// Says what the tunable takes.
+    /// Returns a description of the values that the tunable accepts.
     pub fn expects(&self) -> String {
         (self.expects)()
     }
@@ -116,7 +116,7 @@ pub(super) fn find(name: &str) -> Result<&'static Key, ParamError> {
 
 /// Returns the name that is most like `name`, if one is.
 fn nearest(name: &str) -> Option<&'static str> {
-    // A guess: a third of the letters wrong is another word.
+    // A guess: with a third of the letters wrong it is another word.
     let limit = name.chars().count() / 3;
     // Without its family a name is near as well: `max_active` is meant for `workqueue.max_active`.
     let distance = |key: &Key| {
@@ -159,7 +159,7 @@ fn number_in<T: Display>(range: &RangeInclusive<T>) -> String {
     format!("a number from {} to {}", range.start(), range.end())
 }
 
-/// Says what a field takes; `_field` only tells its type.
+/// Returns a description of the values of a field; `_field` only gives its type.
 fn expected<T: Word>(_field: fn(&Params) -> &T) -> String {
     T::expects()
 }

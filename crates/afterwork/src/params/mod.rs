@@ -1,13 +1,23 @@
 //! Every tunable, by its kernel-style name.
 //!
-//! [`Params`] holds them as fields. The environment variable [`VARIABLE`] sets them by name for the whole process,
-//! as the kernel's command line does:
+//! ```
+//! use afterwork::params::Params;
+//!
+//! let params: Params = "workqueue.max_active=16".parse()?;
+//! assert_eq!(params.max_active, 16);
+//! # Ok::<(), afterwork::params::ParamError>(())
+//! ```
+//!
+//! [`Params`] holds the tunables as fields. The environment variable [`VARIABLE`] sets them by name for the whole process, as
+//! the kernel's command line does:
 //!
 //! ```text
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
 //! ```
 //!
-//! One table (`keys.rs`) knows the names: [`keys`] walks it, [`Params::set`] reads by it, `Display` writes by it.
+//! [`keys`] returns the names.
+
+// The table of names is in `keys.rs`: `keys` returns it, `Params::set` and `Display` use it.
 
 mod error;
 mod keys;
@@ -24,30 +34,30 @@ pub use topology::AffinityScope;
 /// The environment variable that sets tunables for the whole process.
 pub const VARIABLE: &str = "AFTERWORK";
 
-/// Says when `queue()` wakes the worker that it picked.
+/// When `queue()` wakes the worker that it picked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum WakeMode {
     /// After the pool lock is dropped: the lock is held for tens of nanoseconds.
     #[default]
     Deferred,
-    /// While the pool lock is held, as the kernel did until 7.3: kept to measure the difference.
+    /// While the pool lock is held, as the kernel did until 7.3. Kept to measure the difference.
     UnderLock,
 }
 
-/// Says what a queue's `max_active` is meant for.
+/// What a queue's `max_active` bounds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum MaxActiveScope {
-    /// The whole process: at most so many threads run items of the queue at once.
+    /// The whole process: at most `max_active` threads run items of the queue at once.
     #[default]
     System,
     /// Each NUMA node.
     Node,
-    /// Each CPU: a pool of eight CPUs may have eight times as many. What the kernel did for unbound queues before 6.9,
-    /// as far as it could, and what it does for per-CPU ones.
+    /// Each CPU: a pool of eight CPUs may have eight times as many. The kernel does this for per-CPU queues, and did it
+    /// before 6.9, as far as it could, for unbound ones.
     Cpu,
 }
 
-/// Says how per-CPU data is reached from elsewhere while a thread owns it; see [`percpu`](crate::percpu).
+/// How a remote caller reaches per-CPU data that a thread owns; see [`percpu`](crate::percpu).
 ///
 /// The kernel's `qpw=`: `Queue` is its 0, `EveryOp` its 1.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
@@ -55,9 +65,9 @@ pub enum Qpw {
     /// Work is mailed to the owner, which runs it when it polls. The owner's own operations cost nothing.
     #[default]
     Queue,
-    /// The owner hands its slot over when somebody asks, at its next operation. Until then an operation costs a load.
+    /// The owner hands its slot over at its next operation, when a thread has asked for it. An operation costs a load.
     OnDemand,
-    /// The owner holds its slot for the length of an operation only, by one locked instruction.
+    /// The owner holds its slot only during an operation, which costs one locked instruction.
     EveryOp,
 }
 
@@ -65,7 +75,7 @@ impl Qpw {
     /// All of them.
     pub const ALL: [Self; 3] = [Self::Queue, Self::OnDemand, Self::EveryOp];
 
-    /// Returns the word that [`VARIABLE`] takes for it.
+    /// Returns its word in [`VARIABLE`].
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Queue => "queue",
@@ -81,10 +91,9 @@ impl fmt::Display for Qpw {
     }
 }
 
-/// Holds the tunables of one [`Registry`](crate::workqueue::Registry).
+/// The tunables of one [`Registry`](crate::workqueue::Registry).
 ///
-/// The registry of the whole process takes them from the environment. One that a program makes for itself has those
-/// that it is given.
+/// The process-wide registry takes them from the environment. A registry that a program makes gets them from the program.
 ///
 /// # Examples
 ///
@@ -106,49 +115,48 @@ impl fmt::Display for Qpw {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Params {
-    /// How far the pods of a queue reach whose builder names no scope.
+    /// The affinity scope of queues whose builder sets none.
     pub default_affinity_scope: AffinityScope,
-    /// How many items of a queue whose builder does not say may run at once. The kernel's `WQ_DFL_ACTIVE`.
+    /// The `max_active` of queues whose builder sets none: how many items may run at once. The kernel's `WQ_DFL_ACTIVE`.
     pub max_active: u32,
-    /// What `max_active` is meant for where the builder of a queue does not say.
+    /// What `max_active` bounds, for queues whose builder does not set it.
     pub max_active_scope: MaxActiveScope,
     /// When a picked worker is woken.
     pub wake: WakeMode,
-    /// How many cores share a pool at most in the scope `cache_shard`. The kernel's default.
+    /// The largest number of cores that share a pool in the scope `cache_shard`. The kernel's default.
     pub cache_shard_size: usize,
-    /// How often an idle worker looks for the next item, at most, before it lies down; adapts below this. A look
-    /// takes about 0.3 µs where nobody else wants the CPU: see [`SpinBudget`](crate::wake::SpinBudget).
+    /// How many rounds an idle worker spins at most before it sleeps. A round takes about 0.3 µs if no other thread wants the
+    /// CPU: see [`SpinBudget`](crate::wake::SpinBudget).
     pub worker_spin_limit: u32,
-    /// How many items a worker takes from the list at a time, at most. More makes tiny items cheaper; what a
-    /// blocked worker took and did not start is given back after a watch tick.
+    /// How many items a worker takes from the list at a time, at most. A larger value makes tiny items cheaper. Items that a
+    /// blocked worker has taken and not started are given back after a watch tick.
     pub max_batch: usize,
     /// How many workers a pool may own. The kernel's `WQ_MAX_ACTIVE`.
     pub max_workers: usize,
-    /// How long a worker idles before it may be culled, in milliseconds. The kernel's `IDLE_WORKER_TIMEOUT`.
+    /// How long a worker is idle before it may be culled, in milliseconds. The kernel's `IDLE_WORKER_TIMEOUT`.
     pub idle_timeout_ms: u64,
-    /// How often a pool in which work waits is looked at for workers that sleep, in microseconds: a quarter of it
-    /// while some are found, twice it while all run. A worker that sleeps is replaced.
+    /// How often a pool with waiting work is checked for workers that sleep, in microseconds. A quarter of this while some
+    /// are found, twice this while all run. A worker that sleeps is replaced.
     pub watch_tick_us: u64,
-    /// How much CPU time an item may have, in microseconds, before it no longer counts against the workers that its
-    /// pool runs at once. The kernel's `workqueue.cpu_intensive_thresh_us`.
+    /// How much CPU time an item may use, in microseconds, before it no longer counts against its pool's running workers. The
+    /// kernel's `workqueue.cpu_intensive_thresh_us`.
     pub cpu_intensive_thresh_us: u64,
-    /// How long items of a pool wait, and none is taken, before that is reported as a stall, in milliseconds; 0 for
-    /// never. The kernel's `workqueue.watchdog_thresh`, there in seconds.
+    /// How long items of a pool may wait while none is taken before a stall is reported, in milliseconds; 0 for never. The
+    /// kernel's `workqueue.watchdog_thresh`, there in seconds.
     pub watchdog_thresh_ms: u64,
-    /// How often, at most, the registry looks whether CPUs have come or gone, in milliseconds; 0 for never. It looks
-    /// while work waits, and costs the reading of a few small files.
+    /// How often, at most, the registry checks whether CPUs have come or gone, in milliseconds; 0 for never. It checks while
+    /// work waits. A check reads a few small files.
     pub machine_look_ms: u64,
-    /// Of how many items one, at most, has its wait measured; 0 for none. A sample costs two readings of the cycle
-    /// counter.
+    /// The wait of at most one item in so many is measured; 0 for none. A sample costs two readings of the cycle counter.
     pub wait_sample: u64,
-    /// Records how long `queue()` holds the pool lock. Costs two clock readings a kick.
+    /// Records how long `queue()` holds the pool lock. Costs two clock readings for each wake-up of a worker.
     pub lock_stat: bool,
-    /// Whether the process is shown to others; see [`observe::publish`](crate::observe::publish). Of the environment
-    /// alone: a registry that is given its tunables does not look at it.
+    /// Publishes the process's counters; see [`observe::publish`](crate::observe::publish). Read from the environment only: a
+    /// registry ignores it.
     pub publish: bool,
-    /// How per-CPU data is reached from elsewhere, where its builder does not say. The kernel's `qpw=`.
+    /// How remote callers reach per-CPU data whose builder does not set it. The kernel's `qpw=`.
     pub qpw: Qpw,
-    /// How grace periods of RCU are run. One for the process, which reads it from the environment: a registry does not.
+    /// How grace periods of RCU are run. Read from the environment only, for the whole process: a registry ignores it.
     pub rcu: RcuTunables,
 }
 
@@ -178,11 +186,11 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Returns the defaults as the environment changes them.
+    /// Returns the defaults, changed by the environment variable.
     ///
     /// # Errors
     ///
-    /// What is wrong with the variable, naming the key.
+    /// [`ParamError`], which names the wrong key.
     pub fn from_env() -> Result<Self, ParamError> {
         match env::var(VARIABLE) {
             Ok(text) => text.parse(),
@@ -195,8 +203,8 @@ impl Params {
     ///
     /// # Errors
     ///
-    /// [`ParamError::UnknownKey`] with the nearest known one; [`ParamError::BadValue`] with what is expected. Nothing
-    /// is changed then.
+    /// [`ParamError::UnknownKey`] with the most similar name; [`ParamError::BadValue`] with the values that are expected. Then
+    /// nothing has changed.
     ///
     /// # Examples
     ///
@@ -220,7 +228,7 @@ impl Params {
 impl FromStr for Params {
     type Err = ParamError;
 
-    /// Reads `key=value` pairs, separated by commas; what is not named keeps its default.
+    /// Reads `key=value` pairs, separated by commas. Other tunables keep their defaults.
     fn from_str(text: &str) -> Result<Self, ParamError> {
         let mut params = Self::default();
         let mut seen = Vec::new();

@@ -10,7 +10,7 @@ pub(super) trait Word: Sized {
     fn read(word: &str) -> Option<Self>;
     /// Returns the word for a value.
     fn word(&self) -> String;
-    /// Says what is read.
+    /// Returns a description of the words.
     fn expects() -> String;
 }
 

@@ -1,18 +1,18 @@
-//! Events for the `tracing` crate: what the kernel's trace points of workqueues and RCU are, behind the feature `tracing`.
+//! Events for the `tracing` crate, behind the feature `tracing`: the kernel's trace points of workqueues and RCU.
 //!
-//! Without the feature, and under a model, nothing of it is there: `off.rs` has the same names, which do nothing and make
-//! none of their arguments. With it an event that no subscriber wants costs one relaxed load and a compare.
+//! Without the feature, and in a model, `off.rs` has the same names. They do nothing and do not evaluate their arguments. With
+//! the feature, an event that no subscriber wants costs one relaxed load and a compare.
 //!
 //! # A subscriber is user code
 //!
-//! - It is called with no lock of ours held. What is to be told of a step under the pool lock is noted there
-//!   ([`Noted`]) and told after it.
-//! - What it panics with is dropped: an event is told in the middle of a worker's round, which must not end there.
-//! - Between the claim of an item and its push, in an item, and in a grace period it is called where it must not
-//!   wait for that very thing; docs/observing.md says so to users.
+//! - It is called with no lock of the library held. Events of a step under the pool lock are noted there ([`Noted`]) and
+//!   emitted after the lock is dropped.
+//! - Its panics are caught: an event is emitted in the middle of a worker's loop, which must not end there.
+//! - It is called between the claim of an item and its push, in an item, and in a grace period. There it must not wait for
+//!   the same item or grace period; docs/observing.md says so to users.
 //!
-//! What is told of an item is read while the item is sure to be there: before it is pushed, under the lock of the pool
-//! that it is taken from, and inside its run.
+//! The data of an item's event is read while the item is known to exist: before it is pushed, under the lock of the pool from
+//! which it is taken, and during its run.
 
 #[cfg(not(all(feature = "tracing", not(any(loom, shuttle)))))]
 mod off;
