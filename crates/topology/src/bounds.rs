@@ -1,10 +1,9 @@
-//! Which CPUs this process may use: its affinity mask and its cgroup's cpuset.
+//! The CPUs that this process may use: its affinity mask and its cgroup's cpuset.
 //!
-//! The kernel narrows a thread's mask to its cpuset as a rule, so the mask alone would nearly always
-//! do. It does not where a mask was set before the cpuset shrank around a thread of version 1, and
-//! where `/proc` hides the mask (some sandboxes do); hence both.
+//! The kernel usually narrows a thread's mask to its cpuset, so the mask alone is nearly always enough. It is not enough in two
+//! cases: under cgroup version 1 a mask may be older than a cpuset that shrank, and in some sandboxes `/proc` hides the mask.
 //!
-//! What is not there does not bound: no `/proc`, no cgroups, no cpuset controller.
+//! A missing source does not bound: no `/proc`, no cgroups, no cpuset controller.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
@@ -16,7 +15,7 @@ use crate::file;
 use crate::list;
 use crate::text::Mismatch;
 
-/// The calling thread's own entry first: a thread that was pinned builds for where it may run.
+/// The calling thread's own entry comes first: a thread that was pinned builds for the CPUs on which it may run.
 const STATUS: [&str; 2] = ["proc/thread-self/status", "proc/self/status"];
 const AFFINITY: &str = "Cpus_allowed_list:";
 
@@ -26,8 +25,8 @@ const MOUNTS: &str = "proc/self/mountinfo";
 const CPUSET_V1: [&str; 2] = ["cpuset.effective_cpus", "cpuset.cpus"];
 const CPUSET_V2: [&str; 1] = ["cpuset.cpus.effective"];
 
-/// Returns the CPUs that the calling thread's affinity mask and the cpuset of its cgroup leave it,
-/// online or not; `None` where neither can be found.
+/// Returns the CPUs, online or not, that the calling thread's affinity mask and the cpuset of its cgroup both allow. `None` if
+/// neither can be found.
 ///
 /// # Blocking
 ///
@@ -40,7 +39,7 @@ pub fn current_bounds() -> Result<Option<CpuSet>, Error> {
     bounds(Path::new("/"), None)
 }
 
-/// Does what [`current_bounds`] does, with `root` in the place of `/` and perhaps another thread in that of the caller.
+/// Does what [`current_bounds`] does, with `root` instead of `/`, and for `thread` instead of the caller if it is given.
 pub(crate) fn bounds(root: &Path, thread: Option<u32>) -> Result<Option<CpuSet>, Error> {
     let affinity = match thread {
         None => affinity(root, &STATUS)?,

@@ -1,11 +1,10 @@
-//! From what each CPU says of itself to the parts of the machine: plain functions over sets.
+//! Builds the parts of a machine from what each CPU reports: plain functions over sets.
 //!
-//! Cores and caches have to come out as partitions of the online CPUs, or pods could not be one. Yet
-//! each CPU tells its own story, and firmware, hypervisors and CPUs that came online late are known
-//! to tell stories that do not match. So the CPUs are walked in ascending order: the first one that
-//! is in no part yet founds one, with those that it names, that are online, and that are still
-//! free. Where all agree this is what they say; where they do not, it is still a partition, the same
-//! one each time, and a [`Quirk`] tells of it.
+//! Cores and caches must be partitions of the online CPUs; otherwise pods could not be one. But each CPU reports for itself,
+//! and the reports of firmware, hypervisors and CPUs that came online late may contradict each other. So the CPUs are visited
+//! in ascending order. The first CPU that is in no part yet founds one, with the CPUs that it names, that are online, and that
+//! are in no part. If all reports agree, the parts are as reported. If they do not, the result is still a partition, the same
+//! each time, and a [`Quirk`] reports it.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -29,30 +28,29 @@ pub(crate) struct Facts {
     pub(crate) nodes: BTreeMap<u32, CpuSet>,
 }
 
-/// What one online CPU says of itself.
+/// What one online CPU reports.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CpuFacts {
     /// Its SMT siblings, itself among them.
     pub(crate) siblings: Arc<CpuSet>,
     pub(crate) package: Option<u32>,
-    /// Its last-level cache, if it says anything of caches.
+    /// Its last-level cache, if it reports caches.
     pub(crate) cache: Option<CacheFacts>,
 }
 
-/// What a CPU says of its last-level cache.
+/// What a CPU reports of its last-level cache.
 #[derive(Clone, Debug)]
 pub(crate) struct CacheFacts {
     pub(crate) level: u32,
     pub(crate) size: Option<u64>,
-    /// Who shares it, the CPU itself among them.
+    /// The CPUs that share it, including the CPU itself.
     pub(crate) cpus: Arc<CpuSet>,
 }
 
 /// Puts a machine in order.
 ///
-/// The caller has seen to it that each CPU of `online` has an entry in `cpus` and no other has one,
-/// that each names itself among its siblings and sharers, that `allowed` lies within `online` and is
-/// not empty, and that no CPU is in two nodes.
+/// The caller has made sure that exactly the CPUs of `online` have an entry in `cpus`, that each names itself among its siblings
+/// and sharers, that `allowed` is within `online` and not empty, and that no CPU is in two nodes.
 pub(crate) fn build(facts: Facts) -> Topology {
     let Facts {
         possible,
@@ -145,17 +143,16 @@ fn packages(said: &BTreeMap<CpuId, CpuFacts>) -> Vec<Package> {
         .collect()
 }
 
-/// Whom a CPU is to share its last-level cache with, and how that is known.
+/// The CPUs with which a CPU shares its last-level cache, and how that is known.
 struct Cache {
     source: LlcSource,
     size: Option<u64>,
     cpus: Arc<CpuSet>,
 }
 
-/// Gives each CPU its last-level cache: what it says, or else what is presumed.
+/// Gives each CPU its last-level cache: the reported one, or else a presumed one.
 ///
-/// Presumed caches hold only CPUs that are silent about theirs, so that they take nobody away from a
-/// cache that is known.
+/// A presumed cache holds only CPUs that report none, so it takes no CPU from a reported cache.
 fn caches(
     said: &BTreeMap<CpuId, CpuFacts>,
     packages: &[Package],
@@ -235,7 +232,7 @@ fn partition<'a>(
     parts
 }
 
-/// Tells where parts that should nest do not.
+/// Returns where parts that should nest do not.
 fn spans(
     online: &CpuSet,
     llcs: &[Llc],

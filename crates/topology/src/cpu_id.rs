@@ -4,7 +4,7 @@ use std::fmt;
 
 /// Names one CPU, by the number that the kernel gives it.
 ///
-/// It may name a CPU that does not exist: a [`Topology`](crate::Topology) answers `None` for it.
+/// It may name a CPU that does not exist: a [`Topology`](crate::Topology) returns `None` for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CpuId(u32);
 

@@ -6,10 +6,9 @@ use crate::cpu_id::CpuId;
 
 const BITS: usize = u64::BITS as usize;
 
-/// Holds a set of CPUs.
+/// A set of CPUs.
 ///
-/// Grows to the highest CPU that it was given: one bit for each number up to that. Reads and prints
-/// the kernel's list format, see [`FromStr`](#impl-FromStr-for-CpuSet) and
+/// Takes one bit for each number up to its highest CPU. Reads and prints the kernel's list format; see [`FromStr`](#impl-FromStr-for-CpuSet) and
 /// [`Display`](#impl-Display-for-CpuSet).
 ///
 /// # Examples
@@ -37,7 +36,7 @@ impl CpuSet {
         Self { words: Vec::new() }
     }
 
-    /// Adds a CPU; returns `true` if it is new.
+    /// Adds a CPU. Returns `true` if it was not in the set.
     ///
     /// Takes an eighth of a byte for each number up to `cpu`.
     pub fn insert(&mut self, cpu: CpuId) -> bool {
@@ -50,7 +49,7 @@ impl CpuSet {
         is_new
     }
 
-    /// Takes a CPU out; returns `true` if it was there.
+    /// Removes a CPU. Returns `true` if it was in the set.
     pub fn remove(&mut self, cpu: CpuId) -> bool {
         if !self.contains(cpu) {
             return false;
@@ -68,7 +67,7 @@ impl CpuSet {
         self.words.get(word).is_some_and(|&bits| bits & bit != 0)
     }
 
-    /// Counts the CPUs.
+    /// Returns the number of CPUs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.words
@@ -77,7 +76,7 @@ impl CpuSet {
             .sum()
     }
 
-    /// Returns `true` if there is no CPU in it.
+    /// Returns `true` if the set is empty.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.words.is_empty()
@@ -97,7 +96,7 @@ impl CpuSet {
         Some(cpu_at(index))
     }
 
-    /// Walks the CPUs in ascending order.
+    /// Returns the CPUs in ascending order.
     #[must_use]
     pub fn iter(&self) -> Iter<'_> {
         Iter {
@@ -198,7 +197,7 @@ impl<'a> IntoIterator for &'a CpuSet {
     }
 }
 
-/// Walks the CPUs of a [`CpuSet`] in ascending order.
+/// The iterator of [`CpuSet::iter`].
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     words: &'a [u64],

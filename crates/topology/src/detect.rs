@@ -1,4 +1,4 @@
-//! Taking the picture of this machine.
+//! Detection of this machine's topology.
 
 use std::path::Path;
 
@@ -9,15 +9,15 @@ use crate::error::Error;
 use crate::sysfs;
 use crate::topology::{Topology, some_allowed};
 
-/// How often a picture is taken anew that CPUs came or went in. Each needs an administrator's hand,
-/// so twice in a row is already unlikely.
+/// How often detection starts again because CPUs came or went meanwhile. Each change needs an administrator, so two in a row are
+/// unlikely already.
 const MAX_RETRIES: usize = 3;
 
 impl Topology {
-    /// Takes a picture of this machine, as far as this process may use it.
+    /// Detects this machine, and the CPUs of it that this process may use.
     ///
-    /// Allowed are the CPUs that are online, in the calling thread's affinity mask, and in the cpuset
-    /// of its cgroup (of version 1 or 2). A bound that cannot be found does not bound.
+    /// Allowed are the CPUs that are online, in the calling thread's affinity mask, and in the cpuset of its cgroup (version 1
+    /// or 2). A bound that cannot be found does not bound.
     ///
     /// # Blocking
     ///
@@ -25,8 +25,8 @@ impl Topology {
     ///
     /// # Errors
     ///
-    /// Where sysfs is missing or makes no sense, as in some sandboxes; the error names the file. A
-    /// program that must run there too goes on with [`Topology::flat`].
+    /// If sysfs is missing or contradictory, as in some sandboxes. The error names the file. A program that must run there, too,
+    /// falls back to [`Topology::flat`].
     ///
     /// # Examples
     ///
@@ -41,11 +41,12 @@ impl Topology {
         Self::detect_in(Path::new("/"), None)
     }
 
-    /// Takes a new picture if CPUs have come or gone since this one, or others may be used; `None` if not.
+    /// Detects the machine again if CPUs have come or gone, or others may be used, since this topology was detected. Else
+    /// returns `None`.
     ///
-    /// Only for what [`detect`](Self::detect) returned, without restrictions of the caller's. The affinity mask is that
-    /// of `thread`, by its kernel number, if one is named: a thread that lives on with the mask under which the first
-    /// picture was taken.
+    /// Only for a topology that [`detect`](Self::detect) returned, without restrictions of the caller. If `thread` is given, by
+    /// its kernel number, the affinity mask is that of this thread. It should be a thread that keeps the mask under which the
+    /// first topology was detected.
     ///
     /// # Blocking
     ///
@@ -70,8 +71,7 @@ impl Topology {
         Self::detect_in(root, thread).map(Some)
     }
 
-    /// Makes a machine of which nothing is known but its CPUs: each is a core, and all share one
-    /// cache.
+    /// Makes a machine of which only the CPUs are known: each is a core, and all share one cache.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Topology {
         }))
     }
 
-    /// Does what [`detect`](Self::detect) does, with `root` in the place of `/`.
+    /// Does what [`detect`](Self::detect) does, with `root` instead of `/`.
     fn detect_in(root: &Path, thread: Option<u32>) -> Result<Self, Error> {
         let sys = root.join("sys");
         let mut facts = settled(|| sysfs::online(&sys), || sysfs::facts(&sys))?;
@@ -109,8 +109,7 @@ impl Topology {
     }
 }
 
-/// Reads again for as long as a reading fails *and* CPUs came or went meanwhile: the files of a CPU
-/// vanish with it.
+/// Reads again while a reading fails *and* CPUs came or went meanwhile: the files of a CPU disappear with it.
 fn settled<T>(
     online: impl Fn() -> Result<CpuSet, Error>,
     mut read: impl FnMut() -> Result<T, Error>,

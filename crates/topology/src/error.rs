@@ -1,4 +1,4 @@
-//! What can go wrong on the way to a topology.
+//! The errors of this crate.
 
 use std::fmt;
 use std::io;
@@ -8,24 +8,24 @@ use crate::cpuset::CpuSet;
 use crate::synthetic::SyntheticError;
 use crate::text::{Mismatch, one_line, position};
 
-/// Says why there is no topology: which file, which place in it, and what was wrong there.
+/// The error of making a topology: which file, which place in it, and what was wrong there.
 ///
-/// Its text is one line, fit to be shown to a user as it is.
+/// Its text is one line for users.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// A file or directory is there and cannot be read, or is needed and not there.
+    /// A file or directory cannot be read, or is missing and needed.
     Unreadable {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A file or directory of a snapshot cannot be written.
     Unwritable {
         /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The text of a file is not what the kernel writes there.

@@ -1,34 +1,4 @@
-//! Tells what CPUs a machine has, which of them this process may use, and who shares what.
-//!
-//! Deferred work runs best near the caller: on a CPU that shares its caches and its memory. This
-//! crate finds out which CPUs those are, and cuts the machine into *pods*: sets of CPUs that share
-//! one worker pool.
-//!
-//! ```text
-//!   /sys, /proc            a saved tree        "2 numa x 4 llc x 8 core x 2 smt"
-//!   Topology::detect       ::from_sysfs        ::synthetic
-//!         └───────────────────┬───────────────────┘
-//!                          Topology   who is online, allowed, isolated; core, cache, node of each
-//!                             │  pods(scope, params)
-//!                            Pods     a partition of the allowed CPUs
-//! ```
-//!
-//! # Guarantees
-//!
-//! - [`Topology::pods`] partitions the allowed CPUs: each is in one pod, and no other CPU is in any.
-//! - Each scope refines the next coarser one, on any machine, also one whose hardware or firmware
-//!   says otherwise; [`AffinityScope`] says how.
-//! - No input makes this crate panic: a malformed file or string is an [`Error`] that names the file
-//!   and the position, in one line.
-//! - A [`Topology`] is a picture of one moment and never changes. CPUs that come or go later are
-//!   seen by taking another one.
-//!
-//! # Cost
-//!
-//! Detection reads about twenty small files for each online CPU: once, at start-up.
-//! [`Pods::pod_of`] is one array access. The rest is meant for start-up and for people.
-//!
-//! # Examples
+//! The CPUs of a machine: which exist, which this process may use, and which share caches and memory.
 //!
 //! ```
 //! use afterwork_topology::{AffinityScope, CpuId, ShardParams, Topology};
@@ -43,6 +13,32 @@
 //! assert_eq!(pods.pod(pod).node, Some(0));
 //! # Ok::<(), afterwork_topology::Error>(())
 //! ```
+//!
+//! Deferred work runs best near its caller: on a CPU that shares its caches and its memory. This crate finds these CPUs, and
+//! cuts the machine into *pods*: sets of CPUs that share one worker pool.
+//!
+//! ```text
+//!   /sys, /proc            a saved tree        "2 numa x 4 llc x 8 core x 2 smt"
+//!   Topology::detect       ::from_sysfs        ::synthetic
+//!         └───────────────────┬───────────────────┘
+//!                          Topology   who is online, allowed, isolated; core, cache, node of each
+//!                             │  pods(scope, params)
+//!                            Pods     a partition of the allowed CPUs
+//! ```
+//!
+//! # Guarantees
+//!
+//! - [`Topology::pods`] partitions the allowed CPUs: each is in one pod, and no other CPU is in any.
+//! - Each scope refines the next coarser one, on any machine, also if its hardware or firmware contradicts that; see
+//!   [`AffinityScope`].
+//! - No input makes this crate panic: a malformed file or string is an [`Error`] that names the file
+//!   and the position, in one line.
+//! - A [`Topology`] describes one moment and never changes. [`Topology::changed`] detects CPUs that come or go later.
+//!
+//! # Cost
+//!
+//! Detection reads about twenty small files for each online CPU: once, at start-up.
+//! [`Pods::pod_of`] is one array access. The rest is meant for start-up and for users' tools.
 
 #![forbid(unsafe_code)]
 

@@ -19,7 +19,7 @@ use crate::text::{Cursor, Mismatch, position};
 
 const MAX_CPU: u32 = CpuId::LIMIT - 1;
 
-/// Says where a CPU list stops making sense.
+/// The error of reading a CPU list: where, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseCpuListError {
     line: usize,

@@ -3,15 +3,15 @@
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 
-/// Tells where one CPU belongs.
+/// The parts of the machine in which one CPU is.
 ///
-/// The places are known of online CPUs only: the kernel takes its notes about an offline CPU away.
+/// They are known for online CPUs only: the kernel removes its files about an offline CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Cpu {
     /// Its number.
     pub id: CpuId,
-    /// Whether it is online, so that a thread can run on it.
+    /// `true` if it is online, so that threads can run on it.
     pub online: bool,
     /// Its core, an index into [`Topology::cores`](crate::Topology::cores).
     pub core: Option<usize>,
@@ -43,13 +43,13 @@ pub struct Llc {
     pub size: Option<u64>,
 }
 
-/// Says how it is known which CPUs share a last-level cache.
+/// How it is known which CPUs share a last-level cache.
 ///
-/// Some machines, small virtual ones above all, say nothing of their caches. Their CPUs are taken to
-/// share one per package, and where the packages are not known either, one per node.
+/// Some machines, mostly small virtual ones, report no caches. Then one cache per package is assumed, and if the packages are
+/// not known either, one per node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LlcSource {
-    /// The machine says so; the level is 2 or 3 as a rule.
+    /// The machine reports it. The level is usually 2 or 3.
     Cache {
         /// The highest level that has a unified or data cache.
         level: u32,
@@ -62,7 +62,7 @@ pub enum LlcSource {
     System,
 }
 
-/// A package: what sits in one socket.
+/// A package: the CPUs of one socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Package {

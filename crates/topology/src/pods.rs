@@ -1,9 +1,8 @@
 //! Pods: the allowed CPUs, cut by a scope.
 //!
-//! Each allowed CPU gets an address: node, cache, shard, core, number. A scope looks at the front of
-//! it only: `numa` at the node, `cache` at node and cache, and so on. CPUs whose addresses look alike
-//! are one pod. So a finer scope can only cut further, whatever the hardware says, and that is why
-//! each scope refines the next.
+//! Each allowed CPU gets an address: node, cache, shard, core, number. A scope uses the front of the address: `numa` the node,
+//! `cache` node and cache, and so on. CPUs whose fronts are equal are one pod. A finer scope uses a longer front, so it can only
+//! cut further. That is why each scope refines the next, on any hardware.
 
 use std::collections::BTreeMap;
 use std::slice;
@@ -103,7 +102,7 @@ impl Pods {
         }
     }
 
-    /// Walks the pods in the order of their indices.
+    /// Returns the pods in the order of their indices.
     pub fn iter(&self) -> slice::Iter<'_, Pod> {
         self.pods.iter()
     }
@@ -118,8 +117,8 @@ impl<'a> IntoIterator for &'a Pods {
     }
 }
 
-/// Where a CPU lives, from the coarsest to the finest. A part that a scope does not look at is left at
-/// its default, the same for all.
+/// The parts in which a CPU is, from the coarsest to the finest. Parts that a scope does not use have their default, the same
+/// for all CPUs.
 #[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 struct Address {
     node: Option<u32>,

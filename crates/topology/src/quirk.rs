@@ -1,24 +1,23 @@
-//! What is odd about a machine and was worked around.
+//! Oddities of machines that were worked around.
 
 use std::fmt;
 
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 
-/// Names an oddity of a machine that pods had to be bent around.
+/// An oddity of a machine that was worked around.
 ///
-/// None is an error; each explains why a pod is smaller than one might expect.
+/// None is an error. Each explains why a pod is smaller than expected.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Quirk {
-    /// One CPU says that it shares a core or a cache with another, which says otherwise. The lower
-    /// numbered CPU was believed.
+    /// Two CPUs contradict each other about sharing a core or a cache. The report of the CPU with the lower number was used.
     UnevenSharing {
         /// `core` or `last-level cache`.
         what: &'static str,
-        /// The CPU that was believed.
+        /// The CPU whose report was used.
         believed: CpuId,
-        /// The CPU that says otherwise.
+        /// The CPU that contradicts it.
         other: CpuId,
     },
     /// A last-level cache serves CPUs of several nodes (sub-NUMA clustering, or one node per die
@@ -33,9 +32,9 @@ pub enum Quirk {
         /// The siblings.
         cpus: CpuSet,
     },
-    /// There are nodes, and these online CPUs are in none: they make a pod of their own.
+    /// There are nodes, and some online CPUs are in none. They are a pod of their own.
     NoNode {
-        /// The homeless CPUs.
+        /// The CPUs that are in no node.
         cpus: CpuSet,
     },
 }

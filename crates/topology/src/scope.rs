@@ -1,13 +1,12 @@
-//! How far a pod reaches.
+//! Affinity scopes: how far a pod reaches.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// Says how far a pod reaches: which CPUs may share a worker pool.
+/// How far a pod reaches: which CPUs may share a worker pool.
 ///
-/// Ordered from the finest to the coarsest. Each scope refines every coarser one: CPUs of one `smt`
-/// pod are in one `cache_shard` pod, and so on. Where a machine does not nest like that, the coarser
-/// part cuts the finer one:
+/// Ordered from the finest to the coarsest. Each scope refines every coarser one: CPUs of one `smt` pod are in one
+/// `cache_shard` pod, and so on. If the parts of a machine do not nest like that, the coarser part cuts the finer one:
 ///
 /// - a last-level cache that spans nodes (sub-NUMA clustering) gives one `cache` pod per node, of the
 ///   CPUs that share the cache *and* the node;
@@ -16,7 +15,7 @@ use std::str::FromStr;
 /// - siblings that are offline or not allowed are in no pod, so an `smt` pod may be a lone CPU;
 /// - where the kernel knows no nodes, the whole machine counts as one.
 ///
-/// [`Topology::quirks`](crate::Topology::quirks) tells where this happened.
+/// [`Topology::quirks`](crate::Topology::quirks) returns where this happened.
 ///
 /// The default is `cache_shard`, as in Linux since 7.1.
 ///
@@ -90,7 +89,7 @@ impl FromStr for AffinityScope {
     }
 }
 
-/// Says that a word is no affinity scope, and which words are.
+/// The error of a word that is no affinity scope. Its text names the words that are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownScope {
     word: String,

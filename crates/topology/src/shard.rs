@@ -1,6 +1,6 @@
-//! How a cache with many cores is cut into shares: a plain function over numbers.
+//! How a cache with many cores is cut into shards: a plain function of numbers.
 
-/// Says how `cache_shard` cuts a last-level cache.
+/// How the scope `cache_shard` cuts a last-level cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ShardParams {
     /// The largest number of cores in a shard; 0 leaves caches whole. SMT siblings count as one core
@@ -22,14 +22,14 @@ impl Default for ShardParams {
     }
 }
 
-/// Cuts `nr_cores` into as few shards of at most `max` as will do, the sizes no more than one apart;
-/// the larger ones come first.
+/// Cuts `nr_cores` into the smallest number of shards of at most `max` cores. Their sizes differ by at most one, and the larger
+/// ones come first.
 pub(crate) fn shard_sizes(nr_cores: usize, max: usize) -> impl Iterator<Item = usize> {
     let nr_shards = match max {
         0 => nr_cores.min(1),
         max => nr_cores.div_ceil(max),
     };
-    // Without shards there is nothing to share out, and the divisor does not matter.
+    // Without cores there are no shards, and the divisor does not matter.
     let (small, nr_large) = (nr_cores / nr_shards.max(1), nr_cores % nr_shards.max(1));
     (0..nr_shards).map(move |shard| small + usize::from(shard < nr_large))
 }

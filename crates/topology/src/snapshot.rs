@@ -1,4 +1,4 @@
-//! Saving a machine's sysfs, so that it can be looked at elsewhere.
+//! Saving a machine's sysfs, so that it can be read on another machine.
 
 use std::fs;
 use std::io;
@@ -12,12 +12,12 @@ use crate::sysfs::{
     TOPOLOGY_DIR, TOPOLOGY_FILES,
 };
 
-/// Saves what [`Topology::from_sysfs`](crate::Topology::from_sysfs) reads of `sys` under `dir`, byte
-/// by byte; returns how many files that are.
+/// Copies the files that [`Topology::from_sysfs`](crate::Topology::from_sysfs) reads from `sys` to `dir`, byte by byte. Returns
+/// the number of files.
 ///
-/// `dir` is made if it is not there and must be empty. Where `allowed` is given, the copy says that
-/// only these CPUs may be used; otherwise it says what `sys` says of it, which for `/sys` itself is
-/// nothing. [`current_bounds`](crate::current_bounds) knows what this process may use.
+/// `dir` is made if it does not exist, and must be empty. If `allowed` is given, the copy allows only these CPUs. Otherwise it
+/// allows those that `sys` does; `/sys` itself has no such bound. [`current_bounds`](crate::current_bounds) returns the CPUs that
+/// this process may use.
 ///
 /// The files hold numbers of CPUs, caches and nodes, and nothing else: no serial numbers, no names.
 ///
@@ -84,8 +84,7 @@ impl Copy<'_> {
         names.iter().try_for_each(|name| self.file(&dir.join(name)))
     }
 
-    /// Copies a file if it is there. As it is, not as it is understood: a copy is also there to show
-    /// what this crate does not understand.
+    /// Copies a file if it exists, without parsing it, so that the copy also shows what this crate does not understand.
     fn file(&mut self, path: &Path) -> Result<(), Error> {
         let from = self.from.join(path);
         match fs::read(&from) {
@@ -106,7 +105,7 @@ impl Copy<'_> {
     }
 }
 
-/// A copy on top of another would be a machine that never was.
+/// Makes `dir`, which must be empty: a copy over another one would be a mixture of two machines.
 fn make_empty_dir(dir: &Path) -> Result<(), Error> {
     fs::create_dir_all(dir).map_err(|error| Error::unwritable(dir, error))?;
     let mut entries = fs::read_dir(dir).map_err(|error| Error::unwritable(dir, error))?;

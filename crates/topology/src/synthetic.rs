@@ -1,4 +1,4 @@
-//! A machine made up from a line of text.
+//! Synthetic machines, described by a line of text.
 //!
 //! ```text
 //!   machine  =  level { ("x" | "×" | "*")  level }      outermost first
@@ -13,10 +13,10 @@
 //! | `core` | cores |
 //! | `smt`, `thread` | SMT siblings of a core |
 //!
-//! Packages, nodes and caches may nest in any order, so that `1 socket x 1 llc x 2 numa x 8 core` is
-//! a cache that spans nodes; only a package within a cache makes no sense. Cores stand within them,
-//! SMT siblings within cores. A level that is left out has one member, at the place that it has in
-//! the table above: `2 socket x 8 core` has a node and a cache for each socket.
+//! Packages, nodes and caches may nest in any order; only a package within a cache is refused. So
+//! `1 socket x 1 llc x 2 numa x 8 core` is a cache that spans nodes. Cores are within them, and SMT siblings within cores. A level
+//! that is left out has one member, at its place in the table above: `2 socket x 8 core` has one node and one cache for each
+//! socket.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -32,7 +32,7 @@ use crate::topology::Topology;
 /// The level that made-up last-level caches claim: that of most machines.
 const SYNTHETIC_LLC_LEVEL: u32 = 3;
 
-/// Says where the description of a synthetic machine stops making sense.
+/// The error of describing a synthetic machine: where, and what was expected there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SyntheticError {
     description: String,
@@ -67,12 +67,12 @@ impl fmt::Display for SyntheticError {
 impl std::error::Error for SyntheticError {}
 
 impl Topology {
-    /// Makes a machine up, such as `2 numa x 4 llc x 8 core x 2 smt`.
+    /// Makes a synthetic machine, such as `2 numa x 4 llc x 8 core x 2 smt`.
     ///
     /// Levels go from the outermost to the innermost, each with its count: `socket` (or `package`),
     /// `numa` (`node`), `llc` (`cache`), `core`, `smt` (`thread`), with `x`, `×` or `*` between them.
-    /// A level that is left out has one member. All CPUs are online and allowed; they are numbered
-    /// one after the other, so SMT siblings are neighbours. This machine is not looked at.
+    /// A level that is left out has one member. All CPUs are online and allowed. They are numbered one after the other, so SMT
+    /// siblings have consecutive numbers. Does not read this machine's topology.
     ///
     /// Differs from Linux: many machines number the first siblings of all cores first.
     ///
@@ -161,7 +161,7 @@ fn parse(description: &str) -> Result<Vec<Level>, Mismatch> {
     }
 }
 
-/// Reads the name of a level and sees to it that the level may stand within those before it.
+/// Reads the name of a level, and checks that the level may be within those before it.
 fn kind(cursor: &mut Cursor<'_>, outer: &[Level]) -> Result<Kind, Mismatch> {
     let start = cursor.at();
     let word = cursor.take_while(char::is_alphabetic).to_ascii_lowercase();

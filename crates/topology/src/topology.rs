@@ -1,4 +1,4 @@
-//! The machine, in order.
+//! The topology of a machine.
 
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
@@ -9,10 +9,9 @@ use crate::quirk::Quirk;
 use crate::scope::AffinityScope;
 use crate::shard::ShardParams;
 
-/// Holds what is known of a machine: its CPUs, what they share, and which of them may be used.
+/// The CPUs of a machine, what they share, and which of them may be used.
 ///
-/// It is a picture of the moment it was taken. The parts cover the CPUs that are online; pods cover
-/// those of them that are allowed.
+/// It describes the moment of its detection. Its parts cover the online CPUs; pods cover those that are allowed, too.
 ///
 /// # Examples
 ///
@@ -130,16 +129,16 @@ impl Topology {
         Some(&self.llcs[self.cpu(cpu)?.llc?])
     }
 
-    /// Returns what is odd about the machine, as far as pods had to be bent around it.
+    /// Returns the oddities of the machine that were worked around.
     #[must_use]
     pub fn quirks(&self) -> &[Quirk] {
         &self.quirks
     }
 
-    /// Cuts the allowed CPUs into pods: those that share what `scope` names.
+    /// Cuts the allowed CPUs into pods, whose CPUs share the part that `scope` names.
     ///
-    /// Pods come in ascending order of their lowest CPUs. Takes some microseconds on a small machine,
-    /// milliseconds on the largest; keep the answer.
+    /// Pods come in ascending order of their lowest CPUs. Takes microseconds on a small machine, milliseconds on the largest. Keep
+    /// the result.
     #[must_use]
     pub fn pods(&self, scope: AffinityScope, params: &ShardParams) -> Pods {
         Pods::cut(self, scope, params)

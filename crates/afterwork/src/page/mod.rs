@@ -6,7 +6,7 @@
 //! let path = observe::publish()?;
 //! let page = Page::read(&std::fs::read(&path)?).unwrap();
 //! assert_eq!(page.pid, std::process::id());
-//! let nr_queues = page.of(Kind::Workqueue).count();
+//! let nr_queues = page.of(Kind::Queue).count();
 //! # let _ = nr_queues;
 //! # observe::unpublish();
 //! # Ok::<(), std::io::Error>(())
