@@ -64,7 +64,8 @@ pub(crate) fn need(census: Census, target: u32) -> Need {
 /// an eighth, with 3 a twenty-fifth. Greater, more threads share a CPU after a burst of sleeps.
 const AWAKE_PER_TARGET: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 3 };
 
-/// Returns `true` if more are awake than may stay up. On one CPU nobody has to be moved, and the target is all.
+/// Returns `true` if more workers are awake than may stay awake. On one CPU no worker has to be moved, so no more than
+/// the target may stay.
 pub(crate) fn has_surplus(census: Census, target: u32) -> bool {
     let most = match target {
         ..=1 => target,
