@@ -28,7 +28,7 @@ use crate::{
     },
 };
 
-/// Tells that an item was about to wait for itself, by `error`, which it returns.
+/// Reports `error`, that an item was about to wait for itself, and returns it.
 #[cold]
 pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
     innermost_home(

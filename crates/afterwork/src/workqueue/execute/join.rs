@@ -69,7 +69,7 @@ unsafe impl<T: Send> Send for JoinHandle<T> {}
 // SAFETY: a shared handle shows the state alone, which is atomic.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
 
-/// Says why a spawned closure has no result.
+/// The error of joining a spawned closure that has no result.
 #[non_exhaustive]
 pub enum JoinError {
     /// It panicked with this.
@@ -347,7 +347,7 @@ impl<T> JoinHandle<T> {
         self.head().load().has_reached(1)
     }
 
-    /// Sees to it that the item does not run any more; returns `true` if that is so.
+    /// Keeps the item from running. Returns `true` if it will not run any more.
     ///
     /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
     /// left alone: false. A future that has not ended is dropped by a worker of its queue, as soon as one comes to it,

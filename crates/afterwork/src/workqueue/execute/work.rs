@@ -80,7 +80,7 @@ pub struct Busy {
     pub executing: bool,
 }
 
-/// Says why [`Work::flush`] could not do what its name says.
+/// The error of [`Work::flush`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum FlushError {

@@ -44,7 +44,7 @@ use crate::{
     },
 };
 
-/// Says that an item was about to wait for its own queue, and with that for itself.
+/// The error of an item that was about to wait for its own queue, and so for itself.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,

@@ -49,7 +49,7 @@ impl<'a> Rounds<'a> {
         self.nr_rounds > before && is_worth_telling(self.nr_rounds)
     }
 
-    /// Tells of the drain. Call it with no lock held.
+    /// Reports the drain. Call it with no lock held.
     pub(crate) fn tell(&self) {
         let links = self.inner.plan.lock().links().to_vec();
         let Some(manager) = links.first().map(|link| &link.pool.manager) else {

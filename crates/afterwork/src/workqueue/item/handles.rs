@@ -59,6 +59,8 @@ impl Handles {
     ///
     /// 1. As of [`remove`](Self::remove).
     pub(crate) unsafe fn leave(&self, item: NonNull<Head>) -> Option<Dead> {
+        // If another handle's decrement comes last, its Acquire below sees our uses of the item. If ours comes last, we see
+        // those of the others, and the item is ours to free.
         if self.0.fetch_sub(1, Ordering::Release) != 1 {
             return None;
         }

@@ -56,7 +56,7 @@ pub(crate) struct VTable {
     pub(crate) name: fn() -> &'static str,
     /// Frees the item.
     pub(crate) free: unsafe fn(NonNull<Head>),
-    /// Says of an item that nobody has any more whether to free it drops nothing of users'.
+    /// Returns `true` if freeing the item, which nobody has any more, drops nothing of users'.
     pub(crate) is_husk: unsafe fn(NonNull<Head>) -> bool,
     /// Pushes a future that was woken while it was polled.
     pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
@@ -92,7 +92,7 @@ impl VTable {
 pub(crate) struct HandleTable {
     /// Moves the outcome into the `Option<Outcome<T>>` that it points at.
     pub(crate) take: unsafe fn(NonNull<Head>, *mut ()),
-    /// Sees to it that the item's code does not run any more, and says whether that is so.
+    /// Keeps the item's code from running. Returns `true` if it will not run any more.
     pub(crate) cancel: unsafe fn(NonNull<Head>) -> bool,
     /// Lets go of the item for its handle.
     pub(crate) leave: unsafe fn(NonNull<Head>),
@@ -156,6 +156,7 @@ impl Head {
 
     #[inline]
     pub(crate) fn load(&self) -> State {
+        // Acquire pairs with `step`: the loader sees all that came before the step that made this state.
         State(self.state.word().load(Ordering::Acquire))
     }
 
@@ -163,7 +164,7 @@ impl Head {
         self.state.key()
     }
 
-    /// Applies one step; false when the word has changed since `from` was read.
+    /// Applies one step. Returns `false` if the word has changed since `from` was read.
     ///
     /// Every step is an acquire and a release: a run sees all that the enqueuer wrote, a second run all of the
     /// first, and a flusher all of the run that it waited for.

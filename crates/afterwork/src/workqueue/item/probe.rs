@@ -51,6 +51,7 @@ impl Probe {
         if self.step(WANTED, NOTING) {
             self.since.store(time::cycles(), Ordering::Relaxed);
             self.item.store(item.as_ptr(), Ordering::Relaxed);
+            // Pairs with the Acquire in `sought`, and in `step`: who finds NOTED sees the item and the time.
             self.state.store(NOTED, Ordering::Release);
         }
     }
@@ -58,6 +59,7 @@ impl Probe {
     /// Returns the item that is on its way, only to be compared.
     #[inline]
     pub(crate) fn sought(&self) -> *const Head {
+        // Other end in `take_time`. If its store comes later, there is no item to compare with yet.
         if self.state.load(Ordering::Acquire) == NOTED {
             self.item.load(Ordering::Relaxed)
         } else {
@@ -86,6 +88,7 @@ impl Probe {
     }
 
     fn step(&self, from: u32, to: u32) -> bool {
+        // Of two threads that make the same step one succeeds. Acquire: see `take_time`.
         self.state
             .compare_exchange(from, to, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()

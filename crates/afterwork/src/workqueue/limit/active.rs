@@ -522,12 +522,13 @@ impl<S> Gate<S> {
 
     fn note_line(&self, line: &VecDeque<Place<S>>) {
         if line.is_empty() {
+            // One word holds the seats and the line, so this and each `step` have one order.
             self.word.fetch_and(!IN_LINE, Ordering::AcqRel);
         }
     }
 
     fn load(&self) -> Word {
-        // Acquire: who sees that nobody is seated sees all that the last one did.
+        // Acquire pairs with `step`: a thread that finds no seat taken sees all that the last holder did.
         Word(self.word.load(Ordering::Acquire))
     }
 

@@ -102,7 +102,7 @@ impl Manager {
         self.wake();
     }
 
-    /// Sees to it that somebody notices if the work that waits now does not move.
+    /// Has the manager watch that the work that waits now makes progress.
     #[inline]
     pub(crate) fn watch(&self) {
         if !self.armed.load(Ordering::Relaxed) {
@@ -123,7 +123,7 @@ impl Manager {
         }
     }
 
-    /// Says whom to tell what is noticed from now on.
+    /// Sets the handler of reports.
     pub(crate) fn on_report(&self, handler: ReportHandler) {
         let before = self.on_report.lock().replace(handler);
         // FOREIGN(on-report-drop): the last handler, on the thread that gives another, with no lock held; or on the last
@@ -131,7 +131,7 @@ impl Manager {
         drop(before);
     }
 
-    /// Tells what was noticed. Call it with no lock held.
+    /// Passes reports to the handler. Call it with no lock held.
     pub(crate) fn tell(&self, reports: &[Report]) {
         if reports.is_empty() {
             return;

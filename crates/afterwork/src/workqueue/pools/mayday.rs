@@ -74,7 +74,7 @@ impl MaydayQueue {
         self.calls.lock().waiting.is_empty()
     }
 
-    /// Tells the rescuer to end when it has served its calls.
+    /// Has the rescuer end when it has served its calls.
     pub(crate) fn quit(&self) {
         self.calls.lock().quit = true;
         self.unparker.unpark();

@@ -44,7 +44,7 @@ pub(crate) enum Need {
     Watch,
 }
 
-/// Says what a pool with waiting work needs; `target` is how many workers it runs at once.
+/// Returns what a pool with waiting work needs. `target` is how many workers it runs at once.
 pub(crate) fn need(census: Census, target: u32) -> Need {
     if census.nr_searching() > 0 {
         Need::Nothing

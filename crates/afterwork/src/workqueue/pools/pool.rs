@@ -207,21 +207,22 @@ impl WorkerPool {
         }
     }
 
-    /// Sees to it that somebody comes for what is in the injector.
+    /// Makes sure that a worker comes for what is in the injector.
     fn look_for_worker(self: &Arc<Self>) {
         // ORDER(lie-down): store buffering, other ends in `try_park` and `take`.
         //   here:     injector = item;  fence;  read census
         //   try_park: census -= me;     fence;  read injector
         //   take:     searchers -= me;  fence;  read injector
-        // One side sees the other, so no item is left to a pool that sleeps.
+        // If our fence comes first, a worker that leaves the census finds our item. If the worker's fence comes first, we
+        // read a census without it, and kick.
         // Test: an_item_is_never_left_to_sleeping_workers
         if !twin::armed("push: no fence") {
             fence(Ordering::SeqCst);
         }
         match policy::need(self.census(), self.target) {
-            // Somebody searches, or has been claimed to: he looks at the injector when he searches no more.
+            // A worker searches, or was picked to search. It reads the injector when it stops searching.
             Need::Nothing => {}
-            // Whoever left the census may have looked before our item was there: nobody comes unless we kick.
+            // The workers that left the census may have read the injector before our item was there, so we kick.
             Need::Worker => self.kick(),
             // ORDER(watch): other end in `ManagerLoop::tick`; the fence is the one above.
             // Test: stuck_work_is_seen_by_the_watch
@@ -297,7 +298,7 @@ impl WorkerPool {
         (!link.drain_waits).then_some(link.nr_adopted)
     }
 
-    /// Tells what a link has in its injector or in flight from what comes later.
+    /// Separates what a link has in its injector or in flight from what comes later.
     pub(crate) fn close_colour(&self, slot: usize) -> UpTo {
         let mut dispatch = self.lock();
         if !twin::armed("flush: forgets the injector") {

@@ -79,7 +79,7 @@ impl Rescuer {
         self.mayday_queue.quit();
     }
 
-    /// Tells the thread to end when it has served its calls; returns `true` if it has.
+    /// Has the thread end when it has served its calls. Returns `true` if it has ended.
     pub(crate) fn has_left(&self) -> bool {
         self.quit();
         self.thread.is_finished()

@@ -109,7 +109,7 @@ impl Worker {
         self.returned.store(true, Ordering::Relaxed);
     }
 
-    /// Says once whether it has come home since it last took items. The owner alone.
+    /// Returns `true` once if the worker has come home since it last took items. Called by the owner only.
     pub(crate) fn takes_after_return(&self) -> bool {
         let returned = self.returned.load(Ordering::Relaxed);
         if returned {
@@ -124,6 +124,7 @@ impl Worker {
     }
 
     pub(crate) fn nr_done(&self) -> u32 {
+        // Pairs with the Release in `run_hand`: a run that is counted here happened before.
         self.nr_done.load(Ordering::Acquire)
     }
 
@@ -147,6 +148,7 @@ impl Worker {
 
     /// Shows the hand to others; the owner alone, with the pool locked.
     pub(crate) fn publish(&self, len: usize) {
+        // Pairs with the Acquire in `disown`: who finds this hand finds its items.
         self.hand
             .store(Hand::new(0, len as u32).0, Ordering::Release);
     }
@@ -197,7 +199,8 @@ impl Worker {
 
     /// Takes the next item out of the hand; the owner alone.
     fn next(&self) -> Option<NonNull<Head>> {
-        // A look that takes items back moves the same word, so each item goes to one of both.
+        // Against `disown`, on one word. If ours comes first, the item is ours, and the others' exchange fails and begins
+        // behind it. If `disown` comes first, the hand is empty for us.
         let hand = Hand(self.hand.fetch_add(1, Ordering::AcqRel));
         if hand.next() >= hand.len() {
             return None;
@@ -208,6 +211,9 @@ impl Worker {
     /// Takes all items that the owner has not started out of its hand, oldest first. Call it with the pool
     /// locked, so that the hand is not refilled meanwhile.
     pub(crate) fn disown(&self) -> Vec<NonNull<Head>> {
+        // Against `next`, on one word. If our exchange comes first, the items from `next` on are ours, and the owner finds its
+        // hand empty. If the owner's step comes first, our exchange fails, and we begin behind the item that it took.
+        // Acquire pairs with `publish`: the places hold their items.
         let mut from = Hand(self.hand.load(Ordering::Acquire));
         loop {
             if from.next() >= from.len() {
@@ -242,6 +248,7 @@ impl Worker {
             nr_not_run += u32::from(!popped.ran());
             if popped.counts() {
                 let nr_done = self.nr_done.load(Ordering::Relaxed).wrapping_add(1);
+                // Pairs with the Acquire in `nr_done`: the run is over for who counts it.
                 self.nr_done.store(nr_done, Ordering::Release);
             }
             nr_run += 1;

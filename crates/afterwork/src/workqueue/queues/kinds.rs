@@ -28,7 +28,7 @@ impl Builder {
         self.nice(HIGHPRI_NICE)
     }
 
-    /// Says that items take the CPU for long, so that they do not count against the workers that a pool runs at once.
+    /// Marks the queue's items as CPU-intensive: they do not count against the workers that a pool runs at once.
     /// The kernel's `WQ_CPU_INTENSIVE`.
     ///
     /// Other items of the pool run beside them, and the scheduler shares the CPU out; `max_active` bounds how many do.

@@ -30,7 +30,7 @@ pub struct Registry {
     inner: Arc<Inner>,
 }
 
-/// Says that a registry could not be shut down.
+/// The error of shutting down a registry that is still in use. Gives the registry back.
 #[derive(Debug)]
 pub struct StillInUse {
     /// The registry, given back.
@@ -83,12 +83,11 @@ impl Registry {
         self.inner.machine.topology()
     }
 
-    /// Tells the registry that the machine looks like `topology` now: CPUs have come or gone, or may be used or no
-    /// longer.
+    /// Gives the registry the present `topology`, after CPUs have come or gone, or the allowed CPUs have changed.
     ///
-    /// Every queue changes its routes by that, as [`Workqueue::set_attrs`](crate::workqueue::Workqueue::set_attrs) does: items that
-    /// are queued already run where they are, new ones go to pools of the CPUs that there are. An ordered queue
-    /// whose last change has not taken effect follows later.
+    /// Every queue changes its pools, as with [`Workqueue::set_attrs`](crate::workqueue::Workqueue::set_attrs). Items that are
+    /// already queued run where they are; new items go to pools of the present CPUs. An ordered queue whose last change has not
+    /// taken effect follows later.
     ///
     /// # Blocking
     ///

@@ -163,7 +163,7 @@ impl Workqueue {
         self.change(change)
     }
 
-    /// Says why the queue cannot have these attributes.
+    /// Checks that the queue can have these attributes.
     fn check(&self, attrs: &Attrs) -> Result<(), BuildError> {
         if self.inner.core.bh {
             return Err(BuildError::Bh);

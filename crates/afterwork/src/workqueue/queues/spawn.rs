@@ -8,7 +8,7 @@ use crate::workqueue::{
     route::routes::Route,
 };
 
-/// Says that a queue takes no closure, and gives it back.
+/// The error of a queue that refuses a closure. Gives the closure back.
 pub struct Refused<F> {
     /// What was to be queued.
     pub func: F,

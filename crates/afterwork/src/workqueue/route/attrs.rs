@@ -8,7 +8,7 @@ use super::registry_error::RegistryError;
 /// How many items of a queue may run at once at most. The kernel's `WQ_MAX_ACTIVE`.
 pub const MAX_ACTIVE: u32 = 512;
 
-/// Says where the workers of a queue run and how important they are; can change while the queue is used.
+/// Where the workers of a queue run, and their priority. May be changed while the queue is used.
 ///
 /// See [`Workqueue::set_attrs`](crate::workqueue::Workqueue::set_attrs).
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,7 +26,7 @@ pub struct Attrs {
 }
 
 impl Attrs {
-    /// Says what is wrong with the attributes, for an ordered queue or another.
+    /// Checks the attributes, for an ordered queue or another one.
     pub(crate) fn check(&self, ordered: bool) -> Result<(), BuildError> {
         if ordered && self.scope != AffinityScope::System {
             return Err(BuildError::OrderedScope(self.scope));
@@ -45,7 +45,7 @@ impl Attrs {
     }
 }
 
-/// Says why a queue could not be built.
+/// The error of building a queue, and of changing its attributes.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {

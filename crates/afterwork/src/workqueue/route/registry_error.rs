@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::params::{ParamError, VARIABLE};
 
-/// Says why a registry could not be made.
+/// The error of making a registry.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RegistryError {

@@ -240,6 +240,8 @@ impl Shut<'_> {
 impl Drop for Shut<'_> {
     fn drop(&mut self) {
         if let Some(barrier) = &self.0.barrier {
+            // Pairs with the Acquire loads in `enter`. If this store comes first, the enqueuer goes on and sees the new
+            // routes. If its load comes first, it waits and loads again.
             barrier.shut.store(false, Ordering::Release);
         }
     }
@@ -252,7 +254,8 @@ impl EnqueueBarrier {
             // ORDER(doors): store buffering, other end in `shut`.
             //   enter: nr_inside += 1;  fence;  is it shut?
             //   shut:  shut = true;     fence;  is anybody inside?
-            // Who is not waited for thus finds the barrier shut, and waits for the new routes.
+            // If our fence comes first, `shut` counts us and waits for us. If the other fence comes first, we find the
+            // barrier shut, and wait for the new routes.
             // Test: an_ordered_queue_keeps_its_order_while_its_attributes_change
             if !twin::armed("doors: no fence") {
                 fence(Ordering::SeqCst);
@@ -269,20 +272,22 @@ impl EnqueueBarrier {
     }
 
     fn leave(&self) {
-        // Release: what was pushed is seen by who sees that nobody is inside.
+        // Release pairs with the Acquire in `shut`: if that reads our count, it sees what we pushed.
         self.nr_inside.fetch_sub(1, Ordering::Release);
     }
 
-    /// Lets nobody in, and says whether all who were inside have left.
+    /// Lets no enqueuer in. Returns `true` if all that were inside have left.
     fn shut(&self) -> bool {
         self.shut.store(true, Ordering::Relaxed);
-        // ORDER(doors): other end in `enter`.
+        // ORDER(doors): other end in `enter`. If our fence comes first, a later enqueuer finds the barrier shut. If the
+        // enqueuer's fence comes first, we count it below.
         // Test: an_ordered_queue_keeps_its_order_while_its_attributes_change
         fence(Ordering::SeqCst);
         if twin::armed("doors: nobody looks who is inside") {
             return true;
         }
         for _ in 0..SHUT_LOOKS {
+            // Acquire pairs with `leave`: what those inside have pushed is seen.
             if self.nr_inside.load(Ordering::Acquire) == 0 {
                 return true;
             }
