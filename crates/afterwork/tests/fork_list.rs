@@ -126,6 +126,10 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/pools/manager.rs", "SERVES", Thread),
     ("workqueue/queues/future.rs", "WAKER", Constant),
     ("workqueue/queues/system.rs", "QUEUE", PerProcess),
+    ("workqueue/raw/delayed.rs", "STARTING", PerProcess),
+    ("workqueue/raw/delayed.rs", "TIMERS", PerProcess),
+    ("workqueue/raw/runs.rs", "INNERMOST", Thread),
+    ("workqueue/raw/runs.rs", "TABLE", PerProcess),
 ];
 
 /// The source files that the list is about, by the name that it has for them, without their tests.

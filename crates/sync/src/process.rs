@@ -74,7 +74,11 @@ pub fn die(why: &str) -> ! {
 }
 
 /// Writes the line `afterwork: {why}` on stderr.
-pub(crate) fn write_line(why: &str) {
+///
+/// # Blocking
+///
+/// As [`die`].
+pub fn write_line(why: &str) {
     for part in ["afterwork: ", why, "\n"] {
         // SAFETY: the bytes are `part`'s. A failed write is ignored: there is nowhere to report it.
         unsafe { libc::write(libc::STDERR_FILENO, part.as_ptr().cast(), part.len()) };

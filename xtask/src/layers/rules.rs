@@ -54,6 +54,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
                     "workqueue/time",
                     "workqueue/manage",
                     "workqueue/limit",
+                    "workqueue/raw",
                     "wake",
                 ]),
             ),
@@ -105,6 +106,16 @@ const FOLDERS: &[(&str, &[Folder])] = &[
             (
                 "workqueue/time",
                 Below::Only(&["rcu", "workqueue/execute", "workqueue/queues"]),
+            ),
+            (
+                "workqueue/raw",
+                Below::Only(&[
+                    "wake",
+                    "workqueue/item",
+                    "workqueue/pools",
+                    "workqueue/execute",
+                    "workqueue/queues",
+                ]),
             ),
             (
                 "workqueue/manage",

@@ -19,6 +19,7 @@
 //! | `queues` | queueing, the registry, timers, the end of a queue |
 //! | `flushing` | waiting for all that a queue has |
 //! | `time` | items that are queued after a delay or a grace period |
+//! | `raw` | items in their users' memory, for other languages |
 //! | `manage` | the manager's thread, and making a registry |
 //!
 //! `errands.rs` is what only a thread that may wait for anything does. ARCHITECTURE.md follows an item from file to file.
@@ -34,6 +35,8 @@ mod manage;
 mod observe;
 mod pools;
 mod queues;
+#[cfg(not(any(loom, shuttle)))]
+pub mod raw;
 mod route;
 mod time;
 

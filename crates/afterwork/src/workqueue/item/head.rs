@@ -148,6 +148,33 @@ impl Head {
         }
     }
 
+    /// Makes one that was never queued.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) const fn unqueued(vtable: &'static VTable) -> Self {
+        Self {
+            next: AtomicPtr::new(ptr::null_mut()),
+            home: AtomicPtr::new(ptr::null_mut()),
+            vtable: Fixed::new(vtable),
+            state: Futex64::new(State::IDLE.0),
+        }
+    }
+
+    /// Sees to it that an item which may have been laid out by others does what `vtable` says.
+    ///
+    /// # Safety
+    ///
+    /// 1. `head` is alive, and where its table is, there is null or `vtable`.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) unsafe fn adopt(head: *const Head, vtable: &'static VTable) {
+        let (null, ours) = (ptr::null_mut(), ptr::from_ref(vtable).cast_mut());
+        // SAFETY: (1); a cell, so it may be written, and whoever finds it written only reads it.
+        let table = unsafe { &*(&raw const (*head).vtable).cast::<AtomicPtr<VTable>>() };
+        if table.load(Ordering::Relaxed).is_null() {
+            // A thread that comes second writes nothing: others may be reading it by then.
+            let _ = table.compare_exchange(null, ours, Ordering::Relaxed, Ordering::Relaxed);
+        }
+    }
+
     /// Returns what it does.
     #[inline]
     pub(crate) fn vtable(&self) -> &'static VTable {

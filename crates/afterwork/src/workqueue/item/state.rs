@@ -400,6 +400,8 @@ impl State {
     }
 }
 
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) mod raw;
 mod task;
 
 impl std::fmt::Debug for State {

@@ -8,7 +8,7 @@
 //! `worker.rs` is what others reach of a worker, `serve.rs` what its thread does. `blocking.rs` and `sampler.rs` notice that
 //! one sleeps, `watchdog.rs` names what stands still; `upkeep.rs` culls. `manager.rs` is what pools ask of the thread that
 //! looks after all of them, `mayday.rs` how a rescuer is called where no worker can be had, and `rescuer.rs` that rescuer.
-//! `tombstones.rs` cuts out what was cancelled.
+//! `tombstones.rs` cuts out what was cancelled, `recall.rs` gets back what a worker has in hand.
 
 pub(crate) mod blocking;
 pub(crate) mod dispatch;
@@ -20,6 +20,8 @@ pub(crate) mod mayday;
 pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod pwq;
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) mod recall;
 pub(crate) mod rescuer;
 pub(crate) mod retire;
 pub(crate) mod sampler;

@@ -1,0 +1,130 @@
+//! The steps of an item that lies in its user's memory.
+//!
+//! Its user may free it inside its own run, so the word never says that it runs (`raw/runs.rs` does), and nobody steps it
+//! after its start. Nor does a link of it stay behind in a list: whoever cancels it cuts it out.
+//!
+//! ```text
+//!                 enqueue                      start
+//!   idle ───────────────────► PENDING+LINKED ─────────► idle, and it runs
+//!     │   arm            fire    ▲    │ start, while it runs already
+//!     └──────► ARMED ────────────┘    ▼
+//!          ◄──                PENDING+HANDOFF ──► PENDING+LINKED, when that run has ended
+//!        disarm
+//! ```
+//!
+//! A claim is as of any item. An armed one is claimed by its timer.
+
+use super::{CLAIMED, HANDOFF, LINKED, PENDING, RULES, Rules, State, WAKER};
+
+/// Its timer has it. No task waits for such an item, so the flag is free.
+const ARMED: u64 = WAKER;
+
+/// What a worker has to do that took the item off its list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Start {
+    /// Run it.
+    Run,
+    /// Leave it to the run that is under way.
+    Behind,
+    /// Leave it to whoever claims it.
+    Claimed,
+}
+
+impl State {
+    /// Takes it off its list; `runs` when a run of it is under way.
+    pub(crate) fn start(self, runs: bool) -> (State, Start) {
+        if self.has(CLAIMED) {
+            (self.without(LINKED).with(HANDOFF), Start::Claimed)
+        } else if runs {
+            (self.without(LINKED).with(HANDOFF), Start::Behind)
+        } else {
+            (self.without(PENDING | LINKED).next_turn(), Start::Run)
+        }
+    }
+
+    /// Takes it back from the run that it was left to, to be put into its list again; `None` when somebody claims it, who
+    /// sees to that.
+    pub(crate) fn relink(self) -> Option<State> {
+        let is_left = self.has(HANDOFF) && !self.has(CLAIMED);
+        is_left.then(|| self.without(HANDOFF).with(LINKED))
+    }
+
+    /// Gives it to its timer; `None` when it is pending, or disabled.
+    pub(crate) fn arm(self) -> Option<State> {
+        let is_free = self.disable_depth() == 0 && !self.has(PENDING | CLAIMED);
+        is_free.then(|| self.with(CLAIMED | ARMED))
+    }
+
+    pub(crate) fn is_armed(self) -> bool {
+        self.has(ARMED)
+    }
+
+    /// Queues an armed item whose home is written.
+    pub(crate) fn fire(self, rules: Rules) -> State {
+        let next = self.without(CLAIMED | ARMED | RULES);
+        next.with(PENDING | LINKED | rules.bits())
+    }
+
+    /// Takes it from its timer.
+    pub(crate) fn disarm(self) -> State {
+        self.without(CLAIMED | ARMED).next_turn()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    const RULES_OF_ALL: Rules = Rules {
+        help: true,
+        ordered: false,
+        one_cpu: false,
+        reclaim: true,
+    };
+
+    fn queued() -> State {
+        State::queued(RULES_OF_ALL)
+    }
+
+    #[test]
+    fn a_start_leaves_nothing_of_a_run_in_the_word() {
+        let (started, start) = queued().start(false);
+        assert_eq!(start, Start::Run);
+        assert!(started.is_idle() && !started.has_link());
+    }
+
+    #[test]
+    fn an_item_that_runs_waits_for_that_run() {
+        let (left, start) = queued().start(true);
+        assert_eq!(start, Start::Behind);
+        assert!(left.is_pending() && left.has_link());
+        let linked = left.relink().unwrap();
+        assert_eq!(linked, queued());
+        assert_eq!(linked.relink(), None, "it is in a list");
+    }
+
+    #[test]
+    fn whoever_claims_an_item_gets_its_link() {
+        for runs in [false, true] {
+            let claimed = queued().claim_pending().unwrap();
+            let (left, start) = claimed.start(runs);
+            assert_eq!((start, left.relink()), (Start::Claimed, None));
+            let taken = left.take_handoff().unwrap();
+            let (idle, _) = taken.cancel().unwrap();
+            assert!(idle.is_idle() && !idle.has_link());
+        }
+    }
+
+    #[test]
+    fn an_armed_item_is_pending_to_all_but_its_timer() {
+        let armed = State::IDLE.arm().unwrap();
+        assert!(armed.is_armed() && armed.is_claimed() && !armed.is_pending());
+        assert_eq!((armed.arm(), armed.claim_pending()), (None, None));
+        assert!(armed.disarm().is_idle() && !armed.disarm().is_armed());
+        let fired = armed.fire(RULES_OF_ALL);
+        assert!(fired.is_pending() && fired.has_rescuer() && !fired.is_armed());
+        assert_eq!(fired.start(false).1, Start::Run);
+        assert_eq!(State::IDLE.disable().unwrap().arm(), None);
+        assert_eq!(queued().arm(), None);
+    }
+}

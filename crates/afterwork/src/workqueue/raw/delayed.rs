@@ -1,0 +1,501 @@
+//! A raw item with a timer.
+//!
+//! # The protocol
+//!
+//! One lock guards all timers of the process. An item whose timer is armed is claimed by it, in the item's own word: it is
+//! pending to whoever queues it, and no canceller can claim it. So all that is done to an armed item is done under that lock,
+//! and by whoever took it from its timer there:
+//!
+//! ```text
+//! arm:    lock:  step: armed, from idle alone;  put it in                     then wake the thread, if it is first
+//! disarm: lock:  armed? take it out;  step: not armed
+//! thread: lock:  take out what has expired;  enter its queue;  write its home;  step: pending      then push it
+//! ```
+//!
+//! So at no moment an item is out of the heap and neither pending nor idle. A queue does not end while it is entered
+//! (`queues/end.rs`), and its timers are taken back before it is let go.
+//!
+//! The thread is started with the first timer, and stays.
+
+use std::{cell::UnsafeCell, fmt, mem, ptr, ptr::NonNull, time::Duration};
+
+use sync::{
+    Mutex, MutexGuard, Patience, atomic::Ordering, cpu, fork::PerProcess, process, thread, time,
+};
+use topology::CpuId;
+
+use super::{
+    heap::{Heap, Node},
+    work::{Misuse, RawWork},
+};
+use crate::{
+    panics::or_abort,
+    wake::{Parker, Unparker, report},
+    workqueue::{item::state::State, queues::queue::Workqueue},
+};
+
+/// A work item with a timer, in its user's memory: the kernel's `struct delayed_work`.
+///
+/// Its [`work`](Self::work) may be queued and waited for as any other, while the timer is not armed.
+#[repr(C)]
+pub struct RawDelayed {
+    work: RawWork,
+    /// Guarded by the lock of all timers.
+    timer: UnsafeCell<Timer>,
+}
+
+// SAFETY: the timer is guarded by a lock, and a `RawWork` is `Send`.
+unsafe impl Send for RawDelayed {}
+// SAFETY: as above.
+unsafe impl Sync for RawDelayed {}
+
+#[derive(Debug)]
+#[repr(C)]
+struct Timer {
+    node: Node,
+    /// Where to queue the item, if it is armed.
+    queue: *const Workqueue,
+    cpu: u32,
+    is_armed: u32,
+}
+
+/// The timers of a process.
+#[derive(Debug)]
+struct Timers {
+    heap: Mutex<Heap>,
+    thread: Unparker,
+}
+
+static TIMERS: PerProcess<Timers> = PerProcess::new();
+/// Held by who makes those of a process: the process's, for it is made with it.
+static STARTING: PerProcess<Mutex<()>> = PerProcess::new();
+
+/// What became of [`RawDelayed::modify`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Modified {
+    /// It was pending, and is.
+    WasPending,
+    /// It was not pending, and is.
+    WasIdle,
+    /// It is disabled, or the queue refuses it.
+    Refused,
+}
+
+impl RawDelayed {
+    /// Makes an item that calls `func`, which is to be put where it stays.
+    ///
+    /// # Safety
+    ///
+    /// 1. `func` may be called with the item's address on any thread, whenever the item was queued.
+    pub const unsafe fn new(func: super::WorkFn) -> Self {
+        Self {
+            // SAFETY: (1).
+            work: unsafe { RawWork::new(func) },
+            timer: UnsafeCell::new(Timer {
+                node: Node::NONE,
+                queue: ptr::null(),
+                cpu: 0,
+                is_armed: 0,
+            }),
+        }
+    }
+
+    /// Returns the item without its timer.
+    pub fn work(this: NonNull<Self>) -> NonNull<RawWork> {
+        this.cast()
+    }
+
+    /// Queues the item after `delay`, at once if that is zero; false when it is pending, its timer included, or disabled, or
+    /// the queue is being drained by somebody else.
+    ///
+    /// # Blocking
+    ///
+    /// For a short lock; may wake a thread. The first one of a process starts that.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Uninitialised`].
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read and written.
+    /// 2. The item stays where it is until its function is called, or it is cancelled, or flushed.
+    /// 3. `queue` stays where it is as long as the timer is armed, or until [`take_back_timers`].
+    pub unsafe fn queue(
+        this: NonNull<Self>,
+        queue: &Workqueue,
+        cpu: Option<CpuId>,
+        delay: Duration,
+    ) -> Result<bool, Misuse> {
+        if delay.is_zero() {
+            // SAFETY: (1), (2).
+            return unsafe { RawWork::queue(Self::work(this), queue, cpu) };
+        }
+        // SAFETY: (1).
+        let work = unsafe { RawWork::known(Self::work(this)) }?;
+        if !queue.admits() {
+            return Ok(false);
+        }
+        let timers = timers();
+        let mut heap = timers.heap.lock();
+        let is_armed = work.head().update(State::arm).is_some();
+        // SAFETY: armed by our step, so nobody else has its timer; we hold the lock; (2), (3).
+        let is_first = is_armed && unsafe { put_in(&mut heap, this, queue, cpu, delay) };
+        drop(heap);
+        if is_first {
+            timers.thread.unpark();
+        }
+        Ok(is_armed)
+    }
+
+    /// Makes the item, pending or not, be queued after `delay` from now.
+    ///
+    /// # Blocking
+    ///
+    /// As [`queue`](Self::queue), and as [`RawWork::cancel`].
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Uninitialised`].
+    ///
+    /// # Safety
+    ///
+    /// 1. And (2), (3): as of [`queue`](Self::queue).
+    pub unsafe fn modify(
+        this: NonNull<Self>,
+        queue: &Workqueue,
+        cpu: Option<CpuId>,
+        delay: Duration,
+    ) -> Result<Modified, Misuse> {
+        let mut was_pending = false;
+        let mut patience = Patience::new();
+        loop {
+            // SAFETY: (1).
+            was_pending |= unsafe { Self::cancel(this) }?;
+            // SAFETY: (1), (2), (3).
+            if unsafe { Self::queue(this, queue, cpu, delay) }? {
+                return Ok(if was_pending {
+                    Modified::WasPending
+                } else {
+                    Modified::WasIdle
+                });
+            }
+            // SAFETY: (1).
+            let work = unsafe { RawWork::known(Self::work(this)) }?;
+            let is_refused = work.head().load().disable_depth() > 0 || !queue.admits();
+            if is_refused {
+                return Ok(Modified::Refused);
+            }
+            // Somebody else was faster.
+            patience.pause();
+        }
+    }
+
+    /// Takes the item out of the timer or the queue if it has not started; returns `true` if it did.
+    ///
+    /// # Blocking
+    ///
+    /// As [`RawWork::cancel`].
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Uninitialised`].
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read and written.
+    pub unsafe fn cancel(this: NonNull<Self>) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let work = unsafe { RawWork::known(Self::work(this)) }?;
+        // SAFETY: (1), and it is an item.
+        Ok(unsafe { disarm(this) } || work.take_back())
+    }
+
+    /// Cancels, and waits until the item does not run; returns `true` if it was pending. Queueing is refused meanwhile.
+    ///
+    /// # Blocking
+    ///
+    /// As [`RawWork::cancel_sync`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`RawWork::cancel_sync`].
+    ///
+    /// # Panics
+    ///
+    /// As of [`RawWork::flush`].
+    ///
+    /// # Safety
+    ///
+    /// 1. As of [`cancel`](Self::cancel).
+    pub unsafe fn cancel_sync(this: NonNull<Self>) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let was_pending = unsafe { Self::disable(this, true) }?;
+        // SAFETY: (1).
+        unsafe { RawWork::enable(Self::work(this)) }?;
+        Ok(was_pending)
+    }
+
+    /// Refuses queueing until as many [`RawWork::enable`]s have come, and cancels; returns `true` if it was pending. If it
+    /// `waits`, the item does not run either when this returns.
+    ///
+    /// # Blocking
+    ///
+    /// As [`RawWork::disable`] and [`RawWork::disable_sync`].
+    ///
+    /// # Errors
+    ///
+    /// As of [`RawWork::disable`].
+    ///
+    /// # Panics
+    ///
+    /// As of [`RawWork::flush`], if it waits.
+    ///
+    /// # Safety
+    ///
+    /// 1. As of [`cancel`](Self::cancel).
+    pub unsafe fn disable(this: NonNull<Self>, waits: bool) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let work = unsafe { RawWork::known(Self::work(this)) }?;
+        if waits {
+            work.must_be_free_to_wait();
+        }
+        work.refuse()?;
+        // Whoever arms it from now on sees that it is disabled.
+        // SAFETY: (1), and it is an item.
+        let was_pending = unsafe { disarm(this) } || work.take_back();
+        if waits {
+            work.wait_for_run();
+        }
+        Ok(was_pending)
+    }
+
+    /// Queues the item at once if its timer is armed, and waits for it as [`RawWork::flush`] does.
+    ///
+    /// # Blocking
+    ///
+    /// Until the run has ended.
+    ///
+    /// # Errors
+    ///
+    /// As of [`RawWork::flush`].
+    ///
+    /// # Panics
+    ///
+    /// As of [`RawWork::flush`].
+    ///
+    /// # Safety
+    ///
+    /// 1. As of [`cancel`](Self::cancel).
+    pub unsafe fn flush(this: NonNull<Self>) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let work = unsafe { RawWork::known(Self::work(this)) }?;
+        let mut was_armed = work.head().load().is_armed() && !work.name().is_current();
+        if was_armed {
+            let heap = timers().heap.lock();
+            // SAFETY: (1), and we hold the lock.
+            was_armed = unsafe { expire(heap, this) };
+        }
+        // SAFETY: (1).
+        Ok(unsafe { RawWork::flush(Self::work(this)) }? || was_armed)
+    }
+}
+
+/// Takes all timers back that are armed for `queue`, whose items are then idle; returns how many there were. Before the queue
+/// goes.
+///
+/// # Blocking
+///
+/// For the lock of all timers, as long as it takes to look at each.
+pub fn take_back_timers(queue: &Workqueue) -> usize {
+    let Some(timers) = TIMERS.get() else {
+        return 0;
+    };
+    let (mut kept, mut nr_gone) = (Heap::new(), 0);
+    let mut heap = timers.heap.lock();
+    loop {
+        let first = heap.first().cast::<Timer>();
+        if first.is_null() {
+            *heap = kept;
+            return nr_gone;
+        }
+        // SAFETY: a timer that is in the heap is there, and guarded by the lock; its node is its first part.
+        unsafe {
+            heap.remove(first.cast());
+            if ptr::eq((*first).queue, queue) {
+                (*first).is_armed = 0;
+                nr_gone += 1;
+                let work = item_of(first).cast::<RawWork>();
+                // Under the lock: once it is not armed its user may free it.
+                work.as_ref().end_claim(State::disarm);
+            } else {
+                kept.insert(first.cast(), (*first).node.at_ns);
+            }
+        }
+    }
+}
+
+/// Returns the timers of this process, which has a thread for them.
+fn timers() -> &'static Timers {
+    TIMERS.get().unwrap_or_else(start)
+}
+
+#[cold]
+fn start() -> &'static Timers {
+    let _starting = STARTING.get_or_set(Mutex::new(())).lock();
+    if let Some(timers) = TIMERS.get() {
+        return timers;
+    }
+    let parker = Parker::with_spin_limit(0);
+    let timers = TIMERS.get_or_set(Timers {
+        heap: Mutex::new(Heap::new()),
+        thread: parker.unparker(),
+    });
+    let body = move || {
+        or_abort("the thread of raw timers panicked", || {
+            fire_for_ever(timers, parker)
+        })
+    };
+    if thread::spawn("aw/timers", body).is_err() {
+        process::die("there is no thread to be had for delayed work");
+    }
+    timers
+}
+
+fn fire_for_ever(timers: &'static Timers, mut parker: Parker) {
+    loop {
+        let heap = timers.heap.lock();
+        let first = heap.first().cast::<Timer>();
+        // SAFETY: a timer that is in the heap is there, and guarded by the lock; its node is its first part.
+        let Some(at_ns) = (unsafe { first.as_ref() }).map(|timer| timer.node.at_ns) else {
+            drop(heap);
+            report::untold(|| parker.park());
+            continue;
+        };
+        let now_ns = time::now_ns();
+        if at_ns > now_ns {
+            drop(heap);
+            parker.park_timeout(Duration::from_nanos(at_ns - now_ns));
+            continue;
+        }
+        // SAFETY: it is in the heap, whose lock we hold.
+        unsafe { expire(heap, item_of(first)) };
+    }
+}
+
+/// Puts a timer in; returns `true` if it is the first to expire.
+///
+/// # Safety
+///
+/// 1. `item` is there, its word says that it is armed since the caller's step, and `heap` is that of all.
+/// 2. And it, and `queue`, stay so: as of [`RawDelayed::queue`].
+unsafe fn put_in(
+    heap: &mut Heap,
+    item: NonNull<RawDelayed>,
+    queue: &Workqueue,
+    cpu: Option<CpuId>,
+    delay: Duration,
+) -> bool {
+    let nanos = u64::try_from(delay.as_nanos()).unwrap_or(u64::MAX);
+    let at_ns = time::now_ns().saturating_add(nanos);
+    let timer = timer_of(item);
+    // SAFETY: (1): nobody else has it, and what is there may be anything.
+    unsafe {
+        (&raw mut (*timer).queue).write(queue);
+        (&raw mut (*timer).cpu).write(cpu.unwrap_or_else(cpu::current).as_u32());
+        (&raw mut (*timer).is_armed).write(1);
+        heap.insert(&raw mut (*timer).node, at_ns)
+    }
+}
+
+/// Takes the timer back; returns `true` if it was armed.
+///
+/// # Safety
+///
+/// 1. `item` is an item.
+unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
+    // SAFETY: (1).
+    let work = unsafe { &(*item.as_ptr()).work };
+    // Whoever arms it later comes after us.
+    if !work.head().load().is_armed() {
+        return false;
+    }
+    let mut heap = timers().heap.lock();
+    // SAFETY: (1), and we hold the lock.
+    let was_armed = unsafe { take_out(&mut heap, item) };
+    if was_armed {
+        work.end_claim(State::disarm);
+    }
+    was_armed
+}
+
+/// Queues an item now whose timer is armed; false when it is not, or its queue has ended.
+///
+/// # Safety
+///
+/// 1. `item` is an item, and `heap` that of all.
+unsafe fn expire(mut heap: MutexGuard<'_, Heap>, item: NonNull<RawDelayed>) -> bool {
+    // SAFETY: (1).
+    let work = unsafe { &(*item.as_ptr()).work };
+    // SAFETY: (1).
+    let is_ours = work.head().load().is_armed() && unsafe { take_out(&mut heap, item) };
+    if !is_ours {
+        return false;
+    }
+    // SAFETY: it was armed, so its queue is there, and does not go before it has taken its timers back, by our lock.
+    let (inner, cpu) = unsafe {
+        let timer = timer_of(item);
+        ((*(*timer).queue).inner.clone(), CpuId::new((*timer).cpu))
+    };
+    // An end that comes now waits for us.
+    let Some(queue) = inner.visit().filter(|queue| !queue.is_destroyed()) else {
+        work.end_claim(State::disarm);
+        return false;
+    };
+    let home = queue.route_table.at_cpu(cpu);
+    let head = work.head();
+    head.home
+        .store(home.as_home().cast_mut(), Ordering::Relaxed);
+    head.update(|state| Some(state.fire(home.rules)));
+    // From here on whoever cancels it waits until it is pushed.
+    drop(heap);
+    home.push(NonNull::from(head));
+    true
+}
+
+/// Takes a timer out; returns `true` if it was in.
+///
+/// # Safety
+///
+/// 1. `item` is there, its word says that it is armed, and `heap` is that of all.
+unsafe fn take_out(heap: &mut Heap, item: NonNull<RawDelayed>) -> bool {
+    let timer = timer_of(item);
+    // SAFETY: (1): its timer was written when it was armed, under the lock of `heap`.
+    unsafe {
+        let was_in = mem::take(&mut (*timer).is_armed) != 0;
+        if was_in {
+            heap.remove(&raw mut (*timer).node);
+        }
+        was_in
+    }
+}
+
+fn timer_of(item: NonNull<RawDelayed>) -> *mut Timer {
+    item.as_ptr()
+        .wrapping_byte_add(mem::offset_of!(RawDelayed, timer))
+        .cast()
+}
+
+/// Returns the item of which `timer`, which is not null, is the timer.
+fn item_of(timer: *mut Timer) -> NonNull<RawDelayed> {
+    let item = timer.wrapping_byte_sub(mem::offset_of!(RawDelayed, timer));
+    NonNull::new(item.cast()).expect("the address of an item")
+}
+
+impl fmt::Debug for RawDelayed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawDelayed")
+            .field("work", &self.work)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,36 @@
+//! Work items in memory of their users', for other languages: fixed in size, nothing to destroy, no allocation.
+//!
+//! A [`RawWork`] is the kernel's `struct work_struct`: part of a larger structure, with a function that gets its address.
+//! Whoever queues it keeps it where it is until it has started, been cancelled, or been flushed. Its own function may free
+//! it, for nothing of it is looked at once that has been called. `crates/capi` makes the kernel's names of this.
+//!
+//! | file | what is in it |
+//! |---|---|
+//! | `work.rs` | an item: queueing, cancelling, waiting |
+//! | `runs.rs` | which items run, and who waits for them: outside of the items |
+//! | `delayed.rs` | an item with a timer, and the thread that fires them |
+//! | `heap.rs` | which timer is the next |
+//!
+//! # Guarantees
+//!
+//! Those of [`Work`](crate::workqueue::Work): never twice at once, not even through two queues; a call that answers `true`
+//! is followed by exactly one run, unless the item is cancelled; what was written before it is seen by the run. And one
+//! more: after a cancel or a flush, as long as nobody queues the item again, its memory is its user's.
+//!
+//! As in the kernel an item is known by its address *and* its function: one that is laid out anew with another function,
+//! inside its own run, is another item.
+//!
+//! Differs from [`Work`](crate::workqueue::Work): a flush does not run the item itself, and to cancel one walks through the
+//! list that it is in.
+
+mod delayed;
+mod heap;
+mod runs;
+mod work;
+
+pub use delayed::{Modified, RawDelayed, take_back_timers};
+pub use runs::current;
+pub use work::{Misuse, RawWork, WorkFn};
+
+#[cfg(test)]
+mod tests;

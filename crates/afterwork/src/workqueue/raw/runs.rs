@@ -1,0 +1,362 @@
+//! Which raw items run, and who waits for them.
+//!
+//! An item's function may free the item, so nothing of a run can be noted in it. A run is noted here instead: in a list of
+//! the shard that the item's address falls into, by a link on the stack of the worker. Who waits has such a link too.
+//!
+//! # The protocol
+//!
+//! ```text
+//! worker:   shard's lock: is a run of this item here?  then step: left to it, and it notes that it has the link
+//!                         else step: started;  note the run;  waiters for the start now wait for this run
+//!           call the function
+//!           shard's lock: strike the run;  its waiters are done;  has it a link?  step: linked     then put it back
+//! canceller: claim;  get the link, from a list or from a run
+//!           shard's lock: runs forget the link;  step: not pending;  waiters for the start wait for the run, or are done
+//! waiter:   shard's lock: pending? wait for its start, and with that for the run; else for the run that is here
+//! ```
+//!
+//! All of that is said under the shard's lock, so a waiter never sleeps for a start that has been, or will not be. What
+//! must never happen is a look at an item, or at a waiter's link, that has gone: a run looks at the item only while it is
+//! told of a link, which whoever cancels takes back from it before he ends his claim; and a waiter is done by the last step
+//! that is taken on its link.
+//!
+//! Queueing takes no lock of these: what is pending after a waiter's look is not waited for.
+
+use std::{
+    cell::Cell,
+    ptr::{self, NonNull},
+};
+
+use crossbeam_utils::CachePadded;
+use sync::{
+    Mutex,
+    atomic::{AtomicBool, Ordering},
+    fork::PerProcess,
+};
+
+use super::work::RawWork;
+use crate::{
+    wake::{EventCount, spin_as_waiter},
+    workqueue::item::{
+        head::Head,
+        state::{State, raw::Start},
+    },
+};
+
+/// How many lists there are. A guess: some times the workers that a large machine runs at once.
+const NR_SHARDS: usize = 64;
+
+/// The shards of this process: in a child of `fork` nothing runs.
+static TABLE: PerProcess<[CachePadded<Shard>; NR_SHARDS]> = PerProcess::new();
+
+sync::thread_local! {
+    /// The innermost run of a raw item on this thread.
+    static INNERMOST: Cell<*const Run> = Cell::new(ptr::null())
+}
+
+/// An item as a run knows it, which may have been freed: its address and its function's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Name {
+    item: *const RawWork,
+    func: usize,
+}
+
+/// A run, on the stack of whoever carries it out.
+#[derive(Debug)]
+pub(super) struct Run {
+    name: Name,
+    /// Shard's lock: the link of the item, which was queued and popped during this run.
+    left: Option<NonNull<Head>>,
+    /// Shard's lock.
+    next: *mut Run,
+    /// I: the run around it, on the same thread.
+    outer: *const Run,
+}
+
+/// Somebody who waits, on his own stack.
+#[derive(Debug)]
+struct Waiter {
+    name: Name,
+    /// Shard's lock: the run whose end is waited for; null: the start of one is.
+    run: *const Run,
+    /// Shard's lock.
+    next: *mut Waiter,
+    /// A: the last step on this.
+    is_done: AtomicBool,
+}
+
+/// The runs of some items, and who waits for those.
+#[derive(Debug, Default)]
+pub(super) struct Shard {
+    lists: Mutex<Lists>,
+    /// Told when waiters are done.
+    done: EventCount,
+}
+
+#[derive(Debug)]
+struct Lists {
+    runs: *mut Run,
+    waiters: *mut Waiter,
+}
+
+// SAFETY: links stay where they are until they are struck off, by their owner or under the lock, and are only looked at
+// under it.
+unsafe impl Send for Lists {}
+
+impl Default for Lists {
+    fn default() -> Self {
+        Self {
+            runs: ptr::null_mut(),
+            waiters: ptr::null_mut(),
+        }
+    }
+}
+
+impl Name {
+    pub(super) fn new(item: NonNull<RawWork>, func: usize) -> Self {
+        let item = item.as_ptr().cast_const();
+        Self { item, func }
+    }
+
+    /// Returns the shard that the item falls into.
+    pub(super) fn shard(self) -> &'static Shard {
+        let table = TABLE
+            .get()
+            .unwrap_or_else(|| TABLE.get_or_set(std::array::from_fn(|_| CachePadded::default())));
+        // Items are some dozen bytes apart at least; a multiplication mixes what is above.
+        let mixed = (self.item.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &table[(mixed >> 58) as usize % NR_SHARDS]
+    }
+
+    /// Returns `true` if this thread is inside a run of the item.
+    pub(super) fn is_current(self) -> bool {
+        let mut at = INNERMOST.with(Cell::get);
+        // SAFETY: a run is on the stack below, until it is over.
+        while let Some(run) = unsafe { at.as_ref() } {
+            if run.name == self {
+                return true;
+            }
+            at = run.outer;
+        }
+        false
+    }
+}
+
+/// Returns the raw item that this thread runs; null where it runs none. It may have been freed.
+///
+/// # Blocking
+///
+/// Never.
+pub fn current() -> *const RawWork {
+    // SAFETY: a run is on the stack below, until it is over.
+    let run = unsafe { INNERMOST.with(Cell::get).as_ref() };
+    run.map_or(ptr::null(), |run| run.name.item)
+}
+
+impl Run {
+    pub(super) fn new(name: Name) -> Self {
+        Self {
+            name,
+            left: None,
+            next: ptr::null_mut(),
+            outer: INNERMOST.with(Cell::get),
+        }
+    }
+}
+
+impl Shard {
+    /// Decides about an item that the caller took off its list, and notes `run` if that is to be. The answer has been
+    /// applied.
+    ///
+    /// # Safety
+    ///
+    /// 1. `item` is linked, and the caller alone holds its link.
+    /// 2. If it is to be run, `run` stays there until [`end`](Self::end).
+    pub(super) unsafe fn begin(&self, item: NonNull<Head>, run: *mut Run) -> Start {
+        // SAFETY: (1): a linked item is alive.
+        let head = unsafe { item.as_ref() };
+        // SAFETY: (2).
+        let name = unsafe { (*run).name };
+        let mut lists = self.lists.lock();
+        let under_way = lists.run_of(name);
+        let start = loop {
+            let from = head.load();
+            let (to, start) = from.start(!under_way.is_null());
+            if head.step(from, to) {
+                break start;
+            }
+        };
+        match start {
+            Start::Run => {
+                // SAFETY: (2), and nobody else knows it yet.
+                unsafe { (*run).next = lists.runs };
+                lists.runs = run;
+                lists.each_waiter(|waiter| {
+                    if waiter.name == name && waiter.run.is_null() {
+                        waiter.run = run;
+                    }
+                });
+                drop(lists);
+                INNERMOST.with(|innermost| innermost.set(run));
+            }
+            // SAFETY: a run that is in the list is there; its link is looked at under the lock, which we hold.
+            Start::Behind => unsafe { (*under_way).left = Some(item) },
+            Start::Claimed => {}
+        }
+        start
+    }
+
+    /// Strikes off `run`, which is over; returns the link that it was left, linked again: put it back.
+    ///
+    /// # Safety
+    ///
+    /// 1. `run` was noted here by [`begin`](Self::begin), on this thread.
+    pub(super) unsafe fn end(&self, run: *mut Run) -> Option<NonNull<Head>> {
+        // SAFETY: (1): it is on our stack; fixed when it was made.
+        let outer = unsafe { (*run).outer };
+        INNERMOST.with(|innermost| innermost.set(outer));
+        let mut lists = self.lists.lock();
+        lists.strike(run);
+        let done = lists.settle(|waiter| ptr::eq(waiter.run, run));
+        // SAFETY: (1); nobody else reaches it any more.
+        let left = unsafe { (*run).left };
+        let left = left.filter(|item| {
+            // SAFETY: whoever cancels an item takes its link back from us, under this lock, before he lets it be freed.
+            let head = unsafe { item.as_ref() };
+            head.update(State::relink).is_some()
+        });
+        drop(lists);
+        if done {
+            self.done.notify_all();
+        }
+        left
+    }
+
+    /// Ends a claim of the item, which is not pending any more, by the step `plan`; its link is the caller's.
+    pub(super) fn release(&self, head: &Head, name: Name, plan: impl Fn(State) -> State) {
+        let mut lists = self.lists.lock();
+        let run = lists.run_of(name);
+        if !run.is_null() {
+            // SAFETY: a run that is in the list is there; its link is looked at under the lock, which we hold.
+            unsafe { (*run).left = None };
+        }
+        head.update(|state| Some(plan(state)));
+        let awaits_start = |waiter: &Waiter| waiter.name == name && waiter.run.is_null();
+        let done = if run.is_null() {
+            lists.settle(awaits_start)
+        } else {
+            lists.each_waiter(|waiter| {
+                if awaits_start(waiter) {
+                    waiter.run = run;
+                }
+            });
+            false
+        };
+        drop(lists);
+        if done {
+            self.done.notify_all();
+        }
+    }
+
+    /// Returns `true` if the item runs.
+    pub(super) fn runs(&self, name: Name) -> bool {
+        !self.lists.lock().run_of(name).is_null()
+    }
+
+    /// Waits for the end of the run that is under way; if `is_pending` says so, of the one that is to start instead. Returns
+    /// `true` if there was anything to wait for. The item is not looked at once this waits.
+    ///
+    /// # Blocking
+    ///
+    /// Until then. Woken by whoever ends the run, or cancels the item.
+    pub(super) fn wait(&self, name: Name, is_pending: impl FnOnce() -> bool) -> bool {
+        let mut waiter = Waiter {
+            name,
+            run: ptr::null(),
+            next: ptr::null_mut(),
+            is_done: AtomicBool::new(false),
+        };
+        let ours = &raw mut waiter;
+        let mut lists = self.lists.lock();
+        if !is_pending() {
+            let run = lists.run_of(name);
+            if run.is_null() {
+                return false;
+            }
+            // SAFETY: ours, and nobody else knows it yet.
+            unsafe { (*ours).run = run };
+        }
+        // SAFETY: as above.
+        unsafe { (*ours).next = lists.waiters };
+        lists.waiters = ours;
+        drop(lists);
+        // ORDER(raw-done): publish and consume, other end in `settle`.
+        //   run:  what the function did;  done = true  Release
+        //   here: done  Acquire;  what the function did
+        // Test: a_flush_sees_what_the_function_wrote
+        // SAFETY: ours; others reach the flag alone by then, or what is theirs under the lock.
+        let is_done = || unsafe { &(*ours).is_done }.load(Ordering::Acquire);
+        if !spin_as_waiter(is_done) {
+            self.done.wait_until(is_done);
+        }
+        true
+    }
+}
+
+impl Lists {
+    /// Returns the run of an item; null for none.
+    fn run_of(&self, name: Name) -> *mut Run {
+        let mut at = self.runs;
+        // SAFETY: what is in the list is there, and changed under the lock alone, which our caller holds.
+        while !at.is_null() && unsafe { (*at).name } != name {
+            // SAFETY: as above.
+            at = unsafe { (*at).next };
+        }
+        at
+    }
+
+    fn strike(&mut self, run: *mut Run) {
+        let mut place: *mut *mut Run = &raw mut self.runs;
+        // SAFETY: places are in this value or in links of the list, which are there; we hold the lock.
+        while unsafe { *place } != run {
+            // SAFETY: as above; `run` is in the list, so its end is not met.
+            place = unsafe { &raw mut (**place).next };
+        }
+        // SAFETY: as above.
+        unsafe { *place = (*run).next };
+    }
+
+    fn each_waiter(&mut self, mut change: impl FnMut(&mut Waiter)) {
+        let mut at = self.waiters;
+        // SAFETY: what is in the list is there; all but the flag, which its owner only reads, is ours under the lock.
+        while let Some(waiter) = unsafe { at.as_mut() } {
+            change(waiter);
+            at = waiter.next;
+        }
+    }
+
+    /// Strikes off the waiters that are `chosen`, who are done; returns `true` if there were any.
+    fn settle(&mut self, chosen: impl Fn(&Waiter) -> bool) -> bool {
+        let mut place: *mut *mut Waiter = &raw mut self.waiters;
+        let mut any = false;
+        loop {
+            // SAFETY: places are in this value or in links of the list, which are there; we hold the lock.
+            let at = unsafe { *place };
+            // SAFETY: as above.
+            let Some(waiter) = (unsafe { at.as_ref() }) else {
+                return any;
+            };
+            if !chosen(waiter) {
+                // SAFETY: as above.
+                place = unsafe { &raw mut (*at).next };
+                continue;
+            }
+            // SAFETY: as above.
+            unsafe { *place = waiter.next };
+            any = true;
+            // ORDER(raw-done): other end in `wait`. The last step: the waiter may go by it.
+            // Test: a_flush_sees_what_the_function_wrote
+            waiter.is_done.store(true, Ordering::Release);
+        }
+    }
+}

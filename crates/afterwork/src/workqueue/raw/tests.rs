@@ -1,0 +1,422 @@
+use std::{
+    ptr::NonNull,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use super::*;
+use crate::workqueue::queues::queue::Workqueue;
+
+/// An item with something around it, as users have it.
+#[repr(C)]
+struct Job {
+    work: RawDelayed,
+    run: Box<dyn Fn(NonNull<Job>) + Send + Sync>,
+}
+
+unsafe extern "C-unwind" fn run(work: *mut RawWork) {
+    let job = NonNull::new(work.cast::<Job>()).unwrap();
+    // SAFETY: all items of these tests are the first part of a `Job`. The closure may free it.
+    let run = &raw const *unsafe { job.as_ref() }.run;
+    // SAFETY: as above.
+    unsafe { (*run)(job) };
+}
+
+fn job(run_it: impl Fn(NonNull<Job>) + Send + Sync + 'static) -> NonNull<Job> {
+    let job = Job {
+        // SAFETY: `run` may be called anywhere with the address of a `Job`.
+        work: unsafe { RawDelayed::new(run) },
+        run: Box::new(run_it),
+    };
+    NonNull::from(Box::leak(Box::new(job)))
+}
+
+/// Frees a job, which must be idle.
+fn free(job: NonNull<Job>) {
+    // SAFETY: leaked by `job`, and idle.
+    drop(unsafe { Box::from_raw(job.as_ptr()) });
+}
+
+/// Calls functions of items, of which each is there and stays.
+macro_rules! on {
+    ($type:ident::$call:ident($job:expr $(, $arg:expr)*)) => {{
+        // SAFETY: the job is there, and freed at the end of a test, when it is idle.
+        unsafe { $type::$call($job.cast() $(, $arg)*) }.unwrap()
+    }};
+}
+
+/// A queue that is kept busy until the answer is sent to.
+fn plugged(queue: &Workqueue) -> mpsc::Sender<()> {
+    let (unplug, plug) = mpsc::channel::<()>();
+    let (inside, started) = mpsc::channel();
+    queue.spawn_detached(move || {
+        inside.send(()).unwrap();
+        plug.recv().ok();
+    });
+    started.recv().unwrap();
+    unplug
+}
+
+fn ordered() -> Workqueue {
+    Workqueue::builder("raw").ordered().build().unwrap()
+}
+
+fn wide() -> Workqueue {
+    Workqueue::builder("raw").max_active(8).build().unwrap()
+}
+
+/// Counts runs.
+fn counter() -> (Arc<AtomicU32>, NonNull<Job>) {
+    let nr_runs = Arc::new(AtomicU32::new(0));
+    let counted = nr_runs.clone();
+    let job = job(move |_| {
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    (nr_runs, job)
+}
+
+#[test]
+fn a_raw_item_runs_once_for_each_time_it_was_queued() {
+    let queue = ordered();
+    let (nr_runs, job) = counter();
+    for round in 1..=10 {
+        let unplug = plugged(&queue);
+        assert!(on!(RawWork::queue(job, &queue, None)));
+        assert!(!on!(RawWork::queue(job, &queue, None)), "pending");
+        assert!(on!(RawWork::busy(job)).pending);
+        unplug.send(()).unwrap();
+        on!(RawWork::flush(job));
+        assert_eq!(nr_runs.load(Ordering::Relaxed), round);
+    }
+    assert_eq!(on!(RawWork::busy(job)), Default::default());
+    free(job);
+}
+
+#[test]
+fn a_raw_item_may_free_itself_in_its_run() {
+    let queue = wide();
+    let nr_freed = Arc::new(AtomicU32::new(0));
+    let nr = if cfg!(miri) { 5 } else { 1000 };
+    for _ in 0..nr {
+        let nr_freed = nr_freed.clone();
+        let job = job(move |job| {
+            let nr_freed = nr_freed.clone();
+            free(job);
+            nr_freed.fetch_add(1, Ordering::Relaxed);
+        });
+        assert!(on!(RawWork::queue(job, &queue, None)));
+    }
+    queue.drain().unwrap();
+    assert_eq!(nr_freed.load(Ordering::Relaxed), nr);
+}
+
+#[test]
+fn a_raw_item_that_is_queued_in_its_run_runs_again_after_it_also_from_another_queue() {
+    let (one, other) = (wide(), wide());
+    let is_inside = Arc::new(AtomicBool::new(false));
+    let nr_runs = Arc::new(AtomicU32::new(0));
+    let (inside, started) = mpsc::channel();
+    let (go, goes_on) = mpsc::channel::<()>();
+    let goes_on = Mutex::new(goes_on);
+    let (flag, counted) = (is_inside.clone(), nr_runs.clone());
+    let job = job(move |_| {
+        assert!(!flag.swap(true, Ordering::Relaxed), "it runs already");
+        inside.send(()).unwrap();
+        goes_on.lock().unwrap().recv().unwrap();
+        flag.store(false, Ordering::Relaxed);
+        counted.fetch_add(1, Ordering::Relaxed);
+    });
+    for (first, second) in [(&one, &one), (&one, &other), (&other, &one)] {
+        assert!(on!(RawWork::queue(job, first, None)));
+        started.recv().unwrap();
+        assert!(on!(RawWork::queue(job, second, None)));
+        assert!(!on!(RawWork::queue(job, first, None)));
+        let busy = on!(RawWork::busy(job));
+        assert!(busy.pending && busy.executing);
+        go.send(()).unwrap();
+        go.send(()).unwrap();
+        on!(RawWork::flush(job));
+        started.recv().unwrap();
+    }
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 6);
+    one.drain().unwrap();
+    free(job);
+}
+
+#[test]
+fn a_cancelled_raw_item_may_be_freed_at_once_wherever_it_was() {
+    for queue in [ordered(), wide()] {
+        for nr_before in [0, 1, 5] {
+            let unplug = plugged(&queue);
+            let (nr_runs, others) = counter();
+            let jobs: Vec<_> = (0..=nr_before).map(|_| job(|_| ())).collect();
+            for &job in &jobs {
+                assert!(on!(RawWork::queue(job, &queue, None)));
+            }
+            assert!(on!(RawWork::queue(others, &queue, None)));
+            let nr_cancelled = jobs
+                .iter()
+                .map(|&job| {
+                    let was_pending = on!(RawWork::cancel_sync(job));
+                    free(job);
+                    u32::from(was_pending)
+                })
+                .sum::<u32>();
+            if queue.attrs().scope == topology::AffinityScope::System {
+                assert_eq!(nr_cancelled, nr_before + 1);
+            }
+            unplug.send(()).unwrap();
+            on!(RawWork::flush(others));
+            assert_eq!(nr_runs.load(Ordering::Relaxed), 1);
+            free(others);
+        }
+    }
+}
+
+#[test]
+fn an_item_cancels_one_that_its_own_worker_has_in_hand() {
+    let queue = ordered();
+    let unplug = plugged(&queue);
+    let victims: Vec<_> = (0..20).map(|_| counter()).collect();
+    let theirs: Vec<_> = victims.iter().map(|it| it.1.as_ptr() as usize).collect();
+    let first = job(move |_| {
+        for &job in &theirs {
+            let job = NonNull::new(job as *mut Job).unwrap();
+            assert!(on!(RawWork::cancel_sync(job)));
+        }
+    });
+    assert!(on!(RawWork::queue(first, &queue, None)));
+    for (_, job) in &victims {
+        assert!(on!(RawWork::queue(job, &queue, None)));
+    }
+    unplug.send(()).unwrap();
+    queue.drain().unwrap();
+    free(first);
+    for (nr_runs, job) in victims {
+        assert_eq!(nr_runs.load(Ordering::Relaxed), 0);
+        free(job);
+    }
+}
+
+#[test]
+fn an_item_that_was_left_to_its_run_can_be_cancelled() {
+    let queue = wide();
+    let (inside, started) = mpsc::channel();
+    let (go, goes_on) = mpsc::channel::<()>();
+    let goes_on = Mutex::new(goes_on);
+    let job = job(move |_| {
+        inside.send(()).unwrap();
+        goes_on.lock().unwrap().recv().unwrap();
+    });
+    for _ in 0..10 {
+        assert!(on!(RawWork::queue(job, &queue, None)));
+        started.recv().unwrap();
+        assert!(on!(RawWork::queue(job, &queue, None)));
+        // Behind it: once this has run a worker has met the item, and left it.
+        queue.spawn(|| ()).join().unwrap();
+        assert!(on!(RawWork::cancel(job)));
+        assert!(!on!(RawWork::cancel(job)));
+        assert!(on!(RawWork::queue(job, &queue, None)), "and queued again");
+        assert!(on!(RawWork::cancel(job)));
+        go.send(()).unwrap();
+        assert!(!on!(RawWork::cancel_sync(job)));
+        assert!(started.try_recv().is_err(), "no second run");
+    }
+    free(job);
+}
+
+#[test]
+fn a_flush_sees_what_the_function_wrote() {
+    let queue = wide();
+    let sum = Arc::new(AtomicU64::new(0));
+    let written = sum.clone();
+    let job = job(move |_| {
+        let before = written.load(Ordering::Relaxed);
+        written.store(before + 1, Ordering::Relaxed);
+    });
+    let nr = if cfg!(miri) { 20 } else { 2000 };
+    for round in 1..=nr {
+        assert!(on!(RawWork::queue(job, &queue, None)));
+        on!(RawWork::flush(job));
+        assert_eq!(sum.load(Ordering::Relaxed), round);
+    }
+    free(job);
+}
+
+#[test]
+fn an_item_does_not_wait_for_itself() {
+    let queue = wide();
+    let (send, receive) = mpsc::channel();
+    let job = job(move |job| {
+        // SAFETY: the item is there.
+        let flushed = unsafe { RawWork::flush(job.cast()) };
+        let is_current = current().addr() == job.as_ptr().addr();
+        send.send((flushed, is_current, on!(RawWork::cancel_sync(job))))
+            .unwrap();
+    });
+    assert!(current().is_null());
+    assert!(on!(RawWork::queue(job, &queue, None)));
+    let said = receive.recv().unwrap();
+    assert_eq!(said, (Err(Misuse::OwnItem), true, false));
+    on!(RawWork::flush(job));
+    free(job);
+}
+
+#[test]
+fn a_disabled_raw_item_is_not_queued() {
+    let queue = ordered();
+    let (nr_runs, job) = counter();
+    let unplug = plugged(&queue);
+    assert!(on!(RawWork::queue(job, &queue, None)));
+    assert!(on!(RawWork::disable(job)));
+    assert!(!on!(RawWork::disable_sync(job)));
+    let delay = Duration::from_millis(1);
+    assert!(!on!(RawWork::queue(job, &queue, None)));
+    assert!(!on!(RawDelayed::queue(job, &queue, None, delay)));
+    let modified = on!(RawDelayed::modify(job, &queue, None, delay));
+    assert_eq!(modified, Modified::Refused);
+    assert!(!on!(RawWork::enable(job)));
+    assert!(on!(RawWork::enable(job)));
+    // SAFETY: the job is there.
+    let enabled = unsafe { RawWork::enable(job.cast()) };
+    assert_eq!(enabled, Err(Misuse::NotDisabled));
+    assert!(on!(RawWork::queue(job, &queue, None)));
+    unplug.send(()).unwrap();
+    on!(RawWork::flush(job));
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 1);
+    free(job);
+}
+
+#[test]
+fn memory_that_is_no_item_is_told_from_one() {
+    let queue = ordered();
+    let mut zeroes = [0u128; 6];
+    let work = NonNull::from(&mut zeroes).cast::<RawWork>();
+    // SAFETY: memory of an item's size and alignment.
+    let queued = unsafe { RawWork::queue(work, &queue, None) };
+    assert_eq!(queued, Err(Misuse::Uninitialised));
+}
+
+#[test]
+fn a_timer_queues_its_item_and_not_before_its_time() {
+    let queue = wide();
+    let (send, receive) = mpsc::channel();
+    let job = job(move |_| send.send(sync::time::now_ns()).unwrap());
+    let delay = Duration::from_millis(2);
+    let start_ns = sync::time::now_ns();
+    assert!(on!(RawDelayed::queue(job, &queue, None, delay)));
+    assert!(!on!(RawWork::queue(job, &queue, None)), "it is pending");
+    assert!(receive.recv().unwrap() - start_ns >= 2_000_000);
+    on!(RawWork::flush(job));
+    free(job);
+}
+
+#[test]
+fn a_timer_is_taken_back_moved_and_expedited() {
+    let hour = Duration::from_secs(3600);
+    let queue = wide();
+    let (nr_runs, job) = counter();
+    assert!(!on!(RawDelayed::cancel(job)));
+    assert!(on!(RawDelayed::queue(job, &queue, None, hour)));
+    let busy = on!(RawWork::busy(job));
+    assert!(busy.pending && !busy.executing);
+    assert!(!on!(RawWork::cancel(job)), "that is its timer's");
+    assert!(!on!(RawWork::flush(job)), "nor is it waited for");
+    assert!(on!(RawDelayed::cancel_sync(job)));
+    assert!(!on!(RawDelayed::cancel_sync(job)));
+    let modify = |delay| on!(RawDelayed::modify(job, &queue, None, delay));
+    assert_eq!(modify(hour), Modified::WasIdle);
+    assert_eq!(modify(hour), Modified::WasPending);
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 0);
+    assert!(on!(RawDelayed::flush(job)));
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 1);
+    assert_eq!(modify(hour), Modified::WasIdle);
+    assert_eq!(modify(Duration::ZERO), Modified::WasPending);
+    on!(RawWork::flush(job));
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 2);
+    free(job);
+}
+
+#[test]
+fn timers_of_a_queue_are_taken_back_before_it_goes() {
+    let hour = Duration::from_secs(3600);
+    let (going, staying) = (wide(), wide());
+    let jobs: Vec<_> = (0..10).map(|_| job(|_| panic!("never"))).collect();
+    for (nth, &job) in jobs.iter().enumerate() {
+        let queue = if nth % 2 == 0 { &going } else { &staying };
+        assert!(on!(RawDelayed::queue(job, queue, None, hour)));
+    }
+    assert_eq!(take_back_timers(&going), 5);
+    drop(going);
+    for (nth, job) in jobs.into_iter().enumerate() {
+        assert_eq!(on!(RawDelayed::cancel_sync(job)), nth % 2 == 1);
+        free(job);
+    }
+}
+
+#[test]
+fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
+    let nr_rounds = if cfg!(miri) { 10 } else { 3000 };
+    let queues = [ordered(), wide(), wide()];
+    let seed = sync::time::now_ns();
+    println!("seed {seed}");
+    let jobs: Vec<(Arc<AtomicU32>, usize)> = (0..4)
+        .map(|_| {
+            let nr_runs = Arc::new(AtomicU32::new(0));
+            let is_inside = AtomicBool::new(false);
+            let counted = nr_runs.clone();
+            let job = job(move |_| {
+                assert!(!is_inside.swap(true, Ordering::Relaxed), "twice at once");
+                counted.fetch_add(1, Ordering::Relaxed);
+                is_inside.store(false, Ordering::Relaxed);
+            });
+            (nr_runs, job.as_ptr() as usize)
+        })
+        .collect();
+    let balance: Vec<AtomicU64> = jobs.iter().map(|_| AtomicU64::new(0)).collect();
+    std::thread::scope(|scope| {
+        for thread in 0..4u64 {
+            let (queues, jobs, balance) = (&queues, &jobs, &balance);
+            scope.spawn(move || {
+                let mut state = seed ^ thread.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+                let mut dice = |below: u64| {
+                    state = state
+                        .wrapping_mul(6_364_136_223_846_793_005)
+                        .wrapping_add(1);
+                    (state >> 33) % below
+                };
+                for _ in 0..nr_rounds {
+                    let nth = dice(4) as usize;
+                    let job = NonNull::new(jobs[nth].1 as *mut Job).unwrap();
+                    let queue = &queues[dice(3) as usize];
+                    let delay = Duration::from_micros(dice(200));
+                    let (mut queued, mut cancelled) = (false, false);
+                    match dice(8) {
+                        0..=2 => queued = on!(RawWork::queue(job, queue, None)),
+                        3 => queued = on!(RawDelayed::queue(job, queue, None, delay)),
+                        4 => cancelled = on!(RawDelayed::cancel(job)),
+                        5 => cancelled = on!(RawDelayed::cancel_sync(job)),
+                        6 => cancelled = on!(RawWork::cancel(job)),
+                        _ => {
+                            on!(RawDelayed::flush(job));
+                        }
+                    }
+                    // The balance wraps below zero where a canceller is counted first.
+                    balance[nth].fetch_add(u64::from(queued), Ordering::Relaxed);
+                    balance[nth].fetch_sub(u64::from(cancelled), Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    for ((nr_runs, job), balance) in jobs.into_iter().zip(balance) {
+        let job = NonNull::new(job as *mut Job).unwrap();
+        on!(RawDelayed::flush(job));
+        let nr_runs = u64::from(nr_runs.load(Ordering::Relaxed));
+        assert_eq!(balance.into_inner(), nr_runs);
+        free(job);
+    }
+}

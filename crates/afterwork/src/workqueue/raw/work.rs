@@ -1,0 +1,472 @@
+//! A work item that is part of its user's structure.
+
+use std::{cell::Cell, fmt, mem, ptr::NonNull};
+
+use sync::{Patience, atomic::Ordering, process};
+use topology::CpuId;
+
+use super::runs::{Name, Run};
+use crate::{
+    panics::guarded_in_item,
+    trace,
+    wake::report,
+    workqueue::{
+        execute::current::with_current,
+        execute::dependency,
+        execute::wait::must_have_workers,
+        execute::work::{Busy, Work},
+        item::head::{Head, Popped, VTable},
+        item::list,
+        item::state::{Ending, State, raw::Start},
+        pools::pwq::Pwq,
+        queues::queue::Workqueue,
+    },
+};
+
+/// What an item calls: with its own address, on a worker. It may free the item, and must not unwind.
+pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
+
+/// Tells an item that was laid out from any other memory: "work" four times over, and never an address of user space.
+const MAGIC: u64 = 0xf770_726b_776f_726b;
+
+/// A work item in its user's memory: the kernel's `struct work_struct`.
+///
+/// All functions take its address. Each of them may be called by any thread at any time, as long as the item is there.
+#[repr(C, align(16))]
+pub struct RawWork {
+    head: Head,
+    /// I
+    func: Cell<Option<WorkFn>>,
+    /// I: `MAGIC`
+    magic: Cell<u64>,
+}
+
+// SAFETY: what it calls is told to be called on any thread, by (1) of `init`; else it is atomics, and cells that are fixed.
+unsafe impl Send for RawWork {}
+// SAFETY: as above.
+unsafe impl Sync for RawWork {}
+
+/// What a caller of a raw item did that he must not.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Misuse {
+    /// The item was never laid out, or its memory has been written over.
+    Uninitialised,
+    /// The item waits for its own end.
+    OwnItem,
+    /// It was disabled 65535 times already.
+    DisabledTooOften,
+    /// It was enabled and is not disabled.
+    NotDisabled,
+}
+
+impl fmt::Display for Misuse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Uninitialised => "the work item is not initialised",
+            Self::OwnItem => "the work item waits for its own end",
+            Self::DisabledTooOften => "the work item was disabled 65535 times already",
+            Self::NotDisabled => "the work item is enabled and was not disabled",
+        })
+    }
+}
+
+impl std::error::Error for Misuse {}
+
+const VTABLE: &VTable = &VTable {
+    run: pop_and_run,
+    // What follows is for items with handles, which these never have.
+    call: |_| Ending::Returned,
+    name: || "raw work item",
+    free: |_| (),
+    is_husk: |_| true,
+    push: None,
+    task: None,
+    handle: None,
+};
+
+impl RawWork {
+    /// Makes an item that calls `func`, which is to be put where it stays.
+    ///
+    /// # Safety
+    ///
+    /// 1. `func` may be called with the item's address on any thread, whenever the item was queued.
+    pub const unsafe fn new(func: WorkFn) -> Self {
+        Self {
+            head: Head::unqueued(VTABLE),
+            func: Cell::new(Some(func)),
+            magic: Cell::new(MAGIC),
+        }
+    }
+
+    /// Returns what `this` points at, once it is known to be an item.
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    pub(super) unsafe fn known<'a>(this: NonNull<Self>) -> Result<&'a Self, Misuse> {
+        // SAFETY: (1).
+        let magic = unsafe { *(&raw const (*this.as_ptr()).magic).cast::<u64>() };
+        if magic != MAGIC {
+            return Err(Misuse::Uninitialised);
+        }
+        // SAFETY: it was laid out: by `new`, or with zeroes in the place of its table.
+        unsafe { Head::adopt(&raw const (*this.as_ptr()).head, VTABLE) };
+        // SAFETY: as above, and now all of it is what it has to be.
+        Ok(unsafe { this.as_ref() })
+    }
+
+    fn item(&self) -> NonNull<Head> {
+        NonNull::from(self).cast()
+    }
+
+    pub(super) fn head(&self) -> &Head {
+        &self.head
+    }
+
+    pub(super) fn name(&self) -> Name {
+        let func = self.func.get().map_or(0, |func| func as usize);
+        Name::new(NonNull::from(self), func)
+    }
+
+    /// Queues the item on the pool of this CPU's pod, or of `cpu`'s; false when it is pending already, or is disabled, or
+    /// the queue is being drained by somebody else.
+    ///
+    /// # Blocking
+    ///
+    /// As [`Workqueue::enqueue`](crate::workqueue::Workqueue::enqueue). No memory is allocated.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Uninitialised`].
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    /// 2. The item stays where it is until its function is called, or it is cancelled, or flushed.
+    #[inline]
+    pub unsafe fn queue(
+        this: NonNull<Self>,
+        queue: &Workqueue,
+        cpu: Option<CpuId>,
+    ) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let this = unsafe { Self::known(this) }?;
+        // SAFETY: (2), and queueing neither clones nor drops it.
+        let work = unsafe { Work::lent(this.item()) };
+        Ok(match cpu {
+            None => queue.enqueue(&work),
+            Some(cpu) => queue.enqueue_on(cpu, &work),
+        })
+    }
+
+    /// Waits until the item is idle as far as it was queued when this was called; returns `true` if there was anything to
+    /// wait for.
+    ///
+    /// # Blocking
+    ///
+    /// Until then; never runs the item itself. An armed timer is not waited for.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Uninitialised`], and [`Misuse::OwnItem`] from inside the item's own run.
+    ///
+    /// # Panics
+    ///
+    /// Inside an item of a bottom-half queue, and in a child of `fork` without workers.
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    pub unsafe fn flush(this: NonNull<Self>) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let this = unsafe { Self::known(this) }?;
+        let is_pending = || {
+            let state = this.head.load();
+            state.is_pending() || state.is_claimed() && !state.is_armed()
+        };
+        let name = this.name();
+        let is_queued = is_pending();
+        if !is_queued && !name.shard().runs(name) {
+            return Ok(false);
+        }
+        if name.is_current() {
+            return Err(Misuse::OwnItem);
+        }
+        report::must_be_free_to_sleep();
+        must_have_workers();
+        if is_queued {
+            dependency::before_waiting_for(&this.head);
+        }
+        Ok(name.shard().wait(name, is_pending))
+    }
+
+    /// Takes the item out of the queue if it has not started; returns `true` if it did. One whose timer is armed stays so.
+    ///
+    /// # Blocking
+    ///
+    /// Never for long: the item is cut out of its list under the pool lock, looking at all items before it.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Uninitialised`].
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    pub unsafe fn cancel(this: NonNull<Self>) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        Ok(unsafe { Self::known(this) }?.take_back())
+    }
+
+    pub(super) fn take_back(&self) -> bool {
+        let mut patience = Patience::new();
+        loop {
+            if self.head.update(State::claim_pending).is_some() {
+                self.cut_out();
+                self.end_claim(|state| state.cancel().map_or(state, |(next, _)| next));
+                return true;
+            }
+            let state = self.head.load();
+            // Somebody is in the middle of a step, unless it is its timer that has it.
+            let is_busy = state.is_pending() || state.is_claimed() && !state.is_armed();
+            if !is_busy {
+                return false;
+            }
+            patience.pause();
+        }
+    }
+
+    /// Ends a claim by the step `plan`, after which the item is not pending.
+    pub(super) fn end_claim(&self, plan: impl Fn(State) -> State) {
+        let name = self.name();
+        name.shard().release(&self.head, name, plan);
+    }
+
+    /// Gets the link of the item, which the caller has claimed, out of its list, out of a worker's hand, or from a run.
+    fn cut_out(&self) {
+        let (head, item) = (&self.head, self.item());
+        // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
+        let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
+        // Of its own: once the item is unlinked the queue may go, and the pool with it.
+        let (pool, slot) = (home.pool.clone(), home.slot);
+        home.probe.forget(item);
+        let mut patience = Patience::new();
+        loop {
+            // The newest of all has not been counted, and needs no walk.
+            if pool.injector.take_back(item) {
+                head.update(|state| Some(state.unlink()));
+                return;
+            }
+            if pool.unlink(slot, item) {
+                return;
+            }
+            if head.update(State::take_handoff).is_some() {
+                pool.retire_one(slot, list::colour(item));
+                return;
+            }
+            // In a hand, perhaps behind a run that waits for us.
+            pool.recall(head);
+            patience.pause();
+        }
+    }
+
+    /// Takes the item out of the queue, and waits until it does not run; returns `true` if it was pending. Queueing is
+    /// refused meanwhile.
+    ///
+    /// # Blocking
+    ///
+    /// Until a run that has started has ended. From inside the item's own run it does not wait.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Uninitialised`], and [`Misuse::DisabledTooOften`].
+    ///
+    /// # Panics
+    ///
+    /// As of [`flush`](Self::flush).
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    pub unsafe fn cancel_sync(this: NonNull<Self>) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let was_pending = unsafe { Self::disable_sync(this) }?;
+        // SAFETY: (1).
+        unsafe { Self::enable(this) }?;
+        Ok(was_pending)
+    }
+
+    /// Refuses queueing until as many [`enable`](Self::enable)s have come, and cancels; returns `true` if it was pending.
+    ///
+    /// # Blocking
+    ///
+    /// As [`cancel`](Self::cancel).
+    ///
+    /// # Errors
+    ///
+    /// As of [`cancel_sync`](Self::cancel_sync).
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    pub unsafe fn disable(this: NonNull<Self>) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let this = unsafe { Self::known(this) }?;
+        this.refuse()?;
+        Ok(this.take_back())
+    }
+
+    pub(super) fn refuse(&self) -> Result<(), Misuse> {
+        let disabled = self.head.update(State::disable);
+        disabled.map(|_| ()).ok_or(Misuse::DisabledTooOften)
+    }
+
+    /// As [`disable`](Self::disable), and waits until the item does not run.
+    ///
+    /// # Blocking
+    ///
+    /// As [`cancel_sync`](Self::cancel_sync).
+    ///
+    /// # Errors
+    ///
+    /// As of [`cancel_sync`](Self::cancel_sync).
+    ///
+    /// # Panics
+    ///
+    /// As of [`flush`](Self::flush).
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    pub unsafe fn disable_sync(this: NonNull<Self>) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let this = unsafe { Self::known(this) }?;
+        this.must_be_free_to_wait();
+        this.refuse()?;
+        let was_pending = this.take_back();
+        this.wait_for_run();
+        Ok(was_pending)
+    }
+
+    /// Before the item is disabled to be waited for: what panics later would leave it so.
+    pub(super) fn must_be_free_to_wait(&self) {
+        let name = self.name();
+        if !name.is_current() {
+            report::must_be_free_to_sleep();
+            if name.shard().runs(name) {
+                must_have_workers();
+            }
+        }
+    }
+
+    /// Waits until the item, which is disabled, does not run.
+    pub(super) fn wait_for_run(&self) {
+        let name = self.name();
+        if !name.is_current() {
+            name.shard().wait(name, || false);
+        }
+    }
+
+    /// Takes one [`disable`](Self::disable) back; returns `true` if the item may be queued again.
+    ///
+    /// # Blocking
+    ///
+    /// Never.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Uninitialised`], and [`Misuse::NotDisabled`].
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    pub unsafe fn enable(this: NonNull<Self>) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let this = unsafe { Self::known(this) }?;
+        let enabled = this.head.update(State::enable).ok_or(Misuse::NotDisabled)?;
+        Ok(enabled.1.disable_depth() == 0)
+    }
+
+    /// Returns whether the item is pending, its timer included, and whether it executes.
+    ///
+    /// # Blocking
+    ///
+    /// For a short lock. The answer may be old when it arrives.
+    ///
+    /// # Errors
+    ///
+    /// [`Misuse::Uninitialised`].
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    pub unsafe fn busy(this: NonNull<Self>) -> Result<Busy, Misuse> {
+        // SAFETY: (1).
+        let this = unsafe { Self::known(this) }?;
+        let name = this.name();
+        let executing = name.shard().runs(name);
+        let state = this.head.load();
+        let pending = state.is_pending() || state.is_claimed();
+        Ok(Busy { pending, executing })
+    }
+}
+
+impl fmt::Debug for RawWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("RawWork").field(&self.head.load()).finish()
+    }
+}
+
+const _: () = assert!(mem::offset_of!(RawWork, head) == 0);
+
+/// Takes an item that the caller just took off a list, and runs it if it is to be run.
+///
+/// # Safety
+///
+/// 1. `item` is linked, and the caller alone holds its link.
+unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
+    let work = item.cast::<RawWork>();
+    // SAFETY: (1): a linked item is alive, and one with our table is a `RawWork`.
+    let (name, func, home) = unsafe {
+        let work = work.as_ref();
+        // Before the step: after it the item may be queued elsewhere, and has another home.
+        let home = Pwq::of(work.head.home.load(Ordering::Relaxed));
+        (work.name(), work.func.get(), home)
+    };
+    let shard = name.shard();
+    let mut run = Run::new(name);
+    let run = &raw mut run;
+    // SAFETY: (1); `run` is on this stack, and ended below.
+    match unsafe { shard.begin(item, run) } {
+        Start::Behind | Start::Claimed => return Popped::Left,
+        Start::Run => {}
+    }
+    // From here on the item may be gone: it is named and not looked at.
+    // SAFETY: our caller keeps the link's count until we are back.
+    let told = || unsafe { &*home }.trace(item.as_ptr(), VTABLE);
+    trace::execute_start(told);
+    let call = || {
+        // FOREIGN(raw-item-run): a function of C's, on a worker or a rescuer; what unwinds ends the process.
+        let outcome = guarded_in_item(|| {
+            if let Some(func) = func {
+                // SAFETY: by (1) of `RawWork::new`.
+                unsafe { func(work.as_ptr()) };
+            }
+        });
+        if outcome.is_err() {
+            process::die("the function of a work item unwound");
+        }
+    };
+    // SAFETY: as above.
+    unsafe { with_current(item.as_ptr(), home, call) };
+    trace::execute_end(told);
+    // SAFETY: begun above.
+    if let Some(left) = unsafe { shard.end(run) } {
+        // SAFETY: linked again and counted in flight, so it and its home are there until it is in a list.
+        let home: &Pwq = unsafe { &*Pwq::of(left.as_ref().home.load(Ordering::Relaxed)) };
+        let pool = home.pool.clone();
+        pool.put_back(left);
+    }
+    Popped::Ran
+}
