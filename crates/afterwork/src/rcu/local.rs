@@ -167,6 +167,25 @@ pub(super) fn park_if_idle() {
     }
 }
 
+/// Ends the section that this thread began last by [`enter`]; false when it is in none.
+#[cfg(not(any(loom, shuttle)))]
+#[inline(always)]
+pub(super) fn leave() -> bool {
+    let slot = found();
+    let is_in = slot.is_in_section();
+    if is_in {
+        slot.unlock(global());
+    }
+    is_in || leave_late()
+}
+
+/// As [`leave`], of a thread that is ending.
+#[cfg(not(any(loom, shuttle)))]
+#[cold]
+fn leave_late() -> bool {
+    left_open().map(|slot| slot.unlock(global())).is_some()
+}
+
 #[inline(always)]
 fn found() -> &'static Slot {
     // SAFETY: it points at the stand-in or at a slot of `global()`. Both live as long as the process (in a model, as the

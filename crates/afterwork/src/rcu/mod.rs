@@ -46,6 +46,8 @@ mod local;
 mod node;
 mod polled;
 pub mod qsbr;
+#[cfg(not(any(loom, shuttle)))]
+pub mod raw;
 mod roster;
 mod seq;
 mod slot;

@@ -54,6 +54,18 @@ impl GpCookie {
         Self(gp_seq & !1)
     }
 
+    /// Returns it as a number, for other languages.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// Returns the cookie that was this number.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) fn of_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
     /// Returns the cookie whose grace period follows this one's.
     pub(super) fn next(self) -> Self {
         Self(self.0.wrapping_add(2))

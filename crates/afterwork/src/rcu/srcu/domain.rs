@@ -133,6 +133,18 @@ impl Domain {
         OwnedGuard::new(self.clone())
     }
 
+    /// Begins a section without a guard.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(in crate::rcu) fn enter_raw(&self) -> u32 {
+        self.shared.enter().word()
+    }
+
+    /// Ends a section of which [`enter_raw`](Self::enter_raw) returned `word`.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(in crate::rcu) fn leave_raw(&self, word: u32) {
+        self.shared.leave(Parity::of(word));
+    }
+
     /// See [`Flavor`](crate::rcu::Flavor).
     pub(in crate::rcu) fn is_served(&self) -> bool {
         Shared::is_served(&self.shared)
