@@ -1,0 +1,101 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Sleepable read-copy-update by the kernel's names, over the library afterwork.
+ *
+ * A domain has readers of its own, which may sleep: a slow one holds up nobody else's grace periods. A section may end on
+ * another thread than the one that began it.
+ */
+#ifndef AFTERWORK_SRCU_H
+#define AFTERWORK_SRCU_H
+
+#include <afterwork/rcupdate.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/**
+ * struct srcu_struct - a domain
+ *
+ * Laid out by init_srcu_struct, or by DEFINE_SRCU: then its first use allocates.
+ */
+struct srcu_struct {
+	void *aw_private;
+};
+
+/* DEFINE_SRCU - define a domain. */
+#define DEFINE_SRCU(name) struct srcu_struct name = { NULL }
+#define DEFINE_STATIC_SRCU(name) static struct srcu_struct name = { NULL }
+
+/* The library's own symbols; their contracts stand at the names below. */
+int aw_init_srcu_struct(struct srcu_struct *ssp);
+void aw_cleanup_srcu_struct(struct srcu_struct *ssp);
+int aw_srcu_read_lock(struct srcu_struct *ssp);
+void aw_srcu_read_unlock(struct srcu_struct *ssp, int idx);
+void aw_synchronize_srcu(struct srcu_struct *ssp);
+void aw_synchronize_srcu_expedited(struct srcu_struct *ssp);
+void aw_srcu_barrier(struct srcu_struct *ssp);
+void aw_call_srcu(struct srcu_struct *ssp, struct rcu_head *head, rcu_callback_t func);
+
+/* init_srcu_struct - lay out a domain; allocates. Returns 0, or -ENOMEM for NULL, which is misuse. */
+static inline int init_srcu_struct(struct srcu_struct *ssp)
+{
+	return aw_init_srcu_struct(ssp);
+}
+
+/* cleanup_srcu_struct - end a domain that nobody uses any more; runs what call_srcu was given. NULL is nothing. */
+static inline void cleanup_srcu_struct(struct srcu_struct *ssp)
+{
+	aw_cleanup_srcu_struct(ssp);
+}
+
+/* srcu_read_lock - begin a section, which may sleep. Returns what ends it. Never waits. */
+static inline int srcu_read_lock(struct srcu_struct *ssp)
+{
+	return aw_srcu_read_lock(ssp);
+}
+
+/* srcu_read_unlock - end a section. An index that srcu_read_lock cannot have returned: misuse, nothing. */
+static inline void srcu_read_unlock(struct srcu_struct *ssp, int idx)
+{
+	aw_srcu_read_unlock(ssp, idx);
+}
+
+#define srcu_dereference(p, ssp) ((void)(ssp), rcu_dereference(p))
+
+/* synchronize_srcu - wait until all sections of the domain that run now have ended. Not inside of one: it never returns. */
+static inline void synchronize_srcu(struct srcu_struct *ssp)
+{
+	aw_synchronize_srcu(ssp);
+}
+
+/* synchronize_srcu_expedited - synchronize_srcu, faster and dearer. */
+static inline void synchronize_srcu_expedited(struct srcu_struct *ssp)
+{
+	aw_synchronize_srcu_expedited(ssp);
+}
+
+/**
+ * call_srcu - have a function called after a grace period of a domain
+ * @ssp: the domain
+ * @head: part of what is to be freed
+ * @func: what is called
+ *
+ * Differs from Linux: it allocates.
+ */
+static inline void call_srcu(struct srcu_struct *ssp, struct rcu_head *head, rcu_callback_t func)
+{
+	aw_call_srcu(ssp, head, func);
+}
+
+/* srcu_barrier - wait until all that call_srcu was given before has been called. */
+static inline void srcu_barrier(struct srcu_struct *ssp)
+{
+	aw_srcu_barrier(ssp);
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+//! Where C ends and Rust begins.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use sync::process::{self, die};
+
+/// Invalid argument.
+pub(crate) const EINVAL: i32 = 22;
+/// Out of memory, or of threads.
+pub(crate) const ENOMEM: i32 = 12;
+
+/// Calls `body`, which C called as `name`: should it panic, the process ends. What it panicked with has been told.
+#[inline]
+pub(crate) fn within<R>(name: &str, body: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| failed(name))
+}
+
+#[cold]
+fn failed(name: &str) -> ! {
+    die(&format!("{name} could not go on"))
+}
+
+/// Tells that C called `name` as it must not: ends the process in a debug build, else goes on with `answer`.
+#[cold]
+pub(crate) fn misuse<R>(name: &str, what: &dyn std::fmt::Display, answer: R) -> R {
+    let line = format!("{name}: {what}");
+    if cfg!(debug_assertions) {
+        die(&line);
+    }
+    process::tell(&line);
+    answer
+}

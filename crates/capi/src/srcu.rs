@@ -1,0 +1,188 @@
+//! `afterwork/srcu.h`.
+
+use std::{ffi::c_int, ptr};
+
+use afterwork::rcu::{raw, srcu::Domain};
+use sync::atomic::{AtomicPtr, Ordering};
+
+use crate::{
+    boundary::{ENOMEM, misuse, within},
+    rcupdate::{RcuFn, RcuHead},
+};
+
+/// A domain as C has it: `struct srcu_struct`. All zeroes is one that was not used yet.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Srcu {
+    /// Null before the first use, and after the end.
+    domain: AtomicPtr<Domain>,
+}
+
+// As the header promises; it asserts the same.
+const _: () = assert!(size_of::<Srcu>() == 8 && align_of::<Srcu>() == 8);
+
+/// Finds the domain that C means, and makes it if that is its first use.
+///
+/// # Safety
+///
+/// 1. `srcu` is null, or was initialised and not cleaned up.
+#[inline]
+unsafe fn known<'a>(name: &str, srcu: *const Srcu) -> Option<&'a Domain> {
+    // SAFETY: (1).
+    let Some(srcu) = (unsafe { srcu.as_ref() }) else {
+        return misuse(name, &"the srcu_struct is NULL", None);
+    };
+    // ORDER(srcu-made): publish and consume, other end in `make`.
+    //   make: a domain;  pointer = domain  Release
+    //   here: pointer  Acquire;  the domain
+    // Test: the_suite_passes
+    let domain = srcu.domain.load(Ordering::Acquire);
+    // SAFETY: null, or leaked by `make`, and there until it is cleaned up.
+    Some(unsafe { domain.as_ref() }.unwrap_or_else(|| make(srcu)))
+}
+
+#[cold]
+fn make(srcu: &Srcu) -> &Domain {
+    let ours = Box::into_raw(Box::new(Domain::new()));
+    let null = ptr::null_mut();
+    // ORDER(srcu-made): other end in `known`.
+    let (made, failed) = (Ordering::AcqRel, Ordering::Acquire);
+    match srcu.domain.compare_exchange(null, ours, made, failed) {
+        // SAFETY: leaked above.
+        Ok(_) => unsafe { &*ours },
+        Err(theirs) => {
+            // SAFETY: made above, and nobody else has seen it.
+            drop(unsafe { Box::from_raw(ours) });
+            // SAFETY: leaked by whoever was first.
+            unsafe { &*theirs }
+        }
+    }
+}
+
+/// # Safety
+///
+/// 1. `srcu` is memory of that size and alignment, which nobody uses yet.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_init_srcu_struct(srcu: *mut Srcu) -> c_int {
+    within("init_srcu_struct", || {
+        if srcu.is_null() {
+            return misuse("init_srcu_struct", &"the srcu_struct is NULL", -ENOMEM);
+        }
+        let domain = AtomicPtr::new(Box::into_raw(Box::new(Domain::new())));
+        // SAFETY: (1).
+        unsafe { srcu.write(Srcu { domain }) };
+        0
+    })
+}
+
+/// # Safety
+///
+/// 1. `srcu` was initialised, and nobody uses it any more.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_cleanup_srcu_struct(srcu: *mut Srcu) {
+    within("cleanup_srcu_struct", || {
+        // SAFETY: (1).
+        let Some(srcu) = (unsafe { srcu.as_ref() }) else {
+            return;
+        };
+        let domain = srcu.domain.swap(ptr::null_mut(), Ordering::AcqRel);
+        if !domain.is_null() {
+            // SAFETY: leaked from a box, and taken out by one caller.
+            drop(unsafe { Box::from_raw(domain) });
+        }
+    });
+}
+
+/// # Safety
+///
+/// 1. `srcu` was initialised and not cleaned up.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_srcu_read_lock(srcu: *const Srcu) -> c_int {
+    within("srcu_read_lock", || {
+        // SAFETY: (1).
+        let domain = unsafe { known("srcu_read_lock", srcu) };
+        domain.map_or(0, |domain| raw::srcu_read_lock(domain) as c_int)
+    })
+}
+
+/// # Safety
+///
+/// 1. `srcu` was initialised and not cleaned up.
+/// 2. `index` is that of a section that has not been ended.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_srcu_read_unlock(srcu: *const Srcu, index: c_int) {
+    within("srcu_read_unlock", || {
+        if !(0..=1).contains(&index) {
+            return misuse("srcu_read_unlock", &"the index is no section's", ());
+        }
+        // SAFETY: (1).
+        if let Some(domain) = unsafe { known("srcu_read_unlock", srcu) } {
+            // SAFETY: (2).
+            unsafe { raw::srcu_read_unlock(domain, index as u32) };
+        }
+    });
+}
+
+/// Declares a wait for a domain.
+macro_rules! waits {
+    ($($name:ident = $kernel:literal: $wait:expr;)*) => { $(
+        /// # Safety
+        ///
+        /// 1. `srcu` was initialised and not cleaned up.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(srcu: *const Srcu) {
+            within($kernel, || {
+                // SAFETY: (1).
+                if let Some(domain) = unsafe { known($kernel, srcu) } {
+                    $wait(domain);
+                }
+            });
+        }
+    )* };
+}
+
+waits! {
+    aw_synchronize_srcu = "synchronize_srcu": Domain::synchronize;
+    aw_synchronize_srcu_expedited = "synchronize_srcu_expedited": Domain::synchronize_expedited;
+    aw_srcu_barrier = "srcu_barrier": Domain::barrier;
+}
+
+/// A head that a callback carries to another thread.
+struct Sent(*mut RcuHead, RcuFn);
+
+// SAFETY: handed over by `aw_call_srcu`.
+unsafe impl Send for Sent {}
+
+impl Sent {
+    /// # Safety
+    ///
+    /// 1. Its grace period is over, and this is called once.
+    unsafe fn run(self) {
+        // SAFETY: (1).
+        unsafe { self.1(self.0) };
+    }
+}
+
+/// Has `func` called with `head` after a grace period of the domain.
+///
+/// # Safety
+///
+/// 1. `srcu` was initialised and not cleaned up.
+/// 2. `head` is the library's until `func` is called, which may be on any thread.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: Option<RcuFn>) {
+    within("call_srcu", || {
+        // SAFETY: (1).
+        let Some(domain) = (unsafe { known("call_srcu", srcu) }) else {
+            return;
+        };
+        match func {
+            Some(func) if !head.is_null() => {
+                let sent = Sent(head, func);
+                // SAFETY: (2).
+                domain.call(move || unsafe { sent.run() });
+            }
+            _ => misuse("call_srcu", &"the head or the function is NULL", ()),
+        }
+    });
+}

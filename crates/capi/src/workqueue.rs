@@ -1,0 +1,409 @@
+//! `afterwork/workqueue.h`.
+
+use std::{
+    ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong},
+    ptr::{self, NonNull},
+    time::Duration,
+};
+
+use afterwork::workqueue::{
+    self, Builder, CpuId, MAX_ACTIVE, Workqueue,
+    raw::{self, Misuse, Modified, RawDelayed, RawWork},
+};
+
+use crate::boundary::{EINVAL, misuse, within};
+
+// As the header promises; it asserts the same.
+const _: () = assert!(size_of::<RawWork>() == 48 && align_of::<RawWork>() == 16);
+const _: () = assert!(size_of::<RawDelayed>() == 96 && align_of::<RawDelayed>() == 16);
+
+const WQ_BH: c_uint = 1 << 0;
+const WQ_UNBOUND: c_uint = 1 << 1;
+const WQ_FREEZABLE: c_uint = 1 << 2;
+const WQ_MEM_RECLAIM: c_uint = 1 << 3;
+const WQ_HIGHPRI: c_uint = 1 << 4;
+const WQ_CPU_INTENSIVE: c_uint = 1 << 5;
+const WQ_SYSFS: c_uint = 1 << 6;
+const WQ_POWER_EFFICIENT: c_uint = 1 << 7;
+const WQ_PERCPU: c_uint = 1 << 8;
+const ORDERED: c_uint = 1 << 17;
+const ALL: c_uint = WQ_BH
+    | WQ_UNBOUND
+    | WQ_FREEZABLE
+    | WQ_MEM_RECLAIM
+    | WQ_HIGHPRI
+    | WQ_CPU_INTENSIVE
+    | WQ_SYSFS
+    | WQ_POWER_EFFICIENT
+    | WQ_PERCPU
+    | ORDERED;
+
+const WORK_BUSY_PENDING: c_uint = 1 << 0;
+const WORK_BUSY_RUNNING: c_uint = 1 << 1;
+
+/// A queue as C has it: `struct workqueue_struct`.
+#[derive(Debug)]
+pub struct Queue {
+    magic: u64,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    /// There for all, and built at its first use.
+    System(fn() -> Result<&'static Workqueue, workqueue::BuildError>),
+    Own(Workqueue),
+}
+
+/// Tells a queue from any other memory.
+const MAGIC: u64 = 0xf771_7565_7565_7731;
+
+impl Queue {
+    const fn system(build: fn() -> Result<&'static Workqueue, workqueue::BuildError>) -> Self {
+        let kind = Kind::System(build);
+        Self { magic: MAGIC, kind }
+    }
+}
+
+static PERCPU: Queue = Queue::system(workqueue::system);
+static HIGHPRI: Queue = Queue::system(workqueue::system_highpri);
+static LONG: Queue = Queue::system(workqueue::system_long);
+static UNBOUND: Queue = Queue::system(workqueue::system_unbound);
+
+/// Returns a queue that is there for all, by its number in the header.
+#[unsafe(no_mangle)]
+extern "C" fn aw_system_queue(number: c_uint) -> *const Queue {
+    let queues = [&PERCPU, &HIGHPRI, &LONG, &UNBOUND];
+    queues
+        .get(number as usize)
+        .map_or(ptr::null(), |&queue| queue)
+}
+
+/// Finds the queue that C means.
+///
+/// # Safety
+///
+/// 1. `queue` is null, or points at a word that may be read.
+unsafe fn known<'a>(name: &str, queue: *const Queue) -> Option<&'a Workqueue> {
+    // SAFETY: (1).
+    if queue.is_null() || unsafe { (&raw const (*queue).magic).read() } != MAGIC {
+        return misuse(
+            name,
+            &"this is no workqueue, or one that was destroyed",
+            None,
+        );
+    }
+    // SAFETY: it has the mark of a queue.
+    match unsafe { &(*queue).kind } {
+        Kind::Own(queue) => Some(queue),
+        Kind::System(build) => match build() {
+            Ok(queue) => Some(queue),
+            Err(error) => misuse(name, &error, None),
+        },
+    }
+}
+
+/// Answers for an item: with what it says, or `answer` after it was misused.
+fn told<T, R>(
+    name: &str,
+    work: *mut T,
+    answer: R,
+    call: impl FnOnce(NonNull<T>) -> Result<R, Misuse>,
+) -> R {
+    within(name, || match NonNull::new(work).map(call) {
+        None => misuse(name, &"the work item is NULL", answer),
+        Some(Err(error)) => misuse(name, &error, answer),
+        Some(Ok(said)) => said,
+    })
+}
+
+/// Returns the CPU that C names, if it names one.
+fn cpu_of(cpu: c_int) -> Option<CpuId> {
+    u32::try_from(cpu).ok().map(CpuId::new)
+}
+
+/// A jiffy is a millisecond: `HZ` is 1000 in the header.
+fn delay_of(jiffies: c_ulong) -> Duration {
+    Duration::from_millis(jiffies)
+}
+
+/// Returns the builder of what the header's flags ask for.
+fn described(name: &str, flags: c_uint, max_active: c_int) -> Option<Builder> {
+    let is_ordered = flags & ORDERED != 0;
+    let max_active = u32::try_from(max_active).ok()?;
+    if flags & !ALL != 0 || (flags & WQ_UNBOUND != 0 && flags & WQ_PERCPU != 0) {
+        return None;
+    }
+    let mut builder = Workqueue::builder(name);
+    if is_ordered {
+        builder = builder.ordered();
+    } else {
+        if flags & (WQ_UNBOUND | WQ_BH) == 0 {
+            builder = builder.per_cpu();
+        }
+        if max_active > 0 && flags & WQ_BH == 0 {
+            builder = builder.max_active(max_active.min(MAX_ACTIVE));
+        }
+    }
+    if flags & WQ_BH != 0 {
+        builder = builder.bh();
+    }
+    if flags & WQ_MEM_RECLAIM != 0 {
+        builder = builder.mem_reclaim();
+    }
+    if flags & WQ_CPU_INTENSIVE != 0 {
+        builder = builder.cpu_intensive();
+    }
+    Some(builder)
+}
+
+/// Makes a queue; null when it cannot be had.
+///
+/// # Safety
+///
+/// 1. `name` is a string.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_alloc_workqueue(
+    name: *const c_char,
+    flags: c_uint,
+    max_active: c_int,
+) -> *mut Queue {
+    within("alloc_workqueue", || {
+        if name.is_null() {
+            return misuse("alloc_workqueue", &"the name is NULL", ptr::null_mut());
+        }
+        // SAFETY: (1).
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        let described = || described(&name, flags, max_active);
+        let first = described().map(|builder| {
+            if flags & WQ_HIGHPRI != 0 && flags & WQ_BH == 0 {
+                builder.highpri()
+            } else {
+                builder
+            }
+        });
+        let built = match first.map(Builder::build) {
+            // As the system's own: without the right to it, ordinary workers.
+            Some(Err(workqueue::BuildError::NicePermission(..))) => described().map(Builder::build),
+            built => built,
+        };
+        let Some(Ok(queue)) = built else {
+            return ptr::null_mut();
+        };
+        let kind = Kind::Own(queue);
+        Box::into_raw(Box::new(Queue { magic: MAGIC, kind }))
+    })
+}
+
+/// Runs all that the queue has, and ends it.
+///
+/// # Safety
+///
+/// 1. `queue` came from `aw_alloc_workqueue`, and nobody uses it from now on.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
+    const NAME: &str = "destroy_workqueue";
+    within(NAME, || {
+        if queue.is_null() {
+            return;
+        }
+        // SAFETY: (1).
+        let Some(inner) = (unsafe { known(NAME, queue) }) else {
+            return;
+        };
+        // SAFETY: (1), and it has the mark of a queue.
+        if let Kind::System(_) = unsafe { &(*queue).kind } {
+            return misuse(NAME, &"a system queue is there for all", ());
+        }
+        raw::take_back_timers(inner);
+        if let Err(error) = inner.destroy() {
+            // The queue goes when its last item has ended.
+            misuse(NAME, &error, ());
+        }
+        // SAFETY: (1): made from a box.
+        let mut queue = unsafe { Box::from_raw(queue) };
+        queue.magic = 0;
+    });
+}
+
+/// # Safety
+///
+/// 1. `queue` is a queue.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_flush_workqueue(queue: *const Queue) {
+    within("flush_workqueue", || {
+        // SAFETY: (1).
+        let queue = unsafe { known("flush_workqueue", queue) };
+        if let Some(Err(error)) = queue.map(Workqueue::flush) {
+            misuse("flush_workqueue", &error, ());
+        }
+    });
+}
+
+/// # Safety
+///
+/// 1. `queue` is a queue.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_drain_workqueue(queue: *const Queue) {
+    within("drain_workqueue", || {
+        // SAFETY: (1).
+        let queue = unsafe { known("drain_workqueue", queue) };
+        if let Some(Err(error)) = queue.map(Workqueue::drain) {
+            misuse("drain_workqueue", &error, ());
+        }
+    });
+}
+
+/// # Safety
+///
+/// 1. `queue` is a queue.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active: c_int) -> c_int {
+    const NAME: &str = "workqueue_set_max_active";
+    within(NAME, || {
+        // SAFETY: (1).
+        let Some(queue) = (unsafe { known(NAME, queue) }) else {
+            return -EINVAL;
+        };
+        let wanted = u32::try_from(max_active).unwrap_or(0).min(MAX_ACTIVE);
+        match queue.set_max_active(wanted) {
+            Ok(()) => 0,
+            Err(error) => misuse(NAME, &error, -EINVAL),
+        }
+    })
+}
+
+/// Queues an item, on `cpu` if that is not negative.
+///
+/// # Safety
+///
+/// 1. `queue` is a queue, and `work` memory of an item's size and alignment.
+/// 2. The item stays until its function is called, or it is cancelled, or flushed.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut RawWork) -> bool {
+    const NAME: &str = "queue_work";
+    told(NAME, work, false, |work| {
+        // SAFETY: (1).
+        let Some(queue) = (unsafe { known(NAME, queue) }) else {
+            return Ok(false);
+        };
+        // SAFETY: (1), (2).
+        unsafe { RawWork::queue(work, queue, cpu_of(cpu)) }
+    })
+}
+
+/// Queues an item after a delay.
+///
+/// # Safety
+///
+/// 1. And (2): as of [`aw_queue_work`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_queue_delayed_work(
+    cpu: c_int,
+    queue: *const Queue,
+    work: *mut RawDelayed,
+    delay: c_ulong,
+) -> bool {
+    const NAME: &str = "queue_delayed_work";
+    told(NAME, work, false, |work| {
+        // SAFETY: (1).
+        let Some(queue) = (unsafe { known(NAME, queue) }) else {
+            return Ok(false);
+        };
+        // SAFETY: (1), (2); `destroy_workqueue` takes timers back before it lets the queue go.
+        unsafe { RawDelayed::queue(work, queue, cpu_of(cpu), delay_of(delay)) }
+    })
+}
+
+/// Queues an item after a delay from now, whether it was pending or not.
+///
+/// # Safety
+///
+/// 1. And (2): as of [`aw_queue_work`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_mod_delayed_work(
+    cpu: c_int,
+    queue: *const Queue,
+    work: *mut RawDelayed,
+    delay: c_ulong,
+) -> bool {
+    const NAME: &str = "mod_delayed_work";
+    told(NAME, work, false, |work| {
+        // SAFETY: (1).
+        let Some(queue) = (unsafe { known(NAME, queue) }) else {
+            return Ok(false);
+        };
+        // SAFETY: (1), (2); `destroy_workqueue` takes timers back before it lets the queue go.
+        let modified = unsafe { RawDelayed::modify(work, queue, cpu_of(cpu), delay_of(delay)) };
+        modified.map(|modified| modified == Modified::WasPending)
+    })
+}
+
+/// Declares what is done to one item, with an answer.
+macro_rules! of_one {
+    ($($name:ident = $kernel:literal: $type:ty => |$work:ident| $call:expr;)*) => { $(
+        /// # Safety
+        ///
+        /// 1. `work` is memory of an item's size and alignment.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(work: *mut $type) -> bool {
+            // SAFETY: (1).
+            told($kernel, work, false, |$work| unsafe { $call })
+        }
+    )* };
+}
+
+of_one! {
+    aw_flush_work = "flush_work": RawWork => |work| RawWork::flush(work);
+    aw_cancel_work = "cancel_work": RawWork => |work| RawWork::cancel(work);
+    aw_cancel_work_sync = "cancel_work_sync": RawWork => |work| RawWork::cancel_sync(work);
+    aw_disable_work = "disable_work": RawWork => |work| RawWork::disable(work);
+    aw_disable_work_sync = "disable_work_sync": RawWork => |work| RawWork::disable_sync(work);
+    aw_enable_work = "enable_work": RawWork => |work| RawWork::enable(work);
+    aw_flush_delayed_work = "flush_delayed_work": RawDelayed => |work| RawDelayed::flush(work);
+    aw_cancel_delayed_work = "cancel_delayed_work": RawDelayed => |work| RawDelayed::cancel(work);
+    aw_cancel_delayed_work_sync = "cancel_delayed_work_sync": RawDelayed
+        => |work| RawDelayed::cancel_sync(work);
+    aw_disable_delayed_work = "disable_delayed_work": RawDelayed
+        => |work| RawDelayed::disable(work, false);
+    aw_disable_delayed_work_sync = "disable_delayed_work_sync": RawDelayed
+        => |work| RawDelayed::disable(work, true);
+}
+
+/// Returns whether an item is pending, running, or both.
+///
+/// # Safety
+///
+/// 1. `work` is memory of an item's size and alignment.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_work_busy(work: *mut RawWork) -> c_uint {
+    told("work_busy", work, 0, |work| {
+        // SAFETY: (1).
+        let busy = unsafe { RawWork::busy(work) }?;
+        let flag = |is, flag| if is { flag } else { 0 };
+        Ok(flag(busy.pending, WORK_BUSY_PENDING) | flag(busy.executing, WORK_BUSY_RUNNING))
+    })
+}
+
+/// Returns the item that the caller runs, null for none.
+#[unsafe(no_mangle)]
+extern "C" fn aw_current_work() -> *const RawWork {
+    within("current_work", raw::current)
+}
+
+/// Calls `func` after having told the pool that the caller may sleep.
+///
+/// # Safety
+///
+/// 1. `func` may be called with `data`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_blocking(
+    func: Option<unsafe extern "C-unwind" fn(*mut std::ffi::c_void) -> c_long>,
+    data: *mut std::ffi::c_void,
+) -> c_long {
+    within("afterwork_blocking", || match func {
+        // SAFETY: (1).
+        Some(func) => workqueue::blocking(|| unsafe { func(data) }),
+        None => misuse("afterwork_blocking", &"the function is NULL", 0),
+    })
+}

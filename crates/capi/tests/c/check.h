@@ -1,0 +1,52 @@
+/* What the tests in C are written with. */
+#ifndef CHECK_H
+#define CHECK_H
+
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct test {
+	const char *name;
+	void (*run)(void);
+};
+
+extern const struct test workqueue_tests[], delayed_tests[], rcu_tests[], srcu_tests[], misuse_tests[];
+
+/* What failed in the present case, and where. */
+extern int nr_failed_checks;
+void failed(const char *file, int line, const char *what);
+
+/* Runs this program again as the misuse NAME; false when that did not end as it must. */
+bool misuse_is_told(const char *name, const char *line);
+/* Runs the misuse NAME, in the program that misuse_is_told has started. */
+int run_misuse(const char *name);
+
+#define CHECK(cond) ((cond) ? (void)0 : failed(__FILE__, __LINE__, #cond))
+#define CHECK_EQ(one, other)                                                                         \
+	do {                                                                                         \
+		long one_ = (long)(one), other_ = (long)(other);                                     \
+		if (one_ != other_) {                                                                \
+			char text_[200];                                                             \
+			(void)snprintf(text_, sizeof(text_), "%s is %ld, not %ld", #one, one_, other_); \
+			failed(__FILE__, __LINE__, text_);                                           \
+		}                                                                                    \
+	} while (0)
+
+/* A gate that opens once for each post. */
+static inline void gate_init(sem_t *gate)
+{
+	sem_init(gate, 0, 0);
+}
+
+static inline void gate_wait(sem_t *gate)
+{
+	while (sem_wait(gate) != 0)
+		;
+}
+
+#endif

@@ -1,0 +1,253 @@
+/* Items with timers. */
+#include "check.h"
+
+#include <afterwork/workqueue.h>
+
+#include <time.h>
+
+#define HOUR (3600ul * HZ)
+
+struct tick {
+	struct delayed_work dwork;
+	struct workqueue_struct *wq;
+	int nr_runs, nr_wanted;
+	long long at_ns;
+	sem_t *ran;
+};
+
+static long long now_ns(void)
+{
+	struct timespec now;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	return now.tv_sec * 1000000000ll + now.tv_nsec;
+}
+
+static void tick(struct work_struct *work)
+{
+	struct tick *tick = container_of(to_delayed_work(work), struct tick, dwork);
+
+	tick->at_ns = now_ns();
+	if (++tick->nr_runs < tick->nr_wanted)
+		queue_delayed_work(tick->wq, &tick->dwork, 1);
+	if (tick->ran)
+		sem_post(tick->ran);
+}
+
+static void init_tick(struct tick *it)
+{
+	memset(it, 0, sizeof(*it));
+	INIT_DELAYED_WORK(&it->dwork, tick);
+	it->wq = alloc_workqueue("tick", WQ_UNBOUND, 2);
+}
+
+static void an_item_is_queued_after_its_delay(void)
+{
+	struct tick it;
+	long long start_ns;
+	sem_t ran;
+
+	init_tick(&it);
+	gate_init(&ran);
+	it.ran = &ran;
+	start_ns = now_ns();
+	CHECK(queue_delayed_work(it.wq, &it.dwork, 5));
+	gate_wait(&ran);
+	CHECK(it.at_ns - start_ns >= 5000000);
+	destroy_workqueue(it.wq);
+}
+
+static void no_delay_is_at_once(void)
+{
+	struct tick it;
+
+	init_tick(&it);
+	CHECK(queue_delayed_work(it.wq, &it.dwork, 0));
+	flush_delayed_work(&it.dwork);
+	CHECK_EQ(it.nr_runs, 1);
+	destroy_workqueue(it.wq);
+}
+
+static void an_armed_item_is_pending(void)
+{
+	struct tick it;
+
+	init_tick(&it);
+	CHECK(!delayed_work_pending(&it.dwork));
+	CHECK(queue_delayed_work(it.wq, &it.dwork, HOUR));
+	CHECK(delayed_work_pending(&it.dwork));
+	CHECK(work_pending(&it.dwork.work));
+	CHECK(!queue_delayed_work(it.wq, &it.dwork, HOUR));
+	CHECK(!queue_delayed_work(it.wq, &it.dwork, 0));
+	CHECK(!queue_work(it.wq, &it.dwork.work));
+	CHECK(cancel_delayed_work(&it.dwork));
+	CHECK(!delayed_work_pending(&it.dwork));
+	destroy_workqueue(it.wq);
+}
+
+static void a_flush_does_not_wait_for_the_time(void)
+{
+	struct tick it;
+
+	init_tick(&it);
+	queue_delayed_work(it.wq, &it.dwork, HOUR);
+	CHECK(!flush_work(&it.dwork.work));
+	CHECK_EQ(it.nr_runs, 0);
+	CHECK(flush_delayed_work(&it.dwork));
+	CHECK_EQ(it.nr_runs, 1);
+	CHECK(!flush_delayed_work(&it.dwork));
+	destroy_workqueue(it.wq);
+}
+
+static void a_delay_is_changed(void)
+{
+	struct tick it;
+	sem_t ran;
+
+	init_tick(&it);
+	gate_init(&ran);
+	it.ran = &ran;
+	CHECK(!mod_delayed_work(it.wq, &it.dwork, HOUR));
+	CHECK(mod_delayed_work(it.wq, &it.dwork, 2 * HOUR));
+	CHECK(mod_delayed_work_on(0, it.wq, &it.dwork, 1));
+	gate_wait(&ran);
+	flush_delayed_work(&it.dwork);
+	CHECK(!mod_delayed_work(it.wq, &it.dwork, 0));
+	flush_delayed_work(&it.dwork);
+	CHECK_EQ(it.nr_runs, 2);
+	destroy_workqueue(it.wq);
+}
+
+static void a_cancelled_timer_does_not_fire(void)
+{
+	struct tick it;
+
+	init_tick(&it);
+	for (int i = 0; i < 200; i++) {
+		CHECK(queue_delayed_work(it.wq, &it.dwork, HOUR));
+		CHECK(i % 2 ? cancel_delayed_work(&it.dwork) : cancel_delayed_work_sync(&it.dwork));
+		CHECK(!cancel_delayed_work_sync(&it.dwork));
+	}
+	CHECK_EQ(it.nr_runs, 0);
+	destroy_workqueue(it.wq);
+}
+
+static void teardown_ends_an_item_that_arms_itself(void)
+{
+	struct tick it;
+	sem_t ran;
+
+	init_tick(&it);
+	gate_init(&ran);
+	it.ran = &ran;
+	it.nr_wanted = 1000000;
+	queue_delayed_work(it.wq, &it.dwork, 1);
+	gate_wait(&ran);
+	gate_wait(&ran);
+	cancel_delayed_work_sync(&it.dwork);
+	CHECK(!delayed_work_pending(&it.dwork));
+	destroy_workqueue(it.wq);
+}
+
+static void a_disabled_timer_is_refused(void)
+{
+	struct tick it;
+
+	init_tick(&it);
+	queue_delayed_work(it.wq, &it.dwork, HOUR);
+	CHECK(disable_delayed_work(&it.dwork));
+	CHECK(!disable_delayed_work_sync(&it.dwork));
+	CHECK(!queue_delayed_work(it.wq, &it.dwork, 1));
+	CHECK(!mod_delayed_work(it.wq, &it.dwork, 1));
+	CHECK(!enable_delayed_work(&it.dwork));
+	CHECK(enable_delayed_work(&it.dwork));
+	CHECK(queue_delayed_work(it.wq, &it.dwork, HOUR));
+	CHECK(cancel_delayed_work_sync(&it.dwork));
+	destroy_workqueue(it.wq);
+}
+
+static void timers_fire_in_the_order_of_their_times(void)
+{
+	struct tick ticks[20];
+	sem_t ran;
+
+	gate_init(&ran);
+	for (int i = 0; i < 20; i++) {
+		init_tick(&ticks[i]);
+		ticks[i].ran = &ran;
+	}
+	/* Armed in another order than that of their times; those of one queue are told apart by when they ran. */
+	for (int i = 0; i < 20; i++) {
+		int nth = i * 7 % 20;
+
+		CHECK(queue_delayed_work(ticks[nth].wq, &ticks[nth].dwork, (unsigned long)(20 + nth)));
+	}
+	for (int i = 0; i < 20; i++)
+		gate_wait(&ran);
+	for (int i = 0; i < 20; i++) {
+		CHECK_EQ(ticks[i].nr_runs, 1);
+		destroy_workqueue(ticks[i].wq);
+	}
+}
+
+static void a_queue_takes_its_timers_with_it(void)
+{
+	struct tick it, other;
+
+	init_tick(&it);
+	init_tick(&other);
+	queue_delayed_work(it.wq, &it.dwork, HOUR);
+	queue_delayed_work(other.wq, &other.dwork, HOUR);
+	destroy_workqueue(it.wq);
+	CHECK(!delayed_work_pending(&it.dwork));
+	CHECK(delayed_work_pending(&other.dwork));
+	CHECK(!cancel_delayed_work_sync(&it.dwork));
+	CHECK(cancel_delayed_work_sync(&other.dwork));
+	destroy_workqueue(other.wq);
+}
+
+static int nr_declared;
+
+static void count_declared(struct work_struct *work)
+{
+	(void)work;
+	nr_declared++;
+}
+
+static DECLARE_DELAYED_WORK(declared, count_declared);
+
+static void a_declared_delayed_item_runs(void)
+{
+	CHECK(schedule_delayed_work(&declared, HOUR));
+	CHECK(!schedule_delayed_work_on(0, &declared, HOUR));
+	CHECK(flush_delayed_work(&declared));
+	CHECK_EQ(nr_declared, 1);
+}
+
+static void a_long_delay_is_long(void)
+{
+	struct tick it;
+
+	init_tick(&it);
+	CHECK(queue_delayed_work(it.wq, &it.dwork, ~0ul));
+	CHECK(cancel_delayed_work_sync(&it.dwork));
+	CHECK_EQ(it.nr_runs, 0);
+	destroy_workqueue(it.wq);
+}
+
+#define T(name) { #name, name }
+const struct test delayed_tests[] = {
+	T(an_item_is_queued_after_its_delay),
+	T(no_delay_is_at_once),
+	T(an_armed_item_is_pending),
+	T(a_flush_does_not_wait_for_the_time),
+	T(a_delay_is_changed),
+	T(a_cancelled_timer_does_not_fire),
+	T(teardown_ends_an_item_that_arms_itself),
+	T(a_disabled_timer_is_refused),
+	T(timers_fire_in_the_order_of_their_times),
+	T(a_queue_takes_its_timers_with_it),
+	T(a_declared_delayed_item_runs),
+	T(a_long_delay_is_long),
+	{ NULL, NULL },
+};

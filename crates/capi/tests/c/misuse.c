@@ -1,0 +1,306 @@
+/* What a caller must not do, as far as it can be seen: each in a program of its own, which ends with a line. */
+#include "check.h"
+
+#include <afterwork/rcupdate.h>
+#include <afterwork/srcu.h>
+#include <afterwork/workqueue.h>
+
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static void nothing(struct work_struct *work)
+{
+	(void)work;
+}
+
+static struct workqueue_struct *own_wq;
+
+static void flush_self(struct work_struct *work)
+{
+	CHECK(!flush_work(work));
+}
+
+static void flush_own_queue(struct work_struct *work)
+{
+	(void)work;
+	flush_workqueue(own_wq);
+}
+
+static void drain_own_queue(struct work_struct *work)
+{
+	(void)work;
+	drain_workqueue(own_wq);
+}
+
+static void destroy_own_queue(struct work_struct *work)
+{
+	(void)work;
+	destroy_workqueue(own_wq);
+}
+
+/* Runs FUNC as an item of its own queue. */
+static void inside(work_func_t func, bool destroys)
+{
+	struct work_struct work;
+
+	own_wq = alloc_workqueue("own", WQ_UNBOUND, 1);
+	INIT_WORK(&work, func);
+	queue_work(own_wq, &work);
+	flush_work(&work);
+	if (!destroys)
+		destroy_workqueue(own_wq);
+}
+
+static void queue_null_item(void) { CHECK(!queue_work(system_wq, NULL)); }
+
+static void queue_to_null(void)
+{
+	DECLARE_WORK(work, nothing);
+
+	CHECK(!queue_work(NULL, &work));
+}
+
+static void queue_uninitialised(void)
+{
+	struct work_struct work;
+
+	memset(&work, 0, sizeof(work));
+	CHECK(!queue_work(system_wq, &work));
+}
+
+static void queue_garbage(void)
+{
+	struct delayed_work dwork;
+
+	memset(&dwork, 0xa5, sizeof(dwork));
+	CHECK(!queue_delayed_work(system_wq, &dwork, 1));
+}
+
+static void flush_null(void) { CHECK(!flush_work(NULL)); }
+static void cancel_null(void) { CHECK(!cancel_work_sync(NULL)); }
+static void cancel_null_delayed(void) { CHECK(!cancel_delayed_work_sync(NULL)); }
+static void busy_null(void) { CHECK_EQ(work_busy(NULL), 0); }
+static void mod_null(void) { CHECK(!mod_delayed_work(system_wq, NULL, 1)); }
+
+static void cancel_uninitialised(void)
+{
+	struct work_struct work;
+
+	memset(&work, 0, sizeof(work));
+	CHECK(!cancel_work_sync(&work));
+}
+
+static void flush_own_item(void) { inside(flush_self, false); }
+static void flush_own(void) { inside(flush_own_queue, false); }
+static void drain_own(void) { inside(drain_own_queue, false); }
+static void destroy_own(void) { inside(destroy_own_queue, true); }
+
+static void enable_too_often(void)
+{
+	DECLARE_WORK(work, nothing);
+
+	CHECK(!enable_work(&work));
+}
+
+static void disable_too_often(void)
+{
+	DECLARE_WORK(work, nothing);
+
+	for (int i = 0; i < 65536; i++)
+		CHECK(!disable_work(&work));
+}
+
+static void queue_to_garbage(void)
+{
+	uint64_t words[8] = { 1, 2, 3, 4, 5, 6, 7, 8 };
+	DECLARE_WORK(work, nothing);
+
+	CHECK(!queue_work((struct workqueue_struct *)(void *)words, &work));
+}
+
+static void destroy_system(void) { destroy_workqueue(system_wq); }
+static void no_name(void) { CHECK(!aw_alloc_workqueue(NULL, 0, 0)); }
+static void zero_max_active(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("zero", WQ_UNBOUND, 1);
+
+	CHECK_EQ(workqueue_set_max_active(wq, 0), -22);
+	destroy_workqueue(wq);
+}
+
+static void ordered_max_active(void)
+{
+	struct workqueue_struct *wq = alloc_ordered_workqueue("ordered", 0);
+
+	CHECK_EQ(workqueue_set_max_active(wq, 2), -22);
+	destroy_workqueue(wq);
+}
+
+static void unlock_without_lock(void) { rcu_read_unlock(); }
+
+static void unlock_too_often(void)
+{
+	rcu_read_lock();
+	rcu_read_unlock();
+	rcu_read_unlock();
+}
+
+static void *unlock_there(void *data)
+{
+	rcu_read_unlock();
+	return data;
+}
+
+static void unlock_on_another_thread(void)
+{
+	pthread_t thread;
+
+	rcu_read_lock();
+	pthread_create(&thread, NULL, unlock_there, NULL);
+	pthread_join(thread, NULL);
+	rcu_read_unlock();
+}
+
+static void wait_in_section(void)
+{
+	rcu_read_lock();
+	synchronize_rcu();
+	rcu_read_unlock();
+}
+
+static void barrier_in_section(void)
+{
+	rcu_read_lock();
+	rcu_barrier();
+	rcu_read_unlock();
+}
+
+static void call_null(void) { call_rcu(NULL, NULL); }
+
+static void call_no_function(void)
+{
+	static struct rcu_head head;
+
+	call_rcu(&head, NULL);
+}
+
+static void srcu_null(void) { CHECK_EQ(srcu_read_lock(NULL), 0); }
+
+static void srcu_bad_index(void)
+{
+	struct srcu_struct domain;
+
+	init_srcu_struct(&domain);
+	srcu_read_unlock(&domain, 7);
+	cleanup_srcu_struct(&domain);
+}
+
+static const struct misuse {
+	const char *name;
+	void (*run)(void);
+	/* What the line on stderr has. */
+	const char *line;
+} misuses[] = {
+#define M(name, line) { #name, name, line }
+	M(queue_null_item, "queue_work: the work item is NULL"),
+	M(queue_to_null, "queue_work: this is no workqueue"),
+	M(queue_uninitialised, "queue_work: the work item is not initialised"),
+	M(queue_garbage, "queue_delayed_work: the work item is not initialised"),
+	M(flush_null, "flush_work: the work item is NULL"),
+	M(cancel_null, "cancel_work_sync: the work item is NULL"),
+	M(cancel_null_delayed, "cancel_delayed_work_sync: the work item is NULL"),
+	M(busy_null, "work_busy: the work item is NULL"),
+	M(mod_null, "mod_delayed_work: the work item is NULL"),
+	M(cancel_uninitialised, "cancel_work_sync: the work item is not initialised"),
+	M(flush_own_item, "flush_work: the work item waits for its own end"),
+	M(flush_own, "flush_workqueue: "),
+	M(drain_own, "drain_workqueue: "),
+	M(destroy_own, "destroy_workqueue: "),
+	M(enable_too_often, "enable_work: the work item is enabled and was not disabled"),
+	M(disable_too_often, "disable_work: the work item was disabled 65535 times"),
+	M(queue_to_garbage, "queue_work: this is no workqueue"),
+	M(destroy_system, "destroy_workqueue: a system queue"),
+	M(no_name, "alloc_workqueue: the name is NULL"),
+	M(zero_max_active, "workqueue_set_max_active: "),
+	M(ordered_max_active, "workqueue_set_max_active: "),
+	M(unlock_without_lock, "rcu_read_unlock: this thread is in no"),
+	M(unlock_too_often, "rcu_read_unlock: this thread is in no"),
+	M(unlock_on_another_thread, "rcu_read_unlock: this thread is in no"),
+	M(wait_in_section, "synchronize_rcu: inside a read-side critical section"),
+	M(barrier_in_section, "rcu_barrier: inside a read-side critical section"),
+	M(call_null, "call_rcu: the head or the function is NULL"),
+	M(call_no_function, "call_rcu: the head or the function is NULL"),
+	M(srcu_null, "srcu_read_lock: the srcu_struct is NULL"),
+	M(srcu_bad_index, "srcu_read_unlock: the index is no section's"),
+};
+#define NR_MISUSES (sizeof(misuses) / sizeof(misuses[0]))
+
+int run_misuse(const char *name)
+{
+	const struct rlimit no_core = { 0, 0 };
+
+	setrlimit(RLIMIT_CORE, &no_core);
+	for (size_t i = 0; i < NR_MISUSES; i++) {
+		if (strcmp(misuses[i].name, name) == 0) {
+			misuses[i].run();
+			return nr_failed_checks != 0;
+		}
+	}
+	return 2;
+}
+
+bool misuse_is_told(const char *name, const char *line)
+{
+	char said[4096];
+	size_t len = 0;
+	ssize_t got;
+	int fds[2], status;
+	pid_t child;
+
+	if (pipe(fds) != 0)
+		abort();
+	child = fork();
+	if (child == 0) {
+		char self[] = "/proc/self/exe", flag[] = "--misuse", *args[] = { self, flag, NULL, NULL };
+
+		args[2] = strdup(name);
+		dup2(fds[1], 2);
+		close(fds[0]);
+		execv(self, args);
+		_exit(3);
+	}
+	close(fds[1]);
+	while (len < sizeof(said) - 1 && (got = read(fds[0], said + len, sizeof(said) - 1 - len)) > 0)
+		len += (size_t)got;
+	said[len] = 0;
+	close(fds[0]);
+	if (waitpid(child, &status, 0) != child)
+		abort();
+	if (!strstr(said, line)) {
+		fprintf(stderr, "    %s said: %s\n", name, said);
+		return false;
+	}
+	/* AW_DEBUG: what the library was built as. */
+	if (AW_DEBUG ? !(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) : status != 0) {
+		fprintf(stderr, "    %s ended with %#x: %s\n", name, (unsigned int)status, said);
+		return false;
+	}
+	return true;
+}
+
+/* Each is a case of its own. */
+#define CASES(X)                                                                                             \
+	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) \
+	X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29)
+#define RUN(n)                                                                          \
+	static void misuse_##n(void) { CHECK(misuse_is_told(misuses[n].name, misuses[n].line)); }
+#define ROW(n) { "misuse_" #n, misuse_##n },
+CASES(RUN)
+_Static_assert(NR_MISUSES == 30, "each misuse is a case");
+
+const struct test misuse_tests[] = {
+	CASES(ROW)
+	{ NULL, NULL },
+};
