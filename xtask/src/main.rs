@@ -5,6 +5,7 @@
 
 mod asm;
 mod book;
+mod capi;
 mod conformance;
 mod files;
 mod foreign;
@@ -51,6 +52,11 @@ const CHORES: &[Chore] = &[
         name: "sanitize",
         about: "run tests and tortures under ThreadSanitizer and AddressSanitizer",
         run: sanitize::main,
+    },
+    Chore {
+        name: "capi",
+        about: "test the C interface in C, or install it: `--install DIR`",
+        run: capi::main,
     },
     Chore {
         name: "asm",

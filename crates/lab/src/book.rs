@@ -14,6 +14,7 @@ pages! {
     readme "README.md",
     architecture "architecture.md",
     bench_method "bench-method.md",
+    c "c.md",
     choosing "choosing.md",
     conformance "conformance.md",
     figures "figures.md",

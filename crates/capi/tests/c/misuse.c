@@ -253,17 +253,19 @@ int run_misuse(const char *name)
 
 bool misuse_is_told(const char *name, const char *line)
 {
-	char said[4096];
+	char said[4096], self[4096];
 	size_t len = 0;
 	ssize_t got;
 	int fds[2], status;
 	pid_t child;
 
-	if (pipe(fds) != 0)
+	got = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	if (pipe(fds) != 0 || got < 0)
 		abort();
+	self[got] = 0;
 	child = fork();
 	if (child == 0) {
-		char self[] = "/proc/self/exe", flag[] = "--misuse", *args[] = { self, flag, NULL, NULL };
+		char flag[] = "--misuse", *args[] = { self, flag, NULL, NULL };
 
 		args[2] = strdup(name);
 		dup2(fds[1], 2);
