@@ -18,6 +18,7 @@
 //! | `route` | which pools the items of a queue go to |
 //! | `queues` | queueing, the registry, timers, the end of a queue |
 //! | `flushing` | waiting for all that a queue has |
+//! | `scope` | work that borrows from the thread that waits for it |
 //! | `time` | items that are queued after a delay or a grace period |
 //! | `raw` | items in their users' memory, for other languages |
 //! | `manage` | the manager's thread, and making a registry |
@@ -38,6 +39,7 @@ mod queues;
 #[cfg(not(any(loom, shuttle)))]
 pub mod raw;
 mod route;
+mod scope;
 mod time;
 
 #[cfg(any(loom, shuttle))]
@@ -60,6 +62,7 @@ pub use queues::system::{system, system_highpri, system_long, system_unbound};
 pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE};
 pub use route::registry_error::RegistryError;
 pub use route::stats::{PoolStats, QueueReport, QueueStats};
+pub use scope::Scope;
 pub use time::delayed::{Deferred, Delay, DelayedWork};
 pub use time::rcu_work::{GracePeriod, RcuWork};
 pub use topology::{AffinityScope, CpuId};

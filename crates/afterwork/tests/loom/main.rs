@@ -27,3 +27,4 @@ mod workqueue_parts;
 mod workqueue_pool;
 mod workqueue_rcu_work;
 mod workqueue_rescuer;
+mod workqueue_scope;

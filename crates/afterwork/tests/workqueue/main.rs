@@ -32,6 +32,7 @@ mod pools;
 mod rcu_work;
 mod reapers;
 mod refused;
+mod scope;
 mod spawn;
 mod spawn_async;
 mod spawn_async_ends;

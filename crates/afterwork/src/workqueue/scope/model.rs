@@ -1,0 +1,133 @@
+//! What models see of scopes: a scope without a queue, whose guests are threads of the model.
+
+use std::{fmt, ptr::NonNull};
+
+use sync::unmodelled::Arc;
+
+use super::{crew::Crew, line, stand::Stand};
+use crate::{panics::guarded_in_item, workqueue::limit::queue_core::QueueCore};
+
+/// A scope that is there as long as anybody has it, also when its end overlooks somebody.
+#[derive(Clone)]
+pub struct OpenScope {
+    stand: NonNull<Stand>,
+    crew: Arc<Crew>,
+    _kept: Arc<Kept>,
+}
+
+/// Keeps the stand where it is.
+struct Kept(NonNull<Stand>);
+
+// SAFETY: a stand may be used by several threads.
+unsafe impl Send for OpenScope {}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        // SAFETY: leaked by `new`, and nobody is left.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+}
+
+impl OpenScope {
+    /// Makes one whose items run one at a time, or not.
+    pub fn new(in_order: bool) -> Self {
+        let core = Arc::new(QueueCore::new("model", None));
+        let stand = NonNull::from(Box::leak(Box::new(Stand::new(core, in_order, false))));
+        // SAFETY: every clone keeps the stand, and so does every guest.
+        let crew = unsafe { Crew::new(stand.as_ptr().cast_const().cast(), Stand::visit) };
+        let kept = Arc::new(Kept(stand));
+        Self {
+            stand,
+            crew,
+            _kept: kept,
+        }
+    }
+
+    /// Brings an item, as [`Scope::spawn`](crate::workqueue::Scope::spawn) does.
+    pub fn bring(&self, func: impl FnOnce() + Send + 'static) {
+        if self.stand().line.push(line::item(func)) {
+            self.crew.rouse();
+        }
+    }
+
+    /// Does what a worker does that has come to a ticket.
+    pub fn visit(&self) {
+        self.crew.visit();
+    }
+
+    /// Does what the owner does when the body has returned; returns `true` if an item panicked.
+    pub fn finish(&self) -> bool {
+        self.stand().finish(&self.crew);
+        let outcome = guarded_in_item(|| self.stand().first_panic.go_on(Ok(())));
+        outcome.is_err()
+    }
+
+    fn stand(&self) -> &Stand {
+        // SAFETY: kept by this.
+        unsafe { self.stand.as_ref() }
+    }
+}
+
+impl fmt::Debug for OpenScope {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenScope")
+    }
+}
+
+/// A crew whose work is one closure, as that of a join: for a guest, or for the owner if none came.
+#[derive(Clone)]
+pub struct OpenPair {
+    crew: Arc<Crew>,
+    once: Arc<Once>,
+}
+
+struct Once(sync::cell::UnsafeCell<Option<Box<dyn FnOnce()>>>);
+
+// SAFETY: the model checks every access.
+unsafe impl Send for OpenPair {}
+// SAFETY: as above.
+unsafe impl Sync for Once {}
+// SAFETY: as above.
+unsafe impl Send for Once {}
+
+impl Once {
+    fn run(&self) {
+        // SAFETY: the model checks that nobody else is here.
+        let func = self.0.with_mut(|func| unsafe { (*func).take() });
+        if let Some(func) = func {
+            func();
+        }
+    }
+
+    unsafe fn visit(work: *const (), _: &Arc<Crew>) {
+        // SAFETY: every clone of the pair keeps it.
+        unsafe { &*work.cast::<Self>() }.run();
+    }
+}
+
+impl OpenPair {
+    /// Makes one of `func`.
+    pub fn new(func: impl FnOnce() + 'static) -> Self {
+        let once = Arc::new(Once(sync::cell::UnsafeCell::new(Some(Box::new(func)))));
+        // SAFETY: every clone keeps it.
+        let crew = unsafe { Crew::new(Arc::as_ptr(&once).cast(), Once::visit) };
+        Self { crew, once }
+    }
+
+    /// Does what a worker does that has come to the ticket.
+    pub fn visit(&self) {
+        self.crew.visit();
+    }
+
+    /// Does what the owner does after the first part.
+    pub fn finish(&self) {
+        self.crew.close(false);
+        self.once.run();
+    }
+}
+
+impl fmt::Debug for OpenPair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenPair")
+    }
+}

@@ -1,0 +1,293 @@
+//! Scopes: their end against a guest that panics, an item against the owner who takes it, and an owner who sleeps.
+//!
+//! Guests are threads of the model that came to a ticket; whether a worker comes at all is left to the scheduler.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::{
+    Workqueue,
+    model::{OpenPair, OpenScope},
+};
+use sync::{
+    atomic::{AtomicBool, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{Barred, Plain, bounded, exhaustive, queue, spawn, wind_up};
+
+/// A guest runs an item that writes and panics; the owner ends the scope and writes.
+fn end_meets_a_guest_that_panics() {
+    let scope = OpenScope::new(false);
+    let word = Arc::new(Plain::default());
+    scope.bring({
+        let word = word.clone();
+        move || {
+            word.set(word.get() + 1);
+            std::panic::resume_unwind(Box::new("an item"));
+        }
+    });
+    let guest = spawn({
+        let scope = scope.clone();
+        move || scope.visit()
+    });
+    assert!(scope.finish());
+    assert_eq!(word.get(), 1);
+    word.set(2);
+    guest.join().unwrap();
+    assert_eq!(word.get(), 2);
+}
+
+#[test]
+fn a_scope_ends_after_its_guests() {
+    exhaustive(end_meets_a_guest_that_panics);
+}
+
+#[test]
+fn the_end_must_wait_for_guests() {
+    must_fail("crew: the end overlooks guests", || {
+        exhaustive(end_meets_a_guest_that_panics);
+    });
+}
+
+#[test]
+fn the_last_guest_must_wake_the_owner() {
+    must_fail("crew: the last guest wakes nobody", || {
+        exhaustive(end_meets_a_guest_that_panics);
+    });
+}
+
+#[test]
+fn what_a_guest_wrote_must_be_published_by_its_leave() {
+    must_fail("crew: relaxed leave", || {
+        exhaustive(end_meets_a_guest_that_panics);
+    });
+}
+
+/// The owner takes the closure back while a worker comes to start it.
+fn owner_takes_back_what_a_worker_starts() {
+    let word = Arc::new(Plain::default());
+    let pair = OpenPair::new({
+        let word = word.clone();
+        move || word.set(word.get() + 1)
+    });
+    let guest = spawn({
+        let pair = pair.clone();
+        move || pair.visit()
+    });
+    pair.finish();
+    assert_eq!(word.get(), 1);
+    word.set(2);
+    guest.join().unwrap();
+    assert_eq!(word.get(), 2);
+}
+
+#[test]
+fn a_closure_runs_once_whether_its_owner_or_a_worker_is_first() {
+    exhaustive(owner_takes_back_what_a_worker_starts);
+}
+
+#[test]
+fn a_worker_that_comes_late_must_not_come_in() {
+    must_fail("crew: a guest comes in after the end", || {
+        exhaustive(owner_takes_back_what_a_worker_starts);
+    });
+}
+
+#[test]
+fn an_owner_must_wait_for_who_has_come_before_it_looks() {
+    must_fail("crew: the end overlooks guests", || {
+        exhaustive(owner_takes_back_what_a_worker_starts);
+    });
+}
+
+/// A guest brings an item and waits for it inside its own: the owner, asleep or about to be, has to start it.
+fn guest_waits_for_what_it_brings() {
+    let scope = OpenScope::new(false);
+    let gate = Arc::new(Barred::default());
+    scope.bring({
+        let (scope, gate) = (scope.clone(), gate.clone());
+        move || {
+            let opens = gate.clone();
+            scope.bring(move || opens.open());
+            gate.pass();
+        }
+    });
+    let guests = [(); 2].map(|()| {
+        let scope = scope.clone();
+        spawn(move || scope.visit())
+    });
+    // The owner is one of three who may be in the first item; the second needs another.
+    scope.finish();
+    guests.map(|guest| guest.join().unwrap());
+}
+
+/// The item has been started by a guest when the owner comes to the end.
+fn guest_brings_an_item_to_a_sleeping_owner() {
+    let scope = OpenScope::new(false);
+    let (gate, started) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
+    scope.bring({
+        let (scope, gate, started) = (scope.clone(), gate.clone(), started.clone());
+        move || {
+            started.open();
+            let opens = gate.clone();
+            scope.bring(move || opens.open());
+            gate.pass();
+        }
+    });
+    let guest = spawn({
+        let scope = scope.clone();
+        move || scope.visit()
+    });
+    started.pass();
+    scope.finish();
+    guest.join().unwrap();
+}
+
+#[test]
+fn an_owner_that_sleeps_starts_what_a_guest_brings() {
+    exhaustive(guest_brings_an_item_to_a_sleeping_owner);
+}
+
+#[test]
+fn who_brings_an_item_must_rouse_the_owner() {
+    must_fail("line: nobody is roused", || {
+        exhaustive(guest_brings_an_item_to_a_sleeping_owner);
+    });
+}
+
+/// Two guests and the owner: one brings two items and waits for the first of them; who takes the stack starts one and leaves
+/// the other in the list.
+fn items_are_left_in_the_list_by_a_guest() {
+    let scope = OpenScope::new(false);
+    let (gate, started) = (Arc::new(Barred::default()), Arc::new(Barred::default()));
+    scope.bring({
+        let (gate, started) = (gate.clone(), started.clone());
+        move || {
+            started.open();
+            gate.pass();
+        }
+    });
+    scope.bring(move || gate.open());
+    let guest = spawn({
+        let scope = scope.clone();
+        move || scope.visit()
+    });
+    scope.finish();
+    guest.join().unwrap();
+}
+
+#[test]
+fn an_owner_that_sleeps_leaves_nothing_in_the_list() {
+    exhaustive(items_are_left_in_the_list_by_a_guest);
+}
+
+#[test]
+fn an_owner_must_look_into_the_list_before_it_sleeps() {
+    must_fail("line: a mark beside items", || {
+        exhaustive(items_are_left_in_the_list_by_a_guest);
+    });
+}
+
+/// The guest is inside when the owner brings an item, for which it has written before.
+fn an_item_is_brought_to_a_guest() {
+    let scope = OpenScope::new(false);
+    let word = Arc::new(Plain::default());
+    let guest = spawn({
+        let scope = scope.clone();
+        move || scope.visit()
+    });
+    word.set(7);
+    scope.bring({
+        let word = word.clone();
+        move || assert_eq!(word.get(), 7)
+    });
+    assert!(!scope.finish());
+    guest.join().unwrap();
+}
+
+#[test]
+fn a_guest_sees_what_was_written_before_its_item_was_brought() {
+    exhaustive(an_item_is_brought_to_a_guest);
+}
+
+#[test]
+fn bringing_an_item_must_publish_it() {
+    must_fail("line: relaxed push", || {
+        exhaustive(an_item_is_brought_to_a_guest);
+    });
+}
+
+/// Two items that may not overlap, the owner and a guest.
+fn items_in_order() {
+    let scope = OpenScope::new(true);
+    let word = Arc::new(Plain::default());
+    for turn in 0..2 {
+        let word = word.clone();
+        scope.bring(move || {
+            assert_eq!(word.get(), turn);
+            word.set(turn + 1);
+        });
+    }
+    let guest = spawn({
+        let scope = scope.clone();
+        move || scope.visit()
+    });
+    assert!(!scope.finish());
+    assert_eq!(word.get(), 2);
+    guest.join().unwrap();
+}
+
+#[test]
+fn items_of_an_ordered_queue_run_one_at_a_time_whoever_runs_them() {
+    exhaustive(items_in_order);
+}
+
+#[test]
+fn an_item_must_wait_for_the_one_before_it() {
+    must_fail("line: an item starts beside another", || {
+        exhaustive(items_in_order);
+    });
+}
+
+#[test]
+fn an_item_that_waits_for_one_that_it_brought_ends_whoever_is_in_it() {
+    bounded(2, guest_waits_for_what_it_brings);
+}
+
+/// The whole: a queue with a worker, a scope with an item that both may start.
+fn scope_on_a_queue() {
+    let (_machine, queue) = queue(1, false);
+    let ended = AtomicBool::new(false);
+    let word = Plain::default();
+    queue.scope(|s| {
+        s.spawn(|| {
+            word.set(1);
+            ended.store(true, Ordering::Relaxed);
+        });
+    });
+    assert!(ended.load(Ordering::Relaxed));
+    word.set(2);
+    wind_up(queue);
+}
+
+#[test]
+fn a_scope_of_a_queue_ends_after_its_item() {
+    bounded(2, scope_on_a_queue);
+}
+
+fn join_on_a_queue() {
+    let (_machine, queue) = queue(1, false);
+    let word = Plain::default();
+    let add = |queue: &Workqueue| {
+        // Inside of another one: offered if a worker has come to that.
+        queue.join(|| (), || word.set(word.get() + 1));
+    };
+    queue.join(|| (), || add(&queue));
+    assert_eq!(word.get(), 1);
+    wind_up(queue);
+}
+
+#[test]
+fn both_parts_of_a_join_have_ended_when_it_returns() {
+    bounded(2, join_on_a_queue);
+}
