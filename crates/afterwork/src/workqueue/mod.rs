@@ -47,6 +47,7 @@ mod time;
 pub mod model;
 
 pub use crate::params::MaxActiveScope;
+pub use execute::cancel_on_drop::CancelOnDrop;
 pub use execute::join::{JoinError, JoinHandle};
 pub use execute::work::{Busy, FlushError, Work};
 pub use flushing::flush::OwnQueueError;

@@ -21,6 +21,7 @@ mod flush;
 mod flush_queue;
 mod foreign;
 mod future;
+mod handles;
 mod items;
 mod kinds;
 mod lifecycle;

@@ -5,9 +5,11 @@ use std::{
     fmt,
     marker::PhantomData,
     mem::ManuallyDrop,
+    panic::{RefUnwindSafe, UnwindSafe},
     pin::Pin,
     ptr::NonNull,
     task::{Context, Poll},
+    time::Duration,
 };
 
 use sync::{
@@ -17,6 +19,7 @@ use sync::{
 };
 
 use super::{
+    cancel_on_drop::CancelOnDrop,
     current::{is_current, with_current},
     dependency::{self, reported},
     run::{self, note_panic},
@@ -61,13 +64,18 @@ pub struct JoinHandle<T> {
     item: NonNull<Head>,
     /// Where it was spawned.
     process: Process,
-    result: PhantomData<T>,
+    /// It gives a `T`, and has none inside: to move the handle moves no `T`.
+    result: PhantomData<fn() -> T>,
 }
 
 // SAFETY: the closure and its result are `Send`, and the item passes each to one thread at a time.
 unsafe impl<T: Send> Send for JoinHandle<T> {}
 // SAFETY: a shared handle shows the state alone, which is atomic.
 unsafe impl<T: Send> Sync for JoinHandle<T> {}
+
+// Whoever has a handle cannot reach what a panic may have left half-way: the closure has gone by the time that it is told.
+impl<T> UnwindSafe for JoinHandle<T> {}
+impl<T> RefUnwindSafe for JoinHandle<T> {}
 
 /// The error of joining a spawned closure that has no result.
 #[non_exhaustive]
@@ -327,6 +335,52 @@ impl<T> JoinHandle<T> {
             wait::until_turn(self.head(), 1);
         }
         self.take()
+    }
+
+    /// Waits for the closure to end, at most for `timeout`, and returns what it returned, else the handle.
+    ///
+    /// Never runs the closure itself, which could take longer.
+    ///
+    /// # Blocking
+    ///
+    /// As [`join`](Self::join), and no longer than `timeout`.
+    ///
+    /// # Errors
+    ///
+    /// The handle itself, when the time is over; inside, those of [`join`](Self::join).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// use std::time::Duration;
+    ///
+    /// let queue = Workqueue::builder("example").build()?;
+    /// queue.pause();
+    /// let handle = queue.spawn(|| 7);
+    /// let Err(handle) = handle.join_timeout(Duration::from_millis(1)) else {
+    ///     unreachable!("nothing starts on a paused queue");
+    /// };
+    /// queue.resume();
+    /// assert_eq!(handle.join_timeout(Duration::MAX).unwrap()?, 7);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, Self> {
+        if !self.is_finished() {
+            if is_current(self.item) {
+                return Ok(Err(reported(JoinError::OwnItem)));
+            }
+            dependency::before_waiting_for(self.head());
+            if !wait::until_turn_within(self.head(), 1, timeout) {
+                return Err(self);
+            }
+        }
+        Ok(self.take())
+    }
+
+    /// Returns what cancels the item when it is dropped, else does what this handle does.
+    pub fn cancel_on_drop(self) -> CancelOnDrop<T> {
+        CancelOnDrop::new(self)
     }
 
     /// Returns what the closure returned if it has ended, else the handle.

@@ -2,8 +2,10 @@
 //!
 //! `run.rs` takes an item off a list and runs it, on a worker or on the thread of a joiner, as far as a stack reaches
 //! (`deep.rs`); `current.rs` knows which runs a thread is in. `work.rs` is an item that can be queued again and again,
-//! `join.rs` one that runs once. Who waits for either sleeps in `wait.rs`, having asked `dependency.rs` whether he may.
+//! `join.rs` one that runs once, and may be cancelled with its handle (`cancel_on_drop.rs`). Who waits for either sleeps in
+//! `wait.rs`, having asked `dependency.rs` whether he may.
 
+pub(crate) mod cancel_on_drop;
 pub(crate) mod current;
 pub(crate) mod deep;
 pub(crate) mod dependency;

@@ -1,6 +1,11 @@
 //! Waiting for a work item: whether there can be a worker that runs it, and the sleep on the word of its state.
 
-use sync::fork::{self, PerProcess};
+use std::time::Duration;
+
+use sync::{
+    fork::{self, PerProcess},
+    time,
+};
 
 use crate::{
     wake::{report, spin_as_waiter, yield_as_waiter},
@@ -48,13 +53,7 @@ pub(crate) fn must_not_be_lost(is_lost: bool) {
 ///
 /// Until then. Woken by whoever ends or cancels the item's run: `run.rs` and `Work::cancel`.
 pub(crate) fn until_turn(head: &Head, turn: u64) {
-    let ended = || head.load().has_reached(turn);
-    let came = if head.load().is_on_one_cpu() {
-        yield_as_waiter(ended)
-    } else {
-        spin_as_waiter(ended)
-    };
-    if came {
+    if looks_pay_off(head, turn) {
         return;
     }
     must_have_workers();
@@ -67,4 +66,42 @@ pub(crate) fn until_turn(head: &Head, turn: u64) {
             head.state.wait(state.0);
         }
     });
+}
+
+/// Sleeps until the item has reached `turn`, at most for `timeout`; returns `true` if it has. Models never time out.
+///
+/// # Blocking
+///
+/// As [`until_turn`], and no longer than `timeout`.
+pub(crate) fn until_turn_within(head: &Head, turn: u64, timeout: Duration) -> bool {
+    let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+    // More than five hundred years from now is never.
+    let end_ns = time::now_ns().saturating_add(timeout_ns);
+    if timeout.is_zero() || looks_pay_off(head, turn) {
+        return head.load().has_reached(turn);
+    }
+    must_have_workers();
+    report::while_asleep(|| {
+        while let Some((_, state)) =
+            head.update(|state| (!state.has_reached(turn)).then(|| State::wait(state)))
+        {
+            let left_ns = end_ns.saturating_sub(time::now_ns());
+            if left_ns == 0 {
+                return false;
+            }
+            head.state
+                .wait_timeout(state.0, Duration::from_nanos(left_ns));
+        }
+        true
+    })
+}
+
+/// Looks around for a while; returns `true` if the item has reached `turn`.
+fn looks_pay_off(head: &Head, turn: u64) -> bool {
+    let ended = || head.load().has_reached(turn);
+    if head.load().is_on_one_cpu() {
+        yield_as_waiter(ended)
+    } else {
+        spin_as_waiter(ended)
+    }
 }

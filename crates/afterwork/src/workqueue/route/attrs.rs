@@ -114,3 +114,14 @@ impl std::error::Error for BuildError {
         }
     }
 }
+
+impl From<BuildError> for io::Error {
+    fn from(error: BuildError) -> Self {
+        let kind = match &error {
+            BuildError::NicePermission(_, error) | BuildError::Rescuer(error) => error.kind(),
+            BuildError::Registry(_) | BuildError::Unsettled => io::ErrorKind::Other,
+            _ => io::ErrorKind::InvalidInput,
+        };
+        io::Error::new(kind, error)
+    }
+}

@@ -1,0 +1,95 @@
+//! A handle that cancels.
+
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use super::join::{JoinError, JoinHandle};
+use crate::panics::contain;
+
+/// Waits for an item as a [`JoinHandle`] does, and cancels it when dropped; made by
+/// [`cancel_on_drop`](JoinHandle::cancel_on_drop).
+///
+/// What has started goes on, if it is a closure; a future is dropped by a worker: see [`JoinHandle::cancel`].
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::Workqueue;
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// queue.pause();
+/// let (send, receive) = std::sync::mpsc::channel();
+/// drop(queue.spawn(move || send.send(7)).cancel_on_drop());
+/// queue.resume();
+/// // The closure is gone, and was not called.
+/// assert!(receive.recv().is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "dropping it cancels the item"]
+pub struct CancelOnDrop<T> {
+    /// None once it does not cancel any more.
+    handle: Option<JoinHandle<T>>,
+}
+
+impl<T> CancelOnDrop<T> {
+    pub(crate) fn new(handle: JoinHandle<T>) -> Self {
+        Self {
+            handle: Some(handle),
+        }
+    }
+
+    /// Returns a handle that lets the item run when it is dropped.
+    pub fn keep(mut self) -> JoinHandle<T> {
+        self.handle.take().expect("it is taken when this goes")
+    }
+
+    /// Waits for the item to end, as [`JoinHandle::join`] does.
+    ///
+    /// # Blocking
+    ///
+    /// As there.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`JoinHandle::join`].
+    pub fn join(self) -> Result<T, JoinError> {
+        self.keep().join()
+    }
+
+    /// Returns `true` if the item has ended, or has been cancelled.
+    pub fn is_finished(&self) -> bool {
+        self.handle.as_ref().is_none_or(JoinHandle::is_finished)
+    }
+}
+
+impl<T> Future for CancelOnDrop<T> {
+    type Output = Result<T, JoinError>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let handle = self.handle.as_mut().expect("it is taken when this goes");
+        Pin::new(handle).poll(context)
+    }
+}
+
+impl<T> Drop for CancelOnDrop<T> {
+    fn drop(&mut self) {
+        if sync::twin::torn_down() {
+            return;
+        }
+        if let Some(mut handle) = self.handle.take() {
+            // FOREIGN(cancel-drop): the closure, on the thread that drops this; contained here, for it may be unwinding.
+            contain(|| {
+                handle.cancel();
+            });
+        }
+    }
+}
+
+impl<T> fmt::Debug for CancelOnDrop<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CancelOnDrop").field(&self.handle).finish()
+    }
+}
