@@ -27,6 +27,6 @@ pub(crate) fn misuse<R>(name: &str, what: &dyn std::fmt::Display, answer: R) -> 
     if cfg!(debug_assertions) {
         die(&line);
     }
-    process::tell(&line);
+    process::write_line(&line);
     answer
 }

@@ -5,28 +5,26 @@ use std::ptr;
 use sync::unmodelled::Arc;
 
 use super::{
-    dispatch::{DeferredEffects, Dispatch},
-    pool::WorkerPool,
+    dispatch::Enlisted,
+    pool::{PoolGuard, WorkerPool},
 };
 use crate::workqueue::item::head::Head;
 
 impl WorkerPool {
     /// Has whoever has `item`, which is only compared, in hand put all that he has not started back into the list.
     pub(crate) fn recall(self: &Arc<Self>, item: *const Head) {
-        let mut after = DeferredEffects::default();
-        self.add_work(|dispatch| dispatch.recall(item, &mut after));
-        self.finish(after);
+        self.add_work(|guard| guard.recall(item));
     }
 }
 
-impl Dispatch {
-    fn recall(&mut self, item: *const Head, after: &mut DeferredEffects) {
-        let holds = |it: &&super::dispatch::Enlisted| {
+impl PoolGuard<'_> {
+    fn recall(&mut self, item: *const Head) {
+        let holds = |it: &&Enlisted| {
             it.worker.has_items() && it.worker.in_hand().any(|held| ptr::eq(held, item))
         };
         let holder = self.workers().find(holds).map(|it| it.worker.clone());
         if let Some(holder) = holder {
-            self.retire(&holder, after);
+            self.retire(&holder);
             self.reclaim(&holder);
         }
     }

@@ -369,7 +369,7 @@ fn fire_for_ever(timers: &'static Timers, mut parker: Parker) {
         // SAFETY: a timer that is in the heap is there, and guarded by the lock; its node is its first part.
         let Some(at_ns) = (unsafe { first.as_ref() }).map(|timer| timer.node.at_ns) else {
             drop(heap);
-            report::untold(|| parker.park());
+            report::unreported(|| parker.park());
             continue;
         };
         let now_ns = time::now_ns();
