@@ -67,6 +67,22 @@ impl<T: Linked> Chain<T> {
         unsafe { self.push_back_raw(item) }
     }
 
+    /// Puts an item before the first.
+    #[inline]
+    pub fn push_front(&mut self, item: T::Handle) {
+        let item = T::into_raw(item);
+        let last = match self.ends {
+            None => item,
+            Some((first, last)) => {
+                // SAFETY: the handle was just given up to us.
+                unsafe { next_of(item) }.store(first.as_ptr(), Ordering::Relaxed);
+                last
+            }
+        };
+        self.ends = Some((item, last));
+        self.len += 1;
+    }
+
     /// Appends an item that may already be linked behind the last one, as items are that were popped one after the other.
     ///
     /// If it is, this writes to no item, so the cache line stays shared with the thread that will get the items back.

@@ -272,6 +272,19 @@ fn the_lifo_list_turns_round_on_demand() {
     assert_eq!(stack.take_all().count(), 0);
 }
 
+#[test]
+fn what_is_put_before_the_others_comes_first() {
+    let mut chain = Chain::<Node<_>>::new();
+    (1..=2).for_each(|number| chain.push_front(Node::new(number)));
+    chain.push_back(Node::new(0));
+    let stack = Stack::new();
+    stack.push_chain(chain);
+    let mut taken = stack.take_all();
+    taken.put_back(Node::new(3));
+    let numbers: Vec<i32> = taken.map(Node::into_inner).collect();
+    assert_eq!(numbers, [3, 2, 1, 0]);
+}
+
 /// An item of the intrusive kind: no box of ours, the link is not its first field.
 struct Embedded {
     number: u32,
