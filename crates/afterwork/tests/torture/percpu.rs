@@ -27,7 +27,7 @@ use std::{
     time::Duration,
 };
 
-use afterwork::percpu::{Builder, Escalate, Owner, PerCpu, Qpw, SloppyCounter};
+use afterwork::percpu::{self, Builder, Escalate, Owner, PerCpu, Qpw, SloppyCounter};
 use hostile_percpu::Den;
 use support::{Dice, Planned, Round, hostile, wander, watched};
 use topology::{CpuId, CpuSet, Topology};
@@ -239,6 +239,7 @@ fn call(scene: &Scene, dice: &mut Dice) {
                 scene.hits.add(1);
                 scene.tally.hit();
             }
+            2 if dice.below(8) == 0 => percpu::set_online_cpus(&some_cpus(dice)),
             _ => scene.call(dice),
         }
     }
