@@ -79,7 +79,7 @@ impl<T> Shared<T> {
         self.pending.store(false, order::shared_release());
     }
 
-    /// Returns `true` if somebody holds the claim, or a queue does.
+    /// Returns `true` if the claim exists, in a queue or outside.
     pub fn is_pending(&self) -> bool {
         self.pending.load(Ordering::Relaxed)
     }

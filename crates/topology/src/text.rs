@@ -76,7 +76,7 @@ impl<'a> Cursor<'a> {
         Mismatch {
             at,
             expected,
-            found: glimpse(&self.text[at..]),
+            found: excerpt(&self.text[at..]),
         }
     }
 
@@ -104,7 +104,7 @@ pub(crate) fn position(text: &[u8], at: usize) -> (usize, usize) {
 }
 
 /// Quotes the word that a text starts with, in one line and not too long.
-pub(crate) fn glimpse(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     /// Enough to recognise a word; a message stays one readable line.
     const MAX_CHARS: usize = 24;
 
@@ -151,12 +151,12 @@ mod tests {
     }
 
     #[test]
-    fn glimpse_is_one_short_line() {
-        assert_eq!(glimpse(""), "the end");
-        assert_eq!(glimpse("\n3"), "\"\\n\"");
-        assert_eq!(glimpse("ab,c"), "\"ab\"");
+    fn excerpt_is_one_short_line() {
+        assert_eq!(excerpt(""), "the end");
+        assert_eq!(excerpt("\n3"), "\"\\n\"");
+        assert_eq!(excerpt("ab,c"), "\"ab\"");
         assert_eq!(
-            glimpse(&"é".repeat(50)),
+            excerpt(&"é".repeat(50)),
             format!("\"{}\"...", "é".repeat(24))
         );
     }

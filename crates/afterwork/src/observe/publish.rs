@@ -11,12 +11,14 @@ use crate::page::publisher;
 ///
 /// # Guarantees
 ///
-/// The file is `/dev/shm/afterwork-PID`, for this user alone; or `afterwork-PID.1` and so on, where a process of that
-/// number lives in another container which shares the directory. It is removed by [`unpublish`] and when the process ends by
-/// `exit` or from `main`; what a killed process leaves behind is known by number and start time, and removed by the next one that calls this. Costs a thread that
-/// sleeps, and 2 MiB of address space for its stack; nothing else until somebody looks. A look costs what
-/// [`snapshot`](super::snapshot) does, on that thread. Whatever is done to the file, the process is none the worse.
-/// Calling it again changes nothing. A child of `fork` is not shown until it calls this itself.
+/// - The file is `/dev/shm/afterwork-PID`, which only this user may read. If a process with the same number lives in another
+///   container that shares the directory, it is `afterwork-PID.1`, and so on.
+/// - The file is removed by [`unpublish`], and when the process calls `exit` or returns from `main`. A file that a killed
+///   process has left behind is removed by the next process that calls this.
+/// - Costs a thread that sleeps, with 2 MiB of address space for its stack. A question of a reader costs what
+///   [`snapshot`](super::snapshot) does, on that thread.
+/// - No change of the file can harm the process.
+/// - A second call changes nothing. A child of `fork` is not shown until it calls this itself.
 ///
 /// # Blocking
 ///
@@ -24,8 +26,8 @@ use crate::page::publisher;
 ///
 /// # Errors
 ///
-/// What the system says: there is no `/dev/shm`, 16 such files are there and somebody else's, the process may not write
-/// files (`ulimit -f`; no signal is raised), a thread is refused.
+/// If there is no `/dev/shm`, if all 16 names are in use, if the process may not write files (`ulimit -f`; no signal is
+/// raised), or if the system refuses a thread.
 ///
 /// # Examples
 ///
@@ -44,11 +46,11 @@ pub fn publish() -> io::Result<PathBuf> {
     publisher::publish()
 }
 
-/// Hides this process again; returns `true` if it was shown.
+/// Hides this process again. Returns `true` if it was shown.
 ///
 /// # Blocking
 ///
-/// Until the thread has ended, for the time of one look at most.
+/// Until the thread has ended: at most as long as it takes to answer one question.
 pub fn unpublish() -> bool {
     publisher::unpublish()
 }

@@ -41,9 +41,9 @@ static HANDLER: Handler = Handler {
 #[derive(Debug)]
 pub(crate) struct Joined(Option<u64>);
 
-/// Has `source` write records whenever somebody looks, until what is returned is dropped.
+/// Has `source` write records for each round, until the returned value is dropped.
 ///
-/// Begins to publish if the environment says so. In a model nobody looks.
+/// Begins to publish if the environment says so. Does nothing in a model.
 #[cold]
 pub(crate) fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joined {
     if cfg!(any(loom, shuttle)) {

@@ -13,9 +13,9 @@
 //!
 //! | type | who sleeps | who wakes |
 //! |---|---|---|
-//! | [`Parker`] | the one thread that owns it | anybody with its [`Unparker`], by a token |
-//! | [`EventCount`] | any number of threads that re-check a condition | whoever changed the condition |
-//! | [`WakeQ`] | nobody: it carries wake-ups out of a locked section | the section, after it unlocked |
+//! | [`Parker`] | the one thread that owns it | any thread with its [`Unparker`], by a token |
+//! | [`EventCount`] | any number of threads that re-check a condition | the thread that changed the condition |
+//! | [`WakeQ`] | none: it carries wake-ups out of a locked section | the thread that unlocked |
 //!
 //! Waking a thread that sleeps on another CPU costs the waker microseconds and the sleeper tens of them. A hand-over
 //! to a spinning thread costs 0.15 µs. So a wait may spin before it sleeps, for as long as spinning has paid off

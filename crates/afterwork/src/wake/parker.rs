@@ -41,7 +41,7 @@ struct Token {
     word: Futex,
 }
 
-/// Lets the thread that owns it sleep until somebody hands it a token.
+/// Lets the thread that owns it sleep until another thread gives it a token.
 ///
 /// # Guarantees
 ///

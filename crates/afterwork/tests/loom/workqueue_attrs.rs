@@ -95,12 +95,14 @@ fn the_new_link_of_an_ordered_queue_must_be_plugged() {
 
 #[test]
 fn enqueuers_of_an_ordered_queue_must_be_waited_for() {
-    must_fail("doors: nobody looks who is inside", || {
+    must_fail("enqueue barrier: no check of who is inside", || {
         bounded(2, an_order_meets_a_change)
     });
 }
 
 #[test]
-fn the_doors_of_an_ordered_queue_need_their_fence() {
-    must_fail("doors: no fence", || bounded(2, an_order_meets_a_change));
+fn the_barrier_of_an_ordered_queue_needs_its_fence() {
+    must_fail("enqueue barrier: no fence", || {
+        bounded(2, an_order_meets_a_change)
+    });
 }

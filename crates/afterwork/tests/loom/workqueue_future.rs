@@ -249,7 +249,7 @@ fn a_queue_does_not_go_before_its_futures_have_ended() {
 
 #[test]
 fn a_future_that_waits_must_keep_its_count() {
-    must_fail("future: no anchor", || {
+    must_fail("future: no held link", || {
         bounded(1, wake_meets_the_end_of_the_queue);
     });
 }

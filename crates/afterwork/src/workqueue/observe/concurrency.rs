@@ -162,9 +162,9 @@ mod tests {
     }
 
     /// Judges each sample by those before it; the thread is `runnable` whenever that is asked.
-    fn verdicts(glimpses: &[(u64, u64)], runnable: Option<bool>) -> Vec<Verdict> {
+    fn verdicts(samples: &[(u64, u64)], runnable: Option<bool>) -> Vec<Verdict> {
         let mut known = None;
-        glimpses
+        samples
             .iter()
             .map(|&(cpu_us, at_us)| {
                 let now = sample(cpu_us, at_us);
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unclear_sight_is_followed_by_one_quick_look() {
+    fn an_unclear_sample_is_followed_by_one_quick_look() {
         let tick_ns = 1_000_000;
         let quick = pause_ns(ScanResult::Unclear, 2 * tick_ns, tick_ns);
         assert_eq!(quick, tick_ns / 4);

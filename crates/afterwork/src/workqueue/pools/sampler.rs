@@ -26,7 +26,7 @@ impl WorkerPool {
                 || dispatch.has_work()
                 || dispatch.workers().any(|it| it.worker.has_items());
             if !waits {
-                dispatch.keep_vigil(now_ns, 0, &self.attrs.cpus);
+                dispatch.check_for_stall(now_ns, 0, &self.attrs.cpus);
                 return ScanResult::Quiet;
             }
             dispatch.busy().collect()
@@ -94,7 +94,7 @@ impl WorkerPool {
             guard.adopt(&self.injector);
         }
         let thresh_ns = self.params.watchdog_thresh_ms.saturating_mul(1_000_000);
-        if let Some(stall) = guard.keep_vigil(now_ns, thresh_ns, &self.attrs.cpus) {
+        if let Some(stall) = guard.check_for_stall(now_ns, thresh_ns, &self.attrs.cpus) {
             self.counters.nr_stalls.fetch_add(1, Ordering::Relaxed);
             reports.push(stall);
         }

@@ -21,7 +21,7 @@ impl Dispatch {
     }
 
     /// Keeps the stall detector over the first item that waits; `cpus` are the pool's.
-    pub(crate) fn keep_vigil(
+    pub(crate) fn check_for_stall(
         &mut self,
         now_ns: u64,
         thresh_ns: u64,

@@ -10,7 +10,7 @@
 //! - **Cancelling** is a wake that says that the future is to be dropped instead of polled. So it is dropped by a
 //!   worker, inside the queue's limits, never beside a poll, and once.
 //! - **The queue stays.** From its first suspension on a future keeps one in-flight count, of the link from which it
-//!   was run then (`anchor`), until it has ended. So a wake that makes it pending finds the queue in place: the
+//!   was run then (`held_link`), until it has ended. So a wake that makes it pending finds the queue in place: the
 //!   future cannot end before it has been pushed. No other wake looks at the queue. A drain waits for futures.
 //! - **Memory.** The handle and each waker are counted (`handles.rs`); a poll lends its waker uncounted, so that a
 //!   poll that keeps none touches no count. Whoever is last, run or handle, frees. A future that waits without
@@ -55,14 +55,14 @@ struct Base {
     /// I: gone as a queue when the future has ended, but here.
     queue: Arc<Inner>,
     /// What keeps a count for it. Who runs it writes it, and who frees it reads it.
-    anchor: UnsafeCell<Anchor>,
+    held_link: UnsafeCell<HeldLink>,
     /// Written by the handle before it sets the flag that a task waits.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
 }
 
 /// Where an in-flight count is kept, and in which colour.
 #[derive(Clone, Copy)]
-struct Anchor {
+struct HeldLink {
     /// Null until the future first waits.
     link: *const Pwq,
     colour: Colour,
@@ -103,7 +103,7 @@ where
             head: Head::new(Task::<F>::VTABLE, State::queued(rules), home.as_home()),
             handles: Handles::one(),
             queue,
-            anchor: UnsafeCell::new(Anchor {
+            held_link: UnsafeCell::new(HeldLink {
                 link: ptr::null(),
                 colour: Colour::default(),
             }),
@@ -172,10 +172,10 @@ where
             *stage = Stage::Outcome(outcome);
         }
         // SAFETY: the caller runs the item.
-        if let Some((anchor, colour)) = unsafe { base.anchor() } {
+        if let Some((held_link, colour)) = unsafe { base.held_link() } {
             // The run that we are in keeps the queue; nobody pushes the item while it is run.
-            anchor.release();
-            anchor.pool.retire_one(anchor.slot, colour);
+            held_link.release();
+            held_link.pool.retire_one(held_link.slot, colour);
         }
         if panicked {
             Ending::Panicked
@@ -216,15 +216,15 @@ where
         // A future that waits has the count of its link; one that has ended has given it back.
         let waits = matches!(stage, Stage::Future(_));
         // SAFETY: nobody else has the item.
-        let anchor = unsafe { base.anchor() }.filter(|_| waits);
+        let held_link = unsafe { base.held_link() }.filter(|_| waits);
         // Of its own: with the count the link may go.
-        let left = anchor.map(|(anchor, colour)| {
-            anchor.release();
-            (anchor.pool.clone(), anchor.slot, colour)
+        let left = held_link.map(|(held_link, colour)| {
+            held_link.release();
+            (held_link.pool.clone(), held_link.slot, colour)
         });
         // The future may own the last handle of its queue, which must not wait for the count that we hold.
-        let home = anchor.map_or(ptr::null(), |(anchor, _)| ptr::from_ref(anchor));
-        // SAFETY: its count keeps the anchor until below.
+        let home = held_link.map_or(ptr::null(), |(held_link, _)| ptr::from_ref(held_link));
+        // SAFETY: its count keeps the held link until below.
         // FOREIGN(future-drop): the future's drop, or its outcome's, by whoever made it unreachable, no locks; contained.
         unsafe { with_current(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
         // FOREIGN(future-waker): the drop of the waker that a task left, by the same thread, no locks; contained.
@@ -263,14 +263,15 @@ impl Base {
     ///
     /// The caller runs the item.
     fn suspend(&self) -> Ending {
-        let place = self.anchor.get();
-        // SAFETY: who runs the item alone touches the anchor.
-        let keeps_count = unsafe { (*place).link.is_null() } && !twin::armed("future: no anchor");
+        let place = self.held_link.get();
+        // SAFETY: who runs the item alone touches the held link.
+        let keeps_count =
+            unsafe { (*place).link.is_null() } && !twin::armed("future: no held link");
         if keeps_count {
             let link = Pwq::of(self.head.home.load(Ordering::Relaxed));
             let colour = list::colour(NonNull::from(&self.head));
             // SAFETY: as above.
-            unsafe { place.write(Anchor { link, colour }) };
+            unsafe { place.write(HeldLink { link, colour }) };
             // SAFETY: the link that an item runs from is there.
             unsafe { &*link }.hold_for_future();
         }
@@ -289,12 +290,12 @@ impl Base {
     ///
     /// 1. The caller runs the item, or is about to free it.
     /// 2. The answer is used only while the count is there.
-    unsafe fn anchor(&self) -> Option<(&Pwq, Colour)> {
+    unsafe fn held_link(&self) -> Option<(&Pwq, Colour)> {
         // SAFETY: (1): nobody writes it.
-        let anchor = unsafe { *self.anchor.get() };
+        let held_link = unsafe { *self.held_link.get() };
         // SAFETY: (2): the count keeps the link.
-        let link = unsafe { anchor.link.as_ref() }?;
-        Some((link, anchor.colour))
+        let link = unsafe { held_link.link.as_ref() }?;
+        Some((link, held_link.colour))
     }
 }
 
@@ -332,7 +333,7 @@ unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)
 unsafe fn push(item: NonNull<Head>) {
     // SAFETY: (1). The queue's inside is held until the home is looked at no more, though the future may be gone.
     let queue = unsafe { base(item) }.queue.clone();
-    // The anchor keeps the queue until the push.
+    // The held link keeps the queue until the push.
     let home = queue.route_table.here();
     let place = home.as_home().cast_mut();
     // SAFETY: (1).

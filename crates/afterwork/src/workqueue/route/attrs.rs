@@ -5,7 +5,9 @@ use std::{fmt, io};
 use topology::{AffinityScope, CpuSet};
 
 use super::registry_error::RegistryError;
-/// How many items of a queue may run at once at most. The kernel's `WQ_MAX_ACTIVE`.
+/// The largest `max_active`: how many items of a queue may run at once.
+///
+/// Differs from Linux: its `WQ_MAX_ACTIVE` was 512 up to 6.12 and is 2048 since 6.13.
 pub const MAX_ACTIVE: u32 = 512;
 
 /// Where the workers of a queue run, and their priority. May be changed while the queue is used.

@@ -251,13 +251,13 @@ impl EnqueueBarrier {
     fn enter(&self) {
         loop {
             self.nr_inside.fetch_add(1, Ordering::Relaxed);
-            // ORDER(doors): store buffering, other end in `shut`.
+            // ORDER(enqueue-barrier): store buffering, other end in `shut`.
             //   enter: nr_inside += 1;  fence;  is it shut?
             //   shut:  shut = true;     fence;  is anybody inside?
             // If our fence comes first, `shut` counts us and waits for us. If the other fence comes first, we find the
             // barrier shut, and wait for the new routes.
             // Test: an_ordered_queue_keeps_its_order_while_its_attributes_change
-            if !twin::armed("doors: no fence") {
+            if !twin::armed("enqueue barrier: no fence") {
                 fence(Ordering::SeqCst);
             }
             if !self.shut.load(Ordering::Acquire) {
@@ -279,11 +279,11 @@ impl EnqueueBarrier {
     /// Lets no enqueuer in. Returns `true` if all that were inside have left.
     fn shut(&self) -> bool {
         self.shut.store(true, Ordering::Relaxed);
-        // ORDER(doors): other end in `enter`. If our fence comes first, a later enqueuer finds the barrier shut. If the
+        // ORDER(enqueue-barrier): other end in `enter`. If our fence comes first, a later enqueuer finds the barrier shut. If the
         // enqueuer's fence comes first, we count it below.
         // Test: an_ordered_queue_keeps_its_order_while_its_attributes_change
         fence(Ordering::SeqCst);
-        if twin::armed("doors: nobody looks who is inside") {
+        if twin::armed("enqueue barrier: no check of who is inside") {
             return true;
         }
         for _ in 0..SHUT_LOOKS {
