@@ -19,9 +19,10 @@ use std::{
 
 use afterwork::{
     observe,
+    params::Params,
     percpu::{PerCpu, Qpw},
     rcu::{self, Rcu, qsbr, srcu::Domain},
-    workqueue::{self, DelayedWork, Work, Workqueue},
+    workqueue::{self, DelayedWork, Registry, Work, Workqueue},
 };
 use children::{LIMIT_S, alone, spawn};
 use topology::{CpuId, Topology};
@@ -631,6 +632,41 @@ fn a_fork_amid_queueing_and_cancelling_leaves_items_that_hang_nobody() {
     });
     plain.drain().unwrap();
     ordered.drain().unwrap();
+}
+
+#[test]
+fn what_a_child_asks_or_shows_of_its_parent_waits_for_no_lock() {
+    let _alone = alone();
+    let machine = Topology::synthetic("2 core").unwrap();
+    let registry = Registry::new(machine, Params::default()).unwrap();
+    let queue = Workqueue::builder("busy").build_in(&registry).unwrap();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let others = [(), ()].map(|()| {
+        let (queue, is_over) = (queue.clone(), is_over.clone());
+        // It takes the locks of the plan and of a pool.
+        thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                queue.stats();
+            }
+        })
+    });
+    for _ in 0..if cfg!(debug_assertions) { 30 } else { 100 } {
+        in_child(|| {
+            assert!(!format!("{queue:?} {registry:?}").is_empty());
+            for refused in [
+                message_of(|| _ = queue.stats()),
+                message_of(|| _ = queue.resume()),
+                message_of(|| _ = registry.pool_stats()),
+            ] {
+                assert!(
+                    refused.contains("before the process was forked"),
+                    "{refused}"
+                );
+            }
+        });
+    }
+    is_over.store(true, Ordering::Relaxed);
+    others.into_iter().for_each(|other| other.join().unwrap());
 }
 
 #[test]

@@ -102,6 +102,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn pause(&self) -> bool {
+        self.inner.must_be_at_home();
         self.inner.set_paused(true)
     }
 
@@ -111,6 +112,7 @@ impl Workqueue {
     ///
     /// Never; it may wake workers.
     pub fn resume(&self) -> bool {
+        self.inner.must_be_at_home();
         self.inner.set_paused(false)
     }
 }

@@ -51,7 +51,8 @@ use crate::workqueue::{
 ///
 /// # Panics
 ///
-/// In a child of `fork`, whatever queues on a queue of its parent's, or waits for it or its items: the workers are not there.
+/// In a child of `fork`, whatever queues on a queue of its parent's, changes or asks it, or waits for it or its items: the
+/// workers are not there, and have what they have locked.
 /// An item that was idle when the process was forked may be queued in the child, on a queue of the child's. All others are lost to
 /// it: to queue one, or to wait for it, panics, and to cancel one does nothing and says false.
 /// A waker of a future of the parent's does nothing there. An item, or a handler, that forks ends the child itself, by `_exit`
@@ -194,6 +195,7 @@ impl Workqueue {
                 max_active,
             ));
         }
+        self.inner.must_be_at_home();
         let seekers = self.inner.plan.lock().set_max_active(max_active);
         for seeker in seekers {
             seeker.take_seat();
@@ -221,6 +223,7 @@ impl Workqueue {
     ///
     /// Takes the lock of each of its pools for a moment.
     pub fn stats(&self) -> QueueStats {
+        self.inner.must_be_at_home();
         self.inner.stats()
     }
 
@@ -283,10 +286,12 @@ impl Inner {
 
 impl fmt::Debug for Workqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // In a child of `fork` the lock may be held for ever.
+        let plan = self.inner.is_at_home().then(|| self.inner.plan.lock());
         f.debug_struct("Workqueue")
             .field("name", &self.name())
             .field("settled", &self.inner.core.settled)
-            .field("nr_active", &self.inner.plan.lock().nr_active())
+            .field("nr_active", &plan.map(|plan| plan.nr_active()))
             .field("ordered", &self.inner.ordered)
             .finish_non_exhaustive()
     }

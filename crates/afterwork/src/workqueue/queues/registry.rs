@@ -80,7 +80,7 @@ impl Registry {
 
     /// Returns the machine as this registry sees it.
     pub fn topology(&self) -> Arc<Topology> {
-        self.inner.machine.topology()
+        self.here().topology()
     }
 
     /// Gives the registry the present `topology`, after CPUs have come or gone, or the allowed CPUs have changed.
@@ -107,7 +107,7 @@ impl Registry {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_topology(&self, topology: Topology) {
-        self.inner.machine.set_topology(topology);
+        self.here().set_topology(topology);
     }
 
     /// Asks the source of this registry whether the machine has changed; returns `true` if it had.
@@ -119,12 +119,12 @@ impl Registry {
     ///
     /// Reads a few files of sysfs and procfs, and as [`set_topology`](Self::set_topology).
     pub fn refresh_topology(&self) -> bool {
-        self.inner.machine.look()
+        self.here().look()
     }
 
     /// Returns the CPUs that unbound queues may use, if there is a bound.
     pub fn unbound_cpus(&self) -> Option<CpuSet> {
-        self.inner.machine.unbound_cpus()
+        self.here().unbound_cpus()
     }
 
     /// Lets unbound queues use `cpus` alone, or all that the process may use. The kernel's
@@ -134,7 +134,7 @@ impl Registry {
     /// [`cpus`](crate::workqueue::Attrs::cpus) would be left with none uses these; a set without any CPU that may be used
     /// bounds nothing.
     pub fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
-        self.inner.machine.set_unbound_cpus(cpus);
+        self.here().set_unbound_cpus(cpus);
     }
 
     /// Returns the tunables.
@@ -148,7 +148,7 @@ impl Registry {
     ///
     /// Takes the locks of queues and pools for a moment.
     pub fn queue_reports(&self) -> Vec<QueueReport> {
-        let queues = self.inner.machine.queues();
+        let queues = self.here().queues();
         queues.iter().filter_map(|queue| queue.report()).collect()
     }
 
@@ -158,8 +158,7 @@ impl Registry {
     ///
     /// Takes each pool's lock for a moment.
     pub fn pool_stats(&self) -> Vec<PoolStats> {
-        self.inner
-            .machine
+        self.here()
             .pools()
             .iter()
             .map(|pool| pool.stats())
@@ -169,7 +168,7 @@ impl Registry {
     /// Returns how long `queue()` held the lock of any pool, if [`Params::lock_stat`] is on.
     pub fn lock_hold(&self) -> Histogram {
         let mut all = Histogram::default();
-        for pool in self.inner.machine.pools() {
+        for pool in self.here().pools() {
             all.merge(&pool.hold.read());
         }
         all
@@ -239,6 +238,15 @@ impl Registry {
     /// Returns `true` if its threads are in this process.
     pub(crate) fn is_here(&self) -> bool {
         self.inner.process.is_this()
+    }
+
+    /// Returns the machine, whose locks nobody has who is not in this process.
+    fn here(&self) -> &Machine {
+        assert!(
+            self.is_here(),
+            "this registry was made before the process was forked, and its threads are not in the child: make one there"
+        );
+        &self.inner.machine
     }
 
     /// Returns what waits for its time.

@@ -80,6 +80,7 @@ impl Pwq {
 impl Workqueue {
     /// Returns the attributes.
     pub fn attrs(&self) -> Attrs {
+        self.inner.must_be_at_home();
         self.inner.plan.lock().attrs().clone()
     }
 
@@ -116,6 +117,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn set_attrs(&self, attrs: &Attrs) -> Result<(), BuildError> {
+        self.inner.must_be_at_home();
         self.check(attrs)?;
         self.change(|it| it.clone_from(attrs))
     }
