@@ -434,6 +434,33 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
 }
 
 #[test]
+fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
+    let busy = Busy::start();
+    good(&[&busy.pid(), "--once"]);
+    let honest = fs::read(busy.page()).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    // Of processes that are long gone, of numbers that no other has.
+    for pid in 5_000_000..5_000_200_u32 {
+        let mut page = honest.clone();
+        page[16..20].copy_from_slice(&pid.to_le_bytes());
+        seal(&mut page);
+        let path = place.path().join(format!("afterwork-{pid}"));
+        fs::write(&path, &page).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let socket = place.path().join("afterwork-7");
+    let _socket = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    let directory = place.path().to_str().unwrap();
+    let list: Value = serde_json::from_str(&good(&["--directory", directory, "--json"])).unwrap();
+    let list = list.as_array().unwrap();
+    let nr_stale = list.iter().filter(|page| page["state"] == "stale").count();
+    assert_eq!(nr_stale, 200, "{list:?}");
+    assert!(good(&["--directory", directory]).contains("5000199"));
+    good(&["--directory", directory, "--prometheus"]);
+    busy.end();
+}
+
+#[test]
 fn figures_are_explained_and_a_pipe_gets_no_full_screen() {
     assert!(good(&["--fields"]).contains("threads that run its items"));
     let busy = Busy::start();
