@@ -612,8 +612,8 @@ fn a_fork_amid_queueing_and_cancelling_leaves_items_that_hang_nobody() {
         for first in 0..2 {
             let (plain, ordered, stop) = (&plain, &ordered, &stop);
             scope.spawn(move || {
-                let mut turns = (first..).take_while(|_| !stop.load(Ordering::Relaxed));
-                turns.try_for_each(|at| Some(use_them(at, plain, ordered)));
+                let turns = (first..).take_while(|_| !stop.load(Ordering::Relaxed));
+                turns.for_each(|at| use_them(at, plain, ordered));
             });
         }
         let children = || {
