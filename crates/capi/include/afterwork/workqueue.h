@@ -7,7 +7,8 @@
  * leads to the structure, and may free it.
  *
  * Threads need no registration. Functions that wait may be called wherever a thread may sleep; the others do not wait for
- * workers. A child of fork has no workers: queues of its parent are not its own, and to use one ends the child with a line.
+ * workers. A child of fork has no workers: queues of its parent are not its own, and to use one ends the child with a line. Items
+ * and timers of its parent that were not idle are lost there, and are laid out anew before they are used.
  *
  * Misuse
  *

@@ -351,16 +351,6 @@ impl Work {
         unsafe { self.item.as_ref() }
     }
 
-    /// Shows an item that is not behind handles as one that is, to whoever queues it.
-    ///
-    /// # Safety
-    ///
-    /// 1. `item` is alive as long as this is used, which is neither cloned nor dropped.
-    #[cfg(not(any(loom, shuttle)))]
-    pub(crate) unsafe fn lent(item: NonNull<Head>) -> ManuallyDrop<Self> {
-        ManuallyDrop::new(Self { item })
-    }
-
     pub(crate) fn item(&self) -> NonNull<Head> {
         self.item
     }

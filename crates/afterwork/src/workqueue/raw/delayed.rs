@@ -19,9 +19,7 @@
 
 use std::{cell::UnsafeCell, fmt, mem, ptr, ptr::NonNull, time::Duration};
 
-use sync::{
-    Mutex, MutexGuard, Patience, atomic::Ordering, cpu, fork::PerProcess, process, thread, time,
-};
+use sync::{Mutex, MutexGuard, Patience, cpu, fork::PerProcess, process, thread, time};
 use topology::CpuId;
 
 use super::{
@@ -453,13 +451,10 @@ unsafe fn expire(mut heap: MutexGuard<'_, Heap>, item: NonNull<RawDelayed>) -> b
         return false;
     };
     let home = queue.route_table.at_cpu(cpu);
-    let head = work.head();
-    head.home
-        .store(home.as_home().cast_mut(), Ordering::Relaxed);
-    head.update(|state| Some(state.fire(home.rules)));
+    work.move_to(&home, |state| state.fire(home.rules));
     // From here on whoever cancels it waits until it is pushed.
     drop(heap);
-    home.push(NonNull::from(head));
+    home.push(work.item());
     true
 }
 

@@ -14,10 +14,10 @@ use crate::{
         execute::current::with_current,
         execute::dependency,
         execute::wait::must_have_workers,
-        execute::work::{Busy, Work},
+        execute::work::Busy,
         item::head::{Head, Popped, VTable},
         item::list,
-        item::state::{Ending, State, raw::Start},
+        item::state::{Ending, Enqueue, State, raw::Start},
         pools::pwq::Pwq,
         queues::queue::Workqueue,
     },
@@ -73,17 +73,13 @@ impl fmt::Display for Misuse {
 
 impl std::error::Error for Misuse {}
 
-const VTABLE: &VTable = &VTable {
-    run: pop_and_run,
-    // What follows is for items with handles, which these never have.
-    call: |_| Ending::Returned,
-    name: || "raw work item",
-    free: |_| (),
-    is_husk: |_| true,
-    push: None,
-    task: None,
-    handle: None,
-};
+/// What follows the first is for items with handles, which these never have.
+const VTABLE: &VTable = &VTable::plain(
+    pop_and_run,
+    |_| Ending::Returned,
+    || "raw work item",
+    |_| (),
+);
 
 impl RawWork {
     /// Makes an item that calls `func`, which is to be put where it stays.
@@ -116,7 +112,7 @@ impl RawWork {
         Ok(unsafe { this.as_ref() })
     }
 
-    fn item(&self) -> NonNull<Head> {
+    pub(super) fn item(&self) -> NonNull<Head> {
         NonNull::from(self).cast()
     }
 
@@ -152,12 +148,30 @@ impl RawWork {
     ) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
-        // SAFETY: (2), and queueing neither clones nor drops it.
-        let work = unsafe { Work::lent(this.item()) };
-        Ok(match cpu {
-            None => queue.enqueue(&work),
-            Some(cpu) => queue.enqueue_on(cpu, &work),
-        })
+        if !queue.admits() {
+            return Ok(false);
+        }
+        let home = match cpu {
+            None => queue.here(),
+            Some(cpu) => queue.inner.route_table.at_cpu(cpu),
+        };
+        match this.head.enqueue(&home, |_| false) {
+            Enqueue::Push(_) => {}
+            Enqueue::Claim(_) => this.move_to(&home, State::publish),
+            Enqueue::Pending | Enqueue::Disabled => return Ok(false),
+            Enqueue::Revive(_) | Enqueue::Elsewhere(_) => {
+                unreachable!("whoever cancels it cuts its link out")
+            }
+        }
+        home.push(this.item());
+        Ok(true)
+    }
+
+    /// Writes the home of the item, which the caller has claimed, and ends the claim by `step`: it is to be pushed there.
+    pub(super) fn move_to(&self, home: &Pwq, step: impl Fn(State) -> State) {
+        let place = home.as_home().cast_mut();
+        self.head.home.store(place, Ordering::Relaxed);
+        self.head.update(|state| Some(step(state)));
     }
 
     /// Waits until the item is idle as far as it was queued when this was called; returns `true` if there was anything to
