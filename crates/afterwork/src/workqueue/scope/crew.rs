@@ -111,7 +111,7 @@ impl Crew {
         // ORDER(crew): publish and consume, other end in `load`.
         //   guest: the work;  guests -= 1, Release
         //   owner: guests = 0, Acquire;  the work goes
-        // Test: a_scope_ends_after_its_guests
+        // Test: a_closure_runs_once_whether_its_owner_or_a_worker_is_first
         let order = twin::order("crew: relaxed leave", Ordering::Release);
         let before = Word(self.word.word().fetch_sub(GUEST_ONE, order));
         if before.nr_guests() == 1
@@ -143,7 +143,7 @@ impl Crew {
 
     fn load(&self) -> Word {
         // ORDER(crew): other end in `leave`.
-        // Test: a_scope_ends_after_its_guests
+        // Test: a_closure_runs_once_whether_its_owner_or_a_worker_is_first
         Word(self.word.word().load(Ordering::Acquire))
     }
 
@@ -153,6 +153,9 @@ impl Crew {
     ///
     /// Until then; woken by the last guest, or by `rouse`.
     pub(crate) fn doze(&self, on_one_cpu: bool, is_called: impl Fn() -> bool) {
+        if twin::armed("crew: the end overlooks guests") {
+            return;
+        }
         let is_over = || self.load().nr_guests() == 0 || is_called();
         let came = if on_one_cpu {
             yield_as_waiter(is_over)
@@ -184,10 +187,7 @@ impl Crew {
     /// Until then; woken by the last guest.
     pub(crate) fn close(&self, on_one_cpu: bool) {
         self.word.word().fetch_or(CLOSED, Ordering::Relaxed);
-        if twin::armed("crew: the end overlooks guests") {
-            return;
-        }
-        while self.load().nr_guests() > 0 {
+        while self.load().nr_guests() > 0 && !twin::armed("crew: the end overlooks guests") {
             self.doze(on_one_cpu, || false);
         }
     }
@@ -198,7 +198,7 @@ impl Crew {
         let close = |word: u32| (Word(word).nr_guests() == 0 || overlooks).then_some(word | CLOSED);
         let word = self.word.word();
         // ORDER(crew): other end in `leave`.
-        // Test: a_scope_ends_after_its_guests
+        // Test: a_closure_runs_once_whether_its_owner_or_a_worker_is_first
         word.fetch_update(Ordering::Acquire, Ordering::Relaxed, close)
             .is_ok()
     }
