@@ -300,3 +300,53 @@ fn queues_come_and_go_with_their_items() {
         thread::yield_now();
     }
 }
+
+#[test]
+fn what_is_lent_to_a_scope_comes_back() {
+    let queue = queue();
+    let mut lent: Vec<_> = (0..12).map(Box::new).collect();
+    queue.scope(|s| {
+        for chunk in lent.chunks_mut(3) {
+            s.spawn(|| {
+                let (left, right) = chunk.split_at_mut(1);
+                s.spawn(|| *left[0] += 100);
+                right.iter_mut().for_each(|it| **it += 100);
+            });
+        }
+    });
+    queue.for_each_chunk_mut(&mut lent, |chunk| {
+        chunk.iter_mut().for_each(|it| *it = Box::new(**it - 100));
+    });
+    let sum = |half: &[Box<i32>]| half.iter().map(|it| **it).sum::<i32>();
+    let (left, right) = lent.split_at(6);
+    let ((first, second), rest) = queue.join(
+        || queue.join(|| sum(&left[..3]), || sum(&left[3..])),
+        || Box::new(sum(right)),
+    );
+    assert_eq!(first + second + *rest, 66);
+    let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        queue.scope(|s| {
+            lent.iter()
+                .for_each(|it| s.spawn(|| assert!(**it < 11, "on purpose")));
+        });
+    }));
+    assert!(panicked.is_err());
+}
+
+#[test]
+fn a_queue_may_be_paused_under_a_scope_and_tickets_outlive_it() {
+    let queue = build(Workqueue::builder("miri").ordered());
+    for _ in 0..3 {
+        let count = AtomicU32::new(0);
+        queue.pause();
+        queue.scope(|s| {
+            for _ in 0..3 {
+                s.spawn(|| {
+                    count.fetch_add(1, Ordering::Relaxed);
+                });
+            }
+            queue.resume();
+        });
+        assert_eq!(count.into_inner(), 3);
+    }
+}

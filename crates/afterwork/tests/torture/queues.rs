@@ -17,6 +17,7 @@ use topology::Topology;
 use crate::{
     history::{Act, Event, Log, now_ns},
     items::Subject,
+    scopes,
     support::{Dice, Life, Lives, Planned, hostile, insist},
 };
 
@@ -150,6 +151,11 @@ impl Place {
             thread::yield_now();
         }
         self.queue.resume();
+    }
+
+    /// Lends something to the queue's workers; those of a bottom half must not wait.
+    pub fn lend(&self, dice: &mut Dice) {
+        scopes::torture(&self.queue, self.kind != Kind::Bh, dice);
     }
 
     /// Spawns a closure and does something with its handle.

@@ -18,6 +18,7 @@ mod history;
 mod hostile_workqueue;
 mod items;
 mod queues;
+mod scopes;
 mod support;
 
 use std::{
@@ -227,7 +228,8 @@ impl Scene {
                 191..193 => wander(dice),
                 193..195 => queues::brief(&self.registry, &self.lives, dice),
                 195..197 => self.registry.refuse_threads(dice.below(2) == 0),
-                197..198 => drop(observe::snapshot_of(&self.registry)),
+                197 => place.lend(dice),
+                198 => drop(observe::snapshot_of(&self.registry)),
                 _ => drop((place.queue.stats(), self.registry.lock_hold())),
             }
         }

@@ -331,9 +331,9 @@ impl Workqueue {
                 unsafe { std::slice::from_raw_parts_mut(self.0.add(range.start), range.len()) }
             }
         }
-        let start = Start(slice.as_mut_ptr());
+        let (len, start) = (slice.len(), Start(slice.as_mut_ptr()));
         // SAFETY: `for_each_range` gives each element to one call, and has ended when the borrow does.
-        self.for_each_range(0..slice.len(), |range| func(unsafe { start.part(range) }));
+        self.for_each_range(0..len, |range| func(unsafe { start.part(range) }));
     }
 }
 

@@ -14,6 +14,40 @@ use crate::{panics::guarded_in_item, wake::report, workqueue::queues::queue::Wor
 /// Takes items that may borrow what outlives the scope; made by [`Workqueue::scope`].
 ///
 /// It can be shared with its own items, which may bring more.
+///
+/// # Examples
+///
+/// ```
+/// # use afterwork::workqueue::Workqueue;
+/// let queue = Workqueue::builder("example").build()?;
+/// let (mut left, mut right) = (vec![3, 1, 2], vec![6, 5, 4]);
+/// queue.scope(|s| {
+///     s.spawn(|| left.sort());
+///     s.spawn(|| right.sort());
+/// });
+/// assert_eq!((left, right), (vec![1, 2, 3], vec![4, 5, 6]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// What goes before the scope does cannot be borrowed:
+///
+/// ```compile_fail,E0373
+/// # use afterwork::workqueue::Workqueue;
+/// # let queue = Workqueue::builder("example").build().unwrap();
+/// queue.scope(|s| {
+///     let short = vec![1];
+///     s.spawn(|| drop(&short));
+/// });
+/// ```
+///
+/// and the scope is no longer there when it is over:
+///
+/// ```compile_fail,E0521
+/// # use afterwork::workqueue::Workqueue;
+/// # let queue = Workqueue::builder("example").build().unwrap();
+/// let mut kept = None;
+/// queue.scope(|s| kept = Some(s));
+/// ```
 pub struct Scope<'scope, 'env: 'scope> {
     queue: &'env Workqueue,
     /// On the stack of `Workqueue::scope`, which waits for all that use this.

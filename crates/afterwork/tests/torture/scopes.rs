@@ -1,0 +1,117 @@
+//! Scopes under torture: whatever becomes of the queue, all that borrows has run once and ended when the caller goes on.
+
+use std::{
+    panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
+    thread,
+};
+
+use afterwork::workqueue::Workqueue;
+
+use crate::support::{Dice, Planned, hostile};
+
+/// How many elements are lent at most.
+const NR_LENT: usize = 40;
+
+/// What was lent: how often each element has been worked at.
+type Lent<'a> = &'a mut [u32];
+
+/// Lends something to `queue`, by the dice, and looks at it afterwards.
+pub fn torture(queue: &Workqueue, may_nest: bool, dice: &mut Dice) {
+    let mut lent = vec![0; dice.below(NR_LENT)];
+    let panics = dice.below(8) == 0 && !lent.is_empty();
+    let depth = if may_nest { dice.below(3) } else { 0 };
+    let mut own = Dice::new(dice.bits());
+    let work = Work {
+        queue,
+        panics: panics.then(|| own.below(lent.len())),
+        may_nest,
+    };
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        work.lend(0, &mut lent, depth, &mut own)
+    }));
+    match outcome {
+        Ok(()) => assert!(!panics, "a panic is lost"),
+        Err(payload) if (panics || hostile::is_on()) && Planned::is(&*payload) => {
+            // Of a range, or a join, what was not started is not done.
+            assert!(lent.iter().all(|&times| times <= 1), "{lent:?}");
+            return;
+        }
+        Err(payload) => resume_unwind(payload),
+    }
+    assert!(lent.iter().all(|&times| times == 1), "{lent:?}");
+}
+
+struct Work<'a> {
+    queue: &'a Workqueue,
+    /// Which element panics.
+    panics: Option<usize>,
+    /// Who works may lend.
+    may_nest: bool,
+}
+
+impl Work<'_> {
+    /// Works at `lent`, whose first element is the `first` of all.
+    fn lend(&self, first: usize, lent: Lent, depth: usize, dice: &mut Dice) {
+        let seed = dice.bits();
+        match (dice.below(3), lent.len()) {
+            (_, 0) => {}
+            (0, _) => self.scope(first, lent, depth, seed),
+            (1, 2..) if self.may_nest => self.join(first, lent, depth, seed),
+            _ => self.range(first, lent),
+        }
+    }
+
+    /// Works at a part of what was lent, or lends it once more.
+    fn part(&self, first: usize, lent: Lent, depth: usize, seed: u64) {
+        let mut dice = Dice::new(seed ^ first as u64);
+        if let Some(depth) = depth.checked_sub(1) {
+            return self.lend(first, lent, depth, &mut dice);
+        }
+        for (i, times) in lent.iter_mut().enumerate() {
+            *times += 1;
+            if dice.below(8) == 0 {
+                thread::yield_now();
+            }
+            if self.panics == Some(first + i) {
+                Planned::panic();
+            }
+        }
+    }
+
+    fn scope(&self, first: usize, lent: Lent, depth: usize, seed: u64) {
+        let len = 1 + seed as usize % 7;
+        self.queue.scope(|s| {
+            for (i, part) in lent.chunks_mut(len).enumerate() {
+                let first = first + i * len;
+                if seed & 64 == 0 {
+                    s.spawn(move || self.part(first, part, depth, seed));
+                } else {
+                    // By another item, which a guest may run while the owner sleeps.
+                    s.spawn(move || s.spawn(move || self.part(first, part, depth, seed)));
+                }
+            }
+        });
+    }
+
+    fn join(&self, first: usize, lent: Lent, depth: usize, seed: u64) {
+        let half = lent.len() / 2;
+        let (left, right) = lent.split_at_mut(half);
+        let side = |first, part: Lent| {
+            if part.len() > 2 {
+                self.join(first, part, depth, seed);
+            } else {
+                self.part(first, part, depth, seed);
+            }
+        };
+        self.queue
+            .join(|| side(first, left), || side(first + half, right));
+    }
+
+    fn range(&self, first: usize, lent: Lent) {
+        let start = lent.as_ptr().addr();
+        self.queue.for_each_chunk_mut(lent, |part| {
+            let offset = (part.as_ptr().addr() - start) / size_of::<u32>();
+            self.part(first + offset, part, 0, 0);
+        });
+    }
+}
