@@ -130,6 +130,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/raw/delayed.rs", "TIMERS", PerProcess),
     ("workqueue/raw/runs.rs", "INNERMOST", Thread),
     ("workqueue/raw/runs.rs", "TABLE", PerProcess),
+    ("workqueue/scope/join.rs", "CHAIN", Thread),
 ];
 
 /// The source files that the list is about, by the name that it has for them, without their tests.

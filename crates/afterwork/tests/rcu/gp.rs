@@ -244,12 +244,19 @@ fn threads_that_come_and_go_leave_no_memory_behind() {
         let number = line.unwrap().split_whitespace().next().unwrap();
         number.parse::<usize>().unwrap()
     };
+    let grown_kib = || {
+        let before = resident_kib();
+        come_and_go(2000);
+        resident_kib().saturating_sub(before)
+    };
     come_and_go(400);
-    let before = resident_kib();
-    come_and_go(2000);
-    let grown_kib = resident_kib().saturating_sub(before);
-    // A slot of each, of two lines, would be 250 KiB, and what a bag holds 1000.
-    assert!(grown_kib < 200, "{grown_kib} KiB");
+    // A slot of each, of two lines, would be 250 KiB each time, and what a bag holds 1000. One time may grow by more: callbacks
+    // wait longer than ever before.
+    let grown_kib = [(); 5].map(|()| grown_kib());
+    assert!(
+        grown_kib.iter().any(|grown| *grown < 100),
+        "{grown_kib:?} KiB"
+    );
 }
 
 /// Reads when it is dropped.
