@@ -454,7 +454,7 @@ unsafe fn expire(mut heap: MutexGuard<'_, Heap>, item: NonNull<RawDelayed>) -> b
     work.move_to(&home, |state| state.fire(home.rules));
     // From here on whoever cancels it waits until it is pushed.
     drop(heap);
-    home.push(work.item());
+    home.push(item.cast());
     true
 }
 

@@ -34,7 +34,7 @@ use sync::{
     fork::PerProcess,
 };
 
-use super::work::RawWork;
+use super::work::{RawWork, WorkFn};
 use crate::{
     wake::{EventCount, spin_as_waiter},
     workqueue::item::{
@@ -76,11 +76,12 @@ pub(super) struct Run {
 /// Somebody who waits, on his own stack.
 #[derive(Debug)]
 struct Waiter {
+    /// I
     name: Name,
     /// Shard's lock: the run whose end is waited for; null: the start of one is.
-    run: *const Run,
+    run: Cell<*const Run>,
     /// Shard's lock.
-    next: *mut Waiter,
+    next: Cell<*const Waiter>,
     /// A: the last step on this.
     is_done: AtomicBool,
 }
@@ -96,7 +97,7 @@ pub(super) struct Shard {
 #[derive(Debug)]
 struct Lists {
     runs: *mut Run,
-    waiters: *mut Waiter,
+    waiters: Cell<*const Waiter>,
 }
 
 // SAFETY: links stay where they are until they are struck off, by their owner or under the lock, and are only looked at
@@ -107,14 +108,15 @@ impl Default for Lists {
     fn default() -> Self {
         Self {
             runs: ptr::null_mut(),
-            waiters: ptr::null_mut(),
+            waiters: Cell::new(ptr::null()),
         }
     }
 }
 
 impl Name {
-    pub(super) fn new(item: NonNull<RawWork>, func: usize) -> Self {
+    pub(super) fn of(item: NonNull<RawWork>, func: Option<WorkFn>) -> Self {
         let item = item.as_ptr().cast_const();
+        let func = func.map_or(0, |func| func as usize);
         Self { item, func }
     }
 
@@ -192,8 +194,8 @@ impl Shard {
                 unsafe { (*run).next = lists.runs };
                 lists.runs = run;
                 lists.each_waiter(|waiter| {
-                    if waiter.name == name && waiter.run.is_null() {
-                        waiter.run = run;
+                    if waiter.awaits_start_of(name) {
+                        waiter.run.set(run);
                     }
                 });
                 drop(lists);
@@ -217,7 +219,7 @@ impl Shard {
         INNERMOST.with(|innermost| innermost.set(outer));
         let mut lists = self.lists.lock();
         lists.strike(run);
-        let done = lists.settle(|waiter| ptr::eq(waiter.run, run));
+        let done = lists.settle(|waiter| ptr::eq(waiter.run.get(), run));
         // SAFETY: (1); nobody else reaches it any more.
         let left = unsafe { (*run).left };
         let left = left.filter(|item| {
@@ -234,20 +236,19 @@ impl Shard {
 
     /// Ends a claim of the item, which is not pending any more, by the step `plan`; its link is the caller's.
     pub(super) fn release(&self, head: &Head, name: Name, plan: impl Fn(State) -> State) {
-        let mut lists = self.lists.lock();
+        let lists = self.lists.lock();
         let run = lists.run_of(name);
         if !run.is_null() {
             // SAFETY: a run that is in the list is there; its link is looked at under the lock, which we hold.
             unsafe { (*run).left = None };
         }
         head.update(|state| Some(plan(state)));
-        let awaits_start = |waiter: &Waiter| waiter.name == name && waiter.run.is_null();
         let done = if run.is_null() {
-            lists.settle(awaits_start)
+            lists.settle(|waiter| waiter.awaits_start_of(name))
         } else {
             lists.each_waiter(|waiter| {
-                if awaits_start(waiter) {
-                    waiter.run = run;
+                if waiter.awaits_start_of(name) {
+                    waiter.run.set(run);
                 }
             });
             false
@@ -270,32 +271,28 @@ impl Shard {
     ///
     /// Until then. Woken by whoever ends the run, or cancels the item.
     pub(super) fn wait(&self, name: Name, is_pending: impl FnOnce() -> bool) -> bool {
-        let mut waiter = Waiter {
+        let waiter = Waiter {
             name,
-            run: ptr::null(),
-            next: ptr::null_mut(),
+            run: Cell::new(ptr::null()),
+            next: Cell::new(ptr::null()),
             is_done: AtomicBool::new(false),
         };
-        let ours = &raw mut waiter;
-        let mut lists = self.lists.lock();
+        let lists = self.lists.lock();
         if !is_pending() {
             let run = lists.run_of(name);
             if run.is_null() {
                 return false;
             }
-            // SAFETY: ours, and nobody else knows it yet.
-            unsafe { (*ours).run = run };
+            waiter.run.set(run);
         }
-        // SAFETY: as above.
-        unsafe { (*ours).next = lists.waiters };
-        lists.waiters = ours;
+        waiter.next.set(lists.waiters.get());
+        lists.waiters.set(&raw const waiter);
         drop(lists);
         // ORDER(raw-done): publish and consume, other end in `settle`.
         //   run:  what the function did;  done = true  Release
         //   here: done  Acquire;  what the function did
         // Test: a_flush_sees_what_the_function_wrote
-        // SAFETY: ours; others reach the flag alone by then, or what is theirs under the lock.
-        let is_done = || unsafe { &(*ours).is_done }.load(Ordering::Acquire);
+        let is_done = || waiter.is_done.load(Ordering::Acquire);
         if !spin_as_waiter(is_done) {
             self.done.wait_until(is_done);
         }
@@ -326,37 +323,37 @@ impl Lists {
         unsafe { *place = (*run).next };
     }
 
-    fn each_waiter(&mut self, mut change: impl FnMut(&mut Waiter)) {
-        let mut at = self.waiters;
-        // SAFETY: what is in the list is there; all but the flag, which its owner only reads, is ours under the lock.
-        while let Some(waiter) = unsafe { at.as_mut() } {
+    fn each_waiter(&self, change: impl Fn(&Waiter)) {
+        let mut at = self.waiters.get();
+        // SAFETY: what is in the list is there, and our caller holds the lock.
+        while let Some(waiter) = unsafe { at.as_ref() } {
             change(waiter);
-            at = waiter.next;
+            at = waiter.next.get();
         }
     }
 
     /// Strikes off the waiters that are `chosen`, who are done; returns `true` if there were any.
-    fn settle(&mut self, chosen: impl Fn(&Waiter) -> bool) -> bool {
-        let mut place: *mut *mut Waiter = &raw mut self.waiters;
+    fn settle(&self, chosen: impl Fn(&Waiter) -> bool) -> bool {
+        let mut place = &self.waiters;
         let mut any = false;
-        loop {
-            // SAFETY: places are in this value or in links of the list, which are there; we hold the lock.
-            let at = unsafe { *place };
-            // SAFETY: as above.
-            let Some(waiter) = (unsafe { at.as_ref() }) else {
-                return any;
-            };
+        // SAFETY: what is in the list is there, and our caller holds the lock.
+        while let Some(waiter) = unsafe { place.get().as_ref() } {
             if !chosen(waiter) {
-                // SAFETY: as above.
-                place = unsafe { &raw mut (*at).next };
+                place = &waiter.next;
                 continue;
             }
-            // SAFETY: as above.
-            unsafe { *place = waiter.next };
+            place.set(waiter.next.get());
             any = true;
             // ORDER(raw-done): other end in `wait`. The last step: the waiter may go by it.
             // Test: a_flush_sees_what_the_function_wrote
             waiter.is_done.store(true, Ordering::Release);
         }
+        any
+    }
+}
+
+impl Waiter {
+    fn awaits_start_of(&self, name: Name) -> bool {
+        self.name == name && self.run.get().is_null()
     }
 }

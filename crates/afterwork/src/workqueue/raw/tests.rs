@@ -9,28 +9,31 @@ use std::{
 };
 
 use super::*;
-use crate::workqueue::queues::queue::Workqueue;
+use crate::{
+    params::Params,
+    workqueue::queues::{builder::Builder, queue::Workqueue, registry::Registry},
+};
 
 /// An item with something around it, as users have it.
 #[repr(C)]
 struct Job {
     work: RawDelayed,
-    run: Box<dyn Fn(NonNull<Job>) + Send + Sync>,
+    run: Arc<dyn Fn(NonNull<Job>) + Send + Sync>,
 }
 
 unsafe extern "C-unwind" fn run(work: *mut RawWork) {
     let job = NonNull::new(work.cast::<Job>()).unwrap();
-    // SAFETY: all items of these tests are the first part of a `Job`. The closure may free it.
-    let run = &raw const *unsafe { job.as_ref() }.run;
-    // SAFETY: as above.
-    unsafe { (*run)(job) };
+    // Of its own: it may free the job.
+    // SAFETY: all items of these tests are the first part of a `Job`.
+    let run = unsafe { job.as_ref() }.run.clone();
+    run(job);
 }
 
 fn job(run_it: impl Fn(NonNull<Job>) + Send + Sync + 'static) -> NonNull<Job> {
     let job = Job {
         // SAFETY: `run` may be called anywhere with the address of a `Job`.
         work: unsafe { RawDelayed::new(run) },
-        run: Box::new(run_it),
+        run: Arc::new(run_it),
     };
     NonNull::from(Box::leak(Box::new(job)))
 }
@@ -61,12 +64,23 @@ fn plugged(queue: &Workqueue) -> mpsc::Sender<()> {
     unplug
 }
 
+/// Builds it where no file has to be read, for Miri.
+fn build(builder: Builder) -> Workqueue {
+    let machine = topology::Topology::synthetic("2 core").unwrap();
+    let params = Params {
+        worker_spin_limit: 0,
+        ..Params::default()
+    };
+    let registry = Registry::new(machine, params).unwrap();
+    builder.build_in(&registry).unwrap()
+}
+
 fn ordered() -> Workqueue {
-    Workqueue::builder("raw").ordered().build().unwrap()
+    build(Workqueue::builder("raw").ordered())
 }
 
 fn wide() -> Workqueue {
-    Workqueue::builder("raw").max_active(8).build().unwrap()
+    build(Workqueue::builder("raw").max_active(8))
 }
 
 /// Counts runs.

@@ -112,7 +112,7 @@ impl RawWork {
         Ok(unsafe { this.as_ref() })
     }
 
-    pub(super) fn item(&self) -> NonNull<Head> {
+    fn item(&self) -> NonNull<Head> {
         NonNull::from(self).cast()
     }
 
@@ -121,8 +121,7 @@ impl RawWork {
     }
 
     pub(super) fn name(&self) -> Name {
-        let func = self.func.get().map_or(0, |func| func as usize);
-        Name::new(NonNull::from(self), func)
+        Name::of(NonNull::from(self), self.func.get())
     }
 
     /// Queues the item on the pool of this CPU's pod, or of `cpu`'s; false when it is pending already, or is disabled, or
@@ -146,6 +145,8 @@ impl RawWork {
         queue: &Workqueue,
         cpu: Option<CpuId>,
     ) -> Result<bool, Misuse> {
+        // What its function gets: it leads on to what is around the item, where a reference does not.
+        let item = this.cast();
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
         if !queue.admits() {
@@ -163,7 +164,7 @@ impl RawWork {
                 unreachable!("whoever cancels it cuts its link out")
             }
         }
-        home.push(this.item());
+        home.push(item);
         Ok(true)
     }
 
@@ -442,12 +443,13 @@ const _: () = assert!(mem::offset_of!(RawWork, head) == 0);
 unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     let work = item.cast::<RawWork>();
     // SAFETY: (1): a linked item is alive, and one with our table is a `RawWork`.
-    let (name, func, home) = unsafe {
+    let (func, home) = unsafe {
         let work = work.as_ref();
         // Before the step: after it the item may be queued elsewhere, and has another home.
         let home = Pwq::of(work.head.home.load(Ordering::Relaxed));
-        (work.name(), work.func.get(), home)
+        (work.func.get(), home)
     };
+    let name = Name::of(work, func);
     let shard = name.shard();
     let mut run = Run::new(name);
     let run = &raw mut run;
