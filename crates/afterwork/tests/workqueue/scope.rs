@@ -253,10 +253,40 @@ fn an_owner_that_waits_starts_what_a_guest_brings() {
     });
 }
 
-/// Two items each lock the same mutex, and wait for a scope with that held. A thread that runs anything it can get while it
-/// waits for a scope takes up the second item inside the first, and waits for itself: rayon does.
+/// An item locks, and joins a second part that another thread has taken; meanwhile an item comes that wants the lock. A thread
+/// that runs whatever it can get while it waits takes that up inside the first, and waits for itself.
 #[test]
 fn an_owner_that_holds_a_lock_never_runs_what_wants_it() {
+    ends(|| {
+        let queue = alone_on_two(queue("locks").max_active(16));
+        let lock = Mutex::new(0);
+        let (taken, came) = (Barrier::new(3), AtomicBool::new(false));
+        queue.scope(|s| {
+            s.spawn(|| {
+                let mut locked = lock.lock().unwrap();
+                let first = || {
+                    taken.wait();
+                };
+                let second = || {
+                    taken.wait();
+                    while !came.load(Ordering::Acquire) {
+                        thread::yield_now();
+                    }
+                };
+                queue.join(first, second);
+                *locked += 1;
+            });
+            taken.wait();
+            s.spawn(|| *lock.lock().unwrap() += 1);
+            queue.spawn_detached(|| ());
+            came.store(true, Ordering::Release);
+        });
+        assert_eq!(lock.into_inner().unwrap(), 2);
+    });
+}
+
+#[test]
+fn scopes_end_that_are_opened_under_a_lock_which_their_siblings_want() {
     ends(|| {
         for max_active in [1, 2, 16] {
             let queue = alone_on_two(queue("locks").max_active(max_active));
