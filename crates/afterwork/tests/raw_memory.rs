@@ -1,0 +1,88 @@
+//! Raw items, timers and callbacks take no memory: not when they are queued, armed, cancelled, waited for, or handed over.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use std::{
+    alloc::{GlobalAlloc, Layout, System},
+    cell::Cell,
+    ptr::NonNull,
+    time::Duration,
+};
+
+use afterwork::{
+    rcu,
+    workqueue::{
+        Workqueue,
+        raw::{RawDelayed, RawWork},
+    },
+};
+
+thread_local!(static NR_TAKEN: Cell<u64> = const { Cell::new(0) });
+
+/// Counts what each thread takes.
+struct Counting;
+
+// SAFETY: the system's allocator, beside which a number is changed that takes no memory itself.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // Gone while a thread ends.
+        NR_TAKEN.try_with(|nr| nr.set(nr.get() + 1)).ok();
+        // SAFETY: our caller's promise.
+        unsafe { System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, memory: *mut u8, layout: Layout) {
+        // SAFETY: our caller's promise.
+        unsafe { System.dealloc(memory, layout) }
+    }
+}
+
+#[global_allocator]
+static COUNTING: Counting = Counting;
+
+unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
+
+unsafe fn forget(_: *mut rcu::Head) {}
+
+/// Does `act` some times, of which the first may make what a process makes once; returns what the others took.
+fn taken_by(mut act: impl FnMut()) -> u64 {
+    act();
+    let before = NR_TAKEN.get();
+    for _ in 0..100 {
+        act();
+    }
+    NR_TAKEN.get() - before
+}
+
+#[test]
+fn nothing_is_allocated_for_an_item_a_timer_or_a_callback() {
+    let queue = Workqueue::builder("memory").max_active(4).build().unwrap();
+    let hour = Duration::from_secs(3600);
+    // SAFETY: it may be called anywhere.
+    let mut item = unsafe { RawDelayed::new(nothing) };
+    let item = NonNull::from(&mut item);
+    let work = RawDelayed::work(item);
+    let mut heads: Vec<rcu::Head> = (0..101).map(|_| rcu::Head::new()).collect();
+    let mut heads = heads.iter_mut();
+    // SAFETY: (all of these) the item is there, and idle before it goes; so is the queue.
+    let by_items = taken_by(|| unsafe {
+        RawWork::queue(work, &queue, None).unwrap();
+        RawWork::flush(work).unwrap();
+        RawWork::queue(work, &queue, None).unwrap();
+        RawWork::cancel_sync(work).unwrap();
+    });
+    assert_eq!(by_items, 0, "items");
+    // SAFETY: as above.
+    let by_timers = taken_by(|| unsafe {
+        RawDelayed::queue(item, &queue, None, hour).unwrap();
+        RawDelayed::modify(item, &queue, None, 2 * hour).unwrap();
+        RawDelayed::cancel_sync(item).unwrap();
+        RawDelayed::queue(item, &queue, None, hour).unwrap();
+        RawDelayed::flush(item).unwrap();
+    });
+    assert_eq!(by_timers, 0, "timers");
+    // SAFETY: each head is handed over once, and stays until the barrier below.
+    let by_callbacks = taken_by(|| unsafe { rcu::call_head(heads.next().unwrap(), forget) });
+    rcu::barrier();
+    assert_eq!(by_callbacks, 0, "callbacks");
+}
