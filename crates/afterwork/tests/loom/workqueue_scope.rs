@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use afterwork::workqueue::{
     Workqueue,
-    model::{OpenPair, OpenScope},
+    model::{OpenPair, OpenRange, OpenScope},
 };
 use sync::{
     atomic::{AtomicBool, Ordering},
@@ -228,6 +228,42 @@ fn items_of_an_ordered_queue_run_one_at_a_time_whoever_runs_them() {
 fn an_item_must_wait_for_the_one_before_it() {
     must_fail("line: an item starts beside another", || {
         exhaustive(items_in_order);
+    });
+}
+
+/// Two participants in three units, of which both may want the same: each is worked at once.
+fn shares_are_cut_by_two() {
+    let range = OpenRange::new(2, 3);
+    let words: Arc<[Plain; 3]> = Arc::default();
+    let work = |words: &[Plain; 3], unit: u32| {
+        let word = &words[unit as usize];
+        word.set(word.get() + 1);
+    };
+    let guest = spawn({
+        let (range, words) = (range.clone(), words.clone());
+        move || range.serve(1, |unit| work(&words, unit))
+    });
+    range.serve(0, |unit| work(&words, unit));
+    guest.join().unwrap();
+    assert!(words.iter().all(|word| word.get() == 1));
+}
+
+#[test]
+fn each_unit_of_a_range_is_one_participants() {
+    exhaustive(shares_are_cut_by_two);
+}
+
+#[test]
+fn who_takes_a_share_must_start_some_of_it() {
+    must_fail("pieces: what is taken can be taken away", || {
+        exhaustive(shares_are_cut_by_two);
+    });
+}
+
+#[test]
+fn who_cuts_a_share_must_look_whether_it_is_still_so() {
+    must_fail("pieces: a share is cut without looking", || {
+        exhaustive(shares_are_cut_by_two);
     });
 }
 

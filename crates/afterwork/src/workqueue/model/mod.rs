@@ -6,7 +6,7 @@
 
 mod parts;
 
-pub use super::scope::model::{OpenPair, OpenScope};
+pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
 pub use parts::{Gates, Injected, Pushed};
 
 use sync::{atomic::Ordering, unmodelled::Arc};

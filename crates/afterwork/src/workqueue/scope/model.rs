@@ -4,7 +4,7 @@ use std::{fmt, ptr::NonNull};
 
 use sync::unmodelled::Arc;
 
-use super::{crew::Crew, line, stand::Stand};
+use super::{crew::Crew, line, pieces::Shares, stand::Stand};
 use crate::{panics::guarded_in_item, workqueue::limit::queue_core::QueueCore};
 
 /// A scope that is there as long as anybody has it, also when its end overlooks somebody.
@@ -129,5 +129,29 @@ impl OpenPair {
 impl fmt::Debug for OpenPair {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("OpenPair")
+    }
+}
+
+/// The shares of a range, of which the first participant has all.
+#[derive(Clone)]
+pub struct OpenRange(Arc<Shares>);
+
+impl OpenRange {
+    /// Makes one of `nr_units` for `nr_seats` participants.
+    pub fn new(nr_seats: usize, nr_units: u32) -> Self {
+        Self(Arc::new(Shares::new(nr_seats, nr_units)))
+    }
+
+    /// Works at it as the participant `seat`, until nothing is left to take: `work` is called with each unit.
+    pub fn serve(&self, seat: usize, mut work: impl FnMut(u32)) {
+        while let Some(piece) = self.0.next(seat, 1).or_else(|| self.0.steal(seat, 1)) {
+            (piece.start()..piece.end()).for_each(&mut work);
+        }
+    }
+}
+
+impl fmt::Debug for OpenRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OpenRange")
     }
 }

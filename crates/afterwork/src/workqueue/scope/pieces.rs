@@ -35,16 +35,16 @@ const PIECE_US: u64 = 20;
 ///
 /// bits 0..32 its start | bits 32..64 its end
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Share(u64);
+pub(super) struct Share(u64);
 
 impl Share {
     fn new(start: u32, end: u32) -> Self {
         Self(u64::from(end) << 32 | u64::from(start))
     }
-    fn start(self) -> u32 {
+    pub(super) fn start(self) -> u32 {
         self.0 as u32
     }
-    fn end(self) -> u32 {
+    pub(super) fn end(self) -> u32 {
         (self.0 >> 32) as u32
     }
     fn len(self) -> u32 {
@@ -66,11 +66,11 @@ impl Share {
 }
 
 /// The shares of all participants.
-struct Shares(Box<[CachePadded<AtomicU64>]>);
+pub(super) struct Shares(Box<[CachePadded<AtomicU64>]>);
 
 impl Shares {
     /// Gives all of `nr_units` to the first of `nr_seats` participants.
-    fn new(nr_seats: usize, nr_units: u32) -> Self {
+    pub(super) fn new(nr_seats: usize, nr_units: u32) -> Self {
         let seats = 0..nr_seats.max(1);
         let share = |seat| {
             let len = if seat == 0 { nr_units } else { 0 };
@@ -100,20 +100,32 @@ impl Shares {
     }
 
     /// Returns the next piece of the share at `seat`, which is the caller's.
-    fn next(&self, seat: usize, most: u32) -> Option<Share> {
+    pub(super) fn next(&self, seat: usize, most: u32) -> Option<Share> {
         self.cut(seat, |share| share.front(most))
     }
 
-    /// Makes half of somebody else's share that at `seat`, which is the caller's and used up. Returns how long it is.
-    fn steal(&self, seat: usize) -> Option<u32> {
+    /// Takes half of somebody else's share, for that at `seat`, which is the caller's and used up. Returns the first piece of it.
+    ///
+    /// That piece is never in the share: two participants could take the last unit from each other for ever.
+    pub(super) fn steal(&self, seat: usize, most: u32) -> Option<Share> {
         let nr_seats = self.0.len();
         let others = (1..nr_seats).map(|ahead| (seat + ahead) % nr_seats);
         let stolen = others
             .filter_map(|other| self.cut(other, Share::back))
             .next()?;
+        let (piece, left) = if twin::armed("pieces: what is taken can be taken away") {
+            (Share::new(0, 0), stolen)
+        } else {
+            stolen.front(most)?
+        };
         // An empty share is nobody's to cut, so a store will do.
-        self.0[seat].store(stolen.0, Ordering::Relaxed);
-        Some(stolen.len())
+        self.0[seat].store(left.0, Ordering::Relaxed);
+        Some(piece)
+    }
+
+    /// Returns `true` if there is something to take from the share at `seat`.
+    fn has_any(&self, seat: usize) -> bool {
+        Share(self.0[seat].load(Ordering::Relaxed)).len() > 0
     }
 }
 
@@ -144,34 +156,33 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
         if seat >= this.shares.0.len() {
             return;
         }
-        if let Some(len) = this.shares.steal(seat) {
-            if len > 1 && seat + 1 < this.shares.0.len() {
+        if let Some(piece) = this.shares.steal(seat, 1) {
+            if this.shares.has_any(seat) && seat + 1 < this.shares.0.len() {
                 this.tickets.send(this.queue, crew);
             }
-            this.serve(seat);
+            this.serve(seat, Some(piece));
         }
     }
 
-    /// Works until all has been started.
-    fn serve(&self, seat: usize) {
+    /// Works at `piece`, and at all that nobody has started.
+    fn serve(&self, seat: usize, mut piece: Option<Share>) {
         let mut most = 1;
         loop {
-            while let Some(piece) = self.shares.next(seat, most) {
-                let start = time::cycles();
-                if self.stopped.load(Ordering::Relaxed) {
-                    return;
-                }
-                // FOREIGN(scope-run): the closure on a piece, on a guest or the owner; contained.
-                if let Err(payload) = guarded_in_item(|| (self.func)(self.elements(piece))) {
-                    self.stopped.store(true, Ordering::Relaxed);
-                    self.first_panic.note(&self.queue.inner.core, payload);
-                    return;
-                }
-                most = next_most(most, time::cycles().wrapping_sub(start));
-            }
-            if self.shares.steal(seat).is_none() {
+            let next = piece.take().or_else(|| self.shares.next(seat, most));
+            let Some(next) = next.or_else(|| self.shares.steal(seat, most)) else {
+                return;
+            };
+            if self.stopped.load(Ordering::Relaxed) {
                 return;
             }
+            let start = time::cycles();
+            // FOREIGN(scope-run): the closure on a piece, on a guest or the owner; contained.
+            if let Err(payload) = guarded_in_item(|| (self.func)(self.elements(next))) {
+                self.stopped.store(true, Ordering::Relaxed);
+                self.first_panic.note(&self.queue.inner.core, payload);
+                return;
+            }
+            most = next_most(most, time::cycles().wrapping_sub(start));
         }
     }
 
@@ -256,7 +267,7 @@ impl Workqueue {
         let crew = unsafe { Crew::new((&raw const pieces).cast(), Pieces::<F>::visit) };
         pieces.tickets.send(self, &crew);
         whole(|| {
-            pieces.serve(0);
+            pieces.serve(0, None);
             crew.close(reach.on_one_cpu);
         });
         pieces.tickets.take_back();
@@ -366,19 +377,21 @@ mod tests {
     fn shares_give_each_unit_once() {
         let shares = Shares::new(3, 100);
         let mut given = [0; 100];
-        let mut take = |seat, most| {
-            let piece = shares.next(seat, most)?;
+        let mut give = |piece: Share| {
             (piece.start()..piece.end()).for_each(|unit| given[unit as usize] += 1);
-            Some(())
         };
-        assert_eq!(take(1, 1), None);
-        take(0, 4).unwrap();
-        assert_eq!(shares.steal(1), Some(48));
-        assert_eq!(shares.steal(2), Some(24));
+        assert_eq!(shares.next(1, 1), None);
+        give(shares.next(0, 4).unwrap());
+        assert_eq!(shares.steal(1, 1), Some(Share::new(52, 53)));
+        give(Share::new(52, 53));
+        assert_eq!(shares.steal(2, 5), Some(Share::new(28, 33)));
+        give(Share::new(28, 33));
         for seat in [2, 1, 0] {
-            while take(seat, 5).is_some() {}
+            while let Some(piece) = shares.next(seat, 5) {
+                give(piece);
+            }
         }
-        assert!((0..3).all(|seat| shares.steal(seat).is_none()));
+        assert!((0..3).all(|seat| shares.steal(seat, 1).is_none()));
         assert!(given.iter().all(|&times| times == 1), "{given:?}");
     }
 
