@@ -38,6 +38,7 @@ use super::{
 /// rcu::call(move || sender.send("no reader is left").unwrap());
 /// assert_eq!(receiver.recv().unwrap(), "no reader is left");
 /// ```
+#[doc(alias = "call_rcu")]
 pub fn call(callback: impl FnOnce() + Send + 'static) {
     callbacks().add(callback);
 }
@@ -54,6 +55,7 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
 /// afterwork::rcu::call_drop(Box::new([0_u8; 1000]));
 /// afterwork::rcu::barrier();
 /// ```
+#[doc(alias = "kfree_rcu")]
 pub fn call_drop<T: Send + 'static>(value: T) {
     call(move || drop(value));
 }
@@ -88,6 +90,7 @@ pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
 ///
 /// If this thread is in a section, in a callback, in the executor of [`run_callbacks_on`], or in a stall handler: each would
 /// wait for itself. Also in an item of a bottom-half queue.
+#[doc(alias = "rcu_barrier")]
 pub fn barrier() {
     assert!(!in_callback(), "barrier inside a callback waits for itself");
     outside_of_sections("barrier");
@@ -99,6 +102,7 @@ pub fn barrier() {
 /// # Blocking
 ///
 /// Never blocks. May be called in a section.
+#[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GpCookie {
     let cookie = global().state();
     callbacks().want();

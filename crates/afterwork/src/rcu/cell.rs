@@ -134,6 +134,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     /// # Blocking
     ///
     /// Never.
+    #[doc(alias = "rcu_dereference")]
     #[inline(always)]
     pub fn read(&self) -> F::Guard<'_> {
         self.flavor.read()
@@ -150,6 +151,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     /// # Panics
     ///
     /// If the guard belongs to another domain than the cell.
+    #[doc(alias = "rcu_dereference")]
     #[inline(always)]
     pub fn load<'a>(&'a self, guard: &'a impl Section<F>) -> &'a T {
         assert!(
@@ -211,6 +213,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// # Panics
     ///
     /// As the flavor's `call`, before the cell has changed.
+    #[doc(alias("rcu_assign_pointer", "rcu_xchg_pointer"))]
     pub fn replace(&self, value: T) {
         self.flavor.assert_may_call();
         let old = self.swap(Box::into_raw(Box::new(value)));
@@ -245,6 +248,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// let late = count.compare_exchange(seen, 7, &guard).unwrap_err();
     /// assert_eq!((*late.current, late.new), (2, 7));
     /// ```
+    #[doc(alias = "rcu_cmpxchg_pointer")]
     pub fn compare_exchange<'a>(
         &'a self,
         expected: &T,

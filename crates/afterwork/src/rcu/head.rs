@@ -26,6 +26,7 @@ use super::bag::{Bag, Deferred};
 /// }
 /// rcu::barrier();
 /// ```
+#[doc(alias = "rcu_head")]
 #[derive(Debug)]
 #[repr(C)]
 pub struct Head {

@@ -109,6 +109,7 @@ impl Drop for Guard {
 /// drop(outer); // `inner` still protects
 /// drop(inner);
 /// ```
+#[doc(alias = "rcu_read_lock")]
 #[inline(always)]
 pub fn read() -> Guard {
     Guard::on(enter())

@@ -54,6 +54,7 @@ use super::{
 /// drop(unsafe { Box::from_raw(old) });
 /// reader.join().unwrap();
 /// ```
+#[doc(alias = "synchronize_rcu")]
 pub fn synchronize() {
     synchronize_as(outside_of_sections("synchronize"));
 }
@@ -97,6 +98,7 @@ fn synchronize_by_callback() {
 /// # Panics
 ///
 /// As [`synchronize`].
+#[doc(alias = "synchronize_rcu_expedited")]
 pub fn synchronize_expedited() {
     global().synchronize(outside_of_sections("synchronize_expedited"));
 }
@@ -121,6 +123,7 @@ pub fn synchronize_expedited() {
 /// }
 /// // What was unlinked before `get_state` may be freed.
 /// ```
+#[doc(alias = "get_state_synchronize_rcu")]
 pub fn get_state() -> GpCookie {
     global().state()
 }
@@ -137,6 +140,7 @@ pub fn get_state() -> GpCookie {
 /// # Blocking
 ///
 /// Never blocks. Costs a few loads and at most one fence. May be called in a section.
+#[doc(alias = "poll_state_synchronize_rcu")]
 pub fn poll_state(cookie: GpCookie) -> bool {
     if global().is_over(cookie) {
         return true;
@@ -154,6 +158,7 @@ pub fn poll_state(cookie: GpCookie) -> bool {
 /// # Panics
 ///
 /// As [`synchronize`], if it has to wait.
+#[doc(alias = "cond_synchronize_rcu")]
 pub fn cond_synchronize(cookie: GpCookie) {
     if !poll_state(cookie) {
         global().wait_for(cookie, outside_of_sections("cond_synchronize"));

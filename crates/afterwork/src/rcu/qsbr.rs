@@ -104,6 +104,7 @@ use super::{
 /// let reader = afterwork::rcu::qsbr::Reader::new();
 /// std::thread::spawn(move || drop(reader));
 /// ```
+#[doc(alias = "urcu_qsbr_register_thread")]
 #[derive(Debug)]
 #[must_use = "a reader is online until it is dropped"]
 pub struct Reader {
@@ -138,6 +139,7 @@ impl Reader {
     /// # Blocking
     ///
     /// Never blocks. Makes a system call if it is the last reader that a grace period waits for.
+    #[doc(alias = "urcu_qsbr_quiescent_state")]
     #[inline]
     pub fn quiescent(&mut self) {
         self.slot.renew(global());
@@ -154,6 +156,7 @@ impl Reader {
     /// # Panics
     ///
     /// If `body` does. Aborts the process if `body` leaves so many sections open that this reader cannot come back online.
+    #[doc(alias = "urcu_qsbr_thread_offline")]
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
         let _online = Offline::go(self);
         // No effect if another section is open around this reader.
@@ -170,6 +173,7 @@ impl Reader {
     /// # Panics
     ///
     /// If this thread is in another section, or has another reader.
+    #[doc(alias = "urcu_qsbr_synchronize_rcu")]
     pub fn synchronize(&mut self) {
         let _online = Offline::go(self);
         polled::synchronize();

@@ -66,4 +66,4 @@ pub use route::stats::{PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 pub use time::delayed::{Deferred, Delay, DelayedWork};
 pub use time::rcu_work::{GracePeriod, RcuWork};
-pub use topology::{AffinityScope, CpuId};
+pub use topology::{AffinityScope, CpuId, CpuSet, Topology};

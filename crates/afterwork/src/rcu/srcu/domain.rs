@@ -53,6 +53,7 @@ use crate::{rcu::future::Synchronize, wake::report};
 /// domain.synchronize();
 /// assert!(domain.poll_state(unlinked));
 /// ```
+#[doc(alias = "srcu_struct")]
 #[derive(Clone, Debug)]
 pub struct Domain {
     shared: Arc<Shared>,
@@ -87,6 +88,7 @@ impl Domain {
     /// # Blocking
     ///
     /// Never blocks. The first domain of a process registers for membarrier, which takes some microseconds.
+    #[doc(alias = "init_srcu_struct")]
     pub fn new() -> Self {
         asym::init();
         let front = Front {
@@ -110,6 +112,7 @@ impl Domain {
     ///
     /// Never blocks. Costs a plain increment, and another one when the guard is dropped. A thread's first section in a
     /// domain may allocate. Do not call it in a signal handler, which could interrupt an increment.
+    #[doc(alias = "srcu_read_lock")]
     #[inline(always)]
     pub fn read(&self) -> Guard<'_> {
         Guard::new(self)
@@ -129,6 +132,7 @@ impl Domain {
     /// let guard = Domain::new().read_owned();
     /// std::thread::spawn(move || drop(guard)).join().unwrap();
     /// ```
+    #[doc(alias = "srcu_down_read")]
     pub fn read_owned(&self) -> OwnedGuard {
         OwnedGuard::new(self.clone())
     }
@@ -166,6 +170,7 @@ impl Domain {
     ///
     /// As long as the slowest of them; a membarrier, some ten microseconds, if there is none. Never call it while this thread
     /// or this task holds a guard of the domain: it would wait for itself.
+    #[doc(alias = "synchronize_srcu")]
     pub fn synchronize(&self) {
         self.shared.wait_for(self.get_state(), Patience::Normal);
     }
@@ -177,6 +182,7 @@ impl Domain {
     /// As [`synchronize`](Self::synchronize). Spins for up to some tens of microseconds.
     ///
     /// Differs from Linux: here the plain form does not delay grace periods either, so this gains little.
+    #[doc(alias = "synchronize_srcu_expedited")]
     pub fn synchronize_expedited(&self) {
         self.shared.wait_for(self.get_state(), Patience::Expedited);
     }
@@ -208,6 +214,7 @@ impl Domain {
     /// # Blocking
     ///
     /// Never blocks. Costs a full fence and a load.
+    #[doc(alias = "get_state_synchronize_srcu")]
     pub fn get_state(&self) -> Cookie {
         self.shared.gp.snap()
     }
@@ -217,6 +224,7 @@ impl Domain {
     /// # Blocking
     ///
     /// As [`call`](Self::call).
+    #[doc(alias = "start_poll_synchronize_srcu")]
     pub fn start_poll(&self) -> Cookie {
         let cookie = self.get_state();
         self.call(|| ());
@@ -228,6 +236,7 @@ impl Domain {
     /// # Blocking
     ///
     /// Never blocks.
+    #[doc(alias = "poll_state_synchronize_srcu")]
     pub fn poll_state(&self, cookie: Cookie) -> bool {
         self.shared.gp.is_over(cookie)
     }
@@ -257,6 +266,7 @@ impl Domain {
     ///
     /// In a child of `fork`, if the domain was made in the parent. `callback` is leaked then, because a reader may still see
     /// what it would free.
+    #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
         Shared::call(&self.shared, Callback::new(callback));
     }
@@ -271,6 +281,7 @@ impl Domain {
     /// # Panics
     ///
     /// In a callback of this domain, which would wait for itself. In a child of `fork`, if the domain was made in the parent.
+    #[doc(alias = "srcu_barrier")]
     pub fn barrier(&self) {
         self.shared.barrier();
     }

@@ -61,6 +61,7 @@ use crate::{
 /// assert_eq!(receive.iter().take(2).collect::<Vec<_>>(), [1, 2]);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "work_struct")]
 pub struct Work {
     item: NonNull<Head>,
 }
@@ -116,6 +117,7 @@ struct Reusable<F> {
 
 impl Work {
     /// Makes an item that runs `func`.
+    #[doc(alias = "INIT_WORK")]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::with_handle(move |_| func())
     }
@@ -159,6 +161,7 @@ impl Work {
     /// # Blocking
     ///
     /// Never. The answer may be old when it arrives.
+    #[doc(alias = "work_pending")]
     pub fn is_pending(&self) -> bool {
         let state = self.head().load();
         state.is_pending() || state.is_claimed()
@@ -174,6 +177,7 @@ impl Work {
     /// # Blocking
     ///
     /// Never. The answer may be old when it arrives.
+    #[doc(alias = "work_busy")]
     pub fn busy(&self) -> Busy {
         let state = self.head().load();
         Busy {
@@ -196,6 +200,7 @@ impl Work {
     ///
     /// [`FlushError::OwnItem`] from inside the item's own run; [`FlushError::Panicked`] when the last run that
     /// ended panicked.
+    #[doc(alias = "flush_work")]
     pub fn flush(&self) -> Result<bool, FlushError> {
         let head = self.head();
         let is_busy = !head.load().is_idle();
@@ -220,6 +225,7 @@ impl Work {
     ///
     /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, every so often what was
     /// cancelled in another one is, and an item that somebody is just queueing, cancelling, or about to run is waited for that far.
+    #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         if self.is_lost() {
             return false;
@@ -251,6 +257,7 @@ impl Work {
     /// # Panics
     ///
     /// As [`disable`](Self::disable), and inside another item, of a bottom-half queue. Nothing is changed then.
+    #[doc(alias = "cancel_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
         self.enable();
@@ -284,6 +291,7 @@ impl Work {
     /// assert!(queue.enqueue(&work));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "disable_work")]
     pub fn disable(&self) -> bool {
         let disabled = |state| Some(State::disable(state).expect("disabled 65535 times"));
         self.head().update(disabled);
@@ -299,6 +307,7 @@ impl Work {
     /// # Panics
     ///
     /// As [`disable`](Self::disable), and inside another item, of a bottom-half queue. Nothing is changed then.
+    #[doc(alias = "disable_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.must_be_free_to_wait();
         let was_pending = self.disable();
@@ -340,6 +349,7 @@ impl Work {
     /// # Panics
     ///
     /// When the item is not disabled.
+    #[doc(alias = "enable_work")]
     pub fn enable(&self) -> bool {
         let enabled = |state| Some(State::enable(state).expect("enabled more often than disabled"));
         let enabled = self.head().update(enabled);

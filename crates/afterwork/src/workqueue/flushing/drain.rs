@@ -39,6 +39,7 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself.
+    #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
         let _draining = self.inner.closed.while_draining();
@@ -72,6 +73,7 @@ impl Workqueue {
     /// assert_eq!((refused.func)(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "destroy_workqueue")]
     pub fn destroy(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
         self.inner.closed.destroy();
@@ -101,6 +103,7 @@ impl Workqueue {
     /// assert_eq!(handle.join()?, "thawed");
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "freeze_workqueues_begin")]
     pub fn pause(&self) -> bool {
         self.inner.must_be_at_home();
         self.inner.set_paused(true)
@@ -111,6 +114,7 @@ impl Workqueue {
     /// # Blocking
     ///
     /// Never; it may wake workers.
+    #[doc(alias = "thaw_workqueues")]
     pub fn resume(&self) -> bool {
         self.inner.must_be_at_home();
         self.inner.set_paused(false)

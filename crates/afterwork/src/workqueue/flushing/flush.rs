@@ -118,6 +118,7 @@ impl Workqueue {
     /// assert_eq!(NR_DONE.load(Ordering::Relaxed), 100);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "flush_workqueue")]
     pub fn flush(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
         dependency::before_flushing(&self.inner.core);

@@ -52,6 +52,7 @@ pub struct Builder {
 
 impl Workqueue {
     /// Starts to describe a queue called `name`.
+    #[doc(alias = "alloc_workqueue")]
     pub fn builder(name: &str) -> Builder {
         Builder::new(name)
     }
@@ -140,6 +141,7 @@ impl Builder {
     ///
     /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued here while it
     /// still runs from another queue loses its place.
+    #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(mut self) -> Self {
         self.ordered = true;
         self
@@ -165,6 +167,7 @@ impl Builder {
     /// # Errors
     ///
     /// See [`BuildError`]; each names what was asked for.
+    #[doc(alias = "create_workqueue")]
     pub fn build(self) -> Result<Workqueue, BuildError> {
         let registry = Registry::global().map_err(BuildError::Registry)?;
         self.build_in(registry)

@@ -73,6 +73,7 @@ impl Workqueue {
     ///
     /// See [`Workqueue`]. An item whose cancelled place is still in another queue's list is first taken out of
     /// there, under that pool's lock.
+    #[doc(alias("queue_work", "schedule_work"))]
     #[inline]
     pub fn enqueue(&self, work: &Work) -> bool {
         self.enqueue_at(&self.here(), work)
@@ -112,6 +113,7 @@ impl Workqueue {
     /// work.flush()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "enable_and_queue_work")]
     pub fn enable_and_queue(&self, work: &Work) -> bool {
         self.inner.must_be_at_home();
         must_not_be_lost(work.is_lost());

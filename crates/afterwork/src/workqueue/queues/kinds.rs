@@ -14,6 +14,7 @@ impl Builder {
     ///
     /// The same as the scope `Cpu`, `strict(true)` and a `max_active` that is meant for each CPU: each CPU's pool runs one worker at a time; when that blocks (see
     /// [`blocking`](crate::workqueue::blocking)) or hogs the CPU, another runs.
+    #[doc(alias = "WQ_PERCPU")]
     pub fn per_cpu(self) -> Self {
         self.scope(AffinityScope::Cpu)
             .strict(true)
@@ -24,6 +25,7 @@ impl Builder {
     ///
     /// Needs a right that most processes do not have: without it [`build`](Self::build) says
     /// [`BuildError::NicePermission`].
+    #[doc(alias = "WQ_HIGHPRI")]
     pub fn highpri(self) -> Self {
         self.nice(HIGHPRI_NICE)
     }
@@ -36,6 +38,7 @@ impl Builder {
     /// [`Params::cpu_intensive_thresh_us`](crate::params::Params)).
     ///
     /// Differs from Linux: there it says nothing to unbound queues, whose items never count.
+    #[doc(alias = "WQ_CPU_INTENSIVE")]
     pub fn cpu_intensive(mut self) -> Self {
         self.cpu_intensive = true;
         self
@@ -52,6 +55,7 @@ impl Builder {
     /// # Cost
     ///
     /// A sleeping thread. Its stack is reserved at once and its pages are touched when first used.
+    #[doc(alias = "WQ_MEM_RECLAIM")]
     pub fn mem_reclaim(mut self) -> Self {
         self.mem_reclaim = true;
         self
@@ -74,6 +78,7 @@ impl Builder {
     /// # Errors
     ///
     /// `build` says [`BuildError::Bh`] when the queue is also to be ordered, `cpu_intensive` or `mem_reclaim`.
+    #[doc(alias("WQ_BH", "tasklet_struct"))]
     pub fn bh(mut self) -> Self {
         self.bh = true;
         self

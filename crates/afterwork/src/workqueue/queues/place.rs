@@ -27,6 +27,7 @@ impl Workqueue {
     /// work.flush()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "queue_work_on")]
     pub fn enqueue_on(&self, cpu: CpuId, work: &Work) -> bool {
         self.enqueue_at(&self.inner.route_table.at_cpu(cpu), work)
     }
@@ -39,6 +40,7 @@ impl Workqueue {
     /// # Blocking
     ///
     /// As [`enqueue`](Self::enqueue).
+    #[doc(alias = "queue_work_node")]
     pub fn enqueue_node(&self, node: u32, work: &Work) -> bool {
         self.enqueue_at(&self.inner.route_table.at_node(node), work)
     }

@@ -69,6 +69,7 @@ use crate::workqueue::{
 /// assert_eq!(total, 3999 * 4000 / 2);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "workqueue_struct")]
 #[derive(Clone)]
 pub struct Workqueue {
     pub(crate) inner: Arc<Inner>,
@@ -183,6 +184,7 @@ impl Workqueue {
     ///
     /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) outside 1 to 512;
     /// [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an ordered queue.
+    #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(
         &self,
         max_active: u32,

@@ -133,6 +133,7 @@ impl Registry {
     /// It takes effect as [`set_topology`](Self::set_topology) does. A queue that by its own
     /// [`cpus`](crate::workqueue::Attrs::cpus) would be left with none uses these; a set without any CPU that may be used
     /// bounds nothing.
+    #[doc(alias = "workqueue_set_unbound_cpumask")]
     pub fn set_unbound_cpus(&self, cpus: Option<CpuSet>) {
         self.here().set_unbound_cpus(cpus);
     }

@@ -79,6 +79,7 @@ impl Pwq {
 
 impl Workqueue {
     /// Returns the attributes.
+    #[doc(alias = "workqueue_attrs")]
     pub fn attrs(&self) -> Attrs {
         self.inner.must_be_at_home();
         self.inner.plan.lock().attrs().clone()
@@ -116,6 +117,7 @@ impl Workqueue {
     /// assert_eq!((queue.attrs().nice, queue.attrs().scope), (10, AffinityScope::Cpu));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "apply_workqueue_attrs")]
     pub fn set_attrs(&self, attrs: &Attrs) -> Result<(), BuildError> {
         self.inner.must_be_at_home();
         self.check(attrs)?;

@@ -25,6 +25,7 @@ use crate::workqueue::route::attrs::{BuildError, MAX_ACTIVE};
 /// assert_eq!(workqueue::system()?.spawn(|| 6 * 7).join()?, 42);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("system_wq", "system_percpu_wq", "schedule_work"))]
 pub fn system() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || Workqueue::builder("events").per_cpu().build())
@@ -39,6 +40,7 @@ pub fn system() -> Result<&'static Workqueue, BuildError> {
 /// # Errors
 ///
 /// As of [`system`].
+#[doc(alias = "system_highpri_wq")]
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {
@@ -61,6 +63,7 @@ fn or_without_priority(first: Builder, second: Builder) -> Result<Workqueue, Bui
 /// # Errors
 ///
 /// As of [`system`].
+#[doc(alias = "system_long_wq")]
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {
@@ -75,6 +78,7 @@ pub fn system_long() -> Result<&'static Workqueue, BuildError> {
 /// # Errors
 ///
 /// As of [`system`].
+#[doc(alias("system_unbound_wq", "system_dfl_wq"))]
 pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {

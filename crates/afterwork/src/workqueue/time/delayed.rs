@@ -64,6 +64,7 @@ pub struct Deferred<U> {
 /// assert_eq!(receive.recv()?, "later");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "delayed_work")]
 pub type DelayedWork = Deferred<Delay>;
 
 /// What a [`DelayedWork`] waits for.
@@ -72,6 +73,7 @@ pub enum Delay {}
 
 impl<U: 'static> Deferred<U> {
     /// Makes an item that runs `func`.
+    #[doc(alias("INIT_DELAYED_WORK", "INIT_RCU_WORK"))]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::with_handle(move |_| func())
     }
@@ -99,6 +101,7 @@ impl<U: 'static> Deferred<U> {
     /// # Blocking
     ///
     /// For a short lock. The answer may be old when it arrives.
+    #[doc(alias = "delayed_work_pending")]
     pub fn is_pending(&self) -> bool {
         self.busy().pending
     }
@@ -120,6 +123,7 @@ impl<U: 'static> Deferred<U> {
     /// # Blocking
     ///
     /// As [`Work::cancel`]; not for what it waits for.
+    #[doc(alias = "cancel_delayed_work")]
     pub fn cancel(&self) -> bool {
         self.timer.disarm() || self.work.cancel()
     }
@@ -135,6 +139,7 @@ impl<U: 'static> Deferred<U> {
     /// # Panics
     ///
     /// As [`Work::disable_sync`].
+    #[doc(alias = "cancel_delayed_work_sync")]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
         self.enable();
@@ -150,6 +155,7 @@ impl<U: 'static> Deferred<U> {
     /// # Panics
     ///
     /// When it has been disabled 65535 times already.
+    #[doc(alias = "disable_delayed_work")]
     pub fn disable(&self) -> bool {
         let was_queued = self.work.disable();
         // Whoever arms it from now on sees that it is disabled.
@@ -165,6 +171,7 @@ impl<U: 'static> Deferred<U> {
     /// # Panics
     ///
     /// As [`Work::disable_sync`].
+    #[doc(alias = "disable_delayed_work_sync")]
     pub fn disable_sync(&self) -> bool {
         self.work.must_be_free_to_wait();
         let was_pending = self.disable();
@@ -177,6 +184,7 @@ impl<U: 'static> Deferred<U> {
     /// # Panics
     ///
     /// When the item is not disabled.
+    #[doc(alias = "enable_delayed_work")]
     pub fn enable(&self) -> bool {
         self.work.enable()
     }
@@ -196,6 +204,7 @@ impl<U: 'static> Deferred<U> {
     /// # Errors
     ///
     /// As of [`Work::flush`].
+    #[doc(alias("flush_delayed_work", "flush_rcu_work"))]
     pub fn flush(&self) -> Result<bool, FlushError> {
         must_not_be_lost(self.timer.is_lost());
         let awaits = || self.timer.lock(&mut Dust::default()).awaits_grace_period();
@@ -222,6 +231,7 @@ impl DelayedWork {
     /// Lets the item come late by up to `slack`, so that it shares a wake-up with others; none by default.
     ///
     /// Differs from Linux: a deferrable timer there waits for any other wake-up of its CPU, however late.
+    #[doc(alias = "INIT_DEFERRABLE_WORK")]
     pub fn with_slack(self, slack: Duration) -> Self {
         self.timer.set_slack(slack);
         self
@@ -235,6 +245,7 @@ impl Workqueue {
     /// # Blocking
     ///
     /// For two short locks; see also [`enqueue`](Self::enqueue).
+    #[doc(alias("queue_delayed_work", "schedule_delayed_work"))]
     pub fn enqueue_after(&self, work: &DelayedWork, delay: Duration) -> bool {
         work.timer.arm(&work.work, self, delay, false) == Arming::Done
     }
@@ -263,6 +274,7 @@ impl Workqueue {
     /// work.flush()?;
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "mod_delayed_work")]
     pub fn mod_delayed(&self, work: &DelayedWork, delay: Duration) -> bool {
         let mut was_pending = false;
         let mut patience = Patience::new();

@@ -53,6 +53,7 @@ use crate::{
 /// remove.flush()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias = "rcu_work")]
 pub type RcuWork = Deferred<GracePeriod>;
 
 /// What a [`RcuWork`] waits for.
@@ -66,6 +67,7 @@ impl Workqueue {
     /// # Blocking
     ///
     /// Never for the grace period: for a short lock, and as [`rcu::call`]. May be called in a section.
+    #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(&self, work: &RcuWork) -> bool {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, self) else {
             return false;
