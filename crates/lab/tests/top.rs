@@ -168,7 +168,7 @@ fn each_look_is_a_line_of_json_with_rates_from_the_second_on() {
     looking.wait().unwrap();
     let mut completed = Vec::new();
     for (i, look) in looks.iter().enumerate() {
-        assert_eq!(look["version"], 1);
+        assert_eq!(look["version"], 2);
         assert_eq!(look["pid"], busy.0.id());
         assert_eq!(
             (&look["state"], &look["whole"]),
@@ -329,7 +329,7 @@ fn a_page_that_is_not_what_it_should_be_is_refused_with_the_reason() {
             "longer than any page",
         ),
         (make("open", &honest, 0o644), "others may use it"),
-        (make("version", &changed(8, 2), 0o600), "version 2"),
+        (make("version", &changed(8, 3), 0o600), "version 3"),
         (
             make("damaged", &changed(16, 1), 0o600),
             "does not fit its check",
@@ -462,7 +462,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
 
 #[test]
 fn figures_are_explained_and_a_pipe_gets_no_full_screen() {
-    assert!(good(&["--fields"]).contains("threads that run its items"));
+    assert!(good(&["--fields"]).contains("Threads that run its items"));
     let busy = Busy::start();
     assert!(wrong(&[&busy.pid(), "--tui"]).contains("needs a terminal"));
 }
