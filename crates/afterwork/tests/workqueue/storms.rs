@@ -196,14 +196,21 @@ fn what_is_made_and_dropped_leaves_no_memory_behind() {
             // What is kept for later is there after the first of these.
             makes(queue, 10_000);
             settle();
-            let before = resident_kib();
-            for _ in 0..4 {
-                makes(queue, 10_000);
-                settle();
-            }
-            let grown_kib = resident_kib().saturating_sub(before);
-            // Of 40 thousand, 8 bytes each would be 320 KiB; the allocator's own moods are as great.
-            assert!(grown_kib < 2048, "{what}: {grown_kib} KiB");
+            let grown_kib = || {
+                let before = resident_kib();
+                for _ in 0..4 {
+                    makes(queue, 10_000);
+                    settle();
+                }
+                resident_kib().saturating_sub(before)
+            };
+            // Of 40 thousand, 40 bytes each would be 1600 KiB every time. Now and then more lie about than ever before, as when
+            // the thread that frees them does not get its CPU.
+            let grown_kib: Vec<_> = (0..5)
+                .map(|_| grown_kib())
+                .take_while(|grown| *grown >= 1024)
+                .collect();
+            assert!(grown_kib.len() < 5, "{what}: {grown_kib:?} KiB");
         }
         plug.release();
         full.drain().unwrap();
