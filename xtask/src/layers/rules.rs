@@ -124,6 +124,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
                 Below::Only(&[
                     "wake",
                     "workqueue/item",
+                    "workqueue/limit",
                     "workqueue/pools",
                     "workqueue/execute",
                     "workqueue/queues",

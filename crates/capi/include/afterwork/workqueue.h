@@ -339,7 +339,8 @@ static inline bool schedule_work_on(int cpu, struct work_struct *work)
  * @work: the item
  *
  * Returns true if there was anything to wait for. All that its function did is seen then. One whose timer is armed is not
- * waited for. Misuse, and an item that flushes itself is that: returns false without waiting.
+ * waited for. An item of a queue with WQ_UNBOUND that nobody has come for yet is run here and now, as one of the queue's, on
+ * this thread; ordered queues never do that. Misuse, and an item that flushes itself is that: returns false without waiting.
  */
 static inline bool flush_work(struct work_struct *work)
 {

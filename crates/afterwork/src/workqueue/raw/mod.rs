@@ -20,8 +20,8 @@
 //! As in the kernel an item is known by its address *and* its function: one that is laid out anew with another function,
 //! inside its own run, is another item.
 //!
-//! Differs from [`Work`](crate::workqueue::Work): a flush does not run the item itself, and to cancel one walks through the
-//! list that it is in.
+//! Differs from [`Work`](crate::workqueue::Work): a flush runs an item itself only while nobody has come for it, and to cancel
+//! one walks through the list that it is in.
 
 mod delayed;
 mod heap;

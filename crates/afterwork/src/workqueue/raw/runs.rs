@@ -167,6 +167,16 @@ impl Run {
 }
 
 impl Shard {
+    /// Returns the shard of a run.
+    ///
+    /// # Safety
+    ///
+    /// 1. `run` is there.
+    pub(super) unsafe fn of(run: *const Run) -> &'static Self {
+        // SAFETY: (1); fixed when it was made.
+        unsafe { (*run).name }.shard()
+    }
+
     /// Decides about an item that the caller took off its list, and notes `run` if that is to be. The answer has been
     /// applied.
     ///
@@ -191,13 +201,7 @@ impl Shard {
         match start {
             Start::Run => {
                 // SAFETY: (2), and nobody else knows it yet.
-                unsafe { (*run).next = lists.runs };
-                lists.runs = run;
-                lists.each_waiter(|waiter| {
-                    if waiter.awaits_start_of(name) {
-                        waiter.run.set(run);
-                    }
-                });
+                unsafe { lists.note(run) };
                 drop(lists);
                 INNERMOST.with(|innermost| innermost.set(run));
             }
@@ -206,6 +210,20 @@ impl Shard {
             Start::Claimed => {}
         }
         start
+    }
+
+    /// Notes `run`, of an item that the caller has claimed and cut out of its list, by which it is started.
+    ///
+    /// # Safety
+    ///
+    /// 1. `run`, which nobody knows yet, stays there until [`end`](Self::end).
+    pub(super) unsafe fn begin_claimed(&self, head: &Head, run: *mut Run) {
+        let mut lists = self.lists.lock();
+        head.update(|state| Some(state.start_claimed()));
+        // SAFETY: (1).
+        unsafe { lists.note(run) };
+        drop(lists);
+        INNERMOST.with(|innermost| innermost.set(run));
     }
 
     /// Strikes off `run`, which is over; returns the link that it was left, linked again: put it back.
@@ -310,6 +328,25 @@ impl Lists {
             at = unsafe { (*at).next };
         }
         at
+    }
+
+    /// Adds a run, whose end is waited for from now on by who waited for a start.
+    ///
+    /// # Safety
+    ///
+    /// 1. `run` is known to nobody, and stays until it is struck off.
+    unsafe fn note(&mut self, run: *mut Run) {
+        // SAFETY: (1).
+        let name = unsafe {
+            (*run).next = self.runs;
+            (*run).name
+        };
+        self.runs = run;
+        self.each_waiter(|waiter| {
+            if waiter.awaits_start_of(name) {
+                waiter.run.set(run);
+            }
+        });
     }
 
     fn strike(&mut self, run: *mut Run) {

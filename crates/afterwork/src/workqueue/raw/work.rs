@@ -5,20 +5,21 @@ use std::{cell::Cell, fmt, mem, ptr::NonNull};
 use sync::{Patience, atomic::Ordering, process};
 use topology::CpuId;
 
-use super::runs::{Name, Run};
+use super::runs::{Name, Run, Shard};
 use crate::{
     panics::guarded_in_item,
     trace,
     wake::report,
     workqueue::{
-        execute::current::with_current,
+        execute::current::{depth, forget_home, is_seated, with_current},
         execute::dependency,
         execute::wait::must_have_workers,
         execute::work::Busy,
         item::head::{Head, Popped, VTable},
         item::list,
         item::state::{Ending, Enqueue, State, raw::Start},
-        pools::pwq::Pwq,
+        limit::active::{Gate, Left},
+        pools::pwq::{Pwq, Seeker},
         queues::queue::Workqueue,
     },
 };
@@ -28,6 +29,9 @@ pub type WorkFn = unsafe extern "C-unwind" fn(*mut RawWork);
 
 /// Tells an item that was laid out from any other memory: "work" four times over, and never an address of user space.
 const MAGIC: u64 = 0xf770_726b_776f_726b;
+
+/// How many runs a thread may be in that helps: each of them is on its stack. A guess.
+const MAX_HELP: u32 = 4;
 
 /// A work item in its user's memory: the kernel's `struct work_struct`.
 ///
@@ -180,7 +184,8 @@ impl RawWork {
     ///
     /// # Blocking
     ///
-    /// Until then; never runs the item itself. An armed timer is not waited for.
+    /// Until then. If nobody has come for the item yet, and its queue lets joiners help, it is run here and now. An armed
+    /// timer is not waited for.
     ///
     /// # Errors
     ///
@@ -194,6 +199,7 @@ impl RawWork {
     ///
     /// 1. `this` points at memory of an item's size and alignment that may be read.
     pub unsafe fn flush(this: NonNull<Self>) -> Result<bool, Misuse> {
+        let item = this.cast();
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
         let is_pending = || {
@@ -211,6 +217,9 @@ impl RawWork {
         report::must_be_free_to_sleep();
         must_have_workers();
         if is_queued {
+            if depth() < MAX_HELP && help(item) {
+                return Ok(true);
+            }
             dependency::before_waiting_for(&this.head);
         }
         Ok(name.shard().wait(name, is_pending))
@@ -450,39 +459,124 @@ unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
         (work.func.get(), home)
     };
     let name = Name::of(work, func);
-    let shard = name.shard();
     let mut run = Run::new(name);
     let run = &raw mut run;
     // SAFETY: (1); `run` is on this stack, and ended below.
-    match unsafe { shard.begin(item, run) } {
+    match unsafe { name.shard().begin(item, run) } {
         Start::Behind | Start::Claimed => return Popped::Left,
         Start::Run => {}
     }
+    // SAFETY: begun above; our caller keeps the link's count until we are back.
+    unsafe { carry_out(item, func, home, run, || ()) };
+    Popped::Ran
+}
+
+/// Calls an item's function, which may free it; `before_end` is called after it and before anybody can see that it ended.
+///
+/// # Safety
+///
+/// 1. `run` has been begun on this thread, for `item`, whose function is `func`.
+/// 2. `home` stays until `before_end` is called.
+unsafe fn carry_out(
+    item: NonNull<Head>,
+    func: Option<WorkFn>,
+    home: *const Pwq,
+    run: *mut Run,
+    before_end: impl FnOnce(),
+) {
     // From here on the item may be gone: it is named and not looked at.
-    // SAFETY: our caller keeps the link's count until we are back.
-    let told = || unsafe { &*home }.trace(item.as_ptr(), VTABLE);
-    trace::execute_start(told);
     let call = || {
-        // FOREIGN(raw-item-run): a function of C's, on a worker or a rescuer; what unwinds ends the process.
+        // SAFETY: (2).
+        let told = || unsafe { &*home }.trace(item.as_ptr(), VTABLE);
+        trace::execute_start(told);
+        // FOREIGN(raw-item-run): a function of C's, on a worker, a rescuer or a joiner; what unwinds ends the process.
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
                 // SAFETY: by (1) of `RawWork::new`.
-                unsafe { func(work.as_ptr()) };
+                unsafe { func(item.as_ptr().cast()) };
             }
         });
         if outcome.is_err() {
             process::die("the function of a work item unwound");
         }
+        trace::execute_end(told);
+        before_end();
     };
-    // SAFETY: as above.
+    // SAFETY: (2), and `before_end` forgets it where it goes.
     unsafe { with_current(item.as_ptr(), home, call) };
-    trace::execute_end(told);
-    // SAFETY: begun above.
-    if let Some(left) = unsafe { shard.end(run) } {
+    // SAFETY: (1).
+    if let Some(left) = unsafe { Shard::of(run).end(run) } {
         // SAFETY: linked again and counted in flight, so it and its home are there until it is in a list.
         let home: &Pwq = unsafe { &*Pwq::of(left.as_ref().home.load(Ordering::Relaxed)) };
         let pool = home.pool.clone();
         pool.put_back(left);
     }
-    Popped::Ran
+}
+
+/// Runs a pending item on the spot, if its queue lets joiners help and has a seat, and nobody has come for it; returns `true`
+/// if it did. As `execute/run.rs` does it, but for what no worker may be left to find: the link.
+///
+/// `item` is that of a caller who keeps it.
+fn help(item: NonNull<Head>) -> bool {
+    // SAFETY: our caller keeps it.
+    let work = unsafe { item.cast::<RawWork>().as_ref() };
+    let head = &work.head;
+    if head.update(State::claim).is_none() {
+        return false;
+    }
+    let (name, func) = (Name::of(item.cast(), work.func.get()), work.func.get());
+    // SAFETY: claimed while linked: until we unlink it the queue cannot go, and then our seat keeps it.
+    let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
+    // Of its own: once the claim or the seat is given up the queue may go, and the pool with it.
+    let pool = home.pool.clone();
+    // A run from the same queue, further out on this thread, lends its seat.
+    let lent = is_seated(&home.core);
+    // Not references, which would claim that the queue stays until the run is over.
+    let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
+    // Claimed, so none begins that is not under way now. The seat comes before the link is taken back: see `take_back`.
+    let is_free = !name.shard().runs(name);
+    let holds = is_free.then(|| home.gate.try_help(node, lent)).flatten();
+    home.probe.forget(item);
+    // SAFETY: the queue is kept by our claim, or by the seat until it is left.
+    let leave = |holds| unsafe { Gate::leave_last(gate, core, node, holds) };
+    let tell = |left: Left<Seeker>| {
+        if let Some(core) = left.settled {
+            core.settled.notify_all();
+        }
+        if let Some(seeker) = left.seeker {
+            seeker.take_seat();
+        }
+    };
+    let holds = match holds {
+        Some(holds) if pool.injector.take_back(item) => holds,
+        others => {
+            if let Some(holds) = others {
+                tell(leave(holds));
+            }
+            let unclaimed = head.update(|state| Some(state.unclaim().0));
+            if unclaimed.is_some_and(|(from, _)| from.unclaim().1) {
+                pool.put_back(item);
+            }
+            return false;
+        }
+    };
+    home.core.nr_helped.fetch_add(1, Ordering::Relaxed);
+    trace::activate_work(|| home.trace(item.as_ptr(), VTABLE));
+    let mut run = Run::new(name);
+    let run = &raw mut run;
+    let mut left = None;
+    // SAFETY: `run` is on this stack, and ended by `carry_out`; the seat keeps the home until it is left.
+    unsafe {
+        name.shard().begin_claimed(head, run);
+        carry_out(item, func, home, run, || {
+            left = Some(leave(holds));
+            if !lent {
+                forget_home();
+            }
+        });
+    }
+    if let Some(left) = left {
+        tell(left);
+    }
+    true
 }

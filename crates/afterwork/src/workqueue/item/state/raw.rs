@@ -42,6 +42,11 @@ impl State {
         }
     }
 
+    /// Takes it off its list, of which the caller, who claimed it, has cut it out, to be run by him.
+    pub(crate) fn start_claimed(self) -> State {
+        self.without(PENDING | LINKED | CLAIMED).next_turn()
+    }
+
     /// Takes it back from the run that it was left to, to be put into its list again; `None` when somebody claims it, who
     /// sees to that.
     pub(crate) fn relink(self) -> Option<State> {
@@ -113,6 +118,12 @@ mod tests {
             let (idle, _) = taken.cancel().unwrap();
             assert!(idle.is_idle() && !idle.has_link());
         }
+    }
+
+    #[test]
+    fn a_helper_starts_what_he_has_claimed() {
+        let started = queued().claim().unwrap().start_claimed();
+        assert!(started.is_idle() && !started.has_link());
     }
 
     #[test]
