@@ -7,7 +7,7 @@
 //! # What crosses the boundary
 //!
 //! Memory is the caller's, fixed in size, with nothing to destroy. No panic crosses: what cannot go on ends the process with
-//! one line ([`boundary`]). What a caller does that he must not, as far as it can be seen, is told by name: a debug build
+//! one line (`boundary.rs`). What a caller does that he must not, as far as it can be seen, is told by name: a debug build
 //! of the library ends the process, another one goes on as the function's comment says.
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
