@@ -44,6 +44,15 @@ fn free(job: NonNull<Job>) {
     drop(unsafe { Box::from_raw(job.as_ptr()) });
 }
 
+/// Has others stop, also where this test fails.
+struct Ended<'a>(&'a AtomicBool);
+
+impl Drop for Ended<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// Calls functions of items, of which each is there and stays.
 macro_rules! on {
     ($type:ident::$call:ident($job:expr $(, $arg:expr)*)) => {{
@@ -433,4 +442,51 @@ fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
         assert_eq!(balance.into_inner(), nr_runs);
         free(job);
     }
+}
+
+#[test]
+fn after_cancel_sync_an_item_is_idle_whatever_others_do_that_do_not_queue_it() {
+    let nr_rounds = if cfg!(miri) { 10 } else { 3000 };
+    let queues = [wide(), wide()];
+    let is_inside = Arc::new(AtomicBool::new(false));
+    let is_over = AtomicBool::new(false);
+    let flag = is_inside.clone();
+    let job = job(move |_| {
+        assert!(!flag.swap(true, Ordering::Relaxed), "twice at once");
+        // Long enough for others to come in between.
+        (0..20).for_each(|_| std::thread::yield_now());
+        flag.store(false, Ordering::Relaxed);
+    });
+    let address = job.as_ptr() as usize;
+    let there = || NonNull::new(address as *mut Job).unwrap();
+    std::thread::scope(|scope| {
+        for waits in [true, false] {
+            let is_over = &is_over;
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    if waits {
+                        on!(RawWork::flush(there()));
+                    } else {
+                        on!(RawDelayed::flush(there()));
+                        on!(RawWork::cancel(there()));
+                    }
+                }
+            });
+        }
+        let _ended = Ended(&is_over);
+        for round in 0..nr_rounds {
+            on!(RawWork::queue(job, &queues[round % 2], None));
+            if round % 3 > 0 {
+                std::thread::yield_now();
+                on!(RawWork::queue(job, &queues[round / 2 % 2], None));
+            }
+            if round % 5 > 0 {
+                std::thread::yield_now();
+            }
+            on!(RawDelayed::cancel_sync(job));
+            assert!(!is_inside.load(Ordering::Relaxed), "it runs: {round}");
+            assert_eq!(on!(RawWork::busy(job)), Default::default(), "{round}");
+        }
+    });
+    free(job);
 }
