@@ -115,7 +115,12 @@ fn under_valgrind(program: &Path) {
     if tool("valgrind").is_some() {
         let mut command = Command::new("valgrind");
         command
-            .args(["-q", "--error-exitcode=9", "--leak-check=full"])
+            .args([
+                "-q",
+                "--error-exitcode=9",
+                "--leak-check=full",
+                "--child-silent-after-fork=yes",
+            ])
             .args([
                 "--show-leak-kinds=definite",
                 "--errors-for-leak-kinds=definite",

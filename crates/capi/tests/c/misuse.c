@@ -197,6 +197,26 @@ static void srcu_bad_index(void)
 	cleanup_srcu_struct(&domain);
 }
 
+static void queue_of_the_parent(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("parent", WQ_UNBOUND, 1);
+	DECLARE_WORK(work, nothing);
+	int status = 0;
+	pid_t child;
+
+	child = fork();
+	if (child == 0) {
+		queue_work(wq, &work);
+		_exit(0);
+	}
+	waitpid(child, &status, 0);
+	destroy_workqueue(wq);
+	/* In any build: there is no answer to go on with. */
+	CHECK(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT);
+	if (AW_DEBUG && nr_failed_checks == 0)
+		abort();
+}
+
 static const struct misuse {
 	const char *name;
 	void (*run)(void);
@@ -234,6 +254,7 @@ static const struct misuse {
 	M(call_no_function, "call_rcu: the head or the function is NULL"),
 	M(srcu_null, "srcu_read_lock: the srcu_struct is NULL"),
 	M(srcu_bad_index, "srcu_read_unlock: the index is no section's"),
+	M(queue_of_the_parent, "queue_work could not go on"),
 };
 #define NR_MISUSES (sizeof(misuses) / sizeof(misuses[0]))
 
@@ -295,12 +316,12 @@ bool misuse_is_told(const char *name, const char *line)
 /* Each is a case of its own. */
 #define CASES(X)                                                                                             \
 	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) \
-	X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29)
+	X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30)
 #define RUN(n)                                                                          \
 	static void misuse_##n(void) { CHECK(misuse_is_told(misuses[n].name, misuses[n].line)); }
 #define ROW(n) { "misuse_" #n, misuse_##n },
 CASES(RUN)
-_Static_assert(NR_MISUSES == 30, "each misuse is a case");
+_Static_assert(NR_MISUSES == 31, "each misuse is a case");
 
 const struct test misuse_tests[] = {
 	CASES(ROW)

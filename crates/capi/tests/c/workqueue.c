@@ -3,7 +3,8 @@
 
 #include <afterwork/workqueue.h>
 
-#include <errno.h>
+#include <signal.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 /* An item as users have it: somewhere in a structure. */
@@ -771,6 +772,61 @@ static void a_call_that_sleeps_answers(void)
 	CHECK_EQ(afterwork_blocking(sleep_for_a_moment, &answer), 42);
 }
 
+/* ---- fork ---- */
+
+/* Uses all anew; returns what the child ends with. */
+static int work_in_child(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("child", WQ_UNBOUND, 2);
+	struct delayed_work dwork;
+	struct job job;
+
+	if (!wq)
+		return 1;
+	init_job(&job, count);
+	if (!queue_work(wq, &job.work))
+		return 2;
+	flush_work(&job.work);
+	INIT_DELAYED_WORK(&dwork, count_declared);
+	if (!queue_delayed_work(wq, &dwork, 1000 * HZ) || !cancel_delayed_work_sync(&dwork))
+		return 3;
+	if (!queue_delayed_work(wq, &dwork, 1) || !schedule_work(&job.work))
+		return 4;
+	flush_delayed_work(&dwork);
+	flush_work(&job.work);
+	destroy_workqueue(wq);
+	return job.nr_runs == 2 ? 0 : 5;
+}
+
+static void a_child_of_fork_has_queues_of_its_own(void)
+{
+	struct delayed_work dwork;
+	char answer = -1;
+	struct plugged p;
+	int fds[2];
+	pid_t child;
+
+	/* With a run under way, an item behind it, and a timer armed. */
+	plug(&p);
+	INIT_DELAYED_WORK(&dwork, count_declared);
+	queue_delayed_work(p.wq, &dwork, 1000 * HZ);
+	CHECK(pipe(fds) == 0);
+	child = fork();
+	if (child == 0) {
+		answer = (char)work_in_child();
+		CHECK(write(fds[1], &answer, 1) == 1);
+		/* What is its parent's it does not free, and a checker of leaks is not to ask. */
+		raise(SIGKILL);
+	}
+	close(fds[1]);
+	CHECK(read(fds[0], &answer, 1) == 1);
+	close(fds[0]);
+	CHECK(waitpid(child, NULL, 0) == child);
+	CHECK_EQ(answer, 0);
+	CHECK(cancel_delayed_work_sync(&dwork));
+	unplug_and_destroy(&p);
+}
+
 /* ---- all at once ---- */
 
 struct crowd {
@@ -875,6 +931,7 @@ const struct test workqueue_tests[] = {
 	T(an_item_knows_that_it_is_current),
 	T(max_active_bounds_how_many_run),
 	T(a_call_that_sleeps_answers),
+	T(a_child_of_fork_has_queues_of_its_own),
 	T(threads_do_anything_to_the_same_items),
 	{ NULL, NULL },
 };
