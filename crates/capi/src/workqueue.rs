@@ -220,6 +220,8 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
             // The queue goes when its last item has ended.
             misuse(NAME, &error, ());
         }
+        // And what its last items armed, who were let to queue until now.
+        raw::take_back_timers(inner);
         // SAFETY: (1): made from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
         queue.magic = 0;

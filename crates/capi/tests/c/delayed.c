@@ -206,6 +206,55 @@ static void a_queue_takes_its_timers_with_it(void)
 	destroy_workqueue(other.wq);
 }
 
+struct ending {
+	struct tick it;
+	sem_t is_ending;
+};
+
+static void arm_at_the_end(struct work_struct *work)
+{
+	struct tick *it = container_of(to_delayed_work(work), struct tick, dwork);
+
+	it->nr_runs++;
+	gate_wait(&container_of(it, struct ending, it)->is_ending);
+	CHECK(queue_delayed_work(it->wq, &it->dwork, HOUR));
+}
+
+static void nothing(struct work_struct *work)
+{
+	(void)work;
+}
+
+static void *tell_of_the_end(void *data)
+{
+	struct ending *ending = data;
+	struct work_struct probe;
+
+	/* A queue that ends refuses what others queue; this one does not go before its item has ended. */
+	INIT_WORK(&probe, nothing);
+	while (queue_work(ending->it.wq, &probe))
+		cancel_work_sync(&probe);
+	sem_post(&ending->is_ending);
+	return NULL;
+}
+
+static void a_queue_takes_timers_with_it_that_its_last_items_arm(void)
+{
+	struct ending ending;
+	pthread_t teller;
+
+	init_tick(&ending.it);
+	INIT_DELAYED_WORK(&ending.it.dwork, arm_at_the_end);
+	gate_init(&ending.is_ending);
+	queue_delayed_work(ending.it.wq, &ending.it.dwork, 0);
+	pthread_create(&teller, NULL, tell_of_the_end, &ending);
+	destroy_workqueue(ending.it.wq);
+	pthread_join(teller, NULL);
+	CHECK_EQ(ending.it.nr_runs, 1);
+	CHECK(!delayed_work_pending(&ending.it.dwork));
+	CHECK(!cancel_delayed_work_sync(&ending.it.dwork));
+}
+
 static int nr_declared;
 
 static void count_declared(struct work_struct *work)
@@ -247,6 +296,7 @@ const struct test delayed_tests[] = {
 	T(a_disabled_timer_is_refused),
 	T(timers_fire_in_the_order_of_their_times),
 	T(a_queue_takes_its_timers_with_it),
+	T(a_queue_takes_timers_with_it_that_its_last_items_arm),
 	T(a_declared_delayed_item_runs),
 	T(a_long_delay_is_long),
 	{ NULL, NULL },

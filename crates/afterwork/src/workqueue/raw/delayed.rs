@@ -300,7 +300,7 @@ impl RawDelayed {
 }
 
 /// Takes all timers back that are armed for `queue`, whose items are then idle; returns how many there were. Before the queue
-/// goes.
+/// goes, and after the last of its items that may arm one has ended.
 ///
 /// # Blocking
 ///
