@@ -211,6 +211,26 @@ fn each_header_stands_alone_in_c11_and_in_cpp17() {
 }
 
 #[test]
+fn a_second_has_a_thousand_jiffies_whatever_the_system_says() {
+    let Some(compiler) = tool("cc") else { return };
+    let (ours, systems) = ("#include <afterwork/workqueue.h>\n", "#include <sys/param.h>\n");
+    for (name, text) in [
+        ("hz-ours-first", [ours, systems]),
+        ("hz-systems-first", [systems, ours]),
+    ] {
+        let source = place(&format!("{name}.c"));
+        let assert = "_Static_assert(HZ == 1000, \"milliseconds\");\nint main(void) { return 0; }\n";
+        fs::write(&source, text.concat() + assert).unwrap();
+        let mut command = Command::new(compiler);
+        command
+            .args(["-std=c11", "-fsyntax-only", &include()])
+            .args(STRICT)
+            .arg(&source);
+        succeeds(&mut command);
+    }
+}
+
+#[test]
 fn a_program_in_cpp_defers_work() {
     let Some(compiler) = tool("c++") else { return };
     let program = place("cpp");

@@ -38,12 +38,20 @@ extern "C" {
 #define AW_STATIC_ASSERT(cond, text) _Static_assert(cond, text)
 #endif
 
-#ifndef HZ
-/* Jiffies in a second: what delays are counted in. */
-#define HZ 1000
-#elif HZ != 1000
+/*
+ * Jiffies in a second: what delays are counted in. <sys/param.h> brings an HZ of 100, in which nothing here counts. What it has
+ * that from comes first, whichever of the two headers a program names first, so that ours stays.
+ */
+#if defined(HZ) && !defined(EXEC_PAGESIZE) && HZ != 1000
 #error "afterwork counts delays in milliseconds: HZ is 1000"
 #endif
+#if defined(__has_include)
+#if __has_include(<asm/param.h>)
+#include <asm/param.h>
+#endif
+#endif
+#undef HZ
+#define HZ 1000
 #ifndef msecs_to_jiffies
 #define msecs_to_jiffies(ms) ((unsigned long)(ms))
 #define jiffies_to_msecs(jiffies) ((unsigned int)(jiffies))
