@@ -279,7 +279,7 @@ unsafe extern "C" fn aw_workqueue_set_max_active(queue: *const Queue, max_active
 ///
 /// # Safety
 ///
-/// 1. `queue` is a queue, and `work` memory of an item's size and alignment.
+/// 1. `queue` is a queue, and `work` memory of an item's size.
 /// 2. The item stays until its function is called, or it is cancelled, or flushed.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut RawWork) -> bool {
@@ -346,7 +346,7 @@ macro_rules! of_one {
     ($($name:ident = $kernel:literal: $type:ty => |$work:ident| $call:expr;)*) => { $(
         /// # Safety
         ///
-        /// 1. `work` is memory of an item's size and alignment.
+        /// 1. `work` is memory of an item's size.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(work: *mut $type) -> bool {
             // SAFETY: (1).
@@ -376,7 +376,7 @@ of_one! {
 ///
 /// # Safety
 ///
-/// 1. `work` is memory of an item's size and alignment.
+/// 1. `work` is memory of an item's size.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn aw_work_busy(work: *mut RawWork) -> c_uint {
     told("work_busy", work, 0, |work| {

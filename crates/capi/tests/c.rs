@@ -213,13 +213,17 @@ fn each_header_stands_alone_in_c11_and_in_cpp17() {
 #[test]
 fn a_second_has_a_thousand_jiffies_whatever_the_system_says() {
     let Some(compiler) = tool("cc") else { return };
-    let (ours, systems) = ("#include <afterwork/workqueue.h>\n", "#include <sys/param.h>\n");
+    let (ours, systems) = (
+        "#include <afterwork/workqueue.h>\n",
+        "#include <sys/param.h>\n",
+    );
     for (name, text) in [
         ("hz-ours-first", [ours, systems]),
         ("hz-systems-first", [systems, ours]),
     ] {
         let source = place(&format!("{name}.c"));
-        let assert = "_Static_assert(HZ == 1000, \"milliseconds\");\nint main(void) { return 0; }\n";
+        let assert =
+            "_Static_assert(HZ == 1000, \"milliseconds\");\nint main(void) { return 0; }\n";
         fs::write(&source, text.concat() + assert).unwrap();
         let mut command = Command::new(compiler);
         command

@@ -12,11 +12,11 @@
  *
  * Misuse
  *
- * What can be seen is told by name, on stderr: NULL, an item or a queue that is none (not initialised, or destroyed), an item
- * that flushes itself, more enables than disables, a queue that is destroyed or drained from one of its own items. A debug
- * build of the library then ends the process by abort; another one returns what each comment says. What cannot be seen, and
- * breaks things as it does in the kernel: to free an item that is pending, to initialise one anew that is pending, a function
- * that leaves by longjmp. A C++ exception that leaves a function ends the process.
+ * What can be seen is told by name, on stderr: NULL, an item or a queue that is none (not initialised, not aligned, or
+ * destroyed), an item that flushes itself, more enables than disables, a queue that is destroyed or drained from one of its
+ * own items. A debug build of the library then ends the process by abort; another one returns what each comment says. What
+ * cannot be seen, and breaks things as it does in the kernel: to free an item that is pending, to initialise one anew that is
+ * pending, a function that leaves by longjmp. A C++ exception that leaves a function ends the process.
  *
  * Tests of the library hold this file against it: sizes, alignments and every symbol.
  */

@@ -78,6 +78,15 @@ static void queue_garbage(void)
 	CHECK(!queue_delayed_work(system_wq, &dwork, 1));
 }
 
+static void queue_misaligned(void)
+{
+	_Alignas(16) char memory[sizeof(struct work_struct) + 8];
+	DECLARE_WORK(work, nothing);
+
+	memcpy(memory + 8, &work, sizeof(work));
+	CHECK(!queue_work(system_wq, (struct work_struct *)(void *)(memory + 8)));
+}
+
 static void flush_null(void) { CHECK(!flush_work(NULL)); }
 static void cancel_null(void) { CHECK(!cancel_work_sync(NULL)); }
 static void cancel_null_delayed(void) { CHECK(!cancel_delayed_work_sync(NULL)); }
@@ -228,6 +237,7 @@ static const struct misuse {
 	M(queue_to_null, "queue_work: this is no workqueue"),
 	M(queue_uninitialised, "queue_work: the work item is not initialised"),
 	M(queue_garbage, "queue_delayed_work: the work item is not initialised"),
+	M(queue_misaligned, "queue_work: the work item is not aligned to 16 bytes"),
 	M(flush_null, "flush_work: the work item is NULL"),
 	M(cancel_null, "cancel_work_sync: the work item is NULL"),
 	M(cancel_null_delayed, "cancel_delayed_work_sync: the work item is NULL"),

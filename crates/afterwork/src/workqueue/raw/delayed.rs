@@ -112,11 +112,11 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`].
+    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read and written.
+    /// 1. `this` points at memory of an item's size that may be read and written.
     /// 2. The item stays where it is until its function is called, or it is cancelled, or flushed.
     /// 3. `queue` stays where it is as long as the timer is armed, or until [`take_back_timers`].
     pub unsafe fn queue(
@@ -154,7 +154,7 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`].
+    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
     ///
     /// # Safety
     ///
@@ -197,11 +197,11 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`].
+    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read and written.
+    /// 1. `this` points at memory of an item's size that may be read and written.
     pub unsafe fn cancel(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let work = unsafe { RawWork::known(Self::work(this)) }?;

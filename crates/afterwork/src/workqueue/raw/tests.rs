@@ -317,11 +317,15 @@ fn a_disabled_raw_item_is_not_queued() {
 #[test]
 fn memory_that_is_no_item_is_told_from_one() {
     let queue = ordered();
-    let mut zeroes = [0u128; 6];
+    let mut zeroes = [0u128; 7];
     let work = NonNull::from(&mut zeroes).cast::<RawWork>();
-    // SAFETY: memory of an item's size and alignment.
+    // SAFETY: memory of an item's size.
     let queued = unsafe { RawWork::queue(work, &queue, None) };
     assert_eq!(queued, Err(Misuse::Uninitialised));
+    let between = work.map_addr(|address| address | 8);
+    // SAFETY: memory of an item's size.
+    let queued = unsafe { RawWork::queue(between, &queue, None) };
+    assert_eq!(queued, Err(Misuse::Misaligned));
 }
 
 #[test]

@@ -56,6 +56,8 @@ unsafe impl Sync for RawWork {}
 pub enum Misuse {
     /// The item was never laid out, or its memory has been written over.
     Uninitialised,
+    /// The item's address is not one that an item may have.
+    Misaligned,
     /// The item waits for its own end.
     OwnItem,
     /// It was disabled 65535 times already.
@@ -68,6 +70,7 @@ impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Uninitialised => "the work item is not initialised",
+            Self::Misaligned => "the work item is not aligned to 16 bytes",
             Self::OwnItem => "the work item waits for its own end",
             Self::DisabledTooOften => "the work item was disabled 65535 times already",
             Self::NotDisabled => "the work item is enabled and was not disabled",
@@ -103,9 +106,13 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    /// 1. `this` points at memory of an item's size that may be read.
     pub(super) unsafe fn known<'a>(this: NonNull<Self>) -> Result<&'a Self, Misuse> {
-        // SAFETY: (1).
+        // What an address has below that is a link's own.
+        if !this.is_aligned() {
+            return Err(Misuse::Misaligned);
+        }
+        // SAFETY: (1), and it is aligned.
         let magic = unsafe { *(&raw const (*this.as_ptr()).magic).cast::<u64>() };
         if magic != MAGIC {
             return Err(Misuse::Uninitialised);
@@ -137,11 +144,11 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`].
+    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    /// 1. `this` points at memory of an item's size that may be read.
     /// 2. The item stays where it is until its function is called, or it is cancelled, or flushed.
     #[inline]
     pub unsafe fn queue(
@@ -189,7 +196,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], and [`Misuse::OwnItem`] from inside the item's own run.
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::OwnItem`] from inside the item's own run.
     ///
     /// # Panics
     ///
@@ -197,7 +204,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    /// 1. `this` points at memory of an item's size that may be read.
     pub unsafe fn flush(this: NonNull<Self>) -> Result<bool, Misuse> {
         let item = this.cast();
         // SAFETY: (1).
@@ -233,11 +240,11 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`].
+    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    /// 1. `this` points at memory of an item's size that may be read.
     pub unsafe fn cancel(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         Ok(unsafe { Self::known(this) }?.take_back())
@@ -304,7 +311,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], and [`Misuse::DisabledTooOften`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::DisabledTooOften`].
     ///
     /// # Panics
     ///
@@ -312,7 +319,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    /// 1. `this` points at memory of an item's size that may be read.
     pub unsafe fn cancel_sync(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let was_pending = unsafe { Self::disable_sync(this) }?;
@@ -333,7 +340,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    /// 1. `this` points at memory of an item's size that may be read.
     pub unsafe fn disable(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
@@ -362,7 +369,7 @@ impl RawWork {
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    /// 1. `this` points at memory of an item's size that may be read.
     pub unsafe fn disable_sync(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
@@ -400,11 +407,11 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], and [`Misuse::NotDisabled`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NotDisabled`].
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    /// 1. `this` points at memory of an item's size that may be read.
     pub unsafe fn enable(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
@@ -420,11 +427,11 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`].
+    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
     ///
     /// # Safety
     ///
-    /// 1. `this` points at memory of an item's size and alignment that may be read.
+    /// 1. `this` points at memory of an item's size that may be read.
     pub unsafe fn busy(this: NonNull<Self>) -> Result<Busy, Misuse> {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
