@@ -42,6 +42,7 @@ const WORK_BUSY_PENDING: c_uint = 1 << 0;
 const WORK_BUSY_RUNNING: c_uint = 1 << 1;
 
 /// A queue as C has it: `struct workqueue_struct`.
+#[repr(C)]
 #[derive(Debug)]
 pub struct Queue {
     magic: u64,
@@ -224,7 +225,9 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         raw::take_back_timers(inner);
         // SAFETY: (1): made from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
-        queue.magic = 0;
+        // For who uses it yet; any other store to what is about to be freed is left out by the compiler.
+        // SAFETY: ours.
+        unsafe { (&raw mut queue.magic).write_volatile(0) };
     });
 }
 
