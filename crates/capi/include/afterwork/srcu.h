@@ -17,7 +17,8 @@ extern "C" {
 /**
  * struct srcu_struct - a domain
  *
- * Laid out by init_srcu_struct, or by DEFINE_SRCU: then its first use allocates.
+ * Laid out by init_srcu_struct, or by DEFINE_SRCU: then its first use allocates. A child of fork lays it out anew: to wait for
+ * one of its parent's ends the child with a line.
  */
 struct srcu_struct {
 	void *aw_private;
@@ -43,7 +44,13 @@ static inline int init_srcu_struct(struct srcu_struct *ssp)
 	return aw_init_srcu_struct(ssp);
 }
 
-/* cleanup_srcu_struct - end a domain that nobody uses any more; runs what call_srcu was given. NULL is nothing. */
+/**
+ * cleanup_srcu_struct - end a domain that nobody uses any more
+ * @ssp: the domain; NULL is nothing
+ *
+ * What call_srcu was given and has not run runs afterwards, on a thread of the library's: who must not return before that calls
+ * srcu_barrier first, as in the kernel.
+ */
 static inline void cleanup_srcu_struct(struct srcu_struct *ssp)
 {
 	aw_cleanup_srcu_struct(ssp);
