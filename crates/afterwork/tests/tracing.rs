@@ -38,6 +38,8 @@ struct Told {
 static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
 /// Queues at every event that names the queue "outer".
 static INNER: Mutex<Option<Workqueue>> = Mutex::new(None);
+/// Joins once when something is queued on "again".
+static AGAIN: Mutex<Option<Workqueue>> = Mutex::new(None);
 static NR_INNER: AtomicU64 = AtomicU64::new(0);
 
 /// Writes down what it is told; queues work or panics where a test wants that.
@@ -81,6 +83,12 @@ impl Subscriber for Scribe {
                     inner.spawn_detached(|| {
                         NR_INNER.fetch_add(1, Ordering::SeqCst);
                     });
+                }
+            }
+            "again" if event.metadata().name() == "queue_work" => {
+                let again = AGAIN.lock().unwrap().take();
+                if let Some(again) = again {
+                    again.join(|| (), || ());
                 }
             }
             "panics" => panic!("subscriber"),
@@ -246,6 +254,23 @@ fn a_subscriber_may_queue_work_at_every_event() {
         let nr_told = told_of("outer").len() as u64;
         assert!(nr_told >= 40);
         assert_eq!(NR_INNER.load(Ordering::SeqCst), nr_told);
+    });
+}
+
+#[test]
+fn a_subscriber_may_join_where_a_join_is_being_offered() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let again = Workqueue::builder("again").build_in(&registry).unwrap();
+        again.pause();
+        *AGAIN.lock().unwrap() = Some(again.clone());
+        again.join(|| (), || ());
+        assert!(AGAIN.lock().unwrap().is_none());
+        again.resume();
+        again.drain().unwrap();
+        // A ticket that is left would bring a worker to a join that is over.
+        let told = told_of("again");
+        assert!(!told.is_empty() && told.iter().all(|it| it.name != "execute_start"));
     });
 }
 

@@ -115,9 +115,10 @@ impl Chain {
         if last.is_some_and(|last| last.as_ref().is_some_and(is_open)) {
             return;
         }
-        next.send();
+        // First of all: what is told of the ticket may join here, too, and must not offer this one again.
         self.unoffered = next.inner.get();
         CHAIN.with(|chain| chain.set(self));
+        next.send();
     }
 }
 
