@@ -501,6 +501,33 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
 }
 
 #[test]
+fn a_child_that_was_forked_inside_a_join_joins_by_itself() {
+    fn sum(queue: &Workqueue, depth: u32) -> u32 {
+        if depth == 0 {
+            return 1;
+        }
+        let (left, right) = queue.join(|| sum(queue, depth - 1), || sum(queue, depth - 1));
+        left + right
+    }
+    let _alone = alone();
+    let queue = Workqueue::builder("joins").build().unwrap();
+    let (taken, is_taken) = mpsc::channel();
+    let (done, is_done) = mpsc::channel::<()>();
+    queue.join(
+        || {
+            // A worker is inside, so the next join would be offered.
+            is_taken.recv().unwrap();
+            in_child(|| (0..2).for_each(|_| assert_eq!(sum(&queue, 4), 16)));
+            drop(done);
+        },
+        move || {
+            taken.send(()).unwrap();
+            is_done.recv().unwrap_err();
+        },
+    );
+}
+
+#[test]
 fn what_a_child_is_refused_has_changed_nothing() {
     let _alone = alone();
     let queue = Workqueue::builder("parent").build().unwrap();

@@ -129,7 +129,9 @@ impl Node {
         let crew = unsafe { Crew::new(self.pair, self.visit) };
         // SAFETY: the caller of the join lent it, and is further out on this thread's stack.
         let queue = unsafe { &*self.queue };
-        let ticket = crew::send(queue, &crew);
+        // A child that was forked inside of a join does it all itself. It must not unwind from here, off the chain.
+        let is_at_home = queue.inner.is_at_home();
+        let ticket = is_at_home.then(|| crew::send(queue, &crew)).flatten();
         *self.offer.borrow_mut() = ticket.map(|ticket| (crew, ticket));
     }
 }
