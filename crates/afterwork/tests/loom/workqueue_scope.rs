@@ -63,6 +63,33 @@ fn what_a_guest_wrote_must_be_published_by_its_leave() {
     });
 }
 
+/// An item is brought while the only guest, of the only ticket there may be, finds nothing left and goes.
+fn item_is_brought_while_a_guest_goes() {
+    let scope = OpenScope::new(false);
+    let is_started = Arc::new(AtomicBool::new(false));
+    let guest = spawn(scope.ticket());
+    scope.bring({
+        let is_started = is_started.clone();
+        move || is_started.store(true, Ordering::Relaxed)
+    });
+    let is_sent = scope.wants_ticket();
+    guest.join().unwrap();
+    assert!(is_sent || is_started.load(Ordering::Relaxed));
+    scope.finish();
+}
+
+#[test]
+fn what_is_brought_while_a_guest_goes_is_started_by_it_or_gets_a_ticket() {
+    exhaustive(item_is_brought_while_a_guest_goes);
+}
+
+#[test]
+fn a_ticket_of_a_guest_who_goes_must_not_be_taken_for_help() {
+    must_fail("crew: tickets of guests who go are enough", || {
+        exhaustive(item_is_brought_while_a_guest_goes);
+    });
+}
+
 /// The owner takes the closure back while a worker comes to start it.
 fn owner_takes_back_what_a_worker_starts() {
     let word = Arc::new(Plain::default());

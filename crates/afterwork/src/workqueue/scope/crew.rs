@@ -16,6 +16,14 @@
 //! that never comes. A panic of a guest's ends in the work. Twins `crew: the end overlooks guests` and `crew: a guest comes
 //! in after the end`.
 //!
+//! There are no more tickets than workers can come by at once, so whoever brings something sends none where there are enough. A
+//! guest who is about to go still has one, and is no help any more. So it counts its ticket off and looks once more:
+//!
+//! ```text
+//! guest:  nothing left;  tickets -= 1;  anything left?
+//! bring:  the work;  tickets, by a step of the same word;  fewer than enough? send one
+//! ```
+//!
 //! A sleeping owner can be roused for more than that, as when there is something new to start. `ASLEEP` is set and cleared by
 //! steps of the word that guests count in, so that whoever rouses either sees it, or is seen by the step that sets it.
 
@@ -57,7 +65,7 @@ impl Word {
 pub(crate) struct Crew {
     /// A: as `Word` says.
     word: Futex,
-    /// A: tickets that have been sent and are not used up.
+    /// A: tickets that have been sent and not counted off.
     nr_tickets: AtomicU32,
     /// I: looked at by guests alone.
     work: *const (),
@@ -66,7 +74,7 @@ pub(crate) struct Crew {
 }
 
 /// Does what there is to be done of the work, as a guest of its crew; does not unwind.
-pub(crate) type Visit = unsafe fn(work: *const (), crew: &Arc<Crew>);
+pub(crate) type Visit = unsafe fn(work: *const (), ticket: &mut Ticket);
 
 // SAFETY: what `work` points to is shared by guests and the owner, by (1) of `Crew::new`.
 unsafe impl Send for Crew {}
@@ -87,13 +95,21 @@ impl Crew {
         })
     }
 
-    /// Comes to the work, if that is still open to guests.
-    pub(crate) fn visit(self: &Arc<Self>) {
-        if self.enter() {
-            // SAFETY: (1) of `new`: we are a guest, so the crew is not closed for good before `leave`.
-            unsafe { (self.visit)(self.work, self) };
-            self.leave();
+    /// Returns `true` if there are fewer than `limit` tickets, for what the caller has just brought.
+    #[inline]
+    pub(crate) fn wants_ticket(&self, limit: u32) -> bool {
+        let tickets = &self.nr_tickets;
+        if tickets.load(Ordering::Relaxed) < limit {
+            return true;
         }
+        // ORDER(ticket): publish and consume; both ends are steps of this word.
+        //   here:  the work;  tickets, Release;  enough?
+        //   guest: tickets -= 1, Acquire;  the work?
+        // Whichever step is first, one side sees the other.
+        // ORDER(ticket): the other end is in `count_off`.
+        // Test: what_is_brought_while_a_guest_goes_is_started_by_it_or_gets_a_ticket
+        !twin::armed("crew: tickets of guests who go are enough")
+            && tickets.fetch_add(0, Ordering::Release) < limit
     }
 
     fn enter(&self) -> bool {
@@ -220,18 +236,44 @@ impl fmt::Debug for Crew {
 }
 
 /// What an item of the queue has that brings a worker to a crew.
-struct Ticket(Arc<Crew>);
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    pub(super) crew: Arc<Crew>,
+    is_counted: bool,
+}
 
 impl Ticket {
-    fn use_up(self) {
-        self.0.visit();
+    pub(crate) fn new(crew: Arc<Crew>) -> Self {
+        crew.nr_tickets.fetch_add(1, Ordering::Relaxed);
+        Self {
+            crew,
+            is_counted: true,
+        }
+    }
+
+    /// Comes to the work, if that is still open to guests.
+    pub(crate) fn use_up(mut self) {
+        if self.crew.enter() {
+            // SAFETY: (1) of `Crew::new`: we are a guest, so the crew is not closed for good before `leave`.
+            unsafe { (self.crew.visit)(self.crew.work, &mut self) };
+            self.crew.leave();
+        }
+    }
+
+    /// Before a guest looks for the last time.
+    pub(super) fn count_off(&mut self) {
+        if std::mem::take(&mut self.is_counted) {
+            // ORDER(ticket): other end in `wants_ticket`.
+            // Test: what_is_brought_while_a_guest_goes_is_started_by_it_or_gets_a_ticket
+            self.crew.nr_tickets.fetch_sub(1, Ordering::Acquire);
+        }
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            self.0.nr_tickets.fetch_sub(1, Ordering::Relaxed);
+            self.count_off();
         }
     }
 }
@@ -241,8 +283,7 @@ pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>
     if !queue.admits() {
         return None;
     }
-    crew.nr_tickets.fetch_add(1, Ordering::Relaxed);
-    let ticket = Ticket(crew.clone());
+    let ticket = Ticket::new(crew.clone());
     Some(queue.spawn(move || ticket.use_up()))
 }
 
@@ -270,7 +311,7 @@ impl Tickets {
     /// Sends one, unless there are enough of them.
     #[inline]
     pub(super) fn send(&self, queue: &Workqueue, crew: &Arc<Crew>) {
-        if crew.nr_tickets.load(Ordering::Relaxed) < self.limit {
+        if crew.wants_ticket(self.limit) {
             self.send_one(queue, crew);
         }
     }

@@ -22,7 +22,7 @@ use std::{
 use sync::{cell::UnsafeCell, unmodelled::Arc};
 
 use super::{
-    crew::{self, Crew, Visit, whole},
+    crew::{self, Crew, Ticket, Visit, whole},
     first_panic::FirstPanic,
 };
 use crate::{
@@ -78,7 +78,7 @@ impl<B: FnOnce() -> R + Send, R: Send> Pair<'_, B, R> {
     ///
     /// 1. `work` points to one of this type, which stays until this returns.
     /// 2. No other guest comes.
-    unsafe fn visit(work: *const (), _: &Arc<Crew>) {
+    unsafe fn visit(work: *const (), _: &mut Ticket) {
         // SAFETY: (1).
         let this = unsafe { &*work.cast::<Self>() };
         // SAFETY: (2), and the owner looks when there are no guests.

@@ -4,7 +4,12 @@ use std::{fmt, ptr::NonNull};
 
 use sync::unmodelled::Arc;
 
-use super::{crew::Crew, line, pieces::Shares, stand::Stand};
+use super::{
+    crew::{Crew, Ticket},
+    line,
+    pieces::Shares,
+    stand::Stand,
+};
 use crate::{panics::guarded_in_item, workqueue::limit::queue_core::QueueCore};
 
 /// A scope that is there as long as anybody has it, also when its end overlooks somebody.
@@ -50,9 +55,23 @@ impl OpenScope {
         }
     }
 
+    /// Returns `true` if [`Scope::spawn`](crate::workqueue::Scope::spawn) would send a ticket now, where one is enough.
+    pub fn wants_ticket(&self) -> bool {
+        self.crew.wants_ticket(1)
+    }
+
+    /// Sends a ticket, and returns what a worker does that has come to it.
+    pub fn ticket(&self) -> impl FnOnce() + use<> {
+        let (ticket, kept) = (Ticket::new(self.crew.clone()), self.clone());
+        move || {
+            ticket.use_up();
+            drop(kept);
+        }
+    }
+
     /// Does what a worker does that has come to a ticket.
     pub fn visit(&self) {
-        self.crew.visit();
+        Ticket::new(self.crew.clone()).use_up();
     }
 
     /// Does what the owner does when the body has returned; returns `true` if an item panicked.
@@ -99,7 +118,7 @@ impl Once {
         }
     }
 
-    unsafe fn visit(work: *const (), _: &Arc<Crew>) {
+    unsafe fn visit(work: *const (), _: &mut Ticket) {
         // SAFETY: every clone of the pair keeps it.
         unsafe { &*work.cast::<Self>() }.run();
     }
@@ -116,7 +135,7 @@ impl OpenPair {
 
     /// Does what a worker does that has come to the ticket.
     pub fn visit(&self) {
-        self.crew.visit();
+        Ticket::new(self.crew.clone()).use_up();
     }
 
     /// Does what the owner does after the first part.

@@ -18,11 +18,10 @@ use crossbeam_utils::CachePadded;
 use sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     time, twin,
-    unmodelled::Arc,
 };
 
 use super::{
-    crew::{Crew, Tickets, whole},
+    crew::{Crew, Ticket, Tickets, whole},
     first_panic::FirstPanic,
 };
 use crate::{panics::guarded_in_item, workqueue::queues::queue::Workqueue};
@@ -149,7 +148,7 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
     /// # Safety
     ///
     /// 1. `work` points to one of this type, which stays until this returns.
-    unsafe fn visit(work: *const (), crew: &Arc<Crew>) {
+    unsafe fn visit(work: *const (), ticket: &mut Ticket) {
         // SAFETY: (1).
         let this = unsafe { &*work.cast::<Self>() };
         let seat = this.nr_seated.fetch_add(1, Ordering::Relaxed) as usize;
@@ -158,7 +157,7 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
         }
         if let Some(piece) = this.shares.steal(seat, 1) {
             if this.shares.has_any(seat) && seat + 1 < this.shares.0.len() {
-                this.tickets.send(this.queue, crew);
+                this.tickets.send(this.queue, &ticket.crew);
             }
             this.serve(seat, Some(piece));
         }

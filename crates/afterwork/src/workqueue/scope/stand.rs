@@ -3,7 +3,7 @@
 use sync::unmodelled::Arc;
 
 use super::{
-    crew::{Crew, whole},
+    crew::{Crew, Ticket, whole},
     first_panic::FirstPanic,
     line::{Line, Rest, Started},
 };
@@ -33,9 +33,12 @@ impl Stand {
     /// # Safety
     ///
     /// 1. `work` points to a `Stand`, which stays until this returns.
-    pub(super) unsafe fn visit(work: *const (), _: &Arc<Crew>) {
+    pub(super) unsafe fn visit(work: *const (), ticket: &mut Ticket) {
         // SAFETY: (1).
-        unsafe { &*work.cast::<Self>() }.serve();
+        let this = unsafe { &*work.cast::<Self>() };
+        this.serve();
+        ticket.count_off();
+        this.serve();
     }
 
     /// Runs items until none may start.
