@@ -501,6 +501,28 @@ fn an_item_of_the_parent_is_not_waited_for_in_the_child() {
 }
 
 #[test]
+fn what_was_spawned_in_the_parent_is_not_waited_for_within_a_time() {
+    let _alone = alone();
+    let queue = Workqueue::builder("paused").build().unwrap();
+    queue.pause();
+    let mut spawned = Some(queue.spawn(|| 7));
+    let handle = AssertUnwindSafe(&mut spawned);
+    in_child(move || {
+        // With workers in the child, which will never come to it.
+        use_queue(&Workqueue::builder("own").build().unwrap());
+        // SAFETY: this process ends without dropping the original.
+        let handle = unsafe { std::ptr::read(handle.0) }.unwrap();
+        let refused = message_of(|| drop(handle.join_timeout(HOUR)));
+        assert!(
+            refused.contains("before the process was forked"),
+            "{refused}"
+        );
+    });
+    queue.resume();
+    assert_eq!(spawned.take().unwrap().join().unwrap(), 7);
+}
+
+#[test]
 fn a_child_that_was_forked_inside_a_join_joins_by_itself() {
     fn sum(queue: &Workqueue, depth: u32) -> u32 {
         if depth == 0 {

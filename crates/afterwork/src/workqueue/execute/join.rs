@@ -367,6 +367,7 @@ impl<T> JoinHandle<T> {
     /// ```
     pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, Self> {
         if !self.is_finished() {
+            must_not_be_lost(self.is_lost());
             if is_current(self.item) {
                 return Ok(Err(reported(JoinError::OwnItem)));
             }
