@@ -217,12 +217,17 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
             return misuse(NAME, &"a system queue is there for all", ());
         }
         raw::take_back_timers(inner);
-        if let Err(error) = inner.destroy() {
-            // The queue goes when its last item has ended.
-            misuse(NAME, &error, ());
+        // Twice: what a timer leaves behind the end of the first is in the queue by the second, and none comes after that.
+        // Each time its last items, who are let to queue until they have ended, may have armed others.
+        for _ in 0..2 {
+            let ended = inner.destroy();
+            raw::take_back_timers(inner);
+            if let Err(error) = ended {
+                // The queue goes when its last item has ended.
+                misuse(NAME, &error, ());
+                break;
+            }
         }
-        // And what its last items armed, who were let to queue until now.
-        raw::take_back_timers(inner);
         // SAFETY: (1): made from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
         // For who uses it yet; any other store to what is about to be freed is left out by the compiler.

@@ -4,6 +4,7 @@
 #include <afterwork/workqueue.h>
 
 #include <time.h>
+#include <unistd.h>
 
 #define HOUR (3600ul * HZ)
 
@@ -255,6 +256,28 @@ static void a_queue_takes_timers_with_it_that_its_last_items_arm(void)
 	CHECK(!cancel_delayed_work_sync(&ending.it.dwork));
 }
 
+static void queues_go_under_items_that_arm_themselves(void)
+{
+	enum { NR_QUEUES = 100, NR_ITEMS = 6 };
+	struct tick items[NR_ITEMS];
+
+	for (int i = 0; i < NR_QUEUES; i++) {
+		struct workqueue_struct *wq = alloc_workqueue("tick", i % 2 ? WQ_UNBOUND : 0, 0);
+
+		for (int j = 0; j < NR_ITEMS; j++) {
+			memset(&items[j], 0, sizeof(items[j]));
+			INIT_DELAYED_WORK(&items[j].dwork, tick);
+			items[j].wq = wq;
+			items[j].nr_wanted = 1 << 30;
+			queue_delayed_work(wq, &items[j].dwork, 1);
+		}
+		usleep(1000 + (unsigned int)i * 13 % 500);
+		destroy_workqueue(wq);
+		for (int j = 0; j < NR_ITEMS; j++)
+			CHECK(!work_busy(&items[j].dwork.work));
+	}
+}
+
 static int nr_declared;
 
 static void count_declared(struct work_struct *work)
@@ -297,6 +320,7 @@ const struct test delayed_tests[] = {
 	T(timers_fire_in_the_order_of_their_times),
 	T(a_queue_takes_its_timers_with_it),
 	T(a_queue_takes_timers_with_it_that_its_last_items_arm),
+	T(queues_go_under_items_that_arm_themselves),
 	T(a_declared_delayed_item_runs),
 	T(a_long_delay_is_long),
 	{ NULL, NULL },

@@ -229,6 +229,15 @@ impl Inner {
         visit
     }
 
+    /// Waits until nobody visits, for a moment at least: who comes later sees what the caller did before.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn outlast_visitors(&self) {
+        let mut patience = sync::Patience::new();
+        while self.visits.nr_visitors() > 0 {
+            patience.pause();
+        }
+    }
+
     /// Returns `true` if the last handle has gone.
     pub(crate) fn has_ended(&self) -> bool {
         self.visits.is_closed()

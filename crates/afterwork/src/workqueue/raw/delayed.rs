@@ -304,7 +304,7 @@ impl RawDelayed {
 ///
 /// # Blocking
 ///
-/// For the lock of all timers, as long as it takes to look at each.
+/// For the lock of all timers, as long as it takes to look at each, and until those that have just expired are in the queue.
 pub fn take_back_timers(queue: &Workqueue) -> usize {
     let Some(timers) = TIMERS.get() else {
         return 0;
@@ -315,6 +315,9 @@ pub fn take_back_timers(queue: &Workqueue) -> usize {
         let first = heap.first().cast::<Timer>();
         if first.is_null() {
             *heap = kept;
+            drop(heap);
+            // One that has just expired may be on its way into the queue.
+            queue.inner.outlast_visitors();
             return nr_gone;
         }
         // SAFETY: a timer that is in the heap is there, and guarded by the lock; its node is its first part.
