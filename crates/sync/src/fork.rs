@@ -409,7 +409,8 @@ mod tests {
         let in_child = || {
             assert!(NAME.get().is_none() && *NAME.get_or_set("child") == "child" && is_child());
             let nr = [&NR_BEFORE, &NR_CHILD].map(|nr| nr.load(Ordering::Relaxed));
-            let is_right = !here.is_this() && *LOCK.lock() == 7 && nr == [1, 1];
+            // Another test may fork meanwhile.
+            let is_right = !here.is_this() && *LOCK.lock() == 7 && nr[0] >= 1 && nr[1] == 1;
             if is_right { 5 } else { 6 }
         };
         // SAFETY: the child touches atomics, and a lock that is held over the fork.
@@ -423,7 +424,7 @@ mod tests {
         // SAFETY: as above.
         let in_child = unsafe { super::in_child(|| is_taken_over().into()) };
         assert!(in_child == Some(1) && !busy.is_lost(|| false));
-        assert!(here.is_this() && LOCK.try_lock().is_some());
+        assert!(here.is_this() && *LOCK.lock() == 7);
         assert_eq!(
             (NR_CHILD.load(Ordering::Relaxed), NAME.get()),
             (0, Some(&"parent"))

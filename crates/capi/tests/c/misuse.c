@@ -326,12 +326,12 @@ bool misuse_is_told(const char *name, const char *line)
 /* Each is a case of its own. */
 #define CASES(X)                                                                                             \
 	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) \
-	X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30)
+	X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31)
 #define RUN(n)                                                                          \
 	static void misuse_##n(void) { CHECK(misuse_is_told(misuses[n].name, misuses[n].line)); }
 #define ROW(n) { "misuse_" #n, misuse_##n },
 CASES(RUN)
-_Static_assert(NR_MISUSES == 31, "each misuse is a case");
+_Static_assert(NR_MISUSES == 32, "each misuse is a case");
 
 const struct test misuse_tests[] = {
 	CASES(ROW)
