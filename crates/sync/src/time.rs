@@ -97,7 +97,7 @@ fn measure_rate() -> u64 {
     loop {
         let passed_ns = now_ns() - start_ns;
         if passed_ns >= SPAN_NS {
-            return ((cycles() - start) * 1000 / passed_ns).max(1);
+            return (cycles().saturating_sub(start) * 1000 / passed_ns).max(1);
         }
         crate::hint::spin_loop();
     }

@@ -239,7 +239,7 @@ impl WorkerPool {
         guard.wake_under_lock();
         let effects = guard.unlock();
         if let Some(since) = held_since {
-            self.hold.record(time::cycles().wrapping_sub(since));
+            self.hold.record(time::cycles().saturating_sub(since));
         }
         drop(effects);
     }

@@ -254,9 +254,10 @@ impl Worker {
             nr_run += 1;
         }
         slab::flush();
-        let cycles = time::cycles().wrapping_sub(start);
+        // The counter of another CPU may be behind.
+        let cycles = time::cycles().saturating_sub(start);
         if let Some(each) = cycles.checked_div(nr_run) {
-            self.learn(each * 1000 / time::cycles_per_us());
+            self.learn(each.saturating_mul(1000) / time::cycles_per_us());
         }
         self.tally.add(nr_run as u32, nr_not_run, cycles);
     }

@@ -25,6 +25,10 @@ struct Kept(NonNull<Stand>);
 
 // SAFETY: a stand may be used by several threads.
 unsafe impl Send for OpenScope {}
+// SAFETY: as above; whoever is last drops it.
+unsafe impl Send for Kept {}
+// SAFETY: as above; shared, it shows nothing.
+unsafe impl Sync for Kept {}
 
 impl Drop for Kept {
     fn drop(&mut self) {

@@ -181,7 +181,7 @@ impl<F: Fn(Range<usize>) + Sync> Pieces<'_, F> {
                 self.first_panic.note(&self.queue.inner.core, payload);
                 return;
             }
-            most = next_most(most, time::cycles().wrapping_sub(start));
+            most = next_most(most, time::cycles().saturating_sub(start));
         }
     }
 
