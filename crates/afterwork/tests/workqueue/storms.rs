@@ -196,21 +196,13 @@ fn what_is_made_and_dropped_leaves_no_memory_behind() {
             // What is kept for later is there after the first of these.
             makes(queue, 10_000);
             settle();
-            let grown_kib = || {
-                let before = resident_kib();
+            // Of 40 thousand, 40 bytes each would be 1600 KiB.
+            leaves_less_than(1024, what, || {
                 for _ in 0..4 {
                     makes(queue, 10_000);
                     settle();
                 }
-                resident_kib().saturating_sub(before)
-            };
-            // Of 40 thousand, 40 bytes each would be 1600 KiB every time. Now and then more lie about than ever before, as when
-            // the thread that frees them does not get its CPU.
-            let grown_kib: Vec<_> = (0..5)
-                .map(|_| grown_kib())
-                .take_while(|grown| *grown >= 1024)
-                .collect();
-            assert!(grown_kib.len() < 5, "{what}: {grown_kib:?} KiB");
+            });
         }
         plug.release();
         full.drain().unwrap();
@@ -278,12 +270,11 @@ fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
                 eventually("all queues have gone", is_alone);
             };
             makes(count);
-            let before = resident_kib();
-            makes(4 * count);
-            eventually("their threads have gone", || nr_threads() <= 12);
-            let grown_kib = resident_kib().saturating_sub(before);
             // The stacks of some threads more, or less, are as great.
-            assert!(grown_kib < 2048, "{what}: {grown_kib} KiB");
+            leaves_less_than(2048, what, || {
+                makes(4 * count);
+                eventually("their threads have gone", || nr_threads() <= 12);
+            });
         }
     });
 }
@@ -302,10 +293,7 @@ fn registries_that_are_made_and_shut_down_leave_no_memory_behind() {
             }
         };
         makes(50);
-        let before = resident_kib();
-        makes(200);
-        let grown_kib = resident_kib().saturating_sub(before);
-        assert!(grown_kib < 1024, "{grown_kib} KiB");
+        leaves_less_than(1024, "registries", || makes(200));
         eventually("no thread is left", || nr_threads() <= 2);
     });
 }

@@ -291,6 +291,18 @@ pub fn resident_kib() -> usize {
     status("VmRSS:")
 }
 
+/// Checks that `act` leaves less than `limit_kib` behind: not each of five times, for what is kept once, as a stack of a
+/// thread more than ever before, is kept once.
+pub fn leaves_less_than(limit_kib: usize, what: &str, mut act: impl FnMut()) {
+    let grown_kib = (0..5).map(|_| {
+        let before = resident_kib();
+        act();
+        resident_kib().saturating_sub(before)
+    });
+    let grown_kib: Vec<_> = grown_kib.take_while(|grown| *grown >= limit_kib).collect();
+    assert!(grown_kib.len() < 5, "{what}: {grown_kib:?} KiB");
+}
+
 /// Returns how many threads the process has.
 pub fn nr_threads() -> usize {
     status("Threads:")
