@@ -309,30 +309,44 @@ fn a_rescuer_works_when_the_system_refuses_threads() {
                 .scope(AffinityScope::System)
                 .build_in(&registry)
                 .unwrap();
-            // A little address space for the heap, and not enough for another stack.
-            let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-            let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
-            let limit = pages * rustix::param::page_size() as u64 + (1 << 20);
             let before = getrlimit(Resource::As);
-            setrlimit(
-                Resource::As,
-                Rlimit {
-                    current: Some(limit),
+            let leave_bytes = |spare: u64| {
+                let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
+                let pages: u64 = statm.split(' ').next().unwrap().parse().unwrap();
+                let limit = Rlimit {
+                    current: Some(pages * rustix::param::page_size() as u64 + spare),
                     maximum: before.maximum,
-                },
-            )
-            .unwrap();
+                };
+                setrlimit(Resource::As, limit).unwrap();
+            };
+            // A thread that starts needs memory of its own.
+            let is_ours = |task: &std::fs::DirEntry| {
+                let name = std::fs::read_to_string(task.path().join("comm"));
+                name.is_ok_and(|name| name.starts_with("aw/"))
+            };
+            eventually("the manager and the rescuer have started", || {
+                let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+                tasks.flatten().filter(is_ours).count() >= 2
+            });
+            leave_bytes(4 << 20);
             // Stacks that the C library has kept of threads that ended are used up first.
             let (stop, stopped) = mpsc::channel::<()>();
             let stopped = Arc::new(std::sync::Mutex::new(stopped));
+            let (up, started) = mpsc::channel();
             let mut held = Vec::new();
             while let Ok(thread) = sync::thread::spawn("held", {
-                let stopped = stopped.clone();
-                move || assert!(stopped.lock().unwrap().recv().is_err())
+                let (up, stopped) = (up.clone(), stopped.clone());
+                move || {
+                    up.send(()).unwrap();
+                    assert!(stopped.lock().unwrap().recv().is_err());
+                }
             }) {
+                started.recv().unwrap();
                 held.push(thread);
                 assert!(held.len() < 64, "threads are to be had without end");
             }
+            // A little for the heap, and not enough for another stack.
+            leave_bytes(1 << 20);
             let sum: u32 = (0..10)
                 .map(|i| queue.spawn(move || i).join().unwrap())
                 .sum();
