@@ -143,7 +143,8 @@ impl Workqueue {
         if !self.admits() {
             return 0;
         }
-        must_not_be_lost(works.iter().any(Work::is_lost));
+        // Asked once: in a process that was not forked none is.
+        must_not_be_lost(sync::fork::is_child() && works.iter().any(Work::is_lost));
         let mut nr_queued = 0;
         let mut chain: Option<(NonNull<Head>, NonNull<Head>)> = None;
         for work in works {
