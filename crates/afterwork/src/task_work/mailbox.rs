@@ -155,7 +155,7 @@ impl<T> Mailbox<T> {
     /// # Errors
     ///
     /// [`TryRecvError`], with the reason why there is no item.
-    #[inline]
+    #[inline(always)]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         match self.read() {
             Found::Item(item) => Ok(item),
@@ -410,7 +410,7 @@ impl<T> Drop for Mailbox<T> {
 impl<T> Iterator for Drain<'_, T> {
     type Item = T;
 
-    #[inline]
+    #[inline(always)]
     fn next(&mut self) -> Option<T> {
         self.left = self.left.checked_sub(1)?;
         let item = self.mailbox.try_recv().ok();

@@ -125,6 +125,7 @@ impl<T> Store<T> {
         }
     }
 
+    #[inline(never)]
     fn post_in_another(&mut self, inbox: &Inbox<T>, free: &Stack<Block<T>>, item: T, urgent: bool) {
         let blank = self
             .blank(free)
