@@ -9,6 +9,8 @@ use std::thread;
 
 use afterwork::rcu;
 
+use crate::env;
+
 /// Callbacks are one family for the process: tests that count them, or say where they run, take turns.
 static ALONE: Mutex<()> = Mutex::new(());
 
@@ -130,8 +132,11 @@ fn what_a_thread_hands_over_as_it_ends_runs() {
 
 #[test]
 fn a_panic_in_a_callback_loses_no_other() {
-    let _alone = alone();
-    let before = rcu::nr_panicked();
+    // In a process of its own: an executor that another test took away may panic, and be counted, later.
+    let test = "callbacks::a_panic_in_a_callback_loses_no_other";
+    if env::alone(test, "").is_some() {
+        return;
+    }
     let nr_run = Arc::new(AtomicUsize::new(0));
     for number in 0..10 {
         let nr_run = nr_run.clone();
@@ -142,7 +147,7 @@ fn a_panic_in_a_callback_loses_no_other() {
     }
     rcu::barrier();
     assert_eq!(nr_run.load(Ordering::Relaxed), 6);
-    assert_eq!(rcu::nr_panicked() - before, 4);
+    assert_eq!(rcu::nr_panicked(), 4);
 }
 
 #[test]
