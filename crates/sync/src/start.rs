@@ -94,12 +94,12 @@ impl Handle {
         if cfg!(miri) {
             return Err(self);
         }
-        let has_ended = |thread| {
+        let has_ended = |thread: libc::pthread_t| {
             // SAFETY: neither joined nor let go before, and nothing is asked to be written.
             unsafe { libc::pthread_tryjoin_np(thread, ptr::null_mut()) == 0 }
         };
         match self {
-            Self::Std(thread) if has_ended(thread.as_pthread_t()) => {
+            Self::Std(thread) if has_ended(thread.as_pthread_t() as _) => {
                 // It has been joined: only the number is left.
                 thread.into_pthread_t();
                 Ok(())

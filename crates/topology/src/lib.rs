@@ -42,6 +42,10 @@
 
 #![forbid(unsafe_code)]
 
+// Here, because every crate above builds after this one: whoever is elsewhere reads this sentence, and nothing else.
+#[cfg(not(all(target_os = "linux", target_pointer_width = "64")))]
+compile_error!("afterwork needs 64-bit Linux: its waits are futexes, and its words are of 64 bits");
+
 mod bounds;
 mod build;
 mod cpu_id;
