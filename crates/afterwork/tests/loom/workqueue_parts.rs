@@ -99,6 +99,36 @@ fn taking_injected_items_needs_acquire() {
     must_fail("inject: relaxed take", || exhaustive(inject));
 }
 
+/// A thread that has learned of an item before its push, as by its state, takes it back from above another one. It starts
+/// last: see `inject`.
+fn take_back_beside_the_push() {
+    let injected = Arc::new(Injected::default());
+    injected.push(0, 0);
+    let item = Injected::make(1, 0);
+    let other = spawn({
+        let injected = injected.clone();
+        move || injected.take_back(item)
+    });
+    injected.push_made(item);
+    let back = other.join().unwrap();
+    let mut got = Got::default();
+    got.take(back.into_iter().collect());
+    got.take(injected.take());
+    assert_eq!(got.total, 2);
+}
+
+#[test]
+fn an_item_that_is_taken_back_beside_its_push_tears_no_hole() {
+    exhaustive(take_back_beside_the_push);
+}
+
+#[test]
+fn who_takes_an_item_back_must_see_its_push() {
+    must_fail("inject: relaxed look", || {
+        exhaustive(take_back_beside_the_push);
+    });
+}
+
 /// A seated thread leaves while another asks for the only seat: the seat is found free, or handed over.
 fn one_seat() {
     let gates = Arc::new(Gates::new(1));

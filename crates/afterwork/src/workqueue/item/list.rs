@@ -221,7 +221,11 @@ impl Injector {
     /// While `item` is the newest, what it was pushed on is still below it: items leave either all at once or, by
     /// this very step, from the top; and a claimed item is not pushed again. So its `next` is right.
     pub(crate) fn take_back(&self, item: NonNull<Head>) -> bool {
-        self.newest.load(Ordering::Relaxed) == item.as_ptr()
+        // ORDER(inject): the other end is the push of `item`, which comes after the step by which the item could be claimed.
+        // If we find it, we see the link that its pusher wrote, and not one of an earlier turn.
+        // Test: an_item_that_is_taken_back_beside_its_push_tears_no_hole
+        let order = sync::twin::order("inject: relaxed look", Ordering::Acquire);
+        self.newest.load(order) == item.as_ptr()
             && self
                 .newest
                 .compare_exchange(

@@ -77,8 +77,18 @@ impl Default for Injected {
 impl Injected {
     /// Pushes an item; returns `true` if the injector was empty.
     pub fn push(&self, from: usize, number: usize) -> (Pushed, bool) {
-        let item = make(from, number);
-        (Pushed(item), self.injector.push(item))
+        let item = Self::make(from, number);
+        (item, self.push_made(item))
+    }
+
+    /// Makes an item that is to be pushed.
+    pub fn make(from: usize, number: usize) -> Pushed {
+        Pushed(make(from, number))
+    }
+
+    /// Pushes an item that was made, and not pushed yet; returns `true` if the injector was empty.
+    pub fn push_made(&self, item: Pushed) -> bool {
+        self.injector.push(item.0)
     }
 
     /// Pushes items `0..len` of `from` as one chain.
