@@ -6,6 +6,7 @@ use std::{
 };
 
 use afterwork::rcu::{self, raw};
+use sync::process::die;
 
 use crate::boundary::{misuse, within};
 
@@ -112,7 +113,24 @@ unsafe fn run(head: *mut rcu::Head) {
     // SAFETY: (1): it is the first part of one.
     if let Some(func) = unsafe { (*head).func } {
         // SAFETY: (1).
-        unsafe { func(head) };
+        unsafe { called_back(head, func) };
+    }
+}
+
+/// Calls `func` with `head`; should it leave a section open, or end one of another's, the process ends: no grace period would.
+///
+/// # Safety
+///
+/// 1. `head` was handed over with `func`, and its grace period is over.
+pub(crate) unsafe fn called_back(head: *mut RcuHead, func: RcuFn) {
+    let nesting = raw::nesting();
+    // SAFETY: (1).
+    unsafe { func(head) };
+    if raw::nesting() != nesting {
+        die(&format!(
+            "the callback {:#x} returned in another read-side critical section than it was called in",
+            func as usize
+        ));
     }
 }
 

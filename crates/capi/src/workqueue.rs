@@ -11,6 +11,8 @@ use afterwork::workqueue::{
     raw::{self, Misuse, Modified, RawDelayed, RawWork},
 };
 
+use sync::process::die;
+
 use crate::boundary::{EINVAL, misuse, within};
 
 // As the header promises; it asserts the same.
@@ -220,13 +222,11 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         // Twice: what a timer leaves behind the end of the first is in the queue by the second, and none comes after that.
         // Each time its last items, who are let to queue until they have ended, may have armed others.
         for _ in 0..2 {
-            let ended = inner.destroy();
-            raw::take_back_timers(inner);
-            if let Err(error) = ended {
-                // The queue goes when its last item has ended.
-                misuse(NAME, &error, ());
-                break;
+            if let Err(error) = inner.destroy() {
+                // Nothing to go on with: its items, timers and callers would have a queue that is freed.
+                die(&format!("{NAME}: {error}"));
             }
+            raw::take_back_timers(inner);
         }
         // SAFETY: (1): made from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
@@ -345,7 +345,7 @@ unsafe extern "C" fn aw_mod_delayed_work(
         };
         // SAFETY: (1), (2); `destroy_workqueue` takes timers back before it lets the queue go.
         let modified = unsafe { RawDelayed::modify(work, queue, cpu_of(cpu), delay_of(delay)) };
-        modified.map(|modified| modified == Modified::WasPending)
+        modified.map(|modified| matches!(modified, Modified::WasPending | Modified::Cancelled))
     })
 }
 

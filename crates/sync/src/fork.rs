@@ -63,6 +63,9 @@ impl Held {
 pub struct Process(u32);
 
 impl Process {
+    /// No process, as good as ever.
+    pub const NONE: Self = Self(u32::MAX);
+
     /// Returns the present process, and has forks noticed from now on.
     pub fn this() -> Self {
         backend::watch();

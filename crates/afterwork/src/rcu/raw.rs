@@ -47,6 +47,16 @@ pub fn is_reading() -> bool {
     mine().is_some_and(Slot::is_in_section)
 }
 
+/// Returns how deep the sections of this thread nest, guards included; 0 outside of all.
+///
+/// # Blocking
+///
+/// Never.
+#[inline]
+pub fn nesting() -> u64 {
+    mine().map_or(0, Slot::nesting)
+}
+
 /// Returns a cookie as a number.
 ///
 /// # Blocking
@@ -99,10 +109,12 @@ mod tests {
         assert!(!is_reading());
         read_lock();
         read_lock();
+        assert_eq!(nesting(), 2);
         // SAFETY: begun above.
         assert!(unsafe { read_unlock() } && is_reading());
         // SAFETY: as above.
         assert!(unsafe { read_unlock() } && !is_reading());
+        assert_eq!(nesting(), 0);
         // SAFETY: nothing is open, and that is what is asked.
         assert!(!unsafe { read_unlock() });
         rcu::synchronize();

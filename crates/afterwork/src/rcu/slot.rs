@@ -396,6 +396,15 @@ impl Slot {
         seq::is_in_section(ctr) && ctr != NEST_MAX
     }
 
+    /// Returns how deep the sections of this thread nest.
+    #[inline]
+    pub(super) fn nesting(&self) -> u64 {
+        match self.0.ctr.load(Ordering::Relaxed) & NEST_MAX {
+            NEST_MAX => 0,
+            depth => depth,
+        }
+    }
+
     // ---- in a child of `fork`, which has no other thread ----
 
     /// Returns `true` if this is the slot of this thread, also if the thread has left it with a section open.

@@ -8,15 +8,17 @@
  *
  * Threads need no registration. Functions that wait may be called wherever a thread may sleep; the others do not wait for
  * workers. A child of fork has no workers: queues of its parent are not its own, and to use one ends the child with a line. Items
- * and timers of its parent that were not idle are lost there, and are laid out anew before they are used.
+ * of its parent that were not idle are lost there, and are laid out anew before they are used; a timer that was armed is idle,
+ * and to cancel it is nothing.
  *
  * Misuse
  *
  * What can be seen is told by name, on stderr: NULL, an item or a queue that is none (not initialised, not aligned, or
- * destroyed), an item that flushes itself, more enables than disables, a queue that is destroyed or drained from one of its
+ * destroyed), an item that flushes itself, more enables than disables, a queue that is flushed or drained from one of its
  * own items. A debug build of the library then ends the process by abort; another one returns what each comment says. What
  * cannot be seen, and breaks things as it does in the kernel: to free an item that is pending, to initialise one anew that is
- * pending, a function that leaves by longjmp. A C++ exception that leaves a function ends the process.
+ * pending, a function that leaves by longjmp. A function ends the process with a line, in any build, that a C++ exception leaves,
+ * or that returns in another read-side critical section than it was called in.
  *
  * Tests of the library hold this file against it: sizes, alignments and every symbol.
  */
@@ -247,7 +249,7 @@ static inline struct workqueue_struct *alloc_ordered_workqueue(const char *fmt, 
  * @wq: the queue, which nobody else uses any more; NULL is nothing
  *
  * Timers that are armed for it are taken back: such items do not run, and are idle. Waits until the last item has ended.
- * From one of its own items: misuse; goes on, and the queue goes when its last item has ended.
+ * From one of its own items it would wait for itself: ends the process with a line, in any build.
  */
 static inline void destroy_workqueue(struct workqueue_struct *wq)
 {
@@ -459,7 +461,8 @@ static inline bool queue_delayed_work_on(int cpu, struct workqueue_struct *wq, s
  * @dwork: the item
  * @delay: in jiffies; 0 is at once
  *
- * Returns true if it was pending. One that is disabled stays so.
+ * Returns true if it was pending, which it is throughout then: whoever queues it meanwhile gets false. One that is disabled is
+ * cancelled.
  */
 static inline bool mod_delayed_work(struct workqueue_struct *wq, struct delayed_work *dwork, unsigned long delay)
 {

@@ -21,8 +21,8 @@ extern const struct test workqueue_tests[], delayed_tests[], rcu_tests[], srcu_t
 extern int nr_failed_checks;
 void failed(const char *file, int line, const char *what);
 
-/* Runs this program again as the misuse NAME; false when that did not end as it must. */
-bool misuse_is_told(const char *name, const char *line);
+/* Runs this program again as the misuse NAME; false when that did not end as it must: ENDS, in any build. */
+bool misuse_is_told(const char *name, const char *line, bool ends);
 /* Runs the misuse NAME, in the program that misuse_is_told has started. */
 int run_misuse(const char *name);
 

@@ -3,6 +3,8 @@
 
 #include <afterwork/workqueue.h>
 
+#include <signal.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -307,6 +309,161 @@ static void a_long_delay_is_long(void)
 	destroy_workqueue(it.wq);
 }
 
+struct mover {
+	struct workqueue_struct *wq;
+	struct delayed_work dwork;
+	bool is_over;
+	int nr_idle, nr_queued;
+};
+
+static void *queue_meanwhile(void *data)
+{
+	struct mover *it = data;
+
+	while (!__atomic_load_n(&it->is_over, __ATOMIC_ACQUIRE)) {
+		it->nr_idle += !delayed_work_pending(&it->dwork);
+		it->nr_queued += queue_delayed_work(it->wq, &it->dwork, HOUR);
+		it->nr_queued += queue_work(it->wq, &it->dwork.work);
+	}
+	return NULL;
+}
+
+static void never(struct work_struct *work)
+{
+	(void)work;
+	abort();
+}
+
+struct plug_here {
+	struct work_struct work;
+	sem_t gate;
+};
+
+static void block_on_gate(struct work_struct *work)
+{
+	gate_wait(&container_of(work, struct plug_here, work)->gate);
+}
+
+static void an_item_that_is_moved_is_pending_throughout(void)
+{
+	struct workqueue_struct *other = alloc_workqueue("other", WQ_UNBOUND, 1);
+	struct mover it = { .wq = alloc_ordered_workqueue("moved", 0) };
+	struct plug_here plug;
+	pthread_t thread;
+
+	/* What is queued stays behind this. */
+	gate_init(&plug.gate);
+	INIT_WORK(&plug.work, block_on_gate);
+	queue_work(it.wq, &plug.work);
+	INIT_DELAYED_WORK(&it.dwork, never);
+	CHECK(!mod_delayed_work(it.wq, &it.dwork, HOUR));
+	pthread_create(&thread, NULL, queue_meanwhile, &it);
+	for (int i = 0; i < 3000; i++) {
+		CHECK(mod_delayed_work(i % 5 ? it.wq : other, &it.dwork, HOUR));
+		CHECK(mod_delayed_work(it.wq, &it.dwork, i % 2 ? 0 : HOUR));
+	}
+	__atomic_store_n(&it.is_over, true, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	CHECK_EQ(it.nr_idle, 0);
+	CHECK_EQ(it.nr_queued, 0);
+	CHECK(cancel_delayed_work_sync(&it.dwork));
+	sem_post(&plug.gate);
+	destroy_workqueue(it.wq);
+	destroy_workqueue(other);
+}
+
+static void *cancel_meanwhile(void *data)
+{
+	struct mover *it = data;
+
+	while (!__atomic_load_n(&it->is_over, __ATOMIC_ACQUIRE)) {
+		disable_delayed_work_sync(&it->dwork);
+		it->nr_idle += delayed_work_pending(&it->dwork);
+		enable_delayed_work(&it->dwork);
+	}
+	return NULL;
+}
+
+static void an_item_that_is_disabled_while_it_is_moved_is_not_pending(void)
+{
+	struct mover it = { .wq = alloc_workqueue("moved", WQ_UNBOUND, 1) };
+	pthread_t thread;
+
+	INIT_DELAYED_WORK(&it.dwork, never);
+	pthread_create(&thread, NULL, cancel_meanwhile, &it);
+	for (int i = 0; i < 5000; i++)
+		mod_delayed_work(it.wq, &it.dwork, HOUR + (unsigned long)i % 7);
+	__atomic_store_n(&it.is_over, true, __ATOMIC_RELEASE);
+	pthread_join(thread, NULL);
+	CHECK_EQ(it.nr_idle, 0);
+	cancel_delayed_work_sync(&it.dwork);
+	destroy_workqueue(it.wq);
+}
+
+/* ---- fork ---- */
+
+/* Asks for timers that its parent has armed, and arms them itself; returns what the child ends with. */
+static int timers_in_child(struct delayed_work *dworks, int nr)
+{
+	struct workqueue_struct *wq = alloc_workqueue("child", WQ_UNBOUND, 2);
+
+	for (int i = 0; i < nr; i++) {
+		bool was_pending = false;
+
+		if (i % 4 == 0)
+			was_pending = cancel_delayed_work(&dworks[i]);
+		else if (i % 4 == 1)
+			was_pending = cancel_delayed_work_sync(&dworks[i]);
+		else if (i % 4 == 2)
+			was_pending = flush_delayed_work(&dworks[i]);
+		else
+			was_pending = mod_delayed_work(wq, &dworks[i], HOUR);
+		if (was_pending)
+			return 1;
+		if (delayed_work_pending(&dworks[i]) != (i % 4 == 3))
+			return 2;
+	}
+	for (int i = 0; i < nr; i++) {
+		if (queue_delayed_work(wq, &dworks[i], HOUR) != (i % 4 != 3))
+			return 3;
+	}
+	for (int i = 0; i < nr; i++) {
+		if (!cancel_delayed_work_sync(&dworks[i]))
+			return 4;
+	}
+	destroy_workqueue(wq);
+	return 0;
+}
+
+static void a_child_of_fork_finds_timers_of_its_parent_idle(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("parent", WQ_UNBOUND, 2);
+	struct delayed_work dworks[12];
+	char answer = -1;
+	int fds[2];
+	pid_t child;
+
+	for (int i = 0; i < 12; i++) {
+		INIT_DELAYED_WORK(&dworks[i], never);
+		queue_delayed_work(wq, &dworks[i], HOUR + (unsigned long)(i * 5 % 12));
+	}
+	CHECK(pipe(fds) == 0);
+	child = fork();
+	if (child == 0) {
+		answer = (char)timers_in_child(dworks, 12);
+		CHECK(write(fds[1], &answer, 1) == 1);
+		raise(SIGKILL);
+	}
+	close(fds[1]);
+	CHECK(read(fds[0], &answer, 1) == 1);
+	close(fds[0]);
+	CHECK(waitpid(child, NULL, 0) == child);
+	CHECK_EQ(answer, 0);
+	for (int i = 0; i < 12; i++)
+		CHECK(cancel_delayed_work_sync(&dworks[i]));
+	destroy_workqueue(wq);
+}
+
 #define T(name) { #name, name }
 const struct test delayed_tests[] = {
 	T(an_item_is_queued_after_its_delay),
@@ -323,5 +480,8 @@ const struct test delayed_tests[] = {
 	T(queues_go_under_items_that_arm_themselves),
 	T(a_declared_delayed_item_runs),
 	T(a_long_delay_is_long),
+	T(an_item_that_is_moved_is_pending_throughout),
+	T(an_item_that_is_disabled_while_it_is_moved_is_not_pending),
+	T(a_child_of_fork_finds_timers_of_its_parent_idle),
 	{ NULL, NULL },
 };

@@ -7,24 +7,35 @@
 //! and by whoever took it from its timer there:
 //!
 //! ```text
-//! arm:    lock:  step: armed, from idle alone;  put it in                     then wake the thread, if it is first
+//! arm:    lock:  step: armed, from idle;  put it in                           then wake the thread, if it is first
 //! disarm: lock:  armed? take it out;  step: not armed
+//! move:   armed, or claimed and cut out of its list;  lock:  take it out;  step: armed or pending;  put it in, or push it
 //! thread: lock:  take out what has expired;  enter its queue;  write its home;  step: pending      then push it
 //! ```
 //!
-//! So at no moment an item is out of the heap and neither pending nor idle. A queue does not end while it is entered
+//! So at no moment an item is out of the heap and neither claimed, pending nor idle, and one that is moved is never idle. A queue does not end while it is entered
 //! (`queues/end.rs`), and its timers are taken back before it is let go.
 //!
-//! The thread is started with the first timer, and stays.
+//! The thread is started with the first timer, and stays. A child of `fork` has a heap and a thread of its own: what its parent
+//! has armed is in neither, and idle as soon as anybody there asks for it.
 
-use std::{cell::UnsafeCell, fmt, mem, ptr, ptr::NonNull, time::Duration};
+use std::{
+    cell::{Cell, UnsafeCell},
+    fmt, mem, ptr,
+    ptr::NonNull,
+    time::Duration,
+};
 
-use sync::{Mutex, MutexGuard, Patience, cpu, fork::PerProcess, process, thread, time};
+use sync::{
+    Mutex, MutexGuard, Patience, cpu,
+    fork::{PerProcess, Process},
+    process, thread, time,
+};
 use topology::CpuId;
 
 use super::{
     heap::{Heap, Node},
-    work::{Misuse, RawWork},
+    work::{Claim, Misuse, RawWork},
 };
 use crate::{
     panics::or_abort,
@@ -54,7 +65,8 @@ struct Timer {
     /// Where to queue the item, if it is armed.
     queue: *const Workqueue,
     cpu: u32,
-    is_armed: u32,
+    /// Who armed it last: what a parent has armed is in no heap of its child's.
+    process: Process,
 }
 
 /// The timers of a process.
@@ -75,7 +87,9 @@ pub enum Modified {
     WasPending,
     /// It was not pending, and is.
     WasIdle,
-    /// It is disabled, or the queue refuses it.
+    /// It was pending, and was cancelled: it is disabled, or the queue refuses it.
+    Cancelled,
+    /// It was not pending, and is not: as above.
     Refused,
 }
 
@@ -93,7 +107,7 @@ impl RawDelayed {
                 node: Node::NONE,
                 queue: ptr::null(),
                 cpu: 0,
-                is_armed: 0,
+                process: Process::NONE,
             }),
         }
     }
@@ -146,7 +160,8 @@ impl RawDelayed {
         Ok(is_armed)
     }
 
-    /// Makes the item, pending or not, be queued after `delay` from now.
+    /// Makes the item, pending or not, be queued after `delay` from now. One that is pending is so throughout: whoever queues it
+    /// meanwhile is told so.
     ///
     /// # Blocking
     ///
@@ -165,27 +180,105 @@ impl RawDelayed {
         cpu: Option<CpuId>,
         delay: Duration,
     ) -> Result<Modified, Misuse> {
-        let mut was_pending = false;
+        // SAFETY: (1).
+        let work = unsafe { RawWork::known(Self::work(this)) }?;
+        if !queue.admits() {
+            // SAFETY: (1), and it is an item.
+            let was_pending = unsafe { Self::take_back(this) };
+            return Ok(if was_pending {
+                Modified::Cancelled
+            } else {
+                Modified::Refused
+            });
+        }
         let mut patience = Patience::new();
         loop {
-            // SAFETY: (1).
-            was_pending |= unsafe { Self::cancel(this) }?;
-            // SAFETY: (1), (2), (3).
-            if unsafe { Self::queue(this, queue, cpu, delay) }? {
-                return Ok(if was_pending {
-                    Modified::WasPending
-                } else {
-                    Modified::WasIdle
-                });
+            match work.claim() {
+                Claim::Ours => {
+                    let heap = (!delay.is_zero()).then(|| timers().heap.lock());
+                    // SAFETY: (1), (2), (3), and claimed above.
+                    return Ok(unsafe { Self::place_anew(heap, this, queue, cpu, delay) });
+                }
+                Claim::Timers => {
+                    let mut heap = timers().heap.lock();
+                    // SAFETY: (1), and we hold the lock.
+                    if unsafe { take_out(&mut heap, this) } {
+                        // SAFETY: (1), (2), (3), and taken from its timer above.
+                        return Ok(unsafe {
+                            Self::place_anew(Some(heap), this, queue, cpu, delay)
+                        });
+                    }
+                }
+                Claim::Idle => {
+                    // SAFETY: (1), (2), (3).
+                    if unsafe { Self::queue(this, queue, cpu, delay) }? {
+                        return Ok(Modified::WasIdle);
+                    }
+                    if work.head().load().disable_depth() > 0 {
+                        return Ok(Modified::Refused);
+                    }
+                    // Somebody else was faster.
+                    patience.pause();
+                }
             }
-            // SAFETY: (1).
-            let work = unsafe { RawWork::known(Self::work(this)) }?;
-            let is_refused = work.head().load().disable_depth() > 0 || !queue.admits();
-            if is_refused {
-                return Ok(Modified::Refused);
+        }
+    }
+
+    /// Ends the caller's claim of an item that is in no list and no heap: by what is to become of it, in one step.
+    ///
+    /// # Safety
+    ///
+    /// 1. And (2), (3): as of [`queue`](Self::queue).
+    /// 4. The item is claimed by the caller, or armed and taken out of `heap`, which is that of all and there unless `delay` is
+    ///    zero.
+    unsafe fn place_anew(
+        mut heap: Option<MutexGuard<'_, Heap>>,
+        this: NonNull<Self>,
+        queue: &Workqueue,
+        cpu: Option<CpuId>,
+        delay: Duration,
+    ) -> Modified {
+        // SAFETY: (1).
+        let work = unsafe { &(*this.as_ptr()).work };
+        let is_placed = Cell::new(false);
+        let place = |state: State, to: &dyn Fn(State) -> State| {
+            // A step with the look: whoever disables it later finds it where it is put.
+            let is_enabled = state.disable_depth() == 0;
+            is_placed.set(is_enabled);
+            if is_enabled {
+                to(state)
+            } else {
+                state.disarm()
             }
-            // Somebody else was faster.
-            patience.pause();
+        };
+        if delay.is_zero() {
+            let home = match cpu {
+                None => queue.here(),
+                Some(cpu) => queue.inner.route_table.at_cpu(cpu),
+            };
+            let rules = home.rules;
+            work.go_home_to(&home);
+            work.end_claim(|state| place(state, &|state| state.fire(rules)));
+            drop(heap);
+            if is_placed.get() {
+                home.push(this.cast());
+            }
+        } else {
+            work.end_claim(|state| place(state, &|state| state.rearm().unwrap_or(state)));
+            let is_first = match &mut heap {
+                // SAFETY: armed by our step, so nobody else has its timer; we hold the lock; (2), (3).
+                Some(heap) if is_placed.get() => unsafe { put_in(heap, this, queue, cpu, delay) },
+                _ => false,
+            };
+            drop(heap);
+            if is_first {
+                timers().thread.unpark();
+            }
+        }
+        if is_placed.get() {
+            Modified::WasPending
+        } else {
+            Modified::Cancelled
         }
     }
 
@@ -204,9 +297,30 @@ impl RawDelayed {
     /// 1. `this` points at memory of an item's size that may be read and written.
     pub unsafe fn cancel(this: NonNull<Self>) -> Result<bool, Misuse> {
         // SAFETY: (1).
-        let work = unsafe { RawWork::known(Self::work(this)) }?;
+        unsafe { RawWork::known(Self::work(this)) }?;
         // SAFETY: (1), and it is an item.
-        Ok(unsafe { disarm(this) } || work.take_back())
+        Ok(unsafe { Self::take_back(this) })
+    }
+
+    /// # Safety
+    ///
+    /// 1. `this` is an item.
+    unsafe fn take_back(this: NonNull<Self>) -> bool {
+        // SAFETY: (1).
+        let work = unsafe { &(*this.as_ptr()).work };
+        loop {
+            match work.claim() {
+                Claim::Idle => return false,
+                Claim::Ours => {
+                    work.end_claim(State::disarm);
+                    return true;
+                }
+                // SAFETY: (1).
+                Claim::Timers if unsafe { disarm(this) } => return true,
+                // It has just expired, or is being moved.
+                Claim::Timers => {}
+            }
+        }
     }
 
     /// Cancels, and waits until the item does not run; returns `true` if it was pending. Queueing is refused meanwhile.
@@ -261,7 +375,7 @@ impl RawDelayed {
         work.refuse()?;
         // Whoever arms it from now on sees that it is disabled.
         // SAFETY: (1), and it is an item.
-        let was_pending = unsafe { disarm(this) } || work.take_back();
+        let was_pending = unsafe { Self::take_back(this) };
         if waits {
             work.wait_for_run();
         }
@@ -324,7 +438,6 @@ pub fn take_back_timers(queue: &Workqueue) -> usize {
         unsafe {
             heap.remove(first.cast());
             if ptr::eq((*first).queue, queue) {
-                (*first).is_armed = 0;
                 nr_gone += 1;
                 let work = item_of(first).cast::<RawWork>();
                 // Under the lock: once it is not armed its user may free it.
@@ -404,7 +517,7 @@ unsafe fn put_in(
     unsafe {
         (&raw mut (*timer).queue).write(queue);
         (&raw mut (*timer).cpu).write(cpu.unwrap_or_else(cpu::current).as_u32());
-        (&raw mut (*timer).is_armed).write(1);
+        (&raw mut (*timer).process).write(Process::now());
         heap.insert(&raw mut (*timer).node, at_ns)
     }
 }
@@ -437,12 +550,11 @@ unsafe fn disarm(item: NonNull<RawDelayed>) -> bool {
 /// 1. `item` is an item, and `heap` that of all.
 unsafe fn expire(mut heap: MutexGuard<'_, Heap>, item: NonNull<RawDelayed>) -> bool {
     // SAFETY: (1).
-    let work = unsafe { &(*item.as_ptr()).work };
-    // SAFETY: (1).
-    let is_ours = work.head().load().is_armed() && unsafe { take_out(&mut heap, item) };
-    if !is_ours {
+    if !unsafe { take_out(&mut heap, item) } {
         return false;
     }
+    // SAFETY: (1).
+    let work = unsafe { &(*item.as_ptr()).work };
     // SAFETY: it was armed, so its queue is there, and does not go before it has taken its timers back, by our lock.
     let (inner, cpu) = unsafe {
         let timer = timer_of(item);
@@ -461,21 +573,28 @@ unsafe fn expire(mut heap: MutexGuard<'_, Heap>, item: NonNull<RawDelayed>) -> b
     true
 }
 
-/// Takes a timer out; returns `true` if it was in.
+/// Takes a timer out; returns `true` if it was in. One that a parent of this process has armed is idle then, and was not.
 ///
 /// # Safety
 ///
-/// 1. `item` is there, its word says that it is armed, and `heap` is that of all.
+/// 1. `item` is an item, and `heap` is that of all.
 unsafe fn take_out(heap: &mut Heap, item: NonNull<RawDelayed>) -> bool {
-    let timer = timer_of(item);
-    // SAFETY: (1): its timer was written when it was armed, under the lock of `heap`.
-    unsafe {
-        let was_in = mem::take(&mut (*timer).is_armed) != 0;
-        if was_in {
-            heap.remove(&raw mut (*timer).node);
-        }
-        was_in
+    // SAFETY: (1).
+    let work = unsafe { &(*item.as_ptr()).work };
+    // It is changed under the lock of `heap` alone.
+    if !work.head().load().is_armed() {
+        return false;
     }
+    let timer = timer_of(item);
+    // SAFETY: (1). If this process has armed it, that was with what is read here, and put it in.
+    let is_in = unsafe { (&raw const (*timer).process).read() }.is_this();
+    if is_in {
+        // SAFETY: as above.
+        unsafe { heap.remove(&raw mut (*timer).node) };
+    } else {
+        work.end_claim(State::disarm);
+    }
+    is_in
 }
 
 fn timer_of(item: NonNull<RawDelayed>) -> *mut Timer {

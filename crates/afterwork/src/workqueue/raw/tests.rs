@@ -422,12 +422,17 @@ fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
                     let queue = &queues[dice(3) as usize];
                     let delay = Duration::from_micros(dice(200));
                     let (mut queued, mut cancelled) = (false, false);
-                    match dice(8) {
+                    match dice(9) {
                         0..=2 => queued = on!(RawWork::queue(job, queue, None)),
                         3 => queued = on!(RawDelayed::queue(job, queue, None, delay)),
                         4 => cancelled = on!(RawDelayed::cancel(job)),
                         5 => cancelled = on!(RawDelayed::cancel_sync(job)),
                         6 => cancelled = on!(RawWork::cancel(job)),
+                        7 => match on!(RawDelayed::modify(job, queue, None, delay)) {
+                            Modified::WasIdle => queued = true,
+                            Modified::Cancelled => cancelled = true,
+                            Modified::WasPending | Modified::Refused => {}
+                        },
                         _ => {
                             on!(RawDelayed::flush(job));
                         }

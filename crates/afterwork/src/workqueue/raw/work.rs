@@ -8,6 +8,7 @@ use topology::CpuId;
 use super::runs::{Name, Run, Shard};
 use crate::{
     panics::guarded_in_item,
+    rcu::raw,
     trace,
     wake::report,
     workqueue::{
@@ -49,6 +50,17 @@ pub struct RawWork {
 unsafe impl Send for RawWork {}
 // SAFETY: as above.
 unsafe impl Sync for RawWork {}
+
+/// Who has an item that is to be taken back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Claim {
+    /// The caller, who ends the claim; it is in no list.
+    Ours,
+    /// Its timer.
+    Timers,
+    /// Nobody: it is not pending.
+    Idle,
+}
 
 /// What a caller of a raw item did that he must not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -181,9 +193,14 @@ impl RawWork {
 
     /// Writes the home of the item, which the caller has claimed, and ends the claim by `step`: it is to be pushed there.
     pub(super) fn move_to(&self, home: &Pwq, step: impl Fn(State) -> State) {
+        self.go_home_to(home);
+        self.head.update(|state| Some(step(state)));
+    }
+
+    /// Writes the home of the item, which the caller has claimed.
+    pub(super) fn go_home_to(&self, home: &Pwq) {
         let place = home.as_home().cast_mut();
         self.head.home.store(place, Ordering::Relaxed);
-        self.head.update(|state| Some(step(state)));
     }
 
     /// Waits until the item is idle as far as it was queued when this was called; returns `true` if there was anything to
@@ -250,20 +267,30 @@ impl RawWork {
         Ok(unsafe { Self::known(this) }?.take_back())
     }
 
-    pub(super) fn take_back(&self) -> bool {
+    fn take_back(&self) -> bool {
+        let claimed = self.claim() == Claim::Ours;
+        if claimed {
+            self.end_claim(State::disarm);
+        }
+        claimed
+    }
+
+    /// Claims the item, if it is pending, and gets its link out of wherever that is.
+    pub(super) fn claim(&self) -> Claim {
         let mut patience = Patience::new();
         loop {
             if self.head.update(State::claim_pending).is_some() {
                 self.cut_out();
-                self.end_claim(|state| state.cancel().map_or(state, |(next, _)| next));
-                return true;
+                return Claim::Ours;
             }
             let state = self.head.load();
-            // Somebody is in the middle of a step, unless it is its timer that has it.
-            let is_busy = state.is_pending() || state.is_claimed() && !state.is_armed();
-            if !is_busy {
-                return false;
+            if state.is_armed() {
+                return Claim::Timers;
             }
+            if !state.is_pending() && !state.is_claimed() {
+                return Claim::Idle;
+            }
+            // Somebody is in the middle of a step.
             patience.pause();
         }
     }
@@ -497,6 +524,7 @@ unsafe fn carry_out(
         let told = || unsafe { &*home }.trace(item.as_ptr(), VTABLE);
         trace::execute_start(told);
         // FOREIGN(raw-item-run): a function of C's, on a worker, a rescuer or a joiner; what unwinds ends the process.
+        let nesting = raw::nesting();
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
                 // SAFETY: by (1) of `RawWork::new`.
@@ -505,6 +533,9 @@ unsafe fn carry_out(
         });
         if outcome.is_err() {
             process::die("the function of a work item unwound");
+        }
+        if raw::nesting() != nesting {
+            left_section(func);
         }
         trace::execute_end(told);
         before_end();
@@ -518,6 +549,15 @@ unsafe fn carry_out(
         let pool = home.pool.clone();
         pool.put_back(left);
     }
+}
+
+/// Ends the process: a section that is open on a worker would hold up all grace periods.
+#[cold]
+fn left_section(func: Option<WorkFn>) -> ! {
+    let func = func.map_or(0, |func| func as usize);
+    process::die(&format!(
+        "the function {func:#x} of a work item returned in another read-side critical section than it was called in"
+    ))
 }
 
 /// Runs a pending item on the spot, if its queue lets joiners help and has a seat, and nobody has come for it; returns `true`

@@ -12,6 +12,9 @@
 //!        disarm
 //! ```
 //!
+//! To be queued anew, at another time or elsewhere, it goes from its claim to `ARMED` or `PENDING+LINKED` in one step, and
+//! is pending throughout.
+//!
 //! A claim is as of any item. An armed one is claimed by its timer.
 
 use super::{CLAIMED, HANDOFF, LINKED, PENDING, RULES, Rules, State, WAKER};
@@ -70,9 +73,15 @@ impl State {
         next.with(PENDING | LINKED | rules.bits())
     }
 
-    /// Takes it from its timer.
+    /// Ends a claim of its timer's, or of one who has cut it out of its list: it is idle.
     pub(crate) fn disarm(self) -> State {
-        self.without(CLAIMED | ARMED).next_turn()
+        self.without(PENDING | CLAIMED | ARMED).next_turn()
+    }
+
+    /// Gives it to its timer, from the claim of its timer's or of one who has cut it out; `None` when it is disabled.
+    pub(crate) fn rearm(self) -> Option<State> {
+        let next = self.without(PENDING).with(CLAIMED | ARMED);
+        (self.disable_depth() == 0).then_some(next)
     }
 }
 
@@ -137,5 +146,19 @@ mod tests {
         assert_eq!(fired.start(false).1, Start::Run);
         assert_eq!(State::IDLE.disable().unwrap().arm(), None);
         assert_eq!(queued().arm(), None);
+    }
+
+    #[test]
+    fn an_item_that_is_queued_anew_is_pending_throughout() {
+        let cut_out = queued().claim_pending().unwrap().unlink();
+        let armed = cut_out.rearm().unwrap();
+        assert!(armed.is_armed() && armed.is_claimed() && !armed.is_pending());
+        assert_eq!(armed.rearm(), Some(armed));
+        for state in [cut_out, armed] {
+            assert_eq!(state.disable().unwrap().rearm(), None);
+            assert!(state.disarm().is_idle() && !state.disarm().is_armed());
+            let fired = state.fire(RULES_OF_ALL);
+            assert!(fired.is_pending() && fired.has_link() && !fired.is_claimed());
+        }
     }
 }
