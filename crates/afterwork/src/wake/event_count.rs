@@ -17,7 +17,7 @@ use std::time::Duration;
 use sync::{
     atomic::{AtomicU32, Ordering},
     futex::Futex,
-    thread, twin,
+    thread, time, twin,
 };
 
 use super::report;
@@ -156,6 +156,23 @@ impl EventCount {
             }
             prepared.wait();
         }
+    }
+
+    /// Waits as [`wait_until`](Self::wait_until) does, and no longer than to the time `end_ns`; returns `true` if the
+    /// condition held. In a model it never times out.
+    pub(crate) fn wait_until_by(&self, end_ns: u64, mut condition: impl FnMut() -> bool) -> bool {
+        while !condition() {
+            let prepared = self.prepare();
+            if condition() {
+                return true;
+            }
+            let left_ns = end_ns.saturating_sub(time::now_ns());
+            if left_ns == 0 {
+                return false;
+            }
+            prepared.wait_timeout(Duration::from_nanos(left_ns));
+        }
+        true
     }
 }
 

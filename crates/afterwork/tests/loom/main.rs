@@ -28,3 +28,4 @@ mod workqueue_pool;
 mod workqueue_rcu_work;
 mod workqueue_rescuer;
 mod workqueue_scope;
+mod workqueue_shutdown;

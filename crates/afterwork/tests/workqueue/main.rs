@@ -34,6 +34,7 @@ mod rcu_work;
 mod reapers;
 mod refused;
 mod scope;
+mod shutdown;
 mod spawn;
 mod spawn_async;
 mod spawn_async_ends;

@@ -32,6 +32,7 @@ use crate::{
         item::handles,
         item::head::{HandleTable, Head, Popped, TaskSlot, VTable},
         item::panicked::PanicPayload,
+        item::remains::Remains,
         item::slab,
         item::state::{Ending, State},
         pools::pwq::Pwq,
@@ -206,10 +207,13 @@ where
 {
     const VTABLE: &'static VTable = &VTable {
         run: run::pop_and_run,
+        // SAFETY: as of `pop_and_cancel`.
+        cancel: |item, remains| unsafe { run::pop_and_cancel(item, remains, Self::skip) },
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
         is_husk: Self::is_husk,
+        has_begun: |_| false,
         push: None,
         task: Some(Self::task),
         handle: Some(HandleTable {
@@ -246,17 +250,34 @@ where
         }
     }
 
+    /// Moves the closure out in place of calling it.
+    unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
+        // SAFETY: the caller runs the item, which has not run before.
+        remains.bury(unsafe { Self::set_cancelled(item) });
+    }
+
+    /// Makes the outcome that it was cancelled; returns the closure.
+    ///
+    /// # Safety
+    ///
+    /// 1. The closure has not been called, and the caller alone touches the content.
+    unsafe fn set_cancelled(item: NonNull<Head>) -> F {
+        let content = Self::content(item);
+        // SAFETY: (1).
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
+        let outcome = ManuallyDrop::new(Some(Err(JoinError::Cancelled)));
+        // SAFETY: (1).
+        unsafe { (&raw mut (*content).outcome).write(outcome) };
+        func
+    }
+
     /// Takes the item out of the queue and drops its closure, if it has not started.
     unsafe fn cancel(item: NonNull<Head>) -> bool {
         if !run::cancel(item) {
             return false;
         }
-        let content = Self::content(item);
         // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
-        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
-        let outcome = ManuallyDrop::new(Some(Err(JoinError::Cancelled)));
-        // SAFETY: as above.
-        unsafe { (&raw mut (*content).outcome).write(outcome) };
+        let func = unsafe { Self::set_cancelled(item) };
         // FOREIGN(cancel-drop): the closure, on the thread that cancels; it may unwind to there, for the content is an
         // outcome already.
         drop(func);
@@ -506,8 +527,13 @@ struct Detached<F> {
 }
 
 impl<F: FnOnce() + Send + 'static> Detached<F> {
-    const VTABLE: &'static VTable =
-        &VTable::plain(Self::run, Self::call, std::any::type_name::<F>, Self::free);
+    const VTABLE: &'static VTable = &VTable::plain(
+        Self::run,
+        Self::cancel,
+        Self::call,
+        std::any::type_name::<F>,
+        Self::free,
+    );
 
     unsafe fn run(item: NonNull<Head>) -> Popped {
         // SAFETY: the caller holds the item's only link, so all of it is ours.
@@ -525,6 +551,16 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         };
         // SAFETY: as of `told`.
         unsafe { with_current(std::ptr::null(), home, body) };
+        Popped::Ran
+    }
+
+    unsafe fn cancel(item: NonNull<Head>, remains: &mut Remains) -> Popped {
+        let this = item.as_ptr().cast::<Self>();
+        // SAFETY: the caller holds the item's only link, so all of it is ours; the closure is taken once.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
+        // SAFETY: the closure has been moved out, and nobody else knows the item.
+        unsafe { Self::free(item) };
+        remains.bury(func);
         Popped::Ran
     }
 

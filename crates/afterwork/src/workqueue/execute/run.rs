@@ -5,6 +5,7 @@ use std::ptr::NonNull;
 use sync::{Patience, atomic::Ordering};
 
 use super::{
+    cancel_cut::put_back,
     current::{current_home, forget_home, is_seated, with_current},
     deep,
     wait::must_have_workers,
@@ -16,6 +17,7 @@ use crate::{
         item::handles::Dead,
         item::head::{Head, Popped},
         item::list,
+        item::remains::Remains,
         item::state::{Ending, Pop, State},
         limit::active::Gate,
         pools::pwq::Pwq,
@@ -82,6 +84,19 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
     let ending = unsafe { (head.vtable().call)(item) };
     trace::execute_end(told);
     before_end();
+    // SAFETY: (1).
+    drop(unsafe { end(item, ending) });
+    ending
+}
+
+/// Ends a run as its completion asks for; returns the item if that is to be freed.
+///
+/// # Safety
+///
+/// 1. The item's state says that the caller runs it.
+pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Option<Dead> {
+    // SAFETY: (1): a running item is alive.
+    let head = unsafe { item.as_ref() };
     // Sleepers may free the item as soon as they see that it ended, so what is needed of it comes first.
     let key = head.key();
     let vtable = head.vtable();
@@ -98,7 +113,7 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
         // Of its own: once the link is out of our hands the queue may go, and the pool with it.
         let (pool, slot) = (home.pool.clone(), home.slot);
         if done.relink {
-            pool.put_back(item);
+            put_back(&pool, item, done.revived);
         } else {
             pool.retire_one(slot, ended.colour);
         }
@@ -116,11 +131,50 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
             contain(|| waker.into_inner().wake());
         }
     }
-    if done.free {
-        // SAFETY: no handle, no link, no runner is left.
-        drop(unsafe { Dead::new(item, vtable) });
+    // SAFETY: no handle, no link, no runner is left.
+    done.free.then(|| unsafe { Dead::new(item, vtable) })
+}
+
+/// Takes an item that the caller just took off a list, and cancels it if it is pending: the beginning of a run, whose
+/// [`end`] is left to the remains, in which `skip` moves out what will not be called.
+///
+/// # Safety
+///
+/// 1. `item` is linked, and the caller alone holds its link.
+pub(crate) unsafe fn pop_and_cancel(
+    item: NonNull<Head>,
+    remains: &mut Remains,
+    skip: unsafe fn(NonNull<Head>, &mut Remains),
+) -> Popped {
+    // SAFETY: (1): a linked item is alive.
+    let head = unsafe { item.as_ref() };
+    // Before the step: after it the item may be queued elsewhere, and has another home.
+    let home = Pwq::of(head.home.load(Ordering::Relaxed));
+    let vtable = head.vtable();
+    let (from, pop) = head.pop_to_cancel();
+    match pop {
+        Pop::Run(_) => {
+            // SAFETY: the step to running was ours.
+            unsafe { skip(item, remains) };
+            remains.taken.push(item);
+            return Popped::Ran;
+        }
+        Pop::Leave(_) => return Popped::Left,
+        Pop::Discard(state) => {
+            // SAFETY: no handle, no link, no runner is left.
+            remains.bury_dead(state.frees().then(|| unsafe { Dead::new(item, vtable) }));
+        }
     }
-    ending
+    if from.is_running() {
+        // Its count may be that of a helper's run, which goes on: see `flush.rs`.
+        // SAFETY: our caller keeps the link's count.
+        unsafe { &*home }.core.nr_cut.fetch_add(1, Ordering::Relaxed);
+    }
+    if from.is_pending() {
+        Popped::Ran
+    } else {
+        Popped::Dropped
+    }
 }
 
 /// Runs a pending item on the spot, if its queue lets joiners help and has a seat; returns `true` if it did.
@@ -150,7 +204,7 @@ fn help_here(item: NonNull<Head>) -> bool {
             && from.unclaim().1
         {
             let pool = home.pool.clone();
-            pool.put_back(item);
+            put_back(&pool, item, from.is_revived());
         }
         return false;
     };
@@ -203,14 +257,15 @@ pub(crate) fn cut_out(item: NonNull<Head>) {
     }
     let mut patience = Patience::new();
     loop {
-        if pool.unlink(slot, item) {
-            return;
-        }
-        // A worker has it in hand, or popped it and left it to us.
+        // A worker popped it and left it to us, or to the run.
         if head.update(State::take_handoff).is_some() {
             pool.retire_one(slot, list::colour(item));
             return;
         }
+        if pool.unlink(slot, item) {
+            return;
+        }
+        // A worker has it in hand.
         patience.pause();
     }
 }

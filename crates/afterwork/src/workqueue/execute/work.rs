@@ -393,6 +393,8 @@ impl Work {
 impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
     const VTABLE: &'static VTable = &VTable::plain(
         run::pop_and_run,
+        // SAFETY: as of `pop_and_cancel`; the closure stays for the next time.
+        |item, remains| unsafe { run::pop_and_cancel(item, remains, |_, _| ()) },
         Self::call,
         std::any::type_name::<F>,
         Self::free,

@@ -1,15 +1,51 @@
 //! Emptying a queue: draining, pausing, and its end.
 
+use std::{fmt, time::Duration};
+
 use sync::{
     atomic::{Ordering, fence},
-    twin,
+    time, twin,
 };
 
 use super::{flush::OwnQueueError, rounds::Rounds};
 use crate::workqueue::{
     execute::dependency,
+    observe::left::{Doing, LeftItems, StillBusy},
     queues::queue::{Inner, Workqueue},
 };
+
+/// The error of a drain that has a time to end in.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum DrainError {
+    /// An item was about to wait for its own queue.
+    OwnQueue(OwnQueueError),
+    /// The time is over, and the queue has these.
+    StillBusy(StillBusy),
+}
+
+impl fmt::Display for DrainError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OwnQueue(error) => error.fmt(f),
+            Self::StillBusy(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for DrainError {}
+
+impl From<OwnQueueError> for DrainError {
+    fn from(error: OwnQueueError) -> Self {
+        Self::OwnQueue(error)
+    }
+}
+
+impl From<StillBusy> for DrainError {
+    fn from(error: StillBusy) -> Self {
+        Self::StillBusy(error)
+    }
+}
 
 /// Which of the two looks of a drain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +63,9 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Until then; for ever if items go on queueing themselves, which is reported ([`Report::LongDrain`]). See also
-    /// [`pause`](Self::pause).
+    /// Until then; for ever if items go on queueing themselves, which is reported ([`Report::LongDrain`]), and while a future
+    /// waits that nobody wakes: [`drain_timeout`](Self::drain_timeout) names it. [`drain_async`](Self::drain_async) is for
+    /// threads that must not block. See also [`pause`](Self::pause).
     ///
     /// [`Report::LongDrain`]: crate::workqueue::Report::LongDrain
     ///
@@ -45,6 +82,56 @@ impl Workqueue {
         let _draining = self.inner.closed.while_draining();
         self.inner.drain();
         Ok(())
+    }
+
+    /// Drains the queue as [`drain`](Self::drain) does, at most for `timeout`; where that is too short, names what is left.
+    ///
+    /// After an error the queue takes items again, and what it has goes on. To shut a program down: no more work in, this, and
+    /// then [`cancel_all`](Self::cancel_all) or [`shutdown_background`](Self::shutdown_background) for what did not end in time.
+    ///
+    /// # Blocking
+    ///
+    /// As [`drain`](Self::drain), and no longer than `timeout`, which may be zero: then it looks once.
+    ///
+    /// # Panics
+    ///
+    /// As [`drain`](Self::drain).
+    ///
+    /// # Errors
+    ///
+    /// [`DrainError::OwnQueue`] from inside an item of this queue; nothing is changed then. [`DrainError::StillBusy`] when the
+    /// time is over.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Doing, DrainError, Workqueue};
+    /// use std::time::Duration;
+    ///
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let (send, receive) = std::sync::mpsc::channel::<()>();
+    /// queue.spawn_detached(move || drop(receive.recv()));
+    /// let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::from_millis(1)) else {
+    ///     unreachable!("it waits for the channel");
+    /// };
+    /// assert_eq!(busy.nr_left, 1);
+    /// // "workqueue "example" still has 1 items: 1 of example::main::{{closure}} runs"
+    /// println!("{busy}");
+    /// drop(send);
+    /// queue.drain_timeout(Duration::MAX)?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn drain_timeout(&self, timeout: Duration) -> Result<(), DrainError> {
+        self.inner.may_wait()?;
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        // More than five hundred years from now is never.
+        let end_ns = time::now_ns().saturating_add(timeout_ns);
+        let _draining = self.inner.closed.while_draining();
+        if self.inner.drain_by(Some(end_ns)) {
+            Ok(())
+        } else {
+            Err(self.inner.left().into())
+        }
     }
 
     /// Drains the queue, and refuses whatever is queued from then on. A paused queue is resumed first.
@@ -180,17 +267,46 @@ impl Inner {
     }
 
     pub(crate) fn drain(&self) {
+        self.drain_by(None);
+    }
+
+    /// Waits until it is drained, not beyond the time `end_ns`; returns `true` if it is.
+    fn drain_by(&self, end_ns: Option<u64>) -> bool {
         dependency::before_flushing(&self.core);
         let mut rounds = Rounds::new(self);
         let mut drained = false;
         while !drained {
-            self.core.settled.wait_until(|| {
+            let look = || {
                 drained = self.is_drained();
                 drained || rounds.go_on()
-            });
+            };
+            match end_ns {
+                None => self.core.settled.wait_until(look),
+                Some(end_ns) if !self.core.settled.wait_until_by(end_ns, look) => return false,
+                Some(_) => {}
+            }
             if !drained {
                 rounds.tell();
             }
         }
+        true
+    }
+
+    /// Names what there is.
+    fn left(&self) -> StillBusy {
+        let plan = self.plan.lock();
+        let (links, gates) = (plan.links().to_vec(), plan.gates());
+        drop(plan);
+        let mut left = Vec::new();
+        for link in links {
+            let mut guard = link.pool.lock_to_act();
+            guard.adopt(&link.pool.injector);
+            guard.take_hands_back(link.slot);
+            guard.left(link.slot, &mut left);
+            guard.pick_if_needed();
+        }
+        let nr_helped = gates.iter().map(|gate| gate.nr_helpers()).sum();
+        let helped = (nr_helped > 0).then(|| LeftItems::new(Doing::Runs, None, nr_helped));
+        StillBusy::new(&self.core.name, left.into_iter().chain(helped))
     }
 }

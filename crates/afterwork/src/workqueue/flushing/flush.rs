@@ -136,12 +136,22 @@ impl Inner {
     ///
     /// In a child of `fork`, and inside an item of a bottom-half queue.
     pub(crate) fn may_wait(&self) -> Result<(), OwnQueueError> {
+        self.may_be_awaited()?;
+        report::must_be_free_to_sleep();
+        Ok(())
+    }
+
+    /// Returns `true` if a task may wait for the queue, which blocks nobody. Asked before anything is changed.
+    ///
+    /// # Panics
+    ///
+    /// In a child of `fork`.
+    pub(crate) fn may_be_awaited(&self) -> Result<(), OwnQueueError> {
         self.must_be_at_home();
         if self.runs_here() {
             let queue = self.core.name.clone();
             return Err(reported(OwnQueueError { queue }));
         }
-        report::must_be_free_to_sleep();
         Ok(())
     }
 }

@@ -27,6 +27,8 @@ pub(crate) struct Colours {
     /// in between are closed, and there are never more than the ring has places.
     present_seq: u64,
     oldest_seq: u64,
+    /// What is of a colour before this one was cancelled.
+    cancelled_seq: u64,
 }
 
 /// The last of the colours that a flush waits for.
@@ -74,6 +76,20 @@ impl Colours {
         };
         self.close_for(up_to);
         up_to
+    }
+
+    /// Closes the present colour, and takes note that all of it, and of the older ones, was cancelled. While all colours are
+    /// in use it stays open, and nothing of it counts as cancelled.
+    pub(crate) fn cancel(&mut self) {
+        self.close();
+        self.cancelled_seq = self.present_seq;
+    }
+
+    /// Returns `true` if `colour`, of which something is in flight, was cancelled.
+    pub(crate) fn is_cancelled(&self, colour: Colour) -> bool {
+        let ring = NR_COLOURS as u64;
+        let nr_behind = (self.present_seq + ring - u64::from(colour.0)) % ring;
+        self.present_seq < self.cancelled_seq + nr_behind
     }
 
     /// Returns `true` if nothing is in flight that a flush waits for.
@@ -181,6 +197,32 @@ mod tests {
             colours.retire(colour, 1);
         }
         assert!(colours.has_reached(up_to));
+    }
+
+    #[test]
+    fn what_was_adopted_before_a_cancel_is_cancelled_and_nothing_later() {
+        let mut colours = Colours::default();
+        for _ in 0..3 * NR_COLOURS {
+            colours.adopt(1);
+            let before = colours.present();
+            assert!(!colours.is_cancelled(before));
+            colours.cancel();
+            colours.adopt(1);
+            let after = colours.present();
+            assert!(colours.is_cancelled(before) && !colours.is_cancelled(after));
+            colours.retire(before, 1);
+            colours.close();
+            assert!(!colours.is_cancelled(after));
+            colours.retire(after, 1);
+        }
+        // Where all colours are in use the present one cannot be told from what comes.
+        let (mut colours, used) = full_ring();
+        colours.cancel();
+        let [older @ .., present] = &used[..] else {
+            panic!()
+        };
+        assert!(older.iter().all(|&colour| colours.is_cancelled(colour)));
+        assert!(!colours.is_cancelled(*present));
     }
 
     proptest! {

@@ -16,6 +16,7 @@ use sync::{
 use super::{
     colour::Colour,
     list,
+    remains::Remains,
     state::{Completion, Ending, Enqueue, Pop, Rules, State},
 };
 use crate::panics::Foreign;
@@ -50,6 +51,9 @@ pub(crate) struct Head {
 pub(crate) struct VTable {
     /// Takes the item, which the caller just took off a list, and runs it if it is to be run.
     pub(crate) run: unsafe fn(NonNull<Head>) -> Popped,
+    /// Takes the item, which the caller just took off a list, and cancels it if it is pending: it has `Ran` then. What is still to
+    /// be done goes to the remains.
+    pub(crate) cancel: unsafe fn(NonNull<Head>, &mut Remains) -> Popped,
     /// Runs an item whose state says that the caller runs it.
     pub(crate) call: unsafe fn(NonNull<Head>) -> Ending,
     /// Returns the type of its function.
@@ -58,6 +62,8 @@ pub(crate) struct VTable {
     pub(crate) free: unsafe fn(NonNull<Head>),
     /// Returns `true` if freeing the item, which nobody has any more, drops nothing of users'.
     pub(crate) is_husk: unsafe fn(NonNull<Head>) -> bool,
+    /// Returns `true` if the item, which waits in a list, has begun: it is a future that was polled before.
+    pub(crate) has_begun: unsafe fn(NonNull<Head>) -> bool,
     /// Pushes a future that was woken while it was polled.
     pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
     /// Returns where the async task that polled the handle left its waker.
@@ -70,16 +76,19 @@ impl VTable {
     /// Makes the table of an item without a handle, that is no future.
     pub(crate) const fn plain(
         run: unsafe fn(NonNull<Head>) -> Popped,
+        cancel: unsafe fn(NonNull<Head>, &mut Remains) -> Popped,
         call: unsafe fn(NonNull<Head>) -> Ending,
         name: fn() -> &'static str,
         free: unsafe fn(NonNull<Head>),
     ) -> Self {
         Self {
             run,
+            cancel,
             call,
             name,
             free,
             is_husk: |_| false,
+            has_begun: |_| false,
             push: None,
             task: None,
             handle: None,
@@ -237,6 +246,19 @@ impl Head {
             let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
             if self.step(from, to) {
                 return pop;
+            }
+            from = self.load();
+        }
+    }
+
+    /// Takes the item off its list to cancel it; the answer has been applied. Returns the state before it, too.
+    pub(crate) fn pop_to_cancel(&self) -> (State, Pop) {
+        let mut from = self.load();
+        loop {
+            let pop = from.pop_to_cancel();
+            let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
+            if self.step(from, to) {
+                return (from, pop);
             }
             from = self.load();
         }

@@ -109,6 +109,11 @@ impl List {
         }
     }
 
+    /// Returns the items, oldest first.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = NonNull<Head>> {
+        std::iter::successors(self.first(), |item| NonNull::new(next(*item)))
+    }
+
     /// Returns `item`, which is only compared, if it is in this list, looking at every item before it.
     pub(crate) fn find(&self, item: *const Head) -> Option<NonNull<Head>> {
         let mut at = self.first();

@@ -3,7 +3,7 @@
 //! `state.rs` has the protocol: every step that an item can take, as plain functions of one word. `head.rs` is what every
 //! item begins with, and takes those steps; `handles.rs` counts who has one, and says who frees it, in `slab.rs` where
 //! its memory comes from. `list.rs` links items through themselves, with a colour (`colour.rs`) that tells a flush which of
-//! them it waits for. `probe.rs` takes the time of one now and then.
+//! them it waits for. `remains.rs` is what is left of those that are cancelled many at a time; `probe.rs` takes the time of one now and then.
 
 pub(crate) mod colour;
 pub(crate) mod handles;
@@ -11,5 +11,6 @@ pub(crate) mod head;
 pub(crate) mod list;
 pub(crate) mod panicked;
 pub(crate) mod probe;
+pub(crate) mod remains;
 pub(crate) mod slab;
 pub(crate) mod state;

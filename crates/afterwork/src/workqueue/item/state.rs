@@ -47,6 +47,10 @@ const ORDERED: u64 = 1 << 11;
 const ONE_CPU: u64 = 1 << 12;
 const RECLAIM: u64 = 1 << 13;
 
+/// Queued into a place that it had before, in which it may look older than it is. Of items that can be queued again, which no
+/// task waits for.
+const REVIVED: u64 = WAKER;
+
 /// What [`Rules`] are.
 const RULES: u64 = HELP | ORDERED | ONE_CPU | RECLAIM;
 
@@ -93,7 +97,8 @@ pub(crate) enum Enqueue {
     Push(State),
     /// Set the state, write the new home, publish, push.
     Claim(State),
-    /// Set the state, get the link out of another queue's list, and go on as for `Claim`.
+    /// Set the state, get the link out of another queue's list or back from the run that was left it, and go on as for
+    /// `Claim`.
     Elsewhere(State),
 }
 
@@ -126,6 +131,8 @@ pub(crate) struct Completion {
     pub(crate) next: State,
     /// Push the link again, at the front: it was queued and popped during the run.
     pub(crate) relink: bool,
+    /// That link is older than what was queued.
+    pub(crate) revived: bool,
     /// Push the link: the future was woken while it was polled.
     pub(crate) push: bool,
     /// Give back the in-flight count of a link that was popped during the run and then cancelled.
@@ -177,6 +184,10 @@ impl State {
     pub(crate) fn is_claimed(self) -> bool {
         self.has(CLAIMED)
     }
+    /// Its link is older than what was queued last.
+    pub(crate) fn is_revived(self) -> bool {
+        self.has(REVIVED)
+    }
     /// Its workers share one CPU.
     pub(crate) fn is_on_one_cpu(self) -> bool {
         self.has(ONE_CPU)
@@ -227,14 +238,15 @@ impl State {
     pub(crate) fn enqueue(self, here: bool, ours: impl FnOnce() -> bool, rules: Rules) -> Enqueue {
         // What is queued now takes the place of what was cancelled behind the same run, and its turn.
         let queued = self.without(OWED);
-        let fresh = queued.without(RULES).with(rules.bits());
+        let fresh = queued.without(RULES | REVIVED).with(rules.bits());
         if self.disable_depth() > 0 {
             Enqueue::Disabled
         } else if self.has(PENDING | CLAIMED) {
             Enqueue::Pending
         } else if self.has(LINKED | HANDOFF) {
-            if ours() {
-                Enqueue::Revive(queued.with(PENDING))
+            // What a run was left is in no list, where a cancel of all would find it.
+            if !self.has(HANDOFF) && ours() {
+                Enqueue::Revive(queued.with(PENDING | REVIVED))
             } else {
                 Enqueue::Elsewhere(fresh.with(CLAIMED))
             }
@@ -263,6 +275,25 @@ impl State {
             Pop::Run(popped.without(PENDING | PANICKED).with(RUNNING))
         } else {
             Pop::Discard(popped)
+        }
+    }
+
+    /// Takes it off its list to be cancelled: a run of it in which none of its code is called.
+    ///
+    /// Behind a run that goes on the link is the caller's as well. The run must not have it: what is queued later would take
+    /// the place, and the age, of what was cancelled.
+    pub(crate) fn pop_to_cancel(self) -> Pop {
+        if self.has(CLAIMED) {
+            return self.pop();
+        }
+        let popped = self.without(LINKED);
+        if !self.has(PENDING) {
+            Pop::Discard(popped)
+        } else if self.has(RUNNING) && !sync::twin::armed("cancel all: ends what runs") {
+            Pop::Discard(popped.cancelled().0)
+        } else {
+            // How the last run ended is not forgotten, for this is none.
+            Pop::Run(popped.without(PENDING).with(RUNNING))
         }
     }
 
@@ -299,6 +330,7 @@ impl State {
         Completion {
             next,
             relink,
+            revived: self.is_revived(),
             push: false,
             retire_handoff: handed_over && !relink,
             wake: self.has(WAITED),
@@ -416,7 +448,7 @@ impl std::fmt::Debug for State {
             (WAITED, "waited"),
             (ORPHAN, "orphan"),
             (PANICKED, "panicked"),
-            (WAKER, "waker"),
+            (WAKER, "waker or revived"),
             (HELP, "helpable"),
             (ORDERED, "ordered"),
             (ONE_CPU, "on one cpu"),

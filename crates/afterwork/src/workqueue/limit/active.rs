@@ -298,6 +298,13 @@ impl<S> Gate<S> {
         None
     }
 
+    /// Returns how many help now.
+    pub(crate) fn nr_helpers(&self) -> usize {
+        let word = self.load();
+        let phase = word.phase();
+        (word.nr_helpers(phase) + word.nr_helpers(phase.before())) as usize
+    }
+
     /// Returns the phase in which whoever helps now counts, or in the one before it.
     pub(crate) fn phase(&self) -> Phase {
         self.load().phase()

@@ -2,8 +2,9 @@
 //!
 //! `active.rs` has the protocol: a worker takes a *seat* at the queue's gate for a batch, and whoever finds none stands in
 //! line. What stands there, the gate does not ask. `share.rs` says whose turn it is where there are NUMA nodes.
-//! `queue_core.rs` is what the links of a queue share, and whom the last to leave a gate tells.
+//! `queue_core.rs` is what the links of a queue share, and `settled.rs` whom the last to leave a gate tells.
 
 pub(crate) mod active;
 pub(crate) mod queue_core;
+pub(crate) mod settled;
 pub(crate) mod share;

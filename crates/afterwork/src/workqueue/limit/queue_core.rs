@@ -6,9 +6,9 @@ use sync::{
     unmodelled::Arc,
 };
 
+use super::settled::Settled;
 use crate::{
     panics::{Foreign, discard, guarded_in_item},
-    wake::EventCount,
     workqueue::observe::histogram::Times,
 };
 
@@ -21,7 +21,7 @@ pub(crate) struct QueueCore {
     pub(crate) name: Box<str>,
     /// A: told when a link that is waited for has nothing in flight, or nothing of a colour that was closed, and when
     /// nobody is seated, or helps since before a flush.
-    pub(crate) settled: EventCount,
+    pub(crate) settled: Settled,
     /// A: statistics.
     pub(crate) nr_helped: AtomicU64,
     /// A: how often the link of an item was cut out while that ran; a flush looks whether there were any.
@@ -51,7 +51,7 @@ impl QueueCore {
     pub(crate) fn new(name: &str, on_panic: Option<PanicHandler>) -> Self {
         Self {
             name: name.into(),
-            settled: EventCount::new(),
+            settled: Settled::default(),
             nr_helped: AtomicU64::new(0),
             nr_cut: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),

@@ -30,6 +30,7 @@ struct Numbered {
 
 const INERT: &VTable = &VTable::plain(
     |_| unreachable!("never run"),
+    |_, _| unreachable!("never cancelled"),
     |_| unreachable!("never run"),
     || "inert",
     |_| unreachable!("freed by the model"),

@@ -1,10 +1,12 @@
 //! What is noticed and counted, as plain data and plain functions: who looks, and where, stands above.
 //!
 //! `concurrency.rs` says who counts as running, `stall.rs` when work is said not to move, `tally.rs` what a worker has run;
-//! `histogram.rs` how long something took. `report.rs` is what is told of all that.
+//! `histogram.rs` how long something took. `report.rs` is what is told of all that, `left.rs` what is
+//! told to whoever waited in vain.
 
 pub(crate) mod concurrency;
 pub(crate) mod histogram;
+pub(crate) mod left;
 pub(crate) mod report;
 pub(crate) mod stall;
 pub(crate) mod tally;

@@ -257,11 +257,6 @@ impl WorkerPool {
         self.add_work(|dispatch| dispatch.seat(slot));
     }
 
-    /// Puts an item that is counted in flight back at the front.
-    pub(crate) fn put_back(self: &Arc<Self>, item: NonNull<Head>) {
-        self.add_work(|dispatch| dispatch.put_back(item));
-    }
-
     pub(crate) fn add_work(self: &Arc<Self>, add: impl FnOnce(&mut PoolGuard<'_>)) {
         let mut guard = self.lock_to_act();
         add(&mut guard);

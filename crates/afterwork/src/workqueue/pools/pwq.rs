@@ -6,12 +6,9 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use sync::{
-    atomic::{AtomicU32, Ordering},
-    unmodelled::Arc,
-};
+use sync::{atomic::AtomicU32, unmodelled::Arc};
 
-use super::{mayday::MaydayQueue, pool::WorkerPool};
+use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool};
 use crate::{
     trace,
     workqueue::{
@@ -41,9 +38,9 @@ pub(crate) struct Pwq {
     pub(crate) mayday_queue: Option<Arc<MaydayQueue>>,
     /// I: the NUMA node of the pool, as the gate counts them.
     pub(crate) node: usize,
-    /// A: how many of its in-flight counts belong to futures that have waited: no items of this link. In memory of its own,
+    /// A: the in-flight counts that belong to futures that have waited: no items of this link. In memory of its own,
     /// lest each such future takes the rest from the caches of who queues.
-    pub(crate) nr_anchored: Box<AtomicU32>,
+    pub(crate) anchors: Box<Anchors>,
     /// A: how many of its items were cancelled since tombstones were cut out of its inactive ones; see `tombstones.rs`.
     pub(crate) nr_cancelled: AtomicU32,
     /// A: how long its items wait.
@@ -136,13 +133,13 @@ impl Pwq {
     }
 
     /// Takes note that a future keeps the in-flight count of the run that it is in.
-    pub(crate) fn hold_for_future(&self) {
-        self.nr_anchored.fetch_add(1, Ordering::Relaxed);
+    pub(crate) fn hold_for_future(&self, table: &'static VTable) {
+        self.anchors.add(table);
     }
 
     /// Takes note that a future is about to give its in-flight count back.
-    pub(crate) fn release(&self) {
-        self.nr_anchored.fetch_sub(1, Ordering::Relaxed);
+    pub(crate) fn release(&self, table: &'static VTable) {
+        self.anchors.remove(table);
     }
 }
 
@@ -181,9 +178,14 @@ impl PwqState {
         }
     }
 
+    /// Returns the link itself.
+    pub(crate) fn handle(&self) -> &Arc<Pwq> {
+        &self.pwq
+    }
+
     /// Returns `true` if no item is in flight. A future that waits is none: it goes where the routes lead when it is woken.
     pub(crate) fn is_spent(&self) -> bool {
-        self.in_flight.nr_in_flight() == self.nr_anchored.load(Ordering::Relaxed) as usize
+        self.in_flight.nr_in_flight() == self.anchors.count() as usize
     }
 }
 

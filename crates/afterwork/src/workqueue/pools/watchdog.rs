@@ -10,6 +10,8 @@ use super::{
     worker::Worker,
 };
 use crate::workqueue::{
+    item::head::VTable,
+    observe::left::{Doing, LeftItems},
     observe::report::{BusyWorker, ItemName, Report, Stall},
     observe::stall::worth_telling,
 };
@@ -75,6 +77,40 @@ impl Dispatch {
             Some(unsafe { item.as_ref() }.vtable().name)
         };
         Some(name.or_else(waiting)?())
+    }
+
+    /// Adds what the link `slot` has to `left`: what runs, what waits to be woken, what is queued. Workers have nothing of it
+    /// in hand but what they are in.
+    pub(crate) fn left(&self, slot: usize, left: &mut Vec<LeftItems>) {
+        let link = self.link(slot);
+        let mut add = |doing, table: Option<&VTable>, count| {
+            left.push(LeftItems::new(doing, table.map(|it| (it.name)()), count));
+        };
+        let mut waiting: Vec<_> = link.anchors.kinds().collect();
+        let inside = |it: &&Enlisted| it.seat == Some(slot) && it.worker.is_inside();
+        let running = self.workers().filter(inside);
+        for table in running.filter_map(|it| it.worker.running()) {
+            add(Doing::Runs, Some(table), 1);
+            // A future that is polled keeps its count, too.
+            let same = waiting.iter_mut().find(|it| it.0.is_some_and(|it| ptr::eq(it, table)));
+            if let Some((_, count)) = same {
+                *count = count.saturating_sub(1);
+            }
+        }
+        for (table, count) in waiting.into_iter().filter(|(_, count)| *count > 0) {
+            add(Doing::Waits, table, count as usize);
+        }
+        for item in link.inactive.iter().chain(self.pending.iter()) {
+            // SAFETY: the item is linked, so it is alive.
+            let head = unsafe { item.as_ref() };
+            let (state, table) = (head.load(), head.vtable());
+            // Where it was cancelled this is its place and no more. A closure has no state.
+            let is_queued = state.is_pending() || !state.has_link();
+            // SAFETY: as above, and the table was made for it.
+            if home_slot(item) == slot && is_queued && !unsafe { (table.has_begun)(item) } {
+                add(Doing::IsQueued, Some(table), 1);
+            }
+        }
     }
 
     /// Names the item that a worker is in.

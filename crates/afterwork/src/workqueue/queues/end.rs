@@ -18,7 +18,7 @@
 //!
 //! The thread that drops the last handle, for then all items have run when the drop returns. But some threads must not
 //! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU; one of ours on which others
-//! depend ([`errands::waits_for_nobody`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
+//! depend ([`errands::waits_for_nobody`]); and whoever says so ([`Workqueue::close_in_background`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
 //! out itself what need not wait any more.
 //!
 //! What timers were to queue here is dropped when the visitors have gone: where the end is carried out, by another reaper where
@@ -34,7 +34,10 @@ use sync::{
     unmodelled::{Arc, Weak},
 };
 
-use super::{queue::Inner, registry::Registry};
+use super::{
+    queue::{Inner, Workqueue},
+    registry::Registry,
+};
 use crate::{
     panics::or_abort,
     rcu,
@@ -50,6 +53,8 @@ use crate::{
 pub(crate) struct Lease {
     inner: Arc<Inner>,
     registry: Registry,
+    /// Whether whoever drops it does not wait.
+    in_background: bool,
 }
 
 /// The end of a queue, still to be carried out.
@@ -78,11 +83,23 @@ impl Lease {
         Self {
             inner: inner.clone(),
             registry: registry.clone(),
+            in_background: false,
         }
     }
 
     pub(crate) fn registry(&self) -> &Registry {
         &self.registry
+    }
+}
+
+impl Workqueue {
+    /// Lets go of this handle; if it was the last, a reaper ends the queue.
+    pub(crate) fn end_in_background(self) {
+        let Self { inner, lease } = self;
+        drop(inner);
+        if let Some(mut lease) = Arc::into_inner(lease) {
+            lease.in_background = true;
+        }
     }
 }
 
@@ -100,7 +117,7 @@ impl Drop for Lease {
             return mem::forget(end);
         }
         self.inner.visits.close();
-        if self.inner.may_end_here() {
+        if !self.in_background && self.inner.may_end_here() {
             drop(end.sweep());
             // FOREIGN(on-panic-drop): on the thread that ends the queue, with no lock held; contained by `Foreign`.
             drop(end.carry_out());
@@ -180,8 +197,13 @@ impl Visits {
 
     fn enter(&self) -> bool {
         let enter = |word| (word & CLOSED == 0).then_some(word + 1);
+        // ORDER(outlast): publish and consume; both ends are steps of this word.
+        //   outlast: all is cancelled;  a step that changes nothing, Release;  visitors = 0?
+        //   here:    visitors += 1, Acquire;  cancelled?
+        // If our step comes first, we are counted, and waited for. If the other's step comes first, we see what came before it.
+        // Test: what_was_armed_is_cancelled_or_fired_before
         self.0
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, enter)
+            .fetch_update(Ordering::Acquire, Ordering::Relaxed, enter)
             .is_ok()
     }
 
@@ -230,8 +252,10 @@ impl Inner {
     }
 
     /// Waits until nobody visits, for a moment at least: who comes later sees what the caller did before.
-    #[cfg(not(any(loom, shuttle)))]
     pub(crate) fn outlast_visitors(&self) {
+        // ORDER(outlast): the other end is in `Visits::enter`.
+        // Test: what_was_armed_is_cancelled_or_fired_before
+        self.visits.0.fetch_or(0, Ordering::Release);
         let mut patience = sync::Patience::new();
         while self.visits.nr_visitors() > 0 {
             patience.pause();

@@ -40,6 +40,7 @@ use crate::{
         item::handles::Handles,
         item::head::{HandleTable, Head, TaskSlot, VTable},
         item::list,
+        item::remains::Remains,
         item::slab,
         item::state::{Ending, Rules, State},
         pools::pwq::Pwq,
@@ -123,10 +124,14 @@ where
 {
     const VTABLE: &'static VTable = &VTable {
         run: run::pop_and_run,
+        // SAFETY: as of `pop_and_cancel`.
+        cancel: |item, remains| unsafe { run::pop_and_cancel(item, remains, Self::skip) },
         call: Self::call,
         name: std::any::type_name::<F>,
         free: Self::free,
         is_husk: |_| false,
+        // SAFETY: the item is in a list, with the lock of which the poll that put it there is seen.
+        has_begun: |item| unsafe { base(item).held_link() }.is_some(),
         push: Some(push),
         task: Some(left_by_handle),
         handle: Some(HandleTable {
@@ -159,6 +164,32 @@ where
                 Err(payload) => dropped(stage, Err(JoinError::panicked(payload))),
             }
         };
+        // SAFETY: the caller runs the item.
+        unsafe { Self::settle(item, outcome) }
+    }
+
+    /// Moves a future out that has not been polled, in place of polling it.
+    unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
+        // SAFETY: the caller runs the item, and runs do not overlap.
+        let stage = unsafe { &mut *Self::stage(item) };
+        // It may be moved, for it has not been pinned.
+        if let Stage::Future(future) = std::mem::replace(stage, Stage::Gone) {
+            remains.bury(future);
+        }
+        // SAFETY: as above.
+        unsafe { Self::settle(item, Err(JoinError::Cancelled)) };
+    }
+
+    /// Leaves the outcome of a future that has ended to its handle.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller runs the item, of which nothing but this is left to be done.
+    unsafe fn settle(item: NonNull<Head>, outcome: Outcome<F::Output>) -> Ending {
+        // SAFETY: (1): the run keeps the item.
+        let base = unsafe { base(item) };
+        // SAFETY: (1): nobody else touches the stage before the future has ended.
+        let stage = unsafe { &mut *Self::stage(item) };
         let panicked = matches!(outcome, Err(JoinError::Panicked(_)));
         let detached = base.head.load().is_detached();
         if panicked {
@@ -174,7 +205,7 @@ where
         // SAFETY: the caller runs the item.
         if let Some((held_link, colour)) = unsafe { base.held_link() } {
             // The run that we are in keeps the queue; nobody pushes the item while it is run.
-            held_link.release();
+            held_link.release(Self::VTABLE);
             held_link.pool.retire_one(held_link.slot, colour);
         }
         if panicked {
@@ -219,7 +250,7 @@ where
         let held_link = unsafe { base.held_link() }.filter(|_| waits);
         // Of its own: with the count the link may go.
         let left = held_link.map(|(held_link, colour)| {
-            held_link.release();
+            held_link.release(Self::VTABLE);
             (held_link.pool.clone(), held_link.slot, colour)
         });
         // The future may own the last handle of its queue, which must not wait for the count that we hold.
@@ -273,7 +304,7 @@ impl Base {
             // SAFETY: as above.
             unsafe { place.write(HeldLink { link, colour }) };
             // SAFETY: the link that an item runs from is there.
-            unsafe { &*link }.hold_for_future();
+            unsafe { &*link }.hold_for_future(self.head.vtable());
         }
         Ending::Suspended { keeps_count }
     }

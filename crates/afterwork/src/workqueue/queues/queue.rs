@@ -45,9 +45,12 @@ use crate::workqueue::{
 /// sleeping worker (a system call). It may be done from work items, not from signal handlers.
 ///
 /// Dropping the last handle drops what timers would have queued here, and drains the queue: it waits until all items have
-/// run. It does not wait where waiting could
+/// run, and all futures have ended. It does not wait where waiting could
 /// stand still for ever: inside one of the queue's own items or one of a bottom-half queue, in a callback of RCU, and on
 /// threads of the library's that serve all. The queue then goes when the last item has ended.
+/// A thread that must not block, as one of an async runtime, lets go by [`close_in_background`](Self::close_in_background), which
+/// never waits, or [`shutdown_background`](Self::shutdown_background), which cancels what has not started too; after
+/// [`drain_async`](Self::drain_async) a drop has nothing to wait for, as long as nobody else queues.
 ///
 /// # Panics
 ///
@@ -74,7 +77,7 @@ use crate::workqueue::{
 pub struct Workqueue {
     pub(crate) inner: Arc<Inner>,
     /// Counts the handles; futures hold `inner` for longer, and others for a moment.
-    lease: Arc<Lease>,
+    pub(super) lease: Arc<Lease>,
 }
 
 pub(crate) struct Inner {

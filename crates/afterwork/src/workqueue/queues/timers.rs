@@ -22,13 +22,20 @@
 //! With its queue the timer goes: the end takes what is in the wheel for the queue out of it, and drops what that would
 //! have run. An item that somebody keeps is found not armed by whoever looks at it next.
 //!
+//! To cancel all that is armed for a queue takes no item's lock. The queue counts such cancels, and a timer says after which
+//! it was armed: one that is older is not armed any more for whoever looks at it next, and does nothing when it expires. The count
+//! is read and changed under the wheel's lock, so what is taken out of the wheel with that is just what is older. One that has
+//! been taken out before to be fired is a visit, and is waited for (`end.rs`).
+//!
 //! An item may also be armed to wait for a grace period of RCU (`rcu_work.rs`). Then no wheel has it, and a callback fires
 //! it; the rest is the same. What that callback cannot do at once, the manager does.
 
 use std::time::Duration;
 
 use sync::{
-    Mutex, MutexGuard, OnceLock, cpu,
+    Mutex, MutexGuard, OnceLock,
+    atomic::{AtomicU64, Ordering},
+    cpu,
     fork::Inherited,
     time, twin,
     unmodelled::{Arc, Weak},
@@ -72,6 +79,8 @@ pub(crate) struct OwnTimers {
     pub(crate) all: Arc<Timers>,
     /// Which of them; none before the first is armed.
     group: OnceLock<Group>,
+    /// A, changed under the wheel's lock: how often all were cancelled.
+    nr_cancels: AtomicU64,
 }
 
 /// The timer of one item.
@@ -96,6 +105,8 @@ pub(crate) struct Armed {
     queue: WeakQueue,
     /// Where it was armed, and is queued.
     cpu: CpuId,
+    /// How often all that was armed for the queue had been cancelled by then.
+    nr_cancels: u64,
 }
 
 /// What an armed item waits for.
@@ -141,12 +152,13 @@ impl Timer {
             .is_lost(|| self.state.try_lock().is_some_and(is_free))
     }
 
-    /// Locks the item, which is not armed any more if its queue has gone.
+    /// Locks the item, which is not armed any more if its queue has gone, or has cancelled all.
     pub(crate) fn lock<'a>(&'a self, dust: &'a mut Dust) -> MutexGuard<'a, State> {
         let mut state = self.state.lock();
         if let Some(armed) = &state.armed {
             dust.queue = armed.queue.upgrade();
-            if dust.queue.as_ref().is_none_or(|queue| queue.has_ended()) {
+            let is_off = |queue: &Arc<Inner>| queue.has_ended() || armed.is_cancelled(queue);
+            if dust.queue.as_ref().is_none_or(is_off) {
                 dust.due = state.disarm().flatten();
             }
         }
@@ -270,21 +282,31 @@ impl State {
         at_ns: u64,
     ) -> bool {
         let due = self.next_due(timer, work);
-        let (key, is_first) = inner.timers.insert(at_ns, due);
+        let (key, is_first, nr_cancels) = inner.timers.insert(at_ns, due);
         let until = Until::Time(key, Arc::downgrade(&inner.timers.all));
-        self.armed = Some(Armed { until, queue, cpu });
+        self.armed = Some(Armed {
+            until,
+            queue,
+            cpu,
+            nr_cancels,
+        });
         is_first
     }
 
-    /// Arms the item to be fired by what this returns, from `cpu`, after a grace period that the caller sees to.
+    /// Arms the item for `inner`, to be fired by what this returns after a grace period that the caller sees to.
     pub(crate) fn put_aside(
         &mut self,
         timer: &Arc<Timer>,
         work: &Work,
+        inner: &Inner,
         (queue, cpu): (WeakQueue, CpuId),
     ) -> Due {
-        let until = Until::GracePeriod;
-        self.armed = Some(Armed { until, queue, cpu });
+        self.armed = Some(Armed {
+            until: Until::GracePeriod,
+            queue,
+            cpu,
+            nr_cancels: inner.timers.nr_cancels(),
+        });
         self.next_due(timer, work)
     }
 
@@ -344,13 +366,28 @@ impl OwnTimers {
         Self {
             all: all.clone(),
             group: OnceLock::new(),
+            nr_cancels: AtomicU64::new(0),
         }
     }
 
-    fn insert(&self, at_ns: u64, due: Due) -> (TimerKey, bool) {
+    fn insert(&self, at_ns: u64, due: Due) -> (TimerKey, bool, u64) {
         let mut wheel = self.all.wheel.lock();
         let group = *self.group.get_or_init(|| wheel.new_group());
-        wheel.insert(at_ns, Some(group), due)
+        let (key, is_first) = wheel.insert(at_ns, Some(group), due);
+        (key, is_first, self.nr_cancels())
+    }
+
+    fn nr_cancels(&self) -> u64 {
+        // Relaxed: whoever must see a cancel of all comes after it by the wheel's lock, or by a visit.
+        self.nr_cancels.load(Ordering::Relaxed)
+    }
+
+    /// Cancels all that is armed. Returns what was in the wheel, to be dropped with no lock held.
+    pub(crate) fn cancel(&self) -> Vec<Due> {
+        let mut wheel = self.all.wheel.lock();
+        self.nr_cancels.fetch_add(1, Ordering::Relaxed);
+        let group = self.group.get();
+        group.map_or(Vec::new(), |group| wheel.empty(*group))
     }
 
     /// Takes out what is armed, when nobody can arm anything for the queue any more. Returns the items that go by that.
@@ -360,12 +397,22 @@ impl OwnTimers {
             .get()
             .filter(|_| !twin::armed("end: leaves its timers"));
         let armed = group.map(|group| self.all.wheel.lock().disband(*group));
-        let leave = |due: Due| due.work.leave();
-        armed.into_iter().flatten().filter_map(leave).collect()
+        armed.into_iter().flatten().filter_map(Due::leave).collect()
+    }
+}
+
+impl Armed {
+    fn is_cancelled(&self, queue: &Inner) -> bool {
+        self.nr_cancels != queue.timers.nr_cancels()
     }
 }
 
 impl Due {
+    /// Lets go of the item; returns it if it is to be freed by that, which is users' code.
+    pub(crate) fn leave(self) -> Option<Dead> {
+        self.work.leave()
+    }
+
     /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
         if self.try_fire(now_ns) {
@@ -399,6 +446,9 @@ impl Due {
             // The queue has gone, and its timers with it.
             return true;
         };
+        if armed.is_cancelled(&queue) && !twin::armed("cancel all: forgets what is being fired") {
+            return true;
+        }
         if queue.must_cut_out(&self.work) {
             // That may take until some item has ended.
             let again_ns = now_ns.saturating_add(RETRY_NS);

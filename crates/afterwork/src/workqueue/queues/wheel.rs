@@ -137,6 +137,13 @@ impl<T> Wheel<T> {
 
     /// Takes out all timers of a group, which is no more from then on.
     pub(crate) fn disband(&mut self, group: Group) -> Vec<T> {
+        let timers = self.empty(group);
+        self.unused.push(group.0);
+        timers
+    }
+
+    /// Takes out all timers of a group.
+    pub(crate) fn empty(&mut self, group: Group) -> Vec<T> {
         let Group(head) = group;
         let mut timers = Vec::new();
         loop {
@@ -147,7 +154,6 @@ impl<T> Wheel<T> {
             self.pick(index);
             timers.extend(self.free(index).map(|(_, timer)| timer));
         }
-        self.unused.push(head);
         timers
     }
 
@@ -319,7 +325,7 @@ mod tests {
         fn a_wheel_does_what_a_sorted_list_does(
             start_ns in 0..u64::MAX / 4,
             steps in prop::collection::vec(
-                (0u8..6, 0u32..46, any::<u64>(), any::<prop::sample::Index>()),
+                (0u8..7, 0u32..46, any::<u64>(), any::<prop::sample::Index>()),
                 1..200,
             ),
         ) {
@@ -344,10 +350,15 @@ mod tests {
                         prop_assert_eq!(wheel.remove(key), Some(number));
                         prop_assert_eq!(wheel.remove(key), None);
                     }
-                    4 => {
+                    4 | 5 => {
                         let group = index.index(groups.len());
-                        let mut timers = wheel.disband(groups[group]);
-                        groups[group] = wheel.new_group();
+                        let mut timers = if step == 4 {
+                            wheel.empty(groups[group])
+                        } else {
+                            let timers = wheel.disband(groups[group]);
+                            groups[group] = wheel.new_group();
+                            timers
+                        };
                         timers.sort();
                         let gone: Vec<_> = list.extract_if(.., |it| it.1 % 3 == group).collect();
                         prop_assert!(gone.iter().all(|it| wheel.remove(it.2).is_none()));

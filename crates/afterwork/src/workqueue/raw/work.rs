@@ -12,6 +12,7 @@ use crate::{
     trace,
     wake::report,
     workqueue::{
+        execute::cancel_cut::put_back,
         execute::current::{depth, forget_home, is_seated, with_current},
         execute::dependency,
         execute::wait::must_have_workers,
@@ -94,7 +95,10 @@ impl std::error::Error for Misuse {}
 
 /// What follows the first is for items with handles, which these never have.
 const VTABLE: &VTable = &VTable::plain(
-    pop_and_run,
+    // SAFETY: as of `pop_and`.
+    |item| unsafe { pop_and(item, true) },
+    // SAFETY: as above. Behind a run it is left to that, whose end finds it cancelled.
+    |item, _| unsafe { pop_and(item, false) },
     |_| Ending::Returned,
     || "raw work item",
     |_| (),
@@ -478,12 +482,13 @@ impl fmt::Debug for RawWork {
 
 const _: () = assert!(mem::offset_of!(RawWork, head) == 0);
 
-/// Takes an item that the caller just took off a list, and runs it if it is to be run.
+/// Takes an item that the caller just took off a list, and runs it if it is to be run; without its function, it is cancelled
+/// by that.
 ///
 /// # Safety
 ///
 /// 1. `item` is linked, and the caller alone holds its link.
-unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
+unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     let work = item.cast::<RawWork>();
     // SAFETY: (1): a linked item is alive, and one with our table is a `RawWork`.
     let (func, home) = unsafe {
@@ -500,6 +505,7 @@ unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
         Start::Behind | Start::Claimed => return Popped::Left,
         Start::Run => {}
     }
+    let func = func.filter(|_| calls);
     // SAFETY: begun above; our caller keeps the link's count until we are back.
     unsafe { carry_out(item, func, home, run, || ()) };
     Popped::Ran
@@ -547,7 +553,7 @@ unsafe fn carry_out(
         // SAFETY: linked again and counted in flight, so it and its home are there until it is in a list.
         let home: &Pwq = unsafe { &*Pwq::of(left.as_ref().home.load(Ordering::Relaxed)) };
         let pool = home.pool.clone();
-        pool.put_back(left);
+        put_back(&pool, left, false);
     }
 }
 
@@ -602,7 +608,7 @@ fn help(item: NonNull<Head>) -> bool {
             }
             let unclaimed = head.update(|state| Some(state.unclaim().0));
             if unclaimed.is_some_and(|(from, _)| from.unclaim().1) {
-                pool.put_back(item);
+                put_back(&pool, item, false);
             }
             return false;
         }

@@ -229,7 +229,7 @@ impl Plan {
                 gate,
                 mayday_queue: self.design.mayday_queue.clone(),
                 node,
-                nr_anchored: Box::new(AtomicU32::new(0)),
+                anchors: Box::default(),
                 nr_cancelled: AtomicU32::new(0),
                 probe: Probe::default(),
             })

@@ -96,6 +96,7 @@ impl Timer {
         let mut state = self.lock(&mut dust);
         let refused = state.armed.is_some() || work.is_disabled() || work.is_pending();
         let place = (queue.downgrade(), cpu::current());
-        (!refused && queue.admits()).then(|| state.put_aside(self, work, place))
+        let inner = &queue.inner;
+        (!refused && queue.admits()).then(|| state.put_aside(self, work, inner, place))
     }
 }

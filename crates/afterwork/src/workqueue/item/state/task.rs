@@ -67,6 +67,7 @@ impl State {
         Completion {
             next,
             relink: false,
+            revived: false,
             push,
             retire_handoff: false,
             wake: false,

@@ -431,3 +431,73 @@ fn a_state_tells_what_it_is_in_words() {
     let (state, _) = State::queued(RULES[0]).claim().expect("helpable").unclaim();
     assert_eq!(format!("{state:?}"), "turn 0 pending linked helpable");
 }
+
+#[test]
+fn what_is_cancelled_with_all_else_ends_as_a_run_does_and_behind_a_run_owes_a_turn() {
+    let queued = State::queued(RULES[0]);
+    let Pop::Run(taken) = queued.pop_to_cancel() else {
+        panic!()
+    };
+    assert!(taken.is_running() && !taken.is_pending() && !taken.has_link());
+    assert_eq!(taken.complete(Ending::Returned).next.completion_seq(), 1);
+    // How the last run ended is not forgotten.
+    let Pop::Run(running) = queued.pop() else {
+        panic!()
+    };
+    let panicked = running.complete(Ending::Panicked).next;
+    let Enqueue::Push(again) = panicked.enqueue(true, || true, RULES[0]) else {
+        panic!()
+    };
+    let Pop::Run(taken) = again.pop_to_cancel() else {
+        panic!()
+    };
+    assert!(taken.complete(Ending::Returned).next.has_panicked());
+    // Behind a run.
+    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0]) else {
+        panic!()
+    };
+    let Pop::Discard(cancelled) = behind.pop_to_cancel() else {
+        panic!()
+    };
+    assert!(cancelled.is_running() && !cancelled.is_pending() && !cancelled.has_link());
+    assert_eq!(cancelled.complete(Ending::Returned).next.completion_seq(), 2);
+    // A tombstone, and one that is claimed.
+    assert!(matches!(taken.complete(Ending::Returned).next.pop_to_cancel(), Pop::Discard(_)));
+    let claimed = queued.claim_pending().unwrap();
+    assert!(matches!(claimed.pop_to_cancel(), Pop::Leave(_)));
+}
+
+#[test]
+fn what_takes_the_place_of_something_older_says_so_until_it_has_run() {
+    let claimed = State::queued(RULES[0]).claim_pending().unwrap();
+    let (tombstone, _) = claimed.cancel().unwrap();
+    let Enqueue::Revive(revived) = tombstone.enqueue(true, || true, RULES[0]) else {
+        panic!()
+    };
+    assert!(revived.is_revived());
+    let Pop::Run(running) = revived.pop() else {
+        panic!()
+    };
+    let done = running.complete(Ending::Returned).next;
+    assert!(!done.is_revived() && !State::queued(RULES[0]).is_revived());
+    let Enqueue::Push(fresh) = running.enqueue(true, || true, RULES[0]) else {
+        panic!()
+    };
+    assert!(!fresh.is_revived());
+}
+
+#[test]
+fn a_link_that_was_left_to_a_run_is_taken_back_from_it() {
+    let Pop::Run(running) = State::queued(RULES[0]).pop() else {
+        panic!()
+    };
+    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0]) else {
+        panic!()
+    };
+    let Pop::Leave(left) = behind.pop() else {
+        panic!()
+    };
+    let (cancelled, _) = left.claim_pending().unwrap().cancel().unwrap();
+    assert!(cancelled.has_link());
+    assert!(matches!(cancelled.enqueue(true, || true, RULES[0]), Enqueue::Elsewhere(_)));
+}

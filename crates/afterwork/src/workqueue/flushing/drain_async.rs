@@ -1,0 +1,148 @@
+//! Draining by a task, which must not block its thread.
+
+use std::{
+    fmt,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use sync::twin;
+
+use super::{flush::OwnQueueError, rounds::Rounds};
+use crate::{
+    panics::Foreign,
+    workqueue::{
+        limit::settled::TaskSeat,
+        queues::queue::{Draining, Workqueue},
+    },
+};
+
+/// A drain that is awaited; made by [`Workqueue::drain_async`].
+#[must_use = "a future does nothing until it is polled"]
+pub struct Drain<'a> {
+    queue: &'a Workqueue,
+    /// Once it has been polled, and until it has ended.
+    under_way: Option<UnderWay<'a>>,
+}
+
+struct UnderWay<'a> {
+    seat: TaskSeat,
+    rounds: Rounds<'a>,
+    _draining: Draining<'a>,
+}
+
+impl Workqueue {
+    /// Drains the queue as [`drain`](Self::drain) does, for tasks, which must not block their threads.
+    ///
+    /// What others queue is refused from the first poll on.
+    ///
+    /// # Guarantees
+    ///
+    /// - The future is woken when the queue may have been drained, and by nothing else: it does not spin.
+    /// - Dropping it ends the drain where it is: the queue takes items again, and what it has goes on. So does a time-out
+    ///   around it; [`drain_timeout`](Self::drain_timeout) with no time names what was left.
+    ///
+    /// # Blocking
+    ///
+    /// A poll never blocks: it takes the lock of each of the queue's pools for a moment, and reports a drain that does not
+    /// get through as `drain` does.
+    ///
+    /// # Errors
+    ///
+    /// [`OwnQueueError`] when it is polled inside an item or a future of this very queue, of which the drain would wait for
+    /// the end.
+    ///
+    /// # Panics
+    ///
+    /// A poll panics in a child of `fork` (see [`Workqueue`]).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// let (requests, tasks) = (Workqueue::builder("requests").build()?, Workqueue::builder("tasks").build()?);
+    /// let answer = requests.spawn(|| 42);
+    /// let shutdown = tasks.spawn_async(async move {
+    ///     requests.drain_async().await?;
+    ///     requests.close_in_background();
+    ///     Ok::<_, afterwork::workqueue::OwnQueueError>(())
+    /// });
+    /// shutdown.join()??;
+    /// assert!(answer.is_finished());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "drain_workqueue")]
+    pub fn drain_async(&self) -> Drain<'_> {
+        Drain {
+            queue: self,
+            under_way: None,
+        }
+    }
+}
+
+impl Future for Drain<'_> {
+    type Output = Result<(), OwnQueueError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        let inner = &this.queue.inner;
+        inner.may_be_awaited()?;
+        // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+        let waker = Foreign::new(context.waker().clone());
+        let settled = &inner.core.settled;
+        let under_way = this.under_way.get_or_insert_with(|| UnderWay {
+            seat: settled.task_seat(),
+            rounds: Rounds::new(inner),
+            _draining: inner.closed.while_draining(),
+        });
+        let mut waker = Some(waker);
+        let late = twin::armed("drain: leaves its waker after the look");
+        let mut leave = || waker.take().map(|waker| settled.leave_waker(&under_way.seat, waker));
+        if !late {
+            // What was there before is dropped here, under no lock.
+            drop(leave());
+        }
+        loop {
+            if inner.is_drained() {
+                this.under_way_is_over();
+                return Poll::Ready(Ok(()));
+            }
+            if !under_way.rounds.go_on() {
+                drop(leave());
+                return Poll::Pending;
+            }
+            under_way.rounds.tell();
+        }
+    }
+}
+
+impl Drain<'_> {
+    /// Takes the waker back, and lets others queue again.
+    fn under_way_is_over(&mut self) {
+        if let Some(under_way) = self.under_way.take()
+            // In a child of `fork` the lock may be held for ever.
+            && self.queue.inner.is_at_home()
+        {
+            let waker = self.queue.inner.core.settled.take_waker(&under_way.seat);
+            drop(under_way);
+            drop(waker);
+        }
+    }
+}
+
+impl Drop for Drain<'_> {
+    fn drop(&mut self) {
+        if !twin::torn_down() {
+            self.under_way_is_over();
+        }
+    }
+}
+
+impl fmt::Debug for Drain<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Drain")
+            .field("queue", &self.queue.name())
+            .field("is_under_way", &self.under_way.is_some())
+            .finish()
+    }
+}

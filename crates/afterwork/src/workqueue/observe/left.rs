@@ -1,0 +1,117 @@
+//! What a queue still has.
+
+use std::fmt;
+
+/// The error of a drain that did not end in time: what the queue still had.
+///
+/// Nothing has been changed by it but that the queue takes items again; all that is named goes on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct StillBusy {
+    /// The queue.
+    pub queue: String,
+    /// How many items, running or waiting.
+    pub nr_left: usize,
+    /// Which they are, by what they are doing and their function. Read pool by pool, so what moves or ends meanwhile may be
+    /// told twice, or not at all.
+    pub left: Vec<LeftItems>,
+}
+
+/// Items of one kind that a queue still has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct LeftItems {
+    /// What they are doing.
+    pub doing: Doing,
+    /// The type of their function or future, as the compiler names it; nothing for items that their joiners run, and for futures
+    /// of a queue that has had too many kinds of those.
+    pub func: Option<&'static str>,
+    /// How many there are.
+    pub count: usize,
+}
+
+/// What an item is doing.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[non_exhaustive]
+pub enum Doing {
+    /// A thread is in it.
+    Runs,
+    /// It is a future that has been polled and is not polled now: nobody has woken it, or it waits for its turn.
+    Waits,
+    /// It is queued and has not started.
+    IsQueued,
+}
+
+impl StillBusy {
+    pub(crate) fn new(queue: &str, found: impl IntoIterator<Item = LeftItems>) -> Self {
+        let mut left: Vec<LeftItems> = Vec::new();
+        for new in found {
+            let same = left
+                .iter_mut()
+                .find(|it| (it.doing, it.func) == (new.doing, new.func));
+            match same {
+                Some(same) => same.count += new.count,
+                None => left.push(new),
+            }
+        }
+        left.sort_by_key(|it| (it.doing, it.func));
+        Self {
+            queue: queue.to_owned(),
+            nr_left: left.iter().map(|it| it.count).sum(),
+            left,
+        }
+    }
+}
+
+impl LeftItems {
+    pub(crate) fn new(doing: Doing, func: Option<&'static str>, count: usize) -> Self {
+        Self { doing, func, count }
+    }
+}
+
+impl fmt::Display for StillBusy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "workqueue {:?} still has {} items", self.queue, self.nr_left)?;
+        for (index, left) in self.left.iter().enumerate() {
+            write!(f, "{} {left}", if index == 0 { ":" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for StillBusy {}
+
+impl fmt::Display for LeftItems {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let func = self.func.unwrap_or("what is not named");
+        let doing = match (self.doing, self.count) {
+            (Doing::Runs, 1) => "runs",
+            (Doing::Runs, _) => "run",
+            (Doing::Waits, 1) => "waits to be woken",
+            (Doing::Waits, _) => "wait to be woken",
+            (Doing::IsQueued, 1) => "is queued",
+            (Doing::IsQueued, _) => "are queued",
+        };
+        write!(f, "{} of {func} {doing}", self.count)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn like_items_are_told_together_and_those_that_run_first() {
+        let found = [
+            LeftItems::new(Doing::IsQueued, Some("b"), 2),
+            LeftItems::new(Doing::Waits, Some("c"), 1),
+            LeftItems::new(Doing::IsQueued, Some("b"), 1),
+            LeftItems::new(Doing::Runs, None, 1),
+        ];
+        assert_eq!(
+            StillBusy::new("q", found).to_string(),
+            "workqueue \"q\" still has 5 items: 1 of what is not named runs, 1 of c waits to be woken, 3 of b are queued"
+        );
+        assert_eq!(StillBusy::new("q", []).to_string(), "workqueue \"q\" still has 0 items");
+    }
+}

@@ -1,0 +1,114 @@
+//! How many futures keep an in-flight count of a link, by their kind.
+//!
+//! A future that has waited counts in its link until it ends. It is counted by its table, so that whoever waits for the queue
+//! can be told of what kind it is: one step when a future first waits and one when it ends, as if they were counted
+//! together. Places are taken and never given back, so both steps find the same one; kinds beyond those share the last.
+
+use std::ptr;
+
+use sync::atomic::{AtomicPtr, AtomicU32, Ordering};
+
+use crate::workqueue::item::head::VTable;
+
+/// How many kinds are told apart. A guess: few programs have as many futures in one queue.
+const NR_KINDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 16 };
+
+/// Futures that keep a count of one link.
+#[derive(Debug, Default)]
+pub(crate) struct Anchors {
+    kinds: [Kind; NR_KINDS],
+    nr_others: AtomicU32,
+}
+
+#[derive(Debug, Default)]
+struct Kind {
+    /// A: written once.
+    table: AtomicPtr<VTable>,
+    count: AtomicU32,
+}
+
+impl Anchors {
+    /// Counts one of `table`'s.
+    pub(crate) fn add(&self, table: &'static VTable) {
+        self.count_of(table).fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts one of `table`'s less.
+    pub(crate) fn remove(&self, table: &'static VTable) {
+        self.count_of(table).fetch_sub(1, Ordering::Relaxed);
+    }
+
+    fn count_of(&self, table: &'static VTable) -> &AtomicU32 {
+        let table = ptr::from_ref(table).cast_mut();
+        // Tables lie dozens of bytes apart.
+        let first = (table.addr() >> 6) % NR_KINDS;
+        for nr_before in 0..NR_KINDS {
+            let kind = &self.kinds[(first + nr_before) % NR_KINDS];
+            let mut found = kind.table.load(Ordering::Relaxed);
+            if found.is_null() {
+                let take = |null| {
+                    let order = Ordering::Relaxed;
+                    kind.table.compare_exchange(null, table, order, order)
+                };
+                found = match take(found) {
+                    Ok(_) => table,
+                    Err(other) => other,
+                };
+            }
+            if found == table {
+                return &kind.count;
+            }
+        }
+        &self.nr_others
+    }
+
+    /// Returns how many there are.
+    pub(crate) fn count(&self) -> u32 {
+        self.kinds().map(|(_, count)| count).sum()
+    }
+
+    /// Returns how many there are of each kind; without a table of those that share a place.
+    pub(crate) fn kinds(&self) -> impl Iterator<Item = (Option<&'static VTable>, u32)> {
+        let kinds = self.kinds.iter().map(|kind| {
+            // SAFETY: null, or a table that is never freed.
+            let table = unsafe { kind.table.load(Ordering::Relaxed).as_ref() };
+            (table, kind.count.load(Ordering::Relaxed))
+        });
+        let others = (None, self.nr_others.load(Ordering::Relaxed));
+        kinds.chain([others])
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+    use crate::workqueue::item::head::VTable;
+
+    fn table() -> &'static VTable {
+        Box::leak(Box::new(VTable::plain(
+            |_| unreachable!("never run"),
+            |_, _| unreachable!("never cancelled"),
+            |_| unreachable!("never run"),
+            || "kind",
+            |_| unreachable!("never freed"),
+        )))
+    }
+
+    #[test]
+    fn kinds_are_counted_apart_until_there_are_too_many() {
+        let anchors = Anchors::default();
+        let tables: Vec<_> = (0..NR_KINDS + 2).map(|_| table()).collect();
+        for _ in 0..2 {
+            tables.iter().for_each(|table| anchors.add(table));
+        }
+        let counts: Vec<_> = anchors.kinds().collect();
+        assert!(counts[..NR_KINDS].iter().all(|(table, count)| table.is_some() && *count == 2));
+        assert!(counts[NR_KINDS].0.is_none());
+        assert_eq!(counts[NR_KINDS].1, 4);
+        assert_eq!(anchors.count() as usize, 2 * (NR_KINDS + 2));
+        for _ in 0..2 {
+            tables.iter().rev().for_each(|table| anchors.remove(table));
+        }
+        assert!(anchors.kinds().all(|(_, count)| count == 0));
+    }
+}

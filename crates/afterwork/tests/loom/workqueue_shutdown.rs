@@ -1,0 +1,271 @@
+//! Cancelling all: against queueing, a helper, a run, a firing timer. And a drain that is awaited.
+
+use std::{
+    pin::pin,
+    sync::Arc,
+    task::{Context, Poll, Wake, Waker},
+    time::Duration,
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{DelayedWork, JoinError, Work, model::Machine},
+};
+use loom::sync::{Condvar, Mutex};
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    twin::must_fail,
+};
+use topology::Topology;
+
+use crate::support::{Plain, bounded, machine, plain, queue, spawn, wind_up};
+
+fn is_cancelled<T>(outcome: &Result<T, JoinError>) -> bool {
+    matches!(outcome, Err(JoinError::Cancelled))
+}
+
+/// One item was queued before, another one is being queued; nothing runs until all is over.
+fn cancel_all_meets_queueing() {
+    let machine = machine(1, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let before = queue.spawn(|| ());
+    let other = spawn({
+        let queue = queue.clone();
+        move || queue.spawn(|| 7)
+    });
+    let nr_cancelled = queue.cancel_all();
+    assert!(before.is_finished(), "it was queued before");
+    assert!(is_cancelled(&before.join()));
+    let beside = other.join().unwrap();
+    machine.pretend_busy(false);
+    machine.help_out();
+    let beside = beside.join();
+    assert_eq!(nr_cancelled, 1 + usize::from(is_cancelled(&beside)));
+    assert!(is_cancelled(&beside) || matches!(beside, Ok(7)));
+    wind_up(queue);
+}
+
+#[test]
+fn what_was_queued_before_is_cancelled_and_what_is_queued_beside_is_or_runs() {
+    bounded(3, cancel_all_meets_queueing);
+}
+
+#[test]
+fn to_cancel_all_must_look_into_the_injector() {
+    must_fail("cancel all: forgets the injector", || {
+        bounded(3, cancel_all_meets_queueing);
+    });
+}
+
+/// A worker takes items that are cancelled, each of which is told of once.
+fn cancel_all_meets_a_worker() {
+    let (_machine, queue) = queue(1, false);
+    let ran = Arc::new(Plain::default());
+    let runs = ran.clone();
+    let first = queue.spawn(move || runs.set(1));
+    let cancelled = queue.cancel_all() == 1;
+    let first = first.join();
+    assert_eq!(is_cancelled(&first), cancelled);
+    // Races with the run if that is not over.
+    assert_eq!(ran.get(), u32::from(!cancelled));
+    wind_up(queue);
+}
+
+#[test]
+fn an_item_that_a_worker_takes_meanwhile_runs_or_is_cancelled() {
+    bounded(2, cancel_all_meets_a_worker);
+}
+
+/// The first of two items that a worker has in hand cancels all.
+fn an_item_cancels_what_its_worker_has_in_hand() {
+    let params = Params {
+        max_workers: 1,
+        max_batch: 2,
+        ..Params::default()
+    };
+    let machine = Machine::new(&Topology::synthetic("1 core").unwrap(), params);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let own = queue.clone();
+    let first = queue.spawn(move || own.cancel_all());
+    let second = queue.spawn(|| ());
+    machine.pretend_busy(false);
+    machine.help_out();
+    assert_eq!(first.join().unwrap(), 1);
+    assert!(is_cancelled(&second.join()));
+    wind_up(queue);
+}
+
+#[test]
+fn what_a_worker_has_in_hand_is_cancelled() {
+    bounded(2, an_item_cancels_what_its_worker_has_in_hand);
+}
+
+#[test]
+fn to_cancel_all_must_look_into_hands() {
+    must_fail("cancel all: forgets the hands", || {
+        bounded(2, an_item_cancels_what_its_worker_has_in_hand);
+    });
+}
+
+/// A joiner claims an item of a paused queue, finds no seat, and puts it back.
+fn cancel_all_meets_a_helper() {
+    let machine = machine(1, 1);
+    let queue = plain().help(true).build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    queue.pause();
+    let handle = queue.spawn(|| ());
+    let joiner = spawn(move || handle.join());
+    queue.cancel_all();
+    assert!(is_cancelled(&joiner.join().unwrap()));
+    wind_up(queue);
+}
+
+#[test]
+fn what_a_helper_gives_up_is_cancelled_by_it() {
+    bounded(3, cancel_all_meets_a_helper);
+}
+
+#[test]
+fn what_a_helper_gives_up_must_be_cancelled() {
+    must_fail("cancel all: forgets what is put back", || {
+        bounded(3, cancel_all_meets_a_helper);
+    });
+}
+
+/// An item that runs was queued again, and its link may be left to the run, when all is cancelled.
+fn cancel_all_meets_a_run() {
+    let machine = Arc::new(machine(1, 2));
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let count = Arc::new(AtomicU32::new(0));
+    let work = Work::with_handle({
+        let (machine, queue, count) = (machine.clone(), queue.clone(), count.clone());
+        move |work| {
+            if count.fetch_add(1, Ordering::Relaxed) > 0 {
+                return;
+            }
+            queue.enqueue(work);
+            let worker = spawn({
+                let machine = machine.clone();
+                move || machine.help_out()
+            });
+            queue.cancel_all();
+            worker.join().unwrap();
+        }
+    });
+    queue.enqueue(&work);
+    machine.pretend_busy(false);
+    machine.help_out();
+    machine.help_out();
+    assert!(!work.is_busy());
+    assert_eq!(count.load(Ordering::Relaxed), 1, "it was queued before");
+    wind_up(queue);
+}
+
+#[test]
+fn what_is_queued_behind_a_run_is_cancelled() {
+    bounded(2, cancel_all_meets_a_run);
+}
+
+#[test]
+fn what_is_left_to_a_run_must_be_cancelled() {
+    must_fail("cancel all: forgets what is put back", || {
+        bounded(2, cancel_all_meets_a_run);
+    });
+}
+
+#[test]
+fn what_runs_must_not_be_ended() {
+    must_fail("cancel all: ends what runs", || {
+        bounded(2, cancel_all_meets_a_run);
+    });
+}
+
+/// A timer fires while all is cancelled; nothing runs.
+fn cancel_all_meets_firing() {
+    let soon = Duration::from_millis(1);
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let work = DelayedWork::new(|| unreachable!("cancelled"));
+    assert!(queue.enqueue_after(&work, soon));
+    let firing = spawn({
+        let machine = machine.clone();
+        move || machine.fire_timers(2 * soon)
+    });
+    queue.cancel_all();
+    assert!(!work.is_pending(), "it was armed before");
+    firing.join().unwrap();
+    assert!(!work.is_pending());
+    machine.pretend_busy(false);
+    machine.help_out();
+    wind_up(queue);
+}
+
+#[test]
+fn what_was_armed_is_cancelled_or_fired_before() {
+    bounded(3, cancel_all_meets_firing);
+}
+
+#[test]
+fn to_cancel_all_must_outlast_who_fires() {
+    must_fail("cancel all: forgets what is being fired", || {
+        bounded(3, cancel_all_meets_firing);
+    });
+}
+
+/// Wakes the thread that polls.
+#[derive(Default)]
+struct Bell {
+    rung: Mutex<bool>,
+    ring: Condvar,
+}
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        *self.rung.lock().unwrap() = true;
+        self.ring.notify_one();
+    }
+}
+
+/// A task awaits a drain while a worker runs what there is.
+fn a_drain_is_awaited() {
+    let (_machine, queue) = queue(1, false);
+    let ran = Arc::new(Plain::default());
+    let runs = ran.clone();
+    queue.spawn_detached(move || runs.set(1));
+    let bell = Arc::new(Bell::default());
+    let waker = Waker::from(bell.clone());
+    let mut context = Context::from_waker(&waker);
+    {
+        let mut drain = pin!(queue.drain_async());
+        while drain.as_mut().poll(&mut context) != Poll::Ready(Ok(())) {
+            let mut rung = bell.rung.lock().unwrap();
+            while !std::mem::take(&mut *rung) {
+                rung = bell.ring.wait(rung).unwrap();
+            }
+        }
+    }
+    // Races with the run if that is not over.
+    assert_eq!(ran.get(), 1);
+    wind_up(queue);
+}
+
+#[test]
+fn a_task_that_awaits_a_drain_is_woken() {
+    bounded(2, a_drain_is_awaited);
+}
+
+#[test]
+fn who_ends_what_a_task_waits_for_must_tell() {
+    must_fail("settled: tasks are not told", || bounded(2, a_drain_is_awaited));
+}
+
+#[test]
+fn a_task_must_leave_its_waker_before_it_looks() {
+    must_fail("drain: leaves its waker after the look", || {
+        bounded(2, a_drain_is_awaited);
+    });
+}
