@@ -4,7 +4,7 @@ use super::{
     batch::{Batch, in_callback, place},
     callback::callbacks,
     fork,
-    head::Head,
+    head::{Function, Head},
     local::{global, outside_of_sections},
     seq::GpCookie,
 };
@@ -71,8 +71,18 @@ pub fn call_drop<T: Send + 'static>(value: T) {
 ///
 /// As [`call`].
 pub unsafe fn call_head(head: *mut Head, run: unsafe fn(*mut Head)) {
+    // SAFETY: (1), (2).
+    unsafe { call_function(head, Function::Rust(run)) };
+}
+
+/// Calls `function` with `head` after a grace period.
+///
+/// # Safety
+///
+/// 1. As [`call_head`].
+pub(super) unsafe fn call_function(head: *mut Head, function: Function) {
     // SAFETY: (1).
-    unsafe { (*head).set_run(run) };
+    unsafe { head.write(Head::with_function(function)) };
     callbacks().add_head(head);
 }
 

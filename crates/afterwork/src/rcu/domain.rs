@@ -21,6 +21,9 @@
 //! whose cookie is `e` or earlier. All other waiters have the cookie `e + 2`. The driver wakes one of them: it becomes the
 //! next driver, or finds that another thread is, or that its grace period is over.
 
+#[cfg(not(any(loom, shuttle)))]
+use std::ptr;
+
 use sync::{
     OnceLock,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
@@ -106,6 +109,12 @@ impl Domain {
         // Test: a_section_that_begins_later_is_not_waited_for, a_report_needs_acquire
         let order = twin::order("qsbr: relaxed number", Ordering::Acquire);
         self.first_level.load(order)
+    }
+
+    /// Returns where that word is.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) const fn place_of_first_level(&self) -> *const () {
+        ptr::from_ref(&self.first_level).cast()
     }
 
     /// Counts a reader that leaves its extended quiescent state.

@@ -1,6 +1,6 @@
 //! Callbacks as their list sees them: a link, and one function or a bag of closures.
 
-use std::ptr;
+use std::{mem, ptr};
 
 use sync::twin;
 
@@ -30,17 +30,25 @@ use super::bag::{Bag, Deferred};
 #[derive(Debug)]
 #[repr(C)]
 pub struct Head {
+    /// The next head of the list. Its lowest bit, [`OF_C`], tells of which kind `function` is.
     next: *mut Head,
-    what: What,
+    /// A [`Function`] without its kind; null in the first field of a [`Bag`].
+    function: *const (),
 }
 
-/// What a head stands for.
+/// In `Head::next`, which is aligned: the function of this head, not of the next one, is of C.
+const OF_C: usize = 1;
+
+// Two words, as the heads of the kernel and of liburcu: what was compiled against those has room for no more.
+const _: () = assert!(size_of::<Head>() == 16 && align_of::<Head>() > OF_C);
+
+/// What is called with a user's head.
 #[derive(Clone, Copy, Debug)]
-enum What {
-    /// A user's head, and the function to call with it.
-    Own(unsafe fn(*mut Head)),
-    /// The first field of a [`Bag`].
-    Bag,
+pub(super) enum Function {
+    /// Of Rust.
+    Rust(unsafe fn(*mut Head)),
+    /// Of C.
+    C(unsafe extern "C-unwind" fn(*mut Head)),
 }
 
 /// One callback, to be run once.
@@ -48,7 +56,7 @@ pub(super) enum Callback {
     /// A closure from a bag.
     Closure(Deferred),
     /// A user's head.
-    Own(*mut Head, unsafe fn(*mut Head)),
+    Own(*mut Head, Function),
 }
 
 // SAFETY: nothing reads a head until it is handed over, and then the list alone has it.
@@ -59,28 +67,58 @@ unsafe impl Sync for Head {}
 impl Head {
     /// Makes a head that is in no list.
     pub const fn new() -> Self {
-        Self::of(What::Own(|_| ()))
+        Self::of(nothing as unsafe fn(*mut Self) as *const ())
     }
 
     /// Makes the head of a bag.
     pub(super) const fn of_bag() -> Self {
-        Self::of(What::Bag)
+        Self::of(ptr::null())
     }
 
-    const fn of(what: What) -> Self {
+    const fn of(function: *const ()) -> Self {
         Self {
             next: ptr::null_mut(),
-            what,
+            function,
         }
     }
 
-    /// Sets the function to run.
-    pub(super) fn set_run(&mut self, run: unsafe fn(*mut Head)) {
-        self.what = What::Own(run);
+    /// Makes a head that is in no list, with the function to call.
+    pub(super) fn with_function(function: Function) -> Self {
+        match function {
+            Function::Rust(run) => Self::of(run as *const ()),
+            Function::C(run) => Self {
+                next: ptr::without_provenance_mut(OF_C),
+                function: run as *const (),
+            },
+        }
     }
 
     pub(super) fn set_next(&mut self, next: *mut Head) {
-        self.next = next;
+        let kind = self.next.addr() & OF_C;
+        self.next = next.map_addr(|addr| addr | kind);
+    }
+
+    fn next(&self) -> *mut Head {
+        self.next.map_addr(|addr| addr & !OF_C)
+    }
+
+    /// Returns the function to call, or `None` if this is the head of a bag.
+    fn function(&self) -> Option<Function> {
+        if self.function.is_null() {
+            return None;
+        }
+        Some(if self.next.addr() & OF_C == 0 {
+            // SAFETY: made of one by `new` or `with_function`, which keep the bit clear.
+            Function::Rust(unsafe {
+                mem::transmute::<*const (), unsafe fn(*mut Head)>(self.function)
+            })
+        } else {
+            // SAFETY: made of one by `with_function`, which sets the bit.
+            let run = unsafe {
+                mem::transmute::<*const (), unsafe extern "C-unwind" fn(*mut Head)>(self.function)
+            };
+            Function::C(run)
+        })
     }
 
     /// Closes `head` if it is a bag's: no closure joins it from here on.
@@ -90,9 +128,7 @@ impl Head {
     /// 1. `head` was handed over and taken from its list, and has not been run.
     unsafe fn close(head: *mut Head) {
         // SAFETY: (1): alive until it is run.
-        if let What::Bag = unsafe { (*head).what }
-            && !twin::armed("rcu: a bag is left open")
-        {
+        if unsafe { (*head).function() }.is_none() && !twin::armed("rcu: a bag is left open") {
             // SAFETY: the head of a bag is its first field; alive as above.
             unsafe { &*head.cast::<Bag>() }.close();
         }
@@ -105,12 +141,10 @@ impl Head {
     /// 1. `head` was handed over with what it holds, taken from its list, closed, and this is called once.
     pub(super) unsafe fn each(head: *mut Head, mut run: impl FnMut(Callback)) {
         // SAFETY: (1): alive until it is run.
-        match unsafe { (*head).what } {
-            What::Own(own) => run(Callback::Own(head, own)),
+        match unsafe { (*head).function() } {
+            Some(function) => run(Callback::Own(head, function)),
             // SAFETY: (1), and the head of a bag is its first field.
-            What::Bag => unsafe {
-                Bag::run(head.cast(), |closure| run(Callback::Closure(closure)))
-            },
+            None => unsafe { Bag::run(head.cast(), |closure| run(Callback::Closure(closure))) },
         }
     }
 }
@@ -126,10 +160,15 @@ impl Callback {
             // SAFETY: (1): each copy that `each` made is run once.
             Self::Closure(closure) => unsafe { closure.run() },
             // SAFETY: (1): handed over with this function.
-            Self::Own(head, own) => unsafe { own(head) },
+            Self::Own(head, Function::Rust(own)) => unsafe { own(head) },
+            // SAFETY: as above.
+            Self::Own(head, Function::C(own)) => unsafe { own(head) },
         }
     }
 }
+
+/// What a head that was never handed over stands for.
+unsafe fn nothing(_: *mut Head) {}
 
 impl Default for Head {
     fn default() -> Self {
@@ -168,9 +207,9 @@ impl Chain {
         let mut next = newest;
         while !next.is_null() {
             // SAFETY: (1).
-            let older = unsafe { (*next).next };
+            let older = unsafe { (*next).next() };
             // SAFETY: (1).
-            unsafe { (*next).next = chain.first };
+            unsafe { (*next).set_next(chain.first) };
             // SAFETY: (1).
             unsafe { Head::close(next) };
             chain.first = next;
@@ -204,7 +243,7 @@ impl Chain {
             *self = other;
         } else if !other.is_empty() {
             // SAFETY: the heads of a chain are its own.
-            unsafe { (*self.last).next = other.first };
+            unsafe { (*self.last).set_next(other.first) };
             self.last = other.last;
         }
     }
@@ -219,7 +258,7 @@ impl Iterator for Chain {
             return None;
         }
         // SAFETY: the heads of a chain are its own until it has yielded them.
-        self.first = unsafe { (*head).next };
+        self.first = unsafe { (*head).next() };
         Some(head)
     }
 }
@@ -227,6 +266,25 @@ impl Iterator for Chain {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_head_keeps_the_kind_of_its_function_in_any_list() {
+        unsafe extern "C-unwind" fn of_c(_: *mut Head) {}
+        let mut behind = Head::new();
+        for function in [Function::C(of_c), Function::Rust(nothing)] {
+            let mut head = Head::with_function(function);
+            for next in [ptr::from_mut(&mut behind), ptr::null_mut()] {
+                head.set_next(next);
+                assert_eq!(head.next(), next);
+                let found = head.function().expect("it is no bag");
+                assert_eq!(
+                    matches!(found, Function::C(_)),
+                    matches!(function, Function::C(_))
+                );
+            }
+        }
+        assert!(Head::of_bag().function().is_none());
+    }
 
     #[test]
     fn chains_run_from_the_oldest_to_the_newest() {

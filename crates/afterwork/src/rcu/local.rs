@@ -21,7 +21,8 @@ sync::process_wide! {
 }
 
 sync::process_wide! {
-    fn stand_in() -> Slot = Slot::stand_in()
+    /// Returns the slot of threads that have none.
+    pub(super) fn stand_in() -> Slot = Slot::stand_in()
 }
 
 sync::thread_local! {

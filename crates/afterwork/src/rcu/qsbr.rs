@@ -227,13 +227,14 @@ impl Drop for Abort {
     }
 }
 
-fn online() -> &'static Slot {
+/// Makes this thread an online reader, until [`end`] of the slot.
+pub(super) fn online() -> &'static Slot {
     let slot = enter();
     slot.count_loops(1);
     slot
 }
 
-fn end(slot: &'static Slot) {
+pub(super) fn end(slot: &'static Slot) {
     slot.count_loops(-1);
     slot.unlock(global());
 }

@@ -59,6 +59,9 @@
 //! early to see the question costs nothing but time: the driver waits, and the next report answers. A reader that will not
 //! report for long goes offline, by the way that guards end.
 
+#[cfg(not(any(loom, shuttle)))]
+use std::{mem::offset_of, ptr};
+
 use sync::{
     asym,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
@@ -75,29 +78,31 @@ use super::{
     seq::{self, NEST_MAX},
 };
 
-const ASK: u32 = 1;
-const COUNTED: u32 = 1 << 1;
+pub(super) const ASK: u32 = 1;
+pub(super) const COUNTED: u32 = 1 << 1;
 const LEAVING: u32 = 1 << 2;
-const PARK: u32 = 1 << 3;
+pub(super) const PARK: u32 = 1 << 3;
 const OFF: u32 = 1 << 4;
 const BOOSTED: u32 = 1 << 5;
 /// The flags on which an outermost unlock acts.
-const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
+pub(super) const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
 
 /// A reader as drivers see it. On a cache line of its own, in a list that only grows (`roster.rs`).
 #[derive(Debug)]
 pub(super) struct Slot(CachePadded<Words>);
 
+/// The first three are promised to what inlines the read side in another language (`raw.rs`).
 #[derive(Debug)]
+#[repr(C)]
 struct Words {
     /// Stored by the reader alone.
     ctr: AtomicU64,
     /// A: see above.
     flags: AtomicU32,
-    /// The CPU on which the reader registered. Stored by the reader alone.
-    cpu: AtomicU32,
     /// How many `qsbr::Reader`s of the thread are online. Stored by the reader alone.
     nr_loops: AtomicU32,
+    /// The CPU on which the reader registered. Stored by the reader alone.
+    cpu: AtomicU32,
     /// The leaf of the tree on which the reader reports. Stored by a driver before it sets `COUNTED`.
     leaf: AtomicU32,
     /// The reader's thread, as the kernel names it. Stored by the reader alone.
@@ -129,8 +134,8 @@ impl Slot {
             Self(CachePadded::new(Words {
                 ctr: AtomicU64::new(ctr),
                 flags: AtomicU32::new(PARK | OFF),
-                cpu: AtomicU32::new(0),
                 nr_loops: AtomicU32::new(0),
+                cpu: AtomicU32::new(0),
                 leaf: AtomicU32::new(0),
                 thread: AtomicU32::new(0),
                 owner: AtomicU64::new(0),
@@ -270,8 +275,9 @@ impl Slot {
         self.0.flags.load(Ordering::Relaxed) & PARK != 0
     }
 
+    /// Has drivers count this reader again, and scan it. Its section has begun.
     #[cold]
-    fn leave_parking(&self, domain: &Domain) {
+    pub(super) fn leave_parking(&self, domain: &Domain) {
         // Counted first, and perhaps once too often: a signal handler that interrupts this must find the reader counted
         // as soon as it is not parked.
         domain.count_in();
@@ -292,7 +298,7 @@ impl Slot {
 
     /// Answers a driver, and gives the slot back if the thread is ending. This thread is in no section.
     #[cold]
-    fn report(&self, domain: &Domain) {
+    pub(super) fn report(&self, domain: &Domain) {
         if self.answer(domain) & LEAVING != 0 {
             self.give_back(domain);
         }
@@ -300,7 +306,7 @@ impl Slot {
 
     /// Answers a driver between two sections. Returns the flags before.
     #[cold]
-    fn answer(&self, domain: &Domain) -> u32 {
+    pub(super) fn answer(&self, domain: &Domain) -> u32 {
         // ORDER(ask): publish and consume both ways, other end in `Slot::ask` and `Slot::has_answered`.
         //   driver: (saw what was removed);  flags |= ASK  Release
         //   reader: a section;  flags &= !ASK  AcqRel;  another section
@@ -389,6 +395,18 @@ impl Slot {
             .store(nr_loops.wrapping_add_signed(by), Ordering::Relaxed);
     }
 
+    /// Returns how many `qsbr::Reader`s of this thread are online.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) fn nr_loops(&self) -> u32 {
+        self.0.nr_loops.load(Ordering::Relaxed)
+    }
+
+    /// Returns `true` if the section of this thread has no other inside.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) fn is_outermost(&self) -> bool {
+        self.0.ctr.load(Ordering::Relaxed) & NEST_MAX == 1
+    }
+
     /// Returns `true` if this thread is in a section.
     #[inline]
     pub(super) fn is_in_section(&self) -> bool {
@@ -403,6 +421,16 @@ impl Slot {
             NEST_MAX => 0,
             depth => depth,
         }
+    }
+
+    /// Returns the words that are promised: `ctr`, 8 bytes on `flags`, 12 bytes on `nr_loops`.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(super) const fn promised(&self) -> *const () {
+        const {
+            assert!(offset_of!(Words, ctr) == 0);
+            assert!(offset_of!(Words, flags) == 8 && offset_of!(Words, nr_loops) == 12);
+        }
+        ptr::from_ref(&self.0).cast()
     }
 
     // ---- in a child of `fork`, which has no other thread ----
