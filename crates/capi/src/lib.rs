@@ -1,7 +1,8 @@
 //! The C interface of afterwork: the kernel's names, for programs in C and C++.
 //!
 //! Users include `afterwork/workqueue.h`, `afterwork/rcupdate.h` and `afterwork/srcu.h`, which give the kernel's names to
-//! what is exported here as `aw_…`: so nothing of a program's own, or of liburcu's, is in the way. The headers are written
+//! what is exported here as `aw_…`, or `afterwork/urcu.h`, which gives liburcu's: so nothing of a program's own, or of
+//! liburcu's, is in the way. The headers are written
 //! by hand; tests hold sizes, alignments and the list of symbols against them from both sides.
 //!
 //! # What crosses the boundary
@@ -12,6 +13,9 @@
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod boundary;
-mod rcupdate;
+pub mod inline;
+pub mod qsbr;
+pub mod rcupdate;
 mod srcu;
+pub mod urcu;
 mod workqueue;

@@ -7,7 +7,7 @@ use sync::atomic::{AtomicPtr, Ordering};
 
 use crate::{
     boundary::{ENOMEM, misuse, within},
-    rcupdate::{RcuFn, RcuHead, called_back},
+    rcupdate::{RcuFn, RcuHead},
 };
 
 /// A domain as C has it: `struct srcu_struct`. All zeroes is one that was not used yet.
@@ -159,7 +159,7 @@ impl Sent {
     /// 1. Its grace period is over, and this is called once.
     unsafe fn run(self) {
         // SAFETY: (1).
-        unsafe { called_back(self.0, self.1) };
+        unsafe { raw::run_c(self.0, self.1) };
     }
 }
 

@@ -268,7 +268,10 @@ fn the_shared_library_has_the_symbols_of_the_headers_and_no_others() {
         let text = fs::read_to_string(header).unwrap();
         // Declarations begin their line, and nothing else with a name of ours and a bracket does but what is inline.
         let prototypes = text.lines().filter(|line| {
-            line.ends_with(");") && !line.starts_with(['\t', '#', ' ']) && line.contains(" ")
+            let is_data = line.starts_with("extern ") && line.ends_with(';');
+            (is_data || line.ends_with(");"))
+                && !line.starts_with(['\t', '#', ' '])
+                && line.contains(" ")
         });
         for line in prototypes {
             let name = line.split('(').next().unwrap_or_default();

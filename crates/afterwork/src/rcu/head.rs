@@ -162,6 +162,10 @@ impl Callback {
             // SAFETY: (1): handed over with this function.
             Self::Own(head, Function::Rust(own)) => unsafe { own(head) },
             // SAFETY: as above.
+            #[cfg(not(any(loom, shuttle)))]
+            Self::Own(head, Function::C(own)) => unsafe { super::raw::run_c(head, own) },
+            // SAFETY: as above. In a model nobody leaves a section open.
+            #[cfg(any(loom, shuttle))]
             Self::Own(head, Function::C(own)) => unsafe { own(head) },
         }
     }

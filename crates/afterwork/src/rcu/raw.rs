@@ -25,6 +25,8 @@
 //! [`light`](sync::asym::light): where `membarrier` is missing, and that would be a fence, there is no place to be had. Then, and
 //! before a thread's first section and while it ends, the place is the stand-in, with which every step is a call.
 
+use sync::process::die;
+
 use super::{
     Head,
     call::call_function,
@@ -81,6 +83,24 @@ pub fn is_reading() -> bool {
 #[inline]
 pub fn nesting() -> u64 {
     mine().map_or(0, Slot::nesting)
+}
+
+/// Runs a callback of C. Should it leave a section open, or end another's, the process ends with one line: no grace period
+/// would end any more.
+///
+/// # Safety
+///
+/// 1. `head` was handed over with `run`, its grace period is over, and this is called once.
+pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
+    let before = nesting();
+    // SAFETY: (1).
+    unsafe { run(head) };
+    if nesting() != before {
+        die(&format!(
+            "the callback {:#x} returned in another read-side critical section than it was called in",
+            run as usize
+        ));
+    }
 }
 
 /// Where this thread's sections are noted: two pointers, laid out as in C.

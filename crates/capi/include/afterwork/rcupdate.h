@@ -12,34 +12,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "rcu_inline.h"
+
+#ifdef AFTERWORK_URCU_H
+#error "include afterwork/rcupdate.h or afterwork/urcu.h, not both"
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
 
-struct rcu_head;
-
 /* rcu_callback_t - what is called after a grace period: with the head, which it may free with what is around it. */
 typedef void (*rcu_callback_t)(struct rcu_head *head);
 
-/**
- * struct rcu_head - a callback that waits for its grace period
- *
- * Part of the user's structure; needs no layout, and is the library's from call_rcu until its function is called.
- */
-struct rcu_head {
-	void *aw_private[2];
-	rcu_callback_t func;
-};
-
-#ifdef __cplusplus
-static_assert(sizeof(struct rcu_head) == 24, "an rcu_head has 24 bytes");
-#else
-_Static_assert(sizeof(struct rcu_head) == 24, "an rcu_head has 24 bytes");
-#endif
-
 /* The library's own symbols; their contracts stand at the names below. */
 void aw_rcu_read_lock(void);
-void aw_rcu_read_unlock(void);
 int aw_rcu_read_lock_held(void);
 void aw_synchronize_rcu(void);
 void aw_synchronize_rcu_expedited(void);
@@ -58,13 +45,13 @@ void aw_cond_synchronize_rcu(unsigned long cookie);
  */
 static inline void rcu_read_lock(void)
 {
-	aw_rcu_read_lock();
+	afterwork_read_lock();
 }
 
 /* rcu_read_unlock - end the section that this thread began last. Without one: misuse, nothing. */
 static inline void rcu_read_unlock(void)
 {
-	aw_rcu_read_unlock();
+	afterwork_read_unlock();
 }
 
 /* rcu_read_lock_held - whether this thread is in a section. */

@@ -212,7 +212,7 @@ static void an_item_may_wait_for_a_grace_period(void)
 
 static void a_head_is_as_large_as_was_promised(void)
 {
-	CHECK_EQ(sizeof(struct rcu_head), 24);
+	CHECK_EQ(sizeof(struct rcu_head), 16);
 }
 
 #define T(name) { #name, name }

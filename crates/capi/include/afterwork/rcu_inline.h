@@ -1,0 +1,144 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * The read side of the library's RCU, inlined. Included by rcupdate.h and by urcu.h; names of its own only.
+ *
+ * What is promised here is asserted by the library as well (src/inline.rs). A program tells the layout that it was compiled
+ * for (AFTERWORK_RCU_LAYOUT); a library that has another one answers by calls instead.
+ */
+#ifndef AFTERWORK_RCU_INLINE_H
+#define AFTERWORK_RCU_INLINE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#define AFTERWORK_ASSERT(cond, text) static_assert(cond, text)
+#else
+#define AFTERWORK_ASSERT(cond, text) _Static_assert(cond, text)
+#endif
+
+/**
+ * struct rcu_head - a callback that waits for its grace period
+ *
+ * Part of the user's structure; needs no layout, and is the library's from call_rcu until its function is called.
+ */
+struct rcu_head {
+	void *aw_private;
+	void (*func)(struct rcu_head *head);
+};
+
+AFTERWORK_ASSERT(sizeof(struct rcu_head) == 16, "an rcu_head has 16 bytes");
+
+/* The version of all that follows. */
+#define AFTERWORK_RCU_LAYOUT 1
+
+/* In afterwork_slot.ctr: how deep sections nest. */
+#define AFTERWORK_RCU_NEST UINT64_C(0xffff)
+/* In afterwork_slot.flags: a section that has begun makes a call; one that has ended does; a reader that has reported does. */
+#define AFTERWORK_RCU_PARK UINT32_C(0x8)
+#define AFTERWORK_RCU_AT_UNLOCK UINT32_C(0x7)
+#define AFTERWORK_RCU_ASKED UINT32_C(0x3)
+
+/* What the library has for a thread that reads; more follows, which is the library's. */
+struct afterwork_slot {
+	uint64_t ctr;
+	uint32_t flags;
+	uint32_t nr_loops;
+};
+
+/* Where this thread's is. A thread that has none yet has a stand-in, with which every step is a call. */
+struct afterwork_reader {
+	struct afterwork_slot *slot;
+	const uint64_t *first_level;
+};
+
+AFTERWORK_ASSERT(offsetof(struct afterwork_slot, ctr) == 0, "the state comes first");
+AFTERWORK_ASSERT(offsetof(struct afterwork_slot, flags) == 8, "then what is asked");
+AFTERWORK_ASSERT(offsetof(struct afterwork_slot, nr_loops) == 12, "then the readers that report");
+AFTERWORK_ASSERT(sizeof(struct afterwork_reader) == 16, "two pointers");
+
+extern __thread struct afterwork_reader aw_rcu_reader __attribute__((tls_model("initial-exec")));
+
+/* The library's own symbols; their contracts stand at the names in rcupdate.h and urcu.h. */
+void aw_rcu_lock_slowly(struct afterwork_reader *reader, unsigned int layout);
+void aw_rcu_read_unlock(void);
+void aw_rcu_leave_parking(void);
+void aw_rcu_report(void);
+void aw_qsbr_answer(void);
+void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout);
+
+#define AFTERWORK_LIKELY(cond) __builtin_expect(!!(cond), 1)
+#define AFTERWORK_UNLIKELY(cond) __builtin_expect(!!(cond), 0)
+
+/*
+ * What the compiler keeps in order. That the CPU does, the other side sees to: it has every thread of the process pass a
+ * barrier. Where the kernel cannot do that, slots are stand-ins.
+ */
+#define AFTERWORK_LIGHT_BARRIER() __asm__ __volatile__("" : : : "memory")
+
+/* Begins a section. */
+static inline void afterwork_read_lock(void)
+{
+	struct afterwork_slot *slot = aw_rcu_reader.slot;
+	uint64_t ctr = __atomic_load_n(&slot->ctr, __ATOMIC_RELAXED);
+	uint64_t nest = ctr & AFTERWORK_RCU_NEST;
+
+	if (AFTERWORK_LIKELY(nest == 0)) {
+		ctr = __atomic_load_n(aw_rcu_reader.first_level, __ATOMIC_ACQUIRE);
+		__atomic_store_n(&slot->ctr, ctr, __ATOMIC_RELAXED);
+		AFTERWORK_LIGHT_BARRIER();
+		if (AFTERWORK_UNLIKELY(__atomic_load_n(&slot->flags, __ATOMIC_RELAXED) & AFTERWORK_RCU_PARK))
+			aw_rcu_leave_parking();
+	} else if (AFTERWORK_LIKELY(nest < AFTERWORK_RCU_NEST - 1)) {
+		__atomic_store_n(&slot->ctr, ctr + 1, __ATOMIC_RELAXED);
+	} else {
+		aw_rcu_lock_slowly(&aw_rcu_reader, AFTERWORK_RCU_LAYOUT);
+	}
+}
+
+/* Ends the section that this thread began last. */
+static inline void afterwork_read_unlock(void)
+{
+	struct afterwork_slot *slot = aw_rcu_reader.slot;
+	uint64_t ctr = __atomic_load_n(&slot->ctr, __ATOMIC_RELAXED);
+	uint64_t nest = ctr & AFTERWORK_RCU_NEST;
+
+	if (AFTERWORK_LIKELY(nest == 1)) {
+		__atomic_store_n(&slot->ctr, ctr - 1, __ATOMIC_RELEASE);
+		AFTERWORK_LIGHT_BARRIER();
+		if (AFTERWORK_UNLIKELY(__atomic_load_n(&slot->flags, __ATOMIC_RELAXED) & AFTERWORK_RCU_AT_UNLOCK))
+			aw_rcu_report();
+	} else if (AFTERWORK_LIKELY(nest - 1 < AFTERWORK_RCU_NEST - 1)) {
+		__atomic_store_n(&slot->ctr, ctr - 1, __ATOMIC_RELEASE);
+	} else {
+		aw_rcu_read_unlock();
+	}
+}
+
+/* Reports that this thread, an online reader, holds nothing that it has read. */
+static inline void afterwork_quiescent_state(void)
+{
+	struct afterwork_slot *slot = aw_rcu_reader.slot;
+
+	if (AFTERWORK_LIKELY(__atomic_load_n(&slot->nr_loops, __ATOMIC_RELAXED) == 1)) {
+		uint64_t ctr = __atomic_load_n(&slot->ctr, __ATOMIC_RELAXED);
+		uint64_t next = __atomic_load_n(aw_rcu_reader.first_level, __ATOMIC_ACQUIRE);
+
+		if (ctr != next) {
+			if (AFTERWORK_UNLIKELY((ctr & AFTERWORK_RCU_NEST) != 1))
+				return;
+			__atomic_store_n(&slot->ctr, next, __ATOMIC_RELEASE);
+		}
+		if (AFTERWORK_UNLIKELY(__atomic_load_n(&slot->flags, __ATOMIC_RELAXED) & AFTERWORK_RCU_ASKED))
+			aw_qsbr_answer();
+	} else {
+		aw_qsbr_report_slowly(&aw_rcu_reader, AFTERWORK_RCU_LAYOUT);
+	}
+}
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

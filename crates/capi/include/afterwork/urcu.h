@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * liburcu's <urcu.h> over the library afterwork: its common names, of the flavor memb; of mb, or signal, where RCU_MB or
+ * RCU_SIGNAL is defined, which are the same here.
+ *
+ * Sections are inlined, whether or not _LGPL_SOURCE is defined: this header is no part of liburcu, and its licence is above.
+ * What differs stands in urcu-flavors.h and in the book's page "From C and C++".
+ */
+#include "urcu-flavors.h"
+
+#ifndef URCU_API_MAP
+#define URCU_API_MAP
+#endif
+#ifndef AFTERWORK_URCU_FLAVOR
+#if defined(RCU_MB)
+#define AFTERWORK_URCU_FLAVOR mb
+#elif defined(RCU_SIGNAL)
+#define AFTERWORK_URCU_FLAVOR signal
+#else
+#define AFTERWORK_URCU_FLAVOR memb
+#endif
+#endif
+#include "urcu-map.h"

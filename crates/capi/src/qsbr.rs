@@ -1,0 +1,170 @@
+//! The flavor `qsbr` of `afterwork/urcu.h`: threads that are readers all the time, and report.
+//!
+//! An online thread is in a section that lasts from report to report. The grace periods are those of all flavors.
+//!
+//! | state of the thread | in a section | reports |
+//! |---|---|---|
+//! | not registered, or offline | no | are misuse |
+//! | online | yes, all the time | end it and begin the next |
+
+use std::{cell::Cell, ffi::c_int, ffi::c_uint};
+
+use afterwork::rcu::{
+    self,
+    raw::{self, Place},
+};
+
+use crate::{
+    boundary::{misuse, within},
+    inline::{adopt, watch_exit},
+};
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum State {
+    Unknown,
+    Offline,
+    Online,
+}
+
+sync::thread_local! {
+    static STATE: Cell<State> = Cell::new(State::Unknown)
+}
+
+fn state() -> State {
+    STATE.try_with(Cell::get).unwrap_or(State::Unknown)
+}
+
+fn set(state: State) {
+    STATE.try_with(|it| it.set(state)).ok();
+}
+
+fn go_online() {
+    raw::online();
+    set(State::Online);
+}
+
+fn go_offline() {
+    set(State::Offline);
+    // SAFETY: made online by `go_online`; what was read is not looked at any more: the contract of those who call this.
+    unsafe { raw::offline() };
+    raw::park();
+}
+
+/// Takes a thread that ends as a reader out of the way of grace periods.
+pub(crate) fn leave_at_exit() {
+    if state() == State::Online {
+        go_offline();
+    }
+}
+
+/// Calls `body`, which may wait for readers, as `name`: with this thread offline, if only its being online is in the way.
+pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
+    within(name, || {
+        let was_online = state() == State::Online;
+        if was_online {
+            go_offline();
+        }
+        if raw::is_reading() {
+            let what = "inside a read-side critical section it would wait for itself";
+            misuse(name, &what, ());
+        } else {
+            body();
+        }
+        if was_online {
+            go_online();
+        }
+    });
+}
+
+/// Makes this thread a reader, and online.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_qsbr_register_thread() {
+    within("rcu_register_thread", || {
+        if state() != State::Unknown {
+            return misuse(
+                "rcu_register_thread",
+                &"the thread is registered already",
+                (),
+            );
+        }
+        go_online();
+        watch_exit();
+    });
+}
+
+/// Ends what [`aw_qsbr_register_thread`] began.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_qsbr_unregister_thread() {
+    within("rcu_unregister_thread", || {
+        match state() {
+            State::Unknown => misuse("rcu_unregister_thread", &"the thread is not registered", ()),
+            State::Online => go_offline(),
+            State::Offline => (),
+        }
+        set(State::Unknown);
+    });
+}
+
+/// Has grace periods wait for this thread again.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_qsbr_thread_online() {
+    within("rcu_thread_online", || match state() {
+        State::Unknown => misuse("rcu_thread_online", &"the thread is not registered", ()),
+        State::Offline => go_online(),
+        State::Online => (),
+    });
+}
+
+/// Has no grace period wait for this thread, which holds nothing that it has read.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_qsbr_thread_offline() {
+    within("rcu_thread_offline", || match state() {
+        State::Unknown => misuse("rcu_thread_offline", &"the thread is not registered", ()),
+        State::Online => go_offline(),
+        State::Offline => (),
+    });
+}
+
+/// Returns 1 if this thread is an online reader, else 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_qsbr_read_ongoing() -> c_int {
+    c_int::from(state() == State::Online)
+}
+
+/// Reports that this thread holds nothing that it has read.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_qsbr_quiescent_state() {
+    within("rcu_quiescent_state", || match state() {
+        // SAFETY: made online by `go_online`, and what was read is not looked at any more, says the caller.
+        State::Online => unsafe { raw::quiescent() },
+        _ => misuse("rcu_quiescent_state", &"the thread is no online reader", ()),
+    });
+}
+
+/// # Safety
+///
+/// 1. As of `adopt`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_qsbr_report_slowly(reader: *mut Place, layout: c_uint) {
+    aw_qsbr_quiescent_state();
+    // SAFETY: (1).
+    unsafe { adopt(reader, layout) };
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn aw_qsbr_answer() {
+    // SAFETY: called by the inlined report, after its steps.
+    unsafe { raw::answer() };
+}
+
+/// Waits until all sections that run now have ended, and all other readers have reported.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_qsbr_synchronize_rcu() {
+    while_offline("synchronize_rcu", rcu::synchronize);
+}
+
+/// Waits until all that `call_rcu` was given before has been called.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_qsbr_barrier() {
+    while_offline("rcu_barrier", rcu::barrier);
+}

@@ -1,0 +1,389 @@
+//! `afterwork/urcu.h`: liburcu's names.
+//!
+//! All its flavors are this library's RCU: `memb`, `mb` and `bp` are sections (`inline.rs`), `qsbr` is readers that report
+//! (`qsbr.rs`), and a grace period waits for all of them. What a program says of helper threads is remembered and given back;
+//! one thread runs the callbacks.
+
+use std::{
+    cell::Cell,
+    ffi::{c_int, c_ulong, c_void},
+    ptr,
+};
+
+use afterwork::rcu::{self, raw};
+use sync::{
+    atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
+    unmodelled::Arc,
+};
+use topology::Topology;
+
+use crate::{
+    boundary::{EINVAL, misuse, within},
+    inline, qsbr,
+    rcupdate::{self, RcuFn, RcuHead},
+};
+
+const EEXIST: c_int = 17;
+
+unsafe extern "C" {
+    /// Returns the calling thread, as the C library names it.
+    safe fn pthread_self() -> c_ulong;
+}
+
+// ---- threads ----
+
+/// Makes this thread a reader before its first section, which then allocates nothing.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_urcu_register_thread() {
+    within("rcu_register_thread", || {
+        raw::read_lock();
+        // SAFETY: begun above.
+        unsafe { raw::read_unlock() };
+    });
+}
+
+/// Has no grace period look at this thread, until its next section.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_urcu_unregister_thread() {
+    if raw::is_reading() {
+        return misuse(
+            "rcu_unregister_thread",
+            &"inside a read-side critical section",
+            (),
+        );
+    }
+    raw::park();
+}
+
+/// Does nothing: what the flavors do that have no readers that report.
+extern "C" fn nothing() {}
+
+// ---- defer_rcu ----
+
+/// A function and what it is called with.
+struct Deferred(unsafe extern "C-unwind" fn(*mut c_void), *mut c_void);
+
+// SAFETY: the contract of `aw_defer_rcu`.
+unsafe impl Send for Deferred {}
+
+impl Deferred {
+    /// # Safety
+    ///
+    /// 1. Its grace period is over, and this is called once.
+    unsafe fn run(self) {
+        // SAFETY: (1).
+        unsafe { self.0(self.1) };
+    }
+}
+
+/// Has `func` called with `p` after a grace period.
+///
+/// # Safety
+///
+/// 1. `func` may be called with `p`, on any thread.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aw_defer_rcu(
+    func: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
+    p: *mut c_void,
+) {
+    within("defer_rcu", || match func {
+        Some(func) => {
+            let deferred = Deferred(func, p);
+            // SAFETY: (1), and a callback runs once.
+            rcu::call(move || unsafe { deferred.run() });
+        }
+        None => misuse("defer_rcu", &"the function is NULL", ()),
+    });
+}
+
+/// Waits until all that was deferred before has been called.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_rcu_defer_barrier() {
+    qsbr::while_offline("rcu_defer_barrier", rcu::barrier);
+}
+
+// ---- call_rcu_data ----
+
+/// `struct call_rcu_data`: the name of a helper. One thread serves all of them.
+#[derive(Debug)]
+pub struct Helper {
+    /// So that each has an address of its own.
+    _flags: c_ulong,
+}
+
+static DEFAULT: Helper = Helper { _flags: 0 };
+
+/// More CPUs than the kernel is built for.
+const NR_CPUS: usize = 8192;
+
+/// A: the helper of each CPU, or null.
+static HELPERS: [AtomicPtr<Helper>; NR_CPUS] = [const { AtomicPtr::new(ptr::null_mut()) }; NR_CPUS];
+
+sync::thread_local! {
+    /// The helper that this thread was given, or null.
+    static MINE: Cell<*mut Helper> = Cell::new(ptr::null_mut())
+}
+
+fn of_cpu(cpu: c_int) -> Option<&'static AtomicPtr<Helper>> {
+    usize::try_from(cpu).ok().and_then(|cpu| HELPERS.get(cpu))
+}
+
+/// Returns a new helper.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_create_call_rcu_data(flags: c_ulong, _cpu_affinity: c_int) -> *mut Helper {
+    Box::into_raw(Box::new(Helper { _flags: flags }))
+}
+
+/// Frees a helper; `NULL` and the default one are left alone.
+///
+/// # Safety
+///
+/// 1. [`aw_create_call_rcu_data`] returned `helper`, and nobody uses it any more.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aw_call_rcu_data_free(helper: *mut Helper) {
+    if !helper.is_null() && !ptr::eq(helper, &DEFAULT) {
+        // SAFETY: (1).
+        drop(unsafe { Box::from_raw(helper) });
+    }
+}
+
+/// Returns the helper of those who were given none.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_get_default_call_rcu_data() -> *mut Helper {
+    ptr::from_ref(&DEFAULT).cast_mut()
+}
+
+/// Returns the helper of a CPU, or `NULL`.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_get_cpu_call_rcu_data(cpu: c_int) -> *mut Helper {
+    // Acquire pairs with the exchanges below: what the helper was made of is visible.
+    of_cpu(cpu).map_or(ptr::null_mut(), |helper| helper.load(Ordering::Acquire))
+}
+
+/// Returns the helper that this thread was given, or `NULL`.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_get_thread_call_rcu_data() -> *mut Helper {
+    MINE.try_with(Cell::get).unwrap_or(ptr::null_mut())
+}
+
+/// Returns this thread's helper, else that of its CPU, else the default one.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_get_call_rcu_data() -> *mut Helper {
+    let mine = aw_get_thread_call_rcu_data();
+    if !mine.is_null() {
+        return mine;
+    }
+    let of_cpu = aw_get_cpu_call_rcu_data(sync::cpu::current().index() as c_int);
+    if of_cpu.is_null() {
+        aw_get_default_call_rcu_data()
+    } else {
+        of_cpu
+    }
+}
+
+/// Gives this thread a helper, or takes it away.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_set_thread_call_rcu_data(helper: *mut Helper) {
+    MINE.try_with(|mine| mine.set(helper)).ok();
+}
+
+/// Gives a CPU a helper, or takes it away. Returns 0, `-EINVAL` for no CPU, or `-EEXIST` where the CPU has one.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c_int {
+    let Some(place) = of_cpu(cpu) else {
+        return -EINVAL;
+    };
+    if helper.is_null() {
+        place.swap(helper, Ordering::AcqRel);
+        return 0;
+    }
+    // If our exchange comes first, others find our helper. If another one's does, ours fails.
+    let (order, failed) = (Ordering::AcqRel, Ordering::Relaxed);
+    match place.compare_exchange(ptr::null_mut(), helper, order, failed) {
+        Ok(_) => 0,
+        Err(_) => -EEXIST,
+    }
+}
+
+/// Gives each CPU a helper that has none. Returns 0.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int {
+    within("create_all_cpu_call_rcu_data", || {
+        let nr_cpus = Topology::detect().map_or(1, |machine| machine.nr_cpus());
+        for cpu in 0..nr_cpus as c_int {
+            let helper = aw_create_call_rcu_data(flags, cpu);
+            if aw_set_cpu_call_rcu_data(cpu, helper) != 0 {
+                // SAFETY: made above, and nobody has it.
+                unsafe { aw_call_rcu_data_free(helper) };
+            }
+        }
+        0
+    })
+}
+
+/// Frees the helpers of all CPUs, after a grace period.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_free_all_cpu_call_rcu_data() {
+    let taken = HELPERS
+        .iter()
+        .map(|place| place.swap(ptr::null_mut(), Ordering::AcqRel));
+    let taken: Vec<_> = taken.filter(|helper| !helper.is_null()).collect();
+    if taken.is_empty() {
+        return;
+    }
+    qsbr::while_offline("free_all_cpu_call_rcu_data", rcu::synchronize);
+    for helper in taken {
+        // SAFETY: made by `aw_create_call_rcu_data`, says who set it; taken above, by this thread alone, and a section that
+        // found it has ended.
+        unsafe { aw_call_rcu_data_free(helper) };
+    }
+}
+
+/// Returns the thread that runs callbacks: the same for each helper. Waits for a grace period; 0 where that cannot be.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_get_call_rcu_thread(_helper: *mut Helper) -> c_ulong {
+    let thread = Arc::new(AtomicU64::new(0));
+    let found = thread.clone();
+    qsbr::while_offline("get_call_rcu_thread", || {
+        // The barrier passes it on.
+        rcu::call(move || found.store(pthread_self(), Ordering::Relaxed));
+        rcu::barrier();
+    });
+    thread.load(Ordering::Relaxed)
+}
+
+// ---- forks ----
+
+/// `struct urcu_atfork`: what liburcu's hash table does around a fork.
+#[repr(C)]
+#[derive(Debug)]
+pub struct AtFork {
+    before: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
+    parent: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
+    child: Option<unsafe extern "C-unwind" fn(*mut c_void)>,
+    private: *mut c_void,
+}
+
+/// A: that of the hash tables, which is the same for all of them, or null.
+static AT_FORK: AtomicPtr<AtFork> = AtomicPtr::new(ptr::null_mut());
+/// A: how many tables count on it. Changed by liburcu-cds under its lock.
+static NR_AT_FORK: AtomicU32 = AtomicU32::new(0);
+
+/// Has `handler` called by the three functions below.
+///
+/// # Safety
+///
+/// 1. `handler` is valid until [`aw_urcu_unregister_rculfhash_atfork`] was called as often as this.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aw_urcu_register_rculfhash_atfork(handler: *mut AtFork) {
+    if NR_AT_FORK.fetch_add(1, Ordering::AcqRel) == 0 {
+        AT_FORK.store(handler, Ordering::Release);
+    }
+}
+
+/// Ends one [`aw_urcu_register_rculfhash_atfork`].
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_urcu_unregister_rculfhash_atfork(_handler: *mut AtFork) {
+    if NR_AT_FORK.fetch_sub(1, Ordering::AcqRel) == 1 {
+        AT_FORK.store(ptr::null_mut(), Ordering::Release);
+    }
+}
+
+fn at_fork(part: impl FnOnce(&AtFork) -> Option<unsafe extern "C-unwind" fn(*mut c_void)>) {
+    // Acquire pairs with the store that registered it.
+    // SAFETY: (1) of `aw_urcu_register_rculfhash_atfork`.
+    let Some(handler) = (unsafe { AT_FORK.load(Ordering::Acquire).as_ref() }) else {
+        return;
+    };
+    if let Some(function) = part(handler) {
+        // SAFETY: as above: it is the handler's own.
+        unsafe { function(handler.private) };
+    }
+}
+
+/// Called by a program before it forks. The library itself needs no call.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_call_rcu_before_fork() {
+    within("call_rcu_before_fork", || at_fork(|handler| handler.before));
+}
+
+/// Called by a program after it has forked, in the parent.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_call_rcu_after_fork_parent() {
+    within("call_rcu_after_fork_parent", || {
+        at_fork(|handler| handler.parent);
+    });
+}
+
+/// Called by a program after it has forked, in the child.
+#[unsafe(no_mangle)]
+pub extern "C" fn aw_call_rcu_after_fork_child() {
+    within("call_rcu_after_fork_child", || {
+        at_fork(|handler| handler.child);
+    });
+}
+
+// ---- flavors ----
+
+/// `struct rcu_flavor_struct`: what liburcu's hash table asks of a flavor.
+#[repr(C)]
+#[derive(Debug)]
+pub struct Flavor {
+    read_lock: extern "C" fn(),
+    read_unlock: unsafe extern "C" fn(),
+    read_ongoing: extern "C" fn() -> c_int,
+    read_quiescent_state: extern "C" fn(),
+    update_call_rcu: unsafe extern "C" fn(*mut RcuHead, Option<RcuFn>),
+    update_synchronize_rcu: extern "C" fn(),
+    update_defer_rcu:
+        unsafe extern "C" fn(Option<unsafe extern "C-unwind" fn(*mut c_void)>, *mut c_void),
+    thread_offline: extern "C" fn(),
+    thread_online: extern "C" fn(),
+    register_thread: extern "C" fn(),
+    unregister_thread: extern "C" fn(),
+    barrier: extern "C" fn(),
+    register_rculfhash_atfork: unsafe extern "C" fn(*mut AtFork),
+    unregister_rculfhash_atfork: extern "C" fn(*mut AtFork),
+}
+
+const _: () = assert!(size_of::<Flavor>() == 14 * 8);
+
+/// The flavors of sections, as one.
+pub const FLAVOR: Flavor = Flavor {
+    read_lock: inline::aw_rcu_read_lock,
+    read_unlock: inline::aw_rcu_read_unlock,
+    read_ongoing: inline::aw_rcu_read_lock_held,
+    read_quiescent_state: nothing,
+    update_call_rcu: rcupdate::aw_call_rcu,
+    update_synchronize_rcu: rcupdate::aw_synchronize_rcu,
+    update_defer_rcu: aw_defer_rcu,
+    thread_offline: nothing,
+    thread_online: nothing,
+    register_thread: aw_urcu_register_thread,
+    unregister_thread: aw_urcu_unregister_thread,
+    barrier: rcupdate::aw_rcu_barrier,
+    register_rculfhash_atfork: aw_urcu_register_rculfhash_atfork,
+    unregister_rculfhash_atfork: aw_urcu_unregister_rculfhash_atfork,
+};
+
+/// `urcu_memb_flavor`, `urcu_mb_flavor` and `urcu_bp_flavor`.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "as C names it")]
+pub static aw_urcu_flavor: Flavor = FLAVOR;
+
+/// `urcu_qsbr_flavor`.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "as C names it")]
+pub static aw_qsbr_flavor: Flavor = Flavor {
+    read_lock: nothing,
+    read_unlock: nothing,
+    read_ongoing: qsbr::aw_qsbr_read_ongoing,
+    read_quiescent_state: qsbr::aw_qsbr_quiescent_state,
+    update_synchronize_rcu: qsbr::aw_qsbr_synchronize_rcu,
+    thread_offline: qsbr::aw_qsbr_thread_offline,
+    thread_online: qsbr::aw_qsbr_thread_online,
+    register_thread: qsbr::aw_qsbr_register_thread,
+    unregister_thread: qsbr::aw_qsbr_unregister_thread,
+    barrier: qsbr::aw_qsbr_barrier,
+    ..FLAVOR
+};
