@@ -11,6 +11,8 @@
 //!
 //! Timers of a *group* form a ring, so that all of them can be taken out in as many steps as there are.
 
+use sync::twin;
+
 const SLOT_BITS: u32 = 6;
 const NR_SLOTS: usize = 1 << SLOT_BITS;
 /// A tick is 2^16 ns, 65 µs: about what it takes to wake a thread.
@@ -18,29 +20,32 @@ const TICK_SHIFT: u32 = 16;
 /// Enough for all ticks that 64 bits of nanoseconds have.
 const NR_LEVELS: usize = 8;
 const LAST_TICK: u64 = u64::MAX >> TICK_SHIFT;
-/// What an empty slot keeps of its memory at most, in timers. A guess: 512 slots then keep 64 KiB.
+/// What an empty slot keeps of its memory at most, in timers. A guess: 512 slots then keep 32 KiB.
 const MIN_CAPACITY: usize = 16;
+/// What a wheel without timers keeps of its memory at most, in timers. A guess: 56 KiB.
+const MIN_ENTRIES: usize = 1024;
 
 /// Names a timer in its wheel; used once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct TimerKey {
-    index: usize,
+    index: u32,
     generation: u64,
 }
 
 /// Names a group of timers; used until it is disbanded.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Group(usize);
+pub(crate) struct Group(u32);
 
 #[derive(Debug)]
 struct Entry<T> {
     /// `None`: unused, or the head of a group.
     timer: Option<(u64, T)>,
+    /// Another one at each use; 0: unused.
     generation: u64,
-    /// Where it stands in its slot.
-    place: (usize, usize, usize),
+    /// Its level, its slot, and where in that.
+    place: (u8, u8, u32),
     /// Who comes before and after it in the ring of its group; itself without one.
-    ring: (usize, usize),
+    ring: (u32, u32),
 }
 
 /// Holds timers until they expire. Its time begins at 0.
@@ -49,9 +54,12 @@ pub(crate) struct Wheel<T> {
     /// The tick up to which all has expired.
     now_tick: u64,
     entries: Vec<Entry<T>>,
-    unused: Vec<usize>,
+    unused: Vec<u32>,
+    last_generation: u64,
+    /// How many entries were freed since memory was last given back.
+    nr_freed: usize,
     /// Indices of entries, by level and slot.
-    slots: Vec<[Vec<usize>; NR_SLOTS]>,
+    slots: Vec<[Vec<u32>; NR_SLOTS]>,
     /// Which slots of a level have any.
     occupied: [u64; NR_LEVELS],
     nr_timers: usize,
@@ -76,6 +84,8 @@ impl<T> Default for Wheel<T> {
             now_tick: 0,
             entries: Vec::new(),
             unused: Vec::new(),
+            last_generation: 0,
+            nr_freed: 0,
             slots: Vec::new(),
             occupied: [0; NR_LEVELS],
             nr_timers: 0,
@@ -103,31 +113,36 @@ impl<T> Wheel<T> {
         let tick = rounded.max(self.now_tick + 1);
         let index = self.unused_entry();
         if let Some(Group(head)) = group {
-            let next = self.entries[head].ring.1;
-            self.entries[index].ring = (head, next);
-            self.entries[head].ring.1 = index;
-            self.entries[next].ring.0 = index;
+            let next = self.entry(head).ring.1;
+            self.entry(index).ring = (head, next);
+            self.entry(head).ring.1 = index;
+            self.entry(next).ring.0 = index;
         }
-        self.entries[index].timer = Some((tick, timer));
+        self.entry(index).timer = Some((tick, timer));
         self.put(index, tick);
         self.nr_timers += 1;
         let is_first = self.earliest_tick.is_none_or(|earliest| tick < earliest);
         if is_first {
             self.earliest_tick = Some(tick);
         }
-        let generation = self.entries[index].generation;
+        let generation = self.entry(index).generation;
         (TimerKey { index, generation }, is_first)
     }
 
     /// Takes a timer out; `None` when it has expired.
     pub(crate) fn remove(&mut self, key: TimerKey) -> Option<T> {
-        let entry = &self.entries[key.index];
-        if entry.generation != key.generation {
-            return None;
-        }
+        self.get_mut(key)?;
         self.pick(key.index);
         let (_, timer) = self.free(key.index)?;
         Some(timer)
+    }
+
+    /// Returns what a timer holds; `None` when it has expired, or was taken out.
+    pub(crate) fn get_mut(&mut self, key: TimerKey) -> Option<&mut T> {
+        let entry = self.entries.get_mut(key.index as usize)?;
+        let is_this =
+            entry.generation == key.generation || twin::armed("wheel: a key without a generation");
+        entry.timer.as_mut().filter(|_| is_this).map(|it| &mut it.1)
     }
 
     /// Makes a group without timers.
@@ -138,7 +153,7 @@ impl<T> Wheel<T> {
     /// Takes out all timers of a group, which is no more from then on.
     pub(crate) fn disband(&mut self, group: Group) -> Vec<T> {
         let timers = self.empty(group);
-        self.unused.push(group.0);
+        self.leave(group.0);
         timers
     }
 
@@ -147,7 +162,7 @@ impl<T> Wheel<T> {
         let Group(head) = group;
         let mut timers = Vec::new();
         loop {
-            let index = self.entries[head].ring.1;
+            let index = self.entry(head).ring.1;
             if index == head {
                 break;
             }
@@ -170,7 +185,7 @@ impl<T> Wheel<T> {
             self.now_tick = self.now_tick.max(start);
             self.occupied[level] &= !(1 << slot);
             for index in std::mem::take(&mut self.slots[level][slot]) {
-                let tick = self.entries[index].timer.as_ref().map_or(0, |it| it.0);
+                let tick = self.tick_of(index).unwrap_or(0);
                 if tick <= self.now_tick {
                     expired.extend(self.free(index).map(|(_, timer)| timer));
                 } else {
@@ -200,9 +215,7 @@ impl<T> Wheel<T> {
     fn first_tick(&self) -> Option<u64> {
         let (level, slot) = self.first_slot()?;
         let ticks = self.slots[level][slot].iter();
-        ticks
-            .filter_map(|&index| self.entries[index].timer.as_ref().map(|it| it.0))
-            .min()
+        ticks.filter_map(|&index| self.tick_of(index)).min()
     }
 
     /// Returns the first tick of a slot.
@@ -213,24 +226,24 @@ impl<T> Wheel<T> {
         high.checked_shl(above).unwrap_or(0) | (slot as u64) << shift
     }
 
-    fn put(&mut self, index: usize, tick: u64) {
+    fn put(&mut self, index: u32, tick: u64) {
         let differing = (tick ^ self.now_tick).max(1);
         let level = (differing.ilog2() / SLOT_BITS) as usize;
         let slot = (tick >> (SLOT_BITS * level as u32)) as usize % NR_SLOTS;
         let slot_list = &mut self.slots[level][slot];
-        self.entries[index].place = (level, slot, slot_list.len());
+        let place = (level as u8, slot as u8, slot_list.len() as u32);
         slot_list.push(index);
         self.occupied[level] |= 1 << slot;
+        self.entry(index).place = place;
     }
 
     /// Takes an entry out of its slot.
-    fn pick(&mut self, index: usize) {
-        let (level, slot, at) = self.entries[index].place;
+    fn pick(&mut self, index: u32) {
+        let (level, slot, at) = self.entry(index).place;
+        let (level, slot) = (usize::from(level), usize::from(slot));
         let slot_list = &mut self.slots[level][slot];
-        slot_list.swap_remove(at);
-        if let Some(&moved) = slot_list.get(at) {
-            self.entries[moved].place.2 = at;
-        }
+        slot_list.swap_remove(at as usize);
+        let moved = slot_list.get(at as usize).copied();
         // Each time costs no more than what was taken out since the last one.
         if slot_list.capacity() > MIN_CAPACITY.max(4 * slot_list.len()) {
             slot_list.shrink_to(MIN_CAPACITY.max(2 * slot_list.len()));
@@ -238,12 +251,23 @@ impl<T> Wheel<T> {
         if slot_list.is_empty() {
             self.occupied[level] &= !(1 << slot);
         }
+        if let Some(moved) = moved {
+            self.entry(moved).place.2 = at;
+        }
+    }
+
+    fn entry(&mut self, index: u32) -> &mut Entry<T> {
+        &mut self.entries[index as usize]
+    }
+
+    fn tick_of(&self, index: u32) -> Option<u64> {
+        self.entries[index as usize].timer.as_ref().map(|it| it.0)
     }
 
     /// Returns an entry that is in no slot, and alone in its ring.
-    fn unused_entry(&mut self) -> usize {
-        self.unused.pop().unwrap_or_else(|| {
-            let index = self.entries.len();
+    fn unused_entry(&mut self) -> u32 {
+        let index = self.unused.pop().unwrap_or_else(|| {
+            let index = u32::try_from(self.entries.len()).expect("four billion timers at once");
             self.entries.push(Entry {
                 timer: None,
                 generation: 0,
@@ -251,19 +275,46 @@ impl<T> Wheel<T> {
                 ring: (index, index),
             });
             index
-        })
+        });
+        self.last_generation += 1;
+        self.entry(index).generation = self.last_generation;
+        index
     }
 
-    fn free(&mut self, index: usize) -> Option<(u64, T)> {
-        let (before, after) = self.entries[index].ring;
-        self.entries[before].ring.1 = after;
-        self.entries[after].ring.0 = before;
-        let entry = &mut self.entries[index];
+    fn free(&mut self, index: u32) -> Option<(u64, T)> {
+        let (before, after) = self.entry(index).ring;
+        self.entry(before).ring.1 = after;
+        self.entry(after).ring.0 = before;
+        let entry = self.entry(index);
         entry.ring = (index, index);
-        entry.generation += 1;
-        self.unused.push(index);
+        let timer = entry.timer.take();
         self.nr_timers -= 1;
-        entry.timer.take()
+        self.leave(index);
+        timer
+    }
+
+    /// Notes that an entry is not used any more.
+    fn leave(&mut self, index: u32) {
+        self.entry(index).generation = 0;
+        self.unused.push(index);
+        self.nr_freed += 1;
+        // Each time costs no more than what was freed since the last one.
+        if self.nr_freed >= self.entries.len().max(MIN_ENTRIES) {
+            self.nr_freed = 0;
+            self.give_back_memory();
+        }
+    }
+
+    /// Gives back the memory of unused entries behind the last one that is used, where that is most of it.
+    fn give_back_memory(&mut self) {
+        let last = self.entries.iter().rposition(|entry| entry.generation != 0);
+        let nr_left = last.map_or(0, |last| last + 1);
+        if self.entries.capacity() > MIN_ENTRIES.max(4 * nr_left) {
+            self.entries.truncate(nr_left);
+            self.entries.shrink_to(MIN_ENTRIES.max(2 * nr_left));
+            self.unused.retain(|&index| (index as usize) < nr_left);
+            self.unused.shrink_to(MIN_ENTRIES.max(2 * nr_left));
+        }
     }
 }
 
@@ -303,6 +354,43 @@ mod tests {
         let nr_kept: usize = slots.map(Vec::capacity).sum();
         assert!(nr_kept <= NR_LEVELS * NR_SLOTS * MIN_CAPACITY, "{nr_kept}");
         assert!(wheel.entries.len() <= 1001);
+    }
+
+    #[test]
+    fn a_wheel_gives_the_memory_of_a_burst_back_and_knows_its_timers_after_it() {
+        let mut wheel = Wheel::default();
+        let (early, _) = wheel.insert(9 * TICK_NS, None, usize::MAX);
+        let mut keys: Vec<_> = (0..100_000)
+            .map(|i| wheel.insert(1_000_000_000, None, i).0)
+            .collect();
+        let late = keys.pop().unwrap();
+        assert!(keys.iter().all(|key| wheel.remove(*key).is_some()));
+        assert_eq!(wheel.advance(1_001_000_000).len(), 2);
+        for _ in 0..2 * MIN_ENTRIES {
+            let (key, _) = wheel.insert(2_000_000_000, None, 0);
+            wheel.remove(key);
+        }
+        assert!(wheel.entries.capacity() <= 4 * MIN_ENTRIES);
+        assert!(wheel.unused.capacity() <= 4 * MIN_ENTRIES);
+        let another = wheel.insert(2_000_000_000, None, 7).0;
+        assert!([early, late].iter().all(|key| wheel.remove(*key).is_none()));
+        assert_eq!(wheel.remove(another), Some(7));
+    }
+
+    #[test]
+    fn a_timer_can_be_looked_at_until_it_expires() {
+        let mut wheel = Wheel::default();
+        let (key, _) = wheel.insert(9 * TICK_NS, None, 'a');
+        *wheel.get_mut(key).unwrap() = 'b';
+        assert_eq!(wheel.advance(9 * TICK_NS), ['b']);
+        let (another, _) = wheel.insert(20 * TICK_NS, None, 'c');
+        assert_eq!(wheel.get_mut(key), None);
+        assert_eq!(wheel.get_mut(another), Some(&mut 'c'));
+    }
+
+    #[test]
+    fn a_timer_is_small() {
+        assert!(size_of::<Entry<[usize; 2]>>() <= 56);
     }
 
     #[test]
