@@ -3,6 +3,9 @@
 #[cfg(not(any(loom, shuttle)))]
 use std::sync::atomic::{AtomicU64, Ordering};
 
+/// A moment of the monotonic clock, as users say it.
+pub use std::time::Instant;
+
 /// Returns nanoseconds since a fixed moment. Never goes back. Always 0 in a model.
 ///
 /// Costs about 35 ns: too expensive for every work item.
@@ -15,6 +18,15 @@ pub fn now_ns() -> u64 {
     }
     #[cfg(any(loom, shuttle))]
     0
+}
+
+/// Returns the moment `at` as [`now_ns`] counts, that of the call if it is over, and the last one if it is further away than that.
+/// In a model it is as far from 0 as from now.
+pub fn ns_of(at: Instant) -> u64 {
+    // What is left is read first, so that the answer is not too early.
+    let left = at.saturating_duration_since(Instant::now());
+    let left_ns = u64::try_from(left.as_nanos()).unwrap_or(u64::MAX);
+    now_ns().saturating_add(left_ns)
 }
 
 /// Returns the CPU's cycle counter (TSC on x86-64, the virtual counter on aarch64); 0 in a model.

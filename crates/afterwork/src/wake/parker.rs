@@ -17,7 +17,12 @@
 //! So an early wake-up is never lost, whatever the owner does between deciding to sleep and sleeping. A parker without
 //! the token (set a flag, wake the futex) loses it: the twin `park: no token`.
 
-use std::time::Duration;
+use std::{
+    mem::ManuallyDrop,
+    ptr,
+    task::{RawWaker, RawWakerVTable, Waker},
+    time::Duration,
+};
 
 use sync::{
     atomic::Ordering,
@@ -245,7 +250,48 @@ impl Unparker {
     pub fn same_as(&self, other: &Unparker) -> bool {
         Arc::ptr_eq(&self.token, &other.token)
     }
+
+    /// # Safety
+    ///
+    /// 1. `data` is that of a waker of [`WAKER`], which is not used again, or not dropped while the answer is.
+    unsafe fn of(data: *const ()) -> Self {
+        // SAFETY: (1): it came from `Arc::into_raw`, and the waker's count becomes ours.
+        let token = unsafe { Arc::from_raw(data.cast()) };
+        Self { token }
+    }
 }
+
+/// A waker that gives the token.
+impl From<Unparker> for Waker {
+    fn from(unparker: Unparker) -> Self {
+        // SAFETY: the table's functions keep the contract: each waker has one count of the token.
+        unsafe { Waker::from_raw(raw(unparker)) }
+    }
+}
+
+fn raw(unparker: Unparker) -> RawWaker {
+    RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
+}
+
+/// Returns `true` if `waker` gives a token, which runs no users' code.
+pub(crate) fn is_unparker(waker: &Waker) -> bool {
+    ptr::eq(waker.vtable(), &WAKER)
+}
+
+static WAKER: RawWakerVTable = RawWakerVTable::new(
+    // SAFETY: lent by a waker, which is there while it is cloned.
+    |data| {
+        raw(Unparker::clone(&ManuallyDrop::new(unsafe {
+            Unparker::of(data)
+        })))
+    },
+    // SAFETY: the waker is used up.
+    |data| unsafe { Unparker::of(data) }.unpark(),
+    // SAFETY: lent by a waker, which is there until it was fired.
+    |data| ManuallyDrop::new(unsafe { Unparker::of(data) }).unpark(),
+    // SAFETY: the waker is used up.
+    |data| drop(unsafe { Unparker::of(data) }),
+);
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
@@ -258,6 +304,21 @@ mod tests {
         parker.unparker().unpark();
         parker.park();
         assert!(!parker.try_park(), "tokens do not add up");
+    }
+
+    #[test]
+    fn a_waker_of_a_parker_gives_its_token() {
+        let mut parker = Parker::with_spin_limit(0);
+        let waker = Waker::from(parker.unparker());
+        assert!(is_unparker(&waker) && !is_unparker(Waker::noop()));
+        waker.wake_by_ref();
+        assert!(parker.try_park());
+        let another = waker.clone();
+        assert!(another.will_wake(&waker));
+        drop(waker);
+        another.wake();
+        assert!(parker.try_park());
+        assert_eq!(Arc::strong_count(&parker.token), 1);
     }
 
     #[test]

@@ -19,7 +19,7 @@
 //! | `queues` | queueing, the registry, timers, the end of a queue |
 //! | `flushing` | waiting for all that a queue has |
 //! | `scope` | work that borrows from the thread that waits for it |
-//! | `time` | items that are queued after a delay or a grace period |
+//! | `time` | what comes after a delay or a grace period, or again and again: items that are queued, tasks that sleep |
 //! | `raw` | items in their users' memory, for other languages |
 //! | `manage` | the manager's thread, and making a registry |
 //!
@@ -47,6 +47,7 @@ mod time;
 pub mod model;
 
 pub use crate::params::MaxActiveScope;
+pub use execute::block_on::block_on;
 pub use execute::cancel_on_drop::CancelOnDrop;
 pub use execute::join::{JoinError, JoinHandle};
 pub use execute::work::{Busy, FlushError, Work};
@@ -68,5 +69,8 @@ pub use route::registry_error::RegistryError;
 pub use route::stats::{PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 pub use time::delayed::{Deferred, Delay, DelayedWork};
+pub use time::interval::{Interval, MissedTickBehavior, ZeroPeriod, interval};
 pub use time::rcu_work::{GracePeriod, RcuWork};
+pub use time::sleep::{Sleep, sleep, sleep_until};
+pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};
 pub use topology::{AffinityScope, CpuId, CpuSet, Topology};

@@ -29,3 +29,4 @@ mod workqueue_rcu_work;
 mod workqueue_rescuer;
 mod workqueue_scope;
 mod workqueue_shutdown;
+mod workqueue_sleep;

@@ -35,6 +35,7 @@ mod reapers;
 mod refused;
 mod scope;
 mod shutdown;
+mod sleep;
 mod spawn;
 mod spawn_async;
 mod spawn_async_ends;

@@ -37,7 +37,7 @@ use crate::{
         execute::join::{JoinError, JoinHandle, Outcome},
         execute::run::{self, note_panic},
         item::colour::Colour,
-        item::handles::Handles,
+        item::handles::{Dead, Handles},
         item::head::{HandleTable, Head, TaskSlot, VTable},
         item::list,
         item::remains::Remains,
@@ -408,6 +408,19 @@ fn waker(item: NonNull<Head>) -> Waker {
 
 fn item_of(data: *const ()) -> NonNull<Head> {
     NonNull::new(data.cast_mut().cast()).expect("made from an item")
+}
+
+/// Fires `waker` if it is a future's, which runs no users' code; returns the item, if that is to be freed. Else gives it back.
+pub(crate) fn wake_ours(waker: Waker) -> Result<Option<Dead>, Waker> {
+    if !ptr::eq(waker.vtable(), &WAKER) {
+        return Err(waker);
+    }
+    let item = item_of(ManuallyDrop::new(waker).data());
+    // SAFETY: the waker is a handle, and is used no more after this.
+    Ok(unsafe {
+        step(item, State::wake);
+        base(item).handles.leave(item)
+    })
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {

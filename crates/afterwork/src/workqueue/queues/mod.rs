@@ -3,7 +3,7 @@
 //! `queue.rs` is the queue, `builder.rs` describes it, with the kernel's kinds in `kinds.rs` and the kernel's queues in
 //! `system.rs`. `enqueue.rs` claims an item and pushes it, `spawn.rs` does so with closures and futures (`future.rs`), `place.rs`
 //! where one says. `reroute.rs` changes the routes of a queue in use. `registry.rs` holds pools that queues share, and the
-//! timers (`timers.rs`, in a `wheel.rs`) that queue items later. `end.rs` has the protocol of a queue's end. `describe.rs` gathers
+//! timers (`timers.rs`, in a `wheel.rs`) that queue items later, and wake tasks (`sleeps.rs`). `end.rs` has the protocol of a queue's end. `describe.rs` gathers
 //! what is known of a queue.
 
 pub(crate) mod builder;
@@ -16,6 +16,7 @@ pub(crate) mod place;
 pub(crate) mod queue;
 pub(crate) mod registry;
 pub(crate) mod reroute;
+pub(crate) mod sleeps;
 pub(crate) mod spawn;
 pub(crate) mod system;
 pub(crate) mod timers;

@@ -27,10 +27,12 @@
 //! is read and changed under the wheel's lock, so what is taken out of the wheel with that is just what is older. One that has
 //! been taken out before to be fired is a visit, and is waited for (`end.rs`).
 //!
+//! Tasks that sleep have their wakers in the same wheel: `sleeps.rs`.
+//!
 //! An item may also be armed to wait for a grace period of RCU (`rcu_work.rs`). Then no wheel has it, and a callback fires
 //! it; the rest is the same. What that callback cannot do at once, the manager does.
 
-use std::time::Duration;
+use std::{task::Waker, time::Duration};
 
 use sync::{
     Mutex, MutexGuard, OnceLock,
@@ -45,16 +47,29 @@ use topology::CpuId;
 use super::{
     end::WeakQueue,
     queue::{Inner, Workqueue},
+    sleeps::{Left, wake},
     wheel::{Group, TimerKey, Wheel, rounded_ns},
 };
-use crate::workqueue::{
-    execute::{wait::must_not_be_lost, work::Work},
-    item::handles::Dead,
-    pools::manager::Manager,
+use crate::{
+    panics::Foreign,
+    workqueue::{
+        execute::{wait::must_not_be_lost, work::Work},
+        item::handles::Dead,
+        pools::manager::Manager,
+    },
 };
 
 /// How soon the manager tries again to fire what it could not. A guess: a look of the watch.
 const RETRY_NS: u64 = 1_000_000;
+
+/// What the wheel holds until its time.
+#[derive(Debug)]
+pub(super) enum Expiry {
+    /// An item to be queued.
+    Item(Due),
+    /// A task to be woken.
+    Task(Foreign<Waker>),
+}
 
 /// What a timer does when it expires.
 #[derive(Debug)]
@@ -67,9 +82,9 @@ pub(crate) struct Due {
 /// The timers of one registry.
 #[derive(Debug)]
 pub(crate) struct Timers {
-    wheel: Mutex<Wheel<Due>>,
+    pub(super) wheel: Mutex<Wheel<Expiry>>,
     /// I: whose thread fires them.
-    manager: Arc<Manager>,
+    pub(super) manager: Arc<Manager>,
 }
 
 /// The timers of one queue.
@@ -134,7 +149,7 @@ pub(crate) enum Arming {
 /// What was taken out under an item's lock and may hold last handles of users' things: dropped after it.
 #[derive(Default)]
 pub(crate) struct Dust {
-    due: Option<Due>,
+    expiry: Option<Expiry>,
     queue: Option<Arc<Inner>>,
 }
 
@@ -159,7 +174,7 @@ impl Timer {
             dust.queue = armed.queue.upgrade();
             let is_off = |queue: &Arc<Inner>| queue.has_ended() || armed.is_cancelled(queue);
             if dust.queue.as_ref().is_none_or(is_off) {
-                dust.due = state.disarm().flatten();
+                dust.expiry = state.disarm().flatten();
             }
         }
         state
@@ -326,7 +341,7 @@ impl State {
     }
 
     /// Returns what was in the wheel, which may hold the last handle of the item; `None` when it was not armed.
-    fn disarm(&mut self) -> Option<Option<Due>> {
+    fn disarm(&mut self) -> Option<Option<Expiry>> {
         let armed = self.armed.take()?;
         self.generation += 1;
         // Whoever has it else, the manager or a callback, will find that it is of another generation.
@@ -354,7 +369,10 @@ impl Timers {
     /// Queues the items whose time has come. Those that nobody has any more are freed by another thread.
     pub(crate) fn fire(&self, now_ns: u64) {
         let expired = self.wheel.lock().advance(now_ns);
-        let fire = |due: Due| due.fire(self, now_ns);
+        let fire = |expiry| match expiry {
+            Expiry::Item(due) => due.fire(self, now_ns).map(Left::Item),
+            Expiry::Task(waker) => wake(waker),
+        };
         self.manager
             .leave_to_reapers(expired.into_iter().filter_map(fire));
     }
@@ -373,7 +391,7 @@ impl OwnTimers {
     fn insert(&self, at_ns: u64, due: Due) -> (TimerKey, bool, u64) {
         let mut wheel = self.all.wheel.lock();
         let group = *self.group.get_or_init(|| wheel.new_group());
-        let (key, is_first) = wheel.insert(at_ns, Some(group), due);
+        let (key, is_first) = wheel.insert(at_ns, Some(group), Expiry::Item(due));
         (key, is_first, self.nr_cancels())
     }
 
@@ -386,8 +404,9 @@ impl OwnTimers {
     pub(crate) fn cancel(&self) -> Vec<Due> {
         let mut wheel = self.all.wheel.lock();
         self.nr_cancels.fetch_add(1, Ordering::Relaxed);
-        let group = self.group.get();
-        group.map_or(Vec::new(), |group| wheel.empty(*group))
+        let there = self.group.get().map(|group| wheel.empty(*group));
+        let expiries = there.into_iter().flatten();
+        expiries.filter_map(Expiry::into_item).collect()
     }
 
     /// Takes out what is armed, when nobody can arm anything for the queue any more. Returns the items that go by that.
@@ -397,13 +416,24 @@ impl OwnTimers {
             .get()
             .filter(|_| !twin::armed("end: leaves its timers"));
         let armed = group.map(|group| self.all.wheel.lock().disband(*group));
-        armed.into_iter().flatten().filter_map(Due::leave).collect()
+        let expiries = armed.into_iter().flatten();
+        let items = expiries.filter_map(Expiry::into_item);
+        items.filter_map(Due::leave).collect()
     }
 }
 
 impl Armed {
     fn is_cancelled(&self, queue: &Inner) -> bool {
         self.nr_cancels != queue.timers.nr_cancels()
+    }
+}
+
+impl Expiry {
+    fn into_item(self) -> Option<Due> {
+        match self {
+            Self::Item(due) => Some(due),
+            Self::Task(_) => None,
+        }
     }
 }
 
@@ -420,7 +450,10 @@ impl Due {
         }
         // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
         let again_ns = now_ns.saturating_add(RETRY_NS);
-        let (_, is_first) = timers.wheel.lock().insert(again_ns, None, self);
+        let (_, is_first) = timers
+            .wheel
+            .lock()
+            .insert(again_ns, None, Expiry::Item(self));
         if is_first {
             timers.manager.wake();
         }
@@ -474,6 +507,6 @@ impl Due {
     }
 }
 
-fn nanos(span: Duration) -> u64 {
+pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }

@@ -1,0 +1,51 @@
+//! Running a future on the thread that waits for it.
+
+use std::{
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use crate::wake::{Parker, report};
+
+/// Polls `future` on this thread until it is ready, and returns what it yields.
+///
+/// Between two polls the thread sleeps: it does not spin, and it runs nobody's items, so that a future that waits for anything
+/// can be waited for. Inside a work item the pool gets another worker meanwhile.
+///
+/// # Blocking
+///
+/// Until the future is ready. A future that waits for the very item in which this is called, or for one that needs its seat,
+/// waits for ever: [`JoinHandle::join`](crate::workqueue::JoinHandle::join) and
+/// [`Workqueue::scope`](crate::workqueue::Workqueue::scope) help there.
+///
+/// # Panics
+///
+/// In an item of a bottom-half queue, before the first poll; and with what a poll panics with.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use afterwork::workqueue::{self, Workqueue};
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// let answer = workqueue::block_on(async {
+///     workqueue::sleep(Duration::from_millis(1)).await;
+///     queue.spawn(|| 6 * 7).await
+/// });
+/// assert_eq!(answer?, 42);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
+    report::must_be_free_to_sleep();
+    let mut parker = Parker::with_spin_limit(0);
+    let waker = Waker::from(parker.unparker());
+    let mut context = Context::from_waker(&waker);
+    let mut future = pin!(future.into_future());
+    loop {
+        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+            return value;
+        }
+        parker.park();
+    }
+}

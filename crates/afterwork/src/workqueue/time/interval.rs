@@ -1,0 +1,207 @@
+//! Ticks at equal distances, and what becomes of those that nobody was there for.
+
+use std::{
+    fmt,
+    future::poll_fn,
+    pin::Pin,
+    task::{Context, Poll, ready},
+    time::Duration,
+};
+
+use sync::time;
+
+use super::sleep::{Sleep, global};
+use crate::workqueue::queues::{registry::Registry, timers::nanos};
+
+/// What comes after a tick that was missed: one that is so late that the next one is due already.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum MissedTickBehavior {
+    /// The missed ones come at once, one after another, until all have come. The count of ticks is right.
+    #[default]
+    Burst,
+    /// The next comes a whole period after the late one: the grid moves.
+    Delay,
+    /// The next comes when one would have been due by the first grid; those between are left out.
+    Skip,
+}
+
+impl MissedTickBehavior {
+    /// Returns when the next tick is due, after one that was due at `due_ns` and came at `now_ns`.
+    pub(super) fn next_ns(self, due_ns: u64, now_ns: u64, period_ns: u64) -> u64 {
+        let next_ns = due_ns.saturating_add(period_ns);
+        let late_ns = now_ns.saturating_sub(due_ns);
+        if late_ns < period_ns {
+            // By the grid, however late: nothing drifts.
+            return next_ns;
+        }
+        match self {
+            Self::Burst => next_ns,
+            Self::Delay => now_ns.saturating_add(period_ns),
+            Self::Skip => next_ns.saturating_add(late_ns / period_ns * period_ns),
+        }
+    }
+}
+
+/// The error of a period of no length.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ZeroPeriod;
+
+/// Returns a period in nanoseconds.
+pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
+    match nanos(period) {
+        0 => Err(ZeroPeriod),
+        period_ns => Ok(period_ns),
+    }
+}
+
+/// Ticks every `period`, for the first time at once.
+///
+/// Ticks that are missed come in a [`Burst`](MissedTickBehavior::Burst), unless something else is
+/// [set](Interval::set_missed_tick_behavior).
+///
+/// # Errors
+///
+/// [`ZeroPeriod`] if `period` is zero.
+///
+/// # Panics
+///
+/// As [`sleep`](crate::workqueue::sleep).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use afterwork::workqueue::{block_on, interval};
+///
+/// let mut ticks = interval(Duration::from_millis(1))?;
+/// block_on(async {
+///     for _ in 0..3 {
+///         ticks.tick().await;
+///     }
+/// });
+/// assert!(interval(Duration::ZERO).is_err());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn interval(period: Duration) -> Result<Interval, ZeroPeriod> {
+    period_ns(period)?;
+    global().interval(period)
+}
+
+impl Registry {
+    /// Ticks as [`interval`] does, woken by this registry's thread.
+    ///
+    /// # Errors
+    ///
+    /// [`ZeroPeriod`] if `period` is zero.
+    pub fn interval(&self, period: Duration) -> Result<Interval, ZeroPeriod> {
+        let (period_ns, now_ns) = (period_ns(period)?, time::now_ns());
+        Ok(Interval {
+            sleep: self.sleep_until_ns(now_ns),
+            due_ns: now_ns,
+            period_ns,
+            missed: MissedTickBehavior::default(),
+        })
+    }
+}
+
+/// Ticks at equal distances; made by [`interval`] and [`Registry::interval`].
+///
+/// Ticks lie on a grid that begins when it is made: one that comes late does not make the next ones late. Each comes as punctually
+/// as a [`Sleep`] ends, and costs as much.
+#[must_use = "an interval does nothing unless its ticks are awaited"]
+pub struct Interval {
+    sleep: Sleep,
+    due_ns: u64,
+    period_ns: u64,
+    missed: MissedTickBehavior,
+}
+
+impl Interval {
+    /// Waits for the next tick. To drop this future loses none.
+    pub async fn tick(&mut self) {
+        poll_fn(|context| self.poll_tick(context)).await;
+    }
+
+    /// As [`tick`](Self::tick), for who implements a future.
+    pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        ready!(Pin::new(&mut self.sleep).poll(context));
+        let now_ns = time::now_ns();
+        self.due_ns = self.missed.next_ns(self.due_ns, now_ns, self.period_ns);
+        self.sleep.reset_ns(self.due_ns);
+        Poll::Ready(())
+    }
+
+    /// Sets what becomes of ticks that are missed from now on.
+    pub fn set_missed_tick_behavior(&mut self, behavior: MissedTickBehavior) {
+        self.missed = behavior;
+    }
+
+    /// Has the next tick come a whole period from now, and those after it by that grid.
+    pub fn reset(&mut self) {
+        self.due_ns = time::now_ns().saturating_add(self.period_ns);
+        self.sleep.reset_ns(self.due_ns);
+    }
+
+    /// Returns the period.
+    pub fn period(&self) -> Duration {
+        Duration::from_nanos(self.period_ns)
+    }
+}
+
+impl fmt::Debug for Interval {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Interval")
+            .field("period", &self.period())
+            .field("missed", &self.missed)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for ZeroPeriod {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a period of no length")
+    }
+}
+
+impl std::error::Error for ZeroPeriod {}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{MissedTickBehavior::*, *};
+
+    #[test]
+    fn what_is_late_by_less_than_a_period_moves_nothing() {
+        for behavior in [Burst, Delay, Skip] {
+            assert_eq!(behavior.next_ns(1000, 1000, 100), 1100);
+            assert_eq!(behavior.next_ns(1000, 1099, 100), 1100);
+        }
+    }
+
+    #[test]
+    fn what_is_missed_comes_at_once_or_later_or_not_at_all() {
+        assert_eq!(Burst.next_ns(1000, 1350, 100), 1100);
+        assert_eq!(Delay.next_ns(1000, 1350, 100), 1450);
+        assert_eq!(Skip.next_ns(1000, 1350, 100), 1400);
+        assert_eq!(Skip.next_ns(1000, 1300, 100), 1400);
+    }
+
+    proptest! {
+        #[test]
+        fn a_tick_comes_after_the_last_one_and_skipping_keeps_the_grid(
+            due_ns in 0..u64::MAX / 2, late_ns in 0..u64::MAX / 2, period_ns in 1..u64::MAX,
+        ) {
+            let now_ns = due_ns + late_ns;
+            for behavior in [Burst, Delay, Skip] {
+                prop_assert!(behavior.next_ns(due_ns, now_ns, period_ns) > due_ns);
+            }
+            let next_ns = Skip.next_ns(due_ns, now_ns, period_ns);
+            prop_assert!(next_ns > now_ns || next_ns == u64::MAX);
+            if next_ns < u64::MAX {
+                prop_assert_eq!((next_ns - due_ns) % period_ns, 0);
+                prop_assert!(next_ns - now_ns <= period_ns);
+            }
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Futures that must be ready in time.
+
+use std::{
+    fmt, io,
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use sync::time::Instant;
+
+use super::sleep::{Sleep, global};
+use crate::workqueue::queues::registry::Registry;
+
+/// Waits for `future`, at most for `duration` from this call on.
+///
+/// # Panics
+///
+/// As [`sleep`](crate::workqueue::sleep).
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use afterwork::workqueue::{block_on, timeout, Workqueue};
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// queue.pause();
+/// let handle = queue.spawn(|| 7);
+/// // The handle goes with the timeout; `&mut handle` would keep it.
+/// assert!(block_on(timeout(Duration::from_millis(1), handle)).is_err());
+/// queue.resume();
+/// assert_eq!(block_on(timeout(Duration::MAX, queue.spawn(|| 7)))??, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn timeout<F: IntoFuture>(duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+    Timeout::of(global().sleep(duration), future)
+}
+
+/// Waits for `future`, at most until `deadline`.
+///
+/// # Panics
+///
+/// As [`sleep`](crate::workqueue::sleep).
+pub fn timeout_at<F: IntoFuture>(deadline: Instant, future: F) -> Timeout<F::IntoFuture> {
+    Timeout::of(global().sleep_until(deadline), future)
+}
+
+impl Registry {
+    /// Waits for `future`, at most for `duration` from this call on, as [`timeout`] does; woken by this registry's thread.
+    pub fn timeout<F: IntoFuture>(&self, duration: Duration, future: F) -> Timeout<F::IntoFuture> {
+        Timeout::of(self.sleep(duration), future)
+    }
+}
+
+/// A future with a deadline; made by [`timeout`], [`timeout_at`] and [`Registry::timeout`].
+///
+/// The future is polled first: one that is ready is never too late. A poll that does not return is not cut short. A future that was too
+/// late stays inside until this is dropped.
+///
+/// # Cost
+///
+/// That of a [`Sleep`], once the future has to wait; none if it is ready at its first poll.
+///
+/// # Errors
+///
+/// [`Elapsed`] when the time is over.
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct Timeout<F> {
+    future: F,
+    sleep: Sleep,
+}
+
+/// The error of a future that was not ready in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Elapsed;
+
+impl<F: Future> Timeout<F> {
+    fn of(sleep: Sleep, future: impl IntoFuture<IntoFuture = F>) -> Self {
+        let future = future.into_future();
+        Self { future, sleep }
+    }
+}
+
+impl<F: Future> Future for Timeout<F> {
+    type Output = Result<F::Output, Elapsed>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        // SAFETY: nothing is moved out of it below.
+        let this = unsafe { self.get_unchecked_mut() };
+        // SAFETY: the future stays where it is: this type has no `Drop`, no packing, and is `Unpin` only if the future is.
+        let future = unsafe { Pin::new_unchecked(&mut this.future) };
+        if let Poll::Ready(value) = future.poll(context) {
+            return Poll::Ready(Ok(value));
+        }
+        let elapsed = Pin::new(&mut this.sleep).poll(context);
+        elapsed.map(|()| Err(Elapsed))
+    }
+}
+
+impl<F> fmt::Debug for Timeout<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Timeout")
+            .field("sleep", &self.sleep)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Elapsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the time is over")
+    }
+}
+
+impl std::error::Error for Elapsed {}
+
+impl From<Elapsed> for io::Error {
+    fn from(error: Elapsed) -> Self {
+        io::Error::new(io::ErrorKind::TimedOut, error)
+    }
+}

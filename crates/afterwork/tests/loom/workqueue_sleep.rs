@@ -1,0 +1,152 @@
+//! Tasks that sleep: a timer that fires beside a poll, a drop, another sleep.
+
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use afterwork::{
+    wake::Parker,
+    workqueue::{Sleep, block_on, model::Machine},
+};
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{bounded, machine, spawn};
+
+/// The clock of a model stands at zero until a model says otherwise.
+const SOON: Duration = Duration::from_millis(1);
+const LATER: Duration = Duration::from_millis(100);
+
+/// Knows whether its waker was fired.
+struct Task(Parker);
+
+impl Task {
+    fn new() -> Self {
+        Self(Parker::with_spin_limit(0))
+    }
+
+    fn poll(&self, sleep: &mut Sleep) -> Poll<()> {
+        let waker = Waker::from(self.0.unparker());
+        Pin::new(sleep).poll(&mut Context::from_waker(&waker))
+    }
+
+    fn was_woken(&mut self) -> bool {
+        self.0.try_park()
+    }
+}
+
+fn firing(machine: &Arc<Machine>) -> loom::thread::JoinHandle<()> {
+    let machine = machine.clone();
+    spawn(move || machine.fire_timers(2 * SOON))
+}
+
+/// The time comes while the sleep is polled by another waker.
+fn poll_meets_firing() {
+    let machine = Arc::new(machine(1, 1));
+    let (first, mut last) = (Task::new(), Task::new());
+    let mut sleep = machine.registry().sleep(SOON);
+    assert!(first.poll(&mut sleep).is_pending());
+    let firing = firing(&machine);
+    let polled = last.poll(&mut sleep);
+    firing.join().unwrap();
+    assert!(polled.is_ready() || last.was_woken(), "a wake-up is lost");
+    assert!(last.poll(&mut sleep).is_ready());
+}
+
+#[test]
+fn a_sleep_wakes_the_last_poll_or_that_is_ready() {
+    bounded(3, poll_meets_firing);
+}
+
+#[test]
+fn a_poll_must_leave_its_own_waker() {
+    must_fail("sleep: a poll keeps the first waker", || {
+        bounded(3, poll_meets_firing);
+    });
+}
+
+/// The time of one comes while it is polled and dropped, and another begins, which may get its place.
+fn another_sleep_meets_firing() {
+    let machine = Arc::new(machine(1, 1));
+    let (one, mut other) = (Task::new(), Task::new());
+    let mut sleep = machine.registry().sleep(SOON);
+    assert!(one.poll(&mut sleep).is_pending());
+    let firing = firing(&machine);
+    let mut another = machine.registry().sleep(LATER);
+    assert!(other.poll(&mut another).is_pending());
+    let _ = one.poll(&mut sleep);
+    drop(sleep);
+    firing.join().unwrap();
+    assert!(!other.was_woken());
+    machine.fire_timers(2 * LATER);
+    assert!(other.was_woken(), "another sleep's timer was taken");
+}
+
+#[test]
+fn a_sleep_whose_timer_expired_does_not_reach_another_s() {
+    bounded(3, another_sleep_meets_firing);
+}
+
+#[test]
+fn the_name_of_a_timer_must_be_used_once() {
+    must_fail("wheel: a key without a generation", || {
+        bounded(3, another_sleep_meets_firing);
+    });
+}
+
+fn drop_meets_firing() {
+    let machine = Arc::new(machine(1, 1));
+    let (one, mut other) = (Task::new(), Task::new());
+    let mut dropped = machine.registry().sleep(SOON);
+    let mut later = machine.registry().sleep(LATER);
+    assert!(one.poll(&mut dropped).is_pending() && other.poll(&mut later).is_pending());
+    let firing = firing(&machine);
+    drop(dropped);
+    drop(later);
+    firing.join().unwrap();
+    machine.fire_timers(2 * LATER);
+    assert!(!other.was_woken(), "fired after it was dropped");
+}
+
+#[test]
+fn a_sleep_that_was_dropped_before_its_time_wakes_nobody() {
+    bounded(3, drop_meets_firing);
+}
+
+#[test]
+fn a_drop_must_take_the_timer_out() {
+    must_fail("sleep: a drop leaves the timer", || {
+        bounded(3, drop_meets_firing);
+    });
+}
+
+/// A thread sleeps; another one is the manager, which lies down until it is told of a timer.
+fn block_on_meets_the_manager() {
+    let mut machine = machine(1, 1);
+    let sleep = machine.registry().sleep(SOON);
+    let nr_looks = AtomicU32::new(0);
+    let managing = spawn(move || {
+        // Rung once, it has looked twice.
+        machine.serve_until(|| nr_looks.fetch_add(1, Ordering::Relaxed) > 0);
+        machine.fire_timers(2 * SOON);
+    });
+    block_on(sleep);
+    managing.join().unwrap();
+}
+
+#[test]
+fn the_manager_is_told_of_the_first_sleep_and_wakes_who_blocks_on_it() {
+    bounded(3, block_on_meets_the_manager);
+}
+
+#[test]
+fn the_manager_must_be_told_of_the_first_sleep() {
+    must_fail("sleep: the first wakes nobody", || {
+        bounded(3, block_on_meets_the_manager);
+    });
+}

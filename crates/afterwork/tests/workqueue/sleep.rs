@@ -1,0 +1,371 @@
+//! Tasks that sleep, time out and tick, and threads that wait for futures.
+
+use std::{
+    future::{Future, pending, poll_fn, ready},
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        mpsc::{self, Sender},
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::{Duration, Instant},
+};
+
+use afterwork::workqueue::{
+    DelayedWork, Elapsed, MissedTickBehavior, Registry, Sleep, ZeroPeriod, block_on, interval,
+    sleep, sleep_until, timeout, timeout_at,
+};
+
+use crate::support::*;
+
+/// A time that no test waits for.
+const LONG: Duration = Duration::from_secs(3600);
+const SHORT: Duration = Duration::from_millis(2);
+
+/// A waker of a user's own, that does something.
+struct Does<F>(F);
+
+impl<F: Fn() + Send + Sync> Wake for Does<F> {
+    fn wake(self: Arc<Self>) {
+        (self.0)();
+    }
+}
+
+fn does(func: impl Fn() + Send + Sync + 'static) -> Waker {
+    Waker::from(Arc::new(Does(func)))
+}
+
+fn tells(send: &Sender<&'static str>, what: &'static str) -> Waker {
+    let send = send.clone();
+    does(move || send.send(what).unwrap())
+}
+
+fn poll(sleep: &mut Sleep, waker: &Waker) -> Poll<()> {
+    Pin::new(sleep).poll(&mut Context::from_waker(waker))
+}
+
+#[test]
+fn a_sleep_ends_when_its_time_has_come_and_not_before() {
+    let queue = alone_on_two(queue("sleep"));
+    for span in [SHORT, 5 * SHORT, 25 * SHORT] {
+        let start = Instant::now();
+        block_on(sleep(span));
+        assert!(start.elapsed() >= span);
+        let start = Instant::now();
+        let task = queue.spawn_async(async move { sleep_until(start + span).await });
+        task.join().unwrap();
+        assert!(start.elapsed() >= span);
+    }
+}
+
+#[test]
+fn a_moment_that_is_over_is_ready_at_once_and_a_far_one_does_not_overflow() {
+    let registry = registry("2 core");
+    let now = Instant::now();
+    for mut over in [
+        registry.sleep(Duration::ZERO),
+        registry.sleep_until(now - SHORT),
+        registry.sleep_until(now),
+    ] {
+        assert!(poll(&mut over, Waker::noop()).is_ready());
+        assert!(over.is_elapsed() && poll(&mut over, Waker::noop()).is_ready());
+    }
+    for mut far in [registry.sleep(Duration::MAX), registry.sleep(LONG)] {
+        assert!(poll(&mut far, Waker::noop()).is_pending());
+        assert!(!far.is_elapsed());
+    }
+    // They are gone, so nothing uses it.
+    shut_down(registry);
+}
+
+#[test]
+fn many_sleeps_end_each_at_its_time() {
+    let queue = alone_on_two(queue("sleep"));
+    let tasks: Vec<_> = (0..500)
+        .map(|i| {
+            let until = Instant::now() + Duration::from_micros(1 + 97 * i % 20_000);
+            queue.spawn_async(async move {
+                sleep_until(until).await;
+                Instant::now() >= until
+            })
+        })
+        .collect();
+    assert!(tasks.into_iter().all(|task| task.join().unwrap()));
+}
+
+#[test]
+fn the_waker_of_the_last_poll_is_fired_and_those_before_it_are_not() {
+    let registry = registry("2 core");
+    let (send, receive) = mpsc::channel();
+    let mut slept = registry.sleep(25 * SHORT);
+    for waker in [tells(&send, "first"), tells(&send, "last")] {
+        assert!(poll(&mut slept, &waker).is_pending());
+        // A second time by the same one.
+        assert!(poll(&mut slept, &waker).is_pending());
+    }
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok("last"));
+    assert!(poll(&mut slept, Waker::noop()).is_ready());
+    drop(send);
+    assert!(receive.recv_timeout(PATIENCE).is_err(), "another was fired");
+}
+
+#[test]
+fn a_sleep_that_is_dropped_drops_its_waker_and_fires_none() {
+    let registry = registry("2 core");
+    let census = Census::default();
+    let life = census.life();
+    let mut slept = registry.sleep(LONG);
+    let waker = does(move || {
+        let _ = &life;
+    });
+    assert!(poll(&mut slept, &waker).is_pending());
+    drop(waker);
+    assert_eq!(census.alive(), 1);
+    drop(slept);
+    census.all_dropped(1);
+    // Its place is another's now.
+    let (send, receive) = mpsc::channel();
+    let mut first = registry.sleep(SHORT);
+    assert!(poll(&mut first, &tells(&send, "first")).is_pending());
+    drop(first);
+    let mut second = registry.sleep(SHORT);
+    assert!(poll(&mut second, &tells(&send, "second")).is_pending());
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok("second"));
+}
+
+#[test]
+fn a_sleep_is_reset_to_another_moment() {
+    let registry = registry("2 core");
+    let mut slept = registry.sleep(LONG);
+    assert!(poll(&mut slept, Waker::noop()).is_pending());
+    slept.reset(Instant::now() + SHORT);
+    block_on(&mut slept);
+    assert!(slept.is_elapsed());
+    slept.reset(Instant::now() + LONG);
+    assert!(!slept.is_elapsed() && poll(&mut slept, Waker::noop()).is_pending());
+}
+
+#[test]
+fn a_sleep_keeps_its_registry() {
+    let registry = registry("2 core");
+    let slept = registry.sleep(SHORT);
+    let still = registry.shutdown().unwrap_err();
+    assert_eq!(still.nr_users, 1);
+    block_on(slept);
+    still.registry.shutdown().unwrap();
+}
+
+#[test]
+fn a_waker_that_panics_or_waits_or_ends_things_holds_up_no_timer() {
+    let registry = registry("2 core");
+    let (plug, hole) = stopper();
+    let hole = std::sync::Mutex::new(hole);
+    let fired = Count::default();
+    let own = queue("own").build_in(&registry).unwrap();
+    let own = std::sync::Mutex::new(Some(own));
+    let again = fired.clone();
+    let wakers = [
+        does(|| panic!("on purpose")),
+        does(move || hole.lock().unwrap().sit()),
+        does(move || drop(own.lock().unwrap().take())),
+        does(move || again.add()),
+    ];
+    let mut sleeps: Vec<_> = wakers.iter().map(|_| registry.sleep(SHORT)).collect();
+    for (slept, waker) in sleeps.iter_mut().zip(&wakers) {
+        assert!(poll(slept, waker).is_pending());
+    }
+    plug.wait_until_stuck();
+    eventually("the last is fired", || fired.get() == 1);
+    // One sits in its waker, and the manager still fires timers.
+    let queue = queue("later").build_in(&registry).unwrap();
+    let (send, receive) = mpsc::channel();
+    let timed = DelayedWork::new(move || send.send(()).unwrap());
+    assert!(queue.enqueue_after(&timed, SHORT));
+    receive.recv_timeout(PATIENCE).unwrap();
+    let inside = registry.clone();
+    let task = queue.spawn_async(async move { inside.sleep(SHORT).await });
+    task.join().unwrap();
+    plug.release();
+}
+
+#[test]
+fn sleeps_of_our_own_tasks_need_no_thread_but_the_registry_s() {
+    let registry = registry("2 core");
+    let queue = queue("sleep").build_in(&registry).unwrap();
+    queue.spawn(|| ()).join().unwrap();
+    let inside = registry.clone();
+    registry.refuse_threads(true);
+    block_on(registry.sleep(SHORT));
+    let task = queue.spawn_async(async move { inside.sleep(SHORT).await });
+    block_on(task).unwrap();
+    // A stranger's waker is late, and not lost.
+    let (send, receive) = mpsc::channel();
+    let mut slept = registry.sleep(SHORT);
+    assert!(poll(&mut slept, &tells(&send, "late")).is_pending());
+    eventually("its time is over", || slept.is_elapsed());
+    registry.refuse_threads(false);
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok("late"));
+}
+
+#[test]
+fn a_hundred_thousand_sleeps_are_cheap_and_leave_nothing() {
+    let registry = registry("2 core");
+    leaves_less_than(4096, "a hundred thousand sleeps", || {
+        let mut sleeps: Vec<_> = (0..100_000).map(|_| registry.sleep(LONG)).collect();
+        for slept in &mut sleeps {
+            assert!(poll(slept, Waker::noop()).is_pending());
+        }
+        drop(sleeps);
+        // What is freed later is counted, too.
+        for _ in 0..2000 {
+            let mut slept = registry.sleep(LONG);
+            assert!(poll(&mut slept, Waker::noop()).is_pending());
+        }
+    });
+}
+
+#[test]
+fn a_future_is_ready_in_time_or_the_time_is_over() {
+    let registry = registry("2 core");
+    assert_eq!(block_on(timeout(LONG, ready(7))), Ok(7));
+    assert_eq!(block_on(timeout(Duration::MAX, ready(7))), Ok(7));
+    // What is ready is never too late.
+    assert_eq!(block_on(timeout(Duration::ZERO, ready(7))), Ok(7));
+    assert_eq!(
+        block_on(timeout_at(Instant::now() - SHORT, ready(7))),
+        Ok(7)
+    );
+    assert_eq!(block_on(timeout(SHORT, pending::<()>())), Err(Elapsed));
+    let late = registry.timeout(SHORT, async { sleep(LONG).await });
+    let error: std::io::Error = block_on(late).unwrap_err().into();
+    assert_eq!(error.kind(), std::io::ErrorKind::TimedOut);
+}
+
+#[test]
+fn a_future_that_was_too_late_is_dropped_with_its_timeout() {
+    let census = Census::default();
+    let life = census.life();
+    let mut late = Box::pin(timeout(SHORT, async move {
+        let _life = life;
+        pending::<()>().await;
+    }));
+    assert!(block_on(late.as_mut()).is_err());
+    assert_eq!(census.alive(), 1);
+    drop(late);
+    census.all_dropped(1);
+}
+
+#[test]
+fn an_interval_ticks_at_once_and_then_by_its_grid() {
+    let start = Instant::now();
+    let mut ticks = interval(SHORT).unwrap();
+    assert_eq!(ticks.period(), SHORT);
+    block_on(async {
+        for nth in 0..5 {
+            ticks.tick().await;
+            assert!(start.elapsed() >= nth * SHORT);
+        }
+    });
+    assert_eq!(interval(Duration::ZERO).unwrap_err(), ZeroPeriod);
+    assert!(interval(Duration::MAX).is_ok());
+}
+
+/// Returns how many ticks are there at once after nobody came for some periods.
+fn at_once_after_a_while(behavior: MissedTickBehavior) -> usize {
+    let period = 100 * SHORT;
+    let mut ticks = interval(period).unwrap();
+    ticks.set_missed_tick_behavior(behavior);
+    thread::sleep(3 * period + period / 2);
+    let mut context = Context::from_waker(Waker::noop());
+    let mut nr_ready = 0;
+    while ticks.poll_tick(&mut context).is_ready() {
+        nr_ready += 1;
+    }
+    nr_ready
+}
+
+#[test]
+fn ticks_that_were_missed_come_at_once_or_never() {
+    // A machine that is late by more than periods may miss more.
+    assert!(at_once_after_a_while(MissedTickBehavior::Burst) >= 4);
+    assert!(at_once_after_a_while(MissedTickBehavior::Delay) >= 1);
+    assert!(at_once_after_a_while(MissedTickBehavior::Skip) >= 1);
+}
+
+#[test]
+fn block_on_sleeps_between_polls_and_wakes_whoever_wakes_it() {
+    let mut nr_polls = 0;
+    let (send, receive) = mpsc::channel::<Waker>();
+    let waking = thread::spawn(move || {
+        for waker in receive {
+            // A clone may be fired on any thread, as often as one likes.
+            waker.wake_by_ref();
+            waker.wake();
+        }
+    });
+    let got = block_on(poll_fn(|context| {
+        nr_polls += 1;
+        if nr_polls == 100 {
+            return Poll::Ready(7);
+        }
+        send.send(context.waker().clone()).unwrap();
+        Poll::Pending
+    }));
+    assert_eq!(got, 7);
+    drop(send);
+    waking.join().unwrap();
+}
+
+#[test]
+fn block_on_waits_for_anything_inside_an_item_and_nests() {
+    let queue = alone_on_two(queue("outer").max_active(1));
+    let other = alone_on_two(crate::support::queue("inner"));
+    let task = queue.spawn(move || {
+        block_on(async {
+            let inner = other.spawn(|| block_on(async { block_on(sleep(SHORT)) }));
+            inner.await.unwrap();
+            7
+        })
+    });
+    assert_eq!(task.join().unwrap(), 7);
+}
+
+#[test]
+fn block_on_is_refused_in_a_bottom_half_before_the_first_poll() {
+    let queue = alone_on_two(queue("bh").bh());
+    let task = queue.spawn(|| {
+        let mut polled = false;
+        let future = poll_fn(|_| {
+            polled = true;
+            Poll::Ready(())
+        });
+        let refused = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| block_on(future)));
+        (refused.is_err(), polled)
+    });
+    assert_eq!(task.join().unwrap(), (true, false));
+}
+
+#[test]
+fn a_panic_of_a_poll_leaves_block_on_and_the_next_one_works() {
+    let caught = std::panic::catch_unwind(|| block_on(async { panic!("on purpose") }));
+    assert!(caught.is_err());
+    assert_eq!(block_on(async { 7 }), 7);
+}
+
+/// What may be sent, and left behind by a panic, and moved when it was polled.
+#[test]
+fn the_types_may_go_where_tokio_s_go() {
+    fn goes<T: Send + Sync + Unpin>() {}
+    goes::<Sleep>();
+    goes::<afterwork::workqueue::Interval>();
+    goes::<afterwork::workqueue::Timeout<std::future::Ready<()>>>();
+}
+
+#[test]
+fn the_registry_of_the_process_wakes_who_names_none() {
+    assert!(Registry::global().is_ok());
+    let mut slept = pin!(sleep(SHORT));
+    block_on(slept.as_mut());
+    assert!(slept.is_elapsed());
+}
