@@ -52,6 +52,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
                     "workqueue/queues",
                     "workqueue/flushing",
                     "workqueue/scope",
+                    "workqueue/tasks",
                     "workqueue/time",
                     "workqueue/manage",
                     "workqueue/limit",
@@ -118,6 +119,10 @@ const FOLDERS: &[(&str, &[Folder])] = &[
             (
                 "workqueue/time",
                 Below::Only(&["rcu", "workqueue/execute", "workqueue/queues"]),
+            ),
+            (
+                "workqueue/tasks",
+                Below::Only(&["workqueue/execute", "workqueue/queues"]),
             ),
             (
                 "workqueue/raw",

@@ -20,6 +20,7 @@
 //! | `flushing` | waiting for all that a queue has |
 //! | `scope` | work that borrows from the thread that waits for it |
 //! | `time` | what comes after a delay or a grace period, or again and again: items that are queued, tasks that sleep |
+//! | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
 //! | `raw` | items in their users' memory, for other languages |
 //! | `manage` | the manager's thread, and making a registry |
 //!
@@ -40,6 +41,7 @@ mod queues;
 pub mod raw;
 mod route;
 mod scope;
+mod tasks;
 mod time;
 
 #[cfg(any(loom, shuttle))]
@@ -68,6 +70,8 @@ pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE};
 pub use route::registry_error::RegistryError;
 pub use route::stats::{PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
+pub use tasks::abort::AbortHandle;
+pub use tasks::set::TaskSet;
 pub use time::delayed::{Deferred, Delay, DelayedWork};
 pub use time::interval::{Interval, MissedTickBehavior, ZeroPeriod, interval};
 pub use time::rcu_work::{GracePeriod, RcuWork};

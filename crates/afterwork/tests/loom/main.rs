@@ -30,3 +30,4 @@ mod workqueue_rescuer;
 mod workqueue_scope;
 mod workqueue_shutdown;
 mod workqueue_sleep;
+mod workqueue_task_set;

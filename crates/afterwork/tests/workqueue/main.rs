@@ -41,4 +41,5 @@ mod spawn_async;
 mod spawn_async_ends;
 mod statistics;
 mod storms;
+mod task_set;
 mod watchdog;

@@ -360,6 +360,8 @@ fn the_types_may_go_where_tokio_s_go() {
     goes::<Sleep>();
     goes::<afterwork::workqueue::Interval>();
     goes::<afterwork::workqueue::Timeout<std::future::Ready<()>>>();
+    goes::<afterwork::workqueue::TaskSet<std::cell::Cell<u8>>>();
+    goes::<afterwork::workqueue::AbortHandle>();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
     panic::{RefUnwindSafe, UnwindSafe},
     pin::Pin,
     ptr::NonNull,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
@@ -442,6 +442,34 @@ impl<T> JoinHandle<T> {
         unsafe { (self.table().cancel)(self.item) }
     }
 
+    /// Has `waker`, and no earlier one, fired when the item ends by itself; returns `false` if it has ended.
+    pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
+        if self.is_finished() {
+            return false;
+        }
+        must_not_be_lost(self.is_lost());
+        // SAFETY: the item is ours to look at; the slot's address is all that is taken.
+        let place = unsafe { (self.table().slot)(self.item) };
+        // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
+        if unsafe { (*place).is_none() } {
+            // SAFETY: nobody reads the slot before the flag is set, which comes after this only write.
+            unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
+        }
+        // SAFETY: from here on the slot is only read.
+        let slot = unsafe { &*place }.as_ref().expect("written above");
+        // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+        let waker = Foreign::new(waker.clone());
+        let before = slot.lock().replace(waker);
+        // Not under the lock: it may be the last that keeps somebody's future.
+        drop(before);
+        // Either this step sees that the run has ended, or the end of the run sees the flag. A waker replaced
+        // after the end has looked into the slot comes after that end, so this step sees it.
+        let waits = self
+            .head()
+            .update(|state| (!state.has_reached(1)).then(|| state.await_task()));
+        waits.is_some()
+    }
+
     fn take(&self) -> Result<T, JoinError> {
         let mut outcome: Option<Outcome<T>> = None;
         // SAFETY: the caller has seen the end of the run, and `T` is the type that the item was made with.
@@ -469,31 +497,8 @@ impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
     /// Never runs the closure itself, so that it cannot block the executor.
-    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.is_finished() {
-            return Poll::Ready(self.take());
-        }
-        must_not_be_lost(self.is_lost());
-        // SAFETY: the item is ours to look at; the slot's address is all that is taken.
-        let place = unsafe { (self.table().slot)(self.item) };
-        // SAFETY: only the handle, which is borrowed by `&mut` here, writes the slot.
-        if unsafe { (*place).is_none() } {
-            // SAFETY: nobody reads the slot before the flag is set, which comes after this only write.
-            unsafe { place.write(Some(Arc::new(Mutex::new(None)))) };
-        }
-        // SAFETY: from here on the slot is only read.
-        let slot = unsafe { &*place }.as_ref().expect("written above");
-        // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
-        let waker = Foreign::new(context.waker().clone());
-        let before = slot.lock().replace(waker);
-        // Not under the lock: it may be the last that keeps somebody's future.
-        drop(before);
-        // Either this step sees that the run has ended, or the end of the run sees the flag. A waker replaced
-        // after the end has looked into the slot comes after that end, so this step sees it.
-        let waits = self
-            .head()
-            .update(|state| (!state.has_reached(1)).then(|| state.await_task()));
-        if waits.is_some() {
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.await_end(context.waker()) {
             Poll::Pending
         } else {
             Poll::Ready(self.take())

@@ -406,6 +406,18 @@ fn waker(item: NonNull<Head>) -> Waker {
     unsafe { Waker::from_raw(RawWaker::new(item.as_ptr().cast(), &WAKER)) }
 }
 
+/// Makes a waker.
+///
+/// # Safety
+///
+/// 1. `item` is a future's, and the caller has a handle of it.
+pub(crate) unsafe fn counted_waker(item: NonNull<Head>) -> Waker {
+    // SAFETY: (1).
+    let base = unsafe { base(item) };
+    base.handles.add(&base.head);
+    waker(item)
+}
+
 fn item_of(data: *const ()) -> NonNull<Head> {
     NonNull::new(data.cast_mut().cast()).expect("made from an item")
 }
@@ -421,6 +433,26 @@ pub(crate) fn wake_ours(waker: Waker) -> Result<Option<Dead>, Waker> {
         step(item, State::wake);
         base(item).handles.leave(item)
     })
+}
+
+/// Cancels the future whose waker `waker` is, as its handle does; returns `false` if it has ended.
+pub(crate) fn cancel_by(waker: &Waker) -> bool {
+    // SAFETY: the waker, which is there, is a handle.
+    unsafe { cancel(item_of_waker(waker)) }
+}
+
+/// Returns `true` if the future whose waker `waker` is has ended.
+pub(crate) fn has_ended(waker: &Waker) -> bool {
+    // SAFETY: the waker, which is there, keeps the item.
+    unsafe { base(item_of_waker(waker)) }
+        .head
+        .load()
+        .has_ended()
+}
+
+fn item_of_waker(waker: &Waker) -> NonNull<Head> {
+    assert!(ptr::eq(waker.vtable(), &WAKER), "made by a future");
+    item_of(waker.data())
 }
 
 unsafe fn clone(data: *const ()) -> RawWaker {

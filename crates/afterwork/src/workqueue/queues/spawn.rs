@@ -1,6 +1,6 @@
 //! Queueing closures and futures, which run once.
 
-use std::fmt;
+use std::{fmt, task::Waker};
 
 use super::{future, queue::Workqueue};
 use crate::workqueue::{
@@ -149,13 +149,29 @@ impl Workqueue {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
+        self.spawn_future(future, false).0
+    }
+
+    /// As [`spawn_async`](Self::spawn_async); returns a waker of the future, too, if that `wants_waker` and is not refused.
+    #[inline]
+    pub(crate) fn spawn_future<F>(
+        &self,
+        future: F,
+        wants_waker: bool,
+    ) -> (JoinHandle<F::Output>, Option<Waker>)
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
         if !self.admits() {
             drop(future);
-            return join::refused(|| unreachable!("it is never queued"));
+            return (join::refused(|| unreachable!("it is never queued")), None);
         }
         let home = self.here();
         let (item, handle) = future::task(future, &home, self.inner.clone());
+        // SAFETY: the handle keeps the item, which is a future's.
+        let waker = wants_waker.then(|| unsafe { future::counted_waker(item) });
         home.push(item);
-        handle
+        (handle, waker)
     }
 }

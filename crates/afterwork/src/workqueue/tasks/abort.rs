@@ -1,0 +1,84 @@
+//! A hold on a future that can only cancel it.
+//!
+//! It is a waker in another dress: futures count their wakers, so that one more costs the others nothing. The item of a closure
+//! has one handle, uncounted, and the thread that cancels writes the outcome while nobody else looks; so a closure that others may
+//! cancel is the only poll of a future.
+
+use std::{fmt, task::Waker};
+
+use crate::workqueue::{
+    execute::join::JoinHandle,
+    queues::{future, queue::Workqueue},
+};
+
+/// Cancels an item whose [`JoinHandle`] somebody else has, or nobody; made by
+/// [`spawn_abortable`](Workqueue::spawn_abortable) and [`spawn_async_abortable`](Workqueue::spawn_async_abortable).
+///
+/// Dropping it cancels nothing. While there is one, a future that nobody can wake any more stays.
+#[derive(Clone)]
+#[must_use = "it does nothing by itself"]
+pub struct AbortHandle {
+    /// Of the future. None where the queue has refused it.
+    waker: Option<Waker>,
+}
+
+impl AbortHandle {
+    /// Cancels the item; returns `true` if it had not ended.
+    ///
+    /// Nothing is dropped here: a worker of the queue drops the closure, or the future, when it comes to it, and does not run it any more.
+    /// What runs just now goes on to its end, or to its next `.await`; [`JoinHandle::join`] says which.
+    ///
+    /// # Blocking
+    ///
+    /// Never: it queues an item. In a child of `fork` it does nothing to a parent's, and returns `false`.
+    pub fn abort(&self) -> bool {
+        self.waker.as_ref().is_some_and(future::cancel_by)
+    }
+
+    /// Returns `true` if the item has ended.
+    pub fn is_finished(&self) -> bool {
+        self.waker.as_ref().is_none_or(future::has_ended)
+    }
+}
+
+impl fmt::Debug for AbortHandle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AbortHandle")
+            .field("is_finished", &self.is_finished())
+            .finish()
+    }
+}
+
+impl Workqueue {
+    /// Queues `future` as [`spawn_async`](Self::spawn_async) does, and returns what cancels it beside its handle.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{JoinError, Workqueue};
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let (handle, abort) = queue.spawn_async_abortable(std::future::pending::<()>());
+    /// std::thread::spawn(move || abort.abort());
+    /// assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn spawn_async_abortable<F>(&self, future: F) -> (JoinHandle<F::Output>, AbortHandle)
+    where
+        F: Future + Send + 'static,
+        F::Output: Send + 'static,
+    {
+        let (handle, waker) = self.spawn_future(future, true);
+        (handle, AbortHandle { waker })
+    }
+
+    /// Queues `func` to run once, and returns what cancels it beside its handle.
+    ///
+    /// Differs from [`spawn`](Self::spawn): `func` is run by a worker alone, never by its joiner; and once cancelled it is dropped by a
+    /// worker.
+    pub fn spawn_abortable<T: Send + 'static>(
+        &self,
+        func: impl FnOnce() -> T + Send + 'static,
+    ) -> (JoinHandle<T>, AbortHandle) {
+        self.spawn_async_abortable(async move { func() })
+    }
+}

@@ -1,0 +1,107 @@
+//! Sets of items: the end of one beside who waits for it, and beside the drop of the set.
+
+use std::sync::Arc;
+
+use afterwork::workqueue::{JoinError, TaskSet, block_on};
+use sync::{
+    atomic::{AtomicUsize, Ordering},
+    twin::{must_fail, torn_down},
+};
+
+use crate::support::{bounded, queue, wind_up};
+
+/// Counts its drop.
+struct Life(Arc<AtomicUsize>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        if !torn_down() {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One item ends while the set's owner looks for it, leaves its waker, or sleeps.
+fn end_meets_join_next() {
+    let (_machine, queue) = queue(1, false);
+    let mut set = TaskSet::new(&queue);
+    set.spawn(|| 7);
+    assert_eq!(block_on(set.join_next()).unwrap().unwrap(), 7);
+    assert!(block_on(set.join_next()).is_none());
+    drop(set);
+    wind_up(queue);
+}
+
+#[test]
+fn who_waits_for_a_set_is_woken_by_the_end_of_an_item() {
+    bounded(2, end_meets_join_next);
+}
+
+#[test]
+fn an_item_must_be_in_the_list_before_the_waiter_is_looked_for() {
+    must_fail("task set: looks for a waiter first", || {
+        bounded(2, end_meets_join_next);
+    });
+}
+
+/// Two items end beside each other and beside their owner.
+fn two_ends_meet_join_next() {
+    let (_machine, queue) = queue(2, false);
+    let mut set = TaskSet::new(&queue);
+    set.spawn(|| 1);
+    set.spawn_async(async { 2 });
+    let mut sum = 0;
+    while let Some(result) = block_on(set.join_next()) {
+        sum += result.unwrap();
+    }
+    assert_eq!(sum, 3);
+    drop(set);
+    wind_up(queue);
+}
+
+#[test]
+fn every_result_of_a_set_is_taken_once() {
+    bounded(1, two_ends_meet_join_next);
+}
+
+/// An item starts, or ends, while all are cancelled; what was cancelled still comes out.
+fn end_meets_abort() {
+    let (_machine, queue) = queue(1, false);
+    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let mut set = TaskSet::new(&queue);
+    let (closure, future) = (Life(nr_dropped.clone()), Life(nr_dropped.clone()));
+    set.spawn(move || drop(closure));
+    set.spawn_async(async move { drop(future) });
+    set.abort_all();
+    let mut nr_results = 0;
+    while let Some(result) = block_on(set.join_next()) {
+        assert!(matches!(result, Ok(()) | Err(JoinError::Cancelled)));
+        nr_results += 1;
+    }
+    assert_eq!((nr_results, nr_dropped.load(Ordering::Relaxed)), (2, 2));
+    drop(set);
+    wind_up(queue);
+}
+
+#[test]
+fn what_is_cancelled_while_it_ends_comes_out_once() {
+    bounded(1, end_meets_abort);
+}
+
+/// The set goes while an item ends.
+fn end_meets_drop() {
+    let (_machine, queue) = queue(1, false);
+    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let mut set = TaskSet::new(&queue);
+    let life = Life(nr_dropped.clone());
+    set.spawn(move || life);
+    drop(set);
+    drop(queue);
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
+    // Loom notices an item that is never freed, and one that is freed twice.
+}
+
+#[test]
+fn a_set_that_goes_beside_the_end_of_an_item_drops_its_result_once() {
+    bounded(2, end_meets_drop);
+}
