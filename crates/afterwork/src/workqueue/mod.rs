@@ -74,6 +74,7 @@ pub use tasks::abort::AbortHandle;
 pub use tasks::set::TaskSet;
 pub use time::delayed::{Deferred, Delay, DelayedWork};
 pub use time::interval::{Interval, MissedTickBehavior, ZeroPeriod, interval};
+pub use time::periodic::Periodic;
 pub use time::rcu_work::{GracePeriod, RcuWork};
 pub use time::sleep::{Sleep, sleep, sleep_until};
 pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};

@@ -1,4 +1,4 @@
-//! Tasks that sleep: a timer that fires beside a poll, a drop, another sleep.
+//! Tasks that sleep, and work that comes again: a timer that fires beside a poll, a drop, another sleep, or the end of a run.
 
 use std::{
     pin::Pin,
@@ -13,10 +13,10 @@ use afterwork::{
 };
 use sync::{
     atomic::{AtomicU32, Ordering},
-    twin::must_fail,
+    twin::{must_fail, torn_down},
 };
 
-use crate::support::{bounded, machine, spawn};
+use crate::support::{bounded, machine, plain, spawn, wind_up};
 
 /// The clock of a model stands at zero until a model says otherwise.
 const SOON: Duration = Duration::from_millis(1);
@@ -148,5 +148,55 @@ fn the_manager_is_told_of_the_first_sleep_and_wakes_who_blocks_on_it() {
 fn the_manager_must_be_told_of_the_first_sleep() {
     must_fail("sleep: the first wakes nobody", || {
         bounded(3, block_on_meets_the_manager);
+    });
+}
+
+/// Counts its drop.
+struct Life(Arc<AtomicU32>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        if !torn_down() {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+/// A run that is about to arm itself anew, while the periodic work is dropped.
+fn drop_meets_the_end_of_a_run() {
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let (nr_runs, nr_dropped) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
+    let (runs, life) = (nr_runs.clone(), Life(nr_dropped.clone()));
+    let ticks = queue
+        .every(SOON, move || {
+            let _life = &life;
+            runs.fetch_add(1, Ordering::Relaxed);
+        })
+        .unwrap();
+    machine.fire_timers(2 * SOON);
+    machine.pretend_busy(false);
+    let running = spawn({
+        let machine = machine.clone();
+        move || machine.help_out()
+    });
+    drop(ticks);
+    running.join().unwrap();
+    // No timer has it any more.
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
+    assert!(nr_runs.load(Ordering::Relaxed) <= 1);
+    wind_up(queue);
+}
+
+#[test]
+fn periodic_work_that_was_dropped_does_not_come_again() {
+    bounded(2, drop_meets_the_end_of_a_run);
+}
+
+#[test]
+fn the_end_of_a_run_must_look_whether_the_work_was_dropped() {
+    must_fail("every: arms what is disabled", || {
+        bounded(2, drop_meets_the_end_of_a_run);
     });
 }

@@ -28,6 +28,7 @@ mod lifecycle;
 mod nested;
 mod order;
 mod panics;
+mod periodic;
 mod place;
 mod pools;
 mod rcu_work;

@@ -362,6 +362,7 @@ fn the_types_may_go_where_tokio_s_go() {
     goes::<afterwork::workqueue::Timeout<std::future::Ready<()>>>();
     goes::<afterwork::workqueue::TaskSet<std::cell::Cell<u8>>>();
     goes::<afterwork::workqueue::AbortHandle>();
+    goes::<afterwork::workqueue::Periodic>();
 }
 
 #[test]

@@ -45,7 +45,7 @@ use sync::{
 use topology::CpuId;
 
 use super::{
-    end::WeakQueue,
+    end::{Visit, WeakQueue},
     queue::{Inner, Workqueue},
     sleeps::{Left, wake},
     wheel::{Group, TimerKey, Wheel, rounded_ns},
@@ -244,6 +244,27 @@ impl Timer {
             Arming::Done
         } else {
             refused
+        }
+    }
+
+    /// Arms the timer for the queue that the caller visits, to expire at `at_ns`; not if the item is pending, or disabled.
+    pub(crate) fn arm_at(
+        self: &Arc<Self>,
+        work: &Work,
+        queue: &Visit<'_>,
+        weak: WeakQueue,
+        at_ns: u64,
+    ) {
+        let mut dust = Dust::default();
+        let mut state = self.lock(&mut dust);
+        let is_disabled = work.is_disabled() && !twin::armed("every: arms what is disabled");
+        if state.armed.is_some() || is_disabled || work.is_pending() {
+            return;
+        }
+        let is_first = state.put(self, work, queue, (weak, cpu::current()), at_ns);
+        drop(state);
+        if is_first {
+            queue.manager.wake();
         }
     }
 

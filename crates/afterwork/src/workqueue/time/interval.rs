@@ -57,7 +57,8 @@ pub(super) fn period_ns(period: Duration) -> Result<u64, ZeroPeriod> {
 /// Ticks every `period`, for the first time at once.
 ///
 /// Ticks that are missed come in a [`Burst`](MissedTickBehavior::Burst), unless something else is
-/// [set](Interval::set_missed_tick_behavior).
+/// [set](Interval::set_missed_tick_behavior). For work that needs no task,
+/// [`Workqueue::every`](crate::workqueue::Workqueue::every).
 ///
 /// # Errors
 ///
