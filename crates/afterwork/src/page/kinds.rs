@@ -72,13 +72,13 @@ const fn fault(name: &'static str, about: &'static str) -> Field {
 macro_rules! queue_figures {
     ($then:ident! { $($before:tt)* } { $($after:tt)* }) => { $then! { $($before)*
         gauge nr_active: u32, "Threads that run its items now";
-        gauge nr_inactive: usize, "Items that wait for a seat of the queue";
+        gauge nr_inactive: usize, "Items that wait, for a worker or for a seat of the queue";
         gauge max_active: u32, "Threads that may run its items";
         counter started: u64, "Items that workers started; a future counts with each poll";
         counter completed: u64, "Items that workers ran to their end, told when their worker next has the pool lock";
         counter helped: u64, "Items that their joiner ran";
         counter rescued: u64, "Items that its rescuer took";
-        counter refused: u64, "Attempts to queue that were refused, in a drain or when it had ended";
+        counter refused: u64, "Attempts to queue that were refused, for want of room, in a drain or when it had ended";
         fault panicked: u64, "Items that panicked";
         counter cpu_time_us: u64, "CPU time of its items, microseconds, sampled: less than a millisecond of a worker is not told yet";
         counter cpu_intensive: u64, "Items that had the CPU for `cpu_intensive_thresh_us` while work waited";

@@ -27,6 +27,7 @@ mod workqueue_parts;
 mod workqueue_pool;
 mod workqueue_rcu_work;
 mod workqueue_rescuer;
+mod workqueue_room;
 mod workqueue_scope;
 mod workqueue_shutdown;
 mod workqueue_sleep;

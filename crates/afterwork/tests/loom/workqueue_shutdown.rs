@@ -260,7 +260,9 @@ fn a_task_that_awaits_a_drain_is_woken() {
 
 #[test]
 fn who_ends_what_a_task_waits_for_must_tell() {
-    must_fail("settled: tasks are not told", || bounded(2, a_drain_is_awaited));
+    must_fail("settled: tasks are not told", || {
+        bounded(2, a_drain_is_awaited)
+    });
 }
 
 #[test]

@@ -53,10 +53,10 @@ fn a_refused_closure_is_given_back_or_dropped() {
     let refused = queue.try_spawn(move || drop(life)).unwrap_err();
     assert_eq!(
         refused.to_string(),
-        "workqueue \"destroyed\" is being drained, or was destroyed"
+        "the workqueue is being drained, or was destroyed"
     );
     assert_eq!(lives.alive(), 1);
-    (refused.func)();
+    refused.into_inner()();
     let life = lives.life();
     drop(queue.spawn(move || drop(life)));
     let life = lives.life();

@@ -7,6 +7,7 @@
 mod support;
 
 mod active;
+mod admission;
 mod attrs;
 mod blocked;
 mod blocking;

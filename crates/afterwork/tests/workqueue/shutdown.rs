@@ -52,7 +52,11 @@ fn all_that_is_queued_is_cancelled_and_its_joiners_are_told() {
         assert_eq!(queue.cancel_all(), 151);
         assert_eq!((lives.alive(), lives.dropped()), (0, 100));
         assert!(works.iter().all(|work| !work.is_busy()));
-        assert!(handles.into_iter().all(|handle| is_cancelled(handle.join())));
+        assert!(
+            handles
+                .into_iter()
+                .all(|handle| is_cancelled(handle.join()))
+        );
         assert_eq!(queue.cancel_all(), 0);
         // The queue is as before, and so are the items.
         assert_eq!(queue.enqueue_all(&works), 50);
@@ -101,7 +105,9 @@ fn what_runs_goes_on_and_what_is_queued_behind_it_does_not() {
             }
             assert!(queue.enqueue(&work));
             if handed_over {
-                eventually("a worker came to it", || format!("{work:?}").contains("handoff"));
+                eventually("a worker came to it", || {
+                    format!("{work:?}").contains("handoff")
+                });
                 // In no list: whether the run is told is seen at its end.
                 queue.cancel_all();
             } else {
@@ -113,7 +119,11 @@ fn what_runs_goes_on_and_what_is_queued_behind_it_does_not() {
             queue.enqueue(&other);
             plug.release();
             queue.drain().unwrap();
-            assert_eq!((count.get(), ran.get()), (1, 1), "handed over: {handed_over}");
+            assert_eq!(
+                (count.get(), ran.get()),
+                (1, 1),
+                "handed over: {handed_over}"
+            );
             assert!(!work.is_busy());
         }
     });
@@ -134,7 +144,9 @@ fn what_is_queued_behind_a_run_after_all_was_cancelled_runs() {
         plug.wait_until_stuck();
         // Its link is left to the run; there it is cancelled, and then all is.
         queue.enqueue(&work);
-        eventually("a worker came to it", || format!("{work:?}").contains("handoff"));
+        eventually("a worker came to it", || {
+            format!("{work:?}").contains("handoff")
+        });
         assert!(work.cancel());
         queue.cancel_all();
         assert!(queue.enqueue(&work));
@@ -167,7 +179,11 @@ fn ordered_and_full_queues_are_emptied_and_keep_their_order() {
             let later: Vec<_> = (10..20).map(spawn).collect();
             queue.enqueue(&work);
             plug.release();
-            assert!(cancelled.into_iter().all(|handle| is_cancelled(handle.join())));
+            assert!(
+                cancelled
+                    .into_iter()
+                    .all(|handle| is_cancelled(handle.join()))
+            );
             later.into_iter().for_each(|handle| handle.join().unwrap());
             queue.drain().unwrap();
             let expected: Vec<_> = (10..20).chain([99]).collect();
@@ -233,7 +249,10 @@ fn items_that_wait_for_readers_are_cancelled_and_can_be_armed_again() {
         assert!(queue.enqueue_rcu(&work));
         queue.cancel_all();
         assert!(!work.is_pending());
-        assert!(queue.enqueue_rcu(&work), "it waits for the same readers, anew");
+        assert!(
+            queue.enqueue_rcu(&work),
+            "it waits for the same readers, anew"
+        );
         drop(guard);
         work.flush().unwrap();
         rcu::barrier();
@@ -421,11 +440,17 @@ fn a_drain_that_takes_too_long_names_what_is_left() {
         assert!(queue.try_spawn(|| ()).is_ok(), "it takes items again");
         plug.release();
         drop(plug);
-        eventually("all has run but the future", || named(&queue, Doing::IsQueued) == 0);
+        eventually("all has run but the future", || {
+            named(&queue, Doing::IsQueued) == 0
+        });
         let Err(DrainError::StillBusy(busy)) = queue.drain_timeout(Duration::from_millis(1)) else {
             panic!("nobody wakes it");
         };
-        assert_eq!((busy.nr_left, busy.left[0].doing), (1, Doing::Waits), "{busy}");
+        assert_eq!(
+            (busy.nr_left, busy.left[0].doing),
+            (1, Doing::Waits),
+            "{busy}"
+        );
         assert!(busy.left[0].func.unwrap().contains("Pending<()>"), "{busy}");
         let StillBusy { ref left, .. } = busy;
         assert_eq!(left.len(), 1);
@@ -456,7 +481,10 @@ fn a_drain_with_a_time_refuses_as_any_drain_and_not_after_it() {
             error.to_string(),
             "an item of workqueue \"timed\" cannot wait for its own queue"
         );
-        queue.drain_timeout(Duration::ZERO).or_else(|_| queue.drain_timeout(PATIENCE)).unwrap();
+        queue
+            .drain_timeout(Duration::ZERO)
+            .or_else(|_| queue.drain_timeout(PATIENCE))
+            .unwrap();
     });
 }
 
@@ -590,5 +618,24 @@ fn a_queue_shut_down_where_no_thread_can_be_had_ends_when_one_can() {
         registry.refuse_threads(false);
         assert!(is_cancelled(handle.join()));
         shut_down(registry);
+    });
+}
+
+#[test]
+fn what_is_cancelled_with_all_else_gives_its_room_back() {
+    ends(|| {
+        let queue = alone_on_two(queue("shutdown").capacity(3));
+        queue.pause();
+        let work = Work::new(|| ());
+        for _ in 0..3 {
+            let handle = queue.spawn(|| ());
+            queue.spawn_detached(|| ());
+            assert_eq!(queue.try_enqueue(&work), Ok(true));
+            assert_eq!((queue.room(), queue.len()), (Some(0), 3));
+            assert_eq!(queue.cancel_all(), 3);
+            assert!(is_cancelled(handle.join()));
+            assert_eq!((queue.room(), queue.len()), (Some(3), 0));
+        }
+        // Paused, it ends all the same.
     });
 }

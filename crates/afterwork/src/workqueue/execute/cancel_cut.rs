@@ -80,6 +80,12 @@ impl Cancelled {
         };
         // SAFETY: we have the link.
         unsafe { with_current(ptr::null(), link, tell) };
+        if here.is_this() {
+            for _ in 0..std::mem::take(&mut self.remains.nr_places) {
+                // SAFETY: we have the link.
+                unsafe { run::give_place_back(link) };
+            }
+        }
         if !here.is_this() {
             // A waker forked, and came back in the child: the rest is the parent's.
             return std::mem::forget(self);

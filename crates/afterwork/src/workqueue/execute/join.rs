@@ -87,7 +87,7 @@ pub enum JoinError {
     Cancelled,
     /// It tried to join itself.
     OwnItem,
-    /// Its queue was being drained, or had been destroyed.
+    /// Its queue was being drained, had been destroyed, or had no room.
     Refused,
 }
 
@@ -144,9 +144,9 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Makes an item that runs `func` and keeps what it returns.
+/// Makes an item that runs `func` and keeps what it returns; the caller `has_place` of the queue's capacity for it or not.
 #[inline]
-pub(crate) fn joinable<F, T>(func: F, home: &Pwq) -> (NonNull<Head>, JoinHandle<T>)
+pub(crate) fn joinable<F, T>(func: F, home: &Pwq, has_place: bool) -> (NonNull<Head>, JoinHandle<T>)
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
@@ -154,7 +154,7 @@ where
     let item = slab::place(Joinable::<F, T> {
         head: Head::new(
             Joinable::<F, T>::VTABLE,
-            State::queued(home.rules),
+            State::queued(home.rules).counted(has_place),
             home.as_home(),
         ),
         task: UnsafeCell::new(None),

@@ -34,8 +34,13 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     let head = unsafe { item.as_ref() };
     // Before the step: after it the item may be queued elsewhere, and has another home.
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
-    match head.pop() {
+    let (from, pop) = head.pop();
+    match pop {
         Pop::Run(_) => {
+            if from.is_counted() && !sync::twin::armed("room: a start keeps its place") {
+                // SAFETY: our caller keeps the link's count, and the link, until we are back.
+                unsafe { give_place_back(home) };
+            }
             // SAFETY: the step to running was ours, and our caller keeps the link's count until we are back.
             let ending = unsafe { run(item, home, || ()) };
             match ending {
@@ -152,6 +157,10 @@ pub(crate) unsafe fn pop_and_cancel(
     let home = Pwq::of(head.home.load(Ordering::Relaxed));
     let vtable = head.vtable();
     let (from, pop) = head.pop_to_cancel();
+    let is_cancelled = !matches!(pop, Pop::Leave(_)) && from.is_pending();
+    if is_cancelled && from.is_counted() {
+        remains.nr_places += 1;
+    }
     match pop {
         Pop::Run(_) => {
             // SAFETY: the step to running was ours.
@@ -168,7 +177,10 @@ pub(crate) unsafe fn pop_and_cancel(
     if from.is_running() {
         // Its count may be that of a helper's run, which goes on: see `flush.rs`.
         // SAFETY: our caller keeps the link's count.
-        unsafe { &*home }.core.nr_cut.fetch_add(1, Ordering::Relaxed);
+        unsafe { &*home }
+            .core
+            .nr_cut
+            .fetch_add(1, Ordering::Relaxed);
     }
     if from.is_pending() {
         Popped::Ran
@@ -189,9 +201,9 @@ pub(crate) fn help(item: NonNull<Head>) -> bool {
 fn help_here(item: NonNull<Head>) -> bool {
     // SAFETY: the caller holds a handle, which keeps the item alive.
     let head = unsafe { item.as_ref() };
-    if head.update(State::claim).is_none() {
+    let Some((_, claimed)) = head.update(State::claim) else {
         return false;
-    }
+    };
     // SAFETY: claimed while linked: until we unlink it the queue cannot go, and then our seat keeps it.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     let core = &home.core;
@@ -217,6 +229,10 @@ fn help_here(item: NonNull<Head>) -> bool {
         let next = state.run_claimed();
         Some(if taken_back { next.unlink() } else { next })
     });
+    if claimed.is_counted() {
+        // SAFETY: the seat keeps the queue.
+        unsafe { give_place_back(home) };
+    }
     core.nr_helped.fetch_add(1, Ordering::Relaxed);
     trace::activate_work(|| home.trace(item.as_ptr(), head.vtable()));
     let mut left = None;
@@ -278,6 +294,11 @@ pub(crate) fn cancel(item: NonNull<Head>) -> bool {
     let Some((_, claimed)) = head.update(State::claim_pending) else {
         return false;
     };
+    if claimed.is_counted() {
+        // Nobody but us ends the claim, so the item does not start any more.
+        // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
+        unsafe { give_place_back(Pwq::of(head.home.load(Ordering::Relaxed))) };
+    }
     if claimed.is_ordered() {
         cut_out(item);
     } else {
@@ -301,6 +322,20 @@ pub(crate) fn cancel(item: NonNull<Head>) -> bool {
         key.wake(u32::MAX);
     }
     true
+}
+
+/// Gives the place of the queue's capacity back that an item had which was queued at `home`.
+///
+/// # Safety
+///
+/// 1. `home` stays until this returns.
+#[cold]
+pub(super) unsafe fn give_place_back(home: *const Pwq) {
+    // SAFETY: (1).
+    let core = unsafe { &(*home).core };
+    if let Some(room) = &core.room {
+        room.give_back();
+    }
 }
 
 /// Takes note of a panic of the item that this thread runs.

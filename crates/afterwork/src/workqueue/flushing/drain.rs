@@ -157,7 +157,7 @@ impl Workqueue {
     /// queue.destroy()?;
     /// assert_eq!(handle.join()?, 1);
     /// let refused = queue.try_spawn(|| 2).unwrap_err();
-    /// assert_eq!((refused.func)(), 2);
+    /// assert_eq!(refused.into_inner()(), 2);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "destroy_workqueue")]

@@ -97,7 +97,11 @@ impl Future for Drain<'_> {
         });
         let mut waker = Some(waker);
         let late = twin::armed("drain: leaves its waker after the look");
-        let mut leave = || waker.take().map(|waker| settled.leave_waker(&under_way.seat, waker));
+        let mut leave = || {
+            waker
+                .take()
+                .map(|waker| settled.leave_waker(&under_way.seat, waker))
+        };
         if !late {
             // What was there before is dropped here, under no lock.
             drop(leave());

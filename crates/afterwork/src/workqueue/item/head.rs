@@ -237,15 +237,15 @@ impl Head {
         }
     }
 
-    /// Takes the item off its list; the answer has been applied.
+    /// Takes the item off its list; returns the state before, and the answer, which has been applied.
     #[inline]
-    pub(crate) fn pop(&self) -> Pop {
+    pub(crate) fn pop(&self) -> (State, Pop) {
         let mut from = self.load();
         loop {
             let pop = from.pop();
             let (Pop::Run(to) | Pop::Leave(to) | Pop::Discard(to)) = pop;
             if self.step(from, to) {
-                return pop;
+                return (from, pop);
             }
             from = self.load();
         }
@@ -265,14 +265,21 @@ impl Head {
     }
 
     /// Plans an enqueue at `home`; `is_ours` says whether a link, which is only compared, is one of the same queue's.
-    /// It may say no to such as is: then the item is moved. A plan that has a state has been applied.
+    /// It may say no to such as is: then the item is moved. A plan that has a state has been applied, and then the item has
+    /// the place of the queue's capacity that the caller `has_place` for.
     #[inline]
-    pub(crate) fn enqueue(&self, home: &Home, is_ours: impl Fn(*const Home) -> bool) -> Enqueue {
+    pub(crate) fn enqueue(
+        &self,
+        home: &Home,
+        is_ours: impl Fn(*const Home) -> bool,
+        has_place: bool,
+    ) -> Enqueue {
         let mut from = self.load();
         loop {
             let at = self.home.load(Ordering::Relaxed).cast_const();
             let here = ptr::eq(at, home);
-            let plan = from.enqueue(here, || here || is_ours(at), home.rules);
+            let ours = || here || is_ours(at);
+            let plan = from.enqueue(here, ours, home.rules, has_place);
             let to = match plan {
                 Enqueue::Revive(to)
                 | Enqueue::Push(to)

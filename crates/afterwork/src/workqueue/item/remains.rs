@@ -12,6 +12,8 @@ use super::{handles::Dead, head::Head};
 pub(crate) struct Remains {
     /// Their runs are to be ended.
     pub(crate) taken: Vec<NonNull<Head>>,
+    /// How many had a place of their queue's capacity, which is to be given back.
+    pub(crate) nr_places: usize,
     /// To be dropped.
     pub(crate) dropped: Vec<Box<dyn Send>>,
 }
@@ -37,6 +39,7 @@ impl std::fmt::Debug for Remains {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Remains")
             .field("nr_taken", &self.taken.len())
+            .field("nr_places", &self.nr_places)
             .field("nr_dropped", &self.dropped.len())
             .finish()
     }

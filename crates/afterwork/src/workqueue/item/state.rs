@@ -25,9 +25,9 @@
 //! - **Freeing.** An item without handles (`ORPHAN`) is freed by the step after which it is neither linked, nor
 //!   running, nor claimed.
 
-/// bits 0..14 flags | bits 14..48 turns | bits 48..64 disable depth, or what only a future has: see `state/task.rs`
+/// bits 0..15 flags | bits 15..48 turns | bits 48..64 disable depth, or what only a future has: see `state/task.rs`
 ///
-/// The low half, on which flushers sleep, thus holds eighteen bits of the turn as well: a run that ends between a
+/// The low half, on which flushers sleep, thus holds seventeen bits of the turn as well: a run that ends between a
 /// flusher's look and its sleep changes what it sleeps on.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) struct State(pub(crate) u64);
@@ -46,6 +46,8 @@ const HELP: u64 = 1 << 10;
 const ORDERED: u64 = 1 << 11;
 const ONE_CPU: u64 = 1 << 12;
 const RECLAIM: u64 = 1 << 13;
+/// It has a place of its queue's capacity until it starts or is cancelled; see `limit/room.rs`.
+const COUNTED: u64 = 1 << 14;
 
 /// Queued into a place that it had before, in which it may look older than it is. Of items that can be queued again, which no
 /// task waits for.
@@ -54,8 +56,8 @@ const REVIVED: u64 = WAKER;
 /// What [`Rules`] are.
 const RULES: u64 = HELP | ORDERED | ONE_CPU | RECLAIM;
 
-const TURN_SHIFT: u32 = 14;
-const TURN_BITS: u32 = 34;
+const TURN_SHIFT: u32 = 15;
+const TURN_BITS: u32 = 33;
 const TURN_ONE: u64 = 1 << TURN_SHIFT;
 const TURN_MASK: u64 = ((1 << TURN_BITS) - 1) << TURN_SHIFT;
 const DISABLE_SHIFT: u32 = 48;
@@ -224,20 +226,36 @@ impl State {
         let nr_left = u64::from(self.has(RUNNING)) + u64::from(self.has(PENDING | CLAIMED));
         self.completion_seq().wrapping_add(nr_left) & (TURN_MASK >> TURN_SHIFT)
     }
-    /// Returns `true` if `turn` has been reached; turns wrap, so a waiter must not sleep through half of them (2^33).
+    /// Returns `true` if `turn` has been reached; turns wrap, so a waiter must not sleep through half of them (2^32).
     pub(crate) fn has_reached(self, turn: u64) -> bool {
         let ahead = turn.wrapping_sub(self.completion_seq()) & (TURN_MASK >> TURN_SHIFT);
         ahead == 0 || ahead > 1 << (TURN_BITS - 1)
+    }
+    /// It is pending, and has a place of its queue's capacity: whoever starts or cancels it gives that back.
+    pub(crate) fn is_counted(self) -> bool {
+        self.has(COUNTED)
     }
     fn is_free(self) -> bool {
         self.has(ORPHAN) && !self.has(LINKED | RUNNING | CLAIMED | PENDING | HANDOFF)
     }
 
+    /// Gives a pending item a place of its queue's capacity, if it `has_place`.
+    #[inline]
+    pub(crate) fn counted(self, has_place: bool) -> State {
+        self.with(u64::from(has_place) * COUNTED)
+    }
+
     /// Queues it: `here` when its home is the very list that will be used, `ours` when its home is a list of
-    /// the same queue.
-    pub(crate) fn enqueue(self, here: bool, ours: impl FnOnce() -> bool, rules: Rules) -> Enqueue {
+    /// the same queue; with a place of the queue's capacity if it `has_place`.
+    pub(crate) fn enqueue(
+        self,
+        here: bool,
+        ours: impl FnOnce() -> bool,
+        rules: Rules,
+        has_place: bool,
+    ) -> Enqueue {
         // What is queued now takes the place of what was cancelled behind the same run, and its turn.
-        let queued = self.without(OWED);
+        let queued = self.without(OWED).counted(has_place);
         let fresh = queued.without(RULES | REVIVED).with(rules.bits());
         if self.disable_depth() > 0 {
             Enqueue::Disabled
@@ -272,7 +290,7 @@ impl State {
         if self.has(CLAIMED) || busy {
             Pop::Leave(popped.with(HANDOFF))
         } else if self.has(PENDING) {
-            Pop::Run(popped.without(PENDING | PANICKED).with(RUNNING))
+            Pop::Run(popped.without(PENDING | PANICKED | COUNTED).with(RUNNING))
         } else {
             Pop::Discard(popped)
         }
@@ -293,7 +311,7 @@ impl State {
             Pop::Discard(popped.cancelled().0)
         } else {
             // How the last run ended is not forgotten, for this is none.
-            Pop::Run(popped.without(PENDING).with(RUNNING))
+            Pop::Run(popped.without(PENDING | COUNTED).with(RUNNING))
         }
     }
 
@@ -349,7 +367,8 @@ impl State {
 
     /// Turns a helper's claim into a run. A link that was popped meanwhile is the run's, and counted until it ends.
     pub(crate) fn run_claimed(self) -> State {
-        self.without(PENDING | CLAIMED | PANICKED).with(RUNNING)
+        self.without(PENDING | CLAIMED | PANICKED | COUNTED)
+            .with(RUNNING)
     }
 
     /// Gives a helper's claim up; the flag says that the link was popped meanwhile and must be pushed again.
@@ -378,7 +397,7 @@ impl State {
 
     /// Takes a turn off the queue; the flag says that sleepers must be woken.
     fn cancelled(self) -> (State, bool) {
-        let next = self.without(PENDING);
+        let next = self.without(PENDING | COUNTED);
         if self.has(RUNNING) && !sync::twin::armed("item: a cancel ends the run") {
             // Sleepers wait at least for the run.
             (next.with(OWED), false)
@@ -438,7 +457,7 @@ mod task;
 
 impl std::fmt::Debug for State {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        const NAMES: [(u64, &str); 14] = [
+        const NAMES: [(u64, &str); 15] = [
             (PENDING, "pending"),
             (LINKED, "linked"),
             (RUNNING, "running"),
@@ -453,6 +472,7 @@ impl std::fmt::Debug for State {
             (ORDERED, "ordered"),
             (ONE_CPU, "on one cpu"),
             (RECLAIM, "rescued"),
+            (COUNTED, "counted"),
         ];
         write!(f, "turn {}", self.completion_seq())?;
         for (flag, name) in NAMES {

@@ -6,7 +6,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::settled::Settled;
+use super::{room::Room, settled::Settled};
 use crate::{
     panics::{Foreign, discard, guarded_in_item},
     workqueue::observe::histogram::Times,
@@ -34,6 +34,8 @@ pub(crate) struct QueueCore {
     pub(crate) nr_refused: AtomicU64,
     /// Called after a panic that no joiner will see. Goes with the queue, not with who still has this. A leaf.
     pub(crate) on_panic: Mutex<Option<Handler>>,
+    /// I: how many items may wait here; none without a capacity.
+    pub(crate) room: Option<Room>,
     /// I: its items never count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
     /// I: its items never sleep, and have one thread a pod.
@@ -59,6 +61,7 @@ impl QueueCore {
             nr_refused: AtomicU64::new(0),
             // FOREIGN(on-panic-drop): by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
+            room: None,
             cpu_intensive: false,
             bh: false,
             reclaim: false,

@@ -49,7 +49,8 @@ impl Settled {
     /// Wakes all who wait. Call it with no lock held.
     pub(crate) fn notify_all(&self) {
         self.threads.notify_all();
-        if self.nr_tasks.load(Ordering::Relaxed) > 0 && !twin::armed("settled: tasks are not told") {
+        if self.nr_tasks.load(Ordering::Relaxed) > 0 && !twin::armed("settled: tasks are not told")
+        {
             self.wake_tasks();
         }
     }
@@ -112,7 +113,10 @@ impl Settled {
 
 impl Tasks {
     fn take(&mut self, seat: &TaskSeat) -> Option<Foreign<Waker>> {
-        let at = self.waiting.iter().position(|(number, _)| *number == seat.0)?;
+        let at = self
+            .waiting
+            .iter()
+            .position(|(number, _)| *number == seat.0)?;
         Some(self.waiting.swap_remove(at).1)
     }
 }

@@ -7,7 +7,7 @@
 mod parts;
 
 pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
-pub use parts::{Gates, Injected, Pushed};
+pub use parts::{Gates, InLine, Injected, Places, Pushed};
 
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;

@@ -1,6 +1,6 @@
-//! Parts that are modelled by themselves: the injector, the gate.
+//! Parts that are modelled by themselves: the injector, the gate, the room.
 
-use std::ptr::NonNull;
+use std::{ptr::NonNull, task::Context};
 
 use sync::{cell::UnsafeCell, unmodelled::Arc};
 
@@ -11,6 +11,7 @@ use super::super::{
     item::state::State,
     limit::active::{Gate, Holds},
     limit::queue_core::QueueCore,
+    limit::room::{Room, Waiter},
 };
 
 /// Items that are numbered, in an injector.
@@ -154,5 +155,55 @@ impl Gates {
     /// Returns how many are seated.
     pub fn nr_active(&self) -> u32 {
         self.gate.nr_active()
+    }
+}
+
+/// The places of one queue, by themselves.
+#[derive(Debug)]
+pub struct Places(Room);
+
+/// Who stands in line for one.
+#[derive(Debug)]
+pub struct InLine(Arc<Waiter>);
+
+impl Places {
+    /// Makes as many.
+    pub fn new(capacity: usize) -> Self {
+        Self(Room::new(capacity))
+    }
+
+    /// Takes a place if one is free.
+    pub fn try_take(&self) -> bool {
+        self.0.try_take()
+    }
+
+    /// Takes a place, or stands in line for one.
+    pub fn take_or_queue(&self) -> Option<InLine> {
+        self.0.take_or_queue().err().map(InLine)
+    }
+
+    /// Sleeps until a place is had.
+    pub fn wait(&self, waiter: &InLine) {
+        assert!(self.0.wait(&waiter.0, None), "without an end");
+    }
+
+    /// Leaves a waker; returns `true` if a place is had already.
+    pub fn poll(&self, waiter: &InLine, context: &Context<'_>) -> bool {
+        waiter.0.poll(context)
+    }
+
+    /// Leaves the line, or gives back what was had there.
+    pub fn leave(&self, waiter: InLine) {
+        self.0.leave(&waiter.0);
+    }
+
+    /// Gives a place back.
+    pub fn give_back(&self) {
+        self.0.give_back();
+    }
+
+    /// Returns how many are free.
+    pub fn nr_free(&self) -> usize {
+        self.0.nr_free()
     }
 }

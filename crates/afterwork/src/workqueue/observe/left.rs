@@ -71,7 +71,11 @@ impl LeftItems {
 
 impl fmt::Display for StillBusy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "workqueue {:?} still has {} items", self.queue, self.nr_left)?;
+        write!(
+            f,
+            "workqueue {:?} still has {} items",
+            self.queue, self.nr_left
+        )?;
         for (index, left) in self.left.iter().enumerate() {
             write!(f, "{} {left}", if index == 0 { ":" } else { "," })?;
         }
@@ -112,6 +116,9 @@ mod tests {
             StillBusy::new("q", found).to_string(),
             "workqueue \"q\" still has 5 items: 1 of what is not named runs, 1 of c waits to be woken, 3 of b are queued"
         );
-        assert_eq!(StillBusy::new("q", []).to_string(), "workqueue \"q\" still has 0 items");
+        assert_eq!(
+            StillBusy::new("q", []).to_string(),
+            "workqueue \"q\" still has 0 items"
+        );
     }
 }

@@ -102,7 +102,11 @@ mod tests {
             tables.iter().for_each(|table| anchors.add(table));
         }
         let counts: Vec<_> = anchors.kinds().collect();
-        assert!(counts[..NR_KINDS].iter().all(|(table, count)| table.is_some() && *count == 2));
+        assert!(
+            counts[..NR_KINDS]
+                .iter()
+                .all(|(table, count)| table.is_some() && *count == 2)
+        );
         assert!(counts[NR_KINDS].0.is_none());
         assert_eq!(counts[NR_KINDS].1, 4);
         assert_eq!(anchors.count() as usize, 2 * (NR_KINDS + 2));

@@ -119,6 +119,7 @@ impl Dispatch {
         self.pending.retain(&mut sift);
         let link = self.link_mut(slot);
         link.inactive = inactive;
+        link.nr_listed -= cut.len();
         link.in_flight.cancel();
         cut
     }

@@ -140,6 +140,7 @@ impl Dispatch {
         }
         let state = self.links[slot].take().expect("a link in use");
         debug_assert!(state.in_flight.nr_in_flight() == 0 && state.inactive.is_empty());
+        debug_assert_eq!(state.nr_listed, 0);
         self.nr_led -= usize::from(!state.retired);
         self.free_slots.push(slot);
         if self.free_slots.len() == self.links.len() {
@@ -283,6 +284,7 @@ impl Dispatch {
     pub(crate) fn put_back(&mut self, item: NonNull<Head>) {
         let slot = home_slot(item);
         let link = self.link_mut(slot);
+        link.nr_listed += 1;
         if link.inactive.is_empty() {
             self.pending.push_front(item);
         } else {
@@ -294,7 +296,9 @@ impl Dispatch {
     pub(crate) fn unlink(&mut self, slot: usize, item: NonNull<Head>) -> bool {
         let found = self.pending.remove(item) || self.link_mut(slot).inactive.remove(item);
         if found {
-            self.link(slot).probe.forget(item);
+            let link = self.link_mut(slot);
+            link.nr_listed -= 1;
+            link.probe.forget(item);
             // SAFETY: still linked as far as its state says, so it is alive.
             unsafe { item.as_ref() }.update(|state| Some(State::unlink(state)));
         }
@@ -349,6 +353,7 @@ impl Adopted {
         let link = links[self.slot].as_mut().expect("a link in use");
         link.in_flight.adopt(self.count);
         link.nr_adopted += self.count as u64;
+        link.nr_listed += self.count;
     }
 }
 

@@ -58,6 +58,8 @@ pub(crate) struct PwqState {
     pub(crate) inactive: List,
     /// Links that were adopted and not given back.
     pub(crate) in_flight: Colours,
+    /// Items that are in `inactive`, or in the pool's `pending`.
+    pub(crate) nr_listed: usize,
     /// Links that were ever adopted.
     pub(crate) nr_adopted: u64,
     /// Somebody waits on `core.settled` for nothing to be in flight.
@@ -168,6 +170,7 @@ impl PwqState {
             pwq,
             inactive: List::new(),
             in_flight: Colours::default(),
+            nr_listed: 0,
             nr_adopted: 0,
             drain_waits: false,
             counts: Counts::default(),

@@ -95,6 +95,7 @@ impl PoolGuard<'_> {
             items.collect()
         });
         link.counts.nr_started += nr_taken as u64;
+        link.nr_listed -= nr_taken;
         link.counts.nr_repatriated += u64::from(worker.takes_after_return());
         if worker.holds(nr_taken, link.probe.sought())
             && let Some(cycles) = link.probe.read()

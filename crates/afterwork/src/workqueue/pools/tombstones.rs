@@ -111,7 +111,9 @@ impl PoolGuard<'_> {
         let Some((_, state)) = head.update(State::reap) else {
             return false;
         };
-        self.link(slot).probe.forget(item);
+        let link = self.dispatch.link_mut(slot);
+        link.nr_listed -= 1;
+        link.probe.forget(item);
         if state.frees() {
             // SAFETY: no handle, no link, no runner is left.
             dead.push(unsafe { Dead::new(item, vtable) });

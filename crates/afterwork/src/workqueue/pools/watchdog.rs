@@ -92,7 +92,9 @@ impl Dispatch {
         for table in running.filter_map(|it| it.worker.running()) {
             add(Doing::Runs, Some(table), 1);
             // A future that is polled keeps its count, too.
-            let same = waiting.iter_mut().find(|it| it.0.is_some_and(|it| ptr::eq(it, table)));
+            let same = waiting
+                .iter_mut()
+                .find(|it| it.0.is_some_and(|it| ptr::eq(it, table)));
             if let Some((_, count)) = same {
                 *count = count.saturating_sub(1);
             }

@@ -13,7 +13,7 @@ use crate::{
     workqueue::{
         limit::queue_core::PanicHandler,
         pools::rescuer::Rescuer,
-        route::attrs::{Attrs, BuildError, MAX_ACTIVE},
+        route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY},
         route::plan::Design,
         route::registry_error::RegistryError,
     },
@@ -40,6 +40,7 @@ pub struct Builder {
     strict: bool,
     cpus: Option<CpuSet>,
     max_active: Option<u32>,
+    capacity: Option<usize>,
     max_active_scope: Option<MaxActiveScope>,
     nice: i8,
     help: Option<bool>,
@@ -66,6 +67,7 @@ impl Builder {
             strict: false,
             cpus: None,
             max_active: None,
+            capacity: None,
             max_active_scope: None,
             nice: 0,
             help: None,
@@ -111,6 +113,31 @@ impl Builder {
     /// of another one: the seat is lent on its own thread only, and a worker may be faster than the joiner in between.
     pub fn max_active(mut self, max_active: u32) -> Self {
         self.max_active = Some(max_active);
+        self
+    }
+
+    /// Sets how many items may wait in this queue, from 1 to [`MAX_CAPACITY`]; without it there is no bound.
+    ///
+    /// An item waits from when it is queued until it starts, is cancelled, or a future is polled first; those that run are bounded
+    /// by `max_active`. So at most the capacity waits, and `max_active` run.
+    ///
+    /// | beyond the capacity | |
+    /// |---|---|
+    /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue) | give the work back, as [`Full`](crate::workqueue::TrySpawnError::Full) |
+    /// | [`spawn_wait`](Workqueue::spawn_wait), [`reserve`](Workqueue::reserve) | wait for room, first come first served |
+    /// | [`spawn`](Workqueue::spawn), `spawn_on`, `spawn_before`, `spawn_async` | drop the work, and their handle says [`Refused`](crate::workqueue::JoinError::Refused) |
+    /// | [`spawn_detached`](Workqueue::spawn_detached) | drops the work; counted as `refused` |
+    /// | [`enqueue`](Workqueue::enqueue) and its like, delayed and RCU work, wakes of futures, scopes | go beside it: there are never more of them than items, futures and scopes that their users keep |
+    ///
+    /// The same holds inside the queue's own items and in a drain. A paused queue fills up, and stays full until it is resumed. An
+    /// ordered queue takes room in its order of queueing.
+    ///
+    /// # Cost
+    ///
+    /// Two steps of one word for each item, which all CPUs share. A queue without a capacity pays nothing.
+    #[doc(alias("bounded", "queue_depth", "max_queue"))]
+    pub fn capacity(mut self, capacity: usize) -> Self {
+        self.capacity = Some(capacity);
         self
     }
 
@@ -196,6 +223,11 @@ impl Builder {
         if !(1..=MAX_ACTIVE).contains(&max_active) {
             return Err(BuildError::MaxActive(max_active));
         }
+        if let Some(capacity) = self.capacity
+            && !(1..=MAX_CAPACITY).contains(&capacity)
+        {
+            return Err(BuildError::Capacity(capacity));
+        }
         let attrs = Attrs {
             scope,
             strict: self.strict,
@@ -226,6 +258,7 @@ impl Builder {
             bh: self.bh,
             rescuer,
             on_panic: self.on_panic,
+            capacity: self.capacity,
         };
         Ok(Workqueue::new(&self.name, parts, registry))
     }
@@ -250,6 +283,7 @@ impl fmt::Debug for Builder {
             .field("scope", &self.scope)
             .field("strict", &self.strict)
             .field("max_active", &self.max_active)
+            .field("capacity", &self.capacity)
             .field("nice", &self.nice)
             .field("ordered", &self.ordered)
             .finish_non_exhaustive()

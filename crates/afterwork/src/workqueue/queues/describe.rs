@@ -23,10 +23,12 @@ impl Inner {
         let reaped: Vec<_> = links.iter().filter_map(|link| link.reap()).collect();
         let (mut counts, mut nr_inactive) = (Counts::default(), 0);
         for link in &links {
-            let dispatch = link.pool.lock();
+            let mut dispatch = link.pool.lock();
+            // What producers have just left is told by the pool's link alone.
+            dispatch.adopt(&link.pool.injector);
             let link = dispatch.link(link.slot);
             counts.add(&link.counts);
-            nr_inactive += link.inactive.len();
+            nr_inactive += link.nr_listed;
         }
         let stats = QueueStats {
             started: counts.nr_started,
@@ -47,6 +49,23 @@ impl Inner {
         drop(plan);
         reaped.into_iter().for_each(Reaped::finish);
         stats
+    }
+
+    /// Returns how many items wait.
+    pub(crate) fn nr_waiting(&self) -> usize {
+        let plan = self.plan.lock();
+        let links = plan.links().to_vec();
+        // What was cancelled waits for nothing. As long as the plan has a link it is there.
+        let reaped: Vec<_> = links.iter().filter_map(|link| link.reap()).collect();
+        let listed = links.iter().map(|link| {
+            let mut dispatch = link.pool.lock();
+            dispatch.adopt(&link.pool.injector);
+            dispatch.link(link.slot).nr_listed
+        });
+        let nr_waiting = listed.sum();
+        drop(plan);
+        reaped.into_iter().for_each(Reaped::finish);
+        nr_waiting
     }
 
     /// Returns all that is known of the queue, unless it has gone.

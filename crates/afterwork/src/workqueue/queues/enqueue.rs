@@ -67,7 +67,7 @@ fn move_here(work: &Work, home: &Pwq) -> Planned {
 impl Workqueue {
     /// Queues `work` on the pool of this CPU's pod; false when it was pending already, or is
     /// disabled (as it also is while somebody waits in [`Work::cancel_sync`]), or when the queue is being drained by
-    /// somebody else.
+    /// somebody else. Where the queue has a capacity the item waits beside it: see [`try_enqueue`](Self::try_enqueue).
     ///
     /// # Blocking
     ///
@@ -86,9 +86,7 @@ impl Workqueue {
             return false;
         }
         must_not_be_lost(work.is_lost());
-        let planned = self.inner.plan(work, home);
-        planned.carry_out(work, home);
-        planned != Planned::Refused
+        self.inner.plan_and_push(work, home, false)
     }
 
     /// Takes back one [`Work::disable`], and queues `work` if that was the last one; returns `true` if it was queued.
@@ -148,7 +146,7 @@ impl Workqueue {
         let mut nr_queued = 0;
         let mut chain: Option<(NonNull<Head>, NonNull<Head>)> = None;
         for work in works {
-            let planned = self.inner.plan(work, &home);
+            let planned = self.inner.plan(work, &home, false);
             nr_queued += usize::from(planned != Planned::Refused);
             if planned == Planned::Push {
                 let item = work.item();
@@ -173,13 +171,19 @@ impl Workqueue {
 }
 
 impl Inner {
+    /// Queues `work` at `home`, with a place of the queue's capacity if the caller `has_place`; returns `true` if it was queued.
+    #[inline]
+    pub(crate) fn plan_and_push(&self, work: &Work, home: &Pwq, has_place: bool) -> bool {
+        let planned = self.plan(work, home, has_place);
+        planned.carry_out(work, home);
+        planned != Planned::Refused
+    }
+
     /// Claims `work` for this queue; returns `true` if its link is still to be pushed to `home`.
     #[inline]
-    fn plan(&self, work: &Work, home: &Pwq) -> Planned {
-        match work
-            .head()
-            .enqueue(home, |link| self.route_table.routes().has(link))
-        {
+    fn plan(&self, work: &Work, home: &Pwq, has_place: bool) -> Planned {
+        let is_ours = |link| self.route_table.routes().has(link);
+        match work.head().enqueue(home, is_ours, has_place) {
             Enqueue::Push(_) => Planned::Push,
             Enqueue::Revive(_) => Planned::InPlace,
             Enqueue::Claim(_) => move_here(work, home),
@@ -201,7 +205,7 @@ impl Inner {
     /// Claims `work` to be queued from here; none where it is pending already, or disabled.
     pub(crate) fn claim_here<'a>(&'a self, work: &'a Work) -> Option<Claimed<'a>> {
         let home = self.route_table.here();
-        let planned = self.plan(work, &home);
+        let planned = self.plan(work, &home, false);
         let claimed = Claimed {
             home,
             work,
@@ -218,7 +222,7 @@ impl Inner {
         let planned = if is_destroyed {
             Planned::Refused
         } else {
-            self.plan(work, &home)
+            self.plan(work, &home, false)
         };
         let claimed = Claimed {
             home,

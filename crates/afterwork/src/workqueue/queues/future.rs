@@ -83,11 +83,12 @@ enum Stage<F: Future> {
     Gone,
 }
 
-/// Makes an item that polls `future`, to be pushed to `home`, which is a link of `queue`.
+/// Makes an item that polls `future`, to be pushed to `home`, which is a link of `queue`; the caller `has_place` for it or not.
 pub(crate) fn task<F>(
     future: F,
     home: &Pwq,
     queue: Arc<Inner>,
+    has_place: bool,
 ) -> (NonNull<Head>, JoinHandle<F::Output>)
 where
     F: Future + Send + 'static,
@@ -101,7 +102,11 @@ where
     };
     let item = slab::place(Task {
         base: Base {
-            head: Head::new(Task::<F>::VTABLE, State::queued(rules), home.as_home()),
+            head: Head::new(
+                Task::<F>::VTABLE,
+                State::queued(rules).counted(has_place),
+                home.as_home(),
+            ),
             handles: Handles::one(),
             queue,
             held_link: UnsafeCell::new(HeldLink {

@@ -2,10 +2,12 @@
 //!
 //! `queue.rs` is the queue, `builder.rs` describes it, with the kernel's kinds in `kinds.rs` and the kernel's queues in
 //! `system.rs`. `enqueue.rs` claims an item and pushes it, `spawn.rs` does so with closures and futures (`future.rs`), `place.rs`
-//! where one says. `reroute.rs` changes the routes of a queue in use. `registry.rs` holds pools that queues share, and the
-//! timers (`timers.rs`, in a `wheel.rs`) that queue items later, and wake tasks (`sleeps.rs`). `end.rs` has the protocol of a queue's end. `describe.rs` gathers
+//! where one says, `admission.rs` where there is room. `reroute.rs` changes the routes of a queue in use. `registry.rs` holds
+//! pools that queues share, and the timers (`timers.rs`, in a `wheel.rs`) that queue items later, and wake tasks (`sleeps.rs`).
+//! `end.rs` has the protocol of a queue's end. `describe.rs` gathers
 //! what is known of a queue.
 
+pub(crate) mod admission;
 pub(crate) mod builder;
 pub(crate) mod describe;
 pub(crate) mod end;

@@ -18,6 +18,7 @@ use super::{
 use crate::workqueue::{
     execute::current::is_seated,
     limit::queue_core::{PanicHandler, QueueCore},
+    limit::room::Room,
     observe::histogram::Histogram,
     pools::manager::Manager,
     pools::rescuer::Rescuer,
@@ -102,13 +103,25 @@ pub(crate) struct Inner {
 /// Who has closed a queue to all but its own items.
 #[derive(Debug)]
 pub(crate) struct Closed {
-    /// bits 0..31 drains under way | bit 31 destroyed
+    /// bits 0..30 drains under way | bit 30 has a capacity | bit 31 destroyed
     word: AtomicU32,
     /// I: where the queue was made.
     process: Process,
 }
 
 const DESTROYED: u32 = 1 << 31;
+/// What is queued here is counted: so that a queue without a capacity is told by the word that is read anyway.
+const COUNTS: u32 = 1 << 30;
+
+/// Whether a queue takes an item.
+pub(crate) enum Admission<'a> {
+    /// It does.
+    Open,
+    /// It does if there is room.
+    Counted(&'a Room),
+    /// It takes none; that has been counted.
+    Closed,
+}
 
 /// A drain under way, which refuses what others queue; until dropped, also by a panic that leaves it.
 pub(crate) struct Draining<'a>(&'a Closed);
@@ -120,12 +133,13 @@ pub(crate) struct Parts {
     pub(crate) bh: bool,
     pub(crate) rescuer: Option<Rescuer>,
     pub(crate) on_panic: Option<PanicHandler>,
+    pub(crate) capacity: Option<usize>,
 }
 
 impl Closed {
-    fn new() -> Self {
+    fn new(counts: bool) -> Self {
         Self {
-            word: AtomicU32::new(0),
+            word: AtomicU32::new(if counts { COUNTS } else { 0 }),
             process: Process::this(),
         }
     }
@@ -156,13 +170,14 @@ impl Workqueue {
             cpu_intensive: parts.cpu_intensive,
             bh: parts.bh,
             reclaim: parts.rescuer.is_some(),
+            room: parts.capacity.map(Room::new),
             ..QueueCore::new(name, parts.on_panic.take())
         });
         let ordered = parts.design.ordered;
         let (plan, routes) = Plan::new(parts.design, &core, registry.machine());
         let inner = Arc::new(Inner {
             core,
-            closed: Closed::new(),
+            closed: Closed::new(parts.capacity.is_some()),
             visits: Visits::new(),
             ordered,
             route_table: RouteTable::new(&routes, ordered),
@@ -240,12 +255,20 @@ impl Workqueue {
         self.inner.core.wait.read()
     }
 
-    /// Returns `true` if the caller may queue items, and counts it if not.
+    /// Returns `true` if the caller may queue items beside the capacity, and counts it if not.
     #[inline]
     pub(crate) fn admits(&self) -> bool {
+        !matches!(self.admission(), Admission::Closed)
+    }
+
+    /// Returns whether the caller may queue items, and counts it if not.
+    #[inline]
+    pub(crate) fn admission(&self) -> Admission<'_> {
         let closed = &self.inner.closed;
-        let is_open = closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this();
-        is_open || self.inner.admits_chained()
+        if closed.word.load(Ordering::Relaxed) == 0 && closed.process.is_this() {
+            return Admission::Open;
+        }
+        self.inner.admission_else()
     }
 }
 
@@ -259,14 +282,24 @@ impl Inner {
         is_seated(&self.core)
     }
 
+    /// Of a queue that has a capacity, or is closed to all but its own items.
     #[cold]
-    fn admits_chained(&self) -> bool {
+    fn admission_else(&self) -> Admission<'_> {
         self.must_be_at_home();
-        let admits = self.runs_here();
-        if !admits {
-            self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
+        let is_open = self.closed.word.load(Ordering::Relaxed) & !COUNTS == 0;
+        if !is_open && !self.runs_here() {
+            self.note_refused();
+            return Admission::Closed;
         }
-        admits
+        match &self.core.room {
+            Some(room) => Admission::Counted(room),
+            None => Admission::Open,
+        }
+    }
+
+    /// Counts an attempt to queue that is refused.
+    pub(crate) fn note_refused(&self) {
+        self.core.nr_refused.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Returns `true` if the queue's workers are in this process.

@@ -1,40 +1,21 @@
 //! Queueing closures and futures, which run once.
 
-use std::{fmt, task::Waker};
+use std::task::Waker;
 
-use super::{future, queue::Workqueue};
+use super::{
+    future,
+    queue::{Admission, Workqueue},
+};
 use crate::workqueue::{
     execute::join::{self, JoinHandle},
     route::routes::Route,
 };
 
-/// The error of a queue that refuses a closure. Gives the closure back.
-pub struct Refused<F> {
-    /// What was to be queued.
-    pub func: F,
-    /// The queue's name.
-    pub queue: Box<str>,
-}
-
-impl<F> fmt::Debug for Refused<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<F> fmt::Display for Refused<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let queue = &self.queue;
-        write!(f, "workqueue {queue:?} is being drained, or was destroyed")
-    }
-}
-
-impl<F> std::error::Error for Refused<F> {}
-
 impl Workqueue {
     /// Queues `func` to run once, and returns a handle to wait for what it returns.
     ///
-    /// Where the queue takes none (see [`try_spawn`](Self::try_spawn)) `func` is dropped, and the handle says so.
+    /// Where the queue takes none, also for want of room (see [`try_spawn`](Self::try_spawn)), `func` is dropped, and the
+    /// handle says so.
     ///
     /// # Cost
     ///
@@ -65,45 +46,67 @@ impl Workqueue {
         home: Route<'_>,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        if !self.admits() {
+        let Some(has_place) = self.place() else {
             // Users' code does not run inside the barrier.
             drop(home);
             return join::refused(func);
-        }
-        let (item, handle) = join::joinable(func, &home);
+        };
+        let (item, handle) = join::joinable(func, &home, has_place);
         home.push(item);
         handle
     }
 
-    /// Queues `func` as [`spawn`](Self::spawn) does, or gives it back.
-    ///
-    /// # Errors
-    ///
-    /// [`Refused`] with `func` while the queue is being drained by somebody else, and after it was destroyed.
-    pub fn try_spawn<T, F>(&self, func: F) -> Result<JoinHandle<T>, Refused<F>>
-    where
-        T: Send + 'static,
-        F: FnOnce() -> T + Send + 'static,
-    {
+    /// Queues `func` beside the capacity.
+    pub(crate) fn spawn_beside<T: Send + 'static>(
+        &self,
+        func: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
         if !self.admits() {
-            let queue = self.name().into();
-            return Err(Refused { func, queue });
+            return join::refused(func);
         }
         let home = self.here();
-        let (item, handle) = join::joinable(func, &home);
+        let (item, handle) = join::joinable(func, &home, false);
         home.push(item);
-        Ok(handle)
+        handle
+    }
+
+    /// Returns whether an item that is queued now gets a place of the queue's capacity; `None` if it is refused.
+    #[inline]
+    fn place(&self) -> Option<bool> {
+        match self.admission() {
+            Admission::Open => Some(false),
+            Admission::Counted(room) if room.try_take() => Some(true),
+            Admission::Counted(_) => {
+                self.inner.note_refused();
+                None
+            }
+            Admission::Closed => None,
+        }
     }
 
     /// Queues `func` to run once; nobody can wait for it or cancel it. Cheaper than [`spawn`](Self::spawn).
     ///
-    /// Where the queue takes none (see [`try_spawn`](Self::try_spawn)) `func` is dropped.
+    /// Where the queue takes none, also for want of room (see [`try_spawn`](Self::try_spawn)), `func` is dropped, and only
+    /// counted as refused: on a queue with a capacity mind what [`try_spawn`](Self::try_spawn) says.
     #[inline]
     pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
-        if self.admits() {
-            let home = self.here();
-            home.push(join::detached(func, &home));
+        match self.place() {
+            None => {}
+            Some(false) => {
+                let home = self.here();
+                home.push(join::detached(func, &home));
+            }
+            Some(true) => self.spawn_counted_detached(func),
         }
+    }
+
+    /// The word of an item without a handle is never looked at, so one that is counted has a handle, which goes before it runs.
+    #[cold]
+    fn spawn_counted_detached(&self, func: impl FnOnce() + Send + 'static) {
+        let home = self.here();
+        let (item, handle) = join::joinable(func, &home, true);
+        drop(handle);
+        home.push(item);
     }
 
     /// Queues `future` to be polled by this queue's workers until it is ready, and returns a handle to wait for that.
@@ -163,12 +166,12 @@ impl Workqueue {
         F: Future + Send + 'static,
         F::Output: Send + 'static,
     {
-        if !self.admits() {
+        let Some(has_place) = self.place() else {
             drop(future);
             return (join::refused(|| unreachable!("it is never queued")), None);
-        }
+        };
         let home = self.here();
-        let (item, handle) = future::task(future, &home, self.inner.clone());
+        let (item, handle) = future::task(future, &home, self.inner.clone(), has_place);
         // SAFETY: the handle keeps the item, which is a future's.
         let waker = wants_waker.then(|| unsafe { future::counted_waker(item) });
         home.push(item);

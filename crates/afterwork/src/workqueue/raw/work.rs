@@ -183,7 +183,7 @@ impl RawWork {
             None => queue.here(),
             Some(cpu) => queue.inner.route_table.at_cpu(cpu),
         };
-        match this.head.enqueue(&home, |_| false) {
+        match this.head.enqueue(&home, |_| false, false) {
             Enqueue::Push(_) => {}
             Enqueue::Claim(_) => this.move_to(&home, State::publish),
             Enqueue::Pending | Enqueue::Disabled => return Ok(false),

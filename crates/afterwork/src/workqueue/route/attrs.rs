@@ -10,6 +10,9 @@ use super::registry_error::RegistryError;
 /// Differs from Linux: its `WQ_MAX_ACTIVE` was 512 up to 6.12 and is 2048 since 6.13.
 pub const MAX_ACTIVE: u32 = 512;
 
+/// The largest `capacity`: how many items may be told to wait in a queue. More would not fit into any memory.
+pub const MAX_CAPACITY: usize = u32::MAX as usize;
+
 /// Where the workers of a queue run, and their priority. May be changed while the queue is used.
 ///
 /// See [`Workqueue::set_attrs`](crate::workqueue::Workqueue::set_attrs).
@@ -53,6 +56,8 @@ impl Attrs {
 pub enum BuildError {
     /// `max_active` is 0 or above [`MAX_ACTIVE`].
     MaxActive(u32),
+    /// `capacity` is 0 or above [`MAX_CAPACITY`].
+    Capacity(usize),
     /// The nice value is not between -20 and 19.
     Nice(i8),
     /// An ordered queue runs one item at a time; this `max_active` was asked for.
@@ -80,6 +85,9 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::MaxActive(max) => write!(f, "max_active {max} is not between 1 and {MAX_ACTIVE}"),
+            Self::Capacity(capacity) => {
+                write!(f, "capacity {capacity} is not between 1 and {MAX_CAPACITY}")
+            }
             Self::Nice(nice) => write!(f, "nice value {nice} is not between -20 and 19"),
             Self::OrderedMaxActive(max) => {
                 write!(f, "an ordered queue runs one item at a time, not {max}")

@@ -51,6 +51,8 @@ struct World {
     is_running: bool,
     has_handle: bool,
     is_freed: bool,
+    /// What was queued has a place of its queue's capacity.
+    has_place: bool,
     nr_in_flight: [i32; 2],
     nr_enqueued: u32,
     nr_cancelled: u32,
@@ -88,6 +90,7 @@ impl World {
             is_running: false,
             has_handle: true,
             is_freed: false,
+            has_place: false,
             nr_in_flight: [0; 2],
             nr_enqueued: 0,
             nr_cancelled: 0,
@@ -101,7 +104,7 @@ impl World {
     /// Takes a step, if it can be taken now.
     fn step(&mut self, step: u8) {
         match step % NR_STEPS {
-            0 | 1 if self.has_handle => self.enqueue(usize::from(step % NR_STEPS)),
+            0 | 1 if self.has_handle => self.enqueue(usize::from(step % NR_STEPS), step >= 128),
             2 | 3 if self.link == Link::Listed => self.link = Link::InHand,
             4 if self.link == Link::InHand => self.pop(),
             5 if self.is_running => self.end(step >= 128),
@@ -123,9 +126,11 @@ impl World {
         self.nr_in_flight[to] += 1;
     }
 
-    fn enqueue(&mut self, to: usize) {
+    fn enqueue(&mut self, to: usize, has_place: bool) {
         let ours = self.home == to;
-        match self.state.enqueue(ours, || ours, RULES[to]) {
+        let planned = self.state.enqueue(ours, || ours, RULES[to], has_place);
+        self.has_place |= has_place && planned != Enqueue::Pending;
+        match planned {
             Enqueue::Pending => assert!(self.is_pending() || self.claim.is_some()),
             Enqueue::Disabled => panic!("nobody disabled it"),
             Enqueue::Revive(state) => {
@@ -180,6 +185,7 @@ impl World {
         assert!(!self.is_running, "two runs at once");
         assert!(self.is_pending(), "a run that nobody asked for");
         self.is_running = true;
+        self.has_place = false;
         self.nr_started += 1;
     }
 
@@ -227,6 +233,7 @@ impl World {
 
     fn note_cancelled(&mut self, wakes: bool) {
         self.nr_cancelled += 1;
+        self.has_place = false;
         if wakes {
             self.nr_waits = 0;
         }
@@ -346,6 +353,7 @@ impl World {
             Some(Claim::Moves { .. } | Claim::CutsOut { .. })
         );
         assert_eq!(self.state.is_pending() || is_moving, nr_open == 1);
+        assert_eq!(self.state.is_counted(), self.has_place, "whose place?");
         assert_eq!(self.state.is_running(), self.is_running);
         assert_eq!(self.state.is_claimed(), self.claim.is_some());
         let is_linked = self.link != Link::Nowhere;
@@ -403,7 +411,7 @@ proptest! {
 
 #[test]
 fn a_cancel_behind_a_run_is_no_end_of_that_run() {
-    let here = |state: State| match state.enqueue(true, || true, RULES[0]) {
+    let here = |state: State| match state.enqueue(true, || true, RULES[0], false) {
         Enqueue::Push(state) | Enqueue::Revive(state) => state,
         other => panic!("{other:?}"),
     };
@@ -460,9 +468,15 @@ fn what_is_cancelled_with_all_else_ends_as_a_run_does_and_behind_a_run_owes_a_tu
         panic!()
     };
     assert!(cancelled.is_running() && !cancelled.is_pending() && !cancelled.has_link());
-    assert_eq!(cancelled.complete(Ending::Returned).next.completion_seq(), 2);
+    assert_eq!(
+        cancelled.complete(Ending::Returned).next.completion_seq(),
+        2
+    );
     // A tombstone, and one that is claimed.
-    assert!(matches!(taken.complete(Ending::Returned).next.pop_to_cancel(), Pop::Discard(_)));
+    assert!(matches!(
+        taken.complete(Ending::Returned).next.pop_to_cancel(),
+        Pop::Discard(_)
+    ));
     let claimed = queued.claim_pending().unwrap();
     assert!(matches!(claimed.pop_to_cancel(), Pop::Leave(_)));
 }
@@ -499,5 +513,8 @@ fn a_link_that_was_left_to_a_run_is_taken_back_from_it() {
     };
     let (cancelled, _) = left.claim_pending().unwrap().cancel().unwrap();
     assert!(cancelled.has_link());
-    assert!(matches!(cancelled.enqueue(true, || true, RULES[0]), Enqueue::Elsewhere(_)));
+    assert!(matches!(
+        cancelled.enqueue(true, || true, RULES[0]),
+        Enqueue::Elsewhere(_)
+    ));
 }

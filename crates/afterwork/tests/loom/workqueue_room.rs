@@ -1,0 +1,171 @@
+//! The room of a queue with a capacity: a place that comes free is had by who waits first, once.
+
+use std::{
+    sync::Arc,
+    task::{Context, Wake, Waker},
+};
+
+use afterwork::workqueue::{Work, model::Places};
+use sync::{
+    atomic::{AtomicBool, AtomicU32, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{bounded, exhaustive, machine, plain, spawn, wind_up};
+
+fn full(capacity: usize) -> Arc<Places> {
+    let places = Arc::new(Places::new(capacity));
+    for _ in 0..capacity {
+        assert!(places.try_take());
+    }
+    places
+}
+
+/// A place is given back while another thread waits for one, and a third one tries: it is had once, by one of them, and
+/// nobody waits while it is free.
+fn one_place() {
+    let places = full(1);
+    let waiter = spawn({
+        let places = places.clone();
+        move || {
+            if let Some(waiter) = places.take_or_queue() {
+                places.wait(&waiter);
+            }
+            places.give_back();
+        }
+    });
+    let inside = Arc::new(AtomicBool::new(false));
+    let comer = spawn({
+        let (places, inside) = (places.clone(), inside.clone());
+        move || {
+            let has_place = places.try_take();
+            if has_place {
+                assert!(!inside.swap(true, Ordering::Relaxed), "one place for two");
+                inside.store(false, Ordering::Relaxed);
+                places.give_back();
+            }
+        }
+    });
+    assert!(!inside.load(Ordering::Relaxed), "one place for two");
+    places.give_back();
+    waiter.join().unwrap();
+    comer.join().unwrap();
+    assert_eq!(places.nr_free(), 1, "as many as there are");
+}
+
+/// Two wait; the first leaves while the place comes: the second has it.
+fn who_leaves() {
+    let places = full(1);
+    let first = places.take_or_queue().expect("all are taken");
+    let second = places.take_or_queue().expect("all are taken");
+    let giver = spawn({
+        let places = places.clone();
+        move || places.give_back()
+    });
+    places.leave(first);
+    places.wait(&second);
+    giver.join().unwrap();
+    assert_eq!(places.nr_free(), 0);
+    places.give_back();
+    assert_eq!(places.nr_free(), 1);
+}
+
+struct Bell(AtomicU32);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A task polls while the place comes: it has it, or will be woken.
+fn a_task() {
+    let places = full(1);
+    let waiter = places.take_or_queue().expect("all are taken");
+    let giver = spawn({
+        let places = places.clone();
+        move || places.give_back()
+    });
+    let bell = Arc::new(Bell(AtomicU32::new(0)));
+    let waker = Waker::from(bell.clone());
+    let has_place = places.poll(&waiter, &Context::from_waker(&waker));
+    giver.join().unwrap();
+    assert!(
+        has_place || bell.0.load(Ordering::Relaxed) == 1,
+        "nobody wakes it"
+    );
+    assert!(places.poll(&waiter, &Context::from_waker(&waker)));
+    places.leave(waiter);
+    assert_eq!(places.nr_free(), 1);
+}
+
+/// An item of a queue for one is cancelled while a worker comes to it: the place comes back once.
+fn an_item(ordered: bool) {
+    let machine = machine(2, 1);
+    let queue = plain().capacity(1);
+    let queue = if ordered { queue.ordered() } else { queue };
+    let queue = queue.build_in(machine.registry()).unwrap();
+    let work = Work::new(|| ());
+    assert_eq!(queue.try_enqueue(&work), Ok(true));
+    assert_eq!(queue.room(), Some(0));
+    machine.start_workers(1);
+    let canceller = spawn({
+        let work = work.clone();
+        move || work.cancel()
+    });
+    canceller.join().unwrap();
+    work.flush().unwrap();
+    assert_eq!(queue.room(), Some(1));
+    wind_up(queue);
+}
+
+#[test]
+fn a_place_that_comes_free_is_had_once() {
+    exhaustive(one_place);
+}
+
+#[test]
+fn who_leaves_the_line_passes_his_place_on() {
+    exhaustive(who_leaves);
+}
+
+#[test]
+fn a_task_that_waits_for_room_is_woken() {
+    exhaustive(a_task);
+}
+
+#[test]
+fn an_item_gives_its_place_back_once() {
+    bounded(2, || an_item(false));
+    bounded(1, || an_item(true));
+}
+
+#[test]
+fn standing_in_line_for_room_needs_a_second_look() {
+    must_fail("room: no second look", || exhaustive(one_place));
+}
+
+#[test]
+fn a_giver_that_overlooks_the_line_is_found() {
+    must_fail("room: a giver overlooks the line", || exhaustive(one_place));
+}
+
+#[test]
+fn a_place_given_twice_is_found() {
+    must_fail("room: frees what it hands over", || exhaustive(one_place));
+}
+
+#[test]
+fn a_place_that_is_lost_with_its_waiter_is_found() {
+    must_fail(
+        "room: who leaves the line keeps what he was granted",
+        || exhaustive(who_leaves),
+    );
+}
+
+#[test]
+fn a_place_that_a_start_keeps_is_found() {
+    must_fail("room: a start keeps its place", || {
+        bounded(2, || an_item(false))
+    });
+}

@@ -1,0 +1,470 @@
+//! A queue with a capacity: who is refused, who waits, and that each place comes back.
+
+use std::{
+    io,
+    pin::{Pin, pin},
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    task::{Context, Poll, Wake, Waker},
+    thread,
+    time::Duration,
+};
+
+use afterwork::workqueue::{
+    BuildError, JoinError, MAX_CAPACITY, Reserve, TrySpawnError, Work, Workqueue,
+};
+
+use crate::support::{Census, Count, alone_on_two, ends, eventually, queue, registry};
+
+/// A queue for so many, paused.
+fn paused(capacity: usize) -> Workqueue {
+    let queue = alone_on_two(queue("full").capacity(capacity));
+    queue.pause();
+    queue
+}
+
+fn is_full<F>(error: &TrySpawnError<F>) -> bool {
+    error.is_full()
+}
+
+#[derive(Default)]
+struct Bell(AtomicUsize);
+
+impl Wake for Bell {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+impl Bell {
+    fn rings(&self) -> usize {
+        self.0.load(Ordering::SeqCst)
+    }
+}
+
+fn poll<'a>(
+    reserve: &mut Reserve<'a>,
+    bell: &Arc<Bell>,
+) -> Option<afterwork::workqueue::Permit<'a>> {
+    let waker = Waker::from(bell.clone());
+    match Pin::new(reserve).poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(permit) => Some(permit),
+        Poll::Pending => None,
+    }
+}
+
+#[test]
+fn a_capacity_is_checked_when_the_queue_is_built() {
+    let registry = registry("2 core");
+    for wrong in [0, MAX_CAPACITY + 1, usize::MAX] {
+        let error = queue("wrong")
+            .capacity(wrong)
+            .build_in(&registry)
+            .unwrap_err();
+        assert!(matches!(error, BuildError::Capacity(it) if it == wrong));
+        assert!(error.to_string().contains("capacity"));
+        assert_eq!(io::Error::from(error).kind(), io::ErrorKind::InvalidInput);
+    }
+    let largest = queue("largest").capacity(MAX_CAPACITY);
+    let largest = largest.build_in(&registry).unwrap();
+    assert_eq!(largest.capacity(), Some(MAX_CAPACITY));
+    assert_eq!(largest.room(), Some(MAX_CAPACITY));
+    let open = queue("open").build_in(&registry).unwrap();
+    assert_eq!((open.capacity(), open.room()), (None, None));
+}
+
+#[test]
+fn a_full_queue_gives_the_work_back() {
+    let queue = paused(2);
+    let lives = Census::default();
+    let first = queue.try_spawn(|| 1).unwrap();
+    let second = queue.try_spawn(|| 2).unwrap();
+    let life = lives.life();
+    let full = queue.try_spawn(move || drop(life)).unwrap_err();
+    assert!(matches!(full, TrySpawnError::Full(_)) && is_full(&full));
+    assert_eq!(full.to_string(), "the workqueue is full");
+    assert_eq!(lives.alive(), 1);
+    full.into_inner()();
+    lives.all_dropped(1);
+    assert_eq!(
+        (queue.room(), queue.len(), queue.stats().refused),
+        (Some(0), 2, 1)
+    );
+    queue.resume();
+    assert_eq!((first.join().unwrap(), second.join().unwrap()), (1, 2));
+    assert_eq!(queue.room(), Some(2));
+}
+
+#[test]
+fn spawning_on_a_full_queue_drops_the_work_and_tells() {
+    let queue = paused(1);
+    let lives = Census::default();
+    let first = queue.spawn(|| 1);
+    let life = lives.life();
+    let refused = queue.spawn(move || drop(life)).join();
+    assert!(matches!(refused, Err(JoinError::Refused)));
+    let life = lives.life();
+    queue.spawn_detached(move || drop(life));
+    let life = lives.life();
+    let refused = queue.spawn_async(async move { drop(life) }).join();
+    assert!(matches!(refused, Err(JoinError::Refused)));
+    lives.all_dropped(3);
+    assert_eq!(queue.stats().refused, 3);
+    queue.resume();
+    assert_eq!(first.join().unwrap(), 1);
+}
+
+#[test]
+fn each_kind_of_item_gives_its_place_back_when_it_starts() {
+    ends(|| {
+        let queue = alone_on_two(queue("kinds").capacity(3).max_active(1).help(false));
+        let count = Count::default();
+        for _ in 0..100 {
+            queue.pause();
+            let inner = count.clone();
+            let handle = queue.spawn(move || inner.add());
+            let inner = count.clone();
+            queue.spawn_detached(move || inner.add());
+            let inner = count.clone();
+            let future = queue.spawn_async(async move { inner.add() });
+            assert_eq!(queue.room(), Some(0));
+            assert!(queue.try_reserve().is_none());
+            queue.resume();
+            handle.join().unwrap();
+            future.join().unwrap();
+            queue.flush().unwrap();
+            assert_eq!(queue.room(), Some(3));
+        }
+        assert_eq!(count.get(), 300);
+    });
+}
+
+#[test]
+fn a_reusable_item_gives_its_place_back_at_each_start_and_cancel() {
+    let queue = paused(1);
+    let count = Count::default();
+    let inner = count.clone();
+    let work = Work::new(move || inner.add());
+    let other = Work::new(|| ());
+    for _ in 0..10 {
+        assert_eq!(queue.try_enqueue(&work), Ok(true));
+        assert_eq!(queue.try_enqueue(&work), Ok(false), "it is pending");
+        assert_eq!(queue.try_enqueue(&other), Err(TrySpawnError::Full(())));
+        assert!(work.cancel());
+        assert_eq!(queue.room(), Some(1));
+        // Its tombstone is still in the list.
+        assert_eq!(queue.try_enqueue(&work), Ok(true));
+        assert_eq!(queue.room(), Some(0));
+        queue.resume();
+        work.flush().unwrap();
+        queue.pause();
+        assert_eq!(queue.room(), Some(1));
+    }
+    work.disable();
+    assert_eq!(queue.try_enqueue(&work), Ok(false), "disabled");
+    assert_eq!(queue.room(), Some(1));
+    assert_eq!(count.get(), 10);
+    queue.resume();
+}
+
+#[test]
+fn a_place_moves_with_an_item_from_queue_to_queue() {
+    let (one, other) = (paused(1), paused(1));
+    let work = Work::new(|| ());
+    for _ in 0..10 {
+        assert_eq!(one.try_enqueue(&work), Ok(true));
+        assert_eq!((one.room(), other.room()), (Some(0), Some(1)));
+        work.cancel();
+        assert_eq!(other.try_enqueue(&work), Ok(true));
+        assert_eq!((one.room(), other.room()), (Some(1), Some(0)));
+        work.cancel();
+    }
+    one.resume();
+    other.resume();
+}
+
+#[test]
+fn a_cancelled_closure_gives_its_place_back() {
+    for ordered in [false, true] {
+        let builder = queue("cancelled").capacity(1);
+        let queue = alone_on_two(if ordered { builder.ordered() } else { builder });
+        queue.pause();
+        for _ in 0..200 {
+            let mut handle = queue.try_spawn(|| ()).unwrap();
+            assert!(handle.cancel());
+            assert_eq!(queue.room(), Some(1));
+        }
+        let dropped = queue.try_spawn(|| ()).unwrap().cancel_on_drop();
+        assert_eq!(queue.room(), Some(0));
+        drop(dropped);
+        assert_eq!(queue.room(), Some(1));
+        queue.resume();
+    }
+}
+
+#[test]
+fn a_joiner_that_helps_makes_room() {
+    let queue = alone_on_two(queue("help").capacity(1).help(true));
+    for _ in 0..100 {
+        queue.try_spawn(|| ()).unwrap().join().unwrap();
+        assert_eq!(queue.room(), Some(1));
+    }
+}
+
+#[test]
+fn what_is_queued_beside_the_capacity_is_never_refused() {
+    let queue = paused(1);
+    queue.spawn_detached(|| ());
+    let count = Count::default();
+    let works: Vec<_> = (0..5)
+        .map(|_| {
+            let inner = count.clone();
+            Work::new(move || inner.add())
+        })
+        .collect();
+    assert!(queue.enqueue(&works[0]));
+    assert_eq!(queue.enqueue_all(&works[1..]), 4);
+    assert_eq!((queue.room(), queue.len()), (Some(0), 6));
+    queue.resume();
+    queue.flush().unwrap();
+    assert_eq!((count.get(), queue.room(), queue.len()), (5, Some(1), 0));
+    let mut parts = [0; 8];
+    queue.pause();
+    queue.spawn_detached(|| ());
+    queue.scope(|scope| {
+        for part in &mut parts {
+            scope.spawn(move || *part = 1);
+        }
+        queue.resume();
+    });
+    assert_eq!(parts, [1; 8]);
+}
+
+#[test]
+fn who_waits_gets_room_in_the_order_of_coming() {
+    ends(|| {
+        let queue = paused(1);
+        queue.spawn_detached(|| ());
+        let bells: Vec<_> = (0..4).map(|_| Arc::new(Bell::default())).collect();
+        let mut waits: Vec<_> = bells.iter().map(|_| queue.reserve()).collect();
+        for (wait, bell) in waits.iter_mut().zip(&bells) {
+            assert!(poll(wait, bell).is_none());
+        }
+        queue.resume();
+        eventually("the item starts", || bells[0].rings() == 1);
+        // One who leaves the line is passed over, and one who leaves with room passes it on.
+        drop(waits.remove(1));
+        assert!(queue.try_reserve().is_none(), "nobody overtakes");
+        drop(waits.remove(0));
+        assert_eq!(
+            (bells[1].rings(), bells[2].rings(), bells[3].rings()),
+            (0, 1, 0)
+        );
+        let permit = poll(&mut waits[0], &bells[2]).expect("it has been granted room");
+        assert_eq!(queue.room(), Some(0));
+        drop(permit);
+        assert_eq!(bells[3].rings(), 1);
+        let permit = poll(&mut waits[1], &bells[3]).unwrap();
+        assert_eq!(permit.spawn(|| 3).unwrap().join().unwrap(), 3);
+        drop(waits);
+        assert_eq!(queue.room(), Some(1));
+    });
+}
+
+#[test]
+fn threads_that_wait_for_room_all_get_it() {
+    ends(|| {
+        let queue = alone_on_two(queue("crowd").capacity(2));
+        let count = Count::default();
+        thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| {
+                    for _ in 0..500 {
+                        let inner = count.clone();
+                        drop(queue.spawn_wait(move || inner.add()).unwrap());
+                    }
+                });
+            }
+        });
+        queue.drain().unwrap();
+        assert_eq!((count.get(), queue.room()), (2000, Some(2)));
+    });
+}
+
+#[test]
+fn a_wait_for_room_ends_with_its_time() {
+    let queue = paused(1);
+    queue.spawn_detached(|| ());
+    for timeout in [Duration::ZERO, Duration::from_millis(1)] {
+        let full = queue.spawn_wait_timeout(timeout, || 7).unwrap_err();
+        assert_eq!(full.into_inner()(), 7);
+    }
+    queue.resume();
+    let late = queue.spawn_wait_timeout(Duration::MAX, || 7).unwrap();
+    assert_eq!(late.join().unwrap(), 7);
+    queue.flush().unwrap();
+    assert_eq!(queue.room(), Some(1));
+}
+
+#[test]
+fn an_item_does_not_wait_for_room_in_its_own_queue() {
+    ends(|| {
+        let queue = alone_on_two(queue("own").capacity(1).max_active(1));
+        let inner = queue.clone();
+        let outcome = queue.spawn(move || {
+            let first = inner.spawn_wait(|| ()).is_ok();
+            let second = inner.spawn_wait(|| ());
+            (first, second.is_err_and(|error| error.is_full()))
+        });
+        assert_eq!(outcome.join().unwrap(), (true, true));
+    });
+}
+
+#[test]
+fn a_task_of_a_full_queue_may_wait_for_its_room() {
+    ends(|| {
+        let queue = alone_on_two(queue("task").capacity(1).max_active(1));
+        let inner = queue.clone();
+        let task = queue.spawn_async(async move {
+            let mut handles = Vec::new();
+            for part in 0..50 {
+                handles.push(inner.reserve().await.spawn(move || part).unwrap());
+            }
+            let mut sum = 0;
+            for handle in handles {
+                sum += handle.await.unwrap();
+            }
+            sum
+        });
+        assert_eq!(task.join().unwrap(), 49 * 50 / 2);
+    });
+}
+
+#[test]
+fn a_permit_queues_all_kinds_and_gives_back_what_it_does_not_use() {
+    let queue = alone_on_two(queue("permits").capacity(1));
+    drop(queue.try_reserve().unwrap());
+    assert_eq!(
+        queue
+            .try_reserve()
+            .unwrap()
+            .spawn(|| 1)
+            .unwrap()
+            .join()
+            .unwrap(),
+        1
+    );
+    eventually("it has started", || queue.room() == Some(1));
+    let future = queue.try_reserve().unwrap().spawn_async(async { 2 });
+    assert_eq!(future.unwrap().join().unwrap(), 2);
+    let work = Work::new(|| ());
+    assert_eq!(queue.try_reserve().unwrap().enqueue(&work), Ok(true));
+    work.flush().unwrap();
+    work.disable();
+    assert_eq!(queue.try_reserve().unwrap().enqueue(&work), Ok(false));
+    assert_eq!(queue.room(), Some(1));
+    let permit = queue.try_reserve().unwrap();
+    queue.destroy().unwrap();
+    assert!(matches!(permit.spawn(|| ()), Err(TrySpawnError::Closed(_))));
+    assert_eq!(queue.room(), Some(1));
+}
+
+#[test]
+fn a_queue_without_a_capacity_always_has_room() {
+    let queue = alone_on_two(queue("open"));
+    assert_eq!(queue.spawn_wait(|| 1).unwrap().join().unwrap(), 1);
+    assert_eq!(queue.try_enqueue(&Work::new(|| ())), Ok(true));
+    assert!(poll(&mut queue.reserve(), &Arc::default()).is_some());
+    assert!(queue.try_reserve().is_some());
+}
+
+#[test]
+fn a_drain_takes_room_as_it_is_and_refuses_who_waits() {
+    ends(|| {
+        let queue = paused(1);
+        let (go, may_go) = mpsc::channel::<()>();
+        let inner = queue.clone();
+        queue.spawn_detached(move || {
+            may_go.recv().unwrap();
+            // Chained work has the same bound.
+            drop(inner.try_spawn(|| ()).unwrap());
+            assert!(inner.try_spawn(|| ()).unwrap_err().is_full());
+        });
+        let waiter = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.spawn_wait(|| ()).map(drop))
+        };
+        let mut task = pin!(queue.reserve());
+        let bell = Arc::new(Bell::default());
+        assert!(poll(&mut task, &bell).is_none());
+        let drainer = {
+            let queue = queue.clone();
+            thread::spawn(move || queue.drain().unwrap())
+        };
+        eventually("the drain has begun", || {
+            matches!(queue.try_spawn(|| ()), Err(TrySpawnError::Closed(_)))
+        });
+        queue.resume();
+        // Whoever is first in line gets the place of the item that starts, and the other one gets it from him.
+        let mut is_told = false;
+        eventually("the task and the thread are told", || {
+            if !is_told && let Some(permit) = poll(&mut task, &bell) {
+                is_told = matches!(permit.spawn(|| ()), Err(TrySpawnError::Closed(_)));
+            }
+            is_told && waiter.is_finished()
+        });
+        go.send(()).unwrap();
+        assert!(matches!(
+            waiter.join().unwrap(),
+            Err(TrySpawnError::Closed(_))
+        ));
+        drainer.join().unwrap();
+    });
+}
+
+#[test]
+fn what_waits_is_told_of_a_queue_without_a_limit() {
+    let queue = alone_on_two(queue("waits"));
+    queue.pause();
+    assert!(queue.is_empty());
+    let handles: Vec<_> = (0..50).map(|_| queue.spawn(|| ())).collect();
+    assert_eq!((queue.len(), queue.stats().nr_inactive), (50, 50));
+    let mut rest = handles.into_iter();
+    assert!(rest.next().unwrap().cancel());
+    assert_eq!(queue.len(), 49);
+    queue.resume();
+    rest.for_each(|handle| handle.join().unwrap());
+    queue.drain().unwrap();
+    assert_eq!((queue.len(), queue.stats().nr_inactive), (0, 0));
+}
+
+#[test]
+fn a_refusal_becomes_an_io_error() {
+    let kind = |error: TrySpawnError<()>| io::Error::from(error).kind();
+    assert_eq!(kind(TrySpawnError::Full(())), io::ErrorKind::WouldBlock);
+    assert_eq!(kind(TrySpawnError::Closed(())), io::ErrorKind::BrokenPipe);
+    assert_eq!(format!("{:?}", TrySpawnError::Full(|| ())), "Full(..)");
+}
+
+#[test]
+fn a_waker_that_panics_spares_who_makes_room() {
+    struct Panics;
+    impl Wake for Panics {
+        fn wake(self: Arc<Self>) {
+            panic!("in a waker");
+        }
+    }
+    let queue = paused(1);
+    let mut handle = queue.spawn(|| ());
+    let mut reserve = queue.reserve();
+    let waker = Waker::from(Arc::new(Panics));
+    let polled = Pin::new(&mut reserve).poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending());
+    assert!(handle.cancel());
+    let permit = poll(&mut reserve, &Arc::default()).expect("granted");
+    drop(permit);
+    queue.resume();
+}
