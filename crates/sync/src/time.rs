@@ -140,6 +140,20 @@ mod tests {
     }
 
     #[test]
+    fn a_moment_is_told_by_the_same_clock() {
+        let span = std::time::Duration::from_secs(5);
+        let (before_ns, now) = (now_ns(), Instant::now());
+        let at_ns = |moment| super::at_ns(moment);
+        assert!(at_ns(now) <= now_ns());
+        assert!((before_ns..now_ns() + 5_000_000_001).contains(&at_ns(now + span)));
+        if let Some(past) = now.checked_sub(span) {
+            assert!(at_ns(past) < before_ns);
+        }
+        let far = now + std::time::Duration::from_secs(1 << 40);
+        assert_eq!(at_ns(far), u64::MAX);
+    }
+
+    #[test]
     fn clocks_never_go_back() {
         let (ns, count) = (now_ns(), cycles());
         for _ in 0..1000 {

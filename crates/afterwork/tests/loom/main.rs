@@ -18,6 +18,7 @@ mod task_work_block;
 mod wake;
 mod workqueue_attrs;
 mod workqueue_blocking;
+mod workqueue_deadline;
 mod workqueue_delayed;
 mod workqueue_end;
 mod workqueue_flush;

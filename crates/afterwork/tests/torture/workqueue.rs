@@ -13,6 +13,7 @@
 //! `--config large`, whose queues change their pools, `take: overlooks the plug`. With `--hostile`: `queue: an end unwinds`, and
 //! with `--asan` also `queue: a lease without its queue`.
 
+mod admission;
 mod futures;
 mod history;
 mod hostile_workqueue;
@@ -31,6 +32,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use admission::Crowded;
 use afterwork::{
     observe,
     params::{Params, WakeMode},
@@ -85,6 +87,7 @@ struct Scene {
     registry: Registry,
     places: Arc<[Place]>,
     subjects: Vec<Subject>,
+    crowded: Crowded,
     lives: Arc<Lives>,
     bells: Arc<Bells>,
     stop: AtomicBool,
@@ -103,6 +106,7 @@ fn round(round: &Round<'_>) -> Totals {
     let subjects = (0..NR_ITEMS).map(|i| Subject::new(i, &places, &lives, &nr_panics, &mut dice));
     let scene = Scene {
         subjects: subjects.collect(),
+        crowded: Crowded::new(&registry, &mut dice),
         registry,
         places,
         lives,
@@ -180,7 +184,10 @@ fn round(round: &Round<'_>) -> Totals {
         }
     });
     let (nr_runs, nr_acts) = watched("checking", || items::check(scene.subjects, log));
-    watched("dropping", || drop(scene.places));
+    watched("dropping", || {
+        scene.crowded.end();
+        drop(scene.places);
+    });
     // A brief queue whose last handle went inside one of its items may still be on its way out.
     watched("shutting down", || {
         let mut shut = scene.registry.shutdown();
@@ -206,7 +213,15 @@ impl Scene {
         while !self.stop.load(Ordering::Relaxed) {
             let place = &self.places[dice.below(self.places.len())];
             let spawned = || self.nr_spawned.fetch_add(1, Ordering::Relaxed);
-            match dice.below(200) {
+            match dice.below(216) {
+                200..210 => {
+                    spawned();
+                    self.crowded.torture(&self.lives, dice);
+                }
+                210..215 => {
+                    spawned();
+                    admission::late(&place.queue, &self.lives, dice);
+                }
                 0..140 => {
                     let subject = &self.subjects[dice.below(NR_ITEMS)];
                     subject.torture(&self.places, dice, &mut log);

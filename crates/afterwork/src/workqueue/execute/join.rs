@@ -15,22 +15,24 @@ use std::{
 use sync::{
     Mutex,
     fork::{self, Process},
+    time, twin,
     unmodelled::Arc,
 };
 
 use super::{
     cancel_on_drop::CancelOnDrop,
     current::{is_current, with_current},
+    deadline::{AnyTime, StartBy},
     dependency::{self, reported},
     run::{self, note_panic},
     wait::{self, must_not_be_lost},
 };
 use crate::{
-    panics::{Foreign, Payload, discard, guarded_in_item},
+    panics::{Foreign, Payload, contain, discard, guarded_in_item},
     trace,
     workqueue::{
         item::handles,
-        item::head::{HandleTable, Head, Popped, TaskSlot, VTable},
+        item::head::{Expiry, HandleTable, Head, Popped, TaskSlot, VTable},
         item::panicked::PanicPayload,
         item::remains::Remains,
         item::slab,
@@ -87,6 +89,8 @@ pub enum JoinError {
     Cancelled,
     /// It tried to join itself.
     OwnItem,
+    /// It had not started by its [deadline](crate::workqueue::Workqueue::spawn_before), and never will.
+    Expired,
     /// Its queue was being drained, had been destroyed, or had no room.
     Refused,
 }
@@ -120,6 +124,7 @@ impl fmt::Display for JoinError {
             },
             Self::Cancelled => f.write_str("the work item was cancelled"),
             Self::OwnItem => f.write_str("a work item cannot join itself"),
+            Self::Expired => f.write_str("the work item had not started by its deadline"),
             Self::Refused => f.write_str("the queue took no work items"),
         }
     }
@@ -131,8 +136,10 @@ pub(crate) type Outcome<T> = Result<T, JoinError>;
 
 /// A closure, and later its result.
 #[repr(C)]
-struct Joinable<F, T> {
+struct Joinable<F, T, S> {
     head: Head,
+    /// I
+    start_by: S,
     /// Written by the handle before it sets the flag that a task waits.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
     /// `func` until the item runs or is cancelled, `outcome` from then on.
@@ -144,19 +151,36 @@ union Content<F, T> {
     outcome: ManuallyDrop<Option<Outcome<T>>>,
 }
 
-/// Makes an item that runs `func` and keeps what it returns; the caller `has_place` of the queue's capacity for it or not.
+/// Makes an item that runs `func` at any time, and keeps what it returns; the caller `has_place` of the queue's capacity for it or not.
 #[inline]
 pub(crate) fn joinable<F, T>(func: F, home: &Pwq, has_place: bool) -> (NonNull<Head>, JoinHandle<T>)
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
 {
-    let item = slab::place(Joinable::<F, T> {
+    joinable_by(AnyTime, func, home, has_place)
+}
+
+/// Makes an item as [`joinable`] does, that must have started by `start_by`.
+#[inline]
+pub(crate) fn joinable_by<F, T, S>(
+    start_by: S,
+    func: F,
+    home: &Pwq,
+    has_place: bool,
+) -> (NonNull<Head>, JoinHandle<T>)
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+    S: StartBy,
+{
+    let item = slab::place(Joinable::<F, T, S> {
         head: Head::new(
-            Joinable::<F, T>::VTABLE,
+            Joinable::<F, T, S>::VTABLE,
             State::queued(home.rules).counted(has_place),
             home.as_home(),
         ),
+        start_by,
         task: UnsafeCell::new(None),
         content: UnsafeCell::new(Content {
             func: ManuallyDrop::new(func),
@@ -176,11 +200,33 @@ where
 {
     // FOREIGN(refused-drop): a closure that a queue does not take, on the thread that spawns; it may unwind to there.
     drop(func);
-    let item = slab::place(Joinable::<F, T> {
-        head: Head::new(Joinable::<F, T>::VTABLE, State::ended(), std::ptr::null()),
+    ended::<F, T>(JoinError::Refused)
+}
+
+/// Drops `func`, and makes the handle of an item whose deadline was over before it was queued.
+#[cold]
+pub(crate) fn expired<F, T>(func: F) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    // FOREIGN(expired-drop): the closure, on the thread that spawns; contained.
+    contain(|| drop(func));
+    ended::<F, T>(JoinError::Expired)
+}
+
+fn ended<F, T>(error: JoinError) -> JoinHandle<T>
+where
+    F: FnOnce() -> T + Send + 'static,
+    T: Send + 'static,
+{
+    let vtable = Joinable::<F, T, AnyTime>::VTABLE;
+    let item = slab::place(Joinable::<F, T, AnyTime> {
+        head: Head::new(vtable, State::ended(), std::ptr::null()),
+        start_by: AnyTime,
         task: UnsafeCell::new(None),
         content: UnsafeCell::new(Content {
-            outcome: ManuallyDrop::new(Some(Err(JoinError::Refused))),
+            outcome: ManuallyDrop::new(Some(Err(error))),
         }),
     });
     JoinHandle {
@@ -200,10 +246,11 @@ pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: &Pwq) -> Non
     .cast()
 }
 
-impl<F, T> Joinable<F, T>
+impl<F, T, S> Joinable<F, T, S>
 where
     F: FnOnce() -> T + Send + 'static,
     T: Send + 'static,
+    S: StartBy,
 {
     const VTABLE: &'static VTable = &VTable {
         run: run::pop_and_run,
@@ -221,6 +268,14 @@ where
             cancel: Self::cancel,
             leave: handles::orphan,
             slot: Self::slot,
+            expiry: if S::IS_LIMITED {
+                Some(Expiry {
+                    at_ns: Self::at_ns,
+                    expire: Self::expire,
+                })
+            } else {
+                None
+            },
         }),
     };
 
@@ -233,9 +288,19 @@ where
         let content = Self::content(item);
         // SAFETY: the caller runs the item for the first and only time, so the closure is there and ours.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
-        // FOREIGN(item-run): a spawned closure, on a worker, a rescuer or its joiner, inside its run; contained.
-        let outcome = guarded_in_item(func).map_err(JoinError::panicked);
-        let panicked = outcome.is_err();
+        // SAFETY: this table belongs to items of this type alone, and the field is never written.
+        let is_over = unsafe { (*item.as_ptr().cast::<Self>()).start_by.is_over() };
+        let outcome = if is_over && !twin::armed("deadline: starts after it") {
+            // SAFETY: the caller runs the item.
+            unsafe { run::note_expired() };
+            // FOREIGN(expired-drop): a closure whose deadline has passed, by whoever would have run it, in its run; contained.
+            contain(|| drop(func));
+            Err(JoinError::Expired)
+        } else {
+            // FOREIGN(item-run): a spawned closure, on a worker, a rescuer or its joiner, inside its run; contained.
+            guarded_in_item(func).map_err(JoinError::panicked)
+        };
+        let panicked = matches!(outcome, Err(JoinError::Panicked(_)));
         if panicked {
             // SAFETY: the caller runs the item.
             unsafe { note_panic(!item.as_ref().load().is_orphan()) };
@@ -284,6 +349,27 @@ where
         true
     }
 
+    unsafe fn at_ns(item: NonNull<Head>) -> u64 {
+        // SAFETY: this table belongs to items of this type alone, and the field is never written.
+        unsafe { (*item.as_ptr().cast::<Self>()).start_by.at_ns() }
+    }
+
+    /// Takes the item, whose deadline is over, out of the queue, and drops its closure, if it has not started.
+    unsafe fn expire(item: NonNull<Head>) -> bool {
+        if !run::expire(item) {
+            return false;
+        }
+        let content = Self::content(item);
+        // SAFETY: the caller, the only handle, has cancelled the item, so nobody else touches the content.
+        let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*content).func) });
+        let outcome = ManuallyDrop::new(Some(Err(JoinError::Expired)));
+        // SAFETY: as above.
+        unsafe { (&raw mut (*content).outcome).write(outcome) };
+        // FOREIGN(expired-drop): the closure, on the thread that joins; contained.
+        contain(|| drop(func));
+        true
+    }
+
     unsafe fn take(item: NonNull<Head>, into: *mut ()) {
         // SAFETY: the run has ended, so the content is an outcome, and the caller is the only handle.
         let outcome = unsafe { &mut (*Self::content(item)).outcome };
@@ -305,7 +391,11 @@ where
     unsafe fn is_husk(item: NonNull<Head>) -> bool {
         // SAFETY: the item has ended, and its handle is gone: the content is an outcome, and all of it is the caller's.
         let (outcome, slot) = unsafe { (&*(*Self::content(item)).outcome, &*Self::slot(item)) };
-        slot.is_none() && matches!(outcome, None | Some(Err(JoinError::Cancelled)))
+        let is_told = matches!(
+            outcome,
+            None | Some(Err(JoinError::Cancelled | JoinError::Expired))
+        );
+        slot.is_none() && is_told
     }
 
     unsafe fn free(item: NonNull<Head>) {
@@ -343,7 +433,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], or
+    /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], [`JoinError::Expired`], or
     /// [`JoinError::OwnItem`] from inside that very closure.
     pub fn join(self) -> Result<T, JoinError> {
         let is_finished = self.is_finished();
@@ -353,6 +443,7 @@ impl<T> JoinHandle<T> {
                 return Err(reported(JoinError::OwnItem));
             }
             dependency::before_waiting_for(self.head());
+            self.wait_until_expired(u64::MAX);
             wait::until_turn(self.head(), 1);
         }
         self.take()
@@ -393,7 +484,10 @@ impl<T> JoinHandle<T> {
                 return Ok(Err(reported(JoinError::OwnItem)));
             }
             dependency::before_waiting_for(self.head());
-            if !wait::until_turn_within(self.head(), 1, timeout) {
+            let end_ns = time::now_ns().saturating_add(nanos(timeout));
+            self.wait_until_expired(end_ns);
+            let left = Duration::from_nanos(end_ns.saturating_sub(time::now_ns()));
+            if !wait::until_turn_within(self.head(), 1, left) {
                 return Err(self);
             }
         }
@@ -470,6 +564,29 @@ impl<T> JoinHandle<T> {
         waits.is_some()
     }
 
+    /// Waits until the item has ended, its deadline, if it has one, is over, or `end_ns` by the clock has come; and lets it expire
+    /// if that is to be.
+    fn wait_until_expired(&self, end_ns: u64) {
+        let Some(expiry) = &self.table().expiry else {
+            return;
+        };
+        // SAFETY: the table is the item's.
+        let at_ns = unsafe { (expiry.at_ns)(self.item) };
+        let left = Duration::from_nanos(at_ns.min(end_ns).saturating_sub(time::now_ns()));
+        if !wait::until_turn_within(self.head(), 1, left) && time::now_ns() >= at_ns {
+            // SAFETY: as above, and we are its only handle. If it has started, the caller waits for its end.
+            unsafe { (expiry.expire)(self.item) };
+        }
+    }
+
+    /// Lets an item with a deadline expire, as its joiner does when that is over. Returns `true` if it had not started.
+    #[cfg(any(loom, shuttle))]
+    pub fn expire_now(&mut self) -> bool {
+        let expiry = self.table().expiry.as_ref().expect("it has a deadline");
+        // SAFETY: the table is the item's, and we are its only handle.
+        unsafe { (expiry.expire)(self.item) }
+    }
+
     fn take(&self) -> Result<T, JoinError> {
         let mut outcome: Option<Outcome<T>> = None;
         // SAFETY: the caller has seen the end of the run, and `T` is the type that the item was made with.
@@ -498,6 +615,15 @@ impl<T> Future for JoinHandle<T> {
 
     /// Never runs the closure itself, so that it cannot block the executor.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if !self.is_finished()
+            && let Some(expiry) = &self.table().expiry
+        {
+            must_not_be_lost(self.is_lost());
+            // SAFETY: the table is the item's, and we are its only handle.
+            if unsafe { time::now_ns() >= (expiry.at_ns)(self.item) && (expiry.expire)(self.item) } {
+                return Poll::Ready(self.take());
+            }
+        }
         if self.await_end(context.waker()) {
             Poll::Pending
         } else {
@@ -522,6 +648,10 @@ impl<T> fmt::Debug for JoinHandle<T> {
             .field(&self.head().load())
             .finish()
     }
+}
+
+fn nanos(span: Duration) -> u64 {
+    u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// A closure that nobody waits for. Its state is never looked at.

@@ -10,6 +10,7 @@ pub(crate) mod block_on;
 pub(crate) mod cancel_cut;
 pub(crate) mod cancel_on_drop;
 pub(crate) mod current;
+pub(crate) mod deadline;
 pub(crate) mod deep;
 pub(crate) mod dependency;
 pub(crate) mod join;

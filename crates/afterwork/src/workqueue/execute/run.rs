@@ -286,14 +286,28 @@ pub(crate) fn cut_out(item: NonNull<Head>) {
     }
 }
 
+/// Takes an item whose deadline is over out of the queue if it has not started, and counts it; returns `true` if it did.
+pub(crate) fn expire(item: NonNull<Head>) -> bool {
+    cancel_and(item, |home| {
+        home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
+    }) || sync::twin::armed("deadline: expires what has started")
+}
+
 /// Takes an item out of the queue if it has not started; returns `true` if it did.
 pub(crate) fn cancel(item: NonNull<Head>) -> bool {
+    cancel_and(item, |_| ())
+}
+
+/// Takes an item out of the queue, and notes that at its home, if it has not started; returns `true` if it did.
+fn cancel_and(item: NonNull<Head>, note: impl FnOnce(&Pwq)) -> bool {
     // SAFETY: the caller holds a handle.
     let head = unsafe { item.as_ref() };
     let key = head.key();
     let Some((_, claimed)) = head.update(State::claim_pending) else {
         return false;
     };
+    // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
+    note(unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) });
     if claimed.is_counted() {
         // Nobody but us ends the claim, so the item does not start any more.
         // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
@@ -336,6 +350,18 @@ pub(super) unsafe fn give_place_back(home: *const Pwq) {
     if let Some(room) = &core.room {
         room.give_back();
     }
+}
+
+/// Takes note that the item that this thread runs has expired.
+///
+/// # Safety
+///
+/// 1. As of [`note_panic`].
+#[cold]
+pub(crate) unsafe fn note_expired() {
+    // SAFETY: as there.
+    let home = unsafe { &*current_home() };
+    home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Takes note of a panic of the item that this thread runs.

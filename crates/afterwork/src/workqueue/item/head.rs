@@ -107,6 +107,17 @@ pub(crate) struct HandleTable {
     pub(crate) leave: unsafe fn(NonNull<Head>),
     /// Returns the task slot.
     pub(crate) slot: unsafe fn(NonNull<Head>) -> *mut Option<Arc<TaskSlot>>,
+    /// Of an item with a deadline.
+    pub(crate) expiry: Option<Expiry>,
+}
+
+/// What a join handle must be able to do with an item that is to start by a deadline.
+#[derive(Debug)]
+pub(crate) struct Expiry {
+    /// Returns the deadline by the clock.
+    pub(crate) at_ns: unsafe fn(NonNull<Head>) -> u64,
+    /// Lets the item, whose deadline is over, expire. Returns `true` if it had not started, and will not.
+    pub(crate) expire: unsafe fn(NonNull<Head>) -> bool,
 }
 
 /// What became of an item that a worker took off its list.

@@ -31,6 +31,8 @@ pub(crate) struct QueueCore {
     /// A: how long sampled items waited for a worker.
     pub(crate) wait: Times,
     /// A: statistics.
+    pub(crate) nr_expired: AtomicU64,
+    /// A: statistics.
     pub(crate) nr_refused: AtomicU64,
     /// Called after a panic that no joiner will see. Goes with the queue, not with who still has this. A leaf.
     pub(crate) on_panic: Mutex<Option<Handler>>,
@@ -58,6 +60,7 @@ impl QueueCore {
             nr_cut: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
             wait: Times::default(),
+            nr_expired: AtomicU64::new(0),
             nr_refused: AtomicU64::new(0),
             // FOREIGN(on-panic-drop): by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),

@@ -13,8 +13,9 @@ use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
 use super::{
-    Registry, Work, manage::manager_loop::ManagerLoop, pools::manager::Manager,
-    pools::policy::Census, pools::pool::WorkerPool,
+    JoinHandle, Registry, Work, Workqueue, execute::deadline::Deadline, execute::join::joinable_by,
+    manage::manager_loop::ManagerLoop, pools::manager::Manager, pools::policy::Census,
+    pools::pool::WorkerPool,
 };
 use crate::{params::Params, wake::Parker};
 
@@ -179,6 +180,19 @@ impl Machine {
     pub fn nr_workers(&self) -> usize {
         let pools = self.registry.machine().pools();
         pools.iter().map(|pool| pool.lock().nr_workers()).sum()
+    }
+}
+
+impl Workqueue {
+    /// Queues `func`, for which it is too late to start when anybody comes to it.
+    pub fn spawn_overdue<T: Send + 'static>(
+        &self,
+        func: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        let home = self.here();
+        let (item, handle) = joinable_by(Deadline(0), func, &home, false);
+        home.push(item);
+        handle
     }
 }
 

@@ -37,6 +37,7 @@ impl Inner {
             helped: core.nr_helped.load(Ordering::Relaxed),
             panicked: core.nr_panicked.load(Ordering::Relaxed),
             refused: core.nr_refused.load(Ordering::Relaxed),
+            expired: core.nr_expired.load(Ordering::Relaxed),
             cpu_intensive: counts.nr_cpu_intensive,
             cm_wakeups: counts.nr_cm_wakeups,
             repatriated: counts.nr_repatriated,

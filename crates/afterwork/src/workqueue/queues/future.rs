@@ -144,6 +144,7 @@ where
             cancel,
             leave: Self::leave,
             slot,
+            expiry: None,
         }),
     };
 

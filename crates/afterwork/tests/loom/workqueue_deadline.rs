@@ -1,0 +1,76 @@
+//! An item with a deadline: it is started, or expires, never both, whoever comes first.
+
+use afterwork::workqueue::JoinError;
+use std::time::{Duration, Instant};
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{bounded, queue, wind_up};
+
+/// A deadline that does not come by itself.
+const LATER: Duration = Duration::from_secs(3600);
+
+/// Counts runs. Leaked, so that the closure has nothing to drop: a twin moves it out twice.
+fn counter() -> &'static AtomicU32 {
+    Box::leak(Box::new(AtomicU32::new(0)))
+}
+
+/// The deadline comes while a worker comes to the item, and its owner waits, or cancels.
+fn comes_at(cancels: bool) {
+    let (_machine, queue) = queue(1, false);
+    let runs = counter();
+    let mut handle = queue.spawn_before(Instant::now() + LATER, move || {
+        runs.fetch_add(1, Ordering::Relaxed);
+    });
+    let is_cancelled = cancels && handle.cancel();
+    let has_expired = handle.expire_now();
+    match handle.join() {
+        Ok(()) => assert!(!has_expired && !is_cancelled && runs.load(Ordering::Relaxed) == 1),
+        Err(JoinError::Expired) => assert!(has_expired && runs.load(Ordering::Relaxed) == 0),
+        Err(JoinError::Cancelled) => assert!(is_cancelled && runs.load(Ordering::Relaxed) == 0),
+        Err(error) => panic!("{error}"),
+    }
+    assert!(!(has_expired && runs.load(Ordering::Relaxed) > 0), "both");
+    wind_up(queue);
+}
+
+/// The deadline is over when a worker, or a joiner that helps, comes to the item.
+fn is_over() {
+    let (_machine, queue) = queue(1, true);
+    let runs = counter();
+    let handle = queue.spawn_overdue(move || {
+        runs.fetch_add(1, Ordering::Relaxed);
+    });
+    assert!(matches!(handle.join(), Err(JoinError::Expired)));
+    assert_eq!(runs.load(Ordering::Relaxed), 0);
+    wind_up(queue);
+}
+
+#[test]
+fn an_item_is_started_or_expires() {
+    bounded(2, || comes_at(false));
+}
+
+#[test]
+fn an_item_with_a_deadline_is_cancelled_once() {
+    bounded(2, || comes_at(true));
+}
+
+#[test]
+fn an_item_whose_deadline_is_over_never_starts() {
+    bounded(2, is_over);
+}
+
+#[test]
+fn an_expiry_of_what_has_started_is_found() {
+    must_fail("deadline: expires what has started", || {
+        bounded(2, || comes_at(false))
+    });
+}
+
+#[test]
+fn a_start_after_the_deadline_is_found() {
+    must_fail("deadline: starts after it", || bounded(2, is_over));
+}
