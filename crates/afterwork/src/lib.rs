@@ -18,6 +18,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `task_work::uring` |
+//! | `tokio` | futures that use tokio's timers and I/O and are polled by our queues: `workqueue::in_tokio` |
 //! | `tracing` | events of workqueues and grace periods for subscribers of the `tracing` crate; docs/observing.md lists them |
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 

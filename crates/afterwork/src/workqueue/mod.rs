@@ -71,6 +71,8 @@ pub use route::registry_error::RegistryError;
 pub use route::stats::{PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 pub use tasks::abort::AbortHandle;
+#[cfg(all(feature = "tokio", not(any(loom, shuttle))))]
+pub use tasks::in_tokio::{InTokio, in_tokio};
 pub use tasks::set::TaskSet;
 pub use time::delayed::{Deferred, Delay, DelayedWork};
 pub use time::interval::{Interval, MissedTickBehavior, ZeroPeriod, interval};

@@ -1,0 +1,79 @@
+//! Tokio's timers and I/O inside futures that another executor polls.
+
+use std::{
+    fmt,
+    mem::ManuallyDrop,
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use tokio::runtime::Handle;
+
+/// Polls and drops `future` in the context of a tokio runtime, so that `tokio::time`, `tokio::net` and `tokio::spawn` work inside it
+/// whatever executor polls it.
+///
+/// The runtime does what it does for its own tasks: its timers and its I/O are driven by its threads, which wake the future by its
+/// waker. A runtime of the current-thread kind drives them only while somebody is in its `block_on`.
+///
+/// # Cost
+///
+/// Two writes of a thread-local for each poll.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use afterwork::workqueue::{Workqueue, in_tokio};
+///
+/// let runtime = tokio::runtime::Builder::new_multi_thread().enable_time().build()?;
+/// let queue = Workqueue::builder("example").build()?;
+/// let task = queue.spawn_async(in_tokio(runtime.handle(), async {
+///     tokio::time::sleep(Duration::from_millis(1)).await;
+///     7
+/// }));
+/// assert_eq!(task.join()?, 7);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias = "Compat")]
+pub fn in_tokio<F: IntoFuture>(runtime: &Handle, future: F) -> InTokio<F::IntoFuture> {
+    InTokio {
+        runtime: runtime.clone(),
+        future: ManuallyDrop::new(future.into_future()),
+    }
+}
+
+/// A future in the context of a tokio runtime; made by [`in_tokio`].
+#[must_use = "a future does nothing unless it is awaited"]
+pub struct InTokio<F> {
+    runtime: Handle,
+    /// Dropped in the context, too.
+    future: ManuallyDrop<F>,
+}
+
+impl<F: Future> Future for InTokio<F> {
+    type Output = F::Output;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
+        // SAFETY: nothing is moved out of it below.
+        let this = unsafe { self.get_unchecked_mut() };
+        let _inside = this.runtime.enter();
+        // SAFETY: the future stays where it is until it is dropped in its place, and this is `Unpin` only if it is.
+        unsafe { Pin::new_unchecked(&mut *this.future) }.poll(context)
+    }
+}
+
+impl<F> Drop for InTokio<F> {
+    fn drop(&mut self) {
+        let _inside = self.runtime.enter();
+        // SAFETY: dropped here alone, and not used again.
+        unsafe { ManuallyDrop::drop(&mut self.future) };
+    }
+}
+
+impl<F> fmt::Debug for InTokio<F> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("InTokio")
+            .field("runtime", &self.runtime)
+            .finish_non_exhaustive()
+    }
+}

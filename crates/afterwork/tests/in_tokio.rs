@@ -1,0 +1,70 @@
+//! Futures of a queue's that use tokio's timers.
+#![cfg(not(any(loom, shuttle)))]
+
+use std::{
+    future::pending,
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use afterwork::workqueue::{Workqueue, block_on, in_tokio, sleep, timeout};
+use tokio::runtime::{Builder, Handle, Runtime};
+
+const SHORT: Duration = Duration::from_millis(2);
+const LONG: Duration = Duration::from_secs(3600);
+
+fn runtime() -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(1).enable_time().build().unwrap()
+}
+
+#[test]
+fn tokio_s_timers_work_inside_a_future_of_a_queue_s_and_on_a_thread() {
+    let runtime = runtime();
+    let queue = Workqueue::builder("tokio").build().unwrap();
+    let start = Instant::now();
+    let task = queue.spawn_async(in_tokio(runtime.handle(), async {
+        tokio::time::sleep(SHORT).await;
+        // Both kinds in one future.
+        sleep(SHORT).await;
+        let late = tokio::time::timeout(SHORT, pending::<()>()).await;
+        (late.is_err(), tokio::spawn(async { 7 }).await.unwrap())
+    }));
+    assert_eq!(task.join().unwrap(), (true, 7));
+    assert!(start.elapsed() >= 3 * SHORT);
+    block_on(in_tokio(runtime.handle(), async {
+        tokio::time::sleep(SHORT).await
+    }));
+}
+
+#[test]
+fn a_future_is_dropped_in_the_runtime_s_context_and_not_beyond() {
+    struct Tells(mpsc::Sender<bool>);
+    impl Drop for Tells {
+        fn drop(&mut self) {
+            self.0.send(Handle::try_current().is_ok()).unwrap();
+        }
+    }
+    let runtime = runtime();
+    let (send, receive) = mpsc::channel();
+    let tells = Tells(send);
+    let future = in_tokio(runtime.handle(), async move {
+        let _tells = tells;
+        pending::<()>().await;
+    });
+    assert!(block_on(timeout(SHORT, future)).is_err());
+    assert!(receive.recv().unwrap());
+    assert!(Handle::try_current().is_err());
+}
+
+#[test]
+fn our_timers_work_in_tokio_s_tasks() {
+    let runtime = runtime();
+    let task = runtime.spawn(async {
+        sleep(SHORT).await;
+        timeout(LONG, async { 7 }).await
+    });
+    assert_eq!(runtime.block_on(task).unwrap(), Ok(7));
+    let late = runtime.block_on(async { timeout(SHORT, pending::<()>()).await });
+    assert!(late.is_err());
+}
