@@ -7,12 +7,13 @@ mod children;
 use std::{
     cell::RefCell,
     panic::{AssertUnwindSafe, catch_unwind},
+    pin::Pin,
     sync::{
         Arc, Barrier, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
         mpsc,
     },
-    task::Poll,
+    task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
@@ -22,7 +23,7 @@ use afterwork::{
     params::Params,
     percpu::{PerCpu, Qpw},
     rcu::{self, Rcu, qsbr, srcu::Domain},
-    workqueue::{self, DelayedWork, Registry, Work, Workqueue},
+    workqueue::{self, DelayedWork, Registry, TaskSet, Work, Workqueue},
 };
 use children::{LIMIT_S, alone, spawn};
 use topology::{CpuId, Topology};
@@ -819,6 +820,40 @@ fn mail_of_the_parent_is_run_there_and_a_flush_in_the_child_does_not_wait_for_it
     });
     owner.while_parked(|| slots.flush(cpu));
     assert_eq!(owner.with(|data| *data), 1);
+}
+
+#[test]
+fn what_sleeps_or_comes_again_in_the_parent_is_refused_in_the_child_and_made_anew_there() {
+    let _alone = alone();
+    let queue = Workqueue::builder("tasks").build().unwrap();
+    let mut slept = workqueue::sleep(HOUR);
+    let mut context = Context::from_waker(Waker::noop());
+    assert!(Pin::new(&mut slept).poll(&mut context).is_pending());
+    let mut set = TaskSet::new(&queue);
+    set.spawn_async(std::future::pending::<()>());
+    let ticks = queue.every(Duration::from_micros(100), || ()).unwrap();
+    let mut theirs = Some((slept, set, ticks));
+    let all = AssertUnwindSafe(&mut theirs);
+    in_child(|| {
+        let AssertUnwindSafe(theirs) = all;
+        let (mut slept, mut set, ticks) = theirs.take().unwrap();
+        let mut context = Context::from_waker(Waker::noop());
+        let polled = AssertUnwindSafe(|| Pin::new(&mut slept).poll(&mut context));
+        assert!(catch_unwind(polled).is_err(), "nobody wakes it");
+        assert!(catch_unwind(AssertUnwindSafe(|| set.try_join_next())).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| set.abort_all())).is_err());
+        // Nobody hangs at locks that threads of the parent's may have.
+        drop((slept, set, ticks));
+        workqueue::block_on(workqueue::sleep(Duration::from_millis(1)));
+        let own = Workqueue::builder("own").build().unwrap();
+        let mut set = TaskSet::new(&own);
+        set.spawn(|| 7);
+        assert_eq!(set.join_next_blocking().unwrap().unwrap(), 7);
+    });
+    let (slept, mut set, ticks) = theirs.take().unwrap();
+    set.abort_all();
+    assert!(set.join_next_blocking().unwrap().is_err());
+    drop((slept, ticks));
 }
 
 #[test]

@@ -14,7 +14,7 @@ use std::{
 
 use afterwork::{
     params::Params,
-    workqueue::{Builder, DelayedWork, RcuWork, Registry, Work, Workqueue},
+    workqueue::{self, Builder, DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue},
 };
 use topology::Topology;
 
@@ -348,5 +348,80 @@ fn a_queue_may_be_paused_under_a_scope_and_tickets_outlive_it() {
             queue.resume();
         });
         assert_eq!(count.into_inner(), 3);
+    }
+}
+
+#[test]
+fn tasks_sleep_time_out_and_are_cancelled() {
+    let queue = queue();
+    let registry =
+        Registry::new(Topology::synthetic("2 core").unwrap(), Params::default()).unwrap();
+    const SHORT: Duration = Duration::from_micros(100);
+    const LONG: Duration = Duration::from_secs(3600);
+    workqueue::block_on(registry.sleep(SHORT));
+    // By a waker of nobody's, which a reaper fires, and by a future's.
+    block_on(registry.sleep(SHORT));
+    let slept = registry.sleep(SHORT);
+    let task = queue.spawn_async(async move {
+        slept.await;
+        vec![7]
+    });
+    let late = registry.timeout(SHORT, pending::<Vec<u8>>());
+    assert!(workqueue::block_on(late).is_err());
+    assert_eq!(block_on(task).unwrap(), [7]);
+    let long = registry.sleep(LONG);
+    let (handle, abort) = queue.spawn_async_abortable(async move { long.await });
+    assert!(abort.clone().abort());
+    assert!(handle.join().is_err() && abort.is_finished());
+    let (handle, abort) = queue.spawn_abortable(|| vec![7]);
+    drop(handle);
+    queue.drain().unwrap();
+    assert!(!abort.abort());
+}
+
+#[test]
+fn a_set_gives_what_ends_and_cancels_the_rest() {
+    let queue = queue();
+    let mut set = TaskSet::new(&queue);
+    for number in 0..3 {
+        set.spawn(move || vec![number]);
+        set.spawn_async(async move { vec![number] });
+    }
+    let sum: i32 = set.results().map(|result| result.unwrap()[0]).sum();
+    assert_eq!(sum, 6);
+    for _ in 0..3 {
+        set.spawn(|| vec![7]);
+        set.spawn_async(pending());
+    }
+    set.abort_all();
+    assert!(block_on(set.join_next()).is_some());
+}
+
+#[test]
+fn work_comes_again_until_it_is_dropped_or_its_queue_is() {
+    let queue = queue();
+    const PERIOD: Duration = Duration::from_micros(100);
+    for _ in 0..2 {
+        let (count, left) = (Count::default(), Arc::new(()));
+        let (runs, kept) = (count.clone(), left.clone());
+        let work = queue.every(PERIOD, move || {
+            let _ = &kept;
+            runs.add();
+        });
+        while count.get() < 2 {
+            thread::yield_now();
+        }
+        work.unwrap().cancel_sync();
+        assert_eq!(Arc::strong_count(&left), 1);
+    }
+    let left = Arc::new(());
+    let kept = left.clone();
+    let work = queue.every(PERIOD, move || {
+        let _ = &kept;
+    });
+    work.unwrap().detach();
+    drop(queue);
+    while Arc::strong_count(&left) > 1 {
+        thread::yield_now();
     }
 }

@@ -12,7 +12,7 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
@@ -20,13 +20,13 @@ use std::{
 use afterwork::{
     params::Params,
     rcu,
-    workqueue::{BuildError, DelayedWork, RcuWork, Registry, Work, Workqueue},
+    workqueue::{BuildError, DelayedWork, RcuWork, Registry, TaskSet, Work, Workqueue, block_on},
 };
 use topology::Topology;
 
 use crate::support::{
     Dice,
-    hostile::{self, Act, Grenade, contained, may, misbehave, refusable},
+    hostile::{self, Act, Grenade, Rattle, contained, may, misbehave, refusable},
     insist, watched,
 };
 
@@ -138,7 +138,7 @@ impl Lair {
     }
 
     fn act(&self, dice: &mut Dice) {
-        match dice.below(13) {
+        match dice.below(16) {
             0 if may(Act::Bh) => self.end_in_bottom_half(dice),
             1..3 if may(Act::Timer) => self.end_under_flushes(dice),
             3 if may(Act::Timer) => self.arm(dice),
@@ -148,6 +148,9 @@ impl Lair {
             7 if may(Act::Handler) => self.handle(dice),
             8 if may(Act::Tls) => self.leave_in_thread(dice),
             12 if may(Act::Timer) && may(Act::Drop) => self.shut_down_by_drop(dice),
+            13 if may(Act::Timer) => self.sleep(dice),
+            14 if may(Act::Timer) => self.come_again(dice),
+            15 => self.gather(dice),
             9 if hostile::dares(Act::Fork, dice, 4) => self.fork(dice),
             10 if may(Act::Drop) => {
                 let victim = self.victim(dice);
@@ -315,6 +318,84 @@ impl Lair {
             0 => drop(handle),
             1 => hostile::hide(dice, handle),
             _ => drop(hostile::await_rudely(handle, dice)),
+        }
+    }
+
+    /// Sleeps with wakers that misbehave, and ends that in some way.
+    fn sleep(&self, dice: &mut Dice) {
+        let span = Duration::from_micros(dice.pick(&[0, 50, 500, 2000]));
+        let mut slept = self.registry.sleep(span);
+        match dice.below(4) {
+            0 => hostile::await_rudely(slept, dice),
+            1 => block_on(slept),
+            2 => {
+                let waker = Waker::from(Rattle::new(dice));
+                let _ = Pin::new(&mut slept).poll(&mut Context::from_waker(&waker));
+                hostile::hide(dice, slept);
+            }
+            _ => {
+                let rude = Rude {
+                    dice: Dice::new(dice.bits()),
+                    nr_polls: dice.below(4),
+                    grenade: Grenade::new(dice),
+                };
+                let _ = hostile::await_rudely(self.registry.timeout(span, rude), dice);
+            }
+        }
+    }
+
+    /// Comes again and again, misbehaves each time, and is ended anywhere.
+    fn come_again(&self, dice: &mut Dice) {
+        let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
+        let victim = (dice.below(2) == 0).then(|| self.victim(dice));
+        let queue = victim.as_ref().map_or(&self.queue, |victim| &victim.queue);
+        let period = Duration::from_micros(1 + dice.below(500) as u64);
+        let work = queue.every(period, move || {
+            grenade.check();
+            misbehave(&mut own);
+        });
+        let work = work.unwrap();
+        thread::sleep(2 * period);
+        match (victim, dice.below(3)) {
+            (Some(victim), 0) => {
+                work.detach();
+                victim.end();
+            }
+            (Some(victim), _) => {
+                victim.end();
+                hostile::hide(dice, work);
+            }
+            (None, 0) => hostile::hide(dice, work),
+            (None, 1) => work.cancel_sync(),
+            (None, _) => drop(work),
+        }
+    }
+
+    /// Gathers what misbehaves in a set, takes some of it, and ends it anywhere.
+    fn gather(&self, dice: &mut Dice) {
+        let mut set = TaskSet::new(&self.queue);
+        for _ in 0..dice.below(4) {
+            let (grenade, mut own) = (Grenade::new(dice), Dice::new(dice.bits()));
+            set.spawn(move || {
+                grenade.check();
+                misbehave(&mut own);
+            });
+            let rude = Rude {
+                dice: Dice::new(dice.bits()),
+                nr_polls: dice.below(4),
+                grenade: Grenade::new(dice),
+            };
+            set.spawn_async(rude);
+        }
+        match dice.below(4) {
+            0 => hostile::hide_queue(dice, set),
+            1 => set.abort_all(),
+            2 => drop(set),
+            _ => {
+                while let Some(result) = hostile::await_rudely(Box::pin(set.join_next()), dice) {
+                    drop(result);
+                }
+            }
         }
     }
 

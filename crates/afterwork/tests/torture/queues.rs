@@ -19,6 +19,7 @@ use crate::{
     items::Subject,
     scopes,
     support::{Dice, Life, Lives, Planned, hostile, insist},
+    timed,
 };
 
 const SCOPES: [AffinityScope; 3] = [
@@ -274,6 +275,9 @@ pub fn brief(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     });
     let delay = Duration::from_micros(dice.pick(&[1, 20, 50, 100, 2_000]));
     queue.enqueue_after(&delayed, delay);
+    if dice.below(2) == 0 {
+        timed::until_the_end(&queue, lives, dice);
+    }
     if dice.below(4) == 0 {
         let bh = Workqueue::builder("brief bh")
             .bh()

@@ -21,6 +21,7 @@ mod items;
 mod queues;
 mod scopes;
 mod support;
+mod timed;
 
 use std::{
     process::ExitCode,
@@ -213,7 +214,7 @@ impl Scene {
         while !self.stop.load(Ordering::Relaxed) {
             let place = &self.places[dice.below(self.places.len())];
             let spawned = || self.nr_spawned.fetch_add(1, Ordering::Relaxed);
-            match dice.below(216) {
+            match dice.below(222) {
                 200..210 => {
                     spawned();
                     self.crowded.torture(&self.lives, dice);
@@ -245,6 +246,7 @@ impl Scene {
                 195..197 => self.registry.refuse_threads(dice.below(2) == 0),
                 197 => place.lend(dice),
                 198 => drop(observe::snapshot_of(&self.registry)),
+                215..221 => timed::torture(&self.registry, &place.queue, &self.lives, dice),
                 _ => drop((place.queue.stats(), self.registry.lock_hold())),
             }
         }

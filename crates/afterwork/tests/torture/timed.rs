@@ -1,0 +1,175 @@
+//! What comes later, under torture: tasks that sleep and time out, sets of items, and work that comes again and again.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use afterwork::workqueue::{
+    JoinError, MissedTickBehavior, Registry, Sleep, TaskSet, Workqueue, block_on,
+};
+
+use crate::support::{Dice, Life, Lives, Planned};
+
+/// No task sleeps so long in a round.
+const NEVER: Duration = Duration::from_secs(3600);
+
+fn span(dice: &mut Dice) -> Duration {
+    Duration::from_micros(dice.pick(&[0, 1, 60, 70, 200, 1000]))
+}
+
+/// Does one of them, by the dice.
+pub fn torture(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
+    match dice.below(4) {
+        0 => sleep(registry, queue, lives, dice),
+        1 => time_out(registry, dice),
+        2 => set(registry, queue, lives, dice),
+        _ => again(queue, lives, dice),
+    }
+}
+
+/// Sleeps on this thread or in a task; never too short.
+fn sleep(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
+    let (span, start) = (span(dice), Instant::now());
+    let slept = registry.sleep(span);
+    if dice.below(2) == 0 {
+        block_on(slept);
+        assert!(start.elapsed() >= span, "too early");
+        return;
+    }
+    let life = Life::new(lives);
+    let (mut handle, abort) = queue.spawn_async_abortable(async move {
+        slept.await;
+        drop(life);
+        start.elapsed()
+    });
+    match dice.below(4) {
+        0 => drop(abort.abort()),
+        1 => drop(handle.cancel()),
+        2 => return,
+        _ => {}
+    }
+    match handle.join() {
+        Ok(slept) => assert!(slept >= span, "too early"),
+        // Or the queue was being drained.
+        Err(JoinError::Cancelled | JoinError::Refused) => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// One of two that wait is given up.
+fn time_out(registry: &Registry, dice: &mut Dice) {
+    let (one, other) = (span(dice), span(dice));
+    let start = Instant::now();
+    let mut long = registry.sleep(NEVER);
+    let outcome = block_on(registry.timeout(one, async {
+        let short: Sleep = registry.sleep(other);
+        // Armed, and taken back with the future.
+        let given_up = registry.timeout(Duration::ZERO, &mut long).await;
+        assert!(given_up.is_err(), "an hour is over");
+        short.await;
+    }));
+    assert!(start.elapsed() >= one.min(other), "too early");
+    assert!(outcome.is_ok() || start.elapsed() >= one, "too early");
+}
+
+/// Closures and futures in a set, of which each comes out once, or none.
+fn set(registry: &Registry, queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
+    let mut set = TaskSet::new(queue);
+    let nr_items = dice.below(8);
+    for number in 0..nr_items {
+        let life = Life::new(lives);
+        let (kind, slept) = (dice.below(4), registry.sleep(span(dice)));
+        match kind {
+            0 => set.spawn(move || {
+                drop(life);
+                number
+            }),
+            1 => set.spawn(move || {
+                drop(life);
+                Planned::panic()
+            }),
+            2 => set.add(queue.spawn(move || {
+                drop(life);
+                number
+            })),
+            _ => set.spawn_async(async move {
+                slept.await;
+                drop(life);
+                number
+            }),
+        }
+        if dice.below(8) == 0 {
+            set.abort_all();
+        }
+    }
+    let nr_taken = match dice.below(4) {
+        0 => dice.below(nr_items + 1),
+        1 => {
+            set.detach_all();
+            return;
+        }
+        _ => nr_items,
+    };
+    let mut seen = [false; 8];
+    for _ in 0..nr_taken {
+        match set.join_next_blocking().expect("as many as were added") {
+            Ok(number) => assert!(!std::mem::replace(&mut seen[number], true), "twice"),
+            Err(JoinError::Cancelled | JoinError::Refused) => {}
+            Err(JoinError::Panicked(payload)) if payload.downcast_ref::<Planned>().is_some() => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+    assert_eq!(set.len(), nr_items - nr_taken);
+}
+
+/// Runs again and again, never beside itself, and not any more when that is over.
+fn again(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
+    let period = Duration::from_micros(1 + dice.below(300) as u64);
+    let (life, nr_runs) = (Life::new(lives), Arc::<AtomicUsize>::default());
+    let (is_over, inside) = (Arc::<AtomicBool>::default(), AtomicBool::new(false));
+    let (runs, over) = (nr_runs.clone(), is_over.clone());
+    let panics = dice.below(8) == 0;
+    let mut own = Dice::new(dice.bits());
+    let work = queue.every(period, move || {
+        let _life = &life;
+        assert!(!inside.swap(true, Ordering::AcqRel), "beside itself");
+        assert!(!over.load(Ordering::Acquire), "after that");
+        runs.fetch_add(1, Ordering::Relaxed);
+        if own.below(4) == 0 {
+            thread::yield_now();
+        }
+        inside.store(false, Ordering::Release);
+        if panics {
+            Planned::panic();
+        }
+    });
+    let behavior = dice.pick(&[
+        MissedTickBehavior::Burst,
+        MissedTickBehavior::Delay,
+        MissedTickBehavior::Skip,
+    ]);
+    let work = work.unwrap().with_missed_ticks(behavior);
+    thread::sleep(span(dice));
+    match dice.below(2) {
+        0 => drop(work),
+        _ => {
+            work.cancel_sync();
+            is_over.store(true, Ordering::Release);
+        }
+    }
+}
+
+/// Has a queue that is about to go run something again and again, until it has gone.
+pub fn until_the_end(queue: &Workqueue, lives: &Arc<Lives>, dice: &mut Dice) {
+    let life = Life::new(lives);
+    let period = Duration::from_micros(1 + dice.below(100) as u64);
+    let work = queue.every(period, move || {
+        let _ = &life;
+    });
+    work.unwrap().detach();
+}
