@@ -7,6 +7,7 @@ use std::{
     sync::{
         Barrier,
         atomic::{AtomicBool, AtomicUsize, Ordering},
+        mpsc,
     },
     thread,
     time::Duration,
@@ -379,4 +380,36 @@ fn the_last_poster_wakes_a_sleeping_owner_that_gets_all_that_was_posted() {
             });
         }
     }
+}
+
+/// Returns how often this thread has gone to sleep.
+fn nr_sleeps() -> i64 {
+    // SAFETY: all zeros are a usage; the call writes one.
+    let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
+    // SAFETY: `usage` lives over the call.
+    assert_eq!(
+        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) },
+        0
+    );
+    usage.ru_nvcsw
+}
+
+/// However long the owner is without items. One with a timer of 1 ms would sleep about a hundred times.
+#[test]
+fn a_lingering_owner_without_items_is_not_woken() {
+    let mut mailbox = Mailbox::builder().spin_limit(0).build();
+    let poster = mailbox.poster();
+    let (ready, is_ready) = mpsc::channel();
+    let owner = thread::spawn(move || {
+        ready.send(()).unwrap();
+        let before = nr_sleeps();
+        let lingered = mailbox.wait_linger(1, 2, Duration::from_millis(1));
+        (lingered, nr_sleeps() - before)
+    });
+    is_ready.recv().unwrap();
+    thread::sleep(Duration::from_millis(100));
+    poster.post(()).unwrap();
+    let (lingered, nr_sleeps) = owner.join().unwrap();
+    assert_eq!(lingered, Ok(true));
+    assert!(nr_sleeps <= 2, "{nr_sleeps} sleeps for one item");
 }

@@ -263,6 +263,42 @@ impl<T> Inbox<T> {
         if self.backlog == Backlog::Lifo {
             return self.count_list(reader, wanted);
         }
+        // SAFETY: (1).
+        unsafe { self.walk(reader, |nr_items, urgent| nr_items >= wanted || urgent) }
+    }
+
+    /// Returns how many items are inside, without those behind a producer in mid-push.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`read`](Self::read).
+    pub(super) unsafe fn len(&self, reader: &mut Reader<T>) -> usize {
+        if self.backlog == Backlog::Lifo {
+            while self.count_one(reader) {}
+            return reader.counted.len();
+        }
+        let mut len = 0;
+        let note = |nr_items, _| {
+            len = nr_items;
+            false
+        };
+        // SAFETY: (1).
+        let _ = unsafe { self.walk(reader, note) };
+        len
+    }
+
+    /// Counts the items inside, block by block, until `is_enough`. That is asked with the number so far, and whether there is an
+    /// urgent one in the block.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`read`](Self::read).
+    #[inline]
+    unsafe fn walk(
+        &self,
+        reader: &mut Reader<T>,
+        mut is_enough: impl FnMut(usize, bool) -> bool,
+    ) -> Count {
         let (mut nr_items, mut at) = (0, reader.at);
         let mut next = match reader.block {
             Some(block) => Pop::Item(block),
@@ -279,7 +315,7 @@ impl<T> Inbox<T> {
             // SAFETY: the reader stands at it, or it is in the queue, behind that.
             let state = unsafe { block::load(block) };
             nr_items += state.nr_items() - at;
-            if nr_items >= wanted || state.has_urgent_from(at) {
+            if is_enough(nr_items, state.has_urgent_from(at)) {
                 return Count::Enough;
             }
             next = if popped {
@@ -295,13 +331,21 @@ impl<T> Inbox<T> {
 
     fn count_list(&self, reader: &mut Reader<T>, wanted: usize) -> Count {
         while reader.counted.len() < wanted && reader.nr_urgent == 0 {
-            let Some(blank) = self.take_reversed(reader) else {
+            if !self.count_one(reader) {
                 return Count::Only(reader.counted.len());
-            };
-            reader.nr_urgent += usize::from(is_urgent(&blank));
-            reader.counted.push_back(blank);
+            }
         }
         Count::Enough
+    }
+
+    /// Moves the next block of the list to those that were counted. Returns `false` if there is none.
+    fn count_one(&self, reader: &mut Reader<T>) -> bool {
+        let Some(blank) = self.take_reversed(reader) else {
+            return false;
+        };
+        reader.nr_urgent += usize::from(is_urgent(&blank));
+        reader.counted.push_back(blank);
+        true
     }
 }
 

@@ -83,6 +83,13 @@ pub struct Drain<'m, T> {
     left: usize,
 }
 
+/// Receives items while a budget lasts. Made by [`Mailbox::drain_while`].
+#[must_use = "an iterator does nothing until it is asked"]
+pub struct DrainWhile<'m, T, B> {
+    drain: Drain<'m, T>,
+    budget: B,
+}
+
 /// What is inside, compared to the wanted count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inside {
@@ -179,6 +186,53 @@ impl<T> Mailbox<T> {
         }
     }
 
+    /// Returns an iterator that receives items as long as `budget` returns `true`. The rest stays inside, in order.
+    ///
+    /// `budget` is asked before each receipt. The iterator ends when it returns `false`, or when there is nothing to receive.
+    ///
+    /// # Blocking
+    ///
+    /// As [`try_recv`](Self::try_recv).
+    ///
+    /// # Panics
+    ///
+    /// If `budget` does. All that was not received stays inside.
+    ///
+    /// # Examples
+    ///
+    /// As many as a millisecond allows:
+    ///
+    /// ```
+    /// use afterwork::task_work::Mailbox;
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let mut mailbox = Mailbox::new();
+    /// let poster = mailbox.poster();
+    /// (0..10).for_each(|number| poster.post(number).unwrap());
+    /// let end = Instant::now() + Duration::from_millis(1);
+    /// let nr_received = mailbox.drain_while(|| Instant::now() < end).count();
+    /// assert_eq!(mailbox.len(), 10 - nr_received);
+    /// ```
+    pub fn drain_while<B: FnMut() -> bool>(&mut self, budget: B) -> DrainWhile<'_, T, B> {
+        DrainWhile {
+            drain: self.drain(usize::MAX),
+            budget,
+        }
+    }
+
+    /// Returns how many items are inside. By the time it returns, posters may have added others.
+    ///
+    /// Does not count what lies behind a poster in the middle of its post, and what is in a [`Batch`](super::Batch).
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. Walks over all blocks: a load for each dozen small items.
+    pub fn len(&mut self) -> usize {
+        let reader = self.reader.as_mut().expect("taken by the drop alone");
+        // SAFETY: the reader was made with this inbox, in `from_builder`.
+        unsafe { self.shared.inbox.len(reader) }
+    }
+
     /// Returns `true` if nothing is inside and no post is under way.
     pub fn is_empty(&mut self) -> bool {
         matches!(self.count_inside(1), Inside::Short(_) | Inside::Over)
@@ -187,7 +241,7 @@ impl<T> Mailbox<T> {
     /// Sleeps until `count` items are inside, or an urgent one. A `count` of 0 counts as 1.
     ///
     /// Items that were left inside before count. Lazy posts alone may never reach the count; with those, use
-    /// [`wait_timeout`](Self::wait_timeout).
+    /// [`wait_timeout`](Self::wait_timeout) or [`wait_linger`](Self::wait_linger).
     ///
     /// # Blocking
     ///
@@ -223,7 +277,8 @@ impl<T> Mailbox<T> {
     ///
     /// # Examples
     ///
-    /// Up to 32 items at once, none later than a millisecond:
+    /// Up to 32 items at once, or what there is after a millisecond. For an owner that has other things to do then; one that
+    /// has not uses [`wait_linger`](Self::wait_linger), which does not wake it for nothing.
     ///
     /// ```
     /// use afterwork::task_work::Mailbox;
@@ -262,6 +317,53 @@ impl<T> Mailbox<T> {
                 }
             }
         }
+    }
+
+    /// Sleeps until `min` items are inside, or an urgent one; then gathers until `up_to` are, for at most `within`. Returns
+    /// `false` if that time ran out.
+    ///
+    /// The first sleep has no timer: an owner without items is not woken, however long that lasts. The second one is that of
+    /// [`wait_timeout`](Self::wait_timeout), so an urgent item ends it at once. Post lazily what may wait for company.
+    ///
+    /// The time counts from when the owner finds the first `min`. A `min` of 0 counts as 1; an `up_to` that is no larger than
+    /// `min` makes this [`wait`](Self::wait).
+    ///
+    /// # Blocking
+    ///
+    /// Until then. Two wake-ups at most for what it gathers: one when it begins, one when it is complete or late.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait).
+    ///
+    /// # Examples
+    ///
+    /// Up to 32 items at once, none later than a millisecond, and no wake-up while there are none:
+    ///
+    /// ```
+    /// use afterwork::task_work::Mailbox;
+    /// use std::time::Duration;
+    ///
+    /// let mut mailbox = Mailbox::new();
+    /// let poster = mailbox.poster();
+    /// let producer = std::thread::spawn(move || {
+    ///     (0..100).for_each(|number| poster.post_lazy(number).unwrap());
+    /// });
+    /// let mut sum = 0;
+    /// while mailbox.wait_linger(1, 32, Duration::from_millis(1)).is_ok() {
+    ///     sum += mailbox.drain(32).sum::<i32>();
+    /// }
+    /// assert_eq!(sum, 4950);
+    /// # producer.join().unwrap();
+    /// ```
+    pub fn wait_linger(
+        &mut self,
+        min: usize,
+        up_to: usize,
+        within: Duration,
+    ) -> Result<bool, Closed> {
+        self.wait(min)?;
+        self.wait_timeout(up_to, within)
     }
 
     /// Refuses new posts from here on. The items inside may still be received.
@@ -422,6 +524,27 @@ impl<T> Iterator for Drain<'_, T> {
 }
 
 impl<T> std::iter::FusedIterator for Drain<'_, T> {}
+
+impl<T, B: FnMut() -> bool> Iterator for DrainWhile<'_, T, B> {
+    type Item = T;
+
+    #[inline]
+    fn next(&mut self) -> Option<T> {
+        // FOREIGN(drain-budget): the owner's closure, on the owner, which gets the panic. All items stay inside.
+        if self.drain.left > 0 && !(self.budget)() {
+            self.drain.left = 0;
+        }
+        self.drain.next()
+    }
+}
+
+impl<T, B: FnMut() -> bool> std::iter::FusedIterator for DrainWhile<'_, T, B> {}
+
+impl<T, B> fmt::Debug for DrainWhile<'_, T, B> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DrainWhile").finish_non_exhaustive()
+    }
+}
 
 impl<T> fmt::Debug for Mailbox<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -31,7 +31,7 @@
 //!
 //! | the owner | sleeps in | is woken by |
 //! |---|---|---|
-//! | is a thread | [`Mailbox::wait`], [`Mailbox::wait_timeout`] | a futex, after a short spin |
+//! | is a thread | [`Mailbox::wait`], [`Mailbox::wait_timeout`], [`Mailbox::wait_linger`] | a futex, after a short spin |
 //! | is an event loop, such as epoll | the loop, after [`Mailbox::arm`], with [`Mailbox::eventfd`] in its set | the eventfd |
 //! | waits in io_uring for posts and completions | the ring, which polls the eventfd (feature `io-uring`: the module `uring`) | a completion |
 //! | is an async task | [`Mailbox::recv`], [`Mailbox::poll_recv`], [`Mailbox::ready`] | its waker |
@@ -72,6 +72,6 @@ pub use batch::Batch;
 pub use builder::Builder;
 pub use error::{Closed, PostError, TryRecvError};
 pub use inbox::Backlog;
-pub use mailbox::{Drain, Mailbox};
+pub use mailbox::{Drain, DrainWhile, Mailbox};
 pub use poster::Poster;
 pub use recv::{Ready, Recv};

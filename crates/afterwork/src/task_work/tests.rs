@@ -550,3 +550,72 @@ fn a_poster_killed_by_a_panic_tells_the_owner() {
     assert_eq!(mailbox.wait(1), Err(Closed), "the batch was never posted");
     assert!(thread.join().is_err());
 }
+
+#[test]
+fn a_linger_gathers_until_there_are_enough_or_one_is_urgent_or_the_time_is_over() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    poster.post_lazy(0).unwrap();
+    assert_eq!(
+        mailbox.wait_linger(1, 3, Duration::from_millis(1)),
+        Ok(false)
+    );
+    (1..3).for_each(|number| poster.post_lazy(number).unwrap());
+    assert_eq!(mailbox.wait_linger(0, 3, FOR_EVER), Ok(true));
+    assert_eq!(mailbox.wait_linger(2, 1, FOR_EVER), Ok(true));
+    poster.post(3).unwrap();
+    assert_eq!(mailbox.wait_linger(9, 32, FOR_EVER), Ok(true));
+    assert!(mailbox.drain(9).eq(0..4));
+    poster.post_lazy(4).unwrap();
+    drop(poster);
+    assert_eq!(
+        mailbox.wait_linger(2, 32, FOR_EVER),
+        Ok(true),
+        "the last ones"
+    );
+    assert_eq!(mailbox.try_recv(), Ok(4));
+    assert_eq!(mailbox.wait_linger(1, 32, FOR_EVER), Err(Closed));
+}
+
+#[test]
+fn a_drain_ends_with_its_budget_and_leaves_the_rest() {
+    for mut mailbox in backlogs() {
+        let poster = mailbox.poster();
+        (0..10).for_each(|number| poster.post(number).unwrap());
+        let mut budget = 3;
+        let drained = mailbox.drain_while(|| {
+            budget -= 1;
+            budget >= 0
+        });
+        assert!(drained.eq(0..3));
+        let mut panics = mailbox.drain_while(|| panic!("a budget"));
+        let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| panics.next()));
+        assert!(caught.is_err());
+        let mut none = mailbox.drain_while(|| false);
+        assert_eq!((none.next(), none.next()), (None, None));
+        assert!(mailbox.drain_while(|| true).eq(3..10));
+    }
+}
+
+#[test]
+fn the_length_counts_all_that_is_inside_urgent_or_not() {
+    for mut mailbox in backlogs() {
+        let poster = mailbox.poster();
+        let other = mailbox.poster();
+        assert_eq!(mailbox.len(), 0);
+        for number in 0..40 {
+            poster.post_lazy(number).unwrap();
+            if number % 7 == 0 {
+                other.post(number).unwrap();
+            }
+        }
+        let mut batch = poster.batch();
+        batch.push(1).unwrap();
+        for left in (0..=46).rev() {
+            assert_eq!(mailbox.len(), left);
+            assert_eq!(mailbox.try_recv().is_ok(), left > 0);
+        }
+        batch.post().unwrap();
+        assert_eq!(mailbox.len(), 1);
+    }
+}
