@@ -41,11 +41,12 @@ impl<'p, T> Batch<'p, T> {
         }
     }
 
-    /// Adds an item.
+    /// Adds an item, for which it reserves room.
     ///
     /// # Errors
     ///
-    /// [`PostError::Full`] with the item. A closed mailbox is reported by [`post`](Self::post).
+    /// [`PostError::Full`] with the item, also while others wait for room. A closed mailbox is reported by
+    /// [`post`](Self::post).
     #[inline]
     pub fn push(&mut self, item: T) -> Result<(), PostError<T>> {
         if !self.poster.shared.room.reserve() {
@@ -189,7 +190,7 @@ impl<T> Iterator for Batch<'_, T> {
             self.unpack();
         }
         let item = self.back.pop_front()?;
-        self.poster.shared.room.release(1);
+        self.poster.shared.release(1);
         Some(item)
     }
 }

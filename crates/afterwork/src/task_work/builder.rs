@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 
 use super::inbox::Backlog;
 use super::mailbox::Mailbox;
+use super::room::MAX_CAPACITY;
 use crate::wake::Parker;
 
 /// The default of [`Builder::keep`]. A guess: with small items this is as much memory as a thread's stack touches. With a
@@ -46,9 +47,10 @@ impl<T> Builder<T> {
         }
     }
 
-    /// Bounds the mailbox: posts are refused while `items` items are inside. Unbounded by default.
+    /// Bounds the mailbox: while `items` items are inside, posts are refused, and sends wait. Unbounded by default.
     ///
-    /// Costs one locked instruction for each post and one for each receipt.
+    /// Costs one locked instruction for each post and one for each receipt; where others wait for room, a receipt also takes a
+    /// lock, moves an item in, and wakes its sender. [`Poster`](super::Poster) says who gets the room.
     pub fn capacity(mut self, items: usize) -> Self {
         self.capacity = Some(items);
         self
@@ -86,7 +88,17 @@ impl<T> Builder<T> {
     }
 
     /// Makes the mailbox.
+    ///
+    /// # Panics
+    ///
+    /// If the capacity is 0, or above `isize::MAX`.
     pub fn build(self) -> Mailbox<T> {
+        if let Some(capacity) = self.capacity {
+            assert!(
+                (1..=MAX_CAPACITY).contains(&capacity),
+                "the capacity of a mailbox is {capacity}: it must be from 1 to {MAX_CAPACITY}"
+            );
+        }
         Mailbox::from_builder(&self)
     }
 

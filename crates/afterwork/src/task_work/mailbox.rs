@@ -42,8 +42,8 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// - Dropping the mailbox drops the items inside; a panic of such a drop is caught. Later posts are refused, with the item in
 ///   the error.
 ///
-/// A mailbox grows with what is posted, unless it is built with a [capacity](Builder::capacity). Emptied blocks are kept
-/// for later posts, up to a [limit](Builder::keep).
+/// A mailbox grows with what is posted, unless it is built with a [capacity](Builder::capacity): then posts are refused, or
+/// wait for room. Emptied blocks are kept for later posts, up to a [limit](Builder::keep).
 ///
 /// # Examples
 ///
@@ -93,7 +93,7 @@ pub struct DrainWhile<'m, T, B> {
 /// What is inside, compared to the wanted count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inside {
-    /// As many items as wanted, or an urgent one, or the last ones before the end.
+    /// As many items as wanted, or an urgent one, or the last ones before the end, or any while others wait for room.
     Enough,
     /// So many items, fewer than wanted.
     Short(usize),
@@ -222,11 +222,13 @@ impl<T> Mailbox<T> {
 
     /// Returns how many items are inside. By the time it returns, posters may have added others.
     ///
-    /// Does not count what lies behind a poster in the middle of its post, and what is in a [`Batch`](super::Batch).
+    /// Does not count what lies behind a poster in the middle of its post, what is in a [`Batch`](super::Batch), and what
+    /// waits for room.
     ///
     /// # Blocking
     ///
-    /// Never blocks. Walks over all blocks: a load for each dozen small items.
+    /// Never blocks. Walks over all blocks: a load for each dozen small items. Of a bounded mailbox a poster knows more cheaply
+    /// how much room is taken: [`Poster::nr_inside`].
     pub fn len(&mut self) -> usize {
         let reader = self.reader.as_mut().expect("taken by the drop alone");
         // SAFETY: the reader was made with this inbox, in `from_builder`.
@@ -241,7 +243,8 @@ impl<T> Mailbox<T> {
     /// Sleeps until `count` items are inside, or an urgent one. A `count` of 0 counts as 1.
     ///
     /// Items that were left inside before count. Lazy posts alone may never reach the count; with those, use
-    /// [`wait_timeout`](Self::wait_timeout) or [`wait_linger`](Self::wait_linger).
+    /// [`wait_timeout`](Self::wait_timeout) or [`wait_linger`](Self::wait_linger). In a bounded mailbox a count above the
+    /// capacity stands for the capacity, and while anybody waits for room any item is enough.
     ///
     /// # Blocking
     ///
@@ -366,7 +369,7 @@ impl<T> Mailbox<T> {
         self.wait_timeout(up_to, within)
     }
 
-    /// Refuses new posts from here on. The items inside may still be received.
+    /// Refuses new posts from here on. The items inside may still be received. Who waits for room gets its item back.
     ///
     /// A post that overlaps this call may be refused or accepted. If it is accepted, its item may arrive after the owner has
     /// got [`Closed`]; it is received by a later call, or dropped with the mailbox. An owner that must receive every accepted
@@ -377,7 +380,8 @@ impl<T> Mailbox<T> {
 
     /// Prepares a sleep until `count` items are inside: counts, arms, and counts again.
     pub(super) fn prepare_sleep(&mut self, count: usize, sleep: Sleep<'_>) -> PrepareSleep {
-        let count = count.max(1);
+        let capacity = self.shared.room.capacity();
+        let count = count.min(capacity.unwrap_or(usize::MAX)).max(1);
         loop {
             let nr_inside = match self.count_inside(count) {
                 Inside::Enough => return PrepareSleep::Ready,
@@ -422,9 +426,9 @@ impl<T> Mailbox<T> {
         match unsafe { self.shared.inbox.count(reader, count) } {
             Count::Enough => Inside::Enough,
             Count::MidPush => Inside::MidPush,
-            Count::Only(nr_inside) if !over => Inside::Short(nr_inside),
-            Count::Only(0) => Inside::Over,
-            Count::Only(_) => Inside::Enough,
+            Count::Only(0) if over => Inside::Over,
+            Count::Only(1..) if over || self.shared.room.is_awaited() => Inside::Enough,
+            Count::Only(nr_inside) => Inside::Short(nr_inside),
         }
     }
 
@@ -446,7 +450,7 @@ impl<T> Mailbox<T> {
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         let found = unsafe { shared.inbox.read(reader, emptied) };
         if matches!(found, Found::Item(_)) {
-            shared.room.release(1);
+            shared.release(1);
             if let Some(tally) = &shared.owner.tally {
                 tally[RECEIVED].add_alone();
             }

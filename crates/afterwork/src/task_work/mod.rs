@@ -25,7 +25,13 @@
 //! | [`Poster::post_lazy`] | counts; the `n`th wakes it | no wake-up |
 //!
 //! A wake-up costs its poster microseconds and the owner tens of them. An owner that waits for 32 items, or for those that
-//! came within a millisecond ([`Mailbox::wait_timeout`]), pays for one wake-up in 32 items.
+//! come within a millisecond of the first ([`Mailbox::wait_linger`]), pays for one or two wake-ups in 32 items, and for none while
+//! there are no items.
+//!
+//! # Bounds
+//!
+//! A mailbox with a [capacity](Builder::capacity) gives an item back for which there is no room ([`Poster::post`]), or lets its
+//! sender wait, first come, first in ([`Poster::send`], [`Poster::send_wait`]).
 //!
 //! # Kinds of owners
 //!
@@ -42,7 +48,8 @@
 // A post, file by file: in `poster.rs` the item is added to the poster's block (`block.rs`), or starts another block, an
 // emptied one if there is any (`recycle.rs`), which is pushed onto the queue (`inbox.rs`, over the crate `mpscq`). In
 // `wait.rs` the post counts against what the owner armed; at most one poster claims the wake-up, and rings (`bell.rs`). In
-// `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the end of either side.
+// `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the end of either side. Who waits for room stands in the line
+// of `room.rs`, by `send.rs`.
 
 mod batch;
 mod bell;
@@ -59,8 +66,12 @@ mod poster;
 mod recv;
 mod recycle;
 mod room;
+mod send;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod send_tests;
 mod serve;
 mod shared;
+mod sleeper;
 mod tally;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
@@ -75,3 +86,4 @@ pub use inbox::Backlog;
 pub use mailbox::{Drain, DrainWhile, Mailbox};
 pub use poster::Poster;
 pub use recv::{Ready, Recv};
+pub use send::Sending;

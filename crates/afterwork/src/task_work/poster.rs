@@ -22,10 +22,21 @@ use super::shared::Shared;
 /// - An item that was posted is received by the owner, or dropped when the mailbox is dropped. An item that was refused is
 ///   in the error.
 ///
+/// # A full mailbox
+///
+/// | what is to be done | function |
+/// |---|---|
+/// | give the item back, and shed it or try later | [`post`](Self::post), [`post_lazy`](Self::post_lazy), [`batch`](Self::batch) |
+/// | wait for room, as a task | [`send`](Self::send) |
+/// | wait for room, as a thread | [`send_wait`](Self::send_wait), [`send_timeout`](Self::send_timeout) |
+///
+/// Room goes first to those who wait, in the order in which they came. While anybody waits, posts are refused.
+///
 /// # Blocking
 ///
 /// Posting never blocks. It may be done in a work item, under a lock, and by the owner itself. It allocates if no emptied
-/// block is at hand, and makes a system call if it wakes the owner, so it is not for signal handlers.
+/// block is at hand, and makes a system call if it wakes the owner, so it is not for signal handlers. Where there is a
+/// [capacity](super::Builder::capacity), it may take a lock for a few instructions.
 pub struct Poster<T> {
     /// Dropped first: what it has pushed is sealed before `shared` frees the queue.
     pub(super) cache: Cache<T>,
@@ -44,11 +55,11 @@ impl<T> Poster<T> {
         }
     }
 
-    /// Posts an item, and wakes the owner if it sleeps.
+    /// Posts an item, and wakes the owner if it sleeps. Never waits: a full mailbox gives the item back.
     ///
     /// # Errors
     ///
-    /// [`PostError`] with the item, if the mailbox is closed or full.
+    /// [`PostError`] with the item: `Closed`, or `Full` if as many are inside as may be, or if others wait for room.
     ///
     /// # Examples
     ///
@@ -64,8 +75,10 @@ impl<T> Poster<T> {
     /// assert_eq!(poster.post("anybody?"), Err(PostError::Closed("anybody?")));
     /// ```
     #[inline]
+    #[doc(alias = "try_post")]
+    #[doc(alias = "try_send")]
     pub fn post(&self, item: T) -> Result<(), PostError<T>> {
-        self.send(item, true)
+        self.post_as(item, true)
     }
 
     /// Posts an item, and wakes the owner only if the item completes the count for which it sleeps.
@@ -78,12 +91,26 @@ impl<T> Poster<T> {
     /// As [`post`](Self::post).
     #[inline]
     pub fn post_lazy(&self, item: T) -> Result<(), PostError<T>> {
-        self.send(item, false)
+        self.post_as(item, false)
     }
 
     /// Makes a batch, whose items are posted together with one swap.
     pub fn batch(&self) -> Batch<'_, T> {
         Batch::new(self)
+    }
+
+    /// Returns how many items may be inside; `None` if that is unbounded.
+    pub fn capacity(&self) -> Option<usize> {
+        self.shared.room.capacity()
+    }
+
+    /// Returns how many items are inside or in batches, of a bounded mailbox. Nobody counts those of others; see
+    /// [`Mailbox::len`](super::Mailbox::len).
+    ///
+    /// A number to look at: by the time it is returned it may be another.
+    #[doc(alias = "len")]
+    pub fn nr_inside(&self) -> Option<usize> {
+        self.shared.room.nr_inside()
     }
 
     /// Returns `true` if the mailbox refuses posts. After `false` it may be closed at any moment.
@@ -97,7 +124,7 @@ impl<T> Poster<T> {
     }
 
     #[inline(always)]
-    fn send(&self, item: T, urgent: bool) -> Result<(), PostError<T>> {
+    fn post_as(&self, item: T, urgent: bool) -> Result<(), PostError<T>> {
         let shared = &*self.shared;
         if !shared.is_open() {
             return Err(PostError::Closed(item));

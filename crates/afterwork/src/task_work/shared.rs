@@ -26,13 +26,14 @@ use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use sync::{Mutex, Patience, twin};
 
 use super::bell::Bell;
-use super::block::Block;
+use super::block::{Blank, Block};
 use super::inbox::{Backlog, Found, Inbox, Reader};
-use super::room::Room;
+use super::room::{Room, Ticket};
+use super::sleeper::OnTurn;
 use super::tally::{Tally, WAKE_UPS};
 use super::wait::Wait;
 use crate::panics;
-use crate::wake::Unparker;
+use crate::wake::{Unparker, WakeQ};
 
 pub(super) const OPEN: u8 = 0;
 pub(super) const CLOSED: u8 = 1;
@@ -48,7 +49,7 @@ pub(super) struct Shared<T> {
     /// Written by either side, once in many posts.
     pub(super) free: CachePadded<Stack<Block<T>>>,
     /// Written by every post and receipt of a bounded mailbox, untouched in others.
-    pub(super) room: CachePadded<Room>,
+    pub(super) room: CachePadded<Room<T>>,
     /// A: how many [`Poster`](super::Poster)s there are.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
     /// The owner's reader, after its end.
@@ -110,9 +111,9 @@ impl<T> Shared<T> {
     /// Ends a post whose `nr_items` items were just pushed: counts them, and wakes the owner if they complete its count.
     #[inline(always)]
     pub(super) fn posted(&self, nr_items: usize, urgent: bool) {
-        // The fence in `claim` also orders the push before the load of `life` below.
-        if self.owner.wait.claim(nr_items, urgent) {
-            self.owner.ring();
+        // The fence in `armed` also orders the push before the load of `life` below.
+        if let Some(armed) = self.owner.wait.armed() {
+            self.count(armed, nr_items, urgent);
         }
         // ORDER(life): store buffering, other end in `orphan`; see the top of the file.
         // If our fence comes first, the owner finds our items and drops them. If the owner's fence comes first, we read
@@ -123,13 +124,70 @@ impl<T> Shared<T> {
         }
     }
 
+    /// Counts a post against the sleep of the owner, and wakes it if that is complete.
+    #[cold]
+    fn count(&self, armed: i32, nr_items: usize, urgent: bool) {
+        // While items stand in line, nobody else can post what the owner waits for.
+        let is_awaited =
+            || self.room.is_awaited() && !twin::armed("room: a lazy post sees nobody in line");
+        let urgent = urgent || is_awaited();
+        if self.owner.wait.claim_armed(armed, nr_items, urgent) {
+            self.owner.ring();
+        }
+    }
+
+    /// Returns the room of `nr_items` items that have come out.
+    #[inline(always)]
+    pub(super) fn release(&self, nr_items: usize) {
+        if self.room.release(nr_items) {
+            self.let_in();
+        }
+    }
+
+    /// Lets in items that stand in line, as long as there is room.
+    #[cold]
+    fn let_in(&self) {
+        let Some(mut line) = self.room.line() else {
+            return;
+        };
+        let mut wakeq = WakeQ::new();
+        while let Some(first) = self.room.next_in_locked(&mut line) {
+            let block = Blank::new(self.inbox.nr_slots()).start(first.item, true, true);
+            self.inbox.push(block);
+            if let Some(on_turn) = first.on_turn {
+                wakeq.push(on_turn.into_inner());
+            }
+        }
+        drop(line);
+        if !wakeq.is_empty() {
+            self.posted(wakeq.len(), true);
+            wakeq.fire();
+        }
+    }
+
+    /// Lets an item stand in line for room. Gives it back if the mailbox is closed.
+    #[cold]
+    pub(super) fn wait_for_room(&self, item: T, on_turn: OnTurn) -> Result<Ticket, T> {
+        let ticket = self.room.join(item, on_turn)?;
+        if !twin::armed("room: no look after joining") {
+            self.let_in();
+        }
+        // As an urgent post does: AWAITED takes the place of the push, and the owner's count looks at it after arming.
+        if !twin::armed("room: waiting wakes nobody") && self.owner.wait.claim(1, true) {
+            self.owner.ring();
+        }
+        Ok(ticket)
+    }
+
     /// Refuses new posts from here on.
     pub(super) fn close(&self) {
         self.owner.life.store(CLOSED, Ordering::Relaxed);
+        self.room.close();
     }
 
     /// Ends the owner: drops what is inside, and leaves the reader to posts that overlap.
     pub(super) fn orphan(&self, reader: Reader<T>) {
+        self.room.close();
         *self.orphaned.lock() = Some(reader);
         // ORDER(life): the other end; see `posted`.
         // If our fence comes first, a poster that pushes later reads DEAD and drops its items. If the poster's fence comes

@@ -36,6 +36,9 @@
 //! **An early wake-up is not lost.** Such a late poster may claim between arming and sleeping. It leaves a *token* (of the
 //! parker, the eventfd, the task's waker), which ends the sleep that has not begun. A wake-up that reaches only threads that
 //! already sleep would be lost, and nobody would ring again for this arming (twin `park: no token`).
+//!
+//! **Who stands in line for room counts as an urgent post** (`room.rs`): setting `AWAITED` takes the place of the push, and the
+//! owner's count looks at it, too.
 
 use sync::atomic::{AtomicI32, Ordering};
 use sync::{barrier, twin};
@@ -85,6 +88,13 @@ impl Wait {
     /// Counts `nr_items` items that were just pushed. Returns `true` if the caller must wake the owner.
     #[inline(always)]
     pub(super) fn claim(&self, nr_items: usize, urgent: bool) -> bool {
+        let armed = self.armed();
+        armed.is_some_and(|seen| self.claim_armed(seen, nr_items, urgent))
+    }
+
+    /// Reads the word after a push; `None` if the owner is awake.
+    #[inline(always)]
+    pub(super) fn armed(&self) -> Option<i32> {
         // ORDER(arm): the other end; see `arm`.
         // If our fence comes first, the owner's count after its own fence finds our push. If the owner's fence comes first,
         // we load its `nr` and count.
@@ -95,12 +105,12 @@ impl Wait {
             barrier::after_rmw();
         }
         let nr = self.nr.load(Ordering::Relaxed);
-        nr > 0 && self.claim_armed(nr, nr_items, urgent)
+        (nr > 0).then_some(nr)
     }
 
-    /// Counts against the armed word: the owner sleeps, or is about to.
+    /// Counts against the word that was [`armed`](Self::armed): the owner sleeps, or is about to.
     #[cold]
-    fn claim_armed(&self, seen: i32, nr_items: usize, urgent: bool) -> bool {
+    pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, urgent: bool) -> bool {
         // ORDER(bell): the other end; see `arm`. If we take the word from positive, we see how the owner sleeps. If another
         // change came first, the word is not positive, and we ring nothing.
         // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims, a_claim_needs_its_acquire

@@ -1,0 +1,231 @@
+//! Posting with a wait for room.
+
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use super::error::PostError;
+use super::poster::Poster;
+use super::room::{Place, Ticket};
+use super::sleeper::{self, OnTurn, Sleeper};
+
+/// The future of [`Poster::send`]: posts an item as soon as there is room for it.
+///
+/// # Guarantees
+///
+/// - Sends that wait are let in first come, first in, each from its first poll on. The item itself stands in line: a task that
+///   is slow to poll again holds up no other.
+/// - Dropping the future takes its item out of the line and drops it, if it is not inside yet. [`take_back`](Self::take_back)
+///   returns it instead. Either way those behind it move up.
+#[must_use = "a future does nothing until it is polled"]
+pub struct Sending<'p, T> {
+    poster: &'p Poster<T>,
+    at: At<T>,
+}
+
+/// How far a send is.
+enum At<T> {
+    Outside(T),
+    InLine(Ticket),
+    Ended,
+}
+
+impl<T> Poster<T> {
+    /// Posts an item, and waits for room if the mailbox is full. Wakes the owner if it sleeps.
+    ///
+    /// An owner that waits for more items than there is room for is woken, too. An unbounded mailbox always has room.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks: a future that is ready when the item is inside. The owner's receipts wake the task.
+    ///
+    /// # Errors
+    ///
+    /// [`PostError::Closed`] with the item, if the mailbox is closed before there is room. In a child of `fork`, a full mailbox
+    /// of its parent's counts as closed.
+    ///
+    /// # Panics
+    ///
+    /// If it is polled after it has ended.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::task_work::{Mailbox, PostError};
+    /// use std::{future::Future, pin::pin, task::{Context, Poll, Waker}};
+    ///
+    /// let mut mailbox = Mailbox::builder().capacity(1).build();
+    /// let poster = mailbox.poster();
+    /// let cx = &mut Context::from_waker(Waker::noop()); // an executor's, usually
+    /// poster.post(1).unwrap();
+    /// let mut second = pin!(poster.send(2));
+    /// assert!(second.as_mut().poll(cx).is_pending());
+    /// assert_eq!(poster.post(3), Err(PostError::Full(3)));
+    ///
+    /// assert_eq!(mailbox.try_recv(), Ok(1)); // makes room, and lets the second in
+    /// assert_eq!(mailbox.try_recv(), Ok(2));
+    /// assert!(matches!(second.as_mut().poll(cx), Poll::Ready(Ok(()))));
+    /// ```
+    pub fn send(&self, item: T) -> Sending<'_, T> {
+        Sending {
+            poster: self,
+            at: At::Outside(item),
+        }
+    }
+
+    /// Posts an item as [`send`](Self::send) does, and blocks this thread until it is inside.
+    ///
+    /// # Blocking
+    ///
+    /// While the mailbox is full. Woken by the owner's receipts, and by the end of the mailbox. Threads and tasks that wait
+    /// are let in first come, first in. An owner that sends to its own full mailbox waits for itself.
+    ///
+    /// # Errors
+    ///
+    /// As `send`.
+    ///
+    /// # Panics
+    ///
+    /// In an item of a bottom-half queue, full or not; the item is dropped then.
+    pub fn send_wait(&self, item: T) -> Result<(), PostError<T>> {
+        self.send_within(item, None)
+    }
+
+    /// Posts an item as [`send_wait`](Self::send_wait) does, within `timeout`.
+    ///
+    /// # Blocking
+    ///
+    /// At most `timeout`, and what the system adds to it. In a model it never times out.
+    ///
+    /// # Errors
+    ///
+    /// As `send_wait`, and [`PostError::Full`] with the item if the time ran out.
+    ///
+    /// # Panics
+    ///
+    /// As `send_wait`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::task_work::{Mailbox, PostError};
+    /// use std::time::Duration;
+    ///
+    /// let mailbox = Mailbox::builder().capacity(1).build();
+    /// let poster = mailbox.poster();
+    /// let patience = Duration::from_millis(1);
+    /// assert_eq!(poster.send_timeout("first", patience), Ok(()));
+    /// assert_eq!(poster.send_timeout("second", patience), Err(PostError::Full("second")));
+    /// ```
+    pub fn send_timeout(&self, item: T, timeout: Duration) -> Result<(), PostError<T>> {
+        self.send_within(item, Some(timeout))
+    }
+
+    fn send_within(&self, item: T, timeout: Option<Duration>) -> Result<(), PostError<T>> {
+        sleeper::must_be_free_to_wait();
+        match self.post(item) {
+            Err(PostError::Full(item)) => self.send(item).wait(Sleeper::new(timeout)),
+            posted => posted,
+        }
+    }
+}
+
+impl<T> Sending<'_, T> {
+    /// Gives up, and returns the item. `None` if it is inside, or was returned before. The future has ended then.
+    ///
+    /// # Blocking
+    ///
+    /// Never sleeps; takes a lock for a few instructions.
+    pub fn take_back(&mut self) -> Option<T> {
+        match mem::replace(&mut self.at, At::Ended) {
+            At::Outside(item) => Some(item),
+            At::InLine(ticket) => self.poster.shared.room.leave(ticket),
+            At::Ended => None,
+        }
+    }
+
+    /// Goes on as far as that is possible. If it has to wait, `on_turn` is called, and fired when it can go on.
+    fn advance(&mut self, on_turn: impl FnOnce() -> OnTurn) -> Poll<Result<(), PostError<T>>> {
+        let shared = &*self.poster.shared;
+        match mem::replace(&mut self.at, At::Ended) {
+            At::Outside(item) => match self.poster.post(item) {
+                Err(PostError::Full(item)) => {
+                    // A waker that panics finds the item where it was.
+                    self.at = At::Outside(item);
+                    let on_turn = on_turn();
+                    let At::Outside(item) = mem::replace(&mut self.at, At::Ended) else {
+                        unreachable!("set just now");
+                    };
+                    match shared.wait_for_room(item, on_turn) {
+                        Ok(ticket) => self.at = At::InLine(ticket),
+                        Err(item) => return Poll::Ready(Err(PostError::Closed(item))),
+                    }
+                    Poll::Pending
+                }
+                posted => Poll::Ready(posted),
+            },
+            At::InLine(ticket) => {
+                self.at = At::InLine(ticket);
+                let place = shared.room.find(ticket, &mut Some(on_turn()));
+                if !matches!(place, Place::InLine) {
+                    self.at = At::Ended;
+                }
+                match place {
+                    Place::InLine => Poll::Pending,
+                    Place::Inside => Poll::Ready(Ok(())),
+                    Place::Closed(item) => Poll::Ready(Err(PostError::Closed(item))),
+                }
+            }
+            At::Ended => panic!("a send is polled after it has ended"),
+        }
+    }
+
+    fn wait(mut self, mut sleeper: Sleeper) -> Result<(), PostError<T>> {
+        let mut in_time = true;
+        loop {
+            if let Poll::Ready(sent) = self.advance(|| sleeper.on_turn()) {
+                return sent;
+            }
+            if !in_time {
+                return self
+                    .take_back()
+                    .map_or(Ok(()), |item| Err(PostError::Full(item)));
+            }
+            in_time = sleeper.sleep();
+        }
+    }
+}
+
+// The item is moved, never pinned.
+impl<T> Unpin for Sending<'_, T> {}
+
+impl<T> Future for Sending<'_, T> {
+    type Output = Result<(), PostError<T>>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.advance(|| sleeper::on_turn_of_task(cx))
+    }
+}
+
+impl<T> Drop for Sending<'_, T> {
+    fn drop(&mut self) {
+        // An item's drop panics to the caller, as that of any item which was not posted.
+        if !sync::twin::torn_down() {
+            drop(self.take_back());
+        }
+    }
+}
+
+impl<T> fmt::Debug for Sending<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let at = match self.at {
+            At::Outside(_) => "outside",
+            At::InLine(_) => "in line",
+            At::Ended => "ended",
+        };
+        f.debug_struct("Sending").field("at", &at).finish()
+    }
+}

@@ -1,0 +1,387 @@
+//! Who waits for room: gets it in turn, gives up without a trace, and is never forgotten.
+
+use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
+use std::pin::pin;
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+/// Long enough that a wait which is not woken would be noticed, and never waited for by a good one.
+const FOR_EVER: Duration = Duration::from_secs(100);
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct Bells(AtomicUsize);
+
+impl Wake for Bells {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// Counts itself out when dropped.
+#[derive(PartialEq)]
+struct Counted<'a>(u32, Count<'a>);
+
+struct Count<'a>(&'a AtomicUsize);
+
+impl PartialEq for Count<'_> {
+    fn eq(&self, other: &Self) -> bool {
+        ptr::eq(self.0, other.0)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.1.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    pin!(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// Mailboxes with room for so many, of both kinds.
+fn bounded<T>(capacity: usize) -> [Mailbox<T>; 2] {
+    [Backlog::Fifo, Backlog::Lifo].map(|backlog| {
+        let builder = Mailbox::builder().capacity(capacity);
+        builder.backlog(backlog).build()
+    })
+}
+
+#[test]
+fn sends_are_let_in_first_come_first_in_and_posts_are_refused_meanwhile() {
+    for mut mailbox in bounded(1) {
+        let poster = mailbox.poster();
+        let other = mailbox.poster();
+        poster.post(0).unwrap();
+        let mut sends = [poster.send(1), other.send(2), poster.send(3)];
+        for send in &mut sends {
+            assert_eq!(poll(send), Poll::Pending);
+        }
+        for number in 0..=3 {
+            assert_eq!(poster.post(9), Err(PostError::Full(9)));
+            assert_eq!(mailbox.len(), 1);
+            assert_eq!(poster.nr_inside(), Some(1));
+            assert_eq!(mailbox.try_recv(), Ok(number));
+        }
+        for send in &mut sends {
+            assert_eq!(poll(send), Poll::Ready(Ok(())));
+        }
+        poster.post(4).unwrap();
+        assert_eq!(mailbox.try_recv(), Ok(4));
+    }
+}
+
+#[test]
+fn a_send_that_waits_is_woken_once_and_by_its_last_waker() {
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let poster = mailbox.poster();
+    poster.post(0).unwrap();
+    let mut send = poster.send(1);
+    let bells = [(); 2].map(|()| Arc::new(Bells::default()));
+    for bells in &bells {
+        let waker = Waker::from(bells.clone());
+        let cx = &mut Context::from_waker(&waker);
+        assert_eq!(pin!(&mut send).poll(cx), Poll::Pending);
+    }
+    assert_eq!(
+        mailbox.drain(9).collect::<Vec<_>>(),
+        [0, 1],
+        "let in before it is polled"
+    );
+    let nr_rings = bells
+        .each_ref()
+        .map(|bells| bells.0.load(Ordering::Relaxed));
+    assert_eq!(nr_rings, [0, 1]);
+    assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
+    assert_eq!(send.take_back(), None);
+}
+
+#[test]
+fn a_send_that_gives_up_leaves_the_line_and_loses_nothing() {
+    let nr_dropped = &AtomicUsize::new(0);
+    let item = |number| Counted(number, Count(nr_dropped));
+    for mut mailbox in bounded(1) {
+        nr_dropped.store(0, Ordering::Relaxed);
+        let poster = mailbox.poster();
+        assert!(poster.post(item(0)).is_ok());
+        let [mut first, mut second, mut third] = [1, 2, 3].map(|number| poster.send(item(number)));
+        for send in [&mut first, &mut second, &mut third] {
+            assert!(poll(send).is_pending());
+        }
+        drop(first);
+        assert_eq!(nr_dropped.load(Ordering::Relaxed), 1, "with its item");
+        assert!(second.take_back().is_some_and(|item| item.0 == 2));
+        assert_eq!(nr_dropped.load(Ordering::Relaxed), 2);
+        assert!(mailbox.try_recv().is_ok_and(|item| item.0 == 0));
+        assert!(mailbox.try_recv().is_ok_and(|item| item.0 == 3), "moved up");
+        assert!(third.take_back().is_none(), "received");
+        assert!(mailbox.try_recv().is_err());
+        assert_eq!(nr_dropped.load(Ordering::Relaxed), 4);
+        // And one that was never polled.
+        let mut fresh = poster.send(item(4));
+        assert!(fresh.take_back().is_some() && fresh.take_back().is_none());
+        drop(fresh);
+        drop(poster.send(item(5)));
+        assert_eq!(nr_dropped.load(Ordering::Relaxed), 6);
+    }
+}
+
+#[test]
+fn when_all_have_left_the_line_posts_are_accepted_again() {
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let poster = mailbox.poster();
+    poster.post(0).unwrap();
+    let mut send = poster.send(1);
+    assert!(poll(&mut send).is_pending());
+    drop(send);
+    assert_eq!(
+        poster.send_timeout(2, Duration::ZERO),
+        Err(PostError::Full(2))
+    );
+    assert_eq!(
+        poster.send_timeout(3, Duration::from_millis(1)),
+        Err(PostError::Full(3))
+    );
+    assert_eq!(mailbox.try_recv(), Ok(0));
+    poster.post(4).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(4));
+}
+
+#[test]
+fn closing_and_dropping_a_mailbox_give_back_what_waits_for_room() {
+    for drops in [false, true] {
+        let mut mailbox = Mailbox::builder().capacity(1).build();
+        let poster = mailbox.poster();
+        poster.post(0).unwrap();
+        let mut send = poster.send(1);
+        let bells = Arc::new(Bells::default());
+        let waker = Waker::from(bells.clone());
+        assert!(
+            pin!(&mut send)
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        thread::scope(|scope| {
+            let sender = scope.spawn(|| poster.send_wait(2));
+            while poster.shared.room.nr_waiting() < 2 {
+                thread::yield_now();
+            }
+            if drops {
+                drop(mailbox);
+            } else {
+                mailbox.close();
+                assert_eq!(mailbox.try_recv(), Ok(0));
+                assert_eq!(
+                    mailbox.try_recv(),
+                    Err(TryRecvError::Closed),
+                    "nobody is let in"
+                );
+            }
+            assert_eq!(sender.join().unwrap(), Err(PostError::Closed(2)));
+        });
+        assert_eq!(bells.0.load(Ordering::Relaxed), 1);
+        assert_eq!(poll(&mut send), Poll::Ready(Err(PostError::Closed(1))));
+        assert_eq!(poster.send_wait(3), Err(PostError::Closed(3)));
+        assert_eq!(
+            poll(&mut poster.send(4)),
+            Poll::Ready(Err(PostError::Closed(4)))
+        );
+    }
+}
+
+#[test]
+fn an_unbounded_mailbox_always_has_room() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    assert_eq!((poster.capacity(), poster.nr_inside()), (None, None));
+    assert_eq!(poll(&mut poster.send(1)), Poll::Ready(Ok(())));
+    poster.send_wait(2).unwrap();
+    poster.send_timeout(3, Duration::ZERO).unwrap();
+    assert!(mailbox.drain(9).eq([1, 2, 3]));
+}
+
+#[test]
+#[should_panic = "polled after it has ended"]
+fn a_send_is_not_polled_after_its_end() {
+    let mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    let mut send = poster.send(1);
+    assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
+    let _ = poll(&mut send);
+}
+
+#[test]
+fn a_capacity_is_from_one_to_isize_max() {
+    for wrong in [0, isize::MAX as usize + 1, usize::MAX] {
+        let build = || Mailbox::<u8>::builder().capacity(wrong).build();
+        let refused = catch_unwind(AssertUnwindSafe(build)).unwrap_err();
+        let text = refused.downcast::<String>().unwrap();
+        assert!(
+            text.contains("capacity") && text.contains(&wrong.to_string()),
+            "{text}"
+        );
+    }
+    let mailbox = Mailbox::<u8>::builder()
+        .capacity(isize::MAX as usize)
+        .build();
+    mailbox.poster().post(1).unwrap();
+}
+
+#[test]
+fn an_owner_that_waits_for_more_than_there_is_room_for_gets_what_there_is() {
+    for mut mailbox in bounded(2) {
+        let poster = mailbox.poster();
+        poster.post_lazy(0).unwrap();
+        poster.post_lazy(1).unwrap();
+        mailbox.wait(32).unwrap();
+        assert_eq!(mailbox.wait_timeout(32, FOR_EVER), Ok(true));
+        assert_eq!(mailbox.drain(9).count(), 2);
+    }
+}
+
+#[test]
+fn an_owner_does_not_sleep_on_who_waits_for_room() {
+    for mut mailbox in bounded(2) {
+        let poster = mailbox.poster();
+        // Room that is reserved and not posted.
+        let mut held = poster.batch();
+        held.push(9).unwrap();
+        poster.post_lazy(0).unwrap();
+        thread::scope(|scope| {
+            let sender = scope.spawn(|| poster.send_wait(1));
+            mailbox.wait(2).unwrap();
+            assert_eq!(mailbox.try_recv(), Ok(0));
+            sender.join().unwrap().unwrap();
+        });
+        assert_eq!(mailbox.try_recv(), Ok(1));
+        drop(held);
+        assert_eq!(poster.nr_inside(), Some(0));
+    }
+}
+
+#[test]
+fn a_batch_that_gives_its_room_back_lets_in_who_waits() {
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let poster = mailbox.poster();
+    let mut held = poster.batch();
+    held.push(0).unwrap();
+    let mut send = poster.send(1);
+    assert!(poll(&mut send).is_pending());
+    drop(held);
+    assert_eq!(mailbox.try_recv(), Ok(1));
+    assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
+}
+
+/// Few under Miri, which takes a thousand times as long.
+const NR_POSTS: usize = if cfg!(miri) { 20 } else { 5_000 };
+
+#[test]
+fn every_item_that_waited_arrives_once_in_its_order_and_never_too_many_are_inside() {
+    const NR_POSTERS: usize = 4;
+    for capacity in [1, 3] {
+        for mut mailbox in bounded(capacity) {
+            thread::scope(|scope| {
+                for from in 0..NR_POSTERS {
+                    let poster = mailbox.poster();
+                    scope.spawn(move || {
+                        for number in 0..NR_POSTS {
+                            let item = (from, number);
+                            match (number + from) % 4 {
+                                0 => poster.send_timeout(item, FOR_EVER).unwrap(),
+                                1 => {
+                                    if let Err(refused) = poster.post_lazy(item) {
+                                        poster.send_wait(refused.into_inner()).unwrap();
+                                    }
+                                }
+                                _ => poster.send_wait(item).unwrap(),
+                            }
+                        }
+                    });
+                }
+                let (mut next, watch) = ([0; NR_POSTERS], mailbox.poster());
+                while next != [NR_POSTS; NR_POSTERS] {
+                    mailbox.wait(1 + next[0] % 5).unwrap();
+                    assert!(watch.nr_inside().unwrap() <= capacity);
+                    assert!(mailbox.len() <= capacity);
+                    for (from, number) in mailbox.drain(2) {
+                        assert_eq!(next[from], number);
+                        next[from] += 1;
+                    }
+                }
+                assert_eq!(watch.nr_inside(), Some(0));
+            });
+        }
+    }
+}
+
+#[test]
+fn a_waker_that_panics_as_it_is_cloned_leaves_the_item_where_it_was() {
+    const VTABLE: RawWakerVTable =
+        RawWakerVTable::new(|_| panic_any("a broken clone"), |_| (), |_| (), |_| ());
+    let mailbox = Mailbox::builder().capacity(1).build();
+    let poster = mailbox.poster();
+    poster.post(0).unwrap();
+    // SAFETY: the table does nothing with the pointer, and is good for any thread.
+    let broken = unsafe { Waker::from_raw(RawWaker::new(ptr::null(), &VTABLE)) };
+    let cx = &mut Context::from_waker(&broken);
+    let mut send = poster.send(1);
+    for _ in 0..2 {
+        assert!(catch_unwind(AssertUnwindSafe(|| pin!(&mut send).poll(cx))).is_err());
+    }
+    assert!(!poster.shared.room.is_awaited());
+    assert!(poll(&mut send).is_pending());
+    assert!(catch_unwind(AssertUnwindSafe(|| pin!(&mut send).poll(cx))).is_err());
+    assert_eq!(send.take_back(), Some(1));
+}
+
+/// Panics when it wakes and when its last handle goes.
+struct Bomb;
+
+impl Wake for Bomb {
+    fn wake(self: Arc<Self>) {
+        panic_any("a broken waker");
+    }
+}
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        if !thread::panicking() {
+            panic_any("the drop of a waker");
+        }
+    }
+}
+
+#[test]
+fn wakers_that_panic_take_nobody_along() {
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let poster = mailbox.poster();
+    poster.post(0).unwrap();
+    let [mut first, mut second] = [1, 2].map(|number| poster.send(number));
+    for send in [&mut first, &mut second] {
+        // The second poll replaces the waker of the first, which then goes.
+        for _ in 0..2 {
+            let waker = std::mem::ManuallyDrop::new(Waker::from(Arc::new(Bomb)));
+            assert!(
+                pin!(&mut *send)
+                    .poll(&mut Context::from_waker(&waker))
+                    .is_pending()
+            );
+            // The room has the last of it.
+            // SAFETY: dropped once, and not used again; the count is two.
+            unsafe { Arc::decrement_strong_count(waker.data().cast::<Bomb>()) };
+        }
+    }
+    drop(second);
+    assert!(mailbox.drain(9).eq([0, 1]));
+    assert_eq!(poll(&mut first), Poll::Ready(Ok(())));
+    poster.post(3).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(3));
+}
