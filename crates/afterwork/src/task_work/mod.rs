@@ -28,10 +28,11 @@
 //! come within a millisecond of the first ([`Mailbox::wait_linger`]), pays for one or two wake-ups in 32 items, and for none while
 //! there are no items.
 //!
-//! # Bounds
+//! # Bounds and calls
 //!
 //! A mailbox with a [capacity](Builder::capacity) gives an item back for which there is no room ([`Poster::post`]), or lets its
-//! sender wait, first come, first in ([`Poster::send`], [`Poster::send_wait`]).
+//! sender wait, first come, first in ([`Poster::send`], [`Poster::send_wait`]). [`Poster::call`] posts an item to be answered, and
+//! returns where the answer arrives.
 //!
 //! # Kinds of owners
 //!
@@ -49,7 +50,7 @@
 // emptied one if there is any (`recycle.rs`), which is pushed onto the queue (`inbox.rs`, over the crate `mpscq`). In
 // `wait.rs` the post counts against what the owner armed; at most one poster claims the wake-up, and rings (`bell.rs`). In
 // `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the end of either side. Who waits for room stands in the line
-// of `room.rs`, by `send.rs`.
+// of `room.rs`, by `send.rs`; `reply.rs` is apart from all that, and has both ends of a call. Both sleep by `sleeper.rs`.
 
 mod batch;
 mod bell;
@@ -65,6 +66,9 @@ mod mailbox;
 mod poster;
 mod recv;
 mod recycle;
+mod reply;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod reply_tests;
 mod room;
 mod send;
 #[cfg(all(test, not(any(loom, shuttle))))]
@@ -86,4 +90,5 @@ pub use inbox::Backlog;
 pub use mailbox::{Drain, DrainWhile, Mailbox};
 pub use poster::Poster;
 pub use recv::{Ready, Recv};
+pub use reply::{Reply, ReplyError, ReplyTo, reply};
 pub use send::Sending;

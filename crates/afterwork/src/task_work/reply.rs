@@ -1,0 +1,327 @@
+//! Calls: an item that carries whom its owner answers.
+//!
+//! # States
+//!
+//! | state | means | left by |
+//! |---|---|---|
+//! | `Asked` | no answer yet; perhaps what wakes the caller | the owner's end → `Given`, `Lost`; the caller's → `Gone` |
+//! | `Given` | the answer waits | the caller → `Gone` |
+//! | `Lost` | the owner's end was dropped without an answer | the caller → `Gone` |
+//! | `Gone` | the caller has the answer, or does not want one | nobody |
+//!
+//! One lock guards the state and what wakes the caller. So a caller that finds `Asked` has left what wakes it before the owner's
+//! end can change the state, and whoever changes `Asked` finds it. It is fired after the lock is dropped; values are dropped
+//! under no lock.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use sync::fork::Process;
+use sync::unmodelled::Arc;
+use sync::{Mutex, MutexGuard, twin};
+
+use super::error::PostError;
+use super::poster::Poster;
+use super::sleeper::{self, OnTurn, Sleeper};
+use crate::panics;
+
+/// What both ends share.
+#[derive(Debug)]
+struct Slot<R> {
+    state: Mutex<State<R>>,
+    /// The process of both ends. In a child of `fork` a thread that does not exist may hold the lock.
+    process: Process,
+}
+
+#[derive(Debug)]
+enum State<R> {
+    Asked(Option<OnTurn>),
+    Given(R),
+    Lost,
+    Gone,
+}
+
+/// The owner's end of a call: whom to answer. Comes in the item that [`Poster::call`] posts.
+///
+/// Dropped without an answer, it tells the caller so: as the item of a mailbox that is dropped, too, or of a post that was
+/// refused. The owner may send it on, to be answered by any thread.
+#[must_use = "a caller waits for the answer"]
+pub struct ReplyTo<R> {
+    /// `None` once it has answered.
+    slot: Option<Arc<Slot<R>>>,
+}
+
+/// The caller's end of a call: the answer, once there is one.
+///
+/// A future, for tasks; threads call [`wait`](Self::wait). Dropping it does not take the item back: the owner learns from
+/// [`ReplyTo::reply`] that nobody wants the answer.
+#[must_use = "an answer that nobody waits for is dropped"]
+pub struct Reply<R> {
+    slot: Arc<Slot<R>>,
+}
+
+/// The reason why a call has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum ReplyError {
+    /// The owner dropped the call without an answer, or ended with it inside; or the answer was taken before.
+    Lost,
+    /// The time ran out. The answer may still come.
+    TimedOut,
+}
+
+impl fmt::Display for ReplyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Lost => "the call was dropped without an answer",
+            Self::TimedOut => "no answer came in time",
+        })
+    }
+}
+
+impl Error for ReplyError {}
+
+impl<T> Poster<T> {
+    /// Posts the item that `make` returns, and returns the end at which the owner's answer arrives.
+    ///
+    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. To wait for room first, make both ends by [`reply`], and
+    /// [`send`](Self::send) the item.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks, but allocates. [`Reply`] is what waits.
+    ///
+    /// # Errors
+    ///
+    /// As `post`, with the item.
+    ///
+    /// # Panics
+    ///
+    /// If `make` does. Nothing was posted then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::task_work::{Mailbox, ReplyError, ReplyTo};
+    ///
+    /// enum Request {
+    ///     Double(u32, ReplyTo<u32>),
+    ///     Name(ReplyTo<String>),
+    /// }
+    ///
+    /// let mut mailbox = Mailbox::new();
+    /// let poster = mailbox.poster();
+    /// let owner = std::thread::spawn(move || {
+    ///     while mailbox.wait(1).is_ok() {
+    ///         for request in mailbox.drain(16) {
+    ///             match request {
+    ///                 Request::Double(number, to) => drop(to.reply(2 * number)),
+    ///                 Request::Name(_not_answered) => {}
+    ///             }
+    ///         }
+    ///     }
+    /// });
+    /// assert_eq!(poster.call(|to| Request::Double(21, to)).unwrap().wait(), Ok(42));
+    /// assert_eq!(poster.call(Request::Name).unwrap().wait(), Err(ReplyError::Lost));
+    /// drop(poster);
+    /// owner.join().unwrap();
+    /// ```
+    pub fn call<R>(&self, make: impl FnOnce(ReplyTo<R>) -> T) -> Result<Reply<R>, PostError<T>> {
+        let (to, reply) = reply();
+        // FOREIGN(call): the caller's closure, on the caller, which gets the panic. Nothing was posted.
+        self.post(make(to)).map(|()| reply)
+    }
+}
+
+/// Makes both ends of a call, for an item that is posted otherwise than by [`Poster::call`].
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::task_work::{Mailbox, reply};
+///
+/// let mut mailbox = Mailbox::builder().capacity(1).build();
+/// let (to, answer) = reply();
+/// mailbox.poster().send_wait((20, to)).unwrap();
+/// let (number, to) = mailbox.try_recv().unwrap();
+/// to.reply(number + 1).unwrap();
+/// assert_eq!(answer.wait(), Ok(21));
+/// ```
+pub fn reply<R>() -> (ReplyTo<R>, Reply<R>) {
+    let slot = Arc::new(Slot {
+        state: Mutex::new(State::Asked(None)),
+        process: Process::this(),
+    });
+    let to = ReplyTo {
+        slot: Some(slot.clone()),
+    };
+    (to, Reply { slot })
+}
+
+impl<R> Slot<R> {
+    /// Locks the state. `None` in a child of `fork`, to which the answer is lost.
+    fn lock(&self) -> Option<MutexGuard<'_, State<R>>> {
+        self.process.is_this().then(|| self.state.lock())
+    }
+
+    /// Ends the call, and wakes the caller if it waits. Gives `outcome` back if the caller has gone.
+    fn end(&self, outcome: State<R>) -> Result<(), State<R>> {
+        let Some(mut state) = self.lock() else {
+            return Err(outcome);
+        };
+        if !matches!(*state, State::Asked(_)) {
+            return Err(outcome);
+        }
+        let asked = mem::replace(&mut *state, outcome);
+        drop(state);
+        if let State::Asked(Some(on_turn)) = asked
+            && !twin::armed("reply: given without a wake-up")
+        {
+            on_turn.into_inner().fire();
+        }
+        Ok(())
+    }
+
+    /// Takes the answer, or leaves what wakes the caller when there is one.
+    fn take(&self, on_turn: OnTurn) -> Poll<Result<R, ReplyError>> {
+        let mut on_turn = Some(on_turn);
+        let Some(mut state) = self.lock() else {
+            return Poll::Ready(Err(ReplyError::Lost));
+        };
+        if let State::Asked(place) = &mut *state {
+            // The former one is dropped after the lock: it was declared before.
+            mem::swap(place, &mut on_turn);
+            return Poll::Pending;
+        }
+        match mem::replace(&mut *state, State::Gone) {
+            State::Given(value) => Poll::Ready(Ok(value)),
+            _ => Poll::Ready(Err(ReplyError::Lost)),
+        }
+    }
+}
+
+impl<R> ReplyTo<R> {
+    /// Answers, and wakes the caller if it waits.
+    ///
+    /// # Blocking
+    ///
+    /// Never sleeps; takes a lock for a few instructions. A system call if it wakes a thread.
+    ///
+    /// # Errors
+    ///
+    /// The value, if the caller has dropped its end. In a child of `fork`, if the call is its parent's.
+    pub fn reply(mut self, value: R) -> Result<(), R> {
+        let slot = self.slot.take().expect("it answers once");
+        slot.end(State::Given(value)).map_err(|back| match back {
+            State::Given(value) => value,
+            _ => unreachable!("what was handed over comes back"),
+        })
+    }
+
+    /// Returns `true` if the caller has dropped its end. After `false` it may do so at any moment.
+    pub fn is_abandoned(&self) -> bool {
+        let state = self.slot.as_ref().and_then(|slot| slot.lock());
+        state.is_none_or(|state| matches!(*state, State::Gone))
+    }
+}
+
+impl<R> Reply<R> {
+    /// Waits for the answer.
+    ///
+    /// # Blocking
+    ///
+    /// Until the owner answers, or drops its end. An owner that waits for its own answer waits for ever.
+    ///
+    /// # Errors
+    ///
+    /// [`ReplyError::Lost`]. At once in a child of `fork`, if the call is its parent's.
+    ///
+    /// # Panics
+    ///
+    /// In an item of a bottom-half queue, whether there is an answer or not.
+    pub fn wait(mut self) -> Result<R, ReplyError> {
+        self.wait_within(None)
+    }
+
+    /// Waits for the answer for at most `timeout`. May be called again after it has timed out.
+    ///
+    /// # Blocking
+    ///
+    /// At most `timeout`, and what the system adds to it. In a model it never times out.
+    ///
+    /// # Errors
+    ///
+    /// As [`wait`](Self::wait), and [`ReplyError::TimedOut`].
+    ///
+    /// # Panics
+    ///
+    /// As `wait`.
+    pub fn wait_timeout(&mut self, timeout: Duration) -> Result<R, ReplyError> {
+        self.wait_within(Some(timeout))
+    }
+
+    fn wait_within(&mut self, timeout: Option<Duration>) -> Result<R, ReplyError> {
+        sleeper::must_be_free_to_wait();
+        let mut sleeper = Sleeper::new(timeout);
+        let mut in_time = true;
+        loop {
+            if let Poll::Ready(answer) = self.slot.take(sleeper.on_turn()) {
+                return answer;
+            }
+            if !in_time {
+                return Err(ReplyError::TimedOut);
+            }
+            in_time = sleeper.sleep();
+        }
+    }
+}
+
+impl<R> Future for Reply<R> {
+    type Output = Result<R, ReplyError>;
+
+    /// After it was ready it is `Lost`.
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        self.slot.take(sleeper::on_turn_of_task(cx))
+    }
+}
+
+impl<R> Drop for ReplyTo<R> {
+    fn drop(&mut self) {
+        if let Some(slot) = self.slot.take()
+            && !twin::torn_down()
+            && !twin::armed("reply: a drop tells nobody")
+        {
+            let _ = slot.end(State::Lost);
+        }
+    }
+}
+
+impl<R> Drop for Reply<R> {
+    fn drop(&mut self) {
+        if twin::torn_down() {
+            return;
+        }
+        let state = self.slot.lock();
+        if let Some(unread) = state.map(|mut state| mem::replace(&mut *state, State::Gone)) {
+            // FOREIGN(reply-unread): the drop of an answer that nobody took, on the caller. A panic ends here.
+            panics::contain(|| drop(unread));
+        }
+    }
+}
+
+impl<R> fmt::Debug for ReplyTo<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReplyTo").finish_non_exhaustive()
+    }
+}
+
+impl<R> fmt::Debug for Reply<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reply").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,172 @@
+//! Calls: an answer comes, or the word that none will.
+
+use std::future::Future;
+use std::panic::panic_any;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+/// Counts its wake-ups.
+#[derive(Default)]
+struct Bells(AtomicUsize);
+
+impl Wake for Bells {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn poll<R>(reply: &mut Reply<R>) -> Poll<Result<R, ReplyError>> {
+    pin!(reply).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+#[test]
+fn every_call_gets_its_own_answer() {
+    let nr_calls = if cfg!(miri) { 10 } else { 2000 };
+    let mut mailbox = Mailbox::new();
+    thread::scope(|scope| {
+        for from in 0..3_u64 {
+            let poster = mailbox.poster();
+            scope.spawn(move || {
+                for number in 0..nr_calls {
+                    let question = from << 32 | number;
+                    let reply = poster.call(|to| (question, to)).unwrap();
+                    assert_eq!(reply.wait(), Ok(question + 1));
+                }
+            });
+        }
+        for _ in 0..3 * nr_calls {
+            mailbox.wait(1).unwrap();
+            let (question, to): (u64, ReplyTo<u64>) = loop {
+                if let Ok(item) = mailbox.try_recv() {
+                    break item;
+                }
+            };
+            to.reply(question + 1).unwrap();
+        }
+    });
+}
+
+#[test]
+fn a_task_is_woken_by_the_answer_and_by_its_loss() {
+    for answers in [true, false] {
+        let mut mailbox = Mailbox::<ReplyTo<u32>>::new();
+        let mut reply = mailbox.poster().call(|to| to).unwrap();
+        let bells = Arc::new(Bells::default());
+        let waker = Waker::from(bells.clone());
+        for _ in 0..2 {
+            assert_eq!(
+                pin!(&mut reply).poll(&mut Context::from_waker(&waker)),
+                Poll::Pending
+            );
+        }
+        let to = mailbox.try_recv().unwrap();
+        assert!(!to.is_abandoned());
+        let expected = if answers {
+            to.reply(7).unwrap();
+            Ok(7)
+        } else {
+            drop(to);
+            Err(ReplyError::Lost)
+        };
+        assert_eq!(bells.0.load(Ordering::Relaxed), 1);
+        assert_eq!(poll(&mut reply), Poll::Ready(expected));
+        assert_eq!(
+            poll(&mut reply),
+            Poll::Ready(Err(ReplyError::Lost)),
+            "taken"
+        );
+    }
+}
+
+#[test]
+fn a_call_is_lost_with_the_mailbox_that_it_lies_in() {
+    let mailbox = Mailbox::<ReplyTo<u32>>::new();
+    let poster = mailbox.poster();
+    let reply = poster.call(|to| to).unwrap();
+    let caller = thread::spawn(move || reply.wait());
+    drop(mailbox);
+    assert_eq!(caller.join().unwrap(), Err(ReplyError::Lost));
+    let refused = poster.call(|to| to).unwrap_err();
+    assert!(matches!(refused, PostError::Closed(_)));
+    assert!(refused.into_inner().is_abandoned());
+}
+
+#[test]
+fn a_full_mailbox_gives_the_call_back() {
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let poster = mailbox.poster();
+    let mut first = poster.call(|to: ReplyTo<u32>| to).unwrap();
+    let second = poster.call(|to| to).unwrap_err().into_inner();
+    assert_eq!(second.reply(1), Err(1));
+    mailbox.try_recv().unwrap().reply(2).unwrap();
+    assert_eq!(first.wait_timeout(Duration::ZERO), Ok(2));
+}
+
+#[test]
+fn a_caller_that_has_gone_gives_the_answer_back_to_the_owner() {
+    let (to, reply) = reply();
+    drop(reply);
+    assert!(to.is_abandoned());
+    assert_eq!(to.reply("late"), Err("late"));
+}
+
+#[test]
+fn a_wait_that_timed_out_may_be_repeated() {
+    let (to, mut reply) = reply();
+    assert_eq!(
+        reply.wait_timeout(Duration::ZERO),
+        Err(ReplyError::TimedOut)
+    );
+    assert_eq!(
+        reply.wait_timeout(Duration::from_millis(1)),
+        Err(ReplyError::TimedOut)
+    );
+    let owner = thread::spawn(move || to.reply(1));
+    assert_eq!(reply.wait_timeout(Duration::MAX), Ok(1));
+    owner.join().unwrap().unwrap();
+}
+
+/// Counts its drop, and panics in it.
+struct Bomb(Arc<AtomicUsize>);
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        panic_any("the drop of an answer");
+    }
+}
+
+#[test]
+fn an_answer_that_nobody_takes_is_dropped_once_whatever_its_drop_does() {
+    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let (to, reply) = reply();
+    to.reply(Bomb(nr_dropped.clone())).ok().unwrap();
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 0);
+    drop(reply);
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_waker_that_panics_does_not_reach_the_owner() {
+    struct Broken;
+    impl Wake for Broken {
+        fn wake(self: Arc<Self>) {
+            panic_any("a broken waker");
+        }
+    }
+    let (to, mut reply) = reply();
+    let waker = Waker::from(Arc::new(Broken));
+    assert!(
+        pin!(&mut reply)
+            .poll(&mut Context::from_waker(&waker))
+            .is_pending()
+    );
+    to.reply(1).unwrap();
+    assert_eq!(poll(&mut reply), Poll::Ready(Ok(1)));
+}
