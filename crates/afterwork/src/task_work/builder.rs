@@ -11,6 +11,11 @@ use crate::wake::Parker;
 /// smaller value bursts allocate; a larger one keeps memory that one burst needed once.
 const DEFAULT_KEEP: usize = if cfg!(any(loom, shuttle)) { 1 } else { 1024 };
 
+/// The default of [`Builder::spin_limit`]. About what the owner's sleep and its wake-up cost both threads in CPU time (measured on
+/// two CPUs: 2 µs and 3.5 µs; a round takes 0.3 µs). With a larger value an owner whose items come every 10 µs spins a whole
+/// CPU away to save a few µs an item; with a smaller one items that come every few µs cost a sleep each.
+const DEFAULT_SPIN_LIMIT: u32 = 16;
+
 /// Builds a [`Mailbox`]. Made by [`Mailbox::builder`].
 ///
 /// # Examples
@@ -30,7 +35,7 @@ pub struct Builder<T> {
     pub(super) capacity: Option<usize>,
     pub(super) keep: usize,
     pub(super) backlog: Backlog,
-    spin_limit: Option<u32>,
+    spin_limit: u32,
     pub(super) name: Option<String>,
     item: PhantomData<fn(T)>,
 }
@@ -41,7 +46,7 @@ impl<T> Builder<T> {
             capacity: None,
             keep: DEFAULT_KEEP,
             backlog: Backlog::default(),
-            spin_limit: None,
+            spin_limit: DEFAULT_SPIN_LIMIT,
             name: None,
             item: PhantomData,
         }
@@ -71,10 +76,15 @@ impl<T> Builder<T> {
         self
     }
 
-    /// Bounds the rounds that a waiting thread spins before it sleeps; see [`SpinBudget`](crate::wake::SpinBudget). With 0 it
-    /// sleeps at once.
+    /// Bounds the rounds that a waiting owner spins before it sleeps; see [`SpinBudget`](crate::wake::SpinBudget). 16 by default,
+    /// about 5 µs; with 0 it sleeps at once.
+    ///
+    /// This weighs CPU time against latency. Going to sleep and being woken costs the owner and the poster about 5 µs of CPU
+    /// time together, and delays the item by the time of a wake-up. By default no wait spins away more than the sleep would
+    /// cost. With a larger limit, an owner whose items come that much further apart has them at once, for a CPU that it keeps
+    /// busy. Once no wait has paid off, one in 64 spins up to the limit, and the others not at all.
     pub fn spin_limit(mut self, spin_limit: u32) -> Self {
-        self.spin_limit = Some(spin_limit);
+        self.spin_limit = spin_limit;
         self
     }
 
@@ -103,7 +113,6 @@ impl<T> Builder<T> {
     }
 
     pub(super) fn parker(&self) -> Parker {
-        self.spin_limit
-            .map_or_else(Parker::new, Parker::with_spin_limit)
+        Parker::with_spin_limit(self.spin_limit)
     }
 }
