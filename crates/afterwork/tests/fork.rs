@@ -6,6 +6,7 @@ mod children;
 
 use std::{
     cell::RefCell,
+    future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::Pin,
     sync::{
@@ -23,6 +24,7 @@ use afterwork::{
     params::Params,
     percpu::{PerCpu, Qpw},
     rcu::{self, Rcu, qsbr, srcu::Domain},
+    task_work::{self, Mailbox, PostError, ReplyError, TryRecvError},
     workqueue::{self, DelayedWork, Registry, TaskSet, Work, Workqueue},
 };
 use children::{LIMIT_S, alone, spawn};
@@ -897,4 +899,57 @@ fn a_waker_of_a_future_of_the_parent_does_nothing_in_the_child() {
     drop(waker);
     drop(queue);
     assert_eq!(nr_dropped.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_child_does_not_wait_for_room_or_answers_of_its_parents() {
+    let _alone = alone();
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let poster = mailbox.poster();
+    poster.post(0).unwrap();
+    let waiter = thread::spawn({
+        let poster = poster.clone();
+        move || poster.send_wait(1)
+    });
+    let cx = &mut Context::from_waker(Waker::noop());
+    let mut send = poster.send(2);
+    assert!(Pin::new(&mut send).poll(cx).is_pending());
+    let (to, answer) = task_work::reply::<u32>();
+    let (other, late) = task_work::reply();
+    let other_poster = poster.clone();
+    let bodies = AssertUnwindSafe((&mut mailbox, &mut send));
+    in_child(move || {
+        let AssertUnwindSafe((mailbox, send)) = bodies;
+        assert_eq!(other_poster.send_wait(3), Err(PostError::Closed(3)));
+        assert_eq!(
+            Pin::new(send).poll(cx),
+            Poll::Ready(Ok(())),
+            "the parent's affair"
+        );
+        // Makes room, and lets nobody in.
+        assert_eq!(mailbox.try_recv(), Ok(0));
+        assert_eq!(mailbox.try_recv(), Err(TryRecvError::Empty));
+        mailbox.close();
+        assert_eq!(answer.wait(), Err(ReplyError::Lost));
+        assert_eq!(other.reply(1), Err(1));
+        drop((to, late));
+        // Its own are as any.
+        let mut mailbox = Mailbox::builder().capacity(1).build();
+        let poster = mailbox.poster();
+        poster.post(0).unwrap();
+        let sender = spawn(move || poster.send_wait(1).unwrap());
+        for number in 0..2 {
+            mailbox.wait(1).unwrap();
+            assert_eq!(mailbox.try_recv(), Ok(number));
+        }
+        sender.join().unwrap();
+    });
+    let mut received = Vec::new();
+    while received.len() < 3 {
+        mailbox.wait(1).unwrap();
+        received.extend(mailbox.drain(9));
+    }
+    received.sort_unstable();
+    assert_eq!(received, [0, 1, 2]);
+    assert_eq!(waiter.join().unwrap(), Ok(()));
 }

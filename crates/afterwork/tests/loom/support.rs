@@ -1,6 +1,10 @@
 //! What all models share.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    mem::ManuallyDrop,
+    ops::{Deref, DerefMut},
+    sync::{Arc, OnceLock},
+};
 
 use afterwork::{
     params::Params,
@@ -93,6 +97,38 @@ pub fn first_waits_for_second(nr_cpus: usize, pass: fn(&Barred)) {
     queue.enqueue(&second);
     machine.serve_until(|| done.load(Ordering::Acquire));
     wind_up(queue);
+}
+
+/// Keeps a value from being dropped while a model unwinds: loom has no thread any more that could take its locks.
+pub struct Careful<T>(ManuallyDrop<T>);
+
+impl<T> Careful<T> {
+    pub fn new(value: T) -> Self {
+        Self(ManuallyDrop::new(value))
+    }
+}
+
+impl<T> Deref for Careful<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+impl<T> DerefMut for Careful<T> {
+    fn deref_mut(&mut self) -> &mut T {
+        &mut self.0
+    }
+}
+
+impl<T> Drop for Careful<T> {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: dropped here alone, and once.
+            unsafe { ManuallyDrop::drop(&mut self.0) };
+        }
+    }
 }
 
 /// A word that a model checks for races.

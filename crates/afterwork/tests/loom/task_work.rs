@@ -3,8 +3,6 @@
 //! Lazy and urgent posts, with three posters where it can be afforded; every bug that the protocol's page names has
 //! a model here that finds it.
 
-use std::mem::ManuallyDrop;
-use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
@@ -13,39 +11,7 @@ use afterwork::task_work::{Mailbox, Poster};
 use afterwork::wake::{Parker, Unparker};
 use sync::twin::must_fail;
 
-use crate::support::{bounded, exhaustive, spawn};
-
-/// Keeps a value from being dropped while a model unwinds: loom has no thread any more that could take its locks.
-struct Careful<T>(ManuallyDrop<T>);
-
-impl<T> Careful<T> {
-    fn new(value: T) -> Self {
-        Self(ManuallyDrop::new(value))
-    }
-}
-
-impl<T> Deref for Careful<T> {
-    type Target = T;
-
-    fn deref(&self) -> &T {
-        &self.0
-    }
-}
-
-impl<T> DerefMut for Careful<T> {
-    fn deref_mut(&mut self) -> &mut T {
-        &mut self.0
-    }
-}
-
-impl<T> Drop for Careful<T> {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: dropped here alone, and once.
-            unsafe { ManuallyDrop::drop(&mut self.0) };
-        }
-    }
-}
+use crate::support::{Careful, bounded, exhaustive, spawn};
 
 /// What a poster does.
 #[derive(Clone, Copy)]

@@ -1,5 +1,7 @@
 //! Mailboxes with more posters, more items and more kinds of waiting than loom can afford.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
@@ -155,4 +157,49 @@ fn the_owner_ends_in_the_middle() {
 fn no_item_outlives_its_owner() {
     shuttle::check_random(the_owner_ends_in_the_middle, NR_RUNS);
     shuttle::check_pct(the_owner_ends_in_the_middle, NR_RUNS, 3);
+}
+
+/// Threads and tasks wait for room; some give up; the owner wants more at once than there is room for.
+fn posters_wait_for_room(capacity: usize) {
+    let mut mailbox = Mailbox::builder().capacity(capacity).build();
+    let senders: Vec<_> = (0..3)
+        .map(|from| {
+            let poster = mailbox.poster();
+            thread::spawn(move || {
+                let cx = &mut Context::from_waker(Waker::noop());
+                let mut number = 0;
+                while number < 3 {
+                    let item = (from, number);
+                    let is_in = match (from + number) % 3 {
+                        0 => poster.send_wait(item).is_ok(),
+                        1 => poster.post_lazy(item).is_ok(),
+                        _ => {
+                            let mut send = poster.send(item);
+                            Pin::new(&mut send).poll(cx).is_ready() || send.take_back().is_none()
+                        }
+                    };
+                    number += usize::from(is_in);
+                    if !is_in {
+                        thread::yield_now();
+                    }
+                }
+            })
+        })
+        .collect();
+    let mut next = [0; NR_POSTERS];
+    while mailbox.wait(capacity + 1).is_ok() {
+        mailbox.drain(2).for_each(|item| check(&mut next, item));
+    }
+    assert_eq!(next[..3], [3; 3]);
+    senders
+        .into_iter()
+        .for_each(|sender| sender.join().unwrap());
+}
+
+#[test]
+fn everyone_who_waits_for_room_gets_in_in_order() {
+    for capacity in [1, 2] {
+        shuttle::check_random(move || posters_wait_for_room(capacity), NR_RUNS / 2);
+        shuttle::check_pct(move || posters_wait_for_room(capacity), NR_RUNS / 4, 3);
+    }
 }

@@ -4,6 +4,8 @@
 //! received in order or dropped, and never twice.
 
 use std::{
+    future::Future,
+    pin::Pin,
     sync::Arc,
     task::{Context, Poll, Waker},
     thread,
@@ -12,7 +14,7 @@ use std::{
 
 use afterwork::{
     rcu::qsbr::Reader,
-    task_work::{Mailbox, Poster},
+    task_work::{Mailbox, Poster, ReplyTo},
 };
 
 use crate::support::{
@@ -29,6 +31,8 @@ struct Parcel {
     from: usize,
     number: u64,
     grenade: Grenade,
+    /// Whom to throw the grenade back to.
+    to: Option<ReplyTo<Grenade>>,
 }
 
 /// One mailbox's life.
@@ -75,6 +79,9 @@ impl Parcel {
         // Some were dropped by a panic, or as their post panicked.
         assert!(next[self.from] <= self.number, "doubled or out of order");
         next[self.from] = self.number + 1;
+        if let Some(to) = self.to {
+            drop(to.reply(self.grenade));
+        }
     }
 }
 
@@ -83,11 +90,12 @@ fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
         from,
         number,
         grenade: Grenade::new(dice),
+        to: None,
     };
     let mut number = 0;
     while number < MAX_ITEMS {
         // A waker may panic here; what was posted stays posted.
-        contained(|| match dice.below(4) {
+        contained(|| match dice.below(7) {
             0 => drop(poster.post_lazy(parcel(number, dice))),
             1 => {
                 let mut batch = poster.batch();
@@ -102,6 +110,41 @@ fn post(poster: &Poster<Parcel>, from: usize, dice: &mut Dice) {
                 let mut batch = poster.batch();
                 drop(batch.push(parcel(number, dice)));
                 misbehave(dice);
+            }
+            3 => {
+                let mut send = poster.send(parcel(number, dice));
+                for _ in 0..dice.below(3) {
+                    let waker = Waker::from(Rattle::new(dice));
+                    let polled = Pin::new(&mut send).poll(&mut Context::from_waker(&waker));
+                    contained(|| drop(waker));
+                    if polled.is_ready() {
+                        return;
+                    }
+                }
+                if dice.below(2) == 0 {
+                    drop(send.take_back());
+                }
+            }
+            4 => drop(poster.send_timeout(parcel(number, dice), NAP)),
+            5 => {
+                let call = |to| Parcel {
+                    to: Some(to),
+                    ..parcel(number, dice)
+                };
+                let Ok(mut reply) = poster.call(call) else {
+                    return;
+                };
+                match dice.below(3) {
+                    0 => hostile::hide(dice, reply),
+                    1 => drop(reply.wait_timeout(NAP)),
+                    _ => {
+                        let waker = Waker::from(Rattle::new(dice));
+                        let polled = Pin::new(&mut reply).poll(&mut Context::from_waker(&waker));
+                        contained(|| drop(waker));
+                        contained(|| drop(reply));
+                        drop(polled);
+                    }
+                }
             }
             _ => drop(poster.post(parcel(number, dice))),
         });
@@ -128,6 +171,8 @@ fn own(mailbox: &mut Mailbox<Parcel>, next: &mut [u64; NR_POSTERS], dice: &mut D
                 }
             }
             1 => drop(mailbox.wait_timeout(2, NAP)),
+            // The first sleep has no end of its own: only where something is inside.
+            3 if !mailbox.is_empty() => drop(mailbox.wait_linger(1, 4, NAP)),
             2 => {
                 // The system may refuse the eventfd.
                 if let Ok(true) = mailbox.arm(1) {

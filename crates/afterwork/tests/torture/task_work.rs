@@ -6,13 +6,16 @@
 //! With `--hostile` users of other mailboxes do whatever safe code can, see `hostile_task_work.rs`.
 //!
 //! Items are numbered by their poster. None may be lost while the owner receives, none doubled, none out of its
-//! poster's order, none alive when everything is gone; posters are killed by panics, owners dropped in the middle. A
-//! wake-up that is lost shows as a round that does not end.
+//! poster's order, none alive when everything is gone; posters are killed by panics, owners dropped in the middle. Posters
+//! wait for room as threads and as tasks, give up, and call; every call gets its own answer or is lost. A wake-up that is lost
+//! shows as a round that does not end.
 
 mod hostile_task_work;
 mod support;
 
 use std::{
+    future::Future,
+    pin::Pin,
     process::ExitCode,
     sync::{
         Arc,
@@ -23,7 +26,9 @@ use std::{
     time::Duration,
 };
 
-use afterwork::task_work::{Backlog, Closed, Mailbox, PostError, Poster, TryRecvError};
+use afterwork::task_work::{
+    Backlog, Closed, Mailbox, PostError, Poster, Reply, ReplyError, ReplyTo, TryRecvError,
+};
 use support::{Dice, Life, Lives, Planned, Round, hostile, watched};
 
 const NR_POSTERS: usize = 6;
@@ -42,6 +47,8 @@ struct Totals {
     nr_accepted: u64,
     nr_received: u64,
     nr_refused: u64,
+    nr_answered: u64,
+    nr_lost: u64,
     nr_killed: u64,
     nr_dropped_owners: u64,
 }
@@ -50,6 +57,8 @@ struct Totals {
 struct Item {
     from: usize,
     number: u64,
+    /// Whom to tell the number.
+    to: Option<ReplyTo<u64>>,
     _life: Life,
 }
 
@@ -58,6 +67,7 @@ impl Item {
         Self {
             from,
             number,
+            to: None,
             _life: Life::new(lives),
         }
     }
@@ -68,6 +78,8 @@ impl Item {
 struct Tally {
     accepted: [AtomicU64; NR_POSTERS],
     nr_refused: AtomicU64,
+    nr_answered: AtomicU64,
+    nr_lost: AtomicU64,
     nr_killed: AtomicU64,
 }
 
@@ -133,6 +145,8 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
     }
     lives.assert_none();
     totals.nr_refused += tally.nr_refused.load(Ordering::Relaxed);
+    totals.nr_answered += tally.nr_answered.load(Ordering::Relaxed);
+    totals.nr_lost += tally.nr_lost.load(Ordering::Relaxed);
     totals.nr_killed += tally.nr_killed.load(Ordering::Relaxed);
     totals.nr_dropped_owners += u64::from(matches!(end, End::Dropped(_)));
 }
@@ -173,7 +187,24 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
             drop(batch.push(Item::new(from, number, lives)));
             Planned::panic();
         }
-        let posted = match dice.below(8) {
+        let posted = match dice.below(12) {
+            8 => poster.send_wait(Item::new(from, number, lives)).map(|()| 1),
+            9 => {
+                let patience = Duration::from_micros(dice.below(300) as u64);
+                let item = Item::new(from, number, lives);
+                poster.send_timeout(item, patience).map(|()| 1)
+            }
+            10 => send_as_task(poster, Item::new(from, number, lives), dice).map(|()| 1),
+            11 => {
+                let make = |to| Item {
+                    to: Some(to),
+                    ..Item::new(from, number, lives)
+                };
+                poster.call(make).map(|reply| {
+                    await_answer(reply, number, tally, dice);
+                    1
+                })
+            }
             0..3 => poster.post(Item::new(from, number, lives)).map(|()| 1),
             3..6 => poster.post_lazy(Item::new(from, number, lives)).map(|()| 1),
             6 => batch(poster, from, number, lives, dice),
@@ -207,6 +238,54 @@ fn post(poster: &Poster<Item>, from: usize, lives: &Arc<Lives>, tally: &Tally, d
             }
         }
     }
+}
+
+/// Sends as a task that may lose its patience after a few polls.
+fn send_as_task(poster: &Poster<Item>, item: Item, dice: &mut Dice) -> Result<(), PostError<Item>> {
+    let mut send = poster.send(item);
+    let nr_polls = dice.pick(&[0, 1, 3, usize::MAX]);
+    for _ in 0..nr_polls {
+        let waker = Waker::from(Arc::new(Unpark(thread::current())));
+        match Pin::new(&mut send).poll(&mut Context::from_waker(&waker)) {
+            Poll::Ready(sent) => return sent,
+            Poll::Pending if nr_polls == usize::MAX => thread::park(),
+            Poll::Pending => thread::yield_now(),
+        }
+    }
+    send.take_back()
+        .map_or(Ok(()), |item| Err(PostError::Full(item)))
+}
+
+/// Waits for an answer in one of the ways, or does not.
+fn await_answer(mut reply: Reply<u64>, number: u64, tally: &Tally, dice: &mut Dice) {
+    let answer = match dice.below(4) {
+        0 => return,
+        1 => match reply.wait_timeout(Duration::from_micros(dice.below(300) as u64)) {
+            Err(ReplyError::TimedOut) => return,
+            answer => answer,
+        },
+        2 => {
+            let waker = Waker::from(Arc::new(Unpark(thread::current())));
+            loop {
+                match Pin::new(&mut reply).poll(&mut Context::from_waker(&waker)) {
+                    Poll::Ready(answer) => break answer,
+                    Poll::Pending => thread::park(),
+                }
+            }
+        }
+        _ => reply.wait(),
+    };
+    let count = match answer {
+        Ok(answer) => {
+            assert_eq!(answer, number, "the answer to another call");
+            &tally.nr_answered
+        }
+        Err(error) => {
+            assert_eq!(error, ReplyError::Lost);
+            &tally.nr_lost
+        }
+    };
+    count.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Posts a few items with one swap; says how many.
@@ -257,13 +336,24 @@ fn own(mut mailbox: Mailbox<Item>, end: End, dice: &mut Dice) -> [u64; NR_POSTER
         if sleep(&mut mailbox, dice) == Err(Closed) {
             break;
         }
-        for item in mailbox.drain(dice.pick(&[1, 5, 64, usize::MAX])) {
+        let mut budget = dice.pick(&[1, 5, 64, usize::MAX]);
+        let lasts = || {
+            budget -= 1;
+            budget > 0
+        };
+        for item in mailbox.drain_while(lasts) {
             assert_eq!(
                 next[item.from], item.number,
                 "doubled, lost or out of order"
             );
             next[item.from] += 1;
             nr_received += 1;
+            if let Some(to) = item.to {
+                match dice.below(8) {
+                    0 => drop(to),
+                    _ => drop(to.reply(item.number)),
+                }
+            }
             if end == End::Dropped(nr_received) {
                 break;
             }
@@ -292,22 +382,19 @@ fn own(mut mailbox: Mailbox<Item>, end: End, dice: &mut Dice) -> [u64; NR_POSTER
 /// Sleeps in one of the ways until there may be something to receive.
 fn sleep(mailbox: &mut Mailbox<Item>, dice: &mut Dice) -> Result<(), Closed> {
     let count = dice.pick(&[1, 2, 8, 32, 1000]);
-    match dice.below(4) {
-        // A bounded mailbox may never hold so many, so a count above one needs a time bound.
-        0 => mailbox.wait(
-            mailbox
-                .capacity()
-                .map_or(count, |capacity| count.min(capacity)),
-        ),
+    match dice.below(5) {
+        0 => mailbox.wait(count),
         1 => mailbox
             .wait_timeout(count, Duration::from_micros(dice.below(300) as u64))
             .map(drop),
-        2 => as_task(
-            mailbox,
-            mailbox
-                .capacity()
-                .map_or(count, |capacity| count.min(capacity)),
-        ),
+        2 => as_task(mailbox, count),
+        3 => mailbox
+            .wait_linger(
+                dice.pick(&[1, 2, 8]),
+                count,
+                Duration::from_micros(dice.below(300) as u64),
+            )
+            .map(drop),
         _ => {
             let armed = match mailbox.arm(1) {
                 Err(_) if hostile::may(hostile::Act::Eventfd) => false,

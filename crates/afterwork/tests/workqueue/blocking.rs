@@ -105,6 +105,30 @@ fn a_wait_of_a_mailbox_inside_an_item_reports_itself() {
 }
 
 #[test]
+fn waits_for_room_and_for_an_answer_inside_an_item_report_themselves() {
+    ends(|| {
+        let queue = queue("calls").help(false);
+        let queue = queue.build_in(&unwatched("1 core")).unwrap();
+        let mut mailbox = task_work::Mailbox::builder().capacity(1).build();
+        let poster = mailbox.poster();
+        let waits = queue.spawn(move || {
+            let first = poster.call(|to| to).unwrap();
+            let (to, second) = task_work::reply();
+            poster.send_wait(to).unwrap();
+            (first.wait(), second.wait())
+        });
+        let answers = queue.spawn(move || {
+            for answer in [1, 2] {
+                mailbox.wait(1).unwrap();
+                mailbox.try_recv().unwrap().reply(answer).unwrap();
+            }
+        });
+        assert_eq!(waits.join().unwrap(), (Ok(1), Ok(2)));
+        answers.join().unwrap();
+    });
+}
+
+#[test]
 fn blocking_on_a_thread_that_is_no_worker_calls_its_body() {
     assert_eq!(workqueue::blocking(|| workqueue::blocking(|| 42)), 42);
 }

@@ -1,9 +1,13 @@
 //! Kinds of queues: per CPU, highpri, CPU-intensive, bottom halves, and those with a rescuer.
 
-use std::sync::{Arc, Barrier, mpsc};
+use std::{
+    sync::{Arc, Barrier, Mutex, PoisonError, mpsc},
+    time::Duration,
+};
 
 use afterwork::{
     rcu::{self, Rcu, srcu::Domain},
+    task_work::{self, Mailbox},
     workqueue::{self, AffinityScope, BuildError, DelayedWork, JoinError, Work},
 };
 use topology::Topology;
@@ -124,6 +128,34 @@ fn a_bottom_half_that_would_sleep_panics_instead() {
         assert!(waited.join().is_err());
         plug.release();
         assert_eq!(queue.spawn(|| 42).join().unwrap(), 42, "and goes on");
+    });
+}
+
+#[test]
+fn a_bottom_half_that_would_wait_for_room_or_an_answer_has_posted_and_taken_nothing() {
+    ends(|| {
+        let registry = registry("1 core");
+        let queue = queue("bh").bh().build_in(&registry).unwrap();
+        let mut mailbox = Mailbox::builder().capacity(1).build();
+        let poster = mailbox.poster();
+        let waited = queue.spawn({
+            let poster = poster.clone();
+            move || poster.send_wait(1)
+        });
+        assert!(waited.join().is_err());
+        assert_eq!((mailbox.len(), poster.nr_inside()), (0, Some(0)));
+        let (to, answer) = task_work::reply();
+        to.reply(7).unwrap();
+        let answer = Arc::new(Mutex::new(answer));
+        let waited = queue.spawn({
+            let answer = answer.clone();
+            move || answer.lock().unwrap().wait_timeout(Duration::MAX)
+        });
+        assert!(waited.join().is_err());
+        let mut answer = answer.lock().unwrap_or_else(PoisonError::into_inner);
+        assert_eq!(answer.wait_timeout(Duration::ZERO), Ok(7));
+        assert_eq!(queue.spawn(move || poster.post(2)).join().unwrap(), Ok(()));
+        assert_eq!(mailbox.try_recv(), Ok(2));
     });
 }
 

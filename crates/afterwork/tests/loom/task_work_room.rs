@@ -1,0 +1,321 @@
+//! Who waits for room or for an answer, and an owner that lingers: no wait is forgotten, whoever comes first.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use afterwork::task_work::{Mailbox, PostError, Poster, ReplyError, ReplyTo};
+use sync::twin::must_fail;
+
+use crate::support::{Careful, bounded, spawn};
+
+/// A mailbox that is full: as many items are inside as may be.
+fn full(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
+    let (mailbox, poster) = bound(capacity);
+    (0..capacity).for_each(|number| poster.post_lazy(number).unwrap());
+    (mailbox, poster)
+}
+
+/// A mailbox with room for so many.
+fn bound(capacity: usize) -> (Careful<Mailbox<usize>>, Careful<Poster<usize>>) {
+    let mailbox = Mailbox::builder().keep(0).capacity(capacity).build();
+    let poster = mailbox.poster();
+    (Careful::new(mailbox), Careful::new(poster))
+}
+
+fn another(poster: &Poster<usize>) -> Careful<Poster<usize>> {
+    Careful::new(poster.clone())
+}
+
+/// Receives one item after another, and sleeps in between.
+fn receive(mailbox: &mut Mailbox<usize>) -> usize {
+    mailbox.wait(1).unwrap();
+    mailbox.try_recv().unwrap()
+}
+
+fn poll<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    Pin::new(future).poll(&mut Context::from_waker(Waker::noop()))
+}
+
+/// A thread waits for room, and the owner makes some.
+fn one_waits() {
+    let (mut mailbox, poster) = full(1);
+    let sender = spawn(move || {
+        poster.send_wait(1).unwrap();
+        poster
+    });
+    assert_eq!(receive(&mut mailbox), 0);
+    assert_eq!(receive(&mut mailbox), 1);
+    drop(sender.join().unwrap());
+}
+
+#[test]
+fn a_send_that_waits_gets_the_room_of_the_next_receipt() {
+    bounded(3, one_waits);
+}
+
+#[test]
+fn who_joins_the_line_must_look_for_room() {
+    let failure = must_fail("room: no look after joining", || bounded(3, one_waits));
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+/// Two wait; the room of one receipt reaches one of them, that of its item the other.
+fn two_wait() {
+    let (mut mailbox, poster) = full(1);
+    let senders = [1, 2].map(|number| {
+        let poster = another(&poster);
+        spawn(move || poster.send_wait(number).unwrap())
+    });
+    let sum: usize = (0..3).map(|_| receive(&mut mailbox)).sum();
+    assert_eq!(sum, 3);
+    for sender in senders {
+        sender.join().unwrap();
+    }
+}
+
+#[test]
+fn room_goes_from_one_who_waits_to_the_next() {
+    bounded(1, two_wait);
+}
+
+/// One of two who wait gives up, perhaps too late.
+fn one_gives_up() {
+    let (mut mailbox, poster) = full(1);
+    let other = another(&poster);
+    let quitter = spawn(move || {
+        let mut send = other.send(1);
+        let is_in = poll(&mut send).is_ready();
+        // Taken back or inside, and never both.
+        !is_in && send.take_back().is_some()
+    });
+    assert_eq!(receive(&mut mailbox), 0);
+    let is_back = quitter.join().unwrap();
+    // Whoever left the line has left it open.
+    let mut expected = vec![1; usize::from(!is_back)];
+    if is_back {
+        poster.post(2).unwrap();
+        expected.push(2);
+    }
+    assert!(mailbox.drain(9).eq(expected));
+}
+
+#[test]
+fn a_send_that_gives_up_leaves_the_line_open() {
+    bounded(3, one_gives_up);
+}
+
+#[test]
+fn who_leaves_the_line_must_say_that_it_is_empty() {
+    must_fail("room: an empty line is awaited", || {
+        bounded(3, one_gives_up)
+    });
+}
+
+/// A post beside the receipt that makes room for one who waits.
+fn a_post_comes_between() {
+    let (mut mailbox, poster) = full(1);
+    let mut send = poster.send(1);
+    assert!(poll(&mut send).is_pending());
+    let other = another(&poster);
+    let pusher = spawn(move || other.post_lazy(9));
+    assert_eq!(mailbox.try_recv(), Ok(0));
+    assert_eq!(pusher.join().unwrap(), Err(PostError::Full(9)));
+    assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
+    assert_eq!(mailbox.try_recv(), Ok(1));
+}
+
+#[test]
+fn no_post_takes_the_room_of_one_who_waits() {
+    bounded(3, a_post_comes_between);
+}
+
+#[test]
+fn posts_must_heed_the_line() {
+    must_fail("room: posts overtake the line", || {
+        bounded(3, a_post_comes_between)
+    });
+}
+
+/// The owner ends while one waits. A send that overlaps the end may get in.
+fn the_owner_ends(closes: bool) {
+    let (mut mailbox, poster) = full(1);
+    let sender = spawn(move || (poster.send_wait(1), poster));
+    if closes {
+        mailbox.close();
+    }
+    let _ = mailbox.try_recv();
+    if !closes {
+        drop(mailbox);
+    }
+    let (sent, _poster) = sender.join().unwrap();
+    assert!(matches!(sent, Err(PostError::Closed(1)) | Ok(())));
+}
+
+#[test]
+fn the_owners_end_ends_every_wait() {
+    bounded(3, || the_owner_ends(true));
+    bounded(3, || the_owner_ends(false));
+}
+
+#[test]
+fn closing_must_wake_who_waits() {
+    let failure = must_fail("room: closing leaves the line asleep", || {
+        bounded(3, || the_owner_ends(true))
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+/// The owner wants two, of which one is inside, and the room of the other is reserved. Who waits must wake it.
+fn the_owner_wants_more_than_can_come() {
+    let (mut mailbox, poster) = bound(2);
+    let mut held = Careful::new(poster.batch());
+    held.push(9).unwrap();
+    poster.post_lazy(0).unwrap();
+    let other = another(&poster);
+    let sender = spawn(move || other.send_wait(1).unwrap());
+    mailbox.wait(2).unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(0));
+    sender.join().unwrap();
+    assert_eq!(mailbox.try_recv(), Ok(1));
+}
+
+#[test]
+fn an_owner_does_not_sleep_on_who_waits_for_room() {
+    bounded(3, the_owner_wants_more_than_can_come);
+}
+
+#[test]
+fn who_waits_for_room_must_wake_the_owner() {
+    let failure = must_fail("room: waiting wakes nobody", || {
+        bounded(3, the_owner_wants_more_than_can_come)
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+/// All room is reserved, and one waits for some, when the owner falls asleep; then a part is posted, lazily.
+fn a_lazy_post_comes_while_one_waits() {
+    let (mut mailbox, poster) = bound(2);
+    let [mut first, mut held] = [0, 9].map(|number| {
+        let mut batch = poster.batch();
+        batch.push(number).unwrap();
+        Careful::new(batch)
+    });
+    let mut send = poster.send(1);
+    assert!(poll(&mut send).is_pending());
+    let owner = spawn(move || {
+        mailbox.wait(2).unwrap();
+        assert_eq!(mailbox.try_recv(), Ok(0));
+        mailbox
+    });
+    first.post_lazy().unwrap();
+    let mut mailbox = owner.join().unwrap();
+    assert_eq!(poll(&mut send), Poll::Ready(Ok(())));
+    assert_eq!(mailbox.try_recv(), Ok(1));
+    assert_eq!(held.next(), Some(9));
+}
+
+#[test]
+fn a_lazy_post_wakes_the_owner_while_anybody_waits() {
+    bounded(3, a_lazy_post_comes_while_one_waits);
+}
+
+#[test]
+fn a_lazy_post_must_see_who_waits() {
+    let failure = must_fail("room: a lazy post sees nobody in line", || {
+        bounded(3, a_lazy_post_comes_while_one_waits)
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+/// A caller waits for an answer while the owner gives it, or ends with the call inside.
+fn a_call(answers: bool) {
+    let builder = Mailbox::<ReplyTo<usize>>::builder().keep(0);
+    let mut mailbox = Careful::new(builder.build());
+    let poster = Careful::new(mailbox.poster());
+    let caller = spawn(move || {
+        let Ok(reply) = poster.call(|to| to) else {
+            return Err(ReplyError::Lost);
+        };
+        reply.wait()
+    });
+    if answers {
+        mailbox.wait(1).unwrap();
+        mailbox.try_recv().unwrap().reply(7).unwrap();
+        assert_eq!(caller.join().unwrap(), Ok(7));
+    } else {
+        drop(mailbox);
+        assert_eq!(caller.join().unwrap(), Err(ReplyError::Lost));
+    }
+}
+
+#[test]
+fn a_caller_gets_the_answer_or_the_word_that_none_will_come() {
+    bounded(3, || a_call(true));
+    bounded(3, || a_call(false));
+}
+
+#[test]
+fn an_answer_must_wake_its_caller() {
+    let failure = must_fail("reply: given without a wake-up", || {
+        bounded(3, || a_call(true))
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+#[test]
+fn a_call_that_is_dropped_must_tell_its_caller() {
+    let failure = must_fail("reply: a drop tells nobody", || {
+        bounded(3, || a_call(false))
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+/// A caller that goes while the owner answers: the answer comes back, or goes with the caller.
+#[test]
+fn an_answer_is_taken_back_or_dropped_with_its_caller() {
+    bounded(3, || {
+        let (to, reply) = afterwork::task_work::reply();
+        let token = std::sync::Arc::new(());
+        let theirs = token.clone();
+        let owner = spawn(move || drop(to.reply(theirs)));
+        drop(reply);
+        owner.join().unwrap();
+        assert_eq!(std::sync::Arc::strong_count(&token), 1);
+    });
+}
+
+/// An owner that lingers, beside a poster of what it waits for. The first sleep is for one item, the second for both.
+fn a_linger(urgent: bool) {
+    let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
+    let poster = Careful::new(mailbox.poster());
+    let thread = spawn(move || {
+        poster.post_lazy(0).unwrap();
+        if urgent {
+            poster.post(1).unwrap();
+        } else {
+            poster.post_lazy(1).unwrap();
+        }
+        poster
+    });
+    // In a model it never times out.
+    assert_eq!(mailbox.wait_linger(1, 2, Duration::MAX), Ok(true));
+    let nr_received = mailbox.drain(2).count();
+    assert_eq!(nr_received, 2);
+    drop(thread.join().unwrap());
+}
+
+#[test]
+fn no_post_is_slept_through_by_an_owner_that_lingers() {
+    bounded(3, || a_linger(false));
+    bounded(3, || a_linger(true));
+}
+
+#[test]
+fn a_lingering_owner_needs_a_look_after_arming() {
+    let failure = must_fail("wait: no look after arming", || {
+        bounded(3, || a_linger(false))
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
