@@ -125,6 +125,15 @@ pub(crate) fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
     }
 }
 
+/// Ends the process with the line `why`. In a model it panics.
+#[cold]
+pub(crate) fn die(why: &str) -> ! {
+    #[cfg(not(any(loom, shuttle)))]
+    sync::process::die(why);
+    #[cfg(any(loom, shuttle))]
+    panic!("{why}");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -203,6 +203,12 @@ pub(super) fn mine() -> Option<&'static Slot> {
     (!ptr::eq(slot, stand_in())).then(|| unsafe { &*slot })
 }
 
+/// Returns how deep the sections of this thread nest.
+#[inline]
+pub(crate) fn nesting() -> u64 {
+    mine().map_or(0, Slot::nesting)
+}
+
 /// Returns the slot that this thread, which is ending, has left with a section open.
 fn left_open() -> Option<&'static Slot> {
     let is_ending = report::doubts() & report::ENDS != 0;

@@ -66,6 +66,7 @@ pub use cell::{Rcu, Replaced};
 pub use flavor::{Flavor, Global, Section};
 pub use future::{Synchronize, synchronize_async};
 pub use head::Head;
+pub(crate) use local::nesting;
 pub use local::{Guard, read, read_in_signal_handler};
 pub use polled::{cond_synchronize, get_state, poll_state, synchronize, synchronize_expedited};
 pub use seq::GpCookie;

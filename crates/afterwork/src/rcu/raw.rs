@@ -31,11 +31,11 @@ use super::{
     Head,
     call::call_function,
     head::Function,
-    local::{enter, global, leave, mine, park_if_idle, stand_in},
+    local::{self, enter, global, leave, mine, park_if_idle, stand_in},
     qsbr,
     seq::{GpCookie, NEST_MAX},
     slot::{self, Slot},
-    srcu::Domain,
+    srcu::{Cookie, Domain},
 };
 
 /// Begins a read-side critical section of this thread, to be ended by [`read_unlock`].
@@ -82,7 +82,7 @@ pub fn is_reading() -> bool {
 /// Never.
 #[inline]
 pub fn nesting() -> u64 {
-    mine().map_or(0, Slot::nesting)
+    local::nesting()
 }
 
 /// Runs a callback of C. Should it leave a section open, or end another's, the process ends with one line: no grace period
@@ -272,6 +272,25 @@ pub fn cookie_to_bits(cookie: GpCookie) -> u64 {
 /// Never.
 pub fn cookie_from_bits(bits: u64) -> GpCookie {
     GpCookie::of_bits(bits)
+}
+
+/// Returns a cookie of a domain as a number.
+///
+/// # Blocking
+///
+/// Never.
+pub fn srcu_cookie_to_bits(cookie: Cookie) -> u64 {
+    cookie.bits()
+}
+
+/// Returns the cookie of a domain that was this number. Of any other one the domain says that it is over, or waits for some grace
+/// periods.
+///
+/// # Blocking
+///
+/// Never.
+pub fn srcu_cookie_from_bits(bits: u64) -> Cookie {
+    Cookie::of_bits(bits)
 }
 
 /// Begins a section of a domain, to be ended by [`srcu_read_unlock`] with what this returns, 0 or 1; on any thread.

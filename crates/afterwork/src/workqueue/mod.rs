@@ -37,7 +37,6 @@ mod manage;
 mod observe;
 mod pools;
 mod queues;
-#[cfg(not(any(loom, shuttle)))]
 pub mod raw;
 mod route;
 mod scope;

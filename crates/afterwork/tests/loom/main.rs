@@ -27,6 +27,7 @@ mod workqueue_future;
 mod workqueue_item;
 mod workqueue_parts;
 mod workqueue_pool;
+mod workqueue_raw;
 mod workqueue_rcu_work;
 mod workqueue_rescuer;
 mod workqueue_room;

@@ -53,6 +53,17 @@ fn end_of_next(seq: u64) -> u64 {
     (seq + 3) & !1
 }
 
+#[cfg(not(any(loom, shuttle)))]
+impl Cookie {
+    pub(in crate::rcu) fn bits(self) -> u64 {
+        self.end_seq
+    }
+
+    pub(in crate::rcu) fn of_bits(end_seq: u64) -> Self {
+        Self { end_seq }
+    }
+}
+
 impl GracePeriods {
     pub(super) fn new() -> Self {
         Self {

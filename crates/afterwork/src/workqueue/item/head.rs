@@ -168,14 +168,15 @@ impl Head {
         }
     }
 
-    /// Makes one that was never queued.
-    #[cfg(not(any(loom, shuttle)))]
-    pub(crate) const fn unqueued(vtable: &'static VTable) -> Self {
-        Self {
-            next: AtomicPtr::new(ptr::null_mut()),
-            home: AtomicPtr::new(ptr::null_mut()),
-            vtable: Fixed::new(vtable),
-            state: Futex64::new(State::IDLE.0),
+    sync::const_unless_model! {
+        /// Makes one that was never queued.
+        pub(crate) fn unqueued(vtable: &'static VTable) -> Self {
+            Self {
+                next: AtomicPtr::new(ptr::null_mut()),
+                home: AtomicPtr::new(ptr::null_mut()),
+                vtable: Fixed::new(vtable),
+                state: Futex64::new(State::IDLE.0),
+            }
         }
     }
 

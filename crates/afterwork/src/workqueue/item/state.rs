@@ -451,7 +451,8 @@ impl State {
     }
 }
 
-#[cfg(not(any(loom, shuttle)))]
+// Models have no timers of raw items.
+#[cfg_attr(any(loom, shuttle), allow(dead_code))]
 pub(crate) mod raw;
 mod task;
 

@@ -22,7 +22,6 @@ pub(crate) mod mayday;
 pub(crate) mod policy;
 pub(crate) mod pool;
 pub(crate) mod pwq;
-#[cfg(not(any(loom, shuttle)))]
 pub(crate) mod recall;
 pub(crate) mod rescuer;
 pub(crate) mod retire;

@@ -23,14 +23,17 @@
 //! Differs from [`Work`](crate::workqueue::Work): a flush runs an item itself only while nobody has come for it, and to cancel
 //! one walks through the list that it is in.
 
+#[cfg(not(any(loom, shuttle)))]
 mod delayed;
+#[cfg(not(any(loom, shuttle)))]
 mod heap;
 mod runs;
 mod work;
 
+#[cfg(not(any(loom, shuttle)))]
 pub use delayed::{Modified, RawDelayed, take_back_timers};
 pub use runs::current;
 pub use work::{Misuse, RawWork, WorkFn};
 
-#[cfg(test)]
+#[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;

@@ -31,7 +31,6 @@ use crossbeam_utils::CachePadded;
 use sync::{
     Mutex,
     atomic::{AtomicBool, Ordering},
-    fork::PerProcess,
 };
 
 use super::work::{RawWork, WorkFn};
@@ -44,10 +43,25 @@ use crate::{
 };
 
 /// How many lists there are. A guess: some times the workers that a large machine runs at once.
-const NR_SHARDS: usize = 64;
+const NR_SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
+
+type Table = [CachePadded<Shard>; NR_SHARDS];
 
 /// The shards of this process: in a child of `fork` nothing runs.
-static TABLE: PerProcess<[CachePadded<Shard>; NR_SHARDS]> = PerProcess::new();
+#[cfg(not(any(loom, shuttle)))]
+static TABLE: sync::fork::PerProcess<Table> = sync::fork::PerProcess::new();
+
+#[cfg(not(any(loom, shuttle)))]
+fn table() -> &'static Table {
+    TABLE
+        .get()
+        .unwrap_or_else(|| TABLE.get_or_set(std::array::from_fn(|_| CachePadded::default())))
+}
+
+#[cfg(any(loom, shuttle))]
+sync::process_wide! {
+    fn table() -> Table = std::array::from_fn(|_| CachePadded::default())
+}
 
 sync::thread_local! {
     /// The innermost run of a raw item on this thread.
@@ -122,12 +136,9 @@ impl Name {
 
     /// Returns the shard that the item falls into.
     pub(super) fn shard(self) -> &'static Shard {
-        let table = TABLE
-            .get()
-            .unwrap_or_else(|| TABLE.get_or_set(std::array::from_fn(|_| CachePadded::default())));
         // Items are some dozen bytes apart at least; a multiplication mixes what is above.
         let mixed = (self.item.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &table[(mixed >> 58) as usize % NR_SHARDS]
+        &table()[(mixed >> 58) as usize % NR_SHARDS]
     }
 
     /// Returns `true` if this thread is inside a run of the item.
@@ -190,7 +201,10 @@ impl Shard {
         // SAFETY: (2).
         let name = unsafe { (*run).name };
         let mut lists = self.lists.lock();
-        let under_way = lists.run_of(name);
+        let mut under_way = lists.run_of(name);
+        if sync::twin::armed("raw: runs beside itself") {
+            under_way = ptr::null_mut();
+        }
         let start = loop {
             let from = head.load();
             let (to, start) = from.start(!under_way.is_null());
@@ -240,6 +254,7 @@ impl Shard {
         let done = lists.settle(|waiter| ptr::eq(waiter.run.get(), run));
         // SAFETY: (1); nobody else reaches it any more.
         let left = unsafe { (*run).left };
+        let left = left.filter(|_| !sync::twin::armed("raw: an end forgets what was left"));
         let left = left.filter(|item| {
             // SAFETY: whoever cancels an item takes its link back from us, under this lock, before he lets it be freed.
             let head = unsafe { item.as_ref() };
@@ -261,7 +276,9 @@ impl Shard {
             unsafe { (*run).left = None };
         }
         head.update(|state| Some(plan(state)));
-        let done = if run.is_null() {
+        let done = if sync::twin::armed("raw: a cancel forgets who waits") {
+            false
+        } else if run.is_null() {
             lists.settle(|waiter| waiter.awaits_start_of(name))
         } else {
             lists.each_waiter(|waiter| {
@@ -342,6 +359,9 @@ impl Lists {
             (*run).name
         };
         self.runs = run;
+        if sync::twin::armed("raw: a start forgets its waiters") {
+            return;
+        }
         self.each_waiter(|waiter| {
             if waiter.awaits_start_of(name) {
                 waiter.run.set(run);

@@ -2,14 +2,13 @@
 
 use std::{cell::Cell, fmt, mem, ptr::NonNull};
 
-use sync::{Patience, atomic::Ordering, process};
+use sync::{Patience, atomic::Ordering};
 use topology::CpuId;
 
 use super::runs::{Name, Run, Shard};
 use crate::{
-    panics::guarded_in_item,
-    rcu::raw,
-    trace,
+    panics::{die, guarded_in_item},
+    rcu, trace,
     wake::report,
     workqueue::{
         execute::cancel_cut::put_back,
@@ -23,6 +22,7 @@ use crate::{
         limit::active::{Gate, Left},
         pools::pwq::{Pwq, Seeker},
         queues::queue::Workqueue,
+        route::routes::Route,
     },
 };
 
@@ -110,7 +110,22 @@ impl RawWork {
     /// # Safety
     ///
     /// 1. `func` may be called with the item's address on any thread, whenever the item was queued.
+    #[cfg(not(any(loom, shuttle)))]
     pub const unsafe fn new(func: WorkFn) -> Self {
+        Self {
+            head: Head::unqueued(VTABLE),
+            func: Cell::new(Some(func)),
+            magic: Cell::new(MAGIC),
+        }
+    }
+
+    /// As above, in a model, whose atomics are not made by constants.
+    ///
+    /// # Safety
+    ///
+    /// 1. As above.
+    #[cfg(any(loom, shuttle))]
+    pub unsafe fn new(func: WorkFn) -> Self {
         Self {
             head: Head::unqueued(VTABLE),
             func: Cell::new(Some(func)),
@@ -133,8 +148,12 @@ impl RawWork {
         if magic != MAGIC {
             return Err(Misuse::Uninitialised);
         }
+        // In a model by `new`.
+        #[cfg(not(any(loom, shuttle)))]
         // SAFETY: it was laid out: by `new`, or with zeroes in the place of its table.
-        unsafe { Head::adopt(&raw const (*this.as_ptr()).head, VTABLE) };
+        unsafe {
+            Head::adopt(&raw const (*this.as_ptr()).head, VTABLE)
+        };
         // SAFETY: as above, and now all of it is what it has to be.
         Ok(unsafe { this.as_ref() })
     }
@@ -143,6 +162,7 @@ impl RawWork {
         NonNull::from(self).cast()
     }
 
+    #[cfg(not(any(loom, shuttle)))]
     pub(super) fn head(&self) -> &Head {
         &self.head
     }
@@ -172,6 +192,47 @@ impl RawWork {
         queue: &Workqueue,
         cpu: Option<CpuId>,
     ) -> Result<bool, Misuse> {
+        // SAFETY: (1), (2).
+        unsafe {
+            Self::queue_by(this, queue, || match cpu {
+                None => queue.here(),
+                Some(cpu) => queue.inner.route_table.at_cpu(cpu),
+            })
+        }
+    }
+
+    /// Queues the item as [`queue`](Self::queue), on a pool of a NUMA node; see
+    /// [`Workqueue::enqueue_node`](crate::workqueue::Workqueue::enqueue_node).
+    ///
+    /// # Blocking
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Errors
+    ///
+    /// As of [`queue`](Self::queue).
+    ///
+    /// # Safety
+    ///
+    /// 1. And (2): as of [`queue`](Self::queue).
+    pub unsafe fn queue_node(
+        this: NonNull<Self>,
+        queue: &Workqueue,
+        node: u32,
+    ) -> Result<bool, Misuse> {
+        // SAFETY: (1), (2).
+        unsafe { Self::queue_by(this, queue, || queue.inner.route_table.at_node(node)) }
+    }
+
+    /// # Safety
+    ///
+    /// 1. And (2): as of [`queue`](Self::queue).
+    #[inline]
+    unsafe fn queue_by<'q>(
+        this: NonNull<Self>,
+        queue: &'q Workqueue,
+        home: impl FnOnce() -> Route<'q>,
+    ) -> Result<bool, Misuse> {
         // What its function gets: it leads on to what is around the item, where a reference does not.
         let item = this.cast();
         // SAFETY: (1).
@@ -179,10 +240,7 @@ impl RawWork {
         if !queue.admits() {
             return Ok(false);
         }
-        let home = match cpu {
-            None => queue.here(),
-            Some(cpu) => queue.inner.route_table.at_cpu(cpu),
-        };
+        let home = home();
         match this.head.enqueue(&home, |_| false, false) {
             Enqueue::Push(_) => {}
             Enqueue::Claim(_) => this.move_to(&home, State::publish),
@@ -199,6 +257,61 @@ impl RawWork {
     pub(super) fn move_to(&self, home: &Pwq, step: impl Fn(State) -> State) {
         self.go_home_to(home);
         self.head.update(|state| Some(step(state)));
+    }
+
+    /// Makes the item pending, to be queued by [`queue_held`](Self::queue_held) when something has come; false when it is pending
+    /// already, or disabled, or `queue` refuses it. Until then no cancel gets it, and no flush waits for it.
+    ///
+    /// # Blocking
+    ///
+    /// Never.
+    ///
+    /// # Errors
+    ///
+    /// As of [`queue`](Self::queue).
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size that may be read, and stays until [`queue_held`](Self::queue_held) is called,
+    ///    once.
+    #[cfg(not(any(loom, shuttle)))]
+    pub unsafe fn hold(this: NonNull<Self>, queue: &Workqueue) -> Result<bool, Misuse> {
+        // SAFETY: (1).
+        let this = unsafe { Self::known(this) }?;
+        Ok(queue.admits() && this.head.update(State::arm).is_some())
+    }
+
+    /// Queues an item that is held, unless it was disabled meanwhile.
+    ///
+    /// # Blocking
+    ///
+    /// As [`queue`](Self::queue).
+    ///
+    /// # Safety
+    ///
+    /// 1. [`hold`](Self::hold) said true, and this is called once for that.
+    /// 2. As of [`queue`](Self::queue).
+    #[cfg(not(any(loom, shuttle)))]
+    pub unsafe fn queue_held(this: NonNull<Self>, queue: &Workqueue) -> bool {
+        let item = this.cast();
+        // SAFETY: (1).
+        let this = unsafe { this.as_ref() };
+        let home = queue.here();
+        let rules = home.rules;
+        let is_queued = Cell::new(false);
+        this.go_home_to(&home);
+        this.end_claim(|state| {
+            is_queued.set(state.disable_depth() == 0);
+            if is_queued.get() {
+                state.fire(rules)
+            } else {
+                state.disarm()
+            }
+        });
+        if is_queued.get() {
+            home.push(item);
+        }
+        is_queued.get()
     }
 
     /// Writes the home of the item, which the caller has claimed.
@@ -530,7 +643,7 @@ unsafe fn carry_out(
         let told = || unsafe { &*home }.trace(item.as_ptr(), VTABLE);
         trace::execute_start(told);
         // FOREIGN(raw-item-run): a function of C's, on a worker, a rescuer or a joiner; what unwinds ends the process.
-        let nesting = raw::nesting();
+        let nesting = rcu::nesting();
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
                 // SAFETY: by (1) of `RawWork::new`.
@@ -538,9 +651,9 @@ unsafe fn carry_out(
             }
         });
         if outcome.is_err() {
-            process::die("the function of a work item unwound");
+            die("the function of a work item unwound");
         }
-        if raw::nesting() != nesting {
+        if rcu::nesting() != nesting {
             left_section(func);
         }
         trace::execute_end(told);
@@ -561,7 +674,7 @@ unsafe fn carry_out(
 #[cold]
 fn left_section(func: Option<WorkFn>) -> ! {
     let func = func.map_or(0, |func| func as usize);
-    process::die(&format!(
+    die(&format!(
         "the function {func:#x} of a work item returned in another read-side critical section than it was called in"
     ))
 }

@@ -1,0 +1,224 @@
+//! Items in their users' memory: queueing, runs that free them, cancels and flushes after which they are freed.
+
+use std::{ptr::NonNull, sync::Arc};
+
+use afterwork::workqueue::{Workqueue, raw::RawWork};
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    twin::must_fail,
+};
+
+use crate::support::{Plain, bounded, queue, spawn, wind_up};
+
+/// A user's structure: an item, and a count of its runs that a model checks. Two runs at once are a race, and so is a run beside
+/// whoever looks when the item is to be idle.
+#[repr(C)]
+struct Job {
+    work: RawWork,
+    nr_runs: Arc<Plain>,
+    /// Queues itself again as often.
+    nr_again: AtomicU32,
+    queue: Option<Workqueue>,
+}
+
+/// The address of a job, for other threads.
+#[derive(Clone, Copy)]
+struct There(NonNull<Job>);
+
+// SAFETY: a job's parts are atomic, or checked by the model.
+unsafe impl Send for There {}
+
+impl There {
+    fn work(self) -> NonNull<RawWork> {
+        self.0.cast()
+    }
+
+    fn queue(self, queue: &Workqueue) -> bool {
+        // SAFETY: each model frees its jobs when they are idle.
+        unsafe { RawWork::queue(self.work(), queue, None) }.unwrap()
+    }
+
+    fn flush(self) -> bool {
+        // SAFETY: as above.
+        unsafe { RawWork::flush(self.work()) }.unwrap()
+    }
+
+    fn cancel(self) -> bool {
+        // SAFETY: as above.
+        unsafe { RawWork::cancel(self.work()) }.unwrap()
+    }
+
+    fn cancel_sync(self) -> bool {
+        // SAFETY: as above.
+        unsafe { RawWork::cancel_sync(self.work()) }.unwrap()
+    }
+
+    /// Frees it; its count stays.
+    fn free(self) -> Arc<Plain> {
+        // SAFETY: made by `job`; the model's claim is that nobody looks at it any more.
+        unsafe { Box::from_raw(self.0.as_ptr()) }.nr_runs.clone()
+    }
+}
+
+unsafe extern "C-unwind" fn count(work: *mut RawWork) {
+    // SAFETY: part of a job, which is there while it runs.
+    let job = unsafe { &*work.cast::<Job>() };
+    job.nr_runs.set(job.nr_runs.get() + 1);
+    let again = job.nr_again.load(Ordering::Relaxed);
+    if let (Some(left), Some(queue)) = (again.checked_sub(1), &job.queue) {
+        job.nr_again.store(left, Ordering::Relaxed);
+        There(NonNull::new(work.cast()).unwrap()).queue(queue);
+    }
+}
+
+unsafe extern "C-unwind" fn count_and_free(work: *mut RawWork) {
+    let job = There(NonNull::new(work.cast()).unwrap());
+    let nr_runs = job.free();
+    nr_runs.set(nr_runs.get() + 1);
+}
+
+fn job(func: afterwork::workqueue::raw::WorkFn, again: Option<&Workqueue>) -> There {
+    let job = Box::new(Job {
+        // SAFETY: it may be called on any thread.
+        work: unsafe { RawWork::new(func) },
+        nr_runs: Arc::default(),
+        nr_again: AtomicU32::new(u32::from(again.is_some())),
+        queue: again.cloned(),
+    });
+    There(NonNull::from(Box::leak(job)))
+}
+
+/// Flushed, then freed.
+fn flush_then_free(help: bool) {
+    let (_machine, queue) = queue(1, help);
+    let job = job(count, None);
+    assert!(job.queue(&queue));
+    job.flush();
+    let nr_runs = job.free();
+    assert_eq!(nr_runs.get(), 1);
+    wind_up(queue);
+}
+
+#[test]
+fn a_raw_item_that_was_flushed_has_run_and_may_be_freed() {
+    bounded(2, || flush_then_free(false));
+}
+
+#[test]
+fn a_raw_item_that_is_run_by_who_flushes_it_may_be_freed() {
+    bounded(2, || flush_then_free(true));
+}
+
+#[test]
+fn who_waits_for_a_start_must_wait_for_the_run_after_it() {
+    must_fail("raw: a start forgets its waiters", || {
+        bounded(2, || flush_then_free(false));
+    });
+}
+
+/// Cancelled beside a worker, then freed.
+fn cancel_then_free() {
+    let (_machine, queue) = queue(1, false);
+    let job = job(count, None);
+    assert!(job.queue(&queue));
+    let cancelled = job.cancel_sync();
+    let nr_runs = job.free();
+    assert_eq!(nr_runs.get(), u32::from(!cancelled));
+    wind_up(queue);
+}
+
+#[test]
+fn a_raw_item_that_was_cancelled_does_not_run_and_may_be_freed() {
+    bounded(2, cancel_then_free);
+}
+
+/// A run frees its item.
+fn freed_by_its_run() {
+    let (_machine, queue) = queue(1, false);
+    let job = job(count_and_free, None);
+    // SAFETY: not queued yet.
+    let nr_runs = unsafe { job.0.as_ref() }.nr_runs.clone();
+    assert!(job.queue(&queue));
+    drop(queue);
+    assert_eq!(nr_runs.get(), 1);
+}
+
+#[test]
+fn a_raw_item_may_be_freed_by_its_run() {
+    bounded(2, freed_by_its_run);
+}
+
+/// Two threads queue it, with two workers.
+fn two_enqueuers() {
+    let (_machine, queue) = queue(2, false);
+    let job = job(count, None);
+    let other = spawn({
+        let queue = queue.clone();
+        move || job.queue(&queue)
+    });
+    let mine = job.queue(&queue);
+    let theirs = other.join().unwrap();
+    assert!(mine || theirs);
+    drop(queue);
+    let nr_runs = job.free();
+    assert_eq!(nr_runs.get(), u32::from(mine) + u32::from(theirs));
+}
+
+#[test]
+fn a_raw_item_runs_once_for_each_enqueue_and_never_twice_at_once() {
+    bounded(1, two_enqueuers);
+}
+
+#[test]
+fn a_raw_item_that_ran_beside_itself_would_be_seen() {
+    must_fail("raw: runs beside itself", || bounded(1, two_enqueuers));
+}
+
+#[test]
+fn what_was_left_to_a_run_must_be_put_back() {
+    must_fail("raw: an end forgets what was left", || {
+        bounded(1, two_enqueuers);
+    });
+}
+
+/// It queues itself again, with two workers; `cancel_sync` puts an end to that, and it is freed.
+fn cancel_ends_requeueing(nr_workers: usize) {
+    let (_machine, queue) = queue(nr_workers, false);
+    let job = job(count, Some(&queue));
+    assert!(job.queue(&queue));
+    job.cancel_sync();
+    // Races with any run that is not over.
+    job.free().set(0);
+    wind_up(queue);
+}
+
+#[test]
+fn a_raw_item_that_queues_itself_is_idle_after_cancel_sync() {
+    bounded(1, || cancel_ends_requeueing(1));
+    bounded(1, || cancel_ends_requeueing(2));
+}
+
+/// One flushes while another cancels: the flush ends.
+fn cancelled_beside_a_flush() {
+    let (_machine, queue) = queue(1, false);
+    let job = job(count, None);
+    assert!(job.queue(&queue));
+    let other = spawn(move || job.cancel());
+    job.flush();
+    let cancelled = other.join().unwrap();
+    let nr_runs = job.free();
+    assert_eq!(nr_runs.get(), u32::from(!cancelled));
+    wind_up(queue);
+}
+
+#[test]
+fn a_flush_of_a_raw_item_ends_when_it_is_cancelled() {
+    bounded(1, cancelled_beside_a_flush);
+}
+
+#[test]
+fn a_cancel_must_tell_who_flushes() {
+    must_fail("raw: a cancel forgets who waits", || {
+        bounded(1, cancelled_beside_a_flush);
+    });
+}
