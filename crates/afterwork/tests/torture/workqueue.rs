@@ -19,6 +19,7 @@ mod history;
 mod hostile_workqueue;
 mod items;
 mod queues;
+mod raw_items;
 mod scopes;
 mod support;
 mod timed;
@@ -44,6 +45,7 @@ use history::Log;
 use hostile_workqueue::Lair;
 use items::Subject;
 use queues::Place;
+use raw_items::Yard;
 use support::{Dice, Lives, Round, hostile, insist, wander, watched};
 use topology::Topology;
 
@@ -89,6 +91,7 @@ struct Scene {
     places: Arc<[Place]>,
     subjects: Vec<Subject>,
     crowded: Crowded,
+    yard: Yard,
     lives: Arc<Lives>,
     bells: Arc<Bells>,
     stop: AtomicBool,
@@ -108,6 +111,7 @@ fn round(round: &Round<'_>) -> Totals {
     let scene = Scene {
         subjects: subjects.collect(),
         crowded: Crowded::new(&registry, &mut dice),
+        yard: Yard::new(&places, &lives),
         registry,
         places,
         lives,
@@ -152,6 +156,7 @@ fn round(round: &Round<'_>) -> Totals {
     }
     scene.registry.refuse_threads(false);
     let mut log = scene.log.into_inner().unwrap();
+    watched("ending raw items", || scene.yard.end(&mut dice));
     watched("flushing", || {
         // A drain does not wait for timers, and the long ones are not for waiting.
         scene
@@ -233,7 +238,8 @@ impl Scene {
                     futures::spawn(&place.queue, limit, &self.bells, &self.lives, dice);
                 }
                 148..160 => drop(self.bells.ring(dice)),
-                160..182 => {
+                160..168 => self.yard.torture(&self.places, &self.lives, dice),
+                168..182 => {
                     spawned();
                     place.spawn(&self.lives, dice);
                 }

@@ -1,0 +1,229 @@
+//! Items in their users' memory under torture: ones of one thread, which it writes over and frees as soon as it may, ones that free
+//! themselves, and a few that all threads use.
+
+use std::{
+    ptr::NonNull,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, AtomicU32, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use afterwork::workqueue::{
+    CpuId, Workqueue,
+    raw::{Modified, RawDelayed, RawWork},
+};
+
+use crate::{
+    queues::Place,
+    support::{Dice, Life, Lives, fault, hostile},
+};
+
+/// Items that all threads use.
+const NR_SHARED: usize = 6;
+/// Delays of timers, in microseconds; the longest one is met by cancels and changes alone.
+const DELAYS_US: [u64; 4] = [0, 20, 300, 60_000_000];
+
+/// A user's structure.
+#[repr(C)]
+struct Job {
+    /// First, so that its address leads here.
+    item: RawDelayed,
+    inside: AtomicBool,
+    nr_runs: AtomicU64,
+    /// How often it was queued, less how often it was cancelled.
+    balance: AtomicI64,
+    /// How often it queues itself again, and where.
+    nr_again: AtomicU32,
+    places: Arc<[Place]>,
+    /// It frees itself.
+    frees: bool,
+    _life: Life,
+}
+
+/// A job's address. It is there until it is freed by whoever made it, or by itself.
+#[derive(Clone, Copy)]
+struct There(NonNull<Job>);
+
+// SAFETY: a job's parts are atomic, or fixed.
+unsafe impl Send for There {}
+// SAFETY: as above.
+unsafe impl Sync for There {}
+
+/// What all threads of a round use.
+pub struct Yard(Vec<There>);
+
+unsafe extern "C-unwind" fn run(work: *mut RawWork) {
+    let there = There(NonNull::new(work.cast()).expect("the address of an item"));
+    let job = there.job();
+    if job.inside.swap(true, Ordering::Relaxed) {
+        fault("a raw item runs beside itself");
+    }
+    job.nr_runs.fetch_add(1, Ordering::Relaxed);
+    if job.nr_runs.load(Ordering::Relaxed) % 16 == 0 {
+        thread::yield_now();
+    }
+    let again = |left: u32| left.checked_sub(1);
+    let order = Ordering::Relaxed;
+    if let Ok(left) = job.nr_again.fetch_update(order, order, again) {
+        let place = &job.places[left as usize % job.places.len()];
+        // Behind it, or elsewhere.
+        job.inside.store(false, Ordering::Relaxed);
+        if there.queue(&place.queue, None) || !there.job().frees {
+            return;
+        }
+    }
+    job.inside.store(false, Ordering::Relaxed);
+    if job.frees {
+        there.free();
+    }
+}
+
+impl There {
+    fn new(places: &Arc<[Place]>, lives: &Arc<Lives>, frees: bool, nr_again: u32) -> Self {
+        Self(NonNull::from(Box::leak(Box::new(Job {
+            // SAFETY: `run` may be called on any thread.
+            item: unsafe { RawDelayed::new(run) },
+            inside: AtomicBool::new(false),
+            nr_runs: AtomicU64::new(0),
+            balance: AtomicI64::new(0),
+            nr_again: AtomicU32::new(nr_again),
+            places: places.clone(),
+            frees,
+            _life: Life::new(lives),
+        }))))
+    }
+
+    fn job<'a>(self) -> &'a Job {
+        // SAFETY: there until it is freed.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn work(self) -> NonNull<RawWork> {
+        self.0.cast()
+    }
+
+    fn count(self, by: i64) {
+        self.job().balance.fetch_add(by, Ordering::Relaxed);
+    }
+
+    fn queue(self, queue: &Workqueue, cpu: Option<CpuId>) -> bool {
+        let frees = self.job().frees;
+        // SAFETY: there until it has been cancelled, or runs.
+        let queued = unsafe { RawWork::queue(self.work(), queue, cpu) }.unwrap();
+        // One that frees itself may be gone.
+        if queued && !frees {
+            self.count(1);
+        }
+        queued
+    }
+
+    /// Does one thing to it.
+    fn act(self, place: &Place, dice: &mut Dice) {
+        let (this, queue) = (self.0.cast::<RawDelayed>(), &place.queue);
+        let delay = Duration::from_micros(dice.pick(&DELAYS_US));
+        // The system may refuse the thread of timers, which ends the process.
+        let nr_acts = if hostile::is_on() { 6 } else { 10 };
+        // SAFETY: there, as its queues are, until it has been cancelled for good.
+        unsafe {
+            match dice.below(nr_acts) {
+                0 | 1 => drop(self.queue(queue, None)),
+                2 => drop(self.queue(queue, Some(CpuId::new(dice.below(4) as u32)))),
+                3 => self.count(-i64::from(RawWork::cancel(self.work()).unwrap())),
+                4 => drop(RawWork::flush(self.work()).unwrap()),
+                5 => drop(RawWork::busy(self.work()).unwrap()),
+                6 | 7 => {
+                    let queued = RawDelayed::queue(this, queue, None, delay).unwrap();
+                    self.count(i64::from(queued));
+                }
+                8 => match RawDelayed::modify(this, queue, None, delay).unwrap() {
+                    Modified::WasIdle => self.count(1),
+                    Modified::Cancelled => self.count(-1),
+                    Modified::WasPending | Modified::Refused => {}
+                },
+                _ => self.count(-i64::from(RawDelayed::cancel(this).unwrap())),
+            }
+        }
+    }
+
+    /// Has it idle, and checks how often it ran.
+    fn settle(self, dice: &mut Dice) {
+        let this = self.0.cast::<RawDelayed>();
+        self.job().nr_again.store(0, Ordering::Relaxed);
+        // SAFETY: there.
+        unsafe {
+            if dice.below(3) == 0 {
+                // As far as it is queued; not if it is armed.
+                RawWork::flush(self.work()).unwrap();
+            }
+            let cancelled = RawDelayed::cancel_sync(this).unwrap();
+            self.count(-i64::from(cancelled));
+        }
+        let job = self.job();
+        let nr_runs = job.nr_runs.load(Ordering::Relaxed);
+        let balance = job.balance.load(Ordering::Relaxed);
+        if balance != nr_runs as i64 {
+            fault(&format!(
+                "a raw item ran {nr_runs} times, and should have {balance} times"
+            ));
+        }
+        if job.inside.load(Ordering::Relaxed) {
+            fault("a raw item runs after it was cancelled for good");
+        }
+    }
+
+    /// Frees it, and leaves nothing there that could be taken for an item.
+    fn free(self) {
+        // SAFETY: made by `new`, and nobody looks at it any more: that is what is tortured.
+        unsafe {
+            self.0.drop_in_place();
+            self.0.cast::<u8>().write_bytes(0xa5, size_of::<Job>());
+            std::alloc::dealloc(self.0.as_ptr().cast(), std::alloc::Layout::new::<Job>());
+        }
+    }
+}
+
+impl Yard {
+    pub fn new(places: &Arc<[Place]>, lives: &Arc<Lives>) -> Self {
+        Self(
+            (0..NR_SHARED)
+                .map(|_| There::new(places, lives, false, 0))
+                .collect(),
+        )
+    }
+
+    /// Does one thing to one that all use, or lives through all of one of its own.
+    pub fn torture(&self, places: &Arc<[Place]>, lives: &Arc<Lives>, dice: &mut Dice) {
+        let place = |dice: &mut Dice| dice.below(places.len());
+        match dice.below(8) {
+            0..5 => {
+                let job = self.0[dice.below(NR_SHARED)];
+                job.act(&places[place(dice)], dice);
+            }
+            5 => {
+                let job = There::new(places, lives, true, dice.below(2) as u32);
+                if !job.queue(&places[place(dice)].queue, None) {
+                    job.free();
+                }
+            }
+            _ => {
+                let job = There::new(places, lives, false, dice.below(4) as u32);
+                for _ in 0..dice.below(6) {
+                    job.act(&places[place(dice)], dice);
+                }
+                job.settle(dice);
+                job.free();
+            }
+        }
+    }
+
+    /// Ends those that all have used. No thread does any more.
+    pub fn end(self, dice: &mut Dice) {
+        for job in self.0 {
+            job.settle(dice);
+            job.free();
+        }
+    }
+}
