@@ -21,6 +21,7 @@ mod items;
 mod queues;
 mod raw_items;
 mod scopes;
+mod shutdown;
 mod support;
 mod timed;
 
@@ -251,6 +252,7 @@ impl Scene {
                 193..195 => queues::brief(&self.registry, &self.lives, dice),
                 195..197 => self.registry.refuse_threads(dice.below(2) == 0),
                 197 => place.lend(dice),
+                198 if dice.below(2) == 0 => shutdown::torture(&self.registry, &self.lives, dice),
                 198 => drop(observe::snapshot_of(&self.registry)),
                 215..221 => timed::torture(&self.registry, &place.queue, &self.lives, dice),
                 _ => drop((place.queue.stats(), self.registry.lock_hold())),
