@@ -65,11 +65,9 @@ fn affinity(root: &Path, files: &[&str]) -> Result<Option<CpuSet>, Error> {
 
 /// Reads the cpusets of this process's cgroups, of either version.
 fn cpuset(root: &Path) -> Result<Option<CpuSet>, Error> {
-    let read = |path| file::text(&root.join(path)).map(Option::unwrap_or_default);
-    let (cgroups, mounts) = (read(CGROUP)?, read(MOUNTS)?);
     let mut bound: Option<CpuSet> = None;
-    for dirs in cpuset_dirs(&cgroups, &mounts) {
-        if let Some(cpus) = nearest_cpuset(root, &dirs)? {
+    for hierarchy in hierarchies(root, "cpuset")? {
+        if let Some(cpus) = nearest_cpuset(root, &hierarchy)? {
             bound = Some(bound.map_or_else(|| cpus.clone(), |bound| bound.intersection(&cpus)));
         }
     }
@@ -92,14 +90,20 @@ fn affinity_in(status: &str) -> Result<Option<CpuSet>, Mismatch> {
     Ok(None)
 }
 
-/// Where to look for the cpuset of one hierarchy.
+/// Where to look for what one hierarchy of cgroups bounds.
 #[derive(Debug, PartialEq, Eq)]
-struct CpusetDirs {
-    /// Where the hierarchy is mounted, from the root of the file system.
-    mount: PathBuf,
-    /// The cgroup, from there.
-    cgroup: PathBuf,
-    files: &'static [&'static str],
+pub(crate) struct Hierarchy {
+    /// Where it is mounted, from the root of the file system.
+    pub(crate) mount: PathBuf,
+    /// The cgroup of this process, from there.
+    pub(crate) cgroup: PathBuf,
+    pub(crate) is_v2: bool,
+}
+
+/// Returns the hierarchies in which this process has a cgroup that `controller` may bound.
+pub(crate) fn hierarchies(root: &Path, controller: &str) -> Result<Vec<Hierarchy>, Error> {
+    let read = |path| file::text(&root.join(path)).map(Option::unwrap_or_default);
+    Ok(visible(&read(CGROUP)?, &read(MOUNTS)?, controller))
 }
 
 /// Matches a process's cgroups with the mounts through which they can be seen.
@@ -107,7 +111,7 @@ struct CpusetDirs {
 /// A container may see only a part of a hierarchy: then the mount has a root of its own, and what of
 /// the cgroup's path lies before it cannot be seen. A cgroup outside of the process's own cgroup
 /// namespace has `..` in its path, and cannot be seen either.
-fn cpuset_dirs(cgroups: &str, mounts: &str) -> Vec<CpusetDirs> {
+fn visible(cgroups: &str, mounts: &str, controller: &str) -> Vec<Hierarchy> {
     let mounts: Vec<Mount<'_>> = mounts.lines().filter_map(mount).collect();
     let mut dirs = Vec::new();
     for line in cgroups.lines() {
@@ -117,17 +121,14 @@ fn cpuset_dirs(cgroups: &str, mounts: &str) -> Vec<CpusetDirs> {
         else {
             continue;
         };
-        let (files, fits): (&[_], fn(&Mount<'_>) -> bool) = if controllers.is_empty() {
-            (&CPUSET_V2, |mount| mount.fs == "cgroup2")
-        } else if controllers
-            .split(',')
-            .any(|controller| controller == "cpuset")
-        {
-            (&CPUSET_V1, |mount| {
-                mount.fs == "cgroup" && mount.options.split(',').any(|option| option == "cpuset")
-            })
-        } else {
+        let has = |list: &str| list.split(',').any(|it| it == controller);
+        let is_v2 = controllers.is_empty();
+        if !is_v2 && !has(controllers) {
             continue;
+        }
+        let fits = |mount: &Mount<'_>| match is_v2 {
+            true => mount.fs == "cgroup2",
+            false => mount.fs == "cgroup" && has(mount.options),
         };
         let visible = mounts.iter().filter(|mount| fits(mount)).find_map(|mount| {
             let cgroup = Path::new(path).strip_prefix(&mount.root).ok()?;
@@ -135,10 +136,10 @@ fn cpuset_dirs(cgroups: &str, mounts: &str) -> Vec<CpusetDirs> {
             (!leads_out).then_some((mount, cgroup))
         });
         if let Some((mount, cgroup)) = visible {
-            dirs.push(CpusetDirs {
+            dirs.push(Hierarchy {
                 mount: relative(&mount.point),
                 cgroup: cgroup.to_owned(),
-                files,
+                is_v2,
             });
         }
     }
@@ -146,10 +147,15 @@ fn cpuset_dirs(cgroups: &str, mounts: &str) -> Vec<CpusetDirs> {
 }
 
 /// Reads the cpuset of a cgroup, or of the nearest one around it that has any.
-fn nearest_cpuset(root: &Path, dirs: &CpusetDirs) -> Result<Option<CpuSet>, Error> {
-    let mount = root.join(&dirs.mount);
-    for cgroup in dirs.cgroup.ancestors() {
-        for name in dirs.files {
+fn nearest_cpuset(root: &Path, hierarchy: &Hierarchy) -> Result<Option<CpuSet>, Error> {
+    let mount = root.join(&hierarchy.mount);
+    let files: &[_] = if hierarchy.is_v2 {
+        &CPUSET_V2
+    } else {
+        &CPUSET_V1
+    };
+    for cgroup in hierarchy.cgroup.ancestors() {
+        for name in files {
             let cpus = file::list(&mount.join(cgroup).join(name))?;
             if let Some(cpus) = cpus.filter(|cpus| !cpus.is_empty()) {
                 return Ok(Some(cpus));
@@ -208,7 +214,7 @@ fn relative(path: &Path) -> PathBuf {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use std::fs;
 
     use proptest::prelude::*;
@@ -216,7 +222,7 @@ mod tests {
 
     use super::*;
 
-    fn machine(files: &[(&str, &str)]) -> TempDir {
+    pub(crate) fn machine(files: &[(&str, &str)]) -> TempDir {
         let root = tempfile::tempdir().unwrap();
         for (path, text) in files {
             let path = root.path().join(path);
@@ -232,7 +238,7 @@ mod tests {
             .map(|cpus| cpus.to_string())
     }
 
-    const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+    pub(crate) const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
     const V1: &str =
         "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime shared:9 - cgroup cgroup rw,cpuset\n";
 
@@ -363,7 +369,7 @@ mod tests {
     proptest! {
         #[test]
         fn arbitrary_proc_files_never_panic(cgroups in "([0-9]:[a-z,]*:[/a.]*\n|\\PC|\n)*", mounts in "(1 2 3 / /a\\\\[0-9]{0,4} - cgroup2 x y\n|\\PC|\n)*", status in "(Cpus_allowed_list:[-0-9,x]*\n|\\PC|\n)*") {
-            cpuset_dirs(&cgroups, &mounts);
+            visible(&cgroups, &mounts, "cpuset");
             let _ = affinity_in(&status);
         }
     }

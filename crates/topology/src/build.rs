@@ -13,6 +13,7 @@ use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 use crate::parts::{Core, Cpu, Llc, LlcSource, Node, Package};
 use crate::quirk::Quirk;
+use crate::quota::CpuQuota;
 use crate::topology::Topology;
 
 /// What is known of a machine before it is put in order.
@@ -26,6 +27,7 @@ pub(crate) struct Facts {
     /// One for each online CPU.
     pub(crate) cpus: BTreeMap<CpuId, CpuFacts>,
     pub(crate) nodes: BTreeMap<u32, CpuSet>,
+    pub(crate) quota: Option<CpuQuota>,
 }
 
 /// What one online CPU reports.
@@ -60,6 +62,7 @@ pub(crate) fn build(facts: Facts) -> Topology {
         nohz_full,
         cpus: said,
         nodes,
+        quota,
     } = facts;
     let possible = possible.union(&online);
     let mut quirks = Vec::new();
@@ -121,6 +124,7 @@ pub(crate) fn build(facts: Facts) -> Topology {
         packages,
         nodes,
         quirks,
+        quota,
     }
 }
 

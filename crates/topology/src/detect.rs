@@ -6,6 +6,7 @@ use crate::bounds;
 use crate::build::{CpuFacts, Facts, build};
 use crate::cpuset::CpuSet;
 use crate::error::Error;
+use crate::quota::{self, CpuQuota};
 use crate::sysfs;
 use crate::topology::{Topology, some_allowed};
 
@@ -17,7 +18,7 @@ impl Topology {
     /// Detects this machine, and the CPUs of it that this process may use.
     ///
     /// Allowed are the CPUs that are online, in the calling thread's affinity mask, and in the cpuset of its cgroup (version 1
-    /// or 2). A bound that cannot be found does not bound.
+    /// or 2). A bound that cannot be found does not bound. The [quota](Self::quota) is the tightest of the cgroups around it.
     ///
     /// # Blocking
     ///
@@ -41,7 +42,7 @@ impl Topology {
         Self::detect_in(Path::new("/"), None)
     }
 
-    /// Detects the machine again if CPUs have come or gone, or others may be used, since this topology was detected. Else
+    /// Detects the machine again if CPUs have come or gone, or others may be used, or the CPU quota has changed, since this topology was detected. Else
     /// returns `None`.
     ///
     /// Only for a topology that [`detect`](Self::detect) returned, without restrictions of the caller. If `thread` is given, by
@@ -66,7 +67,8 @@ impl Topology {
             None => online.clone(),
         };
         if online == self.online && allowed == self.allowed {
-            return Ok(None);
+            let quota = seen_quota(root);
+            return Ok((quota != self.quota).then(|| self.clone().with_quota(quota)));
         }
         Self::detect_in(root, thread).map(Some)
     }
@@ -105,8 +107,14 @@ impl Topology {
         if let Some(bound) = bounds::bounds(root, thread)? {
             facts.allowed = some_allowed(&facts.allowed, &bound)?;
         }
+        facts.quota = seen_quota(root);
         Ok(build(facts))
     }
+}
+
+/// Returns the CPU quota, which is none where it cannot be told: nothing breaks without.
+fn seen_quota(root: &Path) -> Option<CpuQuota> {
+    quota::quota(root).unwrap_or_default()
 }
 
 /// Reads again while a reading fails *and* CPUs came or went meanwhile: the files of a CPU disappear with it.
@@ -173,6 +181,15 @@ mod tests {
         write("sys/devices/system/cpu/online", "0-1\n");
         assert_eq!(changed().unwrap().allowed().to_string(), "1");
         write("sys/devices/system/cpu/online", "0-3\n");
+
+        assert_eq!(before.quota(), None);
+        write("sys/fs/cgroup/cpu.max", "150000 100000\n");
+        let limited = changed().unwrap();
+        assert_eq!(limited.quota().unwrap().nr_cpus(), 2);
+        assert_eq!(limited.changed_in(root.path(), None).unwrap(), None);
+        write("sys/fs/cgroup/cpu.max", "what is this?\n");
+        assert_eq!(limited.changed_in(root.path(), None).unwrap(), Some(before.clone()));
+        assert_eq!(Topology::detect_in(root.path(), None).unwrap().quota(), None);
 
         write("sys/fs/cgroup/cpuset.cpus.effective", "0\n");
         let error = allowed().unwrap_err().to_string();

@@ -156,7 +156,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::NotFound
 }
 
-fn parsed<T>(
+pub(crate) fn parsed<T>(
     path: &Path,
     parse: impl FnOnce(&str) -> Result<T, Mismatch>,
 ) -> Result<Option<T>, Error> {
@@ -169,7 +169,7 @@ fn parsed<T>(
 }
 
 /// Reads a text that holds one thing and nothing else.
-fn lone<T>(
+pub(crate) fn lone<T>(
     text: &str,
     read: impl FnOnce(&mut Cursor<'_>) -> Result<T, Mismatch>,
 ) -> Result<T, Mismatch> {

@@ -21,7 +21,7 @@
 //!   /sys, /proc            a saved tree        "2 numa x 4 llc x 8 core x 2 smt"
 //!   Topology::detect       ::from_sysfs        ::synthetic
 //!         └───────────────────┬───────────────────┘
-//!                          Topology   who is online, allowed, isolated; core, cache, node of each
+//!                          Topology   who is online, allowed, isolated; core, cache, node of each; the CPU quota
 //!                             │  pods(scope, params)
 //!                            Pods     a partition of the allowed CPUs
 //! ```
@@ -57,6 +57,7 @@ mod list;
 mod parts;
 mod pods;
 mod quirk;
+mod quota;
 mod scope;
 mod shard;
 mod snapshot;
@@ -73,6 +74,7 @@ pub use crate::list::ParseCpuListError;
 pub use crate::parts::{Core, Cpu, Llc, LlcSource, Node, Package};
 pub use crate::pods::{Pod, Pods};
 pub use crate::quirk::Quirk;
+pub use crate::quota::{CpuQuota, current_quota};
 pub use crate::scope::{AffinityScope, UnknownScope};
 pub use crate::shard::ShardParams;
 pub use crate::snapshot::save_snapshot;

@@ -8,7 +8,7 @@ use crate::cpuset::CpuSet;
 use crate::error::Error;
 use crate::file;
 use crate::sysfs::{
-    ALLOWED, CACHE_DIR, CACHE_FILES, CACHE_INDEX, CPU_DIR, CPU_DIR_FILES, CPULIST, NODE_DIR,
+    ALLOWED, CACHE_DIR, CACHE_FILES, CACHE_INDEX, CPU_DIR, CPU_DIR_FILES, CPULIST, NODE_DIR, QUOTA,
     TOPOLOGY_DIR, TOPOLOGY_FILES,
 };
 
@@ -53,6 +53,7 @@ pub fn save_snapshot(sys: &Path, allowed: Option<&CpuSet>, dir: &Path) -> Result
         Some(allowed) => copy.write(Path::new(ALLOWED), format!("{allowed}\n").as_bytes())?,
         None => copy.file(Path::new(ALLOWED))?,
     }
+    copy.file(Path::new(QUOTA))?;
     let cpu_dir = Path::new(CPU_DIR);
     copy.files(cpu_dir, &CPU_DIR_FILES)?;
     for (cpu, _) in file::numbered(&sys.join(cpu_dir), "cpu")?.unwrap_or_default() {

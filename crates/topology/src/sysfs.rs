@@ -8,7 +8,7 @@
 //!                                  physical_package_id   -1 or not there: not known
 //!                    cpu3/cache/index2/level type size shared_cpu_list
 //! devices/system/node/node0/cpulist                      no nodes, if the directory is not there
-//! allowed                                                only in a saved copy
+//! allowed quota                                          only in a saved copy; the quota as in cpu.max
 //! ```
 //!
 //! A cache without level, type or sharers is one that the kernel knows nothing of: it leaves these
@@ -23,6 +23,7 @@ use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 use crate::error::Error;
 use crate::file;
+use crate::quota;
 use crate::topology::{Topology, some_allowed};
 
 /// Where CPUs and nodes are, from the root of sysfs.
@@ -31,6 +32,9 @@ pub(crate) const NODE_DIR: &str = "devices/system/node";
 
 /// In a saved copy: the CPUs that may be used.
 pub(crate) const ALLOWED: &str = "allowed";
+
+/// In a saved copy: the CPU quota.
+pub(crate) const QUOTA: &str = "quota";
 
 const POSSIBLE: &str = "possible";
 pub(crate) const ONLINE: &str = "online";
@@ -65,7 +69,7 @@ impl Topology {
     /// [`save_snapshot`](crate::save_snapshot).
     ///
     /// What this process may use plays no part. If `root` holds a file `allowed` with a CPU list, the
-    /// CPUs outside of it count as not allowed.
+    /// CPUs outside of it count as not allowed. If it holds a file `quota` with a text as of `cpu.max`, that is its quota.
     ///
     /// # Errors
     ///
@@ -94,6 +98,7 @@ pub(crate) fn facts(root: &Path) -> Result<Facts, Error> {
         nohz_full: file::list_or_null(&dir.join(NOHZ_FULL))?,
         cpus: cpus?,
         nodes: nodes(&root.join(NODE_DIR))?,
+        quota: quota::cpu_max(&root.join(QUOTA))?,
         online,
         allowed,
     })

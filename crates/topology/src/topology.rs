@@ -6,6 +6,7 @@ use crate::error::Error;
 use crate::parts::{Core, Cpu, Llc, Node, Package};
 use crate::pods::Pods;
 use crate::quirk::Quirk;
+use crate::quota::CpuQuota;
 use crate::scope::AffinityScope;
 use crate::shard::ShardParams;
 
@@ -39,6 +40,7 @@ pub struct Topology {
     pub(crate) packages: Vec<Package>,
     pub(crate) nodes: Vec<Node>,
     pub(crate) quirks: Vec<Quirk>,
+    pub(crate) quota: Option<CpuQuota>,
 }
 
 impl Topology {
@@ -133,6 +135,18 @@ impl Topology {
     #[must_use]
     pub fn quirks(&self) -> &[Quirk] {
         &self.quirks
+    }
+
+    /// Returns how much CPU time this process may use, by the cgroups around it; `None` if there is no bound.
+    #[must_use]
+    pub fn quota(&self) -> Option<CpuQuota> {
+        self.quota
+    }
+
+    /// Returns the same machine with another quota.
+    #[must_use]
+    pub fn with_quota(self, quota: Option<CpuQuota>) -> Self {
+        Self { quota, ..self }
     }
 
     /// Cuts the allowed CPUs into pods, whose CPUs share the part that `scope` names.
