@@ -102,8 +102,8 @@ pub use loom::sync::Arc;
 pub mod unmodelled {
     /// A shared pointer for state whose lifetime no model checks. Unlike a model's it may be a method receiver.
     pub use alloc::sync::{Arc, Weak};
-    /// A number of which each thread reads only what it wrote itself.
-    pub use core::sync::atomic::AtomicU64;
+    /// A number of which each thread reads only what it wrote itself, or that no model changes.
+    pub use core::sync::atomic::{AtomicU32, AtomicU64};
 }
 
 /// A cell written once, for process-wide state that no model touches.

@@ -53,6 +53,8 @@ const KEYS: &[Key] = &[
     key!("workqueue.watch_tick_us" => watch_tick_us in 1..=60_000_000, "microseconds between looks at work that waits"),
     key!("workqueue.cpu_intensive_thresh_us" => cpu_intensive_thresh_us in 1..=60_000_000, "microseconds of CPU time until an item no longer counts against its pool"),
     key!("workqueue.machine_look_ms" => machine_look_ms in 0..=86_400_000, "milliseconds between looks whether CPUs have come or gone; 0 for none"),
+    key!("workqueue.cpu_quota" => cpu_quota, "keeps each pool to the workers that the cgroup's CPU quota feeds"),
+    key!("workqueue.unbound_cpus" => unbound_cpus, "CPUs that unbound queues may use"),
     key!("workqueue.watchdog_thresh_ms" => watchdog_thresh_ms in 0..=86_400_000, "milliseconds without progress until waiting work is reported, 0 for never"),
     key!("workqueue.wait_sample" => wait_sample in 0..=1_000_000_000, "items of which one has its wait measured; 0 for none"),
     key!("workqueue.lock_stat" => lock_stat, "records how long the pool lock is held"),

@@ -29,7 +29,7 @@ use std::{env, fmt, str::FromStr};
 pub use error::ParamError;
 pub use keys::{Key, keys};
 pub use rcu::RcuTunables;
-pub use topology::AffinityScope;
+pub use topology::{AffinityScope, CpuSet};
 
 /// The environment variable that sets tunables for the whole process.
 pub const VARIABLE: &str = "AFTERWORK";
@@ -147,6 +147,13 @@ pub struct Params {
     /// How often, at most, the registry checks whether CPUs have come or gone, in milliseconds; 0 for never. It checks while
     /// work waits. A check reads a few small files.
     pub machine_look_ms: u64,
+    /// Has each pool run no more workers at once than the CPU quota of the process's cgroup feeds, rounded up, and at least one.
+    /// Changes are seen as those of CPUs. See [`Topology::quota`](topology::Topology::quota).
+    pub cpu_quota: bool,
+    /// The CPUs that unbound queues may use when the registry is made; all without. The kernel's `workqueue.unbound_cpus=`. As a
+    /// word, a CPU list with `+` for its commas, `0-3+8`, or `all`. See
+    /// [`Registry::set_unbound_cpus`](crate::workqueue::Registry::set_unbound_cpus).
+    pub unbound_cpus: Option<CpuSet>,
     /// The wait of at most one item in so many is measured; 0 for none. A sample costs two readings of the cycle counter.
     pub wait_sample: u64,
     /// Records how long `queue()` holds the pool lock. Costs two clock readings for each wake-up of a worker.
@@ -176,6 +183,8 @@ impl Default for Params {
             cpu_intensive_thresh_us: 10_000,
             watchdog_thresh_ms: 30_000,
             machine_look_ms: 1_000,
+            cpu_quota: true,
+            unbound_cpus: None,
             wait_sample: 64,
             lock_stat: false,
             publish: false,

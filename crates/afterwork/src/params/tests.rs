@@ -12,6 +12,8 @@ fn what_is_written_is_read_back() {
         wake: WakeMode::UnderLock,
         lock_stat: true,
         idle_timeout_ms: 0,
+        unbound_cpus: Some("0-3,8".parse().unwrap()),
+        cpu_quota: false,
         ..Params::default()
     };
     assert_eq!(params.to_string().parse(), Ok(params));

@@ -1,6 +1,6 @@
 //! Values of tunables as words.
 
-use topology::AffinityScope;
+use topology::{AffinityScope, CpuSet};
 
 use super::{MaxActiveScope, Qpw, WakeMode};
 
@@ -82,5 +82,23 @@ impl Word for AffinityScope {
     }
     fn expects() -> String {
         format!("one of {}", Self::ALL.map(Self::as_str).join(", "))
+    }
+}
+
+/// A comma parts tunables, so a plus stands for it.
+impl Word for Option<CpuSet> {
+    fn read(word: &str) -> Option<Self> {
+        if word == "all" {
+            return Some(None);
+        }
+        let cpus: CpuSet = word.replace('+', ",").parse().ok()?;
+        (!cpus.is_empty()).then_some(Some(cpus))
+    }
+    fn word(&self) -> String {
+        let list = |cpus: &CpuSet| cpus.to_string().replace(',', "+");
+        self.as_ref().map_or("all".to_owned(), list)
+    }
+    fn expects() -> String {
+        "all, or a CPU list such as 0-3+8".to_owned()
     }
 }

@@ -33,6 +33,7 @@ mod panics;
 mod periodic;
 mod place;
 mod pools;
+mod quota;
 mod rcu_work;
 mod reapers;
 mod refused;

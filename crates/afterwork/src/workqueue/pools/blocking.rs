@@ -133,7 +133,7 @@ impl WorkerPool {
 
     /// Returns `true` if more are awake than may stay. Call it with the pool locked, and act before it is unlocked.
     pub(crate) fn has_surplus(&self) -> bool {
-        policy::has_surplus(self.census(), self.target)
+        policy::has_surplus(self.census(), self.target())
     }
 }
 

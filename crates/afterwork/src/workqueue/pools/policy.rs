@@ -1,5 +1,7 @@
 //! What a pool decides, as plain functions over numbers.
 
+use topology::CpuQuota;
+
 /// How many workers of a pool are up, as every decision sees them.
 ///
 /// bits 0..16 `nr_awake` | bits 16..32 `nr_searching`
@@ -42,6 +44,16 @@ pub(crate) enum Need {
     Worker,
     /// Patience, and somebody who notices when workers that are up sleep.
     Watch,
+}
+
+/// Returns how many workers a pool of so many CPUs runs at once: one for each, but no more than a quota of CPU time feeds, and
+/// never none.
+///
+/// Each pool by itself: where only one of several is busy, it may use up the quota. No less than one, and not two as Go has it:
+/// a worker that sleeps is replaced, so one that runs is enough for others to go on.
+pub(crate) fn target(nr_cpus: usize, quota: Option<CpuQuota>) -> u32 {
+    let nr_cpus = u32::try_from(nr_cpus).unwrap_or(u32::MAX);
+    quota.map_or(nr_cpus, |quota| nr_cpus.min(quota.nr_cpus())).max(1)
 }
 
 /// Returns what a pool with waiting work needs. `target` is how many workers it runs at once.
@@ -124,6 +136,17 @@ pub(crate) fn may_cull(nr_idle: usize, nr_workers: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_pool_runs_what_its_cpus_and_the_quota_feed_and_never_none() {
+        let of = |nr_cpus, quota_us| target(nr_cpus, CpuQuota::new(quota_us, 100_000));
+        assert_eq!(target(8, None), 8);
+        assert_eq!(of(8, 150_000), 2);
+        assert_eq!(of(8, 1), 1);
+        assert_eq!(of(1, 400_000), 1);
+        assert_eq!(of(8, u64::MAX), 8);
+        assert_eq!(target(0, None), 1);
+    }
 
     fn census(nr_awake: u32, nr_searching: u32) -> Census {
         Census(nr_awake * Census::AWAKE + nr_searching * Census::SEARCHING)

@@ -31,9 +31,9 @@ use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     cpu, thread, time, twin,
-    unmodelled::Arc,
+    unmodelled::{self, Arc},
 };
-use topology::CpuSet;
+use topology::{CpuQuota, CpuSet};
 
 use super::{
     dispatch::{Dispatch, IdleWorker},
@@ -80,8 +80,8 @@ pub(crate) struct WorkerPool {
     pub(crate) number: usize,
     /// I
     pub(crate) attrs: PoolAttrs,
-    /// I: how many workers run at once.
-    pub(crate) target: u32,
+    /// A, rarely written: how many workers run at once.
+    target: unmodelled::AtomicU32,
     /// A: whether `attrs.cpus` is less than what the process may use.
     pub(crate) confined: AtomicBool,
     /// I
@@ -146,6 +146,7 @@ impl WorkerPool {
         number: usize,
         attrs: PoolAttrs,
         confined: bool,
+        quota: Option<CpuQuota>,
         params: Params,
         manager: Arc<Manager>,
     ) -> Self {
@@ -154,7 +155,7 @@ impl WorkerPool {
             census: CachePadded::new(AtomicU32::new(0)),
             dispatch: CachePadded::new(Mutex::new(Dispatch::default())),
             number,
-            target: attrs.cpus.len().max(1) as u32,
+            target: unmodelled::AtomicU32::new(policy::target(attrs.cpus.len(), quota)),
             attrs,
             confined: AtomicBool::new(confined),
             params,
@@ -185,6 +186,22 @@ impl WorkerPool {
                 heirs: Vec::new(),
                 traced: Default::default(),
             },
+        }
+    }
+
+    /// Returns how many workers run at once.
+    #[inline]
+    pub(crate) fn target(&self) -> u32 {
+        self.target.load(Ordering::Relaxed)
+    }
+
+    /// Takes note of how much CPU time there is. Workers that are too many by that leave when they come for more.
+    pub(crate) fn set_quota(self: &Arc<Self>, quota: Option<CpuQuota>) {
+        let target = policy::target(self.attrs.cpus.len(), quota);
+        let before = self.target.swap(target, Ordering::Relaxed);
+        // What comes from here on finds the new target, and this finds what came before.
+        if before < target {
+            self.ask_again();
         }
     }
 
@@ -219,7 +236,7 @@ impl WorkerPool {
         if !twin::armed("push: no fence") {
             fence(Ordering::SeqCst);
         }
-        match policy::need(self.census(), self.target) {
+        match policy::need(self.census(), self.target()) {
             // A worker searches, or was picked to search. It reads the injector when it stops searching.
             Need::Nothing => {}
             // The workers that left the census may have read the injector before our item was there, so we kick.
@@ -513,7 +530,7 @@ impl<'a> PoolGuard<'a> {
     /// Gets one more worker up if the pool needs one; returns `true` if it did.
     pub(crate) fn pick_if_needed(&mut self) -> bool {
         let pool = self.pool();
-        match policy::need(pool.census(), pool.target) {
+        match policy::need(pool.census(), pool.target()) {
             Need::Nothing => false,
             Need::Worker => self.pick(),
             Need::Watch => {

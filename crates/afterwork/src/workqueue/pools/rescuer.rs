@@ -170,7 +170,7 @@ impl WorkerPool {
         let mut dispatch = self.lock();
         let waits = !self.injector.is_empty() || dispatch.has_work();
         let none_comes =
-            dispatch.nr_creating > 0 || policy::need(self.census(), self.target) == Need::Worker;
+            dispatch.nr_creating > 0 || policy::need(self.census(), self.target()) == Need::Worker;
         let wants = waits && dispatch.idle.is_empty() && none_comes;
         if !dispatch.mayday_timer.calls(wants, now_ns) {
             return;
@@ -229,7 +229,7 @@ mod tests {
             nice: 0,
             bh: true,
         };
-        let pool = WorkerPool::new(0, attrs, false, Params::default(), Arc::default());
+        let pool = WorkerPool::new(0, attrs, false, None, Params::default(), Arc::default());
         pool.lock().nr_creating = 1;
         assert!(pool.enlist(false, |_| unreachable!()).is_none());
     }

@@ -9,7 +9,7 @@ use sync::{
     Mutex,
     unmodelled::{Arc, Weak},
 };
-use topology::{AffinityScope, CpuSet, Pods, ShardParams, Topology};
+use topology::{AffinityScope, CpuQuota, CpuSet, Pods, ShardParams, Topology};
 
 use super::{attrs::Attrs, stats::QueueReport};
 use crate::{
@@ -83,12 +83,13 @@ impl Queues {
 
 impl Machine {
     pub(crate) fn new(topology: Topology, params: Params, manager: Arc<Manager>) -> Self {
+        let unbound = params.unbound_cpus.clone();
         Self {
             params,
             manager,
             view: Mutex::new(View {
                 topology: Arc::new(topology),
-                unbound: None,
+                unbound,
                 queues: Queues::default(),
                 behind: Vec::new(),
             }),
@@ -185,8 +186,10 @@ impl Machine {
         change(&mut view);
         let (topology, queues) = (view.topology.clone(), view.queues.all());
         drop(view);
+        let quota = self.quota(&topology);
         for pool in self.pools() {
             pool.confine(topology.allowed());
+            pool.set_quota(quota);
         }
         self.lead(queues);
     }
@@ -207,7 +210,8 @@ impl Machine {
 
     /// Returns the pool with these attributes, made if there is none, with one more user.
     pub(crate) fn pool(&self, attrs: PoolAttrs) -> Arc<WorkerPool> {
-        let confined = attrs.cpus != *self.topology().allowed();
+        let topology = self.topology();
+        let confined = attrs.cpus != *topology.allowed();
         let mut roster = self.manager.roster.lock();
         if let Some((pool, nr_users)) = roster.iter_mut().find(|(pool, _)| pool.attrs == attrs) {
             *nr_users += 1;
@@ -220,11 +224,20 @@ impl Machine {
             number,
             attrs,
             confined,
+            self.quota(&topology),
             self.params.clone(),
             self.manager.clone(),
         ));
         roster.push((pool.clone(), 1));
+        drop(roster);
+        // The machine may have changed before the pool was there to be told.
+        pool.set_quota(self.quota(&self.topology()));
         pool
+    }
+
+    /// Returns how much CPU time the pools may count on.
+    fn quota(&self, topology: &Topology) -> Option<CpuQuota> {
+        topology.quota().filter(|_| self.params.cpu_quota)
     }
 
     /// Takes note that a pool has one user less; the last one ends it.

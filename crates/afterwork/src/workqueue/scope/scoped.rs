@@ -157,7 +157,7 @@ impl Workqueue {
         let home = self.here();
         Reach {
             max_active: home.gate.max(),
-            nr_workers: home.pool.target,
+            nr_workers: home.pool.target(),
             on_one_cpu: home.rules.one_cpu,
         }
     }

@@ -1,0 +1,193 @@
+//! Pools follow the CPU quota of the process's cgroup.
+
+use std::{
+    fs, io,
+    path::PathBuf,
+    process,
+    sync::atomic::{AtomicUsize, Ordering},
+    thread,
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{Registry, Workqueue},
+};
+use topology::{CpuQuota, Topology};
+
+use crate::support::*;
+
+/// Makes a machine of four CPUs with the quota of so many thousandths of a CPU.
+fn machine(millicpus: Option<u64>) -> Topology {
+    let quota = millicpus.and_then(|milli| CpuQuota::new(milli * 100, 100_000));
+    Topology::synthetic("4 core").unwrap().with_quota(quota)
+}
+
+/// Makes a registry whose watch never looks: nobody replaces a worker that goes on and on.
+fn limited(millicpus: u64, params: Params) -> Registry {
+    let params = Params {
+        watch_tick_us: 3_600_000_000,
+        ..params
+    };
+    Registry::new(machine(Some(millicpus)), params).unwrap()
+}
+
+/// Returns how many short items run at once at most, of a few that all want to.
+fn most_at_once(queue: &Workqueue) -> usize {
+    let gauge = Gauge::default();
+    for _ in 0..400 {
+        let gauge = gauge.clone();
+        queue.spawn_detached(move || gauge.within(|| (0..2_000).for_each(|_| std::hint::spin_loop())));
+    }
+    queue.drain().unwrap();
+    gauge.most()
+}
+
+/// Has `count` items wait for each other, none of which says so.
+fn meet(queue: &Workqueue, count: usize) {
+    static NR_THERE: AtomicUsize = AtomicUsize::new(0);
+    NR_THERE.store(0, Ordering::SeqCst);
+    for _ in 0..count {
+        queue.spawn_detached(move || {
+            NR_THERE.fetch_add(1, Ordering::SeqCst);
+            while NR_THERE.load(Ordering::SeqCst) < count {
+                thread::yield_now();
+            }
+        });
+    }
+    queue.drain().unwrap();
+}
+
+#[test]
+fn a_pool_runs_no_more_workers_than_its_quota_feeds_and_follows_it() {
+    ends(|| {
+        let registry = limited(500, Params::default());
+        let queue = queue("fed").build_in(&registry).unwrap();
+        assert_eq!(most_at_once(&queue), 1, "half a CPU feeds one, not none");
+        // More, while the queue is there; and for what waits already.
+        registry.set_topology(machine(Some(3500)));
+        meet(&queue, 4);
+        registry.set_topology(machine(Some(1000)));
+        assert_eq!(registry.topology().quota().unwrap().nr_cpus(), 1);
+        eventually("those that are too many have gone", || most_at_once(&queue) == 1);
+        registry.set_topology(machine(None));
+        meet(&queue, 4);
+    });
+}
+
+#[test]
+fn work_that_waits_is_taken_up_when_the_quota_grows() {
+    ends(|| {
+        let registry = limited(1000, Params::default());
+        let queue = queue("grows").build_in(&registry).unwrap();
+        let plug = plug_into(&queue);
+        let handle = queue.spawn(|| ());
+        registry.set_topology(machine(Some(2000)));
+        // The first stays where it is.
+        eventually("another worker came", || handle.is_finished());
+        plug.release();
+    });
+}
+
+#[test]
+fn a_registry_may_overlook_the_quota() {
+    ends(|| {
+        let params = Params {
+            cpu_quota: false,
+            ..Params::default()
+        };
+        let registry = limited(1000, params);
+        let queue = queue("unfed").build_in(&registry).unwrap();
+        meet(&queue, 4);
+    });
+}
+
+#[test]
+fn unbound_queues_keep_to_the_cpus_that_a_parameter_names() {
+    let params: Params = "workqueue.unbound_cpus=1+3".parse().unwrap();
+    let registry = Registry::new(machine(None), params).unwrap();
+    assert_eq!(registry.unbound_cpus().unwrap().to_string(), "1,3");
+    let queue = queue("bound").build_in(&registry).unwrap();
+    queue.spawn(|| ()).join().unwrap();
+    let pools = registry.pool_stats();
+    assert!(pools.iter().all(|pool| pool.cpus.to_string() == "1,3"), "{pools:?}");
+    registry.set_unbound_cpus(None);
+    assert_eq!(registry.unbound_cpus(), None);
+}
+
+/// A cgroup for a while, of whichever version has the controller `cpu`.
+struct Cgroup {
+    dir: PathBuf,
+    is_v2: bool,
+    /// Where this process was before.
+    home: PathBuf,
+}
+
+impl Cgroup {
+    /// Makes one below this process's own, and goes there.
+    fn enter() -> io::Result<Self> {
+        let cgroups = fs::read_to_string("/proc/self/cgroup")?;
+        let mut lines = cgroups.lines().filter_map(|line| {
+            let mut fields = line.splitn(3, ':').skip(1);
+            Some((fields.next()?, fields.next()?))
+        });
+        let v1 = lines.clone().find(|(controllers, _)| controllers.split(',').any(|it| it == "cpu"));
+        let (mount, path, is_v2) = match v1 {
+            Some((controllers, path)) => (format!("/sys/fs/cgroup/{controllers}"), path, false),
+            None => {
+                let v2 = lines.find(|(controllers, _)| controllers.is_empty());
+                let path = v2.ok_or(io::ErrorKind::NotFound)?.1;
+                ("/sys/fs/cgroup".to_owned(), path, true)
+            }
+        };
+        let home = PathBuf::from(mount).join(path.trim_start_matches('/'));
+        let dir = home.join(format!("afterwork-test-{}", process::id()));
+        fs::create_dir(&dir)?;
+        let cgroup = Self { dir, is_v2, home };
+        cgroup.set(400_000)?;
+        fs::write(cgroup.dir.join("cgroup.procs"), process::id().to_string())?;
+        Ok(cgroup)
+    }
+
+    /// Grants so many microseconds in each tenth of a second.
+    fn set(&self, quota_us: u64) -> io::Result<()> {
+        if self.is_v2 {
+            return fs::write(self.dir.join("cpu.max"), format!("{quota_us} 100000"));
+        }
+        fs::write(self.dir.join("cpu.cfs_period_us"), "100000")?;
+        fs::write(self.dir.join("cpu.cfs_quota_us"), quota_us.to_string())
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        let _ = fs::write(self.home.join("cgroup.procs"), process::id().to_string());
+        let _ = fs::remove_dir(&self.dir);
+    }
+}
+
+#[test]
+fn the_registry_of_the_process_follows_the_quota_of_its_cgroup() {
+    in_own_process(
+        "quota::the_registry_of_the_process_follows_the_quota_of_its_cgroup",
+        || {
+            let cgroup = match Cgroup::enter() {
+                Ok(cgroup) => cgroup,
+                Err(error) => {
+                    eprintln!("skipped: no cgroup may be made here: {error}");
+                    return;
+                }
+            };
+            cgroup.set(150_000).unwrap();
+            let registry = Registry::global().unwrap();
+            let quota = || registry.topology().quota().map(CpuQuota::millicpus);
+            assert_eq!(quota(), Some(1500));
+            let queue = queue("process").build().unwrap();
+            queue.spawn(|| ()).join().unwrap();
+            assert!(!registry.refresh_topology());
+            cgroup.set(50_000).unwrap();
+            assert!(registry.refresh_topology());
+            assert_eq!(quota(), Some(500));
+            assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+        },
+    );
+}
