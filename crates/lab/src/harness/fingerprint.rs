@@ -4,7 +4,7 @@ use std::fs;
 
 use rustix::time::{ClockId, clock_getres};
 use serde::{Deserialize, Serialize};
-use topology::{AffinityScope, ShardParams, Topology};
+use topology::{AffinityScope, CpuQuota, ShardParams, Topology};
 
 use crate::exit::Stop;
 
@@ -19,6 +19,8 @@ pub struct Fingerprint {
     pub cpus_online: usize,
     /// CPUs that this process may use.
     pub cpus_allowed: usize,
+    /// Thousandths of a CPU that the cgroups around the process leave it, if they bound it.
+    pub cpu_quota_milli: Option<u64>,
     /// Cores among the online CPUs.
     pub cores: usize,
     /// Last-level caches.
@@ -76,6 +78,7 @@ impl Fingerprint {
             arch: std::env::consts::ARCH.into(),
             cpus_online: topology.online().iter().count(),
             cpus_allowed: topology.allowed().iter().count(),
+            cpu_quota_milli: topology.quota().map(CpuQuota::millicpus),
             cores: topology.cores().len(),
             caches: topology.llcs().len(),
             nodes: topology.nodes().len(),
@@ -125,6 +128,9 @@ impl Fingerprint {
             format!("{one:.2} {five:.2} {fifteen:.2}")
         });
         let commit = self.commit.clone().unwrap_or_else(|| "outside git".into());
+        let quota = self.cpu_quota_milli.map_or(String::new(), |milli| {
+            format!(", quota {}.{:03} of one", milli / 1000, milli % 1000)
+        });
         vec![
             format!(
                 "machine  {}, {}, {kind}{product}",
@@ -132,7 +138,7 @@ impl Fingerprint {
                 self.arch
             ),
             format!(
-                "cpus     {} allowed of {} online; cores: {}, {smt}; last-level caches: {}; nodes: {}",
+                "cpus     {} allowed of {} online{quota}; cores: {}, {smt}; last-level caches: {}; nodes: {}",
                 self.cpus_allowed, self.cpus_online, self.cores, self.caches, self.nodes
             ),
             format!(

@@ -53,6 +53,9 @@ fn head(topology: &Topology) -> String {
             head += &format!("{what:<9}  {cpus}\n");
         }
     }
+    if let Some(quota) = topology.quota() {
+        head += &format!("{:<9}  {quota}\n", "quota");
+    }
     head
 }
 

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
-use topology::{AffinityScope, CpuSet, LlcSource, ShardParams, Topology};
+use topology::{AffinityScope, CpuQuota, CpuSet, LlcSource, ShardParams, Topology};
 
 #[derive(Serialize)]
 struct Machine {
@@ -16,6 +16,8 @@ struct Machine {
     allowed: String,
     isolated: String,
     nohz_full: String,
+    /// Thousandths of a CPU.
+    quota_millicpus: Option<u64>,
     cpus: Vec<Cpu>,
     cores: Vec<String>,
     llcs: Vec<Llc>,
@@ -75,6 +77,7 @@ fn machine(topology: &Topology, params: &ShardParams) -> Machine {
         allowed: topology.allowed().to_string(),
         isolated: topology.isolated().to_string(),
         nohz_full: topology.nohz_full().to_string(),
+        quota_millicpus: topology.quota().map(CpuQuota::millicpus),
         cpus: topology
             .cpus()
             .map(|cpu| Cpu {
