@@ -136,7 +136,7 @@ fn what_a_helper_gives_up_must_be_cancelled() {
 
 /// An item that runs was queued again, and its link may be left to the run, when all is cancelled.
 fn cancel_all_meets_a_run() {
-    let machine = Arc::new(machine(1, 2));
+    let machine = Arc::new(machine(2, 2));
     let queue = plain().build_in(machine.registry()).unwrap();
     machine.pretend_busy(true);
     let count = Arc::new(AtomicU32::new(0));
@@ -152,6 +152,7 @@ fn cancel_all_meets_a_run() {
                 move || machine.help_out()
             });
             queue.cancel_all();
+            assert!(work.is_busy(), "it runs");
             worker.join().unwrap();
         }
     });

@@ -55,6 +55,9 @@ impl Registry {
     /// Returns the registry of the whole process, made at the first call for the CPUs that it may use then,
     /// with the tunables that the environment says ([`VARIABLE`](crate::params::VARIABLE)). A child of `fork` makes its own.
     ///
+    /// It stays until the process ends: references to it, and to the [system queues](crate::workqueue::system), cannot be taken back.
+    /// Threads that can be ended at some moment are those of a registry of one's own ([`shutdown`](Self::shutdown)).
+    ///
     /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread
     /// that queues from one of them uses the first pod.
     ///

@@ -191,14 +191,14 @@ mod tests {
                 measured: STEP,
                 interrupt: Interrupt::default(),
             };
-            // On a busy machine the owner may sleep through a short time.
+            // On a busy machine the owner, or the clients, may sleep through a short time.
             let (served, posts) = loop {
                 match service.run().unwrap() {
-                    Some(served) => break served,
-                    None => service.measured *= 2,
+                    Some((served, posts)) if served.requests > 0 => break (served, posts),
+                    _ => service.measured *= 2,
                 }
             };
-            assert!(served.requests > 0 && served.wall_ns > 0);
+            assert!(served.wall_ns > 0);
             assert_eq!(served.task_work.items(), served.requests);
             assert!(posts.items() >= served.requests);
         }
