@@ -238,7 +238,8 @@ pub(crate) mod tests {
             .map(|cpus| cpus.to_string())
     }
 
-    pub(crate) const V2: &str = "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
+    pub(crate) const V2: &str =
+        "30 23 0:26 / /sys/fs/cgroup rw,nosuid - cgroup2 cgroup2 rw,nsdelegate\n";
     const V1: &str =
         "34 31 0:31 / /sys/fs/cgroup/cpuset rw,relatime shared:9 - cgroup cgroup rw,cpuset\n";
 

@@ -4,9 +4,10 @@ use std::path::Path;
 
 use crate::bounds;
 use crate::build::{CpuFacts, Facts, build};
+use crate::cgroup;
 use crate::cpuset::CpuSet;
 use crate::error::Error;
-use crate::quota::{self, CpuQuota};
+use crate::quota::CpuQuota;
 use crate::sysfs;
 use crate::topology::{Topology, some_allowed};
 
@@ -114,7 +115,7 @@ impl Topology {
 
 /// Returns the CPU quota, which is none where it cannot be told: nothing breaks without.
 fn seen_quota(root: &Path) -> Option<CpuQuota> {
-    quota::quota(root).unwrap_or_default()
+    cgroup::quota(root).unwrap_or_default()
 }
 
 /// Reads again while a reading fails *and* CPUs came or went meanwhile: the files of a CPU disappear with it.
@@ -188,8 +189,14 @@ mod tests {
         assert_eq!(limited.quota().unwrap().nr_cpus(), 2);
         assert_eq!(limited.changed_in(root.path(), None).unwrap(), None);
         write("sys/fs/cgroup/cpu.max", "what is this?\n");
-        assert_eq!(limited.changed_in(root.path(), None).unwrap(), Some(before.clone()));
-        assert_eq!(Topology::detect_in(root.path(), None).unwrap().quota(), None);
+        assert_eq!(
+            limited.changed_in(root.path(), None).unwrap(),
+            Some(before.clone())
+        );
+        assert_eq!(
+            Topology::detect_in(root.path(), None).unwrap().quota(),
+            None
+        );
 
         write("sys/fs/cgroup/cpuset.cpus.effective", "0\n");
         let error = allowed().unwrap_err().to_string();

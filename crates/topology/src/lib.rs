@@ -48,6 +48,7 @@ compile_error!("afterwork needs 64-bit Linux: its waits are futexes, and its wor
 
 mod bounds;
 mod build;
+mod cgroup;
 mod cpu_id;
 mod cpuset;
 mod detect;
@@ -67,6 +68,7 @@ mod text;
 mod topology;
 
 pub use crate::bounds::current_bounds;
+pub use crate::cgroup::current_quota;
 pub use crate::cpu_id::CpuId;
 pub use crate::cpuset::{CpuSet, Iter};
 pub use crate::error::Error;
@@ -74,7 +76,7 @@ pub use crate::list::ParseCpuListError;
 pub use crate::parts::{Core, Cpu, Llc, LlcSource, Node, Package};
 pub use crate::pods::{Pod, Pods};
 pub use crate::quirk::Quirk;
-pub use crate::quota::{CpuQuota, current_quota};
+pub use crate::quota::CpuQuota;
 pub use crate::scope::{AffinityScope, UnknownScope};
 pub use crate::shard::ShardParams;
 pub use crate::snapshot::save_snapshot;

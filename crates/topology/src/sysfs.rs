@@ -19,11 +19,11 @@ use std::path::Path;
 use std::sync::Arc;
 
 use crate::build::{CacheFacts, CpuFacts, Facts, build};
+use crate::cgroup;
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 use crate::error::Error;
 use crate::file;
-use crate::quota;
 use crate::topology::{Topology, some_allowed};
 
 /// Where CPUs and nodes are, from the root of sysfs.
@@ -98,7 +98,7 @@ pub(crate) fn facts(root: &Path) -> Result<Facts, Error> {
         nohz_full: file::list_or_null(&dir.join(NOHZ_FULL))?,
         cpus: cpus?,
         nodes: nodes(&root.join(NODE_DIR))?,
-        quota: quota::cpu_max(&root.join(QUOTA))?,
+        quota: cgroup::cpu_max(&root.join(QUOTA))?,
         online,
         allowed,
     })

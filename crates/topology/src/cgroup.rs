@@ -1,0 +1,257 @@
+//! How much CPU time this process may use: the quota of its cgroup, and of those around it.
+//!
+//! A process with a quota may use all its CPUs at once, until the quota of the period is used up; then all of its threads stand
+//! still until the next one. So it pays to have no more threads at work than the quota feeds.
+//!
+//! The tightest quota of all cgroups around the process counts, whichever hierarchy it is in: the kernel enforces each. Of those
+//! that a container cannot see it says nothing.
+
+use std::path::Path;
+
+use crate::bounds::{self, Hierarchy};
+use crate::error::Error;
+use crate::file;
+use crate::quota::CpuQuota;
+use crate::text::{Cursor, Mismatch};
+
+const CPU_MAX: &str = "cpu.max";
+const QUOTA_V1: &str = "cpu.cfs_quota_us";
+const PERIOD_V1: &str = "cpu.cfs_period_us";
+
+/// Returns the tightest CPU quota of the cgroups around this process, of version 1 or 2, that can be seen; `None` if there is
+/// none.
+///
+/// # Blocking
+///
+/// Reads procfs and a file or two for each cgroup around this process.
+///
+/// # Errors
+///
+/// Names the file of `/proc` or of the cgroup that is malformed or cannot be read. [`Topology::detect`] takes such a quota for
+/// none.
+///
+/// [`Topology::detect`]: crate::Topology::detect
+pub fn current_quota() -> Result<Option<CpuQuota>, Error> {
+    quota(Path::new("/"))
+}
+
+/// Does what [`current_quota`] does, with `root` instead of `/`.
+pub(crate) fn quota(root: &Path) -> Result<Option<CpuQuota>, Error> {
+    let mut tightest: Option<CpuQuota> = None;
+    for hierarchy in bounds::hierarchies(root, "cpu")? {
+        let mount = root.join(&hierarchy.mount);
+        for cgroup in hierarchy.cgroup.ancestors() {
+            let found = quota_of(&mount.join(cgroup), &hierarchy)?;
+            tightest = match (tightest, found) {
+                (Some(one), Some(other)) => Some(one.min(other)),
+                (one, other) => one.or(other),
+            };
+        }
+    }
+    Ok(tightest)
+}
+
+/// Reads the quota of one cgroup.
+fn quota_of(cgroup: &Path, hierarchy: &Hierarchy) -> Result<Option<CpuQuota>, Error> {
+    if hierarchy.is_v2 {
+        return cpu_max(&cgroup.join(CPU_MAX));
+    }
+    let path = cgroup.join(QUOTA_V1);
+    // Negative where there is none.
+    let quota_us = file::parsed(&path, |text| {
+        file::lone(text, |cursor| {
+            let is_none = cursor.eat(&['-']);
+            Ok(Some(time(cursor, "a quota")?).filter(|_| !is_none))
+        })
+    })?;
+    let Some(quota_us) = quota_us.flatten() else {
+        return Ok(None);
+    };
+    let path = cgroup.join(PERIOD_V1);
+    let period_us = file::parsed(&path, |text| {
+        file::lone(text, |cursor| time(cursor, "a period"))
+    })?;
+    Ok(period_us.and_then(|period_us| CpuQuota::new(quota_us, period_us)))
+}
+
+/// Reads a file as of `cpu.max`: a quota, or `max`, and a period.
+pub(crate) fn cpu_max(path: &Path) -> Result<Option<CpuQuota>, Error> {
+    let quota = file::parsed(path, |text| {
+        file::lone(text, |cursor| {
+            let is_none = cursor.take_while(|c| c.is_ascii_lowercase()) == "max";
+            let quota_us = if is_none {
+                None
+            } else {
+                Some(time(cursor, "a quota or max")?)
+            };
+            cursor.skip_whitespace();
+            let period_us = time(cursor, "a period")?;
+            Ok(quota_us.and_then(|quota_us| CpuQuota::new(quota_us, period_us)))
+        })
+    })?;
+    Ok(quota.flatten())
+}
+
+/// Takes a time in microseconds, which is not zero.
+fn time(cursor: &mut Cursor<'_>, what: &str) -> Result<u64, Mismatch> {
+    let start = cursor.at();
+    let digits = cursor.take_while(|c| c.is_ascii_digit());
+    match digits.parse() {
+        Ok(0) | Err(_) => Err(cursor.mismatch_at(start, format!("{what} in microseconds"))),
+        Ok(time) => Ok(time),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::bounds::tests::{V2, machine};
+
+    const V1: &str =
+        "35 31 0:32 / /sys/fs/cgroup/cpu,cpuacct rw,relatime - cgroup cgroup rw,cpu,cpuacct\n";
+
+    fn quota_of(files: &[(&str, &str)]) -> Option<String> {
+        let quota = quota(machine(files).path()).unwrap();
+        quota.map(|quota| quota.to_string())
+    }
+
+    #[test]
+    fn what_is_not_there_is_no_quota() {
+        assert_eq!(quota_of(&[]), None);
+        let here = [("proc/self/cgroup", "0::/a\n"), ("proc/self/mountinfo", V2)];
+        assert_eq!(quota_of(&here), None);
+        let unlimited = ("sys/fs/cgroup/a/cpu.max", "max 100000\n");
+        assert_eq!(quota_of(&[&here[..], &[unlimited]].concat()), None);
+    }
+
+    #[test]
+    fn the_tightest_of_all_cgroups_around_counts() {
+        let here = [
+            ("proc/self/cgroup", "0::/pod/leaf\n"),
+            ("proc/self/mountinfo", V2),
+        ];
+        let leaf = "sys/fs/cgroup/pod/leaf/cpu.max";
+        let pod = "sys/fs/cgroup/pod/cpu.max";
+        let top = "sys/fs/cgroup/cpu.max";
+        let with = |more: &[(&str, &str)]| quota_of(&[&here, more].concat());
+        assert_eq!(
+            with(&[(leaf, "150000 100000\n")]).as_deref(),
+            Some("1.5 CPUs")
+        );
+        // An unlimited leaf in a pod with a limit.
+        let limited = (pod, "200000 100000\n");
+        assert_eq!(
+            with(&[(leaf, "max 100000\n"), limited]).as_deref(),
+            Some("2 CPUs")
+        );
+        assert_eq!(with(&[limited]).as_deref(), Some("2 CPUs"));
+        // By its share, not by its number.
+        assert_eq!(
+            with(&[(leaf, "10000 1000\n"), limited]).as_deref(),
+            Some("2 CPUs")
+        );
+        assert_eq!(
+            with(&[(top, "50000 100000\n"), limited]).as_deref(),
+            Some("0.5 CPUs")
+        );
+    }
+
+    #[test]
+    fn quotas_of_both_versions_bound_together() {
+        let mounts = format!("{V1}31 23 0:40 / /sys/fs/cgroup/unified rw - cgroup2 cgroup2 rw\n");
+        let here = [
+            (
+                "proc/self/cgroup",
+                "4:cpu,cpuacct:/docker/1\n2:cpuset:/\n0::/docker/1\n",
+            ),
+            ("proc/self/mountinfo", &mounts),
+        ];
+        let quota_us = "sys/fs/cgroup/cpu,cpuacct/docker/1/cpu.cfs_quota_us";
+        let period_us = "sys/fs/cgroup/cpu,cpuacct/docker/1/cpu.cfs_period_us";
+        let parent_us = "sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_quota_us";
+        let with = |more: &[(&str, &str)]| quota_of(&[&here, more].concat());
+        assert_eq!(with(&[(quota_us, "-1\n"), (period_us, "100000\n")]), None);
+        assert_eq!(with(&[(quota_us, "300000\n")]), None, "no period");
+        let one = [(quota_us, "300000\n"), (period_us, "100000\n")];
+        assert_eq!(with(&one).as_deref(), Some("3 CPUs"));
+        let parent = [
+            (parent_us, "100000\n"),
+            (
+                "sys/fs/cgroup/cpu,cpuacct/docker/cpu.cfs_period_us",
+                "100000\n",
+            ),
+        ];
+        assert_eq!(
+            with(&[&one[..], &parent].concat()).as_deref(),
+            Some("1 CPU")
+        );
+        let unified = ("sys/fs/cgroup/unified/docker/1/cpu.max", "50000 100000");
+        assert_eq!(
+            with(&[&one[..], &[unified]].concat()).as_deref(),
+            Some("0.5 CPUs")
+        );
+    }
+
+    #[test]
+    fn malformed_files_are_named() {
+        let root = machine(&[("proc/self/cgroup", "0::/\n"), ("proc/self/mountinfo", V2)]);
+        let path = root.path().join("sys/fs/cgroup/cpu.max");
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        for (text, expected) in [
+            (
+                "",
+                "cpu.max:1:1: expected a quota or max in microseconds, found the end",
+            ),
+            (
+                "max",
+                "cpu.max:1:4: expected a period in microseconds, found the end",
+            ),
+            (
+                "min 100000",
+                "cpu.max:1:4: expected a quota or max in microseconds, found",
+            ),
+            (
+                "0 100000",
+                "cpu.max:1:1: expected a quota or max in microseconds, found \"0\"",
+            ),
+            (
+                "100000 0",
+                "cpu.max:1:8: expected a period in microseconds, found \"0\"",
+            ),
+            (
+                "-1 100000",
+                "cpu.max:1:1: expected a quota or max in microseconds, found",
+            ),
+            ("1 2 3", "cpu.max:1:5: expected the end, found \"3\""),
+            (
+                "99999999999999999999 1",
+                "cpu.max:1:1: expected a quota or max in microseconds",
+            ),
+        ] {
+            fs::write(&path, text).unwrap();
+            let error = quota(root.path()).unwrap_err().to_string();
+            assert!(error.contains(expected), "{text:?}: {error}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_files_never_panic(text in "(max|[0-9]{0,25}| |-|\n|\\PC)*") {
+            let root = machine(&[
+                ("proc/self/cgroup", "0::/\n3:cpu:/\n"),
+                ("proc/self/mountinfo", &format!("{V2}{V1}")),
+                ("sys/fs/cgroup/cpu.max", &text),
+                ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_quota_us", &text),
+                ("sys/fs/cgroup/cpu,cpuacct/cpu.cfs_period_us", &text),
+            ]);
+            if let Ok(Some(quota)) = quota(root.path()) {
+                prop_assert!(quota.nr_cpus() > 0);
+                let _ = quota.to_string();
+            }
+        }
+    }
+}
