@@ -97,6 +97,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
                 "workqueue/flushing",
                 Below::Only(&[
                     "wake",
+                    "workqueue/errands",
                     "workqueue/item",
                     "workqueue/observe",
                     "workqueue/limit",

@@ -8,7 +8,6 @@ use super::{current::with_current, run};
 use crate::{
     panics::{discard, guarded_in_item},
     workqueue::{
-        errands::Errand,
         item::{
             colour::{Colour, NR_COLOURS},
             head::Head,
@@ -98,12 +97,6 @@ impl Cancelled {
                 guard.retire_from(link.slot, Colour(place as u8), count);
             }
         }
-    }
-}
-
-impl Errand for Cancelled {
-    fn run(self: Box<Self>) {
-        self.tell();
     }
 }
 

@@ -7,6 +7,7 @@
 use sync::{twin, unmodelled::Arc};
 
 use crate::workqueue::{
+    errands::Errand,
     execute::cancel_cut::Cancelled,
     pools::pwq::Pwq,
     queues::queue::{Inner, Workqueue},
@@ -155,5 +156,11 @@ impl Inner {
         let cut = |link: &Arc<Pwq>| link.pool.cut(link).cancel();
         let cancelled = links.iter().map(cut).collect();
         Taken { due, cancelled }
+    }
+}
+
+impl Errand for Cancelled {
+    fn run(self: Box<Self>) {
+        self.tell();
     }
 }
