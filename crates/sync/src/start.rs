@@ -36,10 +36,12 @@ type Outcome = thread::Result<()>;
 thread_local! {
     /// `true` if the library started this thread.
     pub(crate) static IS_OURS: Cell<bool> = const { Cell::new(false) };
+    /// The stack that it has if the library started it.
+    pub(crate) static STACK_SIZE: Cell<usize> = const { Cell::new(STACK_BYTES) };
 }
 
 /// The stack that the standard library gives a thread.
-const STACK_BYTES: usize = 2 << 20;
+pub const STACK_BYTES: usize = 2 << 20;
 
 /// A thread, started by the standard library or by the C library.
 #[derive(Debug)]
@@ -56,7 +58,12 @@ pub enum Cpus {
 }
 
 /// Starts a thread.
-pub fn spawn(name: &str, cpus: Cpus, body: impl FnOnce() + Send + 'static) -> io::Result<Handle> {
+pub fn spawn(
+    name: &str,
+    cpus: Cpus,
+    stack_size: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<Handle> {
     crate::fault::check(crate::fault::Point::Thread, libc::EAGAIN)?;
     if cfg!(miri) {
         return thread::Builder::new()
@@ -70,12 +77,15 @@ pub fn spawn(name: &str, cpus: Cpus, body: impl FnOnce() + Send + 'static) -> io
     let whole = move || {
         settle(cpus, theirs);
         IS_OURS.set(true);
+        STACK_SIZE.set(stack_size);
         body();
     };
     if crate::fork::is_child() {
-        Bare::spawn(name, Box::new(whole)).map(Handle::Bare)
+        Bare::spawn(name, stack_size, Box::new(whole)).map(Handle::Bare)
     } else {
-        let builder = thread::Builder::new().name(name.into());
+        let builder = thread::Builder::new()
+            .name(name.into())
+            .stack_size(stack_size);
         builder.spawn(whole).map(Handle::Std)
     }
 }
@@ -135,7 +145,7 @@ struct Start {
 }
 
 impl Bare {
-    fn spawn(name: &str, body: Body) -> io::Result<Self> {
+    fn spawn(name: &str, stack_size: usize, body: Body) -> io::Result<Self> {
         let outcome = Arc::new(Mutex::new(None));
         let start = Box::into_raw(Box::new(Start {
             name: CString::new(name)?,
@@ -146,7 +156,7 @@ impl Bare {
         // SAFETY: `attr` is made before it is used and after that ended; `main` takes `start` over, if there is a thread.
         let refused = unsafe {
             libc::pthread_attr_init(attr.as_mut_ptr());
-            libc::pthread_attr_setstacksize(attr.as_mut_ptr(), STACK_BYTES);
+            libc::pthread_attr_setstacksize(attr.as_mut_ptr(), stack_size);
             let refused =
                 libc::pthread_create(thread.as_mut_ptr(), attr.as_ptr(), main, start.cast());
             libc::pthread_attr_destroy(attr.as_mut_ptr());

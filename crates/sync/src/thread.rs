@@ -41,7 +41,25 @@ pub struct JoinHandle(Handle);
 /// The system's error if it refuses another thread. `body` is dropped then.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
     #[cfg(not(any(loom, shuttle)))]
-    return crate::start::spawn(name, Cpus::OfFirst, body).map(JoinHandle);
+    return spawn_sized(name, crate::start::STACK_BYTES, body);
+    #[cfg(any(loom, shuttle))]
+    spawn_sized(name, 0, body)
+}
+
+/// Starts a thread as [`spawn`] does, with a stack of so many bytes; in a model, of any.
+///
+/// # Errors
+///
+/// As of [`spawn`].
+pub fn spawn_sized(
+    name: &str,
+    stack_size: usize,
+    body: impl FnOnce() + Send + 'static,
+) -> io::Result<JoinHandle> {
+    #[cfg(not(any(loom, shuttle)))]
+    return crate::start::spawn(name, Cpus::OfFirst, stack_size, body).map(JoinHandle);
+    #[cfg(any(loom, shuttle))]
+    let _ = stack_size;
     #[cfg(shuttle)]
     return backend::Builder::new()
         .name(name.into())
@@ -64,9 +82,18 @@ pub fn spawn_on_same_cpus(
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle> {
     #[cfg(not(any(loom, shuttle)))]
-    return crate::start::spawn(name, Cpus::OfStarter, body).map(JoinHandle);
+    return crate::start::spawn(name, Cpus::OfStarter, crate::start::STACK_BYTES, body)
+        .map(JoinHandle);
     #[cfg(any(loom, shuttle))]
     spawn(name, body)
+}
+
+/// Returns how many bytes of stack this thread was started with; 2 MiB if it was not started by this crate, and in a model.
+pub fn stack_size() -> usize {
+    #[cfg(not(any(loom, shuttle)))]
+    return crate::start::STACK_SIZE.get();
+    #[cfg(any(loom, shuttle))]
+    return 2 << 20;
 }
 
 /// Returns `true` if this thread was started by [`spawn`].

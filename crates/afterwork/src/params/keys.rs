@@ -50,6 +50,7 @@ const KEYS: &[Key] = &[
     key!("workqueue.max_batch" => max_batch in 1..=64, "items that a worker takes at a time"),
     key!("workqueue.max_workers" => max_workers in 1..=4096, "workers of a pool"),
     key!("workqueue.idle_timeout_ms" => idle_timeout_ms in 0..=86_400_000, "milliseconds until an idle worker may be culled"),
+    key!("workqueue.stack_size" => stack_size in 65_536..=1_073_741_824, "bytes of stack of a registry's threads"),
     key!("workqueue.watch_tick_us" => watch_tick_us in 1..=60_000_000, "microseconds between looks at work that waits"),
     key!("workqueue.cpu_intensive_thresh_us" => cpu_intensive_thresh_us in 1..=60_000_000, "microseconds of CPU time until an item no longer counts against its pool"),
     key!("workqueue.machine_look_ms" => machine_look_ms in 0..=86_400_000, "milliseconds between looks whether CPUs have come or gone; 0 for none"),

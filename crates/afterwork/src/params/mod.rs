@@ -22,6 +22,7 @@
 mod error;
 mod keys;
 mod rcu;
+mod threads;
 mod word;
 
 use std::{env, fmt, str::FromStr};
@@ -29,6 +30,8 @@ use std::{env, fmt, str::FromStr};
 pub use error::ParamError;
 pub use keys::{Key, keys};
 pub use rcu::RcuTunables;
+pub use threads::ThreadHook;
+pub(crate) use threads::ThreadStyle;
 pub use topology::{AffinityScope, CpuSet};
 
 /// The environment variable that sets tunables for the whole process.
@@ -161,6 +164,18 @@ pub struct Params {
     /// Publishes the process's counters; see [`observe::publish`](crate::observe::publish). Read from the environment only: a
     /// registry ignores it.
     pub publish: bool,
+    /// How many bytes of stack the threads of a registry have, 64 KiB to 1 GiB. Joins that are nested go on on another stack after
+    /// 16 KiB each. The memory of a stack is used as far as it is touched.
+    pub stack_size: usize,
+    /// What the names of a registry's threads begin with, of 1 to 10 bytes: `aw` of `aw/u0`. Set by the program only.
+    pub thread_name: Box<str>,
+    /// Is called by each thread of a registry's that may run users' code before it does: workers, rescuers, and those that end
+    /// queues. It holds up the work that the thread was made for; what it panics with is dropped. Not by those on which very
+    /// deeply nested joins go on. Set by the program only.
+    pub on_thread_start: Option<ThreadHook>,
+    /// Is called by each of them when it has done all its work. [`Registry::shutdown`](crate::workqueue::Registry::shutdown) waits
+    /// for that. Set by the program only.
+    pub on_thread_stop: Option<ThreadHook>,
     /// How remote callers reach per-CPU data whose builder does not set it. The kernel's `qpw=`.
     pub qpw: Qpw,
     /// How grace periods of RCU are run. Read from the environment only, for the whole process: a registry ignores it.
@@ -188,6 +203,10 @@ impl Default for Params {
             wait_sample: 64,
             lock_stat: false,
             publish: false,
+            stack_size: 2 << 20,
+            thread_name: "aw".into(),
+            on_thread_start: None,
+            on_thread_stop: None,
             qpw: Qpw::Queue,
             rcu: RcuTunables::default(),
         }

@@ -46,4 +46,5 @@ mod spawn_async_ends;
 mod statistics;
 mod storms;
 mod task_set;
+mod threads;
 mod watchdog;

@@ -14,6 +14,10 @@ use crate::{panics::or_abort, wake::EventCount, workqueue::item::head::Head};
 /// How many runs there may be on one stack. A guess: of 2 MiB, what a thread has if nobody says otherwise, each may use
 /// 16 KiB. The more, the sooner a stack overflows; the fewer, the more often a chain pays for a thread.
 const MAX_DEPTH: u32 = if cfg!(miri) { 2 } else { 128 };
+const RUN_BYTES: usize = (2 << 20) / 128;
+
+/// How many runs there may be on the smallest of stacks, so that for most joins nobody asks how large this one is.
+const FEW: u32 = if cfg!(miri) { 2 } else { 4 };
 
 /// An item that another thread runs.
 struct Errand(NonNull<Head>);
@@ -40,14 +44,18 @@ struct Answer {
 /// Where no thread can be had the stack grows on.
 #[inline]
 pub(crate) fn within_a_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
-    if depth() < MAX_DEPTH {
+    if depth() < FEW {
         return help(item);
     }
-    on_another_stack(item, help)
+    on_a_deep_stack(item, help)
 }
 
 #[cold]
-fn on_another_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
+fn on_a_deep_stack(item: NonNull<Head>, help: fn(NonNull<Head>) -> bool) -> bool {
+    let nr_runs = thread::stack_size() / RUN_BYTES;
+    if depth() < MAX_DEPTH.min(nr_runs as u32) {
+        return help(item);
+    }
     // An item of a bottom half may not wait, not even for that.
     if is_bottom_half() {
         return help(item);

@@ -69,13 +69,14 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
     let manager = &machine.manager;
     let mut parker = manager.take_post();
     let mut manager_loop = ManagerLoop::new(machine, timers);
-    let rescuer = Rescuer::start("aw/rescuer")?;
+    let rescuer = Rescuer::start("rescuer", manager.style.clone())?;
     let mayday_queue = rescuer.mayday_queue();
     // Taken by the manager's thread at its end, or by us if it cannot be had.
     let rescuer = Arc::new(Mutex::new(Some(rescuer)));
     let ours = rescuer.clone();
     // By its mask the registry sees which CPUs may be used: those of whoever made it, unlike other threads'.
-    let started = thread::spawn_on_same_cpus("aw/manager", move || {
+    let name = manager.style.name("manager");
+    let started = thread::spawn_on_same_cpus(&name, move || {
         or_abort("the manager of a registry panicked", || {
             errands::waits_for_nobody();
             manager_loop.manager.note_own_thread();
@@ -118,7 +119,7 @@ impl ManagerLoop {
     pub(crate) fn new(machine: &Arc<Machine>, timers: &Arc<Timers>) -> Self {
         Self {
             manager: machine.manager.clone(),
-            params: machine.params.clone(),
+            params: machine.params.without_hooks(),
             timers: timers.clone(),
             machine: Arc::downgrade(machine),
             next_look_ns: 0,

@@ -14,8 +14,10 @@ impl Registry {
     ///
     /// # Errors
     ///
-    /// [`RegistryError::Thread`] when the system refuses that thread.
+    /// [`RegistryError::Thread`] when the system refuses that thread; [`RegistryError::Params`] when
+    /// [`stack_size`](Params::stack_size) or [`thread_name`](Params::thread_name) is out of range.
     pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
+        params.check_threads().map_err(RegistryError::Params)?;
         let registry = Self::of(topology, params);
         // So that no first run has to measure the clock.
         sync::time::cycles_per_us();

@@ -12,6 +12,7 @@ use sync::{
 use super::pool::WorkerPool;
 use crate::{
     panics::{Foreign, contain, or_abort},
+    params::ThreadStyle,
     trace,
     wake::{Parker, Unparker},
     workqueue::{
@@ -42,6 +43,8 @@ pub(crate) struct Manager {
     refuse_threads: AtomicBool,
     /// What waits for a thread that may wait.
     pub(crate) errands: Errands,
+    /// I: what its threads are like.
+    pub(crate) style: ThreadStyle,
 }
 
 /// Is told what is noticed.
@@ -75,6 +78,13 @@ sync::thread_local! {
 }
 
 impl Manager {
+    pub(crate) fn new(style: ThreadStyle) -> Self {
+        Self {
+            style,
+            ..Self::default()
+        }
+    }
+
     /// Returns the parker of the thread that manages from now on.
     pub(crate) fn take_post(&self) -> Parker {
         let parker = Parker::with_spin_limit(0);
@@ -178,7 +188,7 @@ impl Manager {
         SERVES.with(Cell::get) == ptr::from_ref(self).addr()
     }
 
-    /// Starts a thread that is waited for before the manager ends; returns `true` if one could be had.
+    /// Starts a thread that is called `name`, behind what all are called, and waited for before the manager ends; returns `true` if one could be had.
     pub(crate) fn start_thread(
         self: &Arc<Self>,
         name: &str,
@@ -188,9 +198,12 @@ impl Manager {
             return false;
         }
         let manager = self.clone();
-        let started = thread::spawn(name, move || {
+        let style = &self.style;
+        let started = thread::spawn_sized(&style.name(name), style.stack_size, move || {
             manager.note_own_thread();
-            or_abort("a worker panicked", || body(&manager));
+            or_abort("a worker panicked", || {
+                manager.style.within(|| body(&manager));
+            });
         });
         let mut threads = self.threads.lock();
         // In the locals of the others users' destructors may still run, and wait for what the new thread is to do.
@@ -211,7 +224,7 @@ impl Manager {
     /// Starts a reaper if one is wanted, and does what it can where none is to be had.
     pub(crate) fn serve_errands(self: &Arc<Self>, now_ns: u64) {
         if self.errands.wants_reaper(now_ns)
-            && !self.start_thread("aw/reaper", |manager| manager.errands.serve())
+            && !self.start_thread("reaper", |manager| manager.errands.serve())
         {
             self.errands.refused(now_ns);
         }
@@ -236,7 +249,7 @@ mod tests {
         const NAME: &str = "workqueue::pools::manager::tests::a_thread_that_unwinds_ends_the_process_with_one_line";
         if std::env::var_os(KEY).is_some() {
             let manager = Arc::new(Manager::default());
-            assert!(manager.start_thread("aw/test", |_| panic!("a defect")));
+            assert!(manager.start_thread("test", |_| panic!("a defect")));
             return manager.end();
         }
         let child = Command::new(std::env::current_exe().unwrap())

@@ -513,7 +513,7 @@ impl WorkerPool {
 
     pub(crate) fn thread_name(&self) -> String {
         let kind = if self.attrs.bh { 'b' } else { 'u' };
-        format!("aw/{kind}{}", self.number)
+        format!("{kind}{}", self.number)
     }
 }
 

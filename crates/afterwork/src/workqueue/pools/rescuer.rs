@@ -30,6 +30,7 @@ use super::{
 };
 use crate::{
     panics::or_abort,
+    params::ThreadStyle,
     trace,
     wake::Parker,
     workqueue::{errands, item::list},
@@ -47,15 +48,17 @@ pub(crate) struct Rescuer {
 
 impl Rescuer {
     /// Sets a thread aside.
-    pub(crate) fn start(name: &str) -> io::Result<Self> {
+    pub(crate) fn start(name: &str, style: ThreadStyle) -> io::Result<Self> {
         let parker = Parker::with_spin_limit(0);
         let mayday_queue = Arc::new(MaydayQueue::new(parker.unparker()));
         let body = mayday_queue.clone();
-        let thread = thread::spawn(name, move || {
-            or_abort("a rescuer panicked", || {
+        let (name, stack_size) = (style.name(name), style.stack_size);
+        let thread = thread::spawn_sized(&name, stack_size, move || {
+            let answer = || {
                 errands::waits_for_nobody();
                 answer(&body, parker);
-            });
+            };
+            or_abort("a rescuer panicked", || style.within(answer));
         })?;
         Ok(Self {
             mayday_queue,

@@ -30,6 +30,26 @@ impl Builder {
         self.nice(HIGHPRI_NICE)
     }
 
+    /// Makes workers go before all others where this process may have that, as [`highpri`](Self::highpri) does; else they are
+    /// ordinary ones. The queue's [`attrs`](crate::workqueue::Workqueue::attrs) tell: their nice value is -20, or 0.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::Workqueue;
+    ///
+    /// let queue = Workqueue::builder("example").highpri_if_permitted().build()?;
+    /// assert!([-20, 0].contains(&queue.attrs().nice));
+    /// # Ok::<(), afterwork::workqueue::BuildError>(())
+    /// ```
+    pub fn highpri_if_permitted(self) -> Self {
+        if sync::thread::may_set_nice(HIGHPRI_NICE).is_ok() {
+            self.highpri()
+        } else {
+            self.nice(0)
+        }
+    }
+
     /// Marks the queue's items as CPU-intensive: they do not count against the workers that a pool runs at once.
     /// The kernel's `WQ_CPU_INTENSIVE`.
     ///

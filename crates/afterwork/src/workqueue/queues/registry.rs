@@ -53,7 +53,7 @@ struct Inner {
 impl Registry {
     /// Makes a registry without the thread that looks after it: see `start.rs`.
     pub(crate) fn of(topology: Topology, params: Params) -> Self {
-        let manager = Arc::new(Manager::default());
+        let manager = Arc::new(Manager::new(params.thread_style()));
         let timers = Arc::new(Timers::new(&manager));
         let machine = Arc::new(Machine::new(topology, params, manager));
         let seen = Arc::downgrade(&machine);

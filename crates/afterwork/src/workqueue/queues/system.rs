@@ -2,7 +2,7 @@
 
 use sync::fork::PerProcess;
 
-use super::{builder::Builder, queue::Workqueue};
+use super::queue::Workqueue;
 use crate::workqueue::route::attrs::{BuildError, MAX_ACTIVE};
 
 /// Returns the queue for short items of anybody's; the kernel's `system_wq`.
@@ -44,16 +44,9 @@ pub fn system() -> Result<&'static Workqueue, BuildError> {
 pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {
-        let plain = || Workqueue::builder("events_highpri").per_cpu();
-        or_without_priority(plain().highpri(), plain())
+        let queue = Workqueue::builder("events_highpri").per_cpu();
+        queue.highpri_if_permitted().build()
     })
-}
-
-fn or_without_priority(first: Builder, second: Builder) -> Result<Workqueue, BuildError> {
-    match first.build() {
-        Err(BuildError::NicePermission(..)) => second.build(),
-        built => built,
-    }
 }
 
 /// Returns the queue for items that may take long; the kernel's `system_long_wq`.

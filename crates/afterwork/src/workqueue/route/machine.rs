@@ -225,7 +225,7 @@ impl Machine {
             attrs,
             confined,
             self.quota(&topology),
-            self.params.clone(),
+            self.params.without_hooks(),
             self.manager.clone(),
         ));
         roster.push((pool.clone(), 1));

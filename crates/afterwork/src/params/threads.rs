@@ -1,0 +1,146 @@
+//! What a registry's threads are like.
+
+use std::fmt;
+
+use sync::unmodelled::Arc;
+
+use super::{ParamError, Params};
+use crate::panics::{Foreign, contain};
+
+/// The smallest stack: of that, less than half is the library's and the standard library's. A guess.
+const MIN_STACK: usize = 64 << 10;
+const MAX_STACK: usize = 1 << 30;
+
+/// How long a name may be, so that what follows it is still within the 15 bytes that the kernel keeps.
+const MAX_NAME: usize = 10;
+
+/// Code of a program's that a registry's threads call.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::{params::{Params, ThreadHook}, workqueue::{Registry, Topology, Workqueue}};
+/// use std::sync::atomic::{AtomicU32, Ordering};
+///
+/// static NR_ATTACHED: AtomicU32 = AtomicU32::new(0);
+/// let params = Params {
+///     thread_name: "db".into(),
+///     on_thread_start: Some(ThreadHook::new(|| _ = NR_ATTACHED.fetch_add(1, Ordering::Relaxed))),
+///     ..Params::default()
+/// };
+/// let registry = Registry::new(Topology::detect()?, params)?;
+/// let queue = Workqueue::builder("example").help(false).build_in(&registry)?;
+/// let name = queue.spawn(|| std::thread::current().name().map(str::to_owned)).join()?;
+/// assert!(name.is_some_and(|name| name.starts_with("db/")));
+/// assert!(NR_ATTACHED.load(Ordering::Relaxed) > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone)]
+pub struct ThreadHook(Arc<Foreign<Box<Hook>>>);
+
+type Hook = dyn Fn() + Send + Sync;
+
+impl ThreadHook {
+    /// Makes one that calls `func`.
+    pub fn new(func: impl Fn() + Send + Sync + 'static) -> Self {
+        // FOREIGN(thread-hook-drop): by `Foreign`.
+        Self(Arc::new(Foreign::new(Box::new(func))))
+    }
+
+    fn call(&self) {
+        // FOREIGN(thread-hook): a program's code, on a thread of a registry's that starts or ends, with no lock held; contained.
+        contain(|| (self.0)());
+    }
+}
+
+/// One is equal to its clones alone.
+impl PartialEq for ThreadHook {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for ThreadHook {}
+
+impl fmt::Debug for ThreadHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ThreadHook(..)")
+    }
+}
+
+/// What a registry's threads are like.
+#[derive(Clone, Debug)]
+pub(crate) struct ThreadStyle {
+    pub(crate) stack_size: usize,
+    name: Box<str>,
+    on_start: Option<ThreadHook>,
+    on_stop: Option<ThreadHook>,
+}
+
+impl ThreadStyle {
+    /// Returns the name of a thread that is `what`.
+    pub(crate) fn name(&self, what: &str) -> String {
+        format!("{}/{what}", self.name)
+    }
+
+    /// Calls `body`, which does not unwind, between the hooks.
+    pub(crate) fn within(&self, body: impl FnOnce()) {
+        if let Some(hook) = &self.on_start {
+            hook.call();
+        }
+        body();
+        if let Some(hook) = &self.on_stop {
+            hook.call();
+        }
+    }
+}
+
+impl Default for ThreadStyle {
+    fn default() -> Self {
+        Params::default().thread_style()
+    }
+}
+
+impl Params {
+    /// Returns what threads are to be like.
+    pub(crate) fn thread_style(&self) -> ThreadStyle {
+        ThreadStyle {
+            stack_size: self.stack_size,
+            name: self.thread_name.clone(),
+            on_start: self.on_thread_start.clone(),
+            on_stop: self.on_thread_stop.clone(),
+        }
+    }
+
+    /// Returns what is for pools, which call no hooks, and must not be the last that have them.
+    pub(crate) fn without_hooks(&self) -> Self {
+        Self {
+            on_thread_start: None,
+            on_thread_stop: None,
+            ..self.clone()
+        }
+    }
+
+    /// Returns `true` if threads can be so.
+    pub(crate) fn check_threads(&self) -> Result<(), ParamError> {
+        let bad = |key, value, expects| ParamError::BadValue {
+            key,
+            value,
+            expects,
+        };
+        if !(MIN_STACK..=MAX_STACK).contains(&self.stack_size) {
+            let expects = format!("a number from {MIN_STACK} to {MAX_STACK}");
+            return Err(bad(
+                "workqueue.stack_size",
+                self.stack_size.to_string(),
+                expects,
+            ));
+        }
+        let fits = (1..=MAX_NAME).contains(&self.thread_name.len());
+        if !fits || self.thread_name.contains('\0') {
+            let expects = format!("a name of 1 to {MAX_NAME} bytes, without a NUL");
+            return Err(bad("thread_name", self.thread_name.to_string(), expects));
+        }
+        Ok(())
+    }
+}
