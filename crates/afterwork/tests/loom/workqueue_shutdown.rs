@@ -141,11 +141,14 @@ fn cancel_all_meets_a_run() {
     machine.pretend_busy(true);
     let count = Arc::new(AtomicU32::new(0));
     let work = Work::with_handle({
-        let (machine, queue, count) = (machine.clone(), queue.clone(), count.clone());
+        let count = count.clone();
+        // Of the first run alone: the item does not keep its queue.
+        let mut own = Some((machine.clone(), queue.clone()));
         move |work| {
-            if count.fetch_add(1, Ordering::Relaxed) > 0 {
+            count.fetch_add(1, Ordering::Relaxed);
+            let Some((machine, queue)) = own.take() else {
                 return;
-            }
+            };
             queue.enqueue(work);
             let worker = spawn({
                 let machine = machine.clone();

@@ -63,8 +63,8 @@ pub fn torture(registry: &Registry, lives: &Arc<Lives>, dice: &mut Dice) {
     });
     queue.resume();
     finish(queue, dice);
-    let [nr_queued, nr_ran, nr_cancelled] =
-        [&tally.nr_queued, &tally.nr_ran, &tally.nr_cancelled].map(|count| count.load(Ordering::Relaxed));
+    let [nr_queued, nr_ran, nr_cancelled] = [&tally.nr_queued, &tally.nr_ran, &tally.nr_cancelled]
+        .map(|count| count.load(Ordering::Relaxed));
     assert!(
         nr_ran + nr_cancelled <= nr_queued,
         "{nr_queued} queued, {nr_ran} ran, {nr_cancelled} cancelled"
@@ -89,9 +89,13 @@ fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut 
             0..4 => handles.push(spawn(queue, tally, lives, dice)),
             4 => {
                 let queued = queue.enqueue(&work);
-                tally.nr_queued.fetch_add(usize::from(queued), Ordering::Relaxed);
+                tally
+                    .nr_queued
+                    .fetch_add(usize::from(queued), Ordering::Relaxed);
             }
-            5 => drop(queue.enqueue_after(&delayed, Duration::from_micros(dice.pick(&[0, 50, 1_000])))),
+            5 => drop(
+                queue.enqueue_after(&delayed, Duration::from_micros(dice.pick(&[0, 50, 1_000]))),
+            ),
             6 => drop(queue.enqueue_rcu(&rcu)),
             7 => drop(work.cancel()),
             8 => {
@@ -102,6 +106,8 @@ fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut 
             }
             _ => {
                 if let Some(handle) = handles.pop() {
+                    // Both may join, and nobody else resumes it.
+                    queue.resume();
                     judge(handle, tally, dice);
                 }
             }
@@ -118,7 +124,12 @@ fn use_it(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut 
 }
 
 /// Spawns something that counts its run, and drops a life whether it runs or not.
-fn spawn(queue: &Workqueue, tally: &Arc<Tally>, lives: &Arc<Lives>, dice: &mut Dice) -> JoinHandle<()> {
+fn spawn(
+    queue: &Workqueue,
+    tally: &Arc<Tally>,
+    lives: &Arc<Lives>,
+    dice: &mut Dice,
+) -> JoinHandle<()> {
     let (life, ran) = (Life::new(lives), tally.clone());
     let grenade = hostile::is_on().then(|| Grenade::new(dice));
     tally.nr_queued.fetch_add(1, Ordering::Relaxed);
@@ -138,8 +149,9 @@ fn judge(handle: JoinHandle<()>, tally: &Tally, dice: &mut Dice) {
         return;
     }
     match handle.join() {
-        // What it captured may have blown up.
-        Ok(()) | Err(JoinError::Panicked(_)) => {}
+        Ok(()) => {}
+        // What it captured has blown up, and may again.
+        Err(JoinError::Panicked(payload)) => drop(hostile::contained(|| drop(payload))),
         Err(JoinError::Cancelled) => drop(tally.nr_cancelled.fetch_add(1, Ordering::Relaxed)),
         Err(error) => panic!("{error}"),
     }
@@ -157,7 +169,11 @@ fn finish(queue: Workqueue, dice: &mut Dice) {
                 let DrainError::StillBusy(busy) = error else {
                     panic!("{error}");
                 };
-                assert_eq!(busy.nr_left, busy.left.iter().map(|it| it.count).sum(), "{busy}");
+                assert_eq!(
+                    busy.nr_left,
+                    busy.left.iter().map(|it| it.count).sum(),
+                    "{busy}"
+                );
                 timeout = Duration::from_millis(1);
             }
         }

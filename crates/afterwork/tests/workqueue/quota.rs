@@ -36,7 +36,9 @@ fn most_at_once(queue: &Workqueue) -> usize {
     let gauge = Gauge::default();
     for _ in 0..400 {
         let gauge = gauge.clone();
-        queue.spawn_detached(move || gauge.within(|| (0..2_000).for_each(|_| std::hint::spin_loop())));
+        queue.spawn_detached(move || {
+            gauge.within(|| (0..2_000).for_each(|_| std::hint::spin_loop()))
+        });
     }
     queue.drain().unwrap();
     gauge.most()
@@ -68,7 +70,9 @@ fn a_pool_runs_no_more_workers_than_its_quota_feeds_and_follows_it() {
         meet(&queue, 4);
         registry.set_topology(machine(Some(1000)));
         assert_eq!(registry.topology().quota().unwrap().nr_cpus(), 1);
-        eventually("those that are too many have gone", || most_at_once(&queue) == 1);
+        eventually("those that are too many have gone", || {
+            most_at_once(&queue) == 1
+        });
         registry.set_topology(machine(None));
         meet(&queue, 4);
     });
@@ -109,7 +113,10 @@ fn unbound_queues_keep_to_the_cpus_that_a_parameter_names() {
     let queue = queue("bound").build_in(&registry).unwrap();
     queue.spawn(|| ()).join().unwrap();
     let pools = registry.pool_stats();
-    assert!(pools.iter().all(|pool| pool.cpus.to_string() == "1,3"), "{pools:?}");
+    assert!(
+        pools.iter().all(|pool| pool.cpus.to_string() == "1,3"),
+        "{pools:?}"
+    );
     registry.set_unbound_cpus(None);
     assert_eq!(registry.unbound_cpus(), None);
 }
@@ -130,7 +137,9 @@ impl Cgroup {
             let mut fields = line.splitn(3, ':').skip(1);
             Some((fields.next()?, fields.next()?))
         });
-        let v1 = lines.clone().find(|(controllers, _)| controllers.split(',').any(|it| it == "cpu"));
+        let v1 = lines
+            .clone()
+            .find(|(controllers, _)| controllers.split(',').any(|it| it == "cpu"));
         let (mount, path, is_v2) = match v1 {
             Some((controllers, path)) => (format!("/sys/fs/cgroup/{controllers}"), path, false),
             None => {

@@ -53,7 +53,9 @@ pub(crate) enum Need {
 /// a worker that sleeps is replaced, so one that runs is enough for others to go on.
 pub(crate) fn target(nr_cpus: usize, quota: Option<CpuQuota>) -> u32 {
     let nr_cpus = u32::try_from(nr_cpus).unwrap_or(u32::MAX);
-    quota.map_or(nr_cpus, |quota| nr_cpus.min(quota.nr_cpus())).max(1)
+    quota
+        .map_or(nr_cpus, |quota| nr_cpus.min(quota.nr_cpus()))
+        .max(1)
 }
 
 /// Returns what a pool with waiting work needs. `target` is how many workers it runs at once.

@@ -30,7 +30,8 @@ impl PoolGuard<'_> {
             if self.pending.is_empty() {
                 self.adopt(&pool.injector);
             }
-            let limit = policy::batch_size(worker.item_ns(), self.pending.len(), pool.target(), max);
+            let limit =
+                policy::batch_size(worker.item_ns(), self.pending.len(), pool.target(), max);
             self.ready_first = !self.ready_first;
             if (self.ready_first || self.pending.is_empty())
                 && let Some(slot) = self.ready.pop_front()
