@@ -335,7 +335,7 @@ mod tests {
 
     #[test]
     fn a_thread_of_the_c_library_s_is_joined_with_what_it_panicked_with() {
-        let spawn = |body: Body| Bare::spawn("bare", body).unwrap();
+        let spawn = |body: Body| Bare::spawn("bare", STACK_BYTES, body).unwrap();
         let name = || std::fs::read_to_string("/proc/thread-self/comm").unwrap();
         let named = spawn(Box::new(move || assert_eq!(name().trim_end(), "bare")));
         assert!(named.join().is_ok());

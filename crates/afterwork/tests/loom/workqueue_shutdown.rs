@@ -149,10 +149,12 @@ fn cancel_all_meets_a_run() {
             let Some((machine, queue)) = own.take() else {
                 return;
             };
+            // So that nobody is asked for.
+            machine.pretend_busy(true);
             queue.enqueue(work);
-            let worker = spawn({
-                let machine = machine.clone();
-                move || machine.help_out()
+            let worker = spawn(move || {
+                machine.pretend_busy(false);
+                machine.help_out();
             });
             queue.cancel_all();
             assert!(work.is_busy(), "it runs");
