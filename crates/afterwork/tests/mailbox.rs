@@ -387,10 +387,8 @@ fn nr_sleeps() -> i64 {
     // SAFETY: all zeros are a usage; the call writes one.
     let mut usage = unsafe { std::mem::zeroed::<libc::rusage>() };
     // SAFETY: `usage` lives over the call.
-    assert_eq!(
-        unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) },
-        0
-    );
+    let status = unsafe { libc::getrusage(libc::RUSAGE_THREAD, &mut usage) };
+    assert_eq!(status, 0);
     usage.ru_nvcsw
 }
 

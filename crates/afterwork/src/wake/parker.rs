@@ -279,11 +279,10 @@ pub(crate) fn is_unparker(waker: &Waker) -> bool {
 }
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(
-    // SAFETY: lent by a waker, which is there while it is cloned.
     |data| {
-        raw(Unparker::clone(&ManuallyDrop::new(unsafe {
-            Unparker::of(data)
-        })))
+        // SAFETY: lent by a waker, which is there while it is cloned.
+        let lent = ManuallyDrop::new(unsafe { Unparker::of(data) });
+        raw(Unparker::clone(&lent))
     },
     // SAFETY: the waker is used up.
     |data| unsafe { Unparker::of(data) }.unpark(),

@@ -453,7 +453,7 @@ fn what_is_cancelled_with_all_else_ends_as_a_run_does_and_behind_a_run_owes_a_tu
         panic!()
     };
     let panicked = running.complete(Ending::Panicked).next;
-    let Enqueue::Push(again) = panicked.enqueue(true, || true, RULES[0]) else {
+    let Enqueue::Push(again) = panicked.enqueue(true, || true, RULES[0], false) else {
         panic!()
     };
     let Pop::Run(taken) = again.pop_to_cancel() else {
@@ -461,7 +461,7 @@ fn what_is_cancelled_with_all_else_ends_as_a_run_does_and_behind_a_run_owes_a_tu
     };
     assert!(taken.complete(Ending::Returned).next.has_panicked());
     // Behind a run.
-    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0]) else {
+    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0], false) else {
         panic!()
     };
     let Pop::Discard(cancelled) = behind.pop_to_cancel() else {
@@ -485,7 +485,7 @@ fn what_is_cancelled_with_all_else_ends_as_a_run_does_and_behind_a_run_owes_a_tu
 fn what_takes_the_place_of_something_older_says_so_until_it_has_run() {
     let claimed = State::queued(RULES[0]).claim_pending().unwrap();
     let (tombstone, _) = claimed.cancel().unwrap();
-    let Enqueue::Revive(revived) = tombstone.enqueue(true, || true, RULES[0]) else {
+    let Enqueue::Revive(revived) = tombstone.enqueue(true, || true, RULES[0], false) else {
         panic!()
     };
     assert!(revived.is_revived());
@@ -494,7 +494,7 @@ fn what_takes_the_place_of_something_older_says_so_until_it_has_run() {
     };
     let done = running.complete(Ending::Returned).next;
     assert!(!done.is_revived() && !State::queued(RULES[0]).is_revived());
-    let Enqueue::Push(fresh) = running.enqueue(true, || true, RULES[0]) else {
+    let Enqueue::Push(fresh) = running.enqueue(true, || true, RULES[0], false) else {
         panic!()
     };
     assert!(!fresh.is_revived());
@@ -505,7 +505,7 @@ fn a_link_that_was_left_to_a_run_is_taken_back_from_it() {
     let Pop::Run(running) = State::queued(RULES[0]).pop() else {
         panic!()
     };
-    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0]) else {
+    let Enqueue::Push(behind) = running.enqueue(true, || true, RULES[0], false) else {
         panic!()
     };
     let Pop::Leave(left) = behind.pop() else {
@@ -514,7 +514,7 @@ fn a_link_that_was_left_to_a_run_is_taken_back_from_it() {
     let (cancelled, _) = left.claim_pending().unwrap().cancel().unwrap();
     assert!(cancelled.has_link());
     assert!(matches!(
-        cancelled.enqueue(true, || true, RULES[0]),
+        cancelled.enqueue(true, || true, RULES[0], false),
         Enqueue::Elsewhere(_)
     ));
 }
