@@ -37,7 +37,7 @@ mod spin;
 mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
-pub(crate) use parker::is_unparker;
+pub(crate) use parker::unpark;
 pub use parker::{Parker, Unparker};
 pub use spin::{SpinBudget, set_waiter_spin_limit};
 pub(crate) use spin::{machine_may_spin, spin_as_waiter, yield_as_waiter};

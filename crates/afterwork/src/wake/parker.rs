@@ -273,9 +273,14 @@ fn raw(unparker: Unparker) -> RawWaker {
     RawWaker::new(Arc::into_raw(unparker.token).cast(), &WAKER)
 }
 
-/// Returns `true` if `waker` gives a token, which runs no users' code.
-pub(crate) fn is_unparker(waker: &Waker) -> bool {
-    ptr::eq(waker.vtable(), &WAKER)
+/// Gives the token of `waker`, if it is that of a parker: then no users' code runs. Else gives the waker back.
+pub(crate) fn unpark(waker: Waker) -> Option<Waker> {
+    if !ptr::eq(waker.vtable(), &WAKER) {
+        return Some(waker);
+    }
+    // SAFETY: the waker is used up.
+    unsafe { Unparker::of(ManuallyDrop::new(waker).data()) }.unpark();
+    None
 }
 
 static WAKER: RawWakerVTable = RawWakerVTable::new(
@@ -309,7 +314,8 @@ mod tests {
     fn a_waker_of_a_parker_gives_its_token() {
         let mut parker = Parker::with_spin_limit(0);
         let waker = Waker::from(parker.unparker());
-        assert!(is_unparker(&waker) && !is_unparker(Waker::noop()));
+        assert!(unpark(Waker::noop().clone()).is_some());
+        assert!(unpark(waker.clone()).is_none() && parker.try_park());
         waker.wake_by_ref();
         assert!(parker.try_park());
         let another = waker.clone();

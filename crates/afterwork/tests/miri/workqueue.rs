@@ -370,7 +370,7 @@ fn tasks_sleep_time_out_and_are_cancelled() {
     assert!(workqueue::block_on(late).is_err());
     assert_eq!(block_on(task).unwrap(), [7]);
     let long = registry.sleep(LONG);
-    let (handle, abort) = queue.spawn_async_abortable(async move { long.await });
+    let (handle, abort) = queue.spawn_async_abortable(long);
     assert!(abort.clone().abort());
     assert!(handle.join().is_err() && abort.is_finished());
     let (handle, abort) = queue.spawn_abortable(|| vec![7]);

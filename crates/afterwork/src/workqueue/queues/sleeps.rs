@@ -33,11 +33,22 @@ use super::{
 };
 use crate::{
     panics::{Foreign, contain},
-    wake::is_unparker,
+    wake::unpark,
     workqueue::{errands::Errand, item::handles::Dead},
 };
 
 impl Timers {
+    /// Queues the items, and wakes the tasks, whose time has come. What runs users' code by that is left to reapers.
+    pub(crate) fn fire(&self, now_ns: u64) {
+        let expired = self.wheel.lock().advance(now_ns);
+        let fire = |expiry| match expiry {
+            Expiry::Item(due) => due.fire(self, now_ns).map(Left::Item),
+            Expiry::Task(waker) => wake(waker.into_inner()),
+        };
+        self.manager
+            .leave_to_reapers(expired.into_iter().filter_map(fire));
+    }
+
     /// Has `waker` fired at `at_ns`, by the timer `key`, which is made if it is none; returns `false` if that has expired.
     pub(crate) fn sleep(&self, key: &mut Option<TimerKey>, at_ns: u64, waker: &Waker) -> bool {
         if let Some(key) = *key {
@@ -81,7 +92,7 @@ impl Timers {
 }
 
 /// What a timer that has fired leaves to a thread that may wait.
-pub(super) enum Left {
+enum Left {
     /// An item that nobody has any more.
     Item(Dead),
     /// A waker that is users' code.
@@ -100,14 +111,12 @@ impl Errand for Left {
     }
 }
 
-/// Fires a waker on the manager's thread, or returns what is to be done for that by another one.
-pub(super) fn wake(waker: Foreign<Waker>) -> Option<Left> {
-    if is_unparker(&waker) {
-        waker.into_inner().wake();
-        return None;
-    }
-    match future::wake_ours(waker.into_inner()) {
+/// Fires a waker that runs no users' code; returns what is to be done by another thread.
+fn wake(waker: Waker) -> Option<Left> {
+    let waker = unpark(waker)?;
+    match future::wake_ours(waker) {
         Ok(dead) => dead.map(Left::Item),
+        // FOREIGN(sleep-wake): it is fired, or dropped, where errands are done.
         Err(waker) => Some(Left::Waker(Foreign::new(waker))),
     }
 }

@@ -47,7 +47,6 @@ use topology::CpuId;
 use super::{
     end::{Visit, WeakQueue},
     queue::{Inner, Workqueue},
-    sleeps::{Left, wake},
     wheel::{Group, TimerKey, Wheel, rounded_ns},
 };
 use crate::{
@@ -385,17 +384,6 @@ impl Timers {
     /// Returns when to call [`fire`](Self::fire) next, without being asked.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.wheel.lock().next_ns()
-    }
-
-    /// Queues the items whose time has come. Those that nobody has any more are freed by another thread.
-    pub(crate) fn fire(&self, now_ns: u64) {
-        let expired = self.wheel.lock().advance(now_ns);
-        let fire = |expiry| match expiry {
-            Expiry::Item(due) => due.fire(self, now_ns).map(Left::Item),
-            Expiry::Task(waker) => wake(waker),
-        };
-        self.manager
-            .leave_to_reapers(expired.into_iter().filter_map(fire));
     }
 }
 

@@ -170,7 +170,7 @@ impl std::error::Error for ZeroPeriod {}
 mod tests {
     use proptest::prelude::*;
 
-    use super::MissedTickBehavior::*;
+    use super::MissedTickBehavior::{Burst, Delay, Skip};
 
     #[test]
     fn what_is_late_by_less_than_a_period_moves_nothing() {
