@@ -187,7 +187,8 @@ impl<T> Shared<T> {
 
     /// Ends the owner: drops what is inside, and leaves the reader to posts that overlap.
     pub(super) fn orphan(&self, reader: Reader<T>) {
-        self.room.close();
+        // Who is told that the mailbox is closed finds it closed.
+        self.close();
         *self.orphaned.lock() = Some(reader);
         // ORDER(life): the other end; see `posted`.
         // If our fence comes first, a poster that pushes later reads DEAD and drops its items. If the poster's fence comes
