@@ -1,6 +1,6 @@
 //! The C interface of afterwork: the kernel's names, for programs in C and C++.
 //!
-//! Users include `afterwork/workqueue.h`, `afterwork/rcupdate.h` and `afterwork/srcu.h`, which give the kernel's names to
+//! Users include `afterwork/workqueue.h`, `rcupdate.h`, `srcu.h`, `percpu.h` and `task_work.h`, which give the kernel's names to
 //! what is exported here as `aw_…`, or `afterwork/urcu.h`, which gives liburcu's: so nothing of a program's own, or of
 //! liburcu's, is in the way. The headers are written
 //! by hand; tests hold sizes, alignments and the list of symbols against them from both sides.
@@ -14,8 +14,10 @@
 
 mod boundary;
 pub mod inline;
+mod percpu;
 pub mod qsbr;
 pub mod rcupdate;
 mod srcu;
+mod task_work;
 pub mod urcu;
 mod workqueue;

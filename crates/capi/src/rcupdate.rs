@@ -70,6 +70,23 @@ pub unsafe extern "C" fn aw_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
     });
 }
 
+/// Has what lies `offset` bytes before `head` freed after a grace period.
+///
+/// # Safety
+///
+/// 1. `head` is memory of a head's size and alignment, the library's from here on, and `free` may be called `offset` bytes before it.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_kfree_rcu(head: *mut RcuHead, offset: usize) {
+    within("kfree_rcu", || {
+        if head.is_null() || offset >= raw::NR_OFFSETS {
+            let what = "the head is NULL, or 4096 bytes or more behind the beginning";
+            return misuse("kfree_rcu", &what, ());
+        }
+        // SAFETY: (1).
+        unsafe { raw::free_c(head, offset) };
+    });
+}
+
 #[unsafe(no_mangle)]
 extern "C" fn aw_get_state_synchronize_rcu() -> c_ulong {
     within("get_state_synchronize_rcu", || {

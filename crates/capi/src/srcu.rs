@@ -1,6 +1,9 @@
 //! `afterwork/srcu.h`.
 
-use std::{ffi::c_int, ptr};
+use std::{
+    ffi::{c_int, c_ulong},
+    ptr,
+};
 
 use afterwork::rcu::{raw, srcu::Domain};
 use sync::atomic::{AtomicPtr, Ordering};
@@ -145,6 +148,40 @@ waits! {
     aw_synchronize_srcu = "synchronize_srcu": Domain::synchronize;
     aw_synchronize_srcu_expedited = "synchronize_srcu_expedited": Domain::synchronize_expedited;
     aw_srcu_barrier = "srcu_barrier": Domain::barrier;
+}
+
+/// Declares a cookie of a domain.
+macro_rules! cookies {
+    ($($name:ident = $kernel:literal: $take:expr;)*) => { $(
+        /// # Safety
+        ///
+        /// 1. `srcu` was initialised and not cleaned up.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(srcu: *const Srcu) -> c_ulong {
+            within($kernel, || {
+                // SAFETY: (1).
+                let domain = unsafe { known($kernel, srcu) };
+                domain.map_or(0, |domain| raw::srcu_cookie_to_bits($take(domain)))
+            })
+        }
+    )* };
+}
+
+cookies! {
+    aw_get_state_synchronize_srcu = "get_state_synchronize_srcu": Domain::get_state;
+    aw_start_poll_synchronize_srcu = "start_poll_synchronize_srcu": Domain::start_poll;
+}
+
+/// # Safety
+///
+/// 1. `srcu` was initialised and not cleaned up.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c_ulong) -> bool {
+    within("poll_state_synchronize_srcu", || {
+        // SAFETY: (1).
+        let domain = unsafe { known("poll_state_synchronize_srcu", srcu) };
+        domain.is_none_or(|domain| domain.poll_state(raw::srcu_cookie_from_bits(cookie)))
+    })
 }
 
 /// A head that a callback carries to another thread.

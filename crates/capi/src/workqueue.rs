@@ -2,18 +2,24 @@
 
 use std::{
     ffi::{CStr, c_char, c_int, c_long, c_uint, c_ulong},
+    mem::offset_of,
     ptr::{self, NonNull},
     time::Duration,
 };
 
+use afterwork::rcu;
 use afterwork::workqueue::{
-    self, Builder, CpuId, MAX_ACTIVE, Workqueue,
-    raw::{self, Misuse, Modified, RawDelayed, RawWork},
+    self, AffinityScope, Attrs, BuildError, Builder, CpuId, CpuSet, MAX_ACTIVE, Workqueue,
+    raw::{self, Misuse, Modified, RawDelayed, RawWork, WorkFn},
 };
 
-use sync::process::die;
+use sync::{
+    atomic::{AtomicUsize, Ordering},
+    process::die,
+};
+use topology::Topology;
 
-use crate::boundary::{EINVAL, misuse, within};
+use crate::boundary::{EBUSY, EINVAL, ENOMEM, EPERM, misuse, within};
 
 // As the header promises; it asserts the same.
 const _: () = assert!(size_of::<RawWork>() == 48 && align_of::<RawWork>() == 16);
@@ -49,6 +55,8 @@ const WORK_BUSY_RUNNING: c_uint = 1 << 1;
 pub struct Queue {
     magic: u64,
     kind: Kind,
+    /// A: items that wait for a grace period to be queued here.
+    nr_held: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -63,8 +71,26 @@ const MAGIC: u64 = 0xf771_7565_7565_7731;
 
 impl Queue {
     const fn system(build: fn() -> Result<&'static Workqueue, workqueue::BuildError>) -> Self {
-        let kind = Kind::System(build);
-        Self { magic: MAGIC, kind }
+        Self::of(Kind::System(build))
+    }
+
+    const fn of(kind: Kind) -> Self {
+        Self {
+            magic: MAGIC,
+            kind,
+            nr_held: AtomicUsize::new(0),
+        }
+    }
+
+    /// Waits until what waited for a grace period is queued.
+    fn release_held(&self) {
+        // ORDER(rcu-work): publish and consume, other end in `grace_period_is_over`.
+        //   callback: queue the item;  nr_held -= 1  Release
+        //   here:     nr_held = 0  Acquire;  the end of the queue
+        // Test: the_suite_passes
+        while self.nr_held.load(Ordering::Acquire) > 0 {
+            rcu::barrier();
+        }
     }
 }
 
@@ -193,8 +219,7 @@ unsafe extern "C" fn aw_alloc_workqueue(
         let Some(Ok(queue)) = built else {
             return ptr::null_mut();
         };
-        let kind = Kind::Own(queue);
-        Box::into_raw(Box::new(Queue { magic: MAGIC, kind }))
+        Box::into_raw(Box::new(Queue::of(Kind::Own(queue))))
     })
 }
 
@@ -222,12 +247,16 @@ unsafe extern "C" fn aw_destroy_workqueue(queue: *mut Queue) {
         // Twice: what a timer leaves behind the end of the first is in the queue by the second, and none comes after that.
         // Each time its last items, who are let to queue until they have ended, may have armed others.
         for _ in 0..2 {
+            // SAFETY: (1), and it has the mark of a queue.
+            unsafe { &*queue }.release_held();
             if let Err(error) = inner.destroy() {
                 // Nothing to go on with: its items, timers and callers would have a queue that is freed.
                 die(&format!("{NAME}: {error}"));
             }
             raw::take_back_timers(inner);
         }
+        // SAFETY: as above.
+        unsafe { &*queue }.release_held();
         // SAFETY: (1): made from a box.
         let mut queue = unsafe { Box::from_raw(queue) };
         // For who uses it yet; any other store to what is about to be freed is left out by the compiler.
@@ -299,6 +328,209 @@ unsafe extern "C" fn aw_queue_work(cpu: c_int, queue: *const Queue, work: *mut R
         };
         // SAFETY: (1), (2).
         unsafe { RawWork::queue(work, queue, cpu_of(cpu)) }
+    })
+}
+
+/// Queues an item on a NUMA node; a negative one is the caller's.
+///
+/// # Safety
+///
+/// 1. And (2): as of [`aw_queue_work`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_queue_work_node(
+    node: c_int,
+    queue: *const Queue,
+    work: *mut RawWork,
+) -> bool {
+    const NAME: &str = "queue_work_node";
+    told(NAME, work, false, |work| {
+        // SAFETY: (1).
+        let Some(queue) = (unsafe { known(NAME, queue) }) else {
+            return Ok(false);
+        };
+        match u32::try_from(node) {
+            // SAFETY: (1), (2).
+            Ok(node) => unsafe { RawWork::queue_node(work, queue, node) },
+            // SAFETY: (1), (2).
+            Err(_) => unsafe { RawWork::queue(work, queue, None) },
+        }
+    })
+}
+
+/// An item that waits for a grace period, as C has it: `struct rcu_work`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct RcuWork {
+    work: RawWork,
+    head: [usize; 3],
+    queue: *const Queue,
+}
+
+// As the header promises; it asserts the same.
+const _: () = assert!(size_of::<RcuWork>() == 80 && size_of::<rcu::Head>() <= 24);
+
+/// Queues an item after a grace period.
+///
+/// # Safety
+///
+/// 1. `queue` is a queue, and `work` memory of such an item's size, which stays until its function is called, or it is flushed.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_queue_rcu_work(queue: *const Queue, work: *mut RcuWork) -> bool {
+    const NAME: &str = "queue_rcu_work";
+    told(NAME, work, false, |work| {
+        // SAFETY: (1).
+        let Some(inner) = (unsafe { known(NAME, queue) }) else {
+            return Ok(false);
+        };
+        // SAFETY: (1).
+        let holds = unsafe { RawWork::hold(work.cast(), inner) }?;
+        if holds {
+            let work = work.as_ptr();
+            // SAFETY: (1): held by us, so nobody else has its head.
+            let head = unsafe {
+                (&raw mut (*work).queue).write(queue);
+                (*queue).nr_held.fetch_add(1, Ordering::Relaxed);
+                &raw mut (*work).head
+            };
+            // SAFETY: (1), and the head leads back to the item.
+            unsafe { rcu::call_head(head.cast(), grace_period_is_over) };
+        }
+        Ok(holds)
+    })
+}
+
+/// # Safety
+///
+/// 1. `head` is that of an [`RcuWork`] that is held, and its grace period is over.
+unsafe fn grace_period_is_over(head: *mut rcu::Head) {
+    let work = head
+        .wrapping_byte_sub(offset_of!(RcuWork, head))
+        .cast::<RcuWork>();
+    // SAFETY: (1), and a queue does not go before `nr_held` is 0.
+    let queue = unsafe { &*(*work).queue };
+    // SAFETY: as above.
+    if let (Some(work), Some(inner)) = (NonNull::new(work), unsafe {
+        known("queue_rcu_work", queue)
+    }) {
+        // SAFETY: (1).
+        unsafe { RawWork::queue_held(work.cast(), inner) };
+    }
+    // ORDER(rcu-work): other end in `release_held`.
+    // Test: the_suite_passes
+    queue.nr_held.fetch_sub(1, Ordering::Release);
+}
+
+/// Waits until the item is idle, as far as it was queued by now, its grace period included.
+///
+/// # Safety
+///
+/// 1. `work` is memory of such an item's size.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_flush_rcu_work(work: *mut RcuWork) -> bool {
+    told("flush_rcu_work", work, false, |work| {
+        // SAFETY: (1).
+        let was_pending = unsafe { RawWork::busy(work.cast()) }?.pending;
+        if was_pending {
+            rcu::barrier();
+        }
+        // SAFETY: (1).
+        Ok(unsafe { RawWork::flush(work.cast()) }? || was_pending)
+    })
+}
+
+/// What C asks of a queue's workers: `struct workqueue_attrs`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct QueueAttrs {
+    nice: c_int,
+    affn_scope: c_int,
+    affn_strict: bool,
+    cpumask: [c_ulong; 16],
+}
+
+// As the header promises; it asserts the same.
+const _: () = assert!(size_of::<QueueAttrs>() == 144);
+
+/// Changes where the workers of a queue run.
+///
+/// # Safety
+///
+/// 1. `queue` is a queue, and `attrs` null or such attributes.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_apply_workqueue_attrs(
+    queue: *const Queue,
+    attrs: *const QueueAttrs,
+) -> c_int {
+    const NAME: &str = "apply_workqueue_attrs";
+    within(NAME, || {
+        // SAFETY: (1).
+        let (Some(inner), Some(attrs)) = (unsafe { (known(NAME, queue), attrs.as_ref()) }) else {
+            return -EINVAL;
+        };
+        // SAFETY: (1), and it has the mark of a queue.
+        if let Kind::System(_) = unsafe { &(*queue).kind } {
+            return misuse(NAME, &"a system queue is there for all", -EINVAL);
+        }
+        let scope = match attrs.affn_scope {
+            0 => inner.attrs().scope,
+            at @ 1..=6 => AffinityScope::ALL[at as usize - 1],
+            _ => return -EINVAL,
+        };
+        let bits =
+            (0..16 * 64u32).filter(|&cpu| attrs.cpumask[cpu as usize / 64] >> (cpu % 64) & 1 != 0);
+        let cpus: CpuSet = bits.map(CpuId::new).collect();
+        let Ok(nice) = i8::try_from(attrs.nice) else {
+            return -EINVAL;
+        };
+        let wanted = Attrs {
+            scope,
+            strict: attrs.affn_strict,
+            // All is what follows the machine.
+            cpus: (cpus.len() < 16 * 64).then_some(cpus),
+            nice,
+        };
+        match inner.set_attrs(&wanted) {
+            Ok(()) => 0,
+            Err(BuildError::NicePermission(..)) => -EPERM,
+            Err(BuildError::Unsettled) => -EBUSY,
+            Err(_) => -EINVAL,
+        }
+    })
+}
+
+/// Runs an item of `func` on each CPU that is online, and waits for all.
+///
+/// # Safety
+///
+/// 1. `func` may be called so.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
+    const NAME: &str = "schedule_on_each_cpu";
+    within(NAME, || {
+        let Some(func) = func else {
+            return misuse(NAME, &"the function is NULL", -EINVAL);
+        };
+        let (Ok(queue), Ok(topology)) = (workqueue::system(), Topology::detect()) else {
+            return -ENOMEM;
+        };
+        let mut works = Vec::new();
+        if works.try_reserve_exact(topology.online().len()).is_err() {
+            return -ENOMEM;
+        }
+        for cpu in topology.online().iter() {
+            // SAFETY: (1).
+            works.push((cpu, unsafe { RawWork::new(func) }));
+        }
+        let at = |work: &mut RawWork| NonNull::from(work);
+        for (cpu, work) in &mut works {
+            // SAFETY: it stays where it is until it is flushed below.
+            let _ = unsafe { RawWork::queue(at(work), queue, Some(*cpu)) };
+        }
+        for (_, work) in &mut works {
+            // SAFETY: as above.
+            let _ = unsafe { RawWork::flush(at(work)) };
+        }
+        0
     })
 }
 

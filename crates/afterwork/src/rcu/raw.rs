@@ -85,6 +85,37 @@ pub fn nesting() -> u64 {
     local::nesting()
 }
 
+/// How far a head may lie behind the beginning of what [`free_c`] frees; no function is at so low an address.
+pub const NR_OFFSETS: usize = 4096;
+
+unsafe extern "C" {
+    /// What a program of C frees with, as far as it is called that.
+    fn free(memory: *mut std::ffi::c_void);
+}
+
+/// Has C's `free` called with the address `offset` bytes before `head`, after a grace period.
+///
+/// # Blocking
+///
+/// As [`call`](super::call).
+///
+/// # Panics
+///
+/// If `offset` is not below [`NR_OFFSETS`].
+///
+/// # Safety
+///
+/// 1. As of [`call_head`](super::call_head), and `free` may be called with that address.
+pub unsafe fn free_c(head: *mut Head, offset: usize) {
+    assert!(offset < NR_OFFSETS, "so far behind the beginning is no head");
+    // SAFETY: not null. It is never called: `run_c` looks first.
+    let run = unsafe {
+        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut Head)>(offset + 1)
+    };
+    // SAFETY: (1).
+    unsafe { call_function(head, Function::C(run)) };
+}
+
 /// Runs a callback of C. Should it leave a section open, or end another's, the process ends with one line: no grace period
 /// would end any more.
 ///
@@ -92,6 +123,10 @@ pub fn nesting() -> u64 {
 ///
 /// 1. `head` was handed over with `run`, its grace period is over, and this is called once.
 pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
+    if let Some(offset) = (run as usize).checked_sub(1).filter(|at| *at < NR_OFFSETS) {
+        // SAFETY: by (1) of `free_c`, which alone hands over so low an address.
+        return unsafe { free(head.wrapping_byte_sub(offset).cast()) };
+    }
     let before = nesting();
     // SAFETY: (1).
     unsafe { run(head) };

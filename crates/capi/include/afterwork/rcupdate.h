@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdlib.h>
 
 #include "rcu_inline.h"
 
@@ -32,6 +33,7 @@ void aw_synchronize_rcu(void);
 void aw_synchronize_rcu_expedited(void);
 void aw_rcu_barrier(void);
 void aw_call_rcu(struct rcu_head *head, rcu_callback_t func);
+void aw_kfree_rcu(struct rcu_head *head, size_t offset);
 unsigned long aw_get_state_synchronize_rcu(void);
 unsigned long aw_start_poll_synchronize_rcu(void);
 bool aw_poll_state_synchronize_rcu(unsigned long cookie);
@@ -117,6 +119,31 @@ static inline void call_rcu_hurry(struct rcu_head *head, rcu_callback_t func)
 	aw_call_rcu(head, func);
 }
 
+/*
+ * kfree_rcu - free a structure after a grace period
+ * kvfree_rcu - the same
+ * kfree_rcu_mightsleep, kvfree_rcu_mightsleep - the same of what has no head: wait for the grace period here
+ *
+ * P is what free() takes; F is its member of struct rcu_head, less than 4096 bytes behind its beginning: more is misuse, nothing.
+ * NULL is nothing. Never waits, and allocates nothing.
+ */
+#define kfree_rcu(p, f)                                                                            \
+	do {                                                                                       \
+		__typeof__(p) aw_p_ = (p);                                                         \
+		if (aw_p_)                                                                         \
+			aw_kfree_rcu(&aw_p_->f, (size_t)((char *)&aw_p_->f - (char *)aw_p_)); \
+	} while (0)
+#define kvfree_rcu(p, f) kfree_rcu(p, f)
+#define kfree_rcu_mightsleep(p)        \
+	do {                           \
+		void *aw_p_ = (p);     \
+		if (aw_p_) {           \
+			aw_synchronize_rcu(); \
+			free(aw_p_);   \
+		}                      \
+	} while (0)
+#define kvfree_rcu_mightsleep(p) kfree_rcu_mightsleep(p)
+
 /* rcu_barrier - wait until all that call_rcu was given before has been called. Inside a section: misuse, nothing. */
 static inline void rcu_barrier(void)
 {
@@ -146,6 +173,24 @@ static inline void cond_synchronize_rcu(unsigned long cookie)
 {
 	aw_cond_synchronize_rcu(cookie);
 }
+
+/* get_completed_synchronize_rcu - a cookie whose grace period has passed. */
+static inline unsigned long get_completed_synchronize_rcu(void)
+{
+	return 0;
+}
+
+/* same_state_synchronize_rcu - whether two cookies are of one grace period. */
+static inline bool same_state_synchronize_rcu(unsigned long one, unsigned long other)
+{
+	return one == other;
+}
+
+/* Nothing is to be laid out or destroyed; for code that says so. */
+#define init_rcu_head(head) ((void)(head))
+#define destroy_rcu_head(head) ((void)(head))
+#define init_rcu_head_on_stack(head) ((void)(head))
+#define destroy_rcu_head_on_stack(head) ((void)(head))
 
 #ifdef __cplusplus
 }

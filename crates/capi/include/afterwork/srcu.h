@@ -36,6 +36,9 @@ void aw_srcu_read_unlock(struct srcu_struct *ssp, int idx);
 void aw_synchronize_srcu(struct srcu_struct *ssp);
 void aw_synchronize_srcu_expedited(struct srcu_struct *ssp);
 void aw_srcu_barrier(struct srcu_struct *ssp);
+unsigned long aw_get_state_synchronize_srcu(struct srcu_struct *ssp);
+unsigned long aw_start_poll_synchronize_srcu(struct srcu_struct *ssp);
+bool aw_poll_state_synchronize_srcu(struct srcu_struct *ssp, unsigned long cookie);
 void aw_call_srcu(struct srcu_struct *ssp, struct rcu_head *head, rcu_callback_t func);
 
 /* init_srcu_struct - lay out a domain; allocates. Returns 0, or -ENOMEM for NULL, which is misuse. */
@@ -93,6 +96,35 @@ static inline void synchronize_srcu_expedited(struct srcu_struct *ssp)
 static inline void call_srcu(struct srcu_struct *ssp, struct rcu_head *head, rcu_callback_t func)
 {
 	aw_call_srcu(ssp, head, func);
+}
+
+/* get_state_synchronize_srcu - remember this moment of a domain; begins no grace period. */
+static inline unsigned long get_state_synchronize_srcu(struct srcu_struct *ssp)
+{
+	return aw_get_state_synchronize_srcu(ssp);
+}
+
+/* start_poll_synchronize_srcu - remember this moment of a domain, and see to it that a grace period comes. */
+static inline unsigned long start_poll_synchronize_srcu(struct srcu_struct *ssp)
+{
+	return aw_start_poll_synchronize_srcu(ssp);
+}
+
+/* poll_state_synchronize_srcu - whether a grace period of the domain has passed since. */
+static inline bool poll_state_synchronize_srcu(struct srcu_struct *ssp, unsigned long cookie)
+{
+	return aw_poll_state_synchronize_srcu(ssp, cookie);
+}
+
+/* srcu_down_read, srcu_up_read - srcu_read_lock and srcu_read_unlock: here these may be on two threads as well. */
+static inline int srcu_down_read(struct srcu_struct *ssp)
+{
+	return aw_srcu_read_lock(ssp);
+}
+
+static inline void srcu_up_read(struct srcu_struct *ssp, int idx)
+{
+	aw_srcu_read_unlock(ssp, idx);
 }
 
 /* srcu_barrier - wait until all that call_srcu was given before has been called. */

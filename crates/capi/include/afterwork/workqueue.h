@@ -30,6 +30,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
 
 #ifdef __cplusplus
 #define AW_ALIGNAS(n) alignas(n)
@@ -107,6 +109,18 @@ AW_STATIC_ASSERT(sizeof(struct delayed_work) == 96, "a delayed_work has 96 bytes
 AW_STATIC_ASSERT(offsetof(struct work_struct, func) == 32, "its function stands behind what is private");
 AW_STATIC_ASSERT(offsetof(struct delayed_work, work) == 0, "its item stands first");
 
+/**
+ * struct rcu_work - a work item that is queued after a grace period of RCU
+ * @work: the item; to_rcu_work leads back
+ */
+struct rcu_work {
+	struct work_struct work;
+	void *aw_private[3];
+	struct workqueue_struct *wq;
+};
+
+AW_STATIC_ASSERT(sizeof(struct rcu_work) == 80, "an rcu_work has 80 bytes");
+
 #define AW_WORK_MAGIC UINT64_C(0xf770726b776f726b)
 #define AW_WORK_INIT(f) { { NULL, NULL, NULL, NULL }, (f), AW_WORK_MAGIC }
 
@@ -136,6 +150,9 @@ static inline void aw_init_work(struct work_struct *work, work_func_t func)
 /* INIT_DELAYED_WORK - as INIT_WORK, of a delayed item. */
 #define INIT_DELAYED_WORK(dwork, f) aw_init_work(&(dwork)->work, (f))
 #define INIT_DELAYED_WORK_ONSTACK(dwork, f) aw_init_work(&(dwork)->work, (f))
+/* INIT_RCU_WORK - as INIT_WORK, of an item that waits for a grace period. */
+#define INIT_RCU_WORK(rwork, f) aw_init_work(&(rwork)->work, (f))
+#define INIT_RCU_WORK_ONSTACK(rwork, f) aw_init_work(&(rwork)->work, (f))
 /* Nothing is to be destroyed; for code that says so. */
 #define destroy_work_on_stack(work) ((void)(work))
 #define destroy_delayed_work_on_stack(dwork) ((void)(dwork))
@@ -146,7 +163,92 @@ static inline struct delayed_work *to_delayed_work(struct work_struct *work)
 	return container_of(work, struct delayed_work, work);
 }
 
+/* to_rcu_work - the item of which WORK is the item. */
+static inline struct rcu_work *to_rcu_work(struct work_struct *work)
+{
+	return container_of(work, struct rcu_work, work);
+}
+
 /* ---- queues ---- */
+
+/* struct cpumask - a set of CPUs. */
+struct cpumask {
+	unsigned long bits[16];
+};
+
+static inline void cpumask_setall(struct cpumask *mask)
+{
+	memset(mask, 0xff, sizeof(*mask));
+}
+
+static inline void cpumask_clear(struct cpumask *mask)
+{
+	memset(mask, 0, sizeof(*mask));
+}
+
+static inline void cpumask_set_cpu(unsigned int cpu, struct cpumask *mask)
+{
+	if (cpu < 1024)
+		mask->bits[cpu / 64] |= 1ul << (cpu % 64);
+}
+
+static inline void cpumask_clear_cpu(unsigned int cpu, struct cpumask *mask)
+{
+	if (cpu < 1024)
+		mask->bits[cpu / 64] &= ~(1ul << (cpu % 64));
+}
+
+static inline bool cpumask_test_cpu(unsigned int cpu, const struct cpumask *mask)
+{
+	return cpu < 1024 && (mask->bits[cpu / 64] >> (cpu % 64) & 1) != 0;
+}
+
+static inline void cpumask_copy(struct cpumask *to, const struct cpumask *from)
+{
+	*to = *from;
+}
+
+enum wq_affn_scope {
+	WQ_AFFN_DFL = 0, /* as it is */
+	WQ_AFFN_CPU,
+	WQ_AFFN_SMT,
+	WQ_AFFN_CACHE_SHARD,
+	WQ_AFFN_CACHE,
+	WQ_AFFN_NUMA,
+	WQ_AFFN_SYSTEM
+};
+
+/**
+ * struct workqueue_attrs - where the workers of a queue run
+ * @nice: their nice value, -20 to 19
+ * @affn_scope: of enum wq_affn_scope: which CPUs share workers
+ * @affn_strict: whether workers never leave these
+ * @cpumask: the CPUs to which they keep; all is what the process may use
+ */
+struct workqueue_attrs {
+	int nice;
+	int affn_scope;
+	bool affn_strict;
+	struct cpumask cpumask[1];
+};
+
+AW_STATIC_ASSERT(sizeof(struct workqueue_attrs) == 144, "workqueue_attrs have 144 bytes");
+
+/* alloc_workqueue_attrs - make attributes that change nothing; NULL without memory. */
+static inline struct workqueue_attrs *alloc_workqueue_attrs(void)
+{
+	struct workqueue_attrs *attrs = (struct workqueue_attrs *)calloc(1, sizeof(struct workqueue_attrs));
+
+	if (attrs)
+		cpumask_setall(attrs->cpumask);
+	return attrs;
+}
+
+/* free_workqueue_attrs - free them; NULL is nothing. */
+static inline void free_workqueue_attrs(struct workqueue_attrs *attrs)
+{
+	free(attrs);
+}
 
 enum wq_flags {
 	WQ_BH = 1 << 0,            /* items may not sleep; a worker a CPU, of high priority where that may be had */
@@ -195,6 +297,11 @@ bool aw_cancel_delayed_work_sync(struct delayed_work *dwork);
 bool aw_disable_delayed_work(struct delayed_work *dwork);
 bool aw_disable_delayed_work_sync(struct delayed_work *dwork);
 struct work_struct *aw_current_work(void);
+bool aw_queue_work_node(int node, struct workqueue_struct *wq, struct work_struct *work);
+bool aw_queue_rcu_work(struct workqueue_struct *wq, struct rcu_work *rwork);
+bool aw_flush_rcu_work(struct rcu_work *rwork);
+int aw_apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs);
+int aw_schedule_on_each_cpu(work_func_t func);
 long aw_blocking(long (*func)(void *data), void *data);
 
 /**
@@ -290,6 +397,22 @@ static inline int workqueue_set_max_active(struct workqueue_struct *wq, int max_
 	return aw_workqueue_set_max_active(wq, max_active);
 }
 
+/**
+ * apply_workqueue_attrs - change where the workers of a queue run
+ * @wq: the queue
+ * @attrs: how; they stay the caller's
+ *
+ * Items that are queued later go there. Returns 0; -EINVAL for what makes no sense, and for a queue with WQ_BH; -EPERM for a nice value
+ * that the process may not set; -EBUSY for a second change of an ordered queue from one of its own items. Then nothing has changed. A
+ * system queue: misuse, -EINVAL. May sleep.
+ */
+static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs)
+{
+	return aw_apply_workqueue_attrs(wq, attrs);
+}
+
+#define create_freezable_workqueue(name) alloc_workqueue("%s", WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
+
 /* Queues that are there for all; built at their first use. Nobody flushes, drains or destroys them. */
 #define system_wq aw_system_queue(0)
 #define system_percpu_wq aw_system_queue(0)
@@ -330,6 +453,50 @@ static inline bool queue_work(struct workqueue_struct *wq, struct work_struct *w
 static inline bool queue_work_on(int cpu, struct workqueue_struct *wq, struct work_struct *work)
 {
 	return aw_queue_work(cpu, wq, work);
+}
+
+/**
+ * queue_work_node - queue an item on a NUMA node
+ * @node: its number; negative is the caller's, and one that the queue may not use stands for another
+ * @wq: the queue
+ * @work: the item
+ *
+ * As queue_work.
+ */
+static inline bool queue_work_node(int node, struct workqueue_struct *wq, struct work_struct *work)
+{
+	return aw_queue_work_node(node, wq, work);
+}
+
+/**
+ * queue_rcu_work - queue an item after a grace period of RCU
+ * @wq: the queue, whose end waits for that
+ * @rwork: the item
+ *
+ * Returns true if that will make it run, after all sections that run now have ended; false as of queue_work. Until the grace period is
+ * over no cancel gets it; disable_work keeps it from being queued then, and its memory is the user's only after flush_rcu_work. Never
+ * waits, allocates nothing.
+ */
+static inline bool queue_rcu_work(struct workqueue_struct *wq, struct rcu_work *rwork)
+{
+	return aw_queue_rcu_work(wq, rwork);
+}
+
+/* flush_rcu_work - flush_work, its grace period included. Not in a section of RCU. */
+static inline bool flush_rcu_work(struct rcu_work *rwork)
+{
+	return aw_flush_rcu_work(rwork);
+}
+
+/**
+ * schedule_on_each_cpu - run a function once on each CPU that is online, and wait for all
+ * @func: the function
+ *
+ * By system_wq. Returns 0, or -ENOMEM.
+ */
+static inline int schedule_on_each_cpu(work_func_t func)
+{
+	return aw_schedule_on_each_cpu(func);
 }
 
 /* schedule_work - queue_work to system_wq. */
@@ -412,6 +579,41 @@ static inline bool enable_work(struct work_struct *work)
 static inline bool enable_and_queue_work(struct workqueue_struct *wq, struct work_struct *work)
 {
 	return enable_work(work) && queue_work(wq, work);
+}
+
+struct aw_work_on_cpu {
+	struct work_struct work;
+	long (*func)(void *arg);
+	void *arg;
+	long answer;
+};
+
+static inline void aw_run_on_cpu(struct work_struct *work)
+{
+	struct aw_work_on_cpu *it = container_of(work, struct aw_work_on_cpu, work);
+
+	it->answer = it->func(it->arg);
+}
+
+/**
+ * work_on_cpu - run a function on a CPU, and wait for it
+ * @cpu: as of queue_work_on
+ * @func: the function
+ * @arg: what it is given
+ *
+ * By system_wq. Returns what @func returned.
+ */
+static inline long work_on_cpu(int cpu, long (*func)(void *arg), void *arg)
+{
+	struct aw_work_on_cpu it;
+
+	it.func = func;
+	it.arg = arg;
+	it.answer = 0;
+	INIT_WORK_ONSTACK(&it.work, aw_run_on_cpu);
+	schedule_work_on(cpu, &it.work);
+	flush_work(&it.work);
+	return it.answer;
 }
 
 /* work_busy - what an item is at: of enum work_busy_flags. The answer may be old when it arrives. */

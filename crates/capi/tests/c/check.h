@@ -2,6 +2,10 @@
 #ifndef CHECK_H
 #define CHECK_H
 
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE
+#endif
+
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
@@ -15,7 +19,8 @@ struct test {
 	void (*run)(void);
 };
 
-extern const struct test workqueue_tests[], delayed_tests[], rcu_tests[], srcu_tests[], misuse_tests[];
+extern const struct test workqueue_tests[], delayed_tests[], rcu_tests[], srcu_tests[], percpu_tests[];
+extern const struct test task_work_tests[], names_tests[], misuse_tests[];
 
 /* What failed in the present case, and where. */
 extern int nr_failed_checks;

@@ -1,8 +1,10 @@
 /* What a caller must not do, as far as it can be seen: each in a program of its own, which ends with a line. */
 #include "check.h"
 
+#include <afterwork/percpu.h>
 #include <afterwork/rcupdate.h>
 #include <afterwork/srcu.h>
+#include <afterwork/task_work.h>
 #include <afterwork/workqueue.h>
 
 #include <signal.h>
@@ -258,6 +260,110 @@ static void srcu_callback_leaves_section(void)
 	srcu_barrier(&domain);
 }
 
+static void rcu_work_of_null(void) { CHECK(!queue_rcu_work(system_wq, NULL)); }
+
+static void rcu_work_to_null(void)
+{
+	struct rcu_work rwork;
+
+	INIT_RCU_WORK(&rwork, nothing);
+	CHECK(!queue_rcu_work(NULL, &rwork));
+}
+
+static void kfree_too_far(void)
+{
+	static struct {
+		char before[4096];
+		struct rcu_head rcu;
+	} it;
+
+	kfree_rcu(&it, rcu);
+}
+
+static void attrs_of_a_system_queue(void)
+{
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+
+	CHECK_EQ(apply_workqueue_attrs(system_wq, attrs), -22);
+	free_workqueue_attrs(attrs);
+}
+
+static void each_cpu_nothing(void) { CHECK_EQ(schedule_on_each_cpu(NULL), -22); }
+
+static void free_percpu_of_none(void)
+{
+	_Alignas(4096) static char memory[8192];
+
+	free_percpu(memory + 4096);
+}
+
+static void free_percpu_twice(void)
+{
+	static _Alignas(4096) size_t copy[1024];
+	long *data = alloc_percpu(long);
+
+	/* As it was before: what is freed may be gone. */
+	memcpy(&copy[512 - 4], (size_t *)data - 4, 4 * sizeof(size_t));
+	copy[512 - 4] = 0;
+	free_percpu(data);
+	free_percpu(&copy[512]);
+}
+
+static void unlock_free_part(void)
+{
+	pw_lock_t lock;
+
+	pw_lock_init(&lock);
+	pw_unlock(&lock);
+}
+
+static void lock_null_part(void) { pw_lock(NULL); }
+
+static void nothing_to_do(struct callback_head *work) { (void)work; }
+
+static void task_work_twice(void)
+{
+	struct callback_head head;
+
+	init_task_work(&head, nothing_to_do);
+	CHECK_EQ(task_work_add(get_current(), &head, TWA_NONE), 0);
+	CHECK_EQ(task_work_add(get_current(), &head, TWA_NONE), -22);
+	task_work_run();
+}
+
+static void task_work_uninitialised(void)
+{
+	struct callback_head head;
+
+	init_task_work(&head, NULL);
+	CHECK_EQ(task_work_add(get_current(), &head, TWA_NONE), -22);
+}
+
+static void task_work_to_null(void)
+{
+	struct callback_head head;
+
+	init_task_work(&head, nothing_to_do);
+	CHECK_EQ(task_work_add(NULL, &head, TWA_NONE), -22);
+}
+
+static void leave_section_in_task_work(struct callback_head *work)
+{
+	(void)work;
+	rcu_read_lock();
+}
+
+static void task_work_leaves_section(void)
+{
+	struct callback_head head;
+
+	init_task_work(&head, leave_section_in_task_work);
+	task_work_add(get_current(), &head, TWA_NONE);
+	task_work_run();
+}
+
+static void poll_null_domain(void) { CHECK(poll_state_synchronize_srcu(NULL, 0)); }
+
 static const struct misuse {
 	const char *name;
 	void (*run)(void);
@@ -302,6 +408,20 @@ static const struct misuse {
 	M(call_no_function, "call_rcu: the head or the function is NULL"),
 	M(srcu_null, "srcu_read_lock: the srcu_struct is NULL"),
 	M(srcu_bad_index, "srcu_read_unlock: the index is no section's"),
+	M(rcu_work_of_null, "queue_rcu_work: the work item is NULL"),
+	M(rcu_work_to_null, "queue_rcu_work: this is no workqueue"),
+	M(kfree_too_far, "kfree_rcu: the head is NULL, or 4096 bytes or more"),
+	M(attrs_of_a_system_queue, "apply_workqueue_attrs: a system queue"),
+	M(each_cpu_nothing, "schedule_on_each_cpu: the function is NULL"),
+	M(free_percpu_of_none, "free_percpu: this is no per-CPU data"),
+	M(free_percpu_twice, "free_percpu: this is no per-CPU data"),
+	M(unlock_free_part, "pw_unlock: nobody holds this lock"),
+	M(lock_null_part, "pw_lock: the lock is NULL"),
+	M(task_work_twice, "task_work_add: the callback was added already"),
+	M(task_work_uninitialised, "task_work_add: the callback is not initialised"),
+	M(task_work_to_null, "task_work_add: the task is NULL"),
+	E(task_work_leaves_section, "returned in another read-side critical section"),
+	M(poll_null_domain, "poll_state_synchronize_srcu: the srcu_struct is NULL"),
 	M(queue_of_the_parent, "queue_work could not go on"),
 };
 #define NR_MISUSES (sizeof(misuses) / sizeof(misuses[0]))
@@ -364,12 +484,13 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 /* Each is a case of its own. */
 #define CASES(X)                                                                                             \
 	X(0) X(1) X(2) X(3) X(4) X(5) X(6) X(7) X(8) X(9) X(10) X(11) X(12) X(13) X(14) X(15) X(16) X(17) X(18) \
-	X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32) X(33) X(34)
+	X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32) X(33) X(34) X(35) X(36) \
+	X(37) X(38) X(39) X(40) X(41) X(42) X(43) X(44) X(45) X(46) X(47) X(48)
 #define RUN(n)                                                                          \
 	static void misuse_##n(void) { CHECK(misuse_is_told(misuses[n].name, misuses[n].line, misuses[n].ends)); }
 #define ROW(n) { "misuse_" #n, misuse_##n },
 CASES(RUN)
-_Static_assert(NR_MISUSES == 35, "each misuse is a case");
+_Static_assert(NR_MISUSES == 49, "each misuse is a case");
 
 const struct test misuse_tests[] = {
 	CASES(ROW)

@@ -1,0 +1,240 @@
+//! `afterwork/percpu.h`.
+//!
+//! What [`aw_alloc_percpu`] returns is the part of CPU 0; that of each other CPU lies `stride` bytes behind the one before, and the
+//! stride stands before the first. So there is no table: nothing to lock, and nothing that a child of `fork` could find half-way.
+
+use std::{
+    alloc::{self, Layout},
+    ffi::{c_int, c_uint, c_void},
+    ptr,
+};
+
+use afterwork::params::{Params, Qpw};
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    cpu,
+    futex::Futex,
+};
+use topology::Topology;
+
+use crate::boundary::{misuse, within};
+
+/// Parts of two CPUs are not on one line, nor on a pair of lines that is fetched together.
+const LINE: usize = 128;
+/// Tells per-CPU data from any other memory.
+const MAGIC: usize = 0xf770_6572_6370_7521;
+
+/// What stands before the part of CPU 0.
+#[repr(C)]
+struct Before {
+    magic: usize,
+    align: usize,
+    size: usize,
+    /// Last: the header of C reads it.
+    stride: usize,
+}
+
+/// Returns one more than the highest number of a CPU that there may be; 0 is not known yet.
+pub(crate) fn nr_cpu_ids() -> u32 {
+    static KNOWN: AtomicU32 = AtomicU32::new(0);
+    let known = KNOWN.load(Ordering::Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let possible = Topology::detect().ok();
+    let last = possible.and_then(|topology| topology.possible().last());
+    // Whoever comes second finds the same.
+    let nr = last.map_or(1, |cpu| cpu.as_u32() + 1);
+    KNOWN.store(nr, Ordering::Relaxed);
+    nr
+}
+
+#[unsafe(no_mangle)]
+extern "C" fn aw_nr_cpu_ids() -> c_uint {
+    within("nr_cpu_ids", nr_cpu_ids)
+}
+
+/// Returns the CPU that the caller runs on, or did a moment ago.
+#[unsafe(no_mangle)]
+extern "C" fn aw_raw_smp_processor_id() -> c_uint {
+    cpu::current().as_u32()
+}
+
+/// Returns whether a CPU is online.
+#[unsafe(no_mangle)]
+extern "C" fn aw_cpu_online(cpu: c_uint) -> bool {
+    within("cpu_online", || {
+        let topology = Topology::detect();
+        topology.is_ok_and(|topology| topology.online().contains(topology::CpuId::new(cpu)))
+    })
+}
+
+/// Makes zeroed data for each CPU; null when it cannot be had, or `size` or `align` cannot be meant.
+#[unsafe(no_mangle)]
+extern "C" fn aw_alloc_percpu(size: usize, align: usize) -> *mut c_void {
+    within("alloc_percpu", || {
+        let nr = nr_cpu_ids() as usize;
+        let align = align.max(LINE);
+        let describe = || {
+            let stride = size.checked_next_multiple_of(align).filter(|_| size > 0)?;
+            let size = stride.checked_mul(nr)?.checked_add(align)?;
+            Some((stride, Layout::from_size_align(size, align).ok()?))
+        };
+        let Some((stride, layout)) = describe() else {
+            return ptr::null_mut();
+        };
+        // SAFETY: it has a size.
+        let base = unsafe { alloc::alloc_zeroed(layout) };
+        if base.is_null() {
+            return ptr::null_mut();
+        }
+        let (align, size) = (layout.align(), layout.size());
+        let first = base.wrapping_add(align);
+        let before = Before {
+            magic: MAGIC,
+            align,
+            size,
+            stride,
+        };
+        // SAFETY: `align` bytes are before the first part, which is more than this takes, and aligned more than enough.
+        unsafe { first.cast::<Before>().sub(1).write(before) };
+        first.cast()
+    })
+}
+
+/// Frees per-CPU data; null is nothing.
+///
+/// # Safety
+///
+/// 1. `data` came from [`aw_alloc_percpu`], and nobody uses it any more.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_free_percpu(data: *mut c_void) {
+    within("free_percpu", || {
+        if data.is_null() {
+            return;
+        }
+        let what = "this is no per-CPU data, or was freed";
+        if !data.addr().is_multiple_of(LINE) {
+            return misuse("free_percpu", &what, ());
+        }
+        let before = data.cast::<Before>().wrapping_sub(1);
+        // SAFETY: (1); of what is none this tells as far as what lies before it can be read.
+        if unsafe { (&raw const (*before).magic).read() } != MAGIC {
+            return misuse("free_percpu", &what, ());
+        }
+        // SAFETY: (1): written when it was made.
+        let (align, size) = unsafe { ((*before).align, (*before).size) };
+        // For who frees it again; any other store to what is about to be freed is left out by the compiler.
+        // SAFETY: (1).
+        unsafe { (&raw mut (*before).magic).write_volatile(0) };
+        let layout = Layout::from_size_align(size, align).expect("it was made of this");
+        // SAFETY: (1), and made of this layout.
+        unsafe { alloc::dealloc(data.cast::<u8>().sub(align), layout) };
+    });
+}
+
+// ---- the lock of one CPU's part ----
+
+/// Nobody has it.
+const FREE: u32 = 0;
+/// Somebody has it.
+const HELD: u32 = 1;
+/// Somebody has it, and others may sleep for it.
+const WAITED: u32 = 2;
+/// How often a waiter looks before it sleeps. A guess: sections are some tens of instructions.
+const NR_LOOKS: u32 = 100;
+
+/// A lock as C has it: `pw_lock_t`. All zeroes is one that is free.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PwLock(Futex);
+
+// As the header promises; it asserts the same.
+const _: () = assert!(size_of::<PwLock>() == 4 && align_of::<PwLock>() == 4);
+
+impl PwLock {
+    fn try_take(&self) -> bool {
+        // ORDER(pw-lock): publish and consume, other end in `release`.
+        //   release: what the section did;  word = FREE  Release
+        //   here:    word = HELD  Acquire;  the next section
+        // Test: the_suite_passes
+        let (taken, failed) = (Ordering::Acquire, Ordering::Relaxed);
+        let word = self.0.word();
+        word.compare_exchange(FREE, HELD, taken, failed).is_ok()
+    }
+
+    #[cold]
+    fn wait(&self) {
+        for _ in 0..NR_LOOKS {
+            sync::hint::spin_loop();
+            if self.0.word().load(Ordering::Relaxed) == FREE && self.try_take() {
+                return;
+            }
+        }
+        // Whoever gets it so leaves it as waited for: others may sleep yet. The kernel refuses a sleep on another value.
+        // ORDER(pw-lock): other end in `release`.
+        // Test: the_suite_passes
+        while self.0.word().swap(WAITED, Ordering::Acquire) != FREE {
+            self.0.wait(WAITED);
+        }
+    }
+
+    /// Returns `false` if nobody had it.
+    fn release(&self) -> bool {
+        // Once it is free its memory may be gone.
+        let key = self.0.key();
+        // ORDER(pw-lock): other end in `try_take`.
+        // Test: the_suite_passes
+        let was = self.0.word().swap(FREE, Ordering::Release);
+        if was == WAITED {
+            key.wake(1);
+        }
+        was != FREE
+    }
+}
+
+/// Declares what is done with a lock.
+macro_rules! of_lock {
+    ($($name:ident = $kernel:literal -> $answer:ty = $none:expr => |$lock:ident| $call:expr;)*) => { $(
+        /// # Safety
+        ///
+        /// 1. `lock` is null, or a lock.
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name(lock: *const PwLock) -> $answer {
+            // SAFETY: (1).
+            match unsafe { lock.as_ref() } {
+                Some($lock) => $call,
+                None => misuse($kernel, &"the lock is NULL", $none),
+            }
+        }
+    )* };
+}
+
+of_lock! {
+    aw_pw_lock = "pw_lock" -> () = () => |lock| if !lock.try_take() {
+        lock.wait();
+    };
+    aw_pw_trylock = "pw_trylock" -> bool = false => |lock| lock.try_take();
+    aw_pw_unlock = "pw_unlock" -> () = () => |lock| if !lock.release() {
+        misuse("pw_unlock", &"nobody holds this lock", ());
+    };
+}
+
+/// Returns whether work for a CPU is done by whoever asks for it, and not queued there: 0, or 1.
+#[unsafe(no_mangle)]
+extern "C" fn aw_pw_runs_here() -> c_int {
+    /// 0 not known yet, else one more than the answer.
+    static KNOWN: AtomicU32 = AtomicU32::new(0);
+    within("pw_queue_on", || {
+        let known = KNOWN.load(Ordering::Relaxed);
+        if known != 0 {
+            return c_int::from(known == 2);
+        }
+        let runs_here = match Params::from_env() {
+            Ok(params) => params.qpw != Qpw::Queue,
+            Err(error) => misuse("pw_queue_on", &error, false),
+        };
+        KNOWN.store(1 + u32::from(runs_here), Ordering::Relaxed);
+        c_int::from(runs_here)
+    })
+}

@@ -1,0 +1,342 @@
+/* Names that ported code has beside the plain ones. */
+#include "check.h"
+
+#include <afterwork/percpu.h>
+#include <afterwork/rcupdate.h>
+#include <afterwork/srcu.h>
+#include <afterwork/workqueue.h>
+
+#include <sched.h>
+
+/* ---- items that wait for a grace period ---- */
+
+struct removal {
+	struct rcu_work rwork;
+	int nr_runs;
+};
+
+static void remove_it(struct work_struct *work)
+{
+	struct removal *it = container_of(to_rcu_work(work), struct removal, rwork);
+
+	__atomic_add_fetch(&it->nr_runs, 1, __ATOMIC_RELAXED);
+}
+
+static void an_item_waits_for_a_grace_period(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("rcu", WQ_UNBOUND, 2);
+	struct removal it = { .nr_runs = 0 };
+
+	INIT_RCU_WORK(&it.rwork, remove_it);
+	rcu_read_lock();
+	CHECK(queue_rcu_work(wq, &it.rwork));
+	CHECK(!queue_rcu_work(wq, &it.rwork));
+	CHECK(!queue_work(wq, &it.rwork.work));
+	CHECK(work_pending(&it.rwork.work));
+	/* Its readers are not through. */
+	for (int i = 0; i < 100; i++)
+		sched_yield();
+	CHECK_EQ(__atomic_load_n(&it.nr_runs, __ATOMIC_RELAXED), 0);
+	rcu_read_unlock();
+	flush_rcu_work(&it.rwork);
+	CHECK_EQ(it.nr_runs, 1);
+	CHECK(!flush_rcu_work(&it.rwork));
+	destroy_workqueue(wq);
+}
+
+static void it_is_queued_again_and_again(void)
+{
+	struct removal it = { .nr_runs = 0 };
+
+	INIT_RCU_WORK(&it.rwork, remove_it);
+	for (int i = 1; i <= 20; i++) {
+		CHECK(queue_rcu_work(system_wq, &it.rwork));
+		flush_rcu_work(&it.rwork);
+		CHECK_EQ(it.nr_runs, i);
+	}
+}
+
+static void a_queue_waits_for_grace_periods_when_it_ends(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("rcu", WQ_UNBOUND, 2);
+	struct removal them[10];
+
+	for (int i = 0; i < 10; i++) {
+		them[i].nr_runs = 0;
+		INIT_RCU_WORK(&them[i].rwork, remove_it);
+		CHECK(queue_rcu_work(wq, &them[i].rwork));
+	}
+	destroy_workqueue(wq);
+	for (int i = 0; i < 10; i++)
+		CHECK_EQ(them[i].nr_runs, 1);
+}
+
+static void one_that_is_disabled_meanwhile_does_not_run(void)
+{
+	struct removal it = { .nr_runs = 0 };
+
+	INIT_RCU_WORK(&it.rwork, remove_it);
+	rcu_read_lock();
+	CHECK(queue_rcu_work(system_wq, &it.rwork));
+	CHECK(!disable_work(&it.rwork.work));
+	rcu_read_unlock();
+	rcu_barrier();
+	flush_rcu_work(&it.rwork);
+	CHECK_EQ(it.nr_runs, 0);
+	CHECK(!work_pending(&it.rwork.work));
+	CHECK(!queue_rcu_work(system_wq, &it.rwork));
+	CHECK(enable_work(&it.rwork.work));
+	CHECK(queue_rcu_work(system_wq, &it.rwork));
+	flush_rcu_work(&it.rwork);
+	CHECK_EQ(it.nr_runs, 1);
+}
+
+/* ---- attributes ---- */
+
+static int seen_cpu;
+
+static void see_cpu(struct work_struct *work)
+{
+	(void)work;
+	seen_cpu = sched_getcpu();
+}
+
+static void a_queue_keeps_to_the_cpus_of_its_attributes(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("bound", WQ_UNBOUND, 4);
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+	unsigned int cpu = raw_smp_processor_id();
+	DECLARE_WORK(work, see_cpu);
+
+	CHECK(attrs && attrs->nice == 0);
+	cpumask_clear(attrs->cpumask);
+	cpumask_set_cpu(cpu, attrs->cpumask);
+	attrs->affn_strict = true;
+	CHECK_EQ(apply_workqueue_attrs(wq, attrs), 0);
+	/* Where a worker runs it: who flushes may run it himself, elsewhere. */
+	for (int i = 0; i < 10; i++) {
+		seen_cpu = -1;
+		queue_work(wq, &work);
+		flush_workqueue(wq);
+		CHECK_EQ(seen_cpu, cpu);
+	}
+	for (int scope = WQ_AFFN_DFL; scope <= WQ_AFFN_SYSTEM; scope++) {
+		attrs->affn_scope = scope;
+		cpumask_setall(attrs->cpumask);
+		CHECK_EQ(apply_workqueue_attrs(wq, attrs), 0);
+	}
+	free_workqueue_attrs(attrs);
+	free_workqueue_attrs(NULL);
+	destroy_workqueue(wq);
+}
+
+static void attributes_that_make_no_sense_change_nothing(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("bound", WQ_UNBOUND, 4);
+	struct workqueue_struct *ordered = alloc_ordered_workqueue("ordered", 0);
+	struct workqueue_struct *bh = alloc_workqueue("bh", WQ_BH, 0);
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+
+	CHECK_EQ(apply_workqueue_attrs(wq, NULL), -22);
+	attrs->nice = 20;
+	CHECK_EQ(apply_workqueue_attrs(wq, attrs), -22);
+	attrs->nice = 1000;
+	CHECK_EQ(apply_workqueue_attrs(wq, attrs), -22);
+	attrs->nice = 0;
+	attrs->affn_scope = 77;
+	CHECK_EQ(apply_workqueue_attrs(wq, attrs), -22);
+	attrs->affn_scope = WQ_AFFN_CPU;
+	CHECK_EQ(apply_workqueue_attrs(ordered, attrs), -22);
+	attrs->affn_scope = WQ_AFFN_DFL;
+	CHECK_EQ(apply_workqueue_attrs(bh, attrs), -22);
+	cpumask_clear(attrs->cpumask);
+	CHECK_EQ(apply_workqueue_attrs(wq, attrs), -22);
+	free_workqueue_attrs(attrs);
+	destroy_workqueue(wq);
+	destroy_workqueue(ordered);
+	destroy_workqueue(bh);
+}
+
+static void a_set_of_cpus_has_what_was_put_in(void)
+{
+	struct cpumask one, other;
+
+	cpumask_clear(&one);
+	cpumask_set_cpu(3, &one);
+	cpumask_set_cpu(1023, &one);
+	cpumask_set_cpu(5000, &one);
+	cpumask_copy(&other, &one);
+	cpumask_clear_cpu(3, &other);
+	CHECK(cpumask_test_cpu(3, &one) && cpumask_test_cpu(1023, &other));
+	CHECK(!cpumask_test_cpu(3, &other) && !cpumask_test_cpu(5000, &one) && !cpumask_test_cpu(4, &one));
+}
+
+/* ---- CPUs and nodes ---- */
+
+static long answer(void *arg)
+{
+	seen_cpu = sched_getcpu();
+	return *(long *)arg + 1;
+}
+
+static void a_function_runs_on_a_cpu(void)
+{
+	unsigned int cpu;
+	long arg = 41;
+
+	for_each_online_cpu(cpu) {
+		CHECK_EQ(work_on_cpu((int)cpu, answer, &arg), 42);
+		CHECK_EQ(seen_cpu, cpu);
+	}
+}
+
+static int nr_on[1024];
+
+static void count_cpu(struct work_struct *work)
+{
+	(void)work;
+	__atomic_add_fetch(&nr_on[sched_getcpu()], 1, __ATOMIC_RELAXED);
+}
+
+static void a_function_runs_once_on_each_cpu(void)
+{
+	unsigned int cpu;
+
+	CHECK_EQ(schedule_on_each_cpu(count_cpu), 0);
+	for_each_online_cpu(cpu)
+		CHECK_EQ(nr_on[cpu], 1);
+}
+
+static void an_item_is_queued_on_a_node_whichever(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("node", WQ_UNBOUND, 4);
+	DECLARE_WORK(work, see_cpu);
+
+	for (int node = -1; node < 3; node++) {
+		seen_cpu = -1;
+		CHECK(queue_work_node(node, wq, &work));
+		flush_work(&work);
+		CHECK(seen_cpu >= 0);
+	}
+	CHECK(queue_work_node(1000, wq, &work));
+	destroy_workqueue(wq);
+}
+
+static void items_lie_on_stacks(void)
+{
+	struct work_struct work;
+	struct delayed_work dwork;
+
+	INIT_WORK_ONSTACK(&work, see_cpu);
+	INIT_DELAYED_WORK_ONSTACK(&dwork, see_cpu);
+	CHECK(schedule_work(&work) && schedule_delayed_work(&dwork, 1));
+	CHECK(to_delayed_work(&dwork.work) == &dwork);
+	flush_work(&work);
+	flush_delayed_work(&dwork);
+	destroy_work_on_stack(&work);
+	destroy_delayed_work_on_stack(&dwork);
+}
+
+/* ---- RCU ---- */
+
+struct node {
+	long value;
+	struct rcu_head rcu;
+	char rest[40];
+};
+
+static struct node *published;
+
+static void what_has_a_head_is_freed_after_a_grace_period(void)
+{
+	struct node *none = NULL;
+
+	kfree_rcu(none, rcu);
+	for (int i = 0; i < 100; i++) {
+		struct node *fresh = malloc(sizeof(*fresh)), *old;
+
+		if (!fresh)
+			abort();
+		fresh->value = i;
+		old = rcu_replace_pointer(published, fresh, true);
+		rcu_read_lock();
+		CHECK_EQ(rcu_dereference(published)->value, i);
+		if (old) {
+			kfree_rcu(old, rcu);
+			CHECK_EQ(old->value, i - 1);
+		}
+		rcu_read_unlock();
+	}
+	kvfree_rcu(published, rcu);
+	rcu_barrier();
+}
+
+static void what_has_no_head_is_freed_by_who_waits(void)
+{
+	long *number = malloc(sizeof(*number));
+
+	kfree_rcu_mightsleep(number);
+	number = NULL;
+	kvfree_rcu_mightsleep(number);
+}
+
+static void a_completed_cookie_is_over(void)
+{
+	unsigned long cookie = get_completed_synchronize_rcu(), other;
+
+	CHECK(poll_state_synchronize_rcu(cookie));
+	cond_synchronize_rcu(cookie);
+	other = get_state_synchronize_rcu();
+	CHECK(same_state_synchronize_rcu(other, other));
+	synchronize_rcu();
+	CHECK(poll_state_synchronize_rcu(cookie) && poll_state_synchronize_rcu(other));
+}
+
+static void heads_need_no_layout(void)
+{
+	struct node *node = malloc(sizeof(*node));
+
+	init_rcu_head(&node->rcu);
+	destroy_rcu_head(&node->rcu);
+	kfree_rcu(node, rcu);
+	rcu_barrier();
+}
+
+DEFINE_STATIC_SRCU(domain);
+
+static void a_cookie_of_a_domain_is_over_after_its_grace_period(void)
+{
+	unsigned long cookie;
+	int idx = srcu_down_read(&domain);
+
+	cookie = start_poll_synchronize_srcu(&domain);
+	CHECK(!poll_state_synchronize_srcu(&domain, cookie));
+	srcu_up_read(&domain, idx);
+	while (!poll_state_synchronize_srcu(&domain, cookie))
+		sched_yield();
+	cookie = get_state_synchronize_srcu(&domain);
+	CHECK(!poll_state_synchronize_srcu(&domain, cookie));
+	synchronize_srcu(&domain);
+	CHECK(poll_state_synchronize_srcu(&domain, cookie));
+}
+
+#define T(name) { #name, name }
+const struct test names_tests[] = {
+	T(an_item_waits_for_a_grace_period),
+	T(it_is_queued_again_and_again),
+	T(a_queue_waits_for_grace_periods_when_it_ends),
+	T(one_that_is_disabled_meanwhile_does_not_run),
+	T(a_queue_keeps_to_the_cpus_of_its_attributes),
+	T(attributes_that_make_no_sense_change_nothing),
+	T(a_set_of_cpus_has_what_was_put_in),
+	T(a_function_runs_on_a_cpu),
+	T(a_function_runs_once_on_each_cpu),
+	T(an_item_is_queued_on_a_node_whichever),
+	T(items_lie_on_stacks),
+	T(what_has_a_head_is_freed_after_a_grace_period),
+	T(what_has_no_head_is_freed_by_who_waits),
+	T(a_completed_cookie_is_over),
+	T(heads_need_no_layout),
+	T(a_cookie_of_a_domain_is_over_after_its_grace_period),
+	{ NULL, NULL },
+};
