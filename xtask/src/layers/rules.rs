@@ -128,6 +128,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
             (
                 "workqueue/raw",
                 Below::Only(&[
+                    "rcu",
                     "wake",
                     "workqueue/item",
                     "workqueue/limit",

@@ -1,6 +1,6 @@
 //! A work item that is part of its user's structure.
 
-use std::{cell::Cell, fmt, mem, ptr::NonNull};
+use std::{cell::Cell, fmt, mem, ops::Deref, ptr::NonNull};
 
 use sync::{Patience, atomic::Ordering};
 use topology::CpuId;
@@ -22,7 +22,6 @@ use crate::{
         limit::active::{Gate, Left},
         pools::pwq::{Pwq, Seeker},
         queues::queue::Workqueue,
-        route::routes::Route,
     },
 };
 
@@ -228,10 +227,10 @@ impl RawWork {
     ///
     /// 1. And (2): as of [`queue`](Self::queue).
     #[inline]
-    unsafe fn queue_by<'q>(
+    unsafe fn queue_by<H: Deref<Target = Pwq>>(
         this: NonNull<Self>,
-        queue: &'q Workqueue,
-        home: impl FnOnce() -> Route<'q>,
+        queue: &Workqueue,
+        home: impl FnOnce() -> H,
     ) -> Result<bool, Misuse> {
         // What its function gets: it leads on to what is around the item, where a reference does not.
         let item = this.cast();
