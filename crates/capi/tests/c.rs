@@ -251,6 +251,61 @@ fn a_program_in_cpp_defers_work() {
     succeeds(&mut Command::new(program));
 }
 
+/// Returns a source that is a program by itself.
+fn apart(name: &str) -> PathBuf {
+    root().join("tests/c/apart").join(name)
+}
+
+#[test]
+fn each_allocation_and_each_thread_may_be_refused() {
+    const WRAPPED: &[&str] = &[
+        "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc",
+        "-Wl,--wrap=posix_memalign,--wrap=pthread_create",
+    ];
+    if let Some(program) = compiled("oom", &[apart("oom.c")], WRAPPED) {
+        eprint!("{}", succeeds(&mut Command::new(program)));
+    }
+}
+
+#[test]
+fn what_an_exception_leaves_ends_the_process_with_a_line() {
+    use std::os::unix::process::ExitStatusExt;
+    let Some(compiler) = tool("c++") else { return };
+    let program = place("throws");
+    let mut command = Command::new(compiler);
+    command
+        .args(["-std=c++17", "-g", "-O1", &include()])
+        .args(STRICT)
+        .arg(apart("throws.cpp"))
+        .arg("-o")
+        .arg(&program)
+        .arg(library("a"))
+        .args(SYSTEM);
+    succeeds(&mut command);
+    for place in ["item", "callback", "task work"] {
+        let output = Command::new(&program).arg(place).output().unwrap();
+        let said = shown(&output);
+        assert_eq!(output.status.signal(), Some(6), "{place}: {said}");
+        assert!(said.contains('\n'), "{place} ends without a line");
+    }
+}
+
+#[test]
+fn the_library_is_opened_and_closed_at_run_time() {
+    let Some(compiler) = tool("cc") else { return };
+    let program = place("plugin");
+    let mut command = Command::new(compiler);
+    command
+        .args(["-std=gnu11", "-g", "-O1", &include()])
+        .args(["-Wall", "-Wextra", "-Werror"])
+        .arg(apart("plugin.c"))
+        .arg("-o")
+        .arg(&program)
+        .arg("-ldl");
+    succeeds(&mut command);
+    succeeds(Command::new(program).arg(library("so")));
+}
+
 /// Returns the names of the library's own that a text has.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');

@@ -3,6 +3,7 @@
 
 #include <afterwork/workqueue.h>
 
+#include <setjmp.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -772,6 +773,51 @@ static void a_call_that_sleeps_answers(void)
 	CHECK_EQ(afterwork_blocking(sleep_for_a_moment, &answer), 42);
 }
 
+/* ---- jumps ---- */
+
+static sigjmp_buf back;
+
+static void jump_within_itself(struct work_struct *work)
+{
+	/* Back into a frame of its own: what leaves the function by such a jump is not defined. */
+	if (sigsetjmp(back, 0) == 0)
+		siglongjmp(back, 1);
+	count(work);
+}
+
+static void a_function_may_jump_within_itself(void)
+{
+	struct job job;
+
+	init_job(&job, jump_within_itself);
+	CHECK(schedule_work(&job.work));
+	flush_work(&job.work);
+	CHECK_EQ(job.nr_runs, 1);
+}
+
+/* ---- many ---- */
+
+static void thousands_of_queues_come_and_go(void)
+{
+	enum { NR = 3000 };
+	struct workqueue_struct **queues = calloc(NR, sizeof(*queues));
+	struct job job;
+
+	init_job(&job, count);
+	for (int i = 0; i < NR; i++) {
+		queues[i] = alloc_workqueue("one-%d-of-many", i % 2 ? WQ_UNBOUND : 0, 1 + i % 5, i);
+		CHECK(queues[i] != NULL);
+	}
+	for (int i = 0; i < NR; i++) {
+		CHECK(queue_work(queues[i], &job.work));
+		flush_work(&job.work);
+	}
+	for (int i = 0; i < NR; i++)
+		destroy_workqueue(queues[i]);
+	CHECK_EQ(job.nr_runs, NR);
+	free(queues);
+}
+
 /* ---- fork ---- */
 
 /* Uses all anew; returns what the child ends with. */
@@ -931,6 +977,8 @@ const struct test workqueue_tests[] = {
 	T(an_item_knows_that_it_is_current),
 	T(max_active_bounds_how_many_run),
 	T(a_call_that_sleeps_answers),
+	T(a_function_may_jump_within_itself),
+	T(thousands_of_queues_come_and_go),
 	T(a_child_of_fork_has_queues_of_its_own),
 	T(threads_do_anything_to_the_same_items),
 	{ NULL, NULL },
