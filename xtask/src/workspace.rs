@@ -92,6 +92,11 @@ impl Workspace {
         }
     }
 
+    /// Returns the folder of the workspace.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
     /// Starts a command in the root, without input.
     pub fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);

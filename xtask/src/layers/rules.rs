@@ -7,10 +7,11 @@ const CRATES: &[&[&str]] = &[
     &["mpscq"],
     &["afterwork"],
     &["capi", "lab", "probes"],
+    &["preload"],
 ];
 
 /// Crates that reach the machine through `sync` alone.
-const ABOVE_SYNC: &[&str] = &["mpscq", "afterwork", "capi"];
+const ABOVE_SYNC: &[&str] = &["mpscq", "afterwork", "capi", "preload"];
 
 /// A folder of a crate, or a file at its root, and the folders of that crate that it may name.
 type Folder = (&'static str, Below);

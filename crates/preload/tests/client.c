@@ -1,0 +1,100 @@
+/* A program of liburcu's: compiled against its headers, linked against it, and calling its read side. */
+#include <urcu.h>
+
+#include <urcu/rculfhash.h>
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define NR_CHANGES 1000
+
+struct node {
+	struct cds_lfht_node link;
+	struct rcu_head head;
+	unsigned long is_alive;
+};
+
+static struct node *shared;
+static int is_over, nr_freed, nr_wrong;
+
+static void *look(void *unused)
+{
+	(void)unused;
+	rcu_register_thread();
+	while (!uatomic_read(&is_over)) {
+		rcu_read_lock();
+		if (uatomic_read(&rcu_dereference(shared)->is_alive) != 1)
+			uatomic_inc(&nr_wrong);
+		rcu_read_unlock();
+	}
+	rcu_unregister_thread();
+	return NULL;
+}
+
+static void drop(struct rcu_head *head)
+{
+	struct node *node = caa_container_of(head, struct node, head);
+
+	uatomic_set(&node->is_alive, 0);
+	uatomic_inc(&nr_freed);
+	free(node);
+}
+
+static struct node *new_node(void)
+{
+	struct node *node = calloc(1, sizeof(*node));
+
+	node->is_alive = 1;
+	return node;
+}
+
+/* Whose library this is, by its file. */
+static void say_who(void)
+{
+	char line[512];
+	FILE *maps = fopen("/proc/self/maps", "r");
+
+	while (maps && fgets(line, sizeof(line), maps))
+		if (strstr(line, "liburcu-memb"))
+			printf("%s", strchr(line, '/'));
+	if (maps)
+		fclose(maps);
+}
+
+int main(void)
+{
+	pthread_t readers[2];
+	struct cds_lfht *table;
+
+	rcu_register_thread();
+	shared = new_node();
+	for (int i = 0; i < 2; i++)
+		pthread_create(&readers[i], NULL, look, NULL);
+	for (int i = 0; i < NR_CHANGES; i++) {
+		struct node *old = rcu_xchg_pointer(&shared, new_node());
+
+		if (i % 2) {
+			call_rcu(&old->head, drop);
+		} else {
+			synchronize_rcu();
+			drop(&old->head);
+		}
+	}
+	uatomic_set(&is_over, 1);
+	for (int i = 0; i < 2; i++)
+		pthread_join(readers[i], NULL);
+	table = cds_lfht_new_flavor(64, 64, 0, CDS_LFHT_AUTO_RESIZE, &urcu_memb_flavor, NULL);
+	rcu_read_lock();
+	cds_lfht_add(table, 17, &shared->link);
+	cds_lfht_del(table, &shared->link);
+	rcu_read_unlock();
+	cds_lfht_destroy(table, NULL);
+	call_rcu(&shared->head, drop);
+	rcu_barrier();
+	rcu_unregister_thread();
+	say_who();
+	printf("%d freed, %d wrong\n", nr_freed, nr_wrong);
+	return nr_wrong || nr_freed != NR_CHANGES + 1;
+}

@@ -1,0 +1,87 @@
+//! Programs of liburcu's, with this library in its place. Left out where `liburcu-dev` or a C compiler is not installed.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+    sync::Mutex,
+};
+
+/// Compiles a program against liburcu as it is installed; nothing where that cannot be.
+fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
+    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let mut command = Command::new("cc");
+    command
+        .args(["-std=gnu11", "-O2"])
+        .args(flags)
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .args(["-lurcu-memb", "-lurcu-cds", "-lpthread"]);
+    let done = command.output();
+    if done.is_ok_and(|output| output.status.success()) {
+        return Some(program);
+    }
+    eprintln!("left out: there is no C compiler, or no liburcu-dev");
+    None
+}
+
+/// Links what Cargo built beside this program to the library that is installed.
+fn library() -> PathBuf {
+    let archive = env::current_exe().unwrap();
+    let archive = archive.with_file_name("libafterwork_preload.a");
+    let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("liburcu-memb.so.8");
+    let map = Path::new(env!("CARGO_MANIFEST_DIR")).join("liburcu.map");
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap();
+    let mut command = Command::new("cc");
+    command
+        .args(["-shared", "-Wl,--gc-sections", "-Wl,-z,nodelete"])
+        .args(["-Wl,-soname,liburcu-memb.so.8", "-Wl,--whole-archive"])
+        .arg(archive)
+        .arg("-Wl,--no-whole-archive")
+        .arg(format!("-Wl,--version-script={}", map.display()))
+        .args(["-lgcc_s", "-lpthread", "-ldl", "-lm", "-o"])
+        .arg(&to);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {output:?}");
+    to
+}
+
+fn run(program: &Path) -> Output {
+    let mut command = Command::new(program);
+    command.env("LD_PRELOAD", library()).output().unwrap()
+}
+
+#[test]
+fn a_program_of_liburcus_runs_over_this_library_alone() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/client.c");
+    let Some(program) = compiled("client", &source, &[]) else {
+        return;
+    };
+    let output = run(&program);
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}{output:?}");
+    let mut mapped = said.lines().filter(|line| line.contains("liburcu"));
+    let ours = env!("CARGO_TARGET_TMPDIR");
+    assert!(mapped.all(|line| line.starts_with(ours)), "{said}");
+    assert!(
+        said.contains(ours) && said.ends_with("1001 freed, 0 wrong\n"),
+        "{said}"
+    );
+}
+
+#[test]
+fn a_program_that_has_inlined_liburcus_read_side_is_refused_by_name() {
+    let source = Path::new(env!("CARGO_TARGET_TMPDIR")).join("inlined.c");
+    let text =
+        "#include <urcu.h>\nint main(void) { rcu_read_lock(); rcu_read_unlock(); return 0; }\n";
+    fs::write(&source, text).unwrap();
+    let Some(program) = compiled("inlined", &source, &["-D_LGPL_SOURCE"]) else {
+        return;
+    };
+    let output = run(&program);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "it went on: {output:?}");
+    assert!(said.contains("undefined symbol: urcu_memb_"), "{said}");
+}

@@ -1,0 +1,171 @@
+//! Builds and runs the examples as users do, from what is installed.
+//!
+//! Each compiler that is there builds each example by pkg-config and by CMake, against the shared library; CMake once more
+//! against the static one. What is not there is named and left out.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::{Command, ExitCode, Stdio},
+};
+
+use crate::report::{Failure, data};
+use crate::workspace::Workspace;
+
+/// Compilers: of C, and of C++ beside it.
+const COMPILERS: &[(&str, &str)] = &[("gcc", "g++"), ("clang", "clang++")];
+const WARNINGS: &[&str] = &["-Wall", "-Wextra", "-Wpedantic", "-Wconversion", "-Werror"];
+/// A program of C++; the examples are of C.
+const IN_CPP: &str = "crates/capi/tests/c/plain.cpp";
+
+pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> {
+    let sources = sources(workspace)?;
+    let mut nr_built = 0;
+    for (c, cpp) in COMPILERS {
+        let has = [c, cpp].map(|it| is_there(it));
+        let mine: Vec<&PathBuf> = sources
+            .iter()
+            .filter(|it| has[usize::from(is_cpp(it))])
+            .collect();
+        let place = prefix.join("examples").join(c);
+        fs::create_dir_all(&place)
+            .map_err(|error| Failure::new(format!("{}: {error}", place.display())))?;
+        if is_there("pkg-config") {
+            for source in &mine {
+                let compiler = if is_cpp(source) { cpp } else { c };
+                by_pkg_config(compiler, source, prefix, &place)?;
+                nr_built += 1;
+            }
+        }
+        if has == [true, true] && is_there("cmake") {
+            by_cmake(c, cpp, &mine, prefix, &place)?;
+            nr_built += 2 * mine.len();
+        }
+    }
+    data(&format!("capi: {nr_built} builds of examples, all run\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+fn sources(workspace: &Workspace) -> Result<Vec<PathBuf>, Failure> {
+    let files = workspace.files()?.into_iter();
+    let is_one = |file: &String| {
+        let name = file.strip_prefix("crates/capi/examples/").unwrap_or("/");
+        (name.ends_with(".c") && !name.contains('/')) || file == IN_CPP
+    };
+    Ok(files
+        .filter(is_one)
+        .map(|file| workspace.root().join(file))
+        .collect())
+}
+
+fn is_cpp(source: &Path) -> bool {
+    source.extension().is_some_and(|it| it == "cpp")
+}
+
+/// Returns `true` if the program can be run.
+fn is_there(program: &str) -> bool {
+    let asked = Command::new(program)
+        .arg("--version")
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status();
+    if asked.is_err() {
+        eprintln!("capi: left out: there is no {program}");
+    }
+    asked.is_ok()
+}
+
+fn stem(source: &Path) -> String {
+    let stem = source.file_stem().unwrap_or_default();
+    stem.to_string_lossy().into_owned()
+}
+
+fn by_pkg_config(
+    compiler: &str,
+    source: &Path,
+    prefix: &Path,
+    place: &Path,
+) -> Result<(), Failure> {
+    let mut asked = Command::new("pkg-config");
+    asked
+        .env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"))
+        .args(["--cflags", "--libs", "afterwork"]);
+    let flags = run(&mut asked)?;
+    let program = place.join(stem(source));
+    let standard = if is_cpp(source) {
+        "-std=c++17"
+    } else {
+        "-std=gnu11"
+    };
+    let mut command = Command::new(compiler);
+    command
+        .args([standard, "-O2"])
+        .args(WARNINGS)
+        .arg(source)
+        .arg("-o")
+        .arg(&program)
+        .args(flags.split_whitespace())
+        .arg("-lpthread");
+    run(&mut command)?;
+    run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")))?;
+    Ok(())
+}
+
+fn by_cmake(
+    c: &str,
+    cpp: &str,
+    sources: &[&PathBuf],
+    prefix: &Path,
+    place: &Path,
+) -> Result<(), Failure> {
+    let mut text = "cmake_minimum_required(VERSION 3.16)\nproject(examples C CXX)\n\
+        set(CMAKE_C_STANDARD 11)\nset(CMAKE_CXX_STANDARD 17)\nenable_testing()\n\
+        find_package(afterwork 0.1 REQUIRED)\n"
+        .to_string();
+    for source in sources {
+        for kind in ["afterwork", "static"] {
+            let name = format!("{}-{kind}", stem(source));
+            text += &format!(
+                "add_executable({name} \"{}\")\ntarget_link_libraries({name} afterwork::{kind})\nadd_test({name} {name})\n",
+                source.display()
+            );
+        }
+    }
+    let folder = place.join("cmake");
+    let build = folder.join("build");
+    // What another version has configured is of no use.
+    let _ = fs::remove_dir_all(&build);
+    fs::create_dir_all(&build)
+        .and_then(|()| fs::write(folder.join("CMakeLists.txt"), text))
+        .map_err(|error| Failure::new(format!("{}: {error}", folder.display())))?;
+    let mut configure = Command::new("cmake");
+    configure
+        .arg("-S")
+        .arg(&folder)
+        .arg("-B")
+        .arg(&build)
+        .arg(format!("-DCMAKE_PREFIX_PATH={}", prefix.display()))
+        .arg(format!("-DCMAKE_C_COMPILER={c}"))
+        .arg(format!("-DCMAKE_CXX_COMPILER={cpp}"))
+        .arg(format!("-DCMAKE_C_FLAGS={}", WARNINGS.join(" ")))
+        .arg(format!("-DCMAKE_CXX_FLAGS={}", WARNINGS.join(" ")));
+    run(&mut configure)?;
+    run(Command::new("cmake").arg("--build").arg(&build))?;
+    run(Command::new("ctest")
+        .arg("--output-on-failure")
+        .current_dir(&build))?;
+    Ok(())
+}
+
+/// Runs the command and returns what it said; one that fails is a failure with all that.
+fn run(command: &mut Command) -> Result<String, Failure> {
+    let output = command
+        .output()
+        .map_err(|error| Failure::new(format!("cannot run {command:?}: {error}")))?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    if output.status.success() {
+        return Ok(text(&output.stdout));
+    }
+    let said = text(&output.stdout) + &text(&output.stderr);
+    Err(Failure::new(format!("{command:?}: {said}")))
+}

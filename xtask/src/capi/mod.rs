@@ -1,0 +1,69 @@
+//! `cargo xtask capi`: the C interface, tested in C, or installed.
+//!
+//! The tests are test programs of Rust's, in `crates/capi/tests` and `crates/preload/tests`, which drive the C compiler:
+//! `cargo xtask test` runs them among the integration tests, and this shows what they say. Then it installs the library into a
+//! folder below `target`, and has each compiler that is there build the examples from it, by pkg-config and by CMake.
+
+mod examples;
+mod install;
+
+use std::path::Path;
+use std::process::ExitCode;
+
+use crate::report::Failure;
+use crate::workspace::Workspace;
+
+const PACKAGE: &str = "afterwork-capi";
+const PRELOAD: &str = "afterwork-preload";
+
+/// Runs the tests and builds the examples, or installs into the folder that `args` name.
+pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    match args[..] {
+        [] => {
+            let tests = [
+                "test",
+                "-p",
+                PACKAGE,
+                "-p",
+                PRELOAD,
+                "--tests",
+                "--",
+                "--nocapture",
+            ];
+            if !cargo(workspace, &tests)? {
+                return Ok(ExitCode::FAILURE);
+            }
+            let prefix = workspace.metadata(false)?.target_directory.join("capi");
+            if !install::into(workspace, &prefix, "lib")? {
+                return Ok(ExitCode::FAILURE);
+            }
+            examples::build(workspace, &prefix)
+        }
+        ["--install", folder] => done(install::into(workspace, Path::new(folder), "lib")?),
+        ["--install", folder, "--libdir", libraries] => {
+            done(install::into(workspace, Path::new(folder), libraries)?)
+        }
+        _ => Err(Failure::new(
+            "`capi` takes nothing, or `--install DIR [--libdir DIR]`".to_string(),
+        )),
+    }
+}
+
+fn done(is_good: bool) -> Result<ExitCode, Failure> {
+    Ok(if is_good {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
+}
+
+/// Returns `true` if Cargo succeeded.
+fn cargo(workspace: &Workspace, args: &[&str]) -> Result<bool, Failure> {
+    let status = workspace
+        .command("cargo")
+        .args(args)
+        .status()
+        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
+    Ok(status.success())
+}
