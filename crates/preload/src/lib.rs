@@ -114,11 +114,8 @@ pub static urcu_memb_flavor: Flavor = urcu::FLAVOR;
 /// Returns `p`, which the caller has loaded.
 #[unsafe(no_mangle)]
 pub extern "C" fn rcu_dereference_sym(p: *mut c_void) -> *mut c_void {
-    // ORDER(urcu-pointer): publish and consume, other end in `rcu_set_pointer_sym`.
-    // The caller loaded `p`; what it reads through it comes after, as with liburcu by the dependency. The fence has the
-    // compiler keep that.
-    // If the store comes first, the load finds what it published. If the load comes first, it finds an older pointer.
-    // No model: both ends are in a program of C's.
+    // Pairs with the Release of `rcu_set_pointer_sym`: what the caller reads through `p`, which it has loaded, comes after. (With
+    // liburcu the dependency sees to that.) No model: both ends are in a program of C's.
     sync::atomic::fence(Ordering::Acquire);
     p
 }
@@ -143,7 +140,7 @@ pub unsafe extern "C" fn rcu_set_pointer_sym(
     place: *mut *mut c_void,
     value: *mut c_void,
 ) -> *mut c_void {
-    // ORDER(urcu-pointer): the other end; see `rcu_dereference_sym`.
+    // Pairs with the fence of `rcu_dereference_sym`.
     // SAFETY: (1).
     unsafe { atomic(place) }.store(value, Ordering::Release);
     value
@@ -159,7 +156,7 @@ pub unsafe extern "C" fn rcu_xchg_pointer_sym(
     place: *mut *mut c_void,
     value: *mut c_void,
 ) -> *mut c_void {
-    // ORDER(urcu-pointer): the other end, and a full barrier, as liburcu promises; see `rcu_dereference_sym`.
+    // A full barrier, as liburcu promises.
     // SAFETY: (1).
     unsafe { atomic(place) }.swap(value, Ordering::SeqCst)
 }
@@ -175,7 +172,7 @@ pub unsafe extern "C" fn rcu_cmpxchg_pointer_sym(
     old: *mut c_void,
     value: *mut c_void,
 ) -> *mut c_void {
-    // ORDER(urcu-pointer): as of `rcu_xchg_pointer_sym`.
+    // A full barrier, as liburcu promises.
     let order = Ordering::SeqCst;
     // SAFETY: (1).
     let seen = unsafe { atomic(place) }.compare_exchange(old, value, order, order);
