@@ -138,13 +138,16 @@ impl Ended {
     /// Leaves `waker` for the next item that ends; returns `false` if one has ended.
     fn wait(&self, waker: &Waker) -> bool {
         // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
-        let waker = Foreign::new(waker.clone());
+        let mut waker = Some(Foreign::new(waker.clone()));
         let mut list = self.0.lock();
         let waits = list.places.is_empty();
-        let before = waits.then(|| list.waiter.replace(waker));
+        if waits {
+            mem::swap(&mut list.waiter, &mut waker);
+        }
         drop(list);
-        // FOREIGN(task-set-drop): the drop of a waker, on the thread that polls, under no lock; contained by `Foreign`.
-        drop(before);
+        // FOREIGN(task-set-drop): the drop of a waker, the one before or this one, on the thread that polls, under no lock;
+        // contained by `Foreign`.
+        drop(waker);
         waits
     }
 }
@@ -347,5 +350,21 @@ impl<T> fmt::Debug for TaskSet<T> {
             .field("queue", &self.queue.name())
             .field("len", &self.len())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use super::*;
+
+    /// That no lock is held is asserted where a waker is dropped.
+    #[test]
+    fn a_waker_that_is_not_needed_is_dropped_under_no_lock() {
+        let ended = Ended::default();
+        ended.add(0);
+        assert!(!ended.wait(Waker::noop()));
+        assert_eq!(ended.take(), Some(0));
+        assert!(ended.wait(Waker::noop()));
+        assert!(ended.wait(Waker::noop()));
     }
 }
