@@ -1,0 +1,146 @@
+//! An async program with no other runtime: its tasks, timers, channels and limits are all the library's.
+//!
+//! Pages are fetched from mirrors, some of which never answer; what is fetched is parsed where CPU time is spent, and counted by
+//! an actor, which answers questions too. Nothing here has a thread of its own but `main`.
+//!
+//! | what | by |
+//! |---|---|
+//! | tasks, taken as they end | `TaskSet` |
+//! | a mirror that does not answer | `timeout`, around `sleep` and what comes after it |
+//! | no more parsing at once than there is room for | `capacity`, and `reserve().await` |
+//! | an actor, whose senders wait for room | `Mailbox` with a capacity, `send().await`, `recv().await` |
+//! | a question to it | `reply`, `ReplyTo` |
+//! | progress | `interval` |
+//! | a task that is not wanted any more | `AbortHandle` |
+//!
+//! `cargo run --release --example executor -- [PAGES]`
+
+use std::{collections::BTreeMap, error::Error, future::pending, time::Duration};
+
+use afterwork::{
+    task_work::{Mailbox, Poster, ReplyTo, reply},
+    workqueue::{JoinError, TaskSet, Workqueue, block_on, interval, sleep, timeout},
+};
+
+/// Anything that went wrong.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// Each so-manieth page has a mirror that never answers.
+const NR_TO_A_HANG: u64 = 10;
+const PATIENCE: Duration = Duration::from_millis(2);
+/// How many pages may wait to be parsed, and to be counted.
+const CAPACITY: usize = 16;
+
+fn main() -> Result<(), Failure> {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse());
+    run(numbers.next().transpose()?.unwrap_or(10_000))
+}
+
+/// Fetches `nr_pages` pages, and checks what the actor has counted.
+pub fn run(nr_pages: u64) -> Result<(), Failure> {
+    block_on(count(nr_pages))
+}
+
+/// What the actor is asked.
+enum Mail {
+    Page { number: u64, nr_words: u64 },
+    HowMany(ReplyTo<usize>),
+}
+
+async fn count(nr_pages: u64) -> Result<(), Failure> {
+    let tasks = Workqueue::builder("tasks").build()?;
+    let parsers = Workqueue::builder("parsers")
+        .max_active(2)
+        .capacity(CAPACITY)
+        .build()?;
+    let mailbox = Mailbox::builder().capacity(CAPACITY).build();
+    let poster = mailbox.poster();
+    let actor = tasks.spawn_async(keep(mailbox));
+
+    let progress = tasks.spawn_async(report(poster.clone())).cancel_on_drop();
+    let (lost, abort) = tasks.spawn_async_abortable(pending::<()>());
+    let mut set = TaskSet::new(&tasks);
+    for number in 0..nr_pages {
+        let (parsers, poster) = (parsers.clone(), poster.clone());
+        set.spawn_async(async move { fetch(number, &parsers, &poster).await });
+    }
+    let (mut nr_fetched, mut nr_second) = (0, 0);
+    while let Some(fetched) = set.join_next().await {
+        nr_second += u64::from(fetched??);
+        nr_fetched += 1;
+    }
+    assert_eq!(nr_fetched, nr_pages);
+    assert!(nr_second >= nr_pages / NR_TO_A_HANG);
+
+    assert!(abort.abort());
+    assert!(matches!(lost.await, Err(JoinError::Cancelled)));
+    assert_eq!(how_many(&poster).await? as u64, nr_pages);
+    // Its poster goes with it; the actor ends with the last one.
+    drop((progress, poster));
+    let pages = actor.await?;
+    for (expected, (number, nr_words)) in pages.into_iter().enumerate() {
+        assert_eq!((number, nr_words), (expected as u64, parse(number)));
+    }
+    println!("{nr_pages} pages, {nr_second} of them from a second mirror");
+    tasks.drain_async().await?;
+    parsers.drain_async().await?;
+    Ok(())
+}
+
+/// Owns what has been counted.
+async fn keep(mut mailbox: Mailbox<Mail>) -> BTreeMap<u64, u64> {
+    let mut pages = BTreeMap::new();
+    while let Ok(mail) = mailbox.recv().await {
+        match mail {
+            Mail::Page { number, nr_words } => drop(pages.insert(number, nr_words)),
+            // Whoever asked may have gone.
+            Mail::HowMany(to) => drop(to.reply(pages.len())),
+        }
+    }
+    pages
+}
+
+/// Tells how far the actor is.
+async fn report(poster: Poster<Mail>) -> Result<(), Failure> {
+    let mut ticks = interval(Duration::from_millis(100))?;
+    loop {
+        ticks.tick().await;
+        println!("{} pages", how_many(&poster).await?);
+    }
+}
+
+/// Asks the actor, behind all that was sent to it before.
+async fn how_many(poster: &Poster<Mail>) -> Result<usize, Failure> {
+    let (to, answer) = reply();
+    poster.send(Mail::HowMany(to)).await?;
+    Ok(answer.await?)
+}
+
+/// Fetches a page, parses it and posts what is in it; returns `true` if a second mirror was asked.
+async fn fetch(number: u64, parsers: &Workqueue, poster: &Poster<Mail>) -> Result<bool, Failure> {
+    let hangs = number % NR_TO_A_HANG == 0;
+    let first = timeout(PATIENCE, ask_mirror(number, hangs)).await;
+    let asked_second = first.is_err();
+    let page = match first {
+        Ok(page) => page,
+        Err(_elapsed) => ask_mirror(number, false).await,
+    };
+    let permit = parsers.reserve().await;
+    let nr_words = permit.spawn(move || parse(page))?.await?;
+    poster.send(Mail::Page { number, nr_words }).await?;
+    Ok(asked_second)
+}
+
+/// Stands for what a socket would bring.
+async fn ask_mirror(number: u64, hangs: bool) -> u64 {
+    sleep(Duration::from_micros(number % 500)).await;
+    if hangs {
+        pending::<()>().await;
+    }
+    number
+}
+
+/// Stands for work that computes.
+fn parse(page: u64) -> u64 {
+    (0..1000).fold(page, |sum, number| (sum ^ number) + 1) % 1000
+}

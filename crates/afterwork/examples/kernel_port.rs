@@ -1,0 +1,221 @@
+//! A network driver, as one would be written for the kernel: its items, its queues and the order of its teardown.
+//!
+//! | the kernel's driver | here |
+//! |---|---|
+//! | `INIT_WORK(&nic->rx, nic_rx)`, `queue_work` from the interrupt | `Work::new`, `enqueue` |
+//! | `INIT_DELAYED_WORK(&nic->watchdog, …)`, which queues itself again | `DelayedWork::with_handle`, `enqueue_after` |
+//! | `alloc_ordered_workqueue("nic_ctl")` | `.ordered()` |
+//! | `alloc_workqueue("nic_rx", WQ_UNBOUND \| WQ_MEM_RECLAIM, 0)` | `.mem_reclaim()` |
+//! | `list_add_rcu`, `list_del_rcu`, `list_for_each_entry_rcu`, `synchronize_rcu` | `Rcu<Vec<…>>`: `update`, `load`, `rcu::synchronize` |
+//! | `cancel_delayed_work_sync`, `cancel_work_sync`, `destroy_workqueue` in `remove` | the same, in the same order |
+//! | `container_of` | a `Weak` that the item's closure has |
+//!
+//! `cargo run --release --example kernel_port -- [PACKETS [INTERRUPT THREADS]]`
+
+use std::{
+    collections::VecDeque,
+    error::Error,
+    sync::{
+        Arc, Mutex, Weak,
+        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use afterwork::{
+    rcu::{self, Rcu},
+    workqueue::{DelayedWork, JoinHandle, Work, Workqueue},
+};
+
+/// Anything that went wrong.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// How many packets a run of the receiver takes before it lets others run, as NAPI does.
+const BUDGET: usize = 64;
+const WATCHDOG_PERIOD: Duration = Duration::from_millis(1);
+const NR_COMMANDS: u32 = 100;
+
+fn main() -> Result<(), Failure> {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse());
+    let nr_packets = numbers.next().transpose()?.unwrap_or(1_000_000);
+    let nr_interrupts = numbers.next().transpose()?.unwrap_or(4);
+    run(nr_packets, nr_interrupts)
+}
+
+/// Lets `nr_interrupts` threads bring `nr_packets` packets each, beside listeners that come and go, and takes the driver away.
+pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
+    let nic = Nic::probe()?;
+    let all = Listener::new();
+    nic.add_listener(&all);
+    thread::scope(|scope| {
+        let interrupts: Vec<_> = (0..nr_interrupts)
+            .map(|_| scope.spawn(|| (1..=nr_packets).for_each(|packet| nic.interrupt(packet))))
+            .collect();
+        // Commands may be given from anywhere; they are done in their order.
+        let last = (0..NR_COMMANDS).map(|mtu| nic.set_mtu(mtu)).last();
+        while interrupts.iter().any(|it| !it.is_finished()) {
+            let listener = Listener::new();
+            nic.add_listener(&listener);
+            nic.remove_listener(&listener);
+            // No receiver that could have seen it is still at it.
+            listener.has_gone.store(true, Relaxed);
+        }
+        let done = last.expect("there are some").join();
+        assert_eq!(done.expect("it did not panic"), NR_COMMANDS - 1);
+    });
+
+    let nr_dropped = nic.remove()?;
+    let nr_heard = all.nr_packets.load(Relaxed);
+    assert_eq!(nr_heard + nr_dropped, nr_interrupts * nr_packets);
+    assert_eq!(*nic.mtus.lock().unwrap(), Vec::from_iter(0..NR_COMMANDS));
+    // Gone is gone: the interrupt that comes late changes nothing.
+    let nr_runs = nic.nr_runs.load(Relaxed);
+    nic.interrupt(1);
+    assert!(!nic.rx.is_busy() && !nic.watchdog.is_pending());
+    assert_eq!(nic.nr_runs.load(Relaxed), nr_runs);
+    println!(
+        "{nr_heard} packets in {nr_runs} runs, {nr_dropped} dropped at the end; the watchdog ran {} times",
+        nic.nr_watches.load(Relaxed)
+    );
+    Ok(())
+}
+
+/// The device.
+struct Nic {
+    /// What has arrived; none once the device is off.
+    ring: Mutex<Option<VecDeque<u64>>>,
+    /// Receives what is in the ring.
+    rx: Work,
+    /// Looks at the device again and again.
+    watchdog: DelayedWork,
+    /// Must get on when memory is short: others may wait for the network to be able to free some.
+    receiving: Workqueue,
+    /// Commands, one at a time.
+    control: Workqueue,
+    /// Who wants packets: read by each run of the receiver, seldom written.
+    listeners: Rcu<Vec<Arc<Listener>>>,
+    mtus: Mutex<Vec<u32>>,
+    nr_runs: AtomicU64,
+    nr_watches: AtomicU64,
+}
+
+struct Listener {
+    nr_packets: AtomicU64,
+    has_gone: AtomicBool,
+}
+
+impl Listener {
+    fn new() -> Arc<Self> {
+        Arc::new(Self {
+            nr_packets: AtomicU64::new(0),
+            has_gone: AtomicBool::new(false),
+        })
+    }
+}
+
+impl Nic {
+    fn probe() -> Result<Arc<Self>, Failure> {
+        let receiving = Workqueue::builder("nic_rx").mem_reclaim().build()?;
+        let control = Workqueue::builder("nic_ctl").ordered().build()?;
+        let nic = Arc::new_cyclic(|nic: &Weak<Self>| {
+            let (to_receive, to_watch) = (nic.clone(), nic.clone());
+            Self {
+                ring: Mutex::new(Some(VecDeque::new())),
+                rx: Work::with_handle(move |rx| {
+                    if let Some(nic) = to_receive.upgrade() {
+                        nic.receive(rx);
+                    }
+                }),
+                watchdog: DelayedWork::with_handle(move |watchdog| {
+                    if let Some(nic) = to_watch.upgrade() {
+                        nic.watch(watchdog);
+                    }
+                }),
+                receiving,
+                control,
+                listeners: Rcu::new(Vec::new()),
+                mtus: Mutex::default(),
+                nr_runs: AtomicU64::new(0),
+                nr_watches: AtomicU64::new(0),
+            }
+        });
+        nic.receiving.enqueue_after(&nic.watchdog, WATCHDOG_PERIOD);
+        Ok(nic)
+    }
+
+    /// The top half: takes the packet from the wire, and leaves the rest for later.
+    fn interrupt(&self, packet: u64) {
+        if let Some(ring) = &mut *self.ring.lock().unwrap() {
+            ring.push_back(packet);
+        }
+        // False if it is pending already: then that run takes this packet, too.
+        self.receiving.enqueue(&self.rx);
+    }
+
+    /// The bottom half.
+    fn receive(&self, rx: &Work) {
+        self.nr_runs.fetch_add(1, Relaxed);
+        let (packets, has_more) = match &mut *self.ring.lock().unwrap() {
+            Some(ring) => {
+                let count = ring.len().min(BUDGET);
+                (ring.drain(..count).collect(), !ring.is_empty())
+            }
+            None => (Vec::new(), false),
+        };
+        let guard = rcu::read();
+        for listener in self.listeners.load(&guard) {
+            assert!(!listener.has_gone.load(Relaxed), "its grace period is over");
+            let nr_packets = packets.len() as u64;
+            listener.nr_packets.fetch_add(nr_packets, Relaxed);
+        }
+        drop(guard);
+        if has_more {
+            self.receiving.enqueue(rx);
+        }
+    }
+
+    fn watch(&self, watchdog: &DelayedWork) {
+        self.nr_watches.fetch_add(1, Relaxed);
+        // Refused while somebody cancels it.
+        self.receiving.enqueue_after(watchdog, WATCHDOG_PERIOD);
+    }
+
+    fn set_mtu(self: &Arc<Self>, mtu: u32) -> JoinHandle<u32> {
+        let nic = self.clone();
+        self.control.spawn(move || {
+            nic.mtus.lock().unwrap().push(mtu);
+            mtu
+        })
+    }
+
+    fn add_listener(&self, new: &Arc<Listener>) {
+        self.listeners.update(|old| {
+            let mut list = old.clone();
+            list.push(new.clone());
+            list
+        });
+    }
+
+    /// Returns when no receiver has the listener in its hands any more.
+    fn remove_listener(&self, gone: &Arc<Listener>) {
+        self.listeners.update(|old| {
+            let mut list = old.clone();
+            list.retain(|listener| !Arc::ptr_eq(listener, gone));
+            list
+        });
+        rcu::synchronize();
+    }
+
+    /// Takes the device away; returns how many packets nobody has received.
+    fn remove(&self) -> Result<u64, Failure> {
+        // First what queues: no interrupts from here on.
+        let ring = self.ring.lock().unwrap().take();
+        // Then what queues itself, and what was queued.
+        self.watchdog.cancel_sync();
+        self.rx.disable_sync();
+        self.control.destroy()?;
+        self.receiving.destroy()?;
+        Ok(ring.map_or(0, |ring| ring.len() as u64))
+    }
+}

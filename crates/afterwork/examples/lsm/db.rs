@@ -1,0 +1,249 @@
+//! The engine.
+
+use std::{
+    fmt,
+    fs::{self, File},
+    io::{self, Write},
+    iter, mem,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
+};
+
+use afterwork::{
+    rcu::{Rcu, srcu::Domain},
+    workqueue::{DelayedWork, Permit, Workqueue, block_on, blocking},
+};
+
+use super::{
+    Failure,
+    table::{self, Records, Table},
+};
+
+/// How many records a table in memory has before it is flushed.
+const FULL: usize = 1000;
+/// How many files there are before they are made one.
+const MANY: usize = 4;
+/// How long a record may be in the log and not on disk.
+const LAZY: Duration = Duration::from_millis(1);
+
+pub struct Db {
+    dir: PathBuf,
+    active: Arc<Mutex<Active>>,
+    version: Rcu<Version, Domain>,
+    readers: Domain,
+    /// Writes the log of the active table to disk.
+    sync: DelayedWork,
+    syncing: Workqueue,
+    flushing: Workqueue,
+    compacting: Workqueue,
+    nr_syncs: Arc<AtomicU64>,
+    nr_stalls: AtomicU64,
+}
+
+/// A table in memory, and its log.
+struct Active {
+    number: u64,
+    log: File,
+    records: Records,
+}
+
+/// What there is beside the active table, the oldest first.
+#[derive(Clone)]
+struct Version {
+    /// Full, and on their way to disk.
+    frozen: Vec<Arc<Active>>,
+    tables: Vec<Arc<Table>>,
+}
+
+impl Active {
+    fn create(dir: &Path, number: u64) -> io::Result<Self> {
+        Ok(Self {
+            number,
+            log: File::create(table::path_of(dir, (number, 0), "log"))?,
+            records: Records::new(),
+        })
+    }
+}
+
+impl Db {
+    pub fn open(dir: &Path) -> Result<Arc<Self>, Failure> {
+        // What was in memory becomes tables.
+        for name in table::list(dir, "log")? {
+            let log = table::path_of(dir, name, "log");
+            Table::write(dir, name, &table::read(&log)?)?;
+            fs::remove_file(log)?;
+        }
+        let mut tables = Vec::new();
+        for name in table::list(dir, "table")? {
+            tables.push(Arc::new(Table::open(dir, name)?));
+        }
+        let number = tables.last().map_or(0, |table| table.name.0 + 1);
+        let active = Arc::new(Mutex::new(Active::create(dir, number)?));
+        let (readers, nr_syncs) = (Domain::new(), Arc::new(AtomicU64::new(0)));
+        let (written, count) = (active.clone(), nr_syncs.clone());
+        let sync = DelayedWork::new(move || {
+            let log = written.lock().unwrap().log.try_clone();
+            blocking(|| log?.sync_data()).expect("the disk takes the log");
+            count.fetch_add(1, Relaxed);
+        });
+        let frozen = Vec::new();
+        let flushing = Workqueue::builder("lsm flush").ordered().mem_reclaim();
+        let compacting = Workqueue::builder("lsm compact").max_active(1);
+        Ok(Arc::new(Self {
+            dir: dir.into(),
+            active,
+            version: Rcu::new_in(Version { frozen, tables }, readers.clone()),
+            readers,
+            sync,
+            syncing: Workqueue::builder("lsm sync").mem_reclaim().build()?,
+            flushing: flushing.capacity(2).build()?,
+            compacting: compacting.capacity(1).build()?,
+            nr_syncs,
+            nr_stalls: AtomicU64::new(0),
+        }))
+    }
+
+    pub fn get(&self, key: u64) -> io::Result<Option<u64>> {
+        // In this order: what is not active any more is in the version already.
+        if let Some(value) = self.active.lock().unwrap().records.get(&key) {
+            return Ok(Some(*value));
+        }
+        let guard = self.version.read();
+        let version = self.version.load(&guard);
+        let mut frozen = version.frozen.iter().rev();
+        if let Some(value) = frozen.find_map(|full| full.records.get(&key)) {
+            return Ok(Some(*value));
+        }
+        for table in version.tables.iter().rev() {
+            if let Some(value) = table.get(key)? {
+                return Ok(Some(value));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Writes; if it `is_urgent`, returns when it is on disk.
+    pub fn put(self: &Arc<Self>, key: u64, value: u64, is_urgent: bool) -> Result<(), Failure> {
+        let mut active = self.active.lock().unwrap();
+        while active.records.len() >= FULL {
+            drop(active);
+            let permit = self.flushing.try_reserve().unwrap_or_else(|| {
+                self.nr_stalls.fetch_add(1, Relaxed);
+                block_on(self.flushing.reserve())
+            });
+            active = self.active.lock().unwrap();
+            // Another writer may have come first.
+            if active.records.len() >= FULL {
+                self.freeze(&mut active, permit)?;
+            }
+        }
+        active.log.write_all(&table::encode(key, value))?;
+        active.records.insert(key, value);
+        drop(active);
+        // False if it waits already: then it does so for this record, too.
+        self.syncing.enqueue_after(&self.sync, LAZY);
+        if is_urgent {
+            self.sync.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Puts an empty table in the place of the `active` one, and has that flushed.
+    fn freeze(self: &Arc<Self>, active: &mut Active, permit: Permit<'_>) -> Result<(), Failure> {
+        let next = Active::create(&self.dir, active.number + 1)?;
+        active.log.sync_data()?;
+        let full = Arc::new(mem::replace(active, next));
+        self.version.update(|version| {
+            let mut version = version.clone();
+            version.frozen.push(full.clone());
+            version
+        });
+        let db = self.clone();
+        // Under the lock of the active table, so the order of the queue is that of the tables.
+        drop(permit.spawn(move || db.flush(&full).expect("the disk takes a table"))?);
+        Ok(())
+    }
+
+    fn flush(self: &Arc<Self>, full: &Arc<Active>) -> io::Result<()> {
+        let name = (full.number, 0);
+        let table = Arc::new(blocking(|| Table::write(&self.dir, name, &full.records))?);
+        let mut nr_tables = 0;
+        self.version.update(|version| {
+            let mut version = version.clone();
+            version.frozen.retain(|other| !Arc::ptr_eq(other, full));
+            version.tables.push(table.clone());
+            nr_tables = version.tables.len();
+            version
+        });
+        fs::remove_file(table::path_of(&self.dir, name, "log"))?;
+        if nr_tables >= MANY {
+            let db = self.clone();
+            let compact = move || db.compact().expect("the disk takes a table");
+            // Full if one waits already, which will see this table.
+            let _ = self.compacting.try_spawn(compact);
+        }
+        Ok(())
+    }
+
+    /// Makes one table of all there are.
+    fn compact(&self) -> io::Result<()> {
+        let inputs = self.tables();
+        let Some(last) = inputs.last() else {
+            return Ok(());
+        };
+        let mut records = Records::new();
+        for table in &inputs {
+            records.extend(blocking(|| table.records())?);
+        }
+        let name = (last.name.0, last.name.1 + 1);
+        let table = Arc::new(blocking(|| Table::write(&self.dir, name, &records))?);
+        self.version.update(|version| {
+            let newer = version.tables[inputs.len()..].iter().cloned();
+            let frozen = version.frozen.clone();
+            let tables = iter::once(table.clone()).chain(newer).collect();
+            Version { frozen, tables }
+        });
+        // Readers may still have them: their files go with the last one.
+        inputs.iter().for_each(|table| table.retire());
+        Ok(())
+    }
+
+    fn tables(&self) -> Vec<Arc<Table>> {
+        self.version.load(&self.version.read()).tables.clone()
+    }
+
+    /// Waits for all work, until no file is left that no reader sees.
+    pub fn settle(&self) -> Result<(), Failure> {
+        self.sync.flush()?;
+        self.flushing.drain()?;
+        self.compacting.drain()?;
+        self.readers.barrier();
+        assert_eq!(table::list(&self.dir, "table")?.len(), self.tables().len());
+        assert_eq!(table::list(&self.dir, "log")?.len(), 1);
+        Ok(())
+    }
+
+    /// Compacts beneath a reader, which goes on reading what it saw.
+    pub fn check_files(&self) -> Result<(), Failure> {
+        let guard = self.version.read();
+        let version = self.version.load(&guard);
+        let paths: Vec<_> = version.tables.iter().map(|it| it.path.clone()).collect();
+        self.compact()?;
+        assert!(paths.iter().all(|path| path.exists()));
+        drop(guard);
+        self.readers.barrier();
+        assert!(paths.iter().all(|path| !path.exists()));
+        Ok(())
+    }
+}
+
+impl fmt::Display for Db {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (syncs, stalls) = (self.nr_syncs.load(Relaxed), self.nr_stalls.load(Relaxed));
+        write!(f, "{syncs} fsyncs of the log, {stalls} stalls of writers")
+    }
+}

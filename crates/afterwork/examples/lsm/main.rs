@@ -1,0 +1,90 @@
+//! A small storage engine, an LSM tree, whose background work is all queues.
+//!
+//! | work | how it is deferred |
+//! |---|---|
+//! | writing the log to disk | one delayed item: who wants to be sure flushes it, and all who wait share an fsync |
+//! | flushing full tables of memory | an ordered queue with `mem_reclaim`, and room for two |
+//! | stalling writers while that is behind | `reserve`: they wait for room |
+//! | compaction | a queue with a limit of one and room for one: what is refused would find nothing to do |
+//! | versions | `Rcu`, whose readers may sleep; a file is deleted when the last reader of its table has gone |
+//!
+//! The engine is `db.rs`; `table.rs` has files of sorted records, and nothing of the library.
+//! `cargo run --release --example lsm -- [KEYS [WRITERS]]`
+
+mod db;
+mod table;
+
+use std::{error::Error, sync::Arc, thread};
+
+use db::Db;
+
+/// Anything that went wrong.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+const NR_ROUNDS: u64 = 3;
+
+fn main() -> Result<(), Failure> {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse());
+    let nr_keys = numbers.next().transpose()?.unwrap_or(200_000);
+    let nr_writers = numbers.next().transpose()?.unwrap_or(4);
+    run(nr_keys, nr_writers)
+}
+
+/// Writes `nr_keys` keys three times from `nr_writers` threads, beside a reader; then reads all of them, also after a restart.
+pub fn run(nr_keys: u64, nr_writers: u64) -> Result<(), Failure> {
+    let dir = tempfile::tempdir()?;
+    let db = Db::open(dir.path())?;
+    thread::scope(|scope| -> Result<(), Failure> {
+        let keys = |writer| (writer..nr_keys).step_by(nr_writers as usize);
+        let writers: Vec<_> = (0..nr_writers)
+            .map(|writer| {
+                scope.spawn({
+                    let (db, keys) = (&db, keys(writer));
+                    move || write(db, keys)
+                })
+            })
+            .collect();
+        // What a key has never becomes older.
+        let mut seen = vec![0; nr_keys as usize];
+        let some_write = || writers.iter().any(|it| !it.is_finished());
+        for key in (0..nr_keys).cycle().take_while(|_| some_write()) {
+            let found = db.get(key)?.unwrap_or(0);
+            assert!(found >= seen[key as usize], "key {key} has gone back");
+            seen[key as usize] = found;
+        }
+        for writer in writers {
+            writer.join().expect("a writer panicked")?;
+        }
+        Ok(())
+    })?;
+    db.settle()?;
+    println!("{} writes, {db}", NR_ROUNDS * nr_keys);
+
+    verify(&db, nr_keys)?;
+    db.check_files()?;
+    verify(&db, nr_keys)?;
+    drop(db);
+    verify(&*Db::open(dir.path())?, nr_keys)
+}
+
+/// The value of a key, which grows.
+fn value(key: u64, round: u64) -> u64 {
+    key << 8 | round
+}
+
+fn write(db: &Arc<Db>, keys: impl Iterator<Item = u64> + Clone) -> Result<(), Failure> {
+    for round in 1..=NR_ROUNDS {
+        for key in keys.clone() {
+            // Each hundredth is on disk before the next one is written.
+            db.put(key, value(key, round), key % 100 == 0)?;
+        }
+    }
+    Ok(())
+}
+
+fn verify(db: &Db, nr_keys: u64) -> Result<(), Failure> {
+    for key in 0..nr_keys {
+        assert_eq!(db.get(key)?, Some(value(key, NR_ROUNDS)), "key {key}");
+    }
+    Ok(())
+}

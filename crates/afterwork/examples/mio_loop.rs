@@ -1,0 +1,218 @@
+//! A server of one thread on mio, which hands to a queue what takes long, and gets the answers by mailbox.
+//!
+//! The loop sleeps in one call for its sockets and for answers: the mailbox has an eventfd, which is rung only while the
+//! loop sleeps, and once however many answers come. Nothing that the loop does can block. The queue has room for a few questions;
+//! what it does not take goes back to its client as *busy*, who asks again.
+//!
+//! `cargo run --release --example mio_loop -- [CLIENTS [QUESTIONS OF EACH]]`
+
+use std::{
+    error::Error,
+    io::{self, ErrorKind, Read, Write},
+    net::{self, SocketAddr},
+    os::fd::AsRawFd,
+    thread,
+    time::Duration,
+};
+
+use afterwork::{task_work::Mailbox, workqueue::Workqueue};
+use mio::{
+    Events, Interest, Poll, Token,
+    net::{TcpListener, TcpStream},
+    unix::SourceFd,
+};
+
+/// Anything that went wrong.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+/// Tokens of what is no client.
+const LISTENER: Token = Token(usize::MAX);
+const BELL: Token = Token(usize::MAX - 1);
+/// How many questions may wait, and how many are worked at.
+const CAPACITY: usize = 16;
+const MAX_ACTIVE: u32 = 2;
+/// How many answers are sent before the loop looks at its sockets again.
+const BATCH: usize = 32;
+/// The answer to a question that was not taken.
+const BUSY: u64 = u64::MAX;
+
+fn main() -> Result<(), Failure> {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse());
+    let nr_clients = numbers.next().transpose()?.unwrap_or(64);
+    let nr_questions = numbers.next().transpose()?.unwrap_or(1000);
+    run(nr_clients, nr_questions)
+}
+
+/// Serves `nr_clients`, each of which asks `nr_questions` questions one after the other, and checks the answers.
+pub fn run(nr_clients: u32, nr_questions: u32) -> Result<(), Failure> {
+    let mut server = Server::new()?;
+    let address = server.listener.local_addr()?;
+    let clients: Vec<_> = (0..nr_clients)
+        .map(|_| thread::spawn(move || ask(address, nr_questions)))
+        .collect();
+    server.serve(nr_clients)?;
+    let mut nr_busy = 0;
+    for client in clients {
+        nr_busy += client.join().expect("a client panicked")?;
+    }
+    assert_eq!(server.nr_taken, (nr_clients * nr_questions) as usize);
+    assert_eq!(server.nr_refused, nr_busy);
+    println!(
+        "{} answers and {nr_busy} times busy; the bell was rung {} times",
+        server.nr_taken, server.nr_rung
+    );
+    Ok(())
+}
+
+struct Server {
+    poll: Poll,
+    listener: TcpListener,
+    /// By token; none once it has gone.
+    clients: Vec<Option<TcpStream>>,
+    queue: Workqueue,
+    /// For whom, and what.
+    answers: Mailbox<(Token, u64)>,
+    nr_taken: usize,
+    nr_refused: usize,
+    nr_rung: usize,
+}
+
+impl Server {
+    fn new() -> Result<Self, Failure> {
+        let poll = Poll::new()?;
+        let mut listener = TcpListener::bind(SocketAddr::from(([127, 0, 0, 1], 0)))?;
+        let answers = Mailbox::new();
+        let registry = poll.registry();
+        registry.register(&mut listener, LISTENER, Interest::READABLE)?;
+        // mio is edge-triggered: each ring is told once, and the eventfd need not be read.
+        let bell = answers.eventfd()?.as_raw_fd();
+        registry.register(&mut SourceFd(&bell), BELL, Interest::READABLE)?;
+        Ok(Self {
+            poll,
+            listener,
+            clients: Vec::new(),
+            queue: Workqueue::builder("questions")
+                .max_active(MAX_ACTIVE)
+                .capacity(CAPACITY)
+                .build()?,
+            answers,
+            nr_taken: 0,
+            nr_refused: 0,
+            nr_rung: 0,
+        })
+    }
+
+    /// Serves until `nr_clients` have come and gone.
+    fn serve(&mut self, nr_clients: u32) -> io::Result<()> {
+        let mut events = Events::with_capacity(128);
+        let mut nr_gone = 0;
+        while nr_gone < nr_clients {
+            // False: there are answers already, so only look at the sockets.
+            let may_sleep = self.answers.arm(1)?;
+            let patience = (!may_sleep).then_some(Duration::ZERO);
+            match self.poll.poll(&mut events, patience) {
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                outcome => outcome?,
+            }
+            self.answers.disarm();
+            for event in &events {
+                match event.token() {
+                    LISTENER => self.accept()?,
+                    BELL => self.nr_rung += 1,
+                    client => nr_gone += u32::from(!self.read(client)?),
+                }
+            }
+            for (client, answer) in self.answers.drain(BATCH) {
+                reply(&mut self.clients, client, answer)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self) -> io::Result<()> {
+        loop {
+            match self.listener.accept() {
+                Ok((mut stream, _)) => {
+                    let token = Token(self.clients.len());
+                    let registry = self.poll.registry();
+                    registry.register(&mut stream, token, Interest::READABLE)?;
+                    self.clients.push(Some(stream));
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Takes what a client has asked; returns `false` if it has just gone.
+    fn read(&mut self, client: Token) -> io::Result<bool> {
+        loop {
+            let Some(stream) = &mut self.clients[client.0] else {
+                return Ok(true);
+            };
+            let mut question = [0; 4];
+            match stream.read(&mut question) {
+                Ok(0) => {
+                    self.clients[client.0] = None;
+                    return Ok(false);
+                }
+                // A client asks one thing at a time, so a question comes whole.
+                Ok(_) => self.take(client, u32::from_ne_bytes(question))?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(true),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn take(&mut self, client: Token, question: u32) -> io::Result<()> {
+        let poster = self.answers.poster();
+        let answer = move || {
+            // Refused once the server has ended, and then nobody waits for it.
+            let _ = poster.post((client, answer_to(question)));
+        };
+        match self.queue.try_spawn(answer) {
+            // The answer comes by mail.
+            Ok(handle) => drop(handle),
+            Err(_full) => {
+                self.nr_refused += 1;
+                return reply(&mut self.clients, client, BUSY);
+            }
+        }
+        self.nr_taken += 1;
+        Ok(())
+    }
+}
+
+/// Sends an answer; to nobody if the client has gone.
+fn reply(clients: &mut [Option<TcpStream>], client: Token, answer: u64) -> io::Result<()> {
+    match &mut clients[client.0] {
+        // There is room for the answer to the one question that it has asked.
+        Some(stream) => stream.write_all(&answer.to_ne_bytes()),
+        None => Ok(()),
+    }
+}
+
+/// Stands for work that computes.
+fn answer_to(question: u32) -> u64 {
+    (0..20_000).fold(u64::from(question), |sum, number| (sum ^ number) + 1)
+}
+
+/// Asks, and checks the answers; returns how often the server was busy.
+fn ask(address: SocketAddr, nr_questions: u32) -> io::Result<usize> {
+    let mut stream = net::TcpStream::connect(address)?;
+    let mut nr_busy = 0;
+    for question in 0..nr_questions {
+        let answer = loop {
+            stream.write_all(&question.to_ne_bytes())?;
+            let mut answer = [0; 8];
+            stream.read_exact(&mut answer)?;
+            match u64::from_ne_bytes(answer) {
+                BUSY => nr_busy += 1,
+                answer => break answer,
+            }
+            thread::sleep(Duration::from_micros(100));
+        };
+        assert_eq!(answer, answer_to(question));
+    }
+    Ok(nr_busy)
+}

@@ -1,0 +1,46 @@
+//! The examples that check their own results, under a small load.
+#![cfg(not(any(loom, shuttle)))]
+#![allow(dead_code, reason = "a `main` is for the command line")]
+
+#[path = "../examples/axum_offload/main.rs"]
+mod axum_offload;
+#[path = "../examples/executor.rs"]
+mod executor;
+#[path = "../examples/hyper_server.rs"]
+mod hyper_server;
+#[path = "../examples/kernel_port.rs"]
+mod kernel_port;
+#[path = "../examples/lsm/main.rs"]
+mod lsm;
+#[path = "../examples/mio_loop.rs"]
+mod mio_loop;
+
+#[test]
+fn a_server_sheds_forgets_expires_and_ends_though_a_client_hangs() {
+    axum_offload::run(2000, 40).unwrap();
+}
+
+#[test]
+fn tasks_need_no_other_runtime() {
+    executor::run(500).unwrap();
+}
+
+#[test]
+fn a_queue_serves_http_and_every_request_is_answered() {
+    hyper_server::run(16, 50).unwrap();
+}
+
+#[test]
+fn a_driver_loses_no_packet_and_ends_in_order() {
+    kernel_port::run(20_000, 2).unwrap();
+}
+
+#[test]
+fn an_engine_keeps_every_key_and_files_go_with_their_readers() {
+    lsm::run(6000, 3).unwrap();
+}
+
+#[test]
+fn a_loop_gets_all_answers_by_mail() {
+    mio_loop::run(16, 50).unwrap();
+}
