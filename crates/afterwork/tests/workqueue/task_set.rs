@@ -1,6 +1,12 @@
 //! Sets of items whose results are taken as they come, and handles that only cancel.
 
-use std::{future::pending, sync::mpsc, task::Poll, thread, time::Duration};
+use std::{
+    future::pending,
+    sync::mpsc,
+    task::Poll,
+    thread,
+    time::{Duration, Instant},
+};
 
 use afterwork::workqueue::{JoinError, TaskSet, block_on, sleep};
 
@@ -162,6 +168,26 @@ fn what_is_aborted_still_comes_out_and_what_ran_goes_on() {
     let results: Vec<_> = set.results().collect();
     assert_eq!(results.len(), 4);
     assert_eq!(results.iter().filter(|it| it.is_ok()).count(), 1);
+}
+
+#[test]
+fn what_its_queue_cancels_or_lets_expire_wakes_who_waits_for_the_set() {
+    let queue = alone_on_two(queue("set").max_active(1));
+    let plug = plug_into(&queue);
+    let mut set = TaskSet::new(&queue);
+    set.spawn(|| ());
+    set.spawn_async(pending());
+    let waiting = thread::spawn(move || set.results().collect::<Vec<_>>());
+    assert_eq!(queue.cancel_all(), 2);
+    let mut late = TaskSet::new(&queue);
+    late.add(queue.spawn_before(Instant::now() + SHORT, || ()));
+    thread::sleep(2 * SHORT);
+    plug.release();
+    let is_cancelled = |result: &Result<_, _>| matches!(result, Err(JoinError::Cancelled));
+    let results = waiting.join().unwrap();
+    assert!(results.len() == 2 && results.iter().all(is_cancelled));
+    let expired = late.join_next_blocking().unwrap();
+    assert!(matches!(expired, Err(JoinError::Expired)));
 }
 
 #[test]
