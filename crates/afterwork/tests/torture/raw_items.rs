@@ -62,7 +62,7 @@ unsafe extern "C-unwind" fn run(work: *mut RawWork) {
         fault("a raw item runs beside itself");
     }
     job.nr_runs.fetch_add(1, Ordering::Relaxed);
-    if job.nr_runs.load(Ordering::Relaxed) % 16 == 0 {
+    if job.nr_runs.load(Ordering::Relaxed).is_multiple_of(16) {
         thread::yield_now();
     }
     let again = |left: u32| left.checked_sub(1);
