@@ -8,7 +8,7 @@ use std::{
     cell::RefCell,
     future::Future,
     panic::{AssertUnwindSafe, catch_unwind},
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc, Barrier, Mutex,
         atomic::{AtomicBool, AtomicUsize, Ordering},
@@ -461,6 +461,12 @@ fn a_queue_of_the_parent_says_so_and_those_of_the_child_work() {
             message_of(|| system.spawn_detached(|| ())),
             message_of(|| queue.flush().unwrap()),
             message_of(|| queue.drain().unwrap()),
+            message_of(|| queue.drain_timeout(Duration::ZERO).unwrap()),
+            message_of(|| {
+                _ = pin!(queue.drain_async()).poll(&mut Context::from_waker(Waker::noop()))
+            }),
+            message_of(|| _ = queue.cancel_all()),
+            message_of(|| queue.clone().shutdown_background()),
         ] {
             assert!(
                 refused.contains("before the process was forked"),
@@ -469,6 +475,7 @@ fn a_queue_of_the_parent_says_so_and_those_of_the_child_work() {
         }
         // It waits for nobody.
         drop(queue.clone());
+        queue.clone().close_in_background();
         use_queue(&made());
         use_queue(workqueue::system().unwrap());
     });

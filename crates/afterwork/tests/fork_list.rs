@@ -57,6 +57,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/identity.rs", "SEATS", HeldFirst),
     ("sync/lock.rs", "NR_HELD", Thread),
     ("sync/start.rs", "IS_OURS", Thread),
+    ("sync/start.rs", "STACK_SIZE", Thread),
     ("sync/thread.rs", "KEEPS_RESET", Word),
     ("sync/thread.rs", "NAMES", HeldFirst),
     ("sync/time.rs", "RATE", Word),
