@@ -193,6 +193,30 @@ fn ordered_and_full_queues_are_emptied_and_keep_their_order() {
 }
 
 #[test]
+fn what_is_cancelled_makes_room() {
+    ends(|| {
+        for builder in [queue("bounded"), queue("bounded").ordered()] {
+            let queue = alone_on_two(builder.capacity(4));
+            let count = Count::default();
+            queue.pause();
+            for round in 0..3 {
+                let work = counting(&count);
+                assert!(queue.try_enqueue(&work).is_ok());
+                let handle = queue.spawn(|| ());
+                let future = queue.spawn_async(async {});
+                queue.spawn_detached(|| ());
+                assert!(queue.try_spawn(|| ()).is_err(), "round {round}: it is full");
+                assert_eq!(queue.cancel_all(), 4);
+                assert!(is_cancelled(handle.join()) && is_cancelled(future.join()));
+            }
+            queue.resume();
+            queue.drain().unwrap();
+            assert_eq!(count.get(), 0);
+        }
+    });
+}
+
+#[test]
 fn other_queues_of_a_pool_keep_what_they_have() {
     ends(|| {
         let registry = registry("1 core");
