@@ -1,0 +1,12 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* One of the two libraries, as it is measured. */
+struct side {
+	void (*begin)(void);
+	void (*end)(void);
+	long (*pairs)(long count);
+	long (*nested)(long count);
+	long (*calls)(long count);
+	long (*waits)(long count);
+};
+
+extern const struct side ours_side, theirs_side;
