@@ -20,7 +20,11 @@
 //! overlooks the line`, `room: who leaves the line keeps what he was granted`), or more places are had than there are (twin
 //! `room: frees what it hands over`).
 
-use std::{collections::VecDeque, task::Context, time::Duration};
+use std::{
+    collections::VecDeque,
+    task::{Context, Waker},
+    time::Duration,
+};
 
 use sync::{
     Mutex,
@@ -34,7 +38,6 @@ use sync::{
 use crate::{
     panics::{Foreign, contain},
     wake::report,
-    workqueue::item::head::TaskSlot,
 };
 
 /// In the word of a room: somebody stands in line. Below are the places that are taken.
@@ -55,8 +58,8 @@ pub(crate) struct Room {
 pub(crate) struct Waiter {
     /// 1 once he has a place; written under the line's lock.
     granted: Futex,
-    /// Of an async task.
-    task: TaskSlot,
+    /// Of an async task. A leaf.
+    task: Mutex<Option<Foreign<Waker>>>,
 }
 
 impl Room {
