@@ -118,7 +118,7 @@ async fn how_many(poster: &Poster<Mail>) -> Result<usize, Failure> {
 
 /// Fetches a page, parses it and posts what is in it; returns `true` if a second mirror was asked.
 async fn fetch(number: u64, parsers: &Workqueue, poster: &Poster<Mail>) -> Result<bool, Failure> {
-    let hangs = number % NR_TO_A_HANG == 0;
+    let hangs = number.is_multiple_of(NR_TO_A_HANG);
     let first = timeout(PATIENCE, ask_mirror(number, hangs)).await;
     let asked_second = first.is_err();
     let page = match first {

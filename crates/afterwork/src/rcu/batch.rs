@@ -27,11 +27,12 @@ use sync::{
 
 use super::{
     head::{Callback, Chain, Head},
+    local::nesting,
     stall, tunables,
 };
 use crate::{
     page::Count,
-    panics::{self, Foreign},
+    panics::{self, Foreign, die},
     wake::EventCount,
 };
 
@@ -105,7 +106,7 @@ fn run(chain: Chain) {
         // FOREIGN(rcu-callback): the user's, on the sweeping thread or where an executor runs its batch. Contained, under
         // no lock, and off all lists.
         // SAFETY: from `each` below, and the grace period of a chain that is run has passed.
-        if panics::contain(|| unsafe { callback.run() }) {
+        if panics::contain(|| unsafe { callback.run(run_c) }) {
             place().count_panic();
         }
         nr_run += 1;
@@ -120,6 +121,36 @@ fn run(chain: Chain) {
         }
     });
     place().nr_run.add(nr_run);
+}
+
+/// How far a head may lie behind the beginning of what [`free_c`](super::raw::free_c) frees; no function is at so low an address.
+pub const NR_OFFSETS: usize = 4096;
+
+unsafe extern "C" {
+    /// What a program of C frees with, as far as it is called that.
+    fn free(memory: *mut std::ffi::c_void);
+}
+
+/// Runs a callback of C. Should it leave a section open, or end another's, the process ends with one line: no grace period
+/// would end any more.
+///
+/// # Safety
+///
+/// 1. `head` was handed over with `run`, its grace period is over, and this is called once.
+pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
+    if let Some(offset) = (run as usize).checked_sub(1).filter(|at| *at < NR_OFFSETS) {
+        // SAFETY: by (1) of `raw::free_c`, which alone hands over so low an address.
+        return unsafe { free(head.wrapping_byte_sub(offset).cast()) };
+    }
+    let before = nesting();
+    // SAFETY: (1).
+    unsafe { run(head) };
+    if nesting() != before {
+        die(&format!(
+            "the callback {:#x} returned in another read-side critical section than it was called in",
+            run as usize
+        ));
+    }
 }
 
 impl Place {

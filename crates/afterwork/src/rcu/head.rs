@@ -42,13 +42,16 @@ const OF_C: usize = 1;
 // Two words, as the heads of the kernel and of liburcu: what was compiled against those has room for no more.
 const _: () = assert!(size_of::<Head>() == 16 && align_of::<Head>() > OF_C);
 
+/// A function of C that is called with a user's head.
+pub(super) type FunctionOfC = unsafe extern "C-unwind" fn(*mut Head);
+
 /// What is called with a user's head.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Function {
     /// Of Rust.
     Rust(unsafe fn(*mut Head)),
     /// Of C.
-    C(unsafe extern "C-unwind" fn(*mut Head)),
+    C(FunctionOfC),
 }
 
 /// One callback, to be run once.
@@ -155,18 +158,14 @@ impl Callback {
     /// # Safety
     ///
     /// 1. It came from [`Head::each`], and its grace period has passed.
-    pub(super) unsafe fn run(self) {
+    pub(super) unsafe fn run(self, of_c: unsafe fn(*mut Head, FunctionOfC)) {
         match self {
             // SAFETY: (1): each copy that `each` made is run once.
             Self::Closure(closure) => unsafe { closure.run() },
             // SAFETY: (1): handed over with this function.
             Self::Own(head, Function::Rust(own)) => unsafe { own(head) },
             // SAFETY: as above.
-            #[cfg(not(any(loom, shuttle)))]
-            Self::Own(head, Function::C(own)) => unsafe { super::raw::run_c(head, own) },
-            // SAFETY: as above. In a model nobody leaves a section open.
-            #[cfg(any(loom, shuttle))]
-            Self::Own(head, Function::C(own)) => unsafe { own(head) },
+            Self::Own(head, Function::C(own)) => unsafe { of_c(head, own) },
         }
     }
 }

@@ -25,8 +25,6 @@
 //! [`light`](sync::asym::light): where `membarrier` is missing, and that would be a fence, there is no place to be had. Then, and
 //! before a thread's first section and while it ends, the place is the stand-in, with which every step is a call.
 
-use sync::process::die;
-
 use super::{
     Head,
     call::call_function,
@@ -37,6 +35,8 @@ use super::{
     slot::{self, Slot},
     srcu::{Cookie, Domain},
 };
+
+pub use super::batch::{NR_OFFSETS, run_c};
 
 /// Begins a read-side critical section of this thread, to be ended by [`read_unlock`].
 ///
@@ -85,14 +85,6 @@ pub fn nesting() -> u64 {
     local::nesting()
 }
 
-/// How far a head may lie behind the beginning of what [`free_c`] frees; no function is at so low an address.
-pub const NR_OFFSETS: usize = 4096;
-
-unsafe extern "C" {
-    /// What a program of C frees with, as far as it is called that.
-    fn free(memory: *mut std::ffi::c_void);
-}
-
 /// Has C's `free` called with the address `offset` bytes before `head`, after a grace period.
 ///
 /// # Blocking
@@ -107,35 +99,15 @@ unsafe extern "C" {
 ///
 /// 1. As of [`call_head`](super::call_head), and `free` may be called with that address.
 pub unsafe fn free_c(head: *mut Head, offset: usize) {
-    assert!(offset < NR_OFFSETS, "so far behind the beginning is no head");
+    assert!(
+        offset < NR_OFFSETS,
+        "so far behind the beginning is no head"
+    );
     // SAFETY: not null. It is never called: `run_c` looks first.
-    let run = unsafe {
-        std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut Head)>(offset + 1)
-    };
+    let run =
+        unsafe { std::mem::transmute::<usize, unsafe extern "C-unwind" fn(*mut Head)>(offset + 1) };
     // SAFETY: (1).
     unsafe { call_function(head, Function::C(run)) };
-}
-
-/// Runs a callback of C. Should it leave a section open, or end another's, the process ends with one line: no grace period
-/// would end any more.
-///
-/// # Safety
-///
-/// 1. `head` was handed over with `run`, its grace period is over, and this is called once.
-pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)) {
-    if let Some(offset) = (run as usize).checked_sub(1).filter(|at| *at < NR_OFFSETS) {
-        // SAFETY: by (1) of `free_c`, which alone hands over so low an address.
-        return unsafe { free(head.wrapping_byte_sub(offset).cast()) };
-    }
-    let before = nesting();
-    // SAFETY: (1).
-    unsafe { run(head) };
-    if nesting() != before {
-        die(&format!(
-            "the callback {:#x} returned in another read-side critical section than it was called in",
-            run as usize
-        ));
-    }
 }
 
 /// Where this thread's sections are noted: two pointers, laid out as in C.

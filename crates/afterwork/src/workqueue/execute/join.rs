@@ -620,7 +620,8 @@ impl<T> Future for JoinHandle<T> {
         {
             must_not_be_lost(self.is_lost());
             // SAFETY: the table is the item's, and we are its only handle.
-            if unsafe { time::now_ns() >= (expiry.at_ns)(self.item) && (expiry.expire)(self.item) } {
+            if unsafe { time::now_ns() >= (expiry.at_ns)(self.item) && (expiry.expire)(self.item) }
+            {
                 return Poll::Ready(self.take());
             }
         }
