@@ -53,7 +53,7 @@ pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
             .map(|_| scope.spawn(|| (1..=nr_packets).for_each(|packet| nic.interrupt(packet))))
             .collect();
         // Commands may be given from anywhere; they are done in their order.
-        let last = (0..NR_COMMANDS).map(|mtu| nic.set_mtu(mtu)).last();
+        let last = (0..NR_COMMANDS).fold(None, |_, mtu| Some(nic.set_mtu(mtu)));
         while interrupts.iter().any(|it| !it.is_finished()) {
             let listener = Listener::new();
             nic.add_listener(&listener);
