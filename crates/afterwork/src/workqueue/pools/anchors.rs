@@ -41,9 +41,9 @@ impl Anchors {
     fn count_of(&self, table: &'static VTable) -> &AtomicU32 {
         let table = ptr::from_ref(table).cast_mut();
         // Tables lie dozens of bytes apart.
-        let first = (table.addr() >> 6) % NR_KINDS;
+        let first = (table.addr() >> 6).rem_euclid(NR_KINDS);
         for nr_before in 0..NR_KINDS {
-            let kind = &self.kinds[(first + nr_before) % NR_KINDS];
+            let kind = &self.kinds[(first + nr_before).rem_euclid(NR_KINDS)];
             let mut found = kind.table.load(Ordering::Relaxed);
             if found.is_null() {
                 let take = |null| {

@@ -138,7 +138,7 @@ impl Name {
     pub(super) fn shard(self) -> &'static Shard {
         // Items are some dozen bytes apart at least; a multiplication mixes what is above.
         let mixed = (self.item.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        &table()[(mixed >> 58) as usize % NR_SHARDS]
+        &table()[((mixed >> 58) as usize).rem_euclid(NR_SHARDS)]
     }
 
     /// Returns `true` if this thread is inside a run of the item.
