@@ -281,9 +281,11 @@ static void *answer(void *unused)
 		rcu_read_unlock();
 		rcu_quiescent_state();
 	}
-	/* Nothing else that this thread does is to answer. */
-	while (!__atomic_load_n(&is_answered, __ATOMIC_ACQUIRE))
+	/* The question that was seen may be that of an earlier grace period: qsbr's reader goes on to report. */
+	while (!__atomic_load_n(&is_answered, __ATOMIC_ACQUIRE)) {
+		rcu_quiescent_state();
 		sched_yield();
+	}
 	rcu_unregister_thread();
 	return NULL;
 }
