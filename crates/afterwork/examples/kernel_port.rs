@@ -52,8 +52,7 @@ pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
         let interrupts: Vec<_> = (0..nr_interrupts)
             .map(|_| scope.spawn(|| (1..=nr_packets).for_each(|packet| nic.interrupt(packet))))
             .collect();
-        // Commands may be given from anywhere; they are done in their order.
-        let last = (0..NR_COMMANDS).fold(None, |_, mtu| Some(nic.set_mtu(mtu)));
+        let commands: Vec<_> = (0..NR_COMMANDS).map(|mtu| nic.set_mtu(mtu)).collect();
         while interrupts.iter().any(|it| !it.is_finished()) {
             let listener = Listener::new();
             nic.add_listener(&listener);
@@ -61,13 +60,16 @@ pub fn run(nr_packets: u64, nr_interrupts: u64) -> Result<(), Failure> {
             // No receiver that could have seen it is still at it.
             listener.has_gone.store(true, Relaxed);
         }
-        let done = last.expect("there are some").join();
-        assert_eq!(done.expect("it did not panic"), NR_COMMANDS - 1);
+        for (mtu, command) in commands.into_iter().enumerate() {
+            let done = command.join().expect("it did not panic");
+            assert_eq!(done as usize, mtu);
+        }
     });
 
     let nr_dropped = nic.remove()?;
     let nr_heard = all.nr_packets.load(Relaxed);
     assert_eq!(nr_heard + nr_dropped, nr_interrupts * nr_packets);
+    // Commands are done in their order.
     assert_eq!(*nic.mtus.lock().unwrap(), Vec::from_iter(0..NR_COMMANDS));
     // Gone is gone: the interrupt that comes late changes nothing.
     let nr_runs = nic.nr_runs.load(Relaxed);
