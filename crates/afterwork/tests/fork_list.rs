@@ -102,6 +102,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/tunables.rs", "NEXT_FQS_MS", Word),
     ("rcu/tunables.rs", "STALL_TIMEOUT_MS", Word),
     ("rcu/tunables.rs", "WAKE_FROM_GP", Word),
+    ("wake/parker.rs", "WAKER", Constant),
     ("wake/hotplug.rs", "HANDLER", Constant),
     ("wake/hotplug.rs", "watchers", Held("watchers()")),
     ("wake/report.rs", "BEFORE_SLEEP", Thread),
@@ -131,6 +132,8 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/raw/delayed.rs", "TIMERS", PerProcess),
     ("workqueue/raw/runs.rs", "INNERMOST", Thread),
     ("workqueue/raw/runs.rs", "TABLE", PerProcess),
+    // In a model.
+    ("workqueue/raw/runs.rs", "table", Tests),
     ("workqueue/scope/join.rs", "CHAIN", Thread),
 ];
 

@@ -28,8 +28,13 @@ fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
 
 /// Links what Cargo built beside this program to the library that is installed.
 fn library() -> PathBuf {
-    let archive = env::current_exe().unwrap();
-    let archive = archive.with_file_name("libafterwork_preload.a");
+    let beside = env::current_exe().unwrap();
+    let beside = beside.parent().unwrap().read_dir().unwrap().flatten();
+    let is_ours = |name: &str| name.starts_with("libafterwork_preload") && name.ends_with(".a");
+    let ours = beside.filter(|file| file.file_name().to_str().is_some_and(is_ours));
+    // Under the name that Cargo gave it last.
+    let archive = ours.max_by_key(|file| file.metadata().unwrap().modified().unwrap());
+    let archive = archive.expect("built with this program").path();
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("liburcu-memb.so.8");
     let map = Path::new(env!("CARGO_MANIFEST_DIR")).join("liburcu.map");
     static ONE: Mutex<()> = Mutex::new(());

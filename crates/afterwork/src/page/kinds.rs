@@ -79,13 +79,13 @@ macro_rules! queue_figures {
         counter helped: u64, "Items that their joiner ran";
         counter rescued: u64, "Items that its rescuer took";
         counter refused: u64, "Attempts to queue that were refused, for want of room, in a drain or when it had ended";
-        counter expired: u64, "Items that had not started by their deadline";
         fault panicked: u64, "Items that panicked";
         counter cpu_time_us: u64, "CPU time of its items, microseconds, sampled: less than a millisecond of a worker is not told yet";
         counter cpu_intensive: u64, "Items that had the CPU for `cpu_intensive_thresh_us` while work waited";
         counter cm_wakeups: u64, "Workers got up, or asked for, because one of its items slept while work waited";
         counter repatriated: u64, "Items whose worker had been brought home from outside its pod just before";
         counter maydays: u64, "Calls of its rescuer";
+        counter expired: u64, "Items that had not started by their deadline";
         $($after)*
     } };
 }

@@ -412,7 +412,10 @@ fn work_comes_again_until_it_is_dropped_or_its_queue_is() {
             thread::yield_now();
         }
         work.unwrap().cancel_sync();
-        assert_eq!(Arc::strong_count(&left), 1);
+        // A timer that was about to fire may be the last that has it.
+        while Arc::strong_count(&left) > 1 {
+            thread::yield_now();
+        }
     }
     let left = Arc::new(());
     let kept = left.clone();

@@ -6,7 +6,7 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use sync::{atomic::AtomicU32, unmodelled::Arc};
+use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};
 
 use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool};
 use crate::{
@@ -39,8 +39,8 @@ pub(crate) struct Pwq {
     /// I: the NUMA node of the pool, as the gate counts them.
     pub(crate) node: usize,
     /// A: the in-flight counts that belong to futures that have waited: no items of this link. In memory of its own,
-    /// lest each such future takes the rest from the caches of who queues.
-    pub(crate) anchors: Box<Anchors>,
+    /// lest each such future takes the rest from the caches of who queues, which only a queue with such futures has.
+    pub(crate) anchors: OnceLock<Box<Anchors>>,
     /// A: how many of its items were cancelled since tombstones were cut out of its inactive ones; see `tombstones.rs`.
     pub(crate) nr_cancelled: AtomicU32,
     /// A: how long its items wait.
@@ -136,12 +136,12 @@ impl Pwq {
 
     /// Takes note that a future keeps the in-flight count of the run that it is in.
     pub(crate) fn hold_for_future(&self, table: &'static VTable) {
-        self.anchors.add(table);
+        self.anchors.get_or_init(Box::default).add(table);
     }
 
     /// Takes note that a future is about to give its in-flight count back.
     pub(crate) fn release(&self, table: &'static VTable) {
-        self.anchors.remove(table);
+        self.anchors.get_or_init(Box::default).remove(table);
     }
 }
 
@@ -188,7 +188,8 @@ impl PwqState {
 
     /// Returns `true` if no item is in flight. A future that waits is none: it goes where the routes lead when it is woken.
     pub(crate) fn is_spent(&self) -> bool {
-        self.in_flight.nr_in_flight() == self.anchors.count() as usize
+        self.in_flight.nr_in_flight()
+            == self.anchors.get().map_or(0, |anchors| anchors.count()) as usize
     }
 }
 

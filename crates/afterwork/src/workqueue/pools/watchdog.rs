@@ -86,7 +86,8 @@ impl Dispatch {
         let mut add = |doing, table: Option<&VTable>, count| {
             left.push(LeftItems::new(doing, table.map(|it| (it.name)()), count));
         };
-        let mut waiting: Vec<_> = link.anchors.kinds().collect();
+        let anchors = link.anchors.get().into_iter();
+        let mut waiting: Vec<_> = anchors.flat_map(|it| it.kinds()).collect();
         let inside = |it: &&Enlisted| it.seat == Some(slot) && it.worker.is_inside();
         let running = self.workers().filter(inside);
         for table in running.filter_map(|it| it.worker.running()) {

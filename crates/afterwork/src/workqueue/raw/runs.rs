@@ -28,6 +28,8 @@ use std::{
 };
 
 use crossbeam_utils::CachePadded;
+#[cfg(not(any(loom, shuttle)))]
+use sync::fork::PerProcess;
 use sync::{
     Mutex,
     atomic::{AtomicBool, Ordering},
@@ -49,7 +51,7 @@ type Table = [CachePadded<Shard>; NR_SHARDS];
 
 /// The shards of this process: in a child of `fork` nothing runs.
 #[cfg(not(any(loom, shuttle)))]
-static TABLE: sync::fork::PerProcess<Table> = sync::fork::PerProcess::new();
+static TABLE: PerProcess<Table> = PerProcess::new();
 
 #[cfg(not(any(loom, shuttle)))]
 fn table() -> &'static Table {

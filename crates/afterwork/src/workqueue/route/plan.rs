@@ -1,6 +1,6 @@
 //! What the routes of a queue are drawn from, and all links, tables and gates that they ever led by.
 
-use sync::{atomic::AtomicU32, unmodelled::Arc};
+use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};
 
 use super::{attrs::Attrs, machine::Machine, routes::Routes};
 use crate::{
@@ -229,7 +229,7 @@ impl Plan {
                 gate,
                 mayday_queue: self.design.mayday_queue.clone(),
                 node,
-                anchors: Box::default(),
+                anchors: OnceLock::new(),
                 nr_cancelled: AtomicU32::new(0),
                 probe: Probe::default(),
             })
