@@ -4,10 +4,10 @@ use std::{
     future::{Future, pending, poll_fn, ready},
     pin::{Pin, pin},
     sync::{
-        Arc,
-        mpsc::{self, Sender},
+        Arc, Mutex,
+        mpsc::{self, Receiver, Sender},
     },
-    task::{Context, Poll, Wake, Waker},
+    task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker},
     thread,
     time::{Duration, Instant},
 };
@@ -92,6 +92,32 @@ fn many_sleeps_end_each_at_its_time() {
         })
         .collect();
     assert!(tasks.into_iter().all(|task| task.join().unwrap()));
+}
+
+#[test]
+fn a_waker_whose_clone_outlasts_the_sleep_is_dropped_under_no_lock() {
+    static FIRED: Mutex<Option<Receiver<&str>>> = Mutex::new(None);
+    static SLOW: RawWakerVTable = RawWakerVTable::new(
+        |data| {
+            let fired = FIRED.lock().unwrap().take().unwrap();
+            assert_eq!(fired.recv_timeout(PATIENCE), Ok("first"));
+            RawWaker::new(data, &COMMON)
+        },
+        |_| (),
+        |_| (),
+        |_| (),
+    );
+    static COMMON: RawWakerVTable =
+        RawWakerVTable::new(|data| RawWaker::new(data, &COMMON), |_| (), |_| (), |_| ());
+    let registry = registry("2 core");
+    let (send, receive) = mpsc::channel();
+    *FIRED.lock().unwrap() = Some(receive);
+    let mut slept = registry.sleep(25 * SHORT);
+    assert!(poll(&mut slept, &tells(&send, "first")).is_pending());
+    // SAFETY: the tables' functions use no data.
+    let slow = unsafe { Waker::from_raw(RawWaker::new(std::ptr::null(), &SLOW)) };
+    // A debug build asserts it where the clone is dropped.
+    assert!(poll(&mut slept, &slow).is_ready());
 }
 
 #[test]

@@ -66,10 +66,15 @@ impl Timers {
         let ours = Expiry::Task(Foreign::new(waker.clone()));
         let mut wheel = self.wheel.lock();
         if let Some(key) = *key {
-            let before = wheel.get_mut(key).map(|there| mem::replace(there, ours));
+            let mut other = ours;
+            // The time may have come while the waker was cloned.
+            let there = wheel.get_mut(key);
+            let waits = there.map(|there| mem::swap(there, &mut other)).is_some();
             // Not under the lock: either waker may be the last that keeps somebody's future.
             drop(wheel);
-            return before.is_some();
+            // FOREIGN(sleep-drop): as in `end_sleep`, on the thread that polls.
+            drop(other);
+            return waits;
         }
         let (made, is_first) = wheel.insert(at_ns, None, ours);
         drop(wheel);
