@@ -171,11 +171,9 @@ impl<T> TaskSet<T> {
     /// In a child of `fork`, if the set or the item was made before.
     pub fn add(&mut self, mut handle: JoinHandle<T>) {
         self.must_be_here();
-        let place = self.unused.pop().unwrap_or_else(|| {
-            self.handles.push(None);
-            self.handles.len() - 1
-        });
-        let nr_places = self.handles.len();
+        let reused = self.unused.last().copied();
+        let place = reused.unwrap_or(self.handles.len());
+        let nr_places = self.handles.len().max(place + 1);
         {
             let mut list = self.ended.0.lock();
             let nr_more = nr_places.saturating_sub(list.places.len());
@@ -183,8 +181,14 @@ impl<T> TaskSet<T> {
         }
         let ended = self.ended.clone();
         let waker = Waker::from(Arc::new(AtEnd { place, ended }));
+        // It panics if the item is a parent's: the place is not taken before.
         let waits = handle.await_end(&waker);
-        self.handles[place] = Some(handle);
+        if reused.is_some() {
+            self.unused.pop();
+            self.handles[place] = Some(handle);
+        } else {
+            self.handles.push(Some(handle));
+        }
         if !waits {
             self.ended.add(place);
         }
@@ -297,6 +301,10 @@ impl<T> TaskSet<T> {
         self.must_be_here();
         for (place, handle) in self.handles.iter_mut().enumerate() {
             let Some(handle) = handle else { continue };
+            // Its waker tells of that, or has told; a second call of this is to add nothing.
+            if handle.is_finished() {
+                continue;
+            }
             // FOREIGN(cancel-drop): the closure, on the thread that cancels; contained here, so that all are cancelled.
             contain(|| {
                 handle.cancel();
@@ -356,6 +364,18 @@ impl<T> fmt::Debug for TaskSet<T> {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_was_aborted_takes_one_place_in_the_list_however_often() {
+        let queue = Workqueue::builder("set").build().unwrap();
+        queue.pause();
+        let mut set = TaskSet::new(&queue);
+        (0..10).for_each(|_| set.spawn(|| ()));
+        (0..100).for_each(|_| set.abort_all());
+        assert_eq!(set.ended.0.lock().places.len(), 10);
+        assert_eq!(set.results().count(), 10);
+        queue.resume();
+    }
 
     /// That no lock is held is asserted where a waker is dropped.
     #[test]
