@@ -235,6 +235,13 @@ impl<T> Room<T> {
         waiting
     }
 
+    /// Takes out what still stands in line when nobody has a poster any more: the items of sends that were leaked.
+    pub(super) fn forgotten(&mut self) -> impl Iterator<Item = T> {
+        let waiting = self.line().map(|mut line| mem::take(&mut line.waiting));
+        let waiting = waiting.into_iter().flatten();
+        waiting.map(|waiting| waiting.item)
+    }
+
     /// Lets nobody in from here on, and wakes all who stand in line.
     pub(super) fn close(&self) {
         let Some(mut line) = self.line() else {

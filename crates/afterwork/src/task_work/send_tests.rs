@@ -385,3 +385,35 @@ fn wakers_that_panic_take_nobody_along() {
     poster.post(3).unwrap();
     assert_eq!(mailbox.try_recv(), Ok(3));
 }
+
+#[test]
+fn what_a_leaked_send_left_in_line_is_dropped_and_its_panics_end_there() {
+    /// Counts its drop, and panics in it.
+    struct Bomb<'a>(&'a AtomicUsize);
+    impl Drop for Bomb<'_> {
+        fn drop(&mut self) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            panic_any("dropped");
+        }
+    }
+    for owner_first in [true, false] {
+        let nr_dropped = AtomicUsize::new(0);
+        for mailbox in bounded(1) {
+            let poster = mailbox.poster();
+            poster.post(Bomb(&nr_dropped)).ok().unwrap();
+            for _ in 0..2 {
+                let mut sending = poster.send(Bomb(&nr_dropped));
+                assert!(poll(&mut sending).is_pending());
+                std::mem::forget(sending);
+            }
+            if owner_first {
+                drop(mailbox);
+                drop(poster);
+            } else {
+                drop(poster);
+                drop(mailbox);
+            }
+        }
+        assert_eq!(nr_dropped.load(Ordering::Relaxed), 6);
+    }
+}
