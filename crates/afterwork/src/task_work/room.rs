@@ -175,15 +175,15 @@ impl<T> Room<T> {
         Ok(ticket)
     }
 
-    /// Takes room for the first item in line, and the item out of the line. `None` if there is no room, or no item.
+    /// Takes room for the first item in line, and the item out of the line. `None` if there is no room, or no item. The
+    /// caller [notes](Self::note_if_empty_locked) that the line is empty when the item is in the queue: a post that found room
+    /// before would overtake it.
     pub(super) fn next_in_locked(&self, line: &mut Line<T>) -> Option<Waiting<T>> {
         let bound = self.bound?;
         if line.is_closed || line.waiting.is_empty() || !self.take_room(bound) {
             return None;
         }
-        let first = line.waiting.pop_front();
-        self.note_if_empty_locked(line);
-        first
+        line.waiting.pop_front()
     }
 
     /// Reserves room for one item, though others stand in line.
@@ -194,7 +194,8 @@ impl<T> Room<T> {
             .is_ok()
     }
 
-    fn note_if_empty_locked(&self, line: &Line<T>) {
+    /// Lets posts in again if nobody stands in line.
+    pub(super) fn note_if_empty_locked(&self, line: &Line<T>) {
         if line.waiting.is_empty() {
             self.state.fetch_and(!AWAITED, Ordering::Relaxed);
         }
@@ -316,6 +317,8 @@ mod tests {
         assert_eq!(room.leave(first), Some(1));
         let mut line = room.line().unwrap();
         let next = room.next_in_locked(&mut line).unwrap();
+        assert!(room.is_awaited(), "until the item is in the queue");
+        room.note_if_empty_locked(&line);
         assert!(room.next_in_locked(&mut line).is_none());
         drop(line);
         assert_eq!(next.item, 2);

@@ -154,6 +154,7 @@ impl<T> Shared<T> {
         while let Some(first) = self.room.next_in_locked(&mut line) {
             let block = Blank::new(self.inbox.nr_slots()).start(first.item, true, true);
             self.inbox.push(block);
+            self.room.note_if_empty_locked(&line);
             if let Some(on_turn) = first.on_turn {
                 wakeq.push(on_turn.into_inner());
             }
