@@ -2,8 +2,11 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{
+    any::Any,
+    cell::RefCell,
     future::pending,
     sync::mpsc,
+    thread,
     time::{Duration, Instant},
 };
 
@@ -67,4 +70,34 @@ fn our_timers_work_in_tokio_s_tasks() {
     assert_eq!(runtime.block_on(task).unwrap(), Ok(7));
     let late = runtime.block_on(async { timeout(SHORT, pending::<()>()).await });
     assert!(late.is_err());
+}
+
+/// A destructor of a thread-local may come after tokio's.
+#[test]
+fn a_future_that_goes_with_its_thread_is_dropped() {
+    struct Told(mpsc::Sender<()>);
+    impl Drop for Told {
+        fn drop(&mut self) {
+            self.0.send(()).unwrap();
+        }
+    }
+    thread_local! {
+        static KEPT: RefCell<Option<Box<dyn Any>>> =
+            const { RefCell::new(None) };
+    }
+    let runtime = runtime();
+    let handle = runtime.handle().clone();
+    let (send, receive) = mpsc::channel();
+    let thread = thread::spawn(move || {
+        // Made before tokio's, so dropped after it.
+        KEPT.with(|kept| *kept.borrow_mut() = None);
+        let told = Told(send);
+        let future = in_tokio(&handle, async move {
+            let _told = told;
+        });
+        KEPT.with(|kept| *kept.borrow_mut() = Some(Box::new(future)));
+        drop(handle.enter());
+    });
+    thread.join().unwrap();
+    assert_eq!(receive.recv(), Ok(()));
 }

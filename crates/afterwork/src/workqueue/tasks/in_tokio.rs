@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll},
 };
 
-use tokio::runtime::Handle;
+use tokio::runtime::{Handle, TryCurrentError};
 
 /// Polls and drops `future` in the context of a tokio runtime, so that `tokio::time`, `tokio::net` and `tokio::spawn` work inside it
 /// whatever executor polls it.
@@ -64,7 +64,10 @@ impl<F: Future> Future for InTokio<F> {
 
 impl<F> Drop for InTokio<F> {
     fn drop(&mut self) {
-        let _inside = self.runtime.enter();
+        // A thread that ends may have lost tokio's thread-local by now: then the future goes without a context.
+        let is_gone = |error: TryCurrentError| error.is_thread_local_destroyed();
+        let is_gone = Handle::try_current().err().is_some_and(is_gone);
+        let _inside = (!is_gone).then(|| self.runtime.enter());
         // SAFETY: dropped here alone, and not used again.
         unsafe { ManuallyDrop::drop(&mut self.future) };
     }
