@@ -4,7 +4,7 @@ use std::{
     io,
     pin::{Pin, pin},
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicUsize, Ordering},
         mpsc,
     },
@@ -14,7 +14,7 @@ use std::{
 };
 
 use afterwork::workqueue::{
-    BuildError, JoinError, MAX_CAPACITY, Reserve, TrySpawnError, Work, Workqueue,
+    BuildError, JoinError, JoinHandle, MAX_CAPACITY, Reserve, TrySpawnError, Work, Workqueue,
 };
 
 use crate::support::{Census, Count, alone_on_two, ends, eventually, queue, registry};
@@ -467,4 +467,85 @@ fn a_waker_that_panics_spares_who_makes_room() {
     let permit = poll(&mut reserve, &Arc::default()).expect("granted");
     drop(permit);
     queue.resume();
+}
+
+/// A task that its waker polls on the spot.
+struct OnTheSpot(Mutex<Option<Task>>);
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl OnTheSpot {
+    /// Polls `task`, and has it polled by whoever wakes it.
+    fn begin(task: impl Future<Output = ()> + Send + 'static) {
+        Arc::new(Self(Mutex::new(Some(Box::pin(task))))).wake();
+    }
+}
+
+impl Wake for OnTheSpot {
+    fn wake(self: Arc<Self>) {
+        let waker = Waker::from(self.clone());
+        let mut task = self.0.lock().unwrap();
+        let poll = |it: &mut Task| it.as_mut().poll(&mut Context::from_waker(&waker));
+        if task.as_mut().is_some_and(|it| poll(it).is_ready()) {
+            *task = None;
+        }
+    }
+}
+
+/// A full queue, paused; its item; and what tells that a task which stands in line has dropped its handle.
+fn full_with_a_task_that_lets_go() -> (Workqueue, JoinHandle<u32>, mpsc::Receiver<()>) {
+    let queue = paused(1);
+    let item = queue.try_spawn(|| 7).unwrap();
+    let (send, gone) = mpsc::channel();
+    let theirs = queue.clone();
+    OnTheSpot::begin(async move {
+        drop(theirs.reserve().await);
+        drop(theirs);
+        send.send(()).unwrap();
+    });
+    (queue, item, gone)
+}
+
+#[test]
+fn a_waker_that_is_told_of_room_may_drop_the_last_handle() {
+    ends(|| {
+        let (queue, item, gone) = full_with_a_task_that_lets_go();
+        // A start. What is told of a resumption comes later than this handle goes.
+        let resumed = queue.clone();
+        drop(queue);
+        resumed.resume();
+        resumed.close_in_background();
+        gone.recv().unwrap();
+        assert_eq!(item.join().unwrap(), 7);
+    });
+    ends(|| {
+        let (queue, mut item, gone) = full_with_a_task_that_lets_go();
+        drop(queue);
+        assert!(item.cancel());
+        gone.recv().unwrap();
+    });
+    ends(|| {
+        let (queue, item, gone) = full_with_a_task_that_lets_go();
+        queue.shutdown_background();
+        gone.recv().unwrap();
+        assert!(matches!(item.join(), Err(JoinError::Cancelled)));
+    });
+}
+
+#[test]
+fn a_waker_that_is_told_of_room_may_queue_the_very_item_again() {
+    ends(|| {
+        let queue = paused(1);
+        let work = Work::new(|| ());
+        assert_eq!(queue.try_enqueue(&work), Ok(true));
+        let (theirs, again) = (queue.clone(), work.clone());
+        OnTheSpot::begin(async move {
+            let permit = theirs.reserve().await;
+            assert!(!again.cancel());
+            assert_eq!(permit.enqueue(&again), Ok(true));
+        });
+        assert!(work.cancel());
+        assert!(work.is_pending());
+        assert_eq!(queue.cancel_all(), 1);
+    });
 }

@@ -76,15 +76,15 @@ impl Cancelled {
                 // FOREIGN(cancel-drop): closures and futures, on the thread that cancels all, or a reaper; contained.
                 guarded_in_item(|| drop(what)).unwrap_or_else(discard);
             }
+            let room = self.link.core.room.as_ref();
+            for _ in 0..std::mem::take(&mut self.remains.nr_places) {
+                if let Some(room) = room {
+                    room.give_back();
+                }
+            }
         };
         // SAFETY: we have the link.
         unsafe { with_current(ptr::null(), link, tell) };
-        if here.is_this() {
-            for _ in 0..std::mem::take(&mut self.remains.nr_places) {
-                // SAFETY: we have the link.
-                unsafe { run::give_place_back(link) };
-            }
-        }
         if !here.is_this() {
             // A waker forked, and came back in the child: the rest is the parent's.
             return std::mem::forget(self);

@@ -39,7 +39,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
         Pop::Run(_) => {
             if from.is_counted() && !sync::twin::armed("room: a start keeps its place") {
                 // SAFETY: our caller keeps the link's count, and the link, until we are back.
-                unsafe { give_place_back(home) };
+                unsafe { give_place_back(item.as_ptr(), home) };
             }
             // SAFETY: the step to running was ours, and our caller keeps the link's count until we are back.
             let ending = unsafe { run(item, home, || ()) };
@@ -231,7 +231,7 @@ fn help_here(item: NonNull<Head>) -> bool {
     });
     if claimed.is_counted() {
         // SAFETY: the seat keeps the queue.
-        unsafe { give_place_back(home) };
+        unsafe { give_place_back(item.as_ptr(), home) };
     }
     core.nr_helped.fetch_add(1, Ordering::Relaxed);
     trace::activate_work(|| home.trace(item.as_ptr(), head.vtable()));
@@ -308,11 +308,13 @@ fn cancel_and(item: NonNull<Head>, note: impl FnOnce(&Pwq)) -> bool {
     };
     // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
     note(unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) });
-    if claimed.is_counted() {
-        // Nobody but us ends the claim, so the item does not start any more.
+    // Of its own: the queue may go when the claim has ended, and the place is given back after that. A waker, which is told of
+    // the place, may want the same item, or drop the last handle of its queue.
+    let counted_by = claimed.is_counted().then(|| {
         // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
-        unsafe { give_place_back(Pwq::of(head.home.load(Ordering::Relaxed))) };
-    }
+        let home = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
+        home.core.clone()
+    });
     if claimed.is_ordered() {
         cut_out(item);
     } else {
@@ -335,20 +337,25 @@ fn cancel_and(item: NonNull<Head>, note: impl FnOnce(&Pwq)) -> bool {
     if wakes {
         key.wake(u32::MAX);
     }
+    if let Some(room) = counted_by.as_ref().and_then(|core| core.room.as_ref()) {
+        room.give_back();
+    }
     true
 }
 
-/// Gives the place of the queue's capacity back that an item had which was queued at `home`.
+/// Gives the place of the queue's capacity back that `item` had, which was queued at `home`: as a part of its run, for a waker
+/// that is told may drop the last handle of the queue, which must not wait for what the caller has in flight.
 ///
 /// # Safety
 ///
 /// 1. `home` stays until this returns.
 #[cold]
-pub(super) unsafe fn give_place_back(home: *const Pwq) {
+unsafe fn give_place_back(item: *const Head, home: *const Pwq) {
     // SAFETY: (1).
     let core = unsafe { &(*home).core };
     if let Some(room) = &core.room {
-        room.give_back();
+        // SAFETY: (1).
+        unsafe { with_current(item, home, || room.give_back()) };
     }
 }
 
