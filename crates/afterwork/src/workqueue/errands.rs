@@ -36,14 +36,25 @@ sync::thread_local! {
     static WAITS_FOR_NOBODY: Cell<bool> = Cell::new(false)
 }
 
+sync::thread_local! {
+    /// Whether others depend on this thread while it is in no item: it may have items in hand.
+    static SERVES: Cell<bool> = Cell::new(false)
+}
+
+/// Notes whether others depend on this thread while it is in no item, as on a worker.
+pub(crate) fn note_serving(serves: bool) {
+    SERVES.with(|place| place.set(serves));
+}
+
 /// Notes that others depend on this thread, so that it must wait for no queue's end.
 pub(crate) fn waits_for_nobody() {
     WAITS_FOR_NOBODY.with(|place| place.set(true));
 }
 
-/// Returns `true` if others depend on this thread.
-pub(crate) fn others_depend() -> bool {
-    WAITS_FOR_NOBODY.try_with(Cell::get).unwrap_or(false)
+/// Returns `true` if others depend on this thread, which is in an item or not.
+pub(crate) fn others_depend(in_item: bool) -> bool {
+    let serves = || !in_item && SERVES.try_with(Cell::get).unwrap_or(false);
+    WAITS_FOR_NOBODY.try_with(Cell::get).unwrap_or(false) || serves()
 }
 
 /// What is to be done by a thread that may wait. To some, being dropped is all.

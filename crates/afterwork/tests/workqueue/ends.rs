@@ -1,16 +1,19 @@
 //! How queues end: where the thread that drops the last handle must not wait, and beside timers that fire.
 
 use std::{
+    pin::Pin,
     sync::{
-        Arc,
+        Arc, Mutex,
         atomic::{AtomicBool, Ordering},
         mpsc,
     },
+    task::{Context, Wake, Waker},
     thread,
     time::Duration,
 };
 
 use afterwork::{
+    params::Params,
     rcu,
     workqueue::{Busy, DelayedWork, RcuWork, Registry, Work, Workqueue},
 };
@@ -351,5 +354,42 @@ fn the_end_drops_what_its_timers_would_have_run_before_it_waits_for_items() {
         drop(work);
         queue.spawn_detached(move || _ = receive.recv().unwrap_err());
         drop(queue);
+    });
+}
+
+#[test]
+fn a_waker_that_a_worker_calls_between_items_may_drop_the_last_handle_of_what_it_took_next() {
+    /// Drops a handle when it is woken.
+    struct Drops(Mutex<Option<Workqueue>>, mpsc::Sender<()>);
+    impl Wake for Drops {
+        fn wake(self: Arc<Self>) {
+            let handle = self.0.lock().unwrap().take();
+            drop(handle);
+            self.1.send(()).unwrap();
+        }
+    }
+    ends(|| {
+        let params = Params {
+            max_workers: 1,
+            ..Params::default()
+        };
+        let registry = registry_with("1 core", params);
+        let build = |name| queue(name).help(false).build_in(&registry).unwrap();
+        let (first, second) = (build("first"), build("second"));
+        let plug = plug_into(&first);
+        let items: Vec<_> = (0..4).map(|i| second.spawn(move || i)).collect();
+        let (send, told) = mpsc::channel();
+        let waker = Waker::from(Arc::new(Drops(Mutex::new(Some(second)), send)));
+        let mut drain = first.drain_async();
+        let polled = Pin::new(&mut drain).poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        drop(plug);
+        told.recv().unwrap();
+        for (i, item) in items.into_iter().enumerate() {
+            assert_eq!(item.join().unwrap(), i);
+        }
+        drop(drain);
+        drop(first);
+        shut_down(registry);
     });
 }

@@ -1,8 +1,9 @@
 //! What a registry's threads are like: their stacks, their names, and what they call when they begin and end.
 
 use std::{
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, mpsc},
     thread,
+    time::Duration,
 };
 
 use afterwork::{
@@ -175,4 +176,30 @@ fn a_queue_has_priority_where_it_may() {
     assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
     let may = sync::thread::may_set_nice(-20).is_ok();
     assert_eq!(queue.attrs().nice == -20, may);
+}
+
+#[test]
+fn a_hook_may_drop_the_last_handle_of_a_queue_that_waits_for_its_thread() {
+    ends(|| {
+        let (handles, given) = mpsc::channel::<Workqueue>();
+        let given = Mutex::new(given);
+        let drops = move || drop(given.lock().unwrap().try_recv());
+        let params = Params {
+            on_thread_start: Some(ThreadHook::new(move || {
+                // The rescuer has no handle to wait for.
+                if name().starts_with("aw/u") {
+                    thread::sleep(Duration::from_millis(20));
+                    drops();
+                }
+            })),
+            ..Params::default()
+        };
+        let registry = registry_with("2 core", params);
+        let queue = queue("hooks").help(false).build_in(&registry).unwrap();
+        handles.send(queue.clone()).unwrap();
+        let item = queue.spawn(|| 7);
+        queue.close_in_background();
+        assert_eq!(item.join().unwrap(), 7);
+        shut_down(registry);
+    });
 }

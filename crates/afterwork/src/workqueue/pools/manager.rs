@@ -16,7 +16,7 @@ use crate::{
     trace,
     wake::{Parker, Unparker},
     workqueue::{
-        errands::{Errand, Errands},
+        errands::{self, Errand, Errands},
         observe::report::Report,
     },
 };
@@ -201,6 +201,7 @@ impl Manager {
         let style = &self.style;
         let started = thread::spawn_sized(&style.name(name), style.stack_size, move || {
             manager.note_own_thread();
+            errands::note_serving(true);
             or_abort("a worker panicked", || {
                 manager.style.within(|| body(&manager));
             });
@@ -223,11 +224,14 @@ impl Manager {
 
     /// Starts a reaper if one is wanted, and does what it can where none is to be had.
     pub(crate) fn serve_errands(self: &Arc<Self>, now_ns: u64) {
-        if self.errands.wants_reaper(now_ns)
-            && !self.start_thread("reaper", |manager| manager.errands.serve())
-        {
+        if self.errands.wants_reaper(now_ns) && !self.start_thread("reaper", Self::reap) {
             self.errands.refused(now_ns);
         }
+    }
+
+    fn reap(self: &Arc<Self>) {
+        errands::note_serving(false);
+        self.errands.serve();
     }
 
     pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {

@@ -18,7 +18,7 @@
 //!
 //! The thread that drops the last handle, for then all items have run when the drop returns. But some threads must not
 //! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU; one of ours on which others
-//! depend ([`errands::waits_for_nobody`]); and whoever says so ([`Workqueue::close_in_background`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
+//! depend ([`errands::waits_for_nobody`]), and a worker that is in no item: in a waker that it calls, or in a hook of threads; and whoever says so ([`Workqueue::close_in_background`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
 //! out itself what need not wait any more.
 //!
 //! What timers were to queue here is dropped when the visitors have gone: where the end is carried out, by another reaper where
@@ -44,6 +44,7 @@ use crate::{
     wake::report,
     workqueue::{
         errands::{self, Errand},
+        execute::current::depth,
         item::handles::Dead,
         limit::queue_core::Handler,
     },
@@ -269,7 +270,9 @@ impl Inner {
 
     /// Returns `true` if this thread may wait for the end.
     fn may_end_here(&self) -> bool {
-        let may_wait = || report::may_sleep() && !rcu::in_callback() && !errands::others_depend();
+        // A worker that is in no item may be told of an end, or begin, or leave; and may have items in hand.
+        let others_depend = || errands::others_depend(depth() > 0);
+        let may_wait = || report::may_sleep() && !rcu::in_callback() && !others_depend();
         !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
     }
 
