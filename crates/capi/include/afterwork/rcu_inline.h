@@ -77,6 +77,21 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
  */
 #define AFTERWORK_LIGHT_BARRIER() __asm__ __volatile__("" : : : "memory")
 
+/*
+ * Store a pointer, and exchange one. The value is converted as an assignment does it, to a base of a class too, and what is no
+ * assignment is warned of: gcc's own functions take the address as it is.
+ */
+#define AFTERWORK_STORE(place, value, order)                          \
+	__extension__({                                               \
+		__typeof__(*(place)) afterwork_stored = (value);      \
+		__atomic_store_n((place), afterwork_stored, (order)); \
+	})
+#define AFTERWORK_EXCHANGE(place, value, order)                             \
+	__extension__({                                                     \
+		__typeof__(*(place)) afterwork_given = (value);             \
+		__atomic_exchange_n((place), afterwork_given, (order));     \
+	})
+
 /* Begins a section. */
 static inline void afterwork_read_lock(void)
 {

@@ -80,9 +80,9 @@ static inline int rcu_read_lock_held(void)
 #define rcu_dereference_raw(p) rcu_dereference(p)
 #define rcu_access_pointer(p) __atomic_load_n(&(p), __ATOMIC_RELAXED)
 #define rcu_dereference_protected(p, c) ((void)(c), __atomic_load_n(&(p), __ATOMIC_RELAXED))
-#define rcu_assign_pointer(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELEASE)
-#define RCU_INIT_POINTER(p, v) __atomic_store_n(&(p), (v), __ATOMIC_RELAXED)
-#define rcu_replace_pointer(p, v, c) ((void)(c), __atomic_exchange_n(&(p), (v), __ATOMIC_ACQ_REL))
+#define rcu_assign_pointer(p, v) AFTERWORK_STORE(&(p), (v), __ATOMIC_RELEASE)
+#define RCU_INIT_POINTER(p, v) AFTERWORK_STORE(&(p), (v), __ATOMIC_RELAXED)
+#define rcu_replace_pointer(p, v, c) ((void)(c), AFTERWORK_EXCHANGE(&(p), (v), __ATOMIC_ACQ_REL))
 
 /**
  * synchronize_rcu - wait until all sections that run now have ended

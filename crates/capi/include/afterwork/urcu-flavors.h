@@ -392,13 +392,13 @@ static inline void urcu_qsbr_barrier(void)
 /* Pointers that readers load and writers change; the exchanges are full barriers. */
 #ifdef AFTERWORK_URCU_POINTERS
 #define rcu_dereference(p) __atomic_load_n(&(p), __ATOMIC_ACQUIRE)
-#define rcu_set_pointer(p, v) __atomic_store_n((p), (v), __ATOMIC_RELEASE)
+#define rcu_set_pointer(p, v) AFTERWORK_STORE((p), (v), __ATOMIC_RELEASE)
 #define rcu_assign_pointer(p, v) rcu_set_pointer(&(p), (v))
-#define rcu_xchg_pointer(p, v) __atomic_exchange_n((p), (v), __ATOMIC_SEQ_CST)
+#define rcu_xchg_pointer(p, v) AFTERWORK_EXCHANGE((p), (v), __ATOMIC_SEQ_CST)
 #define rcu_cmpxchg_pointer(p, old, _new)                                                                             \
 	__extension__({                                                                                               \
-		__typeof__(*(p)) afterwork_seen = (old);                                                              \
-		(void)__atomic_compare_exchange_n((p), &afterwork_seen, (_new), 0, __ATOMIC_SEQ_CST,                  \
+		__typeof__(*(p)) afterwork_seen = (old), afterwork_new = (_new);                                      \
+		(void)__atomic_compare_exchange_n((p), &afterwork_seen, afterwork_new, 0, __ATOMIC_SEQ_CST,           \
 						  __ATOMIC_SEQ_CST);                                                  \
 		afterwork_seen;                                                                                       \
 	})

@@ -41,6 +41,36 @@ std::atomic<int> nr_declared{ 0 };
 DECLARE_WORK(declared, [](struct work_struct *) { nr_declared++; });
 DEFINE_SRCU(domain);
 
+struct first {
+	long one = 1;
+};
+
+struct second {
+	long two = 2;
+};
+
+struct both : first, second {
+};
+
+second *published;
+
+// A base that is not the first lies elsewhere than the whole.
+bool pointers_to_bases_are_converted()
+{
+	both it;
+	second *base = &it;
+
+	rcu_assign_pointer(published, &it);
+	bool are = rcu_dereference(published) == base;
+	rcu_assign_pointer(published, nullptr);
+	are = are && rcu_replace_pointer(published, &it, true) == nullptr;
+	are = are && rcu_replace_pointer(published, NULL, true) == base;
+	RCU_INIT_POINTER(published, &it);
+	are = are && rcu_access_pointer(published) == base;
+	RCU_INIT_POINTER(published, nullptr);
+	return are;
+}
+
 } // namespace
 
 int main()
@@ -48,6 +78,8 @@ int main()
 	auto *wq = alloc_workqueue("%s-%d", WQ_UNBOUND | WQ_HIGHPRI, 2, "cpp", 17);
 	auto it = std::make_unique<counter>();
 
+	if (!pointers_to_bases_are_converted())
+		return 4;
 	if (!wq || !queue_work(wq, &it->work) || !queue_delayed_work(wq, &it->later, 3600 * HZ))
 		return 1;
 	flush_work(&it->work);
