@@ -216,7 +216,9 @@ fn help_here(item: NonNull<Head>) -> bool {
             && from.unclaim().1
         {
             let pool = home.pool.clone();
-            put_back(&pool, item, from.is_revived());
+            // Where a task may wait for it the flag is that: such an item is queued once.
+            let is_revived = from.is_revived() && head.vtable().handle.is_none();
+            put_back(&pool, item, is_revived);
         }
         return false;
     };
