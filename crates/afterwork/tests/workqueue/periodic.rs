@@ -233,3 +233,28 @@ fn a_paused_queue_runs_it_when_it_goes_on() {
     eventually("it runs", || count.get() > 2);
     drop(ticks);
 }
+
+#[test]
+fn to_cancel_all_of_its_queue_ends_it_but_not_in_the_middle_of_a_run() {
+    let queue = alone_on_two(queue("every"));
+    let (send, receive) = mpsc::channel();
+    let (go_on, gate) = mpsc::channel::<()>();
+    let ticks = queue
+        .every(PERIOD, move || {
+            send.send(()).unwrap();
+            let _ = gate.recv();
+        })
+        .unwrap();
+    receive.recv_timeout(PATIENCE).unwrap();
+    queue.cancel_all();
+    go_on.send(()).unwrap();
+    receive.recv_timeout(PATIENCE).unwrap();
+    queue.pause();
+    drop(go_on);
+    // Armed or pending, it is taken back, and with it what arms it.
+    eventually("the run has ended", || queue.cancel_all() == 1);
+    queue.resume();
+    while receive.try_recv().is_ok() {}
+    assert!(receive.recv_timeout(25 * PERIOD).is_err());
+    drop(ticks);
+}

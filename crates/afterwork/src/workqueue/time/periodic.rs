@@ -33,6 +33,7 @@ use crate::workqueue::queues::{
 ///   [`CancelOnDrop`](crate::workqueue::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits for that.
 /// - It does not keep its queue: when the last handle of that is dropped, the runs end. The closure must not hold such a handle, for
 ///   then it would keep the queue. A drain does not wait for it, and a paused queue runs it when it goes on.
+/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends it, too, but not in the middle of a run: then the next one comes.
 /// - A run that panics is caught, counted and reported to the queue's
 ///   [`on_panic`](crate::workqueue::Builder::on_panic) as other items' panics are; the next run comes at its time.
 ///

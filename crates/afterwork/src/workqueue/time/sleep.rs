@@ -77,7 +77,7 @@ pub(super) fn global() -> &'static Registry {
 ///
 /// 60 bytes of one table for each that waits. To begin it, to drop it or to poll it again takes a short lock and a constant number
 /// of steps, however many wait; only one that becomes the first to be woken gets the registry's thread up. Memory
-/// goes back when most have ended. Those that end in the same step are collected under the lock, some 20 ns each.
+/// goes back when most have ended, up to the last place of the table that is in use. Those that end in the same step are collected under the lock, some 20 ns each.
 ///
 /// A waker of a [queue's future](crate::workqueue::Workqueue::spawn_async) or of [`block_on`](crate::workqueue::block_on) is fired by the
 /// registry's own thread. One of another executor is users' code, which that thread runs none of: it is fired by a thread of a few
