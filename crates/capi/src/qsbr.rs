@@ -17,6 +17,7 @@ use afterwork::rcu::{
 use crate::{
     boundary::{misuse, within},
     inline::{adopt, watch_exit},
+    rcupdate::{Called, RcuFn, RcuHead},
 };
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +74,36 @@ pub(crate) fn while_offline(name: &str, body: impl FnOnce()) {
         if was_online {
             go_online();
         }
+    });
+}
+
+/// Calls `body`, a callback, with this thread registered and online, as liburcu's helpers are: the sections in it are nothing.
+fn as_reader(body: impl FnOnce()) {
+    let before = state();
+    if before != State::Online {
+        go_online();
+    }
+    body();
+    if before != State::Online && state() == State::Online {
+        go_offline();
+    }
+    set(before);
+}
+
+/// Has `func` called with `head` after a grace period, by a thread that is an online reader meanwhile.
+///
+/// # Safety
+///
+/// 1. As of [`aw_call_rcu`](crate::rcupdate::aw_call_rcu).
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn aw_qsbr_call_rcu(head: *mut RcuHead, func: Option<RcuFn>) {
+    within("call_rcu", || match func {
+        Some(func) if !head.is_null() => {
+            let called = Called(head, func);
+            // SAFETY: (1), and a callback runs once.
+            rcu::call(move || as_reader(|| unsafe { called.run() }));
+        }
+        _ => misuse("call_rcu", &"the head or the function is NULL", ()),
     });
 }
 

@@ -15,6 +15,22 @@ pub type RcuFn = unsafe extern "C-unwind" fn(*mut RcuHead);
 // As the header promises; it asserts the same. Cookies are 64 bits, as is C's `unsigned long` on the machines we run on.
 const _: () = assert!(size_of::<RcuHead>() == 16 && align_of::<RcuHead>() == 8);
 
+/// A head and its function, which a closure carries to another thread.
+pub(crate) struct Called(pub(crate) *mut RcuHead, pub(crate) RcuFn);
+
+// SAFETY: handed over by C, to be called on any thread.
+unsafe impl Send for Called {}
+
+impl Called {
+    /// # Safety
+    ///
+    /// 1. Its grace period is over, and this is called once.
+    pub(crate) unsafe fn run(self) {
+        // SAFETY: (1).
+        unsafe { raw::run_c(self.0, self.1) };
+    }
+}
+
 /// Returns `true` if the caller may wait for a grace period; what else he would do is misuse.
 fn may_wait(name: &str) -> bool {
     let waits_for_itself = raw::is_reading();

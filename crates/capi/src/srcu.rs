@@ -10,7 +10,7 @@ use sync::atomic::{AtomicPtr, Ordering};
 
 use crate::{
     boundary::{ENOMEM, misuse, within},
-    rcupdate::{RcuFn, RcuHead},
+    rcupdate::{Called, RcuFn, RcuHead},
 };
 
 /// A domain as C has it: `struct srcu_struct`. All zeroes is one that was not used yet.
@@ -184,22 +184,6 @@ unsafe extern "C" fn aw_poll_state_synchronize_srcu(srcu: *const Srcu, cookie: c
     })
 }
 
-/// A head that a callback carries to another thread.
-struct Sent(*mut RcuHead, RcuFn);
-
-// SAFETY: handed over by `aw_call_srcu`.
-unsafe impl Send for Sent {}
-
-impl Sent {
-    /// # Safety
-    ///
-    /// 1. Its grace period is over, and this is called once.
-    unsafe fn run(self) {
-        // SAFETY: (1).
-        unsafe { raw::run_c(self.0, self.1) };
-    }
-}
-
 /// Has `func` called with `head` after a grace period of the domain.
 ///
 /// # Safety
@@ -215,9 +199,9 @@ unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: O
         };
         match func {
             Some(func) if !head.is_null() => {
-                let sent = Sent(head, func);
+                let called = Called(head, func);
                 // SAFETY: (2).
-                domain.call(move || unsafe { sent.run() });
+                domain.call(move || unsafe { called.run() });
             }
             _ => misuse("call_srcu", &"the head or the function is NULL", ()),
         }

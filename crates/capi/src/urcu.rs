@@ -18,7 +18,7 @@ use sync::{
 use topology::Topology;
 
 use crate::{
-    boundary::{EINVAL, misuse, within},
+    boundary::{EINVAL, balanced, misuse, within},
     inline, qsbr,
     rcupdate::{self, RcuFn, RcuHead},
 };
@@ -72,7 +72,9 @@ impl Deferred {
     /// 1. Its grace period is over, and this is called once.
     unsafe fn run(self) {
         // SAFETY: (1).
-        unsafe { self.0(self.1) };
+        balanced("function of defer_rcu", self.0 as usize, || unsafe {
+            self.0(self.1);
+        });
     }
 }
 
@@ -379,6 +381,7 @@ pub static aw_qsbr_flavor: Flavor = Flavor {
     read_unlock: nothing,
     read_ongoing: qsbr::aw_qsbr_read_ongoing,
     read_quiescent_state: qsbr::aw_qsbr_quiescent_state,
+    update_call_rcu: qsbr::aw_qsbr_call_rcu,
     update_synchronize_rcu: qsbr::aw_qsbr_synchronize_rcu,
     thread_offline: qsbr::aw_qsbr_thread_offline,
     thread_online: qsbr::aw_qsbr_thread_online,

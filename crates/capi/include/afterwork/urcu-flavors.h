@@ -147,6 +147,7 @@ void aw_qsbr_thread_online(void);
 void aw_qsbr_thread_offline(void);
 int aw_qsbr_read_ongoing(void);
 void aw_qsbr_quiescent_state(void);
+void aw_qsbr_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head));
 void aw_qsbr_synchronize_rcu(void);
 void aw_qsbr_barrier(void);
 
@@ -158,7 +159,8 @@ void aw_qsbr_barrier(void);
  * synchronize_rcu, barrier, defer_barrier: inside a section misuse; go on without waiting. Of qsbr they take the thread
  *   offline, as liburcu's do; of the others they are misuse where the thread is an online reader.
  * call_rcu, defer_rcu: in a section too, on any thread, registered or not. Callbacks run on a thread of the library's, of
- *   which a child of fork has none of its parent's: it forgets what had not run.
+ *   which a child of fork has none of its parent's: it forgets what had not run. Of qsbr that thread is an online reader in a
+ *   callback of call_rcu, as liburcu's helpers are, and about one call_rcu in sixty allocates.
  * defer_register_thread, defer_unregister_thread: the second waits for what was deferred.
  * create_call_rcu_data and kin: remember what they are told, and get_call_rcu_thread waits for a grace period.
  * call_rcu_before_fork and kin: need not be called; serve liburcu's hash table.
@@ -169,10 +171,6 @@ void aw_qsbr_barrier(void);
 	}                                                                                                             \
 	static inline void urcu_##f##_exit(void)                                                                      \
 	{                                                                                                             \
-	}                                                                                                             \
-	static inline void urcu_##f##_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head))            \
-	{                                                                                                             \
-		aw_call_rcu(head, func);                                                                              \
 	}                                                                                                             \
 	static inline struct urcu_gp_poll_state urcu_##f##_start_poll_synchronize_rcu(void)                           \
 	{                                                                                                             \
@@ -313,6 +311,10 @@ void aw_qsbr_barrier(void);
 	{                                                                                                             \
 		aw_rcu_barrier();                                                                                     \
 	}                                                                                                             \
+	static inline void urcu_##f##_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head))            \
+	{                                                                                                             \
+		aw_call_rcu(head, func);                                                                              \
+	}                                                                                                             \
 	AFTERWORK_URCU_COMMON(f)
 
 AFTERWORK_URCU_SECTIONS(memb)
@@ -377,6 +379,11 @@ static inline void urcu_qsbr_register_thread(void)
 static inline void urcu_qsbr_unregister_thread(void)
 {
 	aw_qsbr_unregister_thread();
+}
+
+static inline void urcu_qsbr_call_rcu(struct rcu_head *head, void (*func)(struct rcu_head *head))
+{
+	aw_qsbr_call_rcu(head, func);
 }
 
 static inline void urcu_qsbr_synchronize_rcu(void)

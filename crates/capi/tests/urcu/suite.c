@@ -167,6 +167,46 @@ static void callbacks_come_after_readers(void)
 	CHECK(nr_called == NR_CHANGES);
 }
 
+static int in_callback, was_freed_in_callback;
+
+static void read_in_callback(struct rcu_head *head)
+{
+	struct node *node;
+
+	(void)head;
+	rcu_read_lock();
+	node = rcu_dereference(shared);
+	CHECK(rcu_read_ongoing());
+	__atomic_store_n(&in_callback, 1, __ATOMIC_RELEASE);
+	usleep(50000);
+	CHECK(__atomic_load_n(&node->state, __ATOMIC_RELAXED) == ALIVE);
+	CHECK(!__atomic_load_n(&was_freed_in_callback, __ATOMIC_RELAXED));
+	rcu_read_unlock();
+	rcu_quiescent_state();
+	synchronize_rcu();
+	rcu_quiescent_state();
+}
+
+static void a_callback_may_read(void)
+{
+	static struct rcu_head head;
+	struct node *node = new_node();
+
+	in_callback = was_freed_in_callback = 0;
+	rcu_set_pointer(&shared, node);
+	call_rcu(&head, read_in_callback);
+	rcu_thread_offline();
+	while (!__atomic_load_n(&in_callback, __ATOMIC_ACQUIRE))
+		sched_yield();
+	rcu_thread_online();
+	node = rcu_xchg_pointer(&shared, NULL);
+	synchronize_rcu();
+	__atomic_store_n(&was_freed_in_callback, 1, __ATOMIC_RELAXED);
+	/* Its memory is still there, so that the check fails and not the program. */
+	rcu_barrier();
+	poison(node);
+}
+
 static void what_is_deferred_comes_after_readers(void)
 {
 	nr_called = 0;
@@ -591,6 +631,7 @@ static const struct {
 } tests[] = {
 	T(readers_never_see_what_was_freed),
 	T(callbacks_come_after_readers),
+	T(a_callback_may_read),
 	T(what_is_deferred_comes_after_readers),
 	T(sections_nest),
 	T(a_grace_period_waits_for_a_section),
