@@ -34,19 +34,28 @@ struct Before {
     stride: usize,
 }
 
-/// Returns one more than the highest number of a CPU that there may be; 0 is not known yet.
+/// Returns one more than the highest number of a CPU that there may be. Where the machine cannot be read, as without files, it is of
+/// those that the process may use.
+///
+/// The same for as long as the process lives: parts are found by it.
 pub(crate) fn nr_cpu_ids() -> u32 {
+    /// 0 is not known yet.
     static KNOWN: AtomicU32 = AtomicU32::new(0);
     let known = KNOWN.load(Ordering::Relaxed);
     if known != 0 {
         return known;
     }
     let possible = Topology::detect().ok();
-    let last = possible.and_then(|topology| topology.possible().last());
-    // Whoever comes second finds the same.
+    let last = match possible {
+        Some(topology) => topology.possible().last(),
+        None => cpu::affinity().ok().and_then(|allowed| allowed.last()),
+    };
     let nr = last.map_or(1, |cpu| cpu.as_u32() + 1);
-    KNOWN.store(nr, Ordering::Relaxed);
-    nr
+    // Whoever comes second may have found another number, and takes the first one.
+    match KNOWN.compare_exchange(0, nr, Ordering::Relaxed, Ordering::Relaxed) {
+        Ok(_) => nr,
+        Err(first) => first,
+    }
 }
 
 #[unsafe(no_mangle)]
@@ -54,10 +63,13 @@ extern "C" fn aw_nr_cpu_ids() -> c_uint {
     within("nr_cpu_ids", nr_cpu_ids)
 }
 
-/// Returns the CPU that the caller runs on, or did a moment ago.
+/// Returns the CPU that the caller runs on, or did a moment ago; one that has a part, also where not all CPUs are known.
 #[unsafe(no_mangle)]
 extern "C" fn aw_raw_smp_processor_id() -> c_uint {
-    cpu::current().as_u32()
+    within("raw_smp_processor_id", || {
+        let (cpu, nr) = (cpu::current().as_u32(), nr_cpu_ids());
+        if cpu < nr { cpu } else { cpu % nr }
+    })
 }
 
 /// Returns whether a CPU is online.

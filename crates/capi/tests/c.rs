@@ -291,6 +291,13 @@ fn what_an_exception_leaves_ends_the_process_with_a_line() {
 }
 
 #[test]
+fn each_cpu_has_a_part_where_the_machine_cannot_be_read() {
+    if let Some(program) = compiled("unread", &[apart("unread.c")], &[]) {
+        succeeds(&mut Command::new(program));
+    }
+}
+
+#[test]
 fn the_library_is_opened_and_closed_at_run_time() {
     let Some(compiler) = tool("cc") else { return };
     let program = place("plugin");

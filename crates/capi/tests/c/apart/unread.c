@@ -1,0 +1,36 @@
+/* Per-CPU data where no file can be opened, so that the machine cannot be read. */
+#define _GNU_SOURCE
+#include <afterwork/percpu.h>
+
+#include <sched.h>
+#include <sys/resource.h>
+
+int main(void)
+{
+	struct rlimit limit = { 0, 0 };
+	unsigned long *counts, sum = 0;
+	unsigned int cpu, nr_cpus = 0;
+	cpu_set_t allowed, one;
+
+	if (sched_getaffinity(0, sizeof(allowed), &allowed) || setrlimit(RLIMIT_NOFILE, &limit))
+		return 1;
+	counts = alloc_percpu(unsigned long);
+	if (!counts)
+		return 2;
+	for (cpu = 0; cpu < 1024; cpu++) {
+		if (!CPU_ISSET(cpu, &allowed))
+			continue;
+		CPU_ZERO(&one);
+		CPU_SET(cpu, &one);
+		if (sched_setaffinity(0, sizeof(one), &one))
+			continue;
+		if (raw_smp_processor_id() >= nr_cpu_ids)
+			return 3;
+		this_cpu_inc(counts);
+		nr_cpus++;
+	}
+	for_each_possible_cpu(cpu)
+		sum += *per_cpu_ptr(counts, cpu);
+	free_percpu(counts);
+	return sum == nr_cpus ? 0 : 4;
+}
