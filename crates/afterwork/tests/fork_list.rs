@@ -119,6 +119,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("wake/spin.rs", "WAITER", Thread),
     ("wake/spin.rs", "WAITER_SPIN_LIMIT", Word),
     ("workqueue/errands.rs", "WAITS_FOR_NOBODY", Thread),
+    ("workqueue/errands.rs", "SERVES", Thread),
     ("workqueue/execute/current.rs", "INNERMOST", Thread),
     ("workqueue/execute/wait.rs", "HAS_ANY", PerProcess),
     ("workqueue/item/slab.rs", "HANDLER", Constant),

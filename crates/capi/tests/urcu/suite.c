@@ -321,9 +321,10 @@ static void *answer(void *unused)
 		rcu_read_unlock();
 		rcu_quiescent_state();
 	}
-	/* The question that was seen may be that of an earlier grace period: qsbr's reader goes on to report. */
+	/* Nothing else that this thread does is to answer, but where a second grace period follows one that was under way. */
 	while (!__atomic_load_n(&is_answered, __ATOMIC_ACQUIRE)) {
-		rcu_quiescent_state();
+		if (__atomic_load_n(aw_rcu_reader.first_level, __ATOMIC_RELAXED) != aw_rcu_reader.slot->ctr)
+			rcu_quiescent_state();
 		sched_yield();
 	}
 	rcu_unregister_thread();
