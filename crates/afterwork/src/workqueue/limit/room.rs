@@ -172,7 +172,9 @@ impl Room {
         let mut line = self.line.lock();
         let has_place = waiter.has_place();
         if !has_place {
-            line.retain(|it| !Arc::ptr_eq(it, waiter));
+            // Found at once where all leave in the order of coming.
+            let at = line.iter().position(|it| Arc::ptr_eq(it, waiter));
+            at.and_then(|at| line.remove(at));
             if line.is_empty() {
                 self.word.fetch_and(!IN_LINE, Ordering::Relaxed);
             }
