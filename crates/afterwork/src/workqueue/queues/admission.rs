@@ -281,7 +281,8 @@ impl Workqueue {
 
     /// Queues `work` as [`enqueue`](Self::enqueue) does, if there is room.
     ///
-    /// `Ok(false)` when it was pending already, for which no room is needed, or is disabled.
+    /// `Ok(false)` when it was pending already, for which no room is needed. A disabled one is `Ok(false)` where there is room, else
+    /// [`Full`](TrySpawnError::Full).
     ///
     /// # Errors
     ///
