@@ -138,6 +138,11 @@ pub struct Bare {
     outcome: Arc<Mutex<Option<Outcome>>>,
 }
 
+// SAFETY: a thread's name in the C library, which with musl is a pointer, may be used by any thread.
+unsafe impl Send for Bare {}
+// SAFETY: as above; what may be done by reference only looks at the outcome.
+unsafe impl Sync for Bare {}
+
 struct Start {
     name: CString,
     body: Body,

@@ -15,7 +15,7 @@ use crate::workqueue::route::attrs::{BuildError, MAX_ACTIVE};
 ///
 /// # Errors
 ///
-/// Those of [`Builder::build`] on the process-wide registry. The next call tries again.
+/// Those of [`Builder::build`](crate::workqueue::Builder::build) on the process-wide registry. The next call tries again.
 ///
 /// # Examples
 ///

@@ -366,6 +366,7 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg_attr(miri, ignore = "reads sysfs")]
     fn what_was_aborted_takes_one_place_in_the_list_however_often() {
         let queue = Workqueue::builder("set").build().unwrap();
         queue.pause();
