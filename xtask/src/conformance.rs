@@ -1,7 +1,8 @@
-//! Checks the table of rules in docs/conformance.md: each rule has a test of its own, and the test exists.
+//! Checks the tables of rules in docs/conformance.md: each rule has a test of its own, and the test exists.
 //!
 //! A rule is a row of a table whose last column is headed `test`. That column names at least one test function, in
-//! backticks. A test is named once: one that serves two rules would not tell which of them broke.
+//! backticks. A test is named once: one that serves two rules would not tell which of them broke. A test of Rust's is a function, one
+//! of C's a row of a table of the suite; each of `rules.c` is named.
 
 use std::collections::BTreeSet;
 
@@ -10,6 +11,8 @@ use crate::report::{Failure, Finding, Findings};
 use crate::workspace::Workspace;
 
 const TABLE: &str = "docs/conformance.md";
+/// Where the tests in C are.
+const SUITE: &str = "crates/capi/tests/c/";
 
 /// Finds rules without a test, tests that are not there, and tests that serve two rules.
 pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
@@ -17,10 +20,44 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
         .text(TABLE)?
         .ok_or_else(|| Failure::new(format!("{TABLE} is no text")))?;
     let rules = rules(&text);
+    let mut known = order::tests(workspace)?;
+    let mut broken_in_c = Vec::new();
+    for file in workspace.files()? {
+        if !(file.starts_with(SUITE) && file.ends_with(".c")) {
+            continue;
+        }
+        let text = workspace.text(&file)?.unwrap_or_default();
+        let cases = cases(&text);
+        if file.ends_with("/rules.c") {
+            broken_in_c = unnamed(&file, &cases, &rules);
+        }
+        known.extend(cases.into_iter().map(|(_, case)| case.to_string()));
+    }
+    let mut broken = broken(&rules, &known);
+    broken.append(&mut broken_in_c);
     Ok(Findings {
-        broken: broken(&rules, &order::tests(workspace)?),
+        broken,
         looked_at: format!("{} rules", rules.len()),
     })
+}
+
+/// Returns the cases of a file of the suite in C, with their lines: what its table has.
+fn cases(text: &str) -> Vec<(u32, &str)> {
+    let rows = (1..).zip(text.lines()).filter_map(|(line, row)| {
+        let case = row.strip_prefix("\tT(")?.strip_suffix("),")?;
+        Some((line, case))
+    });
+    rows.collect()
+}
+
+/// Finds cases of C's rules that no rule names.
+fn unnamed(file: &str, cases: &[(u32, &str)], rules: &[Rule<'_>]) -> Vec<Finding> {
+    let is_named = |case: &str| rules.iter().any(|rule| rule.tests.contains(&case));
+    let unnamed = cases.iter().filter(|(_, case)| !is_named(case));
+    let say = |&(line, case): &(u32, &str)| {
+        Finding::new(file, line, format!("no rule of {TABLE} names `{case}`"))
+    };
+    unnamed.map(say).collect()
 }
 
 /// A row of the table.
@@ -92,6 +129,15 @@ mod tests {
     fn rows_of_tables_of_tests_are_rules() {
         let tests: Vec<_> = rules(TEXT).into_iter().map(|rule| rule.tests).collect();
         assert_eq!(tests, [vec!["a"], vec!["b", "c"], vec![]]);
+    }
+
+    #[test]
+    fn each_case_of_the_rules_in_c_is_named() {
+        let cases = cases("static void a(void)\n\tT(a),\n\tT(q),\n");
+        assert_eq!(cases, [(2, "a"), (3, "q")]);
+        let found = unnamed("rules.c", &cases, &rules(TEXT));
+        assert_eq!(found.len(), 1);
+        assert_eq!(found[0].line, 3);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod asm;
 mod book;
 mod capi;
 mod conformance;
+mod figures;
 mod files;
 mod foreign;
 mod fuzz;
@@ -15,9 +16,11 @@ mod licences;
 mod order;
 mod report;
 mod sanitize;
+mod sim;
 mod source;
 mod test;
 mod torture;
+mod tutorial;
 mod workspace;
 
 use std::process::ExitCode;
@@ -54,6 +57,11 @@ const CHORES: &[Chore] = &[
         run: sanitize::main,
     },
     Chore {
+        name: "sim",
+        about: "the library on a simulated machine of many CPUs: what saturates, and on which line",
+        run: sim::main,
+    },
+    Chore {
         name: "capi",
         about: "test the C interface in C, or install it: `--install DIR`",
         run: capi::main,
@@ -87,6 +95,16 @@ const CHORES: &[Chore] = &[
         name: "book",
         about: "the book's links lead somewhere; builds it where mdbook is installed",
         run: book::main,
+    },
+    Chore {
+        name: "tutorial",
+        about: "docs/tutorial.md followed word for word in an empty folder",
+        run: tutorial::main,
+    },
+    Chore {
+        name: "figures",
+        about: "README's comparison is that of its record; `--write`, `--run FILE` or `--measure` renews it",
+        run: figures::main,
     },
     Chore {
         name: "words",

@@ -1,4 +1,5 @@
-//! `cargo xtask sanitize`: tests and tortures under ThreadSanitizer and AddressSanitizer.
+//! `cargo xtask sanitize`: tests and tortures under ThreadSanitizer and AddressSanitizer, and C's examples under the first. (`cargo xtask
+//! capi` has them, and C's suite, under AddressSanitizer.)
 //!
 //! They need a nightly toolchain, and the first one the standard library's sources, for that must be built for it; both are
 //! installed once where rustup can. Where they cannot be had it says so and is good, for the rest of the workspace is built
@@ -136,6 +137,11 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
                 status.success(),
             );
         }
+        if sanitizer.builds_std {
+            let start = Instant::now();
+            let good = in_c(workspace, &metadata, &host, sanitizer)?;
+            say(&format!("{} examples in C", sanitizer.name), start, good);
+        }
         for program in torture::programs(&metadata) {
             let start = Instant::now();
             let asked = Asked::of(&options.words, Some(sanitizer));
@@ -152,6 +158,86 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     } else {
         ExitCode::FAILURE
     })
+}
+
+/// Builds the C interface and each of its examples under ThreadSanitizer, and runs these; true if all is well.
+///
+/// A C compiler's own runtime may not know all that Rust's compiler calls, so what is linked is Rust's.
+fn in_c(
+    workspace: &Workspace,
+    metadata: &Metadata,
+    host: &str,
+    sanitizer: &Sanitizer,
+) -> Result<bool, Failure> {
+    const FLAGS: &[&str] = &[
+        "-std=gnu11",
+        "-g",
+        "-O1",
+        "-fsanitize=thread",
+        "-Icrates/capi/include",
+    ];
+    const SYSTEM: &[&str] = &["-lstdc++", "-lpthread", "-ldl", "-lm", "-lrt"];
+    let folder = metadata.target_directory.join(sanitizer.name);
+    let mut build = rustup(workspace);
+    build
+        .env("RUSTFLAGS", sanitizer.rustflag)
+        .env("CARGO_PROFILE_DEV_OPT_LEVEL", "1")
+        .args([
+            "run",
+            NIGHTLY,
+            "cargo",
+            "rustc",
+            "--quiet",
+            "-Zbuild-std",
+            "--lib",
+        ])
+        .args(["-p", "afterwork-capi", "--crate-type", "staticlib"])
+        .args(["--target", host, "--target-dir"])
+        .arg(&folder);
+    output(&mut build)?;
+    let folder = folder.join(host).join("debug");
+    let runtime = runtime(workspace, host)?;
+    let files = workspace.files()?.into_iter().filter_map(|file| {
+        let stem = file
+            .strip_prefix("crates/capi/examples/")?
+            .strip_suffix(".c")?;
+        (!stem.contains('/')).then(|| (folder.join(stem), file.clone()))
+    });
+    let mut is_good = true;
+    for (program, source) in files {
+        let object = program.with_extension("o");
+        let mut compile = workspace.command("cc");
+        compile.args(FLAGS).args(["-c", &source, "-o"]).arg(&object);
+        output(&mut compile)?;
+        let mut link = workspace.command("cc");
+        link.arg("-no-pie").arg(&object).arg("-o").arg(&program);
+        link.arg("-Wl,--whole-archive")
+            .arg(&runtime)
+            .arg("-Wl,--no-whole-archive");
+        link.arg(folder.join("libafterwork_capi.a")).args(SYSTEM);
+        output(&mut link)?;
+        let mut run = Command::new(&program);
+        watch(&mut run, sanitizer);
+        let status = run
+            .status()
+            .map_err(|error| Failure::new(format!("cannot run {}: {error}", program.display())))?;
+        is_good &= status.success();
+    }
+    Ok(is_good)
+}
+
+/// Returns ThreadSanitizer's runtime of the nightly toolchain.
+fn runtime(workspace: &Workspace, host: &str) -> Result<std::path::PathBuf, Failure> {
+    let mut asked = rustup(workspace);
+    asked.args(["run", NIGHTLY, "rustc", "--print", "sysroot"]);
+    let sysroot = String::from_utf8_lossy(&output(&mut asked)?).into_owned();
+    let folder = std::path::Path::new(sysroot.trim()).join(format!("lib/rustlib/{host}/lib"));
+    let files = std::fs::read_dir(&folder).into_iter().flatten().flatten();
+    let mut paths = files.map(|file| file.path());
+    let is_it = |path: &std::path::PathBuf| path.to_string_lossy().ends_with("_rt.tsan.a");
+    paths
+        .find(is_it)
+        .ok_or_else(|| Failure::new(format!("no runtime of tsan in {}", folder.display())))
 }
 
 fn options(args: &[String]) -> Result<Options, Failure> {

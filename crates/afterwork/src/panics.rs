@@ -20,6 +20,12 @@ use sync::fork::{self, Process};
 /// What a panic carries.
 pub(crate) type Payload = Box<dyn Any + Send + 'static>;
 
+/// Returns what a panic carries as text, if it is such: what `panic!` with a message carries.
+pub(crate) fn text_of(payload: &(dyn Any + Send)) -> Option<&str> {
+    let text = payload.downcast_ref::<&str>().copied();
+    text.or_else(|| payload.downcast_ref::<String>().map(String::as_str))
+}
+
 /// Calls `body` and returns what it panicked with, if it did.
 ///
 /// Where `body` forks on a thread of ours and comes back in the child, the child ends (`sync::fork`).

@@ -102,6 +102,9 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/tunables.rs", "NEXT_FQS_MS", Word),
     ("rcu/tunables.rs", "STALL_TIMEOUT_MS", Word),
     ("rcu/tunables.rs", "WAKE_FROM_GP", Word),
+    ("trace/spans.rs", "HANDLER", Constant),
+    ("trace/spans.rs", "NR_SPANS", Reset("NR_SPANS.store")),
+    ("trace/spans.rs", "SPANS", Held("spans()")),
     ("wake/parker.rs", "WAKER", Constant),
     ("wake/hotplug.rs", "HANDLER", Constant),
     ("wake/hotplug.rs", "watchers", Held("watchers()")),
@@ -122,9 +125,14 @@ const LIST: &[(&str, &str, Over)] = &[
     ("workqueue/errands.rs", "SERVES", Thread),
     ("workqueue/execute/current.rs", "INNERMOST", Thread),
     ("workqueue/execute/wait.rs", "HAS_ANY", PerProcess),
-    ("workqueue/item/slab.rs", "HANDLER", Constant),
-    ("workqueue/item/slab.rs", "LOCAL", Thread),
-    ("workqueue/item/slab.rs", "ORPHANS", Held("&ORPHANS")),
+    ("workqueue/item/cache.rs", "HANDLER", Constant),
+    ("workqueue/item/cache.rs", "LOCAL", Thread),
+    ("workqueue/item/cache.rs", "ORPHANS", Held("&ORPHANS")),
+    ("workqueue/item/chunks.rs", "HANDLER", Constant),
+    ("workqueue/item/chunks.rs", "HOME", Held("&HOME")),
+    ("workqueue/item/panicked.rs", "KEPT", PerProcess),
+    ("workqueue/item/panicked.rs", "NR_KEPT", Word),
+    ("workqueue/item/revival.rs", "nr_cancels", Word),
     ("workqueue/manage/start.rs", "GLOBAL", PerProcess),
     ("workqueue/pools/manager.rs", "SERVES", Thread),
     ("workqueue/queues/future.rs", "WAKER", Constant),
@@ -151,7 +159,10 @@ fn sources() -> BTreeMap<String, String> {
             for path in paths {
                 let name = path.strip_prefix(&root).unwrap().to_str().unwrap();
                 if path.is_dir() {
-                    folders.push(path);
+                    // The simulated machine has one process, which does not fork.
+                    if name != "sim" {
+                        folders.push(path);
+                    }
                 } else if name.ends_with(".rs") && !name.ends_with("tests.rs") {
                     let text = fs::read_to_string(&path).unwrap();
                     sources.insert(format!("{prefix}{name}"), without_tests(&text));

@@ -1,8 +1,10 @@
 //! Events of the feature `tracing`, seen by a subscriber of our own.
 
 use std::{
+    cell::RefCell,
     collections::BTreeMap,
     fmt,
+    ptr::NonNull,
     sync::{
         Mutex, Once,
         atomic::{AtomicU64, Ordering},
@@ -15,7 +17,7 @@ use std::{
 use afterwork::{
     params::Params,
     rcu,
-    workqueue::{Registry, Work, Workqueue},
+    workqueue::{Registry, Work, Workqueue, raw::RawWork},
 };
 use topology::Topology;
 use tracing::{
@@ -31,6 +33,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug)]
 struct Told {
     name: &'static str,
+    /// The name of the span in which it was emitted.
+    span: Option<&'static str>,
     fields: BTreeMap<&'static str, String>,
 }
 
@@ -41,6 +45,37 @@ static INNER: Mutex<Option<Workqueue>> = Mutex::new(None);
 /// Joins once when something is queued on "again".
 static AGAIN: Mutex<Option<Workqueue>> = Mutex::new(None);
 static NR_INNER: AtomicU64 = AtomicU64::new(0);
+
+/// Every span's metadata, and how many have it, by its number less 1.
+static SPANS: Mutex<Vec<(&'static Metadata<'static>, i64)>> = Mutex::new(Vec::new());
+
+thread_local! {
+    /// The spans that the thread is in.
+    static INSIDE: RefCell<Vec<span::Id>> = const { RefCell::new(Vec::new()) };
+}
+
+fn count(id: &span::Id, more: i64) -> i64 {
+    let mut spans = SPANS.lock().unwrap();
+    let there = &mut spans[id.into_u64() as usize - 1].1;
+    *there += more;
+    *there
+}
+
+fn metadata(id: &span::Id) -> &'static Metadata<'static> {
+    SPANS.lock().unwrap()[id.into_u64() as usize - 1].0
+}
+
+/// Returns the name of the span that this thread is in.
+fn present() -> Option<&'static str> {
+    INSIDE.with_borrow(|inside| inside.last().map(|id| metadata(id).name()))
+}
+
+/// Returns how many have a span called `name`.
+fn nr_open(name: &str) -> i64 {
+    let spans = SPANS.lock().unwrap();
+    let named = spans.iter().filter(|it| it.0.name() == name);
+    named.map(|it| it.1).sum()
+}
 
 /// Writes down what it is told; queues work or panics where a test wants that.
 struct Scribe;
@@ -60,18 +95,39 @@ impl Subscriber for Scribe {
     fn enabled(&self, metadata: &Metadata<'_>) -> bool {
         metadata.target().starts_with("afterwork::")
     }
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
+    fn new_span(&self, attributes: &span::Attributes<'_>) -> span::Id {
+        let mut spans = SPANS.lock().unwrap();
+        spans.push((attributes.metadata(), 1));
+        span::Id::from_u64(spans.len() as u64)
+    }
+    fn clone_span(&self, id: &span::Id) -> span::Id {
+        count(id, 1);
+        id.clone()
+    }
+    fn try_close(&self, id: span::Id) -> bool {
+        count(&id, -1) == 0
+    }
+    fn current_span(&self) -> tracing_core::span::Current {
+        let innermost = INSIDE.with_borrow(|inside| inside.last().cloned());
+        match innermost {
+            Some(id) => tracing_core::span::Current::new(id.clone(), metadata(&id)),
+            None => tracing_core::span::Current::none(),
+        }
     }
     fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
     fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
+    fn enter(&self, id: &span::Id) {
+        INSIDE.with_borrow_mut(|inside| inside.push(id.clone()));
+    }
+    fn exit(&self, id: &span::Id) {
+        assert_eq!(INSIDE.with_borrow_mut(Vec::pop).as_ref(), Some(id));
+    }
     fn event(&self, event: &Event<'_>) {
         let mut fields = Fields(BTreeMap::new());
         event.record(&mut fields);
         let told = Told {
             name: event.metadata().name(),
+            span: present(),
             fields: fields.0,
         };
         let queue = told.fields.get("queue").cloned().unwrap_or_default();
@@ -216,6 +272,146 @@ fn each_step_of_an_item_is_told_in_order_whatever_it_is_and_whoever_runs_it() {
                 assert_eq!(one.fields["pool"], told[0].fields["pool"]);
             }
         }
+    });
+}
+
+#[test]
+fn events_carry_a_message() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let queue = Workqueue::builder("messages").build_in(&registry).unwrap();
+        queue.spawn(|| ()).join().unwrap();
+        drop(queue);
+        let told = told_of("messages");
+        assert!(!told.is_empty() && told.iter().all(|it| it.fields.contains_key("message")));
+        assert_eq!(told[0].fields["message"], "a work item is queued");
+    });
+}
+
+#[test]
+fn the_span_of_who_queues_follows_the_work_whatever_it_is() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let build = |help| Workqueue::builder("spans").help(help).build_in(&registry);
+        let (queue, helps) = (build(false).unwrap(), build(true).unwrap());
+        let (send, seen) = mpsc::channel();
+        let tell = move || send.send(present()).unwrap();
+        let work = {
+            let tell = tell.clone();
+            Work::new(tell)
+        };
+        let request = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "request");
+        let mut handles = Vec::new();
+        request.in_scope(|| {
+            handles.push(queue.spawn(tell.clone()));
+            queue.spawn_detached(tell.clone());
+            queue.enqueue(&work);
+            let (tell, mut nr_polls) = (tell.clone(), 0);
+            handles.push(queue.spawn_async(std::future::poll_fn(move |context| {
+                tell();
+                nr_polls += 1;
+                if nr_polls == 3 {
+                    return std::task::Poll::Ready(());
+                }
+                // Woken from a thread that is in no span.
+                let waker = context.waker().clone();
+                thread::spawn(move || waker.wake());
+                std::task::Poll::Pending
+            })));
+        });
+        for handle in handles {
+            handle.join().unwrap();
+        }
+        queue.drain().unwrap();
+        let within = request.in_scope(|| helps.spawn(tell.clone()));
+        within.join().unwrap();
+        let inner = tell.clone();
+        let other = queue.clone();
+        request
+            .in_scope(|| helps.spawn(move || other.spawn_detached(inner)))
+            .join()
+            .unwrap();
+        queue.drain().unwrap();
+        let inside: Vec<_> = seen.try_iter().collect();
+        assert_eq!(
+            inside,
+            [Some("request"); 8],
+            "3 runs, 3 polls, helped, and from inside"
+        );
+        // Queued again by who is in no span, it runs in none.
+        queue.enqueue(&work);
+        queue.spawn_detached(tell);
+        queue.drain().unwrap();
+        assert_eq!(seen.try_iter().collect::<Vec<_>>(), [None; 2]);
+        assert_eq!(present(), None);
+        assert_eq!(nr_open("request"), 1, "ours alone");
+        let steps = told_of("spans");
+        let starts = steps.iter().filter(|it| it.name == "execute_start");
+        let nr_within = starts.filter(|it| it.span == Some("request")).count();
+        assert_eq!(nr_within, 9);
+    });
+}
+
+#[test]
+fn the_span_of_what_never_runs_is_closed() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let queue = Workqueue::builder("never").help(false);
+        let queue = queue.build_in(&registry).unwrap();
+        queue.pause();
+        let span = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "never");
+        let works = [(); 2].map(|()| Work::new(|| ()));
+        let mut handle = span.in_scope(|| {
+            works.iter().for_each(|work| assert!(queue.enqueue(work)));
+            queue.spawn_detached(|| ());
+            drop(queue.spawn_async(std::future::pending::<()>()));
+            queue.spawn(|| ())
+        });
+        assert_eq!(nr_open("never"), 6);
+        assert!(works[0].cancel());
+        assert_eq!(nr_open("never"), 5);
+        assert!(handle.cancel());
+        queue.cancel_all();
+        queue.resume();
+        queue.drain().unwrap();
+        while nr_open("never") > 1 {
+            thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn the_span_of_an_item_of_c_that_is_taken_back_is_closed() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let queue = Workqueue::builder("taken back").help(false);
+        let queue = queue.build_in(&registry).unwrap();
+        queue.pause();
+        let span = tracing::span!(target: "afterwork::test", tracing::Level::INFO, "raw");
+        unsafe extern "C-unwind" fn nothing(_: *mut RawWork) {}
+        // Leaked: should an assertion fail they are still queued.
+        let item = || {
+            // SAFETY: it may be called with anything.
+            let item = Box::leak(Box::new(unsafe { RawWork::new(nothing) }));
+            // SAFETY: it is there for good.
+            let queued = span.in_scope(|| unsafe { RawWork::queue(item.into(), &queue, None) });
+            assert_eq!(queued, Ok(true));
+            NonNull::from(item)
+        };
+        let items = [item(), item(), item(), item()];
+        // SAFETY: (all of them) they are there for good.
+        unsafe {
+            assert_eq!(nr_open("raw"), 5);
+            assert_eq!(RawWork::cancel(items[0]), Ok(true));
+            assert_eq!(nr_open("raw"), 4);
+            assert_eq!(RawWork::cancel_sync(items[1]), Ok(true));
+            assert_eq!(nr_open("raw"), 3);
+            assert_eq!(RawWork::disable(items[2]), Ok(true));
+            assert_eq!(nr_open("raw"), 2);
+        }
+        queue.resume();
+        queue.drain().unwrap();
+        assert_eq!(nr_open("raw"), 1, "ours");
     });
 }
 

@@ -110,15 +110,17 @@ extern "C" fn aw_get_state_synchronize_rcu() -> c_ulong {
     })
 }
 
+/// Begins a grace period, and returns its cookie.
 #[unsafe(no_mangle)]
-extern "C" fn aw_start_poll_synchronize_rcu() -> c_ulong {
+pub extern "C" fn aw_start_poll_synchronize_rcu() -> c_ulong {
     within("start_poll_synchronize_rcu", || {
         raw::cookie_to_bits(rcu::start_poll())
     })
 }
 
+/// Returns `true` if the grace period of `cookie` is over.
 #[unsafe(no_mangle)]
-extern "C" fn aw_poll_state_synchronize_rcu(cookie: c_ulong) -> bool {
+pub extern "C" fn aw_poll_state_synchronize_rcu(cookie: c_ulong) -> bool {
     within("poll_state_synchronize_rcu", || {
         rcu::poll_state(raw::cookie_from_bits(cookie))
     })

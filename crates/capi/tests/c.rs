@@ -3,66 +3,14 @@
 //! `cargo xtask capi` runs this. What is not installed is named and left out; without a C compiler that is all. The library
 //! that is linked is the one that Cargo has just built for this test.
 
-use std::{
-    collections::BTreeSet,
-    env, fs,
-    path::{Path, PathBuf},
-    process::{Command, Output},
+mod support;
+
+use std::{collections::BTreeSet, env, fs, path::PathBuf, process::Command};
+
+use support::{
+    SANITIZE, STRICT, SYSTEM, debug, has_sanitizers, include, library, place, root, shared, shown,
+    succeeds, tool, under_valgrind,
 };
-
-/// What headers have to stand.
-const STRICT: &[&str] = &[
-    "-Wall",
-    "-Wextra",
-    "-Wpedantic",
-    "-Wconversion",
-    "-Wshadow",
-    "-Werror",
-];
-/// What a static library of Rust's needs.
-const SYSTEM: &[&str] = &["-lpthread", "-ldl", "-lm"];
-
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn include() -> String {
-    format!("-I{}", root().join("include").display())
-}
-
-/// Returns the library that Cargo built beside this program.
-fn library(extension: &str) -> PathBuf {
-    let program = env::current_exe().unwrap();
-    let path = program.with_file_name(format!("libafterwork_capi.{extension}"));
-    assert!(path.exists(), "{} is not there", path.display());
-    path
-}
-
-/// Returns where a test may write, by the name of what it makes.
-fn place(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
-}
-
-/// Returns the command if it can be run.
-fn tool(name: &str) -> Option<&str> {
-    let there = Command::new(name).arg("--version").output();
-    if there.is_err() {
-        eprintln!("left out: there is no {name}");
-    }
-    there.is_ok().then_some(name)
-}
-
-fn shown(output: &Output) -> String {
-    let part = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    part(&output.stdout) + &part(&output.stderr)
-}
-
-fn succeeds(command: &mut Command) -> String {
-    let output = command.output().expect("it was there a moment ago");
-    let shown = shown(&output);
-    assert!(output.status.success(), "{command:?}: {shown}");
-    shown
-}
 
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).unwrap();
@@ -83,7 +31,7 @@ fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> 
         .args(["-std=gnu11", "-g", "-O1", &include()])
         .args(STRICT)
         .args(flags)
-        .arg(format!("-DAW_DEBUG={}", u8::from(cfg!(debug_assertions))))
+        .arg(debug())
         .args(sources)
         .arg("-o")
         .arg(&program)
@@ -95,39 +43,7 @@ fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> 
 
 /// Compiles `sources` with sanitizers; nothing where the compiler has none.
 fn sanitized(name: &str, sources: &[PathBuf]) -> Option<PathBuf> {
-    const FLAGS: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    let probe = place("sanitizer-probe.c");
-    fs::write(&probe, "int main(void) { return 0; }\n").unwrap();
-    let mut command = Command::new(tool("cc")?);
-    command
-        .args(FLAGS)
-        .arg(&probe)
-        .arg("-o")
-        .arg(place("sanitizer-probe"));
-    if !command.status().is_ok_and(|status| status.success()) {
-        eprintln!("left out: the compiler has no sanitizers");
-        return None;
-    }
-    compiled(name, sources, FLAGS)
-}
-
-fn under_valgrind(program: &Path) {
-    if tool("valgrind").is_some() {
-        let mut command = Command::new("valgrind");
-        command
-            .args([
-                "-q",
-                "--error-exitcode=9",
-                "--leak-check=full",
-                "--child-silent-after-fork=yes",
-            ])
-            .args([
-                "--show-leak-kinds=definite",
-                "--errors-for-leak-kinds=definite",
-            ])
-            .arg(program);
-        eprint!("{}", succeeds(&mut command));
-    }
+    has_sanitizers().then(|| compiled(name, sources, SANITIZE))?
 }
 
 fn suite() -> Vec<PathBuf> {
@@ -160,24 +76,7 @@ fn the_suite_passes_under_valgrind() {
 #[test]
 fn the_suite_passes_with_the_shared_library() {
     let Some(compiler) = tool("cc") else { return };
-    let folder = place("shared");
-    fs::create_dir_all(&folder).unwrap();
-    // As it is installed.
-    for name in ["libafterwork.so", "libafterwork.so.0"] {
-        fs::copy(library("so"), folder.join(name)).unwrap();
-    }
-    let program = folder.join("suite");
-    let mut command = Command::new(compiler);
-    command
-        .args(["-std=gnu11", "-g", "-O1", &include()])
-        .arg(format!("-DAW_DEBUG={}", u8::from(cfg!(debug_assertions))))
-        .args(suite())
-        .arg("-o")
-        .arg(&program)
-        .arg(format!("-L{}", folder.display()))
-        .arg(format!("-Wl,-rpath,{}", folder.display()))
-        .args(["-lafterwork", "-lpthread"]);
-    succeeds(&mut command);
+    let program = shared(compiler, "suite", &suite(), &["-O1"]);
     succeeds(&mut Command::new(program));
 }
 
@@ -262,8 +161,22 @@ fn each_allocation_and_each_thread_may_be_refused() {
         "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc",
         "-Wl,--wrap=posix_memalign,--wrap=pthread_create",
     ];
-    if let Some(program) = compiled("oom", &[apart("oom.c")], WRAPPED) {
+    let walk = [apart("oom.c"), apart("refuse.c")];
+    if let Some(program) = compiled("oom", &walk, WRAPPED) {
         eprint!("{}", succeeds(&mut Command::new(program)));
+    }
+    // A release build goes on where a case, whose queue was refused, misuses what it has not.
+    if !cfg!(debug_assertions) {
+        return;
+    }
+    let is_case = |path: &PathBuf| !path.ends_with("main.c") && !path.ends_with("misuse.c");
+    let mut cases: Vec<_> = suite().into_iter().filter(is_case).collect();
+    cases.extend(["refused.c", "refuse.c"].map(apart));
+    let flags = [WRAPPED, &["-DREFUSES"]].concat();
+    if let Some(program) = compiled("refused", &cases, &flags) {
+        let now = std::time::UNIX_EPOCH.elapsed().map_or(1, |at| at.as_secs());
+        let seed = env::var("CAPI_REFUSED").unwrap_or_else(|_| now.to_string());
+        eprint!("{}", succeeds(Command::new(program).arg(seed)));
     }
 }
 

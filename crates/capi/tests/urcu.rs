@@ -3,21 +3,19 @@
 //!
 //! What is not installed is named and left out: `liburcu-dev`, a C++ compiler, sanitizers, valgrind.
 
+mod support;
+
 use std::{
-    env, fs,
+    fs,
     path::{Path, PathBuf},
     process::Command,
 };
 
-const STRICT: &[&str] = &[
-    "-Wall",
-    "-Wextra",
-    "-Wpedantic",
-    "-Wconversion",
-    "-Wshadow",
-    "-Werror",
-];
-const SYSTEM: &[&str] = &["-lpthread", "-ldl", "-lm"];
+use support::{
+    SANITIZE, STRICT, SYSTEM, debug, has_sanitizers, include, library, place, root, shared,
+    succeeds, tool, under_valgrind,
+};
+
 /// Each flavor, by what chooses it.
 const FLAVORS: &[(&str, &str)] = &[
     ("memb", "-DRCU_MEMBARRIER"),
@@ -28,26 +26,8 @@ const FLAVORS: &[(&str, &str)] = &[
 /// Where Debian puts liburcu's own examples.
 const EXAMPLES: &str = "/usr/share/doc/liburcu-dev/examples";
 
-fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn place(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("urcu-{name}"))
-}
-
-/// Returns the library that Cargo built beside this program.
-fn library(extension: &str) -> PathBuf {
-    let program = env::current_exe().unwrap();
-    program.with_file_name(format!("libafterwork_capi.{extension}"))
-}
-
 fn is_there(program: &str) -> bool {
-    let is_there = Command::new(program).arg("--version").output().is_ok();
-    if !is_there {
-        eprintln!("left out: there is no {program}");
-    }
-    is_there
+    tool(program).is_some()
 }
 
 fn has_liburcu() -> bool {
@@ -63,22 +43,13 @@ fn has_liburcu() -> bool {
     has
 }
 
-fn succeeds(command: &mut Command) -> String {
-    let output = command.output().expect("it was there a moment ago");
-    let said = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
-    let said = said.concat();
-    assert!(output.status.success(), "{command:?}: {said}");
-    said
-}
-
 /// Compiles a program against the static library.
 fn compiled(compiler: &str, name: &str, source: &Path, flags: &[&str]) -> PathBuf {
-    let program = place(name);
+    let program = place(&format!("urcu-{name}"));
     let mut command = Command::new(compiler);
     command
         .args(["-g", "-O2"])
-        .arg(format!("-I{}", root().join("include").display()))
-        .arg(format!("-DAW_DEBUG={}", u8::from(cfg!(debug_assertions))))
+        .args([include(), debug()])
         .args(flags.iter().filter(|flag| !flag.starts_with("-l")))
         .arg(source)
         .arg("-o")
@@ -116,8 +87,7 @@ fn the_suite_is_a_program_in_cpp_as_well() {
             let mut command = Command::new(compiler);
             command
                 .args(&flags)
-                .arg(format!("-I{}", root().join("include").display()))
-                .arg("-DAW_DEBUG=0")
+                .args([&include(), "-DAW_DEBUG=0"])
                 .arg(suite());
             succeeds(&mut command);
             eprintln!("{compiler}, {flavor}: compiles");
@@ -127,21 +97,11 @@ fn the_suite_is_a_program_in_cpp_as_well() {
 
 #[test]
 fn the_suite_passes_under_address_sanitizer() {
-    const FLAGS: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
-    let probe = place("probe.c");
-    fs::write(&probe, "int main(void) { return 0; }\n").unwrap();
-    let mut command = Command::new("cc");
-    command
-        .args(FLAGS)
-        .arg(&probe)
-        .arg("-o")
-        .arg(place("probe"));
-    if !command.output().is_ok_and(|output| output.status.success()) {
-        eprintln!("left out: the compiler has no sanitizers");
+    if !has_sanitizers() {
         return;
     }
     for (flavor, choice) in FLAVORS {
-        let flags = [&["-std=gnu11", choice], FLAGS].concat();
+        let flags = [&["-std=gnu11", choice], SANITIZE].concat();
         let program = compiled("cc", &format!("asan-{flavor}"), &suite(), &flags);
         succeeds(&mut Command::new(program));
     }
@@ -153,25 +113,9 @@ fn a_section_that_is_called_is_that_which_is_inlined() {
         return;
     }
     // Through the shared library, which C finds its thread-local variable in.
-    let folder = place("shared");
-    fs::create_dir_all(&folder).unwrap();
-    for name in ["libafterwork.so", "libafterwork.so.0"] {
-        fs::copy(library("so"), folder.join(name)).unwrap();
-    }
     for (flavor, choice) in FLAVORS {
-        let program = folder.join(flavor);
-        let mut command = Command::new("cc");
-        command
-            .args(["-std=gnu11", "-g", "-O2", choice])
-            .arg(format!("-I{}", root().join("include").display()))
-            .arg(format!("-DAW_DEBUG={}", u8::from(cfg!(debug_assertions))))
-            .arg(suite())
-            .arg("-o")
-            .arg(&program)
-            .arg(format!("-L{}", folder.display()))
-            .arg(format!("-Wl,-rpath,{}", folder.display()))
-            .args(["-lafterwork", "-lpthread"]);
-        succeeds(&mut command);
+        let name = format!("urcu-{flavor}");
+        let program = shared("cc", &name, &[suite()], &["-O2", choice]);
         succeeds(&mut Command::new(program));
     }
 }
@@ -185,18 +129,7 @@ fn liburcus_hash_table_runs_over_the_library() {
     let flags = [&["-std=gnu11", "-lurcu-cds"], STRICT].concat();
     let program = compiled("cc", "hash", &source, &flags);
     eprint!("{}", succeeds(&mut Command::new(&program)));
-    if is_there("valgrind") {
-        let mut command = Command::new("valgrind");
-        command
-            .args(["-q", "--error-exitcode=9", "--leak-check=full"])
-            .args([
-                "--show-leak-kinds=definite",
-                "--errors-for-leak-kinds=definite",
-                "--fair-sched=yes",
-            ])
-            .arg(program);
-        eprint!("{}", succeeds(&mut command));
-    }
+    under_valgrind(&program);
 }
 
 #[test]

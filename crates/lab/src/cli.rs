@@ -1,11 +1,15 @@
 //! The command line: what it accepts, and how it answers to what it does not.
 
+use std::io;
+use std::path::PathBuf;
+
 use clap::builder::Styles;
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::output::page::ReportArgs;
+use crate::tools::demo::DemoArgs;
 use crate::tools::top::TopArgs;
 use crate::tools::topology::TopologyArgs;
 
@@ -25,11 +29,14 @@ Try:
                                        one bench, as one JSON object a line, to keep
   afterwork report here.jsonl there.jsonl
                                        two such runs side by side
-  AFTERWORK=observe.publish=on afterwork bench workqueue >/dev/null &
-  afterwork top                        the processes that may be looked at; or one, by its number
+  afterwork bench --save before rcu    keeps this program, and then, when it has been changed,
+  afterwork bench --against before rcu compares both by turns
+  afterwork demo &
+  afterwork top --tui                  a load worth watching, and whatever else shows itself
 
-Results go to standard output, progress and warnings to standard error; pages are all that is
-written to disk. Ctrl-C ends a bench early and prints what it has measured so far.
+Results go to standard output, progress and warnings to standard error; pages, and
+what --save keeps, are all that is written to disk. Ctrl-C ends a bench early and prints what
+it has measured so far.
 
 Exit status: 0 good, 1 a claim does not hold (with --check), 2 could not run,
 130 interrupted.
@@ -52,13 +59,48 @@ pub enum Command {
     Topology(TopologyArgs),
 
     /// Measure how fast this machine defers work, beside the ways that programs use today
-    Bench(BenchArgs),
+    Bench(Box<BenchArgs>),
 
     /// Make a page of what a bench printed with --json, or of two such runs side by side
     Report(ReportArgs),
 
     /// Show what a running process is at: its queues, pools, RCU, mailboxes, per-CPU data
     Top(TopArgs),
+
+    /// Run a load worth watching, to be looked at by top
+    Demo(DemoArgs),
+
+    /// Print what completes this command in a shell
+    Completions {
+        /// Which shell
+        shell: clap_complete::Shell,
+    },
+
+    /// Print the manual page, or write it and those of all subcommands to a folder
+    Man {
+        /// Where to put them
+        #[arg(value_name = "DIR")]
+        directory: Option<PathBuf>,
+    },
+}
+
+/// Returns what completes the command in `shell`.
+#[must_use]
+pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
+    let mut text = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "afterwork", &mut text);
+    text
+}
+
+/// Returns the manual page, in roff.
+///
+/// # Errors
+///
+/// None that writing into memory has.
+pub fn man() -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    clap_mangen::Man::new(Cli::command()).render(&mut text)?;
+    Ok(text)
 }
 
 /// What to answer instead of running.
@@ -75,9 +117,24 @@ impl From<clap::Error> for Answer {
         let text = error.render().to_string();
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(text),
+            ErrorKind::InvalidSubcommand if text.contains(OF_BENCH) => Self::Wrong(format!(
+                "{}; benches: {}",
+                one_line(&text),
+                benches().join(", ")
+            )),
             _ => Self::Wrong(one_line(&text)),
         }
     }
+}
+
+/// In the usage of what is said about `afterwork bench`.
+const OF_BENCH: &str = "Usage: afterwork bench";
+
+fn benches() -> Vec<String> {
+    let command = Cli::command();
+    let bench = command.find_subcommand("bench");
+    let names = bench.into_iter().flat_map(clap::Command::get_subcommands);
+    names.map(|it| it.get_name().to_owned()).collect()
 }
 
 /// Joins what clap says in paragraphs, without the ones that say the same every time.
@@ -92,12 +149,30 @@ fn one_line(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory;
-
     use super::*;
 
     fn answer(args: &[&str]) -> Answer {
         Cli::try_parse_from(args).unwrap_err().into()
+    }
+
+    #[test]
+    fn completions_and_the_manual_name_every_subcommand() {
+        for shell in [
+            clap_complete::Shell::Bash,
+            clap_complete::Shell::Zsh,
+            clap_complete::Shell::Fish,
+        ] {
+            let text = String::from_utf8(completions(shell)).unwrap();
+            assert!(
+                text.contains("task-work") && text.contains("demo"),
+                "{shell}"
+            );
+        }
+        let man = String::from_utf8(man().unwrap()).unwrap();
+        assert!(
+            man.contains(".TH afterwork") && man.contains("demo"),
+            "{man}"
+        );
     }
 
     #[test]

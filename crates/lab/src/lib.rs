@@ -26,12 +26,12 @@ mod book;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Answer, Cli, Command, TEACHING};
 use crate::exit::{Exit, Stop};
 use crate::output::page;
-use crate::tools::{top, topology};
+use crate::tools::{demo, top, topology};
 
 /// Runs the command with the arguments of this process.
 #[must_use]
@@ -62,12 +62,28 @@ fn run(cli: Cli) -> Result<Exit, Stop> {
         Some(Command::Bench(args)) => bench::session::run(&args),
         Some(Command::Report(args)) => page::run(&args).map(|()| Exit::Good),
         Some(Command::Top(args)) => top::run(&args).map(|()| Exit::Good),
+        Some(Command::Demo(args)) => demo::run(&args),
+        Some(Command::Completions { shell }) => put(&cli::completions(shell)),
+        Some(Command::Man { directory: None }) => {
+            put(&cli::man().map_err(|error| Stop::because("manual", error))?)
+        }
+        Some(Command::Man {
+            directory: Some(directory),
+        }) => clap_mangen::generate_to(Cli::command(), &directory)
+            .map(|()| Exit::Good)
+            .map_err(|error| {
+                Stop::because(&format!("cannot write to {}", directory.display()), error)
+            }),
     }
 }
 
 fn print(text: &str) -> Result<Exit, Stop> {
+    put(text.as_bytes())
+}
+
+fn put(bytes: &[u8]) -> Result<Exit, Stop> {
     let mut out = std::io::stdout();
-    out.write_all(text.as_bytes())?;
+    out.write_all(bytes)?;
     out.flush()?;
     Ok(Exit::Good)
 }

@@ -134,6 +134,8 @@ fn text_fits(bench: &str) {
     );
     assert!(!out.contains('\x1b'), "colour into a pipe: {out}");
     let tables = out.lines().skip_while(|line| !line.starts_with("variant"));
+    // Sentences wrap as a terminal likes.
+    let tables = tables.take_while(|line| !line.contains("in words:"));
     for line in tables.filter(|line| !line.starts_with("warning")) {
         assert!(line.chars().count() <= 100, "{line}");
     }
@@ -156,8 +158,11 @@ fn only_what_was_asked_for_is_measured() {
 fn sigint_prints_what_was_measured_and_exits_130() {
     // Repetitions without end, as far as a test is concerned; the signal ends them.
     let long = "bench workqueue --cases one-at-a-time --items 200 --repeat 10000";
+    let root = tempfile::tempdir().expect("a folder");
+    let page = root.path().join("page.html");
     for json in [false, true] {
-        let mut child = start(&format!("{long}{}", if json { " --json" } else { "" }));
+        let json_flag = if json { " --json" } else { "" };
+        let mut child = start(&format!("{long}{json_flag} --report {}", page.display()));
         let mut talk = BufReader::new(child.stderr.take().expect("piped"));
         let mut line = String::new();
         while !line.contains("repetition 1 of 10000 done") {
@@ -183,6 +188,12 @@ fn sigint_prints_what_was_measured_and_exits_130() {
             assert!(measured.count() >= 4, "{out}");
         } else {
             assert!(out.contains("interrupted: medians of"), "{out}");
+            assert!(
+                out.contains("interrupted: the rest was not measured"),
+                "{out}"
+            );
+            let page = std::fs::read_to_string(&page).expect("a page of what there is");
+            assert!(page.contains("Interrupted: the last case"), "{page}");
             assert!(
                 out.lines().any(|line| line.starts_with("crossbeam ")),
                 "{out}"
@@ -219,4 +230,89 @@ fn a_closed_pipe_ends_a_bench_without_an_error() {
     let err = text(output.stderr);
     assert_eq!(output.status.code(), Some(0), "{err}");
     assert!(!err.contains("error") && !err.contains("panicked"), "{err}");
+}
+
+/// Runs a line with what is kept below `root`.
+fn finish_at(root: &std::path::Path, line: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork"));
+    let command = command.args(line.split_whitespace());
+    command
+        .env("XDG_DATA_HOME", root)
+        .output()
+        .expect("the command starts")
+}
+
+#[test]
+fn what_was_kept_is_compared_with_by_turns() {
+    const ONE: &str =
+        "bench workqueue --producers 2 --items 64 --repeat 1 --cases batch-1000 --scope cpu";
+    let root = tempfile::tempdir().unwrap();
+    let kept = finish_at(root.path(), &format!("{ONE} --peers none --save before"));
+    assert_eq!(kept.status.code(), Some(0), "{}", text(kept.stderr));
+    let output = finish_at(
+        root.path(),
+        &format!("{ONE} --against before --json --check --seed 7"),
+    );
+    // A tiny run may well be slower by turns: both answers are answers.
+    assert!(
+        matches!(output.status.code(), Some(0 | 1)),
+        "{}",
+        text(output.stderr)
+    );
+    let out = text(output.stdout);
+    let records = records(&out);
+    let rate = |variant: &str| {
+        let mut rates = records.iter().filter(|r| r.metric == "items_per_s");
+        rates.any(|r| r.variant == variant && r.median > 0.0 && r.n == 1)
+    };
+    assert!(
+        rate("cpu") && rate("cpu @before") && rate("cpu+spawn @before"),
+        "{out}"
+    );
+    assert!(out.contains(r#""against":"cpu @before""#), "{out}");
+    assert!(records.iter().all(|r| !r.peer));
+}
+
+#[test]
+fn what_is_not_there_to_compare_with_is_told() {
+    let root = tempfile::tempdir().unwrap();
+    for (line, reason) in [
+        ("bench --against nosuch", "nothing is kept here yet"),
+        ("bench --against a/b", "a name has letters"),
+        (
+            "bench --against-binary /nowhere",
+            "there is no such program",
+        ),
+        ("bench --save a --against b", "cannot be used with"),
+    ] {
+        let output = finish_at(root.path(), line);
+        let err = text(output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {err}");
+        assert!(
+            err.contains(reason) && err.lines().count() == 1,
+            "{line}: {err}"
+        );
+    }
+}
+
+#[test]
+fn a_list_tells_every_case_and_measures_nothing() {
+    let output = finish("bench scale --list");
+    assert_eq!(output.status.code(), Some(0));
+    // Nor is there a page, which could not be written here.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::create_dir(folder.path().join("afterwork-report.html")).unwrap();
+    let all = Command::new(env!("CARGO_BIN_EXE_afterwork"))
+        .args(["bench", "--list"])
+        .current_dir(&folder)
+        .output();
+    assert_eq!(all.unwrap().status.code(), Some(0));
+    let out = text(output.stdout);
+    for case in ["scale producers", "scale pending", "scale timers"] {
+        assert!(out.lines().any(|line| line == case), "{out}");
+    }
+    assert!(
+        out.contains("ours, tokio, rayon, crossbeam, (n log n)"),
+        "{out}"
+    );
 }

@@ -20,6 +20,7 @@ fn without_arguments_it_teaches() {
     assert_eq!(output.status.code(), Some(0));
     for word in [
         "Try:",
+        "afterwork demo",
         "afterwork bench --quick",
         "standard output",
         "Exit status",
@@ -51,7 +52,14 @@ fn help_and_version_are_data() {
 fn bad_input_is_one_line_that_says_what_is_valid() {
     let bad: &[(&[&str], &str)] = &[
         (&["nosuch"], "nosuch"),
-        (&["bench", "nosuch"], "nosuch"),
+        (
+            &["bench", "nosuch"],
+            "benches: workqueue, blocking, mpscq, task-work, rcu, percpu, sum, everyday, scale, max-active",
+        ),
+        (
+            &["bench", "percpu", "--only", "on_demand, nosuch"],
+            "--only nosuch",
+        ),
         (&["bench", "--nosuch"], "--nosuch"),
         (&["bench", "--repeat", "0"], "1..="),
         (&["bench", "--seconds", "0"], "1..="),
@@ -65,7 +73,7 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
         (&["bench", "workqueue", "--workers", "1025"], "1..=1024"),
         (
             &["bench", "workqueue", "--cases", "nosuch"],
-            "one-at-a-time, batch-1000, fan-out, lock-hold",
+            "equal-looks, batch-1000, fan-out, lock-hold, watched",
         ),
         (
             &["bench", "workqueue", "--peers", "tokio,nosuch"],

@@ -52,7 +52,26 @@ fn a_page_made_at_once_is_the_page_made_from_the_records() {
     assert!(
         one.starts_with("<!DOCTYPE html>") && !one.contains("http://") && !one.contains("https://")
     );
-    assert!(one.contains("What is claimed") && one.contains("Download afterwork-run.jsonl"));
+    for word in [
+        "Verdict",
+        "All claims",
+        "Download afterwork-run.jsonl",
+        "afterwork bench workqueue --producers 2",
+        "n = 2",
+        " UTC, ",
+    ] {
+        assert!(one.contains(word), "{word}");
+    }
+    let verdict = one.find("Verdict").unwrap();
+    let chart = one.find("<figure").unwrap();
+    assert!(verdict < chart && one.find("All claims</h2>").unwrap() > chart);
+    for link in one.split("href=\"#").skip(1) {
+        let name = link.split('"').next().unwrap();
+        assert!(
+            one.contains(&format!("id=\"{name}\"")),
+            "{name} leads nowhere"
+        );
+    }
     assert!(!one.contains("<script"));
 }
 
@@ -67,12 +86,46 @@ fn two_runs_are_compared_case_by_case() {
     for word in [
         "Two runs of the lab",
         "one-at-a-time",
-        "second / first",
-        "within the noise",
+        "times better",
+        "too few repetitions",
+        "0 are better in the second, 0 worse",
     ] {
         assert!(page.contains(word), "{word}");
     }
     assert!(!page.contains("different machines"));
+}
+
+#[test]
+fn where_a_page_is_to_go_is_looked_at_before_anything_is_measured() {
+    let root = tempfile::tempdir().unwrap();
+    for (args, word) in [
+        (
+            ["--report", "nosuch/run.html"].as_slice(),
+            "nosuch/run.html",
+        ),
+        (&["--report", "-", "--json"], "both want standard output"),
+    ] {
+        let output = afterwork(root.path(), &[&TINY[..], args].concat());
+        let err = text(output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{err}");
+        assert!(
+            output.stdout.is_empty() && err.contains(word) && err.lines().count() == 1,
+            "{err}"
+        );
+    }
+}
+
+#[test]
+fn a_page_on_standard_output_is_alone_there() {
+    let root = tempfile::tempdir().unwrap();
+    let output = afterwork(
+        root.path(),
+        &[&TINY[..], &["--cases", "batch-1000", "--report", "-"]].concat(),
+    );
+    assert_eq!(output.status.code(), Some(0));
+    let page = text(output.stdout);
+    assert!(page.starts_with("<!DOCTYPE html>") && page.trim_end().ends_with("</html>"));
+    assert!(text(output.stderr).contains("in words: our best"));
 }
 
 #[test]
@@ -107,10 +160,17 @@ async function look(width) {
   const empty = bars.filter(plot => ![...plot.querySelectorAll(".fill")].some(bar => bar.getBoundingClientRect().width > 1));
   const curves = [...inside.querySelectorAll("figure.curves")];
   const flat = curves.filter(plot => ![...plot.querySelectorAll("polyline")].some(line => line.points.numberOfItems > 2));
+  const bare = bars.filter(plot => !plot.querySelector(".legend") || plot.querySelectorAll(".axis span").length < 2)
+    .concat(curves.filter(plot => !plot.querySelector(".legend span") || plot.querySelectorAll(".axis span").length < 2
+      || plot.querySelectorAll(".y span").length < 5));
+  const lost = [...inside.querySelectorAll('a[href]')].filter(it => it.hash && !inside.getElementById(it.hash.slice(1)));
+  const verdict = inside.querySelector(".verdict").getBoundingClientRect();
+  const below = width > 1000 && verdict.top > 700 ? 1 : 0;
   const small = [...inside.querySelectorAll("main *")].filter(it => it.checkVisibility() && it.textContent
     && parseFloat(frame.contentWindow.getComputedStyle(it).fontSize) < 11);
   said.push(`width ${width}: bars ${bars.length} empty ${empty.length}, curves ${curves.length} flat ${flat.length}, `
-    + `overflow ${Math.max(0, inside.documentElement.scrollWidth - width)}, small ${small.length}`);
+    + `overflow ${Math.max(0, inside.documentElement.scrollWidth - width)}, small ${small.length}`
+    + `, bare ${bare.length}, lost ${lost.length}, below ${below}`);
 }
 (async () => { await look(400); await look(1400); document.title = "done"; document.body.textContent = said.join("\n"); })();
 </script>"#;
@@ -160,7 +220,9 @@ fn a_browser_shows_every_plot_on_narrow_and_wide_screens() {
             digits.parse().unwrap_or_else(|_| panic!("{word}: {said}"))
         };
         assert!(number("bars") >= 4 && number("curves") >= 2, "{said}");
-        for nothing in ["empty", "flat", "overflow", "small"] {
+        for nothing in [
+            "empty", "flat", "overflow", "small", "bare", "lost", "below",
+        ] {
             assert_eq!(number(nothing), 0, "{nothing}: {said}");
         }
     }

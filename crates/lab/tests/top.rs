@@ -221,7 +221,7 @@ fn prometheus_gets_one_sample_a_series_each_below_its_type() {
             let (series, value) = line.rsplit_once(' ').unwrap();
             assert_eq!(series.split('{').next(), Some(declared), "{line}");
             assert!(
-                value.parse::<u64>().is_ok() && seen.insert(series),
+                value.parse::<f64>().is_ok() && seen.insert(series),
                 "{line}"
             );
         }
@@ -398,7 +398,9 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
             let args = [path.to_str().unwrap(), how, "--once"];
             let shown = good(&args[..2 + usize::from(how == "--json")]);
             assert!(
-                !shown.contains(|c: char| c.is_control() && c != '\n'),
+                !shown.contains(|c: char| {
+                    c.is_control() && c != '\n' || ('\u{2028}'..='\u{206f}').contains(&c)
+                }),
                 "{shown:?}"
             );
             shown
@@ -457,7 +459,63 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
     assert_eq!(nr_stale, 200, "{list:?}");
     assert!(good(&["--directory", directory]).contains("5000199"));
     good(&["--directory", directory, "--prometheus"]);
+    // One that lives stays, whatever else goes.
+    let live = place.path().join(format!("afterwork-{}", busy.pid()));
+    fs::write(&live, &honest).unwrap();
+    fs::set_permissions(&live, fs::Permissions::from_mode(0o600)).unwrap();
+    let gone = good(&["--directory", directory, "--prune"]);
+    assert_eq!(gone.lines().count(), 200, "{gone}");
+    assert!(gone.lines().all(|line| line.starts_with("removed ")) && live.exists());
+    let list = good(&["--directory", directory]);
+    assert!(
+        !list.contains("5000199") && list.contains(&busy.pid()),
+        "{list}"
+    );
+    assert_eq!(good(&["--directory", directory, "--prune"]), "");
     busy.end();
+}
+
+#[test]
+fn every_page_that_does_not_answer_is_listed() {
+    let busy = Busy::start();
+    good(&[&busy.pid(), "--once"]);
+    let honest = fs::read(busy.page()).unwrap();
+    let place = tempfile::tempdir().unwrap();
+    for nth in 0..16 {
+        let name = match nth {
+            0 => format!("afterwork-{}", busy.pid()),
+            nth => format!("afterwork-{}.{nth}", busy.pid()),
+        };
+        let path = place.path().join(name);
+        fs::write(&path, &honest).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    }
+    let list = good(&["--directory", place.path().to_str().unwrap()]);
+    assert_eq!(list.matches("does not answer").count(), 16, "{list}");
+    busy.end();
+}
+
+#[test]
+fn the_demo_shows_itself_and_ends_when_it_is_told() {
+    let mut demo = Command::new(env!("CARGO_BIN_EXE_afterwork"))
+        .args(["demo", "--seconds", "600"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(demo.stdout.take().unwrap()).lines();
+    assert!(
+        lines
+            .next()
+            .unwrap()
+            .unwrap()
+            .contains(&demo.id().to_string())
+    );
+    let shown = good(&[&demo.id().to_string(), "--once"]);
+    kill(Pid::from_raw(demo.id() as i32), Signal::SIGINT).unwrap();
+    assert_eq!(demo.wait().unwrap().code(), Some(130));
+    for word in ["thumbnails", "fetch", "log", "loop", "counts"] {
+        assert!(shown.contains(word), "{word} is missing in\n{shown}");
+    }
 }
 
 #[test]

@@ -54,6 +54,7 @@ impl<T: Linked> Stack<T> {
     ///
     /// Never blocks. Lock-free, not wait-free: the loop runs again each time another thread comes in between.
     #[inline]
+    #[doc(alias("llist_add", "cds_wfs_push"))]
     pub fn push(&self, item: T::Handle) -> bool {
         let item = T::into_raw(item);
         // SAFETY: the handle was just given up to us.
@@ -78,6 +79,7 @@ impl<T: Linked> Stack<T> {
     ///
     /// Never blocks. Costs one swap, or one load if the list is empty. The items are read as the iterator goes on.
     #[inline]
+    #[doc(alias("llist_del_all", "cds_wfs_pop_all_blocking"))]
     pub fn take_all(&self) -> Taken<T> {
         if self.is_empty() {
             return Taken::new();

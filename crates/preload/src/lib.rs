@@ -106,6 +106,27 @@ forward! {
     urcu_memb_unregister_rculfhash_atfork(handler: *mut AtFork) = urcu::aw_urcu_unregister_rculfhash_atfork;
 }
 
+/// `struct urcu_gp_poll_state`, of liburcu from 0.14 on.
+#[repr(C)]
+#[derive(Debug)]
+pub struct PollState {
+    grace_period_id: c_ulong,
+}
+
+/// Begins a grace period, and returns what [`urcu_memb_poll_state_synchronize_rcu`] is asked with.
+#[unsafe(no_mangle)]
+pub extern "C" fn urcu_memb_start_poll_synchronize_rcu() -> PollState {
+    PollState {
+        grace_period_id: rcupdate::aw_start_poll_synchronize_rcu(),
+    }
+}
+
+/// Returns `true` if that grace period is over.
+#[unsafe(no_mangle)]
+pub extern "C" fn urcu_memb_poll_state_synchronize_rcu(state: PollState) -> bool {
+    rcupdate::aw_poll_state_synchronize_rcu(state.grace_period_id)
+}
+
 /// What liburcu's hash table asks of the flavor.
 #[unsafe(no_mangle)]
 #[allow(non_upper_case_globals, reason = "as C names it")]

@@ -1,9 +1,13 @@
 /* A program of liburcu's: compiled against its headers, linked against it, and calling its read side. */
+#define _GNU_SOURCE
 #include <urcu.h>
 
 #include <urcu/rculfhash.h>
 
+#include <dlfcn.h>
 #include <pthread.h>
+#include <sched.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,6 +54,28 @@ static struct node *new_node(void)
 	return node;
 }
 
+/* By name: the headers that are installed may be older than the functions. Inside a section it is not over, after it, it ends. */
+static bool polls(void)
+{
+	struct state {
+		unsigned long id;
+	} (*start)(void), state;
+	bool (*is_over)(struct state);
+
+	*(void **)&start = dlsym(RTLD_DEFAULT, "urcu_memb_start_poll_synchronize_rcu");
+	*(void **)&is_over = dlsym(RTLD_DEFAULT, "urcu_memb_poll_state_synchronize_rcu");
+	if (!start || !is_over)
+		return false;
+	rcu_read_lock();
+	state = start();
+	if (is_over(state))
+		return false;
+	rcu_read_unlock();
+	while (!is_over(state))
+		sched_yield();
+	return true;
+}
+
 /* Whose library this is, by its file. */
 static void say_who(void)
 {
@@ -94,6 +120,8 @@ int main(void)
 	call_rcu(&shared->head, drop);
 	rcu_barrier();
 	rcu_unregister_thread();
+	if (!polls())
+		nr_wrong++;
 	say_who();
 	printf("%d freed, %d wrong\n", nr_freed, nr_wrong);
 	return nr_wrong || nr_freed != NR_CHANGES + 1;

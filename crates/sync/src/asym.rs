@@ -90,11 +90,11 @@ pub(crate) fn after_fork() {
 
 #[cfg(not(any(loom, shuttle)))]
 mod real {
+    use crate::OnceLock;
     use crate::{
         atomic::{AtomicBool, Ordering},
         fault,
     };
-    use std::sync::OnceLock;
 
     pub static EXPEDITED: AtomicBool = AtomicBool::new(false);
 
@@ -103,6 +103,13 @@ mod real {
     const CMD_PRIVATE_EXPEDITED: libc::c_int = 1 << 3;
     const CMD_REGISTER_PRIVATE_EXPEDITED: libc::c_int = 1 << 4;
 
+    #[cfg(sim)]
+    fn call(_: libc::c_int) -> bool {
+        crate::sim::memory::membarrier();
+        true
+    }
+
+    #[cfg(not(sim))]
     fn call(command: libc::c_int) -> bool {
         // Miri knows no membarrier: the pair are full fences there.
         if cfg!(miri) {

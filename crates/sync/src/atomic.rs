@@ -2,8 +2,14 @@
 
 pub use core::sync::atomic::Ordering;
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, sim)))]
 pub use core::sync::atomic::{
+    AtomicBool, AtomicI32, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
+    AtomicUsize, fence,
+};
+
+#[cfg(sim)]
+pub use crate::sim::atomic::{
     AtomicBool, AtomicI32, AtomicIsize, AtomicPtr, AtomicU8, AtomicU16, AtomicU32, AtomicU64,
     AtomicUsize, fence,
 };

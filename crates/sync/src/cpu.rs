@@ -2,7 +2,7 @@
 
 use std::io;
 
-use topology::{CpuId, CpuSet};
+use topology::{CpuId, CpuSet, Topology};
 
 use crate::thread::ThreadId;
 
@@ -12,6 +12,10 @@ use crate::thread::ThreadId;
 /// CPU 0 in a model.
 #[inline]
 pub fn current() -> CpuId {
+    #[cfg(sim)]
+    if let Some(cpu) = crate::sim::current_cpu() {
+        return cpu;
+    }
     #[cfg(not(any(loom, shuttle)))]
     return CpuId::new(real::current());
     #[cfg(any(loom, shuttle))]
@@ -24,6 +28,10 @@ pub fn current() -> CpuId {
 ///
 /// The system's error. A machine of more than 1024 CPUs is refused, because the mask is too small.
 pub fn affinity() -> io::Result<CpuSet> {
+    #[cfg(sim)]
+    if let Some(cpus) = crate::sim::affinity() {
+        return Ok(cpus);
+    }
     let mask = rustix::thread::sched_getaffinity(None)?;
     Ok((0..rustix::thread::CpuSet::MAX_CPU)
         .filter(|&cpu| mask.is_set(cpu))
@@ -57,14 +65,31 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
             "an empty set of CPUs",
         ));
     }
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(sim)]
+    if !crate::sim::set_affinity(thread.map(|id| id.0), cpus) {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    #[cfg(not(any(loom, shuttle, sim)))]
     {
         let pid = thread.and_then(|id| rustix::thread::Pid::from_raw(id.0 as i32));
         rustix::thread::sched_setaffinity(pid, &mask)?;
     }
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, sim))]
     let _ = (thread, mask);
     Ok(())
+}
+
+/// Returns the CPUs of the machine, as [`Topology::detect`]; in a simulation those of the simulated one.
+///
+/// # Errors
+///
+/// As of [`Topology::detect`].
+pub fn topology() -> Result<Topology, topology::Error> {
+    #[cfg(sim)]
+    if let Some(machine) = crate::sim::topology() {
+        return Ok(machine);
+    }
+    Topology::detect()
 }
 
 /// Miri has no `getcpu`. A thread stands still there, on one of the CPUs that it may run on.

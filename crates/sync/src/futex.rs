@@ -16,8 +16,10 @@ use crate::{
 
 #[cfg(any(loom, shuttle))]
 use model as backend;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, sim)))]
 use real as backend;
+#[cfg(sim)]
+use simulated as backend;
 
 /// A 32-bit word to sleep on.
 #[derive(Debug)]
@@ -62,6 +64,7 @@ impl Futex {
     /// # Blocking
     ///
     /// Until [`wake`](Self::wake), or for ever.
+    #[cfg_attr(sim, track_caller)]
     pub fn wait(&self, expected: u32) {
         self.waiters.wait(
             (&raw const self.word).cast(),
@@ -75,6 +78,7 @@ impl Futex {
     ///
     /// A short timeout is punctual: the thread's timer slack, 50 us by default, is set to 1 ns while it sleeps. That costs
     /// three system calls of some 0.1 us each.
+    #[cfg_attr(sim, track_caller)]
     pub fn wait_timeout(&self, expected: u32, timeout: Duration) {
         self.waiters.wait(
             (&raw const self.word).cast(),
@@ -115,6 +119,7 @@ impl Futex64 {
     /// # Blocking
     ///
     /// Until the key is woken, or for ever. May return early.
+    #[cfg_attr(sim, track_caller)]
     pub fn wait(&self, expected: u64) {
         #[cfg(miri)]
         return self.nap(expected, Duration::MAX);
@@ -128,6 +133,7 @@ impl Futex64 {
     }
 
     /// Sleeps as [`wait`](Self::wait) does, at most for `timeout`, as punctually as [`Futex::wait_timeout`].
+    #[cfg_attr(sim, track_caller)]
     pub fn wait_timeout(&self, expected: u64, timeout: Duration) {
         #[cfg(miri)]
         return self.nap(expected, timeout);
@@ -166,7 +172,51 @@ fn load64(word: &AtomicU64) -> u64 {
     word.load(crate::atomic::Ordering::Relaxed)
 }
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(sim)]
+mod simulated {
+    use std::time::Duration;
+
+    /// Nothing: the engine keeps the sleepers.
+    #[derive(Debug)]
+    pub struct Waiters;
+
+    #[derive(Clone, Copy, Debug)]
+    pub struct Key(*const u32);
+
+    // SAFETY: a key is an address by which the engine finds sleepers.
+    unsafe impl Send for Key {}
+    // SAFETY: as above.
+    unsafe impl Sync for Key {}
+
+    impl Waiters {
+        pub const fn new() -> Self {
+            Self
+        }
+
+        pub fn key(&self, word: *const u32) -> Key {
+            Key(word)
+        }
+
+        #[track_caller]
+        pub fn wait(
+            &self,
+            word: *const u32,
+            expected: u32,
+            _load: impl Fn() -> u32,
+            timeout: Option<Duration>,
+        ) {
+            crate::sim::futex::wait(word, expected, timeout);
+        }
+    }
+
+    impl Key {
+        pub fn wake(&self, count: u32) {
+            crate::sim::futex::wake(self.0, count);
+        }
+    }
+}
+
+#[cfg(not(any(loom, shuttle, sim)))]
 mod real {
     use std::time::Duration;
 

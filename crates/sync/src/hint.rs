@@ -3,7 +3,9 @@
 /// Hints to the CPU that this is a spin loop. In a model it yields, because the loop would never end otherwise.
 #[inline(always)]
 pub fn spin_loop() {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(sim)]
+    crate::sim::pause();
+    #[cfg(not(any(loom, shuttle, sim)))]
     core::hint::spin_loop();
     #[cfg(loom)]
     loom::thread::yield_now();
@@ -15,13 +17,18 @@ pub fn spin_loop() {
 ///
 /// A store does not wait for a line that another CPU has, but the next locked instruction waits for the store.
 #[inline(always)]
+#[cfg_attr(sim, track_caller)]
 pub fn prefetch_write<T>(line: *const T) {
-    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
+    #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri, sim))))]
     {
         use core::arch::x86_64::{_MM_HINT_ET0, _mm_prefetch};
         // SAFETY: a prefetch accesses nothing; on a machine without it, it does nothing.
         unsafe { _mm_prefetch::<_MM_HINT_ET0>(line.cast()) };
     }
-    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri)))))]
-    let _ = line;
+    #[cfg(not(all(target_arch = "x86_64", not(any(loom, shuttle, miri, sim)))))]
+    {
+        #[cfg(sim)]
+        crate::sim::prefetch_write(line.addr());
+        let _ = line;
+    }
 }

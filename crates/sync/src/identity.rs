@@ -81,7 +81,7 @@ mod seats {
     /// Gives the number back when the thread's thread-locals are destroyed.
     struct Held(std::cell::Cell<u32>);
 
-    std::thread_local!(static HELD: Held = const { Held(std::cell::Cell::new(0)) });
+    crate::thread_local! { static HELD: Held = Held(std::cell::Cell::new(0)) }
 
     impl Drop for Held {
         fn drop(&mut self) {

@@ -11,13 +11,14 @@
 //! ```
 //!
 //! Code above this crate names `sync::…`, and never `std::sync`, `std::thread`, a clock or a system call. So one source runs
-//! on four back ends:
+//! on five back ends:
 //!
 //! | back end | chosen by | what it is for |
 //! |---|---|---|
 //! | the real machine | default | the product |
 //! | [loom](https://docs.rs/loom) | `--cfg loom` | every interleaving, weak memory included, of a small case |
 //! | [shuttle](https://docs.rs/shuttle) | `--cfg shuttle` | very many interleavings of a large case |
+//! | a simulated machine (the module `sim`) | `--cfg sim` | where it saturates on 8 to 512 CPUs |
 //! | [Miri](https://github.com/rust-lang/miri) | `--cfg miri`, by itself | undefined behaviour, of the product's own code |
 //!
 //! A back end is chosen by `--cfg` and never by a Cargo feature: Cargo unites features across a build, and a model's clock must
@@ -33,13 +34,16 @@
 //! `fence(SeqCst)` on both sides.
 //!
 //! Miri runs the real machine's code, except for a few calls that it does not emulate.
-#![cfg_attr(not(any(feature = "std", loom, shuttle)), no_std)]
+#![cfg_attr(not(any(feature = "std", loom, shuttle, sim)), no_std)]
 
 #[cfg(feature = "alloc")]
 extern crate alloc;
 
 #[cfg(not(target_endian = "little"))]
 compile_error!("afterwork waits on the low half of 64-bit words: little-endian machines only");
+
+#[cfg(all(sim, not(feature = "std")))]
+compile_error!("a simulation wants the feature `std`");
 
 pub mod atomic;
 pub mod barrier;
@@ -65,15 +69,19 @@ pub mod futex;
 pub mod identity;
 #[cfg(feature = "std")]
 pub mod lock;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+pub mod pages;
 #[cfg(feature = "std")]
 mod patience;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod process;
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod punctual;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod shared_file;
-#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+#[cfg(sim)]
+pub mod sim;
+#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod start;
 #[cfg(feature = "std")]
 pub mod thread;
@@ -103,11 +111,14 @@ pub mod unmodelled {
     /// A shared pointer for state whose lifetime no model checks. Unlike a model's it may be a method receiver.
     pub use alloc::sync::{Arc, Weak};
     /// A number of which each thread reads only what it wrote itself, or that no model changes.
-    pub use core::sync::atomic::{AtomicU32, AtomicU64};
+    pub use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 }
 
 /// A cell written once, for process-wide state that no model touches.
-#[cfg(feature = "std")]
+#[cfg(sim)]
+pub use crate::sim::once::OnceLock;
+/// A cell written once, for process-wide state that no model touches.
+#[cfg(all(feature = "std", not(sim)))]
 pub use std::sync::OnceLock;
 
 /// Declares a function that is `const` on the real machine and plain in a model.

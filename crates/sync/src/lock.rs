@@ -7,11 +7,13 @@ use std::ops::{Deref, DerefMut};
 
 use crate::const_unless_model;
 
+#[cfg(sim)]
+use crate::sim::lock as backend;
 #[cfg(loom)]
 use loom::sync as backend;
 #[cfg(shuttle)]
 use shuttle::sync as backend;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, sim)))]
 use std::sync as backend;
 
 /// A mutual-exclusion lock. It stays usable after a panic of its holder.
@@ -42,7 +44,7 @@ pub fn is_any_held() -> bool {
     count::nr_held() > 0
 }
 
-#[cfg(all(debug_assertions, not(any(loom, shuttle))))]
+#[cfg(all(debug_assertions, not(any(loom, shuttle, sim))))]
 mod count {
     use std::cell::Cell;
 
@@ -70,7 +72,7 @@ mod count {
     }
 }
 
-#[cfg(not(all(debug_assertions, not(any(loom, shuttle)))))]
+#[cfg(not(all(debug_assertions, not(any(loom, shuttle, sim)))))]
 mod count {
     /// Nothing: locks are counted only in debug builds for the real machine.
     #[derive(Debug)]
@@ -99,6 +101,7 @@ impl<T> Mutex<T> {
 
     /// Locks. Waits while another thread holds the lock.
     #[inline]
+    #[cfg_attr(sim, track_caller)]
     pub fn lock(&self) -> MutexGuard<'_, T> {
         MutexGuard {
             guard: self
@@ -111,6 +114,7 @@ impl<T> Mutex<T> {
 
     /// Locks if no thread holds the lock.
     #[inline]
+    #[cfg_attr(sim, track_caller)]
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
         let guard = match self.0.try_lock() {
             Ok(guard) => guard,
@@ -140,7 +144,7 @@ impl<T> DerefMut for MutexGuard<'_, T> {
     }
 }
 
-#[cfg(all(test, debug_assertions, not(any(loom, shuttle))))]
+#[cfg(all(test, debug_assertions, not(any(loom, shuttle, sim))))]
 mod tests {
     use super::*;
 

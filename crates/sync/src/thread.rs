@@ -2,11 +2,13 @@
 
 use std::io;
 
+#[cfg(sim)]
+use crate::sim::thread as backend;
 #[cfg(loom)]
 use loom::thread as backend;
 #[cfg(shuttle)]
 use shuttle::thread as backend;
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, sim)))]
 use std::thread as backend;
 
 #[cfg(not(loom))]
@@ -22,10 +24,12 @@ pub fn panicking() -> bool {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, PartialOrd, Ord)]
 pub struct ThreadId(pub u32);
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, sim)))]
 use crate::start::{Cpus, Handle};
 #[cfg(any(loom, shuttle))]
 type Handle = backend::JoinHandle<()>;
+#[cfg(sim)]
+type Handle = backend::JoinHandle;
 
 /// A thread that can be waited for.
 #[derive(Debug)]
@@ -40,9 +44,9 @@ pub struct JoinHandle(Handle);
 ///
 /// The system's error if it refuses another thread. `body` is dropped then.
 pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, sim)))]
     return spawn_sized(name, crate::start::STACK_BYTES, body);
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, sim))]
     spawn_sized(name, 0, body)
 }
 
@@ -56,10 +60,12 @@ pub fn spawn_sized(
     stack_size: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle> {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::spawn(name, Cpus::OfFirst, stack_size, body).map(JoinHandle);
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, sim))]
     let _ = stack_size;
+    #[cfg(sim)]
+    return backend::spawn(name, body).map(JoinHandle);
     #[cfg(shuttle)]
     return backend::Builder::new()
         .name(name.into())
@@ -81,29 +87,29 @@ pub fn spawn_on_same_cpus(
     name: &str,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<JoinHandle> {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::spawn(name, Cpus::OfStarter, crate::start::STACK_BYTES, body)
         .map(JoinHandle);
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, sim))]
     spawn(name, body)
 }
 
 /// Returns how many bytes of stack this thread was started with; 2 MiB if it was not started by this crate, and in a model.
 pub fn stack_size() -> usize {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, sim)))]
     return crate::start::STACK_SIZE.get();
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, sim))]
     return 2 << 20;
 }
 
 /// Returns `true` if this thread was started by [`spawn`].
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, sim)))]
 pub(crate) fn is_ours() -> bool {
     crate::start::IS_OURS.try_with(std::cell::Cell::get) == Ok(true)
 }
 
 /// A model does not fork.
-#[cfg(any(loom, shuttle))]
+#[cfg(any(loom, shuttle, sim))]
 pub(crate) fn is_ours() -> bool {
     false
 }
@@ -126,9 +132,9 @@ impl JoinHandle {
     ///
     /// The handle, while the thread has not ended.
     pub fn try_join(self) -> Result<(), Self> {
-        #[cfg(not(any(loom, shuttle)))]
+        #[cfg(not(any(loom, shuttle, sim)))]
         return self.0.try_join().map_err(Self);
-        #[cfg(any(loom, shuttle))]
+        #[cfg(any(loom, shuttle, sim))]
         Err(self)
     }
 
@@ -151,7 +157,7 @@ pub fn yield_now() {
 /// Lets this thread sleep for about `span`. In a model it only yields.
 pub fn sleep(span: std::time::Duration) {
     #[cfg(not(any(loom, shuttle)))]
-    std::thread::sleep(span);
+    backend::sleep(span);
     #[cfg(any(loom, shuttle))]
     {
         let _ = span;
@@ -161,7 +167,9 @@ pub fn sleep(span: std::time::Duration) {
 
 /// Returns the kernel's number for this thread; 0 in a model.
 pub fn current() -> ThreadId {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(sim)]
+    return ThreadId(backend::current());
+    #[cfg(not(any(loom, shuttle, sim)))]
     return ThreadId(rustix::thread::gettid().as_raw_nonzero().get() as u32);
     #[cfg(any(loom, shuttle))]
     ThreadId(0)
@@ -173,9 +181,9 @@ pub fn current() -> ThreadId {
 ///
 /// `PermissionDenied` for a value below the present one, without the right to it.
 pub fn set_nice(nice: i8) -> io::Result<()> {
-    #[cfg(not(any(loom, shuttle, miri)))]
+    #[cfg(not(any(loom, shuttle, miri, sim)))]
     rustix::process::setpriority_process(Some(rustix::thread::gettid()), i32::from(nice))?;
-    #[cfg(any(loom, shuttle, miri))]
+    #[cfg(any(loom, shuttle, miri, sim))]
     let _ = nice;
     Ok(())
 }
@@ -188,7 +196,7 @@ pub fn set_nice(nice: i8) -> io::Result<()> {
 ///
 /// `PermissionDenied` without the right to it; `InvalidInput` for a priority out of range.
 pub fn set_fifo(priority: u8) -> io::Result<()> {
-    #[cfg(not(any(loom, shuttle, miri)))]
+    #[cfg(not(any(loom, shuttle, miri, sim)))]
     {
         // SAFETY: a structure of integers, of which some C libraries have more than one field.
         let mut param: libc::sched_param = unsafe { std::mem::zeroed() };
@@ -198,7 +206,7 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
             return Err(io::Error::last_os_error());
         }
     }
-    #[cfg(any(loom, shuttle, miri))]
+    #[cfg(any(loom, shuttle, miri, sim))]
     let _ = priority;
     Ok(())
 }
@@ -211,7 +219,7 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
 ///
 /// The system's error if it refuses.
 pub fn may_set_nice(nice: i8) -> io::Result<()> {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(not(any(loom, shuttle, sim)))]
     {
         let me = Some(rustix::thread::gettid());
         let before = rustix::process::getpriority_process(me)?;
@@ -221,7 +229,7 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
             rustix::process::setpriority_process(me, before)?;
         }
     }
-    #[cfg(any(loom, shuttle))]
+    #[cfg(any(loom, shuttle, sim))]
     let _ = nice;
     Ok(())
 }
@@ -237,10 +245,10 @@ pub fn may_set_nice(nice: i8) -> io::Result<()> {
 ///
 /// Call it inside [`while_named`], so that the thread still exists.
 pub fn boost(thread: ThreadId) -> bool {
-    #[cfg(not(any(loom, shuttle, miri)))]
+    #[cfg(not(any(loom, shuttle, miri, sim)))]
     return policy::may_boost(thread.0)
         && policy::set(thread.0, libc::SCHED_FIFO | policy::RESET_ON_FORK, 1);
-    #[cfg(any(loom, shuttle, miri))]
+    #[cfg(any(loom, shuttle, miri, sim))]
     {
         let _ = thread;
         false
@@ -269,13 +277,13 @@ pub(crate) fn hold_names() -> crate::MutexGuard<'static, ()> {
 
 /// Takes a [`boost`] back. Leaves `errno` alone: a signal handler may end the section.
 pub fn unboost(thread: ThreadId) {
-    #[cfg(not(any(loom, shuttle, miri)))]
+    #[cfg(not(any(loom, shuttle, miri, sim)))]
     policy::unboost(thread.0);
-    #[cfg(any(loom, shuttle, miri))]
+    #[cfg(any(loom, shuttle, miri, sim))]
     let _ = thread;
 }
 
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, sim)))]
 pub(crate) mod policy {
     use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -324,7 +332,9 @@ pub(crate) mod policy {
 
 /// Returns the name of a thread of this process. `None` if it does not exist, and in a model.
 pub fn name(thread: ThreadId) -> Option<String> {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(sim)]
+    return backend::described(thread.0).map(|it| it.0);
+    #[cfg(not(any(loom, shuttle, sim)))]
     return std::fs::read_to_string(format!("/proc/self/task/{}/comm", thread.0))
         .ok()
         .map(|name| name.trim_end().to_owned());
@@ -338,7 +348,9 @@ pub fn name(thread: ThreadId) -> Option<String> {
 /// Returns what a thread of this process does, in a few words: "running", or "asleep in futex_do_wait" if the kernel tells the
 /// function. `None` if the thread does not exist, and in a model.
 pub fn doing(thread: ThreadId) -> Option<String> {
-    #[cfg(not(any(loom, shuttle)))]
+    #[cfg(sim)]
+    return backend::described(thread.0).map(|it| it.1.into());
+    #[cfg(not(any(loom, shuttle, sim)))]
     {
         let read = |file| std::fs::read_to_string(format!("/proc/self/task/{}/{file}", thread.0));
         let stat = read("stat").ok()?;
@@ -355,7 +367,7 @@ pub fn doing(thread: ThreadId) -> Option<String> {
 }
 
 /// Describes the state letter of `/proc/…/stat` and the kernel's function, which is "0" if it is not known.
-#[cfg(not(any(loom, shuttle)))]
+#[cfg(not(any(loom, shuttle, sim)))]
 fn in_words(state: char, wchan: &str) -> String {
     let state = match state {
         'R' => "running",
@@ -376,8 +388,11 @@ fn in_words(state: char, wchan: &str) -> String {
 #[macro_export]
 macro_rules! thread_local {
     ($(#[$meta:meta])* $vis:vis static $name:ident : $type:ty = $init:expr) => {
-        #[cfg(not(any(loom, shuttle)))]
+        #[cfg(not(any(loom, shuttle, sim)))]
         std::thread_local! { $(#[$meta])* $vis static $name: $type = const { $init } }
+        #[cfg(sim)]
+        $(#[$meta])* $vis static $name: $crate::sim::tls::LocalKey<$type> =
+            $crate::sim::tls::LocalKey::new(|| $init);
         #[cfg(loom)]
         $crate::__loom::thread_local! { $(#[$meta])* $vis static $name: $type = $init }
         #[cfg(shuttle)]

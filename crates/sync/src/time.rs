@@ -11,6 +11,10 @@ pub use std::time::Instant;
 /// Costs about 35 ns: too expensive for every work item.
 #[inline]
 pub fn now_ns() -> u64 {
+    #[cfg(sim)]
+    if let Some(now) = crate::sim::clock_ns(false) {
+        return now;
+    }
     #[cfg(not(any(loom, shuttle)))]
     {
         let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
@@ -35,6 +39,10 @@ pub fn ns_of(at: Instant) -> u64 {
 /// [`cycles_per_us`] for its unit.
 #[inline(always)]
 pub fn cycles() -> u64 {
+    #[cfg(sim)]
+    if let Some(now) = crate::sim::clock_ns(true) {
+        return now;
+    }
     #[cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
     {
         // SAFETY: rdtsc reads a counter; user space may execute it unless CR4.TSD is set, which Linux
@@ -61,17 +69,33 @@ pub fn cycles() -> u64 {
     }
 }
 
+/// 0 before it is known.
+#[cfg(not(any(loom, shuttle)))]
+static RATE: AtomicU64 = AtomicU64::new(0);
+
+/// Returns what [`cycles_per_us`] does if it has been called before, else 1. A load.
+#[inline]
+pub fn known_cycles_per_us() -> u64 {
+    #[cfg(any(loom, shuttle))]
+    return 1;
+    #[cfg(not(any(loom, shuttle)))]
+    RATE.load(Ordering::Relaxed).max(1)
+}
+
 /// Returns how many [`cycles`] pass in a microsecond, at least 1; 1 in a model.
 ///
 /// # Blocking
 ///
 /// On x86-64 calls spin for half a millisecond to measure the rate, until one has finished. Later calls are a load.
 pub fn cycles_per_us() -> u64 {
+    #[cfg(sim)]
+    if crate::sim::is_running() {
+        return 1000;
+    }
     #[cfg(any(loom, shuttle))]
     return 1;
     #[cfg(not(any(loom, shuttle)))]
     {
-        static RATE: AtomicU64 = AtomicU64::new(0);
         match RATE.load(Ordering::Relaxed) {
             0 => settle_rate(&RATE, measure_rate),
             rate => rate,
@@ -89,6 +113,15 @@ fn settle_rate(rate: &AtomicU64, measure: impl FnOnce() -> u64) -> u64 {
         Ok(_) => measured,
         Err(rate) => rate,
     }
+}
+
+/// Returns how many nanoseconds so many [`cycles`] are.
+///
+/// # Blocking
+///
+/// As [`cycles_per_us`].
+pub fn cycles_to_ns(cycles: u64) -> u64 {
+    (u128::from(cycles) * 1000 / u128::from(cycles_per_us())) as u64
 }
 
 #[cfg(all(target_arch = "aarch64", not(any(loom, shuttle, miri))))]

@@ -10,9 +10,13 @@ use crate::thread::ThreadId;
 ///
 /// Always 0 in a model, where time does not pass.
 pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
-    #[cfg(not(any(loom, shuttle, miri)))]
+    #[cfg(sim)]
+    if crate::sim::is_running() {
+        return crate::sim::cpu_ns(thread.0);
+    }
+    #[cfg(not(any(loom, shuttle, miri, sim)))]
     return real::cpu_ns(thread);
-    #[cfg(any(loom, shuttle, miri))]
+    #[cfg(any(loom, shuttle, miri, sim))]
     {
         let _ = thread;
         Some(0)
@@ -23,16 +27,20 @@ pub fn cpu_ns(thread: ThreadId) -> Option<u64> {
 ///
 /// Always false in a model: a thread that does not move there is taken to sleep, rightly or not.
 pub fn is_runnable(thread: ThreadId) -> Option<bool> {
-    #[cfg(not(any(loom, shuttle, miri)))]
+    #[cfg(sim)]
+    if crate::sim::is_running() {
+        return crate::sim::thread::described(thread.0).map(|it| it.1 == "running");
+    }
+    #[cfg(not(any(loom, shuttle, miri, sim)))]
     return real::is_runnable(thread);
-    #[cfg(any(loom, shuttle, miri))]
+    #[cfg(any(loom, shuttle, miri, sim))]
     {
         let _ = thread;
         Some(false)
     }
 }
 
-#[cfg(not(any(loom, shuttle, miri)))]
+#[cfg(not(any(loom, shuttle, miri, sim)))]
 mod real {
     use std::{fs::File, io::Read};
 
@@ -69,7 +77,7 @@ mod real {
     }
 }
 
-#[cfg(all(test, not(any(loom, shuttle, miri))))]
+#[cfg(all(test, not(any(loom, shuttle, miri, sim))))]
 mod tests {
     use std::sync::mpsc;
 

@@ -17,6 +17,18 @@ const TESTS: &str = "crates/lab/src/book.rs";
 /// What builds them.
 const BUILDER: &str = "mdbook";
 
+/// Pages about a part of the library, and what each has.
+const PARTS: &[&str] = &[
+    "docs/task_work.md",
+    "docs/rcu.md",
+    "docs/srcu.md",
+    "docs/percpu.md",
+    "docs/wake.md",
+    "docs/observing.md",
+    "docs/deferral.md",
+];
+const SECTIONS: &[&str] = &["Problem", "Picture", "Traps", "How it was proved"];
+
 /// Runs the chore.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     if let Some(arg) = args.first() {
@@ -61,8 +73,49 @@ fn check(workspace: &Workspace) -> Result<(Vec<Finding>, String), Failure> {
         &pages,
         &workspace.text(TESTS)?.unwrap_or_default(),
     ));
+    for file in files.iter().filter(|file| file.ends_with(".md")) {
+        let text = workspace.text(file)?.unwrap_or_default();
+        broken.extend(hidden(&text).into_iter().map(|line| {
+            let rule = "a hidden line shows on a hosting site: write the snippet without";
+            Finding::new(file, line, rule)
+        }));
+        if PARTS.contains(&file.as_str()) {
+            broken.extend(
+                SECTIONS
+                    .iter()
+                    .filter(|&&head| !has_section(&text, head))
+                    .map(|head| {
+                        Finding::new(
+                            file,
+                            0,
+                            format!("a page about a part has a section `{head}`"),
+                        )
+                    }),
+            );
+        }
+    }
     let count: usize = pages.iter().map(|page| page.links.len()).sum();
     Ok((broken, format!("{count} links of {} pages", pages.len())))
+}
+
+/// Lines of Rust snippets that rustdoc would hide.
+fn hidden(text: &str) -> Vec<u32> {
+    let mut is_rust = false;
+    let mut found = Vec::new();
+    for (number, line) in (1..).zip(text.lines()) {
+        if let Some(info) = line.strip_prefix("```") {
+            is_rust = !is_rust && info.starts_with("rust");
+        } else if is_rust && (line == "#" || line.starts_with("# ")) {
+            found.push(number);
+        }
+    }
+    found
+}
+
+fn has_section(text: &str, head: &str) -> bool {
+    text.lines()
+        .filter_map(|line| line.strip_prefix("## "))
+        .any(|line| line.ends_with(head) || line.starts_with(head))
 }
 
 /// Pages that no reader of the book would find, and links out of it, which lead nowhere once it is built.
@@ -141,6 +194,14 @@ fn build(workspace: &Workspace) -> Result<ExitCode, Failure> {
 mod tests {
     use super::*;
     use links::Page;
+
+    #[test]
+    fn hidden_lines_of_snippets_are_found() {
+        let text =
+            "# Head\n```rust\nfine\n# hidden\n#[attribute]\n```\n# Head\n```toml\n# comment\n```\n";
+        assert_eq!(hidden(text), [4]);
+        assert!(has_section("## Problem\n", "Problem") && !has_section("Problem", "Problem"));
+    }
 
     #[test]
     fn snippets_of_every_page_are_tests() {

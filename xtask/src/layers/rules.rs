@@ -6,7 +6,7 @@ const CRATES: &[&[&str]] = &[
     &["sync"],
     &["mpscq"],
     &["afterwork"],
-    &["capi", "lab", "probes"],
+    &["capi", "lab", "probes", "sim"],
     &["preload"],
 ];
 
@@ -62,7 +62,10 @@ const FOLDERS: &[(&str, &[Folder])] = &[
                 ]),
             ),
             ("workqueue/errands", Below::Only(&[])),
-            ("workqueue/item", Below::Only(&["workqueue/errands"])),
+            (
+                "workqueue/item",
+                Below::Only(&["wake", "workqueue/errands"]),
+            ),
             ("workqueue/observe", Below::Only(&[])),
             (
                 "workqueue/limit",
@@ -143,6 +146,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
                 Below::Only(&[
                     "wake",
                     "workqueue/errands",
+                    "workqueue/item",
                     "workqueue/observe",
                     "workqueue/pools",
                     "workqueue/execute",

@@ -1,11 +1,12 @@
 //! What each layer runs.
 //!
 //! Test programs are discovered: a crate joins `loom` by having `tests/loom.rs` or `tests/loom/main.rs`,
-//! `shuttle` likewise, `property` by a test called `prop` or `prop_…`; every other test is `integration`.
+//! `shuttle` and `sim` likewise, `property` by a test called `prop` or `prop_…`; every other test is `integration`.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use super::miri;
+use crate::sim;
 use crate::workspace::{Metadata, Package};
 
 /// A layer of tests.
@@ -28,6 +29,7 @@ const INTEGRATION: &str = "integration";
 const DOC: &str = "doc";
 const LOOM: &str = "loom";
 const SHUTTLE: &str = "shuttle";
+const SIM: &str = "sim";
 pub const MIRI: &str = "miri";
 
 const fn minutes(count: u64) -> Duration {
@@ -70,6 +72,12 @@ pub const LAYERS: &[Layer] = &[
         name: SHUTTLE,
         asks: "is the logic right for many threads, in very many interleavings?",
         limit: minutes(15),
+        at_once: 1,
+    },
+    Layer {
+        name: SIM,
+        asks: "does it work, and each run alike, on a simulated machine of many CPUs?",
+        limit: minutes(10),
         at_once: 1,
     },
     Layer {
@@ -131,10 +139,26 @@ pub fn steps(
         MIRI => miri::steps(&variable),
         name => {
             let packages = metadata.packages.iter();
-            packages
-                .flat_map(|package| package_steps(name, package, metadata, &variable))
-                .collect()
+            let of_packages =
+                packages.flat_map(|package| package_steps(name, package, metadata, &variable));
+            if name == SIM {
+                let machine = machine_step(metadata, &variable);
+                return [machine].into_iter().chain(of_packages).collect();
+            }
+            of_packages.collect()
         }
+    }
+}
+
+/// Returns the command that holds the simulated machine itself to closed forms, with its assertions.
+fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
+    let apart = metadata.target_directory.join(SIM).display().to_string();
+    let args = ["--target-dir", &apart, "--", "sim::"].map(str::to_string);
+    let optimised = ("CARGO_PROFILE_DEV_OPT_LEVEL".to_string(), "2".to_string());
+    Step {
+        env: vec![sim::flags(variable), optimised],
+        prefix: Some("afterwork-sync".into()),
+        ..Step::new("cargo test -p afterwork-sync --lib", args)
     }
 }
 
@@ -178,12 +202,19 @@ fn step_of(
             .flat_map(|name| ["--test".to_string(), name.to_string()]),
     );
     let mut env = Vec::new();
-    if matches!(layer, LOOM | SHUTTLE) {
+    if layer == SIM {
+        // Their unit tests are for that machine only.
+        args.push("--bins".into());
+    }
+    if matches!(layer, LOOM | SHUTTLE | SIM) {
         // A model is built optimised, for it runs millions of times, and apart, for its `--cfg` reaches
         // every crate.
         let apart = metadata.target_directory.join(layer).display().to_string();
         args.extend(["--release".to_string(), "--target-dir".to_string(), apart]);
-        env.push(with_cfg(layer, variable));
+        env.push(match layer {
+            SIM => sim::flags(variable),
+            _ => with_cfg(layer, variable),
+        });
     }
     let prefix = Some(package.name.clone());
     Step {
@@ -198,6 +229,7 @@ fn layer_of(test: &str) -> &'static str {
     match test {
         "loom" => LOOM,
         "shuttle" => SHUTTLE,
+        "sim" => SIM,
         "prop" => PROPERTY,
         _ if test.starts_with("prop_") => PROPERTY,
         _ => INTEGRATION,

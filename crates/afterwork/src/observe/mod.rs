@@ -4,16 +4,19 @@
 //! use afterwork::{observe, workqueue};
 //!
 //! workqueue::system()?.spawn(|| ()).join()?;
-//! println!("{}", observe::snapshot()?); // tables of queues and pools
+//! println!("{}", observe::snapshot()?); // tables, one for each kind of thing
+//! print!("{}", observe::snapshot()?.to_prometheus()); // the body of an answer to `GET /metrics`
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! [`snapshot`] returns the counters of workqueues. [`publish`] shows the counters of every subsystem to other processes of
-//! the same user.
+//! [`snapshot`] returns the counters of all subsystems, [`publish`] shows them to other processes of the same user.
 
+mod exposition;
 #[cfg(not(any(loom, shuttle)))]
 mod publish;
 mod snapshot;
+
+pub use exposition::Exposition;
 
 #[cfg(not(any(loom, shuttle)))]
 pub use publish::{publish, unpublish};

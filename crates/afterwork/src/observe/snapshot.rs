@@ -1,15 +1,34 @@
-//! A snapshot of the counters of workqueues.
+//! A snapshot of the counters of a process.
 
 use std::fmt::{self, Write};
 
+use super::Exposition;
+#[cfg(not(any(loom, shuttle)))]
+use crate::page;
 use crate::{
-    page::Kind,
-    workqueue::{PoolStats, QueueReport, Registry, RegistryError},
+    page::{Kind, Record},
+    workqueue::{Histogram, PoolStats, QueueReport, Registry, RegistryError},
 };
 
-/// The counters of the queues and pools of a registry.
+/// The counters of the queues and pools of a registry, and of what else the process has.
 ///
 /// Each counter is read by itself while work goes on, so sums may not match.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::{observe, task_work::Mailbox, workqueue};
+///
+/// let letters = Mailbox::<u32>::builder().name("letters").build();
+/// workqueue::system()?.spawn(|| ()).join()?;
+/// let now = observe::snapshot()?;
+/// assert!(now.others.iter().any(|record| record.name == "letters"));
+/// let metrics = now.to_prometheus();
+/// assert!(metrics.contains("# TYPE afterwork_queue_wait_seconds histogram"));
+/// assert!(metrics.contains("afterwork_mailbox_received_total{name=\"letters\",detail=\"\"} 0"));
+/// # drop(letters);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Snapshot {
@@ -17,6 +36,8 @@ pub struct Snapshot {
     pub queues: Vec<QueueReport>,
     /// The pools.
     pub pools: Vec<PoolStats>,
+    /// RCU, mailboxes that have a name, and per-CPU data: those of the whole process, as far as it has used them.
+    pub others: Vec<Record>,
 }
 
 /// Takes a snapshot of the process-wide registry.
@@ -41,6 +62,7 @@ pub struct Snapshot {
 /// println!("{}", now.to_json());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
+#[doc(alias("show_all_workqueues", "print_worker_info", "set_worker_desc"))]
 pub fn snapshot() -> Result<Snapshot, RegistryError> {
     Registry::global().map(snapshot_of)
 }
@@ -54,6 +76,18 @@ pub fn snapshot_of(registry: &Registry) -> Snapshot {
     Snapshot {
         queues: registry.queue_reports(),
         pools: registry.pool_stats(),
+        others: others(),
+    }
+}
+
+fn others() -> Vec<Record> {
+    #[cfg(any(loom, shuttle))]
+    return Vec::new();
+    #[cfg(not(any(loom, shuttle)))]
+    {
+        let mut image = page::Image::of_others();
+        page::describe_all(&mut image);
+        image.records
     }
 }
 
@@ -62,6 +96,8 @@ enum Value {
     Text(String),
     Number(u64),
     Flag(bool),
+    /// For JSON alone.
+    Times(Histogram),
 }
 
 type Row = Vec<(&'static str, Value)>;
@@ -72,7 +108,10 @@ fn queue_row(queue: &QueueReport) -> Row {
         ("scope", Value::Text(queue.attrs.scope.to_string())),
         ("nice", Value::Text(queue.attrs.nice.to_string())),
     ];
-    row(named, Kind::Queue, queue.figures())
+    let mut row = row(named, &queue.record());
+    row.push(("wait", Value::Times(queue.wait.clone())));
+    row.push(("run", Value::Times(queue.run.clone())));
+    row
 }
 
 fn pool_row(pool: &PoolStats) -> Row {
@@ -81,24 +120,44 @@ fn pool_row(pool: &PoolStats) -> Row {
         ("strict", Value::Flag(pool.strict)),
         ("nice", Value::Text(pool.nice.to_string())),
     ];
-    row(named, Kind::Pool, pool.figures())
+    row(named, &pool.record())
 }
 
-fn row(named: [(&'static str, Value); 3], kind: Kind, figures: Vec<u64>) -> Row {
-    let names = kind.fields().iter().map(|field| field.name);
-    let figures = names.zip(figures.into_iter().map(Value::Number));
+fn other_row(record: &Record) -> Row {
+    let named = [
+        (record.kind.name(), Value::Text(record.name.clone())),
+        ("detail", Value::Text(record.detail.clone())),
+    ];
+    row(named, record)
+}
+
+fn row<const N: usize>(named: [(&'static str, Value); N], record: &Record) -> Row {
+    let figures = record.figures();
+    let figures = figures.map(|(field, figure)| (field.name, Value::Number(figure)));
     named.into_iter().chain(figures).collect()
 }
 
 impl Snapshot {
-    fn tables(&self) -> [(&'static str, Vec<Row>); 2] {
+    fn tables(&self) -> [(&'static str, Vec<Row>); 5] {
+        let of = |kind| {
+            let records = self.others.iter().filter(|it| it.kind == kind);
+            records.map(other_row).collect()
+        };
         [
             ("queues", self.queues.iter().map(queue_row).collect()),
             ("pools", self.pools.iter().map(pool_row).collect()),
+            ("rcu", of(Kind::Rcu)),
+            ("mailboxes", of(Kind::Mailbox)),
+            ("percpu", of(Kind::PerCpu)),
         ]
     }
 
-    /// Writes it as JSON: an object with the arrays `queues` and `pools`.
+    /// Writes it as JSON: an object with the arrays `queues`, `pools`, `rcu`, `mailboxes` and `percpu`.
+    ///
+    /// Figures are called as the fields of `QueueStats` and `PoolStats` and by `afterwork top --fields`, and have the unit that
+    /// their name ends in. `wait` and `run` of a queue are histograms: `count`, `total_ns`, and `buckets`, pairs of an upper end in
+    /// nanoseconds and how many fell below it and not below the one before.
+    #[doc(alias("serialize", "serde"))]
     pub fn to_json(&self) -> String {
         let mut json = String::from("{");
         for (i, (name, rows)) in self.tables().iter().enumerate() {
@@ -107,6 +166,18 @@ impl Snapshot {
             json += &format!("{comma}\"{name}\":[{}]", rows.join(","));
         }
         json + "}"
+    }
+
+    /// Writes it for Prometheus, as an answer to its question: text of the exposition format, `text/plain; version=0.0.4`.
+    ///
+    /// Each figure is a metric `afterwork_KIND_FIGURE` with the labels `name` and `detail`, and `index` where two have both the
+    /// same. Times are in seconds. `afterwork top --prometheus` writes the same from outside, but for the histograms
+    /// `afterwork_queue_wait_seconds` and `afterwork_queue_run_seconds`.
+    #[doc(alias("metrics", "openmetrics"))]
+    pub fn to_prometheus(&self) -> String {
+        let mut metrics = Exposition::new();
+        metrics.add_snapshot(&[], self);
+        metrics.to_string()
     }
 }
 
@@ -117,9 +188,21 @@ fn json_of(row: &Row) -> String {
             Value::Text(text) => format!("\"{name}\":\"{}\"", escaped(text)),
             Value::Number(number) => format!("\"{name}\":{number}"),
             Value::Flag(flag) => format!("\"{name}\":{flag}"),
+            Value::Times(times) => format!("\"{name}\":{}", json_of_times(times)),
         })
         .collect();
     format!("{{{}}}", pairs.join(","))
+}
+
+fn json_of_times(times: &Histogram) -> String {
+    let buckets = times.buckets.iter().enumerate();
+    let buckets: Vec<_> = buckets
+        .filter(|(_, count)| **count > 0)
+        .map(|(i, count)| format!("[{},{count}]", 2_u64 << i))
+        .collect();
+    let (count, total_ns) = (times.count, times.total_ns);
+    let buckets = buckets.join(",");
+    format!("{{\"count\":{count},\"total_ns\":{total_ns},\"buckets\":[{buckets}]}}")
 }
 
 fn escaped(text: &str) -> String {
@@ -136,7 +219,7 @@ fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Writes two tables, of queues and of pools.
+/// Writes a table of each kind of which there is something.
 impl fmt::Display for Snapshot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (_, rows) in self.tables() {
@@ -151,12 +234,14 @@ fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
         return Ok(());
     };
     let cell = |value: &Value| match value {
-        Value::Text(text) => text.escape_debug().to_string(),
-        Value::Number(number) => number.to_string(),
-        Value::Flag(flag) => flag.to_string(),
+        Value::Text(text) => Some(text.escape_debug().to_string()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Flag(flag) => Some(flag.to_string()),
+        Value::Times(_) => None,
     };
-    let mut lines = vec![first.iter().map(|(name, _)| (*name).to_owned()).collect()];
-    let cells = |row: &Row| row.iter().map(|(_, value)| cell(value)).collect();
+    let shown = first.iter().filter(|(_, value)| cell(value).is_some());
+    let mut lines: Vec<Vec<_>> = vec![shown.map(|(name, _)| (*name).to_owned()).collect()];
+    let cells = |row: &Row| row.iter().filter_map(|(_, value)| cell(value)).collect();
     lines.extend(rows.iter().map(cells));
     let width = |column: usize| {
         lines
@@ -164,7 +249,7 @@ fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
             .map(|line: &Vec<String>| line[column].len())
             .max()
     };
-    let widths: Vec<_> = (0..first.len()).filter_map(width).collect();
+    let widths: Vec<_> = (0..lines[0].len()).filter_map(width).collect();
     for line in &lines {
         for (i, (cell, width)) in line.iter().zip(&widths).enumerate() {
             if i == 0 {

@@ -3,19 +3,20 @@
 use std::ops::Range;
 
 use super::{
-    kinds::Kind,
+    kinds::{Kind, Record},
     layout::{
         HEAD_BYTES, MAGIC, MAX_RECORDS, RECORD_BYTES, VERSION, check, cut, head, put, record,
     },
 };
 
-/// The contents of one round.
-#[derive(Debug)]
+/// The contents of one round, or the records of a snapshot.
+#[derive(Debug, Default)]
 pub(crate) struct Image {
     /// All records of this round.
-    records: Vec<u8>,
+    pub(crate) records: Vec<Record>,
     round: u64,
-    nr_left_out: u32,
+    /// Queues and pools have been told otherwise.
+    is_for_others: bool,
 }
 
 /// Whose file it is, and when it was written.
@@ -32,38 +33,63 @@ impl Image {
     /// Starts the image of `round`, which is even.
     pub(crate) fn new(round: u64) -> Self {
         Self {
-            records: Vec::new(),
             round,
-            nr_left_out: 0,
+            ..Self::default()
         }
+    }
+
+    /// Starts one that queues and pools add nothing to.
+    #[cfg(not(any(loom, shuttle)))]
+    pub(crate) fn of_others() -> Self {
+        Self {
+            is_for_others: true,
+            ..Self::default()
+        }
+    }
+
+    /// Returns `true` if queues and pools are to add records.
+    pub(crate) fn wants_queues(&self) -> bool {
+        !self.is_for_others
     }
 
     /// Adds a record. `figures` are those of the kind, in the order of its table.
     pub(crate) fn add(&mut self, kind: Kind, name: &str, detail: &str, figures: &[u64]) {
-        debug_assert_eq!(figures.len(), kind.fields().len(), "{kind:?}");
-        if self.nr_records() == MAX_RECORDS {
-            self.nr_left_out += 1;
-            return;
-        }
+        self.push(Record {
+            kind,
+            name: name.to_owned(),
+            detail: detail.to_owned(),
+            figures: figures.to_vec(),
+        });
+    }
+
+    /// Adds a record.
+    pub(crate) fn push(&mut self, record: Record) {
+        let nr_figures = record.kind.fields().len();
+        debug_assert_eq!(record.figures.len(), nr_figures, "{:?}", record.kind);
+        self.records.push(record);
+    }
+
+    /// Returns the bytes of all records for which there is room, which follow the head.
+    pub(super) fn bytes(&self) -> Vec<u8> {
+        let records = &self.records[..self.nr_records()];
+        records.iter().flat_map(|it| self.bytes_of(it)).collect()
+    }
+
+    fn bytes_of(&self, it: &Record) -> [u8; RECORD_BYTES] {
         let mut bytes = [0; RECORD_BYTES];
-        put(&mut bytes, record::KIND, &(kind as u16).to_le_bytes());
-        let nr_figures = figures.len() as u16;
+        put(&mut bytes, record::KIND, &(it.kind as u16).to_le_bytes());
+        let nr_figures = it.figures.len() as u16;
         put(&mut bytes, record::NR_FIGURES, &nr_figures.to_le_bytes());
         put(&mut bytes, record::ROUND, &self.round.to_le_bytes());
-        for (text, place) in [(name, record::NAME), (detail, record::DETAIL)] {
+        for (text, place) in [(&it.name, record::NAME), (&it.detail, record::DETAIL)] {
             put_text(&mut bytes, place, text);
         }
-        for (i, figure) in figures.iter().enumerate() {
+        for (i, figure) in it.figures.iter().enumerate() {
             put(&mut bytes, record::FIGURES + 8 * i, &figure.to_le_bytes());
         }
         let sum = check(&bytes[..record::CHECK]);
         put(&mut bytes, record::CHECK, &sum.to_le_bytes());
-        self.records.extend_from_slice(&bytes);
-    }
-
-    /// Returns the bytes of all records, which follow the head.
-    pub(super) fn records(&self) -> &[u8] {
-        &self.records
+        bytes
     }
 
     /// Returns the head of the file while the records are written, or when they are.
@@ -80,6 +106,7 @@ impl Image {
         put(&mut bytes, head::RECORD_BYTES, &record_bytes.to_le_bytes());
         put(&mut bytes, head::PID, &origin.pid.to_le_bytes());
         let nr_records = self.nr_records() as u32;
+        let nr_left_out = self.records.len() as u32 - nr_records;
         put(&mut bytes, head::NR_RECORDS, &nr_records.to_le_bytes());
         put(
             &mut bytes,
@@ -93,11 +120,7 @@ impl Image {
             &origin.written_ns.to_le_bytes(),
         );
         put(&mut bytes, head::TOOK_NS, &origin.took_ns.to_le_bytes());
-        put(
-            &mut bytes,
-            head::NR_LEFT_OUT,
-            &self.nr_left_out.to_le_bytes(),
-        );
+        put(&mut bytes, head::NR_LEFT_OUT, &nr_left_out.to_le_bytes());
         put_text(&mut bytes, head::NAME, &origin.name);
         let sum = check(&bytes[..head::CHECK]);
         put(&mut bytes, head::CHECK, &sum.to_le_bytes());
@@ -106,11 +129,11 @@ impl Image {
 
     /// Returns how long the file is to be.
     pub(super) fn file_bytes(&self) -> usize {
-        HEAD_BYTES + self.records.len()
+        HEAD_BYTES + self.nr_records() * RECORD_BYTES
     }
 
     fn nr_records(&self) -> usize {
-        self.records.len() / RECORD_BYTES
+        self.records.len().min(MAX_RECORDS)
     }
 }
 

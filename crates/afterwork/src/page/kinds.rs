@@ -38,6 +38,33 @@ pub enum Kind {
     PerCpu = 5,
 }
 
+/// The figures of one subject.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Record {
+    /// The kind of its subject.
+    pub kind: Kind,
+    /// The name of its subject. Names need not be unique.
+    pub name: String,
+    /// A detail of its subject; empty for most.
+    pub detail: String,
+    /// Those of the kind, in the order of its table; of a reader's, as many as the writer knew.
+    pub(crate) figures: Vec<u64>,
+}
+
+impl Record {
+    /// Walks its figures.
+    pub fn figures(&self) -> impl Iterator<Item = (&'static Field, u64)> {
+        self.kind.fields().iter().zip(self.figures.iter().copied())
+    }
+
+    /// Returns the figure called `name`, if the writer knew it.
+    pub fn figure(&self, name: &str) -> Option<u64> {
+        self.figures()
+            .find_map(|(field, figure)| (field.name == name).then_some(figure))
+    }
+}
+
 const fn gauge(name: &'static str, about: &'static str) -> Field {
     let measure = Measure::Gauge;
     Field {
@@ -128,6 +155,9 @@ const QUEUE: &[Field] = queue_figures!(fields! {} {
     counter waits: u64, "Items whose wait was measured";
     gauge wait_p50_ns: u64, "Median wait since the start, nanoseconds";
     gauge wait_p99_ns: u64, "99th percentile of the waits since the start, nanoseconds";
+    gauge oldest_ns: u64, "For how long the oldest item waits that no worker has taken, nanoseconds; 0 if none waits";
+    gauge run_p50_ns: u64, "Median time for which workers ran an item since the start, nanoseconds";
+    gauge run_p99_ns: u64, "99th percentile of the times for which workers ran an item since the start, nanoseconds";
 });
 
 const POOL: &[Field] = pool_figures!(fields! {} {

@@ -45,13 +45,15 @@ mod tests;
 
 pub(crate) use count::{Count, Tally};
 pub(crate) use image::Image;
+#[cfg(not(any(loom, shuttle)))]
+pub(crate) use sources::describe_all;
 pub(crate) use sources::{Joined, join};
 
-pub use kinds::{Field, Kind, Measure};
+pub use kinds::{Field, Kind, Measure, Record};
 pub(crate) use kinds::{pool_figures, queue_figures};
 pub use layout::{ASKED_AT, MAX_BYTES, MAX_RECORDS, VERSION};
 #[cfg(not(any(loom, shuttle)))]
-pub use read::{Page, Record, Refusal};
+pub use read::{Page, Refusal};
 
 /// The directory of all pages.
 pub const DIRECTORY: &str = "/dev/shm";

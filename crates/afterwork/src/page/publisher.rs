@@ -304,7 +304,7 @@ fn write(file: &SharedFile, origin: &Origin, image: &Image) -> io::Result<()> {
         file.set_len(len)?;
     }
     file.write_at(&image.head(origin, false), 0)?;
-    file.write_at(image.records(), HEAD_BYTES as u64)?;
+    file.write_at(&image.bytes(), HEAD_BYTES as u64)?;
     file.write_at(&image.head(origin, true), 0)?;
     if file.len()? > len {
         file.set_len(len)?;

@@ -6,7 +6,7 @@
 use std::fmt;
 
 use super::{
-    kinds::{Field, Kind},
+    kinds::{Kind, Record},
     layout::{
         HEAD_BYTES, MAGIC, MAX_BYTES, MAX_FIGURES, RECORD_BYTES, VERSION, check, head, record,
         u16_at, u32_at, u64_at,
@@ -37,19 +37,6 @@ pub struct Page {
     pub nr_unknown: usize,
     /// How many records were being written, or are of another round: read again.
     pub nr_torn: usize,
-}
-
-/// One record of a page.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Record {
-    /// The kind of its subject.
-    pub kind: Kind,
-    /// The name of its subject. Names need not be unique.
-    pub name: String,
-    /// A detail of its subject; empty for most.
-    pub detail: String,
-    figures: Vec<u64>,
 }
 
 /// The error of [`Page::read`].
@@ -151,17 +138,6 @@ impl Record {
                 .map(|i| u64_at(bytes, record::FIGURES + 8 * i))
                 .collect(),
         })
-    }
-
-    /// Walks its figures.
-    pub fn figures(&self) -> impl Iterator<Item = (&'static Field, u64)> {
-        self.kind.fields().iter().zip(self.figures.iter().copied())
-    }
-
-    /// Returns the figure called `name`, if the writer knew it.
-    pub fn figure(&self, name: &str) -> Option<u64> {
-        self.figures()
-            .find_map(|(field, figure)| (field.name == name).then_some(figure))
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joine
 
 /// Lets everyone who has records write them, with no lock held.
 #[cfg(not(any(loom, shuttle)))]
-pub(super) fn describe_all(image: &mut Image) {
+pub(crate) fn describe_all(image: &mut Image) {
     let all: Vec<_> = sources().lock().by_number.values().cloned().collect();
     for source in all {
         // FOREIGN(page-source): it may drop the last of a registry or another part, on the page's thread; a panic of a

@@ -19,7 +19,7 @@ fn origin() -> Origin {
 fn bytes(image: &Image, is_written: bool) -> Vec<u8> {
     let mut bytes = image.head(&origin(), is_written).to_vec();
     bytes.resize(layout::HEAD_BYTES, 0);
-    bytes.extend_from_slice(image.records());
+    bytes.extend_from_slice(&image.bytes());
     bytes
 }
 

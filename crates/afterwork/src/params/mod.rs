@@ -157,7 +157,9 @@ pub struct Params {
     /// word, a CPU list with `+` for its commas, `0-3+8`, or `all`. See
     /// [`Registry::set_unbound_cpus`](crate::workqueue::Registry::set_unbound_cpus).
     pub unbound_cpus: Option<CpuSet>,
-    /// The wait of at most one item in so many is measured; 0 for none. A sample costs two readings of the cycle counter.
+    /// How often, at most, a worker tells how long items of its queue wait and run, in microseconds; 0 for never, and then nothing
+    /// is measured. Costs a reading of the cycle counter for each batch that a worker takes, and one for each item that comes to
+    /// an empty pool.
     pub wait_sample: u64,
     /// Records how long `queue()` holds the pool lock. Costs two clock readings for each wake-up of a worker.
     pub lock_stat: bool,

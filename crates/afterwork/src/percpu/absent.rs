@@ -98,6 +98,7 @@ impl<T: Send + 'static, C: Choice> PerCpu<T, C> {
     /// # drop(watch);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "cpuhp_setup_state")]
     pub fn drain_when_absent(
         self: &Arc<Self>,
         drain: impl Fn(CpuId, &mut T) + Send + Sync + 'static,

@@ -158,7 +158,7 @@ impl Builder {
         }
         let topology = match self.topology {
             Some(topology) => topology,
-            None => Topology::detect().map_err(BuildError::Topology)?,
+            None => sync::cpu::topology().map_err(BuildError::Topology)?,
         };
         let isolated = self
             .isolated

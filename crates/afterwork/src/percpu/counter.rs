@@ -35,6 +35,7 @@ use super::remote::PerCpu;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug)]
+#[doc(alias = "percpu_counter")]
 pub struct SloppyCounter {
     parts: Arc<PerCpu<i64>>,
     /// A, in two's complement: what was moved here from the parts.

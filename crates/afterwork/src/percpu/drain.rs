@@ -20,6 +20,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     /// # Panics
     ///
     /// As [`drain_cpus`](Self::drain_cpus).
+    #[doc(alias("on_each_cpu", "for_each_possible_cpu"))]
     pub fn drain_all(&self, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(self.table.slots.iter(), f);
     }
@@ -37,6 +38,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// If the calling thread owns one of the slots and has not parked, or is inside one; then no call has run. Also with the
     /// panic of a call; then the others may or may not have run.
+    #[doc(alias = "per_cpu_ptr")]
     pub fn drain_cpus(&self, cpus: &CpuSet, f: impl Fn(CpuId, &mut T) + Sync) {
         self.drain_slots(cpus.iter().filter_map(|cpu| self.table.slot(cpu)), f);
     }

@@ -167,6 +167,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
     ///
     /// In [`OnDemand`](Qpw::OnDemand) and [`EveryOp`](Qpw::EveryOp) as long as a remote caller is inside. Never in `Queue`.
     #[inline(always)]
+    #[doc(alias("this_cpu_add", "local_lock"))]
     pub fn with<R>(&mut self, f: impl FnOnce(&mut T) -> R) -> R {
         let slot = self.slot;
         // An arm for each kind, so that no operation asks at its end what it is.

@@ -42,6 +42,7 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 /// A call waits while another thread is inside the slot. A call on an owned slot also waits, in [`Qpw::Queue`](super::Qpw),
 /// until the owner polls or parks; in `OnDemand` until it operates, polls or parks (see [`Escalate`](super::Escalate)); in
 /// `EveryOp` not at all. If two owners call each other's slots, both may wait for ever: [park](Owner::while_parked) first.
+#[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, C: Choice = AtStart> {
     /// Dropped before the slots are.
     listed: Listed,
@@ -166,6 +167,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     /// assert_eq!(names.run_on(cpu, |name| name.len()), cpu.to_string().len());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
+    #[doc(alias = "smp_call_function_single")]
     pub fn run_on<R: Send>(&self, cpu: CpuId, f: impl FnOnce(&mut T) -> R + Send) -> R {
         self.call(self.not_mine(self.slot(cpu)), f)
     }
@@ -183,6 +185,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     ///
     /// As [`run_on`](Self::run_on), of that CPU.
     #[inline]
+    #[doc(alias("get_cpu_ptr", "put_cpu_ptr"))]
     pub fn with_current<R: Send>(&self, f: impl FnOnce(&mut T) -> R + Send) -> R {
         let slot = self.table.current();
         self.call(self.not_mine(slot), f)

@@ -56,6 +56,7 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
 /// afterwork::rcu::barrier();
 /// ```
 #[doc(alias = "kfree_rcu")]
+#[doc(alias = "kfree_rcu_mightsleep")]
 pub fn call_drop<T: Send + 'static>(value: T) {
     call(move || drop(value));
 }
@@ -147,6 +148,7 @@ pub fn start_poll() -> GpCookie {
 /// rcu::barrier();
 /// rcu::run_callbacks_on(None);
 /// ```
+#[doc(alias("create_call_rcu_data", "set_cpu_call_rcu_data"))]
 pub fn run_callbacks_on(executor: Option<Box<dyn Fn(Batch) + Send + Sync>>) {
     fork::register();
     place().set(executor);

@@ -153,6 +153,7 @@ impl<T, F: Flavor> Rcu<T, F> {
     /// If the guard belongs to another domain than the cell.
     #[doc(alias = "rcu_dereference")]
     #[inline(always)]
+    #[doc(alias("list_for_each_entry_rcu", "hlist_for_each_entry_rcu"))]
     pub fn load<'a>(&'a self, guard: &'a impl Section<F>) -> &'a T {
         assert!(
             guard.is_of(&self.flavor),
@@ -214,6 +215,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     ///
     /// As the flavor's `call`, before the cell has changed.
     #[doc(alias("rcu_assign_pointer", "rcu_xchg_pointer"))]
+    #[doc(alias = "rcu_replace_pointer")]
     pub fn replace(&self, value: T) {
         self.flavor.assert_may_call();
         let old = self.swap(Box::into_raw(Box::new(value)));
@@ -282,6 +284,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
     /// routes.update(|routes| routes.iter().copied().chain([2]).collect());
     /// assert_eq!(*routes.load(&routes.read()), [1, 2]);
     /// ```
+    #[doc(alias("list_add_rcu", "list_del_rcu", "hlist_add_head_rcu", "hlist_del_rcu"))]
     pub fn update(&self, mut change: impl FnMut(&T) -> T) {
         let guard = self.read();
         loop {

@@ -29,7 +29,6 @@ use sync::{
     atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence},
     twin,
 };
-use topology::Topology;
 
 use crossbeam_utils::CachePadded;
 
@@ -275,7 +274,7 @@ impl Domain {
                 // Two CPUs that share nothing: the threads of a model register on one or the other in turn.
                 return Tree::new(2, Box::new([0, 1]));
             }
-            match Topology::detect() {
+            match sync::cpu::topology() {
                 Ok(machine) => Tree::for_machine(&machine),
                 Err(_) => Tree::new(1, Box::new([])),
             }

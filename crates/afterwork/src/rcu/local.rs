@@ -2,8 +2,8 @@
 //!
 //! A thread begins with a *stand-in* slot. The stand-in is as deeply nested as can be, so the fast path's check of the
 //! depth also sends a thread's first section to the slow path. The thread's destructors give the slot back. A section that
-//! another thread-local holds open then keeps the slot until it ends. A section that begins even later takes a slot for
-//! itself alone.
+//! another thread-local holds open then keeps the slot until it ends. A section that begins even later nests in that one, or takes a
+//! slot of its own.
 
 use std::{cell::Cell, marker::PhantomData, ptr};
 
@@ -51,6 +51,11 @@ impl Drop for AtExit {
     }
 }
 
+/// Keeps what has it on its thread. The compiler names it where that is to be sent, as by a future that holds a guard while
+/// it awaits: a guard of [SRCU](super::srcu) may be.
+#[derive(Debug)]
+pub(super) struct OnItsThreadUseSrcuAcrossAwait(#[expect(dead_code)] *mut ());
+
 /// A read-side critical section of this thread, which lasts until the guard is dropped.
 ///
 /// # Guarantees
@@ -58,13 +63,17 @@ impl Drop for AtExit {
 /// - What the section reads from an RCU-protected place stays valid until the guard is dropped.
 /// - Guards nest and may be dropped in any order. The section lasts until the last one is dropped.
 ///
+/// A guard stays on its thread, so a future that is sent holds none while it awaits. For a section that lasts over an `.await` there
+/// is [`srcu`](super::srcu): `domain.read()`, or `domain.read_owned()`.
+///
 /// A guard that is forgotten (`mem::forget`) holds up every grace period until the process ends.
 #[derive(Debug)]
 #[must_use = "the section ends when the guard is dropped"]
+#[doc(alias("rcu_read_unlock", "rcu_read_lock_bh", "rcu_read_lock_sched"))]
 pub struct Guard {
     slot: &'static Slot,
     /// A section belongs to its thread.
-    _not_send: PhantomData<*mut ()>,
+    _not_send: PhantomData<OnItsThreadUseSrcuAcrossAwait>,
 }
 
 impl Guard {
@@ -210,7 +219,7 @@ pub(crate) fn nesting() -> u64 {
 }
 
 /// Returns the slot that this thread, which is ending, has left with a section open.
-fn left_open() -> Option<&'static Slot> {
+pub(super) fn left_open() -> Option<&'static Slot> {
     let is_ending = report::doubts() & report::ENDS != 0;
     let is_open = |slot: &&Slot| slot.is_mine() && slot.is_in_section();
     is_ending.then(|| global().roster.iter().find(is_open))?
@@ -253,16 +262,30 @@ fn enter_slowly(slot: &'static Slot) -> &'static Slot {
     // Before the first section that relies on it.
     sync::asym::init();
     fork::watch();
-    let slot = global().roster.join();
-    if AT_EXIT.try_with(|_| ()).is_ok() {
-        MINE.with(|mine| mine.set(slot));
-        report::before_sleep(park_if_idle);
-        slot.lock(global());
-    } else {
-        // The thread is ending: the slot is given back when this section ends.
-        slot.lock(global());
-        slot.leave(global());
+    if AT_EXIT.try_with(|_| ()).is_err() {
+        return enter_late();
     }
+    let slot = global().roster.join();
+    MINE.with(|mine| mine.set(slot));
+    report::before_sleep(park_if_idle);
+    slot.lock(global());
+    slot
+}
+
+/// As [`enter`], of a thread that is ending: in the section that it has open, or in a slot that is given back with this one.
+///
+/// A second slot beside one that is open would not tell which of both sections an unlock without a guard ends.
+fn enter_late() -> &'static Slot {
+    if let Some(slot) = left_open() {
+        assert!(
+            slot.lock(global()),
+            "read-side critical sections nest too deep"
+        );
+        return slot;
+    }
+    let slot = global().roster.join();
+    slot.lock(global());
+    slot.leave(global());
     slot
 }
 

@@ -4,6 +4,7 @@ use super::{
     callback::{callbacks, idle_slot},
     local::global,
     node::Tree,
+    slot::Slot,
 };
 
 /// Sweeps callbacks, as the library's thread does outside of models.
@@ -54,5 +55,29 @@ impl Reports {
     /// Returns `true` if all have reported.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+}
+
+/// A slot that threads take, and give back.
+#[derive(Debug)]
+pub struct Seat(Slot);
+
+impl Seat {
+    /// Makes one that this thread has, and gives back at once.
+    pub fn left() -> Self {
+        let seat = Self(Slot::new());
+        assert!(seat.0.take());
+        seat.0.leave(global());
+        seat
+    }
+
+    /// Takes it, if it is free, and begins a section.
+    pub fn read(&self) -> bool {
+        self.0.take() && self.0.lock(global())
+    }
+
+    /// Returns `true` if this thread finds that it has a section open here.
+    pub fn is_open_of_mine(&self) -> bool {
+        self.0.is_mine() && self.0.is_in_section()
     }
 }

@@ -26,7 +26,7 @@
 use std::marker::PhantomData;
 
 use super::{
-    local::{enter, global, park_if_idle},
+    local::{OnItsThreadUseSrcuAcrossAwait, enter, global, park_if_idle},
     polled,
     slot::Slot,
 };
@@ -110,7 +110,7 @@ use super::{
 pub struct Reader {
     slot: &'static Slot,
     /// A section belongs to its thread.
-    _not_send: PhantomData<*mut ()>,
+    _not_send: PhantomData<OnItsThreadUseSrcuAcrossAwait>,
 }
 
 impl Reader {
@@ -141,6 +141,7 @@ impl Reader {
     /// Never blocks. Makes a system call if it is the last reader that a grace period waits for.
     #[doc(alias = "urcu_qsbr_quiescent_state")]
     #[inline]
+    #[doc(alias("cond_resched_tasks_rcu_qs", "rcu_softirq_qs", "rcu_quiescent_state"))]
     pub fn quiescent(&mut self) {
         self.slot.renew(global());
     }
@@ -157,6 +158,7 @@ impl Reader {
     ///
     /// If `body` does. Aborts the process if `body` leaves so many sections open that this reader cannot come back online.
     #[doc(alias = "urcu_qsbr_thread_offline")]
+    #[doc(alias("rcu_thread_offline", "rcu_thread_online"))]
     pub fn offline<R>(&mut self, body: impl FnOnce() -> R) -> R {
         let _online = Offline::go(self);
         // No effect if another section is open around this reader.

@@ -29,7 +29,7 @@ use super::{
     Head,
     call::call_function,
     head::Function,
-    local::{self, enter, global, leave, mine, park_if_idle, stand_in},
+    local::{self, enter, global, leave, left_open, mine, park_if_idle, stand_in},
     qsbr,
     seq::{GpCookie, NEST_MAX},
     slot::{self, Slot},
@@ -72,7 +72,7 @@ pub unsafe fn read_unlock() -> bool {
 ///
 /// Never.
 pub fn is_reading() -> bool {
-    mine().is_some_and(Slot::is_in_section)
+    mine().or_else(left_open).is_some_and(Slot::is_in_section)
 }
 
 /// Returns how deep the sections of this thread nest, guards included; 0 outside of all.
@@ -343,6 +343,37 @@ mod tests {
         // SAFETY: nothing is open, and that is what is asked.
         assert!(!unsafe { read_unlock() });
         rcu::synchronize();
+    }
+
+    #[test]
+    fn sections_of_an_ending_thread_nest() {
+        use std::{cell::RefCell, sync::mpsc};
+        struct ReadsAtExit(RefCell<Option<mpsc::Sender<Vec<bool>>>>);
+        impl Drop for ReadsAtExit {
+            fn drop(&mut self) {
+                let is_open = |slot: &&Slot| slot.is_mine() && slot.is_in_section();
+                read_lock();
+                read_lock();
+                // The first section protects until the second unlock: it has no slot beside it.
+                let mut seen = vec![
+                    is_reading(),
+                    global().roster.iter().filter(is_open).count() == 1,
+                ];
+                // SAFETY: begun above, and the last time nothing is open, and that is what is asked.
+                seen.extend((0..3).flat_map(|_| [unsafe { read_unlock() }, is_reading()]));
+                self.0.take().map(|seen_by| seen_by.send(seen));
+            }
+        }
+        // Touched before the thread's first section, so destroyed after its slot was given back.
+        std::thread_local!(static LATE: ReadsAtExit = const { ReadsAtExit(RefCell::new(None)) });
+        let (seen_by, seen) = mpsc::channel();
+        let reader = std::thread::spawn(move || {
+            LATE.with(|late| late.0.replace(Some(seen_by)));
+            drop(rcu::read());
+        });
+        reader.join().unwrap();
+        let expected = [true, true, true, true, true, false, false, false];
+        assert_eq!(seen.recv().unwrap(), expected);
     }
 
     #[test]

@@ -107,7 +107,8 @@ struct Words {
     leaf: AtomicU32,
     /// The reader's thread, as the kernel names it. Stored by the reader alone.
     thread: AtomicU32,
-    /// Its number in this process (`sync::identity`), in a child of `fork` too. Stored by the reader alone.
+    /// Its number in this process (`sync::identity`), in a child of `fork` too; 0 while nobody has the slot. Stored by the
+    /// reader alone.
     owner: AtomicU64,
     /// A: `true` while a thread has this slot.
     is_taken: AtomicBool,
@@ -382,6 +383,10 @@ impl Slot {
     fn give_back(&self, domain: &Domain) {
         self.park(domain);
         self.0.flags.fetch_and(!LEAVING, Ordering::Relaxed);
+        // Ours no longer, before another thread takes it and has not written its own number yet: see `is_mine`.
+        if !twin::armed("rcu: a slot keeps its owner") {
+            self.0.owner.store(0, Ordering::Relaxed);
+        }
         // ORDER(slot): the other end; see `take`.
         // Test: threads_come_and_go
         self.0.is_taken.store(false, Ordering::Release);
@@ -433,19 +438,22 @@ impl Slot {
         ptr::from_ref(&self.0).cast()
     }
 
-    // ---- in a child of `fork`, which has no other thread ----
-
     /// Returns `true` if this is the slot of this thread, also if the thread has left it with a section open.
+    ///
+    /// The thread itself wrote its number last, or took it out: so what it reads of another's slot is never its own number,
+    /// whatever the other one is at.
     pub(super) fn is_mine(&self) -> bool {
-        self.0.is_taken.load(Ordering::Relaxed)
-            && self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
+        self.0.owner.load(Ordering::Relaxed) == identity::mine().get()
     }
+
+    // ---- in a child of `fork`, which has no other thread ----
 
     /// Frees the slot of a thread that does not exist in the child.
     pub(super) fn vacate(&self) {
         self.0.ctr.store(0, Ordering::Relaxed);
         self.0.flags.store(PARK | OFF, Ordering::Relaxed);
         self.0.nr_loops.store(0, Ordering::Relaxed);
+        self.0.owner.store(0, Ordering::Relaxed);
         self.0.is_taken.store(false, Ordering::Relaxed);
     }
 
@@ -595,6 +603,16 @@ impl Slot {
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_slot_that_was_given_back_is_nobodys_until_its_next_thread_says_so() {
+        let (domain, slot) = (Domain::new(), Slot::new());
+        assert!(slot.take() && slot.is_mine());
+        slot.leave(&domain);
+        // What the `take` of another thread begins with.
+        slot.0.is_taken.store(true, Ordering::Relaxed);
+        assert!(!slot.is_mine());
+    }
 
     #[test]
     fn a_reader_whose_thread_is_ending_is_not_boosted() {

@@ -70,6 +70,7 @@ fn settle_now() {
 /// rcu::set_tunables(Tunables { boost: false, ..rcu::tunables() });
 /// assert!(!rcu::tunables().boost);
 /// ```
+#[doc(alias("rcutree", "rcu_cpu_stall_timeout"))]
 pub fn set_tunables(tunables: Tunables) {
     // First, so that the environment does not overwrite `tunables` later.
     settle();

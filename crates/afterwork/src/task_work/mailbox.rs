@@ -66,6 +66,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// assert_eq!(sum, 99 * 100 / 2);
 /// worker.join().unwrap();
 /// ```
+#[doc(alias("kfifo", "kthread_worker"))]
 pub struct Mailbox<T> {
     shared: Arc<Shared<T>>,
     /// `None` once the owner has ended.
@@ -179,6 +180,7 @@ impl<T> Mailbox<T> {
     ///
     /// As [`try_recv`](Self::try_recv).
     #[inline]
+    #[doc(alias = "task_work_run")]
     pub fn drain(&mut self, max: usize) -> Drain<'_, T> {
         Drain {
             mailbox: self,

@@ -77,6 +77,7 @@ impl<T> Poster<T> {
     #[inline]
     #[doc(alias = "try_post")]
     #[doc(alias = "try_send")]
+    #[doc(alias = "task_work_add")]
     pub fn post(&self, item: T) -> Result<(), PostError<T>> {
         self.post_as(item, true)
     }
@@ -90,6 +91,7 @@ impl<T> Poster<T> {
     ///
     /// As [`post`](Self::post).
     #[inline]
+    #[doc(alias = "IOU_F_TWQ_LAZY_WAKE")]
     pub fn post_lazy(&self, item: T) -> Result<(), PostError<T>> {
         self.post_as(item, false)
     }

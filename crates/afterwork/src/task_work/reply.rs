@@ -89,8 +89,8 @@ impl Error for ReplyError {}
 impl<T> Poster<T> {
     /// Posts the item that `make` returns, and returns the end at which the owner's answer arrives.
     ///
-    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. To wait for room first, make both ends by [`reply`], and
-    /// [`send`](Self::send) the item.
+    /// Wakes the owner if it sleeps, as [`post`](Self::post) does. A full mailbox is an error: [`call_async`](Self::call_async) and
+    /// [`call_wait`](Self::call_wait) wait for room first.
     ///
     /// # Blocking
     ///
@@ -136,6 +136,77 @@ impl<T> Poster<T> {
         // FOREIGN(call): the caller's closure, on the caller, which gets the panic. Nothing was posted.
         self.post(make(to)).map(|()| reply)
     }
+
+    /// Sends the item that `make` returns as soon as there is room, and waits for the owner's answer.
+    ///
+    /// It is [`send`](Self::send), and then [`Reply`]. Dropped while it stands in line, it takes its item out of that; later, the
+    /// owner learns that nobody wants the answer.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks: a future, which does nothing until it is polled.
+    ///
+    /// # Errors
+    ///
+    /// As `send`, with the item; inside, [`ReplyError::Lost`].
+    ///
+    /// # Panics
+    ///
+    /// If `make` does, in the first poll. Nothing was sent then.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::task_work::{Mailbox, PostError, ReplyTo};
+    /// use afterwork::workqueue::block_on;
+    ///
+    /// let mut mailbox = Mailbox::builder().capacity(1).build();
+    /// let poster = mailbox.poster();
+    /// let owner = std::thread::spawn(move || {
+    ///     while mailbox.wait(1).is_ok() {
+    ///         for (number, to) in mailbox.drain(1) {
+    ///             let to: ReplyTo<u32> = to;
+    ///             to.reply(2 * number).unwrap();
+    ///         }
+    ///     }
+    /// });
+    /// assert_eq!(block_on(poster.call_async(|to| (21, to)))?, Ok(42));
+    /// drop(poster);
+    /// owner.join().unwrap();
+    /// # Ok::<(), PostError<(u32, ReplyTo<u32>)>>(())
+    /// ```
+    pub async fn call_async<R>(
+        &self,
+        make: impl FnOnce(ReplyTo<R>) -> T,
+    ) -> Result<Result<R, ReplyError>, PostError<T>> {
+        let (to, reply) = reply();
+        // FOREIGN(call): as above, in the first poll.
+        self.send(make(to)).await?;
+        Ok(reply.await)
+    }
+
+    /// Sends the item that `make` returns as [`send_wait`](Self::send_wait) does, and waits for the owner's answer.
+    ///
+    /// # Blocking
+    ///
+    /// While the mailbox is full, and until the owner answers. An owner that calls itself waits for ever.
+    ///
+    /// # Errors
+    ///
+    /// As `send_wait`, with the item; inside, [`ReplyError::Lost`].
+    ///
+    /// # Panics
+    ///
+    /// If `make` does, and as `send_wait`. Nothing was sent then.
+    pub fn call_wait<R>(
+        &self,
+        make: impl FnOnce(ReplyTo<R>) -> T,
+    ) -> Result<Result<R, ReplyError>, PostError<T>> {
+        let (to, reply) = reply();
+        // FOREIGN(call): as above.
+        self.send_wait(make(to))?;
+        Ok(reply.wait())
+    }
 }
 
 /// Makes both ends of a call, for an item that is posted otherwise than by [`Poster::call`].
@@ -152,6 +223,7 @@ impl<T> Poster<T> {
 /// to.reply(number + 1).unwrap();
 /// assert_eq!(answer.wait(), Ok(21));
 /// ```
+#[doc(alias("wait_for_completion", "completion"))]
 pub fn reply<R>() -> (ReplyTo<R>, Reply<R>) {
     let slot = Arc::new(Slot {
         state: Mutex::new(State::Asked(None)),
@@ -215,6 +287,7 @@ impl<R> ReplyTo<R> {
     /// # Errors
     ///
     /// The value, if the caller has dropped its end. In a child of `fork`, if the call is its parent's.
+    #[doc(alias = "complete")]
     pub fn reply(mut self, value: R) -> Result<(), R> {
         let slot = self.slot.take().expect("it answers once");
         slot.end(State::Given(value)).map_err(|back| match back {

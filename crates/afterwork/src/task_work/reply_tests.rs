@@ -170,3 +170,63 @@ fn a_waker_that_panics_does_not_reach_the_owner() {
     to.reply(1).unwrap();
     assert_eq!(poll(&mut reply), Poll::Ready(Ok(1)));
 }
+
+#[test]
+fn a_task_whose_call_finds_no_room_waits_for_it_and_then_for_the_answer() {
+    let mut mailbox = Mailbox::<(u64, ReplyTo<u64>)>::builder()
+        .capacity(1)
+        .build();
+    let poster = mailbox.poster();
+    let cx = &mut Context::from_waker(Waker::noop());
+    let first = poster.call(|to| (1, to)).unwrap();
+    let mut second = pin!(poster.call_async(|to| (2, to)));
+    assert!(second.as_mut().poll(cx).is_pending(), "no room");
+    let (number, to) = mailbox.try_recv().unwrap();
+    to.reply(10 * number).unwrap();
+    assert_eq!(first.wait(), Ok(10));
+    assert!(second.as_mut().poll(cx).is_pending(), "no answer");
+    let (number, to) = mailbox.try_recv().unwrap();
+    to.reply(10 * number).unwrap();
+    assert!(matches!(second.as_mut().poll(cx), Poll::Ready(Ok(Ok(20)))));
+    // Dropped in line: its item goes with it.
+    let held = poster.call(|to| (3, to)).unwrap();
+    {
+        let mut dropped = pin!(poster.call_async(|to| (4, to)));
+        assert!(dropped.as_mut().poll(cx).is_pending());
+    }
+    let (number, to) = mailbox.try_recv().unwrap();
+    assert_eq!((number, mailbox.try_recv().is_err()), (3, true));
+    drop(to);
+    assert_eq!(held.wait(), Err(ReplyError::Lost));
+    drop(mailbox);
+    let mut closed = pin!(poster.call_async(|to| (5, to)));
+    let outcome = closed.as_mut().poll(cx);
+    assert!(matches!(outcome, Poll::Ready(Err(PostError::Closed(_)))));
+    let outcome = poster.call_wait(|to| (6, to));
+    assert!(matches!(outcome, Err(PostError::Closed((6, _)))));
+}
+
+#[test]
+fn threads_that_call_a_full_mailbox_wait_and_get_their_own_answers() {
+    let nr_calls = if cfg!(miri) { 5 } else { 500 };
+    let mut mailbox = Mailbox::<(u64, ReplyTo<u64>)>::builder()
+        .capacity(1)
+        .build();
+    thread::scope(|scope| {
+        for from in 0..3_u64 {
+            let poster = mailbox.poster();
+            scope.spawn(move || {
+                for number in 0..nr_calls {
+                    let question = from << 32 | number;
+                    let answer = poster.call_wait(|to| (question, to)).unwrap();
+                    assert_eq!(answer, Ok(question + 1));
+                }
+            });
+        }
+        while mailbox.wait(1).is_ok() {
+            for (question, to) in mailbox.drain(1) {
+                to.reply(question + 1).unwrap();
+            }
+        }
+    });
+}

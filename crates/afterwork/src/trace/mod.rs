@@ -18,11 +18,15 @@
 mod off;
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
 mod on;
+#[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
+mod spans;
 
 #[cfg(not(all(feature = "tracing", not(any(loom, shuttle)))))]
 pub(crate) use off::*;
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
 pub(crate) use on::*;
+#[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
+pub(crate) use spans::{enter, forget, remember};
 
 /// What is told of an item.
 #[cfg_attr(

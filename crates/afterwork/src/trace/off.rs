@@ -45,3 +45,19 @@ pub(crate) fn gp_end(_flavor: &'static str, _gp_seq: u64) {}
 
 #[inline(always)]
 pub(crate) fn rcu_stall(_thread: u32, _text: &dyn fmt::Display) {}
+
+#[inline(always)]
+pub(crate) fn remember(_item: usize, _begun: impl FnOnce() -> bool) {}
+
+#[inline(always)]
+pub(crate) fn forget(_item: usize) {}
+
+/// Nothing is entered.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Within;
+
+#[inline(always)]
+pub(crate) fn enter(_item: usize, _again: bool) -> Within {
+    Within
+}

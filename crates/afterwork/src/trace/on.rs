@@ -18,14 +18,14 @@ fn is_on(level: Level) -> bool {
 
 /// Hands an event to the subscriber, which is the user's.
 #[inline(always)]
-fn contained(event: impl FnOnce()) {
+pub(super) fn contained(event: impl FnOnce()) {
     // FOREIGN(subscriber): on the thread that the event happens to.
     panics::contain(event);
 }
 
 /// Makes a function that tells one step of an item.
 macro_rules! step {
-    ($(#[$meta:meta])* $name:ident) => {
+    ($(#[$meta:meta])* $name:ident, $message:literal) => {
         $(#[$meta])*
         #[inline(always)]
         pub(crate) fn $name<'a>(item: impl FnOnce() -> Item<'a>) {
@@ -42,6 +42,7 @@ macro_rules! step {
                         func = func(),
                         queue,
                         pool,
+                        $message
                     );
                 });
             }
@@ -54,19 +55,19 @@ macro_rules! step {
 
 step! {
     /// An item has become pending and is about to be left for its pool.
-    queue_work
+    queue_work, "a work item is queued"
 }
 step! {
     /// An item has a seat of its queue, and is in the hand of who will run it.
-    activate_work
+    activate_work, "a work item has a seat of its queue"
 }
 step! {
     /// An item's function is about to be called.
-    execute_start
+    execute_start, "a work item starts to run"
 }
 step! {
     /// It has returned, or panicked.
-    execute_end
+    execute_end, "a work item has run"
 }
 
 /// Steps that were taken under a lock.
@@ -113,7 +114,7 @@ impl Noted {
 #[cold]
 pub(crate) fn mayday(queue: &str, pool: usize) {
     contained(|| {
-        event!(name: "mayday", target: "afterwork::workqueue", Level::DEBUG, queue, pool);
+        event!(name: "mayday", target: "afterwork::workqueue", Level::DEBUG, queue, pool, "a rescuer is called");
     });
 }
 
@@ -121,7 +122,7 @@ pub(crate) fn mayday(queue: &str, pool: usize) {
 #[cold]
 pub(crate) fn rescue(queue: &str, pool: usize, nr_items: usize) {
     contained(|| {
-        event!(name: "rescue", target: "afterwork::workqueue", Level::DEBUG, queue, pool, nr_items);
+        event!(name: "rescue", target: "afterwork::workqueue", Level::DEBUG, queue, pool, nr_items, "a rescuer has taken work items");
     });
 }
 
@@ -138,7 +139,7 @@ pub(crate) fn report(kind: &'static str, queue: &str, text: &dyn fmt::Display) {
 pub(crate) fn gp_start(flavor: &'static str, gp_seq: u64) {
     if is_on(Level::DEBUG) {
         contained(|| {
-            event!(name: "gp_start", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq);
+            event!(name: "gp_start", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq, "a grace period has begun");
         });
     }
 }
@@ -148,7 +149,7 @@ pub(crate) fn gp_start(flavor: &'static str, gp_seq: u64) {
 pub(crate) fn gp_end(flavor: &'static str, gp_seq: u64) {
     if is_on(Level::DEBUG) {
         contained(|| {
-            event!(name: "gp_end", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq);
+            event!(name: "gp_end", target: "afterwork::rcu", Level::DEBUG, flavor, gp_seq, "a grace period has ended");
         });
     }
 }

@@ -90,6 +90,7 @@ impl EventCount {
     ///
     /// Never blocks. Makes a system call when a thread waits. Do not call it under a lock that the woken threads take.
     #[inline]
+    #[doc(alias = "wake_up_all")]
     pub fn notify_all(&self) {
         self.notify(|| self.epoch.wake(u32::MAX));
     }
@@ -121,6 +122,7 @@ impl EventCount {
     ///
     /// As [`notify_all`](Self::notify_all).
     #[inline]
+    #[doc(alias = "wake_up")]
     pub fn notify_one(&self) {
         self.notify(|| self.epoch.wake(1));
     }
@@ -147,6 +149,7 @@ impl EventCount {
     /// # Blocking
     ///
     /// Until `condition` returns `true`.
+    #[doc(alias = "wait_event")]
     pub fn wait_until(&self, mut condition: impl FnMut() -> bool) {
         // FOREIGN(event-count): the caller's closure, on the caller, who gets the panic; the announcement is taken back.
         while !condition() {

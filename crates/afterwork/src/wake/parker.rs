@@ -67,6 +67,7 @@ struct Token {
 /// parker.park();
 /// ```
 #[derive(Debug)]
+#[doc(alias("rcuwait", "swait_event"))]
 pub struct Parker {
     token: Arc<Token>,
     spin: SpinBudget,

@@ -39,6 +39,7 @@ impl Wakeup {
     }
 
     /// Does the wake-up. A panic of a task's waker is caught.
+    #[doc(alias = "wake_up_q")]
     pub fn fire(self) {
         match self.0 {
             Kind::Unpark(unparker) => unparker.unpark(),
@@ -82,6 +83,7 @@ impl Wakeup {
 /// ```
 #[must_use = "a wake queue that is dropped under the lock wakes under the lock"]
 #[derive(Debug, Default)]
+#[doc(alias = "wake_q_head")]
 pub struct WakeQ {
     first: [Option<Wakeup>; INLINE],
     len: usize,
@@ -99,6 +101,7 @@ impl WakeQ {
     }
 
     /// Adds a wake-up.
+    #[doc(alias = "wake_q_add")]
     pub fn push(&mut self, wakeup: Wakeup) {
         if self.len < INLINE {
             self.first[self.len] = Some(wakeup);

@@ -12,7 +12,7 @@
 //! |---|---|
 //! | `item` | a work item by itself: its state, its link in a list, its memory |
 //! | `observe` | what is noticed and counted, as plain data and plain functions |
-//! | `limit` | `max_active`: the seats of a queue |
+//! | `limit` | `max_active`: the seats of a queue; its capacity, and its shares |
 //! | `pools` | where items wait, who gets up to run them, and who looks after those |
 //! | `execute` | running items, and waiting for one |
 //! | `route` | which pools the items of a queue go to |
@@ -51,12 +51,13 @@ pub use crate::params::MaxActiveScope;
 pub use execute::block_on::block_on;
 pub use execute::cancel_on_drop::CancelOnDrop;
 pub use execute::join::{JoinError, JoinHandle};
-pub use execute::work::{Busy, FlushError, Work};
+pub use execute::work::{Busy, FlushError, Work, current_work};
 pub use flushing::drain::DrainError;
 pub use flushing::drain_async::Drain;
 pub use flushing::flush::OwnQueueError;
 pub use item::panicked::PanicPayload;
 pub use observe::histogram::Histogram;
+pub use observe::item_panic::ItemPanic;
 pub use observe::left::{Doing, LeftItems, StillBusy};
 pub use observe::report::{BusyWorker, ItemName, Report, Stall};
 pub use pools::blocking::blocking;
@@ -64,8 +65,11 @@ pub use queues::admission::{Permit, Reserve, TrySpawnError};
 pub use queues::builder::Builder;
 pub use queues::queue::Workqueue;
 pub use queues::registry::{Registry, StillInUse};
-pub use queues::system::{system, system_highpri, system_long, system_unbound};
-pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY};
+pub use queues::system::{
+    schedule_on_each_cpu, system, system_highpri, system_long, system_unbound, work_on_cpu,
+};
+pub use queues::weak::WeakWorkqueue;
+pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_SHARES};
 pub use route::registry_error::RegistryError;
 pub use route::stats::{PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
@@ -79,4 +83,4 @@ pub use time::periodic::Periodic;
 pub use time::rcu_work::{GracePeriod, RcuWork};
 pub use time::sleep::{Sleep, sleep, sleep_until};
 pub use time::timeout::{Elapsed, Timeout, timeout, timeout_at};
-pub use topology::{AffinityScope, CpuId, CpuSet, Topology};
+pub use topology::{AffinityScope, CpuId, CpuSet, ShardParams, Topology};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use afterwork::rcu::{
     self,
-    model::{self, Reports},
+    model::{self, Reports, Seat},
 };
 use loom::thread::JoinHandle;
 use sync::{
@@ -12,7 +12,7 @@ use sync::{
     twin::must_fail,
 };
 
-use crate::support::{Plain, bounded, spawn};
+use crate::support::{Plain, bounded, exhaustive, spawn};
 
 /// Two versions of something, one of them in sight.
 #[derive(Default)]
@@ -248,6 +248,30 @@ fn threads_come_and_go() {
         rcu::synchronize();
         versions.free();
         second.join().unwrap();
+    });
+}
+
+fn a_slot_that_another_thread_takes() {
+    let seat = Arc::new(Seat::left());
+    let theirs = seat.clone();
+    let reader = spawn(move || assert!(theirs.read() && theirs.is_open_of_mine()));
+    assert!(
+        !seat.is_open_of_mine(),
+        "would end the section of another thread"
+    );
+    reader.join().unwrap();
+}
+
+/// No bound.
+#[test]
+fn an_ending_thread_takes_no_section_of_another_for_its_own() {
+    exhaustive(a_slot_that_another_thread_takes);
+}
+
+#[test]
+fn a_slot_that_is_given_back_must_forget_its_owner() {
+    must_fail("rcu: a slot keeps its owner", || {
+        exhaustive(a_slot_that_another_thread_takes)
     });
 }
 

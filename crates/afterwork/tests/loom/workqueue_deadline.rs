@@ -1,13 +1,21 @@
 //! An item with a deadline: it is started, or expires, never both, whoever comes first.
 
-use afterwork::workqueue::JoinError;
-use std::time::{Duration, Instant};
+use afterwork::{
+    wake::Parker,
+    workqueue::{JoinError, JoinHandle},
+};
+use std::{
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::{Duration, Instant},
+};
 use sync::{
     atomic::{AtomicU32, Ordering},
     twin::must_fail,
 };
 
-use crate::support::{bounded, queue, wind_up};
+use crate::support::{bounded, machine, plain, queue, spawn, wind_up};
 
 /// A deadline that does not come by itself.
 const LATER: Duration = Duration::from_secs(3600);
@@ -46,6 +54,51 @@ fn is_over() {
     assert!(matches!(handle.join(), Err(JoinError::Expired)));
     assert_eq!(runs.load(Ordering::Relaxed), 0);
     wind_up(queue);
+}
+
+/// The deadline of an item comes that nobody comes to, while its handle is polled by another waker than before.
+fn comes_to_who_awaits() {
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let mut handle = queue.spawn_before(Instant::now() + LATER, || ());
+    let (first, mut last) = (Parker::with_spin_limit(0), Parker::with_spin_limit(0));
+    let poll = |handle: &mut JoinHandle<()>, task: &Parker| {
+        let waker = Waker::from(task.unparker());
+        Pin::new(handle).poll(&mut Context::from_waker(&waker))
+    };
+    assert!(poll(&mut handle, &first).is_pending());
+    let firing = spawn({
+        let machine = machine.clone();
+        move || machine.fire_timers(2 * LATER)
+    });
+    match poll(&mut handle, &last) {
+        Poll::Ready(outcome) => {
+            assert!(matches!(outcome, Err(JoinError::Expired)));
+            firing.join().unwrap();
+        }
+        Poll::Pending => {
+            firing.join().unwrap();
+            assert!(last.try_park(), "nobody tells it");
+            assert!(handle.expire_now());
+        }
+    }
+    drop(handle);
+    machine.pretend_busy(false);
+    machine.help_out();
+    wind_up(queue);
+}
+
+#[test]
+fn who_awaits_an_item_is_told_of_its_deadline() {
+    bounded(2, comes_to_who_awaits);
+}
+
+#[test]
+fn who_awaits_an_item_must_have_a_timer() {
+    must_fail("deadline: the wheel tells no task", || {
+        bounded(2, comes_to_who_awaits)
+    });
 }
 
 #[test]

@@ -1,8 +1,8 @@
-//! The injector, the slab's return list and the gate, each by itself.
+//! The injector, what a thread has at hand, and the gate, each by itself.
 
 use std::sync::Arc;
 
-use afterwork::workqueue::model::{Gates, Injected, Pushed};
+use afterwork::workqueue::model::{AtHand, Gates, Injected, Pushed};
 use sync::twin::must_fail;
 
 use crate::support::{exhaustive, spawn};
@@ -198,4 +198,82 @@ fn a_seat_that_leaks_is_found() {
 #[test]
 fn a_seat_given_twice_is_found() {
     must_fail("active: a seat given twice", || exhaustive(one_seat));
+}
+
+/// The owner uses what it has twice, and the looker looks twice. Whoever takes it takes it whole.
+fn owner_meets_looker() {
+    let at_hand = Arc::new(AtHand::default());
+    let owner = spawn({
+        let at_hand = at_hand.clone();
+        move || (0..2).filter_map(|_| at_hand.add()).sum::<u32>()
+    });
+    let taken: u32 = (0..2).filter_map(|_| at_hand.look().1).sum();
+    let given = owner.join().unwrap();
+    // Asked or not, it is left alone now.
+    assert_eq!(given + taken + at_hand.look().1.unwrap_or(0), 2);
+}
+
+#[test]
+fn the_owner_and_the_looker_are_never_both_at_it() {
+    exhaustive(owner_meets_looker);
+}
+
+#[test]
+fn the_looker_must_pass_a_barrier() {
+    must_fail("biased: looks without a barrier", || {
+        exhaustive(owner_meets_looker);
+    });
+}
+
+#[test]
+fn the_looker_must_not_overlook_the_owner() {
+    must_fail("biased: overlooks the owner", || {
+        exhaustive(owner_meets_looker);
+    });
+}
+
+#[test]
+fn the_looker_must_not_take_what_was_taken_back() {
+    must_fail("biased: overlooks what was taken back", || {
+        exhaustive(owner_meets_looker);
+    });
+}
+
+#[test]
+fn what_the_owner_did_is_seen() {
+    must_fail("biased: relaxed leave", || exhaustive(owner_meets_looker));
+    must_fail("biased: relaxed look", || exhaustive(owner_meets_looker));
+}
+
+#[test]
+fn what_the_looker_did_is_seen() {
+    must_fail("biased: relaxed give back", || {
+        exhaustive(owner_meets_looker);
+    });
+    must_fail("biased: relaxed read of the ask", || {
+        exhaustive(owner_meets_looker);
+    });
+}
+
+/// What comes home beside a look.
+fn bringer_meets_looker() {
+    let at_hand = Arc::new(AtHand::default());
+    let bringer = spawn({
+        let at_hand = at_hand.clone();
+        move || at_hand.bring()
+    });
+    let (brought, _) = at_hand.look();
+    let told = bringer.join().unwrap();
+    assert!(told || brought == 1, "it lies there, and nobody looks");
+}
+
+#[test]
+fn what_comes_home_is_taken_or_told() {
+    exhaustive(bringer_meets_looker);
+    for twin in [
+        "biased: brings without a barrier",
+        "biased: brings in silence",
+    ] {
+        must_fail(twin, || exhaustive(bringer_meets_looker));
+    }
 }

@@ -41,6 +41,25 @@ fn flush_adopts() {
     wind_up(queue);
 }
 
+/// A worker on its way to bed, an urgent item, and a thread that adopts what it finds, to flush the queue: then the link has a
+/// seat, and waits for the worker.
+fn flush_adopts_urgent() {
+    let machine = machine(2, 1);
+    let queue = plain().max_active(1).build_in(machine.registry()).unwrap();
+    let urgent = queue.urgent().unwrap();
+    machine.start_workers(1);
+    let flusher = spawn({
+        let queue = queue.clone();
+        move || queue.flush().unwrap()
+    });
+    let work = Work::new(|| ());
+    urgent.enqueue(&work);
+    work.flush().unwrap();
+    flusher.join().unwrap();
+    drop(urgent);
+    wind_up(queue);
+}
+
 #[test]
 fn an_item_is_never_left_to_sleeping_workers() {
     bounded(3, one_worker_one_item);
@@ -54,6 +73,18 @@ fn an_item_is_never_left_behind_one_that_blocks() {
 #[test]
 fn an_item_adopted_by_a_flush_is_not_left_to_a_sleeping_worker() {
     bounded(1, flush_adopts);
+}
+
+#[test]
+fn an_urgent_item_adopted_by_a_flush_is_not_left_to_a_sleeping_worker() {
+    bounded(1, flush_adopts_urgent);
+}
+
+#[test]
+fn an_urgent_item_that_does_not_line_up_is_missed() {
+    must_fail("lanes: forgets to line up", || {
+        bounded(1, flush_adopts_urgent)
+    });
 }
 
 #[test]

@@ -134,8 +134,9 @@ fn what_a_helper_gives_up_must_be_cancelled() {
     });
 }
 
-/// An item that runs was queued again, and its link may be left to the run, when all is cancelled.
-fn cancel_all_meets_a_run() {
+/// An item that runs was queued again, and its link may be left to the run, when all is cancelled. If `anew` it was queued and
+/// cancelled before, and may be in that place.
+fn cancel_all_meets_a_run_of_what_was_queued(anew: bool) {
     let machine = Arc::new(machine(2, 2));
     let queue = plain().build_in(machine.registry()).unwrap();
     let pretend_both_busy = |busy| (0..2).for_each(|_| machine.pretend_busy(busy));
@@ -153,6 +154,10 @@ fn cancel_all_meets_a_run() {
             // So that nobody is asked for.
             machine.pretend_busy(true);
             queue.enqueue(work);
+            if anew {
+                work.cancel();
+                queue.enqueue(work);
+            }
             let worker = spawn(move || {
                 machine.pretend_busy(false);
                 machine.help_out();
@@ -174,6 +179,26 @@ fn cancel_all_meets_a_run() {
     assert!(count < 100, "its run was ended");
     assert_eq!(count, 1, "it was queued before");
     wind_up(queue);
+}
+
+fn cancel_all_meets_a_run() {
+    cancel_all_meets_a_run_of_what_was_queued(false);
+}
+
+fn cancel_all_meets_a_run_of_what_was_queued_anew() {
+    cancel_all_meets_a_run_of_what_was_queued(true);
+}
+
+#[test]
+fn what_is_queued_anew_behind_a_run_is_cancelled() {
+    bounded(2, cancel_all_meets_a_run_of_what_was_queued_anew);
+}
+
+#[test]
+fn what_is_queued_anew_must_say_when() {
+    must_fail("revival: is always younger", || {
+        bounded(2, cancel_all_meets_a_run_of_what_was_queued_anew);
+    });
 }
 
 #[test]

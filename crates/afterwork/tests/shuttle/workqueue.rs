@@ -314,6 +314,35 @@ fn ordered() {
     assert!(seen.lock().unwrap().iter().copied().eq(0..8));
 }
 
+/// An ordinary item among more urgent ones than may go before it, of one queue with one seat.
+fn ordinary_among_urgent() {
+    /// How many start in a row, in a model, and what was taken just before the ordinary one came.
+    const MOST: u32 = 2 + 1;
+    const NR_URGENT: u32 = 6;
+    let (managed, queues) = Managed::new(&[1, 1], 2);
+    let queue = queues[1].clone();
+    let nr_started = Arc::new(AtomicU32::new(0));
+    let urgent = thread::spawn({
+        let (urgent, nr_started) = (queue.urgent().unwrap(), nr_started.clone());
+        move || {
+            for _ in 0..NR_URGENT {
+                let nr_started = nr_started.clone();
+                urgent.spawn_detached(move || _ = nr_started.fetch_add(1, Ordering::Relaxed));
+            }
+        }
+    });
+    let at_start = Arc::new(AtomicU32::new(0));
+    let (counts, noted) = (nr_started.clone(), at_start.clone());
+    queue.spawn_detached(move || noted.store(counts.load(Ordering::Relaxed), Ordering::Relaxed));
+    let when_queued = nr_started.load(Ordering::Relaxed);
+    urgent.join().unwrap();
+    drop(queue);
+    managed.end(queues);
+    let before = at_start.load(Ordering::Relaxed).saturating_sub(when_queued);
+    assert!(before <= MOST, "{before} urgent items went before it");
+    assert_eq!(nr_started.load(Ordering::Relaxed), NR_URGENT);
+}
+
 #[test]
 fn whatever_users_do_items_run_as_often_as_they_were_queued() {
     explore(15_000, mix);
@@ -372,4 +401,16 @@ fn an_inactive_item_that_is_forgotten_would_be_missed() {
 #[test]
 fn a_seat_given_twice_would_be_seen() {
     must_fail("active: a seat given twice", || explore(1_000, two_seats));
+}
+
+#[test]
+fn an_ordinary_item_gets_its_turn_among_urgent_ones() {
+    explore(400, ordinary_among_urgent);
+}
+
+#[test]
+fn an_ordinary_item_that_gets_no_turn_would_be_seen() {
+    must_fail("lanes: ordinary items get no turn", || {
+        explore(1_000, ordinary_among_urgent)
+    });
 }

@@ -125,7 +125,7 @@ impl Handle<'_> {
 
 /// Queues or arms an item at `place`, in one way or another.
 fn enqueue(item: usize, work: Handle<'_>, place: &Place, dice: &mut Dice, log: &mut Log) {
-    let queue = &place.queue;
+    let queue = &place.lane(dice);
     let closing = place.closing();
     let said = |yes| (yes || !place.may_have_refused(closing)).then_some(Act::Enqueue(yes));
     let cpu = CpuId::new(dice.below(8) as u32);

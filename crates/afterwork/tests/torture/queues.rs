@@ -88,6 +88,15 @@ impl Place {
         }
     }
 
+    /// Returns a handle of one of the queue's lanes.
+    pub fn lane(&self, dice: &mut Dice) -> Workqueue {
+        if self.kind != Kind::Ordered && dice.below(4) == 0 {
+            self.queue.urgent().unwrap()
+        } else {
+            self.queue.clone()
+        }
+    }
+
     /// Returns what [`may_have_refused`](Self::may_have_refused) wants to know of the time before an attempt.
     pub fn closing(&self) -> u64 {
         self.nr_reopenings.load(Ordering::SeqCst)
@@ -124,7 +133,7 @@ impl Place {
         let queue = &self.queue;
         let cpus = dice.pick(&[None, Some("0"), Some("1,3")]);
         let cpus = cpus.map(|list| list.parse().unwrap());
-        match dice.below(7) {
+        match dice.below(8) {
             0 if self.kind == Kind::Unbound => queue.set_scope(dice.pick(&SCOPES)).unwrap(),
             1 if self.kind != Kind::Bh => queue.set_strict(dice.below(2) == 0).unwrap(),
             2 if self.kind != Kind::Bh => queue.set_cpus(cpus).unwrap(),
@@ -134,6 +143,7 @@ impl Place {
                 queue.set_max_active(max).unwrap();
             }
             5 => registry.set_unbound_cpus(cpus),
+            6 => queue.set_shares(dice.pick(&[1, 100, 10_000])).unwrap(),
             // All CPUs again, or but a few of them: the others went offline.
             _ => registry.set_topology(
                 Topology::synthetic(dice.pick(&["1 core", "2 core", "8 core"])).unwrap(),
@@ -146,7 +156,7 @@ impl Place {
         self.queue.pause();
         for _ in 0..dice.below(4) {
             let life = Life::new(lives);
-            drop(self.queue.spawn(move || drop(life)));
+            drop(self.lane(dice).spawn(move || drop(life)));
         }
         if dice.below(2) == 0 {
             thread::yield_now();
@@ -156,7 +166,7 @@ impl Place {
 
     /// Lends something to the queue's workers; those of a bottom half must not wait.
     pub fn lend(&self, dice: &mut Dice) {
-        scopes::torture(&self.queue, self.kind != Kind::Bh, dice);
+        scopes::torture(&self.lane(dice), self.kind != Kind::Bh, dice);
     }
 
     /// Spawns a closure and does something with its handle.
@@ -177,7 +187,7 @@ impl Place {
         let (inside, limit) = (self.nr_inside.clone(), self.limit);
         let panics = dice.below(50) == 0;
         let mut own = hostile::is_on().then(|| Dice::new(dice.bits()));
-        let mut handle = self.queue.spawn(move || {
+        let mut handle = self.lane(dice).spawn(move || {
             let now = inside.fetch_add(1, Ordering::AcqRel) + 1;
             assert!(now <= limit, "{now} at once, {limit} allowed at most");
             drop(captured);

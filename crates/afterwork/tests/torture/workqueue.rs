@@ -227,7 +227,7 @@ impl Scene {
                 }
                 210..215 => {
                     spawned();
-                    admission::late(&place.queue, &self.lives, dice);
+                    admission::late(&place.lane(dice), &self.lives, dice);
                 }
                 0..140 => {
                     let subject = &self.subjects[dice.below(NR_ITEMS)];
@@ -236,7 +236,7 @@ impl Scene {
                 140..148 => {
                     spawned();
                     let limit = (&place.nr_polls, place.limit);
-                    futures::spawn(&place.queue, limit, &self.bells, &self.lives, dice);
+                    futures::spawn(&place.lane(dice), limit, &self.bells, &self.lives, dice);
                 }
                 148..160 => drop(self.bells.ring(dice)),
                 160..168 => self.yard.torture(&self.places, &self.lives, dice),
@@ -254,7 +254,7 @@ impl Scene {
                 197 => place.lend(dice),
                 198 if dice.below(2) == 0 => shutdown::torture(&self.registry, &self.lives, dice),
                 198 => drop(observe::snapshot_of(&self.registry)),
-                215..221 => timed::torture(&self.registry, &place.queue, &self.lives, dice),
+                215..221 => timed::torture(&self.registry, &place.lane(dice), &self.lives, dice),
                 _ => drop((place.queue.stats(), self.registry.lock_hold())),
             }
         }

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use afterwork::workqueue::{JoinError, JoinHandle};
+use afterwork::workqueue::{self, JoinError, JoinHandle, TrySpawnError};
 
 use crate::support::{Census, Count, alone_on_two, ends, eventually, plug_into, queue};
 
@@ -127,6 +127,87 @@ fn a_task_is_told_when_it_polls_after_the_deadline() {
     assert!(Instant::now() >= deadline);
     assert!(outcome.is_some_and(has_expired));
     queue.resume();
+}
+
+#[test]
+fn a_task_that_awaits_is_told_when_the_deadline_comes_and_no_worker_does() {
+    ends(|| {
+        let stuck = alone_on_two(queue("awaited"));
+        stuck.pause();
+        let tasks = alone_on_two(queue("tasks"));
+        let lives = Census::default();
+        let life = lives.life();
+        let deadline = Instant::now() + SOON;
+        let handle = stuck.spawn_before(deadline, move || drop(life));
+        let outcome = tasks.spawn_async(async move {
+            let outcome = handle.await;
+            assert!(Instant::now() >= deadline);
+            has_expired(outcome)
+        });
+        assert!(outcome.join().unwrap());
+        lives.all_dropped(1);
+        // By another waker than was left first.
+        let mut handle = stuck.spawn_before(Instant::now() + SOON, || ());
+        let _ = poll(&mut handle);
+        assert!(has_expired(workqueue::block_on(handle)));
+        // One that goes, or ends, before that leaves nothing.
+        let mut handle = stuck.spawn_before(Instant::now() + LATER, || ());
+        assert!(poll(&mut handle).is_none());
+        assert!(handle.cancel());
+        drop(handle);
+        assert_eq!((stuck.len(), stuck.stats().expired), (0, 2));
+        stuck.resume();
+    });
+}
+
+#[test]
+fn a_task_that_awaits_what_has_started_is_told_of_its_end_alone() {
+    ends(|| {
+        let queue = alone_on_two(queue("started").help(false));
+        let (go, may_go) = mpsc::channel::<()>();
+        let (started, has_started) = mpsc::channel();
+        let mut handle = queue.spawn_before(Instant::now() + LATER, move || {
+            started.send(()).unwrap();
+            let _ = may_go.recv();
+            5
+        });
+        has_started.recv().unwrap();
+        assert!(poll(&mut handle).is_none());
+        drop(go);
+        assert_eq!(workqueue::block_on(handle).unwrap(), 5);
+    });
+}
+
+#[test]
+fn a_deadline_goes_with_room_that_is_had_or_tried_for() {
+    ends(|| {
+        let queue = alone_on_two(queue("bounded").capacity(1));
+        queue.pause();
+        let past = Instant::now();
+        let permit = workqueue::block_on(queue.reserve());
+        let handle = permit.spawn_before(past, || ()).unwrap();
+        assert!(has_expired(handle.join()));
+        assert_eq!(queue.room(), Some(1), "its place is given back");
+        let handle =
+            workqueue::block_on(queue.reserve()).spawn_before(Instant::now() + SOON, || ());
+        assert!(matches!(
+            queue.try_spawn_before(Instant::now() + LATER, || ()),
+            Err(TrySpawnError::Full(_))
+        ));
+        assert!(has_expired(
+            queue.try_spawn_before(past, || ()).unwrap().join()
+        ));
+        assert!(has_expired(handle.unwrap().join()));
+        let handle = queue
+            .try_spawn_before(Instant::now() + LATER, || 7)
+            .unwrap();
+        queue.resume();
+        assert_eq!(handle.join().unwrap(), 7);
+        queue.destroy().unwrap();
+        let closed = queue.try_spawn_before(Instant::now() + LATER, || ());
+        assert!(matches!(closed, Err(TrySpawnError::Closed(_))));
+        assert_eq!(queue.stats().expired, 3);
+    });
 }
 
 #[test]

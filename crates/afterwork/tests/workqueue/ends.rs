@@ -15,7 +15,7 @@ use std::{
 use afterwork::{
     params::Params,
     rcu,
-    workqueue::{Busy, DelayedWork, RcuWork, Registry, Work, Workqueue},
+    workqueue::{Busy, DelayedWork, ItemPanic, RcuWork, Registry, Work, Workqueue},
 };
 
 use crate::support::*;
@@ -177,7 +177,7 @@ fn a_panic_handler_whose_drop_waits_for_a_worker_holds_up_no_manager() {
         let other = queue("other").help(false).build_in(&registry).unwrap();
         let (go, gate) = std::sync::mpsc::channel();
         let waits = std::sync::Mutex::new(Waits(gate));
-        let handler = move |_: &str| drop(waits.lock());
+        let handler = move |_: &ItemPanic<'_>| drop(waits.lock());
         let queue = queue("own")
             .nice(3)
             .on_panic(handler)

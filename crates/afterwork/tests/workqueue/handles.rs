@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use afterwork::workqueue::{BuildError, JoinError, JoinHandle, Workqueue};
+use afterwork::workqueue::{BuildError, JoinError, JoinHandle, Work, Workqueue};
 
 use crate::support::*;
 
@@ -164,4 +164,26 @@ fn an_error_of_a_builder_is_one_of_io_that_still_says_what_it_was() {
     let error = io::Error::from(BuildError::NicePermission(-5, denied));
     assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
     assert!(error.source().is_some());
+}
+
+#[test]
+fn a_weak_handle_keeps_no_queue_and_gives_it_as_long_as_it_is_there() {
+    ends(|| {
+        let queue = alone_on_two(queue("weak").max_active(1));
+        let weak = queue.downgrade();
+        let again = weak.clone().upgrade().expect("it is there");
+        assert_eq!(again.spawn(|| 7).join().unwrap(), 7);
+        drop(queue);
+        assert!(weak.upgrade().is_some(), "the other handle keeps it");
+        // Inside its own item its last handle goes: it ends later, and nobody gets it back.
+        let (send, receive) = mpsc::channel();
+        let seen = weak.clone();
+        let work = Work::new(move || send.send(seen.upgrade().is_none()).unwrap());
+        let plug = plug_into(&again);
+        again.enqueue(&work);
+        again.close_in_background();
+        assert!(weak.upgrade().is_none());
+        plug.release();
+        assert!(receive.recv_timeout(PATIENCE).unwrap());
+    });
 }

@@ -6,7 +6,7 @@ use std::sync::{
     mpsc,
 };
 
-use afterwork::workqueue::{AffinityScope, Work, Workqueue};
+use afterwork::workqueue::{self, AffinityScope, Work, Workqueue};
 
 use crate::support::*;
 
@@ -321,4 +321,55 @@ fn an_item_may_queue_other_items_on_any_queue() {
     first.drain().unwrap();
     second.drain().unwrap();
     assert_eq!(count.get(), 100);
+}
+
+#[test]
+fn an_item_is_the_current_one_in_its_run_alone() {
+    ends(|| {
+        let queue = alone_on_two(queue("current"));
+        let seen = Arc::new(Mutex::new(None));
+        assert!(workqueue::current_work().is_none());
+        let sees = seen.clone();
+        let inner = Work::new(|| assert!(workqueue::current_work().is_some_and(|it| it.is_busy())));
+        let own = queue.clone();
+        let outer = Work::new(move || {
+            let before = workqueue::current_work().expect("it runs");
+            own.enqueue(&inner);
+            // Perhaps run here: then it is the innermost.
+            inner.flush().unwrap();
+            assert!(
+                own.spawn(|| workqueue::current_work().is_none())
+                    .join()
+                    .unwrap()
+            );
+            *sees.lock().unwrap() = Some(before);
+        });
+        queue.enqueue(&outer);
+        assert!(outer.flush().unwrap());
+        let seen = seen.lock().unwrap().take().expect("it ran");
+        assert!(queue.enqueue(&seen), "it is a handle like any other");
+        assert!(outer.flush().unwrap());
+    });
+}
+
+#[test]
+fn an_item_that_goes_with_its_run_is_current_to_nobody_in_its_drop() {
+    struct Asks(mpsc::Sender<bool>);
+    impl Drop for Asks {
+        fn drop(&mut self) {
+            let _ = self.0.send(workqueue::current_work().is_some());
+        }
+    }
+    ends(|| {
+        let queue = alone_on_two(queue("current"));
+        let (send, receive) = mpsc::channel();
+        let asks = Asks(send);
+        let work = Work::new(move || {
+            let _ = &asks;
+            drop(workqueue::current_work().expect("it runs"));
+        });
+        queue.enqueue(&work);
+        drop(work);
+        assert!(!receive.recv_timeout(PATIENCE).unwrap());
+    });
 }

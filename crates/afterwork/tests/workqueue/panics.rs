@@ -40,21 +40,41 @@ fn panics_do_not_cost_the_pool_its_workers() {
 fn the_handler_hears_of_panics_that_no_joiner_sees_and_of_no_other() {
     let heard = Arc::new(Mutex::new(Vec::new()));
     let hears = heard.clone();
-    let queue = queue("named").on_panic(move |name| hears.lock().unwrap().push(name.to_string()));
+    let queue = queue("named").on_panic(move |panic| {
+        let text = panic.text().map(str::to_owned);
+        let number = panic.payload.downcast_ref::<u32>().copied();
+        let here = panic.func.contains("the_handler_hears_of_panics");
+        let heard = (panic.queue.to_owned(), text, number, here);
+        hears.lock().unwrap().push(heard);
+    });
     let queue = alone_on_two(queue);
     assert!(queue.spawn(|| panic!("joined")).join().is_err());
     assert!(heard.lock().unwrap().is_empty());
     queue.spawn_detached(|| panic!("detached"));
+    queue.drain().unwrap();
     let plug = {
         queue.set_max_active(1).unwrap();
         plug_into(&queue)
     };
     drop(queue.spawn(|| panic!("dropped")));
     plug.release();
-    queue.enqueue(&Work::new(|| panic!("reusable")));
+    queue.enqueue(&Work::new(|| std::panic::panic_any(7_u32)));
     queue.drain().unwrap();
-    assert_eq!(*heard.lock().unwrap(), ["named"; 3]);
-    assert_eq!(queue.stats().panicked, 4);
+    let future = async { panic!("future {}", 1) };
+    drop(queue.spawn_async(future));
+    queue.drain().unwrap();
+    let told = |text: Option<&str>, number| {
+        let text = text.map(str::to_owned);
+        ("named".to_owned(), text, number, true)
+    };
+    let expected = [
+        told(Some("detached"), None),
+        told(Some("dropped"), None),
+        told(None, Some(7)),
+        told(Some("future 1"), None),
+    ];
+    assert_eq!(*heard.lock().unwrap(), expected);
+    assert_eq!(queue.stats().panicked, 5);
 }
 
 #[test]
@@ -176,5 +196,42 @@ fn a_waker_that_panics_does_not_cost_a_worker() {
         queue.drain().unwrap();
         assert_eq!(handle.join().unwrap(), 3);
         assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    });
+}
+
+#[test]
+fn an_item_keeps_what_its_last_panic_carried_until_somebody_asks() {
+    ends(|| {
+        let lives = Census::default();
+        let queue = alone_on_two(queue("payload"));
+        let (mut nr_runs, life) = (0, lives.clone());
+        let work = Work::new(move || {
+            nr_runs += 1;
+            if nr_runs != 3 {
+                std::panic::panic_any((nr_runs, life.life()));
+            }
+        });
+        let run = || {
+            queue.enqueue(&work);
+            let _ = work.flush();
+        };
+        let last = || {
+            let payload = work.last_panic()?.into_inner();
+            Some(payload.downcast::<(i32, Life)>().unwrap().0)
+        };
+        assert_eq!(last(), None);
+        run();
+        assert_eq!((last(), last()), (Some(1), None));
+        run();
+        run();
+        assert_eq!(last(), Some(2), "a run that returns takes nothing back");
+        run();
+        run();
+        assert_eq!(lives.alive(), 1, "the one before is dropped");
+        assert_eq!(last(), Some(5));
+        run();
+        drop(work);
+        drop(queue);
+        lives.all_dropped(5);
     });
 }

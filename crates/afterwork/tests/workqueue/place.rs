@@ -1,19 +1,28 @@
 //! Where an item that names its place runs.
 
-use afterwork::workqueue::{AffinityScope, CpuId, Work, Workqueue};
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, mpsc},
+    time::Duration,
+};
+
+use afterwork::workqueue::{
+    self, AffinityScope, BuildError, CpuId, DelayedWork, JoinError, Topology, Work, Workqueue,
+};
 
 use crate::support::*;
+
+fn thread_name() -> String {
+    std::thread::current()
+        .name()
+        .unwrap_or_default()
+        .to_string()
+}
 
 /// Returns the pool in which `queue` runs what `enqueue` queues, by its worker's name.
 fn pool_of(enqueue: impl FnOnce(&Work)) -> String {
     let (send, receive) = std::sync::mpsc::channel();
-    let work = Work::new(move || {
-        let name = std::thread::current()
-            .name()
-            .unwrap_or_default()
-            .to_string();
-        send.send(name).unwrap();
-    });
+    let work = Work::new(move || send.send(thread_name()).unwrap());
     enqueue(&work);
     receive.recv_timeout(PATIENCE).unwrap()
 }
@@ -45,15 +54,78 @@ fn an_item_queued_on_a_cpu_runs_in_the_pool_of_its_pod() {
 fn a_closure_spawned_on_a_cpu_runs_in_the_pool_of_its_pod() {
     let queue = spread(AffinityScope::Cpu);
     for cpu in 0..8 {
-        let name = || {
-            std::thread::current()
-                .name()
-                .unwrap_or_default()
-                .to_string()
-        };
-        let pool = queue.spawn_on(CpuId::new(cpu), name).join().unwrap();
+        let pool = queue.spawn_on(CpuId::new(cpu), thread_name);
+        let pool = pool.join().unwrap();
         assert_eq!(pool, format!("aw/u{cpu}"));
     }
+}
+
+#[test]
+fn an_item_armed_for_a_cpu_runs_in_the_pool_of_its_pod() {
+    let queue = spread(AffinityScope::Cpu);
+    for cpu in 0..8 {
+        for delay in [Duration::ZERO, Duration::from_micros(10)] {
+            let (send, receive) = mpsc::channel();
+            let work = DelayedWork::new(move || send.send(thread_name()).unwrap());
+            assert!(queue.enqueue_after_on(CpuId::new(cpu), &work, delay));
+            assert_eq!(
+                receive.recv_timeout(PATIENCE).unwrap(),
+                format!("aw/u{cpu}")
+            );
+            let other = CpuId::new((cpu + 1) % 8);
+            queue.enqueue_after_on(CpuId::new(cpu), &work, 1000 * PATIENCE);
+            assert!(queue.mod_delayed_on(other, &work, delay));
+            let pool = receive.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(pool, format!("aw/u{}", other.as_u32()));
+        }
+    }
+}
+
+#[test]
+fn a_closure_spawned_on_a_node_runs_in_a_pool_of_that_node() {
+    let queue = spread(AffinityScope::Numa);
+    for node in 0..2 {
+        let pool = queue.spawn_node(node, thread_name).join().unwrap();
+        assert_eq!(pool, format!("aw/u{node}"));
+    }
+}
+
+#[test]
+fn what_is_to_run_on_a_cpu_runs_there() {
+    let topology = Topology::detect().unwrap();
+    // SAFETY: it asks for a number.
+    let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
+    for cpu in topology.allowed().iter() {
+        let ran_on = workqueue::work_on_cpu(cpu, here).unwrap();
+        assert_eq!(ran_on.unwrap(), cpu);
+    }
+    let seen = Arc::new(Mutex::new(BTreeSet::new()));
+    let sees = seen.clone();
+    let visit = move |cpu| assert!(sees.lock().unwrap().insert((cpu, here())));
+    workqueue::schedule_on_each_cpu(visit).unwrap().unwrap();
+    let expected: BTreeSet<_> = topology.allowed().iter().map(|cpu| (cpu, cpu)).collect();
+    assert_eq!(*seen.lock().unwrap(), expected);
+}
+
+#[test]
+fn what_fails_on_a_cpu_or_for_want_of_it_says_so() {
+    let none = workqueue::work_on_cpu(CpuId::new(100_000), || ());
+    assert!(matches!(none, Err(BuildError::NoCpus)), "{none:?}");
+    let first = Topology::detect().unwrap().allowed().iter().next().unwrap();
+    let panicked = workqueue::work_on_cpu(first, || panic!("there")).unwrap();
+    assert!(
+        matches!(panicked, Err(JoinError::Panicked(_))),
+        "{panicked:?}"
+    );
+    let count = Count::default();
+    let counts = count.clone();
+    let on_all = workqueue::schedule_on_each_cpu(move |_| {
+        counts.add();
+        panic!("everywhere");
+    });
+    assert!(matches!(on_all, Ok(Err(JoinError::Panicked(_)))));
+    let nr_cpus = Topology::detect().unwrap().allowed().len();
+    assert_eq!(count.get(), nr_cpus, "all have ended");
 }
 
 #[test]

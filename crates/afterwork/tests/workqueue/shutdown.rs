@@ -4,7 +4,7 @@ use std::{
     future,
     pin::pin,
     sync::{Arc, Mutex, mpsc},
-    task::{Context, Poll, Waker},
+    task::{Context, Poll, Wake, Waker},
     thread,
     time::Duration,
 };
@@ -12,13 +12,15 @@ use std::{
 use afterwork::{
     rcu,
     workqueue::{
-        DelayedWork, Doing, DrainError, JoinError, RcuWork, Registry, StillBusy, Work, Workqueue,
+        AffinityScope, CpuId, DelayedWork, Doing, DrainError, JoinError, RcuWork, Registry,
+        StillBusy, Work, Workqueue,
     },
 };
 
 use crate::support::*;
 
 const LATER: Duration = Duration::from_secs(3600);
+const TICK: Duration = Duration::from_micros(100);
 
 /// Makes a queue of which nothing starts.
 fn paused() -> Workqueue {
@@ -155,6 +157,122 @@ fn what_is_queued_behind_a_run_after_all_was_cancelled_runs() {
         plug.release();
         queue.drain().unwrap();
         assert_eq!(count.get(), 2);
+    });
+}
+
+/// A waker that asks for an item's state, and so takes its timer's lock.
+struct Asks(DelayedWork, Count);
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.is_pending();
+        self.1.add();
+    }
+}
+
+#[test]
+fn a_timer_that_takes_an_item_back_from_a_run_holds_no_lock_while_it_wakes_tasks() {
+    ends(|| {
+        let registry = registry("2 core");
+        let builder = queue("timer").help(false).scope(AffinityScope::Cpu);
+        let queue = builder.build_in(&registry).unwrap();
+        for by_flush in [true, false] {
+            let (plug, hole) = stopper();
+            let count = Count::default();
+            let runs = count.clone();
+            let work = DelayedWork::new(move || {
+                runs.add();
+                if runs.get() == 1 {
+                    hole.sit();
+                }
+            });
+            let [first, second] = [0, 1].map(CpuId::new);
+            // It runs in one pool, and is left to that run in the other, the one that a drain looks at first; there it is cancelled.
+            assert!(queue.enqueue_after_on(second, &work, Duration::ZERO));
+            plug.wait_until_stuck();
+            assert!(queue.enqueue_after_on(first, &work, Duration::ZERO));
+            eventually("a worker came to it", || {
+                format!("{work:?}").contains("handoff")
+            });
+            assert!(work.cancel());
+            let delay = if by_flush { LATER } else { 100 * TICK };
+            assert!(queue.enqueue_after_on(second, &work, delay));
+            let told = Count::default();
+            let waker = Waker::from(Arc::new(Asks(work.clone(), told.clone())));
+            let mut drain = pin!(queue.drain_async());
+            let poll = drain.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(poll.is_pending());
+            if !format!("{work:?}").contains("handoff") {
+                // Its time came before the drain.
+                plug.release();
+                continue;
+            }
+            thread::scope(|scope| {
+                if by_flush {
+                    scope.spawn(|| work.flush().unwrap());
+                }
+                eventually("the task is woken", || told.get() > 0);
+                plug.release();
+            });
+            eventually("it has run again", || count.get() == 2);
+        }
+    });
+}
+
+/// Queues an item behind its own run, has its link left to that run, and cancels all. In between it is done to as `queue_anew`
+/// says. Returns how often the item has run when all is over, of which `then` may queue it.
+fn runs_when_all_is_cancelled_behind_a_run(
+    queue_anew: impl Fn(&Workqueue, &Work),
+    then: impl Fn(&Workqueue, &Work),
+) -> usize {
+    let queue = alone_on_two(queue("anew"));
+    let (plug, hole) = stopper();
+    let count = Count::default();
+    let runs = count.clone();
+    let work = Work::new(move || {
+        runs.add();
+        if runs.get() == 1 {
+            hole.sit();
+        }
+    });
+    queue.enqueue(&work);
+    plug.wait_until_stuck();
+    queue.pause();
+    assert!(queue.enqueue(&work));
+    queue_anew(&queue, &work);
+    queue.resume();
+    eventually("a worker came to it", || {
+        format!("{work:?}").contains("handoff")
+    });
+    queue.cancel_all();
+    then(&queue, &work);
+    plug.release();
+    queue.drain().unwrap();
+    count.get()
+}
+
+#[test]
+fn what_was_queued_anew_behind_a_run_is_cancelled_with_all_else() {
+    ends(|| {
+        let anew = |queue: &Workqueue, work: &Work| {
+            assert!(work.cancel());
+            assert!(queue.enqueue(work));
+            let state = format!("{work:?}");
+            assert!(state.contains("revived"), "the place is kept: {state}");
+        };
+        let nr_runs = runs_when_all_is_cancelled_behind_a_run(anew, |_, _| ());
+        assert_eq!(nr_runs, 1);
+    });
+}
+
+#[test]
+fn what_is_queued_once_more_after_a_cancel_of_all_runs_though_it_is_pending() {
+    ends(|| {
+        let nr_runs = runs_when_all_is_cancelled_behind_a_run(
+            |_, _| (),
+            |queue, work| assert!(!queue.enqueue(work), "the run has not ended"),
+        );
+        assert_eq!(nr_runs, 2);
     });
 }
 

@@ -1,9 +1,11 @@
 //! What is counted, and the picture of it.
 
+use std::time::Duration;
+
 use afterwork::{
     observe::snapshot_of,
     params::Params,
-    workqueue::{self, Work},
+    workqueue::{self, Work, Workqueue},
 };
 
 use crate::support::*;
@@ -92,52 +94,134 @@ fn cpu_time_is_what_items_used_and_not_what_they_slept() {
     assert!(slept < 100_000, "{slept} µs for a sleep of 200 ms");
 }
 
-#[test]
-fn waits_are_sampled_at_most_as_often_as_is_said() {
-    let params = Params {
-        wait_sample: 10,
-        ..Params::default()
-    };
-    let registry = registry_with("1 core", params);
-    let queue = queue("waits").help(false).build_in(&registry).unwrap();
-    for _ in 0..200 {
-        queue.spawn(|| ()).join().unwrap();
+/// Items that sleep for a millisecond each, and what is known of them when they have run.
+fn known_of_slow_items(count: usize) -> Workqueue {
+    let queue = alone_on_two(queue("slow").help(false).max_active(1));
+    let plug = plug_into(&queue);
+    for _ in 0..count {
+        queue.spawn_detached(|| std::thread::sleep(MS));
     }
-    let nr_sampled = queue.wait_times().count;
-    assert!((2..=21).contains(&nr_sampled), "{nr_sampled} of 200");
+    // Who asks takes over what producers have left, so it is known when all of it came.
+    assert!(queue.oldest_wait().is_some());
+    plug.release();
+    queue.drain().unwrap();
+    eventually("the last is told", || {
+        queue.stats().completed == count as u64 + 1
+    });
+    queue
+}
+
+const MS: Duration = Duration::from_millis(1);
+
+#[test]
+fn each_item_of_a_burst_has_its_share_of_what_is_known_of_waits() {
+    const COUNT: usize = 200;
+    let queue = known_of_slow_items(COUNT);
+    let waits = queue.wait_times();
+    assert_eq!(waits.count, COUNT as u64 + 1, "{waits:?}");
+    // The nth waits for all before it. So half of them wait for at least half of the time that all take.
+    let half_ns = (COUNT as u64 / 2 - 1) * MS.as_nanos() as u64;
+    assert!(waits.quantile_ns(0.5) >= half_ns, "{waits:?}");
+    assert!(waits.quantile_ns(1.0) >= 2 * half_ns, "{waits:?}");
+    assert!(waits.total_ns >= half_ns * COUNT as u64 / 2, "{waits:?}");
 }
 
 #[test]
-fn a_sampled_wait_is_from_queueing_to_taking() {
+fn what_a_worker_had_in_hand_and_gave_back_is_counted_once() {
+    let queue = alone_on_two(queue("hands").help(false));
+    let gate = plug_into(&queue);
+    let works: Vec<_> = (0..20)
+        .map(|i| Work::new(move || std::thread::sleep(if i == 0 { 20 * MS } else { MS / 100 })))
+        .collect();
+    assert_eq!(queue.enqueue_all(&works), 20);
+    gate.release();
+    queue.drain().unwrap();
+    eventually("the last is told", || queue.stats().completed == 21);
+    let waits = queue.wait_times();
+    // What was taken at the very end may not be told.
+    assert!((1..=21).contains(&waits.count), "{waits:?}");
+}
+
+#[test]
+fn runs_are_told_by_their_own_time() {
+    let queue = known_of_slow_items(20);
+    let runs = queue.run_times();
+    assert_eq!(runs.count, 21, "{runs:?}");
+    assert!(runs.quantile_ns(0.05) >= 1_000_000, "{runs:?}");
+    assert!(runs.total_ns >= 20_000_000, "{runs:?}");
+}
+
+#[test]
+fn a_wait_is_from_queueing_to_taking() {
+    let registry = registry("1 core");
+    let queue = queue("waits").help(false).max_active(1);
+    let queue = queue.build_in(&registry).unwrap();
+    let plug = plug_into(&queue);
+    let waits = queue.spawn(|| ());
+    let from = std::time::Instant::now();
+    std::thread::sleep(20 * MS);
+    let waited = from.elapsed();
+    let oldest = queue.oldest_wait().unwrap();
+    assert!(oldest >= waited, "{oldest:?}");
+    plug.release();
+    waits.join().unwrap();
+    assert_eq!(queue.oldest_wait(), None);
+    let times = queue.wait_times();
+    let waited_ns = waited.as_nanos() as u64;
+    assert!(times.quantile_ns(1.0) >= waited_ns, "{times:?}");
+}
+
+#[test]
+fn the_oldest_item_is_that_of_this_queue_and_not_of_another() {
+    let registry = registry("1 core");
+    let build = |name| queue(name).help(false).max_active(1).build_in(&registry);
+    let (old, new) = (build("old").unwrap(), build("new").unwrap());
+    let (old_plug, new_plug) = (plug_into(&old), plug_into(&new));
+    old.spawn_detached(|| ());
+    // What is asked takes the item over: what comes later comes to an empty pool again.
+    assert!(old.oldest_wait().is_some());
+    std::thread::sleep(20 * MS);
+    new.spawn_detached(|| ());
+    let (age, other) = (old.oldest_wait().unwrap(), new.oldest_wait().unwrap());
+    assert!(age >= 20 * MS && other < age, "{age:?}, {other:?}");
+    old_plug.release();
+    new_plug.release();
+}
+
+#[test]
+fn a_cancelled_item_waits_no_more() {
+    let queue = alone_on_two(queue("cancelled").help(false).max_active(1));
+    let plug = plug_into(&queue);
+    let works: Vec<_> = (0..10).map(|_| Work::new(|| ())).collect();
+    for work in &works {
+        queue.enqueue(work);
+    }
+    assert!(queue.oldest_wait().is_some());
+    for work in &works {
+        assert!(work.cancel());
+    }
+    assert_eq!(queue.oldest_wait(), None);
+    plug.release();
+}
+
+#[test]
+fn nothing_is_measured_where_nobody_wants_it() {
     let params = Params {
-        wait_sample: 1,
+        wait_sample: 0,
         ..Params::default()
     };
     let registry = registry_with("1 core", params);
     let queue = queue("waits").help(false).max_active(1);
     let queue = queue.build_in(&registry).unwrap();
     let plug = plug_into(&queue);
-    // The plug's own taking asked for a sample: it is of this item.
     let waits = queue.spawn(|| ());
-    let from = std::time::Instant::now();
-    std::thread::sleep(std::time::Duration::from_millis(20));
-    let waited_ns = from.elapsed().as_nanos() as u64;
+    assert_eq!(queue.oldest_wait(), None);
     plug.release();
     waits.join().unwrap();
-    let times = queue.wait_times();
-    assert!(times.quantile_ns(1.0) >= waited_ns, "{times:?}");
-}
-
-#[test]
-fn nothing_is_sampled_where_nobody_wants_it() {
-    let params = Params {
-        wait_sample: 0,
-        ..Params::default()
-    };
-    let registry = registry_with("1 core", params);
-    let queue = queue("waits").help(false).build_in(&registry).unwrap();
-    queue.spawn(|| ()).join().unwrap();
+    queue.drain().unwrap();
+    eventually("it is told", || queue.stats().completed == 2);
     assert_eq!(queue.wait_times().count, 0);
+    assert_eq!(queue.run_times().count, 0);
 }
 
 #[test]
@@ -159,13 +243,17 @@ fn a_snapshot_has_each_queue_and_pool_as_table_and_as_json() {
     );
     let table = now.to_string();
     let lines: Vec<_> = table.lines().collect();
-    assert_eq!(lines.len(), 4);
+    assert!(lines.len() >= 4);
     assert!(lines[0].starts_with("queue") && lines[2].starts_with("pool"));
     drop(queue);
     let later = snapshot_of(&registry);
     assert!(later.queues.is_empty() && later.pools.is_empty());
-    assert_eq!(later.to_string(), "");
-    assert_eq!(later.to_json(), r#"{"queues":[],"pools":[]}"#);
+    assert!(!later.to_string().contains("queue"), "{later}");
+    let json = later.to_json();
+    assert!(
+        json.starts_with(r#"{"queues":[],"pools":[],"rcu":["#),
+        "{json}"
+    );
 }
 
 #[test]

@@ -92,40 +92,38 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
 		__atomic_exchange_n((place), afterwork_given, (order));     \
 	})
 
-/* Begins a section. */
+/* Begins a section. How deep it nests is looked at as 16 bits, so that the compiler needs no mask. */
 static inline void afterwork_read_lock(void)
 {
 	struct afterwork_slot *slot = aw_rcu_reader.slot;
 	uint64_t ctr = __atomic_load_n(&slot->ctr, __ATOMIC_RELAXED);
-	uint64_t nest = ctr & AFTERWORK_RCU_NEST;
 
-	if (AFTERWORK_LIKELY(nest == 0)) {
+	if (AFTERWORK_LIKELY((uint16_t)ctr == 0)) {
 		ctr = __atomic_load_n(aw_rcu_reader.first_level, __ATOMIC_ACQUIRE);
 		__atomic_store_n(&slot->ctr, ctr, __ATOMIC_RELAXED);
 		AFTERWORK_LIGHT_BARRIER();
 		if (AFTERWORK_UNLIKELY(__atomic_load_n(&slot->flags, __ATOMIC_RELAXED) & AFTERWORK_RCU_PARK))
 			aw_rcu_leave_parking();
-	} else if (AFTERWORK_LIKELY(nest < AFTERWORK_RCU_NEST - 1)) {
+	} else if (AFTERWORK_LIKELY((uint16_t)ctr < AFTERWORK_RCU_NEST - 1)) {
 		__atomic_store_n(&slot->ctr, ctr + 1, __ATOMIC_RELAXED);
 	} else {
 		aw_rcu_lock_slowly(&aw_rcu_reader, AFTERWORK_RCU_LAYOUT);
 	}
 }
 
-/* Ends the section that this thread began last. */
+/* Ends the section that this thread began last. Less one, a thread in no section and a stand-in have the most and its neighbour. */
 static inline void afterwork_read_unlock(void)
 {
 	struct afterwork_slot *slot = aw_rcu_reader.slot;
-	uint64_t ctr = __atomic_load_n(&slot->ctr, __ATOMIC_RELAXED);
-	uint64_t nest = ctr & AFTERWORK_RCU_NEST;
+	uint64_t outer = __atomic_load_n(&slot->ctr, __ATOMIC_RELAXED) - 1;
 
-	if (AFTERWORK_LIKELY(nest == 1)) {
-		__atomic_store_n(&slot->ctr, ctr - 1, __ATOMIC_RELEASE);
+	if (AFTERWORK_LIKELY((uint16_t)outer == 0)) {
+		__atomic_store_n(&slot->ctr, outer, __ATOMIC_RELEASE);
 		AFTERWORK_LIGHT_BARRIER();
 		if (AFTERWORK_UNLIKELY(__atomic_load_n(&slot->flags, __ATOMIC_RELAXED) & AFTERWORK_RCU_AT_UNLOCK))
 			aw_rcu_report();
-	} else if (AFTERWORK_LIKELY(nest - 1 < AFTERWORK_RCU_NEST - 1)) {
-		__atomic_store_n(&slot->ctr, ctr - 1, __ATOMIC_RELEASE);
+	} else if (AFTERWORK_LIKELY((uint16_t)outer < AFTERWORK_RCU_NEST - 1)) {
+		__atomic_store_n(&slot->ctr, outer, __ATOMIC_RELEASE);
 	} else {
 		aw_rcu_read_unlock();
 	}

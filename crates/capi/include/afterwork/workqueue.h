@@ -308,7 +308,8 @@ long aw_blocking(long (*func)(void *data), void *data);
  * alloc_workqueue - make a queue
  * @fmt: its name, as of printf; what is beyond WQ_NAME_LEN is cut off
  * @flags: of enum wq_flags
- * @max_active: how many of its items run at once in the whole process; 0 for the default. More than WQ_MAX_ACTIVE is that
+ * @max_active: how many of its items run at once, on each CPU or, with WQ_UNBOUND, in the whole process (the kernel: on each NUMA node);
+ *	0 for the default. More than WQ_MAX_ACTIVE is that
  *
  * Without WQ_UNBOUND an item runs on the CPU that it was queued on. Returns NULL for flags that contradict each other or
  * are unknown, a negative @max_active, and where there is no memory or thread to be had. May sleep.

@@ -14,13 +14,26 @@
 #include <stdlib.h>
 #include <string.h>
 
+#ifdef REFUSES
+/* `apart/refused.c` refuses what the library asks for, not what the cases do, and hears of what these are refused. */
+void *own_malloc(size_t size);
+void *own_calloc(size_t nr, size_t size);
+int own_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*func)(void *), void *arg);
+#define malloc own_malloc
+#define calloc own_calloc
+#define pthread_create own_pthread_create
+#define aw_alloc_percpu own_alloc_percpu
+#define aw_alloc_workqueue own_alloc_workqueue
+#define aw_schedule_on_each_cpu own_schedule_on_each_cpu
+#endif
+
 struct test {
 	const char *name;
 	void (*run)(void);
 };
 
 extern const struct test workqueue_tests[], delayed_tests[], rcu_tests[], srcu_tests[], percpu_tests[];
-extern const struct test task_work_tests[], names_tests[], misuse_tests[];
+extern const struct test task_work_tests[], names_tests[], misuse_tests[], rules_tests[];
 
 /* What failed in the present case, and where. */
 extern int nr_failed_checks;

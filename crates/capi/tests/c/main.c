@@ -15,6 +15,7 @@ int main(int argc, char **argv)
 {
 	const struct test *const tables[] = {
 		workqueue_tests, delayed_tests, rcu_tests, srcu_tests, percpu_tests, task_work_tests, names_tests, misuse_tests,
+		rules_tests,
 	};
 	const char *part = argc > 1 ? argv[1] : "";
 	int nr_run = 0, nr_bad = 0;

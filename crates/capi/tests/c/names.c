@@ -7,6 +7,7 @@
 #include <afterwork/workqueue.h>
 
 #include <sched.h>
+#include <unistd.h>
 
 /* ---- items that wait for a grace period ---- */
 
@@ -312,8 +313,11 @@ static void a_cookie_of_a_domain_is_over_after_its_grace_period(void)
 	cookie = start_poll_synchronize_srcu(&domain);
 	CHECK(!poll_state_synchronize_srcu(&domain, cookie));
 	srcu_up_read(&domain, idx);
-	while (!poll_state_synchronize_srcu(&domain, cookie))
-		sched_yield();
+	/* Where the thread for it was refused, the next call asks for one. */
+	while (!poll_state_synchronize_srcu(&domain, cookie)) {
+		(void)start_poll_synchronize_srcu(&domain);
+		usleep(500);
+	}
 	cookie = get_state_synchronize_srcu(&domain);
 	CHECK(!poll_state_synchronize_srcu(&domain, cookie));
 	synchronize_srcu(&domain);

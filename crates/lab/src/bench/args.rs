@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 
 use super::settings::{Menu, Pick, Settings, count};
-use super::{blocking, max_active, mpscq, percpu, rcu, sum, task_work, workqueue};
+use super::{
+    blocking, everyday, kept, max_active, mpscq, percpu, rcu, scale, sum, task_work, workqueue,
+};
 use crate::exit::Stop;
 use crate::harness::case::Case;
 
@@ -53,13 +55,21 @@ pub enum Which {
     #[command(after_help = sum::MENU.help())]
     Sum(sum::SumBenchArgs),
 
+    /// Ask what programs ask for: room for so many, work that borrows, idle CPUs, a million sleeps
+    #[command(after_help = everyday::MENU.help())]
+    Everyday,
+
+    /// See how costs grow: producers, queues, pending items, lengths, readers, mailboxes, timers; not among all benches
+    #[command(after_help = scale::MENU.help())]
+    Scale,
+
     /// Limit how many items run at once: contended writes, and eight subsystems on one machine
     #[command(after_help = max_active::MENU.help())]
     MaxActive(max_active::MaxActiveArgs),
 }
 
 impl Which {
-    /// Every bench as it is without options.
+    /// Every bench as it is without options, but for [`Which::Scale`]: a study that takes minutes, and is asked for by name.
     #[must_use]
     pub fn all() -> Vec<Self> {
         vec![
@@ -71,6 +81,7 @@ impl Which {
             Self::Percpu(Default::default()),
             Self::Sum(Default::default()),
             Self::MaxActive(Default::default()),
+            Self::Everyday,
         ]
     }
 
@@ -86,6 +97,8 @@ impl Which {
             Self::Percpu(_) => percpu::MENU,
             Self::Sum(_) => sum::MENU,
             Self::MaxActive(_) => max_active::MENU,
+            Self::Everyday => everyday::MENU,
+            Self::Scale => scale::MENU,
         }
     }
 
@@ -100,6 +113,8 @@ impl Which {
             Self::Percpu(args) => Ok(percpu::cases(args, settings)),
             Self::Sum(args) => Ok(sum::cases(args, settings)),
             Self::MaxActive(args) => max_active::cases(args, settings),
+            Self::Everyday => everyday::cases(settings),
+            Self::Scale => scale::cases(settings),
         }
     }
 }
@@ -124,7 +139,7 @@ pub struct CommonArgs {
     pub pick: Pick,
 
     /// Measure only the variants with these names, as tables spell them, separated by commas
-    #[arg(long, global = true, value_name = "VARIANT,…", value_delimiter = ',')]
+    #[arg(long, global = true, value_name = "VARIANT,…")]
     pub only: Vec<String>,
 
     /// Pin producer threads to CPUs in turn
@@ -143,14 +158,34 @@ pub struct CommonArgs {
     #[arg(long, global = true)]
     pub runs: bool,
 
-    /// Write a page of the run to this file [default: afterwork-report.html when all benches run, unless
-    /// with --json]
+    /// Write a page of the run to this file, - for standard output, where the tables go to standard error
+    /// [default: afterwork-report.html when all benches run, unless with --json]
     #[arg(long, global = true, value_name = "FILE")]
     pub report: Option<PathBuf>,
 
     /// Write no page
     #[arg(long, global = true, conflicts_with = "report")]
     pub no_report: bool,
+
+    /// Tell the cases, what each asks and who takes part, and measure nothing
+    #[arg(long, global = true)]
+    pub list: bool,
+
+    /// Keep this program, and what it measures now, under a name, to compare with later
+    #[arg(long, global = true, value_name = "NAME", value_parser = kept::name, conflicts_with_all = ["against", "against_binary"])]
+    pub save: Option<String>,
+
+    /// Compare this program with the one that was kept under a name, by turns: nine pairs show what became 3 % slower
+    #[arg(long, global = true, value_name = "NAME", value_parser = kept::name)]
+    pub against: Option<String>,
+
+    /// The same with the program at this path
+    #[arg(long, global = true, value_name = "PATH", conflicts_with = "against")]
+    pub against_binary: Option<PathBuf>,
+
+    /// Measure in this process, as the child of one that measures each variant in a process of its own
+    #[arg(long, global = true, hide = true)]
+    pub inside: bool,
 
     /// Exit with 1 if a claim was measured and does not hold
     #[arg(long, global = true)]

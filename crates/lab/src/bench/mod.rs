@@ -8,12 +8,17 @@
 //!
 //! All benches together still end within two minutes with `--quick`, because [`session`] gives each case its share.
 
+pub mod against;
 pub mod args;
 pub mod blocking;
+pub mod child;
+pub mod everyday;
+pub mod kept;
 pub mod max_active;
 pub mod mpscq;
 pub mod percpu;
 pub mod rcu;
+pub mod scale;
 pub mod session;
 pub mod settings;
 pub mod sum;

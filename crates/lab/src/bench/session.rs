@@ -1,25 +1,30 @@
 //! One call of `afterwork bench`: every case of every bench asked for, told as each ends.
 
-use std::io;
-use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant, SystemTime};
 
 use topology::{CpuId, ShardParams, Topology};
 
+use super::against::{self, Programs};
 use super::args::{BenchArgs, CommonArgs, Which};
-use super::settings::{Menu, Settings};
+use super::child::own_args;
+use super::kept::Shelf;
+use super::rcu;
+use super::settings::{Menu, NONE as NO_PEERS, Settings};
 use crate::exit::{Exit, Stop};
 use crate::harness::case::Case;
+use crate::harness::date;
 use crate::harness::fingerprint::Fingerprint;
 use crate::harness::handover;
 use crate::harness::interrupt::Interrupt;
 use crate::harness::noise::{self, NoiseMeter};
 use crate::harness::progress::Progress;
 use crate::harness::run::{Ended, Plan, run_case};
-use crate::output::page::write_page;
-use crate::output::record::{Head, SCHEMA};
+use crate::output::page::{may_write, write_page};
+use crate::output::record::{End, Head, SCHEMA, Why};
 use crate::output::text::{Finished, Form, Report};
-use crate::talk::may_colour;
+use crate::talk::{may_colour, say};
 use crate::tools::topology::draw::draw;
 
 /// Enough for a median that one wild run does not move.
@@ -38,17 +43,41 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
     let common = &args.common;
-    let settings = settings(common, interrupt.clone())?;
-    let mut cases = cases(args, &settings)?;
+    let seed = common.seed.unwrap_or_else(|| fastrand::u64(..));
+    let mut settings = settings(common, interrupt.clone())?;
+    let mut cases = match programs(common)? {
+        None => cases(args, &settings)?,
+        Some(programs) => {
+            // Peers do not change, and take their time.
+            settings.pick.peers = vec![NO_PEERS.into()];
+            against::cases(cases(args, &settings)?, &programs, &own_args(), seed)
+        }
+    };
+    if common.list {
+        return list(&cases);
+    }
+    // Before anything is measured: what cannot be kept is not worth the minutes.
+    let page = page(args);
+    if let Some(path) = &page {
+        may_write(path)?;
+    }
+    let shelf = common.save.as_deref().map(Shelf::for_keeping).transpose()?;
 
     let started = Instant::now();
-    let mut report = Report::new(io::stdout(), form(common));
+    let mut report = Report::new(results(common)?, form(common));
     let fingerprint = Fingerprint::take()?;
     let head = Head {
         schema: SCHEMA,
-        warnings: early_warnings(&fingerprint)?,
+        // Whoever started this one has watched.
+        warnings: if common.inside {
+            Vec::new()
+        } else {
+            early_warnings(&fingerprint, &cases)?
+        },
         fingerprint,
-        seed: common.seed.unwrap_or_else(|| fastrand::u64(..)),
+        started: date::utc(SystemTime::now()),
+        command: command(std::env::args().skip(1)),
+        seed,
         drawing: drawing()?,
     };
     report.head(&head)?;
@@ -58,6 +87,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let planned = repeat * cases.iter().map(|case| case.variants.len()).sum::<usize>();
     let mut progress = Progress::on_stderr(planned, end);
     let count = cases.len();
+    let mut why = Why::Complete;
     for (index, case) in cases.iter_mut().enumerate() {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let plan = Plan {
@@ -80,25 +110,110 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
         };
         progress.aside(|| report.case(&finished))?;
         if ended == Ended::Interrupted {
-            return Ok(Exit::Interrupted);
+            why = Why::Interrupted;
+            break;
         }
     }
     drop(progress);
     let unmet = report.unmet();
-    if let Some(path) = page(args) {
-        write_page(&path, report.into_lines())?;
+    report.end(End {
+        ended: why,
+        seconds: started.elapsed().as_secs_f64(),
+    })?;
+    let lines = report.into_lines();
+    if let (Some(name), Some(shelf)) = (&common.save, shelf) {
+        let folder = shelf.keep(name, &this_program()?, &lines)?;
+        say(format_args!(
+            "kept in {}; `afterwork bench --against {name}` compares with it",
+            folder.display()
+        ));
     }
-    Ok(if common.check && unmet > 0 {
-        Exit::ClaimNotMet
-    } else {
-        Exit::Good
+    if let Some(path) = page {
+        write_page(&path, lines)?;
+    }
+    Ok(match why {
+        Why::Interrupted => Exit::Interrupted,
+        Why::Complete if common.check && unmet > 0 => Exit::ClaimNotMet,
+        Why::Complete => Exit::Good,
     })
+}
+
+/// Tells the cases with their variants, three lines each.
+fn list(cases: &[Case]) -> Result<Exit, Stop> {
+    let mut out = io::stdout();
+    for case in cases {
+        let names: Vec<&str> = case.variants.iter().map(|it| it.name.as_str()).collect();
+        let (bench, name, about) = (case.bench, case.name, &case.about);
+        writeln!(out, "{bench} {name}\n  {about}\n  {}", names.join(", "))?;
+    }
+    out.flush()?;
+    Ok(Exit::Good)
+}
+
+/// The two programs to compare, if that was asked for.
+fn programs(common: &CommonArgs) -> Result<Option<Programs>, Stop> {
+    let (other, name) = match (&common.against, &common.against_binary) {
+        (Some(name), _) => (Shelf::find()?.program(name)?, name.clone()),
+        (None, Some(path)) if path.is_file() => (path.clone(), against::file_name(path)),
+        (None, Some(path)) => {
+            let path = path.display();
+            return Err(Stop::CouldNotRun(format!(
+                "--against-binary {path}: there is no such program"
+            )));
+        }
+        (None, None) => return Ok(None),
+    };
+    Ok(Some(Programs {
+        this: this_program()?,
+        other,
+        name,
+    }))
+}
+
+fn this_program() -> Result<PathBuf, Stop> {
+    std::env::current_exe()
+        .map_err(|error| Stop::because("cannot tell which program this is", error))
+}
+
+/// Where results go: standard output, unless the page goes there.
+fn results(common: &CommonArgs) -> Result<Box<dyn Write>, Stop> {
+    if common.report.as_deref() != Some(Path::new("-")) {
+        return Ok(Box::new(io::stdout()));
+    }
+    if common.json {
+        return Err(Stop::CouldNotRun(
+            "--report - and --json both want standard output: give the page a file, or make it \
+             with `afterwork report`"
+                .into(),
+        ));
+    }
+    Ok(Box::new(io::stderr()))
+}
+
+/// The command line as a shell would take it.
+fn command(args: impl Iterator<Item = String>) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=,./+:".contains(c);
+    let words = args.map(|word| {
+        if !word.is_empty() && word.chars().all(is_plain) {
+            word
+        } else {
+            format!(
+                "'{}'",
+                word.escape_debug().to_string().replace('\'', "'\\''")
+            )
+        }
+    });
+    std::iter::once("afterwork".to_owned())
+        .chain(words)
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Where to put the page of this run, if there is to be one.
 fn page(args: &BenchArgs) -> Option<PathBuf> {
     let common = &args.common;
-    let is_default = args.which.is_none() && !common.json && !common.no_report;
+    let is_compared = common.against.is_some() || common.against_binary.is_some();
+    let is_default = args.which.is_none() && !common.json && !common.no_report && !is_compared;
     let default = is_default.then(|| DEFAULT_PAGE.into());
     common.report.clone().or(default)
 }
@@ -131,20 +246,46 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
         .flat_map(|case| &case.variants)
         .map(|variant| variant.name.as_str())
         .collect();
-    if let Some(unknown) = names.iter().find(|name| !known.contains(&name.as_str())) {
-        known.sort_unstable();
-        known.dedup();
-        return Err(Stop::CouldNotRun(format!(
-            "--only {unknown}: no variant has this name; valid: {}",
-            known.join(", ")
-        )));
-    }
+    let names = names
+        .iter()
+        .map(|list| split_names(list, &known))
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|unknown| {
+            known.sort_unstable();
+            known.dedup();
+            Stop::CouldNotRun(format!(
+                "--only {unknown}: no variant has this name; valid: {}",
+                known.join("; ")
+            ))
+        })?
+        .concat();
     for case in &mut cases {
         case.variants
             .retain(|variant| names.contains(&variant.name));
     }
     cases.retain(|case| !case.variants.is_empty());
     Ok(cases)
+}
+
+/// Splits a list at its commas, but for those inside of names; returns the first piece that begins no name.
+fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
+    let mut names = Vec::new();
+    let mut rest = list;
+    loop {
+        let is_first = |name: &&&str| {
+            let after = rest.strip_prefix(**name);
+            after.is_some_and(|after| after.is_empty() || after.starts_with(','))
+        };
+        let longest = known.iter().filter(is_first).max_by_key(|name| name.len());
+        let Some(name) = longest else {
+            return Err(rest.split(',').next().unwrap_or(rest).to_owned());
+        };
+        names.push((*name).to_owned());
+        match rest[name.len()..].strip_prefix(',') {
+            Some(more) => rest = more.trim_start(),
+            None => return Ok(names),
+        }
+    }
 }
 
 fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop> {
@@ -154,6 +295,7 @@ fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop>
     let pins = if common.pin { cpus.clone() } else { Vec::new() };
     Ok(Settings {
         quick: common.quick,
+        inside: common.inside,
         cpus,
         pins,
         interrupt,
@@ -168,7 +310,7 @@ fn drawing() -> Result<String, Stop> {
 }
 
 /// What already speaks against the results before there are any.
-fn early_warnings(fingerprint: &Fingerprint) -> Result<Vec<String>, Stop> {
+fn early_warnings(fingerprint: &Fingerprint, cases: &[Case]) -> Result<Vec<String>, Stop> {
     let mut warnings = noise::warnings(&noise::before()?, "just before the start");
     if let Some([load1, ..]) = fingerprint.load {
         warnings.extend(noise::load_warning(load1, fingerprint.cpus_allowed));
@@ -176,6 +318,14 @@ fn early_warnings(fingerprint: &Fingerprint) -> Result<Vec<String>, Stop> {
     if !fingerprint.is_optimised() {
         warnings
             .push("this is a debug build: its figures mean nothing, build with --release".into());
+    }
+    let wants_liburcu = cases.iter().any(|case| case.bench == rcu::BENCH);
+    if wants_liburcu && !lab_peers::reclaim::has_liburcu() {
+        warnings.push(
+            "liburcu is missing, and with it its four rows in rcu and the claims about them: install its headers \
+             (Debian, Ubuntu: liburcu-dev; Fedora: userspace-rcu-devel; Arch: liburcu) and build again"
+                .into(),
+        );
     }
     Ok(warnings)
 }
@@ -248,6 +398,24 @@ mod tests {
         let claims = cases.iter().flat_map(|case| &case.claims);
         let against: Vec<&Against> = claims.map(|claim| &claim.against).collect();
         assert!(!cases.is_empty() && against.is_empty(), "{against:?}");
+    }
+
+    #[test]
+    fn names_that_hold_commas_are_one_name() {
+        let known = ["on_demand", "on_demand, breakable", "parked"];
+        let split = |list| split_names(list, &known);
+        let both = vec!["on_demand, breakable".to_owned(), "parked".to_owned()];
+        assert_eq!(split("on_demand, breakable,parked"), Ok(both));
+        assert_eq!(split("on_demand"), Ok(vec!["on_demand".to_owned()]));
+        assert_eq!(split("parked, nosuch,on_demand"), Err("nosuch".to_owned()));
+        assert_eq!(split(""), Err(String::new()));
+    }
+
+    #[test]
+    fn the_command_line_is_one_that_a_shell_takes() {
+        let words = ["bench", "--only", "on_demand, breakable", ""];
+        let told = command(words.map(String::from).into_iter());
+        assert_eq!(told, "afterwork bench --only 'on_demand, breakable' ''");
     }
 
     #[test]

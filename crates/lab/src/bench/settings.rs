@@ -11,7 +11,7 @@ use crate::harness::case::Case;
 use crate::harness::interrupt::Interrupt;
 
 /// Word for "no peer at all".
-const NONE: &str = "none";
+pub(super) const NONE: &str = "none";
 
 /// What every bench is told when it makes its cases.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +24,8 @@ pub struct Settings {
     pub pins: Vec<CpuId>,
     /// Asked by runs, at least ten times a second.
     pub interrupt: Interrupt,
+    /// Whether to measure in this process what is else given one of its own.
+    pub inside: bool,
     /// What to run, and against whom.
     pub pick: Pick,
 }
@@ -50,6 +52,17 @@ pub struct Pick {
 }
 
 impl Menu {
+    /// Returns whether a variant is one of `peers`, or one of them in a way that is not on the menu (`tokio+yield`).
+    fn is_one_of(self, peers: &[String], name: &str) -> bool {
+        let base = name.split_once('+').map_or(name, |(base, _)| base);
+        let name = if self.peers.contains(&name) {
+            name
+        } else {
+            base
+        };
+        peers.iter().any(|peer| peer == name)
+    }
+
     /// Returns what the help of the bench says of it.
     #[must_use]
     pub fn help(self) -> String {
@@ -112,7 +125,7 @@ impl Settings {
         let peers = &self.pick.peers;
         for case in &mut cases {
             case.variants
-                .retain(|it| !it.peer || peers.is_empty() || peers.contains(&it.name));
+                .retain(|it| !it.peer || peers.is_empty() || menu.is_one_of(peers, &it.name));
         }
         cases
     }
@@ -122,6 +135,7 @@ impl Settings {
     pub(crate) fn of_tests(cases: &[&str]) -> Self {
         Self {
             quick: true,
+            inside: true,
             cpus: sync::cpu::affinity().unwrap().iter().collect(),
             pick: Pick {
                 cases: cases.iter().map(ToString::to_string).collect(),
@@ -193,6 +207,18 @@ mod tests {
         let salted = [("fish", vec!["water".into(), "salt".into()])];
         assert_eq!(made(&["fish"], &["salt"]), salted);
         assert_eq!(made(&["soup"], &[NONE]), [("soup", vec!["water".into()])]);
+    }
+
+    #[test]
+    fn ways_to_use_a_peer_are_picked_with_it_unless_they_are_on_the_menu() {
+        let menu = Menu {
+            cases: &[],
+            peers: &["salt", "pepper", "pepper+ground"],
+        };
+        let picked = |peer: &str, name| menu.is_one_of(&[peer.to_string()], name);
+        assert!(picked("salt", "salt") && picked("salt", "salt+sea"));
+        assert!(!picked("pepper", "pepper+ground") && picked("pepper+ground", "pepper+ground"));
+        assert!(!picked("salt", "pepper"));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! What a bench is made of: cases, their variants, and the metrics that each run yields.
 
+use super::beside::{Absent, Beside};
 use super::claim::{Against, Claim};
 use super::latency::Latencies;
 use super::metric::Metric;
@@ -11,6 +12,7 @@ use crate::exit::Stop;
 pub struct Sample {
     values: Vec<(&'static str, f64)>,
     curves: Vec<(&'static str, [f64; CURVE_PERCENTS.len()])>,
+    thrown_away: Option<String>,
 }
 
 /// The percentiles of a curve: close together where most things happen, and at the far end.
@@ -20,6 +22,29 @@ pub const CURVE_PERCENTS: [f64; 17] = [
 ];
 
 impl Sample {
+    /// Makes what stands for a run that measured nothing, because somebody was not beside it; it holds no value.
+    #[must_use]
+    pub fn thrown_away(absent: Absent) -> Self {
+        Self {
+            thrown_away: Some(absent.0),
+            ..Self::default()
+        }
+    }
+
+    /// Makes the sample of what was done beside others, or what stands for it if they were not there.
+    pub fn beside<T>(done: Beside<T>, tell: impl FnOnce(T) -> Option<Self>) -> Option<Self> {
+        match done {
+            Ok(done) => tell(done),
+            Err(absent) => Some(Self::thrown_away(absent)),
+        }
+    }
+
+    /// Returns `true` for what stands for a run that measured nothing.
+    #[must_use]
+    pub fn is_thrown_away(&self) -> bool {
+        self.thrown_away.is_some()
+    }
+
     /// Adds a value; one that is not finite is left out, as if it had not been measured.
     pub fn set(&mut self, metric: impl Into<&'static str>, value: f64) {
         if value.is_finite() {
@@ -158,13 +183,20 @@ impl Series {
             })
             .collect()
     }
+
+    /// Returns for each run that was thrown away why.
+    pub fn thrown_away(&self) -> impl Iterator<Item = &str> {
+        let samples = self.samples.iter();
+        samples.filter_map(|(_, sample)| sample.thrown_away.as_deref())
+    }
 }
 
 impl Series {
     /// Returns the distributions, each as pairs of percent and value, a value being the median over the repetitions.
     #[must_use]
     pub fn curves(&self) -> Vec<(&'static str, Vec<(f64, f64)>)> {
-        let Some((_, first)) = self.samples.first() else {
+        let mut samples = self.samples.iter().map(|(_, sample)| sample);
+        let Some(first) = samples.find(|sample| !sample.is_thrown_away()) else {
             return Vec::new();
         };
         let median = |curve: &str, index: usize| {
@@ -213,6 +245,20 @@ mod tests {
         };
         assert_eq!(points.last(), middle.curves()[0].1.last());
         assert!(points.is_sorted_by(|a, b| a.0 < b.0 && a.1 <= b.1));
+    }
+
+    #[test]
+    fn a_run_that_was_thrown_away_has_no_values_and_says_why() {
+        let mut timed = Sample::default();
+        timed.set("time", 2.0);
+        let absent = Sample::thrown_away(Absent("nobody there".into()));
+        let series = Series {
+            variant: "a".into(),
+            peer: false,
+            samples: vec![(0, absent), (1, timed)],
+        };
+        assert_eq!(series.points("time").len(), 1);
+        assert_eq!(series.thrown_away().collect::<Vec<_>>(), ["nobody there"]);
     }
 
     #[test]

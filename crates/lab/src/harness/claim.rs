@@ -24,6 +24,8 @@ pub struct Claim {
     pub bound: Option<Bound>,
     /// The same ratio as somebody else measured it.
     pub source: Option<Source>,
+    /// Whether it fails only where the bound is broken by more than one MAD.
+    pub surely: bool,
 }
 
 /// A figure from elsewhere, to stand beside what is measured here.
@@ -80,6 +82,8 @@ pub enum Verdict {
     Holds,
     /// The median breaks the bound.
     Fails,
+    /// A single repetition was measured, and its ratio says nothing of the next one.
+    OneRun,
     /// Nothing is claimed, only shown.
     Shown,
     /// One side was not measured in this run.
@@ -117,6 +121,7 @@ impl Claim {
             against: against.into(),
             bound: None,
             source: None,
+            surely: false,
         }
     }
 
@@ -147,6 +152,15 @@ impl Claim {
         }
     }
 
+    /// Claims no more than that nothing speaks against it: a bound that is broken by less than one MAD is kept.
+    #[must_use]
+    pub fn surely(self) -> Self {
+        Self {
+            surely: true,
+            ..self
+        }
+    }
+
     /// Puts a figure of the prototypes beside it.
     #[must_use]
     pub fn prototype(self, figure: &'static str) -> Self {
@@ -168,6 +182,10 @@ impl Claim {
             paired_ratio(&above.points(self.metric), &below.points(self.metric))
         });
         let (verdict, close) = verdict(ratio, self.bound);
+        let verdict = match verdict {
+            Verdict::Fails if self.surely && close => Verdict::Holds,
+            verdict => verdict,
+        };
         let against = below.map(|series| series.variant.clone());
         Judged {
             claim: self,
@@ -209,6 +227,7 @@ fn verdict(ratio: Option<Spread>, bound: Option<Bound>) -> (Verdict, bool) {
     match (ratio, bound) {
         (None, _) => (Verdict::NotMeasured, false),
         (Some(_), None) => (Verdict::Shown, false),
+        (Some(Spread { n: 1, .. }), Some(_)) => (Verdict::OneRun, false),
         (Some(ratio), Some(bound)) => {
             let verdict = if bound.is_kept_by(ratio.median) {
                 Verdict::Holds
@@ -251,6 +270,18 @@ mod tests {
             verdict(spread(0.7, 0.2), Some(Bound::AtMost(0.6))),
             (Fails, true)
         );
+    }
+
+    #[test]
+    fn a_single_repetition_has_no_verdict() {
+        let once = Some(Spread {
+            median: 9.0,
+            mad: 0.0,
+            n: 1,
+        });
+        let bound = Bound::AtLeast(1.4);
+        assert_eq!(verdict(once, Some(bound)), (Verdict::OneRun, false));
+        assert_eq!(verdict(once, None), (Verdict::Shown, false));
     }
 
     #[test]

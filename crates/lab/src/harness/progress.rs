@@ -106,6 +106,10 @@ impl Progress {
             .end
             .map(|end| end.saturating_duration_since(Instant::now()));
         let left = time_left(self.started.elapsed(), self.done, self.planned);
+        if bound.is_some_and(|bound| bound.is_zero()) {
+            // Nobody knows how long those take that have not begun.
+            return "time is up: one repetition of each case that is left".into();
+        }
         in_words(left.map(|left| bound.map_or(left, |bound| left.min(bound))))
     }
 }
@@ -135,11 +139,14 @@ fn time_left(elapsed: Duration, done: usize, planned: usize) -> Option<Duration>
 }
 
 fn in_words(left: Option<Duration>) -> String {
-    const MINUTE: u64 = 60;
-    match left.map(|left| left.as_secs()) {
+    match left.map(|left| left.as_secs_f64().ceil() as u64) {
         None => "time left unknown".into(),
-        Some(seconds @ 0..MINUTE) => format!("about {seconds} s left"),
-        Some(seconds) => format!("about {} min left", seconds.div_ceil(MINUTE)),
+        Some(0) => "nearly done".into(),
+        Some(seconds @ 1..100) => format!("about {seconds} s left"),
+        Some(seconds) => {
+            let tens = seconds.div_ceil(10);
+            format!("about {} min {:02} s left", tens / 6, tens % 6 * 10)
+        }
     }
 }
 
@@ -157,13 +164,14 @@ mod tests {
 
     #[test]
     fn time_left_is_told_in_words() {
-        let told =
-            [None, Some(5), Some(59), Some(61)].map(|s| in_words(s.map(Duration::from_secs)));
+        let told = [None, Some(0), Some(200), Some(61_000), Some(101_000)]
+            .map(|ms| in_words(ms.map(Duration::from_millis)));
         let wanted = [
             "time left unknown",
-            "about 5 s left",
-            "about 59 s left",
-            "about 2 min left",
+            "nearly done",
+            "about 1 s left",
+            "about 61 s left",
+            "about 1 min 50 s left",
         ];
         assert_eq!(told, wanted);
     }

@@ -6,10 +6,13 @@
 
 use std::time::{Duration, Instant};
 
-use super::case::{Case, Series};
+use super::case::{Case, Sample, Series, Variant};
 use super::interrupt::Interrupt;
 use super::progress::Progress;
 use crate::exit::Stop;
+
+/// Runs of a variant in one repetition, if the first is thrown away: another one may have all beside it that belong there.
+const ATTEMPTS: usize = 2;
 
 /// How often, in which order, and for how long at most.
 #[derive(Clone, Copy, Debug)]
@@ -58,12 +61,7 @@ pub fn run_case(
         for turn in order(case.variants.len(), plan.seed, repetition) {
             let variant = &mut case.variants[turn];
             progress.run_begins(case.name, &variant.name);
-            let sample = if interrupt.requested() {
-                None
-            } else {
-                (variant.run)()?
-            };
-            let Some(sample) = sample else {
+            let Some(sample) = once(variant, interrupt)? else {
                 return Ok((all, Ended::Interrupted));
             };
             all[turn].samples.push((repetition, sample));
@@ -72,6 +70,21 @@ pub fn run_case(
         progress.repetition_ended(case.name, repetition + 1, plan.repeat);
     }
     Ok((all, Ended::Complete))
+}
+
+/// Runs a variant, and once more if that is thrown away; `None` when it was interrupted.
+fn once(variant: &mut Variant, interrupt: &Interrupt) -> Result<Option<Sample>, Stop> {
+    let mut tried = None;
+    for _ in 0..ATTEMPTS {
+        if interrupt.requested() {
+            return Ok(None);
+        }
+        tried = (variant.run)()?;
+        if !tried.as_ref().is_some_and(Sample::is_thrown_away) {
+            break;
+        }
+    }
+    Ok(tried)
 }
 
 /// Whether a repetition may begin after `done` of them took `spent`.
@@ -98,7 +111,7 @@ mod tests {
     use std::rc::Rc;
 
     use super::*;
-    use crate::harness::case::{Sample, Variant};
+    use crate::harness::beside::Absent;
 
     const PLAN: Plan = Plan {
         repeat: 20,
@@ -180,6 +193,25 @@ mod tests {
             all.iter().map(|series| series.samples.len()).sum::<usize>(),
             4
         );
+    }
+
+    #[test]
+    fn a_run_that_is_thrown_away_is_done_once_more_and_then_told() {
+        let turns = Rc::default();
+        let absent = || Sample::thrown_away(Absent("nobody there".into()));
+        let mut case = case(&turns, move |turn| {
+            Some(if turn == 1 {
+                Sample::default()
+            } else {
+                absent()
+            })
+        });
+        let plan = Plan { repeat: 1, ..PLAN };
+        let interrupt = Interrupt::default();
+        let (all, ended) = run_case(&mut case, &plan, &interrupt, &mut Progress::silent()).unwrap();
+        assert_eq!((ended, turns.borrow().len()), (Ended::Complete, 5));
+        let thrown = all.iter().map(|series| series.thrown_away().count());
+        assert_eq!(thrown.sum::<usize>(), 2);
     }
 
     #[test]

@@ -1,6 +1,9 @@
-//! How results are told: as [mod@text] in [tables](table), as [JSON](record), as a [page](mod@page).
+//! How results are told: as [mod@text] in [tables](table), as [JSON](record), as a [page](mod@page), and in
+//! [words](verdict). A [`run::Run`] has its lines in order.
 
 pub mod page;
 pub mod record;
+pub mod run;
 pub mod table;
 pub mod text;
+pub mod verdict;

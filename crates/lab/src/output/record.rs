@@ -13,7 +13,7 @@ use crate::harness::stats::Spread;
 use crate::harness::summary::Row;
 
 /// Version of the shape of the records; named in the first one.
-pub const SCHEMA: u32 = 3;
+pub const SCHEMA: u32 = 4;
 
 /// The `variant` of records that tell of the machine rather than of anything measured on it.
 pub const MACHINE: &str = "(machine)";
@@ -23,7 +23,7 @@ pub const MACHINE: &str = "(machine)";
 #[serde(untagged)]
 pub enum Line {
     /// The first one.
-    Head(Head),
+    Head(Box<Head>),
     /// The first one of a case.
     Case(CaseHead),
     /// A claim of that case.
@@ -34,6 +34,8 @@ pub enum Line {
     Run(Run),
     /// A number.
     Record(Record),
+    /// The last one.
+    End(End),
 }
 
 /// The first line: what was measured on what.
@@ -43,12 +45,38 @@ pub struct Head {
     pub schema: u32,
     /// The machine and the build.
     pub fingerprint: Fingerprint,
+    /// When it began: `2026-11-21 21:15:03 UTC`; an older program does not tell.
+    #[serde(default)]
+    pub started: String,
+    /// The command line.
+    #[serde(default)]
+    pub command: String,
     /// Seed of the shuffles.
     pub seed: u64,
     /// The machine, drawn as `afterwork topology` does it.
     pub drawing: String,
     /// What spoke against believing the rest before there was any.
     pub warnings: Vec<String>,
+}
+
+/// How a run ended. One without this line was cut off.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    /// Why it ended.
+    pub ended: Why,
+    /// How long it took.
+    pub seconds: f64,
+}
+
+/// Why a run ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Why {
+    /// All was measured that was asked for.
+    Complete,
+    /// SIGINT: the last case has fewer repetitions, and those after it have none.
+    Interrupted,
 }
 
 /// What a case asks, and what its metrics are.
@@ -438,6 +466,10 @@ mod tests {
             Line::Claimed(claimed),
             Line::Case(case),
             Line::Run(run),
+            Line::End(End {
+                ended: Why::Interrupted,
+                seconds: 1.5,
+            }),
         ] {
             let text = line(&shape);
             assert_eq!(

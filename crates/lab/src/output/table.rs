@@ -185,10 +185,14 @@ fn push_line(text: &mut String, line: &str) {
     let _ = writeln!(text, "{}", line.trim_end());
 }
 
-/// Writes `value` with about three significant digits, in five characters at most below 10^10.
+/// Writes `value` with about three significant digits, in five characters at most below 10^10; what is not zero does not look
+/// like it.
 #[must_use]
 pub fn three_digits(value: f64) -> String {
     let magnitude = value.abs();
+    if magnitude > 0.0 && magnitude < 0.0005 {
+        return format!("{value:.0e}");
+    }
     // From here on a thousand, a million, ... is a letter.
     let (scaled, letter) = match magnitude {
         _ if magnitude < 9_999.5 => (value, ""),
@@ -205,7 +209,7 @@ pub fn three_digits(value: f64) -> String {
     format!("{scaled:.decimals$}{letter}")
 }
 
-/// Writes a ratio with its spread.
+/// Writes a ratio with its spread; of a single repetition nobody knows one.
 #[must_use]
 pub fn ratio(spread: Spread) -> String {
     let tell = |value: f64| {
@@ -221,7 +225,18 @@ pub fn ratio(spread: Spread) -> String {
     } else {
         tell(spread.median)
     };
-    format!("{median} ±{}", tell(spread.mad))
+    if spread.n == 1 {
+        return format!("{median} (one run)");
+    }
+    let mad = match spread.mad {
+        0.0 => "0".into(),
+        mad if spread.median >= 0.0995 => tell(mad),
+        // Two decimals would show a zero that is none.
+        mad if mad < 0.0005 => format!("{mad:.0e}"),
+        mad if mad < 0.005 => format!("{mad:.0$}", (-mad.log10()).ceil() as usize),
+        mad => tell(mad),
+    };
+    format!("{median} ±{mad}")
 }
 
 #[cfg(test)]
@@ -286,8 +301,21 @@ mod tests {
             .map(|(median, mad)| ratio(Spread { median, mad, n: 5 }));
         assert_eq!(
             told,
-            ["1.23 ±0.06", "0.012 ±0.00", "23.4 ±1.20", "123 ±10.0"]
+            ["1.23 ±0.06", "0.012 ±0.001", "23.4 ±1.20", "123 ±10.0"]
         );
+        let once = Spread {
+            median: 2.5,
+            mad: 0.0,
+            n: 1,
+        };
+        assert_eq!(ratio(once), "2.50 (one run)");
+        let tiny = Spread {
+            median: 0.000_31,
+            mad: 0.000_02,
+            n: 5,
+        };
+        assert_eq!(ratio(tiny), "3e-4 ±2e-5");
+        assert_eq!(ratio(Spread { mad: 0.0, ..tiny }), "3e-4 ±0");
     }
 
     #[test]

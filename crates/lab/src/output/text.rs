@@ -5,9 +5,12 @@ use std::io::Write;
 
 use anstyle::{AnsiColor, Style};
 
-use super::record::{self, Head, Line};
+use super::record::{self, Claimed, End, Head, Line, Why};
+use super::run::Run;
 use super::table::{Align, Table, ratio, three_digits};
+use super::verdict::{self, Totals};
 use crate::exit::Stop;
+use crate::harness::beside;
 use crate::harness::case::{Case, Series};
 use crate::harness::claim::{Judged, Verdict};
 use crate::harness::metric::Metric;
@@ -77,12 +80,13 @@ impl<W: Write> Report<W> {
 
     /// Tells the machine, the build and what already speaks against believing the rest.
     pub fn head(&mut self, head: &Head) -> Result<(), Stop> {
-        self.told.push(Line::Head(head.clone()));
+        self.told.push(Line::Head(Box::new(head.clone())));
         let text = match self.form {
             Form::Json => record::line(head) + "\n",
             Form::Text { .. } => {
                 let mut lines = head.fingerprint.lines();
                 lines.push(format!("order    shuffled with --seed {}", head.seed));
+                lines.push(format!("started  {}: {}", head.started, head.command));
                 lines.join("\n") + "\n"
             }
         };
@@ -110,6 +114,7 @@ impl<W: Write> Report<W> {
             .filter(|judged| judged.verdict == Verdict::Fails)
             .count();
         let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
+        warnings.extend(beside::warnings(series));
         warnings.extend(spread_warnings(case, &rows));
         let mut lines = record::of_case(case, &rows, series, &judged, &warnings);
         lines.extend(record::of_noise((case.bench, case.name), noise));
@@ -142,6 +147,20 @@ impl<W: Write> Report<W> {
         self.told.extend(lines);
         self.put(&text)?;
         self.warn(&warnings)
+    }
+
+    /// Tells how it ended and, to people, all in a few words.
+    pub fn end(&mut self, end: End) -> Result<(), Stop> {
+        let line = Line::End(end.clone());
+        self.told.push(line.clone());
+        let text = match self.form {
+            Form::Json => record::line(&line) + "\n",
+            Form::Text { colour } => {
+                let run = Run::of(self.told.clone()).expect("a bench tells a run");
+                in_words(&run, &end, Paint { colour })
+            }
+        };
+        self.put(&text)
     }
 
     /// Warnings belong to the results where people read them, and beside them where programs do.
@@ -233,9 +252,65 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
     format!("\n{}{}", table.head(), table.body())
 }
 
+/// The verdict at the end: a line a case, the claims that do not hold, and how many do.
+fn in_words(run: &Run, end: &End, paint: Paint) -> String {
+    let mut text = format!(
+        "\n{}\n",
+        paint.bold("in words: our best against the best peer, by the metric of the case")
+    );
+    let mut table = Table::new()
+        .column("", "bench", Align::Left)
+        .column("", "case", Align::Left)
+        .column("", "verdict", Align::Left)
+        .column("", "of", Align::Left)
+        .column("", "n", Align::Right);
+    for case in &run.cases {
+        let standing = verdict::Standing::of(case);
+        let of = |it: &verdict::Standing<'_>| format!("{} to {}", it.ours, it.peer);
+        table.row(vec![
+            case.head.bench.clone(),
+            case.head.case.clone(),
+            verdict::of_case(case),
+            standing.as_ref().map_or_else(String::new, of),
+            standing.map_or_else(String::new, |it| it.n.to_string()),
+        ]);
+    }
+    text.push_str(&table.body());
+    for case in &run.cases {
+        for claim in case.claims.iter().filter(|it| it.verdict == Verdict::Fails) {
+            let alike = |it: &&Claimed| it.claim == claim.claim && it.against == claim.against;
+            let metric = match case.claims.iter().filter(alike).count() {
+                1 => String::new(),
+                _ => format!(", {}", claim.metric),
+            };
+            text.push_str(&paint.in_colour("does not hold:", AnsiColor::Red));
+            text.push_str(&format!(
+                " {} {}, {}{metric}, to {}: {}, claimed {}\n",
+                claim.bench,
+                claim.case,
+                claim.claim,
+                claim.against.as_deref().unwrap_or("nobody"),
+                told(claim.ratio, ratio),
+                claim.bound.as_deref().unwrap_or("nothing"),
+            ));
+        }
+    }
+    let ended = match end.ended {
+        Why::Complete => "",
+        Why::Interrupted => "; interrupted: the rest was not measured",
+    };
+    let totals = Totals::of(&run.cases).in_words();
+    text + &format!("{totals}; {:.0} s in all{ended}\n", end.seconds)
+}
+
 fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
     let Finished { ended, repeat, .. } = *finished;
     let mut text = match ended {
+        Ended::Complete if repeat == 1 => "one repetition: no verdict".into(),
+        Ended::OutOfTime(1) => format!(
+            "one repetition: no verdict; time was up before the other {}",
+            repeat - 1
+        ),
         Ended::Complete => format!("medians of {repeat} repetitions"),
         Ended::OutOfTime(done) => {
             format!(
@@ -272,17 +347,30 @@ fn claims(judged: &[Judged<'_>], paint: Paint) -> String {
     if judged.is_empty() {
         return String::new();
     }
+    // Two rows that differ by their metric alone name it.
+    let is_told_apart = |one: &Judged<'_>| {
+        let alike = judged
+            .iter()
+            .filter(|it| it.claim.what == one.claim.what && it.against == one.against);
+        alike.count() == 1
+    };
     let mut table = Table::new()
         .column("", "ratio", Align::Left)
         .column("", "against", Align::Left)
         .column("", "measured", Align::Right)
+        .column("", "n", Align::Right)
         .column("", "claim", Align::Right)
         .column("", "holds?", Align::Left);
     for judged in judged {
         table.row(vec![
-            judged.claim.what.clone(),
+            if is_told_apart(judged) {
+                judged.claim.what.clone()
+            } else {
+                format!("{}, {}", judged.claim.what, judged.claim.metric)
+            },
             judged.against.clone().unwrap_or_default(),
             told(judged.ratio, ratio),
+            told(judged.ratio, |it| it.n.to_string()),
             told(judged.claim.bound, |bound| bound.to_string()),
             holds(judged),
         ]);
@@ -294,7 +382,7 @@ fn claims(judged: &[Judged<'_>], paint: Paint) -> String {
         .map(|(line, judged)| match judged.verdict {
             Verdict::Holds => paint.in_colour(line, AnsiColor::Green) + "\n",
             Verdict::Fails => paint.in_colour(line, AnsiColor::Red) + "\n",
-            Verdict::Shown | Verdict::NotMeasured => format!("{line}\n"),
+            Verdict::OneRun | Verdict::Shown | Verdict::NotMeasured => format!("{line}\n"),
         })
         .collect();
     format!("\n{}{body}", table.head())
@@ -304,11 +392,12 @@ fn holds(judged: &Judged<'_>) -> String {
     let answer = match judged.verdict {
         Verdict::Holds => "yes",
         Verdict::Fails => "no",
+        Verdict::OneRun => "one run: no verdict",
         Verdict::Shown => "",
         Verdict::NotMeasured => "not measured",
     };
     if judged.close {
-        format!("{answer}, within the noise")
+        format!("{answer}, in the noise")
     } else {
         answer.into()
     }

@@ -55,6 +55,7 @@ use crate::{rcu::future::Synchronize, wake::report};
 /// ```
 #[doc(alias = "srcu_struct")]
 #[derive(Clone, Debug)]
+#[doc(alias("DEFINE_SRCU", "cleanup_srcu_struct"))]
 pub struct Domain {
     shared: Arc<Shared>,
 }
@@ -133,6 +134,7 @@ impl Domain {
     /// std::thread::spawn(move || drop(guard)).join().unwrap();
     /// ```
     #[doc(alias = "srcu_down_read")]
+    #[doc(alias = "srcu_up_read")]
     pub fn read_owned(&self) -> OwnedGuard {
         OwnedGuard::new(self.clone())
     }

@@ -13,6 +13,7 @@ use crate::{
             head::Head,
             list,
             remains::Remains,
+            revival::Revivable,
             slab,
             state::Ending,
         },
@@ -42,7 +43,6 @@ impl Cut {
         };
         while let Some(item) = self.items.pop_front() {
             let colour = list::colour(item);
-            cancelled.link.probe.forget(item);
             // SAFETY: the item is linked as far as its state says, or has none, so it is alive; we alone have its link.
             let popped = unsafe { (item.as_ref().vtable().cancel)(item, &mut cancelled.remains) };
             cancelled.nr_ended[usize::from(colour.0)] += usize::from(popped.counts());
@@ -102,7 +102,11 @@ impl Cancelled {
 
 /// Puts an item that is counted in flight back at the front of its link's line, or cancels it where all was that is as old. One
 /// that was `revived` is younger than it looks. Call it with no lock held.
-pub(crate) fn put_back(pool: &Arc<WorkerPool>, item: ptr::NonNull<Head>, revived: bool) {
+pub(crate) fn put_back(
+    pool: &Arc<WorkerPool>,
+    item: ptr::NonNull<Head>,
+    revived: Option<&Revivable>,
+) {
     if let Some(cut) = pool.put_back(item, revived) {
         cut.cancel().tell();
     }

@@ -12,7 +12,7 @@ use crate::workqueue::{item::head::Head, limit::queue_core::QueueCore, pools::pw
 /// A run that this thread is in.
 #[derive(Clone, Copy)]
 struct Frame {
-    /// Null for an item that has no handles; only ever compared.
+    /// Null for an item that has no handles, and once it has ended: it may be gone then.
     item: *const Head,
     /// The link from which it runs; null once the run has given up what keeps that.
     home: *const Pwq,
@@ -123,6 +123,22 @@ pub(crate) fn current_home() -> *const Pwq {
     INNERMOST.with(Cell::get).home
 }
 
+/// Returns the item of this thread's innermost run.
+pub(crate) fn current_item() -> Option<NonNull<Head>> {
+    NonNull::new(INNERMOST.with(Cell::get).item.cast_mut())
+}
+
+/// Notes that the item of the innermost run has ended, and may be freed by others.
+pub(crate) fn forget_item() {
+    INNERMOST.with(|innermost| {
+        let item = ptr::null();
+        innermost.set(Frame {
+            item,
+            ..innermost.get()
+        });
+    });
+}
+
 /// Notes that the innermost run has given up what kept its home.
 pub(crate) fn forget_home() {
     INNERMOST.with(|innermost| {
@@ -139,6 +155,7 @@ pub(crate) fn forget_home() {
 /// # Safety
 ///
 /// 1. `home` is there until `body` returns or calls [`forget_home`].
+/// 2. So is `item`, if it is not null, with [`forget_item`].
 #[inline]
 pub(crate) unsafe fn with_current<R>(
     item: *const Head,

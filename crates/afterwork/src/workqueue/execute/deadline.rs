@@ -10,51 +10,44 @@
 //! ```
 //!
 //! Both go by the item's word, as a start and a cancel do. So either the item is started, or it expires, and its closure is
-//! moved out once. No timer is armed for it: an item that nobody joins is found by the worker whose turn it is.
+//! moved out once. An item that nobody joins or awaits is found by the worker whose turn it is; a task that awaits one is woken at the
+//! deadline, and polls (`queues/expiry.rs`).
 
-use sync::time;
+use std::task::Waker;
 
 /// What an item knows of when it must have started.
-pub(crate) trait StartBy: Copy + Send + 'static {
+pub(crate) trait StartBy: Send + 'static {
     /// Whether there is a deadline.
     const IS_LIMITED: bool;
 
     /// Returns the deadline by the clock.
-    fn at_ns(self) -> u64;
+    fn at_ns(&self) -> u64;
 
     /// Returns `true` if it is too late to start.
-    fn is_over(self) -> bool;
+    fn is_over(&self) -> bool;
+
+    /// Has `waker`, and no earlier one, fired at the deadline; false where an earlier one was, for it is over. The handle's poll
+    /// alone.
+    fn wake_then(&self, waker: &Waker) -> bool;
 }
 
 /// No deadline.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(crate) struct AnyTime;
 
 impl StartBy for AnyTime {
     const IS_LIMITED: bool = false;
 
-    fn at_ns(self) -> u64 {
+    fn at_ns(&self) -> u64 {
         u64::MAX
     }
 
     #[inline(always)]
-    fn is_over(self) -> bool {
+    fn is_over(&self) -> bool {
         false
     }
-}
 
-/// A deadline, by the clock in nanoseconds.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Deadline(pub(crate) u64);
-
-impl StartBy for Deadline {
-    const IS_LIMITED: bool = true;
-
-    fn at_ns(self) -> u64 {
-        self.0
-    }
-
-    fn is_over(self) -> bool {
-        time::now_ns() >= self.0
+    fn wake_then(&self, _waker: &Waker) -> bool {
+        true
     }
 }

@@ -102,7 +102,7 @@ impl Dispatch {
         }
         let link = self
             .links()
-            .find(|link| link.inactive.find(item).is_some())?;
+            .find(|link| link.waiting().any(|it| ptr::eq(it.as_ptr(), item)))?;
         Some(&link.core)
     }
 }

@@ -138,7 +138,7 @@ pub(crate) type Outcome<T> = Result<T, JoinError>;
 #[repr(C)]
 struct Joinable<F, T, S> {
     head: Head,
-    /// I
+    /// I, but for what the handle alone writes.
     start_by: S,
     /// Written by the handle before it sets the flag that a task waits.
     task: UnsafeCell<Option<Arc<TaskSlot>>>,
@@ -263,6 +263,7 @@ where
         has_begun: |_| false,
         push: None,
         task: Some(Self::task),
+        is_work: false,
         handle: Some(HandleTable {
             take: Self::take,
             cancel: Self::cancel,
@@ -272,6 +273,7 @@ where
                 Some(Expiry {
                     at_ns: Self::at_ns,
                     expire: Self::expire,
+                    wake_then: Self::wake_then,
                 })
             } else {
                 None
@@ -300,10 +302,14 @@ where
             // FOREIGN(item-run): a spawned closure, on a worker, a rescuer or its joiner, inside its run; contained.
             guarded_in_item(func).map_err(JoinError::panicked)
         };
-        let panicked = matches!(outcome, Err(JoinError::Panicked(_)));
-        if panicked {
+        let mut panicked = false;
+        if let Err(JoinError::Panicked(payload)) = &outcome {
+            panicked = true;
             // SAFETY: the caller runs the item.
-            unsafe { note_panic(!item.as_ref().load().is_orphan()) };
+            unsafe {
+                let is_unseen = item.as_ref().load().is_orphan();
+                note_panic(is_unseen.then(|| (std::any::type_name::<F>(), payload.as_any())));
+            }
         }
         let outcome = ManuallyDrop::new(Some(outcome));
         // SAFETY: nobody reads the content before the run has ended.
@@ -352,6 +358,11 @@ where
     unsafe fn at_ns(item: NonNull<Head>) -> u64 {
         // SAFETY: this table belongs to items of this type alone, and the field is never written.
         unsafe { (*item.as_ptr().cast::<Self>()).start_by.at_ns() }
+    }
+
+    unsafe fn wake_then(item: NonNull<Head>, waker: &Waker) -> bool {
+        // SAFETY: as in `at_ns`; the caller is the handle, which alone writes what is in there.
+        unsafe { (*item.as_ptr().cast::<Self>()).start_by.wake_then(waker) }
     }
 
     /// Takes the item, whose deadline is over, out of the queue, and drops its closure, if it has not started.
@@ -403,6 +414,7 @@ where
         unsafe {
             ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             drop((*Self::slot(item)).take());
+            std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
             std::ptr::drop_in_place(item.as_ptr());
             slab::give_back(item.cast::<Self>());
         }
@@ -615,21 +627,31 @@ impl<T> Future for JoinHandle<T> {
 
     /// Never runs the closure itself, so that it cannot block the executor.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if !self.is_finished()
-            && let Some(expiry) = &self.table().expiry
-        {
+        let expiry = self.table().expiry.as_ref();
+        let mut is_limited = None;
+        if let Some(expiry) = expiry.filter(|_| !self.is_finished()) {
             must_not_be_lost(self.is_lost());
-            // SAFETY: the table is the item's, and we are its only handle.
-            if unsafe { time::now_ns() >= (expiry.at_ns)(self.item) && (expiry.expire)(self.item) }
-            {
+            // SAFETY: the table is the item's.
+            let is_over = time::now_ns() >= unsafe { (expiry.at_ns)(self.item) };
+            // SAFETY: as above, and we are its only handle.
+            if is_over && unsafe { (expiry.expire)(self.item) } {
+                return Poll::Ready(self.take());
+            }
+            // One that has started by then is no more concerned.
+            is_limited = (!is_over).then_some(expiry);
+        }
+        if !self.await_end(context.waker()) {
+            return Poll::Ready(self.take());
+        }
+        if let Some(expiry) = is_limited {
+            // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
+            let is_told = unsafe { (expiry.wake_then)(self.item, context.waker()) };
+            // SAFETY: as above. The deadline came just now, and told who polled before.
+            if !is_told && unsafe { (expiry.expire)(self.item) } {
                 return Poll::Ready(self.take());
             }
         }
-        if self.await_end(context.waker()) {
-            Poll::Pending
-        } else {
-            Poll::Ready(self.take())
-        }
+        Poll::Pending
     }
 }
 
@@ -680,10 +702,12 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         // SAFETY: our caller gives the link's count back after us.
         let told = || unsafe { &*home }.trace(item.as_ptr(), Self::VTABLE);
         let body = || {
+            let within = trace::enter(item.as_ptr().addr(), false);
             trace::execute_start(told);
             // SAFETY: the item is ours, and this is its only run.
             unsafe { Self::call(item) };
             trace::execute_end(told);
+            drop(within);
         };
         // SAFETY: as of `told`.
         unsafe { with_current(std::ptr::null(), home, body) };
@@ -694,6 +718,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
         let this = item.as_ptr().cast::<Self>();
         // SAFETY: the caller holds the item's only link, so all of it is ours; the closure is taken once.
         let func = ManuallyDrop::into_inner(unsafe { std::ptr::read(&raw const (*this).func) });
+        trace::forget(item.as_ptr().addr());
         // SAFETY: the closure has been moved out, and nobody else knows the item.
         unsafe { Self::free(item) };
         remains.bury(func);
@@ -709,7 +734,7 @@ impl<F: FnOnce() + Send + 'static> Detached<F> {
             Ok(()) => Ending::Returned,
             Err(payload) => {
                 // SAFETY: its link's count is given back by our caller, later.
-                unsafe { note_panic(false) };
+                unsafe { note_panic(Some((std::any::type_name::<F>(), &*payload))) };
                 discard(payload);
                 Ending::Panicked
             }

@@ -1,12 +1,12 @@
 //! Running an item that has a state: by a worker that popped it, or by a joiner who helps.
 
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 
-use sync::{Patience, atomic::Ordering};
+use sync::{Patience, atomic::Ordering, unmodelled::Arc};
 
 use super::{
     cancel_cut::put_back,
-    current::{current_home, forget_home, is_seated, with_current},
+    current::{current_home, forget_home, forget_item, is_seated, with_current},
     deep,
     wait::must_have_workers,
 };
@@ -14,12 +14,15 @@ use crate::{
     panics::contain,
     trace,
     workqueue::{
+        item::colour::Colour,
         item::handles::Dead,
         item::head::{Head, Popped},
         item::list,
         item::remains::Remains,
+        item::revival::Revivable,
         item::state::{Ending, Pop, State},
-        limit::active::Gate,
+        limit::{active::Gate, queue_core::Unseen},
+        pools::pool::WorkerPool,
         pools::pwq::Pwq,
     },
 };
@@ -55,7 +58,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
                 // SAFETY: no handle, no link, no runner is left; our caller gives the link's count back after us.
                 unsafe {
                     let dead = Dead::new(item, head.vtable());
-                    with_current(item.as_ptr(), home, || drop(dead));
+                    with_current(ptr::null(), home, || drop(dead));
                 }
             }
             Popped::Dropped
@@ -84,10 +87,16 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
     let head = unsafe { item.as_ref() };
     // SAFETY: (2): until `before_end`.
     let told = || unsafe { &*home }.trace(item.as_ptr(), head.vtable());
+    let within = trace::enter(item.as_ptr().addr(), head.vtable().push.is_some());
     trace::execute_start(told);
     // SAFETY: (1).
     let ending = unsafe { (head.vtable().call)(item) };
     trace::execute_end(told);
+    drop(within);
+    if head.vtable().push.is_some() && !matches!(ending, Ending::Suspended { .. }) {
+        // A future that has ended. Another item may have been queued anew by now.
+        trace::forget(item.as_ptr().addr());
+    }
     before_end();
     // SAFETY: (1).
     drop(unsafe { end(item, ending) });
@@ -112,13 +121,21 @@ pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Option<Dead> {
         // SAFETY: (1), and the step has made it pending and linked.
         unsafe { push(item) };
     }
+    let runs_users_code = done.relink || done.retire_handoff || ended.task.is_some() || done.free;
+    if runs_users_code {
+        forget_item();
+    }
     if done.relink || done.retire_handoff {
         // SAFETY: the link that was popped during the run is still counted in flight, so its home is there.
         let home = unsafe { &*Pwq::of(ended.home) };
         // Of its own: once the link is out of our hands the queue may go, and the pool with it.
         let (pool, slot) = (home.pool.clone(), home.slot);
         if done.relink {
-            put_back(&pool, item, done.revived);
+            // SAFETY: queued again, so it is a `Work`'s; linked, so it is alive.
+            let revived = done
+                .revived
+                .then(|| unsafe { item.cast::<Revivable>().as_ref() });
+            put_back(&pool, item, revived);
         } else {
             pool.retire_one(slot, ended.colour);
         }
@@ -163,6 +180,7 @@ pub(crate) unsafe fn pop_and_cancel(
     }
     match pop {
         Pop::Run(_) => {
+            trace::forget(item.as_ptr().addr());
             // SAFETY: the step to running was ours.
             unsafe { skip(item, remains) };
             remains.taken.push(item);
@@ -218,15 +236,14 @@ fn help_here(item: NonNull<Head>) -> bool {
             let pool = home.pool.clone();
             // Where a task may wait for it the flag is that: such an item is queued once.
             let is_revived = from.is_revived() && head.vtable().handle.is_none();
-            put_back(&pool, item, is_revived);
+            // SAFETY: as in `end`.
+            let revived = is_revived.then(|| unsafe { item.cast::<Revivable>().as_ref() });
+            put_back(&pool, item, revived);
         }
         return false;
     };
     // Without a tombstone nobody has to come for it.
     let taken_back = home.pool.injector.take_back(item);
-    if taken_back {
-        home.probe.forget(item);
-    }
     head.update(|state| {
         let next = state.run_claimed();
         Some(if taken_back { next.unlink() } else { next })
@@ -261,8 +278,24 @@ fn help_here(item: NonNull<Head>) -> bool {
     true
 }
 
+/// The count in flight of an item that was cut out of its list. Until it is given back its link stays, and drains wait.
+#[derive(Debug)]
+#[must_use = "it is waited for until it is given back"]
+pub(crate) struct LeftCount {
+    pool: Arc<WorkerPool>,
+    slot: usize,
+    colour: Colour,
+}
+
+impl LeftCount {
+    /// Gives it back, which may wake tasks, by users' code. Call it with no lock held.
+    pub(crate) fn give_back(self) {
+        self.pool.retire_one(self.slot, self.colour);
+    }
+}
+
 /// Gets the link of an item that the caller has claimed out of its list.
-pub(crate) fn cut_out(item: NonNull<Head>) {
+pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
     // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
@@ -274,18 +307,13 @@ pub(crate) fn cut_out(item: NonNull<Head>) {
         home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
     let mut patience = Patience::new();
-    loop {
-        // A worker popped it and left it to us, or to the run.
-        if head.update(State::take_handoff).is_some() {
-            pool.retire_one(slot, list::colour(item));
-            return;
-        }
-        if pool.unlink(slot, item) {
-            return;
-        }
+    // Or a worker popped it and left it to us, or to the run.
+    while head.update(State::take_handoff).is_none() && !pool.unlink(slot, item) {
         // A worker has it in hand.
         patience.pause();
     }
+    let colour = list::colour(item);
+    LeftCount { pool, slot, colour }
 }
 
 /// Takes an item whose deadline is over out of the queue if it has not started, and counts it; returns `true` if it did.
@@ -308,20 +336,19 @@ fn cancel_and(item: NonNull<Head>, note: impl FnOnce(&Pwq)) -> bool {
     let Some((_, claimed)) = head.update(State::claim_pending) else {
         return false;
     };
-    // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
-    note(unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) });
+    // While nobody else can queue it.
+    trace::forget(item.as_ptr().addr());
+    // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays; but by
+    // `cut_out`, and from there on it is not looked at.
+    let home = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
+    note(home);
     // Of its own: the queue may go when the claim has ended, and the place is given back after that. A waker, which is told of
     // the place, may want the same item, or drop the last handle of its queue.
-    let counted_by = claimed.is_counted().then(|| {
-        // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
-        let home = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-        home.core.clone()
-    });
+    let counted_by = claimed.is_counted().then(|| home.core.clone());
     if claimed.is_ordered() {
-        cut_out(item);
+        cut_out(item).give_back();
     } else {
-        // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
-        unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) }.note_cancelled();
+        home.note_cancelled();
     }
     let wakes = loop {
         if let Some((from, _)) = head.update(|state| Some(state.cancel()?.0)) {
@@ -373,15 +400,15 @@ pub(crate) unsafe fn note_expired() {
     home.core.nr_expired.fetch_add(1, Ordering::Relaxed);
 }
 
-/// Takes note of a panic of the item that this thread runs.
+/// Takes note of a panic of the item that this thread runs, which no joiner will see if it is `unseen`.
 ///
 /// # Safety
 ///
 /// 1. The caller runs an item, inside [`with_current`], and `before_end` has not been called.
 #[cold]
-pub(crate) unsafe fn note_panic(seen_by_joiner: bool) {
+pub(crate) unsafe fn note_panic(unseen: Option<Unseen<'_>>) {
     // SAFETY: (1): the link whose item is being run stays: a worker gives its count back after the run, and a
     // helper's seat keeps the queue.
     let home = unsafe { &*current_home() };
-    home.core.note_panic(seen_by_joiner);
+    home.core.note_panic(unseen);
 }

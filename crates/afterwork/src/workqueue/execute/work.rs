@@ -7,10 +7,10 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use sync::{Patience, fork::Inherited};
+use sync::Patience;
 
 use super::{
-    current::is_current,
+    current::{current_item, is_current},
     dependency::{self, reported},
     run::{self, note_panic},
     wait::{self, must_have_workers, must_not_be_lost},
@@ -21,6 +21,8 @@ use crate::{
     workqueue::{
         item::handles::{Dead, Handles},
         item::head::{Head, VTable},
+        item::panicked::{self, PanicPayload},
+        item::revival::Revivable,
         item::state::{Ending, State},
     },
 };
@@ -109,15 +111,15 @@ impl std::error::Error for FlushError {}
 /// a third slower.
 #[repr(C)]
 struct Reusable<F> {
-    head: Head,
+    queued: Revivable,
     handles: Handles,
-    owner: Inherited,
     func: UnsafeCell<F>,
 }
 
 impl Work {
     /// Makes an item that runs `func`.
     #[doc(alias = "INIT_WORK")]
+    #[doc(alias = "DECLARE_WORK")]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::with_handle(move |_| func())
     }
@@ -146,9 +148,8 @@ impl Work {
     /// ```
     pub fn with_handle<F: FnMut(&Work) + Send + 'static>(func: F) -> Self {
         let item = Box::new(Reusable {
-            head: Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null()),
+            queued: Revivable::new(Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null())),
             handles: Handles::one(),
-            owner: Inherited::by_children(),
             func: UnsafeCell::new(func),
         });
         Self {
@@ -217,6 +218,32 @@ impl Work {
         } else {
             Ok(is_busy)
         }
+    }
+
+    /// Returns what the last run that panicked did so with, to the first who asks; `None` if none did since.
+    ///
+    /// It is kept until then, until another run panics, or until the item goes.
+    ///
+    /// # Blocking
+    ///
+    /// Never. It may be asked from anywhere, also from the item.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{FlushError, Work, Workqueue};
+    ///
+    /// let queue = Workqueue::builder("example").build()?;
+    /// let work = Work::new(|| panic!("disk {} is gone", 3));
+    /// queue.enqueue(&work);
+    /// assert_eq!(work.flush(), Err(FlushError::Panicked));
+    /// let payload = work.last_panic().expect("it panicked");
+    /// assert_eq!(payload.text(), Some("disk 3 is gone"));
+    /// assert!(work.last_panic().is_none(), "it was given away");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn last_panic(&self) -> Option<PanicPayload> {
+        panicked::take(self.item.addr().get()).map(PanicPayload::new)
     }
 
     /// Takes the item out of the queue if it has not started; returns `true` if it did.
@@ -361,6 +388,12 @@ impl Work {
         unsafe { self.item.as_ref() }
     }
 
+    #[inline]
+    pub(crate) fn revivable(&self) -> &Revivable {
+        // SAFETY: as of `handles`.
+        unsafe { self.item.cast().as_ref() }
+    }
+
     pub(crate) fn item(&self) -> NonNull<Head> {
         self.item
     }
@@ -382,7 +415,7 @@ impl Work {
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
         // SAFETY: as of `handles`.
-        let owner = unsafe { &(*self.item.as_ptr().cast::<Reusable<()>>()).owner };
+        let owner = &self.revivable().owner;
         owner.is_lost(|| {
             let state = self.head().load();
             state.is_idle() && !state.has_link()
@@ -390,15 +423,51 @@ impl Work {
     }
 }
 
+/// Returns a handle of the [`Work`] in whose run this thread is; `None` in none, and in a closure or future.
+///
+/// Of runs in one another, as when an item flushes another one, the innermost counts. The kernel's `current_work`.
+///
+/// # Blocking
+///
+/// Never.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::{self, Work, Workqueue};
+///
+/// let queue = Workqueue::builder("example").build()?;
+/// fn log(line: &str) {
+///     let inside = workqueue::current_work().is_some();
+///     println!("{line} (in an item: {inside})");
+///     # assert_eq!(inside, line == "inside");
+/// }
+/// let work = Work::new(|| log("inside"));
+/// queue.enqueue(&work);
+/// work.flush()?;
+/// log("outside");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn current_work() -> Option<Work> {
+    let item = current_item()?;
+    // SAFETY: the item of a run is alive until that has ended, and is forgotten before it may go.
+    let is_work = unsafe { item.as_ref() }.vtable().is_work;
+    // Lent by the run, and not counted.
+    is_work.then(|| Work::clone(&ManuallyDrop::new(Work { item })))
+}
+
 impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
-    const VTABLE: &'static VTable = &VTable::plain(
-        run::pop_and_run,
-        // SAFETY: as of `pop_and_cancel`; the closure stays for the next time.
-        |item, remains| unsafe { run::pop_and_cancel(item, remains, |_, _| ()) },
-        Self::call,
-        std::any::type_name::<F>,
-        Self::free,
-    );
+    const VTABLE: &'static VTable = &VTable {
+        is_work: true,
+        ..VTable::plain(
+            run::pop_and_run,
+            // SAFETY: as of `pop_and_cancel`; the closure stays for the next time.
+            |item, remains| unsafe { run::pop_and_cancel(item, remains, |_, _| ()) },
+            Self::call,
+            std::any::type_name::<F>,
+            Self::free,
+        )
+    };
 
     unsafe fn call(item: NonNull<Head>) -> Ending {
         let this = item.as_ptr().cast::<Self>();
@@ -413,14 +482,18 @@ impl<F: FnMut(&Work) + Send + 'static> Reusable<F> {
             Ok(()) => Ending::Returned,
             Err(payload) => {
                 // SAFETY: the caller runs the item.
-                unsafe { note_panic(false) };
-                discard(payload);
+                unsafe { note_panic(Some((std::any::type_name::<F>(), &*payload))) };
+                panicked::keep(item.addr().get(), payload);
                 Ending::Panicked
             }
         }
     }
 
     unsafe fn free(item: NonNull<Head>) {
+        if let Some(payload) = panicked::take(item.addr().get()) {
+            // FOREIGN(item-free): the payload of a panic that nobody asked for; contained.
+            discard(payload);
+        }
         // SAFETY: it was leaked from a box by `with_handle`, and the caller knows that nobody is left.
         drop(unsafe { Box::from_raw(item.as_ptr().cast::<Self>()) });
     }

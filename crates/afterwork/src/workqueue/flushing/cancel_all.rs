@@ -31,8 +31,7 @@ impl Workqueue {
     /// # Guarantees
     ///
     /// - All that was queued before the call is cancelled, or has started by the time of its return. What is queued after the
-    ///   return is not touched; what is queued meanwhile is either. One exception: a [`Work`](crate::workqueue::Work) that was
-    ///   queued behind its own run, cancelled there and queued again may be run after that run.
+    ///   return is not touched; what is queued meanwhile is either.
     /// - It works on a queue that is paused, ordered, full, or being drained; drains see what is left.
     /// - A future that has been polled has started, and goes on; cancel it by its handle. One that has not is dropped here.
     ///

@@ -191,6 +191,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "freeze_workqueues_begin")]
+    #[doc(alias("WQ_FREEZABLE", "system_freezable_wq"))]
     pub fn pause(&self) -> bool {
         self.inner.must_be_at_home();
         self.inner.set_paused(true)

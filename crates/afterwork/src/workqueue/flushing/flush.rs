@@ -119,6 +119,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "flush_workqueue")]
+    #[doc(alias = "async_synchronize_full")]
     pub fn flush(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
         dependency::before_flushing(&self.inner.core);

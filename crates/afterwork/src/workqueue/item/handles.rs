@@ -16,7 +16,7 @@ use super::{
     head::{Head, VTable},
     state::State,
 };
-use crate::{panics::contain, workqueue::errands::Errand};
+use crate::{panics::contain, trace, workqueue::errands::Errand};
 
 /// How many handles an item has.
 #[derive(Debug)]
@@ -133,6 +133,7 @@ impl Drop for Dead {
         if sync::twin::torn_down() {
             return;
         }
+        trace::forget(self.item.as_ptr().addr());
         // FOREIGN(item-free): the drop of a closure, future or result, on the thread that had the item last: a worker, whoever
         // dropped the last handle, or a reaper; contained, what panics leaks the item's memory.
         // SAFETY: nobody has the item, by `new`.

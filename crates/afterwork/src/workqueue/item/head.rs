@@ -15,17 +15,21 @@ use sync::{
 
 use super::{
     colour::Colour,
+    lane::Lane,
     list,
     remains::Remains,
+    revival::Revivable,
     state::{Completion, Ending, Enqueue, Pop, Rules, State},
 };
 use crate::panics::Foreign;
 
 /// What an item knows of the link by which it is queued, and the first part of that link: see `Pwq::of`.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Home {
     /// I: the link's place in the pool's table.
     pub(crate) slot: usize,
+    /// I: in which lane of the queue they wait.
+    pub(crate) lane: Lane,
     /// I: what the items are told to let happen to them.
     pub(crate) rules: Rules,
 }
@@ -68,6 +72,8 @@ pub(crate) struct VTable {
     pub(crate) push: Option<unsafe fn(NonNull<Head>)>,
     /// Returns where the async task that polled the handle left its waker.
     pub(crate) task: Option<unsafe fn(NonNull<Head>) -> Arc<TaskSlot>>,
+    /// It is a [`Work`](crate::workqueue::Work)'s.
+    pub(crate) is_work: bool,
     /// Of an item with a [`JoinHandle`](crate::workqueue::JoinHandle).
     pub(crate) handle: Option<HandleTable>,
 }
@@ -91,6 +97,7 @@ impl VTable {
             has_begun: |_| false,
             push: None,
             task: None,
+            is_work: false,
             handle: None,
         }
     }
@@ -118,6 +125,8 @@ pub(crate) struct Expiry {
     pub(crate) at_ns: unsafe fn(NonNull<Head>) -> u64,
     /// Lets the item, whose deadline is over, expire. Returns `true` if it had not started, and will not.
     pub(crate) expire: unsafe fn(NonNull<Head>) -> bool,
+    /// Has the waker, and no earlier one, fired at the deadline; false where that is over. The handle alone.
+    pub(crate) wake_then: unsafe fn(NonNull<Head>, &Waker) -> bool,
 }
 
 /// What became of an item that a worker took off its list.
@@ -278,13 +287,15 @@ impl Head {
 
     /// Plans an enqueue at `home`; `is_ours` says whether a link, which is only compared, is one of the same queue's.
     /// It may say no to such as is: then the item is moved. A plan that has a state has been applied, and then the item has
-    /// the place of the queue's capacity that the caller `has_place` for.
+    /// the place of the queue's capacity that the caller `has_place` for. An item that keeps its place in a list when it is cancelled
+    /// is `revivable`.
     #[inline]
     pub(crate) fn enqueue(
         &self,
         home: &Home,
         is_ours: impl Fn(*const Home) -> bool,
         has_place: bool,
+        revivable: Option<&Revivable>,
     ) -> Enqueue {
         let mut from = self.load();
         loop {
@@ -292,15 +303,20 @@ impl Head {
             let here = ptr::eq(at, home);
             let ours = || here || is_ours(at);
             let plan = from.enqueue(here, ours, home.rules, has_place);
-            let to = match plan {
-                Enqueue::Revive(to)
-                | Enqueue::Push(to)
-                | Enqueue::Claim(to)
-                | Enqueue::Elsewhere(to) => to,
+            let (to, keeps_place) = match plan {
+                Enqueue::Revive(to) => (to, true),
+                Enqueue::Push(to) | Enqueue::Claim(to) | Enqueue::Elsewhere(to) => (to, false),
+                // Where all was cancelled meanwhile, this is what queues it.
+                Enqueue::Pending if from.is_left() && revivable.is_some() => (from.revived(), true),
                 // A step as well: the run that is to come must see what was written before this call.
-                Enqueue::Pending if !sync::twin::armed("item: pending is no step") => from,
+                Enqueue::Pending if !sync::twin::armed("item: pending is no step") => (from, false),
                 Enqueue::Pending | Enqueue::Disabled => return plan,
             };
+            let is_as_it_was = || self.load() == from;
+            if keeps_place && !revivable.is_some_and(|item| item.note(is_as_it_was)) {
+                from = self.load();
+                continue;
+            }
             if self.step(from, to) {
                 return plan;
             }

@@ -8,7 +8,11 @@
 
 use std::ptr::{self, NonNull};
 
-use sync::atomic::{AtomicPtr, Ordering};
+use sync::{
+    atomic::{AtomicPtr, Ordering},
+    time,
+    unmodelled::AtomicU64,
+};
 
 use super::{
     colour::{Colour, NR_COLOURS},
@@ -175,13 +179,25 @@ impl List {
 #[derive(Debug)]
 pub(crate) struct Injector {
     newest: AtomicPtr<Head>,
+    /// When the last push that found nothing was about to be made, in cycles. Shown, and nothing depends on it.
+    since: AtomicU64,
+    /// I: whether that is noted.
+    is_timed: bool,
 }
 
 impl Injector {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(is_timed: bool) -> Self {
         Self {
             newest: AtomicPtr::new(ptr::null_mut()),
+            since: AtomicU64::new(0),
+            is_timed: is_timed && !cfg!(any(loom, shuttle)),
         }
+    }
+
+    /// Returns about when the first of the items came that the caller has just taken, in cycles; nothing where that is not
+    /// noted. A push beside the taking may already have noted its own time, which is later by as much as it takes.
+    pub(crate) fn since(&self) -> Option<u64> {
+        self.is_timed.then(|| self.since.load(Ordering::Relaxed))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -198,6 +214,10 @@ impl Injector {
     #[inline]
     pub(crate) fn push_chain(&self, newest: NonNull<Head>, oldest: NonNull<Head>) -> bool {
         let mut before = self.newest.load(Ordering::Relaxed);
+        if before.is_null() && self.is_timed {
+            // Before the push, which shows it to who takes the item; on the line that the push writes.
+            self.since.store(time::cycles(), Ordering::Relaxed);
+        }
         loop {
             set_fresh_next(oldest, before);
             // ORDER(inject): publish and consume, other end in `take`.

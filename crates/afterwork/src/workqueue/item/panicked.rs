@@ -1,8 +1,10 @@
 //! What a work item panicked with.
 
-use std::{any::Any, fmt};
+use std::{any::Any, collections::HashMap, fmt};
 
-use crate::panics::Payload;
+use sync::{Mutex, atomic::Ordering, fork::PerProcess, unmodelled::AtomicUsize};
+
+use crate::panics::{Payload, discard, text_of};
 
 /// What a work item panicked with.
 ///
@@ -29,6 +31,10 @@ impl PanicPayload {
         self.0.downcast_ref()
     }
 
+    pub(crate) fn as_any(&self) -> &(dyn Any + Send) {
+        &*self.0
+    }
+
     /// Returns it as text, if it is such: what `panic!` with a message carries.
     ///
     /// # Examples
@@ -44,8 +50,7 @@ impl PanicPayload {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn text(&self) -> Option<&str> {
-        let text = self.downcast_ref::<&str>().copied();
-        text.or_else(|| self.downcast_ref::<String>().map(String::as_str))
+        text_of(self.as_any())
     }
 }
 
@@ -53,4 +58,38 @@ impl fmt::Debug for PanicPayload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PanicPayload").field(&self.text()).finish()
     }
+}
+
+/// What items last panicked with, by address, until somebody asks or the item goes. An item has no room for it: each byte of it
+/// costs who makes many.
+static KEPT: PerProcess<Mutex<HashMap<usize, Payload>>> = PerProcess::new();
+/// How many there are, so that nobody locks the table for nothing. A child has its parent's count and none of those.
+static NR_KEPT: AtomicUsize = AtomicUsize::new(0);
+
+/// Keeps what the item at this address panicked with, and drops what was kept before, contained.
+pub(crate) fn keep(item: usize, payload: Payload) {
+    if cfg!(any(loom, shuttle)) {
+        // No model asks.
+        return discard(payload);
+    }
+    let before = KEPT
+        .get_or_set(Mutex::default())
+        .lock()
+        .insert(item, payload);
+    match before {
+        Some(before) => discard(before),
+        None => _ = NR_KEPT.fetch_add(1, Ordering::Relaxed),
+    }
+}
+
+/// Returns what is kept of the item at this address, to the first who asks.
+#[inline]
+pub(crate) fn take(item: usize) -> Option<Payload> {
+    // Whoever comes after `keep` sees it counted.
+    if NR_KEPT.load(Ordering::Relaxed) == 0 {
+        return None;
+    }
+    let payload = KEPT.get()?.lock().remove(&item)?;
+    NR_KEPT.fetch_sub(1, Ordering::Relaxed);
+    Some(payload)
 }

@@ -6,8 +6,8 @@
 //! gathered with others for the same cache, and a whole chain goes home by one compare-exchange onto the cache's
 //! `returned` list, which its thread takes whole when it runs dry.
 //!
-//! A cache outlives its thread: the next new thread inherits it, with all its blocks. Chunks are never given
-//! back to the system, so a program keeps the memory of the most one-shot items that it ever had at once.
+//! A cache outlives its thread: the next new thread inherits it, with all its blocks (`cache.rs`). A chunk of which every block
+//! lies unused goes back to the system after a second or two, which a manager sees to (`chunks.rs`).
 //!
 //! The lists are those of `mpscq`, where they are modelled. So are those of `task_work/recycle.rs`, which has the other
 //! answer to the same price: there all blocks of a mailbox are emptied by one thread, and home is one list of which any
@@ -31,13 +31,14 @@ const fn class_of(layout: Layout) -> Option<usize> {
 }
 
 /// Block sizes. The first is a cache line: it holds a header and a closure of two words.
-const SIZES: [usize; 3] = [64, 128, 256];
+pub(super) const SIZES: [usize; 3] = [64, 128, 256];
 /// Every block is aligned to this.
 const ALIGN: usize = 64;
 
 #[cfg(any(loom, shuttle, miri))]
 mod general {
     use super::*;
+    use crate::wake::Unparker;
 
     fn layout(class: usize) -> Layout {
         Layout::from_size_align(SIZES[class], ALIGN).expect("a constant layout")
@@ -58,277 +59,31 @@ mod general {
     }
 
     pub(crate) fn flush() {}
-}
 
-#[cfg(not(any(loom, shuttle)))]
-#[cfg_attr(miri, allow(dead_code))]
-mod cached {
-    use super::*;
-    use crossbeam_utils::CachePadded;
-    use mpscq::{Chain, Link, Linked, Stack, Taken};
-    use std::{
-        cell::{Cell, RefCell, UnsafeCell},
-        ptr,
-    };
-    use sync::{
-        Mutex,
-        fork::{self, Handler},
-    };
+    pub(crate) fn attend(_: &Unparker, _: bool) {}
 
-    /// Chunks are as large as they are aligned, so that a block's chunk is found by masking.
-    const CHUNK: usize = 32 * 1024;
-    /// How many blocks are gathered for another thread before they go home.
-    const OUTBOX: usize = 32;
-
-    /// A free block. It hangs in lists by its first word.
-    #[repr(transparent)]
-    struct Free(Link<Free>);
-
-    /// The right to a free block. The memory stays when it is dropped.
-    struct Block(NonNull<Free>);
-
-    // SAFETY: 1: blocks neither move nor are freed. 2: whoever makes a handle says that nobody uses the block, and a list
-    // makes another of it for one taker. 3: the link is all of it. 4: its user has gone. 5: they are casts.
-    unsafe impl Linked for Free {
-        type Handle = Block;
-
-        fn into_raw(block: Block) -> NonNull<Self> {
-            block.0
-        }
-        unsafe fn from_raw(block: NonNull<Self>) -> Block {
-            Block(block)
-        }
-        unsafe fn link(block: NonNull<Self>) -> NonNull<Link<Self>> {
-            block.cast()
-        }
+    pub(crate) fn due_ns() -> Option<u64> {
+        None
     }
 
-    /// What stands at the start of each chunk, in the place of a first block.
-    #[repr(C)]
-    struct Chunk {
-        owner: &'static Cache,
+    pub(crate) fn begin_look(_: u64) -> bool {
+        false
     }
 
-    /// One thread's blocks.
-    pub(crate) struct Cache {
-        /// A: blocks that other threads gave back, per class.
-        returned: [CachePadded<Stack<Free>>; SIZES.len()],
-        /// What only the thread that has the cache touches.
-        own: UnsafeCell<[Own; SIZES.len()]>,
-    }
-
-    // SAFETY: `returned` is atomic, and `own` is touched only by the one thread whose `LOCAL` has the cache;
-    // caches pass from thread to thread through the lock of `ORPHANS`.
-    unsafe impl Sync for Cache {}
-    // SAFETY: as above.
-    unsafe impl Send for Cache {}
-
-    struct Own {
-        free: Taken<Free>,
-        /// The part of the newest chunk that was never handed out.
-        fresh: *mut u8,
-        nr_fresh: usize,
-    }
-
-    /// Blocks on their way home, the last one first. Taken in the order in which they went they cost their thread a third
-    /// more: 4.0 ns instead of 3.0 for each, measured with blocks of 128 bytes in rounds of a thousand.
-    struct Outbox {
-        owner: &'static Cache,
-        class: usize,
-        blocks: Chain<Free>,
-    }
-
-    /// This thread's cache; given up when the thread ends.
-    struct Local {
-        cache: Cell<Option<&'static Cache>>,
-        outbox: RefCell<Option<Outbox>>,
-    }
-
-    sync::thread_local! {
-        static LOCAL: Local = Local { cache: Cell::new(None), outbox: RefCell::new(None) }
-    }
-
-    /// Caches whose threads have ended.
-    pub(crate) static ORPHANS: Mutex<Vec<&'static Cache>> = Mutex::new(Vec::new());
-
-    /// Caches of threads that are not in a child stay with them.
-    static HANDLER: Handler = Handler {
-        settle: || (),
-        before: |held| held.lock(&ORPHANS),
-        child: || (),
-    };
-
-    impl Drop for Local {
-        fn drop(&mut self) {
-            self.send_home();
-            if let Some(cache) = self.cache.take() {
-                ORPHANS.lock().push(cache);
-            }
-        }
-    }
-
-    /// Returns an unused block.
-    #[inline]
-    pub(crate) fn alloc(class: usize) -> NonNull<u8> {
-        LOCAL
-            .try_with(|local| local.cache().alloc(class))
-            // This thread's locals are gone: it borrows a cache for this one block.
-            .unwrap_or_else(|_| {
-                let cache = inherit();
-                let block = cache.alloc(class);
-                ORPHANS.lock().push(cache);
-                block
-            })
-    }
-
-    /// Gives a block back, perhaps after a while: see [`flush`].
-    ///
-    /// # Safety
-    ///
-    /// 1. `block` came from [`alloc`] with this `class`, and nobody uses it any more.
-    #[inline]
-    pub(crate) unsafe fn free(block: NonNull<u8>, class: usize) {
-        let chunk = block.as_ptr().map_addr(|addr| addr & !(CHUNK - 1));
-        // SAFETY: (1): `fill` cut the block from a chunk that is aligned to its size and starts with this
-        // header; chunks are never freed.
-        let owner = unsafe { (*chunk.cast::<Chunk>()).owner };
-        let block = block.cast::<Free>();
-        let kept = LOCAL.try_with(|local| match local.cache.get() {
-            Some(cache) if ptr::eq(cache, owner) => {
-                // SAFETY: this thread has the cache.
-                let own = unsafe { &mut (*cache.own.get())[class] };
-                own.free.put_back(Block(block));
-            }
-            _ => local.post(owner, class, Block(block)),
-        });
-        if kept.is_err() {
-            owner.returned[class].push(Block(block));
-        }
-    }
-
-    /// Sends home what this thread still gathers. Workers call it after each batch.
-    #[inline]
-    pub(crate) fn flush() {
-        let _ = LOCAL.try_with(Local::send_home);
-    }
-
-    impl Local {
-        #[inline]
-        fn cache(&self) -> &'static Cache {
-            self.cache.get().unwrap_or_else(|| {
-                let cache = inherit();
-                self.cache.set(Some(cache));
-                cache
-            })
-        }
-
-        fn post(&self, owner: &'static Cache, class: usize, block: Block) {
-            let mut outbox = self.outbox.borrow_mut();
-            match &mut *outbox {
-                Some(gathered)
-                    if ptr::eq(gathered.owner, owner)
-                        && gathered.class == class
-                        && gathered.blocks.len() < OUTBOX =>
-                {
-                    gathered.blocks.push_front(block);
-                }
-                other => {
-                    let mut blocks = Chain::new();
-                    blocks.push_front(block);
-                    let new = Outbox {
-                        owner,
-                        class,
-                        blocks,
-                    };
-                    if let Some(full) = other.replace(new) {
-                        full.send_home();
-                    }
-                }
-            }
-        }
-
-        #[inline]
-        fn send_home(&self) {
-            if let Some(outbox) = self.outbox.borrow_mut().take() {
-                outbox.send_home();
-            }
-        }
-    }
-
-    impl Outbox {
-        #[inline]
-        fn send_home(self) {
-            self.owner.returned[self.class].push_chain(self.blocks);
-        }
-    }
-
-    #[cold]
-    fn inherit() -> &'static Cache {
-        fork::register(&HANDLER);
-        if let Some(cache) = ORPHANS.lock().pop() {
-            return cache;
-        }
-        let nothing = |_| Own {
-            free: Taken::new(),
-            fresh: ptr::null_mut(),
-            nr_fresh: 0,
-        };
-        Box::leak(Box::new(Cache {
-            returned: Default::default(),
-            own: UnsafeCell::new(std::array::from_fn(nothing)),
-        }))
-    }
-
-    impl Cache {
-        /// Takes a block. Only for the thread that has the cache.
-        #[inline]
-        fn alloc(&'static self, class: usize) -> NonNull<u8> {
-            // SAFETY: this thread alone has the cache, and no reference into `own` outlives a function here.
-            let own = unsafe { &mut (*self.own.get())[class] };
-            if own.free.is_empty() {
-                own.free = self.returned[class].take_all();
-            }
-            match own.free.next() {
-                Some(Block(block)) => block.cast(),
-                None => self.fresh(own, class),
-            }
-        }
-
-        fn fresh(&'static self, own: &mut Own, class: usize) -> NonNull<u8> {
-            if own.nr_fresh == 0 {
-                self.fill(own, class);
-            }
-            own.nr_fresh -= 1;
-            let block = own.fresh;
-            // SAFETY: `fill` made room for `nr_fresh` blocks from `fresh` on.
-            own.fresh = unsafe { block.add(SIZES[class]) };
-            NonNull::new(block).expect("inside a chunk")
-        }
-
-        #[cold]
-        fn fill(&'static self, own: &mut Own, class: usize) {
-            let layout = Layout::from_size_align(CHUNK, CHUNK).expect("a constant layout");
-            // SAFETY: the layout is not of size zero.
-            let chunk = unsafe { std::alloc::alloc(layout) };
-            if chunk.is_null() {
-                std::alloc::handle_alloc_error(layout);
-            }
-            // SAFETY: the chunk is ours, large enough and aligned for its header.
-            unsafe { chunk.cast::<Chunk>().write(Chunk { owner: self }) };
-            // SAFETY: the header's place is one block, and a chunk has many.
-            own.fresh = unsafe { chunk.add(SIZES[class]) };
-            own.nr_fresh = CHUNK / SIZES[class] - 1;
-        }
-    }
+    pub(crate) fn look() {}
 }
 
 #[cfg(not(any(loom, shuttle, miri)))]
-use cached as backend;
+use super::cache as backend;
 #[cfg(any(loom, shuttle, miri))]
 use general as backend;
 
+#[cfg(not(any(loom, shuttle, miri)))]
+pub(crate) use super::chunks::{attend, begin_look, due_ns, look};
 pub(crate) use backend::flush;
 use backend::{alloc, free};
+#[cfg(any(loom, shuttle, miri))]
+pub(crate) use general::{attend, begin_look, due_ns, look};
 
 /// Moves a value to where it stays until it is given back.
 #[inline]
@@ -359,7 +114,7 @@ pub(crate) unsafe fn give_back<T>(value: NonNull<T>) {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use super::*;
+    use super::{super::cache, *};
 
     #[test]
     fn layouts_fall_into_the_smallest_class_that_holds_them() {
@@ -375,7 +130,7 @@ mod tests {
     #[cfg(not(miri))]
     #[test]
     fn a_fork_waits_for_whoever_takes_a_cache() {
-        use backend::ORPHANS;
+        use crate::workqueue::item::cache::ORPHANS;
         use sync::atomic::Ordering;
         // With the first cache there is somebody to see to it; and a fork sleeps for this, the first time.
         alloc(0);
@@ -413,7 +168,7 @@ mod tests {
         for _ in 0..2 {
             let blocks: Vec<Block> = (0..NR_BLOCKS)
                 .map(|i| {
-                    let block = cached::alloc(i % NR_CLASSES);
+                    let block = cache::alloc(i % NR_CLASSES);
                     // SAFETY: a fresh block of at least 64 bytes is ours.
                     unsafe { block.as_ptr().write_bytes(i as u8, SIZES[i % NR_CLASSES]) };
                     Block(block)
@@ -430,13 +185,57 @@ mod tests {
                     // SAFETY: allocated above with this class, and used no more.
                     unsafe {
                         assert_eq!(*block.0.as_ptr(), i as u8);
-                        cached::free(block.0, i % NR_CLASSES);
+                        cache::free(block.0, i % NR_CLASSES);
                     }
                 }
-                cached::flush();
+                cache::flush();
             })
             .join()
             .unwrap();
         }
+    }
+
+    #[test]
+    fn a_look_takes_whole_chunks_and_leaves_what_is_in_use() {
+        use super::super::chunks::look_now;
+        const NR_BLOCKS: usize = if cfg!(miri) { 1100 } else { 30_000 };
+        // A thread of its own, which nobody's blocks belong to.
+        let thread = std::thread::spawn(|| {
+            let fill = || {
+                let blocks: Vec<_> = (0..NR_BLOCKS).map(|_| cache::alloc(0)).collect();
+                for (i, block) in blocks.iter().enumerate() {
+                    // SAFETY: a fresh block of 64 bytes is ours.
+                    unsafe { block.cast::<[usize; 8]>().write([i; 8]) };
+                }
+                blocks
+            };
+            // Others' chunks come and go meanwhile: this says what becomes of the blocks alone.
+            for round in 0..if cfg!(miri) { 2 } else { 3 } {
+                let blocks = fill();
+                // What is kept keeps few of the chunks, and more in each round.
+                let is_kept = |i: usize| i % 1000 < round;
+                let (kept, unused): (Vec<_>, Vec<_>) = (0..NR_BLOCKS).partition(|&i| is_kept(i));
+                let free = |i: usize| {
+                    // SAFETY: allocated above, with this class, and used no more.
+                    unsafe { cache::free(blocks[i], 0) }
+                };
+                unused.into_iter().for_each(free);
+                // The first finds that blocks ran out, the second takes.
+                look_now();
+                look_now();
+                let again = fill();
+                for &i in &kept {
+                    // SAFETY: not given back.
+                    assert_eq!(unsafe { *blocks[i].cast::<[usize; 8]>().as_ref() }, [i; 8]);
+                    assert!(!again.contains(&blocks[i]), "given twice");
+                }
+                kept.into_iter().for_each(free);
+                for block in again {
+                    // SAFETY: as above.
+                    unsafe { cache::free(block, 0) };
+                }
+            }
+        });
+        thread.join().unwrap();
     }
 }

@@ -190,6 +190,14 @@ impl State {
     pub(crate) fn is_revived(self) -> bool {
         self.has(REVIVED)
     }
+    /// Its link is in no list: a run or a claim was left it.
+    pub(crate) fn is_left(self) -> bool {
+        self.has(HANDOFF)
+    }
+    /// Notes that it was queued again since it got its link.
+    pub(crate) fn revived(self) -> State {
+        self.with(REVIVED)
+    }
     /// Its workers share one CPU.
     pub(crate) fn is_on_one_cpu(self) -> bool {
         self.has(ONE_CPU)
@@ -336,7 +344,8 @@ impl State {
             next = next.without(HANDOFF);
         }
         if relink {
-            next = next.with(LINKED);
+            // It may be left to somebody else again, and is as young then.
+            next = next.with(LINKED | self.0 & REVIVED);
         }
         if ending == Ending::Panicked {
             next = next.with(PANICKED);

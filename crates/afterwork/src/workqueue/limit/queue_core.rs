@@ -1,15 +1,17 @@
 //! What all links of one queue share.
 
+use std::any::Any;
+
 use sync::{
     Mutex,
-    atomic::{AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     unmodelled::Arc,
 };
 
 use super::{room::Room, settled::Settled};
 use crate::{
     panics::{Foreign, discard, guarded_in_item},
-    workqueue::observe::histogram::Times,
+    workqueue::observe::item_panic::ItemPanic,
 };
 
 /// A queue's handler of panics. Its drop is foreign code.
@@ -28,8 +30,6 @@ pub(crate) struct QueueCore {
     pub(crate) nr_cut: AtomicU64,
     /// A: statistics.
     pub(crate) nr_panicked: AtomicU64,
-    /// A: how long sampled items waited for a worker.
-    pub(crate) wait: Times,
     /// A: statistics.
     pub(crate) nr_expired: AtomicU64,
     /// A: statistics.
@@ -40,6 +40,10 @@ pub(crate) struct QueueCore {
     pub(crate) room: Option<Room>,
     /// I: its items never count against the workers that a pool runs at once.
     pub(crate) cpu_intensive: bool,
+    /// Written under the plan's lock: it has an urgent lane.
+    pub(crate) has_lanes: AtomicBool,
+    /// Written under the plan's lock: what it gets of its pools' CPU time; 0 where that was not set.
+    pub(crate) shares: AtomicU32,
     /// I: its items never sleep, and have one thread a pod.
     pub(crate) bh: bool,
     /// I: it has a rescuer.
@@ -48,8 +52,11 @@ pub(crate) struct QueueCore {
     pub(crate) waits: Mutex<Vec<Box<str>>>,
 }
 
-/// Called with the name of the queue after an item panicked.
-pub(crate) type PanicHandler = Box<dyn Fn(&str) + Send + Sync>;
+/// Called after an item panicked.
+pub(crate) type PanicHandler = Box<dyn Fn(&ItemPanic<'_>) + Send + Sync>;
+
+/// A panic that reaches no joiner: of what function, and with what.
+pub(crate) type Unseen<'a> = (&'static str, &'a (dyn Any + Send));
 
 impl QueueCore {
     pub(crate) fn new(name: &str, on_panic: Option<PanicHandler>) -> Self {
@@ -59,13 +66,14 @@ impl QueueCore {
             nr_helped: AtomicU64::new(0),
             nr_cut: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
-            wait: Times::default(),
             nr_expired: AtomicU64::new(0),
             nr_refused: AtomicU64::new(0),
             // FOREIGN(on-panic-drop): by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),
             room: None,
             cpu_intensive: false,
+            has_lanes: AtomicBool::new(false),
+            shares: AtomicU32::new(0),
             bh: false,
             reclaim: false,
             waits: Mutex::new(Vec::new()),
@@ -82,17 +90,23 @@ impl QueueCore {
         is_first
     }
 
-    /// Takes note of a panic that reached no joiner.
+    /// Takes note of a panic, and tells the handler if it is one that reaches no joiner.
     #[cold]
-    pub(crate) fn note_panic(&self, seen_by_joiner: bool) {
+    pub(crate) fn note_panic(&self, unseen: Option<Unseen<'_>>) {
         self.nr_panicked.fetch_add(1, Ordering::Relaxed);
-        if seen_by_joiner {
+        let Some((func, payload)) = unseen else {
             return;
-        }
+        };
         let handler = self.on_panic.lock().clone();
         if let Some(handler) = handler {
             // FOREIGN(on-panic): a queue's handler, on the thread that ran the item, inside its run; contained.
-            guarded_in_item(|| handler(&self.name)).unwrap_or_else(discard);
+            let queue = &*self.name;
+            let panic = ItemPanic {
+                queue,
+                func,
+                payload,
+            };
+            guarded_in_item(|| handler(&panic)).unwrap_or_else(discard);
         }
     }
 

@@ -29,7 +29,8 @@ use crate::{
     params::Params,
     wake::Parker,
     workqueue::{
-        errands,
+        errands::{self, Errand},
+        item::slab,
         observe::concurrency::{ScanResult, pause_ns},
         pools::manager::Manager,
         pools::mayday::MaydayQueue,
@@ -82,7 +83,10 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
             manager_loop.manager.note_own_thread();
             let id = thread::current().0;
             manager_loop.manager.thread_id.store(id, Ordering::Relaxed);
+            let looker = parker.unparker();
+            slab::attend(&looker, true);
             manager_loop.run(&mut parker, &mayday_queue);
+            slab::attend(&looker, false);
             end(&rescuer);
             manager_loop.manager.end();
         });
@@ -96,6 +100,21 @@ fn end(rescuer: &Mutex<Option<Rescuer>>) {
     let rescuer = rescuer.lock().take();
     if let Some(rescuer) = rescuer {
         rescuer.end();
+    }
+}
+
+/// Looks for memory of items that is not used, which takes longer than a manager may.
+struct Look;
+
+impl Errand for Look {
+    fn run(self: Box<Self>) {
+        slab::look();
+    }
+
+    /// It waits for nobody.
+    fn try_run(&mut self) -> bool {
+        slab::look();
+        true
     }
 }
 
@@ -141,6 +160,9 @@ impl ManagerLoop {
                 return;
             }
             self.timers.fire(now_ns);
+            if slab::begin_look(now_ns) {
+                self.manager.leave_to_reapers([Look]);
+            }
             self.manager.serve_errands(now_ns);
             now_ns = self.ask_again(now_ns);
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
@@ -241,7 +263,14 @@ impl ManagerLoop {
         let tick_ns = armed.then_some(self.next_tick_ns);
         let timer_ns = self.timers.next_ns();
         let reaper_ns = self.manager.errands.next_ns();
-        let deadlines = [cull_ns, retry_ns, tick_ns, timer_ns, reaper_ns];
+        let deadlines = [
+            cull_ns,
+            retry_ns,
+            tick_ns,
+            timer_ns,
+            reaper_ns,
+            slab::due_ns(),
+        ];
         deadlines.into_iter().flatten().min()
     }
 }

@@ -72,7 +72,7 @@ impl Registry {
             return Ok(registry);
         }
         let params = Params::from_env().map_err(RegistryError::Params)?;
-        let mut seen = Topology::detect().map_err(RegistryError::Topology)?;
+        let mut seen = sync::cpu::topology().map_err(RegistryError::Topology)?;
         let topology = housekeeping(&seen).map_err(RegistryError::Topology)?;
         // A machine that cannot be read at some moment is taken to be as it was.
         let registry = Registry::new(topology, params)?;

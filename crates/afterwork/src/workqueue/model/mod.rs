@@ -7,15 +7,15 @@
 mod parts;
 
 pub use super::scope::model::{OpenPair, OpenRange, OpenScope};
-pub use parts::{Gates, InLine, Injected, Places, Pushed};
+pub use parts::{AtHand, Gates, InLine, Injected, Places, Pushed};
 
 use sync::{atomic::Ordering, unmodelled::Arc};
 use topology::Topology;
 
 use super::{
-    JoinHandle, Registry, Work, Workqueue, execute::deadline::Deadline, execute::join::joinable_by,
+    JoinHandle, Registry, Work, Workqueue, execute::join::joinable_by,
     manage::manager_loop::ManagerLoop, pools::manager::Manager, pools::policy::Census,
-    pools::pool::WorkerPool,
+    pools::pool::WorkerPool, queues::expiry::StartBefore,
 };
 use crate::{params::Params, wake::Parker};
 
@@ -190,7 +190,7 @@ impl Workqueue {
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
         let home = self.here();
-        let (item, handle) = joinable_by(Deadline(0), func, &home, false);
+        let (item, handle) = joinable_by(StartBefore::new(self, 0), func, &home, false);
         home.push(item);
         handle
     }

@@ -1,10 +1,12 @@
-//! Parts that are modelled by themselves: the injector, the gate, the room.
+//! Parts that are modelled by themselves: the injector, the gate, the room, what a thread has at hand.
 
 use std::{ptr::NonNull, task::Context};
 
-use sync::{cell::UnsafeCell, unmodelled::Arc};
+use mpscq::{Node, Stack};
+use sync::{asym, cell::UnsafeCell, twin, unmodelled::Arc};
 
 use super::super::{
+    item::biased::Biased,
     item::colour::Colour,
     item::head::{Head, VTable},
     item::list::Injector,
@@ -71,7 +73,7 @@ impl Pushed {
 impl Default for Injected {
     fn default() -> Self {
         Self {
-            injector: Injector::new(),
+            injector: Injector::new(false),
         }
     }
 }
@@ -205,5 +207,50 @@ impl Places {
     /// Returns how many are free.
     pub fn nr_free(&self) -> usize {
         self.0.nr_free()
+    }
+}
+
+/// A number that its owner adds to, and that a looker takes; and what others bring to it.
+#[derive(Debug)]
+pub struct AtHand {
+    own: Biased<u32>,
+    brought: Stack<Node<u32>>,
+}
+
+impl Default for AtHand {
+    fn default() -> Self {
+        Self {
+            own: Biased::new(0),
+            brought: Stack::new(),
+        }
+    }
+}
+
+impl AtHand {
+    /// Adds one, as the owner; returns what it gave up as it was asked to.
+    pub fn add(&self) -> Option<u32> {
+        let mut given = None;
+        // SAFETY: a model has one owner; nothing unwinds.
+        unsafe {
+            let give = |number: &mut u32| given = Some(std::mem::take(number));
+            self.own.with(give, |number| *number += 1);
+        }
+        given
+    }
+
+    /// Brings one, as anybody; returns `true` if the looker is to be told.
+    pub fn bring(&self) -> bool {
+        self.brought.push(Node::new(1));
+        self.own.note_brought()
+    }
+
+    /// Asks, and takes what was brought and what is at hand, if the owner lets it.
+    pub fn look(&self) -> (u32, Option<u32>) {
+        self.own.ask();
+        if !twin::armed("biased: looks without a barrier") {
+            asym::heavy();
+        }
+        let brought = self.brought.take_all().map(Node::into_inner).sum();
+        (brought, self.own.try_take(std::mem::take))
     }
 }

@@ -74,9 +74,8 @@ impl Times {
     /// Adds one that took so many cycles.
     pub(crate) fn record(&self, cycles: u64) {
         let ns = cycles * 1000 / time::cycles_per_us();
-        let bucket = (ns.max(1).ilog2() as usize).min(BUCKETS - 1);
         self.total.fetch_add(ns, Ordering::Relaxed);
-        self.buckets[bucket].fetch_add(1, Ordering::Relaxed);
+        self.buckets[bucket(ns)].fetch_add(1, Ordering::Relaxed);
     }
 
     pub(crate) fn read(&self) -> Histogram {
@@ -93,9 +92,115 @@ impl Times {
     }
 }
 
+/// Parts of a power of two, so that what is counted in cycles falls into about the right power of two of nanoseconds.
+const PARTS_LOG2: u32 = 2;
+/// Powers of two of cycles: more than 20 minutes at 3 GHz.
+const POWERS: usize = 42;
+const PLACES: usize = (POWERS - 1) << PARTS_LOG2;
+
+/// Counts how often something took so many cycles, under a lock. Counting needs no division, and not the clock's rate.
+#[derive(Debug)]
+pub(crate) struct Cycles {
+    total: u64,
+    counts: [u64; PLACES],
+}
+
+impl Default for Cycles {
+    fn default() -> Self {
+        Self {
+            total: 0,
+            counts: [0; PLACES],
+        }
+    }
+}
+
+/// Returns the place of what took `cycles`.
+fn place(cycles: u64) -> usize {
+    let power = (cycles | 1).ilog2();
+    let place = match power.checked_sub(PARTS_LOG2) {
+        // The power, and the two bits below it.
+        Some(shift) => (cycles >> shift) + (u64::from(shift) << PARTS_LOG2),
+        None => cycles,
+    };
+    (place as usize).min(PLACES - 1)
+}
+
+/// Returns the most cycles that fall into `place`.
+fn most(place: usize) -> u64 {
+    let place = place as u64 + 1;
+    match (place >> PARTS_LOG2).checked_sub(1) {
+        Some(shift) => (((place & ((1 << PARTS_LOG2) - 1)) | 1 << PARTS_LOG2) << shift) - 1,
+        None => place - 1,
+    }
+}
+
+impl Cycles {
+    /// Adds `count` that took so many cycles each, and `total` together.
+    pub(crate) fn add(&mut self, cycles: u64, count: u64, total: u64) {
+        self.counts[place(cycles)] += count;
+        self.total += total;
+    }
+
+    /// Takes `count` back that took so many cycles each, of those that were added.
+    pub(crate) fn take_back(&mut self, cycles: u64, count: u64) {
+        let there = &mut self.counts[place(cycles)];
+        *there = there.saturating_sub(count);
+        self.total = self.total.saturating_sub(cycles * count);
+    }
+
+    /// Adds another's counts.
+    pub(crate) fn add_all(&mut self, other: &Cycles) {
+        self.total += other.total;
+        for (sum, more) in self.counts.iter_mut().zip(&other.counts) {
+            *sum += more;
+        }
+    }
+
+    /// Returns these in nanoseconds.
+    pub(crate) fn told(&self) -> Histogram {
+        let mut buckets = vec![0; BUCKETS];
+        for (place, &count) in self.counts.iter().enumerate() {
+            buckets[bucket(time::cycles_to_ns(most(place)))] += count;
+        }
+        Histogram {
+            count: buckets.iter().sum(),
+            total_ns: time::cycles_to_ns(self.total),
+            buckets,
+        }
+    }
+}
+
+/// Returns the bucket of what took `ns`.
+fn bucket(ns: u64) -> usize {
+    (ns.max(1).ilog2() as usize).min(BUCKETS - 1)
+}
+
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn each_number_of_cycles_has_a_place_and_places_are_in_order() {
+        for cycles in (0..5000).chain((3..41).flat_map(|i| [(1 << i) - 1, 1 << i, (1 << i) + 1])) {
+            let at = place(cycles);
+            assert!(cycles <= most(at), "{cycles} at {at}");
+            assert!(at == 0 || most(at - 1) < cycles, "{cycles} at {at}");
+        }
+        assert_eq!(place(u64::MAX), PLACES - 1);
+        assert!((0..PLACES - 1).all(|at| most(at) < most(at + 1)));
+    }
+
+    #[test]
+    fn cycles_are_told_as_nanoseconds_of_about_the_right_bucket() {
+        let mut cycles = Cycles::default();
+        let per_us = time::cycles_per_us();
+        cycles.add(100 * per_us, 3, 300 * per_us);
+        cycles.add(5_000_000 * per_us, 1, 5_000_000 * per_us);
+        let told = cycles.told();
+        assert_eq!((told.count, told.total_ns), (4, 5_000_300_000));
+        assert!((100_000..=262_144).contains(&told.quantile_ns(0.5)));
+        assert!((5_000_000_000..20_000_000_000).contains(&told.quantile_ns(1.0)));
+    }
 
     #[test]
     fn holds_fall_into_the_bucket_of_their_power_of_two() {

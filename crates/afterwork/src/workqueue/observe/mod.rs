@@ -1,11 +1,13 @@
 //! What is noticed and counted, as plain data and plain functions: who looks, and where, stands above.
 //!
 //! `concurrency.rs` says who counts as running, `stall.rs` when work is said not to move, `tally.rs` what a worker has run;
-//! `histogram.rs` how long something took. `report.rs` is what is told of all that, `left.rs` what is
+//! `histogram.rs` how long something took, `arrivals.rs` since when items wait. `report.rs` is what is told of all that, `item_panic.rs` of a panic, `left.rs` what is
 //! told to whoever waited in vain.
 
+pub(crate) mod arrivals;
 pub(crate) mod concurrency;
 pub(crate) mod histogram;
+pub(crate) mod item_panic;
 pub(crate) mod left;
 pub(crate) mod report;
 pub(crate) mod stall;

@@ -16,11 +16,90 @@ use sync::{
 /// How much time in batches makes a reading of the CPU clock. A guess: the reading is then 0.03 % of it.
 const TICK_US: u64 = 1_000;
 
+/// What a worker has taken and run since it last told a link how long that took.
+///
+/// To tell it for each batch would take the lines of the link's histograms from worker to worker. So it is told once in a
+/// while, and then one batch stands for all since: what was taken is counted by the wait of this batch, what was run by its
+/// first item. When, depends on nothing that is measured, so each batch has its share of the samples.
+#[derive(Debug, Default)]
+pub(crate) struct Sampling {
+    /// Of what link all this is.
+    slot: usize,
+    /// When the last wait was told, in cycles.
+    at: u64,
+    nr_taken: u64,
+    /// What was told as the wait of each item of the batch in hand, in cycles.
+    told: Option<u64>,
+    ran: Ran,
+    /// The batch in hand is to be told of when it has run.
+    tells: bool,
+}
+
+/// How many items have run, and for how long together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Ran {
+    pub(crate) count: u64,
+    pub(crate) cycles: u64,
+}
+
+impl Sampling {
+    /// Takes note of a batch that is taken `now`, in cycles; returns for how many items its wait is to be told, if that is due:
+    /// with another link, and every so many microseconds.
+    pub(crate) fn takes(
+        &mut self,
+        slot: usize,
+        nr_taken: u64,
+        now: u64,
+        every_us: u64,
+    ) -> Option<u64> {
+        if self.slot != slot {
+            *self = Self {
+                slot,
+                ..Self::default()
+            };
+        }
+        self.nr_taken += nr_taken;
+        self.told = None;
+        let passed = now.saturating_sub(self.at);
+        self.tells = passed >= every_us.saturating_mul(time::known_cycles_per_us());
+        self.tells.then(|| {
+            self.at = now;
+            std::mem::take(&mut self.nr_taken)
+        })
+    }
+
+    /// Takes note that a wait was told of the batch that has just been taken.
+    pub(crate) fn has_told(&mut self, waited: u64) {
+        self.told = Some(waited);
+    }
+
+    /// Takes note that `count` items of the batch in hand are taken back; returns as what wait they were told, if they were.
+    pub(crate) fn gave_back(&mut self, count: u64) -> Option<u64> {
+        if self.told.is_none() {
+            self.nr_taken = self.nr_taken.saturating_sub(count);
+        }
+        self.told
+    }
+
+    /// Takes note of what was `told` of `slot`; returns what all ran since the last time, if that is to be told.
+    pub(crate) fn ran(&mut self, slot: usize, told: &Told) -> Option<Ran> {
+        if self.slot != slot || told.nr_run == 0 {
+            return None;
+        }
+        self.ran.count += u64::from(told.nr_run);
+        self.ran.cycles += told.cycles;
+        std::mem::take(&mut self.tells).then(|| std::mem::take(&mut self.ran))
+    }
+}
+
 /// A worker's counts; written by the worker alone.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     nr_taken: AtomicU32,
     nr_not_run: AtomicU32,
+    /// What all of it took, and the first item of the last batch.
+    cycles: AtomicU64,
+    first_cycles: AtomicU64,
     /// Since the CPU clock was read.
     busy_cycles: AtomicU64,
     /// What the CPU clock said.
@@ -34,12 +113,29 @@ pub(crate) struct Told {
     pub(crate) nr_run: u32,
     /// Items that were taken and not run.
     pub(crate) nr_not_run: u32,
+    /// 0 where the CPU clock was not read.
     pub(crate) cpu_ns: u64,
+    /// What the items took.
+    pub(crate) cycles: u64,
+    /// What the first of them took.
+    pub(crate) first_cycles: u64,
+}
+
+impl Told {
+    /// Returns what a queue that has shares pays for it: what was slept through in a long batch is not the CPU's.
+    pub(crate) fn used_ns(&self) -> u64 {
+        let ns = self.cycles.saturating_mul(1000) / time::cycles_per_us();
+        if self.cpu_ns > 0 {
+            ns.min(self.cpu_ns)
+        } else {
+            ns
+        }
+    }
 }
 
 impl Tally {
-    /// Adds a batch. The worker alone.
-    pub(crate) fn add(&self, nr_taken: u32, nr_not_run: u32, cycles: u64) {
+    /// Adds a batch that took so many cycles, and its first item so many. The worker alone.
+    pub(crate) fn add(&self, nr_taken: u32, nr_not_run: u32, cycles: u64, first_cycles: u64) {
         let add = |count: &AtomicU32, more| {
             count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
         };
@@ -47,6 +143,9 @@ impl Tally {
         if nr_not_run > 0 {
             add(&self.nr_not_run, nr_not_run);
         }
+        let all = self.cycles.load(Ordering::Relaxed) + cycles;
+        self.cycles.store(all, Ordering::Relaxed);
+        self.first_cycles.store(first_cycles, Ordering::Relaxed);
         let busy = self.busy_cycles.load(Ordering::Relaxed) + cycles;
         self.busy_cycles.store(busy, Ordering::Relaxed);
     }
@@ -63,7 +162,10 @@ impl Tally {
             nr_run: take(&self.nr_taken) - nr_not_run,
             nr_not_run,
             cpu_ns: 0,
+            cycles: self.cycles.load(Ordering::Relaxed),
+            first_cycles: self.first_cycles.load(Ordering::Relaxed),
         };
+        self.cycles.store(0, Ordering::Relaxed);
         if self.busy_cycles.load(Ordering::Relaxed) >= TICK_US * time::cycles_per_us()
             && let Some(now_ns) = usage::cpu_ns(thread)
         {
@@ -82,12 +184,36 @@ mod tests {
     #[test]
     fn what_is_taken_is_told_once() {
         let tally = Tally::default();
-        tally.add(5, 0, 10);
-        tally.add(3, 1, 10);
+        tally.add(5, 0, 10, 4);
+        tally.add(3, 1, 10, 2);
         let told = tally.take(sync::thread::current());
         assert_eq!((told.nr_run, told.nr_not_run, told.cpu_ns), (7, 1, 0));
+        assert_eq!((told.cycles, told.first_cycles), (20, 2));
         let told = tally.take(sync::thread::current());
         assert_eq!((told.nr_run, told.nr_not_run), (0, 0));
+    }
+
+    #[test]
+    fn one_batch_stands_for_all_since_the_last_one_that_was_told() {
+        let us = time::cycles_per_us();
+        let told = |nr_run, cycles| Told {
+            nr_run,
+            nr_not_run: 0,
+            cpu_ns: 0,
+            cycles,
+            first_cycles: 1,
+        };
+        let mut sampling = Sampling::default();
+        assert_eq!(sampling.takes(3, 2, 1000 * us, 64), Some(2), "the first");
+        let ran = |count, cycles| Some(Ran { count, cycles });
+        assert_eq!(sampling.ran(3, &told(2, 10)), ran(2, 10));
+        assert_eq!(sampling.takes(3, 5, 1063 * us, 64), None);
+        assert_eq!(sampling.ran(3, &told(5, 20)), None);
+        assert_eq!(sampling.takes(3, 1, 1064 * us, 64), Some(6));
+        assert_eq!(sampling.ran(3, &told(0, 0)), None, "nothing ran");
+        assert_eq!(sampling.ran(3, &told(1, 30)), ran(6, 50));
+        assert_eq!(sampling.takes(4, 7, 1064 * us, 64), Some(7), "another link");
+        assert_eq!(sampling.ran(3, &told(1, 30)), None, "of the link before");
     }
 
     #[test]
@@ -96,11 +222,11 @@ mod tests {
         let tally = Tally::default();
         let me = sync::thread::current();
         let tick = TICK_US * time::cycles_per_us();
-        tally.add(1, 0, tick - 1);
+        tally.add(1, 0, tick - 1, 1);
         assert_eq!(tally.take(me).cpu_ns, 0);
-        tally.add(1, 0, 1);
+        tally.add(1, 0, 1, 1);
         assert!(tally.take(me).cpu_ns > 0);
-        tally.add(1, 0, 1);
+        tally.add(1, 0, 1, 1);
         assert_eq!(tally.take(me).cpu_ns, 0);
     }
 }

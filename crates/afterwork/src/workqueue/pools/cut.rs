@@ -12,7 +12,8 @@
 //!    the lock, and what is put back of a closed one is cancelled by whoever does (`WorkerPool::put_back`).
 //! 3. *Between a worker's hand and its first step*, or between a helper's claim and its run: that starts.
 //!
-//! An item that is queued into the place of a cancelled one has an old colour, and says so (`REVIVED` of `state.rs`).
+//! An item that is queued into the place of a cancelled one has an old colour, and says so (`REVIVED` of `state.rs`): then it
+//! goes by the number of the cancel (`item/revival.rs`), as does one that was left to a run and queued once more.
 //!
 //! ```text
 //! canceller: pool lock: adopt; hands back into lists; out of the lists; close the colour   begin all;  end all;  drop;  counts back
@@ -30,13 +31,15 @@ use std::ptr::NonNull;
 use sync::{twin, unmodelled::Arc};
 
 use super::{
-    dispatch::{Dispatch, Enlisted, home_slot},
+    dispatch::{Dispatch, Enlisted, home, home_slot},
     pool::{PoolGuard, WorkerPool},
     pwq::Pwq,
 };
 use crate::workqueue::item::{
     head::Head,
+    lane::Lane,
     list::{self, List},
+    revival::{Revivable, next_cancel},
 };
 
 /// Items that are in no list any more, and counted in flight. To be cancelled at once: a thread may wait for a link of
@@ -73,10 +76,15 @@ impl WorkerPool {
     /// Puts an item that is counted in flight back at the front; returns it where all was cancelled that is as old. One that was
     /// `revived` is younger than it looks.
     #[must_use = "an item that was not put back is to be cancelled"]
-    pub(crate) fn put_back(self: &Arc<Self>, item: NonNull<Head>, revived: bool) -> Option<Cut> {
+    pub(crate) fn put_back(
+        self: &Arc<Self>,
+        item: NonNull<Head>,
+        revived: Option<&Revivable>,
+    ) -> Option<Cut> {
         let mut guard = self.lock_to_act();
         let link = guard.link(home_slot(item));
-        let is_cancelled = link.in_flight.is_cancelled(list::colour(item)) && !revived;
+        let by_colour = || link.in_flight.is_cancelled(list::colour(item));
+        let is_cancelled = revived.map_or_else(by_colour, |item| item.is_older(link.last_cancel));
         if is_cancelled && !twin::armed("cancel all: forgets what is put back") {
             let link = link.handle().clone();
             let mut items = List::new();
@@ -114,13 +122,19 @@ impl Dispatch {
             }
             keeps
         };
-        let mut inactive = std::mem::take(&mut self.link_mut(slot).inactive);
-        inactive.retain(&mut sift);
+        let link = self.link_mut(slot);
+        link.inactive.retain(&mut sift);
+        link.urgent.retain(&mut sift);
         self.pending.retain(&mut sift);
         let link = self.link_mut(slot);
-        link.inactive = inactive;
-        link.nr_listed -= cut.len();
+        let nr_urgent = cut
+            .iter()
+            .filter(|item| home(*item).lane == Lane::Urgent)
+            .count();
+        link.leave_line(Lane::Ordinary, cut.len() - nr_urgent);
+        link.leave_line(Lane::Urgent, nr_urgent);
         link.in_flight.cancel();
+        link.last_cancel = next_cancel();
         cut
     }
 }

@@ -7,21 +7,24 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use sync::{atomic::Ordering, unmodelled::Arc};
+use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 
 use super::{
     mayday::{MaydayQueue, MaydayTimer},
-    pwq::{Counts, Pwq, PwqState},
+    pwq::{Counts, Pwq, PwqState, Seeker},
     worker::Worker,
 };
 use crate::workqueue::{
     item::colour::Colour,
     item::head::{Head, Home},
+    item::lane::Lane,
     item::list::{Injector, List},
     item::state::State,
+    limit::account::{VirtualTime, next_by_use},
     limit::queue_core::QueueCore,
     observe::concurrency::{Away, Seen},
     observe::stall::StallDetector,
+    observe::tally::Sampling,
 };
 
 /// A worker that is parked or about to be, and since when.
@@ -39,12 +42,16 @@ pub(crate) struct Enlisted {
     pub(crate) seat: Option<usize>,
     /// The colour of what it took last.
     pub(crate) colour: Colour,
+    /// What the link has paid in advance for that.
+    pub(crate) paid: VirtualTime,
     /// How many of its runs have been given back to their link's in-flight count.
     pub(crate) nr_retired: u32,
     /// Why it does not count as awake, if so.
     pub(crate) away: Away,
     /// What the last look saw of its item.
     pub(crate) seen: Option<Seen>,
+    /// When it last told how long items wait and run.
+    pub(crate) sampling: Sampling,
 }
 
 /// The part of a pool that its lock guards.
@@ -77,6 +84,12 @@ pub(crate) struct Dispatch {
     free_slots: Vec<usize>,
     /// Links to which routes lead.
     nr_led: usize,
+    /// Links that have lanes.
+    nr_with_lanes: usize,
+    /// Links that have shares and to which routes lead: all wait by themselves then, and go by what they have used.
+    nr_with_shares: usize,
+    /// What the link had used that went last.
+    clock: VirtualTime,
     /// What links had counted that are gone.
     gone: Counts,
     /// No link is left: workers leave.
@@ -88,9 +101,13 @@ struct Adopted {
     /// Only ever compared.
     home: *const Home,
     slot: usize,
+    lane: Lane,
     colour: Colour,
     count: usize,
 }
+
+/// From when to when the items of one adoption came, in cycles, if that is noted.
+type Came = Option<(u64, u64)>;
 
 impl Dispatch {
     pub(crate) fn link(&self, slot: usize) -> &PwqState {
@@ -111,8 +128,14 @@ impl Dispatch {
             self.links.len() - 1
         });
         let pwq = pwq(slot);
-        self.links[slot] = Some(PwqState::new(pwq.clone(), plugged));
+        let state = PwqState::new(pwq.clone(), plugged);
         self.nr_led += 1;
+        self.nr_with_lanes += usize::from(state.has_lanes);
+        self.links[slot] = Some(state);
+        let shares = pwq.core.shares.load(Ordering::Relaxed);
+        if shares > 0 {
+            self.set_shares(slot, shares);
+        }
         pwq
     }
 
@@ -126,6 +149,9 @@ impl Dispatch {
             } else {
                 self.nr_led - 1
             };
+            if self.link(slot).account.has_shares() {
+                self.count_shares(led);
+            }
         }
         changed
     }
@@ -139,9 +165,13 @@ impl Dispatch {
             }
         }
         let state = self.links[slot].take().expect("a link in use");
-        debug_assert!(state.in_flight.nr_in_flight() == 0 && state.inactive.is_empty());
-        debug_assert_eq!(state.nr_listed, 0);
+        debug_assert!(state.in_flight.nr_in_flight() == 0 && !state.has_waiting());
+        debug_assert_eq!(state.nr_listed(), 0);
         self.nr_led -= usize::from(!state.retired);
+        self.nr_with_lanes -= usize::from(state.has_lanes);
+        if state.account.has_shares() && !state.retired {
+            self.count_shares(false);
+        }
         self.free_slots.push(slot);
         if self.free_slots.len() == self.links.len() {
             // So that nobody walks over what once was.
@@ -193,8 +223,10 @@ impl Dispatch {
             worker: worker.clone(),
             seat: None,
             colour: Colour::default(),
+            paid: VirtualTime::default(),
             away: Away::default(),
             seen: None,
+            sampling: Sampling::default(),
         });
         self.nr_workers += 1;
         worker
@@ -240,12 +272,101 @@ impl Dispatch {
         busy.map(|it| (it.worker.clone(), it.seen, it.away.asleep))
     }
 
+    /// Returns `true` if what producers have left may go before what has been adopted.
+    #[inline]
+    pub(crate) fn adopts_early(&self) -> bool {
+        self.nr_with_lanes > 0 || self.is_shared()
+    }
+
+    /// Returns `true` if links go by what they have used.
+    #[inline]
+    pub(crate) fn is_shared(&self) -> bool {
+        self.nr_with_shares > 0
+    }
+
+    /// Sets the shares of a link in the pool's time.
+    pub(crate) fn set_shares(&mut self, slot: usize, shares: u32) {
+        let paid = self.workers.iter_mut().flatten();
+        let paid = paid
+            .filter(|it| it.seat == Some(slot))
+            .map(|it| &mut it.paid);
+        let link = self.links[slot].as_mut().expect("a link in use");
+        if link.account.set_shares(shares, self.clock, paid) && !link.retired {
+            self.count_shares(true);
+        }
+    }
+
+    /// Counts one link with shares more or less; when none is left, what links have used is forgotten.
+    fn count_shares(&mut self, more: bool) {
+        if more {
+            self.nr_with_shares += 1;
+            let pending = std::mem::take(&mut self.pending);
+            return self.sort(pending);
+        }
+        self.nr_with_shares -= 1;
+        if self.is_shared() {
+            return;
+        }
+        self.clock = VirtualTime::default();
+        for link in self.links.iter_mut().flatten() {
+            link.account.close();
+        }
+        for enlisted in self.workers.iter_mut().flatten() {
+            enlisted.paid = VirtualTime::default();
+        }
+    }
+
+    /// Takes note that a worker found nothing: if no other has anything either, links owe nothing to those that come next.
+    pub(crate) fn rest(&mut self) {
+        if self.is_shared() && self.workers().all(|it| it.seat.is_none()) {
+            let used = self.links().map(|link| link.account.used());
+            self.clock = used.fold(self.clock, VirtualTime::max);
+        }
+    }
+
+    /// Takes note that a link has a seat for what waits there.
+    pub(crate) fn seat(&mut self, slot: usize) {
+        if self.is_shared() {
+            let clock = self.clock;
+            self.link_mut(slot).account.wait_from(clock);
+        }
+        self.ready.push_back(slot);
+    }
+
+    /// Takes the link out of `ready` whose turn it is.
+    pub(crate) fn next_ready(&mut self) -> Option<usize> {
+        if !self.is_shared() {
+            return self.ready.pop_front();
+        }
+        // One of which all was cancelled, or that may not go on, gives its seat up: nobody has to wait until it is its turn.
+        let has_none = |&slot: &usize| !self.link(slot).has_waiting() || self.link(slot).plugged;
+        if let Some(at) = self.ready.iter().position(has_none) {
+            return self.ready.remove(at);
+        }
+        let used = self
+            .ready
+            .iter()
+            .map(|&slot| self.link(slot).account.used());
+        let slot = self.ready.remove(next_by_use(used)?)?;
+        self.clock = self.clock.max(self.link(slot).account.used());
+        Some(slot)
+    }
+
+    /// Has the link of what `worker` takes pay for it in advance.
+    pub(crate) fn pay(&mut self, worker: &Worker, slot: usize, nr_taken: usize) {
+        let paid = self.link_mut(slot).account.pay(nr_taken as u64);
+        self.enlisted_mut(worker).paid = paid;
+    }
+
     /// Takes over what producers have left, and counts it in flight.
     pub(crate) fn adopt(&mut self, injector: &Injector) {
         if injector.is_empty() {
             return;
         }
+        let mut sorts = self.is_shared();
         let links = &mut self.links;
+        let now = time::cycles();
+        let came = || injector.since().map(|since| (since, now));
         let mut run: Option<Adopted> = None;
         let mut list = injector.take(|item| {
             // SAFETY: the item is linked, so it is alive.
@@ -259,46 +380,97 @@ impl Dispatch {
                 return run.colour;
             }
             if let Some(run) = run.take() {
-                run.count_in(links);
+                run.count_in(links, came());
             }
             // SAFETY: a queue drains its links before they go, and this item is not counted yet, so that drain is still
             // to come.
-            let slot = unsafe { &*home }.slot;
+            let &Home { slot, lane, .. } = unsafe { &*home };
             let link = links[slot].as_ref().expect("a link in use");
+            sorts |= link.has_lanes;
             let colour = link.in_flight.present();
             run = Some(Adopted {
                 home,
                 slot,
+                lane,
                 colour,
                 count: 1,
             });
             colour
         });
         if let Some(run) = run {
-            run.count_in(links);
+            run.count_in(links, came());
         }
-        self.pending.append(&mut list);
+        if sorts {
+            self.sort(list);
+        } else {
+            self.pending.append(&mut list);
+        }
+    }
+
+    /// Puts adopted items, oldest first, where they wait.
+    #[cold]
+    fn sort(&mut self, mut items: List) {
+        while let Some(item) = items.pop_front() {
+            let &Home { slot, lane, .. } = home(item);
+            if self.link(slot).has_lanes || self.is_shared() {
+                self.set_aside(slot, |link| link.lane_mut(lane).push_back(item));
+            } else {
+                self.pending.push_back(item);
+            }
+        }
+    }
+
+    /// Has the items of a link wait by themselves from now on, where urgent ones may overtake them.
+    pub(crate) fn open_lanes(&mut self, slot: usize) {
+        self.link_mut(slot).has_lanes = true;
+        self.nr_with_lanes += 1;
+        let pending = std::mem::take(&mut self.pending);
+        self.sort(pending);
+    }
+
+    /// Lets `add` put items into a link's lists; the link waits for its turn if it did not.
+    fn set_aside(&mut self, slot: usize, add: impl FnOnce(&mut PwqState)) {
+        let link = self.link_mut(slot);
+        let waits = link.has_waiting() || link.plugged;
+        add(link);
+        if !waits && !twin::armed("lanes: forgets to line up") {
+            self.line_up(slot);
+        }
+    }
+
+    /// Gets a link with waiting items a seat, or puts it in line for one.
+    pub(crate) fn line_up(&mut self, slot: usize) {
+        let link = self.link(slot);
+        if link.has_waiting()
+            && !twin::armed("take: forgets the inactive")
+            && link.gate.enter_or_queue(link.node, || Seeker {
+                pool: link.pool.clone(),
+                slot,
+            })
+        {
+            self.seat(slot);
+        }
     }
 
     /// Puts a counted item back to the front of its link's line.
     pub(crate) fn put_back(&mut self, item: NonNull<Head>) {
-        let slot = home_slot(item);
+        let &Home { slot, lane, .. } = home(item);
         let link = self.link_mut(slot);
-        link.nr_listed += 1;
-        if link.inactive.is_empty() {
-            self.pending.push_front(item);
+        link.rejoin_line(lane);
+        let waits_here = link.has_lanes || link.has_waiting();
+        if waits_here || self.is_shared() {
+            self.set_aside(slot, |link| link.lane_mut(lane).push_front(item));
         } else {
-            link.inactive.push_front(item);
+            self.pending.push_front(item);
         }
     }
 
     /// Cuts an item that must not run here out of its list; false when a worker has it in hand.
     pub(crate) fn unlink(&mut self, slot: usize, item: NonNull<Head>) -> bool {
-        let found = self.pending.remove(item) || self.link_mut(slot).inactive.remove(item);
+        let found = self.pending.remove(item) || self.link_mut(slot).remove(item);
         if found {
             let link = self.link_mut(slot);
-            link.nr_listed -= 1;
-            link.probe.forget(item);
+            link.leave_line(home(item).lane, 1);
             // SAFETY: still linked as far as its state says, so it is alive.
             unsafe { item.as_ref() }.update(|state| Some(State::unlink(state)));
         }
@@ -329,7 +501,18 @@ impl Dispatch {
 
     /// Takes back what `worker` has in hand and has not started.
     pub(crate) fn reclaim(&mut self, worker: &Worker) {
-        for item in worker.disown().into_iter().rev() {
+        let items = worker.disown();
+        let enlisted = self.enlisted_mut(worker);
+        if let (Some(slot), Some(waited)) = (
+            enlisted.seat,
+            enlisted.sampling.gave_back(items.len() as u64),
+        ) {
+            // They are told again when they are taken again.
+            if let Some(times) = self.link_mut(slot).times_mut() {
+                times.wait.take_back(waited, items.len() as u64);
+            }
+        }
+        for item in items.into_iter().rev() {
             self.link_mut(home_slot(item)).counts.nr_started -= 1;
             self.put_back(item);
         }
@@ -349,11 +532,11 @@ impl Dispatch {
 }
 
 impl Adopted {
-    fn count_in(self, links: &mut [Option<PwqState>]) {
+    fn count_in(self, links: &mut [Option<PwqState>], came: Came) {
         let link = links[self.slot].as_mut().expect("a link in use");
         link.in_flight.adopt(self.count);
         link.nr_adopted += self.count as u64;
-        link.nr_listed += self.count;
+        link.join_line(self.lane, self.count, came);
     }
 }
 
@@ -364,6 +547,10 @@ impl Default for List {
 }
 
 pub(crate) fn home_slot(item: NonNull<Head>) -> usize {
+    home(item).slot
+}
+
+pub(crate) fn home<'a>(item: NonNull<Head>) -> &'a Home {
     // SAFETY: the item is linked, so it is alive, and its home is a link that waits for it.
-    unsafe { (*item.as_ref().home.load(Ordering::Relaxed)).slot }
+    unsafe { &*item.as_ref().home.load(Ordering::Relaxed) }
 }

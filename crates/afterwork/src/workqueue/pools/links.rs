@@ -15,6 +15,16 @@ impl WorkerPool {
         self.lock().add_link(plugged, pwq)
     }
 
+    /// Has the items of a link wait by themselves from now on, also those that a worker has in hand and has not started.
+    pub(crate) fn open_lanes(self: &Arc<Self>, slot: usize) {
+        self.add_work(|guard| {
+            if !guard.link(slot).has_lanes {
+                guard.take_hands_back(slot);
+                guard.open_lanes(slot);
+            }
+        });
+    }
+
     /// Unlinks a queue that has been drained.
     pub(crate) fn remove_link(&self, slot: usize) {
         self.lock().remove_link(slot);

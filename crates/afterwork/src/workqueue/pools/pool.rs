@@ -49,7 +49,7 @@ use crate::{
     workqueue::{
         item::colour::{Colour, UpTo},
         item::head::Head,
-        item::list::{self, Injector},
+        item::list::Injector,
         limit::queue_core::QueueCore,
         observe::concurrency::Away,
         observe::histogram::Times,
@@ -151,7 +151,7 @@ impl WorkerPool {
         manager: Arc<Manager>,
     ) -> Self {
         Self {
-            injector: CachePadded::new(Injector::new()),
+            injector: CachePadded::new(Injector::new(params.wait_sample > 0)),
             census: CachePadded::new(AtomicU32::new(0)),
             dispatch: CachePadded::new(Mutex::new(Dispatch::default())),
             number,
@@ -285,18 +285,14 @@ impl WorkerPool {
         self.lock_to_act().retire_from(slot, colour, 1);
     }
 
-    /// Cuts an item that must not run out of its list; false when a worker has it in hand.
+    /// Cuts an item that must not run out of its list, and leaves its count to the caller; false when a worker has it in hand.
     pub(crate) fn unlink(self: &Arc<Self>, slot: usize, item: NonNull<Head>) -> bool {
         let mut guard = self.lock_to_act();
         // No worker need ever come to this pool for it.
         if !twin::armed("cut out: forgets the injector") {
             guard.adopt(&self.injector);
         }
-        let found = guard.unlink(slot, item);
-        if found {
-            guard.retire_from(slot, list::colour(item), 1);
-        }
-        found
+        guard.unlink(slot, item)
     }
 
     /// Returns how many items a link has ever adopted if none of them is in flight; else the queue's `settled` will

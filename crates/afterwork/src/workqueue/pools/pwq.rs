@@ -6,7 +6,11 @@ use std::{
     ptr::{self, NonNull},
 };
 
-use sync::{OnceLock, atomic::AtomicU32, unmodelled::Arc};
+use sync::{
+    Mutex, OnceLock,
+    atomic::{AtomicU32, Ordering},
+    unmodelled::Arc,
+};
 
 use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool};
 use crate::{
@@ -14,10 +18,12 @@ use crate::{
     workqueue::{
         item::colour::Colours,
         item::head::{Head, Home, VTable},
+        item::lane::{Lane, Turns},
         item::list::List,
-        item::probe::Probe,
+        limit::account::Account,
         limit::active::Gate,
         limit::queue_core::QueueCore,
+        observe::{arrivals::Arrivals, histogram::Cycles},
     },
 };
 
@@ -43,8 +49,11 @@ pub(crate) struct Pwq {
     pub(crate) anchors: OnceLock<Box<Anchors>>,
     /// A: how many of its items were cancelled since tombstones were cut out of its inactive ones; see `tombstones.rs`.
     pub(crate) nr_cancelled: AtomicU32,
-    /// A: how long its items wait.
-    pub(crate) probe: Probe,
+    /// A: the same link for urgent items, made for the first of them: it has the same place in the pool's table, and so the
+    /// same counts.
+    pub(crate) urgent: OnceLock<Box<Pwq>>,
+    /// A: made by who queues here first, and taken by the pool, which allocates nothing under its lock. An idle link has none.
+    pub(crate) observed: OnceLock<Mutex<Option<Box<Observed>>>>,
 }
 
 /// The pool's side of a link.
@@ -53,26 +62,49 @@ pub(crate) struct Pwq {
 #[derive(Debug)]
 pub(crate) struct PwqState {
     pwq: Arc<Pwq>,
-    /// Items that found no seat, oldest first. While it is not empty the link stands in line at the gate, or in
-    /// the pool's `ready` with a seat in hand.
+    /// Items that found no seat, and ordinary ones that urgent ones may overtake, oldest first. While this or `urgent` is not
+    /// empty the link stands in line at the gate, or in the pool's `ready` with a seat in hand.
     pub(crate) inactive: List,
+    /// Urgent items, oldest first.
+    pub(crate) urgent: List,
+    /// The queue has an urgent lane: all its items wait in these two lists, and none in the pool's `pending`.
+    pub(crate) has_lanes: bool,
+    turns: Turns,
+    /// What it has used of the pool, where queues have shares of that.
+    pub(crate) account: Account,
     /// Links that were adopted and not given back.
     pub(crate) in_flight: Colours,
-    /// Items that are in `inactive`, or in the pool's `pending`.
-    pub(crate) nr_listed: usize,
+    /// The number of the last cancel of all that it has had.
+    pub(crate) last_cancel: u64,
+    /// Items that are in `inactive` or the pool's `pending`, and those that are in `urgent`.
+    nr_listed: [usize; 2],
     /// Links that were ever adopted.
     pub(crate) nr_adopted: u64,
     /// Somebody waits on `core.settled` for nothing to be in flight.
     pub(crate) drain_waits: bool,
     pub(crate) counts: Counts,
-    /// How many items must have been started before a wait is sampled again.
-    pub(crate) next_sample: u64,
+    /// Nothing as long as nothing was queued.
+    observed: Option<Box<Observed>>,
     /// No table of the queue leads here any more, though late items may come.
     pub(crate) retired: bool,
     /// An ordered queue's former link has items: all that come here wait as inactive.
     pub(crate) plugged: bool,
     /// The link to unplug when no item is in flight here.
     pub(crate) heir: Option<Seeker>,
+}
+
+/// Since when those wait that are in lists, by lane, and how long others waited and ran.
+#[derive(Debug, Default)]
+pub(crate) struct Observed {
+    arrivals: [Arrivals; 2],
+    pub(crate) times: LinkTimes,
+}
+
+/// How long items waited and ran, sampled.
+#[derive(Debug, Default)]
+pub(crate) struct LinkTimes {
+    pub(crate) wait: Cycles,
+    pub(crate) run: Cycles,
 }
 
 /// A pool's link to a queue that waits for a seat.
@@ -108,20 +140,73 @@ impl Pwq {
         ptr::from_ref(self).cast()
     }
 
+    /// Returns the same link for the items of `lane`. Call it on the ordinary one.
+    #[inline]
+    pub(crate) fn in_lane(&self, lane: Lane) -> &Pwq {
+        match lane {
+            Lane::Ordinary => self,
+            Lane::Urgent => self.urgent.get_or_init(|| Box::new(self.in_urgent_lane())),
+        }
+    }
+
+    #[cold]
+    fn in_urgent_lane(&self) -> Pwq {
+        Pwq {
+            home: Home {
+                lane: Lane::Urgent,
+                ..self.home
+            },
+            pool: self.pool.clone(),
+            core: self.core.clone(),
+            gate: self.gate.clone(),
+            mayday_queue: self.mayday_queue.clone(),
+            node: self.node,
+            anchors: OnceLock::new(),
+            nr_cancelled: AtomicU32::new(0),
+            urgent: OnceLock::new(),
+            observed: OnceLock::new(),
+        }
+    }
+
+    /// Returns the link and, if there were urgent items, that for these.
+    pub(crate) fn lanes(&self) -> impl Iterator<Item = &Pwq> {
+        [Some(self), self.urgent.get().map(|it| &**it)]
+            .into_iter()
+            .flatten()
+    }
+
     /// Leaves a linked item for the workers of its pool.
     #[inline]
     pub(crate) fn push(&self, item: NonNull<Head>) {
         // Before the push: after it the item may be gone.
         // SAFETY: the caller made it pending and linked, so it stays until it is pushed.
-        self.tell_queued(unsafe { item.as_ref() });
-        self.probe.note(item);
+        unsafe { self.tell_queued(item) };
         self.pool.push(item);
     }
 
     /// Tells that an item is queued here.
+    ///
+    /// # Safety
+    ///
+    /// 1. The caller has made it pending and keeps it.
     #[inline]
-    pub(crate) fn tell_queued(&self, head: &Head) {
-        trace::queue_work(|| self.trace(head, head.vtable()));
+    pub(crate) unsafe fn tell_queued(&self, item: NonNull<Head>) {
+        // No model measures.
+        if !cfg!(any(loom, shuttle)) && self.observed.get().is_none() {
+            self.observe();
+        }
+        // SAFETY: (1).
+        let vtable = || unsafe { item.as_ref() }.vtable();
+        // SAFETY: (1), so it is not polled either, and the table is its own.
+        let begun = || unsafe { (vtable().has_begun)(item) };
+        trace::remember(item.as_ptr().addr(), begun);
+        trace::queue_work(|| self.trace(item.as_ptr(), vtable()));
+    }
+
+    #[cold]
+    fn observe(&self) {
+        self.observed
+            .get_or_init(|| Mutex::new(Some(Box::default())));
     }
 
     /// Returns what is told of `item`, which is only named, and does what `vtable` says.
@@ -167,14 +252,19 @@ impl Deref for Pwq {
 impl PwqState {
     pub(crate) fn new(pwq: Arc<Pwq>, plugged: bool) -> Self {
         Self {
+            has_lanes: pwq.core.has_lanes.load(Ordering::Relaxed),
             pwq,
             inactive: List::new(),
+            urgent: List::new(),
+            turns: Turns::default(),
+            account: Account::default(),
             in_flight: Colours::default(),
-            nr_listed: 0,
+            last_cancel: 0,
+            nr_listed: [0; 2],
             nr_adopted: 0,
             drain_waits: false,
             counts: Counts::default(),
-            next_sample: 0,
+            observed: None,
             retired: false,
             plugged,
             heir: None,
@@ -184,6 +274,95 @@ impl PwqState {
     /// Returns the link itself.
     pub(crate) fn handle(&self) -> &Arc<Pwq> {
         &self.pwq
+    }
+
+    /// Returns `true` if items wait for this link's turn.
+    pub(crate) fn has_waiting(&self) -> bool {
+        !self.inactive.is_empty() || !self.urgent.is_empty()
+    }
+
+    /// Returns how many do.
+    pub(crate) fn nr_waiting(&self) -> usize {
+        self.inactive.len() + self.urgent.len()
+    }
+
+    /// Returns those that do, urgent ones first.
+    pub(crate) fn waiting(&self) -> impl Iterator<Item = NonNull<Head>> {
+        self.urgent.iter().chain(self.inactive.iter())
+    }
+
+    /// Cuts an item out that waits here; false when it does not.
+    pub(crate) fn remove(&mut self, item: NonNull<Head>) -> bool {
+        self.inactive.remove(item) || self.urgent.remove(item)
+    }
+
+    /// Returns the list of a lane.
+    pub(crate) fn lane_mut(&mut self, lane: Lane) -> &mut List {
+        match lane {
+            Lane::Ordinary => &mut self.inactive,
+            Lane::Urgent => &mut self.urgent,
+        }
+    }
+
+    /// Returns the list whose turn it is, and takes that turn.
+    pub(crate) fn next_lane(&mut self) -> &mut List {
+        let (urgent, ordinary) = (!self.urgent.is_empty(), !self.inactive.is_empty());
+        let lane = self.turns.take(urgent, ordinary);
+        self.lane_mut(lane)
+    }
+
+    /// Returns how many items are in the lists.
+    pub(crate) fn nr_listed(&self) -> usize {
+        self.nr_listed.iter().sum()
+    }
+
+    /// Takes note that `count` items have come to the lists of a lane, from when to when, in cycles, if that is known.
+    pub(crate) fn join_line(&mut self, lane: Lane, count: usize, came: Option<(u64, u64)>) {
+        if self.observed.is_none() {
+            let mut made = self.pwq.lanes().filter_map(|it| it.observed.get());
+            self.observed = made.find_map(|it| it.lock().take());
+        }
+        let nr_listed = &mut self.nr_listed[lane as usize];
+        if let (Some(observed), Some((from, to))) = (&mut self.observed, came) {
+            observed.arrivals[lane as usize].came(*nr_listed, count, from, to);
+        }
+        *nr_listed += count;
+    }
+
+    /// Takes note that an item is back at the front.
+    pub(crate) fn rejoin_line(&mut self, lane: Lane) {
+        self.nr_listed[lane as usize] += 1;
+    }
+
+    /// Takes note that `count` items were taken from the front.
+    pub(crate) fn pass_line(&mut self, lane: Lane, count: usize) {
+        self.nr_listed[lane as usize] -= count;
+    }
+
+    /// Takes note that `count` items have left the lists from anywhere but the front.
+    pub(crate) fn leave_line(&mut self, lane: Lane, count: usize) {
+        let nr_listed = &mut self.nr_listed[lane as usize];
+        if let Some(observed) = &mut self.observed {
+            observed.arrivals[lane as usize].cut(*nr_listed, count);
+        }
+        *nr_listed -= count;
+    }
+
+    /// Returns when the `nth` of the items that wait in a lane was queued, in cycles.
+    pub(crate) fn came_at(&self, lane: Lane, nth: usize) -> Option<u64> {
+        let nr_listed = self.nr_listed[lane as usize];
+        let nth = (nth < nr_listed).then_some(nth)?;
+        self.observed.as_ref()?.arrivals[lane as usize].came_at(nr_listed, nth)
+    }
+
+    /// Returns how long its items waited and ran; nothing if none was ever queued.
+    pub(crate) fn times(&self) -> Option<&LinkTimes> {
+        self.observed.as_ref().map(|it| &it.times)
+    }
+
+    /// As [`times`](Self::times), to add to.
+    pub(crate) fn times_mut(&mut self) -> Option<&mut LinkTimes> {
+        self.observed.as_mut().map(|it| &mut it.times)
     }
 
     /// Returns `true` if no item is in flight. A future that waits is none: it goes where the routes lead when it is woken.

@@ -49,11 +49,22 @@ impl Dispatch {
         let told = worker
             .tally
             .take(ThreadId(worker.thread.load(Ordering::Relaxed)));
-        if let Some(slot) = self.enlisted(worker).seat {
+        let enlisted = self.enlisted_mut(worker);
+        if let Some(slot) = enlisted.seat {
+            let ran = enlisted.sampling.ran(slot, &told);
             let link = self.link_mut(slot);
+            if let (Some(ran), Some(times)) = (ran, link.times_mut()) {
+                times.run.add(told.first_cycles, ran.count, ran.cycles);
+            }
             link.counts.nr_started -= u64::from(told.nr_not_run);
             link.counts.nr_completed += u64::from(told.nr_run);
             link.counts.cpu_ns += told.cpu_ns;
+            if self.is_shared() {
+                let paid = std::mem::take(&mut self.enlisted_mut(worker).paid);
+                let nr_items = u64::from(told.nr_run + told.nr_not_run);
+                let account = &mut self.link_mut(slot).account;
+                account.settle(paid, nr_items, told.used_ns());
+            }
         }
     }
 }

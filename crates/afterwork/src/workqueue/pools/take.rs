@@ -2,10 +2,10 @@
 //!
 //! The seats themselves are counted in `active.rs`.
 
-use sync::{twin, unmodelled::Arc};
+use sync::{time, twin, unmodelled::Arc};
 
 use super::{
-    dispatch::{Dispatch, home_slot},
+    dispatch::{Dispatch, home, home_slot},
     policy,
     pool::PoolGuard,
     pwq::Seeker,
@@ -14,7 +14,7 @@ use super::{
 use crate::{
     trace,
     workqueue::{
-        item::list,
+        item::{lane::Lane, list},
         limit::active::{Gate, Holds},
     },
 };
@@ -27,16 +27,21 @@ impl PoolGuard<'_> {
         self.retire(worker);
         self.tell(worker);
         loop {
-            if self.pending.is_empty() {
+            if self.pending.is_empty() || self.adopts_early() {
                 self.adopt(&pool.injector);
+            }
+            if self.is_shared() {
+                // So that the link which has had the worker is one of those whose turn it may be.
+                self.give_up_seat(worker);
             }
             let limit =
                 policy::batch_size(worker.item_ns(), self.pending.len(), pool.target(), max);
             self.ready_first = !self.ready_first;
             if (self.ready_first || self.pending.is_empty())
-                && let Some(slot) = self.ready.pop_front()
+                && let Some(slot) = self.next_ready()
             {
                 self.give_up_seat(worker);
+                let limit = self.share_limit(slot, max).unwrap_or(limit);
                 let nr_taken = self.take_inactive(worker, slot, limit);
                 self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
@@ -48,6 +53,7 @@ impl PoolGuard<'_> {
                 self.give_up_seat(worker);
                 // Giving a seat up may have made a link of this very pool ready.
                 if self.ready.is_empty() {
+                    self.rest();
                     return Taken::Nothing;
                 }
                 continue;
@@ -96,18 +102,43 @@ impl PoolGuard<'_> {
             items.collect()
         });
         link.counts.nr_started += nr_taken as u64;
-        link.nr_listed -= nr_taken;
         link.counts.nr_repatriated += u64::from(worker.takes_after_return());
-        if worker.holds(nr_taken, link.probe.sought())
-            && let Some(cycles) = link.probe.read()
-        {
-            link.core.wait.record(cycles);
+        // A batch is of one lane.
+        let lane = worker
+            .first_held()
+            .map_or(Lane::default(), |item| home(item).lane);
+        let every_us = pool.params.wait_sample;
+        if every_us > 0 {
+            self.sample(worker, (slot, lane), nr_taken, every_us);
         }
-        let every = pool.params.wait_sample;
-        if every > 0 && link.counts.nr_started >= link.next_sample && link.probe.want() {
-            link.next_sample = link.counts.nr_started + every;
+        self.link_mut(slot).pass_line(lane, nr_taken);
+        if self.is_shared() {
+            self.pay(worker, slot, nr_taken);
         }
         Taken::Items(nr_taken)
+    }
+
+    /// Tells the link how long the items waited that `worker` takes, if it is time for that, for all that it has taken since.
+    fn sample(
+        &mut self,
+        worker: &Worker,
+        (slot, lane): (usize, Lane),
+        nr_taken: usize,
+        every_us: u64,
+    ) {
+        let now = time::cycles();
+        let sampling = &mut self.enlisted_mut(worker).sampling;
+        if let Some(count) = sampling.takes(slot, nr_taken as u64, now, every_us) {
+            let link = self.link_mut(slot);
+            // That in the middle stands for all.
+            if let Some(came) = link.came_at(lane, nr_taken / 2)
+                && let Some(times) = link.times_mut()
+            {
+                let waited = now.saturating_sub(came);
+                times.wait.add(waited, count, waited * count);
+                self.enlisted_mut(worker).sampling.has_told(waited);
+            }
+        }
     }
 
     /// Gets `worker` a seat for the items of `slot`; otherwise the link stands in line.
@@ -145,35 +176,21 @@ impl PoolGuard<'_> {
             // cancelled; it goes on, and unplugging gets the link another one.
             return 0;
         }
-        let colour = link.inactive.first().map(list::colour).unwrap_or_default();
+        let items = link.next_lane();
+        let colour = items.first().map(list::colour).unwrap_or_default();
         let mut nr_taken = 0;
         // A batch is of one colour, so that its counts can be given back by their number.
         while nr_taken < limit
-            && let Some(item) = link.inactive.first()
+            && let Some(item) = items.first()
             && list::colour(item) == colour
         {
-            link.inactive.pop_front();
+            items.pop_front();
             worker.hold(nr_taken, item);
             nr_taken += 1;
         }
         self.enlisted_mut(worker).colour = colour;
         self.line_up(slot);
         nr_taken
-    }
-
-    /// Gets a link with inactive items a seat, or puts it in line for one.
-    fn line_up(&mut self, slot: usize) {
-        let pool = self.pool();
-        let link = self.link(slot);
-        if !link.inactive.is_empty()
-            && !twin::armed("take: forgets the inactive")
-            && link.gate.enter_or_queue(link.node, || Seeker {
-                pool: pool.clone(),
-                slot,
-            })
-        {
-            self.ready.push_back(slot);
-        }
     }
 
     /// Lets the items of a link run for which its predecessor's had to end first.
@@ -198,22 +215,28 @@ impl PoolGuard<'_> {
 
 impl Dispatch {
     /// An ordered queue's items are taken one by one, so that a cancelled one can be cut out of its list; long ones so
-    /// that others may start meanwhile.
+    /// that others may start meanwhile; those of a queue with an urgent lane so that none is overtaken in a worker's hand.
     pub(crate) fn limit(&self, slot: usize, limit: usize) -> usize {
         let link = self.link(slot);
-        if link.gate.max() == 1 || link.core.cpu_intensive {
+        if link.gate.max() == 1 || link.core.cpu_intensive || link.has_lanes {
             1
         } else {
             limit
         }
     }
 
-    pub(crate) fn hold_active_slot(&mut self, worker: &Worker, slot: usize) {
-        self.enlisted_mut(worker).seat = Some(slot);
+    /// Returns how many items to take at once of a link in a pool whose links go by what they have used: by how long its own
+    /// items take, for those of others say nothing about them.
+    fn share_limit(&self, slot: usize, max: usize) -> Option<usize> {
+        if !self.is_shared() {
+            return None;
+        }
+        let link = self.link(slot);
+        let item_ns = link.account.item_ns().unwrap_or(u64::MAX);
+        Some(policy::batch_size(item_ns, link.nr_waiting(), 1, max))
     }
 
-    /// Notes that a link of this pool has been handed a seat.
-    pub(crate) fn seat(&mut self, slot: usize) {
-        self.ready.push_back(slot);
+    pub(crate) fn hold_active_slot(&mut self, worker: &Worker, slot: usize) {
+        self.enlisted_mut(worker).seat = Some(slot);
     }
 }

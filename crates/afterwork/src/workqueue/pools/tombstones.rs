@@ -23,11 +23,17 @@ use std::{mem, ptr::NonNull};
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
-    dispatch::home_slot,
+    dispatch::home,
     pool::{DeferredEffects, PoolGuard, WorkerPool},
     pwq::Pwq,
 };
-use crate::workqueue::{item::handles::Dead, item::head::Head, item::list, item::state::State};
+use crate::workqueue::{
+    item::handles::Dead,
+    item::head::{Head, Home},
+    item::lane::Lane,
+    item::list,
+    item::state::State,
+};
 
 /// How many cancels there are for one look whether a walk pays. A guess: a look takes the pool lock.
 const LOOK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) {
@@ -48,8 +54,15 @@ impl Pwq {
 
     /// Reaps if anything was cancelled since that was done last. The caller keeps the link.
     pub(crate) fn reap(&self) -> Option<Reaped<'_>> {
-        let any = self.nr_cancelled.load(Ordering::Relaxed) > 0;
+        let any = self.nr_cancelled_in_all() > 0;
         any.then(|| self.pool.reap(self, |_, _| true))
+    }
+
+    fn nr_cancelled_in_all(&self) -> usize {
+        let cancelled = self
+            .lanes()
+            .map(|it| it.nr_cancelled.load(Ordering::Relaxed));
+        cancelled.sum::<u32>() as usize
     }
 }
 
@@ -86,12 +99,17 @@ impl WorkerPool {
             pending.retain(|item| !guard.reap_one(item, &mut dead));
             guard.pending = pending;
         }
-        let nr_cancelled = link.nr_cancelled.load(Ordering::Relaxed) as usize;
-        if pays(guard.link(link.slot).inactive.len(), nr_cancelled) {
-            link.nr_cancelled.store(0, Ordering::Relaxed);
-            let mut inactive = mem::take(&mut guard.link_mut(link.slot).inactive);
-            inactive.retain(|item| !guard.reap_one(item, &mut dead));
-            guard.link_mut(link.slot).inactive = inactive;
+        let slot = link.slot;
+        let link = guard.link(slot);
+        if pays(link.nr_waiting(), link.nr_cancelled_in_all()) {
+            for lane in link.lanes() {
+                lane.nr_cancelled.store(0, Ordering::Relaxed);
+            }
+            for lane in [Lane::Ordinary, Lane::Urgent] {
+                let mut items = mem::take(guard.link_mut(slot).lane_mut(lane));
+                items.retain(|item| !guard.reap_one(item, &mut dead));
+                *guard.link_mut(slot).lane_mut(lane) = items;
+            }
         }
         Reaped {
             pool: self,
@@ -104,7 +122,7 @@ impl WorkerPool {
 impl PoolGuard<'_> {
     /// Unlinks an item that nobody wants run, and says whether it was one; whoever has a handle may queue it at once.
     fn reap_one(&mut self, item: NonNull<Head>, dead: &mut Vec<Dead>) -> bool {
-        let (slot, colour) = (home_slot(item), list::colour(item));
+        let (&Home { slot, lane, .. }, colour) = (home(item), list::colour(item));
         // SAFETY: linked, so it is alive; it is not looked at after the step that unlinks it.
         let head = unsafe { item.as_ref() };
         let vtable = head.vtable();
@@ -112,8 +130,7 @@ impl PoolGuard<'_> {
             return false;
         };
         let link = self.dispatch.link_mut(slot);
-        link.nr_listed -= 1;
-        link.probe.forget(item);
+        link.leave_line(lane, 1);
         if state.frees() {
             // SAFETY: no handle, no link, no runner is left.
             dead.push(unsafe { Dead::new(item, vtable) });

@@ -1,6 +1,9 @@
 //! Names work that does not move (`stall.rs`), and items that take the CPU for long.
 
-use std::{ptr, time::Duration};
+use std::{
+    ptr::{self, NonNull},
+    time::Duration,
+};
 
 use sync::atomic::Ordering;
 use topology::CpuSet;
@@ -10,7 +13,7 @@ use super::{
     worker::Worker,
 };
 use crate::workqueue::{
-    item::head::VTable,
+    item::head::{Head, VTable},
     observe::left::{Doing, LeftItems},
     observe::report::{BusyWorker, ItemName, Report, Stall},
     observe::stall::worth_telling,
@@ -29,11 +32,17 @@ impl Dispatch {
         thresh_ns: u64,
         cpus: &CpuSet,
     ) -> Option<Report> {
-        let waits = !self.pending.is_empty();
+        let first = self.first_waiting();
+        let waits = first.is_some();
         let age_ns = self
             .stall_detector
             .look(waits, self.nr_batches, now_ns, thresh_ns)?;
-        let first = self.pending.first()?;
+        let first = first?;
+        let nr_ready: usize = self
+            .ready
+            .iter()
+            .map(|&slot| self.link(slot).nr_waiting())
+            .sum();
         let busy = self.workers().filter(|it| it.worker.is_inside());
         let workers = busy.filter_map(|it| {
             Some(BusyWorker {
@@ -50,9 +59,19 @@ impl Dispatch {
                 func: (unsafe { first.as_ref() }.vtable().name)(),
             },
             age: Duration::from_nanos(age_ns),
-            nr_waiting: self.pending.len(),
+            nr_waiting: self.pending.len() + nr_ready,
             workers: workers.collect(),
         }))
+    }
+
+    /// Returns the first item that waits for a worker alone.
+    fn first_waiting(&self) -> Option<NonNull<Head>> {
+        let ready = || {
+            self.ready
+                .iter()
+                .find_map(|&slot| self.link(slot).waiting().next())
+        };
+        self.pending.first().or_else(ready)
     }
 
     /// Notes that a worker's item hogs the CPU; returns what is to be told of that.
@@ -72,7 +91,7 @@ impl Dispatch {
         let name = running.and_then(|it| Some(it.worker.running()?.name));
         let waiting = || {
             let first = self.pending.first().filter(|it| home_slot(*it) == slot);
-            let item = first.or_else(|| self.link(slot).inactive.first())?;
+            let item = first.or_else(|| self.link(slot).waiting().next())?;
             // SAFETY: the item is linked, so it is alive.
             Some(unsafe { item.as_ref() }.vtable().name)
         };
@@ -86,7 +105,7 @@ impl Dispatch {
         let mut add = |doing, table: Option<&VTable>, count| {
             left.push(LeftItems::new(doing, table.map(|it| (it.name)()), count));
         };
-        let anchors = link.anchors.get().into_iter();
+        let anchors = link.lanes().filter_map(|it| it.anchors.get());
         let mut waiting: Vec<_> = anchors.flat_map(|it| it.kinds()).collect();
         let inside = |it: &&Enlisted| it.seat == Some(slot) && it.worker.is_inside();
         let running = self.workers().filter(inside);
@@ -103,7 +122,7 @@ impl Dispatch {
         for (table, count) in waiting.into_iter().filter(|(_, count)| *count > 0) {
             add(Doing::Waits, table, count as usize);
         }
-        for item in link.inactive.iter().chain(self.pending.iter()) {
+        for item in link.waiting().chain(self.pending.iter()) {
             // SAFETY: the item is linked, so it is alive.
             let head = unsafe { item.as_ref() };
             let (state, table) = (head.load(), head.vtable());

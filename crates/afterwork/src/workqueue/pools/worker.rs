@@ -153,11 +153,6 @@ impl Worker {
             .store(Hand::new(0, len as u32).0, Ordering::Release);
     }
 
-    /// Returns `true` if one of the first `len` items in its hand is `item`. With the pool locked.
-    pub(crate) fn holds(&self, len: usize, item: *const Head) -> bool {
-        !item.is_null() && self.held(len).any(|held| ptr::eq(held, item))
-    }
-
     /// Returns the item that it is in and those that it has not started. With the pool locked.
     pub(crate) fn in_hand(&self) -> impl Iterator<Item = *const Head> {
         let hand = Hand(self.hand.load(Ordering::Relaxed));
@@ -169,6 +164,11 @@ impl Worker {
     pub(crate) fn held(&self, len: usize) -> impl Iterator<Item = *const Head> {
         let places = self.items[..len].iter();
         places.map(|place| place.load(Ordering::Relaxed).cast_const())
+    }
+
+    /// Returns the first item of its batch.
+    pub(crate) fn first_held(&self) -> Option<NonNull<Head>> {
+        NonNull::new(self.items[0].load(Ordering::Relaxed))
     }
 
     /// Returns `true` if it has items in hand that it has not started.
@@ -238,7 +238,11 @@ impl Worker {
     pub(crate) fn run_hand(&self) {
         let start = time::cycles();
         let (mut nr_run, mut nr_not_run) = (0u64, 0u32);
+        let mut first_end = None;
         while let Some(item) = self.next() {
+            if first_end.is_none() && nr_run > u64::from(nr_not_run) {
+                first_end = Some(time::cycles());
+            }
             // SAFETY: `next` gave this item to us alone, linked, so it is alive.
             let vtable = unsafe { item.as_ref() }.vtable();
             self.running
@@ -255,11 +259,14 @@ impl Worker {
         }
         slab::flush();
         // The counter of another CPU may be behind.
-        let cycles = time::cycles().saturating_sub(start);
+        let end = time::cycles();
+        let cycles = end.saturating_sub(start);
+        let first_cycles = first_end.unwrap_or(end).saturating_sub(start);
         if let Some(each) = cycles.checked_div(nr_run) {
             self.learn(each.saturating_mul(1000) / time::cycles_per_us());
         }
-        self.tally.add(nr_run as u32, nr_not_run, cycles);
+        self.tally
+            .add(nr_run as u32, nr_not_run, cycles, first_cycles);
     }
 
     /// Mixes what an item took into the average, an eighth at a time.

@@ -57,6 +57,16 @@ pub enum TrySpawnError<F> {
     Closed(F),
 }
 
+impl TrySpawnError<()> {
+    /// Gives back what was to be queued.
+    fn with<F>(self, func: F) -> TrySpawnError<F> {
+        match self {
+            Self::Full(()) => TrySpawnError::Full(func),
+            Self::Closed(()) => TrySpawnError::Closed(func),
+        }
+    }
+}
+
 impl<F> TrySpawnError<F> {
     /// Returns what was to be queued.
     pub fn into_inner(self) -> F {
@@ -133,6 +143,34 @@ impl<'a> Permit<'a> {
         }
         let home = self.queue.here();
         let (item, handle) = join::joinable(func, &home, self.use_up());
+        home.push(item);
+        Ok(handle)
+    }
+
+    /// Queues `func` in the place, as [`Workqueue::spawn_before`] does: with a deadline in the past it expires here, and the place is
+    /// given back.
+    ///
+    /// # Errors
+    ///
+    /// [`TrySpawnError::Closed`] with `func`, if the queue takes none any more.
+    pub fn spawn_before<T, F>(
+        self,
+        deadline: time::Instant,
+        func: F,
+    ) -> Result<JoinHandle<T>, TrySpawnError<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let queue = self.queue;
+        if !queue.admits() {
+            return Err(TrySpawnError::Closed(func));
+        }
+        let Some(start_by) = queue.start_before(deadline) else {
+            return Ok(join::expired(func));
+        };
+        let home = queue.here();
+        let (item, handle) = join::joinable_by(start_by, func, &home, self.use_up());
         home.push(item);
         Ok(handle)
     }
@@ -264,17 +302,69 @@ impl Workqueue {
         T: Send + 'static,
         F: FnOnce() -> T + Send + 'static,
     {
-        let has_place = match self.admission() {
-            Admission::Open => false,
-            Admission::Counted(room) if room.try_take() => true,
-            Admission::Counted(_) => {
-                self.inner.note_refused();
-                return Err(TrySpawnError::Full(func));
-            }
-            Admission::Closed => return Err(TrySpawnError::Closed(func)),
+        let has_place = match self.try_place() {
+            Ok(has_place) => has_place,
+            Err(refused) => return Err(refused.with(func)),
         };
         let home = self.here();
         let (item, handle) = join::joinable(func, &home, has_place);
+        home.push(item);
+        Ok(handle)
+    }
+
+    /// Returns whether an item that is queued now gets a place of the queue's capacity.
+    fn try_place(&self) -> Result<bool, TrySpawnError<()>> {
+        match self.admission() {
+            Admission::Open => Ok(false),
+            Admission::Counted(room) if room.try_take() => Ok(true),
+            Admission::Counted(_) => {
+                self.inner.note_refused();
+                Err(TrySpawnError::Full(()))
+            }
+            Admission::Closed => Err(TrySpawnError::Closed(())),
+        }
+    }
+
+    /// Queues `func` as [`spawn_before`](Self::spawn_before) does, or gives it back. With a deadline in the past it expires here, also
+    /// where there is no room.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`try_spawn`](Self::try_spawn).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{JoinError, TrySpawnError, Workqueue};
+    /// use std::time::{Duration, Instant};
+    ///
+    /// let queue = Workqueue::builder("requests").capacity(1).build()?;
+    /// queue.pause();
+    /// let soon = || Instant::now() + Duration::from_millis(1);
+    /// let first = queue.try_spawn_before(soon(), || "answer").unwrap();
+    /// let busy = queue.try_spawn_before(soon(), || "answer");
+    /// assert!(matches!(busy, Err(TrySpawnError::Full(_))), "503");
+    /// assert!(matches!(first.join(), Err(JoinError::Expired)), "504");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn try_spawn_before<T, F>(
+        &self,
+        deadline: time::Instant,
+        func: F,
+    ) -> Result<JoinHandle<T>, TrySpawnError<F>>
+    where
+        T: Send + 'static,
+        F: FnOnce() -> T + Send + 'static,
+    {
+        let Some(start_by) = self.start_before(deadline) else {
+            return Ok(join::expired(func));
+        };
+        let has_place = match self.try_place() {
+            Ok(has_place) => has_place,
+            Err(refused) => return Err(refused.with(func)),
+        };
+        let home = self.here();
+        let (item, handle) = join::joinable_by(start_by, func, &home, has_place);
         home.push(item);
         Ok(handle)
     }
@@ -502,6 +592,7 @@ impl Workqueue {
     /// # Panics
     ///
     /// In a child of `fork` (see [`Workqueue`]).
+    #[doc(alias = "workqueue_congested")]
     pub fn len(&self) -> usize {
         self.inner.must_be_at_home();
         self.inner.nr_waiting()

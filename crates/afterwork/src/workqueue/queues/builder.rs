@@ -12,8 +12,9 @@ use crate::{
     params::MaxActiveScope,
     workqueue::{
         limit::queue_core::PanicHandler,
+        observe::item_panic::ItemPanic,
         pools::rescuer::Rescuer,
-        route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY},
+        route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, check_shares},
         route::plan::Design,
         route::registry_error::RegistryError,
     },
@@ -41,6 +42,7 @@ pub struct Builder {
     cpus: Option<CpuSet>,
     max_active: Option<u32>,
     capacity: Option<usize>,
+    shares: Option<u32>,
     max_active_scope: Option<MaxActiveScope>,
     nice: i8,
     help: Option<bool>,
@@ -68,6 +70,7 @@ impl Builder {
             cpus: None,
             max_active: None,
             capacity: None,
+            shares: None,
             max_active_scope: None,
             nice: 0,
             help: None,
@@ -141,6 +144,49 @@ impl Builder {
         self
     }
 
+    /// Sets what the queue gets of the CPU time of its pools when other queues want it too, from 1 to
+    /// [`MAX_SHARES`](crate::workqueue::MAX_SHARES); may be [changed](Workqueue::set_shares) while it is used.
+    ///
+    /// Without it a pool takes items in the order in which they were queued, of whatever queue: one that floods it has the others
+    /// wait behind all that it queued. A `max_active` does not help against that, for it holds while others have nothing to
+    /// do, too. Shares do: queues that have work get CPU time in their proportion, and what one does not use goes to the rest.
+    ///
+    /// ```
+    /// use afterwork::workqueue::Workqueue;
+    ///
+    /// let requests = Workqueue::builder("requests").shares(900).build()?;
+    /// let compaction = Workqueue::builder("compaction").shares(100).build()?;
+    /// let flood: Vec<_> = (0..1000).map(|_| compaction.spawn(|| ())).collect();
+    /// assert_eq!(requests.spawn(|| "answer").join()?, "answer");
+    /// for item in flood {
+    ///     item.join()?;
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Guarantees
+    ///
+    /// - Queues share a pool that have the same scope, CPUs, nice value and strictness. As soon as one of them has set shares, all of
+    ///   the pool count, the others with 100. Where none has, nothing changes.
+    /// - Of the queues that wait, that goes next which has used least for its shares. One that was idle goes next at once, and
+    ///   has nothing saved up.
+    /// - Time is measured by the batch that a worker takes, and what a queue used too much it waits for afterwards. Of batches
+    ///   of a millisecond and more, which may sleep, CPU time counts, of shorter ones the time that has passed.
+    ///   What joiners run on their own threads does not count.
+    /// - A running item is not interrupted: who comes first waits for as long as one takes. For items of many milliseconds
+    ///   `max_active` keeps a worker free.
+    /// - `max_active`, the order of an ordered queue, and [lanes](Workqueue::urgent) hold as ever. But items of a pool take a seat,
+    ///   as in the kernel, while they wait for a worker: at a small `max_active` those in another pool wait for that worker, too.
+    ///
+    /// # Cost
+    ///
+    /// In such a pool a trip for a batch takes one look at each queue that waits, and gives its seat back each time.
+    #[doc(alias("weight", "cpu_weight", "stride", "scheduling_group"))]
+    pub fn shares(mut self, shares: u32) -> Self {
+        self.shares = Some(shares);
+        self
+    }
+
     /// Sets what `max_active` is meant for: the whole process, each NUMA node, or each CPU; by default the registry's
     /// [`max_active_scope`](crate::params::Params::max_active_scope). An ordered queue's is always the process.
     pub fn max_active_scope(mut self, scope: MaxActiveScope) -> Self {
@@ -174,12 +220,28 @@ impl Builder {
         self
     }
 
-    /// Calls `handler` with the queue's name after an item panicked of which no joiner will hear.
+    /// Calls `handler` after an item panicked of which no joiner will hear, with what is known of that.
     ///
-    /// The panic has then been caught and counted, and the worker goes on. The handler is dropped by whoever ends the
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::Workqueue;
+    ///
+    /// let (tell, told) = std::sync::mpsc::channel();
+    /// let queue = Workqueue::builder("disk").on_panic(move |panic| tell.send(panic.to_string()).unwrap()).build()?;
+    /// queue.spawn_detached(|| panic!("sector {} is gone", 7));
+    /// let line = told.recv()?;
+    /// assert!(line.ends_with(" of disk panicked: sector 7 is gone"), "{line}");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Guarantees
+    ///
+    /// The panic has then been caught and counted, and the worker goes on. It is called on the thread that ran the item, inside the
+    /// run; what it panics with is dropped. The handler is dropped by whoever ends the
     /// queue, when all items have ended. Without a handler that is all. A
     /// handler that wants the process to end calls [`std::process::abort`].
-    pub fn on_panic(mut self, handler: impl Fn(&str) + Send + Sync + 'static) -> Self {
+    pub fn on_panic(mut self, handler: impl Fn(&ItemPanic<'_>) + Send + Sync + 'static) -> Self {
         self.on_panic = Some(Box::new(handler));
         self
     }
@@ -228,6 +290,7 @@ impl Builder {
         {
             return Err(BuildError::Capacity(capacity));
         }
+        self.shares.map_or(Ok(()), check_shares)?;
         let attrs = Attrs {
             scope,
             strict: self.strict,
@@ -259,6 +322,7 @@ impl Builder {
             rescuer,
             on_panic: self.on_panic,
             capacity: self.capacity,
+            shares: self.shares,
         };
         Ok(Workqueue::new(&self.name, parts, registry))
     }
@@ -284,6 +348,7 @@ impl fmt::Debug for Builder {
             .field("strict", &self.strict)
             .field("max_active", &self.max_active)
             .field("capacity", &self.capacity)
+            .field("shares", &self.shares)
             .field("nice", &self.nice)
             .field("ordered", &self.ordered)
             .finish_non_exhaustive()

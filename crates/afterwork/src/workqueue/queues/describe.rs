@@ -1,35 +1,83 @@
 //! What is known of queues and pools, and how a registry shows it.
 
-use sync::atomic::Ordering;
+use std::time::Duration;
+
+use sync::{atomic::Ordering, time};
 
 use super::queue::Inner;
 use crate::{
-    page::{Image, Kind},
+    page::Image,
     workqueue::{
+        item::lane::Lane,
+        observe::histogram::Histogram,
         pools::pool::WorkerPool,
-        pools::pwq::Counts,
+        pools::pwq::{Counts, LinkTimes, PwqState},
         pools::tombstones::Reaped,
         route::machine::Machine,
         route::stats::{PoolStats, QueueReport, QueueStats},
     },
 };
 
+/// What the links of a queue have counted and measured.
+#[derive(Debug, Default)]
+struct Gathered {
+    counts: Counts,
+    nr_inactive: usize,
+    times: LinkTimes,
+    /// For how long the oldest item waits that no worker has taken.
+    oldest: Option<Duration>,
+}
+
+impl Gathered {
+    fn add(&mut self, link: &PwqState) {
+        self.counts.add(&link.counts);
+        self.nr_inactive += link.nr_listed();
+        if let Some(times) = link.times() {
+            self.times.wait.add_all(&times.wait);
+            self.times.run.add_all(&times.run);
+        }
+        let lanes = [Lane::Ordinary, Lane::Urgent];
+        let first = lanes.into_iter().filter_map(|lane| link.came_at(lane, 0));
+        let age = first.min().map(|came| {
+            let cycles = time::cycles().saturating_sub(came);
+            Duration::from_nanos(time::cycles_to_ns(cycles))
+        });
+        self.oldest = self.oldest.max(age);
+    }
+}
+
 impl Inner {
     pub(crate) fn stats(&self) -> QueueStats {
+        self.gather().0
+    }
+
+    /// Returns how long items waited, and how long they ran.
+    pub(crate) fn times(&self) -> (Histogram, Histogram) {
+        let times = self.gather().1.times;
+        (times.wait.told(), times.run.told())
+    }
+
+    /// Returns for how long the oldest item waits.
+    pub(crate) fn oldest(&self) -> Option<Duration> {
+        self.gather().1.oldest
+    }
+
+    fn gather(&self) -> (QueueStats, Gathered) {
+        // Measures the clock's rate if nobody has, with no lock held.
+        time::cycles_per_us();
         let core = &self.core;
         let plan = self.plan.lock();
         let links = plan.links().to_vec();
         // What was cancelled waits for nothing. As long as the plan has a link it is there.
         let reaped: Vec<_> = links.iter().filter_map(|link| link.reap()).collect();
-        let (mut counts, mut nr_inactive) = (Counts::default(), 0);
+        let mut gathered = Gathered::default();
         for link in &links {
             let mut dispatch = link.pool.lock();
             // What producers have just left is told by the pool's link alone.
             dispatch.adopt(&link.pool.injector);
-            let link = dispatch.link(link.slot);
-            counts.add(&link.counts);
-            nr_inactive += link.nr_listed;
+            gathered.add(dispatch.link(link.slot));
         }
+        let counts = &gathered.counts;
         let stats = QueueStats {
             started: counts.nr_started,
             completed: counts.nr_completed,
@@ -45,11 +93,11 @@ impl Inner {
             rescued: counts.nr_rescued,
             nr_active: plan.nr_active(),
             max_active: plan.max_active(),
-            nr_inactive,
+            nr_inactive: gathered.nr_inactive,
         };
         drop(plan);
         reaped.into_iter().for_each(Reaped::finish);
-        stats
+        (stats, gathered)
     }
 
     /// Returns how many items wait.
@@ -61,7 +109,7 @@ impl Inner {
         let listed = links.iter().map(|link| {
             let mut dispatch = link.pool.lock();
             dispatch.adopt(&link.pool.injector);
-            dispatch.link(link.slot).nr_listed
+            dispatch.link(link.slot).nr_listed()
         });
         let nr_waiting = listed.sum();
         drop(plan);
@@ -75,11 +123,17 @@ impl Inner {
         let attrs = plan.attrs().clone();
         let is_dead = plan.is_dead();
         drop(plan);
-        (!is_dead).then(|| QueueReport {
+        if is_dead {
+            return None;
+        }
+        let (stats, gathered) = self.gather();
+        Some(QueueReport {
             name: self.core.name.to_string(),
             attrs,
-            stats: self.stats(),
-            wait: self.core.wait.read(),
+            stats,
+            wait: gathered.times.wait.told(),
+            run: gathered.times.run.told(),
+            oldest: gathered.oldest,
         })
     }
 }
@@ -119,17 +173,12 @@ impl WorkerPool {
 impl Machine {
     /// Writes a record for each queue and each pool.
     pub(crate) fn describe(&self, image: &mut Image) {
-        for queue in self.queues().iter().filter_map(|queue| queue.report()) {
-            let scope = queue.attrs.scope.as_str();
-            image.add(Kind::Queue, &queue.name, scope, &queue.figures());
-        }
-        for pool in self.pools() {
-            let pool = pool.stats();
-            let strict = pool.strict.then(|| "strict".to_owned());
-            let nice = (pool.nice != 0).then(|| format!("nice {}", pool.nice));
-            let detail: Vec<_> = strict.into_iter().chain(nice).collect();
-            let cpus = pool.cpus.to_string();
-            image.add(Kind::Pool, &cpus, &detail.join(", "), &pool.figures());
+        if image.wants_queues() {
+            let queues = self.queues();
+            let queues = queues.iter().filter_map(|queue| queue.report());
+            queues.for_each(|queue| image.push(queue.record()));
+            let pools = self.pools();
+            pools.iter().for_each(|it| image.push(it.stats().record()));
         }
     }
 }

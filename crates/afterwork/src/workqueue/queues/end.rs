@@ -46,6 +46,7 @@ use crate::{
         errands::{self, Errand},
         execute::current::depth,
         item::handles::Dead,
+        item::lane::Lane,
         limit::queue_core::Handler,
     },
 };
@@ -74,7 +75,7 @@ const CLOSED: u32 = 1 << 31;
 
 /// What becomes a visit, if the queue has not ended.
 #[derive(Clone, Debug)]
-pub(crate) struct WeakQueue(Weak<Inner>);
+pub(crate) struct WeakQueue(Weak<Inner>, Lane);
 
 /// A stay in a queue, which does not end before it is over. It is short: no user's code runs in it.
 pub(crate) struct Visit<'a>(&'a Inner);
@@ -96,7 +97,7 @@ impl Lease {
 impl Workqueue {
     /// Lets go of this handle; if it was the last, a reaper ends the queue.
     pub(crate) fn end_in_background(self) {
-        let Self { inner, lease } = self;
+        let Self { inner, lease, .. } = self;
         drop(inner);
         if let Some(mut lease) = Arc::into_inner(lease) {
             lease.in_background = true;
@@ -233,8 +234,13 @@ impl Visits {
 }
 
 impl WeakQueue {
-    pub(crate) fn new(inner: &Arc<Inner>) -> Self {
-        Self(Arc::downgrade(inner))
+    pub(crate) fn new(inner: &Arc<Inner>, lane: Lane) -> Self {
+        Self(Arc::downgrade(inner), lane)
+    }
+
+    /// Returns the lane to which the handle led that it was made from.
+    pub(crate) fn lane(&self) -> Lane {
+        self.1
     }
 
     /// Returns the queue's inside if that is still there. Drop it with no lock held.

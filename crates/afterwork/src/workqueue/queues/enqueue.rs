@@ -1,6 +1,7 @@
 //! Queueing reusable items: an item is claimed by a step of its state, and then left for a pool.
 //!
-//! The two are apart for who holds a lock between them, a timer's for one: he claims under it, and pushes after it.
+//! The two are apart for who holds a lock between them, a timer's for one: he claims under it, and pushes after it. After that,
+//! too, he gives back what the item was counted as elsewhere: that may wake tasks that await a drain.
 
 use std::ptr::NonNull;
 
@@ -9,8 +10,13 @@ use topology::CpuId;
 
 use super::queue::{Inner, Workqueue};
 use crate::workqueue::{
-    execute::{run, wait::must_not_be_lost, work::Work},
+    execute::{
+        run::{self, LeftCount},
+        wait::must_not_be_lost,
+        work::Work,
+    },
     item::head::Head,
+    item::lane::Lane,
     item::list::set_fresh_next,
     item::state::Enqueue,
     pools::pwq::Pwq,
@@ -34,7 +40,8 @@ impl Planned {
     fn carry_out(self, work: &Work, home: &Pwq) {
         match self {
             Self::Push => home.push(work.item()),
-            Self::InPlace => home.tell_queued(work.head()),
+            // SAFETY: it has just been made pending, and `work` keeps it.
+            Self::InPlace => unsafe { home.tell_queued(work.item()) },
             Self::Refused => {}
         }
     }
@@ -47,11 +54,15 @@ pub(crate) struct Claimed<'a> {
     home: Route<'a>,
     work: &'a Work,
     planned: Planned,
+    left: Option<LeftCount>,
 }
 
 impl Claimed<'_> {
-    pub(crate) fn push(self) {
+    /// Pushes it. Returns what it was counted as elsewhere, to be given back with no lock held.
+    #[must_use = "it is waited for until it is given back"]
+    pub(crate) fn push(self) -> Option<LeftCount> {
         self.planned.carry_out(self.work, &self.home);
+        self.left
     }
 }
 
@@ -146,11 +157,12 @@ impl Workqueue {
         let mut nr_queued = 0;
         let mut chain: Option<(NonNull<Head>, NonNull<Head>)> = None;
         for work in works {
-            let planned = self.inner.plan(work, &home, false);
+            let planned = self.inner.plan(work, &home, false, LeftCount::give_back);
             nr_queued += usize::from(planned != Planned::Refused);
             if planned == Planned::Push {
                 let item = work.item();
-                home.tell_queued(work.head());
+                // SAFETY: it has just been made pending, and `work` keeps it.
+                unsafe { home.tell_queued(item) };
                 chain = Some(match chain {
                     None => (item, item),
                     Some((newest, oldest)) => {
@@ -163,7 +175,6 @@ impl Workqueue {
             }
         }
         if let Some((newest, oldest)) = chain {
-            home.probe.note(oldest);
             home.pool.push_chain(newest, oldest);
         }
         nr_queued
@@ -174,61 +185,79 @@ impl Inner {
     /// Queues `work` at `home`, with a place of the queue's capacity if the caller `has_place`; returns `true` if it was queued.
     #[inline]
     pub(crate) fn plan_and_push(&self, work: &Work, home: &Pwq, has_place: bool) -> bool {
-        let planned = self.plan(work, home, has_place);
+        let planned = self.plan(work, home, has_place, LeftCount::give_back);
         planned.carry_out(work, home);
         planned != Planned::Refused
     }
 
-    /// Claims `work` for this queue; returns `true` if its link is still to be pushed to `home`.
+    /// Claims `work` for this queue; returns `true` if its link is still to be pushed to `home`. What it was counted as elsewhere
+    /// is `left` to the caller.
     #[inline]
-    fn plan(&self, work: &Work, home: &Pwq, has_place: bool) -> Planned {
-        let is_ours = |link| self.route_table.routes().has(link);
-        match work.head().enqueue(home, is_ours, has_place) {
+    fn plan(
+        &self,
+        work: &Work,
+        home: &Pwq,
+        has_place: bool,
+        left: impl FnOnce(LeftCount),
+    ) -> Planned {
+        // One that has its place in the other lane is moved.
+        let is_ours = |link| self.route_table.routes().has(link, home.lane);
+        match (work.head()).enqueue(home, is_ours, has_place, Some(work.revivable())) {
             Enqueue::Push(_) => Planned::Push,
             Enqueue::Revive(_) => Planned::InPlace,
             Enqueue::Claim(_) => move_here(work, home),
             Enqueue::Elsewhere(_) => {
-                run::cut_out(work.item());
+                left(run::cut_out(work.item()));
                 move_here(work, home)
             }
             Enqueue::Pending | Enqueue::Disabled => Planned::Refused,
         }
     }
 
-    /// Returns `true` if to queue `work` is to wait until its link has been got out of another queue's list.
-    pub(crate) fn must_cut_out(&self, work: &Work) -> bool {
+    /// Returns `true` if to queue `work` in `lane` is to wait until its link has been got out of another queue's list, or lane.
+    pub(crate) fn must_cut_out(&self, work: &Work, lane: Lane) -> bool {
         let head = work.head();
         let home = head.home.load(Ordering::Relaxed).cast_const();
-        head.load().has_link() && !self.route_table.routes().has(home)
+        head.load().has_link() && !self.route_table.routes().has(home, lane)
     }
 
-    /// Claims `work` to be queued from here; none where it is pending already, or disabled.
-    pub(crate) fn claim_here<'a>(&'a self, work: &'a Work) -> Option<Claimed<'a>> {
-        let home = self.route_table.here();
-        let planned = self.plan(work, &home, false);
+    /// Claims `work` to be queued on `cpu`, or from here; none where it is pending already, or disabled.
+    pub(crate) fn claim<'a>(
+        &'a self,
+        cpu: Option<CpuId>,
+        work: &'a Work,
+        lane: Lane,
+    ) -> Option<Claimed<'a>> {
+        let routes = &self.route_table;
+        let home = cpu.map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu));
+        let home = home.in_lane(lane);
+        let mut left = None;
+        let planned = self.plan(work, &home, false, |count| left = Some(count));
         let claimed = Claimed {
             home,
             work,
             planned,
+            left,
         };
         (planned != Planned::Refused).then_some(claimed)
     }
 
-    /// Claims `work`, which is not pending anywhere, to be queued from `cpu`, also in a drain; `None` when it is disabled.
+    /// Claims `work`, which is not pending anywhere, to be queued on `cpu`, also in a drain; `None` when it is disabled.
     /// Nothing is claimed where the queue was destroyed.
-    pub(crate) fn claim_at<'a>(&'a self, cpu: CpuId, work: &'a Work) -> Option<Claimed<'a>> {
-        let home = self.route_table.at_cpu(cpu);
-        let is_destroyed = self.is_destroyed();
-        let planned = if is_destroyed {
-            Planned::Refused
-        } else {
-            self.plan(work, &home, false)
-        };
-        let claimed = Claimed {
-            home,
+    pub(crate) fn claim_at<'a>(
+        &'a self,
+        cpu: CpuId,
+        work: &'a Work,
+        lane: Lane,
+    ) -> Option<Claimed<'a>> {
+        if !self.is_destroyed() {
+            return self.claim(Some(cpu), work, lane);
+        }
+        Some(Claimed {
+            home: self.route_table.at_cpu(cpu).in_lane(lane),
             work,
-            planned,
-        };
-        (is_destroyed || planned != Planned::Refused).then_some(claimed)
+            planned: Planned::Refused,
+            left: None,
+        })
     }
 }

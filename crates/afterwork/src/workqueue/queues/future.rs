@@ -139,6 +139,7 @@ where
         has_begun: |item| unsafe { base(item).held_link() }.is_some(),
         push: Some(push),
         task: Some(left_by_handle),
+        is_work: false,
         handle: Some(HandleTable {
             take: Self::take,
             cancel,
@@ -196,11 +197,13 @@ where
         let base = unsafe { base(item) };
         // SAFETY: (1): nobody else touches the stage before the future has ended.
         let stage = unsafe { &mut *Self::stage(item) };
-        let panicked = matches!(outcome, Err(JoinError::Panicked(_)));
         let detached = base.head.load().is_detached();
-        if panicked {
+        let mut panicked = false;
+        if let Err(JoinError::Panicked(payload)) = &outcome {
+            panicked = true;
+            let unseen = detached.then(|| (std::any::type_name::<F>(), payload.as_any()));
             // SAFETY: the caller runs the item.
-            unsafe { note_panic(!detached) };
+            unsafe { note_panic(unseen) };
         }
         if detached {
             // FOREIGN(future-outcome): the drop of what nobody joins, by a worker in its item, no locks; contained.
@@ -370,13 +373,12 @@ unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)
 unsafe fn push(item: NonNull<Head>) {
     // SAFETY: (1). The queue's inside is held until the home is looked at no more, though the future may be gone.
     let queue = unsafe { base(item) }.queue.clone();
-    // The held link keeps the queue until the push.
-    let home = queue.route_table.here();
-    let place = home.as_home().cast_mut();
     // SAFETY: (1).
-    unsafe { item.as_ref() }
-        .home
-        .store(place, Ordering::Relaxed);
+    let at = unsafe { &item.as_ref().home };
+    // SAFETY: the held link keeps the queue until the push, and the queue all links that the future ever was at.
+    let lane = unsafe { &*at.load(Ordering::Relaxed) }.lane;
+    let home = queue.route_table.here().in_lane(lane);
+    at.store(home.as_home().cast_mut(), Ordering::Relaxed);
     home.push(item);
 }
 

@@ -99,6 +99,7 @@ impl Builder {
     ///
     /// `build` says [`BuildError::Bh`] when the queue is also to be ordered, `cpu_intensive` or `mem_reclaim`.
     #[doc(alias("WQ_BH", "tasklet_struct"))]
+    #[doc(alias("tasklet_schedule", "system_bh_wq"))]
     pub fn bh(mut self) -> Self {
         self.bh = true;
         self

@@ -28,8 +28,9 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "queue_work_on")]
+    #[doc(alias = "schedule_work_on")]
     pub fn enqueue_on(&self, cpu: CpuId, work: &Work) -> bool {
-        self.enqueue_at(&self.inner.route_table.at_cpu(cpu), work)
+        self.enqueue_at(&self.at_cpu(cpu), work)
     }
 
     /// Queues `work` on a pool of the NUMA node `node`; false as of [`enqueue`](Self::enqueue).
@@ -42,7 +43,8 @@ impl Workqueue {
     /// As [`enqueue`](Self::enqueue).
     #[doc(alias = "queue_work_node")]
     pub fn enqueue_node(&self, node: u32, work: &Work) -> bool {
-        self.enqueue_at(&self.inner.route_table.at_node(node), work)
+        let home = self.inner.route_table.at_node(node).in_lane(self.lane);
+        self.enqueue_at(&home, work)
     }
 
     /// Queues `func` to run once on the pool of `cpu`'s pod, as [`enqueue_on`](Self::enqueue_on) does an item.
@@ -51,12 +53,40 @@ impl Workqueue {
         cpu: CpuId,
         func: impl FnOnce() -> T + Send + 'static,
     ) -> JoinHandle<T> {
-        self.spawn_at(self.inner.route_table.at_cpu(cpu), func)
+        self.spawn_at(self.at_cpu(cpu), func)
+    }
+
+    /// Queues `func` to run once on a pool of the NUMA node `node`, as [`enqueue_node`](Self::enqueue_node) does an item.
+    ///
+    /// # Blocking
+    ///
+    /// As [`spawn`](Self::spawn).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use afterwork::workqueue::{AffinityScope, Workqueue};
+    /// let queue = Workqueue::builder("example").scope(AffinityScope::Numa).build()?;
+    /// let near_its_memory = queue.spawn_node(0, || vec![0u8; 4096].len());
+    /// assert_eq!(near_its_memory.join()?, 4096);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("queue_work_node", "async_schedule_node"))]
+    pub fn spawn_node<T: Send + 'static>(
+        &self,
+        node: u32,
+        func: impl FnOnce() -> T + Send + 'static,
+    ) -> JoinHandle<T> {
+        self.spawn_at(self.inner.route_table.at_node(node), func)
     }
 
     /// Returns the link for an item that this thread queues here.
     #[inline]
     pub(crate) fn here(&self) -> Route<'_> {
-        self.inner.route_table.here()
+        self.inner.route_table.here().in_lane(self.lane)
+    }
+
+    fn at_cpu(&self, cpu: CpuId) -> Route<'_> {
+        self.inner.route_table.at_cpu(cpu).in_lane(self.lane)
     }
 }

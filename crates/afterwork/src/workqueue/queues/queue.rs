@@ -1,6 +1,6 @@
 //! A workqueue: where users queue items.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use sync::{
     Mutex,
@@ -17,6 +17,7 @@ use super::{
 };
 use crate::workqueue::{
     execute::current::is_seated,
+    item::lane::Lane,
     limit::queue_core::{PanicHandler, QueueCore},
     limit::room::Room,
     observe::histogram::Histogram,
@@ -79,6 +80,8 @@ pub struct Workqueue {
     pub(crate) inner: Arc<Inner>,
     /// Counts the handles; futures hold `inner` for longer, and others for a moment.
     pub(super) lease: Arc<Lease>,
+    /// I: where what is queued by this handle waits.
+    pub(crate) lane: Lane,
 }
 
 pub(crate) struct Inner {
@@ -134,6 +137,7 @@ pub(crate) struct Parts {
     pub(crate) rescuer: Option<Rescuer>,
     pub(crate) on_panic: Option<PanicHandler>,
     pub(crate) capacity: Option<usize>,
+    pub(crate) shares: Option<u32>,
 }
 
 impl Closed {
@@ -171,6 +175,7 @@ impl Workqueue {
             bh: parts.bh,
             reclaim: parts.rescuer.is_some(),
             room: parts.capacity.map(Room::new),
+            shares: AtomicU32::new(parts.shares.unwrap_or(0)),
             ..QueueCore::new(name, parts.on_panic.take())
         });
         let ordered = parts.design.ordered;
@@ -191,7 +196,11 @@ impl Workqueue {
         // The machine may have changed since the plan was drawn.
         inner.follow(registry.machine());
         let lease = Arc::new(Lease::new(&inner, registry));
-        Self { inner, lease }
+        Self {
+            inner,
+            lease,
+            lane: Lane::Ordinary,
+        }
     }
 
     /// Changes how many threads run items of this queue at once.
@@ -203,6 +212,7 @@ impl Workqueue {
     /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) outside 1 to 512;
     /// [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an ordered queue.
     #[doc(alias = "workqueue_set_max_active")]
+    #[doc(alias = "workqueue_set_min_active")]
     pub fn set_max_active(
         &self,
         max_active: u32,
@@ -223,8 +233,8 @@ impl Workqueue {
         Ok(())
     }
 
-    pub(crate) fn downgrade(&self) -> WeakQueue {
-        WeakQueue::new(&self.inner)
+    pub(crate) fn to_weak(&self) -> WeakQueue {
+        WeakQueue::new(&self.inner, self.lane)
     }
 
     /// Returns the registry whose pools it uses.
@@ -247,12 +257,65 @@ impl Workqueue {
         self.inner.stats()
     }
 
-    /// Returns how long items waited until a worker took them, of the sampled ones.
+    /// Returns how long items waited from being queued until a worker took them.
     ///
-    /// Of [`Params::wait_sample`](crate::params::Params::wait_sample) items of a pool at most one is sampled. Those that
-    /// a joiner ran or that were cancelled are not among them.
+    /// Each item that a worker took has its share, but for those at the very end that the worker has not told of yet: see
+    /// [`Params::wait_sample`](crate::params::Params::wait_sample). Those that a joiner ran are not among them. A wait is known
+    /// to within a factor of two, and to within less if the queue is short.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{thread::sleep, time::Duration};
+    /// use afterwork::workqueue::Workqueue;
+    ///
+    /// let queue = Workqueue::builder("disk").max_active(1).help(false).build()?;
+    /// for _ in 0..20 {
+    ///     queue.spawn_detached(|| sleep(Duration::from_millis(2)));
+    /// }
+    /// queue.drain()?;
+    /// // The last one waited for the nineteen before it.
+    /// assert!(queue.wait_times().quantile_ns(1.0) > 19_000_000);
+    /// assert!(queue.run_times().quantile_ns(0.5) >= 2_000_000);
+    /// assert_eq!(queue.oldest_wait(), None, "nothing waits");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Blocking
+    ///
+    /// As [`stats`](Self::stats).
     pub fn wait_times(&self) -> Histogram {
-        self.inner.core.wait.read()
+        self.inner.must_be_at_home();
+        self.inner.times().0
+    }
+
+    /// Returns how long workers ran items; each poll of a future counts by itself.
+    ///
+    /// Each item has its share, as of [`wait_times`](Self::wait_times); of those that a worker took together, the first one's time
+    /// stands for all, and the total is right. A run is told when its worker next has the pool lock.
+    ///
+    /// # Blocking
+    ///
+    /// As [`stats`](Self::stats).
+    #[doc(alias("latency", "duration"))]
+    pub fn run_times(&self) -> Histogram {
+        self.inner.must_be_at_home();
+        self.inner.times().1
+    }
+
+    /// Returns for how long the oldest item waits that no worker has taken; nothing if none waits.
+    ///
+    /// Computed when it is asked, by what is noted when items come: exact for an item that came to an empty pool, else to within
+    /// the time for which it lay where producers leave items. After cancels of items in the middle of the line it is an
+    /// estimate. With [`Params::wait_sample`](crate::params::Params::wait_sample) of 0 nothing is noted.
+    ///
+    /// # Blocking
+    ///
+    /// As [`stats`](Self::stats).
+    #[doc(alias("age", "lag"))]
+    pub fn oldest_wait(&self) -> Option<Duration> {
+        self.inner.must_be_at_home();
+        self.inner.oldest()
     }
 
     /// Returns `true` if the caller may queue items beside the capacity, and counts it if not.
@@ -331,6 +394,7 @@ impl fmt::Debug for Workqueue {
             .field("settled", &self.inner.core.settled)
             .field("nr_active", &plan.map(|plan| plan.nr_active()))
             .field("ordered", &self.inner.ordered)
+            .field("lane", &self.lane)
             .finish_non_exhaustive()
     }
 }

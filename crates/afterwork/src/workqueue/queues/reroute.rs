@@ -4,6 +4,7 @@ use sync::{Patience, twin, unmodelled::Arc};
 
 use super::queue::{Inner, Workqueue};
 use crate::workqueue::{
+    item::lane::Lane,
     pools::pwq::Pwq,
     route::attrs::{Attrs, BuildError},
     route::machine::{Follower, Machine},
@@ -39,11 +40,11 @@ impl Inner {
         shut.publish(&routes);
         drop(shut);
         for link in before.links() {
-            if !routes.has(link.as_home()) {
+            if !routes.has(link.as_home(), Lane::Ordinary) {
                 link.pool.retire_link(link.slot);
             }
         }
-        if plug && !routes.has(before.links()[0].as_home()) {
+        if plug && !routes.has(before.links()[0].as_home(), Lane::Ordinary) {
             before.links()[0].succeed(&routes.links()[0]);
         }
         Ok(())

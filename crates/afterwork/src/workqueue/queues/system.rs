@@ -1,9 +1,13 @@
 //! Queues that are there for all, by the kernel's names.
 
-use sync::fork::PerProcess;
+use sync::{fork::PerProcess, unmodelled::Arc};
+use topology::CpuId;
 
 use super::queue::Workqueue;
-use crate::workqueue::route::attrs::{BuildError, MAX_ACTIVE};
+use crate::workqueue::{
+    execute::join::{JoinError, JoinHandle},
+    route::attrs::{BuildError, MAX_ACTIVE},
+};
 
 /// Returns the queue for short items of anybody's; the kernel's `system_wq`.
 ///
@@ -26,6 +30,7 @@ use crate::workqueue::route::attrs::{BuildError, MAX_ACTIVE};
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[doc(alias("system_wq", "system_percpu_wq", "schedule_work"))]
+#[doc(alias = "flush_scheduled_work")]
 pub fn system() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || Workqueue::builder("events").per_cpu().build())
@@ -77,6 +82,94 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     once(&QUEUE, || {
         let queue = Workqueue::builder("events_unbound").max_active(MAX_ACTIVE);
         queue.build()
+    })
+}
+
+/// Runs `func` on `cpu`, and returns what it returns; the kernel's `work_on_cpu`.
+///
+/// It runs on a worker there, never on the calling thread, and beside what [`system`] has.
+///
+/// # Blocking
+///
+/// Until it has run. Not inside an item of a bottom half, nor in a section of RCU.
+///
+/// # Errors
+///
+/// - [`BuildError::NoCpus`], if there is no such CPU, or this process may not use it.
+/// - Those of [`system`]. Nothing has run then.
+/// - Inside, [`JoinError::Panicked`].
+///
+/// # Panics
+///
+/// As [`JoinHandle::join`](crate::workqueue::JoinHandle::join).
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::workqueue::{self, Topology};
+///
+/// let last = Topology::detect()?.allowed().last().expect("this one at least");
+/// let sum = workqueue::work_on_cpu(last, || 1 + 1)??;
+/// assert_eq!(sum, 2);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("work_on_cpu_safe", "smp_call_on_cpu"))]
+pub fn work_on_cpu<T: Send + 'static>(
+    cpu: CpuId,
+    func: impl FnOnce() -> T + Send + 'static,
+) -> Result<Result<T, JoinError>, BuildError> {
+    let queue = on_cpus()?;
+    if !queue.inner.route_table.routes().cpus().any(|it| it == cpu) {
+        return Err(BuildError::NoCpus);
+    }
+    Ok(queue.spawn_on(cpu, func).join())
+}
+
+/// Runs `func` once on each CPU that this process may use, and waits until all have ended; the kernel's `schedule_on_each_cpu`.
+///
+/// Returns the first error after all have ended: [`JoinError::Panicked`].
+///
+/// # Blocking
+///
+/// As [`work_on_cpu`].
+///
+/// # Errors
+///
+/// As of [`work_on_cpu`].
+///
+/// # Examples
+///
+/// ```
+/// use std::sync::{Arc, atomic::{AtomicU32, Ordering}};
+/// use afterwork::workqueue;
+///
+/// let nr_runs = Arc::new(AtomicU32::new(0));
+/// let counts = nr_runs.clone();
+/// workqueue::schedule_on_each_cpu(move |_cpu| drop(counts.fetch_add(1, Ordering::Relaxed)))??;
+/// assert!(nr_runs.load(Ordering::Relaxed) > 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias = "on_each_cpu")]
+pub fn schedule_on_each_cpu(
+    func: impl Fn(CpuId) + Send + Sync + 'static,
+) -> Result<Result<(), JoinError>, BuildError> {
+    let queue = on_cpus()?;
+    let func = Arc::new(func);
+    let spawn = |cpu| {
+        let func = func.clone();
+        queue.spawn_on(cpu, move || func(cpu))
+    };
+    let cpus: Vec<_> = queue.inner.route_table.routes().cpus().collect();
+    let handles: Vec<_> = cpus.into_iter().map(spawn).collect();
+    let ends: Vec<_> = handles.into_iter().map(JoinHandle::join).collect();
+    Ok(ends.into_iter().collect())
+}
+
+/// Returns the queue of items that belong to a CPU and are waited for.
+fn on_cpus() -> Result<&'static Workqueue, BuildError> {
+    static QUEUE: PerProcess<Workqueue> = PerProcess::new();
+    once(&QUEUE, || {
+        Workqueue::builder("events_on_cpu").per_cpu().build()
     })
 }
 

@@ -46,13 +46,15 @@ use topology::CpuId;
 
 use super::{
     end::{Visit, WeakQueue},
+    enqueue::Claimed,
     queue::{Inner, Workqueue},
     wheel::{Group, TimerKey, Wheel, rounded_ns},
 };
 use crate::{
     panics::Foreign,
     workqueue::{
-        execute::{wait::must_not_be_lost, work::Work},
+        errands::Errand,
+        execute::{run::LeftCount, wait::must_not_be_lost, work::Work},
         item::handles::Dead,
         pools::manager::Manager,
     },
@@ -145,6 +147,10 @@ pub(crate) enum Arming {
     Refused,
 }
 
+/// Somebody holds an item's lock.
+#[derive(Debug)]
+struct Locked;
+
 /// What was taken out under an item's lock and may hold last handles of users' things: dropped after it.
 #[derive(Default)]
 pub(crate) struct Dust {
@@ -187,11 +193,12 @@ impl Timer {
         self.lock(&mut dust).armed.is_some()
     }
 
-    /// Arms the timer for `queue`; `again` when it may be armed already.
+    /// Arms the timer for `queue`, to be queued on `cpu` or from here; `again` when it may be armed already.
     pub(crate) fn arm(
         self: &Arc<Self>,
         work: &Work,
         queue: &Workqueue,
+        cpu: Option<CpuId>,
         delay: Duration,
         again: bool,
     ) -> Arming {
@@ -221,21 +228,22 @@ impl Timer {
         let done = if !queue.admits() {
             false
         } else if delay.is_zero() {
-            claimed = queue.inner.claim_here(work);
+            claimed = queue.inner.claim(cpu, work, queue.lane);
             claimed.is_some()
         } else {
             let at_ns = time::now_ns().saturating_add(nanos(delay));
             let at_ns = rounded_ns(at_ns, state.slack_ns);
-            let place = (queue.downgrade(), cpu::current());
+            let place = (queue.to_weak(), cpu.unwrap_or_else(cpu::current));
             let is_first = state.put(self, work, &queue.inner, place, at_ns);
             wakes = is_first.then(|| queue.inner.manager.clone());
             true
         };
         drop(state);
-        if let Some(claimed) = claimed {
-            claimed.push();
-        }
+        let left = claimed.and_then(Claimed::push);
         drop(disarmed);
+        if let Some(left) = left {
+            left.give_back();
+        }
         if let Some(manager) = wakes {
             manager.wake();
         }
@@ -297,11 +305,14 @@ impl Timer {
         queue.must_be_at_home();
         // Should the queue end just now, the next look finds the timer gone.
         let queue = queue.visit()?;
-        let claimed = queue.claim_at(armed.cpu, work)?;
+        let claimed = queue.claim_at(armed.cpu, work, armed.queue.lane())?;
         disarmed = state.disarm();
         drop(state);
-        claimed.push();
+        let left = claimed.push();
         drop((queue, disarmed));
+        if let Some(left) = left {
+            left.give_back();
+        }
         Some(true)
     }
 }
@@ -454,7 +465,8 @@ impl Due {
 
     /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
-        if self.try_fire(now_ns) {
+        if let Ok(left) = self.try_fire(now_ns) {
+            timers.manager.leave_to_reapers(left);
             return self.work.leave();
         }
         // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
@@ -469,29 +481,30 @@ impl Due {
         None
     }
 
-    /// Queues the item, if it is still armed as it was; false while its lock is held.
-    fn try_fire(&self, now_ns: u64) -> bool {
+    /// Queues the item, if it is still armed as it was; an error while its lock is held. Returns what it was counted as elsewhere.
+    fn try_fire(&self, now_ns: u64) -> Result<Option<LeftCount>, Locked> {
         // Dropped after the lock and the visit.
         let queue;
         let Some(mut state) = self.timer.state.try_lock() else {
-            return false;
+            return Err(Locked);
         };
         let is_ours = state.generation == self.generation;
         if !is_ours && !twin::armed("delayed: fires what was changed") {
-            return true;
+            return Ok(None);
         }
         let Some(armed) = state.armed.take() else {
-            return true;
+            return Ok(None);
         };
         queue = armed.queue.upgrade();
         let Some(queue) = queue.as_deref().and_then(Inner::visit) else {
             // The queue has gone, and its timers with it.
-            return true;
+            return Ok(None);
         };
         if armed.is_cancelled(&queue) && !twin::armed("cancel all: forgets what is being fired") {
-            return true;
+            return Ok(None);
         }
-        if queue.must_cut_out(&self.work) {
+        let lane = armed.queue.lane();
+        if queue.must_cut_out(&self.work, lane) {
             // That may take until some item has ended.
             let again_ns = now_ns.saturating_add(RETRY_NS);
             let place = (armed.queue, armed.cpu);
@@ -500,7 +513,7 @@ impl Due {
         } else {
             let early = twin::armed("delayed: unlocks before it claims");
             let mut held = (!early).then_some(state);
-            let claimed = queue.claim_at(armed.cpu, &self.work);
+            let claimed = queue.claim_at(armed.cpu, &self.work, lane);
             if let (None, Some(state)) = (&claimed, &mut held)
                 && !twin::armed("delayed: firing overlooks disable")
             {
@@ -508,11 +521,16 @@ impl Due {
                 state.armed = Some(armed);
             }
             drop(held);
-            if let Some(claimed) = claimed {
-                claimed.push();
-            }
+            return Ok(claimed.and_then(Claimed::push));
         }
-        true
+        Ok(None)
+    }
+}
+
+// Of an item that the manager fires, which runs no code of users'.
+impl Errand for LeftCount {
+    fn run(self: Box<Self>) {
+        self.give_back();
     }
 }
 

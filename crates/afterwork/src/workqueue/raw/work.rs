@@ -1,6 +1,11 @@
 //! A work item that is part of its user's structure.
 
-use std::{cell::Cell, fmt, mem, ops::Deref, ptr::NonNull};
+use std::{
+    cell::Cell,
+    fmt, mem,
+    ops::Deref,
+    ptr::{self, NonNull},
+};
 
 use sync::{Patience, atomic::Ordering};
 use topology::CpuId;
@@ -240,7 +245,7 @@ impl RawWork {
             return Ok(false);
         }
         let home = home();
-        match this.head.enqueue(&home, |_| false, false) {
+        match this.head.enqueue(&home, |_| false, false, None) {
             Enqueue::Push(_) => {}
             Enqueue::Claim(_) => this.move_to(&home, State::publish),
             Enqueue::Pending | Enqueue::Disabled => return Ok(false),
@@ -396,6 +401,8 @@ impl RawWork {
         let mut patience = Patience::new();
         loop {
             if self.head.update(State::claim_pending).is_some() {
+                // While nobody else can queue it.
+                trace::forget(self.item().as_ptr().addr());
                 self.cut_out();
                 return Claim::Ours;
             }
@@ -424,7 +431,6 @@ impl RawWork {
         let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
         // Of its own: once the item is unlinked the queue may go, and the pool with it.
         let (pool, slot) = (home.pool.clone(), home.slot);
-        home.probe.forget(item);
         let mut patience = Patience::new();
         loop {
             // The newest of all has not been counted, and needs no walk.
@@ -432,10 +438,7 @@ impl RawWork {
                 head.update(|state| Some(state.unlink()));
                 return;
             }
-            if pool.unlink(slot, item) {
-                return;
-            }
-            if head.update(State::take_handoff).is_some() {
+            if pool.unlink(slot, item) || head.update(State::take_handoff).is_some() {
                 pool.retire_one(slot, list::colour(item));
                 return;
             }
@@ -640,6 +643,7 @@ unsafe fn carry_out(
     let call = || {
         // SAFETY: (2).
         let told = || unsafe { &*home }.trace(item.as_ptr(), VTABLE);
+        let within = trace::enter(item.as_ptr().addr(), false);
         trace::execute_start(told);
         // FOREIGN(raw-item-run): a function of C's, on a worker, a rescuer or a joiner; what unwinds ends the process.
         let nesting = rcu::nesting();
@@ -656,16 +660,17 @@ unsafe fn carry_out(
             left_section(func);
         }
         trace::execute_end(told);
+        drop(within);
         before_end();
     };
-    // SAFETY: (2), and `before_end` forgets it where it goes.
-    unsafe { with_current(item.as_ptr(), home, call) };
+    // SAFETY: (2), and `before_end` forgets it where it goes. The item, which its function may free, is not told.
+    unsafe { with_current(ptr::null(), home, call) };
     // SAFETY: (1).
     if let Some(left) = unsafe { Shard::of(run).end(run) } {
         // SAFETY: linked again and counted in flight, so it and its home are there until it is in a list.
         let home: &Pwq = unsafe { &*Pwq::of(left.as_ref().home.load(Ordering::Relaxed)) };
         let pool = home.pool.clone();
-        put_back(&pool, left, false);
+        put_back(&pool, left, None);
     }
 }
 
@@ -692,8 +697,6 @@ fn help(item: NonNull<Head>) -> bool {
     let (name, func) = (Name::of(item.cast(), work.func.get()), work.func.get());
     // SAFETY: claimed while linked: until we unlink it the queue cannot go, and then our seat keeps it.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-    // Of its own: once the claim or the seat is given up the queue may go, and the pool with it.
-    let pool = home.pool.clone();
     // A run from the same queue, further out on this thread, lends its seat.
     let lent = is_seated(&home.core);
     // Not references, which would claim that the queue stays until the run is over.
@@ -701,7 +704,6 @@ fn help(item: NonNull<Head>) -> bool {
     // Claimed, so none begins that is not under way now. The seat comes before the link is taken back: see `take_back`.
     let is_free = !name.shard().runs(name);
     let holds = is_free.then(|| home.gate.try_help(node, lent)).flatten();
-    home.probe.forget(item);
     // SAFETY: the queue is kept by our claim, or by the seat until it is left.
     let leave = |holds| unsafe { Gate::leave_last(gate, core, node, holds) };
     let tell = |left: Left<Seeker>| {
@@ -713,14 +715,16 @@ fn help(item: NonNull<Head>) -> bool {
         }
     };
     let holds = match holds {
-        Some(holds) if pool.injector.take_back(item) => holds,
+        Some(holds) if home.pool.injector.take_back(item) => holds,
         others => {
+            // Of its own: once the claim is given up the queue may go, and the pool with it.
+            let pool = home.pool.clone();
             if let Some(holds) = others {
                 tell(leave(holds));
             }
             let unclaimed = head.update(|state| Some(state.unclaim().0));
             if unclaimed.is_some_and(|(from, _)| from.unclaim().1) {
-                put_back(&pool, item, false);
+                put_back(&pool, item, None);
             }
             return false;
         }

@@ -13,10 +13,20 @@ pub const MAX_ACTIVE: u32 = 512;
 /// The largest `capacity`: how many items may be told to wait in a queue. More would not fit into any memory.
 pub const MAX_CAPACITY: usize = u32::MAX as usize;
 
+/// The most shares that a queue may have of its pools' CPU time. The kernel's `CGROUP_WEIGHT_MAX`.
+pub const MAX_SHARES: u32 = 10_000;
+
+/// Checks the shares of a queue.
+pub(crate) fn check_shares(shares: u32) -> Result<(), BuildError> {
+    let is_valid = (1..=MAX_SHARES).contains(&shares);
+    is_valid.then_some(()).ok_or(BuildError::Shares(shares))
+}
+
 /// Where the workers of a queue run, and their priority. May be changed while the queue is used.
 ///
 /// See [`Workqueue::set_attrs`](crate::workqueue::Workqueue::set_attrs).
 #[derive(Clone, PartialEq, Eq, Debug)]
+#[doc(alias("WQ_SYSFS", "alloc_workqueue_attrs"))]
 pub struct Attrs {
     /// Which CPUs share a worker pool.
     pub scope: AffinityScope,
@@ -58,6 +68,8 @@ pub enum BuildError {
     MaxActive(u32),
     /// `capacity` is 0 or above [`MAX_CAPACITY`].
     Capacity(usize),
+    /// The shares are 0 or above [`MAX_SHARES`].
+    Shares(u32),
     /// The nice value is not between -20 and 19.
     Nice(i8),
     /// An ordered queue runs one item at a time; this `max_active` was asked for.
@@ -66,6 +78,8 @@ pub enum BuildError {
     OrderedScope(AffinityScope),
     /// An ordered queue cannot let joiners help: they would jump the line.
     OrderedHelp,
+    /// An ordered queue has no urgent lane: its items start in the order in which they were queued.
+    OrderedUrgent,
     /// The set of CPUs is empty.
     NoCpus,
     /// The last change of an ordered queue's attributes waits for items that were queued before it, and the caller is
@@ -88,6 +102,9 @@ impl fmt::Display for BuildError {
             Self::Capacity(capacity) => {
                 write!(f, "capacity {capacity} is not between 1 and {MAX_CAPACITY}")
             }
+            Self::Shares(shares) => {
+                write!(f, "shares {shares} are not between 1 and {MAX_SHARES}")
+            }
             Self::Nice(nice) => write!(f, "nice value {nice} is not between -20 and 19"),
             Self::OrderedMaxActive(max) => {
                 write!(f, "an ordered queue runs one item at a time, not {max}")
@@ -99,6 +116,7 @@ impl fmt::Display for BuildError {
                 )
             }
             Self::OrderedHelp => f.write_str("an ordered queue cannot let joiners jump the line"),
+            Self::OrderedUrgent => f.write_str("an ordered queue has no urgent lane"),
             Self::NoCpus => f.write_str("a queue without any CPU"),
             Self::Unsettled => f.write_str(
                 "the attributes of an ordered queue cannot change twice inside one of its items",

@@ -7,7 +7,7 @@ use crate::{
     params::MaxActiveScope,
     workqueue::{
         item::head::Home,
-        item::probe::Probe,
+        item::lane::Lane,
         item::state::Rules,
         limit::active::Gate,
         limit::queue_core::QueueCore,
@@ -223,7 +223,11 @@ impl Plan {
         let gate = self.gate(node, pool.attrs.cpus.len(), cpus_by_node);
         let link = pool.add_link(plug, |slot| {
             Arc::new(Pwq {
-                home: Home { slot, rules },
+                home: Home {
+                    slot,
+                    lane: Lane::Ordinary,
+                    rules,
+                },
                 pool: pool.clone(),
                 core: core.clone(),
                 gate,
@@ -231,7 +235,8 @@ impl Plan {
                 node,
                 anchors: OnceLock::new(),
                 nr_cancelled: AtomicU32::new(0),
-                probe: Probe::default(),
+                urgent: OnceLock::new(),
+                observed: OnceLock::new(),
             })
         });
         self.links.push(link.clone());

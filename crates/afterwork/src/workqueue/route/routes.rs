@@ -40,7 +40,7 @@ use sync::{
 };
 use topology::{CpuId, Pods, Topology};
 
-use crate::workqueue::{item::head::Home, pools::pwq::Pwq};
+use crate::workqueue::{item::head::Home, item::lane::Lane, pools::pwq::Pwq};
 
 /// How often a changer looks whether enqueuers have left before it gives way. A guess: many time slices.
 const SHUT_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
@@ -107,6 +107,11 @@ impl Routes {
         &self.links
     }
 
+    /// Returns the CPUs that have a link of their own, or share one.
+    pub(crate) fn cpus(&self) -> impl Iterator<Item = CpuId> {
+        self.pods.iter().flat_map(|pod| pod.cpus.iter())
+    }
+
     /// Returns `true` if both lead everywhere to the same link.
     pub(crate) fn is_like(&self, other: &Routes) -> bool {
         self.pods == other.pods
@@ -118,9 +123,10 @@ impl Routes {
                 .eq(other.links.iter().map(Arc::as_ptr))
     }
 
-    /// Returns `true` if `link`, which is only compared, is one of these.
-    pub(crate) fn has(&self, link: *const Home) -> bool {
-        self.links.iter().any(|it| ptr::eq(it.as_home(), link))
+    /// Returns `true` if `link`, which is only compared, is one of these, in `lane`.
+    pub(crate) fn has(&self, link: *const Home, lane: Lane) -> bool {
+        let mut lanes = self.links.iter().flat_map(|it| it.lanes());
+        lanes.any(|it| ptr::eq(it.as_home(), link) && it.lane == lane)
     }
 
     /// Returns the link to the pool of the pod that this thread runs in.
@@ -294,6 +300,15 @@ impl EnqueueBarrier {
             thread::yield_now();
         }
         false
+    }
+}
+
+impl Route<'_> {
+    /// Leads to the same link for the items of `lane`.
+    #[inline]
+    pub(crate) fn in_lane(mut self, lane: Lane) -> Self {
+        self.link = self.link.in_lane(lane);
+        self
     }
 }
 

@@ -1,10 +1,12 @@
 //! What pools and queues have counted.
 
+use std::time::Duration;
+
 use topology::CpuSet;
 
 use super::attrs::Attrs;
 use crate::{
-    page::{pool_figures, queue_figures},
+    page::{Kind, Record, pool_figures, queue_figures},
     workqueue::observe::histogram::Histogram,
 };
 
@@ -50,8 +52,20 @@ queue_figures!(counted! {
 } {});
 
 impl PoolStats {
-    /// Returns the figures of its record.
-    pub(crate) fn figures(&self) -> Vec<u64> {
+    /// Returns its record: it is named by its CPUs, and its detail is what is not as usual.
+    pub(crate) fn record(&self) -> Record {
+        let strict = self.strict.then(|| "strict".to_owned());
+        let nice = (self.nice != 0).then(|| format!("nice {}", self.nice));
+        let detail: Vec<_> = strict.into_iter().chain(nice).collect();
+        Record {
+            kind: Kind::Pool,
+            name: self.cpus.to_string(),
+            detail: detail.join(", "),
+            figures: self.figures(),
+        }
+    }
+
+    fn figures(&self) -> Vec<u64> {
         let mut figures = self.counts();
         let nr_awake = self.nr_workers.saturating_sub(self.nr_idle);
         figures.push(nr_awake.saturating_sub(self.nr_blocked) as u64);
@@ -60,11 +74,22 @@ impl PoolStats {
 }
 
 impl QueueReport {
-    /// Returns the figures of its record.
-    pub(crate) fn figures(&self) -> Vec<u64> {
-        let wait = &self.wait;
+    /// Returns its record, of which the detail is the affinity scope.
+    pub(crate) fn record(&self) -> Record {
+        Record {
+            kind: Kind::Queue,
+            name: self.name.clone(),
+            detail: self.attrs.scope.as_str().to_owned(),
+            figures: self.figures(),
+        }
+    }
+
+    fn figures(&self) -> Vec<u64> {
+        let (wait, run) = (&self.wait, &self.run);
         let mut figures = self.stats.counts();
         figures.extend([wait.count, wait.quantile_ns(0.5), wait.quantile_ns(0.99)]);
+        let oldest_ns = self.oldest.map_or(0, |age| age.as_nanos() as u64);
+        figures.extend([oldest_ns, run.quantile_ns(0.5), run.quantile_ns(0.99)]);
         figures
     }
 }
@@ -81,4 +106,8 @@ pub struct QueueReport {
     pub stats: QueueStats,
     /// How long items waited for a worker: see [`Workqueue::wait_times`](crate::workqueue::Workqueue::wait_times).
     pub wait: Histogram,
+    /// How long workers ran items: see [`Workqueue::run_times`](crate::workqueue::Workqueue::run_times).
+    pub run: Histogram,
+    /// For how long the oldest item waits: see [`Workqueue::oldest_wait`](crate::workqueue::Workqueue::oldest_wait).
+    pub oldest: Option<Duration>,
 }

@@ -26,7 +26,7 @@ impl FirstPanic {
             Some(_) => Some(payload),
         };
         drop(first);
-        core.note_panic(later.is_none());
+        core.note_panic(later.as_deref().map(|later| ("a part of a scope", later)));
         if let Some(later) = later {
             discard(later);
         }

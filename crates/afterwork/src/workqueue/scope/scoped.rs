@@ -119,6 +119,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "thread::scope")]
+    #[doc(alias("INIT_WORK_ONSTACK", "destroy_work_on_stack"))]
     pub fn scope<'env, R>(
         &'env self,
         body: impl for<'scope> FnOnce(&'scope Scope<'scope, 'env>) -> R,

@@ -6,6 +6,7 @@
 use std::{fmt, marker::PhantomData, time::Duration};
 
 use sync::{Patience, twin, unmodelled::Arc};
+use topology::CpuId;
 
 use crate::{
     rcu,
@@ -40,7 +41,7 @@ pub struct Deferred<U> {
 ///
 /// - It is never queued before its delay is over. How much later depends on when the system lets the registry's own
 ///   thread run, usually within 0.2 ms, and on [`slack`](Deferred::with_slack).
-/// - It goes to the pool of the pod from which it was queued.
+/// - It goes to the pool of the pod from which it was queued, or of the CPU that was [said](Workqueue::enqueue_after_on).
 /// - An item whose handles are all gone is still queued when its time comes. With the last handle of its queue the timer
 ///   goes: the item is not pending any more, and nothing runs. A drain does not wait for timers; what they bring is queued also while one is under
 ///   way.
@@ -74,6 +75,7 @@ pub enum Delay {}
 impl<U: 'static> Deferred<U> {
     /// Makes an item that runs `func`.
     #[doc(alias("INIT_DELAYED_WORK", "INIT_RCU_WORK"))]
+    #[doc(alias("DECLARE_DELAYED_WORK", "timer_setup"))]
     pub fn new(mut func: impl FnMut() + Send + 'static) -> Self {
         Self::with_handle(move |_| func())
     }
@@ -140,6 +142,7 @@ impl<U: 'static> Deferred<U> {
     ///
     /// As [`Work::disable_sync`].
     #[doc(alias = "cancel_delayed_work_sync")]
+    #[doc(alias("timer_delete_sync", "del_timer_sync"))]
     pub fn cancel_sync(&self) -> bool {
         let was_pending = self.disable_sync();
         self.enable();
@@ -247,7 +250,43 @@ impl Workqueue {
     /// For two short locks; see also [`enqueue`](Self::enqueue).
     #[doc(alias("queue_delayed_work", "schedule_delayed_work"))]
     pub fn enqueue_after(&self, work: &DelayedWork, delay: Duration) -> bool {
-        work.timer.arm(&work.work, self, delay, false) == Arming::Done
+        work.timer.arm(&work.work, self, None, delay, false) == Arming::Done
+    }
+
+    /// Queues `work` after `delay` as [`enqueue_after`](Self::enqueue_after) does, on the pool of `cpu`'s pod, as
+    /// [`enqueue_on`](Self::enqueue_on) does.
+    ///
+    /// # Blocking
+    ///
+    /// As [`enqueue_after`](Self::enqueue_after).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use afterwork::workqueue::{CpuId, DelayedWork, Workqueue};
+    ///
+    /// let queue = Workqueue::builder("example").per_cpu().build()?;
+    /// let work = DelayedWork::new(|| println!("on the first CPU"));
+    /// assert!(queue.enqueue_after_on(CpuId::new(0), &work, Duration::from_millis(1)));
+    /// work.flush()?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias("queue_delayed_work_on", "schedule_delayed_work_on"))]
+    pub fn enqueue_after_on(&self, cpu: CpuId, work: &DelayedWork, delay: Duration) -> bool {
+        let timer = &work.timer;
+        timer.arm(&work.work, self, Some(cpu), delay, false) == Arming::Done
+    }
+
+    /// Makes `work` be queued after `delay` as [`mod_delayed`](Self::mod_delayed) does, on the pool of `cpu`'s pod; returns `true`
+    /// if it was pending.
+    ///
+    /// # Blocking
+    ///
+    /// As [`mod_delayed`](Self::mod_delayed).
+    #[doc(alias = "mod_delayed_work_on")]
+    pub fn mod_delayed_on(&self, cpu: CpuId, work: &DelayedWork, delay: Duration) -> bool {
+        self.mod_delayed_at(Some(cpu), work, delay)
     }
 
     /// Makes `work`, pending or not, be queued here after `delay` from now; returns `true` if it was pending.
@@ -275,11 +314,16 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[doc(alias = "mod_delayed_work")]
+    #[doc(alias = "mod_timer")]
     pub fn mod_delayed(&self, work: &DelayedWork, delay: Duration) -> bool {
+        self.mod_delayed_at(None, work, delay)
+    }
+
+    fn mod_delayed_at(&self, cpu: Option<CpuId>, work: &DelayedWork, delay: Duration) -> bool {
         let mut was_pending = false;
         let mut patience = Patience::new();
         loop {
-            match work.timer.arm(&work.work, self, delay, true) {
+            match work.timer.arm(&work.work, self, cpu, delay, true) {
                 Arming::Done | Arming::Refused => return was_pending,
                 Arming::Armed => return true,
                 // Not under the timer's lock: it may have to be cut out of a list.

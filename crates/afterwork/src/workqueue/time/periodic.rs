@@ -102,7 +102,7 @@ impl Workqueue {
         let missed = Arc::new(AtomicU32::new(MissedTickBehavior::Skip as u32));
         let due_ns = time::now_ns().saturating_add(period_ns);
         let mut ticks = Ticks {
-            queue: self.downgrade(),
+            queue: self.to_weak(),
             due_ns,
             period_ns,
             missed: missed.clone(),
@@ -111,7 +111,7 @@ impl Workqueue {
             let _again = Again(&mut ticks, work);
             func();
         });
-        self.inner.arm_at(&work, due_ns, self.downgrade());
+        self.inner.arm_at(&work, due_ns, self.to_weak());
         Ok(Periodic {
             work,
             missed,

@@ -72,7 +72,7 @@ impl Workqueue {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, self) else {
             return false;
         };
-        fire_after_grace_period(due, self.downgrade());
+        fire_after_grace_period(due, self.to_weak());
         true
     }
 }
@@ -95,7 +95,7 @@ impl Timer {
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
         let refused = state.armed.is_some() || work.is_disabled() || work.is_pending();
-        let place = (queue.downgrade(), cpu::current());
+        let place = (queue.to_weak(), cpu::current());
         let inner = &queue.inner;
         (!refused && queue.admits()).then(|| state.put_aside(self, work, inner, place))
     }

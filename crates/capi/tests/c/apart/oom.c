@@ -1,73 +1,14 @@
 /*
  * Memory and threads that cannot be had: one walk through all that allocates, again and again, of which the nth allocation, or the
- * nth thread, is refused.
- *
- * Each walk is a child of its own, and has a defined end: it goes to its end where a call could say that there is no memory, or one
- * clear line and abort. It never hangs, corrupts memory, or ends without a word.
+ * nth thread, or this and all later ones, is refused.
  */
-#define _GNU_SOURCE
+#include "refuse.h"
+
 #include <afterwork/percpu.h>
 #include <afterwork/rcupdate.h>
 #include <afterwork/srcu.h>
 #include <afterwork/task_work.h>
 #include <afterwork/workqueue.h>
-
-#include <errno.h>
-#include <pthread.h>
-#include <signal.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <sys/resource.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-/* Which is refused; 0 for none. */
-static long nth_memory, nth_thread;
-static long nr_memory, nr_threads;
-
-static bool is_refused(long *nr, long nth)
-{
-	return __atomic_add_fetch(nr, 1, __ATOMIC_RELAXED) == nth;
-}
-
-void *__real_malloc(size_t size);
-void *__real_calloc(size_t nr, size_t size);
-void *__real_realloc(void *memory, size_t size);
-int __real_posix_memalign(void **memory, size_t align, size_t size);
-int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*func)(void *), void *arg);
-void *__wrap_malloc(size_t size);
-void *__wrap_calloc(size_t nr, size_t size);
-void *__wrap_realloc(void *memory, size_t size);
-int __wrap_posix_memalign(void **memory, size_t align, size_t size);
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*func)(void *), void *arg);
-
-void *__wrap_malloc(size_t size)
-{
-	return is_refused(&nr_memory, nth_memory) ? NULL : __real_malloc(size);
-}
-
-void *__wrap_calloc(size_t nr, size_t size)
-{
-	return is_refused(&nr_memory, nth_memory) ? NULL : __real_calloc(nr, size);
-}
-
-void *__wrap_realloc(void *memory, size_t size)
-{
-	return is_refused(&nr_memory, nth_memory) ? NULL : __real_realloc(memory, size);
-}
-
-int __wrap_posix_memalign(void **memory, size_t align, size_t size)
-{
-	return is_refused(&nr_memory, nth_memory) ? ENOMEM : __real_posix_memalign(memory, align, size);
-}
-
-int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*func)(void *), void *arg)
-{
-	return is_refused(&nr_threads, nth_thread) ? EAGAIN : __real_pthread_create(thread, attr, func, arg);
-}
-
-/* ---- the walk ---- */
 
 static void count(struct work_struct *work)
 {
@@ -153,77 +94,18 @@ static void walk(void)
 		task_work_run();
 }
 
-/* ---- what becomes of it ---- */
-
-static char said[4096];
-
-/* Walks in a child; returns how it ended, with what it said in `said`. */
-static int walk_in_child(long memory, long thread)
+int main(void)
 {
-	int fds[2], status = 0;
-	size_t len = 0;
-	ssize_t got;
-	pid_t child;
+	long memory = 0, threads = 0;
 
-	if (pipe(fds) != 0)
-		exit(2);
-	child = fork();
-	if (child == 0) {
-		const struct rlimit no_core = { 0, 0 };
-
-		setrlimit(RLIMIT_CORE, &no_core);
-		dup2(fds[1], 2);
-		close(fds[0]);
-		close(fds[1]);
-		/* A trace is longer than what is read here. */
-		setenv("RUST_BACKTRACE", "0", 1);
-		alarm(60);
-		nth_memory = memory;
-		nth_thread = thread;
-		walk();
-		/* How many there were. */
-		fprintf(stderr, "%ld %ld", nr_memory, nr_threads);
-		_exit(0);
+	walk_in_child("the walk", walk, 0, 0, false);
+	wait_for_walks(&memory, &threads);
+	printf("%ld allocations, %ld threads: ", memory, threads);
+	for (long nth = 1; nth <= memory && nth <= 1000; nth++)
+		walk_in_child("the walk", walk, nth, 0, false);
+	for (long nth = 1; nth <= threads; nth++) {
+		walk_in_child("the walk", walk, 0, nth, false);
+		walk_in_child("the walk", walk, 0, nth, true);
 	}
-	close(fds[1]);
-	while (len < sizeof(said) - 1 && (got = read(fds[0], said + len, sizeof(said) - 1 - len)) > 0)
-		len += (size_t)got;
-	said[len] = 0;
-	close(fds[0]);
-	waitpid(child, &status, 0);
-	return status;
-}
-
-static int nr_bad, nr_whole, nr_told;
-
-static void refuse(const char *what, long nth, int status)
-{
-	bool is_told = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strchr(said, '\n');
-
-	if (status == 0) {
-		nr_whole++;
-	} else if (is_told) {
-		nr_told++;
-	} else {
-		nr_bad++;
-		printf("FAILED with %s %ld refused: %#x: %s\n", what, nth, (unsigned int)status, said);
-	}
-}
-
-int main(int argc, char **argv)
-{
-	/* How far apart those are that are refused: 1 is each. */
-	long step = argc > 1 ? atol(argv[1]) : 1, memory = 0, threads = 0;
-
-	if (walk_in_child(0, 0) != 0 || sscanf(said, "%ld %ld", &memory, &threads) != 2) {
-		printf("FAILED with nothing refused: %s\n", said);
-		return 1;
-	}
-	for (long nth = 1; nth <= memory && nth <= 1000; nth += step)
-		refuse("allocation", nth, walk_in_child(nth, 0));
-	for (long nth = 1; nth <= threads; nth++)
-		refuse("thread", nth, walk_in_child(0, nth));
-	printf("of %ld allocations and %ld threads: %d walks went on, %d told and aborted, %d failed\n", memory, threads, nr_whole,
-	       nr_told, nr_bad);
-	return nr_bad != 0;
+	return tell_of_walks() || memory < 1000 || threads < 4;
 }

@@ -16,7 +16,7 @@ use super::crew::{
 };
 use super::drive::{Body, Drive};
 use super::joins::{self, BufferPool, NR_INNER, NR_OUTER, Table};
-use super::metrics::{ALL, HEADLINE};
+use super::metrics::{ALL, HEADLINE, LATENCY_P99};
 use super::spinning::{SpinLock, burn};
 use super::writes::{BLOCK, Device};
 use crate::bench::settings::{Menu, Settings, count};
@@ -29,10 +29,11 @@ const WRITES: &str = "writes";
 const CONTENDED: &str = "contended";
 const JOINS: &str = "joins";
 const SUBSYSTEMS: &str = "subsystems";
+const SHARES: &str = "shares";
 
 /// What there is to measure, and against whom.
 pub const MENU: Menu = Menu {
-    cases: &[WRITES, CONTENDED, JOINS, SUBSYSTEMS],
+    cases: &[WRITES, CONTENDED, JOINS, SUBSYSTEMS, SHARES],
     peers: &crew::NAMES,
 };
 
@@ -58,6 +59,10 @@ pub const PER_CPU_MANY: &str = "per-cpu (768)";
 const PER_CPU_8: &str = "per-cpu-8";
 /// A queue for each subsystem.
 pub const OURS: &str = "afterwork";
+/// The same, each with shares.
+pub const SHARING: &str = "afterwork shares";
+/// The same, each in a registry of its own, so that each has its own pool.
+pub const POOL_EACH: &str = "afterwork pool each";
 
 /// The kernel's figure.
 const MANY: usize = 768;
@@ -88,6 +93,12 @@ const ITEMS_ON_THEIR_WAY: usize = 2 * LIMIT;
 const NR_ITEMS: usize = 1500;
 const NR_ITEMS_QUICK: usize = 600;
 
+/// Items of each subsystem but the one that floods, how often each has one, and what the flood keeps on its way.
+const NR_REQUESTS: usize = 300;
+const NR_REQUESTS_QUICK: usize = 100;
+const REQUEST_EVERY: Duration = Duration::from_millis(4);
+const FLOOD_ON_ITS_WAY: usize = 1024;
+
 /// What an item computes, which of them waits for a device, and how long.
 const COMPUTE_US: u64 = 100;
 const WAITS: usize = 16;
@@ -106,7 +117,8 @@ pub fn cases(args: &MaxActiveArgs, settings: &Settings) -> Result<Vec<Case>, Sto
         WRITES => setting.writes(),
         CONTENDED => setting.contended(),
         JOINS => setting.joins(),
-        _ => setting.subsystems(),
+        SUBSYSTEMS => setting.subsystems(),
+        _ => setting.shares(),
     }))
 }
 
@@ -133,6 +145,7 @@ impl Setting {
         Drive {
             items,
             on_their_way: ON_THEIR_WAY,
+            every: None,
             interrupt: self.settings.interrupt.clone(),
         }
     }
@@ -234,6 +247,7 @@ impl Setting {
         let drive = Drive {
             items,
             on_their_way: ITEMS_ON_THEIR_WAY,
+            every: None,
             interrupt: self.settings.interrupt.clone(),
         };
         let registry = self.registry();
@@ -268,6 +282,58 @@ impl Setting {
             DEVICE.as_millis()
         );
         case(SUBSYSTEMS, about, variants, claims::subsystems())
+    }
+
+    fn shares(&self) -> Case {
+        let items = self.items(NR_REQUESTS, NR_REQUESTS_QUICK);
+        let drive = Drive {
+            items,
+            on_their_way: FLOOD_ON_ITS_WAY,
+            every: Some(REQUEST_EVERY),
+            interrupt: self.settings.interrupt.clone(),
+        };
+        let compute = || -> Result<Body, Stop> { Ok(Arc::new(|_| burn(COMPUTE_US))) };
+        let plain = |registry: &Registry| -> Result<Arc<dyn Crew>, Stop> {
+            let queue = Queue::new(registry, LIMIT, MaxActiveScope::System)?;
+            Ok(Arc::new(queue))
+        };
+        let registry = self.registry();
+        let sharing = move || -> Crews {
+            let registry = registry()?;
+            let queue = |_| -> Result<Arc<dyn Crew>, Stop> {
+                Ok(Arc::new(Queue::sharing(&registry, LIMIT, 100)?))
+            };
+            (0..NR_SUBSYSTEMS).map(queue).collect()
+        };
+        let registry = self.registry();
+        let ours = move || -> Crews {
+            let registry = registry()?;
+            (0..NR_SUBSYSTEMS).map(|_| plain(&registry)).collect()
+        };
+        let registry = self.registry();
+        let pool_each =
+            move || -> Crews { (0..NR_SUBSYSTEMS).map(|_| plain(&registry()?)).collect() };
+        let peer = |name, hire: fn() -> Crews| Variant::peer(name, run(&drive, compute, hire));
+        let variants = vec![
+            Variant::ours(SHARING, run(&drive, compute, sharing)),
+            Variant::ours(OURS, run(&drive, compute, ours)),
+            Variant::ours(POOL_EACH, run(&drive, compute, pool_each)),
+            peer(THREADS_EACH, || {
+                Ok((0..NR_SUBSYSTEMS).map(|_| crew::threads(LIMIT)).collect())
+            }),
+            peer(RAYON_EACH, || {
+                (0..NR_SUBSYSTEMS).map(|_| crew::rayon(LIMIT)).collect()
+            }),
+        ];
+        let about = format!(
+            "{NR_SUBSYSTEMS} subsystems with a limit of {LIMIT}, items of {COMPUTE_US} us: one keeps {FLOOD_ON_ITS_WAY} on \
+             their way, each other has one every {} ms, {items} in all; those are timed",
+            REQUEST_EVERY.as_millis()
+        );
+        Case {
+            headline: LATENCY_P99.name,
+            ..case(SHARES, about, variants, claims::shares())
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! What we say of limits, to be judged on the reader's own machine.
 
-use super::cases::{OURS, PER_CPU_MANY, SYSTEM_8, SYSTEM_16};
+use super::cases::{OURS, PER_CPU_MANY, POOL_EACH, SHARING, SYSTEM_8, SYSTEM_16};
 use super::crew::{THREADS_8, THREADS_768};
 use super::metrics::{ITEMS, LATENCY_P99, MEMORY, SWITCHES, THREADS};
 use crate::harness::claim::{Against, Bound, Claim, Source};
@@ -72,5 +72,18 @@ pub fn subsystems() -> Vec<Claim> {
         Claim::of(OURS, "items/s", ITEMS, Against::BestPeer).keeps(NO_LESS),
         Claim::of(OURS, "memory", MEMORY, Against::BestPeer),
         Claim::of(OURS, "switches", SWITCHES, Against::BestPeer),
+    ]
+}
+
+/// Queues with shares beside one that floods their pool.
+#[must_use]
+pub fn shares() -> Vec<Claim> {
+    vec![
+        Claim::of(SHARING, "p99", LATENCY_P99, OURS).keeps(HALF),
+        Claim::of(SHARING, "p99", LATENCY_P99, POOL_EACH),
+        Claim::of(SHARING, "p99", LATENCY_P99, Against::BestPeer),
+        Claim::of(SHARING, "items/s", ITEMS, OURS),
+        Claim::of(SHARING, "items/s", ITEMS, Against::BestPeer),
+        Claim::of(SHARING, "threads", THREADS, Against::BestPeer).keeps(QUARTER),
     ]
 }

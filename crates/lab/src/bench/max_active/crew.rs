@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use afterwork::workqueue::{MaxActiveScope, Registry, Workqueue};
+use afterwork::workqueue::{Builder, MaxActiveScope, Registry, Workqueue};
 use topology::AffinityScope;
 
 use crate::exit::Stop;
@@ -55,10 +55,23 @@ impl Queue {
         max_active: usize,
         meant_for: MaxActiveScope,
     ) -> Result<Self, Stop> {
-        Workqueue::builder("max-active")
+        Self::build(registry, max_active, |it| it.max_active_scope(meant_for))
+    }
+
+    /// Makes a queue that has as many shares of its pool's time.
+    pub fn sharing(registry: &Registry, max_active: usize, shares: u32) -> Result<Self, Stop> {
+        Self::build(registry, max_active, |it| it.shares(shares))
+    }
+
+    fn build(
+        registry: &Registry,
+        max_active: usize,
+        describe: impl FnOnce(Builder) -> Builder,
+    ) -> Result<Self, Stop> {
+        let builder = Workqueue::builder("max-active")
             .scope(AffinityScope::System)
-            .max_active(max_active as u32)
-            .max_active_scope(meant_for)
+            .max_active(max_active as u32);
+        describe(builder)
             .build_in(registry)
             .map(Self)
             .map_err(|error| Stop::because("cannot make a queue", error))

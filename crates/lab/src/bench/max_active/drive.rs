@@ -1,8 +1,9 @@
 //! Keeps items on their way to crews, and times each from its queueing to its end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use sync::time::cycles;
 
@@ -25,6 +26,9 @@ pub struct Drive {
     pub items: usize,
     /// How many of them are queued or running.
     pub on_their_way: usize,
+    /// None: as fast as they go. Else each crew is given one as often as that; but the first crew is flooded meanwhile, and is not
+    /// timed.
+    pub every: Option<Duration>,
     /// Asked before each item.
     pub interrupt: Interrupt,
 }
@@ -52,13 +56,24 @@ impl Drive {
         let crews = hire()?;
         let usage = read_usage()?;
         let start = Instant::now();
+        // The flood ends with the others.
+        let (is_over, mut nr_flooded) = (AtomicBool::new(false), 0);
         let traffic: Vec<_> = thread::scope(|scope| {
-            let drivers: Vec<_> = crews
+            let (flooded, paced) = crews.split_at(usize::from(self.every.is_some()));
+            let flooders: Vec<_> = flooded
+                .iter()
+                .map(|crew| scope.spawn(|| self.flood(&**crew, body, &is_over)))
+                .collect();
+            let drivers: Vec<_> = paced
                 .iter()
                 .map(|crew| scope.spawn(|| self.drive(&**crew, body)))
                 .collect();
             let joined = drivers.into_iter().map(thread::ScopedJoinHandle::join);
-            joined.collect::<Result<_, _>>()
+            let joined = joined.collect::<Result<_, _>>();
+            is_over.store(true, Ordering::Relaxed);
+            let flooded = flooders.into_iter().map(thread::ScopedJoinHandle::join);
+            nr_flooded = flooded.sum::<Result<u64, _>>()?;
+            joined
         })
         .map_err(|_| Stop::CouldNotRun("an item panicked".into()))?;
         let seconds = start.elapsed().as_secs_f64();
@@ -69,7 +84,7 @@ impl Drive {
         if self.interrupt.requested() {
             return Ok(None);
         }
-        let items = (self.items as u64 * nr_drivers) as f64;
+        let items = (self.items as u64 * traffic.len() as u64 + nr_flooded) as f64;
         let mut latencies = Latencies::default();
         for one in &traffic {
             latencies.absorb(one);
@@ -85,6 +100,25 @@ impl Drive {
     }
 
     fn drive(&self, crew: &dyn Crew, body: &Body) -> Latencies {
+        let numbers = (0..self.items).inspect(|_| self.every.into_iter().for_each(thread::sleep));
+        self.send(crew, body, numbers)
+    }
+
+    /// Keeps items on their way until it is told to stop; returns how many those were.
+    fn flood(&self, crew: &dyn Crew, body: &Body, is_over: &AtomicBool) -> u64 {
+        let mut nr_sent = 0;
+        let goes_on = |_: &usize| !is_over.load(Ordering::Relaxed);
+        let numbers = (0..).take_while(goes_on).inspect(|_| nr_sent += 1);
+        drop(self.send(crew, body, numbers));
+        nr_sent
+    }
+
+    fn send(
+        &self,
+        crew: &dyn Crew,
+        body: &Body,
+        numbers: impl Iterator<Item = usize>,
+    ) -> Latencies {
         let traffic = Arc::new(Traffic {
             state: Mutex::new(State {
                 nr_there: 0,
@@ -93,7 +127,7 @@ impl Drive {
             moved: Condvar::new(),
             most: self.on_their_way,
         });
-        for number in 0..self.items {
+        for number in numbers {
             if self.interrupt.requested() {
                 break;
             }
@@ -142,7 +176,7 @@ fn read_usage() -> Result<Usage, Stop> {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::AtomicUsize;
 
     use super::super::crew;
     use super::*;
@@ -157,6 +191,7 @@ mod tests {
         let drive = Drive {
             items: 500,
             on_their_way: 7,
+            every: None,
             interrupt: Interrupt::default(),
         };
         let hire = || {
@@ -169,6 +204,20 @@ mod tests {
         let sample = drive.run(hire, &body).unwrap().unwrap();
         assert_eq!(count.load(Ordering::Relaxed), 1500);
         assert!(sample.value(ITEMS.name).unwrap() > 0.0);
+        assert!(sample.value(LATENCY_P99.name).unwrap() > 0.0);
+    }
+
+    #[test]
+    fn the_first_crew_is_flooded_until_the_others_are_done() {
+        let drive = Drive {
+            items: 3,
+            on_their_way: 7,
+            every: Some(Duration::from_millis(1)),
+            interrupt: Interrupt::default(),
+        };
+        let hire = || Ok(vec![crew::threads(1), crew::threads(1)]);
+        let body: Body = Arc::new(|_| ());
+        let sample = drive.run(hire, &body).unwrap().unwrap();
         assert!(sample.value(LATENCY_P99.name).unwrap() > 0.0);
     }
 }

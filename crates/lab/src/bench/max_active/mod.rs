@@ -6,6 +6,7 @@
 //! | `contended` | items that compute, half of the time under one lock that spins |
 //! | `joins` | items that go over their blocks several times, all through one pool of blocks in memory |
 //! | `subsystems` | eight parts of a program, each with its limit, compute and now and then wait for a device |
+//! | `shares` | one of eight parts floods the pool that they share, and the items of the others are timed |
 //!
 //! Items go to a [crew], ours or a peer's; [drive] keeps so many of them on their way and times them; [gauge] reads
 //! what the process grew to meanwhile. `docs/bench-method.md` tells what is timed.

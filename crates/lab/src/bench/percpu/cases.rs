@@ -161,7 +161,10 @@ fn isolated(name: &'static str, nr_drains: usize, settings: &Settings) -> Option
     };
     let way = |(name, way): (&str, Way)| {
         let interrupt = settings.interrupt.clone();
-        let run = move || Ok(isolation::run(way, nr_drains, cpus, &interrupt)?.map(sample));
+        let run = move || {
+            let outcome = isolation::run(way, nr_drains, cpus, &interrupt)?;
+            Ok(Sample::beside(outcome, |outcome| outcome.map(sample)))
+        };
         variant(name, run)
     };
     let thread = if may_be_real_time() {
@@ -233,7 +236,10 @@ mod tests {
                 } else {
                     case.headline
                 };
-                assert!(sample.value(metric).unwrap() >= 0.0, "{}", variant.name);
+                // The victim may lose its CPU for most of a run of milliseconds.
+                let was_beside = !sample.is_thrown_away();
+                let is_told = sample.value(metric).is_some_and(|value| value >= 0.0);
+                assert!(!was_beside || is_told, "{}", variant.name);
             }
         }
     }

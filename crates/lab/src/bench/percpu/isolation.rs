@@ -1,12 +1,13 @@
 //! The isolation test: a real-time thread that must not be disturbed, and another CPU that wants its cache drained.
 //!
-//! The victim runs in a tight loop on a CPU of its own, and notes how long its loop ever stood still. Drains come at a
+//! The victim runs in a tight loop on a CPU of its own, and notes how long its loop ever stood still: a run in which it
+//! stood still for a tenth of it is thrown away. Drains come at a
 //! fixed pace from another CPU, each timed; the quiet run lasts as long and drains nothing, for a guest is disturbed by
 //! its host as well.
 
 use std::fs;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Barrier};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -20,6 +21,7 @@ use super::interrupts::Interrupts;
 use super::list::unmade;
 use crate::bench::workqueue::producers::pin_to;
 use crate::exit::Stop;
+use crate::harness::beside::{Attendant, Attended, Beside, Span};
 use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 
@@ -67,7 +69,7 @@ pub struct Outcome {
 
 /// What the victim noted.
 struct Suffered {
-    gap: u64,
+    attended: Attended,
     switches: Switches,
 }
 
@@ -99,34 +101,36 @@ impl Way {
     }
 }
 
-/// Runs the test on two CPUs; `None` says that it was cut short.
+/// Runs the test on two CPUs; `None` says that it was cut short, [`Absent`](crate::harness::beside::Absent) that there was no
+/// victim for a part of it.
 pub fn run(
     way: Way,
     nr_drains: usize,
     (drainer, victim): (CpuId, CpuId),
     interrupt: &Interrupt,
-) -> Result<Option<Outcome>, Stop> {
+) -> Result<Beside<Option<Outcome>>, Stop> {
     thread::sleep(REST);
     let builder = PerCpu::builder().qpw(way.qpw());
     let builder = builder.escalate(way.escalate(), Duration::ZERO);
     let slots = builder.build(|_| 0u64).map_err(unmade)?;
-    let (ready, over) = (Barrier::new(2), AtomicBool::new(false));
+    let span = Span::default();
     thread::scope(|scope| {
-        let (slots, ready, over) = (&slots, &ready, &over);
+        let (slots, span) = (&slots, &span);
         let suffering = scope.spawn(move || {
             pin_to(victim);
             // Without the right to it the victim is an ordinary thread; the case says so.
             let _ = sync::thread::set_fifo(VICTIM_PRIORITY);
             let owner = slots.attach(victim);
-            ready.wait();
+            let mut attendant = span.attend();
             let before = switches();
-            let gap = suffer(way, owner.ok(), over);
+            suffer(way, owner.ok(), &mut attendant);
             Suffered {
-                gap,
+                attended: attendant.leave(),
                 switches: switches().since(before),
             }
         });
-        ready.wait();
+        let ready = span.wait_for(1);
+        span.begin();
         let drained = thread::scope(|scope| {
             let drain = scope.spawn(|| {
                 pin_to(drainer);
@@ -136,23 +140,25 @@ pub fn run(
             });
             drain.join()
         });
-        over.store(true, Ordering::Relaxed);
+        span.end();
         let suffered = suffering.join();
         let ((drains, interrupts), suffered) = match (drained, suffered) {
             (Ok(drained), Ok(suffered)) => (drained, suffered),
             (Err(panic), _) | (_, Err(panic)) => std::panic::resume_unwind(panic),
         };
-        Ok(drains.map(|drains| Outcome {
+        let outcome = drains.map(|drains| Outcome {
             drains,
-            gap: suffered.gap,
+            gap: suffered.attended.longest,
             switches: suffered.switches,
             interrupts,
-        }))
+        });
+        let beside = ready.and_then(|()| span.judge(&[suffered.attended]));
+        Ok(beside.map(|()| outcome))
     })
 }
 
-/// The victim's loop; returns the longest that it stood still, in cycles.
-fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &AtomicBool) -> u64 {
+/// The victim's loop.
+fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &mut Attendant<'_>) {
     match (way, owner) {
         // A worker reaches the slot of somebody who has none.
         (Way::QueuedToWorker, owner) => {
@@ -173,15 +179,10 @@ fn suffer(way: Way, owner: Option<Owner<'_, u64>>, over: &AtomicBool) -> u64 {
 }
 
 #[inline(always)]
-fn stand(over: &AtomicBool, mut work: impl FnMut()) -> u64 {
-    let (mut last, mut gap) = (cycles(), 0);
-    while !over.load(Ordering::Relaxed) {
+fn stand(over: &mut Attendant<'_>, mut work: impl FnMut()) {
+    while over.goes_on() {
         work();
-        let now = cycles();
-        gap = gap.max(now.saturating_sub(last));
-        last = now;
     }
-    gap
 }
 
 /// Drains at a fixed pace.

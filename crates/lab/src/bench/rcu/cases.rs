@@ -13,21 +13,24 @@ use super::metrics::{
     UPDATERS,
 };
 use super::routes::Routes;
-use super::scene::{self, Readers};
+use super::scene::{self, Readers, Scope};
 use super::{claims, ours};
 use crate::bench::settings::{Menu, Settings, count};
+use crate::harness::beside::least_ms;
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::Claim;
 use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 use crate::harness::metric::Metric;
 
-const BENCH: &str = "rcu";
+/// Its name.
+pub const BENCH: &str = "rcu";
 const READ_CASE: &str = "read";
 const CALL_CASE: &str = "call";
 const BRIDGE_CASE: &str = "bridge";
 /// Not in the kernel's ways, which say nothing here that two readers do not.
 pub(super) const ONE_BUSY: &str = "replace-1-busy";
+pub(super) const TWO_BUSY: &str = "replace-2-busy";
 /// More readers than CPUs: most are preempted in a section.
 pub(super) const EIGHT_BUSY: &str = "replace-8-busy";
 
@@ -38,7 +41,7 @@ pub const MENU: Menu = Menu {
         "replace-idle",
         "replace-32-idle",
         ONE_BUSY,
-        "replace-2-busy",
+        TWO_BUSY,
         EIGHT_BUSY,
         "updaters-8",
         "updaters-64",
@@ -51,7 +54,8 @@ pub const MENU: Menu = Menu {
 /// What to replace, and against whom.
 #[derive(Args, Clone, Debug, Default)]
 pub struct RcuArgs {
-    /// Replacements of each run of the replace cases, for at most 20 s; without, 100 for at most a second
+    /// Replacements of each run of the replace cases, for at most 20 s; without, 100 for at most a second, and 20000
+    /// beside one or two busy readers
     #[arg(long, value_name = "N", value_parser = count::<1_000_000>())]
     pub calls: Option<usize>,
 }
@@ -65,25 +69,26 @@ const REPLACE_CASES: [(&str, Readers, &str); 5] = [
         "32 readers that block",
     ),
     (ONE_BUSY, readers(0, 1, 0), "one reader without a pause"),
-    (
-        "replace-2-busy",
-        readers(0, 2, 0),
-        "two readers without a pause",
-    ),
+    (TWO_BUSY, readers(0, 2, 0), "two readers without a pause"),
     (EIGHT_BUSY, readers(0, 8, 0), "8 readers without a pause"),
 ];
 
 const NR_CALLS: usize = 100;
+/// Beside readers that do not lose their CPU: a hundred are over before a cache line has gone to and fro.
+const NR_CALLS_BUSY: usize = 20_000;
 /// What lies between replacements where readers are to lose their CPU meanwhile: a hundred without it may be over within a
 /// time slice.
 const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
+const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
 
 /// Sections of a figure of `read`, and callbacks of one of `call`; a tenth of them with `--quick`.
 const NR_READS: usize = 10_000_000;
 const NR_CALLBACKS: usize = 200_000;
 /// How long updaters update together.
 const SPAN: Duration = Duration::from_millis(300);
+/// And at most with `--quick`, however many share the CPUs with the reader; four times as long without.
+const QUICK_SPAN: Duration = Duration::from_millis(400);
 const QUICK_SHARE: u32 = 10;
 
 /// How long a run of single replacements lasts at most: with preempted readers one may take 20 ms.
@@ -102,8 +107,9 @@ const fn readers(idle: usize, busy: usize, bursts: usize) -> Readers {
 #[must_use]
 pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
     let setting = Setting {
-        calls: args.calls.unwrap_or(NR_CALLS),
+        calls: args.calls,
         limit: args.calls.map_or(LIMIT, |_| LIMIT_ASKED),
+        nr_cpus: settings.cpus.len(),
         share: if settings.quick { QUICK_SHARE } else { 1 },
         interrupt: settings.interrupt.clone(),
     };
@@ -112,9 +118,11 @@ pub fn cases(args: &RcuArgs, settings: &Settings) -> Vec<Case> {
 
 /// What all cases have in common.
 struct Setting {
-    calls: usize,
+    /// Replacements that were asked for.
+    calls: Option<usize>,
     /// How long a run of replacements lasts at most.
     limit: Duration,
+    nr_cpus: usize,
     /// What sizes are divided by.
     share: u32,
     interrupt: Interrupt,
@@ -148,17 +156,29 @@ impl Setting {
     fn replace(&self, name: &'static str) -> Case {
         let found = REPLACE_CASES.iter().find(|case| case.0 == name);
         let &(_, readers, who) = found.expect("`CASES` and `REPLACE_CASES` agree");
-        let (calls, limit, interrupt) = (self.calls, self.limits(), self.interrupt.clone());
+        let calls = match readers.busy {
+            1 | 2 => NR_CALLS_BUSY / self.share as usize,
+            _ => NR_CALLS,
+        };
+        let calls = self.calls.unwrap_or(calls);
+        let (limit, interrupt) = (self.limits(), self.interrupt.clone());
+        let least = self.least(readers.busy + 1);
         let pause = if name == EIGHT_BUSY {
             PAUSE
         } else {
             Duration::ZERO
         };
         let run = move |flavor: &dyn Flavor, name: &str| {
-            let scope = (calls, limit(name), pause);
-            scene::replace_one_by_one(flavor, readers, scope, &interrupt).and_then(latency)
+            let scope = Scope {
+                calls,
+                least,
+                limit: limit(name).max(least),
+                pause,
+            };
+            let latencies = scene::replace_one_by_one(flavor, readers, scope, &interrupt);
+            Sample::beside(latencies, |latencies| latencies.and_then(latency))
         };
-        let about = format!("replace until the old is freed, {calls} times; {who}");
+        let about = format!("replace until the old is freed, {calls} times or more; {who}");
         let (metrics, claims) = ((REPLACE_LATENCY, REPLACE_P50), claims::replace(name));
         let mut ours = if name == ONE_BUSY {
             ours::NAMES.to_vec()
@@ -172,7 +192,13 @@ impl Setting {
     }
 
     fn bridge(&self, name: &'static str) -> Case {
-        let scope = (NR_BRIDGES / self.share as usize, LIMIT / self.share);
+        let least = self.least(BESIDE_BRIDGES.bursts + 1);
+        let scope = Scope {
+            calls: NR_BRIDGES / self.share as usize,
+            least,
+            limit: (LIMIT / self.share).max(least),
+            pause: Duration::ZERO,
+        };
         let interrupt = self.interrupt.clone();
         let run = move |flavor: &dyn Flavor<Routes>, _: &str| bridge(flavor, scope, &interrupt);
         let about = "add, configure, delete in a routing table that two threads look up".into();
@@ -190,16 +216,36 @@ impl Setting {
         }
     }
 
+    /// Returns how long a run has to last so that each of `threads` has its turns.
+    fn least(&self, threads: usize) -> Duration {
+        // A test measures nothing.
+        let least_ms = if cfg!(test) {
+            0
+        } else {
+            least_ms(threads, self.nr_cpus)
+        };
+        Duration::from_millis(least_ms)
+    }
+
     fn updaters(&self, name: &'static str, updaters: usize) -> Case {
-        let (span, interrupt) = (SPAN / self.share.min(3), self.interrupt.clone());
+        let most = if self.share > 1 {
+            QUICK_SPAN
+        } else {
+            4 * QUICK_SPAN
+        };
+        let least = self.least(updaters + 1).min(most);
+        let span = least.max(SPAN / self.share.min(3));
+        let interrupt = self.interrupt.clone();
         let run = move |flavor: &dyn Flavor, _: &str| {
             let beside = readers(0, 1, 0);
             let done = scene::replace_together(flavor, beside, (updaters, span), &interrupt);
-            let (replaces_per_s, read) = done?;
-            let mut sample = Sample::default();
-            sample.set(REPLACES, replaces_per_s);
-            sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
-            Some(sample)
+            Sample::beside(done, |done| {
+                let (replaces_per_s, read) = done?;
+                let mut sample = Sample::default();
+                sample.set(REPLACES, replaces_per_s);
+                sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
+                Some(sample)
+            })
         };
         let about = format!("{updaters} threads replace, one reads without a pause");
         let (metrics, claims) = ((UPDATERS, REPLACES), claims::updaters());
@@ -287,16 +333,15 @@ fn call(flavor: &dyn Flavor, count: usize, interrupt: &Interrupt) -> Option<Samp
     Some(sample)
 }
 
-fn bridge(
-    flavor: &dyn Flavor<Routes>,
-    scope: (usize, Duration),
-    interrupt: &Interrupt,
-) -> Option<Sample> {
-    let (ns, read) = scene::bridges(flavor, readers(0, 0, 2), scope, interrupt)?;
-    let mut sample = Sample::default();
-    sample.set(BRIDGE, ns);
-    sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
-    Some(sample)
+fn bridge(flavor: &dyn Flavor<Routes>, scope: Scope, interrupt: &Interrupt) -> Option<Sample> {
+    let done = scene::bridges(flavor, BESIDE_BRIDGES, scope, interrupt);
+    Sample::beside(done, |done| {
+        let (ns, read) = done?;
+        let mut sample = Sample::default();
+        sample.set(BRIDGE, ns);
+        sample.set(READS, read.nr_sections as f64 / read.wall.as_secs_f64());
+        Some(sample)
+    })
 }
 
 #[cfg(test)]
@@ -310,7 +355,8 @@ mod tests {
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
                 let headline = sample.value(case.headline);
-                let may_lack = case.name == CALL_CASE && variant.peer;
+                // A run of microseconds may be over before a reader has had its turn.
+                let may_lack = (case.name == CALL_CASE && variant.peer) || sample.is_thrown_away();
                 let name = format!("{} of {}", case.name, variant.name);
                 assert!(may_lack || headline.unwrap() > 0.0, "{name}");
             }

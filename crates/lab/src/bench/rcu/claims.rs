@@ -2,7 +2,7 @@
 
 use lab_peers::reclaim::has_liburcu;
 
-use super::cases::{EIGHT_BUSY, ONE_BUSY};
+use super::cases::{EIGHT_BUSY, ONE_BUSY, TWO_BUSY};
 use super::metrics::{
     BARRIER, BRIDGE, CALL_TO_RUN, CALLS, READ, REPLACE_MEAN, REPLACE_P50, REPLACE_P95, REPLACES,
 };
@@ -125,6 +125,13 @@ pub fn replace(case: &str) -> Vec<Claim> {
         all.push(Claim::of(NOT_BOOSTED, "until freed", metric, MEMB).keeps(PREEMPTED));
     }
     all.extend(claims(metric, "until freed", EPOCH, None));
+    if matches!(case, ONE_BUSY | TWO_BUSY) {
+        // They free when nobody looks at the old value, whatever readers do since.
+        all.extend(
+            ["haphazard", "arc-swap"]
+                .map(|peer| Claim::of(RCU, "until freed", metric, peer).keeps(Bound::AtMost(1.0))),
+        );
+    }
     if case != ONE_BUSY {
         let has_free_cpu = case != EIGHT_BUSY;
         let figures = [(case == "replace-idle").then_some("0.62"), None, None];

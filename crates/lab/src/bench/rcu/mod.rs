@@ -22,4 +22,4 @@ pub mod ours;
 pub mod routes;
 pub mod scene;
 
-pub use cases::{MENU, RcuArgs, cases};
+pub use cases::{BENCH, MENU, RcuArgs, cases};

@@ -9,11 +9,15 @@ use lab_peers::reclaim::{Calls, Flavor, Value};
 use sync::time::cycles;
 
 use super::routes::{Routes, Step};
+use crate::harness::beside::{Attendant, Beside, beside};
 use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 
 /// Sections between two looks at whether it is over, and between two reports where readers report.
 const BATCH: usize = 64;
+
+/// What readers that come in bursts sleep for: the system makes the shortest sleep of it.
+const SHORTEST: Duration = Duration::from_micros(1);
 
 /// Fewer than that say nothing about a distribution.
 const LEAST_CALLS: usize = 3;
@@ -43,19 +47,44 @@ pub struct Read {
     pub wall: Duration,
 }
 
-/// Replaces one by one, at most `calls` times and for at most `limit`, with a `pause` after each, and times each.
-#[must_use]
+/// How long single replacements go on.
+#[derive(Clone, Copy, Debug)]
+pub struct Scope {
+    /// So many at least.
+    pub calls: usize,
+    /// And for so long at least.
+    pub least: Duration,
+    /// But no longer than this.
+    pub limit: Duration,
+    /// After each of them.
+    pub pause: Duration,
+}
+
+/// Replaces one by one and times each; `None` when it was interrupted.
+///
+/// # Errors
+///
+/// If a reader was not reading all the while; see [`beside`].
 pub fn replace_one_by_one(
     flavor: &dyn Flavor,
     readers: Readers,
-    (calls, limit, pause): (usize, Duration, Duration),
+    scope: Scope,
     interrupt: &Interrupt,
-) -> Option<Latencies> {
-    let mut latencies = Latencies::with_room(calls);
-    beside(flavor, readers, || {
+) -> Beside<Option<Latencies>> {
+    let Scope {
+        calls,
+        least,
+        limit,
+        pause,
+    } = scope;
+    let (latencies, _) = among(flavor, readers, || {
+        let mut latencies = Latencies::with_room(calls);
         let begun = Instant::now();
-        for value in 0..calls {
-            if interrupt.requested() || (begun.elapsed() > limit && value >= LEAST_CALLS) {
+        for value in 0.. {
+            let spent = begun.elapsed();
+            let is_enough = value >= calls && spent >= least;
+            let is_late = value >= LEAST_CALLS && spent > limit;
+            if is_enough || is_late || interrupt.requested() {
                 break;
             }
             let start = cycles();
@@ -65,20 +94,24 @@ pub fn replace_one_by_one(
                 thread::sleep(pause);
             }
         }
-    });
-    (!interrupt.requested()).then_some(latencies)
+        latencies
+    })?;
+    Ok((!interrupt.requested()).then_some(latencies))
 }
 
 /// Lets `updaters` threads replace for `span`; returns how many replacements a second, and what the readers did.
-#[must_use]
+///
+/// # Errors
+///
+/// If a reader was not reading all the while; see [`beside`].
 pub fn replace_together(
     flavor: &dyn Flavor,
     readers: Readers,
     (updaters, span): (usize, Duration),
     interrupt: &Interrupt,
-) -> Option<(f64, Read)> {
+) -> Beside<Option<(f64, Read)>> {
     let nr_replaced = AtomicU64::new(0);
-    let read = beside(flavor, readers, || {
+    let ((), read) = among(flavor, readers, || {
         let is_over = AtomicBool::new(false);
         thread::scope(|scope| {
             for _ in 0..updaters {
@@ -92,9 +125,9 @@ pub fn replace_together(
             thread::sleep(span);
             is_over.store(true, Ordering::Relaxed);
         });
-    });
+    })?;
     let per_s = nr_replaced.into_inner() as f64 / read.wall.as_secs_f64();
-    (!interrupt.requested()).then_some((per_s, read))
+    Ok((!interrupt.requested()).then_some((per_s, read)))
 }
 
 /// Hands over `count` callbacks and waits for the last; returns how many a second.
@@ -146,28 +179,36 @@ pub fn barriers(calls: &dyn Calls) -> Latencies {
     latencies
 }
 
-/// Sets up `bridges` bridges, or as many as `limit` allows: each is added, configured and deleted, and after each step
-/// nobody sees the table any more as it was before.
-#[must_use]
+/// Sets up bridges: each is added, configured and deleted, and after each step nobody sees the table any more as it was
+/// before. Returns the nanoseconds of one.
+///
+/// # Errors
+///
+/// If a reader was not reading all the while; see [`beside`].
 pub fn bridges(
     flavor: &dyn Flavor<Routes>,
     readers: Readers,
-    (bridges, limit): (usize, Duration),
+    scope: Scope,
     interrupt: &Interrupt,
-) -> Option<(f64, Read)> {
-    let mut nr_done = 0;
-    let read = beside(flavor, readers, || {
+) -> Beside<Option<(f64, Read)>> {
+    let (nr_done, read) = among(flavor, readers, || {
         let (begun, mut routes) = (Instant::now(), Routes::resident());
-        while nr_done < bridges && begun.elapsed() < limit && !interrupt.requested() {
+        let is_enough = |nr_done: usize| {
+            let spent = begun.elapsed();
+            (nr_done >= scope.calls && spent >= scope.least) || spent >= scope.limit
+        };
+        let mut nr_done = 0;
+        while !is_enough(nr_done) && !interrupt.requested() {
             for step in Step::ALL {
                 routes = routes.after(step, nr_done as u32);
                 flavor.replace(routes.clone());
             }
             nr_done += 1;
         }
-    });
+        nr_done
+    })?;
     let ns = read.wall.as_nanos() as f64 / nr_done.max(1) as f64;
-    (!interrupt.requested()).then_some((ns, read))
+    Ok((!interrupt.requested()).then_some((ns, read)))
 }
 
 /// Lives as long as the process: a callback may come late.
@@ -175,28 +216,26 @@ fn counter() -> &'static AtomicU64 {
     Box::leak(Box::default())
 }
 
-/// Does `body` while readers read; they have all begun when it begins.
-fn beside<T: Value>(flavor: &dyn Flavor<T>, readers: Readers, body: impl FnOnce()) -> Read {
+/// Does `body` while readers read; they have all begun when it begins, and those that are busy read through all of it.
+fn among<T: Value, R>(
+    flavor: &dyn Flavor<T>,
+    readers: Readers,
+    body: impl FnOnce() -> R,
+) -> Beside<(R, Read)> {
     let Readers { idle, busy, bursts } = readers;
-    let (is_over, nr_sections) = (AtomicBool::new(false), AtomicU64::new(0));
-    let have_begun = Barrier::new(idle + busy + bursts + 1);
-    let is_last = Barrier::new(idle + 1);
-    let read_on = |pause: Option<Duration>| {
-        let mut reader = flavor.reader();
-        reader.read(BATCH);
-        have_begun.wait();
-        let mut nr_own = 0;
-        while !is_over.load(Ordering::Relaxed) {
+    let (have_begun, is_last) = (Barrier::new(idle + 1), Barrier::new(idle + 1));
+    let read_on = |index: usize, attendant: &mut Attendant<'_>| {
+        let (mut reader, mut nr_batches) = (flavor.reader(), 0_usize);
+        while attendant.goes_on() {
             std::hint::black_box(reader.read(BATCH));
-            nr_own += BATCH as u64;
-            if let Some(pause) = pause.filter(|_| nr_own.is_multiple_of((BATCH * BATCH) as u64)) {
+            nr_batches += 1;
+            if index >= busy && nr_batches.is_multiple_of(BATCH) {
                 reader.rest();
-                thread::sleep(pause);
+                thread::sleep(SHORTEST);
             }
         }
-        nr_sections.fetch_add(nr_own, Ordering::Relaxed);
     };
-    let wall = thread::scope(|scope| {
+    thread::scope(|scope| {
         for _ in 0..idle {
             scope.spawn(|| {
                 let mut reader = flavor.reader();
@@ -206,22 +245,16 @@ fn beside<T: Value>(flavor: &dyn Flavor<T>, readers: Readers, body: impl FnOnce(
                 is_last.wait();
             });
         }
-        for _ in 0..busy {
-            scope.spawn(|| read_on(None));
-        }
-        for _ in 0..bursts {
-            scope.spawn(|| read_on(Some(Duration::from_micros(1))));
-        }
         have_begun.wait();
-        let begun = Instant::now();
-        body();
-        let wall = begun.elapsed();
-        is_over.store(true, Ordering::Relaxed);
+        let done = beside(busy + bursts, read_on, || {
+            let begun = Instant::now();
+            let done = body();
+            (done, begun.elapsed())
+        });
         is_last.wait();
-        wall
-    });
-    Read {
-        nr_sections: nr_sections.into_inner(),
-        wall,
-    }
+        let ((done, wall), left) = done?;
+        let nr_batches: u64 = left.iter().map(|(_, attended)| attended.nr_pieces).sum();
+        let nr_sections = nr_batches * BATCH as u64;
+        Ok((done, Read { nr_sections, wall }))
+    })
 }

@@ -177,9 +177,9 @@ impl Setting<'_> {
                 interrupt: self.settings.interrupt.clone(),
             };
             let run = move || {
-                Ok(service
-                    .run()?
-                    .map(|(served, posts)| served_sample(&served, &posts)))
+                Ok(Sample::beside(service.run()?, |ran| {
+                    ran.map(|(served, posts)| served_sample(&served, &posts))
+                }))
             };
             Variant::ours(name, run)
         });

@@ -4,11 +4,13 @@ use clap::Args;
 use topology::{AffinityScope, Topology};
 
 use super::claims::{self, Known};
+use super::completion::Waiting;
 use super::metrics;
 use super::ours::{Ours, Reusable, Spawned, Way};
 use super::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
 use super::shape::{Shape, Task};
-use super::subject::{OneShot, OneShotPool, Subject};
+use super::subject::{Joined, Joins, OneShot, OneShotPool, Subject};
+use super::watched::{self, Seen};
 use crate::bench::settings::{Menu, Settings, count};
 use crate::exit::Stop;
 use crate::harness::case::{Case, RunFn, Variant};
@@ -16,13 +18,29 @@ use crate::harness::claim::{Bound, Claim};
 
 const BENCH: &str = "workqueue";
 const ONE_AT_A_TIME: &str = "one-at-a-time";
+/// One at a time, with all waiting alike.
+const EQUAL: [(&str, Waiting); 3] = [
+    ("equal-parks", Waiting::Parks),
+    ("equal-yields", Waiting::Yields),
+    ("equal-looks", Waiting::Looks),
+];
 const BATCH: &str = "batch-1000";
 const FAN_OUT: &str = "fan-out";
 const LOCK_HOLD: &str = "lock-hold";
+const WATCHED: &str = "watched";
 
 /// What there is to measure, and against whom.
 pub const MENU: Menu = Menu {
-    cases: &[ONE_AT_A_TIME, BATCH, FAN_OUT, LOCK_HOLD],
+    cases: &[
+        ONE_AT_A_TIME,
+        EQUAL[0].0,
+        EQUAL[1].0,
+        EQUAL[2].0,
+        BATCH,
+        FAN_OUT,
+        LOCK_HOLD,
+        WATCHED,
+    ],
     peers: &super::peers::NAMES,
 };
 
@@ -74,6 +92,9 @@ const BATCH_ITEMS_QUICK: usize = 25_000;
 
 /// Items of the fan-out, `--quick` or not: how far a queue grows is what it tests.
 const FAN_OUT_ITEMS: usize = 1_000_000;
+
+/// Items of each producer that is watched: all together last for some tens of looks.
+const WATCHED_ITEMS: usize = 500_000;
 
 /// Scopes with `--quick`: the finest, the default, the coarsest.
 const SCOPES_QUICK: [AffinityScope; 3] = [
@@ -129,10 +150,14 @@ struct Setting<'a> {
 impl Setting<'_> {
     fn case(&self, name: &'static str) -> Case {
         let (producers, workers) = (self.producers, self.workers);
+        if let Some(&(_, waiting)) = EQUAL.iter().find(|equal| equal.0 == name) {
+            return self.equal(name, waiting);
+        }
         match name {
+            WATCHED => self.watched(name),
             ONE_AT_A_TIME => {
                 let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
-                self.against_peers(
+                self.against(
                     name,
                     format!(
                         "{producers} producers queue {items} items each, waiting for every one"
@@ -147,6 +172,7 @@ impl Setting<'_> {
                             way.helped().spawned(),
                         ]
                     },
+                    peers_by_every_wait,
                     claims::one_at_a_time(&self.scopes),
                 )
             }
@@ -154,21 +180,23 @@ impl Setting<'_> {
                 let rounds = self
                     .items(BATCH_ITEMS, BATCH_ITEMS_QUICK)
                     .div_ceil(BATCH_SIZE);
-                self.against_peers(
+                self.against(
                     name,
                     format!("{producers} producers queue {rounds} batches of {BATCH_SIZE} each"),
                     Task::batches(producers, BATCH_SIZE, rounds),
                     |way| vec![way, way.under_lock(), way.spawned()],
+                    peers_that_park,
                     claims::many(&self.scopes, BATCH_CLAIM, BATCH_KNOWN),
                 )
             }
             FAN_OUT => {
                 let items = self.items(FAN_OUT_ITEMS, FAN_OUT_ITEMS);
-                self.against_peers(
+                self.against(
                     name,
                     format!("one producer queues {items} items at once"),
                     Task::batches(1, items, 1),
                     |way| vec![way, way.under_lock(), way.spawned()],
+                    peers_that_park,
                     claims::many(&self.scopes, FAN_OUT_CLAIM, FAN_OUT_KNOWN),
                 )
             }
@@ -182,12 +210,13 @@ impl Setting<'_> {
         }
     }
 
-    fn against_peers(
+    fn against(
         &self,
         name: &'static str,
         about: String,
         task: Task,
         ways: impl Fn(Way) -> Vec<Way>,
+        peers: impl Fn(usize, &Shape) -> Vec<Variant>,
         claims: Vec<Claim>,
     ) -> Case {
         let shape = self.shape(task);
@@ -205,6 +234,66 @@ impl Setting<'_> {
             headline: metrics::ITEMS_PER_S,
             variants,
             claims,
+        }
+    }
+
+    /// Closures, and one word that says that each has run: what differs is the pool.
+    fn equal(&self, name: &'static str, waiting: Waiting) -> Case {
+        let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
+        let shape = self.shape(Task::one_at_a_time(self.producers, items));
+        let ours = self.scopes.iter().map(|&scope| {
+            let way = Way::plain(scope).spawned();
+            let (topology, workers) = (self.topology.clone(), self.workers);
+            let start = move || Ours::start(&topology, way, workers, false);
+            let run = measured(&shape, move || Ok(OneShot(start()?, waiting)));
+            Variant::ours(way.to_string(), run)
+        });
+        let mut variants: Vec<Variant> = ours.collect();
+        variants.extend(peers(self.workers, &shape, waiting));
+        let does = match waiting {
+            Waiting::Parks => "park",
+            Waiting::Yields => "yield, then park",
+            Waiting::Looks => "look 100 x, yield 8 x, park",
+        };
+        Case {
+            bench: BENCH,
+            name,
+            about: format!(
+                "one at a time, {items} items each; all {does}; {} workers",
+                self.workers
+            ),
+            metrics: metrics::ALL,
+            headline: metrics::ITEMS_PER_S,
+            variants,
+            claims: claims::equal(&self.scopes),
+        }
+    }
+
+    /// What it costs to be looked at by `afterwork top`.
+    fn watched(&self, name: &'static str) -> Case {
+        let rounds = self
+            .items(WATCHED_ITEMS, WATCHED_ITEMS)
+            .div_ceil(BATCH_SIZE);
+        let shape = self.shape(Task::batches(self.producers, BATCH_SIZE, rounds));
+        let variants = Seen::ALL.map(|seen| {
+            let (topology, workers) = (self.topology.clone(), self.workers);
+            let shape = shape.clone();
+            let way = Way::plain(AffinityScope::default()).spawned();
+            let start = move || Ours::start(&topology, way, workers, false).map(Spawned);
+            Variant::ours(seen.name(), move || watched::run(seen, &shape, &start))
+        });
+        Case {
+            bench: BENCH,
+            name,
+            about: format!(
+                "{} producers, {rounds} batches of {BATCH_SIZE} each; looked at every {} ms",
+                self.producers,
+                watched::PAUSE.as_millis()
+            ),
+            metrics: metrics::ALL,
+            headline: metrics::ITEMS_PER_S,
+            variants: variants.into(),
+            claims: claims::watched(),
         }
     }
 
@@ -282,25 +371,56 @@ impl Setting<'_> {
     }
 }
 
-fn peers(workers: usize, shape: &Shape) -> [Variant; 4] {
+fn peers_that_park(workers: usize, shape: &Shape) -> Vec<Variant> {
+    peers(workers, shape, Waiting::Parks).into()
+}
+
+/// Each under each wait, and by its own way to wait if it has one: the best of all is the one to beat.
+fn peers_by_every_wait(workers: usize, shape: &Shape) -> Vec<Variant> {
+    let waits = Waiting::ALL.into_iter();
+    let mut variants: Vec<Variant> = waits.flat_map(|wait| peers(workers, shape, wait)).collect();
+    variants.push(joined(Tokio::NAME, shape, move || Tokio::start(workers)));
+    variants.push(joined(Rayon::NAME, shape, move || Rayon::start(workers)));
+    variants.push(joined(Crossbeam::NAME, shape, move || {
+        Crossbeam::start(workers)
+    }));
+    variants
+}
+
+fn joined<P: Joins + 'static>(
+    name: &str,
+    shape: &Shape,
+    start: impl Fn() -> Result<P, Stop> + 'static,
+) -> Variant {
+    let run = measured(shape, move || start().map(Joined));
+    Variant::peer(format!("{name}+join"), run)
+}
+
+fn peers(workers: usize, shape: &Shape, waiting: Waiting) -> [Variant; 4] {
     [
-        peer(Tokio::NAME, shape, move || Tokio::start(workers)),
-        peer(Rayon::NAME, shape, move || Rayon::start(workers)),
-        peer(ThreadPool::NAME, shape, move || ThreadPool::start(workers)),
-        peer(Crossbeam::NAME, shape, move || Crossbeam::start(workers)),
+        peer(Tokio::NAME, shape, waiting, move || Tokio::start(workers)),
+        peer(Rayon::NAME, shape, waiting, move || Rayon::start(workers)),
+        peer(ThreadPool::NAME, shape, waiting, move || {
+            ThreadPool::start(workers)
+        }),
+        peer(Crossbeam::NAME, shape, waiting, move || {
+            Crossbeam::start(workers)
+        }),
     ]
 }
 
 fn peer<P: OneShotPool + 'static>(
     name: &str,
     shape: &Shape,
+    waiting: Waiting,
     start: impl Fn() -> Result<P, Stop> + 'static,
 ) -> Variant {
-    Variant::peer(name, measured(shape, move || start().map(OneShot)))
+    let run = measured(shape, move || Ok(OneShot(start()?, waiting)));
+    Variant::peer(format!("{name}{}", waiting.suffix()), run)
 }
 
 /// A run with a pool of its own: started before, ended after, nothing left over for the next variant.
-fn measured<S: Subject + 'static>(
+pub(in crate::bench) fn measured<S: Subject + 'static>(
     shape: &Shape,
     start: impl Fn() -> Result<S, Stop> + 'static,
 ) -> RunFn {

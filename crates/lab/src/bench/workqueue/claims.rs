@@ -4,6 +4,7 @@ use topology::AffinityScope;
 
 use super::metrics::{COMPLETION_P95, ITEMS_PER_S};
 use super::ours::Way;
+use super::watched::Seen;
 use crate::harness::claim::{Against, Bound, Claim, Source};
 
 /// What the kernel's patches for this measured; "one at a time" is their own test.
@@ -14,11 +15,14 @@ const fn kernel(figure: &'static str) -> Source {
     }
 }
 
+/// Waiter and worker know of each other, which no peer's can: no less than the best of those.
+const AS_THE_BEST: Bound = Bound::AtLeast(1.0);
+
 /// Deferring the wake-up must cost nobody anything; the rest is what two medians may differ by.
 const HARMLESS: Bound = Bound::AtLeast(0.98);
 
-/// One at a time: the floor is two context switches an item, for everybody. A pool on the caller's own CPU makes
-/// them cheap, and a waiter that runs its own item makes none.
+/// One at a time, each of ours waited for in its own way: the best peer is the best of all pools under all waits. The floor
+/// is two context switches an item for whoever sleeps. A waiter that runs its own item makes none, which is our feature.
 #[must_use]
 pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     let mut claims = Vec::new();
@@ -26,26 +30,30 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
         let plain = Way::plain(scope);
         match scope {
             AffinityScope::Cpu => {
-                let ours = against_peer("items/s", plain, ITEMS_PER_S, Bound::AtLeast(1.4));
-                claims.push(ours.prototype("1.7"));
-                claims.push(against_peer(
-                    "completion p95",
-                    plain,
-                    COMPLETION_P95,
-                    Bound::AtMost(0.6),
-                ));
+                claims.push(against_peer("items/s", plain, ITEMS_PER_S, AS_THE_BEST));
+                let joined = plain.spawned();
+                claims.push(against_peer("items/s", joined, ITEMS_PER_S, AS_THE_BEST));
+                let p95 = Claim::of(plain.to_string(), "", COMPLETION_P95, Against::BestPeer);
+                claims.push(p95.in_words(format!("completion p95 of {plain}")));
             }
             AffinityScope::System => {
-                let ours = against_peer("items/s", plain, ITEMS_PER_S, Bound::AtLeast(1.0));
-                claims.push(ours.prototype("1.0"));
+                let joined = plain.spawned();
+                claims.push(against_peer("items/s", joined, ITEMS_PER_S, AS_THE_BEST));
             }
             _ => {}
         }
-        let helped = against_peer("items/s", plain.helped(), ITEMS_PER_S, Bound::AtLeast(10.0));
-        claims.push(helped.prototype(match scope {
-            AffinityScope::Cpu => "85 to 148",
-            _ => "16",
-        }));
+        // Against peers that park at once a prototype did 85 to 148, and 16; one that looks on is four times those.
+        let least = match scope {
+            AffinityScope::Cpu => 10.0,
+            _ => 3.0,
+        };
+        let helped = plain.helped();
+        claims.push(against_peer(
+            "items/s",
+            helped,
+            ITEMS_PER_S,
+            Bound::AtLeast(least),
+        ));
     }
     let known = |scope| match scope {
         AffinityScope::Cpu | AffinityScope::Smt => "0.99; 1.18",
@@ -56,6 +64,40 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
     };
     claims.extend(deferral(scopes, |scope| Some(kernel(known(scope)))));
     claims
+}
+
+/// The same with all waiting alike: closures, and one word that says that each has run.
+#[must_use]
+pub fn equal(scopes: &[AffinityScope]) -> Vec<Claim> {
+    let mut claims = Vec::new();
+    for &scope in scopes {
+        let way = Way::plain(scope).spawned();
+        let least = match scope {
+            AffinityScope::Cpu => Some(Bound::AtLeast(1.3)),
+            AffinityScope::System => Some(Bound::AtLeast(1.1)),
+            _ => None,
+        };
+        let shown = |what: &str, metric| {
+            let claim = Claim::of(way.to_string(), "", metric, Against::BestPeer);
+            claim.in_words(format!("{what} of {way}"))
+        };
+        claims.push(shown("items/s", ITEMS_PER_S).keeps(least));
+        claims.push(shown("completion p95", COMPLETION_P95));
+    }
+    claims
+}
+
+/// To be looked at costs next to nothing.
+#[must_use]
+pub fn watched() -> Vec<Claim> {
+    let against_hidden = |seen: Seen| {
+        let claim = Claim::of(seen.name(), "items/s", ITEMS_PER_S, Seen::Hidden.name());
+        claim.keeps(Bound::AtLeast(0.99))
+    };
+    vec![
+        against_hidden(Seen::Published),
+        against_hidden(Seen::Watched),
+    ]
 }
 
 /// What the prototype did with items of each kind, against the best channel.

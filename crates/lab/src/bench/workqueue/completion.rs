@@ -1,7 +1,10 @@
-//! The one way in which a producer of this bench waits, the same for every pool that has no way of its own.
+//! The ways in which a producer of this bench waits, the same for every pool that has no way of its own.
+
+use std::thread;
 
 use sync::atomic::{AtomicUsize, Ordering};
 use sync::futex::Futex;
+use sync::hint::spin_loop;
 
 /// Nobody has completed it, nobody sleeps on it.
 const ARMED: u32 = 0;
@@ -10,13 +13,50 @@ const ASLEEP: u32 = 1;
 /// Completed.
 const DONE: u32 = 2;
 
+/// What a waiter does before it sleeps.
+///
+/// Much of what a pool seems to be worth is its waiter's: one that looks on for a while is still awake when its item has
+/// run, and needs no wake-up. So pools are compared with all waiting alike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Waiting {
+    /// Nothing.
+    Parks,
+    /// Gives its CPU away once.
+    Yields,
+    /// Looks a hundred times, then gives its CPU away eight times.
+    Looks,
+}
+
 /// A word that one thread completes and one waits for, over and over.
 ///
-/// The waiter sleeps at once, without spinning: a spin would measure itself. Completing wakes only a waiter
-/// that sleeps.
+/// Completing wakes only a waiter that sleeps.
 #[derive(Debug)]
 pub struct Completion {
     state: Futex,
+}
+
+impl Waiting {
+    /// From the shortest to the longest.
+    pub const ALL: [Self; 3] = [Self::Parks, Self::Yields, Self::Looks];
+
+    /// Looks, and how often the CPU is given away after them.
+    const fn looks_and_yields(self) -> (u32, u32) {
+        match self {
+            Self::Parks => (0, 0),
+            Self::Yields => (0, 1),
+            Self::Looks => (100, 8),
+        }
+    }
+
+    /// Returns what is added to the name of a pool that is waited for in this way.
+    #[must_use]
+    pub const fn suffix(self) -> &'static str {
+        match self {
+            Self::Parks => "",
+            Self::Yields => "+yield",
+            Self::Looks => "+look",
+        }
+    }
 }
 
 impl Default for Completion {
@@ -46,6 +86,35 @@ impl Completion {
         if self.state.word().swap(DONE, Ordering::Release) == ASLEEP {
             key.wake(1);
         }
+    }
+
+    /// Waits until it is completed.
+    ///
+    /// # Blocking
+    ///
+    /// Until [`complete`](Self::complete).
+    #[inline]
+    pub fn wait_by(&self, waiting: Waiting) {
+        let (looks, yields) = waiting.looks_and_yields();
+        for _ in 0..looks {
+            if self.is_done() {
+                return;
+            }
+            spin_loop();
+        }
+        for _ in 0..yields {
+            if self.is_done() {
+                return;
+            }
+            thread::yield_now();
+        }
+        self.wait();
+    }
+
+    #[inline]
+    fn is_done(&self) -> bool {
+        // ORDER(completion): consume, other end in `complete`, as in `wait`.
+        self.state.word().load(Ordering::Acquire) == DONE
     }
 
     /// Sleeps until it is completed.
@@ -106,12 +175,14 @@ impl Latch {
 
 #[cfg(test)]
 mod tests {
-    use std::thread;
-
     use super::*;
 
     #[test]
     fn a_waiter_sees_what_was_written_before_the_completion() {
+        Waiting::ALL.into_iter().for_each(ping_pong);
+    }
+
+    fn ping_pong(waiting: Waiting) {
         let (there, back, value) = (
             Completion::default(),
             Completion::default(),
@@ -124,12 +195,12 @@ mod tests {
                 for round in 1..=10_000 {
                     value.store(round, Ordering::Relaxed);
                     there.complete();
-                    back.wait();
+                    back.wait_by(waiting);
                     back.arm();
                 }
             });
             for round in 1..=10_000 {
-                there.wait();
+                there.wait_by(waiting);
                 assert_eq!(value.load(Ordering::Relaxed), round);
                 there.arm();
                 back.complete();

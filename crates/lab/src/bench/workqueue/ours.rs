@@ -3,12 +3,12 @@
 use std::fmt;
 
 use afterwork::params::{Params, WakeMode};
-use afterwork::workqueue::{Histogram, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue};
+use afterwork::workqueue::{Builder, Histogram, JoinHandle, MAX_ACTIVE, Registry, Work, Workqueue};
 use topology::{AffinityScope, Topology};
 
 use super::batch::Item;
 use super::completion::Completion;
-use super::subject::{Load, Lone, Subject};
+use super::subject::{Load, Lone, OneShotPool, Subject};
 use crate::exit::Stop;
 
 /// One way to use a workqueue. Its text is the variant's name.
@@ -112,19 +112,40 @@ impl Ours {
             lock_stat,
             ..Params::default()
         };
+        let max_active = u32::try_from(workers).unwrap_or(MAX_ACTIVE).min(MAX_ACTIVE);
+        Self::build(topology, params, |builder| {
+            builder
+                .scope(way.scope)
+                .help(way.help)
+                .max_active(max_active)
+        })
+    }
+
+    /// Starts it with other parameters, and a queue as `set` makes it.
+    pub fn build(
+        topology: &Topology,
+        params: Params,
+        set: impl FnOnce(Builder) -> Builder,
+    ) -> Result<Self, Stop> {
         let registry = Registry::new(topology.clone(), params)
             .map_err(|error| Stop::because("cannot start our pools", error))?;
-        let max_active = u32::try_from(workers).unwrap_or(MAX_ACTIVE).min(MAX_ACTIVE);
-        let queue = Workqueue::builder("lab")
-            .scope(way.scope)
-            .help(way.help)
-            .max_active(max_active)
+        let queue = set(Workqueue::builder("lab"))
             .build_in(&registry)
             .map_err(|error| Stop::because("cannot build our workqueue", error))?;
         Ok(Self {
             queue,
             pools: Pools(Some(registry)),
         })
+    }
+
+    /// Returns what the pools belong to.
+    ///
+    /// # Panics
+    ///
+    /// Never: it is there until this is dropped.
+    #[must_use]
+    pub fn registry(&self) -> &Registry {
+        self.pools.0.as_ref().expect("taken only by drop")
     }
 
     /// Returns how long queueing has held the pool locks since the start.
@@ -137,9 +158,27 @@ impl Ours {
             .unwrap_or_default()
     }
 
+    /// Returns the queue.
+    #[must_use]
+    pub fn queue(&self) -> &Workqueue {
+        &self.queue
+    }
+
     fn kicks(&self) -> Option<u64> {
         let pools = self.pools.0.as_ref()?.pool_stats();
         Some(pools.iter().map(|pool| pool.kicks).sum())
+    }
+}
+
+/// As any other pool: closures that nobody joins.
+impl OneShotPool for Ours {
+    #[inline]
+    fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        self.queue.spawn_detached(work);
+    }
+
+    fn wakeups(&self) -> Option<u64> {
+        self.kicks()
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::thread::{self, JoinHandle};
 
-use crossbeam_channel::{Sender, unbounded};
+use crossbeam_channel::{Receiver, Sender, bounded, unbounded};
 
-use super::subject::OneShotPool;
+use super::subject::{Joins, OneShotPool};
 use crate::exit::Stop;
 
 /// As `--peers` and tables spell them.
@@ -53,6 +53,21 @@ impl OneShotPool for Tokio {
     }
 }
 
+impl Joins for Tokio {
+    type Handle = tokio::task::JoinHandle<()>;
+
+    #[inline]
+    fn submit_joined(&self) -> Self::Handle {
+        self.0.spawn(async {})
+    }
+
+    #[inline]
+    fn join(&self, handle: Self::Handle) {
+        let joined = self.0.block_on(handle);
+        joined.expect("an empty task does not panic");
+    }
+}
+
 impl Rayon {
     /// Its name in tables and options.
     pub const NAME: &str = "rayon";
@@ -71,6 +86,19 @@ impl OneShotPool for Rayon {
     #[inline]
     fn submit(&self, work: impl FnOnce() + Send + 'static) {
         self.0.spawn(work);
+    }
+}
+
+impl Joins for Rayon {
+    type Handle = ();
+
+    /// Nothing yet: the one call that waits for an item hands it over, too.
+    #[inline]
+    fn submit_joined(&self) {}
+
+    #[inline]
+    fn join(&self, (): ()) {
+        self.0.install(|| ());
     }
 }
 
@@ -97,7 +125,18 @@ impl Crossbeam {
 
     /// Starts it.
     pub fn start(workers: usize) -> Result<Self, Stop> {
-        let (sender, receiver) = unbounded::<Job>();
+        Self::with(workers, unbounded())
+    }
+
+    /// Starts one whose channel has room for so many items.
+    pub fn start_bounded(workers: usize, room: usize) -> Result<Self, Stop> {
+        Self::with(workers, bounded(room))
+    }
+
+    fn with(
+        workers: usize,
+        (sender, receiver): (Sender<Job>, Receiver<Job>),
+    ) -> Result<Self, Stop> {
         let mut pool = Self {
             sender: Some(sender),
             workers: Vec::with_capacity(workers),
@@ -125,6 +164,26 @@ impl OneShotPool for Crossbeam {
     }
 }
 
+impl Joins for Crossbeam {
+    type Handle = Receiver<()>;
+
+    /// With a channel for the answer, as programs do that want one.
+    #[inline]
+    fn submit_joined(&self) -> Self::Handle {
+        let (answer, answered) = bounded(1);
+        self.submit(move || {
+            // Refused when nobody waits any more.
+            let _ = answer.send(());
+        });
+        answered
+    }
+
+    #[inline]
+    fn join(&self, handle: Self::Handle) {
+        handle.recv().expect("every item runs");
+    }
+}
+
 impl Drop for Crossbeam {
     fn drop(&mut self) {
         self.sender = None;
@@ -138,25 +197,35 @@ impl Drop for Crossbeam {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::workqueue::subject::{OneShot, runs_lone_items_and_batches};
+    use crate::bench::workqueue::completion::Waiting;
+    use crate::bench::workqueue::subject::{Joined, OneShot, runs_lone_items_and_batches};
+
+    fn runs<P: OneShotPool>(start: impl Fn() -> Result<P, Stop>) {
+        for waiting in Waiting::ALL {
+            runs_lone_items_and_batches(&OneShot(start().unwrap(), waiting));
+        }
+    }
 
     #[test]
     fn tokio_runs_every_item() {
-        runs_lone_items_and_batches(&OneShot(Tokio::start(2).unwrap()));
+        runs(|| Tokio::start(2));
+        runs_lone_items_and_batches(&Joined(Tokio::start(2).unwrap()));
     }
 
     #[test]
     fn rayon_runs_every_item() {
-        runs_lone_items_and_batches(&OneShot(Rayon::start(2).unwrap()));
+        runs(|| Rayon::start(2));
+        runs_lone_items_and_batches(&Joined(Rayon::start(2).unwrap()));
     }
 
     #[test]
     fn threadpool_runs_every_item() {
-        runs_lone_items_and_batches(&OneShot(ThreadPool::start(2).unwrap()));
+        runs(|| ThreadPool::start(2));
     }
 
     #[test]
     fn crossbeam_runs_every_item() {
-        runs_lone_items_and_batches(&OneShot(Crossbeam::start(2).unwrap()));
+        runs(|| Crossbeam::start(2));
+        runs_lone_items_and_batches(&Joined(Crossbeam::start(2).unwrap()));
     }
 }

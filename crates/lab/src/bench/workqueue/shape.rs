@@ -169,6 +169,7 @@ fn sample(harvests: Vec<Harvest>, window: &Window) -> Option<Sample> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::workqueue::completion::Waiting;
     use crate::bench::workqueue::peers::Crossbeam;
     use crate::bench::workqueue::subject::OneShot;
 
@@ -188,7 +189,7 @@ mod tests {
     fn both_tasks_measure_throughput_and_both_latencies() {
         for shape in both() {
             let sample = shape
-                .run(&OneShot(Crossbeam::start(2).unwrap()))
+                .run(&OneShot(Crossbeam::start(2).unwrap(), Waiting::Parks))
                 .unwrap()
                 .unwrap();
             for metric in [metrics::ITEMS_PER_S, "enqueue_p50", metrics::COMPLETION_P95] {
@@ -201,7 +202,8 @@ mod tests {
     fn an_interrupted_run_yields_no_sample() {
         for shape in both() {
             shape.interrupt.request();
-            let sample = shape.run(&OneShot(Crossbeam::start(2).unwrap())).unwrap();
+            let pool = OneShot(Crossbeam::start(2).unwrap(), Waiting::Parks);
+            let sample = shape.run(&pool).unwrap();
             assert!(sample.is_none());
         }
     }

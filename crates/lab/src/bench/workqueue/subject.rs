@@ -3,7 +3,7 @@
 //! Every call in a timed loop is static: a case is compiled once for each subject.
 
 use super::batch::Item;
-use super::completion::Completion;
+use super::completion::{Completion, Waiting};
 
 /// A pool under measurement, in one of the ways in which it can be used.
 pub trait Subject: Sync {
@@ -57,15 +57,39 @@ pub trait OneShotPool: Sync {
     }
 }
 
-/// Measures a pool by one-shot closures and the common [`Completion`].
+/// A pool that can be waited for in a way of its own.
+pub trait Joins: OneShotPool {
+    /// What is waited by.
+    type Handle;
+
+    /// Hands an empty item to the workers, for one to wait for.
+    fn submit_joined(&self) -> Self::Handle;
+
+    /// Waits for it.
+    fn join(&self, handle: Self::Handle);
+}
+
+/// Measures a pool by one-shot closures and the common [`Completion`], which producers wait for in this way.
 #[derive(Debug)]
-pub struct OneShot<P>(pub P);
+pub struct OneShot<P>(pub P, pub Waiting);
+
+/// Measures a pool by one-shot closures, each waited for in the pool's own way.
+#[derive(Debug)]
+pub struct Joined<P>(pub P);
+
+/// See [`Joined`].
+#[derive(Debug)]
+pub struct JoinedLone<'s, P: Joins> {
+    pool: &'s P,
+    handle: Option<P::Handle>,
+}
 
 /// See [`OneShot`].
 #[derive(Debug)]
 pub struct OneShotLone<'s, P> {
     pool: &'s P,
     completion: &'static Completion,
+    waiting: Waiting,
 }
 
 /// See [`OneShot`].
@@ -89,6 +113,7 @@ impl<P: OneShotPool> Subject for OneShot<P> {
         OneShotLone {
             pool: &self.0,
             completion,
+            waiting: self.1,
         }
     }
 
@@ -114,7 +139,46 @@ impl<P: OneShotPool> Lone for OneShotLone<'_, P> {
 
     #[inline]
     fn wait(&mut self) {
-        self.completion.wait();
+        self.completion.wait_by(self.waiting);
+    }
+}
+
+impl<P: Joins> Subject for Joined<P> {
+    type Lone<'s>
+        = JoinedLone<'s, P>
+    where
+        P: 's;
+    type Load<'s>
+        = OneShotLoad<'s, P>
+    where
+        P: 's;
+
+    fn lone(&self, _: &'static Completion) -> JoinedLone<'_, P> {
+        JoinedLone {
+            pool: &self.0,
+            handle: None,
+        }
+    }
+
+    fn load(&self, items: &'static [Item]) -> OneShotLoad<'_, P> {
+        OneShotLoad {
+            pool: &self.0,
+            items,
+        }
+    }
+}
+
+impl<P: Joins> Lone for JoinedLone<'_, P> {
+    #[inline]
+    fn queue(&mut self) {
+        self.handle = Some(self.pool.submit_joined());
+    }
+
+    #[inline]
+    fn wait(&mut self) {
+        if let Some(handle) = self.handle.take() {
+            self.pool.join(handle);
+        }
     }
 }
 
@@ -128,7 +192,7 @@ impl<P: OneShotPool> Load for OneShotLoad<'_, P> {
 
 /// Puts a subject through what the cases ask of it; hangs if an item does not run.
 #[cfg(test)]
-pub(super) fn runs_lone_items_and_batches(subject: &impl Subject) {
+pub(in crate::bench) fn runs_lone_items_and_batches(subject: &impl Subject) {
     use super::batch::Batch;
     use crate::harness::latency::Latencies;
 

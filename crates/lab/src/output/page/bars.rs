@@ -1,7 +1,7 @@
-//! A plot of one number for each variant: bars, ours and peers told apart, with whiskers of one MAD.
+//! A plot of one number for each variant: ours and peers told apart, with whiskers of one MAD, over an axis with ticks.
 //!
 //! Bars are boxes of the page and no picture, so that names and numbers stay readable on a narrow screen and to whoever
-//! has the page read aloud.
+//! has the page read aloud. Where lengths would be logarithms there are dots: half as long is not half as much there.
 
 use maud::{Markup, html};
 
@@ -9,24 +9,33 @@ use super::number;
 use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
 
-/// Above this ratio of the longest to the shortest bar lengths are logarithms: otherwise the short ones cannot be seen.
+/// Above this ratio of the longest to the shortest bar the axis is logarithmic: otherwise the short ones cannot be seen.
 const LINEAR_UP_TO: f64 = 50.0;
 
-/// The shortest bar, in percent of the longest: it has to be seen.
+/// The shortest bar, in percent of the axis: it has to be seen.
 const SHORTEST: f64 = 1.0;
+
+/// Where on the axis the longest bar ends, in percent: there is room for a whisker beyond it.
+const LONGEST: f64 = 90.0;
 
 /// Draws the bars of one metric; nothing where there is nothing to draw.
 pub fn bars(metric: &MetricHead, records: &[&Record]) -> Markup {
     let scale = Scale::of(records.iter().map(|record| record.median));
-    let best = match metric.better {
-        Better::Higher => "longer is better",
-        Better::Lower => "shorter is better",
+    let best = match (metric.better, scale.is_log) {
+        (Better::Higher, false) => "longer is better",
+        (Better::Lower, false) => "shorter is better",
+        (Better::Higher, true) => "further right is better; logarithmic axis",
+        (Better::Lower, true) => "further left is better; logarithmic axis",
     };
     html! {
-        figure.bars data-points=(records.len()) {
+        figure.bars.log[scale.is_log] data-points=(records.len()) {
             figcaption {
                 b { (caption(&metric.metric)) }
-                " " span.quiet { (metric.unit) ", " (best) @if scale.is_log { ", logarithmic" } }
+                " " span.quiet { (number::kind(&metric.unit)) "; " (best) "; " (repetitions(records)) }
+                div.legend {
+                    span { i.fill {} "ours" }
+                    @if records.iter().any(|record| record.peer) { span { i.fill.peer {} "peers" } }
+                }
             }
             @for record in records {
                 @let length = scale.percent(record.median);
@@ -37,13 +46,26 @@ pub fn bars(metric: &MetricHead, records: &[&Record]) -> Markup {
                 div.bar {
                     span.name { (record.variant) }
                     span.track {
-                        span.fill.peer[record.peer] style=(format!("width:{length:.2}%")) {}
+                        span.fill.peer[record.peer] style=(if scale.is_log {
+                            format!("left:{length:.2}%")
+                        } else {
+                            format!("width:{length:.2}%")
+                        }) {}
                         @if record.mad > 0.0 {
                             span.whisker style=(format!("left:{from:.2}%;width:{:.2}%", to - from)) {}
                         }
                     }
                     span.value { (number::with_unit(record.median, &record.unit)) }
                 }
+            }
+            div.bar.ticks aria-hidden="true" {
+                span.name {}
+                span.axis {
+                    @for tick in scale.ticks() {
+                        span style=(format!("left:{:.2}%", scale.percent(tick))) { (number::with_unit(tick, &metric.unit)) }
+                    }
+                }
+                span.value {}
             }
         }
     }
@@ -54,7 +76,18 @@ pub fn caption(metric: &str) -> String {
     metric.replace('_', " ")
 }
 
-/// From values to lengths in percent.
+/// Says how many repetitions stand behind the numbers.
+fn repetitions(records: &[&Record]) -> String {
+    let counts = || records.iter().map(|record| record.n);
+    match (counts().min(), counts().max()) {
+        (Some(1), Some(1)) => "one run".into(),
+        (Some(least), Some(most)) if least == most => format!("n = {most}"),
+        (Some(least), Some(most)) => format!("n = {least} to {most}"),
+        _ => String::new(),
+    }
+}
+
+/// From values to places on the axis, in percent.
 struct Scale {
     is_log: bool,
     least: f64,
@@ -73,18 +106,47 @@ impl Scale {
     }
 
     fn percent(&self, value: f64) -> f64 {
-        // Room for a whisker beyond the longest bar.
-        const LONGEST: f64 = 90.0;
         let share = if self.most <= 0.0 || value <= 0.0 {
             0.0
         } else if self.is_log {
-            // A tenth of the way below the least, so that it has a length.
+            // A tenth of the way below the least, so that it has a place.
             let floor = self.least.ln() - 0.1 * (self.most / self.least).ln();
             (value.ln() - floor) / (self.most.ln() - floor)
         } else {
             value / self.most
         };
         (share * LONGEST).clamp(if value > 0.0 { SHORTEST } else { 0.0 }, 100.0)
+    }
+
+    /// Round values on the axis, three at most: their labels must not touch. A narrow screen leaves out the middle one.
+    fn ticks(&self) -> Vec<f64> {
+        if self.most <= 0.0 {
+            return Vec::new();
+        }
+        if !self.is_log {
+            let power = 10_f64.powf(self.most.log10().floor());
+            let step = [1.0, 0.5]
+                .map(|part| part * power)
+                .into_iter()
+                .find(|step| self.most / step >= 2.0);
+            let step = step.unwrap_or(power / 2.0);
+            let step = step * (self.most / step / 2.0).floor().max(1.0);
+            return vec![0.0, step, step * 2.0]
+                .into_iter()
+                .filter(|&tick| tick <= self.most * 1.05)
+                .collect();
+        }
+        let (from, to) = (
+            self.least.log10().ceil() as i32,
+            self.most.log10().floor() as i32,
+        );
+        let every = ((to - from + 1) / 2).max(1) as usize;
+        let powers = (from..=to).step_by(every).take(3);
+        let powers: Vec<f64> = powers.map(|power| 10_f64.powi(power)).collect();
+        if powers.len() < 2 {
+            return vec![self.least, self.most];
+        }
+        powers
     }
 }
 
@@ -115,5 +177,27 @@ mod tests {
         assert_eq!(scale.percent(-1.0), 0.0);
         assert!(scale.percent(1e-9) >= SHORTEST);
         assert_eq!(Scale::of([0.0].into_iter()).percent(0.0), 0.0);
+    }
+
+    #[test]
+    fn an_axis_has_two_or_three_ticks_that_lie_on_it() {
+        for values in [
+            [1.0, 4.0],
+            [9.7, 9.9],
+            [1.0, 1000.0],
+            [0.003, 2e9],
+            [7.0, 90.0],
+            [1.1, 90.0],
+            [2.0, 101.0],
+        ] {
+            let scale = Scale::of(values.into_iter());
+            let ticks = scale.ticks();
+            assert!((2..=3).contains(&ticks.len()), "{values:?}: {ticks:?}");
+            assert!(
+                ticks.iter().all(|&tick| scale.percent(tick) <= 100.0),
+                "{values:?}: {ticks:?}"
+            );
+        }
+        assert!(Scale::of([0.0].into_iter()).ticks().is_empty());
     }
 }

@@ -5,10 +5,10 @@ use std::io::{self, BufReader, Write};
 use std::path::Path;
 
 use super::args::ReportArgs;
-use super::run::Run;
 use super::{one, two};
 use crate::exit::Stop;
 use crate::output::record::Line;
+use crate::output::run::Run;
 use crate::talk;
 
 /// Runs the command.
@@ -30,6 +30,29 @@ pub fn write_page(path: &Path, lines: Vec<Line>) -> Result<(), Stop> {
     write(path, &one::page(&run))
 }
 
+/// Makes sure, before anything is measured, that the page of it can be written.
+pub fn may_write(path: &Path) -> Result<(), Stop> {
+    if path.as_os_str() == "-" {
+        return Ok(());
+    }
+    let is_new = !path.exists();
+    let mut options = File::options();
+    options
+        .append(true)
+        .create(true)
+        .open(path)
+        .map_err(|error| cannot_write(path, error))?;
+    if is_new {
+        // What could be made can be removed; if not, the page replaces it.
+        let _ = fs::remove_file(path);
+    }
+    Ok(())
+}
+
+fn cannot_write(path: &Path, error: io::Error) -> Stop {
+    Stop::because(&format!("cannot write {}", path.display()), error)
+}
+
 fn read(path: &Path) -> Result<Run, Stop> {
     let name = path.display().to_string();
     if path.as_os_str() == "-" {
@@ -43,8 +66,7 @@ fn write(path: &Path, text: &str) -> Result<(), Stop> {
     if path.as_os_str() == "-" {
         return Ok(io::stdout().write_all(text.as_bytes())?);
     }
-    fs::write(path, text)
-        .map_err(|error| Stop::because(&format!("cannot write {}", path.display()), error))?;
+    fs::write(path, text).map_err(|error| cannot_write(path, error))?;
     talk::say(format_args!("the page of this run is {}", path.display()));
     Ok(())
 }

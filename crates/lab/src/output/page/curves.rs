@@ -16,9 +16,13 @@ const MOST_OURS: usize = 6;
 const MOST_PEERS: usize = 4;
 
 /// Draws the curves of one quantity over a logarithmic axis.
-pub fn curves(curves: &[&Curve]) -> Markup {
+///
+/// Variants that `claimed` names are drawn before others.
+pub fn curves(curves: &[&Curve], claimed: &[&str]) -> Markup {
+    let mut sorted = curves.to_vec();
+    sorted.sort_by_key(|curve| !claimed.contains(&curve.variant.as_str()));
     let of = |peer| {
-        curves
+        sorted
             .iter()
             .copied()
             .filter(move |curve| curve.peer == peer)
@@ -34,13 +38,14 @@ pub fn curves(curves: &[&Curve]) -> Markup {
         figure.curves data-points=(shown.iter().map(|curve| curve.points.len()).sum::<usize>()) {
             figcaption {
                 b { (caption(&first.curve)) }
-                " " span.quiet { "share of samples no longer than this; further left is better; logarithmic" }
+                " " span.quiet { "percent of samples that took no longer than this; further left is better; logarithmic axis" }
             }
+            div.y aria-hidden="true" { @for percent in PERCENTS { span { (percent) " %" } } }
             svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img"
                 aria-label=(format!("distribution of {}", caption(&first.curve))) {
                 (PreEscaped(axis.grid()))
                 @for (index, curve) in shown.iter().enumerate() {
-                    polyline class=(format!("line c{index}")) points=(axis.points(curve)) {}
+                    polyline class=(format!("line c{}", colour(index, curve.peer))) points=(axis.points(curve)) {}
                 }
             }
             div.axis {
@@ -52,13 +57,25 @@ pub fn curves(curves: &[&Curve]) -> Markup {
             }
             div.legend {
                 @for (index, curve) in shown.iter().enumerate() {
-                    span { i class=(format!("c{index}")) {} (curve.variant) }
+                    span { i class=(format!("c{}", colour(index, curve.peer))) {} (curve.variant) @if curve.peer { " (peer)" } }
                 }
                 @if shown.len() < curves.len() {
                     span.quiet { (shown.len()) " of " (curves.len()) " are drawn" }
                 }
             }
         }
+    }
+}
+
+/// Ticks of the axis of shares, from its top.
+const PERCENTS: [u8; 5] = [100, 75, 50, 25, 0];
+
+/// Ours have the first colours, peers the last ones and dashes.
+fn colour(index: usize, peer: bool) -> usize {
+    if peer {
+        MOST_OURS + index % MOST_PEERS
+    } else {
+        index
     }
 }
 
@@ -89,21 +106,23 @@ impl Axis {
         HEIGHT * (1.0 - percent / 100.0)
     }
 
-    /// Powers of ten inside, four at most.
+    /// Powers of ten inside, four at most; on a short axis its ends.
     fn ticks(&self) -> Vec<f64> {
         let from = self.least.log10().ceil() as i32;
         let to = self.most.log10().floor() as i32;
         let every = ((to - from) / 4 + 1).max(1) as usize;
-        (from..=to)
-            .step_by(every)
-            .map(|power| 10_f64.powi(power))
-            .collect()
+        let powers = (from..=to).step_by(every).map(|power| 10_f64.powi(power));
+        let powers: Vec<f64> = powers.collect();
+        if powers.len() < 2 {
+            return vec![self.least, self.most];
+        }
+        powers
     }
 
     fn grid(&self) -> String {
         let mut grid = String::new();
-        for percent in [0.0, 25.0, 50.0, 75.0, 100.0] {
-            let y = Self::y(percent);
+        for percent in PERCENTS {
+            let y = Self::y(percent.into());
             // Writing to a String cannot fail.
             let _ = write!(
                 grid,

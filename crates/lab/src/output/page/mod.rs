@@ -1,13 +1,12 @@
 //! `afterwork report`: what a bench printed as JSON, as a page for people.
 //!
 //! The page is one file of HTML without scripts and without anything from a network. It is made from the lines of a
-//! run alone ([`mod@run`]), so that a page can be made of a run on another machine, and of two runs side by side.
+//! run alone (`run.rs`), so that a page can be made of a run on another machine, and of two runs side by side.
 //!
 //! | file | what it makes |
 //! |---|---|
-//! | `run.rs` | the cases of a run from its lines |
 //! | `one.rs` | the page of one run |
-//! | `bars.rs`, `curves.rs` | a plot each |
+//! | `bars.rs`, `curves.rs` | a plot each; `palette.rs` checks their colours |
 //! | `two.rs` | the page of two runs |
 //! | `number.rs` | numbers with their units |
 //!
@@ -19,10 +18,12 @@ mod bars;
 mod command;
 mod curves;
 mod frame;
+mod growth;
 mod number;
 pub mod one;
-pub mod run;
+#[cfg(test)]
+mod palette;
 mod two;
 
 pub use args::ReportArgs;
-pub use command::{run, write_page};
+pub use command::{may_write, run, write_page};

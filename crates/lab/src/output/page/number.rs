@@ -8,17 +8,43 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     let steps: &[(f64, &str)] = match unit {
         "ns" => &[(1.0, "ns"), (1e3, "µs"), (1e6, "ms"), (1e9, "s")],
         "ns/item" => &[(1.0, "ns/item"), (1e3, "µs/item"), (1e6, "ms/item")],
+        "bytes" => &[
+            (1.0, "B"),
+            (1024.0, "KiB"),
+            (1048576.0, "MiB"),
+            (1073741824.0, "GiB"),
+        ],
         "share" => return format!("{} %", three_digits(value * 100.0)),
         "ratio" => return format!("{} ×", three_digits(value)),
+        "1/item" => return format!("{} an item", three_digits(value)),
+        "1/1000 items" => return format!("{} in 1000 items", three_digits(value)),
         unit if unit.ends_with("/s") => {
             let letter = [(1.0, ""), (1e3, "k "), (1e6, "M "), (1e9, "G ")];
             let (scale, letter) = step(&letter, value);
-            return format!("{} {letter}{unit}", three_digits(value / scale));
+            let value = three_digits(value / scale);
+            return match unit {
+                "1/s" => format!("{value} {}/s", letter.trim_end()).replace(" /s", "/s"),
+                unit => format!("{value} {letter}{unit}"),
+            };
         }
         unit => return format!("{} {unit}", three_digits(value)),
     };
     let (scale, unit) = step(steps, value);
     format!("{} {unit}", three_digits(value / scale))
+}
+
+/// Tells in words what a unit measures; values bring the unit itself, scaled.
+pub fn kind(unit: &str) -> &str {
+    match unit {
+        "ns" => "time",
+        "ns/item" => "time an item",
+        "share" => "percent",
+        "bytes" => "memory",
+        "1/s" => "times a second",
+        "1/item" => "times an item",
+        "1/1000 items" => "times in 1000 items",
+        unit => unit,
+    }
 }
 
 /// Writes a ratio with its spread.
@@ -46,6 +72,10 @@ mod tests {
             (2.5, "ratio"),
             (3.0, "1/item"),
             (0.0, "ns"),
+            (1234.5, "1/s"),
+            (12.0, "1/s"),
+            (529.0, "1/1000 items"),
+            (2.5e6, "bytes"),
         ]
         .map(|(value, unit)| with_unit(value, unit));
         assert_eq!(
@@ -57,8 +87,12 @@ mod tests {
                 "31.4 M items/s",
                 "1.32 %",
                 "2.50 ×",
-                "3.00 1/item",
-                "0 ns"
+                "3.00 an item",
+                "0 ns",
+                "1.23 k/s",
+                "12.0/s",
+                "529 in 1000 items",
+                "2.38 MiB",
             ]
         );
     }

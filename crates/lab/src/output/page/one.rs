@@ -5,10 +5,13 @@ use maud::{Markup, html};
 use super::bars::{bars, caption};
 use super::curves::curves;
 use super::frame;
+use super::growth::growth;
 use super::number;
-use super::run::{CaseRun, Run};
-use crate::harness::claim::Verdict;
-use crate::output::record::{Claimed, Curve, Head, MetricHead, Record};
+use crate::harness::claim::{Source, Verdict};
+use crate::harness::stats::Spread;
+use crate::output::record::{Claimed, Curve, Head, MetricHead, Record, Why};
+use crate::output::run::{CaseRun, Run};
+use crate::output::verdict::{self, Totals, benches};
 
 /// Metrics that a case shows as bars at most; the table has all.
 const BARS: usize = 3;
@@ -22,16 +25,26 @@ pub fn page(run: &Run) -> String {
     let title = title(&run.head);
     let body = html! {
         h1 { (title) }
-        (machine(&run.head))
-        (warnings(&run.head.warnings))
-        (summary(run))
-        @for bench in benches(run) {
-            h2 id=(bench) { (bench) }
-            div.cases {
-                @for case in run.cases.iter().filter(|case| case.head.bench == bench) { (question(case)) }
+        p.quiet {
+            (run.head.started) ", " code { (run.head.command) } ", "
+            @match &run.end {
+                Some(end) => { (format!("{:.0} s", end.seconds)) },
+                None => { "cut off before its end" },
             }
         }
+        @if run.end.as_ref().is_none_or(|end| end.ended == Why::Interrupted) {
+            p.warning { "Interrupted: the last case has fewer repetitions, and what would have come after it is not here." }
+        }
+        (verdict(run))
+        (warnings(&run.head.warnings))
+        @for (bench, cases) in benches(run) {
+            h2 id=(bench) { (bench) }
+            div.cases { @for case in cases { (question(case)) } }
+        }
+        h2 id="claims" { "All claims" }
+        (claims(run))
         h2 { "The machine" }
+        (machine(&run.head))
         pre { (run.head.drawing) }
         h2 { "Raw numbers" }
         p { "One JSON object a line, as " code { "afterwork bench --json" } " prints it: "
@@ -52,53 +65,72 @@ pub fn machine(head: &Head) -> Markup {
     }
 }
 
-fn warnings(warnings: &[String]) -> Markup {
+/// What spoke against believing the numbers.
+pub fn warnings(warnings: &[String]) -> Markup {
     html! {
         @for warning in warnings { p.warning { "Warning: " (warning) } }
     }
 }
 
-fn benches(run: &Run) -> Vec<&str> {
-    let mut benches: Vec<&str> = run
-        .cases
-        .iter()
-        .map(|case| case.head.bench.as_str())
-        .collect();
-    benches.dedup();
-    benches
+/// Where on the page a case is.
+fn anchor(case: &CaseRun) -> String {
+    format!("{}-{}", case.head.bench, case.head.case)
 }
 
-/// Claim, what was measured here, and whether it holds.
-fn summary(run: &Run) -> Markup {
-    let claims: Vec<&Claimed> = run.cases.iter().flat_map(|case| &case.claims).collect();
-    let judged = |verdict| {
-        claims
-            .iter()
-            .filter(|claim| claim.verdict == verdict)
-            .count()
-    };
-    let (hold, fail) = (judged(Verdict::Holds), judged(Verdict::Fails));
-    let close = claims.iter().filter(|claim| claim.close).count();
+/// A line a bench, then the claims that do not hold.
+fn verdict(run: &Run) -> Markup {
+    let fails = || claims_of(run).filter(|claim| claim.verdict == Verdict::Fails);
     html! {
-        h2 { "What is claimed, and what was measured here" }
-        p {
-            b.good { (hold) " hold" } ", " b.bad { (fail) " do not" } "; " (close)
-            " lie so near their bound that another run may say the opposite. Each is a ratio of two ways to do "
-            "the same thing, measured in turns in this very run; ± is the median absolute deviation."
+        h2 { "Verdict" }
+        p.quiet { "Our best variant against the best peer, by the metric that each case is ranked by; measured in turns in this run." }
+        ul.verdict {
+            @for (bench, cases) in benches(run) {
+                li {
+                    b { a href=(format!("#{bench}")) { (bench) } } " "
+                    @for (index, case) in cases.iter().enumerate() {
+                        @if index > 0 { ", " }
+                        a href=(format!("#{}", anchor(case))) { (case.head.case) } ": " (verdict::of_case(case))
+                    }
+                }
+            }
         }
-        p.quiet {
-            "Elsewhere: the same ratio as it was measured where the idea comes from, or by a prototype; other machines, "
-            "other programs. It is not judged."
-        }
-        (rows(claims.iter().filter(|claim| claim.verdict != Verdict::Shown)))
-        details {
-            summary { "Ratios that are shown, with nothing claimed" }
-            (rows(claims.iter().filter(|claim| claim.verdict == Verdict::Shown)))
+        p { b { (Totals::of(&run.cases).in_words()) } ". " a href="#claims" { "All claims" } }
+        @if fails().next().is_some() {
+            h3 { "What does not hold" }
+            (rows(fails()))
         }
     }
 }
 
-fn rows<'a>(claims: impl Iterator<Item = &'a &'a Claimed>) -> Markup {
+fn claims_of(run: &Run) -> impl Iterator<Item = &Claimed> {
+    run.cases.iter().flat_map(|case| &case.claims)
+}
+
+/// All claims, folded by what became of them.
+fn claims(run: &Run) -> Markup {
+    let of = |verdict| claims_of(run).filter(move |claim| claim.verdict == verdict);
+    html! {
+        p {
+            "Each is a ratio of two ways to do the same thing, measured in turns in this very run; ± is the median absolute "
+            "deviation, n the repetitions behind it. Elsewhere: the same ratio where the idea comes from; other machines, other "
+            "programs, not judged."
+        }
+        @for (head, verdict) in [
+            ("hold", Verdict::Holds),
+            ("do not hold", Verdict::Fails),
+            ("rest on one run: no verdict", Verdict::OneRun),
+            ("are shown, with nothing claimed", Verdict::Shown),
+            ("were not measured", Verdict::NotMeasured),
+        ] {
+            @let count = of(verdict).count();
+            @if count > 0 {
+                details { summary { (count) " " (head) } (rows(of(verdict))) }
+            }
+        }
+    }
+}
+
+fn rows<'a>(claims: impl Iterator<Item = &'a Claimed>) -> Markup {
     html! {
         table.claims {
             thead { tr {
@@ -116,19 +148,22 @@ fn row(claim: &Claimed) -> Markup {
     let (class, answer) = match claim.verdict {
         Verdict::Holds => ("good", "yes"),
         Verdict::Fails => ("bad", "no"),
+        Verdict::OneRun => ("quiet", "one run: no verdict"),
         Verdict::Shown => ("", "shown only"),
         Verdict::NotMeasured => ("quiet", "not measured"),
     };
+    // What a prototype of ours did says nothing to whoever has the library.
+    let own = Source::prototype("").from;
     html! {
         tr {
             td { (claim.bench) " " (claim.case) }
-            td { (claim.claim) }
+            td { (claim.claim) " " span.quiet { (caption(&claim.metric)) } }
             td { (claim.against.as_deref().unwrap_or("-")) }
-            td.n { (claim.ratio.map_or_else(|| "-".into(), number::with_spread)) }
+            td.n { (claim.ratio.map_or_else(|| "-".into(), measured)) }
             td.n { (claim.bound.as_deref().unwrap_or("")) }
             td class=(class) { (answer) @if claim.close { ", within the noise" } }
             td {
-                @if let Some(source) = &claim.source {
+                @if let Some(source) = claim.source.as_ref().filter(|source| source.from != own) {
                     (source.figure) " " span.quiet { (source.from) }
                 }
             }
@@ -136,20 +171,30 @@ fn row(claim: &Claimed) -> Markup {
     }
 }
 
+fn measured(ratio: Spread) -> String {
+    let told = number::with_spread(ratio);
+    match ratio.n {
+        1 => told,
+        n => format!("{told}, n {n}"),
+    }
+}
+
 /// A case: what it asks, its plots, its table.
 fn question(case: &CaseRun) -> Markup {
     html! {
-        section.case {
-            h3 { (case.head.case) }
+        @let claimed: Vec<&str> = case.claims.iter().flat_map(judged).collect();
+        section.case id=(anchor(case)) {
+            h3 { (case.head.case) ": " (verdict::of_case(case)) }
             p.quiet { (case.head.about) }
             (warnings(&case.head.warnings))
             @for metric in shown(case) {
                 @let records: Vec<&Record> = case.of_metric(&metric.metric).collect();
                 @if !records.is_empty() { (bars(metric, &records)) }
             }
+            (growth(case))
             @for curve in curve_names(case) {
                 @let named: Vec<&Curve> = case.curves.iter().filter(|it| it.curve == curve).collect();
-                (curves(&named))
+                (curves(&named, &claimed))
             }
             details {
                 summary { "All numbers" }
@@ -157,6 +202,11 @@ fn question(case: &CaseRun) -> Markup {
             }
         }
     }
+}
+
+/// The variants on both sides of a claim.
+fn judged(claim: &Claimed) -> impl Iterator<Item = &str> {
+    std::iter::once(claim.variant.as_str()).chain(claim.against.as_deref())
 }
 
 /// The headline, then what claims are about.
@@ -215,13 +265,14 @@ fn cell(case: &CaseRun, variant: &str, metric: &MetricHead) -> String {
     let Some(record) = case.record(variant, &metric.metric) else {
         return "-".into();
     };
+    let value = number::with_unit(record.median, &record.unit);
+    if record.n == 1 {
+        return format!("{value}, one run");
+    }
     let spread = if record.median == 0.0 {
         0.0
     } else {
         (record.mad / record.median).abs() * 100.0
     };
-    format!(
-        "{} ±{spread:.0} %",
-        number::with_unit(record.median, &record.unit)
-    )
+    format!("{value} ±{spread:.0} %, n {}", record.n)
 }

@@ -1,80 +1,227 @@
-//! The page of two runs: for each number that both have, how the second stands to the first.
+//! The page of two runs: for each variant that both have, whether the second does better than the first.
+//!
+//! Runs minutes apart differ by more than the repetitions of one run do: the machine drifts. So what is judged is how a
+//! variant stands to the best peer of its own run, and a change counts only when it is larger than the spread of both
+//! ratios, than the peers' own change between the runs, and than a few percent.
 
 use maud::{Markup, html};
 
 use super::frame;
 use super::number;
-use super::one::machine;
-use super::run::{CaseRun, Run};
+use super::one::{machine, warnings};
 use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
+use crate::output::run::{CaseRun, Run};
 use crate::output::table::three_digits;
 
-/// A difference counts when the medians are further apart than both spreads together.
+/// Less than this is no change, however little repetitions differ. Guess: two builds of the same code lie elsewhere in
+/// memory.
+const FLOOR: f64 = 0.05;
+
+/// So many times the spread of both. Guess: the MAD of a few repetitions is a rough estimate of what the next run does.
+const SPREADS: f64 = 3.0;
+
+/// With fewer repetitions nobody knows the spread.
+const ENOUGH: usize = 3;
+
+/// The ends of the small axis, as a factor of change.
+const AXIS_END: f64 = 4.0;
+
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Change {
     Better,
     Worse,
-    WithinNoise,
+    NoneSeen,
+    FewRuns,
+}
+
+/// How a variant of the second run stands to that of the first.
+struct Row<'a> {
+    variant: &'a str,
+    one: &'a Record,
+    other: &'a Record,
+    /// How many times better the second is, the drift of the machine taken out.
+    times: f64,
+    /// What a change must exceed, as a share.
+    threshold: f64,
+    change: Change,
+}
+
+/// What the peers did between the runs.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Drift {
+    /// Median of second / first.
+    factor: f64,
+    /// How far the peers are from each other, as a share.
+    swing: f64,
 }
 
 /// Makes the page of two runs, by the names that the user gave them.
 #[must_use]
 pub fn page((first, a): (&str, &Run), (second, b): (&str, &Run)) -> String {
     let title = "Two runs of the lab";
-    let shared = || {
-        a.cases.iter().filter_map(|case| {
+    let shared: Vec<(&CaseRun, &CaseRun)> = a
+        .cases
+        .iter()
+        .filter_map(|case| {
             let same =
                 |it: &&CaseRun| it.head.bench == case.head.bench && it.head.case == case.head.case;
             Some((case, b.cases.iter().find(same)?))
         })
-    };
+        .collect();
+    let compared: Vec<_> = shared
+        .iter()
+        .filter_map(|&(one, other)| Some((one, compare(one, other)?)))
+        .collect();
+    let all = || compared.iter().flat_map(|(_, (_, _, rows))| rows);
+    let of = |change| all().filter(|row| row.change == change).count();
     let body = html! {
         h1 { (title) }
-        h2 { "First: " (first) }
-        (machine(&a.head))
-        h2 { "Second: " (second) }
-        (machine(&b.head))
-        @if a.head.fingerprint.cpu != b.head.fingerprint.cpu || a.head.fingerprint.kernel != b.head.fingerprint.kernel {
-            p.warning { "The two are of different machines: their ratios to their own peers tell more than the values." }
+        p {
+            b { "Of " (all().count()) " rows " (of(Change::Better)) " are better in the second, " (of(Change::Worse)) " worse" }
+            @if of(Change::FewRuns) > 0 { "; " (of(Change::FewRuns)) " have too few repetitions for a verdict" }
+            "."
         }
-        h2 { "What changed" }
-        p { "The metric that each case is ranked by. A change counts when the medians lie further apart than both "
-            "spreads together; runs minutes apart differ by more than runs in turns do, so look for ones that are large." }
-        @if shared().next().is_none() { p.warning { "The two runs have no case in common." } }
-        @for (one, other) in shared() { (case(one, other)) }
+        p { "A row is a variant of ours by the metric that its case is ranked by, as a ratio to the best peer of its own run. A "
+            "change counts when it exceeds " (SPREADS) " times the spread of both ratios, what peers changed by among "
+            "themselves, and " (FLOOR * 100.0) " %." }
+        @if shared.is_empty() { p.warning { "The two runs have no case in common." } }
+        @if a.head.fingerprint.cpu != b.head.fingerprint.cpu || a.head.fingerprint.kernel != b.head.fingerprint.kernel {
+            p.warning { "The two are of different machines: the ratios to their own peers tell more than the values." }
+        }
+        @for (name, run) in [(first, a), (second, b)] {
+            @let told: Vec<String> = run.head.warnings.iter().chain(run.cases.iter().flat_map(|case| &case.head.warnings))
+                .map(|warning| format!("{name}: {warning}")).collect();
+            @if told.len() > MOST_WARNINGS {
+                details { summary { (told.len()) " warnings of " (name) } (warnings(&told)) }
+            } @else { (warnings(&told)) }
+        }
+        @for (case, (metric, drift, rows)) in &compared { (table(case, metric, *drift, rows)) }
+        @for (name, run) in [(first, a), (second, b)] {
+            h2 { (name) }
+            p.quiet { (run.head.started) ", " code { (run.head.command) } }
+            (machine(&run.head))
+        }
     };
     frame::page(title, &body)
 }
 
-fn case(a: &CaseRun, b: &CaseRun) -> Markup {
-    let headline = a
+/// More of one run are folded.
+const MOST_WARNINGS: usize = 3;
+
+/// Compares a case by its headline; nothing where the runs have no variant in common.
+fn compare<'a>(
+    a: &'a CaseRun,
+    b: &'a CaseRun,
+) -> Option<(&'a MetricHead, Option<Drift>, Vec<Row<'a>>)> {
+    let metric = a
         .head
         .metrics
         .iter()
-        .find(|metric| metric.metric == a.head.headline);
+        .find(|metric| metric.metric == a.head.headline)?;
+    let pair =
+        |variant: &str, metric: &str| a.record(variant, metric).zip(b.record(variant, metric));
+    let peers = a
+        .of_metric(&metric.metric)
+        .filter(|it| it.peer && it.median != 0.0);
+    let drift = drift(
+        peers
+            .filter_map(|it| Some(b.record(&it.variant, &it.metric)?.median / it.median))
+            .collect(),
+    );
+    let ratio = format!("{}.vs_best_peer", metric.metric);
+    let is_same_best =
+        best_peer(a, &ratio).is_some() && best_peer(a, &ratio) == best_peer(b, &ratio);
+    let ours = a.variants().into_iter().filter(|(_, peer)| !peer);
+    let rows: Vec<Row<'_>> = ours
+        .filter_map(|(variant, _)| {
+            let (one, other) = pair(variant, &metric.metric)?;
+            // Paired by repetition with the same peer, ratios have the drift in them already.
+            let paired = is_same_best.then(|| pair(variant, &ratio)).flatten();
+            let (below, above) = paired.unwrap_or((one, other));
+            let drift_left = drift
+                .filter(|_| paired.is_none())
+                .map_or(1.0, |drift| drift.factor);
+            let factor = above.median / below.median / drift_left;
+            let times = match metric.better {
+                Better::Higher => factor,
+                Better::Lower => factor.recip(),
+            };
+            let spread = SPREADS * (relative(below) + relative(above));
+            let threshold = FLOOR
+                .max(spread)
+                .max(drift.map_or(0.0, |drift| drift.swing));
+            times.is_finite().then(|| Row {
+                variant,
+                one,
+                other,
+                times,
+                threshold,
+                change: change(times, threshold, below.n.min(above.n)),
+            })
+        })
+        .collect();
+    (!rows.is_empty()).then_some((metric, drift, rows))
+}
+
+fn best_peer<'a>(case: &'a CaseRun, ratio: &'a str) -> Option<&'a str> {
+    let best = case
+        .of_metric(ratio)
+        .find(|it| it.peer && it.median == 1.0 && it.mad == 0.0)?;
+    Some(&best.variant)
+}
+
+fn drift(mut factors: Vec<f64>) -> Option<Drift> {
+    factors.retain(|factor| factor.is_finite() && *factor > 0.0);
+    factors.sort_by(f64::total_cmp);
+    let factor = *factors.get(factors.len() / 2)?;
+    let swing = (factors.last()? / factors.first()?).sqrt() - 1.0;
+    Some(Drift { factor, swing })
+}
+
+fn relative(record: &Record) -> f64 {
+    if record.median == 0.0 {
+        0.0
+    } else {
+        (record.mad / record.median).abs()
+    }
+}
+
+fn change(times: f64, threshold: f64, n: usize) -> Change {
+    match () {
+        () if n < ENOUGH => Change::FewRuns,
+        () if times > 1.0 + threshold => Change::Better,
+        () if times < 1.0 / (1.0 + threshold) => Change::Worse,
+        () => Change::NoneSeen,
+    }
+}
+
+fn table(case: &CaseRun, metric: &MetricHead, drift: Option<Drift>, rows: &[Row<'_>]) -> Markup {
     html! {
-        h3 { (a.head.bench) " " (a.head.case) }
-        @if let Some(metric) = headline {
-            div.wide {
-                table {
-                    thead { tr {
-                        th { "variant" } th.n { "first" } th.n { "second" } th.n { "second / first" } th { "" }
-                        th.n { "vs peer, first" } th.n { "vs peer, second" }
-                    } }
-                    tbody {
-                        @for (variant, _) in a.variants() {
-                            @if let Some((one, other)) = a.record(variant, &metric.metric).zip(b.record(variant, &metric.metric)) {
-                                tr {
-                                    td { (variant) }
-                                    td.n { (number::with_unit(one.median, &one.unit)) }
-                                    td.n { (number::with_unit(other.median, &other.unit)) }
-                                    td.n { (three_digits(other.median / one.median)) }
-                                    (verdict(change(metric, one, other)))
-                                    td.n { (vs_peer(a, variant, metric)) }
-                                    td.n { (vs_peer(b, variant, metric)) }
-                                }
-                            }
+        h3 { (case.head.bench) " " (case.head.case) }
+        p.quiet {
+            (number::kind(&metric.unit)) "; "
+            @match drift {
+                Some(drift) => { "the peers' own change: " (three_digits(drift.factor)) " ×, apart by " (three_digits(drift.swing * 100.0)) " %" },
+                None => "no peer tells how the machine drifted between the runs",
+            }
+        }
+        div.wide {
+            table {
+                thead { tr {
+                    th { "variant" } th.n { "first" } th.n { "second" } th.n { "times better" } th { "0.25 × to 4 ×" }
+                    th.n { "counts from" } th { "" }
+                } }
+                tbody {
+                    @for row in rows {
+                        tr {
+                            td { (row.variant) }
+                            td.n { (number::with_unit(row.one.median, &row.one.unit)) }
+                            td.n { (number::with_unit(row.other.median, &row.other.unit)) }
+                            td.n { (three_digits(row.times)) " ×" }
+                            td { (plot(row.times, row.threshold)) }
+                            td.n { "±" (three_digits(row.threshold * 100.0)) " %" }
+                            (verdict(row.change))
                         }
                     }
                 }
@@ -83,20 +230,15 @@ fn case(a: &CaseRun, b: &CaseRun) -> Markup {
     }
 }
 
-fn vs_peer(case: &CaseRun, variant: &str, metric: &MetricHead) -> String {
-    let name = format!("{}.vs_best_peer", metric.metric);
-    case.record(variant, &name)
-        .map_or_else(|| "-".into(), |record| three_digits(record.median))
-}
-
-fn change(metric: &MetricHead, one: &Record, other: &Record) -> Change {
-    let difference = other.median - one.median;
-    if difference.abs() <= one.mad + other.mad {
-        return Change::WithinNoise;
-    }
-    match (metric.better, difference > 0.0) {
-        (Better::Higher, true) | (Better::Lower, false) => Change::Better,
-        _ => Change::Worse,
+/// A dot on a logarithmic axis, over the band in which a change does not count.
+fn plot(times: f64, threshold: f64) -> Markup {
+    let place = |times: f64| (50.0 + 50.0 * times.ln() / AXIS_END.ln()).clamp(0.0, 100.0);
+    let from = place(1.0 / (1.0 + threshold));
+    html! {
+        span.change role="img" aria-label=(format!("{} times", three_digits(times))) {
+            i style=(format!("left:{from:.1}%;width:{:.1}%", place(1.0 + threshold) - from)) {}
+            b style=(format!("left:{:.1}%", place(times))) {}
+        }
     }
 }
 
@@ -105,7 +247,8 @@ fn verdict(change: Change) -> Markup {
         @match change {
             Change::Better => td.good { "better" },
             Change::Worse => td.bad { "worse" },
-            Change::WithinNoise => td.quiet { "within the noise" },
+            Change::NoneSeen => td.quiet { "no change seen" },
+            Change::FewRuns => td.quiet { "too few repetitions" },
         }
     }
 }
@@ -113,36 +256,96 @@ fn verdict(change: Change) -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::verdict::tests::case;
 
-    fn record(median: f64, mad: f64) -> Record {
-        Record {
-            bench: "b".into(),
-            case: "c".into(),
-            variant: "v".into(),
-            metric: "m".into(),
-            unit: "ns".into(),
-            median,
-            mad,
-            n: 5,
-            peer: false,
-        }
+    fn judged(better: Better, one: (f64, f64, usize), other: (f64, f64, usize)) -> Change {
+        let [a, b] = [one, other].map(|ratio| case(better, "ns", ratio));
+        let (_, _, rows) = compare(&a, &b).unwrap();
+        rows[0].change
     }
 
     #[test]
-    fn which_way_is_better_is_the_metrics_to_say() {
-        let metric = |better| MetricHead {
-            metric: "m".into(),
-            unit: "ns".into(),
-            better,
-        };
-        let (one, two) = (record(1.0, 0.1), record(2.0, 0.1));
-        assert_eq!(change(&metric(Better::Higher), &one, &two), Change::Better);
-        assert_eq!(change(&metric(Better::Lower), &one, &two), Change::Worse);
-        assert_eq!(change(&metric(Better::Lower), &two, &one), Change::Better);
-        let near = record(1.2, 0.1);
+    fn a_change_counts_when_it_exceeds_a_few_percent_and_the_spread() {
+        use Better::{Higher, Lower};
         assert_eq!(
-            change(&metric(Better::Lower), &one, &near),
-            Change::WithinNoise
+            judged(Higher, (1.0, 0.01, 5), (2.0, 0.01, 5)),
+            Change::Better
         );
+        assert_eq!(judged(Lower, (1.0, 0.01, 5), (2.0, 0.01, 5)), Change::Worse);
+        assert_eq!(
+            judged(Higher, (1.0, 0.0, 5), (1.04, 0.0, 5)),
+            Change::NoneSeen
+        );
+        assert_eq!(
+            judged(Higher, (1.0, 0.05, 5), (1.25, 0.05, 5)),
+            Change::NoneSeen
+        );
+        assert_eq!(
+            judged(Higher, (1.0, 0.0, 1), (9.0, 0.0, 5)),
+            Change::FewRuns
+        );
+    }
+
+    /// The machine is twice as fast in the second run, for ours and for the peer.
+    #[test]
+    fn drift_of_the_machine_is_no_change() {
+        let [a, mut b] = [0, 1].map(|_| case(Better::Higher, "1/s", (3.0, 0.01, 5)));
+        for record in b.records.iter_mut().filter(|it| it.metric == "m") {
+            record.median *= 2.0;
+        }
+        let (_, drift, rows) = compare(&a, &b).unwrap();
+        assert_eq!(
+            drift,
+            Some(Drift {
+                factor: 2.0,
+                swing: 0.0
+            })
+        );
+        assert_eq!((rows[0].times, rows[0].change), (1.0, Change::NoneSeen));
+        // Where another peer is the best now, the peers' change is taken out instead.
+        b.records.retain(|it| it.metric == "m");
+        let (_, _, rows) = compare(&a, &b).unwrap();
+        assert_eq!((rows[0].times, rows[0].change), (1.0, Change::NoneSeen));
+    }
+
+    #[test]
+    fn peers_that_disagree_widen_what_is_no_change() {
+        let drift = drift(vec![1.3, 0.9, 1.0]).unwrap();
+        assert!(drift.factor == 1.0 && drift.swing > 0.2 && drift.swing < 0.21);
+        assert_eq!(super::drift(Vec::new()), None);
+    }
+
+    /// Ten pairs of runs that differ by noise alone: medians of five draws, spread by 4 %, drift by up to 30 %.
+    #[test]
+    fn of_two_runs_of_one_binary_at_most_one_row_in_twenty_changed() {
+        let mut rng = fastrand::Rng::with_seed(19);
+        let mut changed = 0;
+        let mut rows = 0;
+        for _ in 0..10 {
+            for _ in 0..20 {
+                let mut run = || {
+                    // The sum of four is nearly normal: 4 % is one sigma of it.
+                    let mut noise = || (0..4).map(|_| rng.f64() - 0.5).sum::<f64>() * 0.07;
+                    let mut draws: Vec<f64> = (0..5).map(|_| 2.0 * (1.0 + noise())).collect();
+                    draws.sort_by(f64::total_cmp);
+                    let mut off: Vec<f64> = draws.iter().map(|it| (it - draws[2]).abs()).collect();
+                    off.sort_by(f64::total_cmp);
+                    let scale = 1.0 + 0.3 * rng.f64();
+                    let mut case = case(Better::Higher, "1/s", (draws[2], off[2], 5));
+                    for record in case.records.iter_mut().filter(|it| it.metric == "m") {
+                        record.median *= scale;
+                    }
+                    case
+                };
+                let (a, b) = (run(), run());
+                let (_, _, told) = compare(&a, &b).unwrap();
+                rows += told.len();
+                changed += told
+                    .iter()
+                    .filter(|row| matches!(row.change, Change::Better | Change::Worse))
+                    .count();
+            }
+        }
+        assert!(changed * 20 <= rows, "{changed} of {rows}");
     }
 }

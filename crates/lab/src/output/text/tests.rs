@@ -45,6 +45,7 @@ fn case(bound: Bound) -> Case {
             against: Against::BestPeer,
             bound: Some(bound),
             source: None,
+            surely: false,
         }],
     }
 }
@@ -114,7 +115,7 @@ fn text_has_values_ratio_and_verdict_and_no_escape() {
     let ours = text.lines().find(|line| line.starts_with("ours")).unwrap();
     assert_eq!(
         ours.split_whitespace().collect::<Vec<_>>(),
-        ["ours", "4.00", "50", "2.00", "±0.00", "-"]
+        ["ours", "4.00", "50", "2.00", "±0", "-"]
     );
     let claim = text
         .lines()
@@ -141,6 +142,59 @@ fn a_claim_that_fails_is_counted_and_said() {
         .unwrap();
     assert!(claim.ends_with("no"), "{claim}");
     assert_eq!(unmet, 1);
+}
+
+#[test]
+fn a_run_ends_with_its_verdict_in_words() {
+    let case = case(Bound::AtLeast(3.0));
+    let all = [
+        series("ours", false, &[2e6, 4e6, 6e6]),
+        series("theirs", true, &[1e6, 2e6, 3e6]),
+    ];
+    let mut out = Vec::new();
+    let mut report = Report::new(&mut out, PLAIN);
+    let head = Head {
+        schema: record::SCHEMA,
+        fingerprint: Fingerprint::take().unwrap(),
+        started: "2026-11-21 21:15:03 UTC".into(),
+        command: "afterwork bench".into(),
+        seed: 7,
+        drawing: String::new(),
+        warnings: Vec::new(),
+    };
+    report.head(&head).unwrap();
+    let finished = Finished {
+        case: &case,
+        series: &all,
+        ended: Ended::Interrupted,
+        repeat: 5,
+        noise: Noise::default(),
+        runs: false,
+    };
+    report.case(&finished).unwrap();
+    let end = End {
+        ended: Why::Interrupted,
+        seconds: 12.3,
+    };
+    report.end(end).unwrap();
+    let text = String::from_utf8(out).unwrap();
+    let last: Vec<&str> = text.lines().rev().take(3).collect();
+    assert_eq!(
+        last[0],
+        "0 claims hold, 1 do not; 12 s in all; interrupted: the rest was not measured"
+    );
+    assert!(
+        last[1].starts_with(
+            "does not hold: test example, rate of ours, to theirs: 2.00 ±0, claimed >= 3"
+        ),
+        "{text}"
+    );
+    let verdict: Vec<&str> = last[2].split_whitespace().collect();
+    assert_eq!(
+        verdict.join(" "),
+        "test example 2.00 × the best peer ours to theirs 3"
+    );
+    assert!(text.contains("started  2026-11-21 21:15:03 UTC: afterwork bench"));
 }
 
 #[test]

@@ -15,6 +15,7 @@ use clap::Args;
 ///   afterwork top            which processes there are
 ///   afterwork top 4711       one of them, every second
 ///   afterwork top 4711 --tui the same, full screen
+///   afterwork demo           a load worth watching
 #[derive(Args, Clone, Debug)]
 #[command(verbatim_doc_comment)]
 pub struct TopArgs {
@@ -26,8 +27,8 @@ pub struct TopArgs {
     #[arg(long)]
     pub once: bool,
 
-    /// Full screen: q ends it, arrow keys scroll
-    #[arg(long, requires = "process", conflicts_with_all = ["once", "json", "prometheus"])]
+    /// Full screen: ? tells the keys; without PID one is picked from a list
+    #[arg(long, conflicts_with_all = ["once", "json", "prometheus"])]
     pub tui: bool,
 
     /// Print one JSON object a look, or an array of processes
@@ -41,6 +42,10 @@ pub struct TopArgs {
     /// Say what each figure means, and end
     #[arg(long, exclusive = true)]
     pub fields: bool,
+
+    /// Remove the pages that processes of this user left when they were killed, and end
+    #[arg(long, conflicts_with_all = ["process", "tui", "once", "json", "prometheus"])]
+    pub prune: bool,
 
     /// Milliseconds between two looks
     #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]

@@ -9,6 +9,7 @@ use afterwork::page::{Kind, Measure};
 
 use super::args::TopArgs;
 use super::look::{Look, NoLook, Watched};
+use super::plain::plain;
 use super::processes::{self, Found};
 use super::{json, prometheus, text, tui};
 use crate::exit::Stop;
@@ -25,7 +26,13 @@ pub fn run(args: &TopArgs) -> Result<(), Stop> {
     if args.fields {
         return print(&fields());
     }
+    if args.prune {
+        return prune(&args.directory);
+    }
     let Some(process) = &args.process else {
+        if args.tui {
+            return tui::pick(&args.directory, args.pause());
+        }
         return all(args);
     };
     let path = path_of(&args.directory, process)?;
@@ -37,7 +44,7 @@ pub fn run(args: &TopArgs) -> Result<(), Stop> {
         return print(&prometheus::text(&[&first]));
     }
     if args.tui {
-        return tui::run(&mut watched, first, args.pause());
+        return tui::run(&mut watched, first, args.pause()).map(|_| ());
     }
     watch(&mut watched, first, args)
 }
@@ -63,7 +70,8 @@ fn cannot_look(path: &Path, no_look: &NoLook) -> Stop {
         _ => "",
     };
     let reason = format!("{}{hint}", no_look.reason());
-    Stop::because(&format!("cannot look at {}", path.display()), reason)
+    let path = path.display().to_string();
+    Stop::because(&format!("cannot look at {}", plain(&path)), reason)
 }
 
 /// Looks again and again until the process ends or the user has seen enough.
@@ -140,7 +148,21 @@ fn all(args: &TopArgs) -> Result<(), Stop> {
         .iter()
         .any(|Found { look, .. }| matches!(look, Err(NoLook::Stale(_))))
     {
-        talk::say("what ended processes left may be removed");
+        talk::say("what ended processes left may be removed: afterwork top --prune");
+    }
+    Ok(())
+}
+
+fn prune(directory: &Path) -> Result<(), Stop> {
+    let gone = processes::prune(directory)
+        .map_err(|error| Stop::because(&format!("cannot read {}", directory.display()), error))?;
+    let lines = gone.iter().map(|path| {
+        let path = path.display().to_string();
+        format!("removed {}\n", plain(&path))
+    });
+    print(&lines.collect::<String>())?;
+    if gone.is_empty() {
+        talk::say("no ended process left anything");
     }
     Ok(())
 }

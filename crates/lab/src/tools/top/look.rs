@@ -2,12 +2,15 @@
 //!
 //! Nothing here trusts the page. A reason not to believe it is one line for the user.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
 use afterwork::page::{ASKED_AT, MAX_BYTES, Page, pid_of};
 use sync::{process, shared_file::SharedFile, time};
+
+use super::plain::plain;
 
 /// How long a process has to answer. One that runs takes tens of microseconds; one that is short of CPU some time
 /// slices. A guess.
@@ -26,6 +29,14 @@ pub struct Watched {
     /// What the name of the file says, if it does.
     pid: Option<u32>,
     buffer: Vec<u8>,
+}
+
+/// A question that a process has been asked.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked {
+    /// The round that answers it; nothing where the process cannot be asked.
+    wanted: Option<u64>,
+    until: Instant,
 }
 
 /// What was seen of a process.
@@ -99,9 +110,35 @@ impl Watched {
     ///
     /// Why the page is not believed, or that its process has ended.
     pub fn look(&mut self) -> Result<Look, NoLook> {
+        let asked = self.ask()?;
+        self.answer(&asked)
+    }
+
+    /// Asks for a round that begins from now on, and does not wait for it.
+    ///
+    /// # Errors
+    ///
+    /// As of [`look`](Self::look).
+    pub fn ask(&mut self) -> Result<Asked, NoLook> {
         let before = self.read()?;
         self.check(&before)?;
-        let (page, answered) = match self.ask(before.round) {
+        // The end of the next round, or, while one is under way, of the one after it.
+        let wanted = before.round.wrapping_add(3) & !1;
+        let is_asked =
+            self.file.is_writable() && self.file.ring(ASKED_AT, fastrand::u32(..)).is_ok();
+        Ok(Asked {
+            wanted: is_asked.then_some(wanted),
+            until: Instant::now() + ANSWER_TIMEOUT,
+        })
+    }
+
+    /// Returns what the process wrote when it was asked, or what is there if it has not answered in time.
+    ///
+    /// # Errors
+    ///
+    /// As of [`look`](Self::look).
+    pub fn answer(&mut self, asked: &Asked) -> Result<Look, NoLook> {
+        let (page, answered) = match self.wait(asked) {
             Some(page) => (page, true),
             None => (self.read()?, false),
         };
@@ -113,15 +150,14 @@ impl Watched {
         })
     }
 
-    /// Asks for a round that begins from now on; nothing if none comes in time.
-    fn ask(&mut self, round: u64) -> Option<Page> {
-        // The end of the next round, or, while one is under way, of the one after it.
-        let wanted = round.wrapping_add(3) & !1;
-        if !self.file.is_writable() || self.file.ring(ASKED_AT, fastrand::u32(..)).is_err() {
-            return None;
-        }
-        let (start, mut pause) = (Instant::now(), PAUSE);
-        while start.elapsed() < ANSWER_TIMEOUT {
+    /// Waits for the round that was asked for; nothing if none comes in time.
+    fn wait(&mut self, asked: &Asked) -> Option<Page> {
+        let wanted = asked.wanted?;
+        let mut pause = PAUSE;
+        // One that had its time while others were waited for is looked at once.
+        let mut is_first = true;
+        while is_first || Instant::now() < asked.until {
+            is_first = false;
             thread::sleep(pause);
             pause = (pause * 2).min(PAUSE_MAX);
             match self.read_once() {
@@ -147,7 +183,18 @@ impl Watched {
 
     fn read_once(&mut self) -> Result<Page, NoLook> {
         let nr_read = self.file.read_at(&mut self.buffer, 0).map_err(refused)?;
-        Page::read(&self.buffer[..nr_read]).map_err(refused)
+        let mut page = Page::read(&self.buffer[..nr_read]).map_err(refused)?;
+        // Nobody below here has to think of what a name may hold.
+        let texts = page
+            .records
+            .iter_mut()
+            .flat_map(|it| [&mut it.name, &mut it.detail]);
+        for text in texts.chain([&mut page.name]) {
+            if let Cow::Owned(told) = plain(text) {
+                *text = told;
+            }
+        }
+        Ok(page)
     }
 
     /// Makes sure that the page is that of a process which lives.
@@ -156,7 +203,8 @@ impl Watched {
         if self.pid.is_some_and(|named| named != pid) {
             return Err(refused(format!("it says that it is of process {pid}")));
         }
-        let left = self.path.display();
+        let left = self.path.display().to_string();
+        let left = plain(&left);
         let start = process::start_time(pid);
         if start != Some(page.start_time) && self.file.is_locked().map_err(refused)? {
             return Err(refused(format!(

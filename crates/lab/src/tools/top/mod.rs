@@ -2,8 +2,10 @@
 //!
 //! ```text
 //! processes.rs   which pages there are
+//! plain.rs       names of strangers, as a terminal may have them
 //! look.rs        opens one, checks whose it is, asks, reads        ──► a Look, or why there is none
 //! rows.rs        what is worth a column, and how fast it changes   ──► rows of cells, alarms marked
+//! view.rs       what is on the full screen and what keys change   ──► draw.rs, shown by tui.rs
 //! text.rs, tui.rs, json.rs, prometheus.rs                          ──► a terminal, a program
 //! ```
 //!
@@ -11,13 +13,16 @@
 
 mod args;
 mod command;
+mod draw;
 mod json;
 mod look;
+mod plain;
 mod processes;
 mod prometheus;
 mod rows;
 mod text;
 mod tui;
+mod view;
 
 pub use args::TopArgs;
 pub use command::run;

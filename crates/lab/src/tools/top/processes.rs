@@ -12,11 +12,17 @@ use super::look::{Look, NoLook, Watched};
 pub struct Found {
     /// The number in its name.
     pub pid: u32,
+    /// Where it lies.
+    pub path: PathBuf,
     /// What it shows, or why not.
     pub look: Result<Look, NoLook>,
 }
 
-/// Looks at every page in `directory`, by number.
+/// So many pages are open at a time.
+const AT_ONCE: usize = 256;
+
+/// Looks at every page in `directory`, by number. All are asked before any is waited for, so that those which do not answer
+/// cost the time of one.
 ///
 /// # Errors
 ///
@@ -29,11 +35,48 @@ pub fn find(directory: &Path) -> io::Result<Vec<Found>> {
         pages.extend(page.map(|(pid, name)| (pid, directory.join(name))));
     }
     pages.sort_unstable();
-    let found = pages.into_iter().map(|(pid, path)| Found {
-        pid,
-        look: Watched::open(&path).and_then(|mut watched| watched.look()),
-    });
-    Ok(found.collect())
+    let mut found = Vec::new();
+    for pages in pages.chunks(AT_ONCE) {
+        let asked: Vec<_> = pages
+            .iter()
+            .map(|(pid, path)| {
+                let opened = Watched::open(path);
+                (*pid, path, opened.and_then(|mut it| Ok((it.ask()?, it))))
+            })
+            .collect();
+        found.extend(asked.into_iter().map(|(pid, path, asked)| Found {
+            pid,
+            path: path.clone(),
+            look: asked.and_then(|(asked, mut watched)| watched.answer(&asked)),
+        }));
+    }
+    Ok(found)
+}
+
+/// Removes the pages of processes that have ended, and returns their paths.
+///
+/// A page goes when its name is one of ours, it is this user's, no process here has its number with its start time, and
+/// nobody holds it locked: one of another container's is never removed.
+///
+/// # Errors
+///
+/// When the directory cannot be read.
+pub fn prune(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let stale = find(directory)?
+        .into_iter()
+        .filter_map(|found| match found.look {
+            Err(NoLook::Stale(_)) => Some(found.path),
+            _ => None,
+        });
+    // Between the look and now another process of that number may have replaced it: look at each once more.
+    let is_stale = |path: &PathBuf| {
+        let look = Watched::open(path).and_then(|mut watched| watched.look());
+        matches!(look, Err(NoLook::Stale(_)))
+    };
+    Ok(stale
+        .filter(is_stale)
+        .filter(|path| std::fs::remove_file(path).is_ok())
+        .collect())
 }
 
 /// Returns where the page of a process lies: by the first of its names by which it shows itself, if it does.

@@ -5,16 +5,29 @@ use afterwork::page::{Field, Kind, Measure, Record};
 use super::look::Look;
 
 /// A cell of a table.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Cell {
     /// What it says.
     pub text: String,
     /// Whether it is about something that went wrong.
     pub is_alarm: bool,
+    /// What it is sorted by; less than all numbers where it is none. Of a name: which record of its kind the row shows.
+    pub value: f64,
+}
+
+impl Cell {
+    /// Makes one of words.
+    pub fn plain(text: &str, is_alarm: bool) -> Self {
+        Self {
+            text: text.to_owned(),
+            is_alarm,
+            value: f64::NEG_INFINITY,
+        }
+    }
 }
 
 /// A table of all records of a kind: the first row is the header, the first column the names.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct Table {
     /// What it is about.
     pub kind: Kind,
@@ -48,6 +61,8 @@ fn columns(kind: Kind) -> &'static [Column] {
             ("cpu ms", "cpu_time_us", Figure),
             ("wait p50", "wait_p50_ns", Figure),
             ("wait p99", "wait_p99_ns", Figure),
+            ("oldest", "oldest_ns", Figure),
+            ("run p99", "run_p99_ns", Figure),
         ],
         Kind::Pool => &[
             ("workers", "nr_workers", Figure),
@@ -93,6 +108,35 @@ fn columns(kind: Kind) -> &'static [Column] {
     }
 }
 
+/// Returns the headers of columns that a narrow screen does without, the least important first.
+#[must_use]
+pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
+    match kind {
+        Kind::Queue => &[
+            "helped", "cpu ms", "refused", "done", "panicked", "wait p50", "run p99",
+        ],
+        Kind::Pool => &[
+            "culled", "created", "maydays", "refused", "kicks/s", "stalls", "idle",
+        ],
+        Kind::Rcu => &["gps", "callbacks", "readers", "panicked"],
+        Kind::Mailbox => &["received", "wake-ups", "sleeps/s"],
+        Kind::PerCpu => &["slots", "drains", "mailed", "panicked"],
+        _ => &[],
+    }
+}
+
+/// Returns the counter that tells how busy something of this kind is.
+#[must_use]
+pub fn main_counter(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Pool => "kicks",
+        Kind::Rcu => "grace_periods",
+        Kind::Mailbox => "received",
+        Kind::PerCpu => "drains",
+        _ => "completed",
+    }
+}
+
 /// Returns a table for each kind that has records; rates are since `before`.
 #[must_use]
 pub fn tables(now: &Look, before: Option<&Look>) -> Vec<Table> {
@@ -104,10 +148,7 @@ pub fn tables(now: &Look, before: Option<&Look>) -> Vec<Table> {
 }
 
 fn rows(kind: Kind, now: &Look, before: Option<&Look>) -> Vec<Vec<Cell>> {
-    let plain = |text: &str| Cell {
-        text: text.to_owned(),
-        is_alarm: false,
-    };
+    let plain = |text: &str| Cell::plain(text, false);
     let headers = columns(kind).iter().map(|(header, ..)| plain(header));
     let mut rows = vec![
         [plain(kind.name()), plain("")]
@@ -115,16 +156,22 @@ fn rows(kind: Kind, now: &Look, before: Option<&Look>) -> Vec<Vec<Cell>> {
             .chain(headers)
             .collect(),
     ];
-    for (record, past) in pairs(kind, now, before) {
+    for (at, (record, past)) in pairs(kind, now, before).enumerate() {
         let mut row = vec![plain(&record.name), plain(&record.detail)];
+        row[0].value = at as f64;
         row.extend(columns(kind).iter().map(|&(_, name, shows)| {
-            let text = match shows {
-                Shows::Figure => record.figure(name).map(|figure| figure_text(name, figure)),
-                Shows::Rate => rate(record, past, name, span_s(now, before)).map(rate_text),
+            let shown = match shows {
+                Shows::Figure => record
+                    .figure(name)
+                    .map(|figure| (figure_text(name, figure), figure as f64)),
+                Shows::Rate => rate(record, past, name, span_s(now, before))
+                    .map(|rate| (rate_text(rate), rate)),
             };
+            let (text, value) = shown.unwrap_or_else(|| ("-".to_owned(), f64::NEG_INFINITY));
             Cell {
-                text: text.unwrap_or_else(|| "-".to_owned()),
+                text,
                 is_alarm: is_alarm(record, name),
+                value,
             }
         }));
         rows.push(row);
@@ -182,7 +229,8 @@ fn duration_text(ns: u64) -> String {
         0 => "-".to_owned(),
         ns if ns < 10_000 => format!("{ns} ns"),
         ns if ns < 10_000_000 => format!("{} µs", ns / 1000),
-        ns => format!("{} ms", ns / 1_000_000),
+        ns if ns < 10_000_000_000 => format!("{} ms", ns / 1_000_000),
+        ns => format!("{} s", ns / 1_000_000_000),
     }
 }
 
@@ -225,6 +273,13 @@ mod tests {
     fn every_column_is_of_a_figure_that_there_is() {
         for kind in Kind::ALL {
             assert!(!columns(kind).is_empty(), "{kind:?}");
+            let is_head = |head: &&str| columns(kind).iter().any(|(it, ..)| it == head);
+            assert!(dropped_first(kind).iter().all(is_head), "{kind:?}");
+            let counter = kind
+                .fields()
+                .iter()
+                .find(|it| it.name == main_counter(kind));
+            assert_eq!(counter.unwrap().measure, Measure::Counter, "{kind:?}");
             for (_, name, shows) in columns(kind) {
                 let field = kind.fields().iter().find(|field| field.name == *name);
                 let measure = field
@@ -241,6 +296,7 @@ mod tests {
         assert_eq!(figure_text("wait_p50_ns", 9_999), "9999 ns");
         assert_eq!(figure_text("wait_p50_ns", 10_000), "10 µs");
         assert_eq!(figure_text("wait_p50_ns", 20_000_000), "20 ms");
+        assert_eq!(figure_text("oldest_ns", 31_000_000_000), "31 s");
         assert_eq!(figure_text("cpu_time_us", 5_999), "5");
     }
 }

@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style};
 
 use super::look::Look;
 use super::processes::Found;
-use super::rows::{Cell, Table, tables};
+use super::rows::{Cell, tables};
 
 /// Between two columns.
 const GAP: &str = "  ";
@@ -47,18 +47,6 @@ pub fn headline(look: &Look) -> String {
         line += ": nothing to show at this moment";
     }
     line
-}
-
-/// Returns the lines of a table without colour, each cell with its place among them.
-pub fn lay_out(table: &Table) -> Vec<Vec<(String, bool)>> {
-    let widths = widths(&table.rows);
-    let lines = table.rows.iter().map(|row| {
-        let cells = row.iter().zip(&widths).enumerate();
-        cells
-            .map(|(i, (cell, width))| (padded(i, cell, *width), cell.is_alarm))
-            .collect()
-    });
-    lines.collect()
 }
 
 fn widths(rows: &[Vec<Cell>]) -> Vec<usize> {
@@ -104,10 +92,7 @@ fn write_table(rows: &[Vec<Cell>], colour: bool) -> String {
 /// Writes which processes there are.
 #[must_use]
 pub fn processes(found: &[Found], colour: bool) -> String {
-    let cell = |text: &str, is_alarm| Cell {
-        text: text.to_owned(),
-        is_alarm,
-    };
+    let cell = Cell::plain;
     let mut rows = vec![vec![cell("pid", false), cell("process", false)]];
     for found in found {
         let (says, is_alarm) = match &found.look {
@@ -122,7 +107,9 @@ pub fn processes(found: &[Found], colour: bool) -> String {
     write_table(&rows, colour)
 }
 
-fn summary(look: &Look) -> String {
+/// Says in a line what a process has.
+#[must_use]
+pub fn summary(look: &Look) -> String {
     let mut line = look.page.name.clone();
     for table in tables(look, None) {
         let _ = write!(line, ", {} {}", table.rows.len() - 1, table.kind.name());
@@ -136,7 +123,9 @@ fn summary(look: &Look) -> String {
     line
 }
 
-fn is_stalled(look: &Look) -> bool {
+/// Returns `true` if work of a pool does not move.
+#[must_use]
+pub fn is_stalled(look: &Look) -> bool {
     let records = look.page.records.iter();
     let mut stalled = records.filter_map(|record| record.figure("stalled_ms"));
     stalled.any(|stalled_ms| stalled_ms > 0)

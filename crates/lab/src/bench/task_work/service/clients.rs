@@ -6,9 +6,9 @@ use std::thread;
 use std::time::Duration;
 
 use rustix::event::epoll;
-use sync::atomic::{AtomicBool, Ordering};
 
 use super::worker::answer;
+use crate::harness::beside::{Attendant, Attended};
 
 /// A client that waits longer for a response gives up: the service hangs, and so must not the bench.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -22,13 +22,17 @@ struct Client {
     received: usize,
 }
 
-/// Sends requests of `size` bytes on all of `streams`, each when the response to the one before has come, until `stop`
-/// is set; then waits for the last responses and closes the connections.
+/// Sends requests of `size` bytes on all of `streams`, each when the response to the one before has come, as long
+/// as `attendant` goes on; then waits for the last responses and closes the connections.
 ///
 /// # Errors
 ///
 /// What the system says, a response that is not the answer to its request, or none for ten seconds.
-pub fn ask(streams: Vec<TcpStream>, size: usize, stop: &AtomicBool) -> io::Result<()> {
+pub fn ask(
+    streams: Vec<TcpStream>,
+    size: usize,
+    mut attendant: Attendant<'_>,
+) -> io::Result<Attended> {
     let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     let mut clients = Vec::with_capacity(streams.len());
     for (index, stream) in streams.into_iter().enumerate() {
@@ -44,6 +48,7 @@ pub fn ask(streams: Vec<TcpStream>, size: usize, stop: &AtomicBool) -> io::Resul
         clients.push(Some(client));
     }
     let mut open = clients.len();
+    attendant.goes_on();
     let mut bytes = vec![0; size];
     let mut events = Vec::with_capacity(NR_EVENTS);
     let patience = rustix::time::Timespec {
@@ -66,16 +71,16 @@ pub fn ask(streams: Vec<TcpStream>, size: usize, stop: &AtomicBool) -> io::Resul
             if !client.receive(&mut bytes, index as u8)? {
                 continue;
             }
-            if stop.load(Ordering::Relaxed) {
-                clients[index] = None;
-                open -= 1;
-            } else {
+            if attendant.goes_on() {
                 bytes.fill(index as u8);
                 client.send(&bytes)?;
+            } else {
+                clients[index] = None;
+                open -= 1;
             }
         }
     }
-    Ok(())
+    Ok(attendant.leave())
 }
 
 impl Client {

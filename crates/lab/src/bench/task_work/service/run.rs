@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use afterwork::task_work::{Backlog, Mailbox};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use sync::atomic::{AtomicU8, Ordering};
 
 use super::clients::ask;
 use super::meter::Meter;
@@ -15,6 +15,7 @@ use super::owner::{ENDING, MEASURING, Served, WARMING_UP, serve};
 use super::ring::Ring;
 use super::worker::work;
 use crate::exit::Stop;
+use crate::harness::beside::{Beside, Span};
 use crate::harness::interrupt::Interrupt;
 
 /// Threads that work on requests.
@@ -62,26 +63,27 @@ pub fn ring_works() -> io::Result<()> {
 }
 
 impl Service {
-    /// Serves, and returns what the owner measured and what posting took the workers; `None` if SIGINT cut it short.
-    pub fn run(&self) -> Result<Option<(Served, Meter)>, Stop> {
+    /// Serves, and returns what the owner measured and what posting took the workers; `None` if SIGINT cut it short, and
+    /// [`Absent`](crate::harness::beside::Absent) if clients asked for nothing for a part of it.
+    pub fn run(&self) -> Result<Beside<Option<(Served, Meter)>>, Stop> {
         let told = |error| Stop::because("the loopback service failed", error);
         allow_descriptors(2 * self.clients as u64 + SPARE_FDS).map_err(told)?;
         let (near, far) = connect(self.clients).map_err(told)?;
         let ran = self.run_on(near, far).map_err(told)?;
-        Ok(ran.filter(|_| !self.interrupt.requested()))
+        Ok(ran.map(|ran| ran.filter(|_| !self.interrupt.requested())))
     }
 
     fn run_on(
         &self,
         mut near: Vec<TcpStream>,
         far: Vec<TcpStream>,
-    ) -> io::Result<Option<(Served, Meter)>> {
+    ) -> io::Result<Beside<Option<(Served, Meter)>>> {
         let home = Mailbox::builder()
             .backlog(self.backlog)
             .keep(self.clients)
             .build();
-        let (phase, stop) = (AtomicU8::new(WARMING_UP), AtomicBool::new(false));
-        let (phase, stop) = (&phase, &stop);
+        let (phase, span) = (AtomicU8::new(WARMING_UP), Span::default());
+        let (phase, span) = (&phase, &span);
         thread::scope(|scope| {
             let mut workers = Vec::with_capacity(NR_WORKERS);
             let mut posters = Vec::with_capacity(NR_WORKERS);
@@ -99,15 +101,16 @@ impl Service {
             while !near.is_empty() {
                 let rest = near.split_off(share.min(near.len()));
                 let streams = std::mem::replace(&mut near, rest);
-                clients.push(scope.spawn(move || ask(streams, size, stop)));
+                clients.push(scope.spawn(move || ask(streams, size, span.attend())));
             }
             self.sleep(self.warm_up);
             phase.store(MEASURING, Ordering::Relaxed);
+            span.begin();
             self.sleep(self.measured);
             phase.store(ENDING, Ordering::Relaxed);
             // One more turn of the owner, so that it has seen the end before its clients leave.
             thread::sleep(STEP);
-            stop.store(true, Ordering::Relaxed);
+            span.end();
 
             let panicked = |_| io::Error::other("a thread of the service panicked");
             let clients: Vec<_> = clients
@@ -116,14 +119,16 @@ impl Service {
                 .collect();
             // First the owner's error: its end makes the clients fail too.
             let served = owner.join().map_err(panicked)??;
+            let mut attended = Vec::with_capacity(NR_CLIENT_THREADS);
             for client in clients {
-                client.map_err(panicked)??;
+                attended.push(client.map_err(panicked)??);
             }
             let mut posts = Meter::default();
             for worker in workers {
                 posts.absorb(&worker.join().map_err(panicked)?);
             }
-            Ok(served.map(|served| (served, posts)))
+            let beside = span.judge(&attended);
+            Ok(beside.map(|()| served.map(|served| (served, posts))))
         })
     }
 
@@ -194,7 +199,7 @@ mod tests {
             // On a busy machine the owner, or the clients, may sleep through a short time.
             let (served, posts) = loop {
                 match service.run().unwrap() {
-                    Some((served, posts)) if served.requests > 0 => break (served, posts),
+                    Ok(Some((served, posts))) if served.requests > 0 => break (served, posts),
                     _ => service.measured *= 2,
                 }
             };

@@ -3,7 +3,7 @@
 use std::io::BufRead;
 
 use crate::exit::Stop;
-use crate::output::record::{CaseHead, Claimed, Curve, Head, Line, MACHINE, Record, SCHEMA};
+use crate::output::record::{CaseHead, Claimed, Curve, End, Head, Line, MACHINE, Record, SCHEMA};
 
 /// All that a run told.
 #[derive(Clone, Debug)]
@@ -12,6 +12,8 @@ pub struct Run {
     pub head: Head,
     /// Its cases, in the order in which they were measured.
     pub cases: Vec<CaseRun>,
+    /// How it ended, if it came to say so.
+    pub end: Option<End>,
     /// As they were told.
     pub lines: Vec<Line>,
 }
@@ -61,8 +63,9 @@ impl Run {
         let Some((Line::Head(head), rest)) = lines.split_first() else {
             return None;
         };
-        let head = head.clone();
+        let head = Head::clone(head);
         let mut cases: Vec<CaseRun> = Vec::new();
+        let mut end = None;
         for line in rest {
             match line.clone() {
                 Line::Head(_) => return None,
@@ -75,9 +78,15 @@ impl Run {
                     cases.last_mut()?.machine.push(record);
                 }
                 Line::Record(record) => cases.last_mut()?.records.push(record),
+                Line::End(told) => end = Some(told),
             }
         }
-        Some(Self { head, cases, lines })
+        Some(Self {
+            head,
+            cases,
+            end,
+            lines,
+        })
     }
 }
 
@@ -113,7 +122,7 @@ impl CaseRun {
     }
 
     /// Returns the numbers of one metric, in the order of the variants.
-    pub fn of_metric<'a>(&'a self, metric: &'a str) -> impl Iterator<Item = &'a Record> {
+    pub fn of_metric<'a>(&'a self, metric: &str) -> impl Iterator<Item = &'a Record> {
         self.records
             .iter()
             .filter(move |record| record.metric == metric)
@@ -155,6 +164,6 @@ mod tests {
         assert!(reason("").contains("no run of a bench"));
         assert!(reason("hello\n").contains("no run of a bench"));
         assert!(reason("{\"schema\":1}\n").contains("version 1"));
-        assert!(reason("{\"schema\":3}\n").contains("line 1"));
+        assert!(reason("{\"schema\":4}\n").contains("line 1"));
     }
 }

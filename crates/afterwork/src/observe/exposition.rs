@@ -1,0 +1,237 @@
+//! Text for Prometheus: its exposition format, version 0.0.4.
+//!
+//! A metric is named `afterwork_KIND_FIGURE`. Counts end in `_total`, and times are in seconds, whatever unit a figure has.
+//! All samples of a metric stand together, below its `HELP` and `TYPE`, and no two of them have the same labels.
+
+use std::{
+    collections::HashMap,
+    fmt::{self, Write},
+};
+
+use crate::{
+    page::{Field, Measure, Record},
+    workqueue::Histogram,
+};
+
+/// The metrics of one or several processes, which `Display` writes as text for Prometheus.
+///
+/// [`Snapshot::to_prometheus`](super::Snapshot::to_prometheus) writes those of this process. This is for who has records of
+/// others, as `afterwork top` has, or wants labels of his own.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::{observe::{self, Exposition}, workqueue};
+///
+/// workqueue::system()?.spawn(|| ()).join()?;
+/// let mut metrics = Exposition::new();
+/// metrics.add_snapshot(&[("instance", "west-3")], &observe::snapshot()?);
+/// metrics.gauge("app_ready", "1 if requests are served", &[], 1.0);
+/// assert!(metrics.to_string().contains("instance=\"west-3\""));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug, Default)]
+pub struct Exposition {
+    metrics: Vec<Metric>,
+    /// Where each metric is, by its name.
+    places: HashMap<String, usize>,
+}
+
+#[derive(Debug)]
+struct Metric {
+    name: String,
+    about: String,
+    measure: &'static str,
+    samples: String,
+}
+
+/// A label's name, and its value as it is.
+type Label<'a> = (&'a str, &'a str);
+
+impl Exposition {
+    /// Returns one without metrics.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a sample of a metric of your own. Its name, and those of labels, are to be as Prometheus wants them.
+    pub fn gauge(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
+        let line = format!("{name}{} {value}\n", braced(&written(labels)));
+        self.add(name, about, "gauge", &line);
+    }
+
+    /// Adds all of a snapshot, each sample with `labels` and those that name its subject.
+    pub fn add_snapshot(&mut self, labels: &[Label<'_>], snapshot: &super::Snapshot) {
+        let queues: Vec<_> = snapshot.queues.iter().map(|it| it.record()).collect();
+        let pools: Vec<_> = snapshot.pools.iter().map(|it| it.record()).collect();
+        let all = queues.iter().chain(&pools).chain(&snapshot.others);
+        self.add_records(labels, all);
+        for (labels, queue) in labelled(labels, &queues).into_iter().zip(&snapshot.queues) {
+            for (figure, about, times) in [
+                ("wait", "How long items waited for a worker", &queue.wait),
+                ("run", "How long workers ran items", &queue.run),
+            ] {
+                self.histogram(
+                    &format!("afterwork_queue_{figure}_seconds"),
+                    about,
+                    &labels,
+                    times,
+                );
+            }
+        }
+    }
+
+    /// Adds the figures of some records of one process.
+    pub fn add_records<'r>(
+        &mut self,
+        labels: &[Label<'_>],
+        records: impl IntoIterator<Item = &'r Record>,
+    ) {
+        let records: Vec<_> = records.into_iter().collect();
+        for (labels, record) in labelled(labels, records.iter().copied())
+            .iter()
+            .zip(&records)
+        {
+            for (field, figure) in record.figures() {
+                let (name, about, value) = metric(record, field, figure);
+                let measure = match field.measure {
+                    Measure::Gauge => "gauge",
+                    Measure::Counter | Measure::Fault => "counter",
+                };
+                let line = format!("{name}{} {value}\n", braced(labels));
+                self.add(&name, &about, measure, &line);
+            }
+        }
+    }
+
+    fn histogram(&mut self, name: &str, about: &str, labels: &str, times: &Histogram) {
+        let comma = if labels.is_empty() { "" } else { "," };
+        let (mut lines, mut nr_below) = (String::new(), 0);
+        for (i, count) in times.buckets.iter().enumerate() {
+            nr_below += count;
+            // Always the same ones, from 1 µs to 4.6 minutes: a monitor wants them not to change.
+            if (9..38).contains(&i) && i % 2 == 1 {
+                let le = seconds(2 << i, 1e9);
+                let _ = writeln!(
+                    lines,
+                    "{name}_bucket{{{labels}{comma}le=\"{le}\"}} {nr_below}"
+                );
+            }
+        }
+        let (count, sum) = (nr_below, seconds(times.total_ns, 1e9));
+        let _ = writeln!(lines, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
+        let _ = writeln!(lines, "{name}_sum{} {sum}", braced(labels));
+        let _ = writeln!(lines, "{name}_count{} {count}", braced(labels));
+        self.add(name, about, "histogram", &lines);
+    }
+
+    /// Adds lines to a metric, whatever was added since its last ones.
+    fn add(&mut self, name: &str, about: &str, measure: &'static str, lines: &str) {
+        let place = *self.places.entry(name.to_owned()).or_insert_with(|| {
+            self.metrics.push(Metric {
+                name: name.to_owned(),
+                about: about.replace('\\', "\\\\").replace('\n', "\\n"),
+                measure,
+                samples: String::new(),
+            });
+            self.metrics.len() - 1
+        });
+        self.metrics[place].samples += lines;
+    }
+}
+
+/// Suffix, word, and how many there are in a second, of the units that figures have.
+const UNITS: [(&str, &str, f64); 3] = [
+    ("_ns", ", nanoseconds", 1e9),
+    ("_us", ", microseconds", 1e6),
+    ("_ms", ", milliseconds", 1e3),
+];
+
+/// Returns what a figure is called, what is said about it, and what it is worth in base units.
+fn metric(record: &Record, field: &Field, figure: u64) -> (String, String, String) {
+    let unit = UNITS.iter().find(|unit| field.name.ends_with(unit.0));
+    let (name, about, value) = match unit {
+        Some((suffix, word, per_s)) => (
+            field.name.replace(suffix, "_seconds"),
+            field.about.replace(word, ""),
+            seconds(figure, *per_s),
+        ),
+        None => (
+            field.name.to_owned(),
+            field.about.to_owned(),
+            figure.to_string(),
+        ),
+    };
+    let total = match field.measure {
+        Measure::Gauge => "",
+        Measure::Counter | Measure::Fault => "_total",
+    };
+    let kind = record.kind.name();
+    (format!("afterwork_{kind}_{name}{total}"), about, value)
+}
+
+fn seconds(figure: u64, per_s: f64) -> String {
+    (figure as f64 / per_s).to_string()
+}
+
+/// Returns the labels of each record, which no two of them share.
+fn labelled<'r>(
+    labels: &[Label<'_>],
+    records: impl IntoIterator<Item = &'r Record>,
+) -> Vec<String> {
+    let mut nr_seen = HashMap::new();
+    let mut labels_of = |record: &'r Record| {
+        let mut labels = labels.to_vec();
+        labels.extend([("name", &*record.name), ("detail", &*record.detail)]);
+        let nr_before = nr_seen
+            .entry((record.kind, &*record.name, &*record.detail))
+            .or_insert(0);
+        *nr_before += 1;
+        match *nr_before - 1 {
+            0 => written(&labels),
+            n => format!("{},index=\"{n}\"", written(&labels)),
+        }
+    };
+    records.into_iter().map(&mut labels_of).collect()
+}
+
+fn written(labels: &[Label<'_>]) -> String {
+    let labels: Vec<_> = labels
+        .iter()
+        .map(|(name, value)| format!("{name}=\"{}\"", escaped(value)))
+        .collect();
+    labels.join(",")
+}
+
+fn braced(labels: &str) -> String {
+    if labels.is_empty() {
+        String::new()
+    } else {
+        format!("{{{labels}}}")
+    }
+}
+
+fn escaped(text: &str) -> String {
+    text.replace('\\', "\\\\")
+        .replace('"', "\\\"")
+        .replace('\n', "\\n")
+}
+
+/// Writes all metrics, each below its `HELP` and `TYPE`.
+impl fmt::Display for Exposition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for metric in &self.metrics {
+            let Metric {
+                name,
+                about,
+                measure,
+                samples,
+            } = metric;
+            write!(
+                f,
+                "# HELP {name} {about}\n# TYPE {name} {measure}\n{samples}"
+            )?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,142 @@
+//! The span in which an item was queued, which its run goes on in.
+//!
+//! An item has no room for it, and a program without a subscriber shall not pay for any. So spans lie in a table by the items'
+//! addresses, into which nobody looks as long as there is no subscriber, or nothing was queued in a span:
+//!
+//! ```text
+//! queue:  a subscriber, and a span?  put it in;  else take out what an earlier run may have left
+//! run:    take it out, enter it, call the item's code, leave it; of a future it stays for the next poll
+//! end:    of a future, and of an item that is cancelled and freed: take it out
+//! ```
+//!
+//! What is taken out is dropped with the table unlocked, contained: a span tells its subscriber.
+
+use std::{collections::HashMap, mem};
+
+use sync::{
+    Mutex, OnceLock,
+    atomic::{AtomicUsize, Ordering},
+    fork::{self, Handler},
+};
+use tracing::{Span, level_filters::LevelFilter};
+
+use super::on::contained;
+
+/// By the item's address.
+type Spans = HashMap<usize, Span>;
+
+static SPANS: OnceLock<Mutex<Spans>> = OnceLock::new();
+/// How many there are, so that nobody locks the table for nothing.
+static NR_SPANS: AtomicUsize = AtomicUsize::new(0);
+
+fn spans() -> &'static Mutex<Spans> {
+    SPANS.get_or_init(Mutex::default)
+}
+
+static HANDLER: Handler = Handler {
+    settle: || {
+        spans();
+    },
+    before: |held| held.lock(spans()),
+    // Those of the parent's items. Not dropped: their subscriber may wait for threads that are not there.
+    child: || {
+        mem::forget(mem::take(&mut *spans().lock()));
+        NR_SPANS.store(0, Ordering::Relaxed);
+    },
+};
+
+/// Takes note of the span that this thread is in for an item that it queues, unless that has `begun` before.
+#[inline(always)]
+pub(crate) fn remember(item: usize, begun: impl FnOnce() -> bool) {
+    if LevelFilter::current() != LevelFilter::OFF && !begun() {
+        remember_now(item);
+    }
+}
+
+#[cold]
+fn remember_now(item: usize) {
+    let mut span = Span::none();
+    contained(|| span = Span::current());
+    if span.is_none() {
+        return forget(item);
+    }
+    fork::register(&HANDLER);
+    let before = change(|spans| spans.insert(item, span));
+    contained(|| drop(before));
+}
+
+/// Forgets the span of an item that will not run in it.
+#[inline(always)]
+pub(crate) fn forget(item: usize) {
+    if NR_SPANS.load(Ordering::Relaxed) > 0 {
+        take_out(item);
+    }
+}
+
+#[cold]
+fn take_out(item: usize) {
+    let span = change(|spans| spans.remove(&item));
+    contained(|| drop(span));
+}
+
+fn change<R>(body: impl FnOnce(&mut Spans) -> R) -> R {
+    let mut spans = spans().lock();
+    let result = body(&mut spans);
+    NR_SPANS.store(spans.len(), Ordering::Relaxed);
+    result
+}
+
+/// What is in the span of an item, until it is dropped.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Within(Option<Span>);
+
+/// Enters the span in which an item was queued that is about to run; `again` if it may run again without being queued anew.
+#[inline(always)]
+pub(crate) fn enter(item: usize, again: bool) -> Within {
+    if NR_SPANS.load(Ordering::Relaxed) == 0 {
+        return Within(None);
+    }
+    enter_now(item, again)
+}
+
+#[cold]
+fn enter_now(item: usize, again: bool) -> Within {
+    let span = if again {
+        // Cloned below, for that tells the subscriber.
+        let mut spans = spans().lock();
+        spans
+            .get_mut(&item)
+            .map(|span| mem::replace(span, Span::none()))
+    } else {
+        change(|spans| spans.remove(&item))
+    };
+    let Some(span) = span else {
+        return Within(None);
+    };
+    if again {
+        let mut kept = Span::none();
+        contained(|| kept = span.clone());
+        let mut spans = spans().lock();
+        if let Some(there) = spans.get_mut(&item) {
+            mem::swap(there, &mut kept);
+        }
+        drop(spans);
+        contained(|| drop(kept));
+    }
+    contained(|| {
+        span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
+    });
+    Within(Some(span))
+}
+
+impl Drop for Within {
+    fn drop(&mut self) {
+        if let Some(span) = self.0.take() {
+            contained(|| {
+                span.with_subscriber(|(id, subscriber)| subscriber.exit(id));
+                drop(span);
+            });
+        }
+    }
+}

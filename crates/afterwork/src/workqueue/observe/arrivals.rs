@@ -1,0 +1,217 @@
+//! When the items of a line came, without a time in any of them.
+//!
+//! An item has no room for a time, and to read the clock for each would cost more than to queue it. But a line is first in,
+//! first out, so it is enough to know when *so many* had come:
+//!
+//! ```text
+//! producer: finds the injector empty: notes the time          the injector's line is its own at that moment
+//! pool:     takes all that is in the injector, and the time   a span: so many items of a link came from then to now
+//! worker:   takes an item; it is the nth that came            the span that has the nth says when
+//! ```
+//!
+//! Within a span items are taken to have come evenly. What is wrong by that is never more than the span, for which all its
+//! items waited in the injector: a wait is told to within a factor of two, mostly much better, and never of the wrong item, for
+//! *every* item has a time, and not only those that came while a clock was wanted.
+//!
+//! A link keeps a few spans. Where more are needed, the two that are the shortest together become one. Items that leave the
+//! middle of the line, for they were cancelled, shorten all spans alike: which they were of is not known.
+
+/// How many spans a link keeps. A guess: the last one passed, and enough for a line of many adoptions.
+const NR_SPANS: usize = 12;
+
+/// Items that came from one moment to another, in cycles.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+struct Span {
+    /// Numbers in the order in which they came.
+    first: u64,
+    end: u64,
+    from: u64,
+    to: u64,
+}
+
+/// When the items of a line came. Belongs to the pool lock.
+#[derive(Debug, Default)]
+pub(crate) struct Arrivals {
+    spans: [Span; NR_SPANS],
+    nr_spans: usize,
+    /// How many have come, but for those that left the middle.
+    nr_came: u64,
+}
+
+impl Arrivals {
+    /// Takes note that `count` items came to a line of `nr_listed`, of which the first found the injector empty at `from`, and
+    /// which were there at `to`, in cycles.
+    pub(crate) fn came(&mut self, nr_listed: usize, count: usize, from: u64, to: u64) {
+        let first = self.nr_came;
+        self.nr_came += count as u64;
+        if let Some(last) = self.spans[..self.nr_spans].last_mut()
+            && last.to == to
+        {
+            // Of the same adoption.
+            last.end = self.nr_came;
+            return;
+        }
+        self.forget(nr_listed + count);
+        if self.nr_spans == NR_SPANS {
+            self.join_two();
+        }
+        self.spans[self.nr_spans] = Span {
+            first,
+            end: self.nr_came,
+            from: from.min(to),
+            to,
+        };
+        self.nr_spans += 1;
+    }
+
+    /// Forgets all spans that have been passed but for the last: what a worker had in hand may come back.
+    fn forget(&mut self, nr_listed: usize) {
+        let front = self.front(nr_listed);
+        let passed = self.spans[..self.nr_spans].partition_point(|span| span.end <= front);
+        let nr_gone = passed.saturating_sub(1);
+        self.spans.copy_within(nr_gone..self.nr_spans, 0);
+        self.nr_spans -= nr_gone;
+    }
+
+    /// Joins the two neighbours that are the shortest together.
+    fn join_two(&mut self) {
+        let span_of = |i: &usize| self.spans[i + 1].to.saturating_sub(self.spans[*i].from);
+        let at = (0..self.nr_spans - 1).min_by_key(span_of).unwrap_or(0);
+        let next = self.spans[at + 1];
+        (self.spans[at].end, self.spans[at].to) = (next.end, next.to);
+        self.spans.copy_within(at + 2..self.nr_spans, at + 1);
+        self.nr_spans -= 1;
+    }
+
+    /// Takes note that `count` of `nr_listed` items leave the line from anywhere.
+    pub(crate) fn cut(&mut self, nr_listed: usize, count: usize) {
+        let front = self.front(nr_listed);
+        let left = nr_listed.saturating_sub(count) as u128;
+        let shorten = |number: u64| match number.checked_sub(front) {
+            Some(behind) => front + (u128::from(behind) * left / nr_listed.max(1) as u128) as u64,
+            None => number,
+        };
+        for span in &mut self.spans[..self.nr_spans] {
+            (span.first, span.end) = (shorten(span.first), shorten(span.end));
+        }
+        self.nr_came = front + left as u64;
+    }
+
+    /// Returns when the `nth` item of a line of `nr_listed` came, the first being 0, in cycles; nothing if that was not noted.
+    pub(crate) fn came_at(&self, nr_listed: usize, nth: usize) -> Option<u64> {
+        let number = self.front(nr_listed) + nth as u64;
+        let spans = &self.spans[..self.nr_spans];
+        let span = spans.iter().find(|span| number < span.end)?;
+        let behind = number.saturating_sub(span.first);
+        let length = span.end.saturating_sub(span.first).max(1);
+        let share = u128::from(span.to - span.from) * u128::from(behind) / u128::from(length);
+        Some(span.from + share as u64)
+    }
+
+    /// Returns the number of the first item of a line of `nr_listed`.
+    fn front(&self, nr_listed: usize) -> u64 {
+        self.nr_came.saturating_sub(nr_listed as u64)
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_single_item_came_when_its_producer_found_nothing() {
+        let mut arrivals = Arrivals::default();
+        assert_eq!(arrivals.came_at(0, 0), None);
+        arrivals.came(0, 1, 100, 170);
+        assert_eq!(arrivals.came_at(1, 0), Some(100));
+        arrivals.came(1, 1, 200, 270);
+        assert_eq!(arrivals.came_at(2, 0), Some(100));
+        assert_eq!(arrivals.came_at(2, 1), Some(200));
+        assert_eq!(arrivals.came_at(1, 0), Some(200), "the first was taken");
+        assert_eq!(arrivals.came_at(2, 0), Some(100), "it was put back");
+    }
+
+    #[test]
+    fn items_of_one_adoption_came_evenly() {
+        let mut arrivals = Arrivals::default();
+        // Two runs of one link, with another link's between them.
+        arrivals.came(0, 4, 1000, 2000);
+        arrivals.came(4, 6, 1000, 2000);
+        let at: Vec<_> = (0..10)
+            .filter_map(|nth| arrivals.came_at(10, nth))
+            .collect();
+        assert_eq!(at, (0..10).map(|i| 1000 + i * 100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_noted_time_after_the_adoption_is_that_of_the_adoption() {
+        let mut arrivals = Arrivals::default();
+        arrivals.came(0, 1, 130, 120);
+        assert_eq!(arrivals.came_at(1, 0), Some(120));
+    }
+
+    #[test]
+    fn a_long_line_keeps_its_old_and_its_new_times() {
+        let mut arrivals = Arrivals::default();
+        // 50 spans, whose distances grow.
+        let start = |i: u64| 1000 * i * i;
+        for i in 1..=50 {
+            arrivals.came(10 * (i as usize - 1), 10, start(i), start(i) + 10);
+        }
+        for i in 1..=50 {
+            let at = arrivals.came_at(500, 10 * (i as usize - 1)).unwrap();
+            let error = at.abs_diff(start(i));
+            assert!(error <= start(50) / 10, "{i}: {at} for {}", start(i));
+        }
+        assert_eq!(arrivals.came_at(500, 0), Some(start(1)));
+    }
+
+    #[test]
+    fn what_leaves_the_middle_shortens_all_alike() {
+        let mut arrivals = Arrivals::default();
+        arrivals.came(0, 100, 1000, 2000);
+        arrivals.came(100, 100, 5000, 6000);
+        arrivals.cut(200, 100);
+        assert_eq!(arrivals.came_at(100, 0), Some(1000));
+        assert_eq!(arrivals.came_at(100, 50), Some(5000));
+        arrivals.came(100, 1, 9000, 9000);
+        assert_eq!(arrivals.came_at(101, 100), Some(9000));
+        arrivals.cut(101, 101);
+        assert_eq!(arrivals.came_at(0, 0), None);
+        arrivals.came(0, 1, 9500, 9600);
+        assert_eq!(arrivals.came_at(1, 0), Some(9500));
+    }
+
+    proptest! {
+        #[test]
+        #[cfg_attr(miri, ignore = "plain data, and hours of it")]
+        fn every_item_of_a_line_has_a_time_and_they_are_in_order(
+            steps in prop::collection::vec((0u8..4, any::<u16>()), 1..300),
+        ) {
+            let (mut arrivals, mut nr_listed, mut now) = (Arrivals::default(), 0, 1);
+            for (step, number) in steps {
+                let some = usize::from(number) % (nr_listed + 1);
+                match step {
+                    0 | 1 => {
+                        let count = usize::from(number % 20) + 1;
+                        let from = now + u64::from(number);
+                        now = from + u64::from(number / 2) + 1;
+                        arrivals.came(nr_listed, count, from, now);
+                        nr_listed += count;
+                    }
+                    2 => nr_listed -= some,
+                    _ => {
+                        arrivals.cut(nr_listed, some);
+                        nr_listed -= some;
+                    }
+                }
+                let times = (0..nr_listed).map(|nth| arrivals.came_at(nr_listed, nth));
+                let times: Option<Vec<_>> = times.collect();
+                prop_assert!(times.as_ref().is_some_and(|it| it.is_sorted()), "{:?}", times);
+                prop_assert!(times.unwrap().last().is_none_or(|last| *last <= now));
+            }
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! What the library writes for Prometheus and as JSON is what their rules allow.
+//!
+//! The rules are those of "Exposition formats" and "Metric and label naming" in Prometheus's documentation.
+
+#![cfg(not(any(loom, shuttle)))]
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use afterwork::{
+    observe::{Exposition, snapshot_of},
+    percpu::PerCpu,
+    rcu,
+    task_work::Mailbox,
+    workqueue::{Registry, Workqueue},
+};
+use topology::Topology;
+
+type Labels = BTreeMap<String, String>;
+
+/// A sample: its series' name and labels, and its value.
+type Sample = (String, Labels, f64);
+
+/// A metric: its type, and its samples in their order.
+type Metrics = BTreeMap<String, (String, Vec<Sample>)>;
+
+fn is_name(name: &str) -> bool {
+    let mut letters = name.chars();
+    letters
+        .next()
+        .is_some_and(|it| it.is_ascii_alphabetic() || it == '_')
+        && letters.all(|it| it.is_ascii_alphanumeric() || it == '_')
+}
+
+/// Splits a sample's line into what it says.
+fn sample(line: &str) -> Result<Sample, &'static str> {
+    let (series, value) = line.rsplit_once(' ').ok_or("a sample has no value")?;
+    let value = value.parse().map_err(|_| "a value is no number")?;
+    let (name, mut rest) = series.split_at(series.find('{').unwrap_or(series.len()));
+    if !is_name(name) {
+        return Err("a metric's name");
+    }
+    let mut labels = Labels::new();
+    if let Some(inside) = rest.strip_prefix('{') {
+        rest = inside;
+        loop {
+            let (label, after) = rest.split_once("=\"").ok_or("a label has no value")?;
+            if !is_name(label) || label.starts_with("__") {
+                return Err("a label's name");
+            }
+            let (mut value, mut letters) = (String::new(), after.chars());
+            loop {
+                match letters.next().ok_or("a label's value does not end")? {
+                    '"' => break,
+                    '\\' => value.push(match letters.next() {
+                        Some('n') => '\n',
+                        Some(letter @ ('"' | '\\')) => letter,
+                        _ => return Err("an escape that there is not"),
+                    }),
+                    letter => value.push(letter),
+                }
+            }
+            if labels.insert(label.to_owned(), value).is_some() {
+                return Err("a label twice");
+            }
+            rest = letters.as_str();
+            match rest.strip_prefix(',') {
+                Some(next) => rest = next,
+                None if rest == "}" => break,
+                None => return Err("labels do not end"),
+            }
+        }
+    }
+    Ok((name.to_owned(), labels, value))
+}
+
+/// Reads text for Prometheus, and refuses what its rules do not allow.
+fn metrics(text: &str) -> Result<Metrics, &'static str> {
+    let mut metrics = Metrics::new();
+    let (mut present, mut is_typed, mut seen) = (String::new(), false, BTreeSet::new());
+    if !text.ends_with('\n') {
+        return Err("the last line does not end");
+    }
+    for line in text.lines() {
+        if let Some(help) = line.strip_prefix("# HELP ") {
+            let (name, about) = help.split_once(' ').ok_or("help says nothing")?;
+            if !is_name(name) || about.is_empty() || metrics.contains_key(name) {
+                return Err("help for no name, without words, or twice");
+            }
+            (present, is_typed) = (name.to_owned(), false);
+            metrics.insert(name.to_owned(), Default::default());
+        } else if let Some(typed) = line.strip_prefix("# TYPE ") {
+            let (name, measure) = typed.split_once(' ').ok_or("a type without a name")?;
+            if name != present || is_typed || !["counter", "gauge", "histogram"].contains(&measure)
+            {
+                return Err("a type of another metric, twice, or unknown");
+            }
+            if name.ends_with("_total") != (measure == "counter") {
+                return Err("what rises ends in _total, and nothing else");
+            }
+            if ["_ns", "_us", "_ms"].iter().any(|unit| name.contains(unit)) {
+                return Err("no base unit");
+            }
+            is_typed = true;
+            metrics.get_mut(name).unwrap().0 = measure.to_owned();
+        } else {
+            let sample = sample(line)?;
+            let (measure, samples) = metrics.get_mut(&present).ok_or("no metric yet")?;
+            let suffix = sample.0.strip_prefix(present.as_str()).unwrap_or("?");
+            let fits = match measure.as_str() {
+                "histogram" => ["_bucket", "_sum", "_count"].contains(&suffix),
+                _ => suffix.is_empty(),
+            };
+            if !is_typed || !fits {
+                return Err("a sample of another metric");
+            }
+            if !seen.insert((sample.0.clone(), sample.1.clone())) {
+                return Err("a series twice");
+            }
+            samples.push(sample);
+        }
+    }
+    for (name, (measure, samples)) in &metrics {
+        if samples.is_empty() {
+            return Err("a metric without samples");
+        }
+        if measure == "histogram" {
+            histogram(name, samples)?;
+        }
+    }
+    Ok(metrics)
+}
+
+fn histogram(name: &str, samples: &[Sample]) -> Result<(), &'static str> {
+    // Bucket by bucket, then the sum, then the count, of each set of labels.
+    let mut last: Option<(Labels, f64, f64)> = None;
+    let mut nr_sums = 0;
+    for (series, labels, value) in samples {
+        let mut labels = labels.clone();
+        let le = labels.remove("le").map(|le| le.parse::<f64>());
+        match (series.strip_prefix(name), le) {
+            (Some("_bucket"), Some(Ok(le))) => {
+                let before = last.take().filter(|(of, ..)| *of == labels);
+                if before.is_some_and(|(_, below, count)| le <= below || *value < count) {
+                    return Err("buckets do not rise");
+                }
+                last = Some((labels, le, *value));
+            }
+            (Some("_sum"), None) => nr_sums += 1,
+            (Some("_count"), None) => {
+                let (of, le, count) = last.take().ok_or("a count without buckets")?;
+                if of != labels || le != f64::INFINITY || count != *value {
+                    return Err("the last bucket does not have all");
+                }
+                nr_sums -= 1;
+            }
+            _ => return Err("a histogram's sample"),
+        }
+    }
+    (last.is_none() && nr_sums == 0)
+        .then_some(())
+        .ok_or("a histogram without its count or sum")
+}
+
+/// Returns what follows a value of JSON, if there is one.
+fn after_json(text: &str) -> Option<&str> {
+    let list = |text: &str, end: char, item: &dyn Fn(&str) -> Option<usize>| {
+        let mut rest = &text[1..];
+        if let Some(rest) = rest.strip_prefix(end) {
+            return Some(rest.len());
+        }
+        loop {
+            rest = &rest[rest.len() - item(rest)?..];
+            match rest.strip_prefix(',') {
+                Some(next) => rest = next,
+                None => return Some(rest.strip_prefix(end)?.len()),
+            }
+        }
+    };
+    let left = match text.chars().next()? {
+        '{' => list(text, '}', &|text| {
+            let rest = text.starts_with('"').then(|| after_json(text))??;
+            Some(after_json(rest.strip_prefix(':')?)?.len())
+        })?,
+        '[' => list(text, ']', &|text| Some(after_json(text)?.len()))?,
+        '"' => {
+            let mut letters = text[1..].chars();
+            loop {
+                match letters.next()? {
+                    '"' => break letters.as_str().len(),
+                    '\\' => match letters.next()? {
+                        '"' | '\\' => {}
+                        'u' => (0..4).try_for_each(|_| {
+                            letters.next().filter(char::is_ascii_hexdigit).map(drop)
+                        })?,
+                        _ => return None,
+                    },
+                    letter if letter < ' ' => return None,
+                    _ => {}
+                }
+            }
+        }
+        _ => {
+            let word = text.find([',', ']', '}']).unwrap_or(text.len());
+            let is_word = ["true", "false"].contains(&&text[..word]);
+            (is_word || text[..word].parse::<u64>().is_ok()).then_some(text.len() - word)?
+        }
+    };
+    Some(&text[text.len() - left..])
+}
+
+const NAMES: [&str; 4] = ["plain", "plain", "a \"b\" \\ {c=\"d\"}", "two\nlines\t"];
+
+fn busy() -> (Registry, Vec<Workqueue>) {
+    let machine = Topology::synthetic("2 core").unwrap();
+    let registry = Registry::new(machine, Default::default()).unwrap();
+    let build = |name| Workqueue::builder(name).help(false).build_in(&registry);
+    let queues: Vec<_> = NAMES.map(|name| build(name).unwrap()).into();
+    for queue in &queues {
+        let items: Vec<_> = (0..10).map(|_| queue.spawn(|| drop(rcu::read()))).collect();
+        items.into_iter().for_each(|it| it.join().unwrap());
+    }
+    (registry, queues)
+}
+
+#[test]
+fn a_snapshot_is_written_by_the_rules_of_prometheus() {
+    let (registry, queues) = busy();
+    let mut letters = Mailbox::builder().name("letters").build();
+    letters.poster().post(1).unwrap();
+    letters.drain(1).for_each(drop);
+    let counts = PerCpu::builder().name("counts").build(|_| 0).unwrap();
+    counts.drain_all(|_, count| *count += 1);
+    let now = snapshot_of(&registry);
+    let text = now.to_prometheus();
+    let metrics = metrics(&text).unwrap_or_else(|why| panic!("{why} in\n{text}"));
+    let (measure, samples) = &metrics["afterwork_queue_started_total"];
+    assert_eq!(measure, "counter");
+    let mut names: Vec<_> = samples.iter().map(|it| it.1["name"].as_str()).collect();
+    names.sort_unstable();
+    let mut all = NAMES;
+    all.sort_unstable();
+    assert_eq!(names, all);
+    assert!(samples.iter().all(|it| it.2 == 10.0), "{samples:?}");
+    let nr_indexed = samples.iter().filter(|it| it.1.contains_key("index"));
+    assert_eq!(nr_indexed.count(), 1, "two have one name");
+    let has = |name: &str| assert!(metrics.contains_key(name), "{name} in\n{text}");
+    has("afterwork_queue_cpu_time_seconds_total");
+    has("afterwork_queue_oldest_seconds");
+    has("afterwork_pool_stalled_seconds");
+    has("afterwork_rcu_grace_periods_total");
+    for (kind, figure) in [("mailbox_received", "letters"), ("percpu_drains", "counts")] {
+        let samples = &metrics[&format!("afterwork_{kind}_total")].1;
+        let is_it = |it: &&Sample| it.1["name"] == figure;
+        assert_eq!(samples.iter().find(is_it).unwrap().2, 1.0, "{text}");
+    }
+    for times in ["wait", "run"] {
+        let (measure, samples) = &metrics[&format!("afterwork_queue_{times}_seconds")];
+        assert_eq!(measure, "histogram");
+        let sums = samples.iter().filter(|it| it.0.ends_with("_sum"));
+        assert_eq!(sums.count(), NAMES.len());
+    }
+    assert!(!text.contains("nanoseconds"), "figures are in seconds");
+    drop(queues);
+}
+
+#[test]
+fn a_snapshot_without_queues_is_written_as_well() {
+    let machine = Topology::synthetic("1 core").unwrap();
+    let registry = Registry::new(machine, Default::default()).unwrap();
+    let mut now = snapshot_of(&registry);
+    now.others.clear();
+    assert_eq!(now.to_prometheus(), "");
+    assert_eq!(
+        now.to_json(),
+        r#"{"queues":[],"pools":[],"rcu":[],"mailboxes":[],"percpu":[]}"#
+    );
+}
+
+#[test]
+fn labels_of_the_users_stand_before_ours_and_two_processes_may_be_told_together() {
+    let (registry, _queues) = busy();
+    let now = snapshot_of(&registry);
+    let mut all = Exposition::new();
+    for instance in ["one", "t\"wo"] {
+        let labels = [("instance", instance)];
+        all.gauge("app_ready", "1 if requests\nare served", &labels, 0.5);
+        all.add_snapshot(&labels, &now);
+    }
+    let text = all.to_string();
+    let metrics = metrics(&text).unwrap_or_else(|why| panic!("{why} in\n{text}"));
+    assert!(text.contains("# HELP app_ready 1 if requests\\nare served\n"));
+    for name in ["app_ready", "afterwork_queue_started_total"] {
+        let of = |instance| {
+            let samples = metrics[name].1.iter();
+            samples.filter(|it| it.1["instance"] == instance).count()
+        };
+        assert!(of("one") > 0 && of("one") == of("t\"wo"), "{name}");
+    }
+}
+
+#[test]
+fn the_rules_are_checked() {
+    let head = "# HELP a_total x\n# TYPE a_total counter\n";
+    let hist = "# HELP h x\n# TYPE h histogram\n";
+    for (text, why) in [
+        ("a_total 1\n", "no metric yet"),
+        ("# HELP a x\na 1\n", "a sample of another metric"),
+        (
+            "# HELP a x\n# TYPE a counter\na 1\n",
+            "what rises ends in _total, and nothing else",
+        ),
+        ("# HELP a_ns x\n# TYPE a_ns gauge\na_ns 1\n", "no base unit"),
+        (head, "a metric without samples"),
+        (&format!("{head}a_total 1"), "the last line does not end"),
+        (&format!("{head}a_total one\n"), "a value is no number"),
+        (&format!("{head}a_total 1\na_total 2\n"), "a series twice"),
+        (
+            &format!("{head}a_total{{b=\"\\x\"}} 1\n"),
+            "an escape that there is not",
+        ),
+        (
+            &format!("{head}a_total{{b=\"c\"d\"}} 1\n"),
+            "labels do not end",
+        ),
+        (
+            &format!("{hist}h_bucket{{le=\"1\"}} 2\nh_bucket{{le=\"+Inf\"}} 1\n"),
+            "buckets do not rise",
+        ),
+        (
+            &format!("{hist}h_bucket{{le=\"1\"}} 2\nh_sum 1\nh_count 2\n"),
+            "the last bucket does not have all",
+        ),
+        (
+            &format!("{hist}h_bucket{{le=\"+Inf\"}} 2\nh_sum 1\n"),
+            "a histogram without its count or sum",
+        ),
+    ] {
+        assert_eq!(metrics(text), Err(why), "{text}");
+    }
+    for wrong in [
+        "{",
+        "[1,]",
+        r#"{"a":}"#,
+        r#"{a:1}"#,
+        "\"\n\"",
+        r#""\x""#,
+        "1.",
+        "nul",
+    ] {
+        assert!(after_json(wrong) != Some(""), "{wrong}");
+    }
+}
+
+#[test]
+fn a_snapshot_is_written_as_json_is() {
+    let (registry, queues) = busy();
+    let json = snapshot_of(&registry).to_json();
+    assert_eq!(after_json(&json), Some(""), "{json}");
+    assert!(
+        json.contains(r#""name":"#) || json.contains(r#""rcu":[{"rcu":"rcu""#),
+        "{json}"
+    );
+    assert!(json.contains(r#""wait":{"count":"#), "{json}");
+    assert!(json.contains(r#""queue":"two\u000alines\u0009""#), "{json}");
+    drop(queues);
+}

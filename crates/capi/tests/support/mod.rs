@@ -1,0 +1,128 @@
+//! What drives the C compiler: for the suites in C, and for liburcu's names.
+#![allow(dead_code, reason = "not each test program needs all")]
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+    process::{Command, Output},
+};
+
+/// What headers have to stand.
+pub const STRICT: &[&str] = &[
+    "-Wall",
+    "-Wextra",
+    "-Wpedantic",
+    "-Wconversion",
+    "-Wshadow",
+    "-Werror",
+];
+/// Sanitizers that end the program at the first report.
+pub const SANITIZE: &[&str] = &["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
+/// What a static library of Rust's needs.
+pub const SYSTEM: &[&str] = &["-lpthread", "-ldl", "-lm"];
+
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+pub fn include() -> String {
+    format!("-I{}", root().join("include").display())
+}
+
+/// Returns the library that Cargo built beside this program.
+pub fn library(extension: &str) -> PathBuf {
+    let program = env::current_exe().unwrap();
+    let path = program.with_file_name(format!("libafterwork_capi.{extension}"));
+    assert!(path.exists(), "{} is not there", path.display());
+    path
+}
+
+/// Returns where a test may write, by the name of what it makes.
+pub fn place(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).join(name)
+}
+
+/// Returns the command if it can be run.
+pub fn tool(name: &str) -> Option<&str> {
+    let there = Command::new(name).arg("--version").output();
+    if there.is_err() {
+        eprintln!("left out: there is no {name}");
+    }
+    there.is_ok().then_some(name)
+}
+
+pub fn shown(output: &Output) -> String {
+    let part = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    part(&output.stdout) + &part(&output.stderr)
+}
+
+pub fn succeeds(command: &mut Command) -> String {
+    let output = command.output().expect("it was there a moment ago");
+    let shown = shown(&output);
+    assert!(output.status.success(), "{command:?}: {shown}");
+    shown
+}
+
+/// Tells a suite how the library is built.
+pub fn debug() -> String {
+    format!("-DAW_DEBUG={}", u8::from(cfg!(debug_assertions)))
+}
+
+/// Returns `true` if the compiler has sanitizers.
+pub fn has_sanitizers() -> bool {
+    let Some(compiler) = tool("cc") else {
+        return false;
+    };
+    // One test of a program may write it while another compiles it.
+    let probe = place(&format!(
+        "sanitizer-probe-{:?}.c",
+        std::thread::current().id()
+    ));
+    fs::write(&probe, "int main(void) { return 0; }\n").unwrap();
+    let mut command = Command::new(compiler);
+    command.args(SANITIZE).arg(&probe).arg("-o");
+    let output = command.arg(probe.with_extension("")).output();
+    let has = output.is_ok_and(|output| output.status.success());
+    if !has {
+        eprintln!("left out: the compiler has no sanitizers");
+    }
+    has
+}
+
+/// Compiles a suite against the shared library, as that is installed.
+pub fn shared(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
+    let folder = place(&format!("shared-{name}"));
+    fs::create_dir_all(&folder).unwrap();
+    for name in ["libafterwork.so", "libafterwork.so.0"] {
+        fs::copy(library("so"), folder.join(name)).unwrap();
+    }
+    let program = folder.join(name);
+    let mut command = Command::new(compiler);
+    command
+        .args(["-std=gnu11", "-g", &include(), &debug()])
+        .args(flags)
+        .args(sources)
+        .arg("-o")
+        .arg(&program)
+        .arg(format!("-L{}", folder.display()))
+        .arg(format!("-Wl,-rpath,{}", folder.display()))
+        .args(["-lafterwork", "-lpthread"]);
+    succeeds(&mut command);
+    program
+}
+
+/// Runs the program under valgrind, if that is there.
+pub fn under_valgrind(program: &Path) {
+    if tool("valgrind").is_some() {
+        let mut command = Command::new("valgrind");
+        command
+            .args(["-q", "--error-exitcode=9", "--leak-check=full"])
+            .args(["--child-silent-after-fork=yes", "--fair-sched=yes"])
+            .args([
+                "--show-leak-kinds=definite",
+                "--errors-for-leak-kinds=definite",
+            ])
+            .arg(program);
+        eprint!("{}", succeeds(&mut command));
+    }
+}

@@ -1,0 +1,249 @@
+//! Two programs of this kind by turns: has a change made anything slower?
+//!
+//! Each case becomes one whose variants are ours twice, once by this program and once by the other. In each repetition either
+//! program measures the case once, in a process of its own, in an order that is shuffled anew; the ratio of a variant is taken
+//! within the repetition. What both do alike, and what the machine does to both, cancels out.
+//!
+//! A claim fails when the median lies beyond `LEEWAY` by more than its MAD. With nine pairs that whose MAD is below 1.5 %
+//! shows a change of 3 %; the MAD stands beside.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ffi::{OsStr, OsString};
+use std::path::PathBuf;
+use std::rc::Rc;
+
+use super::child::{Failed, forwarded, measure, sample};
+use crate::exit::Stop;
+use crate::harness::case::{Case, Sample, Variant};
+use crate::harness::claim::{Bound, Claim};
+use crate::harness::metric::{Better, Metric};
+use crate::output::record::Record;
+use crate::talk::say;
+
+/// Half of the change that is to be seen: what changed by 3 % lies as far beyond it as what did not change lies within.
+const LEEWAY: f64 = 0.015;
+
+/// The two programs.
+#[derive(Clone, Debug)]
+pub struct Programs {
+    /// This one.
+    pub this: PathBuf,
+    /// The one that it is compared with.
+    pub other: PathBuf,
+    /// What the other one is called in tables.
+    pub name: String,
+}
+
+/// Makes of `cases` the ones that compare both programs; `args` are those of this call, without the program.
+#[must_use]
+pub fn cases(cases: Vec<Case>, programs: &Programs, args: &[OsString], seed: u64) -> Vec<Case> {
+    let mut args = forwarded(args);
+    args.extend(["--json", "--repeat=1", "--peers=none"].map(Into::into));
+    args.push(format!("--seed={seed}").into());
+    let cases = cases.into_iter();
+    cases.map(|case| compared(case, programs, &args)).collect()
+}
+
+fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
+    let Programs { this, other, name } = programs;
+    let mut args = args.to_vec();
+    args.push(format!("--cases={}", case.name).into());
+    let side = |program: &PathBuf, must_run| {
+        Rc::new(RefCell::new(Side {
+            program: program.clone(),
+            args: args.clone(),
+            bench: case.bench,
+            metrics: case.metrics,
+            must_run,
+            cannot: false,
+            records: None,
+            taken: HashSet::new(),
+        }))
+    };
+    let (here, there) = (side(this, true), side(other, false));
+    // Those in brackets are limits, which no program changes.
+    let ours = case
+        .variants
+        .iter()
+        .filter(|it| !it.peer && !it.name.starts_with('('));
+    let (mut variants, mut claims) = (Vec::new(), Vec::new());
+    for variant in ours {
+        let before = format!("{} @{name}", variant.name);
+        for (told, side) in [(&variant.name, &here), (&before, &there)] {
+            let (side, of) = (side.clone(), variant.name.clone());
+            let run = move || side.borrow_mut().take(&of);
+            variants.push(Variant::ours(told.clone(), run));
+        }
+        let bound = case
+            .metrics
+            .iter()
+            .find(|metric| metric.name == case.headline);
+        let bound = bound.map(|metric| match metric.better {
+            Better::Higher => Bound::AtLeast(1.0 - LEEWAY),
+            Better::Lower => Bound::AtMost(1.0 + LEEWAY),
+        });
+        let what = case.headline.replace('_', " ");
+        let claim = Claim::of(variant.name.clone(), what, case.headline, before);
+        claims.push(claim.keeps(bound).surely());
+    }
+    Case {
+        about: format!("this program and {name} by turns: {}", case.about),
+        variants,
+        claims,
+        ..case
+    }
+}
+
+/// One program, and what it measured in this repetition.
+struct Side {
+    program: PathBuf,
+    args: Vec<OsString>,
+    bench: &'static str,
+    metrics: &'static [Metric],
+    /// Whether it is a mistake if it cannot; an older program may not know the case.
+    must_run: bool,
+    /// Whether it could not, and is not asked again.
+    cannot: bool,
+    /// `None` before the first repetition; none of a program that cannot.
+    records: Option<Vec<Record>>,
+    /// Variants of which this repetition's result was taken.
+    taken: HashSet<String>,
+}
+
+impl Side {
+    /// Returns what `variant` measured in this repetition, which begins when one is asked for again.
+    fn take(&mut self, variant: &str) -> Result<Option<Sample>, Stop> {
+        let is_next = self.records.is_none() || self.taken.contains(variant);
+        if is_next && !self.cannot {
+            self.taken.clear();
+            match measure(&self.program, &self.args) {
+                Ok(records) => self.records = Some(records),
+                Err(Failed::Interrupted) => return Ok(None),
+                Err(failed) if self.must_run => return Err(failed.into()),
+                Err(Failed::Because(reason)) => {
+                    say(format_args!("nothing to compare with: {reason}"));
+                    self.cannot = true;
+                    self.records = Some(Vec::new());
+                }
+            }
+        }
+        self.taken.insert(variant.into());
+        let records = self.records.iter().flatten();
+        let of_bench = records.filter(|record| record.bench == self.bench);
+        Ok(Some(sample(of_bench, variant, self.metrics)))
+    }
+}
+
+/// Returns what a program that was named by its path is called in tables.
+#[must_use]
+pub fn file_name(program: &std::path::Path) -> String {
+    let name = program.file_name().map(OsStr::to_string_lossy);
+    name.map_or_else(|| "other".into(), |name| name.into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    use super::*;
+    use crate::harness::claim::Verdict;
+    use crate::harness::interrupt::Interrupt;
+    use crate::harness::metric::higher;
+    use crate::harness::progress::Progress;
+    use crate::harness::run::{Plan, run_case};
+    use crate::output::record::line;
+
+    const METRICS: &[Metric] = &[higher("rate", "1/s", ("", "rate"), 1.0)];
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(Into::into).collect()
+    }
+
+    /// A program that measures the case at a rate that changes by half from run to run, times `factor`.
+    fn program(root: &Path, name: &str, factor: f64) -> PathBuf {
+        let record = |rate: f64| Record {
+            bench: "test".into(),
+            case: "case".into(),
+            variant: "v".into(),
+            metric: "rate".into(),
+            unit: "1/s".into(),
+            median: rate,
+            mad: 0.0,
+            n: 1,
+            peer: false,
+        };
+        let [slow, fast] = [1.0, 1.5].map(|rate| line(&record(rate * factor)));
+        let path = root.join(name);
+        let script = format!(
+            "#!/bin/sh\nif mkdir {}.x 2>/dev/null; then echo '{slow}'; else rmdir {}.x; echo '{fast}'; fi\n",
+            path.display(),
+            path.display()
+        );
+        fs::write(&path, script).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
+        path
+    }
+
+    fn verdict(factor: f64) -> (Verdict, Option<f64>) {
+        let root = tempfile::tempdir().unwrap();
+        let programs = Programs {
+            this: program(root.path(), "new", factor),
+            other: program(root.path(), "old", 1.0),
+            name: "old".into(),
+        };
+        let variant = |name: &str| Variant::ours(name, || unreachable!("children measure"));
+        let case = Case {
+            bench: "test",
+            name: "case",
+            about: String::new(),
+            metrics: METRICS,
+            headline: "rate",
+            variants: vec![variant("v"), variant("(limit)"), variant("w").as_peer()],
+            claims: Vec::new(),
+        };
+        let mut case = cases(vec![case], &programs, &words("bench test"), 7).remove(0);
+        assert_eq!(case.variants.len(), 2);
+        let plan = Plan {
+            repeat: 9,
+            seed: 7,
+            budget: None,
+        };
+        let interrupt = Interrupt::default();
+        let (series, _) = run_case(&mut case, &plan, &interrupt, &mut Progress::silent()).unwrap();
+        let judged = case.claims[0].judge(METRICS, &series);
+        (judged.verdict, judged.ratio.map(|ratio| ratio.median))
+    }
+
+    #[test]
+    fn nine_pairs_show_three_percent_where_single_runs_differ_by_half() {
+        let (now, ratio) = verdict(0.97);
+        assert!(now == Verdict::Fails && (ratio.unwrap() - 0.97).abs() < 1e-9);
+        assert_eq!(verdict(1.0), (Verdict::Holds, Some(1.0)));
+    }
+
+    #[test]
+    fn a_program_that_does_not_know_the_case_is_told_and_not_judged() {
+        let mut side = Side {
+            program: "/bin/false".into(),
+            args: Vec::new(),
+            bench: "test",
+            metrics: METRICS,
+            must_run: false,
+            cannot: false,
+            records: None,
+            taken: HashSet::new(),
+        };
+        let sample = side.take("v").unwrap().unwrap();
+        assert_eq!(sample.value("rate"), None);
+        // Nor is it started for the next repetition.
+        side.program = "/bin/sh".into();
+        side.args = words("-c exit\\ 130");
+        assert!(side.take("v").unwrap().is_some());
+        side.cannot = false;
+        side.must_run = true;
+        assert!(side.take("v").is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! Measuring in another process: a bench run by a program of this kind, and the numbers that it printed.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use super::settings::Settings;
+use crate::exit::{INTERRUPTED_CODE, Stop};
+use crate::harness::case::{Case, Sample};
+use crate::harness::metric::Metric;
+use crate::output::record::{Line, Record};
+
+/// Options of this call that are not the children's, each with a value.
+const OWN_VALUES: [&str; 10] = [
+    "--save",
+    "--against",
+    "--against-binary",
+    "--repeat",
+    "--seed",
+    "--seconds",
+    "--report",
+    "--cases",
+    "--peers",
+    "--only",
+];
+/// The same without one.
+const OWN_FLAGS: [&str; 5] = ["--json", "--runs", "--check", "--no-report", "--list"];
+
+/// Why a child measured nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Failed {
+    /// SIGINT ended it, as it does everything that was started from one terminal.
+    Interrupted,
+    /// In a line for the user.
+    Because(String),
+}
+
+impl From<Failed> for Stop {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Interrupted => Self::CouldNotRun("interrupted".into()),
+            Failed::Because(reason) => Self::CouldNotRun(reason),
+        }
+    }
+}
+
+/// Runs `program` with `args`, which make it print records, and returns them.
+///
+/// # Blocking
+///
+/// Until it has ended.
+///
+/// # Errors
+///
+/// If it does not start, ends with an error, or prints something else.
+pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed> {
+    let name = program.display();
+    let because = |reason: String| Failed::Because(format!("{name}: {reason}"));
+    let output = Command::new(program)
+        .args(args)
+        .stdin(Stdio::null())
+        .output()
+        .map_err(|error| because(error.to_string()))?;
+    if output.status.code() == Some(i32::from(INTERRUPTED_CODE)) {
+        return Err(Failed::Interrupted);
+    }
+    if !output.status.success() {
+        let talk = String::from_utf8_lossy(&output.stderr);
+        let last = talk.lines().last().unwrap_or("it said nothing");
+        return Err(because(format!("{} ({last})", output.status)));
+    }
+    if output.stdout.is_empty() {
+        return Err(because("it printed nothing".into()));
+    }
+    let told = String::from_utf8_lossy(&output.stdout);
+    let mut records = Vec::new();
+    for text in told.lines() {
+        match serde_json::from_str(text) {
+            Ok(Line::Record(record)) => records.push(record),
+            Ok(_) => {}
+            Err(_) => return Err(because("it printed what no bench prints".into())),
+        }
+    }
+    Ok(records)
+}
+
+/// Leaves of the arguments what says how to measure.
+#[must_use]
+pub fn forwarded(args: &[OsString]) -> Vec<OsString> {
+    let mut kept = Vec::new();
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let word = arg.to_str().unwrap_or_default();
+        let option = word.split_once('=').map_or(word, |(option, _)| option);
+        if OWN_VALUES.contains(&option) {
+            if option == word {
+                args.next();
+            }
+        } else if !OWN_FLAGS.contains(&word) {
+            kept.push(arg.clone());
+        }
+    }
+    kept
+}
+
+/// Returns the arguments of this process, without the program.
+#[must_use]
+pub fn own_args() -> Vec<OsString> {
+    std::env::args_os().skip(1).collect()
+}
+
+/// Makes the sample of what `records` say of a variant.
+#[must_use]
+pub fn sample<'a>(
+    records: impl IntoIterator<Item = &'a Record>,
+    variant: &str,
+    metrics: &[Metric],
+) -> Sample {
+    let mut sample = Sample::default();
+    let of_variant = records.into_iter().filter(|it| it.variant == variant);
+    for record in of_variant {
+        if let Some(metric) = metrics.iter().find(|it| it.name == record.metric) {
+            sample.set(*metric, record.median);
+        }
+    }
+    sample
+}
+
+/// Has each variant measured in a process of its own: memory that another one gave back there is not taken for free.
+///
+/// The child is told by `--inside` to measure by itself. Variants in brackets are limits and stay here.
+#[must_use]
+pub fn apart(mut case: Case, settings: &Settings) -> Case {
+    if settings.inside {
+        return case;
+    }
+    let (bench, name, metrics) = (case.bench, case.name, case.metrics);
+    for variant in case
+        .variants
+        .iter_mut()
+        .filter(|it| !it.name.starts_with('('))
+    {
+        let (of, interrupt) = (variant.name.clone(), settings.interrupt.clone());
+        variant.run = Box::new(move || {
+            let mut args = forwarded(&own_args());
+            args.extend(["--json", "--repeat=1", "--inside"].map(Into::into));
+            args.push(format!("--cases={name}").into());
+            args.push(format!("--only={of}").into());
+            let program = std::env::current_exe()
+                .map_err(|error| Stop::because("cannot tell which program this is", error))?;
+            match measure(&program, &args) {
+                Err(Failed::Interrupted) => Ok(None),
+                _ if interrupt.requested() => Ok(None),
+                measured => {
+                    let records = measured?;
+                    let of_bench = records.iter().filter(|record| record.bench == bench);
+                    Ok(Some(sample(of_bench, &of, metrics)))
+                }
+            }
+        });
+    }
+    case
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn words(text: &str) -> Vec<OsString> {
+        text.split_whitespace().map(Into::into).collect()
+    }
+
+    #[test]
+    fn children_are_told_how_to_measure_and_not_how_to_tell() {
+        let args = "bench --quick --against old workqueue --producers 2 --repeat=9 --json --pin --cases a,b --seed 7";
+        let left = words("bench --quick workqueue --producers 2 --pin");
+        assert_eq!(forwarded(&words(args)), left);
+    }
+
+    fn shell(script: &str) -> Result<Vec<Record>, Failed> {
+        measure(Path::new("/bin/sh"), &["-c".into(), script.into()])
+    }
+
+    fn reason(script: &str) -> String {
+        match shell(script) {
+            Err(Failed::Because(reason)) => reason,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn numbers_are_read_and_the_rest_is_left() {
+        let record = r#"{"bench":"b","case":"c","variant":"v","metric":"m","unit":"ns","median":1.5,"mad":0,"n":1,"peer":false}"#;
+        let run = r#"{"bench":"b","case":"c","variant":"v","run":1,"values":[["m",1.5]]}"#;
+        let records = shell(&format!("echo '{record}'; echo '{run}'")).unwrap();
+        assert_eq!((records.len(), records[0].median), (1, 1.5));
+    }
+
+    #[test]
+    fn what_went_wrong_is_told_in_a_line() {
+        assert!(
+            reason("echo talk >&2; echo error: no such case >&2; exit 2").contains("no such case")
+        );
+        assert!(reason("echo hello").contains("what no bench prints"));
+        assert!(reason("true").contains("printed nothing"));
+        let missing = measure(Path::new("/nowhere/at/all"), &[]);
+        assert!(
+            matches!(missing, Err(Failed::Because(reason)) if reason.contains("/nowhere/at/all"))
+        );
+        assert_eq!(shell("exit 130"), Err(Failed::Interrupted));
+    }
+}

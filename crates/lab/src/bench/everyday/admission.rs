@@ -1,0 +1,89 @@
+//! Pools that take no more ahead than they have room for; who comes too early waits.
+
+use std::sync::Arc;
+
+use afterwork::params::Params;
+use tokio::runtime::Runtime;
+use tokio::sync::Semaphore;
+use topology::Topology;
+
+use crate::bench::workqueue::ours::Ours;
+use crate::bench::workqueue::subject::OneShotPool;
+use crate::exit::Stop;
+
+/// Items that have not started.
+pub const ROOM: usize = 1000;
+
+/// A queue with a capacity.
+#[derive(Debug)]
+pub struct Bounded(Ours);
+
+/// A permit for each task until it starts.
+#[derive(Debug)]
+pub struct Permits {
+    runtime: Runtime,
+    permits: Arc<Semaphore>,
+}
+
+impl Bounded {
+    /// Starts it.
+    pub fn start(topology: &Topology, workers: usize) -> Result<Self, Stop> {
+        let max_active = u32::try_from(workers).unwrap_or(1);
+        let set = |it: afterwork::workqueue::Builder| it.capacity(ROOM).max_active(max_active);
+        Ours::build(topology, Params::default(), set).map(Self)
+    }
+}
+
+impl OneShotPool for Bounded {
+    #[inline]
+    fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        let queued = self.0.queue().spawn_wait(work);
+        assert!(
+            queued.is_ok(),
+            "the queue is open, and this is no item of it"
+        );
+    }
+}
+
+impl Permits {
+    /// Starts it.
+    pub fn start(workers: usize) -> Result<Self, Stop> {
+        let mut builder = tokio::runtime::Builder::new_multi_thread();
+        let runtime = builder.worker_threads(workers).build();
+        Ok(Self {
+            runtime: runtime.map_err(|error| Stop::because("cannot start tokio", error))?,
+            permits: Arc::new(Semaphore::new(ROOM)),
+        })
+    }
+}
+
+impl OneShotPool for Permits {
+    #[inline]
+    fn submit(&self, work: impl FnOnce() + Send + 'static) {
+        // Entering the runtime only where there is something to wait for.
+        let permit = self.permits.clone().try_acquire_owned();
+        let permit = permit.unwrap_or_else(|_| {
+            let permit = self.permits.clone().acquire_owned();
+            self.runtime.block_on(permit).expect("nobody closes it")
+        });
+        self.runtime.spawn(async move {
+            drop(permit);
+            work();
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bench::workqueue::completion::Waiting;
+    use crate::bench::workqueue::subject::{OneShot, runs_lone_items_and_batches};
+
+    #[test]
+    fn whoever_comes_too_early_waits_and_every_item_runs() {
+        let topology = Topology::detect().unwrap();
+        let bounded = Bounded::start(&topology, 2).unwrap();
+        runs_lone_items_and_batches(&OneShot(bounded, Waiting::Parks));
+        runs_lone_items_and_batches(&OneShot(Permits::start(2).unwrap(), Waiting::Parks));
+    }
+}

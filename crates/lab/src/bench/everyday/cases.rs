@@ -1,0 +1,465 @@
+//! The cases: sizes, who takes part, and what is claimed.
+
+use std::cell::OnceCell;
+use std::rc::Rc;
+use std::time::Duration;
+
+use afterwork::workqueue::Workqueue;
+use rayon::{ThreadPool as RayonPool, ThreadPoolBuilder};
+use topology::{AffinityScope, Topology};
+
+use super::admission::{Bounded, Permits, ROOM};
+use super::idle::{self, Idled};
+use super::scopes;
+use super::sleeps::{self, Clock, Slept};
+use crate::bench::child::apart;
+use crate::bench::max_active::gauge::Size;
+use crate::bench::settings::{Menu, Settings};
+use crate::bench::workqueue::completion::Waiting;
+use crate::bench::workqueue::metrics::ITEMS_PER_S;
+use crate::bench::workqueue::ours::{Ours, Way};
+use crate::bench::workqueue::peers::{Crossbeam, Rayon, ThreadPool, Tokio};
+use crate::bench::workqueue::shape::{Shape, Task};
+use crate::bench::workqueue::subject::{OneShot, OneShotPool};
+use crate::exit::Stop;
+use crate::harness::case::{Case, RunFn, Sample, Variant};
+use crate::harness::claim::{Against, Bound, Claim};
+use crate::harness::metric::{MILLION, Metric, NS_PER_US, PERCENT, higher, lower};
+use crate::harness::stats::percentile;
+use crate::harness::switches::Usage;
+
+const BENCH: &str = "everyday";
+const ADMISSION: &str = "admission";
+const SCOPE_SUM: &str = "scope-sum";
+const SCOPE_EMPTY: &str = "scope-empty";
+const IDLE_1: &str = "idle-1ms";
+const IDLE_10: &str = "idle-10ms";
+const SLEEPS: &str = "sleeps";
+
+const ASYNC_IO: &str = "async-io";
+const RAYON_JOIN: &str = "rayon+join";
+const RAYON_SPAWN: &str = "rayon+spawn";
+
+/// What there is to measure, and against whom.
+pub const MENU: Menu = Menu {
+    cases: &[ADMISSION, SCOPE_SUM, SCOPE_EMPTY, IDLE_1, IDLE_10, SLEEPS],
+    peers: &[
+        Tokio::NAME,
+        Rayon::NAME,
+        ThreadPool::NAME,
+        Crossbeam::NAME,
+        ASYNC_IO,
+    ],
+};
+
+const OURS: &str = "ours";
+const UNBOUNDED: &str = "unbounded";
+const CHUNKS: &str = "for_each_chunk";
+const JOIN: &str = "join";
+const ONE_THREAD: &str = "(one thread)";
+const SPAWN: &str = "scope.spawn";
+const RANGE: &str = "for_each_range";
+/// Not a pool but a limit: what a program that hands over an item now and then may cost.
+const FOUR_PERCENT: &str = "(4 % of a CPU)";
+
+const RESIDENT: Metric = lower("resident", "B", ("", "MiB"), (1 << 20) as f64);
+const NUMBERS_PER_S: Metric = higher("numbers_per_s", "1/s", ("", "M/s"), MILLION);
+const CPU_PER_NUMBER: Metric = lower("cpu_per_number", "ns/item", ("", "CPUns each"), 1.0);
+const CPU_SHARE: Metric = lower("cpu_share", "share", ("", "% of a CPU"), PERCENT);
+const TO_RUN_P50: Metric = lower("to_run_p50", "ns", ("to run us", "p50"), NS_PER_US);
+const TO_RUN_P99: Metric = lower("to_run_p99", "ns", ("to run us", "p99"), NS_PER_US);
+const SWITCHES: Metric = lower("switches_per_item", "1/item", ("", "switches"), 1.0);
+const HAND_OVER: Metric = lower("hand_over", "ns/item", ("ns a sleep", "hand over"), 1.0);
+const CPU_PER_SLEEP: Metric = lower("cpu_per_item", "ns/item", ("ns a sleep", "CPU"), 1.0);
+const BYTES_PER_SLEEP: Metric = lower("bytes_per_item", "B/item", ("", "bytes"), 1.0);
+const LATE_P50: Metric = lower("late_p50", "ns", ("late us", "p50"), NS_PER_US);
+const LATE_P99: Metric = lower("late_p99", "ns", ("late us", "p99"), NS_PER_US);
+
+const ADMISSION_METRICS: &[Metric] = &[
+    higher(ITEMS_PER_S, "items/s", ("items", "M/s"), MILLION),
+    lower("enqueue_p50", "ns", ("enqueue us", "p50"), NS_PER_US),
+    lower("enqueue_p99", "ns", ("enqueue us", "p99"), NS_PER_US),
+    lower("completion_p50", "ns", ("run after us", "p50"), NS_PER_US),
+    lower("completion_p99", "ns", ("run after us", "p99"), NS_PER_US),
+    lower("cpu_per_item", "ns/item", ("", "CPUus"), NS_PER_US),
+    RESIDENT,
+];
+const SCOPE_METRICS: &[Metric] = &[NUMBERS_PER_S, CPU_PER_NUMBER];
+const IDLE_METRICS: &[Metric] = &[CPU_SHARE, TO_RUN_P50, TO_RUN_P99, SWITCHES];
+const SLEEP_METRICS: &[Metric] = &[
+    CPU_PER_SLEEP,
+    HAND_OVER,
+    LATE_P50,
+    LATE_P99,
+    BYTES_PER_SLEEP,
+];
+
+/// Threads that flood, and items of each at once: far more than there is room for.
+const PRODUCERS: usize = 4;
+const FLOOD: usize = 250_000;
+const FLOOD_QUICK: usize = 50_000;
+/// 512 MiB, and with `--quick` 64.
+const NUMBERS: usize = 64 << 20;
+const NUMBERS_QUICK: usize = 8 << 20;
+const EMPTY: u64 = 1_000_000;
+/// How long items come now and then.
+const IDLE: Duration = Duration::from_secs(2);
+const IDLE_QUICK: Duration = Duration::from_millis(300);
+/// Tasks, and the shortest sleep: all sleep before one wakes.
+const SLEEPERS: (usize, Duration) = (1_000_000, Duration::from_secs(3));
+const SLEEPERS_QUICK: (usize, Duration) = (50_000, Duration::from_millis(300));
+
+/// Makes the cases.
+pub fn cases(settings: &Settings) -> Result<Vec<Case>, Stop> {
+    let topology =
+        Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+    let setting = Setting {
+        settings,
+        topology,
+        workers: settings.cpus.len(),
+    };
+    Ok(settings.make(MENU, |name| match name {
+        ADMISSION => setting.admission(),
+        SCOPE_SUM => setting.sum(),
+        SCOPE_EMPTY => setting.empty(),
+        IDLE_1 => setting.idle(name, Duration::from_millis(1)),
+        IDLE_10 => setting.idle(name, Duration::from_millis(10)),
+        _ => setting.sleeps(),
+    }))
+}
+
+/// What all cases have in common.
+struct Setting<'a> {
+    settings: &'a Settings,
+    topology: Topology,
+    workers: usize,
+}
+
+impl Setting<'_> {
+    /// A test measures nothing; all else has its size.
+    fn size<T>(&self, long: T, quick: T, test: T) -> T {
+        match (cfg!(test), self.settings.quick) {
+            (true, _) => test,
+            (false, true) => quick,
+            (false, false) => long,
+        }
+    }
+
+    fn start(&self) -> impl Fn() -> Result<Ours, Stop> + Clone + 'static {
+        let (topology, workers) = (self.topology.clone(), self.workers);
+        move || Ours::start(&topology, Way::plain(AffinityScope::System), workers, false)
+    }
+
+    fn rayon(&self) -> impl Fn() -> Result<RayonPool, Stop> + Clone + 'static {
+        let workers = self.workers;
+        move || {
+            let pool = ThreadPoolBuilder::new().num_threads(workers).build();
+            pool.map_err(|error| Stop::because("cannot make a rayon pool", error))
+        }
+    }
+
+    fn admission(&self) -> Case {
+        let items = self.size(FLOOD, FLOOD_QUICK, 2 * ROOM);
+        let shape = Shape {
+            task: Task::batches(PRODUCERS, items, 1),
+            pins: self.settings.pins.clone(),
+            interrupt: self.settings.interrupt.clone(),
+        };
+        let (topology, workers) = (self.topology.clone(), self.workers);
+        let bounded = move || Bounded::start(&topology, workers);
+        let permits = move || Permits::start(workers);
+        let crossbeam = move || Crossbeam::start_bounded(workers, ROOM);
+        let claim = Claim::of(OURS, "items/s", ITEMS_PER_S, Against::BestPeer);
+        let case = Case {
+            bench: BENCH,
+            name: ADMISSION,
+            about: format!(
+                "{PRODUCERS} producers with {items} items each, room for {ROOM}; {workers} workers"
+            ),
+            metrics: ADMISSION_METRICS,
+            headline: ITEMS_PER_S,
+            variants: vec![
+                Variant::ours(OURS, flooded(&shape, bounded)),
+                Variant::ours(UNBOUNDED, flooded(&shape, self.start())),
+                Variant::peer(Tokio::NAME, flooded(&shape, permits)),
+                Variant::peer(Crossbeam::NAME, flooded(&shape, crossbeam)),
+            ],
+            claims: vec![
+                claim.keeps(Bound::AtLeast(1.0)),
+                Claim::of(OURS, "memory", RESIDENT, UNBOUNDED),
+            ],
+        };
+        apart(case, self.settings)
+    }
+
+    fn sum(&self) -> Case {
+        let count = self.size(NUMBERS, NUMBERS_QUICK, 100_000);
+        let numbers = Numbers {
+            count,
+            made: Rc::default(),
+        };
+        let ours = |sum: fn(&Workqueue, &[u64]) -> u64| {
+            let (start, numbers) = (self.start(), numbers.clone());
+            move || {
+                let (ours, (numbers, wanted)) = (start()?, numbers.get());
+                borrowed(count as u64, *wanted, || sum(ours.queue(), numbers))
+            }
+        };
+        let theirs = |sum: fn(&RayonPool, &[u64]) -> u64| {
+            let (start, numbers) = (self.rayon(), numbers.clone());
+            move || {
+                let (pool, (numbers, wanted)) = (start()?, numbers.get());
+                borrowed(count as u64, *wanted, || sum(&pool, numbers))
+            }
+        };
+        let alone = numbers.clone();
+        let alone = move || {
+            let (numbers, wanted) = alone.get();
+            borrowed(count as u64, *wanted, || numbers.iter().sum())
+        };
+        Case {
+            bench: BENCH,
+            name: SCOPE_SUM,
+            about: format!(
+                "the sum of {} Mi u64; {} workers",
+                count >> 20,
+                self.workers
+            ),
+            metrics: SCOPE_METRICS,
+            headline: NUMBERS_PER_S.name,
+            variants: vec![
+                Variant::ours(CHUNKS, ours(scopes::by_chunks)),
+                Variant::ours(JOIN, ours(scopes::by_join)),
+                Variant::ours(ONE_THREAD, alone),
+                Variant::peer(Rayon::NAME, theirs(scopes::rayon_sum)),
+                Variant::peer(RAYON_JOIN, theirs(scopes::rayon_join)),
+            ],
+            claims: vec![
+                no_slower((CHUNKS, "numbers/s"), Rayon::NAME, 0.95),
+                no_slower((JOIN, "numbers/s"), RAYON_JOIN, 0.95),
+            ],
+        }
+    }
+
+    fn empty(&self) -> Case {
+        let count = self.size(EMPTY, EMPTY, 2000);
+        let ours = |run: fn(&Workqueue, u64) -> u64| {
+            let start = self.start();
+            move || {
+                let ours = start()?;
+                borrowed(count, count, || run(ours.queue(), count))
+            }
+        };
+        let theirs = |run: fn(&RayonPool, u64) -> u64| {
+            let start = self.rayon();
+            move || {
+                let pool = start()?;
+                borrowed(count, count, || run(&pool, count))
+            }
+        };
+        Case {
+            bench: BENCH,
+            name: SCOPE_EMPTY,
+            about: format!("{count} empty items that borrow; {} workers", self.workers),
+            metrics: SCOPE_METRICS,
+            headline: NUMBERS_PER_S.name,
+            variants: vec![
+                Variant::ours(SPAWN, ours(scopes::empty_items)),
+                Variant::ours(RANGE, ours(scopes::empty_range)),
+                Variant::peer(Rayon::NAME, theirs(scopes::rayon_range)),
+                Variant::peer(RAYON_SPAWN, theirs(scopes::rayon_items)),
+            ],
+            claims: vec![
+                no_slower((SPAWN, "items/s"), RAYON_SPAWN, 1.0),
+                no_slower((RANGE, "items/s"), Rayon::NAME, 1.0),
+            ],
+        }
+    }
+
+    fn idle(&self, name: &'static str, period: Duration) -> Case {
+        let span = self.size(IDLE, IDLE_QUICK, 5 * period);
+        let (workers, pace) = (self.workers, (period, span));
+        let limit = || {
+            let mut sample = Sample::default();
+            sample.set(CPU_SHARE, 4.0 * PERCENT);
+            Ok(Some(sample))
+        };
+        let [tokio, rayon] = [Tokio::NAME, Rayon::NAME];
+        let [threadpool, crossbeam] = [ThreadPool::NAME, Crossbeam::NAME];
+        let variants = vec![
+            Variant::ours(OURS, self.idled(self.start(), pace)),
+            Variant::ours(FOUR_PERCENT, limit),
+            Variant::peer(tokio, self.idled(move || Tokio::start(workers), pace)),
+            Variant::peer(rayon, self.idled(move || Rayon::start(workers), pace)),
+            Variant::peer(
+                threadpool,
+                self.idled(move || ThreadPool::start(workers), pace),
+            ),
+            Variant::peer(
+                crossbeam,
+                self.idled(move || Crossbeam::start(workers), pace),
+            ),
+        ];
+        let at_most = |against: Against| {
+            let claim = Claim::of(OURS, "CPU", CPU_SHARE, FOUR_PERCENT);
+            let claim = claim.keeps(Bound::AtMost(1.0));
+            Claim { against, ..claim }
+        };
+        Case {
+            bench: BENCH,
+            name,
+            about: format!(
+                "an empty item every {} ms for {} ms; {workers} workers",
+                period.as_millis(),
+                span.as_millis()
+            ),
+            metrics: IDLE_METRICS,
+            headline: CPU_SHARE.name,
+            variants,
+            claims: vec![at_most(FOUR_PERCENT.into()), at_most(Against::BestPeer)],
+        }
+    }
+
+    fn idled<P: OneShotPool + 'static>(
+        &self,
+        start: impl Fn() -> Result<P, Stop> + 'static,
+        pace: (Duration, Duration),
+    ) -> RunFn {
+        let interrupt = self.settings.interrupt.clone();
+        Box::new(move || Ok(idle::run(&start()?, pace, &interrupt)?.map(idle_sample)))
+    }
+
+    fn sleeps(&self) -> Case {
+        let test = (500, Duration::from_millis(2));
+        let (count, shortest) = self.size(SLEEPERS, SLEEPERS_QUICK, test);
+        let workers = self.workers;
+        let run = |clock| {
+            move || {
+                let slept = sleeps::run(clock, count, shortest, workers)?;
+                Ok(Some(sleep_sample(&slept, count)))
+            }
+        };
+        let at_most = |what: &str, metric: Metric| {
+            let claim = Claim::of(OURS, what, metric, Against::BestPeer);
+            claim.keeps(Bound::AtMost(1.0))
+        };
+        let case = Case {
+            bench: BENCH,
+            name: SLEEPS,
+            about: format!(
+                "{count} tasks sleep {} to {} ms; {workers} workers",
+                shortest.as_millis(),
+                2 * shortest.as_millis()
+            ),
+            metrics: SLEEP_METRICS,
+            headline: CPU_PER_SLEEP.name,
+            variants: vec![
+                Variant::ours(OURS, run(Clock::Ours)),
+                Variant::peer(Tokio::NAME, run(Clock::Tokio)),
+                Variant::peer(ASYNC_IO, run(Clock::AsyncIo)),
+            ],
+            claims: vec![
+                at_most("CPU a sleep", CPU_PER_SLEEP),
+                at_most("bytes a sleep", BYTES_PER_SLEEP),
+                Claim::of(OURS, "late, p99", LATE_P99, Against::BestPeer),
+            ],
+        };
+        apart(case, self.settings)
+    }
+}
+
+fn no_slower((variant, what): (&str, &str), against: &str, least: f64) -> Claim {
+    let claim = Claim::of(variant, what, NUMBERS_PER_S, against);
+    claim.keeps(Bound::AtLeast(least))
+}
+
+/// Numbers and their sum, made when the first variant needs them.
+#[derive(Clone)]
+struct Numbers {
+    count: usize,
+    made: Rc<OnceCell<(Vec<u64>, u64)>>,
+}
+
+impl Numbers {
+    fn get(&self) -> &(Vec<u64>, u64) {
+        self.made.get_or_init(|| {
+            let mut random = fastrand::Rng::with_seed(self.count as u64);
+            let numbers = std::iter::repeat_with(|| u64::from(random.u32(..)));
+            let numbers: Vec<u64> = numbers.take(self.count).collect();
+            let sum = numbers.iter().sum();
+            (numbers, sum)
+        })
+    }
+}
+
+/// A flood into a pool of its own, and what the process grew by.
+fn flooded<P: OneShotPool + 'static>(
+    shape: &Shape,
+    start: impl Fn() -> Result<P, Stop> + 'static,
+) -> RunFn {
+    let shape = shape.clone();
+    Box::new(move || {
+        let before = Size::now()?;
+        let pool = OneShot(start()?, Waiting::Parks);
+        let mut sample = shape.run(&pool)?;
+        if let Some(sample) = &mut sample {
+            let grown = Size::now()?.resident.saturating_sub(before.resident);
+            sample.set(RESIDENT, grown as f64);
+        }
+        Ok(sample)
+    })
+}
+
+fn borrowed(count: u64, wanted: u64, run: impl Fn() -> u64) -> Result<Option<Sample>, Stop> {
+    let unread = |error| Stop::because("cannot read the CPU time", error);
+    let before = Usage::now().map_err(unread)?;
+    let Some(took) = scopes::timed(wanted, run) else {
+        return Err(Stop::CouldNotRun("a sum is wrong".into()));
+    };
+    let spent = Usage::now().map_err(unread)?.since(&before);
+    let mut sample = Sample::default();
+    sample.set(NUMBERS_PER_S, count as f64 / took.as_secs_f64());
+    // Of all times, the one that warms up among them.
+    let times = f64::from(scopes::TIMES + 1);
+    sample.set(CPU_PER_NUMBER, spent.cpu_ns as f64 / times / count as f64);
+    Ok(Some(sample))
+}
+
+fn idle_sample(idled: Idled) -> Sample {
+    let mut sample = Sample::default();
+    let wall_ns = idled.wall.as_nanos() as f64;
+    sample.set(CPU_SHARE, idled.spent.cpu_ns as f64 / wall_ns);
+    let items = f64::from(idled.items);
+    sample.set(SWITCHES, idled.spent.switches as f64 / items);
+    sample.set_percentiles(idled.to_run, [(50.0, TO_RUN_P50), (99.0, TO_RUN_P99)]);
+    sample
+}
+
+fn sleep_sample(slept: &Slept, count: usize) -> Sample {
+    let mut sample = Sample::default();
+    let each = |of_all: f64| of_all / count as f64;
+    sample.set(CPU_PER_SLEEP, each(slept.spent.cpu_ns as f64));
+    sample.set(HAND_OVER, each(slept.handed_over.as_nanos() as f64));
+    sample.set(BYTES_PER_SLEEP, each(slept.resident as f64));
+    for (percent, metric) in [(50.0, LATE_P50), (99.0, LATE_P99)] {
+        let late = percentile(&slept.late_ns, percent).unwrap_or(0);
+        sample.set(metric, late as f64);
+    }
+    sample
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_variant_of_every_case_is_measured() {
+        for case in &mut cases(&Settings::of_tests(&[])).unwrap() {
+            for variant in &mut case.variants {
+                let sample = (variant.run)().unwrap().unwrap();
+                let headline = sample.value(case.headline);
+                assert!(headline.is_some(), "{} of {}", case.name, variant.name);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Work that borrows: sums of a slice, and items that do nothing.
+
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+use afterwork::workqueue::Workqueue;
+use rayon::ThreadPool;
+use rayon::prelude::*;
+use sync::atomic::{AtomicU64, Ordering};
+
+/// Below it a half is summed at once: some microseconds of it.
+const SMALLEST: usize = 16 * 1024;
+
+/// Times of which the mean counts, behind one that does not.
+pub const TIMES: u32 = 3;
+
+/// Sums by `sum` a few times, and returns the mean; `None` if it is not the sum.
+pub fn timed(wanted: u64, sum: impl Fn() -> u64) -> Option<Duration> {
+    let is_right = || black_box(sum()) == wanted;
+    let is_right_warm = is_right();
+    let begun = Instant::now();
+    let are_right = (0..TIMES).all(|_| is_right());
+    (is_right_warm && are_right).then(|| begun.elapsed() / TIMES)
+}
+
+/// By pieces that are cut when somebody is free.
+pub fn by_chunks(queue: &Workqueue, numbers: &[u64]) -> u64 {
+    let sum = AtomicU64::new(0);
+    queue.for_each_chunk(numbers, |chunk| {
+        sum.fetch_add(chunk.iter().sum(), Ordering::Relaxed);
+    });
+    sum.into_inner()
+}
+
+/// By halves.
+pub fn by_join(queue: &Workqueue, numbers: &[u64]) -> u64 {
+    if numbers.len() <= SMALLEST {
+        return numbers.iter().sum();
+    }
+    let (left, right) = numbers.split_at(numbers.len() / 2);
+    let (left, right) = queue.join(|| by_join(queue, left), || by_join(queue, right));
+    left + right
+}
+
+/// As rayon does it.
+pub fn rayon_sum(pool: &ThreadPool, numbers: &[u64]) -> u64 {
+    pool.install(|| numbers.par_iter().sum())
+}
+
+/// By rayon's halves.
+pub fn rayon_join(pool: &ThreadPool, numbers: &[u64]) -> u64 {
+    fn sum(numbers: &[u64]) -> u64 {
+        if numbers.len() <= SMALLEST {
+            return numbers.iter().sum();
+        }
+        let (left, right) = numbers.split_at(numbers.len() / 2);
+        let (left, right) = rayon::join(|| sum(left), || sum(right));
+        left + right
+    }
+    pool.install(|| sum(numbers))
+}
+
+/// Items of a scope.
+pub fn empty_items(queue: &Workqueue, count: u64) -> u64 {
+    queue.scope(|scope| {
+        for item in 0..count {
+            scope.spawn(move || {
+                black_box(item);
+            });
+        }
+    });
+    count
+}
+
+/// Numbers of a range.
+pub fn empty_range(queue: &Workqueue, count: u64) -> u64 {
+    queue.for_each_range(0..count as usize, |range| {
+        range.for_each(|item| {
+            black_box(item);
+        });
+    });
+    count
+}
+
+/// Items of rayon's scope.
+pub fn rayon_items(pool: &ThreadPool, count: u64) -> u64 {
+    pool.scope(|scope| {
+        for item in 0..count {
+            scope.spawn(move |_| {
+                black_box(item);
+            });
+        }
+    });
+    count
+}
+
+/// Numbers of rayon's range.
+pub fn rayon_range(pool: &ThreadPool, count: u64) -> u64 {
+    pool.install(|| {
+        (0..count).into_par_iter().for_each(|item| {
+            black_box(item);
+        });
+    });
+    count
+}

@@ -1,0 +1,141 @@
+//! Very many tasks that sleep at the same time.
+
+use std::time::{Duration, Instant};
+
+use afterwork::params::Params;
+use sync::atomic::{AtomicU64, Ordering};
+use tokio::runtime::Runtime;
+use topology::Topology;
+
+use crate::bench::max_active::gauge::Size;
+use crate::bench::workqueue::completion::Latch;
+use crate::bench::workqueue::ours::Ours;
+use crate::exit::Stop;
+use crate::harness::switches::{Spent, Usage};
+
+/// One sleep of so many is looked at.
+const SAMPLE_EVERY: usize = 16;
+
+/// Who wakes the tasks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// Our tasks and our wheel.
+    Ours,
+    /// tokio's tasks and its wheel.
+    Tokio,
+    /// async-io's timers; tasks are tokio's, for it has none.
+    AsyncIo,
+}
+
+/// What a run measured.
+#[derive(Debug)]
+pub struct Slept {
+    /// Until the last task was handed over.
+    pub handed_over: Duration,
+    /// By all threads of this process, from the first to the end.
+    pub spent: Spent,
+    /// Memory that the process had more when all slept.
+    pub resident: u64,
+    /// How late the sampled ones woke, in nanoseconds, sorted.
+    pub late_ns: Vec<u64>,
+}
+
+/// What all tasks of a run share; lives as long as the process.
+struct Sleepers {
+    awake: Latch,
+    late_ns: Vec<AtomicU64>,
+}
+
+impl Sleepers {
+    fn woke(&self, index: usize, due: Instant) {
+        if index.is_multiple_of(SAMPLE_EVERY) {
+            let late = due.elapsed().as_nanos() as u64;
+            self.late_ns[index / SAMPLE_EVERY].store(late, Ordering::Relaxed);
+        }
+        self.awake.arrive();
+    }
+}
+
+/// Lets `count` tasks sleep for between one and two of `shortest`.
+pub fn run(clock: Clock, count: usize, shortest: Duration, workers: usize) -> Result<Slept, Stop> {
+    let none = || AtomicU64::new(0);
+    let late_ns = std::iter::repeat_with(none).take(count.div_ceil(SAMPLE_EVERY));
+    let sleepers: &'static Sleepers = Box::leak(Box::new(Sleepers {
+        awake: Latch::default(),
+        late_ns: late_ns.collect(),
+    }));
+    sleepers.awake.arm(count);
+    // The same for all.
+    let mut random = fastrand::Rng::with_seed(count as u64);
+    let shortest_us = shortest.as_micros() as u64;
+    let mut due = move || {
+        let further = Duration::from_micros(random.u64(..=shortest_us));
+        Instant::now() + shortest + further
+    };
+    match clock {
+        Clock::Ours => {
+            let topology =
+                Topology::detect().map_err(|error| Stop::because("cannot tell the CPUs", error))?;
+            let ours = Ours::build(&topology, Params::default(), |builder| builder)?;
+            measured(count, sleepers, |index| {
+                let due = due();
+                let sleep = ours.registry().sleep_until(due);
+                drop(ours.queue().spawn_async(async move {
+                    sleep.await;
+                    sleepers.woke(index, due);
+                }));
+            })
+        }
+        Clock::Tokio => {
+            let runtime = runtime(workers)?;
+            measured(count, sleepers, |index| {
+                let due = due();
+                runtime.spawn(async move {
+                    tokio::time::sleep_until(due.into()).await;
+                    sleepers.woke(index, due);
+                });
+            })
+        }
+        Clock::AsyncIo => {
+            let runtime = runtime(workers)?;
+            measured(count, sleepers, |index| {
+                let due = due();
+                runtime.spawn(async move {
+                    async_io::Timer::at(due).await;
+                    sleepers.woke(index, due);
+                });
+            })
+        }
+    }
+}
+
+fn runtime(workers: usize) -> Result<Runtime, Stop> {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    let runtime = builder.worker_threads(workers).enable_time().build();
+    runtime.map_err(|error| Stop::because("cannot start tokio", error))
+}
+
+fn measured(
+    count: usize,
+    sleepers: &Sleepers,
+    mut hand_over: impl FnMut(usize),
+) -> Result<Slept, Stop> {
+    let unread = |error| Stop::because("cannot read the CPU time", error);
+    let size = Size::now()?;
+    let before = Usage::now().map_err(unread)?;
+    let begun = Instant::now();
+    (0..count).for_each(&mut hand_over);
+    let handed_over = begun.elapsed();
+    let resident = Size::now()?.resident.saturating_sub(size.resident);
+    sleepers.awake.wait();
+    let spent = Usage::now().map_err(unread)?.since(&before);
+    let late_ns = sleepers.late_ns.iter();
+    let mut late_ns: Vec<u64> = late_ns.map(|late| late.load(Ordering::Relaxed)).collect();
+    late_ns.sort_unstable();
+    Ok(Slept {
+        handed_over,
+        spent,
+        resident,
+        late_ns,
+    })
+}

@@ -1,0 +1,199 @@
+//! Programs that are kept, each with what it measured, to be compared with later.
+//!
+//! They are this user's and this machine's: below `$XDG_DATA_HOME/afterwork/kept`, or `~/.local/share` without, a folder a
+//! name. The program is kept because its old numbers are not enough: a machine drifts by more in a day than a change of
+//! three percent.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use crate::exit::Stop;
+use crate::output::record::{Line, line};
+
+/// What is kept in a folder.
+const PROGRAM: &str = "afterwork";
+const RECORDS: &str = "run.jsonl";
+/// What becomes the program.
+const NEW: &str = "afterwork.new";
+
+/// Longer ones are no names.
+const LONGEST_NAME: usize = 64;
+
+/// Parses the name of something kept: a file's name that cannot lead elsewhere.
+pub fn name(word: &str) -> Result<String, String> {
+    let is_plain = |letter: char| letter.is_ascii_alphanumeric() || "-_.".contains(letter);
+    let is_name = (1..=LONGEST_NAME).contains(&word.len())
+        && word.chars().all(is_plain)
+        && !word.starts_with(['.', '-']);
+    if is_name {
+        Ok(word.into())
+    } else {
+        Err("a name has letters, digits, - _ . and begins with a letter or digit".into())
+    }
+}
+
+/// The folder of all that is kept.
+#[derive(Clone, Debug)]
+pub struct Shelf(PathBuf);
+
+impl Shelf {
+    /// Finds this user's.
+    ///
+    /// # Errors
+    ///
+    /// If the environment says neither where data goes nor who is at home.
+    pub fn find() -> Result<Self, Stop> {
+        let set = |name| env::var_os(name).filter(|value| !value.is_empty());
+        let data = set("XDG_DATA_HOME").map(PathBuf::from);
+        let home = || Some(PathBuf::from(set("HOME")?).join(".local/share"));
+        let data = data.or_else(home).ok_or_else(|| {
+            Stop::CouldNotRun("there is no place to keep it: set XDG_DATA_HOME or HOME".into())
+        })?;
+        Ok(Self(data.join("afterwork/kept")))
+    }
+
+    /// Finds this user's, and makes the folder of `name` in it, into which something can be written.
+    ///
+    /// # Errors
+    ///
+    /// As [`find`](Self::find); what the system says.
+    pub fn for_keeping(name: &str) -> Result<Self, Stop> {
+        let shelf = Self::find()?;
+        shelf.may_keep(name)?;
+        Ok(shelf)
+    }
+
+    fn may_keep(&self, name: &str) -> Result<(), Stop> {
+        let folder = self.0.join(name);
+        let is_new = !folder.exists();
+        let probe = || {
+            fs::create_dir_all(&folder)?;
+            let new = folder.join(NEW);
+            File::create(&new)?;
+            fs::remove_file(new)
+        };
+        let probed: std::io::Result<()> = probe();
+        if is_new {
+            // A run that is not kept leaves no name.
+            let _ = fs::remove_dir(&folder);
+        }
+        probed.map_err(|error| Stop::because(&format!("cannot keep {}", folder.display()), error))
+    }
+
+    /// Keeps this program and what it measured under `name`, in place of what was there; returns the folder.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn keep(&self, name: &str, program: &Path, lines: &[Line]) -> Result<PathBuf, Stop> {
+        let folder = self.0.join(name);
+        let keep = || {
+            fs::create_dir_all(&folder)?;
+            // Beside and then over it: the old one may be running.
+            let new = folder.join(NEW);
+            fs::copy(program, &new)?;
+            fs::rename(new, folder.join(PROGRAM))?;
+            let mut out = BufWriter::new(File::create(folder.join(RECORDS))?);
+            for told in lines {
+                writeln!(out, "{}", line(told))?;
+            }
+            out.flush()
+        };
+        let kept: std::io::Result<()> = keep();
+        kept.map_err(|error| Stop::because(&format!("cannot keep {}", folder.display()), error))?;
+        Ok(folder)
+    }
+
+    /// Returns the program that is kept under `name`.
+    ///
+    /// # Errors
+    ///
+    /// If there is none, with the names that there are.
+    pub fn program(&self, name: &str) -> Result<PathBuf, Stop> {
+        let program = self.0.join(name).join(PROGRAM);
+        if program.is_file() {
+            return Ok(program);
+        }
+        let names = self.names();
+        let there_are = if names.is_empty() {
+            "nothing is kept here yet: `afterwork bench --save NAME` does".into()
+        } else {
+            format!("kept here: {}", names.join(", "))
+        };
+        Err(Stop::CouldNotRun(format!(
+            "--against {name}: nothing of this name is kept in {}; {there_are}",
+            self.0.display()
+        )))
+    }
+
+    fn names(&self) -> Vec<String> {
+        let entries = fs::read_dir(&self.0).into_iter().flatten().flatten();
+        let kept = entries.filter(|entry| entry.path().join(PROGRAM).is_file());
+        let mut names: Vec<String> = kept
+            .filter_map(|entry| entry.file_name().into_string().ok())
+            .collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_cannot_lead_elsewhere() {
+        for good in ["before", "v1.2", "a_b-c"] {
+            assert_eq!(name(good).unwrap(), good);
+        }
+        for bad in [
+            "",
+            ".",
+            "..",
+            ".x",
+            "-x",
+            "a/b",
+            "a b",
+            "ä",
+            &"x".repeat(65),
+        ] {
+            assert!(name(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_kept_is_found_and_what_is_not_is_told_with_what_is() {
+        let root = tempfile::tempdir().unwrap();
+        let shelf = Shelf(root.path().join("kept"));
+        let reason = |name| match shelf.program(name) {
+            Err(Stop::CouldNotRun(reason)) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert!(reason("old").contains("nothing is kept here yet"));
+        let program = root.path().join("program");
+        for text in ["one", "two"] {
+            fs::write(&program, text).unwrap();
+            shelf.keep("old", &program, &[]).unwrap();
+        }
+        assert_eq!(
+            fs::read_to_string(shelf.program("old").unwrap()).unwrap(),
+            "two"
+        );
+        assert!(reason("new").ends_with("kept here: old"));
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_told_before_and_what_can_leaves_no_name() {
+        let root = tempfile::tempdir().unwrap();
+        let shelf = Shelf(root.path().join("kept"));
+        shelf.may_keep("new").unwrap();
+        assert!(!root.path().join("kept/new").exists());
+        fs::write(root.path().join("kept/taken"), "").unwrap();
+        let refused = shelf.may_keep("taken");
+        assert!(
+            matches!(refused, Err(Stop::CouldNotRun(reason)) if reason.contains("cannot keep"))
+        );
+    }
+}

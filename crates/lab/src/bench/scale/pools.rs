@@ -1,0 +1,162 @@
+//! Costs of items in pools, ours and others' alike.
+
+use std::hint::spin_loop;
+use std::sync::Barrier;
+use std::time::{Duration, Instant};
+
+use sync::time::{cycles, cycles_per_us};
+
+use super::axis::Cost;
+use crate::bench::max_active::gauge::Size;
+use crate::bench::workqueue::completion::{Completion, Latch, Waiting};
+use crate::bench::workqueue::metrics::ITEMS_PER_S;
+use crate::bench::workqueue::shape::{Shape, Task};
+use crate::bench::workqueue::subject::{OneShot, OneShotPool};
+use crate::exit::Stop;
+use crate::harness::interrupt::Interrupt;
+
+const NS_PER_S: f64 = 1e9;
+
+/// Items of a batch that a producer waits for.
+const BATCH: usize = 1_000;
+
+/// What is over sooner is done again until so much time has passed: the clock and the scheduler are coarse.
+const LEAST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 20 });
+
+/// Returns the cost of an item with so many producers, of about `items` together.
+pub fn producers(
+    pool: impl OneShotPool,
+    producers: usize,
+    items: usize,
+    interrupt: &Interrupt,
+) -> Result<Option<Cost>, Stop> {
+    let rounds = (items / producers).div_ceil(BATCH);
+    let shape = Shape {
+        task: Task::batches(producers, BATCH, rounds),
+        pins: Vec::new(),
+        interrupt: interrupt.clone(),
+    };
+    let sample = shape.run(&OneShot(pool, Waiting::Parks))?;
+    let rate = sample.and_then(|sample| sample.value(ITEMS_PER_S));
+    Ok(rate.map(|rate| Cost {
+        ns: NS_PER_S / rate,
+        bytes: None,
+    }))
+}
+
+/// Returns the cost of an item of about `items` that go to `pools` in turn; what making those took in memory is `grown`.
+pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
+    let latch: &'static Latch = Box::leak(Box::default());
+    let ns = ns_of_one(items, || {
+        latch.arm(items);
+        for item in 0..items {
+            pools[item % pools.len()].submit(move || {
+                latch.arrive();
+            });
+        }
+        latch.wait();
+    });
+    Cost {
+        ns,
+        bytes: Some(grown as f64 / pools.len() as f64),
+    }
+}
+
+/// Returns the cost of each of `items` items that are queued while all of the `workers` are held, and then run.
+///
+/// # Errors
+///
+/// What the system says when it is asked for this process's memory.
+pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<Cost, Stop> {
+    let latch: &'static Latch = Box::leak(Box::default());
+    let (mut spent, mut nr_done, mut grown) = (Duration::ZERO, 0, None);
+    while nr_done == 0 || spent < LEAST {
+        let open: &'static Completions = Box::leak(Box::new(Completions::hold(workers)));
+        for index in 0..workers {
+            pool.submit(move || open.stand(index));
+        }
+        open.are_held.wait();
+        latch.arm(items);
+        let before = Size::now()?;
+        let begun = Instant::now();
+        for _ in 0..items {
+            pool.submit(move || {
+                latch.arrive();
+            });
+        }
+        spent += begun.elapsed();
+        let after = Size::now()?.resident;
+        // The first time: what it gives back is taken again for nothing.
+        grown.get_or_insert(after.saturating_sub(before.resident));
+        let begun = Instant::now();
+        open.open();
+        latch.wait();
+        spent += begun.elapsed();
+        nr_done += items;
+    }
+    Ok(Cost {
+        ns: spent.as_nanos() as f64 / nr_done as f64,
+        bytes: grown.map(|grown| grown as f64 / items as f64),
+    })
+}
+
+/// Workers that are held, one by one, until they are let go.
+struct Completions {
+    are_held: Barrier,
+    each: Vec<Completion>,
+}
+
+impl Completions {
+    fn hold(workers: usize) -> Self {
+        let each = || {
+            let one = Completion::default();
+            one.arm();
+            one
+        };
+        Self {
+            are_held: Barrier::new(workers + 1),
+            each: std::iter::repeat_with(each).take(workers).collect(),
+        }
+    }
+
+    fn stand(&self, index: usize) {
+        self.are_held.wait();
+        self.each[index].wait();
+    }
+
+    fn open(&self) {
+        self.each.iter().for_each(Completion::complete);
+    }
+}
+
+/// Returns the cost of each of `items` items that burn `length_ns`, on all workers together.
+pub fn length(pool: &impl OneShotPool, length_ns: usize, items: usize) -> Cost {
+    let latch: &'static Latch = Box::leak(Box::default());
+    // One nanosecond stands for none.
+    let length = length_ns as u64 * cycles_per_us() / 1_000;
+    let ns = ns_of_one(items, || {
+        latch.arm(items);
+        for _ in 0..items {
+            pool.submit(move || {
+                let start = cycles();
+                while length_ns > 1 && cycles().saturating_sub(start) < length {
+                    spin_loop();
+                }
+                latch.arrive();
+            });
+        }
+        latch.wait();
+    });
+    Cost { ns, bytes: None }
+}
+
+/// Does `all`, once to warm up and then for a while, and returns the mean of one of `count`.
+pub fn ns_of_one(count: usize, mut all: impl FnMut()) -> f64 {
+    all();
+    let (begun, mut nr_done) = (Instant::now(), 0);
+    while nr_done == 0 || begun.elapsed() < LEAST {
+        all();
+        nr_done += count;
+    }
+    begun.elapsed().as_nanos() as f64 / nr_done as f64
+}

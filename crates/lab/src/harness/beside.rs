@@ -1,0 +1,400 @@
+//! Who stands beside what is measured: readers, clients, a loop that must not be disturbed.
+//!
+//! A figure "beside a busy reader" is one only if the reader was busy. It may still be about to wake up when all is over, or
+//! have lost its CPU for most of the time. So it proves it: [`Attendant::goes_on`] stands in its loop, once for each piece of work.
+//!
+//! - The clock starts when each attendant has ended a piece of work that it began after all were there.
+//! - A run in which one of them stood still for longer than a tenth of it is thrown away, and told.
+//!
+//! An attendant keeps its longest pause in its own memory: what stands beside costs those beside it a look at the cycle
+//! counter for each piece of work, and those measured nothing.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use sync::time::{cycles, cycles_per_us};
+
+use super::case::Series;
+
+/// An attendant that stands still for a larger part of the run was not beside all of it.
+const SHARE: u64 = 10;
+
+/// How long a thread that wants to run may wait for each other one on its CPU: a tick of the slowest timers.
+const TURN_MS: u64 = 4;
+
+/// Waiting in vain for an attendant to begin ends after so long: nothing can be measured beside it.
+const PATIENCE_US: u64 = 10_000_000;
+
+/// Not all have been seen at work yet.
+const GATHERING: u8 = 0;
+/// What happens counts.
+const RUNNING: u8 = 1;
+/// It is over: attendants leave.
+const OVER: u8 = 2;
+
+/// The stretch of time that attendants are beside.
+#[derive(Debug, Default)]
+pub struct Span {
+    phase: AtomicU8,
+    nr_seen: AtomicUsize,
+    /// In cycles, as `ended`; written before the phase that they belong to.
+    began: AtomicU64,
+    ended: AtomicU64,
+}
+
+/// One thread beside what is measured.
+#[derive(Debug)]
+pub struct Attendant<'s> {
+    span: &'s Span,
+    phase: u8,
+    /// End of the piece of work before.
+    last: u64,
+    longest: u64,
+    nr_pieces: u64,
+}
+
+/// What an attendant did within the span.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Attended {
+    /// The longest time between the ends of two pieces of work, in cycles.
+    pub longest: u64,
+    /// Pieces of work that ended within the span.
+    pub nr_pieces: u64,
+}
+
+/// Somebody was not beside all of a run; the text says so.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent(pub String);
+
+/// What came of something done beside attendants.
+pub type Beside<T> = Result<T, Absent>;
+
+impl Span {
+    /// Returns a thread's part in it.
+    #[must_use]
+    pub fn attend(&self) -> Attendant<'_> {
+        Attendant {
+            span: self,
+            phase: GATHERING,
+            last: cycles(),
+            longest: 0,
+            nr_pieces: 0,
+        }
+    }
+
+    /// Waits until `count` attendants have been seen at work.
+    ///
+    /// # Errors
+    ///
+    /// If they have not within ten seconds.
+    pub fn wait_for(&self, count: usize) -> Beside<()> {
+        let began = cycles();
+        // ORDER(seen): publish, other end in `Attendant::goes_on`: what an attendant wrote before is seen by who measures.
+        // Test: the_body_begins_when_all_are_at_work.
+        while self.nr_seen.load(Ordering::Acquire) < count {
+            if cycles().saturating_sub(began) > PATIENCE_US * cycles_per_us() {
+                return Err(Absent("somebody beside it never began".into()));
+            }
+            // Not a spin: where all share a CPU they need it.
+            thread::yield_now();
+        }
+        Ok(())
+    }
+
+    /// Begins the stretch that counts.
+    pub fn begin(&self) {
+        self.began.store(cycles(), Ordering::Relaxed);
+        // ORDER(phase): publish, other end in `Attendant::goes_on`: who reads the phase reads when it began.
+        // Test: the_body_begins_when_all_are_at_work.
+        self.phase.store(RUNNING, Ordering::Release);
+    }
+
+    /// Ends it; attendants leave.
+    pub fn end(&self) {
+        self.ended.store(cycles(), Ordering::Relaxed);
+        // ORDER(phase): publish, other end in `Attendant::goes_on`, as in `begin`.
+        self.phase.store(OVER, Ordering::Release);
+    }
+
+    /// Judges what attendants did once they have left.
+    ///
+    /// # Errors
+    ///
+    /// If one of them stood still for longer than a tenth of the span.
+    pub fn judge(&self, attended: &[Attended]) -> Beside<()> {
+        let [began, ended] = [&self.began, &self.ended].map(|at| at.load(Ordering::Relaxed));
+        judge(ended.saturating_sub(began), attended)
+    }
+}
+
+fn judge(span: u64, attended: &[Attended]) -> Beside<()> {
+    let Some(worst) = attended.iter().max_by_key(|one| one.longest) else {
+        return Ok(());
+    };
+    if worst.longest <= span / SHARE {
+        return Ok(());
+    }
+    let us = |cycles: u64| cycles as f64 / cycles_per_us() as f64;
+    Err(Absent(format!(
+        "one of {} beside it stood still for {:.0} of {:.0} us",
+        attended.len(),
+        us(worst.longest),
+        us(span)
+    )))
+}
+
+impl Attendant<'_> {
+    /// Says that a piece of work has ended, and returns `true` if another one is wanted; call it before the first, too.
+    #[inline]
+    pub fn goes_on(&mut self) -> bool {
+        self.goes_on_at(cycles())
+    }
+
+    /// As [`goes_on`](Self::goes_on), for who has just looked at the cycle counter.
+    #[inline]
+    pub fn goes_on_at(&mut self, now: u64) -> bool {
+        // ORDER(phase): consume, other ends in `Span::begin` and `Span::end`.
+        // Test: the_body_begins_when_all_are_at_work.
+        let phase = self.span.phase.load(Ordering::Acquire);
+        if phase != self.phase {
+            self.enter(phase);
+        }
+        if phase != OVER {
+            self.longest = self.longest.max(now.saturating_sub(self.last));
+            self.last = now.max(self.last);
+            self.nr_pieces += 1;
+        }
+        if phase == GATHERING && self.nr_pieces == 2 {
+            // ORDER(seen): publish, other end in `Span::wait_for`.
+            self.span.nr_seen.fetch_add(1, Ordering::Release);
+        }
+        phase != OVER
+    }
+
+    /// What was before the span does not count, nor does what is after it.
+    #[cold]
+    fn enter(&mut self, phase: u8) {
+        if self.phase == GATHERING {
+            self.last = self.span.began.load(Ordering::Relaxed);
+            (self.longest, self.nr_pieces) = (0, 0);
+        }
+        if phase == OVER {
+            let ended = self.span.ended.load(Ordering::Relaxed);
+            self.longest = self.longest.max(ended.saturating_sub(self.last));
+        }
+        self.phase = phase;
+    }
+
+    /// Returns what it did; once [`goes_on`](Self::goes_on) has returned `false`, or when it gave up.
+    #[must_use]
+    pub fn leave(mut self) -> Attended {
+        if self.phase != OVER {
+            // It left too early: all that is to come is a pause of its own.
+            self.longest = u64::MAX;
+        }
+        Attended {
+            longest: self.longest,
+            nr_pieces: self.nr_pieces,
+        }
+    }
+}
+
+/// Returns how many milliseconds a run must last at least so that each of `threads` that want `cpus` CPUs has its turn in
+/// every tenth of it; 0 where each has a CPU.
+#[must_use]
+pub fn least_ms(threads: usize, cpus: usize) -> u64 {
+    match threads.div_ceil(cpus.max(1)) as u64 {
+        0 | 1 => 0,
+        // One more, for threads are not spread evenly at all times.
+        on_one_cpu => SHARE * (on_one_cpu + 1) * TURN_MS,
+    }
+}
+
+/// Does `body` while each of `loads` is at work on a thread of its own.
+///
+/// `load(index, attendant)` loops as long as the attendant goes on. What it returns comes back in the order of the indexes.
+///
+/// # Errors
+///
+/// If one of them did not begin, or stood still for longer than a tenth of the time that `body` took.
+pub fn beside<L: Send, R>(
+    loads: usize,
+    load: impl Fn(usize, &mut Attendant<'_>) -> L + Sync,
+    body: impl FnOnce() -> R,
+) -> Beside<(R, Vec<(L, Attended)>)> {
+    let (span, load) = (Span::default(), &load);
+    let span = &span;
+    let (done, left) = thread::scope(|scope| {
+        let start = |index| {
+            scope.spawn(move || {
+                let mut attendant = span.attend();
+                let result = load(index, &mut attendant);
+                (result, attendant.leave())
+            })
+        };
+        let threads: Vec<_> = (0..loads).map(start).collect();
+        let ready = span.wait_for(loads);
+        span.begin();
+        // Also when the body panics, for they would go on.
+        let ending = Ending(span);
+        let done = ready.map(|()| body());
+        drop(ending);
+        let left = threads.into_iter().map(|thread| match thread.join() {
+            Ok(left) => left,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        (done, left.collect::<Vec<_>>())
+    });
+    let done = done?;
+    let attended: Vec<Attended> = left.iter().map(|(_, attended)| *attended).collect();
+    span.judge(&attended)?;
+    Ok((done, left))
+}
+
+/// Ends a span when it is dropped.
+struct Ending<'s>(&'s Span);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// Returns a warning for each variant of which runs were thrown away.
+#[must_use]
+pub fn warnings(series: &[Series]) -> Vec<String> {
+    let thrown = |series: &Series| {
+        let mut reasons = series.thrown_away();
+        let first = reasons.next()?;
+        Some(format!(
+            "{}: {} of {} runs thrown away, who was to be beside them was not; the first: {first}",
+            series.variant,
+            1 + reasons.count(),
+            series.samples.len(),
+        ))
+    };
+    series.iter().filter_map(thrown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::*;
+
+    /// A span in cycles that is not measured but made up.
+    fn told(longest: &[u64]) -> Beside<()> {
+        let one = |&longest: &u64| Attended {
+            longest,
+            nr_pieces: 1,
+        };
+        judge(1000, &longest.iter().map(one).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_tenth_of_the_run_is_the_longest_that_an_attendant_may_stand_still() {
+        assert_eq!(told(&[]), Ok(()));
+        assert_eq!(told(&[3, 100]), Ok(()));
+        let Err(Absent(reason)) = told(&[3, 101, 5]) else {
+            panic!("101 of 1000 is more than a tenth");
+        };
+        assert!(
+            reason.starts_with("one of 3 beside it stood still"),
+            "{reason}"
+        );
+    }
+
+    /// What an attendant sees when it ends pieces of work at these cycles, the span lying between 1000 and 2000.
+    fn attended(before: &[u64], within: &[u64]) -> Attended {
+        let span = Span::default();
+        let mut attendant = span.attend();
+        attendant.last = 0;
+        assert!(before.iter().all(|&at| attendant.goes_on_at(at)));
+        span.began.store(1000, Ordering::Relaxed);
+        span.phase.store(RUNNING, Ordering::Release);
+        assert!(within.iter().all(|&at| attendant.goes_on_at(at)));
+        span.ended.store(2000, Ordering::Relaxed);
+        span.phase.store(OVER, Ordering::Release);
+        assert!(!attendant.goes_on_at(99_999));
+        attendant.leave()
+    }
+
+    #[test]
+    fn only_pauses_within_the_span_count() {
+        let steady = attended(&[10, 900], &[1100, 1300, 1500, 1700, 1900]);
+        assert_eq!((steady.longest, steady.nr_pieces), (200, 5));
+        // What it began before the span counts from where that begins.
+        assert_eq!(attended(&[10, 20], &[1050, 1950]).longest, 900);
+        assert_eq!(attended(&[10, 990], &[1400]).longest, 600);
+    }
+
+    #[test]
+    fn an_attendant_that_was_never_there_stood_still_for_all_of_it() {
+        assert_eq!(attended(&[10, 990], &[]).longest, 1000);
+    }
+
+    #[test]
+    fn who_leaves_early_was_not_beside_all_of_it() {
+        let span = Span::default();
+        let mut attendant = span.attend();
+        assert!(attendant.goes_on());
+        assert_eq!(attendant.leave().longest, u64::MAX);
+    }
+
+    #[test]
+    fn a_reader_that_stands_still_has_the_run_thrown_away() {
+        let is_over = AtomicBool::new(false);
+        let stands_still = |index: usize, attendant: &mut Attendant<'_>| {
+            while attendant.goes_on() {
+                // Both are seen at work; then one of them reads nothing more.
+                if index == 1 && attendant.phase == RUNNING {
+                    while !is_over.load(Ordering::Relaxed) {
+                        thread::yield_now();
+                    }
+                }
+            }
+        };
+        let done = beside(2, stands_still, || {
+            // As long as the other one's slowest turn, and more.
+            thread::sleep(std::time::Duration::from_millis(100));
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert!(done.is_err(), "{done:?}");
+    }
+
+    #[test]
+    fn the_body_begins_when_all_are_at_work() {
+        let pieces = [const { AtomicU64::new(0) }; 3];
+        let work = |index: usize, attendant: &mut Attendant<'_>| {
+            while attendant.goes_on() {
+                pieces[index].fetch_add(1, Ordering::Relaxed);
+                thread::yield_now();
+            }
+            index
+        };
+        let begun = || {
+            pieces
+                .iter()
+                .all(|pieces| pieces.load(Ordering::Relaxed) > 0)
+        };
+        // Whether a machine that others use lets each have a turn in time is not asked here.
+        if let Ok((begun, left)) = beside(3, work, begun) {
+            assert!(begun);
+            let indexes: Vec<usize> = left.into_iter().map(|(index, _)| index).collect();
+            assert_eq!(indexes, [0, 1, 2]);
+        }
+        assert!(begun());
+    }
+
+    #[test]
+    fn nobody_beside_is_nobody_absent() {
+        let done = beside(0, |_, _| (), || 7);
+        assert_eq!(done.unwrap().0, 7);
+    }
+
+    #[test]
+    fn threads_that_share_cpus_need_time_for_their_turns() {
+        assert_eq!((least_ms(2, 2), least_ms(0, 2), least_ms(1, 0)), (0, 0, 0));
+        assert!(least_ms(3, 2) > 0 && least_ms(9, 2) > least_ms(3, 2));
+    }
+}

@@ -1,0 +1,117 @@
+//! A check of the colours in `style.css`: any two series differ for everybody, and all can be read.
+
+const STYLE: &str = include_str!("style.css");
+
+/// Difference between two series under deuteranopia: CIE76, where 2 can just be seen.
+const APART: f64 = 15.0;
+/// Of text and lines to what they stand on, as WCAG asks of text.
+const CONTRAST: f64 = 4.5;
+
+type Triple = [f64; 3];
+
+/// The value of a custom property in the light (0) or dark (1) set.
+fn colour(name: &str, set: usize) -> Triple {
+    let mark = format!("--{name}: ");
+    let mut values = STYLE.split(&mark).skip(1);
+    let value = values
+        .nth(set)
+        .unwrap_or_else(|| panic!("no --{name} {set}"));
+    let hex = value.trim_start_matches('#');
+    let hex: String = hex.chars().take_while(char::is_ascii_hexdigit).collect();
+    let wide = if hex.len() == 3 {
+        hex.chars().flat_map(|digit| [digit, digit]).collect()
+    } else {
+        hex
+    };
+    [0, 2, 4].map(|at| {
+        let byte = u8::from_str_radix(&wide[at..at + 2], 16).unwrap();
+        let share = f64::from(byte) / 255.0;
+        if share <= 0.04045 {
+            share / 12.92
+        } else {
+            ((share + 0.055) / 1.055).powf(2.4)
+        }
+    })
+}
+
+fn times(matrix: [Triple; 3], it: Triple) -> Triple {
+    matrix.map(|row| row.iter().zip(it).map(|(a, b)| a * b).sum())
+}
+
+/// What a deuteranope sees: Machado, Oliveira and Fernandes 2009, severity 1.
+fn deuteranopia(it: Triple) -> Triple {
+    let matrix = [
+        [0.367_322, 0.860_646, -0.227_968],
+        [0.280_085, 0.672_501, 0.047_413],
+        [-0.011_820, 0.042_940, 0.968_881],
+    ];
+    times(matrix, it).map(|part: f64| part.clamp(0.0, 1.0))
+}
+
+fn lab(it: Triple) -> Triple {
+    let matrix = [
+        [0.412_456_4, 0.357_576_1, 0.180_437_5],
+        [0.212_672_9, 0.715_152_2, 0.072_175_0],
+        [0.019_333_9, 0.119_192_0, 0.950_304_1],
+    ];
+    let [x, y, z] = times(matrix, it);
+    let f = |t: f64| {
+        if t > 216.0 / 24_389.0 {
+            t.cbrt()
+        } else {
+            (24_389.0 / 27.0 * t + 16.0) / 116.0
+        }
+    };
+    let [x, y, z] = [f(x / 0.950_47), f(y), f(z / 1.088_83)];
+    [116.0 * y - 16.0, 500.0 * (x - y), 200.0 * (y - z)]
+}
+
+fn difference(a: Triple, b: Triple) -> f64 {
+    let squares = lab(a).into_iter().zip(lab(b)).map(|(a, b)| (a - b).powi(2));
+    squares.sum::<f64>().sqrt()
+}
+
+fn contrast(a: Triple, b: Triple) -> f64 {
+    let light = |it: Triple| 0.2126 * it[0] + 0.7152 * it[1] + 0.0722 * it[2] + 0.05;
+    let [a, b] = [light(a), light(b)];
+    a.max(b) / a.min(b)
+}
+
+#[test]
+fn any_two_series_differ_for_everybody() {
+    for set in [0, 1] {
+        let series: Vec<Triple> = (0..10).map(|i| colour(&format!("c{i}"), set)).collect();
+        for (i, &a) in series.iter().enumerate() {
+            for (j, &b) in series.iter().enumerate().skip(i + 1) {
+                let seen = difference(deuteranopia(a), deuteranopia(b));
+                assert!(
+                    seen >= APART && difference(a, b) >= APART,
+                    "set {set}: c{i} and c{j}: {seen:.1}"
+                );
+            }
+        }
+        let [ours, peer] = ["ours", "peer"].map(|name| deuteranopia(colour(name, set)));
+        assert!(
+            difference(ours, peer) >= APART,
+            "set {set}: {}",
+            difference(ours, peer)
+        );
+    }
+}
+
+#[test]
+fn what_is_to_be_read_stands_out_from_what_it_stands_on() {
+    let names = ["text", "quiet", "good", "bad", "ours", "peer"].map(String::from);
+    let series = (0..10).map(|i| format!("c{i}"));
+    for name in names.into_iter().chain(series) {
+        for set in [0, 1] {
+            for on in ["back", "card"] {
+                let found = contrast(colour(&name, set), colour(on, set));
+                assert!(
+                    found >= CONTRAST,
+                    "set {set}: --{name} on --{on}: {found:.2}"
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The verdict of a run in words: how ours stands to the best peer, case by case, and what became of the claims.
+
+use super::run::{CaseRun, Run};
+use super::table::three_digits;
+use crate::harness::claim::Verdict;
+use crate::harness::metric::Better;
+
+/// Two medians of one repetition may differ by so much without a reason.
+const EVEN: f64 = 0.05;
+
+/// How our best variant of a case stands to the best peer, by the metric that the case is ranked by.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Standing<'a> {
+    /// Ours.
+    pub ours: &'a str,
+    /// The peer.
+    pub peer: &'a str,
+    /// How many times better ours is: of two rates the quotient, of two times its inverse.
+    pub times: f64,
+    /// Median absolute deviation of the ratio, as a share of it.
+    pub spread: f64,
+    /// Repetitions behind it.
+    pub n: usize,
+    /// Whether the metric is a time or a rate.
+    is_speed: bool,
+}
+
+impl<'a> Standing<'a> {
+    /// Compares the two; nothing where a case has no peer.
+    #[must_use]
+    pub fn of(case: &'a CaseRun) -> Option<Self> {
+        let headline = &case.head.headline;
+        let mut metrics = case.head.metrics.iter();
+        let metric = metrics.find(|metric| metric.metric == *headline)?;
+        let ratio = format!("{headline}.vs_best_peer");
+        let peer = case
+            .of_metric(&ratio)
+            .find(|it| it.peer && it.median == 1.0 && it.mad == 0.0)?;
+        let times = |median: f64| match metric.better {
+            Better::Higher => median,
+            Better::Lower => median.recip(),
+        };
+        // What no claim is made for stands for itself, as a run without any queue: it is no way to do it.
+        let claimed = |variant: &str| case.claims.iter().any(|claim| claim.variant == variant);
+        let is_meant = |variant: &str| case.claims.is_empty() || claimed(variant);
+        let ours = case
+            .of_metric(&ratio)
+            .filter(|it| !it.peer && is_meant(&it.variant));
+        let best = ours.max_by(|a, b| times(a.median).total_cmp(&times(b.median)))?;
+        let times = times(best.median);
+        times.is_finite().then(|| Self {
+            ours: &best.variant,
+            peer: &peer.variant,
+            times,
+            spread: if best.median == 0.0 {
+                0.0
+            } else {
+                best.mad / best.median
+            },
+            n: best.n,
+            is_speed: metric.unit.starts_with("ns") || metric.unit.ends_with("/s"),
+        })
+    }
+
+    /// Tells it: `4.2 × the best peer`, `even`, `0.9 ×: slower`, `one run: no verdict`.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let times = three_digits(self.times);
+        if self.n == 1 {
+            return format!("{times} ×, one run: no verdict");
+        }
+        if (self.times - 1.0).abs() <= EVEN.max(self.spread * self.times) {
+            return "even".into();
+        }
+        match (self.times > 1.0, self.is_speed) {
+            (true, _) => format!("{times} × the best peer"),
+            (false, true) => format!("{times} ×: slower"),
+            (false, false) => format!("{times} ×: worse"),
+        }
+    }
+}
+
+/// How many claims came to what.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Totals {
+    /// Hold.
+    pub hold: usize,
+    /// Do not.
+    pub fail: usize,
+    /// Of those two: so near their bound that another run may say the opposite.
+    pub close: usize,
+    /// Rest on a single repetition.
+    pub one_run: usize,
+    /// Claim nothing.
+    pub shown: usize,
+    /// Lack one side.
+    pub not_measured: usize,
+}
+
+impl Totals {
+    /// Counts.
+    #[must_use]
+    pub fn of<'a>(cases: impl IntoIterator<Item = &'a CaseRun>) -> Self {
+        let mut totals = Self::default();
+        for claim in cases.into_iter().flat_map(|case| &case.claims) {
+            totals.close += usize::from(claim.close);
+            *match claim.verdict {
+                Verdict::Holds => &mut totals.hold,
+                Verdict::Fails => &mut totals.fail,
+                Verdict::OneRun => &mut totals.one_run,
+                Verdict::Shown => &mut totals.shown,
+                Verdict::NotMeasured => &mut totals.not_measured,
+            } += 1;
+        }
+        totals
+    }
+
+    /// Tells it in a line.
+    #[must_use]
+    pub fn in_words(&self) -> String {
+        let mut parts = vec![format!("{} claims hold, {} do not", self.hold, self.fail)];
+        if self.close > 0 {
+            parts.push(format!("{} of these within the noise", self.close));
+        }
+        if self.one_run > 0 {
+            parts.push(format!("{} of one run: no verdict", self.one_run));
+        }
+        if self.not_measured > 0 {
+            parts.push(format!("{} not measured", self.not_measured));
+        }
+        parts.join("; ")
+    }
+}
+
+/// Returns the benches of a run in order, each with its cases.
+#[must_use]
+pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
+    let mut benches: Vec<(&str, Vec<&CaseRun>)> = Vec::new();
+    for case in &run.cases {
+        match benches.last_mut() {
+            Some((bench, cases)) if *bench == case.head.bench => cases.push(case),
+            _ => benches.push((&case.head.bench, vec![case])),
+        }
+    }
+    benches
+}
+
+/// Tells a case in a few words: how ours stands, or, without a peer, what became of its claims.
+#[must_use]
+pub fn of_case(case: &CaseRun) -> String {
+    Standing::of(case).map_or_else(
+        || {
+            let totals = Totals::of([case]);
+            let judged = totals.hold + totals.fail;
+            match (judged, totals.one_run) {
+                (0, 0) => "nothing claimed".into(),
+                (0, _) => "one run: no verdict".into(),
+                _ => format!("{} of {judged} claims hold", totals.hold),
+            }
+        },
+        |standing| standing.in_words(),
+    )
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::output::record::{CaseHead, MetricHead, Record};
+
+    /// A case of `ours` and `peer`, whose ratio is as given.
+    pub(crate) fn case(better: Better, unit: &str, (median, mad, n): (f64, f64, usize)) -> CaseRun {
+        let record = |variant: &str, metric: &str, peer, (median, mad)| Record {
+            bench: "b".into(),
+            case: "c".into(),
+            variant: variant.into(),
+            metric: metric.into(),
+            unit: unit.into(),
+            median,
+            mad,
+            n,
+            peer,
+        };
+        CaseRun {
+            head: CaseHead {
+                bench: "b".into(),
+                case: "c".into(),
+                about: String::new(),
+                headline: "m".into(),
+                metrics: vec![MetricHead {
+                    metric: "m".into(),
+                    unit: unit.into(),
+                    better,
+                }],
+                warnings: Vec::new(),
+            },
+            records: vec![
+                record("ours", "m", false, (median * 10.0, mad * 10.0)),
+                record("ours", "m.vs_best_peer", false, (median, mad)),
+                record("peer", "m", true, (10.0, 0.0)),
+                record("peer", "m.vs_best_peer", true, (1.0, 0.0)),
+            ],
+            machine: Vec::new(),
+            claims: Vec::new(),
+            curves: Vec::new(),
+        }
+    }
+
+    fn told(better: Better, ratio: (f64, f64, usize)) -> String {
+        of_case(&case(better, "ns", ratio))
+    }
+
+    #[test]
+    fn a_standing_is_told_as_times_better_whichever_way_is_good() {
+        use Better::{Higher, Lower};
+        assert_eq!(told(Higher, (4.2, 0.1, 5)), "4.20 × the best peer");
+        assert_eq!(told(Lower, (0.25, 0.01, 5)), "4.00 × the best peer");
+        assert_eq!(told(Lower, (2.0, 0.01, 5)), "0.500 ×: slower");
+        assert_eq!(told(Higher, (0.97, 0.0, 5)), "even");
+        assert_eq!(told(Higher, (1.3, 0.4, 5)), "even");
+        assert_eq!(told(Higher, (4.2, 0.0, 1)), "4.20 ×, one run: no verdict");
+        assert_eq!(told(Lower, (0.0, 0.0, 5)), "nothing claimed");
+    }
+}

@@ -1,0 +1,101 @@
+//! `afterwork demo`: a load worth watching in `afterwork top`, of every kind that there is.
+
+use std::io::{self, Write};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use afterwork::observe;
+use afterwork::percpu::PerCpu;
+use afterwork::rcu::{self, Rcu};
+use afterwork::task_work::Mailbox;
+use afterwork::workqueue::{self, Workqueue};
+use clap::Args;
+
+use crate::exit::{Exit, Stop};
+use crate::harness::interrupt::Interrupt;
+
+/// Runs a load worth watching: a busy queue at its limit, one that blocks, one in order, mail, RCU, per-CPU data.
+#[derive(Args, Clone, Debug)]
+pub struct DemoArgs {
+    /// End after so many seconds; without it Ctrl-C does
+    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub seconds: Option<u64>,
+}
+
+/// Between two rounds of the load; also how long Ctrl-C may wait.
+const ROUND: Duration = Duration::from_millis(20);
+
+/// Runs the load until it is to end.
+pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
+    let interrupt =
+        Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
+    observe::publish().map_err(|error| Stop::because("cannot show this process", error))?;
+    let failed = |error: &dyn std::fmt::Display| Stop::because("cannot make a queue", error);
+    let queue = |name: &str, limit| Workqueue::builder(name).max_active(limit).build();
+    let thumbnails = queue("thumbnails", 2).map_err(|error| failed(&error))?;
+    let fetch = queue("fetch", 16).map_err(|error| failed(&error))?;
+    let log = Workqueue::builder("log")
+        .ordered()
+        .build()
+        .map_err(|error| failed(&error))?;
+    let counts = PerCpu::builder()
+        .name("counts")
+        .build(|_cpu| 0_u64)
+        .map_err(|error| failed(&error))?;
+    let routes = Rcu::new(0_u64);
+    let mut mailbox = Mailbox::builder().name("loop").build();
+    let poster = mailbox.poster();
+    let owner = thread::spawn(move || {
+        while mailbox.wait_timeout(8, ROUND).is_ok() {
+            mailbox.drain(32).for_each(drop::<u64>);
+        }
+    });
+    say(&format!(
+        "process {0} has something to do; watch it from another terminal:\n  afterwork top {0} --tui\nCtrl-C ends it\n",
+        std::process::id()
+    ))?;
+
+    let end = args
+        .seconds
+        .map(|s| Instant::now() + Duration::from_secs(s));
+    let mut round = 0_u64;
+    while !interrupt.requested() && end.is_none_or(|end| Instant::now() < end) {
+        // More and less, in waves of some seconds.
+        let wave = 1 + (round / 50) % 5;
+        for _ in 0..wave {
+            // Nobody waits for these: what is too much stays in the queue.
+            if thumbnails.len() < 100 {
+                drop(thumbnails.spawn(|| burn(Duration::from_millis(3))));
+            }
+            drop(fetch.spawn(|| workqueue::blocking(|| thread::sleep(ROUND))));
+            drop(log.spawn(|| drop(rcu::read())));
+            // The owner lives as long as this poster.
+            let _ = poster.post_lazy(round);
+        }
+        counts.with_current(|count| *count += wave);
+        routes.replace(round);
+        round += 1;
+        thread::sleep(ROUND);
+    }
+    drop(poster);
+    let _ = owner.join();
+    Ok(if interrupt.requested() {
+        Exit::Interrupted
+    } else {
+        Exit::Good
+    })
+}
+
+/// Uses a CPU for so long.
+fn burn(time: Duration) {
+    let start = Instant::now();
+    while start.elapsed() < time {
+        std::hint::spin_loop();
+    }
+}
+
+fn say(text: &str) -> Result<(), Stop> {
+    let mut out = io::stdout();
+    out.write_all(text.as_bytes())?;
+    Ok(out.flush()?)
+}

@@ -1,0 +1,578 @@
+//! The full screen as it is drawn: head, problems, tabs, the table with its header, the foot.
+
+use afterwork::page::{Kind, Measure};
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout, Rect};
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph};
+
+use super::processes::Found;
+use super::rows::{Table, dropped_first, main_counter, rate, span_s};
+use super::text::{headline, is_stalled, summary};
+use super::view::{Over, View};
+
+const FOOT: &str = " q quit  ? help  / filter  Tab next table  s sort  Enter details  p pause ";
+const FOOT_OF_LIST: &str = " q quit  ↑ ↓ select  Enter look at it ";
+
+const HELP: &[&str] = &[
+    "q, Ctrl-C     quit                Esc      back to the list",
+    "Tab, 1 … 5    another table       Enter    all of a row",
+    "↑ ↓ PgUp PgDn Home End            select a row",
+    "← →           columns to the left and right",
+    "/             only names that hold what you type; Esc ends it",
+    "s, r          sort by the next column; the other way round",
+    "p, Space      stand still",
+    "",
+    "Red: something went wrong. The line below the head names it.",
+    "The plot is what the table counts, a minute back.",
+];
+
+/// The narrowest column of names, however little room there is.
+const NAME: usize = 12;
+/// Of a small plot in the table.
+const PLOT: usize = 12;
+const GAP: usize = 2;
+
+/// Draws a process.
+pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
+    let [head, problems, tabs, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let mut line = headline(&view.now);
+    if let Some(ended) = &view.ended {
+        line = format!("{}: {line}", ended.reason());
+    }
+    let width = usize::from(head.width);
+    frame.render_widget(Paragraph::new(cut(&line, width)), head);
+    frame.render_widget(problem_line(view, width), problems);
+    frame.render_widget(tab_line(view), tabs);
+    draw_table(frame, view, body);
+    let foot_text = match (view.over, view.paused, view.filter.is_empty()) {
+        (Over::Filter, ..) => format!(" filter: {}█  Enter keeps it, Esc ends it ", view.filter),
+        (_, true, _) => format!(" PAUSED {FOOT}"),
+        (_, _, false) => format!(" filter: {}  Esc ends it {FOOT}", view.filter),
+        _ => FOOT.to_owned(),
+    };
+    frame.render_widget(foot_bar(&foot_text, width), foot);
+    match view.over {
+        Over::Help => over(
+            frame,
+            "keys",
+            HELP.iter().map(|line| (*line).to_owned()).collect(),
+        ),
+        Over::Detail => {
+            let lines = detail(view, usize::from(frame.area().height).saturating_sub(2));
+            over(frame, "all figures", lines);
+        }
+        Over::Table | Over::Filter => {}
+    }
+}
+
+/// Draws the list of processes.
+pub fn draw_list(frame: &mut Frame<'_>, found: &[Found], selected: usize) {
+    let [head, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Min(1),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let width = usize::from(head.width);
+    let told = match found.len() {
+        0 => "no process shows itself: start one with AFTERWORK=observe.publish=on, or `afterwork demo`".to_owned(),
+        count => format!("{count} processes"),
+    };
+    frame.render_widget(Paragraph::new(cut(&told, width)), head);
+    let height = usize::from(body.height);
+    let top = (selected + 1).saturating_sub(height);
+    let lines = found.iter().enumerate().skip(top).take(height);
+    let lines = lines.map(|(at, found)| {
+        let (says, is_alarm) = match &found.look {
+            Ok(look) => (summary(look), is_stalled(look)),
+            Err(no_look) => (no_look.reason().to_owned(), false),
+        };
+        let text = cut(&format!("{:>8}  {says}", found.pid), width);
+        let style = if is_alarm { alarm(true) } else { Style::new() };
+        Line::styled(
+            text,
+            if at == selected {
+                style.add_modifier(Modifier::REVERSED)
+            } else {
+                style
+            },
+        )
+    });
+    frame.render_widget(Paragraph::new(lines.collect::<Vec<_>>()), body);
+    frame.render_widget(foot_bar(FOOT_OF_LIST, width), foot);
+}
+
+fn foot_bar(text: &str, width: usize) -> Paragraph<'static> {
+    Paragraph::new(cut(text, width)).style(Style::new().add_modifier(Modifier::REVERSED))
+}
+
+fn alarm(colour: bool) -> Style {
+    let bold = Style::new().add_modifier(Modifier::BOLD);
+    if colour { bold.fg(Color::Red) } else { bold }
+}
+
+/// Names what is wrong, the worst first.
+fn problem_line(view: &View, width: usize) -> Paragraph<'static> {
+    let found = problems(view);
+    if found.is_empty() {
+        return Paragraph::new(cut("no problem seen", width))
+            .style(Style::new().add_modifier(Modifier::DIM));
+    }
+    Paragraph::new(cut(&format!("! {}", found.join("; ")), width)).style(alarm(view.colour))
+}
+
+fn problems(view: &View) -> Vec<String> {
+    let page = &view.now.page;
+    let mut found = Vec::new();
+    for record in &page.records {
+        let figure = |name| record.figure(name).unwrap_or(0);
+        let who = format!("{} {}", record.kind.name(), record.name);
+        let stalled_ms = figure("stalled_ms");
+        if stalled_ms > 0 {
+            found.push((0, format!("{who} stalled for {} s", stalled_ms / 1000)));
+        }
+        for (name, verb) in [
+            ("panicked", "panics"),
+            ("spawn_failed", "threads refused"),
+            ("refused", "refused"),
+        ] {
+            if figure(name) > 0 {
+                found.push((1, format!("{who}: {} {verb}", figure(name))));
+            }
+        }
+        if record.kind == Kind::Queue
+            && figure("nr_inactive") > 0
+            && figure("nr_active") >= figure("max_active")
+        {
+            let (limit, wait) = (figure("max_active"), figure("nr_inactive"));
+            found.push((2, format!("{who} at its limit of {limit}, {wait} wait")));
+        }
+        if record.kind == Kind::Rcu && figure("stalls") > 0 {
+            found.push((
+                1,
+                format!(
+                    "{who}: {} grace periods did not end in time",
+                    figure("stalls")
+                ),
+            ));
+        }
+    }
+    found.sort_by_key(|(rank, _)| *rank);
+    found.into_iter().map(|(_, text)| text).collect()
+}
+
+fn tab_line(view: &View) -> Line<'static> {
+    let mut spans = Vec::new();
+    for (at, (kind, count)) in view.tabs().into_iter().enumerate() {
+        let text = format!(" {} {} {count} ", at + 1, kind.name());
+        let style = if kind == view.tab {
+            Style::new().add_modifier(Modifier::REVERSED | Modifier::BOLD)
+        } else {
+            Style::new()
+        };
+        spans.push(Span::styled(text, style));
+    }
+    Line::from(spans)
+}
+
+fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
+    let Some(table) = view.table() else {
+        return frame.render_widget(Paragraph::new("nothing of this kind"), area);
+    };
+    let (width, height) = (usize::from(area.width), usize::from(area.height));
+    view.selected = view.selected.min(table.rows.len().saturating_sub(2));
+    // The header takes a line.
+    let shown = height.saturating_sub(1).max(1);
+    // Where the screen has grown, no line stays empty.
+    view.top = view
+        .top
+        .min((table.rows.len() - 1).saturating_sub(shown))
+        .min(view.selected)
+        .max((view.selected + 1).saturating_sub(shown));
+    let columns = fitting(&table, view.shift, width);
+    let used = columns.iter().map(|(_, width)| width + GAP).sum::<usize>() - GAP;
+    let has_plot = width >= used + GAP + PLOT;
+    let mut lines = Vec::new();
+    for (at, row) in table.rows.iter().enumerate() {
+        if at > 0 && (at <= view.top || at > view.top + shown) {
+            continue;
+        }
+        let is_selected = at == view.selected + 1;
+        let base = match at {
+            0 => Style::new().add_modifier(Modifier::BOLD),
+            _ if is_selected => Style::new().add_modifier(Modifier::REVERSED),
+            _ => Style::new(),
+        };
+        let mut spans = Vec::new();
+        for (nth, &(column, width)) in columns.iter().enumerate() {
+            let cell = &row[column];
+            let mut text = cell.text.clone();
+            if at == 0 && view.sort.is_some_and(|(sorted, _)| sorted + 2 == column) {
+                text.insert(
+                    0,
+                    if view.sort.is_some_and(|(_, down)| down) {
+                        '▼'
+                    } else {
+                        '▲'
+                    },
+                );
+            }
+            let text = cut(&text, width);
+            let gap = if nth == 0 { 0 } else { GAP };
+            let room = width - wide(&text).min(width);
+            let padded = if column < 2 {
+                format!("{}{text}{}", " ".repeat(gap), " ".repeat(room))
+            } else {
+                format!("{}{text}", " ".repeat(gap + room))
+            };
+            let style = if at > 0 && cell.is_alarm {
+                base.patch(alarm(view.colour))
+            } else {
+                base
+            };
+            spans.push(Span::styled(padded, style));
+        }
+        if has_plot {
+            let text = match at {
+                0 => format!("{}/s", main_counter(view.tab)),
+                _ => sparks(&view.rates(row), PLOT),
+            };
+            spans.push(Span::styled(
+                format!("  {}", cut(&text, PLOT.max(width - used - GAP).min(24))),
+                base,
+            ));
+        }
+        lines.push(Line::from(spans));
+    }
+    frame.render_widget(Paragraph::new(lines), area);
+}
+
+/// Chooses columns with their widths: names first, then figures from the `shift`th on, the less important left out.
+fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
+    let nr_columns = table.rows[0].len();
+    // One more for the arrow of a sorted column.
+    let widest = |column: usize| {
+        table
+            .rows
+            .iter()
+            .map(|row| wide(&row[column].text))
+            .max()
+            .unwrap_or(0)
+            + usize::from(column >= 2)
+    };
+    let mut columns: Vec<(usize, usize)> = (0..nr_columns)
+        .filter(|&column| column < 2 || column >= 2 + shift)
+        .map(|column| (column, widest(column)))
+        .collect();
+    columns.retain(|&(column, width)| column != 1 || width > 0);
+    let total = |columns: &[(usize, usize)]| {
+        columns
+            .iter()
+            .map(|(_, width)| width + GAP)
+            .sum::<usize>()
+            .saturating_sub(GAP)
+    };
+    // Names give way first, down to a size at which they still tell things apart.
+    let shrink = |columns: &mut Vec<(usize, usize)>| {
+        for at in [1, 0] {
+            let over = total(columns).saturating_sub(room);
+            if let Some((column, width)) = columns.get_mut(at)
+                && *column < 2
+            {
+                *width = (*width).saturating_sub(over).max(NAME.min(*width));
+            }
+        }
+    };
+    let mut droppable = dropped_first(table.kind).iter();
+    loop {
+        shrink(&mut columns);
+        if total(&columns) <= room {
+            return columns;
+        }
+        let next = droppable.next().and_then(|head| {
+            columns
+                .iter()
+                .position(|&(column, _)| table.rows[0][column].text == *head)
+        });
+        match next {
+            Some(at) => drop(columns.remove(at)),
+            // Those without a rank go from the right; details before the last figure.
+            None if droppable.len() > 0 => {}
+            None if columns.len() > 2 => drop(columns.pop()),
+            None => {
+                if let Some((_, width)) = columns.first_mut() {
+                    *width = room.min(*width);
+                }
+                columns.truncate(1);
+                return columns;
+            }
+        }
+    }
+}
+
+/// All figures of the selected row, with what each means; without those that are 0 where there is `room` for fewer lines.
+fn detail(view: &View, room: usize) -> Vec<String> {
+    let row = view.row().unwrap_or_default();
+    let Some((record, past)) = view.record(&row) else {
+        return vec!["the row has gone".to_owned()];
+    };
+    let mut lines = vec![format!(
+        "{} {} {}",
+        record.kind.name(),
+        record.name,
+        record.detail
+    )];
+    let rates = view.rates(&row);
+    if !rates.is_empty() {
+        lines.push(format!(
+            "{}/s  {}",
+            main_counter(view.tab),
+            sparks(&rates, 60)
+        ));
+    }
+    let nr_zero = record.figures().filter(|(_, figure)| *figure == 0).count();
+    let is_short = lines.len() + record.figures().count() > room && nr_zero > 0;
+    for (field, figure) in record.figures() {
+        if is_short && figure == 0 {
+            continue;
+        }
+        let per_s = (field.measure != Measure::Gauge)
+            .then(|| {
+                rate(
+                    record,
+                    past,
+                    field.name,
+                    span_s(&view.now, view.before.as_ref()),
+                )
+            })
+            .flatten()
+            .filter(|rate| *rate > 0.0)
+            .map_or_else(String::new, |rate| format!(" ({rate:.1}/s)"));
+        lines.push(format!(
+            "{:<16} {:>12}{per_s}  {}",
+            field.name, figure, field.about
+        ));
+    }
+    if is_short {
+        lines.push(format!("and {nr_zero} figures that are 0"));
+    }
+    lines
+}
+
+fn over(frame: &mut Frame<'_>, title: &str, lines: Vec<String>) {
+    let area = frame.area();
+    let widest = lines.iter().map(|line| wide(line)).max().unwrap_or(0) + 4;
+    let width = u16::try_from(widest).unwrap_or(u16::MAX).min(area.width);
+    let height = u16::try_from(lines.len() + 2)
+        .unwrap_or(u16::MAX)
+        .min(area.height);
+    let place = Rect::new(
+        (area.width - width) / 2,
+        (area.height - height) / 2,
+        width,
+        height,
+    );
+    let inside = usize::from(width).saturating_sub(4);
+    let lines: Vec<Line<'_>> = lines
+        .iter()
+        .map(|line| Line::raw(format!(" {}", cut(line, inside))))
+        .collect();
+    frame.render_widget(Clear, place);
+    frame.render_widget(
+        Paragraph::new(lines).block(Block::bordered().title(format!(" {title} "))),
+        place,
+    );
+}
+
+/// A bar for each of the last `most` values, as high as the greatest of them allows.
+fn sparks(values: &[f64], most: usize) -> String {
+    const BARS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+    let last = &values[values.len().saturating_sub(most)..];
+    let greatest = last.iter().copied().fold(0.0, f64::max);
+    let bar = |value: f64| match (value / greatest * 7.0).round() {
+        height if height.is_finite() => BARS[(height as usize).min(7)],
+        _ => BARS[0],
+    };
+    last.iter().copied().map(bar).collect()
+}
+
+/// How many cells of a terminal a text takes.
+fn wide(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
+/// Cuts a text that is too wide, and says so by its last character.
+fn cut(text: &str, width: usize) -> String {
+    if wide(text) <= width {
+        return text.to_owned();
+    }
+    let mut kept = String::new();
+    for c in text.chars() {
+        if wide(&kept) + wide(c.encode_utf8(&mut [0; 4])) + 1 > width {
+            break;
+        }
+        kept.push(c);
+    }
+    if width > 0 {
+        kept.push('…');
+    }
+    kept
+}
+
+#[cfg(test)]
+mod tests {
+    use ratatui::Terminal;
+    use ratatui::backend::TestBackend;
+
+    use super::super::view::{Key, tests::view};
+    use super::*;
+
+    fn screen(view: &mut View, (width, height): (u16, u16)) -> (String, String) {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, view)).unwrap();
+        let buffer = terminal.backend().buffer();
+        let lines = buffer.content().chunks(usize::from(width));
+        let lines = lines.map(|line| {
+            let line: String = line.iter().map(|cell| cell.symbol()).collect();
+            line.trim_end().to_owned() + "\n"
+        });
+        let red = buffer.content().iter().filter(|cell| cell.fg == Color::Red);
+        (lines.collect(), red.map(|cell| cell.symbol()).collect())
+    }
+
+    /// Captured screens; `AFTERWORK_CAPTURE=1` writes them anew.
+    #[test]
+    fn screens_of_three_sizes_are_as_captured() {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tools/top/screens");
+        for size in [(80, 24), (40, 10), (200, 50)] {
+            let mut view = view();
+            for count in 0..3 {
+                let mut look = view.now.clone();
+                look.page.written_ns += 1_000_000_000 + count;
+                view.seen(Ok(look));
+            }
+            let (shown, _) = screen(&mut view, size);
+            let path = format!("{folder}/{}x{}.txt", size.0, size.1);
+            if std::env::var_os("AFTERWORK_CAPTURE").is_some() {
+                std::fs::write(&path, &shown).unwrap();
+            }
+            let captured =
+                std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+            assert_eq!(shown, captured, "{path}");
+        }
+    }
+
+    #[test]
+    fn what_matters_is_on_the_smallest_screen_with_names_that_can_be_told_apart() {
+        let (shown, _) = screen(&mut view(), (80, 24));
+        for word in [
+            "mail-in",
+            "checkpoint-",
+            "…",
+            "active",
+            "max",
+            "done/s",
+            "wait p99",
+            "stalled for 31 s",
+            "1 queue 4",
+            "q quit",
+        ] {
+            assert!(shown.contains(word), "{word} is missing in\n{shown}");
+        }
+        let (tiny, _) = screen(&mut view(), (40, 10));
+        assert!(
+            tiny.contains("mail-in") && tiny.contains("active") && tiny.contains("stalled"),
+            "{tiny}"
+        );
+        // However small, it is drawn.
+        for size in [(1, 1), (3, 2), (10, 5), (12, 6)] {
+            screen(&mut view(), size);
+        }
+    }
+
+    #[test]
+    fn a_stall_is_red_and_names_are_not() {
+        let mut view = view();
+        view.press(Key::Tab);
+        let (shown, red) = screen(&mut view, (140, 30));
+        assert!(
+            shown.contains("stalled ms") && red.contains("31000") && red.contains("stalled for"),
+            "{red}"
+        );
+        assert!(!red.contains("idle"), "{red}");
+    }
+
+    #[test]
+    fn help_and_details_lie_over_the_table() {
+        let mut view = view();
+        view.press(Key::Char('?'));
+        assert!(
+            screen(&mut view, (80, 24))
+                .0
+                .contains("sort by the next column")
+        );
+        view.press(Key::Esc);
+        view.press(Key::Enter);
+        let (shown, _) = screen(&mut view, (120, 40));
+        assert!(
+            shown.contains("all figures") && shown.contains("max_active"),
+            "{shown}"
+        );
+        view.press(Key::Esc);
+        view.press(Key::Char('/'));
+        view.press(Key::Char('w'));
+        assert!(screen(&mut view, (80, 24)).0.contains("filter: w"));
+    }
+
+    #[test]
+    fn details_fit_on_a_small_screen_and_rows_on_one_that_grew() {
+        let mut view = view();
+        view.press(Key::End);
+        screen(&mut view, (80, 6));
+        assert!(view.top > 0);
+        assert!(screen(&mut view, (80, 24)).0.contains("mail-in"));
+        view.press(Key::Enter);
+        let (shown, _) = screen(&mut view, (80, 16));
+        assert!(shown.contains("figures that are 0"), "{shown}");
+        let (shown, _) = screen(&mut view, (80, 40));
+        assert!(!shown.contains("figures that are 0"), "{shown}");
+    }
+
+    #[test]
+    fn columns_move_out_to_the_left() {
+        let mut view = view();
+        assert!(screen(&mut view, (80, 24)).0.contains("inactive"));
+        for _ in 0..4 {
+            view.press(Key::Right);
+        }
+        let (shown, _) = screen(&mut view, (80, 24));
+        assert!(
+            !shown.contains("inactive") && shown.contains("wait p99") && shown.contains("mail-in"),
+            "{shown}"
+        );
+    }
+
+    #[test]
+    fn a_plot_has_a_bar_a_value_and_long_texts_are_cut_where_they_end() {
+        assert_eq!(sparks(&[0.0, 1.0, 2.0], 10), "▁▅█");
+        assert_eq!(sparks(&[0.0, 0.0], 10), "▁▁");
+        assert_eq!(sparks(&[1.0; 20], 4), "████");
+        assert_eq!(
+            (cut("abcdef", 4), cut("abc", 3)),
+            ("abc…".into(), "abc".into())
+        );
+        assert_eq!(
+            (cut("日本語", 4), cut("ab", 0)),
+            ("日…".into(), String::new())
+        );
+    }
+}

@@ -1,0 +1,66 @@
+//! Text of strangers, as it may be shown: names of queues, processes and paths come from whoever made them.
+//!
+//! A terminal obeys control characters, turns text round for others, and shows nothing at all for a third kind, so that
+//! two names look alike. All of them are written as numbers.
+
+use std::borrow::Cow;
+
+/// Returns `text` with nothing in it that a terminal would obey or hide.
+#[must_use]
+pub fn plain(text: &str) -> Cow<'_, str> {
+    if text.chars().all(is_plain) {
+        return Cow::Borrowed(text);
+    }
+    let mut told = String::with_capacity(text.len());
+    for c in text.chars() {
+        if is_plain(c) {
+            told.push(c);
+        } else {
+            told.extend(c.escape_unicode());
+        }
+    }
+    Cow::Owned(told)
+}
+
+fn is_plain(c: char) -> bool {
+    let is_hidden = matches!(c,
+        // A soft hyphen, marks of direction, joiners, and what is as wide as nothing.
+        '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}'..='\u{1160}' | '\u{17b4}'..='\u{17b5}' | '\u{180b}'..='\u{180f}'
+        | '\u{200b}'..='\u{200f}' | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
+        | '\u{ffa0}' | '\u{fff0}'..='\u{fffb}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e0fff}'
+        // Text in the other direction, and ends of lines and paragraphs.
+        | '\u{2028}'..='\u{202e}');
+    // Marks that stand upon the letter before them would stand upon what we write before the name.
+    let is_mark = matches!(c, '\u{300}'..='\u{36f}' | '\u{1ab0}'..='\u{1aff}' | '\u{1dc0}'..='\u{1dff}' | '\u{20d0}'..='\u{20ff}' | '\u{fe20}'..='\u{fe2f}');
+    !(c.is_control() || is_hidden || is_mark)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_terminal_obeys_or_hides_is_written_as_a_number() {
+        assert_eq!(plain("kworker/µ 日本 é"), "kworker/µ 日本 é");
+        for hostile in [
+            "\x1b[2J",
+            "a\rb",
+            "\u{9b}31m",
+            "\u{202e}txt",
+            "\u{2066}a",
+            "a\u{200b}b",
+            "\u{2028}",
+            "\u{feff}",
+            "e\u{301}",
+            "\u{e0041}",
+            "\u{7f}",
+            "a\u{ad}b",
+        ] {
+            let told = plain(hostile);
+            assert!(
+                told.contains("\\u{") && told.chars().all(is_plain),
+                "{told}"
+            );
+        }
+    }
+}

@@ -1,0 +1,431 @@
+//! What is on the full screen, and what each key changes about it. No terminal in here.
+
+use std::collections::{HashMap, VecDeque};
+
+use afterwork::page::{Kind, Record};
+
+use super::look::{Look, NoLook};
+use super::rows::{Cell, Table, main_counter, pairs, rate, span_s, tables};
+
+/// Looks that a small plot remembers: a minute, at one a second.
+const REMEMBERED: usize = 60;
+
+/// What a page key moves by.
+const PAGE: usize = 10;
+
+/// A key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Key {
+    Char(char),
+    Esc,
+    Enter,
+    Backspace,
+    Tab,
+    BackTab,
+    Up,
+    Down,
+    Left,
+    Right,
+    PageUp,
+    PageDown,
+    Home,
+    End,
+    Interrupt,
+    /// Nothing but a reason to draw again.
+    Other,
+}
+
+/// What a key asks of the loop around.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Wish {
+    /// To end.
+    Quit,
+    /// To go back to the list of processes.
+    Back,
+    /// To draw again.
+    Stay,
+}
+
+/// What lies over the table, or takes its place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Over {
+    /// Nothing.
+    Table,
+    /// A name is being typed.
+    Filter,
+    /// The keys.
+    Help,
+    /// All figures of one row.
+    Detail,
+}
+
+/// What is on the screen.
+#[derive(Debug)]
+pub struct View {
+    /// What was seen last.
+    pub now: Look,
+    /// What was seen before that.
+    pub before: Option<Look>,
+    /// Why there is nothing newer to see.
+    pub ended: Option<NoLook>,
+    /// Which of the tables, by its kind.
+    pub tab: Kind,
+    /// Which row, below the header.
+    pub selected: usize,
+    /// The first row on the screen.
+    pub top: usize,
+    /// Columns of figures left out from the left.
+    pub shift: usize,
+    /// The column that rows are sorted by, and whether from the greatest.
+    pub sort: Option<(usize, bool)>,
+    /// What names must hold.
+    pub filter: String,
+    /// What lies over it.
+    pub over: Over,
+    /// Whether it stands still.
+    pub paused: bool,
+    /// Whether alarms are red.
+    pub colour: bool,
+    /// By name, detail, and how many of the same name and detail come before.
+    rates: HashMap<(Kind, String, String, usize), VecDeque<f64>>,
+}
+
+impl View {
+    /// Begins with the first table that has rows.
+    pub fn new(now: Look, colour: bool) -> Self {
+        let tab = tables(&now, None)
+            .first()
+            .map_or(Kind::Queue, |table| table.kind);
+        Self {
+            now,
+            before: None,
+            ended: None,
+            tab,
+            selected: 0,
+            top: 0,
+            shift: 0,
+            sort: None,
+            filter: String::new(),
+            over: Over::Table,
+            paused: false,
+            colour,
+            rates: HashMap::new(),
+        }
+    }
+
+    /// Takes in another look.
+    pub fn seen(&mut self, look: Result<Look, NoLook>) {
+        let look = match look {
+            Ok(look) => look,
+            Err(no_look) => {
+                self.ended = Some(no_look);
+                return;
+            }
+        };
+        self.before = Some(std::mem::replace(&mut self.now, look));
+        self.ended = None;
+        // Rows that have gone take their past along.
+        let mut rates = HashMap::new();
+        let span_s = span_s(&self.now, self.before.as_ref());
+        for kind in Kind::ALL {
+            for (record, past) in pairs(kind, &self.now, self.before.as_ref()) {
+                let mut key = (kind, record.name.clone(), record.detail.clone(), 0);
+                while rates.contains_key(&key) {
+                    key.3 += 1;
+                }
+                let mut known = self.rates.remove(&key).unwrap_or_default();
+                let risen = rate(record, past, main_counter(kind), span_s);
+                known.push_back(risen.unwrap_or(0.0));
+                if known.len() > REMEMBERED {
+                    known.pop_front();
+                }
+                rates.insert(key, known);
+            }
+        }
+        self.rates = rates;
+    }
+
+    /// Returns the rates of a row, the newest last.
+    pub fn rates(&self, row: &[Cell]) -> Vec<f64> {
+        let at = record_of(row);
+        let Some(record) = at.and_then(|at| self.now.page.of(self.tab).nth(at)) else {
+            return Vec::new();
+        };
+        let (name, detail) = (&record.name, &record.detail);
+        let before = self.now.page.of(self.tab).take(at.unwrap_or(0));
+        let is_twin = |it: &&Record| it.name == *name && it.detail == *detail;
+        let nr_twins = before.filter(is_twin).count();
+        let key = (self.tab, name.clone(), detail.clone(), nr_twins);
+        let known = self.rates.get(&key);
+        known.map_or_else(Vec::new, |rates| rates.iter().copied().collect())
+    }
+
+    /// Returns the kinds that have rows, in order, with how many.
+    pub fn tabs(&self) -> Vec<(Kind, usize)> {
+        let tables = tables(&self.now, None).into_iter();
+        tables
+            .map(|table| (table.kind, table.rows.len() - 1))
+            .collect()
+    }
+
+    /// Returns the table of the tab, filtered and sorted; the header first.
+    pub fn table(&self) -> Option<Table> {
+        let tables = tables(&self.now, self.before.as_ref());
+        let mut table = tables.into_iter().find(|table| table.kind == self.tab)?;
+        let mut rows = table.rows.split_off(1);
+        let wanted = self.filter.to_lowercase();
+        let holds = |cell: &Cell| cell.text.to_lowercase().contains(&wanted);
+        rows.retain(|row| row.iter().take(2).any(holds));
+        if let Some((column, from_greatest)) = self.sort {
+            rows.sort_by(|a, b| {
+                let [a, b] = [a, b].map(|row| {
+                    row.get(column + 2)
+                        .map_or(f64::NEG_INFINITY, |cell| cell.value)
+                });
+                let order = a.total_cmp(&b);
+                if from_greatest {
+                    order.reverse()
+                } else {
+                    order
+                }
+            });
+        }
+        table.rows.extend(rows);
+        Some(table)
+    }
+
+    /// Returns the row that is selected.
+    pub fn row(&self) -> Option<Vec<Cell>> {
+        let mut rows = self.table()?.rows;
+        (self.selected + 1 < rows.len()).then(|| rows.swap_remove(self.selected + 1))
+    }
+
+    /// Returns what a row shows, as it is in the page, and as it was before.
+    pub fn record(&self, row: &[Cell]) -> Option<(&Record, Option<&Record>)> {
+        pairs(self.tab, &self.now, self.before.as_ref()).nth(record_of(row)?)
+    }
+
+    /// Does what a key asks for.
+    pub fn press(&mut self, key: Key) -> Wish {
+        if key == Key::Interrupt {
+            return Wish::Quit;
+        }
+        match self.over {
+            Over::Filter => self.press_in_filter(key),
+            Over::Help | Over::Detail => match key {
+                Key::Char('q') => return Wish::Quit,
+                Key::Up => self.select(-1),
+                Key::Down => self.select(1),
+                Key::Other => {}
+                _ => self.over = Over::Table,
+            },
+            Over::Table => return self.press_in_table(key),
+        }
+        Wish::Stay
+    }
+
+    fn press_in_filter(&mut self, key: Key) {
+        match key {
+            Key::Char(c) => self.filter.push(c),
+            Key::Backspace => drop(self.filter.pop()),
+            Key::Esc => {
+                self.filter.clear();
+                self.over = Over::Table;
+            }
+            Key::Enter => self.over = Over::Table,
+            _ => {}
+        }
+        (self.selected, self.top) = (0, 0);
+    }
+
+    fn press_in_table(&mut self, key: Key) -> Wish {
+        match key {
+            Key::Char('q') => return Wish::Quit,
+            Key::Esc if !self.filter.is_empty() => self.filter.clear(),
+            Key::Esc => return Wish::Back,
+            Key::Char('p' | ' ') => self.paused = !self.paused,
+            Key::Char('?' | 'h') => self.over = Over::Help,
+            Key::Char('/') => self.over = Over::Filter,
+            Key::Enter if self.row().is_some() => self.over = Over::Detail,
+            Key::Tab => self.turn(1),
+            Key::BackTab => self.turn(-1),
+            Key::Char(c @ '1'..='9') => self.go(c as usize - '1' as usize),
+            Key::Down | Key::Char('j') => self.select(1),
+            Key::Up | Key::Char('k') => self.select(-1),
+            Key::PageDown => self.select(PAGE as isize),
+            Key::PageUp => self.select(-(PAGE as isize)),
+            Key::Home | Key::Char('g') => self.selected = 0,
+            Key::End | Key::Char('G') => self.select(isize::MAX),
+            Key::Right => self.shift = (self.shift + 1).min(self.nr_columns().saturating_sub(1)),
+            Key::Left => self.shift = self.shift.saturating_sub(1),
+            Key::Char('s') => self.sort_by_next(),
+            Key::Char('r') => {
+                self.sort = self
+                    .sort
+                    .map(|(column, from_greatest)| (column, !from_greatest));
+            }
+            _ => {}
+        }
+        Wish::Stay
+    }
+
+    /// The next column, then no sorting at all.
+    fn sort_by_next(&mut self) {
+        let next = self.sort.map_or(0, |(column, _)| column + 1);
+        self.sort = (next < self.nr_columns()).then_some((next, true));
+    }
+
+    fn nr_columns(&self) -> usize {
+        let table = self.table();
+        table.map_or(0, |table| table.rows[0].len().saturating_sub(2))
+    }
+
+    fn select(&mut self, by: isize) {
+        let nr_rows = self.table().map_or(0, |table| table.rows.len() - 1);
+        let last = nr_rows.saturating_sub(1);
+        self.selected = self.selected.saturating_add_signed(by).min(last);
+    }
+
+    fn turn(&mut self, by: isize) {
+        let tabs = self.tabs();
+        let at = tabs.iter().position(|(kind, _)| *kind == self.tab);
+        let at = at.unwrap_or(0) as isize + by;
+        if !tabs.is_empty() {
+            self.go(at.rem_euclid(tabs.len() as isize) as usize);
+        }
+    }
+
+    fn go(&mut self, tab: usize) {
+        if let Some((kind, _)) = self.tabs().get(tab) {
+            self.tab = *kind;
+            (self.selected, self.top, self.shift, self.sort) = (0, 0, 0, None);
+        }
+    }
+}
+
+/// Returns which record of its kind a row shows.
+fn record_of(row: &[Cell]) -> Option<usize> {
+    let at = row.first()?.value;
+    (at >= 0.0).then_some(at as usize)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::tools::top::look::stalled_sample;
+
+    /// A view of a process with several queues, one of them with a long name.
+    pub(in crate::tools::top) fn view() -> View {
+        let mut look = stalled_sample();
+        let queue = look.page.of(Kind::Queue).next().unwrap().clone();
+        let names = ["checkpoint-writer-of-the-third-shard", "wal", "compaction"];
+        for name in names {
+            let mut queue = queue.clone();
+            queue.name = name.into();
+            look.page.records.push(queue);
+        }
+        View::new(look, true)
+    }
+
+    fn names(view: &View) -> Vec<String> {
+        let table = view.table().unwrap();
+        table.rows[1..]
+            .iter()
+            .map(|row| row[0].text.clone())
+            .collect()
+    }
+
+    #[test]
+    fn the_selection_ends_where_the_rows_do() {
+        let mut view = view();
+        assert_eq!(view.press(Key::Up), Wish::Stay);
+        assert_eq!(view.selected, 0);
+        view.press(Key::End);
+        assert_eq!(view.selected, names(&view).len() - 1);
+        view.press(Key::PageDown);
+        assert_eq!(view.selected, names(&view).len() - 1);
+        view.press(Key::Home);
+        assert_eq!(view.selected, 0);
+    }
+
+    #[test]
+    fn a_filter_is_typed_kept_and_taken_back() {
+        let mut view = view();
+        for key in ['/', 'W', 'a', 'l', 'x'].map(Key::Char) {
+            view.press(key);
+        }
+        assert!(names(&view).is_empty());
+        view.press(Key::Backspace);
+        view.press(Key::Enter);
+        assert_eq!(names(&view), ["wal"]);
+        assert_eq!(view.press(Key::Esc), Wish::Stay, "it takes the filter back");
+        assert!(names(&view).len() > 1);
+        assert_eq!(view.press(Key::Esc), Wish::Back);
+        assert_eq!(view.press(Key::Char('q')), Wish::Quit);
+    }
+
+    #[test]
+    fn tabs_turn_round_and_begin_anew() {
+        let mut view = view();
+        let tabs = view.tabs();
+        view.press(Key::Down);
+        for (kind, _) in tabs.iter().skip(1).chain(&tabs[..1]) {
+            view.press(Key::Tab);
+            assert_eq!((view.tab, view.selected), (*kind, 0));
+        }
+        view.press(Key::BackTab);
+        assert_eq!(view.tab, tabs.last().unwrap().0);
+        view.press(Key::Char('1'));
+        assert_eq!(view.tab, tabs[0].0);
+    }
+
+    #[test]
+    fn rows_are_sorted_by_a_column_and_back() {
+        let mut view = view();
+        let plain = names(&view);
+        view.press(Key::Char('s'));
+        assert_eq!(view.sort, Some((0, true)));
+        view.press(Key::Char('r'));
+        assert_eq!(view.sort, Some((0, false)));
+        for _ in 0..view.nr_columns() {
+            view.press(Key::Char('s'));
+        }
+        assert_eq!((view.sort, names(&view)), (None, plain));
+    }
+
+    #[test]
+    fn rows_of_one_name_have_their_own_figures_and_past() {
+        let mut look = stalled_sample();
+        let queue = look.page.of(Kind::Queue).next().unwrap().clone();
+        // Of another kind, so that its figures differ.
+        let mut twin = look.page.of(Kind::Pool).next().unwrap().clone();
+        (twin.kind, twin.name, twin.detail) =
+            (Kind::Queue, queue.name.clone(), queue.detail.clone());
+        assert_ne!(twin.figure("nr_active"), queue.figure("nr_active"));
+        look.page.records = vec![queue, twin];
+        let mut view = View::new(look.clone(), false);
+        view.seen(Ok(look.clone()));
+        for record in &look.page.records {
+            let row = view.row().unwrap();
+            assert_eq!(view.record(&row), Some((record, Some(record))));
+            assert_eq!(view.rates(&row).len(), 1);
+            view.press(Key::Down);
+        }
+    }
+
+    #[test]
+    fn a_row_opens_and_closes_and_a_past_is_a_minute() {
+        let mut view = view();
+        view.press(Key::Enter);
+        assert_eq!(view.over, Over::Detail);
+        view.press(Key::Esc);
+        assert_eq!(view.over, Over::Table);
+        for _ in 0..REMEMBERED + 5 {
+            view.seen(Ok(stalled_sample()));
+        }
+        let row = view.row().unwrap();
+        assert_eq!(view.rates(&row).len(), REMEMBERED);
+        view.seen(Err(NoLook::Stale("it has ended".into())));
+        assert!(view.ended.is_some());
+    }
+}

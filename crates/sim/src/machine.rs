@@ -1,0 +1,269 @@
+//! Machine files: what CPUs there are, and what everything costs, each figure with where it comes from.
+//!
+//! ```toml
+//! topology = "1 numa x 72 core"
+//! [costs]
+//! rmw_hit = { ns = 3.0, from = "guess" }
+//! ```
+//!
+//! This much of TOML is read: comments, `name = "text"`, and tables of one line in `[costs]`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use sync::sim::{Costs, MAX_CPUS};
+use topology::Topology;
+
+/// A machine of a file.
+#[derive(Debug)]
+pub struct Machine {
+    /// The levels, outermost first: how many of which.
+    levels: Vec<(usize, String)>,
+    costs: BTreeMap<&'static str, Figure>,
+}
+
+#[derive(Clone, Debug)]
+struct Figure {
+    ns: f64,
+    is_guess: bool,
+}
+
+impl Machine {
+    pub fn read(path: &Path) -> Result<Self, String> {
+        let text = std::fs::read_to_string(path)
+            .map_err(|error| format!("{}: {error}", path.display()))?;
+        Self::parse(&text).map_err(|error| format!("{}: {error}", path.display()))
+    }
+
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let (mut topology, mut costs, mut is_costs) = (None, BTreeMap::new(), false);
+        for (number, line) in text.lines().enumerate() {
+            let wrong = |what: String| format!("line {}: {what}", number + 1);
+            let line = line.trim();
+            match line
+                .split_once('=')
+                .map(|(name, value)| (name.trim(), value.trim()))
+            {
+                _ if line.is_empty() || line.starts_with('#') => {}
+                _ if line == "[costs]" => is_costs = true,
+                Some((name, value)) if is_costs => {
+                    let known = Costs::NAMES.iter().find(|known| known.0 == name);
+                    let (known, _) =
+                        known.ok_or_else(|| wrong(format!("no cost is called `{name}`")))?;
+                    let figure = figure(name, value).map_err(wrong)?;
+                    if costs.insert(*known, figure).is_some() {
+                        return Err(wrong(format!("`{name}` stands there twice")));
+                    }
+                }
+                Some(("topology", value)) => topology = Some(value.trim_matches('"').to_owned()),
+                Some(("about", _)) => {}
+                _ => {
+                    return Err(wrong(format!(
+                        "`{line}` is neither `topology`, `about` nor `[costs]`"
+                    )));
+                }
+            }
+        }
+        let missing: Vec<_> = Costs::NAMES
+            .iter()
+            .filter(|(name, _)| !costs.contains_key(name))
+            .collect();
+        if let Some((name, about)) = missing.first() {
+            return Err(format!(
+                "no cost `{name}` ({}); {} are missing",
+                about.trim(),
+                missing.len()
+            ));
+        }
+        let topology = topology.ok_or("no `topology`")?;
+        Topology::synthetic(&topology).map_err(|error| error.to_string())?;
+        let levels: Vec<_> = topology
+            .split(" x ")
+            .filter_map(|level| level.trim().split_once(' '))
+            .filter_map(|(count, kind)| Some((count.parse().ok()?, kind.trim().to_owned())))
+            .collect();
+        let machine = Self { levels, costs };
+        machine.check_order()?;
+        Ok(machine)
+    }
+
+    /// A line that comes from farther away is not there sooner.
+    fn check_order(&self) -> Result<(), String> {
+        let ns = |name: &str| self.costs[name].ns;
+        for (near, far) in [
+            ("smt", "llc_dirty"),
+            ("llc", "llc_dirty"),
+            ("llc_dirty", "xllc"),
+            ("xllc", "xnode"),
+        ] {
+            if ns(near) > ns(far) {
+                return Err(format!(
+                    "`{near}` is dearer than `{far}`: {} and {} ns",
+                    ns(near),
+                    ns(far)
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    fn shape(&self, levels: &[(usize, String)]) -> String {
+        let levels: Vec<_> = levels
+            .iter()
+            .map(|(count, kind)| format!("{count} {kind}"))
+            .collect();
+        levels.join(" x ")
+    }
+
+    /// Returns how many CPUs it has.
+    pub fn nr_cpus(&self) -> usize {
+        self.levels.iter().map(|level| level.0).product()
+    }
+
+    /// Returns its topology with `nr_cpus`: fewer of the outer levels, or more of the outermost.
+    pub fn topology(&self, nr_cpus: usize) -> Result<Topology, String> {
+        if !(1..=MAX_CPUS).contains(&nr_cpus) {
+            return Err(format!("{nr_cpus} CPUs: a simulation has 1 to {MAX_CPUS}"));
+        }
+        let (mut left, mut levels) = (nr_cpus, self.levels.clone());
+        for (depth, (count, kind)) in levels.iter_mut().enumerate().rev() {
+            let fits = if depth == 0 { left } else { (*count).min(left) };
+            if left % fits != 0 || (kind == "smt" && fits != *count) {
+                return Err(format!(
+                    "{nr_cpus} CPUs cannot be made of {}",
+                    self.shape(&self.levels)
+                ));
+            }
+            (*count, left) = (fits, left / fits);
+        }
+        Topology::synthetic(&self.shape(&levels)).map_err(|error| error.to_string())
+    }
+
+    /// Returns its costs, one of them times a factor.
+    pub fn costs(&self, changed: Option<(&str, f64)>) -> Costs {
+        let of = |name: &'static str| {
+            let factor = changed
+                .filter(|change| change.0 == name)
+                .map_or(1.0, |change| change.1);
+            Ok::<_, std::convert::Infallible>(self.costs[name].ns * factor)
+        };
+        match Costs::from_ns(of) {
+            Ok(costs) => costs,
+        }
+    }
+
+    /// Returns the costs that are guesses.
+    pub fn guesses(&self) -> Vec<&'static str> {
+        let guessed = self
+            .costs
+            .iter()
+            .filter(|(_, figure)| figure.is_guess && figure.ns > 0.0);
+        guessed.map(|(name, _)| *name).collect()
+    }
+}
+
+/// Reads `{ ns = 3.0, from = "guess" }`.
+fn figure(name: &str, value: &str) -> Result<Figure, String> {
+    let inner = value
+        .strip_prefix('{')
+        .and_then(|value| value.strip_suffix('}'));
+    let inner = inner
+        .ok_or_else(|| format!("`{name}` has no unit: write {{ ns = {value}, from = \"…\" }}"))?;
+    let (amount, from) = inner
+        .split_once(',')
+        .ok_or_else(|| format!("`{name}` does not say where it comes `from`"))?;
+    let (unit, amount) = amount
+        .split_once('=')
+        .ok_or_else(|| format!("`{name}` has no unit: ns, us or ms"))?;
+    let scale = match unit.trim() {
+        "ns" => 1.0,
+        "us" => 1e3,
+        "ms" => 1e6,
+        other => {
+            return Err(format!(
+                "`{name}`: `{other}` is no unit; there are ns, us and ms"
+            ));
+        }
+    };
+    let amount: f64 = amount
+        .trim()
+        .parse()
+        .map_err(|_| format!("`{name}`: `{}` is no number", amount.trim()))?;
+    if !(amount.is_finite() && amount >= 0.0) {
+        return Err(format!("`{name}` is {amount}: a cost is not negative"));
+    }
+    let from = from
+        .trim()
+        .strip_prefix("from")
+        .map(|from| from.trim_start_matches([' ', '=']).trim_matches('"'));
+    match from {
+        Some(from) if !from.is_empty() => Ok(Figure {
+            ns: amount * scale,
+            is_guess: from.starts_with("guess"),
+        }),
+        _ => Err(format!("`{name}` does not say where it comes `from`")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn whole() -> String {
+        let costs = Costs::NAMES
+            .iter()
+            .map(|(name, _)| format!("{name} = {{ ns = 5.0, from = \"guess\" }}\n"));
+        format!(
+            "topology = \"2 numa x 4 core x 2 smt\"\n[costs]\n{}",
+            costs.collect::<String>()
+        )
+    }
+
+    #[test]
+    fn bad_files_are_told_what_is_wrong() {
+        let with =
+            |from: &str, to: &str| Machine::parse(&whole().replacen(from, to, 1)).unwrap_err();
+        assert!(with("ttwu = { ns = 5.0, from = \"guess\" }\n", "").contains("no cost `ttwu`"));
+        assert!(with("ttwu = { ns = 5.0", "ttwu = { ns = -5.0").contains("not negative"));
+        assert!(with("ttwu = { ns = 5.0, from = \"guess\" }", "ttwu = 5.0").contains("no unit"));
+        assert!(with("ttwu = { ns = 5.0", "ttwu = { 5.0").contains("no unit"));
+        assert!(with("ttwu = { ns = 5.0", "ttwu = { s = 5.0").contains("`s` is no unit"));
+        assert!(
+            with("ttwu = { ns = 5.0, from = \"guess\"", "ttwu = { ns = 5.0").contains("`from`")
+        );
+        assert!(with("ttwu =", "twtu =").contains("line "));
+        assert!(with("4 core", "4 cors").contains("expected a level"));
+        assert!(with("llc_dirty = { ns = 5.0", "llc_dirty = { ns = 50.0").contains("dearer"));
+        assert!(with("topology", "# topology").contains("no `topology`"));
+    }
+
+    #[test]
+    fn a_machine_shrinks_and_grows_by_its_outer_levels() {
+        let machine = Machine::parse(&whole()).unwrap();
+        let shape = |nr_cpus| {
+            machine
+                .topology(nr_cpus)
+                .map(|topology| (topology.nodes().len(), topology.nr_cpus()))
+        };
+        assert_eq!(machine.nr_cpus(), 16);
+        assert_eq!(
+            (shape(4), shape(16), shape(64)),
+            (Ok((1, 4)), Ok((2, 16)), Ok((8, 64)))
+        );
+        assert!(
+            shape(3)
+                .unwrap_err()
+                .contains("cannot be made of 2 numa x 4 core x 2 smt")
+        );
+        assert!(shape(1025).unwrap_err().contains("1 to 1024"));
+    }
+
+    #[test]
+    fn the_files_of_this_project_are_whole() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../machines");
+        let files = std::fs::read_dir(folder)
+            .unwrap()
+            .map(|file| file.unwrap().path());
+        assert!(files.map(|file| Machine::read(&file).unwrap()).count() >= 6);
+    }
+}

@@ -1,0 +1,123 @@
+//! One run: a scenario on a machine with a seed. Its outcome is a line of JSON.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
+use std::time::Duration;
+
+use afterwork::params::AffinityScope;
+use serde_json::{Value, json};
+use sync::sim::{Outcome, run};
+
+use crate::machine::Machine;
+use crate::scenarios::{Job, SCENARIOS, Told};
+
+/// What distinguishes a run from others of a sweep.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    pub scope: String,
+    pub nr_cpus: usize,
+    pub seed: u64,
+    /// A guess that is halved or doubled.
+    pub changed: Option<(String, f64)>,
+}
+
+/// Runs `scenario` at `point`.
+pub fn once(
+    scenario: &str,
+    machine: &Machine,
+    point: &Point,
+    nr_items: usize,
+    budget: Duration,
+) -> Result<Value, String> {
+    let scenario = SCENARIOS
+        .iter()
+        .find(|it| it.name == scenario)
+        .ok_or("no such scenario")?;
+    let scope = scope_of(&point.scope)?;
+    let topology = machine.topology(point.nr_cpus)?;
+    let changed = point
+        .changed
+        .as_ref()
+        .map(|(name, factor)| (name.as_str(), *factor));
+    let mut simulated = sync::sim::Machine::new(topology.clone(), machine.costs(changed));
+    simulated.seed = point.seed;
+    simulated.takes_stacks = point.changed.is_none();
+    simulated.budget = Some(budget);
+    let told = Arc::new(Told::default());
+    let (job, inside) = (
+        Job {
+            topology,
+            scope,
+            nr_items,
+        },
+        told.clone(),
+    );
+    let outcome = run(simulated, move || (scenario.run)(&job, &inside))
+        .map_err(|failure| failure.to_string())?;
+    Ok(shown(&told, &outcome))
+}
+
+/// Returns the scope of a name.
+pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
+    let scope = AffinityScope::ALL
+        .into_iter()
+        .find(|scope| scope.as_str() == name);
+    scope.ok_or_else(|| {
+        let names: Vec<_> = AffinityScope::ALL
+            .iter()
+            .map(|scope| scope.as_str())
+            .collect();
+        format!(
+            "no scope is called `{name}`; there are {}",
+            names.join(", ")
+        )
+    })
+}
+
+fn shown(told: &Told, outcome: &Outcome) -> Value {
+    let nr_items = told.nr_items.load(Relaxed).max(1) as f64;
+    let span_ns = told
+        .end_ns
+        .load(Relaxed)
+        .saturating_sub(told.start_ns.load(Relaxed))
+        .max(1);
+    let per_item = |count: u64| count as f64 / nr_items;
+    let counts = &outcome.counts;
+    let mut locks: Vec<_> = outcome
+        .locks
+        .iter()
+        .filter(|lock| lock.1.nr_taken > 0)
+        .collect();
+    locks.sort_by_key(|(name, lock)| (std::cmp::Reverse(lock.waited_ps), **name));
+    let locks = locks.iter().take(4).map(|(name, lock)| {
+        let each = |ps: u64| ps as f64 / 1000.0 / lock.nr_taken as f64;
+        json!({
+            "guards": name, "taken_per_item": per_item(lock.nr_taken), "wait_ns": each(lock.waited_ps), "hold_ns": each(lock.held_ps),
+            "contended": lock.nr_contended as f64 / lock.nr_taken as f64,
+        })
+    });
+    let hot = outcome.hot.iter().take(5).map(|line| {
+        let sites = line.sites.iter().take(3).map(|(site, nr_moves, ns)| {
+            json!({ "site": site, "moves_per_item": per_item(*nr_moves), "wait_ns_per_item": per_item(*ns) })
+        });
+        let stacks = line.stacks.iter().take(2).map(|(percent, stack)| json!({ "percent": percent, "stack": stack }));
+        json!({
+            "moves_per_item": per_item(line.nr_moves), "wait_ns_per_item": per_item(line.waited_ns),
+            "sites": sites.collect::<Vec<_>>(), "stacks": stacks.collect::<Vec<_>>(),
+        })
+    });
+    json!({
+        "items_per_s": nr_items / span_ns as f64 * 1e9,
+        "nr_items": nr_items,
+        "simulated_ns": span_ns,
+        "kicks_per_item": per_item(told.nr_kicks.load(Relaxed)),
+        "nr_workers": told.nr_workers.load(Relaxed),
+        "wakes_per_item": per_item(counts.wakes),
+        "switches_per_item": per_item(counts.switches),
+        "transfers_per_item": per_item(counts.moves),
+        "futex_waits_per_item": per_item(counts.futex_waits),
+        "accesses": counts.accesses,
+        "hot": hot.collect::<Vec<_>>(),
+        "locks": locks.collect::<Vec<_>>(),
+    })
+}

@@ -1,0 +1,186 @@
+//! The command line.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::machine::Machine;
+use crate::once::{Point, once, scope_of};
+use crate::scenarios::SCENARIOS;
+use crate::{sweep, table};
+
+/// What is asked for.
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub scenario: String,
+    pub machine: PathBuf,
+    pub cpus: Vec<usize>,
+    pub scopes: Vec<String>,
+    pub nr_seeds: u64,
+    pub nr_items: Option<usize>,
+    pub varies_guesses: bool,
+    pub budget: Duration,
+    pub json: bool,
+    /// One run of a sweep, in this process.
+    pub point: Option<Point>,
+}
+
+fn help() -> String {
+    let scenarios = SCENARIOS
+        .iter()
+        .map(|it| format!("  {:14} {}\n", it.name, it.about));
+    format!(
+        "cargo xtask sim SCENARIO --machine FILE [--cpus 8,72] [--scope cpu,cache_shard,system] [--seeds 3]\n\
+         \x20   [--items N] [--no-guesses] [--budget SECONDS] [--json]\n\n\
+         Runs the shipped library on a simulated machine. Each figure comes with its interval over seeds, and over each guessed\n\
+         cost halved and doubled. Exit 0: done; 1: deadlock, endless loop, panic, or over the budget; 2: could not run.\n\n{}",
+        scenarios.collect::<String>()
+    )
+}
+
+fn parse(args: &[String]) -> Result<Options, String> {
+    let mut options = Options {
+        scenario: String::new(),
+        machine: PathBuf::new(),
+        cpus: Vec::new(),
+        scopes: vec!["cpu".into(), "cache_shard".into(), "system".into()],
+        nr_seeds: 3,
+        nr_items: None,
+        varies_guesses: true,
+        budget: Duration::from_secs(600),
+        json: false,
+        point: None,
+    };
+    let (mut seed, mut changed) = (None, None);
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        let mut value = || {
+            args.next()
+                .cloned()
+                .ok_or_else(|| format!("{arg} wants a value"))
+        };
+        let number = |text: String| {
+            text.parse::<u64>()
+                .map_err(|_| format!("{arg}: `{text}` is no number"))
+        };
+        let positive = |text: String| match number(text)? {
+            0 => Err(format!("{arg}: at least 1")),
+            value => Ok(value),
+        };
+        match arg.as_str() {
+            "--machine" => options.machine = value()?.into(),
+            "--cpus" => {
+                let cpus = value()?;
+                let counts = cpus
+                    .split(',')
+                    .map(|count| number(count.into()).map(|count| count as usize));
+                options.cpus = counts.collect::<Result<_, _>>()?;
+            }
+            "--scope" => options.scopes = value()?.split(',').map(Into::into).collect(),
+            "--seeds" => options.nr_seeds = positive(value()?)?,
+            "--items" => options.nr_items = Some(positive(value()?)? as usize),
+            "--budget" => options.budget = Duration::from_secs(number(value()?)?),
+            "--no-guesses" => options.varies_guesses = false,
+            "--json" => options.json = true,
+            "--seed" => seed = Some(number(value()?)?),
+            "--change" => {
+                let text = value()?;
+                let (name, factor) = text.split_once(':').ok_or("--change NAME:FACTOR")?;
+                let factor = factor.parse().map_err(|_| "--change NAME:FACTOR")?;
+                changed = Some((name.to_owned(), factor));
+            }
+            name if !name.starts_with('-') && options.scenario.is_empty() => {
+                options.scenario = name.into()
+            }
+            _ => return Err(format!("`{arg}` is no option\n\n{}", help())),
+        }
+    }
+    if !SCENARIOS.iter().any(|it| it.name == options.scenario) {
+        return Err(format!(
+            "no scenario is called `{}`\n\n{}",
+            options.scenario,
+            help()
+        ));
+    }
+    if options.machine.as_os_str().is_empty() {
+        return Err("--machine wants a file: machines/ has some".into());
+    }
+    if matches!(
+        options.scenario.as_str(),
+        "mailbox" | "readers" | "percpu-drain"
+    ) {
+        // They have no queue.
+        options.scopes = vec!["system".into()];
+        if options.cpus.iter().any(|&nr_cpus| nr_cpus < 2) {
+            return Err(format!("{} wants 2 CPUs at least", options.scenario));
+        }
+    }
+    options
+        .scopes
+        .iter()
+        .try_for_each(|scope| scope_of(scope).map(drop))?;
+    if let Some(seed) = seed {
+        options.point = Some(Point {
+            scope: options.scopes[0].clone(),
+            nr_cpus: options.cpus.first().copied().unwrap_or(2),
+            seed,
+            changed,
+        });
+    }
+    Ok(options)
+}
+
+/// So many items of all CPUs together take about half a second to simulate.
+const ITEMS_IN_ALL: usize = 12_000;
+
+impl Options {
+    pub fn items_for(&self, nr_cpus: usize) -> usize {
+        self.nr_items
+            .unwrap_or_else(|| (ITEMS_IN_ALL / nr_cpus).clamp(40, 1000))
+    }
+}
+
+pub fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    if args.is_empty() || args.iter().any(|arg| arg == "--help") {
+        print!("{}", help());
+        return ExitCode::SUCCESS;
+    }
+    let read = |args: &[String]| {
+        let mut options = parse(args)?;
+        let machine = Machine::read(&options.machine)?;
+        if options.cpus.is_empty() {
+            options.cpus = vec![machine.nr_cpus()];
+        }
+        options
+            .cpus
+            .iter()
+            .try_for_each(|&nr_cpus| machine.topology(nr_cpus).map(drop))?;
+        Ok::<_, String>((options, machine))
+    };
+    let (options, machine) = match read(&args) {
+        Ok(both) => both,
+        Err(error) => {
+            eprintln!("sim: {error}");
+            return ExitCode::from(2);
+        }
+    };
+    let done = match &options.point {
+        Some(point) => {
+            let nr_items = options.items_for(point.nr_cpus);
+            once(&options.scenario, &machine, point, nr_items, options.budget)
+                .map(|value| println!("{value}"))
+        }
+        None => sweep::sweep(&options, &machine).map(|value| match options.json {
+            true => println!("{value:#}"),
+            false => print!("{}", table::shown(&value)),
+        }),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("sim: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

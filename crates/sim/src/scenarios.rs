@@ -1,0 +1,301 @@
+//! The programs: each is the shipped library, used as `afterwork bench` uses it, by one thread pinned to each CPU.
+
+use std::sync::Arc;
+// Counts of ours, which are to cost nothing in the simulation.
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use afterwork::params::{AffinityScope, Params, Qpw};
+use afterwork::percpu::PerCpu;
+use afterwork::rcu::{self, Rcu};
+use afterwork::task_work::Mailbox;
+use afterwork::workqueue::{Builder, Registry, Work, Workqueue};
+use sync::{cpu, futex::Futex, thread, time};
+use topology::{CpuId, CpuSet, Topology};
+
+/// What one run is told.
+#[derive(Clone, Debug)]
+pub struct Job {
+    pub topology: Topology,
+    pub scope: AffinityScope,
+    /// How many items each producer makes, after a tenth of them that is not measured.
+    pub nr_items: usize,
+}
+
+/// What the clock of the simulated machine says of a run.
+#[derive(Debug, Default)]
+pub struct Told {
+    pub start_ns: AtomicU64,
+    pub end_ns: AtomicU64,
+    pub nr_items: AtomicU64,
+    pub nr_kicks: AtomicU64,
+    pub nr_workers: AtomicU64,
+}
+
+/// A program by its name.
+pub struct Scenario {
+    pub name: &'static str,
+    pub about: &'static str,
+    pub run: fn(&Job, &Arc<Told>),
+}
+
+pub const SCENARIOS: &[Scenario] = &[
+    Scenario {
+        name: "one-at-a-time",
+        about: "each CPU queues an item and flushes it, again and again",
+        run: |job, told| queue_of(job, told, 1, 0, |builder| builder),
+    },
+    Scenario {
+        name: "handed-over",
+        about: "as one-at-a-time, and a flush does not run the item itself: a worker does",
+        run: |job, told| queue_of(job, told, 1, 0, |builder| builder.help(false)),
+    },
+    Scenario {
+        name: "batches",
+        about: "each CPU queues 32 items by one call and flushes them",
+        run: |job, told| queue_of(job, told, 32, 0, |builder| builder),
+    },
+    Scenario {
+        name: "max-active",
+        about: "items of 1 µs, one at a time, of a queue that runs half as many at once as there are CPUs",
+        run: |job, told| {
+            let half = (job.topology.nr_cpus() as u32 / 2).max(1);
+            queue_of(job, told, 1, 1_000, |builder| builder.max_active(half))
+        },
+    },
+    Scenario {
+        name: "fan-out",
+        about: "one CPU queues four items of 1 µs for each CPU by one call and flushes them",
+        run: fan_out,
+    },
+    Scenario {
+        name: "mailbox",
+        about: "all CPUs but one post to a mailbox, whose owner waits for as many as there are CPUs",
+        run: mailbox,
+    },
+    Scenario {
+        name: "readers",
+        about: "all CPUs but one read under RCU, one replaces and waits for grace periods",
+        run: readers,
+    },
+    Scenario {
+        name: "percpu-drain",
+        about: "each CPU works on its slot on demand, one adds up all slots, again and again",
+        run: percpu_drain,
+    },
+];
+
+/// Lets a thread on each CPU do `body`, all from one moment on, and notes when they began and ended.
+fn on_all_cpus(
+    told: &Arc<Told>,
+    nr_cpus: usize,
+    body: impl Fn(usize, &dyn Fn()) + Send + Sync + 'static,
+) {
+    let body = Arc::new(body);
+    let nr_ready = Arc::new(Futex::new(0));
+    let go = Arc::new(Futex::new(0));
+    told.start_ns.store(u64::MAX, Relaxed);
+    let threads: Vec<_> = (0..nr_cpus)
+        .map(|index| {
+            let (body, nr_ready, go, told) =
+                (body.clone(), nr_ready.clone(), go.clone(), told.clone());
+            let run = move || {
+                let here: CpuSet = [CpuId::new(index as u32)].into_iter().collect();
+                cpu::set_affinity(None, &here).expect("the CPU is there");
+                body(index, &|| {
+                    nr_ready.word().fetch_add(1, Relaxed);
+                    nr_ready.wake(1);
+                    while go.word().load(Relaxed) == 0 {
+                        go.wait(0);
+                    }
+                    told.start_ns.fetch_min(time::now_ns(), Relaxed);
+                });
+                told.end_ns.fetch_max(time::now_ns(), Relaxed);
+            };
+            thread::spawn(&format!("cpu-{index}"), run).expect("a thread")
+        })
+        .collect();
+    loop {
+        let ready = nr_ready.word().load(Relaxed);
+        if ready as usize == nr_cpus {
+            break;
+        }
+        nr_ready.wait(ready);
+    }
+    // All sleep, and workers that were made have gone idle.
+    thread::sleep(std::time::Duration::from_millis(1));
+    sync::sim::measure_from_here();
+    go.word().store(1, Relaxed);
+    go.wake(u32::MAX);
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("no panic"));
+}
+
+fn registry(job: &Job) -> Registry {
+    let params = Params {
+        // The machine does not change.
+        machine_look_ms: 0,
+        ..Params::default()
+    };
+    Registry::new(job.topology.clone(), params).expect("a registry")
+}
+
+fn note_pools(told: &Told, registry: &Registry, kicks_before: u64) {
+    let pools = registry.pool_stats();
+    told.nr_kicks.store(
+        pools.iter().map(|pool| pool.kicks).sum::<u64>() - kicks_before,
+        Relaxed,
+    );
+    told.nr_workers
+        .store(pools.iter().map(|pool| pool.created).sum(), Relaxed);
+}
+
+fn queue_of(
+    job: &Job,
+    told: &Arc<Told>,
+    batch: usize,
+    work_ns: u64,
+    with: impl FnOnce(Builder) -> Builder,
+) {
+    let registry = registry(job);
+    let builder = with(Workqueue::builder("sim").scope(job.scope));
+    let queue = Arc::new(builder.build_in(&registry).expect("a queue"));
+    let (nr_items, told2, shared) = (job.nr_items, told.clone(), queue.clone());
+    let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
+    on_all_cpus(told, job.topology.nr_cpus(), move |_, ready| {
+        let make = |_| Work::new(move || sync::sim::work_ns(work_ns));
+        let works: Vec<_> = (0..batch).map(make).collect();
+        let rounds = |nr_rounds: usize| {
+            for _ in 0..nr_rounds {
+                match &works[..] {
+                    [work] => assert!(shared.enqueue(work)),
+                    works => assert_eq!(shared.enqueue_all(works), works.len()),
+                }
+                works
+                    .iter()
+                    .for_each(|work| _ = work.flush().expect("another thread's"));
+            }
+        };
+        rounds((nr_items / 10 / batch).max(1));
+        ready();
+        let nr_rounds = (nr_items / batch).max(1);
+        rounds(nr_rounds);
+        told2
+            .nr_items
+            .fetch_add((nr_rounds * batch) as u64, Relaxed);
+    });
+    note_pools(told, &registry, kicks);
+    drop(queue);
+    registry.shutdown().ok();
+}
+
+fn fan_out(job: &Job, told: &Arc<Told>) {
+    let registry = registry(job);
+    let queue = Workqueue::builder("sim")
+        .scope(job.scope)
+        .build_in(&registry)
+        .expect("a queue");
+    let works: Vec<_> = (0..4 * job.topology.nr_cpus())
+        .map(|_| Work::new(|| sync::sim::work_ns(1_000)))
+        .collect();
+    let round = || {
+        assert_eq!(queue.enqueue_all(&works), works.len());
+        works
+            .iter()
+            .for_each(|work| _ = work.flush().expect("another thread's"));
+    };
+    round();
+    let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
+    let nr_rounds = (job.nr_items / 4).max(2);
+    sync::sim::measure_from_here();
+    told.start_ns.store(time::now_ns(), Relaxed);
+    (0..nr_rounds).for_each(|_| round());
+    told.end_ns.store(time::now_ns(), Relaxed);
+    told.nr_items
+        .store((nr_rounds * works.len()) as u64, Relaxed);
+    note_pools(told, &registry, kicks);
+    drop((queue, works));
+    registry.shutdown().ok();
+}
+
+fn mailbox(job: &Job, told: &Arc<Told>) {
+    let nr_cpus = job.topology.nr_cpus();
+    let mailbox = Mailbox::<usize>::new();
+    let poster = mailbox.poster();
+    let owners = std::sync::Mutex::new(Some(mailbox));
+    let (nr_items, told2) = (job.nr_items, told.clone());
+    let nr_all = nr_items * (nr_cpus - 1);
+    on_all_cpus(told, nr_cpus, move |index, ready| {
+        if index > 0 {
+            let poster = poster.clone();
+            ready();
+            (0..nr_items).for_each(|item| poster.post_lazy(item).expect("the owner is there"));
+            return;
+        }
+        let mut mailbox = owners.lock().expect("no panic").take().expect("one owner");
+        ready();
+        let mut nr_got = 0;
+        while nr_got < nr_all {
+            mailbox
+                .wait(nr_cpus.min(nr_all - nr_got))
+                .expect("the posters are there");
+            nr_got += mailbox.drain(4096).count();
+        }
+        told2.nr_items.store(nr_got as u64, Relaxed);
+    });
+}
+
+fn readers(job: &Job, told: &Arc<Told>) {
+    let cell = Arc::new(Rcu::new(1_u64));
+    let (nr_items, told2) = (job.nr_items, told.clone());
+    // Each thousandth of an item's time it asks again.
+    let nr_readers = (job.topology.nr_cpus() - 1) as u64;
+    let nr_done = Arc::new(AtomicU64::new(0));
+    on_all_cpus(told, job.topology.nr_cpus(), move |index, ready| {
+        let section = || assert!(*cell.load(&rcu::read()) > 0);
+        section();
+        ready();
+        if index == 0 {
+            while nr_done.load(Relaxed) < nr_readers {
+                cell.replace(2);
+                rcu::synchronize();
+            }
+        } else {
+            for _ in 0..nr_items {
+                section();
+                sync::sim::work_ns(100);
+            }
+            nr_done.fetch_add(1, Relaxed);
+            told2.nr_items.fetch_add(nr_items as u64, Relaxed);
+        }
+    });
+}
+
+fn percpu_drain(job: &Job, told: &Arc<Told>) {
+    let builder = PerCpu::builder()
+        .qpw(Qpw::OnDemand)
+        .topology(job.topology.clone());
+    let data = Arc::new(builder.build(|_| 0_u64).expect("per-CPU data"));
+    let (nr_items, nr_owners, told2) = (job.nr_items, job.topology.nr_cpus() - 1, told.clone());
+    let nr_done = Arc::new(AtomicU64::new(0));
+    on_all_cpus(told, job.topology.nr_cpus(), move |index, ready| {
+        if index == 0 {
+            ready();
+            while nr_done.load(Relaxed) < nr_owners as u64 {
+                data.sum_over(|hits| *hits);
+            }
+            return;
+        }
+        let mut owner = data
+            .attach(CpuId::new(index as u32))
+            .expect("nobody owns it");
+        ready();
+        for _ in 0..nr_items {
+            owner.with(|hits| *hits += 1);
+            sync::sim::work_ns(100);
+        }
+        drop(owner);
+        nr_done.fetch_add(1, Relaxed);
+        told2.nr_items.fetch_add(nr_items as u64, Relaxed);
+    });
+}

@@ -1,0 +1,111 @@
+//! The table, and below it what was waited for.
+
+use serde_json::Value;
+
+/// A rate in three digits.
+fn rate(value: &Value) -> String {
+    let rate = value.as_f64().unwrap_or(0.0);
+    match rate {
+        1e6.. => format!("{:.2} M", rate / 1e6),
+        _ => format!("{:.0} k", rate / 1e3),
+    }
+}
+
+fn figure(value: &Value) -> String {
+    format!("{:.2}", value.as_f64().unwrap_or(0.0))
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or("")
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+/// Returns the outcome of a sweep as text.
+pub fn shown(all: &Value) -> String {
+    let guesses: Vec<_> = list(&all["guesses"]).iter().map(text).collect();
+    let mut out = format!(
+        "SIMULATED, not measured: {} on {}. {} of its costs are guesses ({}), and so is the share of what a lock guards. Trust \
+         which line saturates, and from how many CPUs on; not the figures.\n\n",
+        text(&all["scenario"]),
+        text(&all["machine"]),
+        guesses.len(),
+        guesses.join(", "),
+    );
+    out += &format!(
+        "{:12} {:>4}  {:>9}  {:>19}  {:>19}  {:>7} {:>7} {:>9} {:>8}\n",
+        "scope",
+        "cpus",
+        "items/s",
+        "over seeds",
+        "and guesses",
+        "kicks/i",
+        "wakes/i",
+        "moves/i",
+        "workers"
+    );
+    for row in list(&all["rows"]) {
+        let median = &row["median"];
+        let bounds = |of: &str| format!("{} to {}", rate(&row[of][0]), rate(&row[of][1]));
+        out += &format!(
+            "{:12} {:>4}  {:>9}  {:>19}  {:>19}  {:>7} {:>7} {:>9} {:>8}{}\n",
+            text(&row["scope"]),
+            row["nr_cpus"].to_string(),
+            rate(&median["items_per_s"]),
+            bounds("over_seeds"),
+            bounds("over_guesses"),
+            figure(&median["kicks_per_item"]),
+            figure(&median["wakes_per_item"]),
+            figure(&median["transfers_per_item"]),
+            median["nr_workers"].to_string(),
+            if row["is_bistable"] == true {
+                "  BISTABLE: two regimes, no average"
+            } else {
+                ""
+            },
+        );
+    }
+    for row in list(&all["rows"]) {
+        out += &format!("\n{} scope, {} CPUs\n", text(&row["scope"]), row["nr_cpus"]);
+        for most in list(&row["most_by"]) {
+            let (cost, times) = (text(&most["cost"]), figure(&most["times"]));
+            out += &format!(
+                "  {cost} times {times}: the rate times {}\n",
+                figure(&most["changes_rate_to"])
+            );
+        }
+        for line in list(&row["median"]["hot"]).iter().take(3) {
+            let (wait, moves) = (
+                figure(&line["wait_ns_per_item"]),
+                figure(&line["moves_per_item"]),
+            );
+            out += &format!("  a line: {wait} ns of waiting and {moves} moves an item\n");
+            for site in list(&line["sites"]) {
+                out += &format!(
+                    "    {:>10} ns at {}\n",
+                    figure(&site["wait_ns_per_item"]),
+                    text(&site["site"])
+                );
+            }
+            for stack in list(&line["stacks"]).iter().take(1) {
+                out += &format!(
+                    "    {} % by\n{}",
+                    stack["percent"],
+                    text(&stack["stack"]).replace("    ", "        ")
+                );
+            }
+        }
+        for lock in list(&row["median"]["locks"]).iter().take(2) {
+            out += &format!(
+                "  lock of {}: taken {} times an item, waited {} ns, held {} ns\n",
+                text(&lock["guards"]),
+                figure(&lock["taken_per_item"]),
+                figure(&lock["wait_ns"]),
+                figure(&lock["hold_ns"]),
+            );
+        }
+    }
+    out
+}

@@ -1,0 +1,137 @@
+//! The program of simulated scenarios, as `cargo xtask test --only sim` builds it.
+#![cfg(sim)]
+
+use std::path::PathBuf;
+use std::process::{Command, Output};
+
+fn machine(name: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../machines")
+        .join(name)
+}
+
+fn sim(args: &str, machine_file: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
+    command
+        .args(args.split_whitespace())
+        .arg("--machine")
+        .arg(machine(machine_file));
+    command.output().unwrap()
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn equal_seeds_give_equal_bytes_and_others_do_not() {
+    let once = |seed: u32, word: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
+        command.args(
+            format!("one-at-a-time --cpus 36 --scope system --items 40 --seed {seed}").split(' '),
+        );
+        // The host's stack starts elsewhere.
+        command
+            .arg("--machine")
+            .arg(machine("grace-72.toml"))
+            .env("WORD", word);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", said(&output));
+        output.stdout
+    };
+    let first = once(1, "");
+    assert!(!first.is_empty());
+    for run in 1..10 {
+        assert_eq!(once(1, &"x".repeat(run * 1000)), first, "run {run}");
+    }
+    assert_ne!(once(2, ""), first);
+}
+
+/// No deadlock, no endless loop, no panic: on few CPUs, and on several nodes.
+#[test]
+fn every_scenario_comes_to_its_end() {
+    for scenario in [
+        "one-at-a-time",
+        "handed-over",
+        "batches",
+        "max-active",
+        "fan-out",
+        "mailbox",
+        "readers",
+        "percpu-drain",
+    ] {
+        for (file, cpus) in [("vm-2.toml", 2), ("epyc-256.toml", 64)] {
+            let output = sim(
+                &format!("{scenario} --cpus {cpus} --scope cache --items 60 --seed 5 --budget 60"),
+                file,
+            );
+            assert!(
+                output.status.success(),
+                "{scenario} on {cpus} CPUs: {}",
+                said(&output)
+            );
+            let text = String::from_utf8_lossy(&output.stdout);
+            assert!(text.contains("\"items_per_s\":"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn a_sweep_has_intervals_a_banner_and_the_lines_that_were_waited_for() {
+    let output = sim(
+        "one-at-a-time --cpus 8 --scope cpu --items 100 --seeds 2",
+        "mesh-512.toml",
+    );
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    for part in [
+        "SIMULATED, not measured",
+        "are guesses",
+        "over seeds",
+        "and guesses",
+        ": the rate times ",
+        "a line: ",
+        ".rs:",
+    ] {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
+}
+
+#[test]
+fn what_cannot_be_run_is_told() {
+    let cases = [
+        ("one-at-a-time --cpus 2000", "1 to 1024", 2),
+        ("one-at-a-time --cpus 7,300", "cannot be made of", 2),
+        ("two-at-a-time", "no scenario is called", 2),
+        ("one-at-a-time --scope galaxy", "no scope is called", 2),
+        ("one-at-a-time --cpus 8 --budget 0", "over the budget", 1),
+    ];
+    for (args, told, code) in cases {
+        let output = sim(args, "epyc-256.toml");
+        assert!(said(&output).contains(told), "{args}: {}", said(&output));
+        assert_eq!(output.status.code(), Some(code), "{args}");
+    }
+    assert!(said(&sim("one-at-a-time", "no-such.toml")).contains("no-such.toml"));
+}
+
+#[test]
+fn nothing_to_run_is_told_by_the_option() {
+    for (args, reason) in [
+        ("--seeds 0", "--seeds: at least 1"),
+        ("--items 0", "--items: at least 1"),
+    ] {
+        let output = sim(&format!("one-at-a-time {args}"), "vm-2.toml");
+        assert_eq!(output.status.code(), Some(2));
+        assert!(said(&output).contains(reason), "{}", said(&output));
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"))
+        .arg("batches")
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(
+        said(&output).contains("--machine wants a file"),
+        "{}",
+        said(&output)
+    );
+}

@@ -1,0 +1,187 @@
+//! Memory at addresses that depend on the program alone, so that equal seeds give equal runs.
+//!
+//! Each task takes from chunks of its own and frees to lists of its own, as with the C library's arenas and caches. So no two
+//! tasks share a line that they would not share there.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::ptr::{self, null_mut};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+const HEAP_AT: usize = 0x1000_0000_0000;
+/// Reserved, and taken from the host page by page.
+const HEAP_BYTES: usize = 64 << 30;
+/// Tasks past these share their lists.
+const NR_OWNERS: usize = 4096;
+/// A task takes so much at a time for small blocks.
+const CHUNK_BYTES: usize = 16 << 10;
+/// Steps of 16 bytes up to 1 KiB, then powers of two.
+const NR_SMALL: usize = 64;
+const NR_CLASSES: usize = NR_SMALL + 1 + 30;
+
+/// A global allocator for a program that simulates.
+#[derive(Debug)]
+pub struct Arena {
+    is_held: AtomicBool,
+    state: std::cell::UnsafeCell<*mut State>,
+}
+
+struct State {
+    next: usize,
+    owners: [Owner; NR_OWNERS],
+}
+
+struct Owner {
+    chunk: (usize, usize),
+    free: [*mut u8; NR_CLASSES],
+}
+
+// SAFETY: the state is reached by the holder of the lock alone.
+unsafe impl Sync for Arena {}
+
+impl Arena {
+    /// Makes the allocator; there may be one.
+    pub const fn new() -> Self {
+        Self {
+            is_held: AtomicBool::new(false),
+            state: std::cell::UnsafeCell::new(null_mut()),
+        }
+    }
+
+    fn with<R>(&self, step: impl FnOnce(&mut State) -> R) -> R {
+        // Acquire pairs with the Release below: the other holder's changes are seen.
+        while self.is_held.swap(true, Ordering::Acquire) {
+            std::hint::spin_loop();
+        }
+        // SAFETY: we hold the lock.
+        let state = unsafe { &mut *self.state.get() };
+        if state.is_null() {
+            let flags = libc::MAP_PRIVATE
+                | libc::MAP_ANONYMOUS
+                | libc::MAP_NORESERVE
+                | libc::MAP_FIXED_NOREPLACE;
+            // SAFETY: takes memory that was not mapped, at an address that is ours.
+            let at = unsafe {
+                libc::mmap(
+                    HEAP_AT as *mut _,
+                    HEAP_BYTES,
+                    libc::PROT_READ | libc::PROT_WRITE,
+                    flags,
+                    -1,
+                    0,
+                )
+            };
+            if at as usize != HEAP_AT {
+                crate::process::die("the simulation's addresses are taken");
+            }
+            // Fresh memory is zero: no owner has anything.
+            *state = at.cast();
+        }
+        // SAFETY: mapped and zero, which is a state; we hold the lock.
+        let state = unsafe { &mut **state };
+        if state.next == 0 {
+            state.next = (HEAP_AT + size_of::<State>()).next_multiple_of(1 << 20);
+        }
+        let result = step(state);
+        // Release: as above.
+        self.is_held.store(false, Ordering::Release);
+        result
+    }
+}
+
+impl Default for Arena {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+/// Returns the class of a layout, and how large and aligned its blocks are.
+fn class_of(layout: Layout) -> (usize, usize, usize) {
+    let size = layout.size().max(1);
+    if layout.align() <= 16 && size <= 16 * NR_SMALL {
+        let steps = size.div_ceil(16);
+        (steps - 1, steps * 16, 16)
+    } else {
+        let size = size.max(layout.align()).next_power_of_two();
+        (
+            NR_SMALL + size.trailing_zeros() as usize - 4,
+            size,
+            size.min(4096).max(layout.align()),
+        )
+    }
+}
+
+impl State {
+    fn owner(&mut self) -> &mut Owner {
+        let task = super::engine::running().map_or(0, |task| task + 1);
+        &mut self.owners[task % NR_OWNERS]
+    }
+
+    fn take(&mut self, layout: Layout) -> *mut u8 {
+        let (class, size, align) = class_of(layout);
+        let owner = self.owner();
+        let block = owner.free[class];
+        if !block.is_null() {
+            // SAFETY: a free block's first word is the next one.
+            owner.free[class] = unsafe { block.cast::<*mut u8>().read() };
+            return block;
+        }
+        if size > CHUNK_BYTES / 4 {
+            return self.grow(size, align);
+        }
+        let at = owner.chunk.0.next_multiple_of(align);
+        if at != 0 && at + size <= owner.chunk.1 {
+            owner.chunk.0 = at + size;
+            return at as *mut u8;
+        }
+        let chunk = self.grow(CHUNK_BYTES, 4096) as usize;
+        if chunk == 0 {
+            return null_mut();
+        }
+        self.owner().chunk = (chunk + size, chunk + CHUNK_BYTES);
+        chunk as *mut u8
+    }
+
+    fn grow(&mut self, size: usize, align: usize) -> *mut u8 {
+        let at = self.next.next_multiple_of(align);
+        if at + size > HEAP_AT + HEAP_BYTES {
+            return null_mut();
+        }
+        self.next = at + size;
+        at as *mut u8
+    }
+}
+
+// SAFETY: blocks of a class are as large and aligned as its layouts want, and no block is given out twice: it comes from the
+// end of what was used, or from a list of blocks that were given back.
+unsafe impl GlobalAlloc for Arena {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        self.with(|state| state.take(layout))
+    }
+
+    unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        self.with(|state| {
+            let class = class_of(layout).0;
+            let owner = state.owner();
+            // SAFETY: the block is given back, and holds a pointer at least.
+            unsafe { block.cast::<*mut u8>().write(owner.free[class]) };
+            owner.free[class] = block;
+        });
+    }
+
+    unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        let wanted =
+            Layout::from_size_align(size, layout.align()).expect("the caller keeps it in range");
+        if class_of(wanted).0 == class_of(layout).0 {
+            return block;
+        }
+        // SAFETY: the new block is as large as the smaller of both.
+        unsafe {
+            let other = self.alloc(wanted);
+            if !other.is_null() {
+                ptr::copy_nonoverlapping(block, other, size.min(layout.size()));
+                self.dealloc(block, layout);
+            }
+            other
+        }
+    }
+}

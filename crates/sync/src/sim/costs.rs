@@ -1,0 +1,115 @@
+//! What things cost: nanoseconds outside, picoseconds inside.
+
+macro_rules! costs {
+    ($($(#[doc = $about:literal])* $name:ident = $example_ns:literal;)*) => {
+        /// The costs of one machine, in picoseconds.
+        #[derive(Clone, Debug)]
+        pub struct Costs { $($(#[doc = $about])* pub $name: u64,)* }
+
+        impl Costs {
+            /// All names, with what they stand for.
+            pub const NAMES: &[(&str, &str)] = &[$((stringify!($name), concat!($($about),*))),*];
+
+            /// Takes each cost, in nanoseconds, from `of`.
+            ///
+            /// # Errors
+            ///
+            /// The error of `of`.
+            pub fn from_ns<E>(mut of: impl FnMut(&'static str) -> Result<f64, E>) -> Result<Self, E> {
+                Ok(Self { $($name: (of(stringify!($name))? * 1000.0) as u64,)* })
+            }
+
+            /// Round figures of no machine, for tests.
+            pub fn example() -> Self {
+                Self { $($name: ($example_ns * 1000.0) as u64,)* }
+            }
+        }
+    };
+}
+
+costs! {
+    /// The code around an access.
+    instr = 1.0;
+    /// A load that hits.
+    load_hit = 1.0;
+    /// A store that hits.
+    store_hit = 1.0;
+    /// A locked instruction on a line that this CPU owns.
+    rmw_hit = 5.0;
+    /// A full fence.
+    fence = 8.0;
+    /// A hint of a spin loop.
+    pause = 12.0;
+    /// A line that the SMT sibling has.
+    smt = 8.0;
+    /// A clean line of the shared cache.
+    llc = 15.0;
+    /// A line that another core of the same shared cache has modified.
+    llc_dirty = 50.0;
+    /// A line of another cache of the same node.
+    xllc = 90.0;
+    /// A line of another node.
+    xnode = 150.0;
+    /// A line that no cache has.
+    dram = 90.0;
+    /// How long an owner has a line before the next request for it is served.
+    hold = 15.0;
+    /// How long a clean line is busy with one reader.
+    read_gap = 3.0;
+    /// A system call, there and back.
+    syscall = 70.0;
+    /// What a futex call does besides, its bucket locked.
+    futex = 80.0;
+    /// Waking a thread, on the waker's CPU.
+    ttwu = 350.0;
+    /// Putting a thread on another CPU's run queue.
+    rq_lock = 60.0;
+    /// Sending an interrupt to an idle CPU.
+    ipi_send = 300.0;
+    /// Setting the flag of an idle CPU that polls it.
+    poll_send = 40.0;
+    /// From the interrupt to the thread's first instruction, on a CPU that was idle for a short time.
+    idle_exit = 1500.0;
+    /// The same on a CPU that polls.
+    poll_exit = 700.0;
+    /// How long an idle CPU polls before it halts.
+    poll_for = 0.0;
+    /// The same on a CPU that was idle for long.
+    deep_exit = 30000.0;
+    /// How long is long.
+    deep_after = 5000000.0;
+    /// From the interrupt of a busy CPU to the switch.
+    ipi_busy = 1500.0;
+    /// A switch to another thread.
+    switch = 900.0;
+    /// Going idle.
+    go_idle = 500.0;
+    /// `sched_yield` without a switch, apart from the call.
+    sched_yield = 150.0;
+    /// How long a thread runs before another one gets its turn.
+    slice = 3000000.0;
+    /// How far behind a woken thread must be to take the CPU.
+    wakeup_gran = 1000000.0;
+    /// Taking a waiting thread over when a CPU goes idle.
+    pull = 2000.0;
+    /// How often idle CPUs look for waiting threads.
+    balance = 4000000.0;
+    /// Starting a thread.
+    spawn = 15000.0;
+    /// Reading the monotonic clock.
+    clock = 25.0;
+    /// Reading the CPU's counter.
+    tsc = 8.0;
+    /// Reading the CPU's number.
+    getcpu = 1.0;
+    /// `sched_setaffinity`.
+    set_affinity = 2000.0;
+    /// An expedited membarrier, apart from the CPUs.
+    membarrier = 1500.0;
+    /// The same, for each CPU that it interrupts.
+    membarrier_each = 300.0;
+    /// What that interrupt costs its CPU.
+    membarrier_irq = 800.0;
+    /// The interrupt of a timer, to the wake-up.
+    timer_irq = 1500.0;
+}

@@ -1,0 +1,525 @@
+//! The simulated machine: CPUs with clocks, and the tasks that take turns on them.
+//!
+//! It is conservative: a task does a step that others may see only when no CPU has an earlier clock. Until then it gives way.
+//! All runs on one OS thread. The engine is reached by [`with`], for one step that does not suspend; a step that does is made
+//! of several, with [`suspend`] in between. So no reference to the engine lives while another task runs.
+
+use std::any::Any;
+use std::cell::Cell;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::{Duration, Instant};
+
+use topology::Topology;
+
+use super::{
+    clock::{Clock, NEVER},
+    costs::Costs,
+    line::{ByNumber, Lines},
+    mask::{MAX_CPUS, Mask},
+    report::{Counts, Failure, LockStat, Outcome, Samples},
+    task::{State, Task},
+    timers::Timers,
+};
+
+/// So many accesses of a task in which it changes nothing are a loop without end. A wait of the library spins for microseconds.
+const SPIN_LIMIT: u64 = 20_000_000;
+/// A turn is not longer.
+const LONGEST_TURN_PS: u64 = 1_000_000_000;
+/// The budget is looked at each so many turns, which are milliseconds; a debug build asks where the tasks are more rarely.
+const BUDGET_EVERY: u64 = 64;
+const CHECK_EVERY: u64 = 1 << 16;
+
+/// A machine to simulate, and how.
+pub struct Machine {
+    /// What CPUs there are.
+    pub topology: Topology,
+    /// What things cost.
+    pub costs: Costs,
+    /// Where the dice start. Equal seeds give equal runs.
+    pub seed: u64,
+    /// How far costs of the system's are scattered around their values, per mille.
+    pub jitter_per_mille: u64,
+    /// What part of a transfer, per mille, passes before the old owner loses the line.
+    pub early_per_mille: u64,
+    /// How many lines of what a lock guards come with it, at most.
+    pub guarded_lines: usize,
+    /// Whether stacks of who waits are taken: to show them takes a third of a second.
+    pub takes_stacks: bool,
+    /// Whether a line is reserved when it is asked for: wrong, for the twin.
+    pub reserves_ahead: bool,
+    /// Ends a run that takes longer.
+    pub budget: Option<Duration>,
+}
+
+impl Machine {
+    /// Makes a machine with what its description leaves open.
+    ///
+    /// # Panics
+    ///
+    /// If it has more than 1024 CPUs.
+    pub fn new(topology: Topology, costs: Costs) -> Self {
+        assert!(topology.nr_cpus() <= MAX_CPUS, "more than {MAX_CPUS} CPUs");
+        Self {
+            topology,
+            costs,
+            seed: 1,
+            jitter_per_mille: 50,
+            early_per_mille: 500,
+            guarded_lines: 2,
+            takes_stacks: true,
+            reserves_ahead: false,
+            budget: None,
+        }
+    }
+}
+
+pub struct Cpu {
+    pub now: u64,
+    pub cur: Option<usize>,
+    pub runq: Vec<usize>,
+    pub min_vruntime: u64,
+    /// Whether the running task is to give its CPU away at its next step.
+    pub resched: bool,
+    pub slice_end: u64,
+    pub idle_since: u64,
+    /// When the last store in its buffer will have left it.
+    pub drain: u64,
+    /// Until when its run queue is locked.
+    pub rq_free: u64,
+    /// Waits for a line that it gets then.
+    pub parked: Option<u64>,
+}
+
+/// The kernel's side of a futex.
+#[derive(Default)]
+pub struct Bucket {
+    pub sleepers: VecDeque<usize>,
+    /// Until when it is locked.
+    pub free: u64,
+}
+
+pub struct Engine {
+    pub machine: Machine,
+    pub costs: Costs,
+    pub cpus: Vec<Cpu>,
+    pub tasks: Vec<Task>,
+    pub clock: Clock,
+    pub timers: Timers,
+    pub futexes: ByNumber<Bucket>,
+    pub lines: Lines,
+    pub idle: Mask,
+    pub core_of: Vec<Mask>,
+    pub llc_of: Vec<Mask>,
+    pub node_of: Vec<Mask>,
+    /// The CPU that has its turn.
+    pub cpu: usize,
+    /// Up to when it may go on without giving way.
+    pub limit: u64,
+    pub counts: Counts,
+    pub locks: BTreeMap<&'static str, LockStat>,
+    pub samples: Samples,
+    /// Ends the run.
+    pub failure: Option<Failure>,
+    pub nr_queued: usize,
+    pub is_balancing: bool,
+    /// Whether suspended tasks are to tell their stacks.
+    pub is_asking: bool,
+    dice: u64,
+    /// The time of the last step that others could see.
+    last_step: u64,
+}
+
+thread_local! {
+    static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
+    /// The task that has its turn.
+    static RUNNING: Cell<Option<usize>> = const { Cell::new(None) };
+    #[cfg(debug_assertions)]
+    static IS_BORROWED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Returns the task that has its turn, if a simulation runs on this thread.
+pub fn running() -> Option<usize> {
+    RUNNING.try_with(Cell::get).unwrap_or(None)
+}
+
+/// Calls `step` with the engine that runs on this thread; nothing where none does. `step` must not suspend.
+///
+/// Not inlined: what it reads changes whenever the task has been suspended.
+#[inline(always)]
+pub fn with<R>(step: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+    let engine = ENGINE.try_with(Cell::get).unwrap_or(std::ptr::null_mut());
+    if engine.is_null() {
+        return None;
+    }
+    #[cfg(debug_assertions)]
+    assert!(!IS_BORROWED.replace(true), "a step inside a step");
+    // SAFETY: `run` keeps the engine as long as the pointer is set; all is on this thread, and no step holds a reference while
+    // another one runs.
+    let result = step(unsafe { &mut *engine });
+    #[cfg(debug_assertions)]
+    IS_BORROWED.set(false);
+    Some(result)
+}
+
+/// Calls `step` with the engine, from code that only a task runs.
+#[inline(always)]
+pub fn engine<R>(step: impl FnOnce(&mut Engine) -> R) -> R {
+    with(step).expect("tasks run inside a simulation")
+}
+
+/// Lets others have their turns.
+#[inline(never)]
+pub fn suspend() {
+    loop {
+        let me = running().expect("only tasks suspend");
+        let yielder = engine(|e| e.tasks[me].yielder);
+        // SAFETY: the yielder is on the stack of this coroutine, which is the one that runs.
+        unsafe { (*yielder).suspend(()) };
+        if !engine(|e| e.is_asking) {
+            return;
+        }
+        let stack = std::backtrace::Backtrace::force_capture();
+        engine(|e| e.tasks[me].told = Some(stack));
+    }
+}
+
+/// Gives way to CPUs whose clocks are behind, if there are any.
+#[inline]
+pub fn sync() {
+    if engine(|e| e.is_over()) {
+        give_way();
+    }
+}
+
+#[cold]
+#[inline(never)]
+pub fn give_way() {
+    engine(|e| {
+        let cpu = &e.cpus[e.cpu];
+        if cpu.resched || (!cpu.runq.is_empty() && cpu.now >= cpu.slice_end) {
+            e.counts.preempts += 1;
+            e.requeue_current();
+            e.pick_next();
+        }
+    });
+    suspend();
+}
+
+impl Engine {
+    fn new(machine: Machine) -> Self {
+        let topology = &machine.topology;
+        let nr_cpus = topology.nr_cpus();
+        let all = Mask::from(topology.allowed());
+        let cpus: Vec<_> = topology.cpus().collect();
+        let per_cpu = |of: &dyn Fn(&topology::Cpu) -> Option<Mask>| -> Vec<Mask> {
+            cpus.iter().map(|cpu| of(cpu).unwrap_or(all)).collect()
+        };
+        let core_of = per_cpu(&|cpu| {
+            Some(
+                topology
+                    .smt_siblings(cpu.id)
+                    .map_or(Mask::one(cpu.id.index()), Mask::from),
+            )
+        });
+        let llc_of = per_cpu(&|cpu| topology.llc_of(cpu.id).map(|llc| Mask::from(&llc.cpus)));
+        let node_of = per_cpu(&|cpu| {
+            let node = topology
+                .nodes()
+                .iter()
+                .find(|node| Some(node.id) == cpu.node);
+            node.map(|node| Mask::from(&node.cpus))
+        });
+        let cpu = || Cpu {
+            now: 0,
+            cur: None,
+            runq: Vec::new(),
+            min_vruntime: 0,
+            resched: false,
+            slice_end: NEVER,
+            idle_since: 0,
+            drain: 0,
+            rq_free: 0,
+            parked: None,
+        };
+        Self {
+            costs: machine.costs.clone(),
+            cpus: (0..nr_cpus).map(|_| cpu()).collect(),
+            tasks: Vec::new(),
+            clock: Clock::new(nr_cpus + 1),
+            timers: Timers::default(),
+            futexes: ByNumber::default(),
+            lines: Lines::default(),
+            idle: all,
+            core_of,
+            llc_of,
+            node_of,
+            cpu: 0,
+            limit: 0,
+            counts: Counts::default(),
+            locks: BTreeMap::new(),
+            samples: Samples::default(),
+            failure: None,
+            nr_queued: 0,
+            is_balancing: false,
+            is_asking: false,
+            dice: machine.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1,
+            last_step: 0,
+            machine,
+        }
+    }
+
+    /// Returns `ps` give or take the machine's jitter.
+    pub fn around(&mut self, ps: u64) -> u64 {
+        let jitter = self.machine.jitter_per_mille;
+        if jitter == 0 {
+            return ps;
+        }
+        self.dice ^= self.dice << 13;
+        self.dice ^= self.dice >> 7;
+        self.dice ^= self.dice << 17;
+        ps * (1000 - jitter + self.dice % (2 * jitter + 1)) / 1000
+    }
+
+    #[inline]
+    pub fn now(&self) -> u64 {
+        self.cpus[self.cpu].now
+    }
+
+    #[inline]
+    pub fn advance(&mut self, ps: u64) {
+        self.cpus[self.cpu].now += ps;
+    }
+
+    /// Returns the task that has its turn.
+    #[inline]
+    pub fn current(&self) -> usize {
+        self.cpus[self.cpu].cur.expect("a task has its turn")
+    }
+
+    #[inline]
+    pub fn task(&mut self) -> &mut Task {
+        let current = self.current();
+        &mut self.tasks[current]
+    }
+
+    /// Returns `true` if the task has to give way before a step that others can see.
+    #[inline]
+    pub fn is_over(&self) -> bool {
+        self.now() > self.limit
+    }
+
+    pub fn set_limit(&mut self) {
+        let cpu = &self.cpus[self.cpu];
+        let slice = match () {
+            () if cpu.resched => 0,
+            () if cpu.runq.is_empty() => NEVER,
+            () => cpu.slice_end,
+        };
+        // A task that is alone ends its turn all the same, so that the budget is looked at.
+        self.limit = self
+            .clock
+            .min()
+            .0
+            .min(slice)
+            .min(self.now() + LONGEST_TURN_PS);
+    }
+
+    pub fn set_timer_clock(&mut self) {
+        let player = self.cpus.len();
+        self.clock.set(player, self.timers.next());
+    }
+
+    /// Asserts that no CPU is behind this one, which is about to do what others can see.
+    pub fn check_step(&mut self) {
+        if cfg!(debug_assertions) {
+            let now = self.now();
+            assert!(now <= self.limit, "a step while another CPU is behind");
+            assert!(now >= self.last_step, "the clocks went back");
+            self.last_step = now;
+        }
+    }
+
+    /// Asserts that each task is in one place.
+    fn check_places(&self) {
+        let mut places = vec![0_u32; self.tasks.len()];
+        for cpu in &self.cpus {
+            cpu.cur
+                .iter()
+                .chain(&cpu.runq)
+                .for_each(|&task| places[task] += 1);
+        }
+        let sleepers = self.futexes.values().flat_map(|bucket| &bucket.sleepers);
+        sleepers.for_each(|&task| places[task] += 1);
+        for (task, &nr_places) in self.tasks.iter().zip(&places) {
+            let may_be_in_none = matches!(task.state, State::Asleep | State::Done);
+            let is_fine = nr_places == 1 || (nr_places == 0 && may_be_in_none);
+            assert!(
+                is_fine,
+                "{} is in {nr_places} places, and {:?}",
+                task.name, task.state
+            );
+        }
+    }
+
+    /// Counts an access that changes nothing; ends the run where a task does nothing else for ever.
+    #[inline]
+    pub fn count_idle(&mut self) {
+        let task = self.task();
+        task.nr_idle += 1;
+        if task.nr_idle == SPIN_LIMIT {
+            let text = format!(
+                "{} spins for ever: {SPIN_LIMIT} accesses without a change, the last at {}\n{}",
+                task.name,
+                task.last_site.map_or_else(String::new, ToString::to_string),
+                super::report::shown(&std::backtrace::Backtrace::force_capture()),
+            );
+            self.failure = Some(Failure::Spin(text));
+            self.limit = 0;
+        }
+    }
+}
+
+/// Runs `main` on CPU 0 of a simulated machine until it returns.
+///
+/// A process runs one simulation: what a run leaves in statics and on stacks of threads that never ended stays.
+///
+/// # Errors
+///
+/// If all threads wait and nobody will wake them, if one spins for ever, if `main` panics, or past the budget.
+pub fn run(machine: Machine, main: impl FnOnce() + 'static) -> Result<Outcome, Failure> {
+    run_boxed(machine, Box::new(main))
+}
+
+fn run_boxed(machine: Machine, main: Box<dyn FnOnce()>) -> Result<Outcome, Failure> {
+    assert!(ENGINE.get().is_null(), "a simulation inside a simulation");
+    let engine = Box::into_raw(Box::new(Engine::new(machine)));
+    ENGINE.set(engine);
+    let start = Instant::now();
+    let first = super::life::make_task("main", main);
+    let failure = turns(first, start);
+    ENGINE.set(std::ptr::null_mut());
+    // SAFETY: made above; no task has a turn any more.
+    let mut engine = unsafe { Box::from_raw(engine) };
+    let panic = engine.tasks[first].panic.take();
+    let outcome = Outcome::of(&mut engine);
+    // To unwind the stacks of threads that never ended would run their code.
+    for task in &mut engine.tasks {
+        std::mem::forget(task.coroutine.take());
+        std::mem::forget(std::mem::take(&mut task.locals));
+    }
+    match (failure, panic) {
+        (Some(failure), _) => Err(failure),
+        (None, Some(panic)) => Err(Failure::Panic(words_of(&*panic))),
+        (None, None) => Ok(outcome),
+    }
+}
+
+fn words_of(panic: &(dyn Any + Send)) -> String {
+    let word = panic.downcast_ref::<&str>().map(ToString::to_string);
+    word.or_else(|| panic.downcast_ref().cloned())
+        .unwrap_or_else(|| "a panic".into())
+}
+
+/// Gives turns until the task `first` has ended, or the run fails.
+fn turns(first: usize, start: Instant) -> Option<Failure> {
+    loop {
+        enum Turn {
+            Over(Option<Failure>),
+            Timer,
+            Of(usize),
+        }
+        let turn = engine(|e| {
+            if e.failure.is_some() || e.tasks[first].state == State::Done {
+                return Turn::Over(e.failure.take());
+            }
+            e.counts.turns += 1;
+            if cfg!(debug_assertions) && e.counts.turns.is_multiple_of(CHECK_EVERY) {
+                e.check_places();
+            }
+            if e.counts.turns.is_multiple_of(BUDGET_EVERY)
+                && let Some(budget) = e.machine.budget.filter(|&it| start.elapsed() > it)
+            {
+                return Turn::Over(Some(Failure::Budget {
+                    budget,
+                    simulated_ns: e.now() / 1000,
+                }));
+            }
+            match e.clock.min() {
+                (NEVER, _) => Turn::Over(None),
+                (time, player) if player == e.cpus.len() => {
+                    e.ring(time);
+                    Turn::Timer
+                }
+                (_, cpu) => {
+                    e.clock.set(cpu, NEVER);
+                    e.cpu = cpu;
+                    e.set_limit();
+                    Turn::Of(cpu)
+                }
+            }
+        });
+        match turn {
+            Turn::Over(None) if engine(|e| e.tasks[first].state != State::Done) => {
+                return Some(Failure::Deadlock(stacks()));
+            }
+            Turn::Over(failure) => return failure,
+            Turn::Timer => {}
+            Turn::Of(cpu) => {
+                let task = engine(|e| e.current());
+                resume(task);
+                engine(|e| {
+                    let next = match e.cpus[cpu].parked {
+                        Some(when) => when,
+                        None if e.cpus[cpu].cur.is_some() => e.cpus[cpu].now,
+                        None => NEVER,
+                    };
+                    e.clock.set(cpu, next);
+                });
+            }
+        }
+    }
+}
+
+fn resume(task: usize) {
+    let mut coroutine =
+        engine(|e| e.tasks[task].coroutine.take()).expect("a task that runs has a stack");
+    RUNNING.set(Some(task));
+    let result = coroutine.resume(());
+    RUNNING.set(None);
+    match result {
+        corosensei::CoroutineResult::Yield(()) => {
+            engine(|e| e.tasks[task].coroutine = Some(coroutine))
+        }
+        corosensei::CoroutineResult::Return(()) => drop(coroutine),
+    }
+}
+
+/// Returns the stacks of all tasks that have not ended.
+fn stacks() -> String {
+    engine(|e| e.is_asking = true);
+    let waiting: Vec<_> = engine(|e| {
+        let tasks = e.tasks.iter().enumerate();
+        tasks
+            .filter(|(_, task)| task.state != State::Done && !task.yielder.is_null())
+            .map(|(at, _)| at)
+            .collect()
+    });
+    let mut text = String::new();
+    for task in waiting {
+        resume(task);
+        engine(|e| {
+            let task = &e.tasks[task];
+            let stack = task
+                .told
+                .as_ref()
+                .map(super::report::shown)
+                .unwrap_or_default();
+            text += &format!(
+                "{} ({:?} on CPU {}):\n{stack}",
+                task.name, task.state, task.cpu
+            );
+        });
+    }
+    engine(|e| e.is_asking = false);
+    text
+}

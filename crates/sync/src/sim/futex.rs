@@ -1,0 +1,92 @@
+//! Sleeping on words, and waking.
+
+use std::time::Duration;
+
+use super::{
+    engine::{Engine, engine, suspend, sync, with},
+    memory::Access,
+};
+
+/// Sleeps while the word holds `expected`, at most for `timeout`.
+#[track_caller]
+pub fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
+    if with(|_| ()).is_none() {
+        return;
+    }
+    let site = std::panic::Location::caller();
+    engine(|e| {
+        e.counts.futex_waits += 1;
+        e.advance(e.costs.syscall + e.costs.futex);
+        e.task().nr_idle = 0;
+        e.task().last_site = Some(site);
+    });
+    sync();
+    engine(|e| e.lock_bucket(word as usize));
+    super::memory::touch(word as usize, Access::Load, site);
+    let sleeps = engine(|e| {
+        // SAFETY: the caller borrows the word, and no other task has a turn.
+        if unsafe { word.read_volatile() } != expected {
+            return false;
+        }
+        let current = e.current();
+        let task = &mut e.tasks[current];
+        task.sleep_seq += 1;
+        task.asleep_on = word as usize;
+        if let Some(span) = timeout {
+            e.set_alarm(span);
+        }
+        e.futexes
+            .entry(word as u64)
+            .or_default()
+            .sleepers
+            .push_back(current);
+        e.fall_asleep();
+        true
+    });
+    if sleeps {
+        suspend();
+        engine(|e| e.advance(e.costs.syscall / 2));
+        sync();
+    }
+}
+
+/// Wakes up to `count` sleepers of a word, which it does not access.
+pub fn wake(word: *const u32, count: u32) {
+    if with(|_| ()).is_none() {
+        return;
+    }
+    engine(|e| {
+        e.counts.futex_wakes += 1;
+        e.advance(e.costs.syscall + e.costs.futex);
+        e.task().nr_idle = 0;
+    });
+    sync();
+    engine(|e| {
+        let nr_asleep = e
+            .futexes
+            .get(&(word as u64))
+            .map_or(0, |bucket| bucket.sleepers.len());
+        if nr_asleep == 0 {
+            e.counts.wakes_of_none += 1;
+            return;
+        }
+        e.lock_bucket(word as usize);
+        for _ in 0..(count as usize).min(nr_asleep) {
+            let bucket = e.futexes.get_mut(&(word as u64)).expect("has sleepers");
+            let task = bucket.sleepers.pop_front().expect("counted above");
+            e.wake(task, Some(e.cpu), 0);
+        }
+    });
+    sync();
+}
+
+impl Engine {
+    fn lock_bucket(&mut self, word: usize) {
+        let now = self.now();
+        let hold = self.costs.futex / 2 + self.costs.llc_dirty / 2;
+        let bucket = self.futexes.entry(word as u64).or_default();
+        let free = bucket.free.max(now);
+        bucket.free = free + hold;
+        self.cpus[self.cpu].now = free;
+    }
+}

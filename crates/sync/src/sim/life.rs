@@ -1,0 +1,166 @@
+//! The life of a task: its start, naps, yields, moves and end, and the wait for it.
+
+use std::any::Any;
+use std::time::Duration;
+
+use corosensei::{Coroutine, Yielder};
+
+use super::{
+    engine::{engine, suspend, sync},
+    mask::Mask,
+    task::{Stack, State, Task},
+};
+
+/// Starts a task, as the running one would by `clone`.
+pub fn spawn(name: &str, body: Box<dyn FnOnce()>) -> usize {
+    engine(|e| {
+        e.counts.spawns += 1;
+        let cost = e.around(e.costs.spawn);
+        e.advance(cost);
+        e.task().nr_idle = 0;
+    });
+    sync();
+    make_task(name, body)
+}
+
+/// Makes a task. The first runs at once, on CPU 0.
+pub fn make_task(name: &str, body: Box<dyn FnOnce()>) -> usize {
+    let number = engine(|e| e.tasks.len());
+    let stack = Stack::new().expect("memory for a stack");
+    let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
+        engine(|e| e.tasks[number].yielder = yielder);
+        let ended = std::panic::catch_unwind(std::panic::AssertUnwindSafe(body));
+        super::tls::destroy_all();
+        end(number, ended.err());
+    });
+    engine(|e| {
+        let first = e.tasks.is_empty();
+        let (allowed, vruntime) = match first {
+            true => (Mask::from(e.machine.topology.allowed()), 0),
+            false => (e.task().allowed, e.task().vruntime),
+        };
+        let cpu = if first { 0 } else { e.place_new(&allowed) };
+        e.tasks.push(Task {
+            name: name.to_owned(),
+            state: State::Asleep,
+            cpu,
+            allowed,
+            vruntime,
+            ran: 0,
+            on_since: 0,
+            ready_at: 0,
+            sleep_seq: 0,
+            asleep_on: 0,
+            yielder: std::ptr::null(),
+            coroutine: Some(coroutine),
+            locals: Vec::new(),
+            locals_are_gone: false,
+            joiners: Vec::new(),
+            panic: None,
+            nr_idle: 0,
+            last_site: None,
+            told: None,
+        });
+        let waker = (!first).then_some(e.cpu);
+        e.wake_on(cpu, number, waker, 0);
+    });
+    number
+}
+
+fn end(number: usize, panic: Option<Box<dyn Any + Send>>) {
+    sync();
+    engine(|e| {
+        e.account();
+        let task = &mut e.tasks[number];
+        task.panic = panic;
+        for joiner in std::mem::take(&mut task.joiners) {
+            e.wake(joiner, Some(e.cpu), 0);
+        }
+        e.tasks[number].state = State::Done;
+        e.cpus[e.cpu].cur = None;
+        e.pick_next();
+    });
+}
+
+/// Waits until a task has ended; returns what it panicked with.
+pub fn join(number: usize) -> Option<Box<dyn Any + Send>> {
+    sync();
+    loop {
+        let is_done = engine(|e| {
+            if e.tasks[number].state == State::Done {
+                return true;
+            }
+            let me = e.current();
+            e.tasks[number].joiners.push(me);
+            e.tasks[me].sleep_seq += 1;
+            e.tasks[me].nr_idle = 0;
+            e.fall_asleep();
+            false
+        });
+        if is_done {
+            return engine(|e| e.tasks[number].panic.take());
+        }
+        suspend();
+    }
+}
+
+pub fn yield_now() {
+    engine(|e| {
+        e.counts.yields += 1;
+        e.advance(e.costs.syscall + e.costs.sched_yield);
+        e.count_idle();
+    });
+    sync();
+    let gives_way = engine(|e| {
+        let waiting = &e.cpus[e.cpu].runq;
+        let Some(last) = waiting.iter().map(|&task| e.tasks[task].vruntime).max() else {
+            return false;
+        };
+        e.account();
+        let me = e.task();
+        me.vruntime = me.vruntime.max(last + 1);
+        e.requeue_current();
+        e.pick_next();
+        true
+    });
+    if gives_way {
+        suspend();
+    }
+}
+
+pub fn sleep(span: Duration) {
+    engine(|e| e.advance(e.costs.syscall));
+    sync();
+    engine(|e| {
+        e.task().sleep_seq += 1;
+        e.task().nr_idle = 0;
+        e.set_alarm(span);
+        e.fall_asleep();
+    });
+    suspend();
+}
+
+/// Sets where a task may run; `None` is the running one.
+pub fn set_affinity(task: Option<usize>, allowed: Mask) {
+    engine(|e| e.advance(e.costs.set_affinity));
+    sync();
+    let moves = engine(|e| {
+        let me = e.current();
+        let at = task.unwrap_or(me);
+        e.tasks[at].allowed = allowed;
+        if at != me || allowed.has(e.cpu) {
+            return false;
+        }
+        // Its CPU is taken away, and it starts anew where it may run.
+        e.account();
+        e.tasks[me].state = State::Asleep;
+        let at = e.now() + e.costs.ipi_busy + e.costs.switch;
+        e.cpus[e.cpu].cur = None;
+        e.pick_next();
+        e.wake(me, None, at);
+        true
+    });
+    if moves {
+        suspend();
+    }
+}

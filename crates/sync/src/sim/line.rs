@@ -1,0 +1,161 @@
+//! Who has which cache line, and who waits for it.
+//!
+//! A line has one owner that may write it (`exclusive`), or sharers that may read it. A CPU that misses waits until the line is
+//! free (`busy`), first come, first served, and then until the line has travelled. Two details decide whether contended words
+//! behave as on a real machine:
+//!
+//! - *Nothing is reserved ahead.* A waiter stands in the queue and is granted the line when it comes free. A ledger that
+//!   reserves the line at request time gives it to each in turn for one access; a CAS loop then collapses.
+//! - *The old owner keeps hitting while the request travels* (`prev`, `until`), so a run of accesses shares one transfer.
+
+use std::collections::{HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::panic::Location;
+
+use super::mask::Mask;
+
+pub const NOBODY: u32 = u32::MAX;
+pub const LINE_BYTES: usize = 64;
+
+/// Where an access stands in the source.
+pub type Site = &'static Location<'static>;
+
+/// What one place in the source has waited for a line.
+#[derive(Clone, Copy, Debug)]
+pub struct AtSite {
+    pub site: Site,
+    pub nr_moves: u64,
+    pub waited_ps: u64,
+}
+
+#[derive(Debug)]
+pub struct Line {
+    /// Who wrote it last, and may have the only copy.
+    pub owner: u32,
+    /// Whether the owner has the only copy.
+    pub exclusive: bool,
+    pub sharers: Mask,
+    /// From when on the next may have it.
+    pub busy: u64,
+    /// When it arrives at its owner.
+    pub ready: u64,
+    /// Who had it before, and until when that one still has it.
+    pub prev: u32,
+    pub until: u64,
+    /// Who waits for it.
+    pub queue: VecDeque<u32>,
+    pub sites: Vec<AtSite>,
+}
+
+impl Line {
+    fn new() -> Self {
+        Self {
+            owner: NOBODY,
+            exclusive: false,
+            sharers: Mask::EMPTY,
+            busy: 0,
+            ready: 0,
+            prev: NOBODY,
+            until: 0,
+            queue: VecDeque::new(),
+            sites: Vec::new(),
+        }
+    }
+
+    /// Returns `true` if `cpu` may write it at `now`.
+    #[inline]
+    pub fn is_of(&self, cpu: usize, now: u64) -> bool {
+        let cpu = cpu as u32;
+        (self.exclusive && self.owner == cpu) || (self.prev == cpu && now < self.until)
+    }
+
+    /// Counts a transfer for which `site` waited.
+    pub fn note(&mut self, site: Site, waited_ps: u64) {
+        let known = self.sites.iter_mut().find(|at| std::ptr::eq(at.site, site));
+        match known {
+            Some(at) => {
+                at.nr_moves += 1;
+                at.waited_ps += waited_ps;
+            }
+            None => self.sites.push(AtSite {
+                site,
+                nr_moves: 1,
+                waited_ps,
+            }),
+        }
+    }
+
+    /// Asserts that one CPU at most may write it.
+    pub fn check(&self) {
+        debug_assert!(!self.exclusive || self.owner != NOBODY);
+        debug_assert!(
+            !self.exclusive || self.sharers.is_empty_but(self.owner as usize),
+            "a line has an exclusive owner and sharers"
+        );
+    }
+}
+
+/// Multiplies; the keys are numbers of lines.
+#[derive(Debug, Default)]
+pub struct Mix(u64);
+
+impl Hasher for Mix {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+    fn write(&mut self, _: &[u8]) {
+        unreachable!("keys are numbers")
+    }
+    fn write_u64(&mut self, key: u64) {
+        let mixed = (key ^ (key >> 20)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ (mixed >> 29);
+    }
+}
+
+pub type ByNumber<T> = HashMap<u64, T, BuildHasherDefault<Mix>>;
+
+/// All lines that were accessed, in the order of their first access.
+#[derive(Debug, Default)]
+pub struct Lines {
+    places: ByNumber<u32>,
+    all: Vec<Line>,
+    keys: Vec<u64>,
+    last: (u64, u32),
+}
+
+impl Lines {
+    /// Returns the place of the line of `addr`.
+    #[inline]
+    pub fn find(&mut self, addr: usize) -> usize {
+        let key = (addr / LINE_BYTES) as u64;
+        if self.last.0 == key && !self.all.is_empty() {
+            return self.last.1 as usize;
+        }
+        let (all, keys) = (&mut self.all, &mut self.keys);
+        let place = *self.places.entry(key).or_insert_with(|| {
+            all.push(Line::new());
+            keys.push(key);
+            all.len() as u32 - 1
+        });
+        self.last = (key, place);
+        place as usize
+    }
+
+    #[inline]
+    pub fn at(&mut self, place: usize) -> &mut Line {
+        &mut self.all[place]
+    }
+
+    pub fn len(&self) -> usize {
+        self.all.len()
+    }
+
+    pub fn forget_sites(&mut self) {
+        self.all.iter_mut().for_each(|line| line.sites.clear());
+    }
+
+    /// Returns the lines with their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, &Line)> {
+        self.keys.iter().copied().zip(&self.all)
+    }
+}

@@ -1,0 +1,165 @@
+//! A mutex of a word and a futex, as the standard library's on Linux, so that contention comes from the words themselves.
+
+use std::cell::UnsafeCell;
+use std::ops::{Deref, DerefMut};
+use std::sync::{LockResult, TryLockResult};
+
+pub use std::sync::TryLockError;
+
+use super::atomic::{AtomicU32, Ordering};
+use super::{engine::with, futex, memory};
+
+/// Stands for `std::sync::Mutex`.
+#[derive(Default)]
+pub struct Mutex<T> {
+    word: AtomicU32,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: as the standard library's: one thread at a time reaches the value.
+unsafe impl<T: Send> Send for Mutex<T> {}
+// SAFETY: as above.
+unsafe impl<T: Send> Sync for Mutex<T> {}
+
+/// The right to use what the lock guards.
+pub struct MutexGuard<'a, T> {
+    lock: &'a Mutex<T>,
+    since: u64,
+}
+
+const UNLOCKED: u32 = 0;
+const LOCKED: u32 = 1;
+const CONTENDED: u32 = 2;
+/// As often the standard library looks before it sleeps.
+const NR_SPINS: u32 = 100;
+
+fn now() -> u64 {
+    with(|e| e.now()).unwrap_or(0)
+}
+
+impl<T> Mutex<T> {
+    pub const fn new(value: T) -> Self {
+        Self {
+            word: AtomicU32::new(UNLOCKED),
+            data: UnsafeCell::new(value),
+        }
+    }
+
+    #[track_caller]
+    fn try_word(&self) -> Result<u32, u32> {
+        // Acquire pairs with the guard's Release; the simulated machine does not reorder.
+        let (acquire, failed) = (Ordering::Acquire, Ordering::Relaxed);
+        self.word
+            .compare_exchange(UNLOCKED, LOCKED, acquire, failed)
+    }
+
+    #[track_caller]
+    pub fn lock(&self) -> LockResult<MutexGuard<'_, T>> {
+        let start = now();
+        let is_contended = self.try_word().is_err();
+        if is_contended {
+            self.lock_contended();
+        }
+        Ok(self.guard(start, is_contended))
+    }
+
+    #[track_caller]
+    pub fn try_lock(&self) -> TryLockResult<MutexGuard<'_, T>> {
+        let start = now();
+        match self.try_word() {
+            Ok(_) => Ok(self.guard(start, false)),
+            Err(_) => Err(TryLockError::WouldBlock),
+        }
+    }
+
+    #[track_caller]
+    fn guard(&self, start: u64, is_contended: bool) -> MutexGuard<'_, T> {
+        let site = std::panic::Location::caller();
+        with(|e| {
+            let waited = e.now() - start;
+            let stat = e.locks.entry(std::any::type_name::<T>()).or_default();
+            stat.nr_taken += 1;
+            stat.nr_contended += u64::from(is_contended);
+            stat.waited_ps += waited;
+        });
+        memory::touch_guarded(self.data.get() as usize, size_of::<T>(), site);
+        MutexGuard {
+            lock: self,
+            since: now(),
+        }
+    }
+
+    #[track_caller]
+    fn spin(&self) -> u32 {
+        for _ in 0..NR_SPINS {
+            let state = self.word.load(Ordering::Relaxed);
+            if state != LOCKED {
+                return state;
+            }
+            super::pause();
+        }
+        self.word.load(Ordering::Relaxed)
+    }
+
+    #[cold]
+    #[track_caller]
+    fn lock_contended(&self) {
+        let mut state = self.spin();
+        if state == UNLOCKED {
+            match self.try_word() {
+                Ok(_) => return,
+                Err(now) => state = now,
+            }
+        }
+        // Acquire: as above.
+        while state == CONTENDED || self.word.swap(CONTENDED, Ordering::Acquire) != UNLOCKED {
+            futex::wait(self.word.as_ptr(), CONTENDED, None);
+            state = self.spin();
+        }
+    }
+}
+
+impl<T> Drop for MutexGuard<'_, T> {
+    fn drop(&mut self) {
+        let word = &self.lock.word;
+        let (key, since) = (word.as_ptr(), self.since);
+        with(|e| {
+            let held = e.now().saturating_sub(since);
+            e.locks
+                .entry(std::any::type_name::<T>())
+                .or_default()
+                .held_ps += held;
+        });
+        // Release: the other end is in `try_word`.
+        if word.swap(UNLOCKED, Ordering::Release) == CONTENDED {
+            futex::wake(key, 1);
+        }
+    }
+}
+
+impl<T> Deref for MutexGuard<'_, T> {
+    type Target = T;
+    fn deref(&self) -> &T {
+        // SAFETY: the lock is held.
+        unsafe { &*self.lock.data.get() }
+    }
+}
+
+impl<T> DerefMut for MutexGuard<'_, T> {
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: the lock is held.
+        unsafe { &mut *self.lock.data.get() }
+    }
+}
+
+impl<T> std::fmt::Debug for Mutex<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Mutex")
+    }
+}
+
+impl<T> std::fmt::Debug for MutexGuard<'_, T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("MutexGuard")
+    }
+}

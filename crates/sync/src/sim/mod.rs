@@ -1,0 +1,158 @@
+//! A simulated machine of 1 to 1024 CPUs, on which the code above this crate runs as it ships.
+//!
+//! ```
+//! # #[cfg(sim)] {
+//! use afterwork_sync::{sim::{Costs, Machine, run}, thread};
+//! let machine = Machine::new(topology::Topology::synthetic("8 core").unwrap(), Costs::example());
+//! let outcome = run(machine, || thread::spawn("other", || ()).unwrap().join().unwrap()).unwrap();
+//! assert_eq!(outcome.counts.spawns, 1);
+//! # }
+//! ```
+//!
+//! With `--cfg sim` the facade's atomics, locks, futexes, threads, clocks and CPU numbers are those of a machine whose threads
+//! are coroutines on one OS thread. Each access costs what its cache line costs: nothing but a hit where the CPU has the line,
+//! a transfer and a wait in its queue where another one has it. Sleeps, wake-ups, switches and interrupts cost what
+//! [`Costs`] says. The dice start from a seed: equal seeds give equal runs.
+//!
+//! It is a profiler of scaling: it shows which line saturates first, and who waits for it. Its absolute figures rest on
+//! costs of which many are guesses.
+//!
+//! # What it does not see
+//!
+//! Plain accesses, but for the first lines of what a lock guards. The counts of `Arc`s. Caches that are full, the bandwidth of
+//! memory and mesh, prefetching, and whatever runs besides. All accesses are in one order: orderings are what loom checks.
+//! `time::Instant` is the host's.
+
+// An access: `atomic.rs` pays by `memory.rs`, which asks the ledger of `line.rs`, and may suspend the task. The engine
+// (`engine.rs`) then gives the turn to the CPU with the least time, by `clock.rs`. `cpu.rs` is the scheduler, `placement.rs` its
+// decision where a woken task goes. `futex.rs`, `timers.rs` and `life.rs` are system calls; `task.rs` has a thread's state,
+// `tls.rs` its thread-locals. `lock.rs`, `once.rs` and `thread.rs` stand for the standard library's. `arena.rs` gives memory at
+// addresses that do not depend on the host; `report.rs` tells what was seen.
+
+mod arena;
+pub(crate) mod atomic;
+mod clock;
+mod costs;
+mod cpu;
+mod engine;
+pub(crate) mod futex;
+mod life;
+mod line;
+pub(crate) mod lock;
+mod mask;
+pub(crate) mod memory;
+pub(crate) mod once;
+mod placement;
+mod report;
+mod task;
+#[cfg(test)]
+mod tests;
+pub(crate) mod thread;
+mod timers;
+pub mod tls;
+
+pub use arena::Arena;
+pub use costs::Costs;
+pub use engine::{Machine, run};
+pub use mask::MAX_CPUS;
+pub use report::{Counts, Failure, HotLine, LockStat, Outcome};
+
+use engine::{running, with};
+use topology::{CpuId, CpuSet, Topology};
+
+/// Returns `true` if a simulation runs on this thread.
+pub fn is_running() -> bool {
+    running().is_some()
+}
+
+/// Spends CPU time.
+pub fn work_ns(ns: u64) {
+    if is_running() {
+        memory::work(ns * 1000);
+        engine::sync();
+    }
+}
+
+/// A hint of a spin loop.
+#[inline(never)]
+pub(crate) fn pause() {
+    if is_running() {
+        engine::engine(|e| e.advance(e.costs.pause));
+        engine::sync();
+    }
+}
+
+/// Fetches a line for a write, as a store does that nobody waits for.
+#[track_caller]
+pub(crate) fn prefetch_write(addr: usize) {
+    memory::touch(addr, memory::Access::Store, std::panic::Location::caller());
+}
+
+/// Returns the clock in nanoseconds; nothing outside. The CPU's counter is another clock of the same rate.
+pub(crate) fn clock_ns(is_counter: bool) -> Option<u64> {
+    with(|e| {
+        let cost = if is_counter {
+            e.costs.tsc
+        } else {
+            e.costs.clock
+        };
+        e.advance(cost);
+        e.now() / 1000
+    })
+}
+
+/// Returns the CPU that runs this thread.
+pub(crate) fn current_cpu() -> Option<CpuId> {
+    with(|e| {
+        e.advance(e.costs.getcpu);
+        CpuId::new(e.cpu as u32)
+    })
+}
+
+/// Returns the CPUs that this thread may run on.
+pub(crate) fn affinity() -> Option<CpuSet> {
+    with(|e| {
+        e.task()
+            .allowed
+            .iter()
+            .map(|cpu| CpuId::new(cpu as u32))
+            .collect()
+    })
+}
+
+/// Binds a thread. Returns `false` if there is no such thread, or none of the CPUs.
+pub(crate) fn set_affinity(thread: Option<u32>, cpus: &CpuSet) -> bool {
+    if !is_running() {
+        return true;
+    }
+    let mask: mask::Mask = cpus.iter().map(|cpu| cpu.index()).collect();
+    let nr_cpus = engine::engine(|e| e.cpus.len());
+    let mask: mask::Mask = mask.iter().filter(|&cpu| cpu < nr_cpus).collect();
+    let task = thread.map(thread::task_of);
+    if mask.len() == 0 || task == Some(None) {
+        return false;
+    }
+    life::set_affinity(task.flatten(), mask);
+    true
+}
+
+/// Returns the simulated machine's CPUs; nothing outside.
+pub(crate) fn topology() -> Option<Topology> {
+    with(|e| e.machine.topology.clone())
+}
+
+/// Returns the CPU time that a thread has had.
+pub(crate) fn cpu_ns(thread: u32) -> Option<u64> {
+    let task = thread::task_of(thread)?;
+    with(|e| e.cpu_time(task) / 1000)
+}
+
+/// Forgets what was counted and seen of locks and lines so far, so that the outcome tells what follows.
+pub fn measure_from_here() {
+    with(|e| {
+        e.counts = Counts::default();
+        e.locks.clear();
+        e.samples = Default::default();
+        e.lines.forget_sites();
+    });
+}

@@ -1,0 +1,112 @@
+//! Where a woken thread runs: a decision from a few facts, so that the engine and a property test call the same function.
+//!
+//! The rules are those of Linux's `select_task_rq_fair` in short: the CPU where it ran before if that is idle, else an idle
+//! core, else an idle CPU in the cache of the less loaded of waker and former CPU, else the latter.
+
+use super::mask::Mask;
+
+/// What the decision rests on.
+#[derive(Clone, Copy)]
+pub struct Facts<'a> {
+    /// Where the thread ran before.
+    pub prev: usize,
+    /// The CPU of the waker, if a thread wakes it.
+    pub waker: Option<usize>,
+    /// Where the thread may run; never empty.
+    pub allowed: &'a Mask,
+    pub idle: &'a Mask,
+    /// Who shares a core, and who the last cache, with each CPU.
+    pub core_of: &'a [Mask],
+    pub llc_of: &'a [Mask],
+    /// How many threads run or wait on a CPU.
+    pub load: &'a dyn Fn(usize) -> usize,
+}
+
+/// Returns the CPU on which the thread is to run.
+pub fn place(facts: Facts) -> usize {
+    let (prev, nr_cpus) = (facts.prev, facts.llc_of.len());
+    let may = |cpu: usize| facts.allowed.has(cpu);
+    if may(prev) && facts.idle.has(prev) {
+        return prev;
+    }
+    let target = match facts.waker {
+        Some(waker) if may(waker) && (!may(prev) || (facts.load)(waker) < (facts.load)(prev)) => {
+            waker
+        }
+        _ if may(prev) => prev,
+        _ => facts
+            .allowed
+            .iter()
+            .next()
+            .expect("a thread may run somewhere"),
+    };
+    let near = &facts.llc_of[target];
+    let idle_near = (1..=nr_cpus)
+        .map(|step| (target + step) % nr_cpus)
+        .filter(|&cpu| facts.idle.has(cpu) && may(cpu) && near.has(cpu));
+    let mut any = None;
+    for cpu in idle_near {
+        if !facts.core_of[cpu].leaves(facts.idle, cpu) {
+            return cpu;
+        }
+        any.get_or_insert(cpu);
+    }
+    any.unwrap_or(target)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// 2 caches of 4 cores of 2 threads; facts by the dice.
+    #[test]
+    fn a_thread_goes_where_it_may_and_to_an_idle_core_near_its_target_if_there_is_one() {
+        let nr_cpus = 16;
+        let group = |cpu: usize, size: usize| -> Mask {
+            let first = cpu / size * size;
+            (first..first + size).collect()
+        };
+        let core_of: Vec<_> = (0..nr_cpus).map(|cpu| group(cpu, 2)).collect();
+        let llc_of: Vec<_> = (0..nr_cpus).map(|cpu| group(cpu, 8)).collect();
+        let mut seed = 3_u64;
+        let mut dice = |n: usize| {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            (seed >> 33) as usize % n
+        };
+        for _ in 0..20_000 {
+            let sides = 1 + dice(4);
+            let mut some = || (0..nr_cpus).filter(|_| dice(sides) == 0).collect::<Mask>();
+            let (mut allowed, idle) = (some(), some());
+            allowed.insert(dice(nr_cpus));
+            let loads: Vec<_> = (0..nr_cpus)
+                .map(|cpu| if idle.has(cpu) { 0 } else { 1 + dice(3) })
+                .collect();
+            let facts = Facts {
+                prev: dice(nr_cpus),
+                waker: (dice(3) > 0).then(|| dice(nr_cpus)),
+                allowed: &allowed,
+                idle: &idle,
+                core_of: &core_of,
+                llc_of: &llc_of,
+                load: &|cpu| loads[cpu],
+            };
+            let cpu = place(facts);
+            assert!(allowed.has(cpu));
+            if allowed.has(facts.prev) && idle.has(facts.prev) {
+                assert_eq!(cpu, facts.prev);
+                continue;
+            }
+            let near = |at: usize| llc_of[cpu].has(at) && allowed.has(at);
+            let whole = |at: usize| idle.has(at) && idle.has(at ^ 1);
+            if (0..nr_cpus).any(|at| near(at) && idle.has(at)) {
+                assert!(idle.has(cpu), "a CPU is idle, and another one was taken");
+            }
+            if (0..nr_cpus).any(|at| near(at) && whole(at)) {
+                assert!(
+                    whole(cpu),
+                    "a core is idle, and half of another one was taken"
+                );
+            }
+        }
+    }
+}

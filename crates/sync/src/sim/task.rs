@@ -1,0 +1,121 @@
+//! Simulated threads: coroutines with a stack at an address that depends on the thread's number alone.
+
+use std::any::Any;
+use std::backtrace::Backtrace;
+use std::num::NonZeroUsize;
+use std::sync::Mutex;
+
+use corosensei::{Coroutine, Yielder, stack::StackPointer};
+
+use super::line::Site;
+use super::mask::Mask;
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum State {
+    /// Waits for a CPU.
+    Runnable,
+    Running,
+    Asleep,
+    Done,
+}
+
+/// What a thread keeps in one thread-local.
+pub enum Slot {
+    Unmade,
+    Made {
+        value: Box<dyn Any>,
+        has_destructor: bool,
+    },
+    Destroyed,
+}
+
+pub struct Task {
+    pub name: String,
+    pub state: State,
+    pub cpu: usize,
+    pub allowed: Mask,
+    pub vruntime: u64,
+    /// CPU time had, but for the present turn.
+    pub ran: u64,
+    pub on_since: u64,
+    /// Since when it waits for a CPU.
+    pub ready_at: u64,
+    /// Changes with each sleep, so that a timer knows its own.
+    pub sleep_seq: u64,
+    /// The word on which it sleeps; 0 for none.
+    pub asleep_on: usize,
+    pub yielder: *const Yielder<(), ()>,
+    pub coroutine: Option<Coroutine<(), (), (), Stack>>,
+    pub locals: Vec<Slot>,
+    pub locals_are_gone: bool,
+    pub joiners: Vec<usize>,
+    pub panic: Option<Box<dyn Any + Send>>,
+    /// Accesses since it last changed anything.
+    pub nr_idle: u64,
+    /// Where its last access stands.
+    pub last_site: Option<Site>,
+    /// Its stack, when the engine has asked for it.
+    pub told: Option<Backtrace>,
+}
+
+/// The addresses of stacks. Nothing else is mapped there: it lies far below what the kernel gives out.
+const STACKS_AT: usize = 0x2000_0000_0000;
+const STACK_BYTES: usize = 512 << 10;
+/// Unmapped below each stack, so that one that overflows faults.
+const GUARD_BYTES: usize = 64 << 10;
+
+/// Numbers of stacks: those free again, and the next that was never used. Nothing panics or suspends under it.
+static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
+
+/// A stack at a fixed address.
+pub struct Stack(usize);
+
+impl Stack {
+    pub fn new() -> std::io::Result<Self> {
+        let (number, is_new) = {
+            let (free, next) = &mut *FREE.lock().expect("nothing panics");
+            free.pop().map_or_else(
+                || {
+                    *next += 1;
+                    (*next - 1, true)
+                },
+                |number| (number, false),
+            )
+        };
+        let stack = Self(number);
+        if is_new {
+            let flags = libc::MAP_PRIVATE
+                | libc::MAP_ANONYMOUS
+                | libc::MAP_NORESERVE
+                | libc::MAP_FIXED_NOREPLACE;
+            let access = libc::PROT_READ | libc::PROT_WRITE;
+            // SAFETY: takes memory that was not mapped, at an address that is ours.
+            let at =
+                unsafe { libc::mmap(stack.lowest() as *mut _, STACK_BYTES, access, flags, -1, 0) };
+            if at as usize != stack.lowest() {
+                return Err(std::io::Error::last_os_error());
+            }
+        }
+        Ok(stack)
+    }
+
+    fn lowest(&self) -> usize {
+        STACKS_AT + self.0 * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES
+    }
+}
+
+impl Drop for Stack {
+    fn drop(&mut self) {
+        FREE.lock().expect("nothing panics").0.push(self.0);
+    }
+}
+
+// SAFETY: the memory is the stack's until it is dropped, what lies below is not mapped, and both ends are multiples of 64 KiB.
+unsafe impl corosensei::stack::Stack for Stack {
+    fn base(&self) -> StackPointer {
+        NonZeroUsize::new(self.lowest() + STACK_BYTES).expect("not null")
+    }
+    fn limit(&self) -> StackPointer {
+        NonZeroUsize::new(self.lowest() - GUARD_BYTES).expect("not null")
+    }
+}

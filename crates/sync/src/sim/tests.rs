@@ -1,0 +1,287 @@
+//! The machine against closed forms, and the ways in which a run fails.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64 as Plain, Ordering::Relaxed},
+};
+
+use topology::{CpuId, CpuSet, Topology};
+
+use super::{Costs, Failure, Machine, Outcome, run};
+use crate::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::{cpu, futex::Futex, hint, thread, time};
+
+const TRANSFER_NS: f64 = 50.0;
+const RMW_NS: f64 = 5.0;
+
+fn machine(nr_cpus: usize) -> Machine {
+    let topology = Topology::synthetic(&format!("{nr_cpus} core")).unwrap();
+    let mut costs = Costs::example();
+    // So that the forms are short.
+    (costs.instr, costs.hold, costs.pause) = (0, 0, 1_000);
+    let mut machine = Machine::new(topology, costs);
+    machine.jitter_per_mille = 0;
+    machine
+}
+
+#[repr(align(128))]
+#[derive(Default)]
+struct Line<T = AtomicU64>(T);
+
+/// Runs `body` on a thread pinned to each CPU, let go together. Returns the time from the first start to the last end.
+fn on_all(machine: Machine, body: impl Fn(usize) + Send + Sync + 'static) -> (f64, Outcome) {
+    let nr_cpus = machine.topology.nr_cpus();
+    let took_ns = Arc::new(Plain::new(0));
+    let told = took_ns.clone();
+    let outcome = run(machine, move || {
+        let body = Arc::new(body);
+        let nr_ready = Arc::new(AtomicU32::new(0));
+        let span = Arc::new((Plain::new(u64::MAX), Plain::new(0)));
+        let threads: Vec<_> = (0..nr_cpus)
+            .map(|index| {
+                let (body, nr_ready, span) = (body.clone(), nr_ready.clone(), span.clone());
+                let run = move || {
+                    let here: CpuSet = [CpuId::new(index as u32)].into_iter().collect();
+                    cpu::set_affinity(None, &here).unwrap();
+                    nr_ready.fetch_add(1, Ordering::Relaxed);
+                    while nr_ready.load(Ordering::Relaxed) < nr_cpus as u32 {
+                        hint::spin_loop();
+                    }
+                    span.0.fetch_min(time::now_ns(), Relaxed);
+                    body(index);
+                    span.1.fetch_max(time::now_ns(), Relaxed);
+                };
+                thread::spawn("pinned", run).unwrap()
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+        told.store(span.1.load(Relaxed) - span.0.load(Relaxed), Relaxed);
+    });
+    (took_ns.load(Relaxed) as f64, outcome.unwrap())
+}
+
+/// Returns the time for each of all additions that `nr_cpus` make to one word.
+fn fetch_add_ns(machine: Machine) -> f64 {
+    let nr_cpus = machine.topology.nr_cpus();
+    let word = Arc::new(Line::<AtomicU64>::default());
+    let each = 2000;
+    let (took, _) = on_all(machine, move |_| {
+        (0..each).for_each(|_| _ = word.0.fetch_add(1, Ordering::Relaxed));
+    });
+    took / (each * nr_cpus) as f64
+}
+
+fn assert_near(is: f64, form: f64, tolerance: f64) {
+    assert!(
+        (is / form - 1.0).abs() < tolerance,
+        "{is:.1} where the form says {form:.1}"
+    );
+}
+
+/// A word is written by one and read by the other in turn: the writer's request and the reader's are one transfer each.
+#[test]
+fn a_ping_pong_costs_two_transfers_each_way() {
+    let rounds = 1000;
+    let word = Arc::new(Line::<AtomicU64>::default());
+    let (took, _) = on_all(machine(2), move |me| {
+        for round in 0..rounds {
+            while word.0.load(Ordering::Relaxed) != 2 * round + me as u64 {
+                hint::spin_loop();
+            }
+            word.0.store(2 * round + me as u64 + 1, Ordering::Relaxed);
+        }
+    });
+    assert_near(took / (2 * rounds) as f64, 2.0 * TRANSFER_NS, 0.1);
+}
+
+/// An owner adds from the arrival of the line on, for half of the time that the next request travels.
+fn fetch_add_form() -> f64 {
+    TRANSFER_NS / (TRANSFER_NS / 2.0 / RMW_NS)
+}
+
+#[test]
+fn additions_share_transfers_however_many_add() {
+    for nr_cpus in [2, 3, 16, 64] {
+        assert_near(fetch_add_ns(machine(nr_cpus)), fetch_add_form(), 0.15);
+    }
+}
+
+/// The twin: a ledger that reserves a line when it is asked for pays a transfer for each addition.
+#[test]
+fn a_ledger_that_reserves_ahead_fails_the_form_of_two_adders() {
+    let mut naive = machine(2);
+    naive.reserves_ahead = true;
+    let each = fetch_add_ns(naive);
+    assert!(
+        each > 3.0 * fetch_add_form(),
+        "the twin is not told apart: {each:.1} ns"
+    );
+}
+
+/// However many CPUs try, one exchange in two transfers succeeds: one transfer to read, one to write.
+#[test]
+fn a_loop_of_exchanges_does_not_collapse() {
+    let each_of = |nr_cpus: usize| {
+        let word = Arc::new(Line::<AtomicU64>::default());
+        let each = 300;
+        let (took, _) = on_all(machine(nr_cpus), move |_| {
+            let add = |seen| Some(seen + 1);
+            (0..each).for_each(|_| {
+                _ = word
+                    .0
+                    .fetch_update(Ordering::Relaxed, Ordering::Relaxed, add)
+            });
+        });
+        took / (each * nr_cpus) as f64
+    };
+    for nr_cpus in [2, 8, 64] {
+        let each = each_of(nr_cpus);
+        assert!(
+            each < 2.5 * TRANSFER_NS,
+            "{each:.0} ns an exchange with {nr_cpus} CPUs"
+        );
+    }
+}
+
+/// A fair lock with a fixed service time, asked for at random times: the mean wait is rho * D / (2 * (1 - rho)).
+#[test]
+fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
+    const NR_CPUS: usize = 64;
+    const SERVICE_NS: u64 = 5_000;
+    const LOAD: f64 = 0.6;
+    let (next, serving) = (
+        Arc::new(Line::<AtomicU64>::default()),
+        Arc::new(Line::<AtomicU64>::default()),
+    );
+    let waited = Arc::new(Plain::new(0));
+    let told = waited.clone();
+    let each = 60;
+    on_all(machine(NR_CPUS), move |me| {
+        let mut seed = me as u64 * 77 + 5;
+        for _ in 0..each {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let uniform = ((seed >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
+            let mean = NR_CPUS as f64 * SERVICE_NS as f64 / LOAD;
+            super::work_ns((-uniform.ln() * mean) as u64);
+            let start = time::now_ns();
+            let mine = next.0.fetch_add(1, Ordering::Relaxed);
+            while serving.0.load(Ordering::Relaxed) != mine {
+                // Coarse: the form knows no spinning.
+                super::work_ns(200);
+            }
+            waited.fetch_add(time::now_ns() - start, Relaxed);
+            super::work_ns(SERVICE_NS - 300);
+            serving.0.store(mine + 1, Ordering::Relaxed);
+        }
+    });
+    let mean = told.load(Relaxed) as f64 / (each * NR_CPUS) as f64;
+    assert_near(mean, LOAD * SERVICE_NS as f64 / (2.0 * (1.0 - LOAD)), 0.25);
+}
+
+#[test]
+fn a_deadlock_is_told_with_the_name_of_each_thread() {
+    let failure = run(machine(2), || {
+        let word = Arc::new(Futex::new(0));
+        let other = word.clone();
+        let sleeper = thread::spawn("sleeper", move || other.wait(0)).unwrap();
+        sleeper.join().unwrap();
+    });
+    match failure {
+        Err(Failure::Deadlock(text)) => {
+            assert!(
+                text.contains("main (Asleep") && text.contains("sleeper (Asleep"),
+                "{text}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_loop_without_end_is_told_with_its_line() {
+    let failure = run(machine(1), || {
+        let word = AtomicU32::new(0);
+        while word.load(Ordering::Relaxed) == 0 {}
+    });
+    match failure {
+        Err(Failure::Spin(text)) => assert!(text.contains("sim/tests.rs:"), "{text}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_panic_and_a_budget_end_a_run() {
+    let panics = run(machine(1), || panic!("of the program"));
+    assert!(matches!(panics, Err(Failure::Panic(text)) if text == "of the program"));
+    let mut machine = machine(1);
+    machine.budget = Some(std::time::Duration::from_millis(20));
+    let long = run(machine, || {
+        loop {
+            super::work_ns(1_000_000);
+        }
+    });
+    assert!(matches!(long, Err(Failure::Budget { .. })));
+}
+
+#[test]
+fn thread_locals_are_of_a_thread_and_destroyed_at_its_end() {
+    thread_local!(static DROPS: std::cell::Cell<u32> = const { std::cell::Cell::new(0) });
+    struct Counts(std::cell::Cell<u32>);
+    impl Drop for Counts {
+        fn drop(&mut self) {
+            DROPS.set(DROPS.get() + self.0.get());
+        }
+    }
+    crate::thread_local! { static MINE: Counts = Counts(std::cell::Cell::new(0)) }
+    run(machine(4), || {
+        let threads: Vec<_> = (1..4)
+            .map(|add| {
+                thread::spawn("local", move || {
+                    MINE.with(|mine| mine.0.set(mine.0.get() + add));
+                    thread::yield_now();
+                    MINE.with(|mine| assert_eq!(mine.0.get(), add));
+                })
+                .unwrap()
+            })
+            .collect();
+        threads
+            .into_iter()
+            .for_each(|thread| thread.join().unwrap());
+    })
+    .unwrap();
+    assert_eq!(DROPS.get(), 6);
+}
+
+/// More threads than CPUs: all get their share, sleeps end on time, and time-outs end sleeps.
+#[test]
+fn threads_share_a_cpu_and_sleeps_end_on_time() {
+    run(machine(1), || {
+        let start = time::now_ns();
+        let busy: Vec<_> = (0..3)
+            .map(|_| thread::spawn("busy", || super::work_ns(10_000_000)).unwrap())
+            .collect();
+        thread::sleep(std::time::Duration::from_millis(2));
+        Futex::new(0).wait_timeout(0, std::time::Duration::from_millis(2));
+        let slept = time::now_ns() - start;
+        assert!((4_000_000..20_000_000).contains(&slept), "{slept}");
+        busy.into_iter().for_each(|thread| thread.join().unwrap());
+        let all = time::now_ns() - start;
+        assert!((30_000_000..32_000_000).contains(&all), "{all}");
+    })
+    .unwrap();
+}
+
+#[test]
+fn equal_seeds_give_equal_runs() {
+    let once = || {
+        let mut machine = machine(8);
+        machine.jitter_per_mille = 50;
+        machine.seed = 9;
+        let lock = Arc::new(Line(crate::Mutex::new(0)));
+        let (took, outcome) = on_all(machine, move |_| (0..200).for_each(|_| *lock.0.lock() += 1));
+        (took.to_bits(), format!("{:?}", outcome.counts))
+    };
+    assert_eq!(once(), once());
+}

@@ -1,0 +1,74 @@
+//! Threads of the simulated machine, by the names of the standard library's.
+
+use std::io;
+use std::time::Duration;
+
+pub use std::thread::panicking;
+
+use super::{
+    engine::{engine, running, with},
+    life,
+    task::State,
+};
+
+/// A thread that was started.
+#[derive(Debug)]
+pub struct JoinHandle(usize);
+
+/// Starts a thread.
+pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle> {
+    if running().is_none() {
+        return Err(io::Error::other("threads are started inside a simulation"));
+    }
+    Ok(JoinHandle(life::spawn(name, Box::new(body))))
+}
+
+impl JoinHandle {
+    pub fn is_finished(&self) -> bool {
+        super::work_ns(0);
+        with(|e| e.tasks[self.0].state == State::Done).unwrap_or(true)
+    }
+
+    pub fn join(self) -> std::thread::Result<()> {
+        life::join(self.0).map_or(Ok(()), Err)
+    }
+}
+
+pub fn yield_now() {
+    if running().is_some() {
+        life::yield_now();
+    }
+}
+
+pub fn sleep(span: Duration) {
+    if running().is_some() {
+        life::sleep(span);
+    }
+}
+
+/// Returns the running thread's number: not 0, which names nobody.
+pub fn current() -> u32 {
+    running().map_or(1, |task| task as u32 + 2)
+}
+
+/// Returns the task of a number.
+pub fn task_of(number: u32) -> Option<usize> {
+    let task = (number as usize).checked_sub(2)?;
+    with(|e| e.tasks.len())
+        .filter(|&nr_tasks| task < nr_tasks)
+        .map(|_| task)
+}
+
+/// Returns what a thread is called, and what it does.
+pub fn described(number: u32) -> Option<(String, &'static str)> {
+    let task = task_of(number)?;
+    engine(|e| {
+        let task = &e.tasks[task];
+        let doing = match task.state {
+            State::Runnable | State::Running => "running",
+            State::Asleep => "asleep",
+            State::Done => return None,
+        };
+        Some((task.name.clone(), doing))
+    })
+}

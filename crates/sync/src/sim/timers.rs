@@ -1,0 +1,81 @@
+//! Timers, in the order of their times; of equal times the one that was set first.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use super::clock::NEVER;
+use super::engine::Engine;
+use super::task::State;
+
+/// What a timer does.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Alarm {
+    /// Ends this sleep of a task.
+    Wake { task: usize, sleep_seq: u64 },
+    /// Lets idle CPUs look for waiting tasks.
+    Balance,
+}
+
+#[derive(Default)]
+pub struct Timers {
+    heap: BinaryHeap<Reverse<(u64, u64, Alarm)>>,
+    nr_set: u64,
+}
+
+impl Timers {
+    pub fn set(&mut self, when: u64, alarm: Alarm) {
+        self.nr_set += 1;
+        self.heap.push(Reverse((when, self.nr_set, alarm)));
+    }
+
+    /// Returns the time of the next one.
+    pub fn next(&self) -> u64 {
+        self.heap.peek().map_or(NEVER, |timer| timer.0.0)
+    }
+
+    fn pop(&mut self, until: u64) -> Option<(u64, Alarm)> {
+        if self.next() > until || self.heap.is_empty() {
+            return None;
+        }
+        self.heap
+            .pop()
+            .map(|Reverse((when, _, alarm))| (when, alarm))
+    }
+}
+
+impl Engine {
+    /// Sets a timer for a sleep of the current task, which has begun.
+    pub fn set_alarm(&mut self, span: std::time::Duration) {
+        let task = self.current();
+        let ps = u64::try_from(span.as_nanos())
+            .unwrap_or(NEVER)
+            .saturating_mul(1000);
+        // One that is too far away never rings.
+        let when = self.now().saturating_add(ps);
+        if when < NEVER {
+            let sleep_seq = self.tasks[task].sleep_seq;
+            self.timers.set(when, Alarm::Wake { task, sleep_seq });
+            self.set_timer_clock();
+        }
+    }
+
+    /// Does what is due at `time`.
+    pub fn ring(&mut self, time: u64) {
+        while let Some((when, alarm)) = self.timers.pop(time) {
+            match alarm {
+                Alarm::Balance => self.balance(when),
+                Alarm::Wake { task, sleep_seq } => {
+                    let sleeper = &self.tasks[task];
+                    if sleeper.state == State::Asleep && sleeper.sleep_seq == sleep_seq {
+                        let word = sleeper.asleep_on as u64;
+                        if let Some(bucket) = self.futexes.get_mut(&word) {
+                            bucket.sleepers.retain(|&it| it != task);
+                        }
+                        self.wake(task, None, when + self.costs.timer_irq);
+                    }
+                }
+            }
+        }
+        self.set_timer_clock();
+    }
+}

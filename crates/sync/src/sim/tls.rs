@@ -1,0 +1,161 @@
+//! Thread-locals of simulated threads.
+//!
+//! As the standard library's: made at the first use, and destroyed at the end of the thread, when those without a destructor
+//! stay usable. Outside a simulation they belong to the OS thread.
+
+use std::any::Any;
+use std::cell::{Cell, RefCell};
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use super::engine::with;
+use super::task::Slot;
+
+/// Stands for `std::thread::LocalKey`.
+#[derive(Debug)]
+pub struct LocalKey<T: 'static> {
+    init: fn() -> T,
+    /// One more than its place; 0 before the first use.
+    place: AtomicUsize,
+}
+
+/// The error of a thread-local that has been destroyed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct AccessError;
+
+static NEXT: AtomicUsize = AtomicUsize::new(1);
+
+thread_local!(static OF_HOST: RefCell<Vec<Slot>> = const { RefCell::new(Vec::new()) });
+
+fn with_slots<R>(step: impl Fn(&mut Vec<Slot>, bool) -> R) -> R {
+    with(|e| {
+        let task = e.task();
+        step(&mut task.locals, task.locals_are_gone)
+    })
+    .unwrap_or_else(|| OF_HOST.with_borrow_mut(|slots| step(slots, false)))
+}
+
+impl<T: 'static> LocalKey<T> {
+    /// Makes a key whose values `init` makes.
+    pub const fn new(init: fn() -> T) -> Self {
+        Self {
+            init,
+            place: AtomicUsize::new(0),
+        }
+    }
+
+    fn place(&self) -> usize {
+        let place = self.place.load(Ordering::Relaxed);
+        if place != 0 {
+            return place;
+        }
+        let place = NEXT.fetch_add(1, Ordering::Relaxed);
+        self.place.store(place, Ordering::Relaxed);
+        place
+    }
+
+    /// Calls `f` with this thread's value.
+    ///
+    /// # Panics
+    ///
+    /// If it has been destroyed.
+    pub fn with<R>(&'static self, f: impl FnOnce(&T) -> R) -> R {
+        self.try_with(f)
+            .expect("a thread-local that has been destroyed")
+    }
+
+    /// Calls `f` with this thread's value.
+    ///
+    /// # Errors
+    ///
+    /// If it has been destroyed.
+    pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
+        let place = self.place();
+        let has_destructor = std::mem::needs_drop::<T>();
+        let found = with_slots(|slots, are_gone| match slots.get(place) {
+            Some(Slot::Made { value, .. }) => {
+                Ok(std::ptr::from_ref::<dyn Any>(&**value).cast::<T>())
+            }
+            Some(Slot::Destroyed) => Err(AccessError),
+            _ if are_gone && has_destructor => Err(AccessError),
+            _ => Ok(std::ptr::null()),
+        })?;
+        let value = if found.is_null() {
+            self.make(place, has_destructor)
+        } else {
+            found
+        };
+        // SAFETY: boxed, of this key's type, and dropped at the end of this thread only.
+        Ok(f(unsafe { &*value }))
+    }
+
+    #[cold]
+    fn make(&self, place: usize, has_destructor: bool) -> *const T {
+        let made = Cell::new(Some(Box::new((self.init)()) as Box<dyn Any>));
+        with_slots(|slots, _| {
+            while slots.len() <= place {
+                slots.push(Slot::Unmade);
+            }
+            let value = made.take().expect("called once");
+            let at = std::ptr::from_ref::<dyn Any>(&*value).cast();
+            slots[place] = Slot::Made {
+                value,
+                has_destructor,
+            };
+            at
+        })
+    }
+}
+
+impl<T: 'static> LocalKey<Cell<T>> {
+    /// Sets this thread's value.
+    pub fn set(&'static self, value: T) {
+        self.with(|cell| cell.set(value));
+    }
+
+    /// Returns a copy of this thread's value.
+    pub fn get(&'static self) -> T
+    where
+        T: Copy,
+    {
+        self.with(Cell::get)
+    }
+
+    /// Returns this thread's value and leaves the default.
+    pub fn take(&'static self) -> T
+    where
+        T: Default,
+    {
+        self.with(Cell::take)
+    }
+
+    /// Returns this thread's value and leaves `value`.
+    pub fn replace(&'static self, value: T) -> T {
+        self.with(|cell| cell.replace(value))
+    }
+}
+
+/// Destroys what the running task keeps, whose destructors may use it.
+pub fn destroy_all() {
+    with(|e| e.task().locals_are_gone = true);
+    loop {
+        let value = with_slots(|slots, _| {
+            let due = slots.iter_mut().find(|slot| {
+                matches!(
+                    slot,
+                    Slot::Made {
+                        has_destructor: true,
+                        ..
+                    }
+                )
+            })?;
+            match std::mem::replace(due, Slot::Destroyed) {
+                Slot::Made { value, .. } => Some(value),
+                _ => None,
+            }
+        });
+        match value {
+            Some(value) => drop(value),
+            None => return,
+        }
+    }
+}

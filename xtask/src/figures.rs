@@ -1,0 +1,529 @@
+//! Holds README's comparison to its record: `docs/figures/compared.json`, which one command makes.
+//!
+//! `cargo xtask figures` checks; `--write` writes README's table from the record; `--run FILE` first takes the record from what
+//! `afterwork bench --json` printed into FILE; `--measure` first runs that (minutes, on a machine that does nothing else).
+
+use std::fmt::Write as _;
+use std::fs;
+use std::process::{ExitCode, Stdio};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::report::{self, Failure, Finding};
+use crate::workspace::Workspace;
+
+const RECORD: &str = "docs/figures/compared.json";
+const README: &str = "README.md";
+const MANIFEST: &str = "Cargo.toml";
+const BEGIN: &str = "<!-- compared: written by `cargo xtask figures --write` -->\n";
+const END: &str = "<!-- compared: end -->\n";
+
+/// The first screen: so many lines, of which so many hold code.
+const SCREEN: usize = 25;
+const CODE: usize = 12;
+
+/// What follows the first row's number on the first screen.
+const SENTENCE: &str = " × as often as";
+
+/// What `--measure` runs, after `afterwork`: short runs, but enough of them for a spread.
+const BENCH: &[&str] = &[
+    "bench",
+    "--quick",
+    "--repeat",
+    "9",
+    "--seconds",
+    "420",
+    "--cases",
+    "one-at-a-time,batch-1000,subsystems,owned,wake,read,push-pop-contiguous",
+    "--json",
+];
+
+/// A row of README's table, and the claim of the lab that it is taken from.
+struct Row {
+    what: &'static str,
+    against: &'static str,
+    bench: &'static str,
+    case: &'static str,
+    variant: &'static str,
+    metric: &'static str,
+    /// A claim against this variant; against the best peer without.
+    other: Option<&'static str>,
+    /// Whether less is better, so that the ratio is turned.
+    lower: bool,
+}
+
+const ROWS: [Row; 8] = [
+    Row {
+        what: "queue an item and wait for it, 8 threads: items/s",
+        against: "best of tokio, rayon, threadpool, channel pool",
+        bench: "workqueue",
+        case: "one-at-a-time",
+        variant: "cpu",
+        metric: "items_per_s",
+        other: None,
+        lower: false,
+    },
+    Row {
+        what: "the same, where the waiter may run its own item",
+        against: "the same",
+        bench: "workqueue",
+        case: "one-at-a-time",
+        variant: "cpu+help",
+        metric: "items_per_s",
+        other: None,
+        lower: false,
+    },
+    Row {
+        what: "batches of 1000 items: items/s",
+        against: "the same",
+        bench: "workqueue",
+        case: "batch-1000",
+        variant: "cpu",
+        metric: "items_per_s",
+        other: None,
+        lower: false,
+    },
+    Row {
+        what: "eight subsystems with limits, one machine: p99 latency",
+        against: "best of three kinds of pool, one each",
+        bench: "max-active",
+        case: "subsystems",
+        variant: "afterwork",
+        metric: "latency_p99",
+        other: None,
+        lower: true,
+    },
+    Row {
+        what: "messages of two threads to an owner: time each",
+        against: "best of five channels",
+        bench: "mpscq",
+        case: "owned",
+        variant: "mailbox",
+        metric: "ns_paused_2",
+        other: None,
+        lower: true,
+    },
+    Row {
+        what: "an owner that sleeps until 32 are there: its CPU time",
+        against: "std's channel",
+        bench: "task-work",
+        case: "wake",
+        variant: "wait-32",
+        metric: "owner_cpu_per_item",
+        other: Some("std"),
+        lower: true,
+    },
+    Row {
+        what: "read under RCU: time",
+        against: "crossbeam-epoch",
+        bench: "rcu",
+        case: "read",
+        variant: "rcu",
+        metric: "read_ns",
+        other: Some("crossbeam-epoch"),
+        lower: true,
+    },
+    Row {
+        what: "the intrusive queue, items side by side, 4 producers: time",
+        against: "cordyceps",
+        bench: "mpscq",
+        case: "push-pop-contiguous",
+        variant: "mpscq",
+        metric: "ns_tight_4",
+        other: Some("cordyceps"),
+        lower: true,
+    },
+];
+
+/// The record: what was measured where, when and how.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Record {
+    machine: String,
+    date: String,
+    command: String,
+    ratios: Vec<Ratio>,
+}
+
+/// A ratio as the lab told it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Ratio {
+    bench: String,
+    case: String,
+    variant: String,
+    metric: String,
+    against: String,
+    median: f64,
+    mad: f64,
+    /// Repetitions; an older record may not know.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    n: Option<u64>,
+}
+
+impl Row {
+    fn is_of(&self, bench: &str, case: &str, variant: &str, metric: &str, against: &str) -> bool {
+        (bench, case, variant, metric) == (self.bench, self.case, self.variant, self.metric)
+            && self.other.is_none_or(|other| other == against)
+    }
+
+    fn find<'a>(&self, ratios: &'a [Ratio]) -> Option<&'a Ratio> {
+        ratios
+            .iter()
+            .find(|it| self.is_of(&it.bench, &it.case, &it.variant, &it.metric, &it.against))
+    }
+
+    /// How many times better ours is, as README says it.
+    fn told(&self, ratio: &Ratio) -> String {
+        let times = if self.lower {
+            ratio.median.recip()
+        } else {
+            ratio.median
+        };
+        let decimals = usize::from(times < 9.95) + usize::from(times < 0.995);
+        let mut told = format!("{times:.decimals$} ×");
+        let percent = ratio.mad / ratio.median * 100.0;
+        if percent >= 0.5 {
+            let _ = write!(told, " ±{percent:.0} %");
+        }
+        if times < 0.95 {
+            told += ": slower";
+        }
+        if ratio.n == Some(1) {
+            told += " (one run)";
+        }
+        told
+    }
+}
+
+/// Runs the chore.
+pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
+    match args
+        .iter()
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .as_slice()
+    {
+        [] => return check(workspace),
+        ["--write"] => {}
+        ["--run", file] => {
+            let told = fs::read_to_string(file)
+                .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
+            put(workspace, &taken(&told)?)?;
+        }
+        ["--measure"] => put(workspace, &taken(&measured(workspace)?)?)?,
+        _ => {
+            return Err(Failure::new(
+                "`figures` takes nothing, --write, --run FILE, or --measure",
+            ));
+        }
+    }
+    let (record, readme) = (record(workspace)?, text(workspace, README)?);
+    let (before, _, after) = parts(&readme)
+        .ok_or_else(|| Failure::new(format!("{README} has no {}", BEGIN.trim_end())))?;
+    let first = ROWS[0]
+        .find(&record.ratios)
+        .map(|ratio| ROWS[0].told(ratio));
+    let before = in_front(before, first.as_deref().unwrap_or("-"));
+    let written = format!("{before}{BEGIN}{}{END}{after}", table(&record));
+    write(workspace, README, &written)?;
+    check(workspace)
+}
+
+/// Runs the benches whose ratios README shows, and returns what they print.
+fn measured(workspace: &Workspace) -> Result<String, Failure> {
+    let mut command = workspace.command("cargo");
+    command
+        .args(["run", "--release", "-p", "afterwork-lab", "--"])
+        .args(BENCH);
+    let output = command
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(|error| Failure::new(format!("cannot run cargo: {error}")))?;
+    if !output.status.success() {
+        return Err(Failure::new("the bench failed"));
+    }
+    String::from_utf8(output.stdout).map_err(|_| Failure::new("the bench printed what is no text"))
+}
+
+/// Takes the ratios out of what a bench printed.
+fn taken(told: &str) -> Result<Record, Failure> {
+    let mut lines = told
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap_or_default());
+    let head = lines.next().unwrap_or_default();
+    let word = |at: &str| {
+        let found = head.pointer(at).and_then(Value::as_str).map(str::to_owned);
+        found.ok_or_else(|| Failure::new(format!("no run of the lab: its head has no {at}")))
+    };
+    let mut ratios: Vec<Ratio> = Vec::new();
+    for line in lines {
+        let of = |name: &str| line[name].as_str().unwrap_or_default().to_owned();
+        let [bench, case, variant, metric, against] =
+            ["bench", "case", "variant", "metric", "against"].map(of);
+        let wanted = |row: &Row| row.is_of(&bench, &case, &variant, &metric, &against);
+        let ratio = &line["ratio"];
+        let Some((median, mad)) = ratio["median"].as_f64().zip(ratio["mad"].as_f64()) else {
+            continue;
+        };
+        if line["claim"].is_string() && ROWS.iter().any(wanted) {
+            let n = ratio["n"].as_u64();
+            ratios.push(Ratio {
+                bench,
+                case,
+                variant,
+                metric,
+                against,
+                median,
+                mad,
+                n,
+            });
+        }
+    }
+    for row in &ROWS {
+        if row.find(&ratios).is_none() {
+            return Err(Failure::new(format!("not measured: {}", row.what)));
+        }
+    }
+    let cpus = head
+        .pointer("/fingerprint/cpus_allowed")
+        .and_then(Value::as_u64);
+    Ok(Record {
+        machine: format!(
+            "{} CPUs of a{} {}, Linux {}",
+            cpus.unwrap_or(0),
+            if head.pointer("/fingerprint/is_virtual") == Some(&Value::Bool(true)) {
+                " virtual"
+            } else {
+                "n"
+            },
+            word("/fingerprint/cpu")?,
+            word("/fingerprint/kernel")?
+        ),
+        date: word("/started")?.chars().take(10).collect(),
+        command: word("/command")?,
+        ratios,
+    })
+}
+
+/// What stands between the marks in README.
+fn table(record: &Record) -> String {
+    let mut text = format!(
+        "Measured side by side, in turns, on {} ({}, `{}`). More is better in every row; yours will differ, which is why the\nlab is \
+         here.\n\n| what | against | times better | command: `cargo run --release --` |\n|---|---|---|---|\n",
+        record.machine, record.date, record.command
+    );
+    for row in &ROWS {
+        let told = row
+            .find(&record.ratios)
+            .map_or_else(|| "-".into(), |ratio| row.told(ratio));
+        let _ = writeln!(
+            text,
+            "| {} | {} | {told} | `bench {} --cases {}` |",
+            row.what, row.against, row.bench, row.case
+        );
+    }
+    text
+}
+
+fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
+    let (record, readme) = (record(workspace)?, text(workspace, README)?);
+    let manifest = text(workspace, MANIFEST)?;
+    let found = broken(&record, &readme, &manifest);
+    for finding in &found {
+        report::data(&format!("{finding}\n"));
+    }
+    if found.is_empty() {
+        report::data(&format!(
+            "figures: good ({} ratios of {})\n",
+            ROWS.len(),
+            record.date
+        ));
+        return Ok(ExitCode::SUCCESS);
+    }
+    report::talk(&format!("figures: {} broken\n", found.len()));
+    Ok(ExitCode::FAILURE)
+}
+
+/// What README says and the record does not; and whether its first screen is one.
+fn broken(record: &Record, readme: &str, manifest: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    let mut say = |line: usize, rule: String| found.push(Finding::new(README, line as u32, rule));
+    let stale = "not as the record has it: cargo xtask figures --write";
+    match parts(readme) {
+        Some((_, shown, _)) if shown == table(record) => {}
+        _ => say(0, stale.into()),
+    }
+    let ratios = ROWS
+        .iter()
+        .filter_map(|row| Some(row.told(row.find(&record.ratios)?)));
+    let known: Vec<String> = ratios.collect();
+    for (line, text) in (1..).zip(readme.lines()) {
+        for (at, _) in text.match_indices(" ×") {
+            let word = text[..at].rsplit(' ').next().unwrap_or_default();
+            let number = word.trim_start_matches(|c: char| !c.is_ascii_digit());
+            if !number.is_empty()
+                && !known
+                    .iter()
+                    .any(|told| told.starts_with(&format!("{number} ×")))
+            {
+                say(line, format!("{number} × is in no record: {RECORD}"));
+            }
+        }
+    }
+    let screen: Vec<&str> = readme.lines().take(SCREEN).collect();
+    let mut fences = screen
+        .iter()
+        .enumerate()
+        .filter(|(_, line)| line.starts_with("```"))
+        .map(|(at, _)| at);
+    let code = fences.next().zip(fences.next()).map(|(from, to)| {
+        screen[from + 1..to]
+            .iter()
+            .filter(|line| !line.is_empty())
+            .count()
+    });
+    match code {
+        Some(lines) if lines <= CODE => {}
+        Some(lines) => say(
+            1,
+            format!("the first screen has {lines} lines of code, at most {CODE}"),
+        ),
+        None => say(1, format!("the first {SCREEN} lines hold no code")),
+    }
+    let oldest = manifest
+        .lines()
+        .find_map(|line| line.strip_prefix("rust-version = "))
+        .unwrap_or_default()
+        .trim_matches('"');
+    let wanted = [
+        (format!("Rust {oldest}"), "the oldest compiler"),
+        ("afterwork = {".into(), "the dependency"),
+        ("Linux on x86-64 or aarch64".into(), "the platforms"),
+        ("#where-others-are-faster".into(), "a link to the losses"),
+    ];
+    for (text, what) in wanted {
+        if !screen.iter().any(|line| line.contains(&text)) {
+            say(
+                1,
+                format!("the first {SCREEN} lines do not tell {what}: {text}"),
+            );
+        }
+    }
+    found
+}
+
+/// Puts the first row's number into the sentence of the first screen.
+fn in_front(before: &str, told: &str) -> String {
+    let Some((head, tail)) = before.split_once(SENTENCE) else {
+        return before.to_owned();
+    };
+    let upto = head.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+    let number = told.split(' ').next().unwrap_or(told);
+    format!("{upto}{number}{SENTENCE}{tail}")
+}
+
+/// What stands before, between and after the marks.
+fn parts(readme: &str) -> Option<(&str, &str, &str)> {
+    let (before, rest) = readme.split_once(BEGIN)?;
+    let (shown, after) = rest.split_once(END)?;
+    Some((before, shown, after))
+}
+
+fn record(workspace: &Workspace) -> Result<Record, Failure> {
+    serde_json::from_str(&text(workspace, RECORD)?)
+        .map_err(|error| Failure::new(format!("{RECORD}: {error}")))
+}
+
+fn put(workspace: &Workspace, record: &Record) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(record)
+        .map_err(|error| Failure::new(format!("{RECORD}: {error}")))?;
+    write(workspace, RECORD, &(text + "\n"))
+}
+
+fn text(workspace: &Workspace, path: &str) -> Result<String, Failure> {
+    workspace
+        .text(path)?
+        .ok_or_else(|| Failure::new(format!("{path} is no text")))
+}
+
+fn write(workspace: &Workspace, path: &str, text: &str) -> Result<(), Failure> {
+    fs::write(workspace.root().join(path), text)
+        .map_err(|error| Failure::new(format!("cannot write {path}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A run in which each row has the same ratio.
+    fn run() -> String {
+        let mut told = String::from(
+            r#"{"schema":4,"started":"2026-11-21 21:15:03 UTC","command":"afterwork bench","fingerprint":{"cpu":"Xeon","cpus_allowed":2,"is_virtual":true,"kernel":"6.18"}}"#,
+        );
+        for row in &ROWS {
+            let _ = write!(
+                told,
+                "\n{{\"bench\":\"{}\",\"case\":\"{}\",\"claim\":\"c\",\"variant\":\"{}\",\"metric\":\"{}\",\"against\":\"{}\",\"ratio\":{{\"median\":2.0,\"mad\":0.1,\"n\":9}}}}",
+                row.bench,
+                row.case,
+                row.variant,
+                row.metric,
+                row.other.unwrap_or("tokio")
+            );
+        }
+        told
+    }
+
+    fn readme(record: &Record) -> String {
+        format!(
+            "```rust\nfn main() {{}}\n```\nafterwork = {{ Linux on x86-64 or aarch64, Rust 1.88 \
+             #where-others-are-faster, 2.0 × as fast\n{BEGIN}{}{END}",
+            table(record)
+        )
+    }
+
+    const MANIFEST_TEXT: &str = "rust-version = \"1.88\"";
+
+    #[test]
+    fn a_record_is_taken_from_a_run_and_shown_as_times_better() {
+        let record = taken(&run()).unwrap();
+        assert_eq!(record.ratios.len(), ROWS.len());
+        assert_eq!(
+            (record.date.as_str(), record.ratios[0].n),
+            ("2026-11-21", Some(9))
+        );
+        assert_eq!(record.machine, "2 CPUs of a virtual Xeon, Linux 6.18");
+        assert_eq!(ROWS[0].told(&record.ratios[0]), "2.0 × ±5 %");
+        assert_eq!(ROWS[7].told(&record.ratios[7]), "0.50 × ±5 %: slower");
+        assert!(broken(&record, &readme(&record), MANIFEST_TEXT).is_empty());
+        let short = run().replace("one-at-a-time", "other");
+        assert!(taken(&short).is_err());
+    }
+
+    #[test]
+    fn the_sentence_on_the_first_screen_is_written_too() {
+        let told = in_front("run 6.7 × as often as others", "25 × ±3 %");
+        assert_eq!(told, "run 25 × as often as others");
+    }
+
+    #[test]
+    fn what_the_record_does_not_say_is_found() {
+        let record = taken(&run()).unwrap();
+        let good = readme(&record);
+        for (from, to, word) in [
+            ("2.0 × as fast", "3.7 × as fast", "3.7 × is in no record"),
+            ("2.0 × ±5 % |", "2.1 × ±5 % |", "not as the record has it"),
+            ("Rust 1.88", "Rust 1.70", "oldest compiler"),
+            ("afterwork = {", "", "the dependency"),
+            ("fn main() {}", &"a\n".repeat(13), "13 lines of code"),
+        ] {
+            let found = broken(&record, &good.replacen(from, to, 1), MANIFEST_TEXT);
+            assert!(
+                found.iter().any(|finding| finding.rule.contains(word)),
+                "{word}: {found:?}"
+            );
+        }
+    }
+}

@@ -1,0 +1,153 @@
+//! Follows docs/tutorial.md word for word: an empty folder, beside it this workspace, each command, each program, what it prints.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::report::{self, Failure};
+use crate::workspace::Workspace;
+
+const PAGE: &str = "docs/tutorial.md";
+/// What a program of the page replaces.
+const PROGRAM: &str = "src/main.rs";
+/// What the page calls a clone of this workspace.
+const CLONE: &str = "afterwork";
+
+/// A block of the page, with the line that it begins at.
+#[derive(Debug, PartialEq)]
+enum Step<'a> {
+    /// Becomes the program.
+    Write(u32, String),
+    /// Is typed, and prints this.
+    Run(u32, &'a str, String),
+}
+
+/// Runs the chore.
+pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
+    if let Some(arg) = args.first() {
+        return Err(Failure::new(format!(
+            "`tutorial` takes no argument, but was given `{arg}`"
+        )));
+    }
+    let page = workspace
+        .text(PAGE)?
+        .ok_or_else(|| Failure::new(format!("{PAGE} is no text")))?;
+    let steps = steps(&page);
+    let target = workspace.metadata(false)?.target_directory.join("tutorial");
+    let root = std::env::temp_dir().join(format!("afterwork-tutorial-{}", std::process::id()));
+    let failed = |error| Failure::new(format!("cannot make {}: {error}", root.display()));
+    fs::create_dir(&root).map_err(failed)?;
+    let done = std::os::unix::fs::symlink(workspace.root(), root.join(CLONE))
+        .map_err(failed)
+        .and_then(|()| follow(workspace, &steps, &root, &target));
+    // What was copied is in the page; what was built is under the target directory.
+    let _ = fs::remove_dir_all(&root);
+    match done? {
+        None => {
+            report::data(&format!("tutorial: good ({} steps)\n", steps.len()));
+            Ok(ExitCode::SUCCESS)
+        }
+        Some((line, wrong)) => {
+            report::data(&format!("{PAGE}:{line}: {wrong}\n"));
+            Ok(ExitCode::FAILURE)
+        }
+    }
+}
+
+/// Does what each step says; returns the first that does not do what the page says.
+fn follow(
+    workspace: &Workspace,
+    steps: &[Step<'_>],
+    root: &Path,
+    target: &Path,
+) -> Result<Option<(u32, String)>, Failure> {
+    let mut here: PathBuf = root.to_owned();
+    for step in steps {
+        match step {
+            Step::Write(line, text) => {
+                if let Err(error) = fs::write(here.join(PROGRAM), text) {
+                    return Ok(Some((*line, format!("cannot write {PROGRAM}: {error}"))));
+                }
+            }
+            Step::Run(line, command, prints) => {
+                if let Some(folder) = command.strip_prefix("cd ") {
+                    here.push(folder);
+                    continue;
+                }
+                let mut words = command.split_whitespace();
+                let program = words.next().unwrap_or_default();
+                let output = plain(workspace.command(program))
+                    .args(words)
+                    .current_dir(&here)
+                    .env("CARGO_TARGET_DIR", target)
+                    .output()
+                    .map_err(|error| Failure::new(format!("cannot run {program}: {error}")))?;
+                let told = String::from_utf8_lossy(&output.stdout);
+                if !output.status.success() {
+                    let why = String::from_utf8_lossy(&output.stderr);
+                    return Ok(Some((*line, format!("`{command}` fails: {why}"))));
+                }
+                if told != *prints {
+                    return Ok(Some((
+                        *line,
+                        format!("`{command}` prints {told:?} and not {prints:?}"),
+                    )));
+                }
+            }
+        }
+    }
+    Ok(None)
+}
+
+/// Without the flags of who runs this: a reader has none.
+fn plain(mut command: Command) -> Command {
+    command.env_remove("RUSTFLAGS");
+    command
+}
+
+fn steps(page: &str) -> Vec<Step<'_>> {
+    let mut steps = Vec::new();
+    let mut lines = (1..).zip(page.lines());
+    while let Some((line, text)) = lines.next() {
+        let Some(info) = text.strip_prefix("```") else {
+            continue;
+        };
+        let block: Vec<&str> = lines
+            .by_ref()
+            .map(|(_, text)| text)
+            .take_while(|text| *text != "```")
+            .collect();
+        match info {
+            "rust" => steps.push(Step::Write(line, block.join("\n") + "\n")),
+            "console" => {
+                for (below, text) in (line + 1..).zip(block) {
+                    match (text.strip_prefix("$ "), steps.last_mut()) {
+                        (Some(command), _) => steps.push(Step::Run(below, command, String::new())),
+                        (None, Some(Step::Run(_, _, prints))) => *prints += &format!("{text}\n"),
+                        (None, _) => {}
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    steps
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_commands_and_what_they_print_are_told_apart() {
+        let page = "# A\n```console\n$ cd b\n$ run\none\ntwo\n```\ntext\n```rust\nfn main() {}\n```\n```text\nno step\n```\n";
+        assert_eq!(
+            steps(page),
+            [
+                Step::Run(3, "cd b", String::new()),
+                Step::Run(4, "run", "one\ntwo\n".into()),
+                Step::Write(9, "fn main() {}\n".into()),
+            ]
+        );
+    }
+}
