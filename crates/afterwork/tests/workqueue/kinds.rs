@@ -6,11 +6,12 @@ use std::{
 };
 
 use afterwork::{
+    params::Params,
     rcu::{self, Rcu, srcu::Domain},
     task_work::{self, Mailbox},
-    workqueue::{self, AffinityScope, BuildError, DelayedWork, JoinError, Work},
+    workqueue::{self, AffinityScope, BuildError, DelayedWork, JoinError, Registry, Work},
 };
-use topology::Topology;
+use topology::{CpuId, Topology};
 
 use crate::support::*;
 
@@ -219,6 +220,24 @@ fn a_rescuer_runs_what_no_worker_can_be_had_for() {
         assert_eq!(plain.stats().maydays, 0);
         plug.release();
         drop(queue);
+    });
+}
+
+#[test]
+fn a_rescuer_runs_an_item_on_the_cpu_that_it_belongs_to() {
+    ends(|| {
+        let machine = Topology::detect().unwrap();
+        let registry = Registry::new(machine.clone(), Params::default()).unwrap();
+        registry.refuse_threads(true);
+        let plain = queue("plain").per_cpu().build_in(&registry).unwrap();
+        let reclaim = queue("reclaim").per_cpu().mem_reclaim();
+        let reclaim = reclaim.build_in(&registry).unwrap();
+        // SAFETY: it has no preconditions.
+        let here = || CpuId::new(unsafe { libc::sched_getcpu() } as u32);
+        for cpu in machine.allowed().iter() {
+            assert_eq!(plain.spawn_on(cpu, here).join().unwrap(), cpu);
+            assert_eq!(reclaim.spawn_on(cpu, here).join().unwrap(), cpu);
+        }
     });
 }
 

@@ -456,6 +456,12 @@ impl WorkerPool {
         }
     }
 
+    /// Brings this thread, a rescuer, to the pool's CPUs: what it runs may belong there. It stays until it visits the next pool.
+    pub(crate) fn visit(&self) {
+        // Refused as in `settle`; the nice value stays, for it could not be taken back.
+        let _ = cpu::set_affinity(None, &self.attrs.cpus);
+    }
+
     /// Enters a worker into the pool; `asked_for` when a kick has counted it already. `None` where it was not asked for, and
     /// a pool of bottom halves has its one worker, or gets it: two would run its items at once.
     pub(crate) fn enlist(

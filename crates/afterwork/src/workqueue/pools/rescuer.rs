@@ -2,7 +2,7 @@
 //!
 //! A queue built with [`mem_reclaim`](crate::workqueue::Builder::mem_reclaim) has one of its own. When work of a pool has wanted
 //! for a worker for 10 ms, the manager calls *mayday* for each such queue with items there, and again every 100 ms.
-//! The rescuer enters the pool, runs that queue's items in batches of 16, and goes back to sleep. It is no worker of
+//! The rescuer enters the pool, goes to its CPUs, runs that queue's items in batches of 16, and goes back to sleep. It is no worker of
 //! the pool's: it does not count as awake, so the pool goes on asking for one.
 //!
 //! The registry has one more for everybody, called when a pool is refused a worker and has none that runs: it has none at

@@ -69,6 +69,7 @@ pub(crate) fn help_out(pool: &Arc<WorkerPool>, go_on: impl Fn() -> bool) -> bool
         return true;
     };
     worker.is_this_thread();
+    pool.visit();
     let has_ended = serve(pool, &worker, go_on);
     discharge(pool, &worker, true);
     has_ended
@@ -79,6 +80,7 @@ pub(crate) fn rescue(pool: &Arc<WorkerPool>, slot: usize, go_on: impl Fn() -> bo
     let parker = Parker::with_spin_limit(0);
     let worker = pool.enlist_rescuer(|number| Arc::new(Worker::new(number, parker.unparker())));
     worker.is_this_thread();
+    pool.visit();
     answer_for(pool, &worker);
     let mut leaves = false;
     while let Taken::Items(_) = pool.take_to_rescue(&worker, slot, leaves) {
