@@ -112,7 +112,6 @@ impl std::error::Error for FlushError {}
 #[repr(C)]
 struct Reusable<F> {
     queued: Revivable,
-    handles: Handles,
     func: UnsafeCell<F>,
 }
 
@@ -149,7 +148,6 @@ impl Work {
     pub fn with_handle<F: FnMut(&Work) + Send + 'static>(func: F) -> Self {
         let item = Box::new(Reusable {
             queued: Revivable::new(Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null())),
-            handles: Handles::one(),
             func: UnsafeCell::new(func),
         });
         Self {
@@ -390,7 +388,7 @@ impl Work {
 
     #[inline]
     pub(crate) fn revivable(&self) -> &Revivable {
-        // SAFETY: as of `handles`.
+        // SAFETY: every item behind a `Work` is a `Reusable`, which begins with this; the handle keeps it alive.
         unsafe { self.item.cast().as_ref() }
     }
 
@@ -406,15 +404,12 @@ impl Work {
     }
 
     fn handles(&self) -> &Handles {
-        // SAFETY: every item behind a `Work` is a `Reusable`, whose fields before the closure stand the same for any; the
-        // handle keeps it alive.
-        unsafe { &(*self.item.as_ptr().cast::<Reusable<()>>()).handles }
+        &self.revivable().handles
     }
 
     /// Returns `true` in a child of `fork` whose parent had it queued, or was at it.
     #[inline]
     pub(crate) fn is_lost(&self) -> bool {
-        // SAFETY: as of `handles`.
         let owner = &self.revivable().owner;
         owner.is_lost(|| {
             let state = self.head().load();

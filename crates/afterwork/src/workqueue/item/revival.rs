@@ -23,7 +23,7 @@ use sync::{
     twin,
 };
 
-use super::head::Head;
+use super::{handles::Handles, head::Head};
 
 sync::process_wide! {
     /// How often all of a link was cancelled, in the whole process: items go from queue to queue.
@@ -40,7 +40,8 @@ pub(crate) fn next_cancel() -> u64 {
     nr_cancels().fetch_add(1, Ordering::Release) + 1
 }
 
-/// The first part of an item that may be queued into an older place.
+/// The first part of an item that may be queued into an older place: all but its closure, so that a small one fits beside it
+/// into a cache line's length. A line and a quarter makes the fan-out of a million 6 % slower.
 #[repr(C)]
 #[derive(Debug)]
 pub(crate) struct Revivable {
@@ -49,7 +50,11 @@ pub(crate) struct Revivable {
     noted: AtomicU32,
     /// A: which process has it.
     pub(crate) owner: Inherited,
+    pub(crate) handles: Handles,
 }
+
+#[cfg(not(any(loom, shuttle, sim)))]
+const _: () = assert!(size_of::<Revivable>() == 48);
 
 /// Compares the low halves of two numbers, of which one is less than 2^31 cancels older than the other.
 fn is_before(one: u32, other: u32) -> bool {
@@ -62,6 +67,7 @@ impl Revivable {
             head,
             noted: AtomicU32::new(0),
             owner: Inherited::by_children(),
+            handles: Handles::one(),
         }
     }
 
