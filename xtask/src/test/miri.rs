@@ -35,6 +35,9 @@ const OFTEN: &str = "-Zmiri-ignore-leaks -Zmiri-preemption-rate=0.1";
 /// Texts, large machines and properties that are tried hundreds of times: minutes, and safe code.
 const WITHOUT_POINTERS: &str = "long, in code without threads and pointers";
 
+/// Many tests panic on purpose, and each backtrace takes the interpreter seconds.
+const NO_BACKTRACES: (&str, &str) = ("RUST_BACKTRACE", "0");
+
 /// To interpret more, add a row.
 const ROWS: &[Row] = &[
     Row {
@@ -102,7 +105,10 @@ pub fn steps(variable: &impl Fn(&str) -> Option<String>) -> Vec<Step> {
         let without = row.without.iter();
         let without = without.flat_map(|(test, _)| ["--skip".to_string(), test.to_string()]);
         Step {
-            env: vec![("MIRIFLAGS".into(), flags.join(" "))],
+            env: vec![
+                ("MIRIFLAGS".into(), flags.join(" ")),
+                (NO_BACKTRACES.0.into(), NO_BACKTRACES.1.into()),
+            ],
             without: OF_OUR_TOOLCHAIN,
             ..Step::new(&words, without)
         }

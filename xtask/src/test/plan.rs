@@ -83,7 +83,7 @@ pub const LAYERS: &[Layer] = &[
     Layer {
         name: MIRI,
         asks: "is there undefined behaviour?",
-        limit: minutes(10),
+        limit: minutes(30),
         at_once: 2,
     },
 ];
