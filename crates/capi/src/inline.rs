@@ -25,10 +25,10 @@ use crate::{
 };
 
 /// `AFTERWORK_RCU_LAYOUT`: the version of what the header promises.
-const LAYOUT: c_uint = 1;
+const LAYOUT: c_uint = 2;
 
 // As the header promises; the library asserts where the three words are.
-const _: () = assert!(size_of::<Place>() == 16 && align_of::<Place>() == 8);
+const _: () = assert!(size_of::<Place>() == 8 && align_of::<Place>() == 8);
 const _: () = assert!(raw::NEST == 0xffff && raw::PARK == 0x8);
 const _: () = assert!(raw::AT_UNLOCK == 0x7 && raw::ASKED == 0x3);
 
@@ -41,6 +41,14 @@ const _: () = assert!(raw::AT_UNLOCK == 0x7 && raw::ASKED == 0x3);
 #[unsafe(link_section = ".tdata")]
 #[allow(non_upper_case_globals, reason = "as C names it")]
 pub static aw_rcu_reader: Place = Place::STAND_IN;
+
+/// Where the present grace period's number is, as sections note it.
+///
+/// A constant: a compiler reads it once for a whole loop of sections. A program that is linked to a fixed address may have a copy
+/// of it, which is as good.
+#[unsafe(no_mangle)]
+#[allow(non_upper_case_globals, reason = "as C names it")]
+pub static aw_rcu_first_level: Place = Place::FIRST_LEVEL;
 
 sync::thread_local! {
     /// Where this thread's variable is, once it is not the stand-in.

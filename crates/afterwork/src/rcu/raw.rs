@@ -6,7 +6,8 @@
 //! # An inlined read side
 //!
 //! What is compiled elsewhere may do by itself what [`read_lock`] and [`read_unlock`] do, as long as nothing rare happens. A
-//! [`Place`] says where. It belongs to one thread, begins as [`Place::STAND_IN`], and comes from [`place`]:
+//! [`Place`] says where. It belongs to one thread, begins as [`Place::STAND_IN`], and comes from [`place`]; `first_level`, of all
+//! threads, is at [`Place::FIRST_LEVEL`]:
 //!
 //! ```text
 //! lock:   nest = *ctr & NEST
@@ -110,31 +111,24 @@ pub unsafe fn free_c(head: *mut Head, offset: usize) {
     unsafe { call_function(head, Function::C(run)) };
 }
 
-/// Where this thread's sections are noted: two pointers, laid out as in C.
+/// Where something stands that the inlined read side uses: a pointer, laid out as in C.
+///
+/// Of a thread: where its sections are noted; `ctr`, of 64 bits, then `flags` and `nr_loops`, of 32 bits each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[repr(C)]
-pub struct Place {
-    /// `ctr`, of 64 bits, then `flags` and `nr_loops`, of 32 bits each.
-    slot: *const (),
-    /// 64 bits, which change.
-    first_level: *const (),
-}
+#[repr(transparent)]
+pub struct Place(*const ());
 
-// SAFETY: two addresses; what stands there is atomic.
+// SAFETY: an address; what stands there is atomic.
 unsafe impl Send for Place {}
 // SAFETY: as above.
 unsafe impl Sync for Place {}
 
 impl Place {
     /// Of a thread that has none. It is as deeply nested as can be, so that whoever checks the depth refuses it.
-    pub const STAND_IN: Self = Self::of(stand_in());
+    pub const STAND_IN: Self = Self(stand_in().promised());
 
-    const fn of(slot: &'static Slot) -> Self {
-        Self {
-            slot: slot.promised(),
-            first_level: global().place_of_first_level(),
-        }
-    }
+    /// `first_level`, of 64 bits, which change. The same for all threads, for ever.
+    pub const FIRST_LEVEL: Self = Self(global().place_of_first_level());
 }
 
 /// The bits of `ctr` that are the depth of nesting. All of them set: the stand-in.
@@ -155,7 +149,7 @@ pub const ASKED: u32 = slot::ASK | slot::COUNTED;
 /// Never.
 pub fn place() -> Option<Place> {
     let slot = mine()?;
-    sync::asym::init().then(|| Place::of(slot))
+    sync::asym::init().then(|| Place(slot.promised()))
 }
 
 /// Has grace periods wait for this thread again: a step of a read side that is inlined.

@@ -31,7 +31,7 @@ struct rcu_head {
 AFTERWORK_ASSERT(sizeof(struct rcu_head) == 16, "an rcu_head has 16 bytes");
 
 /* The version of all that follows. */
-#define AFTERWORK_RCU_LAYOUT 1
+#define AFTERWORK_RCU_LAYOUT 2
 
 /* In afterwork_slot.ctr: how deep sections nest. */
 #define AFTERWORK_RCU_NEST UINT64_C(0xffff)
@@ -50,15 +50,17 @@ struct afterwork_slot {
 /* Where this thread's is. A thread that has none yet has a stand-in, with which every step is a call. */
 struct afterwork_reader {
 	struct afterwork_slot *slot;
-	const uint64_t *first_level;
 };
 
 AFTERWORK_ASSERT(offsetof(struct afterwork_slot, ctr) == 0, "the state comes first");
 AFTERWORK_ASSERT(offsetof(struct afterwork_slot, flags) == 8, "then what is asked");
 AFTERWORK_ASSERT(offsetof(struct afterwork_slot, nr_loops) == 12, "then the readers that report");
-AFTERWORK_ASSERT(sizeof(struct afterwork_reader) == 16, "two pointers");
+AFTERWORK_ASSERT(sizeof(struct afterwork_reader) == sizeof(void *), "a pointer");
 
 extern __thread struct afterwork_reader aw_rcu_reader __attribute__((tls_model("initial-exec")));
+
+/* Where the state of a section that begins now is read. Of all threads, and never another one. */
+extern const uint64_t *const aw_rcu_first_level;
 
 /* The library's own symbols; their contracts stand at the names in rcupdate.h and urcu.h. */
 void aw_rcu_lock_slowly(struct afterwork_reader *reader, unsigned int layout);
@@ -76,6 +78,21 @@ void aw_qsbr_report_slowly(struct afterwork_reader *reader, unsigned int layout)
  * barrier. Where the kernel cannot do that, slots are stand-ins.
  */
 #define AFTERWORK_LIGHT_BARRIER() __asm__ __volatile__("" : : : "memory")
+
+/* Whether any of these flags is set, all of which are in the lowest byte: an instruction, where compilers make two of an atomic load. */
+#if defined(__x86_64__) && defined(__GCC_ASM_FLAG_OUTPUTS__)
+#define AFTERWORK_HAS_FLAG(slot, mask)                                           \
+	__extension__({                                                          \
+		int afterwork_has;                                               \
+		__asm__ __volatile__("test{b %2, %1| %b1, %2}"                   \
+				     : "=@ccnz"(afterwork_has)                   \
+				     : "m"((slot)->flags), "i"((int)(mask))      \
+				     : "memory");                                \
+		afterwork_has;                                                   \
+	})
+#else
+#define AFTERWORK_HAS_FLAG(slot, mask) ((__atomic_load_n(&(slot)->flags, __ATOMIC_RELAXED) & (mask)) != 0)
+#endif
 
 /*
  * Store a pointer, and exchange one. The value is converted as an assignment does it, to a base of a class too, and what is no
@@ -99,10 +116,10 @@ static inline void afterwork_read_lock(void)
 	uint64_t ctr = __atomic_load_n(&slot->ctr, __ATOMIC_RELAXED);
 
 	if (AFTERWORK_LIKELY((uint16_t)ctr == 0)) {
-		ctr = __atomic_load_n(aw_rcu_reader.first_level, __ATOMIC_ACQUIRE);
+		ctr = __atomic_load_n(aw_rcu_first_level, __ATOMIC_ACQUIRE);
 		__atomic_store_n(&slot->ctr, ctr, __ATOMIC_RELAXED);
 		AFTERWORK_LIGHT_BARRIER();
-		if (AFTERWORK_UNLIKELY(__atomic_load_n(&slot->flags, __ATOMIC_RELAXED) & AFTERWORK_RCU_PARK))
+		if (AFTERWORK_UNLIKELY(AFTERWORK_HAS_FLAG(slot, AFTERWORK_RCU_PARK)))
 			aw_rcu_leave_parking();
 	} else if (AFTERWORK_LIKELY((uint16_t)ctr < AFTERWORK_RCU_NEST - 1)) {
 		__atomic_store_n(&slot->ctr, ctr + 1, __ATOMIC_RELAXED);
@@ -120,7 +137,7 @@ static inline void afterwork_read_unlock(void)
 	if (AFTERWORK_LIKELY((uint16_t)outer == 0)) {
 		__atomic_store_n(&slot->ctr, outer, __ATOMIC_RELEASE);
 		AFTERWORK_LIGHT_BARRIER();
-		if (AFTERWORK_UNLIKELY(__atomic_load_n(&slot->flags, __ATOMIC_RELAXED) & AFTERWORK_RCU_AT_UNLOCK))
+		if (AFTERWORK_UNLIKELY(AFTERWORK_HAS_FLAG(slot, AFTERWORK_RCU_AT_UNLOCK)))
 			aw_rcu_report();
 	} else if (AFTERWORK_LIKELY((uint16_t)outer < AFTERWORK_RCU_NEST - 1)) {
 		__atomic_store_n(&slot->ctr, outer, __ATOMIC_RELEASE);
@@ -136,14 +153,14 @@ static inline void afterwork_quiescent_state(void)
 
 	if (AFTERWORK_LIKELY(__atomic_load_n(&slot->nr_loops, __ATOMIC_RELAXED) == 1)) {
 		uint64_t ctr = __atomic_load_n(&slot->ctr, __ATOMIC_RELAXED);
-		uint64_t next = __atomic_load_n(aw_rcu_reader.first_level, __ATOMIC_ACQUIRE);
+		uint64_t next = __atomic_load_n(aw_rcu_first_level, __ATOMIC_ACQUIRE);
 
 		if (ctr != next) {
 			if (AFTERWORK_UNLIKELY((ctr & AFTERWORK_RCU_NEST) != 1))
 				return;
 			__atomic_store_n(&slot->ctr, next, __ATOMIC_RELEASE);
 		}
-		if (AFTERWORK_UNLIKELY(__atomic_load_n(&slot->flags, __ATOMIC_RELAXED) & AFTERWORK_RCU_ASKED))
+		if (AFTERWORK_UNLIKELY(AFTERWORK_HAS_FLAG(slot, AFTERWORK_RCU_ASKED)))
 			aw_qsbr_answer();
 	} else {
 		aw_qsbr_report_slowly(&aw_rcu_reader, AFTERWORK_RCU_LAYOUT);

@@ -323,7 +323,7 @@ static void *answer(void *unused)
 	}
 	/* Nothing else that this thread does is to answer, but where a second grace period follows one that was under way. */
 	while (!__atomic_load_n(&is_answered, __ATOMIC_ACQUIRE)) {
-		if (__atomic_load_n(aw_rcu_reader.first_level, __ATOMIC_RELAXED) != aw_rcu_reader.slot->ctr)
+		if (__atomic_load_n(aw_rcu_first_level, __ATOMIC_RELAXED) != aw_rcu_reader.slot->ctr)
 			rcu_quiescent_state();
 		sched_yield();
 	}
