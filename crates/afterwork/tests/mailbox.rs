@@ -200,8 +200,8 @@ fn a_wait_that_timed_out_leaves_nothing_that_a_later_one_sleeps_through() {
             for (from, poster) in posters.into_iter().enumerate() {
                 scope.spawn(move || {
                     for number in 0..NR_POSTS {
-                        let is_urgent = (number * 7 + from + round).is_multiple_of(16);
-                        let post = if is_urgent {
+                        let is_eager = (number * 7 + from + round).is_multiple_of(16);
+                        let post = if is_eager {
                             Poster::post
                         } else {
                             Poster::post_lazy

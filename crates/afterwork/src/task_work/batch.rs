@@ -91,7 +91,7 @@ impl<'p, T> Batch<'p, T> {
         self.send(false)
     }
 
-    fn send(&mut self, urgent: bool) -> Result<(), PostError<()>> {
+    fn send(&mut self, eager: bool) -> Result<(), PostError<()>> {
         let shared = &*self.poster.shared;
         if !shared.is_open() {
             return Err(PostError::Closed(()));
@@ -104,15 +104,15 @@ impl<'p, T> Batch<'p, T> {
         let Some((first, last, len)) = std::mem::take(&mut self.full).into_raw_parts() else {
             return Ok(());
         };
-        if urgent {
-            // The owner neither begins nor continues a sleep while an urgent item is inside, so one is enough.
+        if eager {
+            // The owner neither begins nor continues a sleep while an eager item is inside, so one is enough.
             // SAFETY: ours until it is pushed, and sealed before it came into the chain.
-            unsafe { block::mark_urgent(first) };
+            unsafe { block::mark_eager(first) };
         }
         // SAFETY: these were the parts of a chain.
         let blocks = unsafe { Chain::from_raw_parts(first, last, len) };
-        shared.inbox.push_chain(blocks);
-        shared.posted(nr_items, urgent);
+        shared.inbox.push_chain(self.poster.lane, blocks);
+        shared.posted(nr_items, eager);
         Ok(())
     }
 

@@ -73,23 +73,26 @@ pub(super) struct Block<T> {
     slots: [Cell<T>; 0],
 }
 
-/// bits 0..6 number of items | bit 6 `SEALED` | bit 7 `CLOSED` | bits 8..64 urgent items
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+/// bits 0..6 number of items | bit 6 `SEALED` | bit 7 `CLOSED` | bits 8..64 eager items
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct State(u64);
 
 impl State {
+    /// No items.
+    pub(super) const NONE: Self = Self(0);
+
     const ONE: u64 = 1;
     const NR: u64 = 0x3f;
     const SEALED: u64 = 1 << 6;
     const CLOSED: u64 = 1 << 7;
-    const URGENT_SHIFT: u32 = 8;
-    /// The number of urgent bits.
+    const EAGER_SHIFT: u32 = 8;
+    /// The number of eager bits.
     const MAX_SLOTS: usize = 56;
 
     /// Returns what the item in slot `at` adds to the state.
-    fn item(at: usize, urgent: bool, last: bool) -> u64 {
+    fn item(at: usize, eager: bool, last: bool) -> u64 {
         let seal = if last { Self::SEALED } else { 0 };
-        Self::ONE | seal | (u64::from(urgent) << (Self::URGENT_SHIFT as usize + at))
+        Self::ONE | seal | (u64::from(eager) << (Self::EAGER_SHIFT as usize + at))
     }
 
     /// Returns how many items were put in.
@@ -108,10 +111,10 @@ impl State {
         self.0 & Self::CLOSED != 0
     }
 
-    /// Returns `true` if slot `at` or one after it holds an urgent item.
+    /// Returns `true` if slot `at` or one after it holds an eager item.
     #[inline(always)]
-    pub(super) fn has_urgent_from(self, at: usize) -> bool {
-        (self.0 >> Self::URGENT_SHIFT) >> at != 0
+    pub(super) fn has_eager_from(self, at: usize) -> bool {
+        (self.0 >> Self::EAGER_SHIFT) >> at != 0
     }
 }
 
@@ -166,12 +169,12 @@ impl<T> Blank<T> {
 
     /// Puts `item` into the first slot. `last` means that no other item will be added.
     #[inline(always)]
-    pub(super) fn start(self, item: T, urgent: bool, last: bool) -> NonNull<Block<T>> {
+    pub(super) fn start(self, item: T, eager: bool, last: bool) -> NonNull<Block<T>> {
         let block = Self::into_raw(self);
         // SAFETY: the handle owned the block, so nobody else uses it, and every block has a slot.
         unsafe { put(block, 0, item) };
         // SAFETY: as above. Relaxed: the push publishes it.
-        unsafe { state(block) }.store(State::item(0, urgent, last), Ordering::Relaxed);
+        unsafe { state(block) }.store(State::item(0, eager, last), Ordering::Relaxed);
         block
     }
 
@@ -233,11 +236,11 @@ pub(super) unsafe fn seal_filled<T>(block: NonNull<Block<T>>, nr_items: usize) {
 /// # Safety
 ///
 /// 1. The caller owns `block`, which was [sealed](seal_filled).
-pub(super) unsafe fn mark_urgent<T>(block: NonNull<Block<T>>) {
+pub(super) unsafe fn mark_eager<T>(block: NonNull<Block<T>>) {
     // SAFETY: (1).
     let state = unsafe { state(block) };
-    let urgent = state.load(Ordering::Relaxed) | 1 << State::URGENT_SHIFT;
-    state.store(urgent, Ordering::Relaxed);
+    let eager = state.load(Ordering::Relaxed) | 1 << State::EAGER_SHIFT;
+    state.store(eager, Ordering::Relaxed);
 }
 
 /// Adds an item to a block that was pushed. If the owner has closed the block, gives the item back, and the block, which
@@ -252,7 +255,7 @@ pub(super) unsafe fn add<T>(
     block: NonNull<Block<T>>,
     at: usize,
     item: T,
-    urgent: bool,
+    eager: bool,
     last: bool,
 ) -> Result<(), (T, Blank<T>)> {
     // SAFETY: (1): the state does not count the slot yet, so it is ours.
@@ -276,7 +279,7 @@ pub(super) unsafe fn add<T>(
         Ordering::AcqRel
     };
     // SAFETY: (1): the block exists until both sides have forgotten it.
-    let before = unsafe { state(block) }.fetch_add(State::item(at, urgent, last), order);
+    let before = unsafe { state(block) }.fetch_add(State::item(at, eager, last), order);
     if !State(before).is_closed() || twin::armed("block: add to what is closed") {
         return Ok(());
     }

@@ -19,7 +19,7 @@ impl<T> Mailbox<T> {
         self.shared().owner.bell.eventfd().map(AsFd::as_fd)
     }
 
-    /// Prepares a sleep until `count` items are inside, or an urgent one. A `count` of 0 counts as 1.
+    /// Prepares a sleep until `count` items are inside, or an eager one. A `count` of 0 counts as 1.
     ///
     /// Returns `true` if the loop may sleep: the eventfd will be rung. Returns `false` if it must not sleep: there is
     /// something to receive, or nothing will come any more, or a poster is in the middle of its post. Then receive, and arm

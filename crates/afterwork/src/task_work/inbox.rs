@@ -1,13 +1,30 @@
-//! The queue of a mailbox: a FIFO, or for comparison the LIFO list that it replaces.
+//! The queue of a mailbox: a FIFO, or for comparison the LIFO list that it replaces; and another FIFO beside it for urgent items.
 //!
-//! Both hold blocks of items (`block.rs`). In the LIFO list each block holds one item.
+//! All hold blocks of items (`block.rs`). In the LIFO list each block holds one item.
+//!
+//! # Lanes
+//!
+//! The *ordinary* lane is the FIFO or the list. The *urgent* one is a FIFO by itself, so that nobody walks over what is to be
+//! overtaken. A poster posts in one lane all its life. The first urgent poster opens the lane: it sets `LANES`, before it posts.
+//! From then on the owner looks at both lanes for each receipt, and takes the item of the lane whose turn it is (`wake/lane.rs`).
+//!
+//! What must never happen:
+//!
+//! - *An urgent item is slept through.* The owner counts both lanes after it has armed. A poster that its count missed sees the
+//!   arming, as in `wait.rs`. The mark is no exception: it is set before the push, and read after the owner's fence (twins `lanes:
+//!   opened after the post`, `lanes: one is counted`).
+//! - *One lane hides the other.* A poster in mid-push holds up its own lane: the owner goes on in the other one. It says *empty*
+//!   only of both, and sleeps only if no poster is in mid-push in either (twin `lanes: a mid-push is passed over`).
 
 use std::ptr::NonNull;
 
 use crossbeam_utils::CachePadded;
 use mpscq::{Chain, Linked, Pop, RawCursor, RawQueue, Stack};
+use sync::atomic::{AtomicU8, Ordering};
+use sync::twin;
 
 use super::block::{self, Blank, Block, State};
+use crate::wake::lane::{Lane, Turns};
 
 /// The queue in which posts wait for the owner.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -26,16 +43,45 @@ pub enum Backlog {
 pub(super) struct Inbox<T> {
     /// I: which of the two queues is in use.
     backlog: Backlog,
+    /// A: what the owner has to look at: 0 where that is one FIFO, else [`LIST`] and [`LANES`].
+    looks: AtomicU8,
     /// I: how many items a block holds.
     nr_slots: usize,
     fifo: CachePadded<RawQueue<Block<T>>>,
-    lifo: CachePadded<Stack<Block<T>>>,
+    aside: CachePadded<Aside<T>>,
+}
+
+/// In `Inbox::looks`: the ordinary lane is a list.
+const LIST: u8 = 1;
+/// In `Inbox::looks`: there is, or was, an urgent poster.
+const LANES: u8 = 2;
+
+/// What most mailboxes do without.
+#[derive(Debug)]
+struct Aside<T> {
+    lifo: Stack<Block<T>>,
+    urgent: RawQueue<Block<T>>,
 }
 
 /// The owner's side.
 #[derive(Debug)]
 pub(super) struct Reader<T> {
-    fifo: RawCursor<Block<T>>,
+    fifo: Place<T>,
+    urgent: Place<T>,
+    /// Whose turn it is of the lanes.
+    turns: Turns,
+    /// Blocks that were taken from the LIFO list and reversed.
+    reversed: Chain<Block<T>>,
+    /// Blocks that [`Inbox::count`] has counted; older than `reversed`.
+    counted: Chain<Block<T>>,
+    /// How many of `counted` are eager.
+    nr_eager: usize,
+}
+
+/// Where the owner is in a FIFO.
+#[derive(Debug)]
+struct Place<T> {
+    cursor: RawCursor<Block<T>>,
     /// The block that is being read: the oldest in the queue, or just popped from it.
     block: Option<NonNull<Block<T>>>,
     /// `true` once `block` is no longer in the queue.
@@ -44,17 +90,11 @@ pub(super) struct Reader<T> {
     at: usize,
     /// The state of `block` when it was last loaded.
     seen: State,
-    /// Blocks that were taken from the LIFO list and reversed.
-    reversed: Chain<Block<T>>,
-    /// Blocks that [`Inbox::count`] has counted; older than `reversed`.
-    counted: Chain<Block<T>>,
-    /// How many of `counted` are urgent.
-    nr_urgent: usize,
 }
 
-/// What a read found.
-pub(super) enum Found<T> {
-    Item(T),
+/// Why a read found no item.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Nothing {
     Empty,
     MidPush,
 }
@@ -62,7 +102,7 @@ pub(super) enum Found<T> {
 /// What a count found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Count {
-    /// As many items as wanted, or an urgent one.
+    /// As many items as wanted, or an eager one.
     Enough,
     /// So many items, and no more are inside.
     Only(usize),
@@ -73,24 +113,27 @@ pub(super) enum Count {
 impl<T> Inbox<T> {
     /// Makes both sides.
     pub(super) fn new(backlog: Backlog) -> (Self, Reader<T>) {
+        let (nr_slots, looks) = match backlog {
+            Backlog::Fifo => (block::nr_slots::<T>(), 0),
+            Backlog::Lifo => (1, LIST),
+        };
         let inbox = Self {
             backlog,
-            nr_slots: match backlog {
-                Backlog::Fifo => block::nr_slots::<T>(),
-                Backlog::Lifo => 1,
-            },
+            looks: AtomicU8::new(looks),
+            nr_slots,
             fifo: CachePadded::new(RawQueue::new()),
-            lifo: CachePadded::new(Stack::new()),
+            aside: CachePadded::new(Aside {
+                lifo: Stack::new(),
+                urgent: RawQueue::new(),
+            }),
         };
         let reader = Reader {
-            fifo: RawCursor::new(),
-            block: None,
-            popped: false,
-            at: 0,
-            seen: State::default(),
+            fifo: Place::new(),
+            urgent: Place::new(),
+            turns: Turns::default(),
             reversed: Chain::new(),
             counted: Chain::new(),
-            nr_urgent: 0,
+            nr_eager: 0,
         };
         (inbox, reader)
     }
@@ -101,46 +144,53 @@ impl<T> Inbox<T> {
         self.nr_slots
     }
 
-    /// Returns `true` if nothing was pushed after `block`, which was pushed.
+    /// Has the owner look at both lanes from now on. A poster calls this before it posts in the urgent one.
+    pub(super) fn open_lanes(&self) {
+        // Relaxed: the pushes that follow tell of it; see the top of the file.
+        self.looks.fetch_or(LANES, Ordering::Relaxed);
+    }
+
+    /// Returns the FIFO of a lane.
     #[inline(always)]
-    pub(super) fn is_newest(&self, block: NonNull<Block<T>>) -> bool {
-        self.fifo.is_newest(block)
+    fn queue(&self, lane: Lane) -> &RawQueue<Block<T>> {
+        match lane {
+            Lane::Ordinary => &self.fifo,
+            Lane::Urgent => &self.aside.urgent,
+        }
+    }
+
+    /// Returns `true` if nothing was pushed after `block`, which was pushed in `lane`.
+    #[inline(always)]
+    pub(super) fn is_newest(&self, lane: Lane, block: NonNull<Block<T>>) -> bool {
+        self.queue(lane).is_newest(block)
     }
 
     /// Appends a block that was [started](Blank::start).
     #[inline(always)]
-    pub(super) fn push(&self, block: NonNull<Block<T>>) {
-        match self.backlog {
-            Backlog::Fifo => {
-                // SAFETY: 1, 2: `start` gave up the handle, and nobody else knows the block. 3: `self` lives in the
-                // allocation that owner and posters share, and is freed after the last of them.
-                unsafe { self.fifo.push(block) };
-            }
-            Backlog::Lifo => {
-                // SAFETY: as above.
-                self.lifo.push(unsafe { Block::from_raw(block) });
-            }
+    pub(super) fn push(&self, lane: Lane, block: NonNull<Block<T>>) {
+        if self.backlog == Backlog::Lifo && lane == Lane::Ordinary {
+            // SAFETY: `start` gave up the handle, and nobody else knows the block.
+            self.aside.lifo.push(unsafe { Block::from_raw(block) });
+            return;
         }
+        // SAFETY: 1, 2: as above. 3: `self` lives in the allocation that owner and posters share, and is freed after the
+        // last of them.
+        unsafe { self.queue(lane).push(block) };
     }
 
     /// Appends the blocks of a chain, in its order.
-    pub(super) fn push_chain(&self, mut blocks: Chain<Block<T>>) {
-        match self.backlog {
-            Backlog::Fifo => {
-                if let Some((first, last, _)) = blocks.into_raw_parts() {
-                    // SAFETY: 1: a chain's links lead from its first item to its last. 2: it gave up owning them; the
-                    // rest as in `push`.
-                    unsafe { self.fifo.push_chain(first, last) };
-                }
-            }
-            Backlog::Lifo => {
-                blocks.reverse();
-                self.lifo.push_chain(blocks);
-            }
+    pub(super) fn push_chain(&self, lane: Lane, mut blocks: Chain<Block<T>>) {
+        if self.backlog == Backlog::Lifo && lane == Lane::Ordinary {
+            blocks.reverse();
+            self.aside.lifo.push_chain(blocks);
+        } else if let Some((first, last, _)) = blocks.into_raw_parts() {
+            // SAFETY: 1: a chain's links lead from its first item to its last. 2: it gave up owning them; the rest as in
+            // `push`.
+            unsafe { self.queue(lane).push_chain(first, last) };
         }
     }
 
-    /// Takes the oldest item. Blocks that are found empty go to `emptied`.
+    /// Takes the item whose turn it is: the oldest, or the oldest of its lane. Blocks that are found empty go to `emptied`.
     ///
     /// # Safety
     ///
@@ -150,121 +200,95 @@ impl<T> Inbox<T> {
         &self,
         reader: &mut Reader<T>,
         mut emptied: impl FnMut(Blank<T>),
-    ) -> Found<T> {
-        if self.backlog == Backlog::Lifo {
-            return self.read_list(reader, emptied);
-        }
-        while reader.at >= reader.seen.nr_items() {
+    ) -> Result<T, Nothing> {
+        if self.looks.load(Ordering::Relaxed) != 0 {
             // SAFETY: (1).
-            if let Some(nothing) = unsafe { self.go_on(reader, &mut emptied) } {
-                return nothing;
-            }
+            return unsafe { self.read_in_turn(reader, emptied) };
         }
-        let block = reader.block.expect("something was seen in it");
-        // SAFETY: the state that was seen counts the slot, and `at` passes each once.
-        let item = unsafe { block::take(block, reader.at) };
-        reader.at += 1;
-        Found::Item(item)
+        // SAFETY: (1).
+        unsafe { reader.fifo.find(&self.fifo, &mut emptied) }?;
+        Ok(reader.fifo.take())
     }
 
-    /// Loads the reader's block again, and goes on to the next block if all of its items were taken. Returns `None` if the
-    /// reader has made progress, else what was found.
+    /// Reads where there is more to look at than one FIFO.
     ///
     /// # Safety
     ///
     /// 1. As [`read`](Self::read).
-    #[inline]
-    unsafe fn go_on(
+    #[inline(never)]
+    unsafe fn read_in_turn(
         &self,
         reader: &mut Reader<T>,
-        emptied: &mut impl FnMut(Blank<T>),
-    ) -> Option<Found<T>> {
-        let block = match reader.block {
-            Some(block) => block,
-            // SAFETY: 1: (1). 2: there is one reader, borrowed by `&mut`, and it moves between threads by what
-            // orders their use of it.
-            None => match unsafe { self.fifo.peek(&mut reader.fifo) } {
-                Pop::Item(block) => *reader.block.insert(block),
-                Pop::Empty => return Some(Found::Empty),
-                Pop::MidPush => return Some(Found::MidPush),
-            },
+        mut emptied: impl FnMut(Blank<T>),
+    ) -> Result<T, Nothing> {
+        let urgent = if self.has_lanes() {
+            // SAFETY: (1).
+            unsafe { reader.urgent.find(&self.aside.urgent, &mut emptied) }
+        } else {
+            Err(Nothing::Empty)
         };
-        // SAFETY: the owner forgets a block when it sets `reader.block` to `None`.
-        let state = unsafe { block::load(block) };
-        if state.nr_items() > reader.at {
-            reader.seen = state;
-            return None;
+        let ordinary = match self.backlog {
+            // SAFETY: (1).
+            Backlog::Fifo => unsafe { reader.fifo.find(&self.fifo, &mut emptied) },
+            Backlog::Lifo => self.find_in_list(reader),
+        };
+        if let (Err(urgent), Err(ordinary)) = (urgent, ordinary) {
+            return Err(urgent.or(ordinary));
         }
-        if !reader.popped {
-            // Its poster may add to it while it is the newest.
-            if !state.is_sealed() {
-                // SAFETY: `peek` returned it.
-                match unsafe { self.fifo.after(block) } {
-                    Pop::Item(_) => {}
-                    Pop::Empty => return Some(Found::Empty),
-                    Pop::MidPush => return Some(Found::MidPush),
-                }
-            }
-            // SAFETY: as for `peek`.
-            match unsafe { self.fifo.pop(&mut reader.fifo) } {
-                Pop::Item(_) => reader.popped = true,
-                _ => return Some(Found::MidPush),
-            }
+        match (
+            reader.turns.take(urgent.is_ok(), ordinary.is_ok()),
+            self.backlog,
+        ) {
+            (Lane::Urgent, _) => Ok(reader.urgent.take()),
+            (Lane::Ordinary, Backlog::Fifo) => Ok(reader.fifo.take()),
+            (Lane::Ordinary, Backlog::Lifo) => Ok(Self::take_from_list(reader, emptied)),
         }
-        let mut blank = None;
-        if state.is_sealed() {
-            // SAFETY: both sides forget it here; its items were taken.
-            blank = Some(unsafe { Blank::from_raw(block) });
-        // SAFETY: 1: forgotten below. 2: `at` items were taken, which is all of `state`, and it was popped.
-        } else if !unsafe { block::close(block, state) } {
-            // Its poster has added an item, or sealed the block: load it again.
-            return None;
-        }
-        (reader.block, reader.popped) = (None, false);
-        (reader.at, reader.seen) = (0, State::default());
-        blank.into_iter().for_each(emptied);
-        None
     }
 
-    #[inline]
-    fn read_list(&self, reader: &mut Reader<T>, mut emptied: impl FnMut(Blank<T>)) -> Found<T> {
-        let blank = if let Some(blank) = reader.counted.pop_front() {
-            reader.nr_urgent -= usize::from(is_urgent(&blank));
-            blank
-        } else {
-            let Some(blank) = self.take_reversed(reader) else {
-                return Found::Empty;
-            };
-            blank
-        };
-        let block = blank.into_raw();
+    fn has_lanes(&self) -> bool {
+        self.looks.load(Ordering::Relaxed) & LANES != 0
+    }
+
+    /// Finds out whether there is a block of the list to take.
+    fn find_in_list(&self, reader: &mut Reader<T>) -> Result<(), Nothing> {
+        if reader.counted.is_empty() && !self.reverse(reader) {
+            return Err(Nothing::Empty);
+        }
+        Ok(())
+    }
+
+    fn take_from_list(reader: &mut Reader<T>, mut emptied: impl FnMut(Blank<T>)) -> T {
+        let blank = reader.counted.pop_front().inspect(|blank| {
+            reader.nr_eager -= usize::from(is_eager(blank));
+        });
+        let blank = blank.or_else(|| reader.reversed.pop_front());
+        let block = blank.expect("one was found").into_raw();
         // SAFETY: a block of the list holds one item, by `push`, and comes out of it once.
         let item = unsafe { block::take(block, 0) };
         // SAFETY: it was sealed before it was pushed.
         emptied(unsafe { Blank::from_raw(block) });
-        Found::Item(item)
+        item
     }
 
+    /// Takes the list if nothing of it is left. Returns `true` if anything is.
     #[inline]
-    fn take_reversed(&self, reader: &mut Reader<T>) -> Option<Blank<T>> {
+    fn reverse(&self, reader: &mut Reader<T>) -> bool {
         if reader.reversed.is_empty() {
-            reader.reversed = self.lifo.take_all_fifo();
+            reader.reversed = self.aside.lifo.take_all_fifo();
         }
-        reader.reversed.pop_front()
+        !reader.reversed.is_empty()
     }
 
-    /// Counts the items inside, up to `wanted` or to an urgent one.
+    /// Counts the items inside, up to `wanted` or to an eager one.
     ///
     /// # Safety
     ///
     /// 1. As [`read`](Self::read).
     #[inline]
     pub(super) unsafe fn count(&self, reader: &mut Reader<T>, wanted: usize) -> Count {
-        if self.backlog == Backlog::Lifo {
-            return self.count_list(reader, wanted);
-        }
+        let is_enough = |nr_items, eager| nr_items >= wanted || eager;
         // SAFETY: (1).
-        unsafe { self.walk(reader, |nr_items, urgent| nr_items >= wanted || urgent) }
+        unsafe { self.walk(reader, is_enough) }
     }
 
     /// Returns how many items are inside, without those behind a producer in mid-push.
@@ -273,10 +297,6 @@ impl<T> Inbox<T> {
     ///
     /// 1. As [`read`](Self::read).
     pub(super) unsafe fn len(&self, reader: &mut Reader<T>) -> usize {
-        if self.backlog == Backlog::Lifo {
-            while self.count_one(reader) {}
-            return reader.counted.len();
-        }
         let mut len = 0;
         let note = |nr_items, _| {
             len = nr_items;
@@ -287,8 +307,8 @@ impl<T> Inbox<T> {
         len
     }
 
-    /// Counts the items inside, block by block, until `is_enough`. That is asked with the number so far, and whether there is an
-    /// urgent one in the block.
+    /// Counts the items of both lanes, block by block, until `is_enough`. That is asked with the number so far, and whether there
+    /// is an eager one in the block.
     ///
     /// # Safety
     ///
@@ -299,59 +319,218 @@ impl<T> Inbox<T> {
         reader: &mut Reader<T>,
         mut is_enough: impl FnMut(usize, bool) -> bool,
     ) -> Count {
-        let (mut nr_items, mut at) = (0, reader.at);
-        let mut next = match reader.block {
+        let mut urgent = (0, false);
+        if self.has_lanes() && !twin::armed("lanes: one is counted") {
+            // SAFETY: (1).
+            match unsafe { reader.urgent.walk(&self.aside.urgent, 0, &mut is_enough) } {
+                Walk::Enough => return Count::Enough,
+                Walk::Ended { nr_items, mid_push } => urgent = (nr_items, mid_push),
+            }
+        }
+        let before = urgent.0;
+        let ordinary = match self.backlog {
+            // SAFETY: (1).
+            Backlog::Fifo => unsafe { reader.fifo.walk(&self.fifo, before, is_enough) },
+            Backlog::Lifo => self.walk_list(reader, before, is_enough),
+        };
+        match ordinary {
+            Walk::Enough => Count::Enough,
+            Walk::Ended { nr_items, mid_push } => {
+                let passes_over = twin::armed("lanes: a mid-push is passed over");
+                match mid_push || urgent.1 && !passes_over {
+                    true => Count::MidPush,
+                    false => Count::Only(nr_items),
+                }
+            }
+        }
+    }
+
+    fn walk_list(
+        &self,
+        reader: &mut Reader<T>,
+        before: usize,
+        mut is_enough: impl FnMut(usize, bool) -> bool,
+    ) -> Walk {
+        loop {
+            let nr_items = before + reader.counted.len();
+            if is_enough(nr_items, reader.nr_eager > 0) {
+                return Walk::Enough;
+            }
+            if !self.reverse(reader) {
+                return Walk::Ended {
+                    nr_items,
+                    mid_push: false,
+                };
+            }
+            let blank = reader.reversed.pop_front().expect("one was found");
+            reader.nr_eager += usize::from(is_eager(&blank));
+            reader.counted.push_back(blank);
+        }
+    }
+}
+
+/// How a walk over a lane ended.
+enum Walk {
+    /// When there were enough.
+    Enough,
+    /// At the end, or at a producer in mid-push.
+    Ended { nr_items: usize, mid_push: bool },
+}
+
+impl Nothing {
+    /// Returns why two lanes have no item.
+    fn or(self, other: Self) -> Self {
+        match self {
+            Self::Empty => other,
+            Self::MidPush => self,
+        }
+    }
+}
+
+impl<T> Place<T> {
+    const fn new() -> Self {
+        Self {
+            cursor: RawCursor::new(),
+            block: None,
+            popped: false,
+            at: 0,
+            seen: State::NONE,
+        }
+    }
+
+    /// Finds the oldest item. It is [taken](Self::take) next.
+    ///
+    /// # Safety
+    ///
+    /// 1. `self` was made with `queue`, and is in a reader.
+    #[inline(always)]
+    unsafe fn find(
+        &mut self,
+        queue: &RawQueue<Block<T>>,
+        emptied: &mut impl FnMut(Blank<T>),
+    ) -> Result<(), Nothing> {
+        while self.at >= self.seen.nr_items() {
+            // SAFETY: (1).
+            unsafe { self.go_on(queue, emptied) }?;
+        }
+        Ok(())
+    }
+
+    /// Takes the item that was found.
+    #[inline(always)]
+    fn take(&mut self) -> T {
+        assert!(self.at < self.seen.nr_items(), "one was found");
+        let block = self.block.expect("something was seen in it");
+        // SAFETY: the state that was seen counts the slot, and `at` passes each once.
+        let item = unsafe { block::take(block, self.at) };
+        self.at += 1;
+        item
+    }
+
+    /// Loads the reader's block again, and goes on to the next block if all of its items were taken. Fails if the reader has
+    /// made no progress.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`find`](Self::find).
+    #[inline]
+    unsafe fn go_on(
+        &mut self,
+        queue: &RawQueue<Block<T>>,
+        emptied: &mut impl FnMut(Blank<T>),
+    ) -> Result<(), Nothing> {
+        let block = match self.block {
+            Some(block) => block,
+            // SAFETY: 1: (1). 2: there is one reader, borrowed by `&mut`, and it moves between threads by what
+            // orders their use of it.
+            None => match unsafe { queue.peek(&mut self.cursor) } {
+                Pop::Item(block) => *self.block.insert(block),
+                Pop::Empty => return Err(Nothing::Empty),
+                Pop::MidPush => return Err(Nothing::MidPush),
+            },
+        };
+        // SAFETY: the owner forgets a block when it sets `self.block` to `None`.
+        let state = unsafe { block::load(block) };
+        if state.nr_items() > self.at {
+            self.seen = state;
+            return Ok(());
+        }
+        if !self.popped {
+            // Its poster may add to it while it is the newest.
+            if !state.is_sealed() {
+                // SAFETY: `peek` returned it.
+                match unsafe { queue.after(block) } {
+                    Pop::Item(_) => {}
+                    Pop::Empty => return Err(Nothing::Empty),
+                    Pop::MidPush => return Err(Nothing::MidPush),
+                }
+            }
+            // SAFETY: as for `peek`.
+            match unsafe { queue.pop(&mut self.cursor) } {
+                Pop::Item(_) => self.popped = true,
+                _ => return Err(Nothing::MidPush),
+            }
+        }
+        let mut blank = None;
+        if state.is_sealed() {
+            // SAFETY: both sides forget it here; its items were taken.
+            blank = Some(unsafe { Blank::from_raw(block) });
+        // SAFETY: 1: forgotten below. 2: `at` items were taken, which is all of `state`, and it was popped.
+        } else if !unsafe { block::close(block, state) } {
+            // Its poster has added an item, or sealed the block: load it again.
+            return Ok(());
+        }
+        (self.block, self.popped) = (None, false);
+        (self.at, self.seen) = (0, State::NONE);
+        blank.into_iter().for_each(emptied);
+        Ok(())
+    }
+
+    /// Counts the items, block by block, on top of those `before`, until `is_enough`.
+    ///
+    /// # Safety
+    ///
+    /// 1. As [`find`](Self::find).
+    #[inline]
+    unsafe fn walk(
+        &mut self,
+        queue: &RawQueue<Block<T>>,
+        before: usize,
+        mut is_enough: impl FnMut(usize, bool) -> bool,
+    ) -> Walk {
+        let (mut nr_items, mut at) = (before, self.at);
+        let mut next = match self.block {
             Some(block) => Pop::Item(block),
             // SAFETY: as in `go_on`.
-            None => unsafe { self.fifo.peek(&mut reader.fifo) },
+            None => unsafe { queue.peek(&mut self.cursor) },
         };
-        let mut popped = reader.popped;
+        let mut popped = self.popped;
         loop {
-            let block = match next {
-                Pop::Item(block) => block,
-                Pop::Empty => return Count::Only(nr_items),
-                Pop::MidPush => return Count::MidPush,
+            let Pop::Item(block) = next else {
+                let mid_push = next == Pop::MidPush;
+                return Walk::Ended { nr_items, mid_push };
             };
             // SAFETY: the reader stands at it, or it is in the queue, behind that.
             let state = unsafe { block::load(block) };
             nr_items += state.nr_items() - at;
-            if is_enough(nr_items, state.has_urgent_from(at)) {
-                return Count::Enough;
+            if is_enough(nr_items, state.has_eager_from(at)) {
+                return Walk::Enough;
             }
             next = if popped {
                 // SAFETY: as in `go_on`.
-                unsafe { self.fifo.peek(&mut reader.fifo) }
+                unsafe { queue.peek(&mut self.cursor) }
             } else {
                 // SAFETY: it is in the queue, and was returned by `peek` or `after`.
-                unsafe { self.fifo.after(block) }
+                unsafe { queue.after(block) }
             };
             (popped, at) = (false, 0);
         }
     }
-
-    fn count_list(&self, reader: &mut Reader<T>, wanted: usize) -> Count {
-        while reader.counted.len() < wanted && reader.nr_urgent == 0 {
-            if !self.count_one(reader) {
-                return Count::Only(reader.counted.len());
-            }
-        }
-        Count::Enough
-    }
-
-    /// Moves the next block of the list to those that were counted. Returns `false` if there is none.
-    fn count_one(&self, reader: &mut Reader<T>) -> bool {
-        let Some(blank) = self.take_reversed(reader) else {
-            return false;
-        };
-        reader.nr_urgent += usize::from(is_urgent(&blank));
-        reader.counted.push_back(blank);
-        true
-    }
 }
 
-/// Returns `true` if the first item of the block is urgent.
-fn is_urgent<T>(blank: &Blank<T>) -> bool {
-    blank.state().has_urgent_from(0)
+/// Returns `true` if the first item of the block is eager.
+fn is_eager<T>(blank: &Blank<T>) -> bool {
+    blank.state().has_eager_from(0)
 }
 
 impl<T> Drop for Reader<T> {

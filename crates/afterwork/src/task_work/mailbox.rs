@@ -10,12 +10,13 @@ use sync::{hint, thread, time, twin};
 use super::bell::Sleep;
 use super::builder::Builder;
 use super::error::{Closed, TryRecvError};
-use super::inbox::{Count, Found, Reader};
+use super::inbox::{Count, Nothing, Reader};
 use super::poster::Poster;
 use super::recycle::Spent;
 use super::shared::Shared;
 use super::tally::{RECEIVED, SLEEPS, tally};
 use crate::wake::Parker;
+use crate::wake::lane::Lane;
 
 /// How often a wait yields its CPU to a poster in mid-push before it sleeps between checks. A guess: the poster needs two
 /// instructions, so it was preempted if this many yields did not let it go on.
@@ -37,7 +38,8 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 ///
 /// # Guarantees
 ///
-/// - First in, first out: for each poster, and for posts of which one ended before the other began.
+/// - First in, first out: for each poster, and for posts of which one ended before the other began. [Urgent](Poster::urgent)
+///   items overtake ordinary ones.
 /// - At most one wake-up for each time the owner goes to sleep; none while it is awake.
 /// - Dropping the mailbox drops the items inside; a panic of such a drop is caught. Later posts are refused, with the item in
 ///   the error.
@@ -94,7 +96,7 @@ pub struct DrainWhile<'m, T, B> {
 /// What is inside, compared to the wanted count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Inside {
-    /// As many items as wanted, or an urgent one, or the last ones before the end, or any while others wait for room.
+    /// As many items as wanted, or an eager one, or the last ones before the end, or any while others wait for room.
     Enough,
     /// So many items, fewer than wanted.
     Short(usize),
@@ -145,7 +147,7 @@ impl<T> Mailbox<T> {
 
     /// Makes a poster. Clone it for more.
     pub fn poster(&self) -> Poster<T> {
-        Poster::new(self.shared.clone())
+        Poster::new(self.shared.clone(), Lane::Ordinary)
     }
 
     /// Returns how many items may be inside; `None` if that is unbounded.
@@ -166,8 +168,8 @@ impl<T> Mailbox<T> {
     #[inline(always)]
     pub fn try_recv(&mut self) -> Result<T, TryRecvError> {
         match self.read() {
-            Found::Item(item) => Ok(item),
-            nothing => self.nothing(&nothing),
+            Ok(item) => Ok(item),
+            Err(nothing) => self.nothing(nothing),
         }
     }
 
@@ -242,7 +244,7 @@ impl<T> Mailbox<T> {
         matches!(self.count_inside(1), Inside::Short(_) | Inside::Over)
     }
 
-    /// Sleeps until `count` items are inside, or an urgent one. A `count` of 0 counts as 1.
+    /// Sleeps until `count` items are inside, or an eager one. A `count` of 0 counts as 1.
     ///
     /// Items that were left inside before count. Lazy posts alone may never reach the count; with those, use
     /// [`wait_timeout`](Self::wait_timeout) or [`wait_linger`](Self::wait_linger). In a bounded mailbox a count above the
@@ -250,7 +252,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Until then. Spins first, if that has paid off. Woken by the post that completes the count, by an urgent post, or by the
+    /// Until then. Spins first, if that has paid off. Woken by the post that completes the count, by an eager post, or by the
     /// drop of the last poster. While a poster is in the middle of its post, this yields the CPU instead of sleeping.
     ///
     /// # Errors
@@ -324,11 +326,11 @@ impl<T> Mailbox<T> {
         }
     }
 
-    /// Sleeps until `min` items are inside, or an urgent one; then gathers until `up_to` are, for at most `within`. Returns
+    /// Sleeps until `min` items are inside, or an eager one; then gathers until `up_to` are, for at most `within`. Returns
     /// `false` if that time ran out.
     ///
     /// The first sleep has no timer: an owner without items is not woken, however long that lasts. The second one is that of
-    /// [`wait_timeout`](Self::wait_timeout), so an urgent item ends it at once. Post lazily what may wait for company.
+    /// [`wait_timeout`](Self::wait_timeout), so an eager item ends it at once. Post lazily what may wait for company.
     ///
     /// The time counts from when the owner finds the first `min`. A `min` of 0 counts as 1; an `up_to` that is no larger than
     /// `min` makes this [`wait`](Self::wait).
@@ -445,13 +447,13 @@ impl<T> Mailbox<T> {
     }
 
     #[inline(always)]
-    fn read(&mut self) -> Found<T> {
+    fn read(&mut self) -> Result<T, Nothing> {
         let (shared, spent) = (&*self.shared, &mut self.spent);
         let reader = self.reader.as_mut().expect("taken by the drop alone");
         let emptied = |block| spent.push(block, &shared.free);
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         let found = unsafe { shared.inbox.read(reader, emptied) };
-        if matches!(found, Found::Item(_)) {
+        if found.is_ok() {
             shared.release(1);
             if let Some(tally) = &shared.owner.tally {
                 tally[RECEIVED].add_alone();
@@ -461,8 +463,8 @@ impl<T> Mailbox<T> {
     }
 
     #[cold]
-    fn nothing(&mut self, found: &Found<T>) -> Result<T, TryRecvError> {
-        if matches!(found, Found::MidPush) {
+    fn nothing(&mut self, found: Nothing) -> Result<T, TryRecvError> {
+        if found == Nothing::MidPush {
             return Err(TryRecvError::MidPush);
         }
         if !self.is_over() {
@@ -471,9 +473,9 @@ impl<T> Mailbox<T> {
         }
         // A last post may have come after the read above and before the end.
         match self.read() {
-            Found::Item(item) => Ok(item),
-            Found::Empty => Err(TryRecvError::Closed),
-            Found::MidPush => Err(TryRecvError::MidPush),
+            Ok(item) => Ok(item),
+            Err(Nothing::Empty) => Err(TryRecvError::Closed),
+            Err(Nothing::MidPush) => Err(TryRecvError::MidPush),
         }
     }
 

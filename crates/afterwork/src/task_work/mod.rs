@@ -17,7 +17,7 @@
 //! Any thread posts items to the owner's [`Mailbox`]. The owner receives them in order, a bounded batch at a time, and
 //! sleeps in between. Posters wake it once for as many items as it asked for, and never while it is awake.
 //!
-//! # Urgent and lazy posts
+//! # Eager and lazy posts
 //!
 //! | post | the owner sleeps in `wait(n)` | the owner is awake |
 //! |---|---|---|
@@ -27,6 +27,10 @@
 //! A wake-up costs its poster microseconds and the owner tens of them. An owner that waits for 32 items, or for those that
 //! come within a millisecond of the first ([`Mailbox::wait_linger`]), pays for one or two wake-ups in 32 items, and for none while
 //! there are no items.
+//!
+//! # Urgent items
+//!
+//! Items of a [`Poster::urgent`] go before those that wait. Ordinary ones keep a tenth of the receipts.
 //!
 //! # Bounds and calls
 //!
@@ -47,7 +51,7 @@
 //! asks for it. `post` and `post_lazy` are io_uring's forced and lazy wake-ups.
 
 // A post, file by file: in `poster.rs` the item is added to the poster's block (`block.rs`), or starts another block, an
-// emptied one if there is any (`recycle.rs`), which is pushed onto the queue (`inbox.rs`, over the crate `mpscq`). In
+// emptied one if there is any (`recycle.rs`), which is pushed onto the queue of its lane (`inbox.rs`, over the crate `mpscq`). In
 // `wait.rs` the post counts against what the owner armed; at most one poster claims the wake-up, and rings (`bell.rs`). In
 // `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the end of either side. Who waits for room stands in the line
 // of `room.rs`, by `send.rs`; `reply.rs` is apart from all that, and has both ends of a call. Both sleep by `sleeper.rs`.
@@ -62,6 +66,8 @@ mod event_loop;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod foreign_tests;
 mod inbox;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod lanes_tests;
 mod mailbox;
 mod poster;
 mod recv;

@@ -22,7 +22,7 @@ pub struct Ready<'m, T> {
 }
 
 impl<T> Mailbox<T> {
-    /// Is ready if `count` items are inside, or an urgent one. A `count` of 0 counts as 1.
+    /// Is ready if `count` items are inside, or an eager one. A `count` of 0 counts as 1.
     ///
     /// Otherwise the task of `cx` is woken once when they are. Each poll asks anew for the wake-up, so extra polls do no harm.
     ///

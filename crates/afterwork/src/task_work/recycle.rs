@@ -24,6 +24,7 @@ use sync::{identity, twin};
 
 use super::block::{self, Blank, Block};
 use super::inbox::Inbox;
+use crate::wake::lane::Lane;
 
 /// How many items' blocks the owner gathers before it gives them back. Measured: 32 is the knee. Fewer touch the shared line
 /// more often; with more, posters run out of blocks and allocate. Small in a model, so that it happens often.
@@ -70,6 +71,23 @@ pub(super) struct Cache<T> {
     common: UnsafeCell<Store<T>>,
 }
 
+/// Where a poster posts.
+#[derive(Debug)]
+pub(super) struct Way<'s, T> {
+    pub(super) inbox: &'s Inbox<T>,
+    pub(super) lane: Lane,
+    pub(super) free: &'s Stack<Block<T>>,
+}
+
+// By hand: items need not be `Copy`.
+impl<T> Copy for Way<'_, T> {}
+impl<T> Clone for Way<'_, T> {
+    #[inline(always)]
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
 /// The owner's end: blocks that have been emptied.
 #[derive(Debug)]
 pub(super) struct Spent<T> {
@@ -95,23 +113,24 @@ impl<T> Store<T> {
 
     /// Adds an item to the block that was pushed last, or pushes another block.
     #[inline(always)]
-    pub(super) fn post(&mut self, inbox: &Inbox<T>, free: &Stack<Block<T>>, item: T, urgent: bool) {
+    pub(super) fn post(&mut self, way: Way<'_, T>, item: T, eager: bool) {
         let Some(current) = self.current else {
-            return self.post_in_another(inbox, free, item, urgent);
+            return self.post_in_another(way, item, eager);
         };
-        if !inbox.is_newest(current) && !twin::armed("block: add behind others") {
+        let Way { inbox, lane, .. } = way;
+        if !inbox.is_newest(lane, current) && !twin::armed("block: add behind others") {
             self.leave();
-            return self.post_in_another(inbox, free, item, urgent);
+            return self.post_in_another(way, item, eager);
         }
         let last = self.nr_added + 1 == inbox.nr_slots();
         // SAFETY: we pushed it, and it is in `current` until we forget it; `nr_added` says how many items are in it,
         // and it was sealed with its last.
-        let added = unsafe { block::add(current, self.nr_added, item, urgent, last) };
+        let added = unsafe { block::add(current, self.nr_added, item, eager, last) };
         match added {
             Ok(()) => self.added(last),
             Err((item, blank)) => {
                 self.current = None;
-                self.push(inbox, blank, item, urgent);
+                self.push(way, blank, item, eager);
             }
         }
     }
@@ -126,21 +145,21 @@ impl<T> Store<T> {
     }
 
     #[inline(never)]
-    fn post_in_another(&mut self, inbox: &Inbox<T>, free: &Stack<Block<T>>, item: T, urgent: bool) {
+    fn post_in_another(&mut self, way: Way<'_, T>, item: T, eager: bool) {
         let blank = self
-            .blank(free)
-            .unwrap_or_else(|| Blank::new(inbox.nr_slots()));
-        self.push(inbox, blank, item, urgent);
+            .blank(way.free)
+            .unwrap_or_else(|| Blank::new(way.inbox.nr_slots()));
+        self.push(way, blank, item, eager);
     }
 
-    fn push(&mut self, inbox: &Inbox<T>, blank: Blank<T>, item: T, urgent: bool) {
-        let sealed = inbox.nr_slots() == 1;
-        let block = blank.start(item, urgent, sealed);
+    fn push(&mut self, way: Way<'_, T>, blank: Blank<T>, item: T, eager: bool) {
+        let sealed = way.inbox.nr_slots() == 1;
+        let block = blank.start(item, eager, sealed);
         if !sealed {
             self.current = Some(block);
             self.nr_added = 1;
         }
-        inbox.push(block);
+        way.inbox.push(way.lane, block);
     }
 
     /// Takes a block without items: one that was left and is closed, a spare one, or one of the free list.

@@ -27,7 +27,7 @@
 //! awaited`). An item is pushed under the lock: a waiter that learns of it posts its next item behind.
 //!
 //! **No owner sleeps on a waiter.** An owner that waits for more items than there is room for, or for lazy ones, would sleep for
-//! ever: whoever stands in line cannot post. So joining wakes the owner as an urgent post does, and an owner that finds
+//! ever: whoever stands in line cannot post. So joining wakes the owner as an eager post does, and an owner that finds
 //! `AWAITED` and any item does not sleep (`Shared::wait_for_room`).
 //!
 //! **Closing ends every wait.** It marks the line as closed under its lock and wakes all. Each waiter takes its item back out of
@@ -42,6 +42,7 @@ use sync::{Mutex, MutexGuard, twin};
 
 use super::sleeper::OnTurn;
 use crate::wake::WakeQ;
+use crate::wake::lane::Lane;
 
 /// In `Room::state`: items stand in line.
 const AWAITED: usize = 1 << (usize::BITS - 1);
@@ -84,6 +85,8 @@ pub(super) struct Ticket(u64);
 pub(super) struct Waiting<T> {
     ticket: Ticket,
     pub(super) item: T,
+    /// Where it goes once there is room.
+    pub(super) lane: Lane,
     /// What wakes its waiter. `None` once the line is closed.
     pub(super) on_turn: Option<OnTurn>,
 }
@@ -160,7 +163,7 @@ impl<T> Room<T> {
     }
 
     /// Adds an item to the line. The caller lets in next. Gives the item back if the mailbox is closed.
-    pub(super) fn join(&self, item: T, on_turn: OnTurn) -> Result<Ticket, T> {
+    pub(super) fn join(&self, item: T, lane: Lane, on_turn: OnTurn) -> Result<Ticket, T> {
         let Some(mut line) = self.line().filter(|line| !line.is_closed) else {
             return Err(item);
         };
@@ -169,6 +172,7 @@ impl<T> Room<T> {
         line.waiting.push_back(Waiting {
             ticket,
             item,
+            lane,
             on_turn: Some(on_turn),
         });
         self.state.fetch_or(AWAITED, Ordering::Relaxed);
@@ -307,8 +311,8 @@ mod tests {
         let room = Room::new(Some(1));
         assert!(room.reserve());
         let sleeper = Sleeper::new(None);
-        let first = room.join(1, sleeper.on_turn()).unwrap();
-        let second = room.join(2, sleeper.on_turn()).unwrap();
+        let first = room.join(1, Lane::Ordinary, sleeper.on_turn()).unwrap();
+        let second = room.join(2, Lane::Ordinary, sleeper.on_turn()).unwrap();
         assert!(room.is_awaited() && room.release(1));
         assert!(
             !room.reserve(),
@@ -330,7 +334,9 @@ mod tests {
     #[test]
     fn a_line_that_all_have_left_keeps_nobody_out() {
         let room = Room::new(Some(1));
-        let ticket = room.join(1, Sleeper::new(None).on_turn()).unwrap();
+        let ticket = room
+            .join(1, Lane::Ordinary, Sleeper::new(None).on_turn())
+            .unwrap();
         assert!(!room.reserve());
         assert_eq!(room.leave(ticket), Some(1));
         assert!(room.reserve());
@@ -340,10 +346,10 @@ mod tests {
     fn a_closed_line_gives_items_back_and_takes_none() {
         let room = Room::new(Some(1));
         let sleeper = Sleeper::new(None);
-        let ticket = room.join(1, sleeper.on_turn()).unwrap();
+        let ticket = room.join(1, Lane::Ordinary, sleeper.on_turn()).unwrap();
         room.close();
         assert!(matches!(room.find(ticket, &mut None), Place::Closed(1)));
-        assert_eq!(room.join(2, sleeper.on_turn()), Err(2));
+        assert_eq!(room.join(2, Lane::Ordinary, sleeper.on_turn()), Err(2));
         let mut line = room.line().unwrap();
         assert!(room.next_in_locked(&mut line).is_none());
     }

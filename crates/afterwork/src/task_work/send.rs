@@ -159,7 +159,7 @@ impl<T> Sending<'_, T> {
                     let At::Outside(item) = mem::replace(&mut self.at, At::Ended) else {
                         unreachable!("set just now");
                     };
-                    match shared.wait_for_room(item, on_turn) {
+                    match shared.wait_for_room(item, self.poster.lane, on_turn) {
                         Ok(ticket) => self.at = At::InLine(ticket),
                         Err(item) => return Poll::Ready(Err(PostError::Closed(item))),
                     }

@@ -27,12 +27,13 @@ use sync::{Mutex, Patience, twin};
 
 use super::bell::Bell;
 use super::block::{Blank, Block};
-use super::inbox::{Backlog, Found, Inbox, Reader};
+use super::inbox::{Backlog, Inbox, Nothing, Reader};
 use super::room::{Room, Ticket};
 use super::sleeper::OnTurn;
 use super::tally::{Tally, WAKE_UPS};
 use super::wait::Wait;
 use crate::panics;
+use crate::wake::lane::Lane;
 use crate::wake::{Unparker, WakeQ};
 
 pub(super) const OPEN: u8 = 0;
@@ -110,10 +111,10 @@ impl<T> Shared<T> {
 
     /// Ends a post whose `nr_items` items were just pushed: counts them, and wakes the owner if they complete its count.
     #[inline(always)]
-    pub(super) fn posted(&self, nr_items: usize, urgent: bool) {
+    pub(super) fn posted(&self, nr_items: usize, eager: bool) {
         // The fence in `armed` also orders the push before the load of `life` below.
         if let Some(armed) = self.owner.wait.armed() {
-            self.count(armed, nr_items, urgent);
+            self.count(armed, nr_items, eager);
         }
         // ORDER(life): store buffering, other end in `orphan`; see the top of the file.
         // If our fence comes first, the owner finds our items and drops them. If the owner's fence comes first, we read
@@ -126,12 +127,12 @@ impl<T> Shared<T> {
 
     /// Counts a post against the sleep of the owner, and wakes it if that is complete.
     #[cold]
-    fn count(&self, armed: i32, nr_items: usize, urgent: bool) {
+    fn count(&self, armed: i32, nr_items: usize, eager: bool) {
         // While items stand in line, nobody else can post what the owner waits for.
         let is_awaited =
             || self.room.is_awaited() && !twin::armed("room: a lazy post sees nobody in line");
-        let urgent = urgent || is_awaited();
-        if self.owner.wait.claim_armed(armed, nr_items, urgent) {
+        let eager = eager || is_awaited();
+        if self.owner.wait.claim_armed(armed, nr_items, eager) {
             self.owner.ring();
         }
     }
@@ -153,7 +154,7 @@ impl<T> Shared<T> {
         let mut wakeq = WakeQ::new();
         while let Some(first) = self.room.next_in_locked(&mut line) {
             let block = Blank::new(self.inbox.nr_slots()).start(first.item, true, true);
-            self.inbox.push(block);
+            self.inbox.push(first.lane, block);
             self.room.note_if_empty_locked(&line);
             if let Some(on_turn) = first.on_turn {
                 wakeq.push(on_turn.into_inner());
@@ -168,12 +169,12 @@ impl<T> Shared<T> {
 
     /// Lets an item stand in line for room. Gives it back if the mailbox is closed.
     #[cold]
-    pub(super) fn wait_for_room(&self, item: T, on_turn: OnTurn) -> Result<Ticket, T> {
-        let ticket = self.room.join(item, on_turn)?;
+    pub(super) fn wait_for_room(&self, item: T, lane: Lane, on_turn: OnTurn) -> Result<Ticket, T> {
+        let ticket = self.room.join(item, lane, on_turn)?;
         if !twin::armed("room: no look after joining") {
             self.let_in();
         }
-        // As an urgent post does: AWAITED takes the place of the push, and the owner's count looks at it after arming.
+        // As an eager post does: AWAITED takes the place of the push, and the owner's count looks at it after arming.
         if !twin::armed("room: waiting wakes nobody") && self.owner.wait.claim(1, true) {
             self.owner.ring();
         }
@@ -216,12 +217,12 @@ impl<T> Shared<T> {
             };
             match found {
                 // FOREIGN(dead-item): an item's drop, on the owner or on a poster that overlaps its end. A panic ends here.
-                Found::Item(item) => {
+                Ok(item) => {
                     panics::contain(|| drop(item));
                 }
-                Found::Empty => return false,
+                Err(Nothing::Empty) => return false,
                 // That poster reads `life` after its push, and calls this itself.
-                Found::MidPush => return true,
+                Err(Nothing::MidPush) => return true,
             }
         }
     }

@@ -175,7 +175,7 @@ fn lazy_posts_do_not_end_a_wait_before_they_are_enough() {
 }
 
 #[test]
-fn one_urgent_item_is_enough_even_when_it_came_first() {
+fn one_eager_item_is_enough_even_when_it_came_first() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     poster.post_lazy(0).unwrap();
@@ -184,7 +184,7 @@ fn one_urgent_item_is_enough_even_when_it_came_first() {
     batch.push(2).unwrap();
     batch.post().unwrap();
     assert_eq!(mailbox.wait_timeout(32, FOR_EVER), Ok(true));
-    assert_eq!(mailbox.drain(2).count(), 2, "the urgent one among them");
+    assert_eq!(mailbox.drain(2).count(), 2, "the eager one among them");
     assert_eq!(
         mailbox.wait_timeout(32, Duration::from_millis(1)),
         Ok(false)
@@ -212,7 +212,7 @@ fn a_sleeping_owner_is_woken_by_the_post_that_makes_the_count_full() {
 }
 
 #[test]
-fn a_sleeping_owner_is_woken_by_urgent_posts_and_by_batches() {
+fn a_sleeping_owner_is_woken_by_eager_posts_and_by_batches() {
     let mut mailbox = Mailbox::builder().spin_limit(0).build();
     let poster = mailbox.poster();
     let thread = thread::spawn(move || {
@@ -552,7 +552,7 @@ fn a_poster_killed_by_a_panic_tells_the_owner() {
 }
 
 #[test]
-fn a_linger_gathers_until_there_are_enough_or_one_is_urgent_or_the_time_is_over() {
+fn a_linger_gathers_until_there_are_enough_or_one_is_eager_or_the_time_is_over() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
     poster.post_lazy(0).unwrap();
@@ -598,7 +598,7 @@ fn a_drain_ends_with_its_budget_and_leaves_the_rest() {
 }
 
 #[test]
-fn the_length_counts_all_that_is_inside_urgent_or_not() {
+fn the_length_counts_all_that_is_inside_eager_or_not() {
     for mut mailbox in backlogs() {
         let poster = mailbox.poster();
         let other = mailbox.poster();

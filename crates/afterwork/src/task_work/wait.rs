@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! owner:  nr = n (swap);      fence;  count the queue:  too few?  sleep      more than before?  nr = 0 (swap), go on
-//! poster: push;               fence;  nr > 0?  count: nr -= k   or, if urgent, claim: nr = 0 (both by
+//! poster: push;               fence;  nr > 0?  count: nr -= k   or, if eager, claim: nr = 0 (both by
 //!                                              read-modify-write)
 //! ```
 //!
@@ -18,7 +18,7 @@
 //! **One wake-up an arming.** Only the owner makes `nr` positive. All changes are read-modify-writes of one word, so they
 //! have one order. After each arming exactly one change takes the word from positive to zero or below: that of a poster,
 //! which wakes the owner, or the owner's own disarming. A claim by compare-exchange would break this: a count in between
-//! would make it fail, and the urgent poster would wake nobody (twin `wait: claim by compare-exchange`).
+//! would make it fail, and the eager poster would wake nobody (twin `wait: claim by compare-exchange`).
 //!
 //! **No post is slept through.** If the owner's fence comes first, the poster's load sees the arming, and the post counts. If
 //! the poster's fence comes first, the owner's count of the queue, after its fence, sees the push. The queue cannot seem
@@ -37,7 +37,7 @@
 //! parker, the eventfd, the task's waker), which ends the sleep that has not begun. A wake-up that reaches only threads that
 //! already sleep would be lost, and nobody would ring again for this arming (twin `park: no token`).
 //!
-//! **Who stands in line for room counts as an urgent post** (`room.rs`): setting `AWAITED` takes the place of the push, and the
+//! **Who stands in line for room counts as an eager post** (`room.rs`): setting `AWAITED` takes the place of the push, and the
 //! owner's count looks at it, too.
 
 use sync::atomic::{AtomicI32, Ordering};
@@ -61,7 +61,7 @@ impl Wait {
         }
     }
 
-    /// Asks for a wake-up once `count` more items are posted, or an urgent one. The owner counts the queue next.
+    /// Asks for a wake-up once `count` more items are posted, or an eager one. The owner counts the queue next.
     pub(super) fn arm(&self, count: usize) {
         debug_assert!(count > 0, "nobody would ever claim this");
         // ORDER(bell): publish and consume, other end in `claim_armed`: the way in which the owner sleeps.
@@ -87,9 +87,9 @@ impl Wait {
 
     /// Counts `nr_items` items that were just pushed. Returns `true` if the caller must wake the owner.
     #[inline(always)]
-    pub(super) fn claim(&self, nr_items: usize, urgent: bool) -> bool {
+    pub(super) fn claim(&self, nr_items: usize, eager: bool) -> bool {
         let armed = self.armed();
-        armed.is_some_and(|seen| self.claim_armed(seen, nr_items, urgent))
+        armed.is_some_and(|seen| self.claim_armed(seen, nr_items, eager))
     }
 
     /// Reads the word after a push; `None` if the owner is awake.
@@ -110,12 +110,12 @@ impl Wait {
 
     /// Counts against the word that was [`armed`](Self::armed): the owner sleeps, or is about to.
     #[cold]
-    pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, urgent: bool) -> bool {
+    pub(super) fn claim_armed(&self, seen: i32, nr_items: usize, eager: bool) -> bool {
         // ORDER(bell): the other end; see `arm`. If we take the word from positive, we see how the owner sleeps. If another
         // change came first, the word is not positive, and we ring nothing.
         // Test: a_claim_rings_the_bell_of_the_arming_that_it_claims, a_claim_needs_its_acquire
         let order = twin::order("wait: relaxed claim", Ordering::Acquire);
-        if urgent {
+        if eager {
             if twin::armed("wait: claim by compare-exchange") {
                 return self
                     .nr
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn an_urgent_post_claims_at_once() {
+    fn an_eager_post_claims_at_once() {
         let wait = Wait::new();
         wait.arm(100);
         assert!(wait.claim(1, true));

@@ -28,9 +28,12 @@
 // |---|---|---|---|
 // | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which lets another worker run; RCU |
 // | `hotplug.rs` | a registry of workqueues, or the program | which CPUs are online | per-CPU data |
+//
+// And two folders have lanes of the same rule: `lane.rs`.
 
 mod event_count;
 pub(crate) mod hotplug;
+pub(crate) mod lane;
 mod parker;
 pub(crate) mod report;
 mod spin;

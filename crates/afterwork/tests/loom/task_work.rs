@@ -1,6 +1,6 @@
 //! Posting to an owner: the wait protocol, and how either side ends.
 //!
-//! Lazy and urgent posts, with three posters where it can be afforded; every bug that the protocol's page names has
+//! Lazy and eager posts, with three posters where it can be afforded; every bug that the protocol's page names has
 //! a model here that finds it.
 
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::support::{Careful, bounded, exhaustive, spawn};
 #[derive(Clone, Copy)]
 enum Post {
     Lazy,
-    Urgent,
+    Eager,
     /// Two items with one swap.
     Batch,
 }
@@ -25,7 +25,7 @@ enum Post {
 impl Post {
     fn nr_items(self) -> usize {
         match self {
-            Self::Lazy | Self::Urgent => 1,
+            Self::Lazy | Self::Eager => 1,
             Self::Batch => 2,
         }
     }
@@ -33,7 +33,7 @@ impl Post {
     fn run(self, poster: &Poster<usize>, from: usize) {
         match self {
             Self::Lazy => poster.post_lazy(from).unwrap(),
-            Self::Urgent => poster.post(from).unwrap(),
+            Self::Eager => poster.post(from).unwrap(),
             Self::Batch => {
                 let mut batch = poster.batch();
                 batch.push(from).unwrap();
@@ -74,9 +74,9 @@ fn all_are_received(posts: &'static [Post], count: usize) {
 
 #[test]
 fn no_post_is_slept_through() {
-    exhaustive(|| all_are_received(&[Post::Urgent], 1));
+    exhaustive(|| all_are_received(&[Post::Eager], 1));
     exhaustive(|| all_are_received(&[Post::Lazy], 1));
-    bounded(3, || all_are_received(&[Post::Urgent, Post::Lazy], 2));
+    bounded(3, || all_are_received(&[Post::Eager, Post::Lazy], 2));
 }
 
 #[test]
@@ -89,27 +89,27 @@ fn three_lazy_posts_wake_an_owner_that_wants_three() {
 #[test]
 fn three_posters_of_every_kind_wake_an_owner_that_wants_two() {
     bounded(1, || {
-        all_are_received(&[Post::Lazy, Post::Urgent, Post::Lazy], 2)
+        all_are_received(&[Post::Lazy, Post::Eager, Post::Lazy], 2)
     });
 }
 
 #[test]
 fn a_batch_counts_all_of_its_items() {
     bounded(2, || all_are_received(&[Post::Batch, Post::Lazy], 3));
-    bounded(1, || all_are_received(&[Post::Batch, Post::Urgent], 2));
+    bounded(1, || all_are_received(&[Post::Batch, Post::Eager], 2));
 }
 
 #[test]
 fn arming_needs_its_fence() {
     must_fail("wait: no fence when arming", || {
-        exhaustive(|| all_are_received(&[Post::Urgent], 1))
+        exhaustive(|| all_are_received(&[Post::Eager], 1))
     });
 }
 
 #[test]
 fn posting_needs_its_fence() {
     must_fail("wait: no fence after posting", || {
-        exhaustive(|| all_are_received(&[Post::Urgent], 1))
+        exhaustive(|| all_are_received(&[Post::Eager], 1))
     });
 }
 
@@ -123,7 +123,7 @@ fn arming_needs_a_look_after_it() {
 #[test]
 fn a_claim_by_compare_exchange_is_raced_by_a_count() {
     let failure = must_fail("wait: claim by compare-exchange", || {
-        bounded(3, || all_are_received(&[Post::Lazy, Post::Urgent], 2));
+        bounded(3, || all_are_received(&[Post::Lazy, Post::Eager], 2));
     });
     assert!(failure.contains("deadlock"), "{failure}");
 }
@@ -140,21 +140,21 @@ fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() {
 fn a_claim_that_comes_late_needs_a_token() {
     // One item at a time: the first poster may still claim when its item is received and the owner arms again.
     let failure = must_fail("park: no token", || {
-        bounded(3, || all_are_received(&[Post::Urgent, Post::Urgent], 1));
+        bounded(3, || all_are_received(&[Post::Eager, Post::Eager], 1));
     });
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
 #[test]
 fn a_claim_that_comes_late_is_only_early() {
-    bounded(3, || all_are_received(&[Post::Urgent, Post::Urgent], 1));
+    bounded(3, || all_are_received(&[Post::Eager, Post::Eager], 1));
 }
 
 /// The owner arms as a task that nobody runs, then sleeps as a thread, twice. The first poster may claim so late that
 /// it claims the arming of the second sleep: it must ring for that.
 fn two_kinds_of_sleep() {
     let mut mailbox = Mailbox::builder().keep(0).build();
-    let threads = start(&mailbox, &[Post::Urgent, Post::Urgent]);
+    let threads = start(&mailbox, &[Post::Eager, Post::Eager]);
     let _ = mailbox.poll_ready(&mut Context::from_waker(Waker::noop()), 1);
     for _ in 0..2 {
         mailbox.wait(1).unwrap();
@@ -189,7 +189,7 @@ fn a_task_receives() {
     let mut parker = Parker::new();
     let waker = Waker::from(Arc::new(Runner(parker.unparker())));
     let mut mailbox = Mailbox::builder().keep(0).build();
-    let threads = start(&mailbox, &[Post::Urgent, Post::Lazy]);
+    let threads = start(&mailbox, &[Post::Eager, Post::Lazy]);
     for _ in 0..2 {
         while mailbox
             .poll_recv(&mut Context::from_waker(&waker))

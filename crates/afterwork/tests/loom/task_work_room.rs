@@ -287,12 +287,12 @@ fn an_answer_is_taken_back_or_dropped_with_its_caller() {
 }
 
 /// An owner that lingers, beside a poster of what it waits for. The first sleep is for one item, the second for both.
-fn a_linger(urgent: bool) {
+fn a_linger(eager: bool) {
     let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
     let poster = Careful::new(mailbox.poster());
     let thread = spawn(move || {
         poster.post_lazy(0).unwrap();
-        if urgent {
+        if eager {
             poster.post(1).unwrap();
         } else {
             poster.post_lazy(1).unwrap();

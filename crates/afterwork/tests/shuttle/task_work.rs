@@ -16,10 +16,13 @@ const NR_ITEMS: usize = 6;
 
 type Item = (usize, usize);
 
-/// Posts lazily, urgently and in batches; each poster in another rhythm.
-fn start(mailbox: &Mailbox<Item>) -> Vec<thread::JoinHandle<()>> {
+/// Posts lazily, eagerly and in batches; each poster in another rhythm.
+fn start(mailbox: &Mailbox<Item>, nr_urgent: usize) -> Vec<thread::JoinHandle<()>> {
     let threads = (0..NR_POSTERS).map(|from| {
-        let poster = mailbox.poster();
+        let mut poster = mailbox.poster();
+        if from < nr_urgent {
+            poster = poster.urgent();
+        }
         thread::spawn(move || {
             let mut batch = poster.batch();
             for number in 0..NR_ITEMS {
@@ -46,9 +49,9 @@ fn check(next: &mut [usize; NR_POSTERS], (from, number): Item) {
     next[from] += 1;
 }
 
-fn a_thread_owns(backlog: Backlog, keep: usize) {
+fn a_thread_owns(backlog: Backlog, keep: usize, nr_urgent: usize) {
     let mut mailbox = Mailbox::builder().backlog(backlog).keep(keep).build();
-    let threads = start(&mailbox);
+    let threads = start(&mailbox, nr_urgent);
     let mut next = [0; NR_POSTERS];
     let mut count = 0;
     // The count that is waited for goes up and down, and the last posters end the loop.
@@ -69,13 +72,19 @@ fn a_thread_owns(backlog: Backlog, keep: usize) {
 
 #[test]
 fn a_thread_receives_everything_in_order_and_is_woken_for_all_of_it() {
-    shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2), NR_RUNS);
-    shuttle::check_pct(|| a_thread_owns(Backlog::Fifo, 0), NR_RUNS, 3);
+    shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 0), NR_RUNS);
+    shuttle::check_pct(|| a_thread_owns(Backlog::Fifo, 0, 0), NR_RUNS, 3);
 }
 
 #[test]
 fn the_lifo_backlog_keeps_the_same_promises() {
-    shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 2), NR_RUNS);
+    shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 2, 0), NR_RUNS);
+}
+
+#[test]
+fn a_thread_receives_both_lanes_and_is_woken_for_all_of_it() {
+    shuttle::check_random(|| a_thread_owns(Backlog::Fifo, 2, 2), NR_RUNS / 2);
+    shuttle::check_random(|| a_thread_owns(Backlog::Lifo, 0, 2), NR_RUNS / 4);
 }
 
 /// Wakes the thread that runs a task.
@@ -92,7 +101,7 @@ fn a_task_owns() {
     let waker = Waker::from(Arc::new(Runner(parker.unparker())));
     let cx = &mut Context::from_waker(&waker);
     let mut mailbox = Mailbox::new();
-    let threads = start(&mailbox);
+    let threads = start(&mailbox, 0);
     let mut next = [0; NR_POSTERS];
     loop {
         match mailbox.poll_ready(cx, 5) {

@@ -50,7 +50,10 @@ pub fn torture(dice: &mut Dice) {
             let (poster, mut dice) = (mailbox.poster(), Dice::new(dice.bits()));
             // The last poster's drop wakes.
             let life = move || {
-                let poster = poster;
+                let mut poster = poster;
+                if dice.below(3) == 0 {
+                    poster = poster.urgent();
+                }
                 post(&poster, from, &mut dice);
             };
             scope.spawn(|| contained(life));

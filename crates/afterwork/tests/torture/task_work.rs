@@ -110,6 +110,10 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         if dice.below(3) > 0 {
             shared = Arc::new(mailbox.poster());
         }
+        // In either lane: what one thread posts keeps its order.
+        if dice.below(3) == 0 {
+            shared = Arc::new(shared.urgent());
+        }
         let (poster, lives, tally) = (shared.clone(), lives.clone(), tally.clone());
         let mut dice = Dice::of_thread(round.seed, from);
         posters.push(thread::spawn(move || {

@@ -1,9 +1,9 @@
-//! The two lanes of a queue, and whose turn it is.
+//! The two lanes of a workqueue or a mailbox, and whose turn it is.
 //!
-//! An item's lane is a part of its home: urgent items have a home of their own at each link (`Pwq::in_lane`), and so need no
-//! mark. A pool keeps the items of a link that has both in a list for each, and takes them by [`Turns`].
+//! A lane has a list of its own, so an item needs no mark. A pool takes the items of a link that has both lanes by [`Turns`]
+//! (`Pwq::in_lane`), and the owner of a mailbox what it receives (`task_work/inbox.rs`).
 
-/// In which of a queue's two lanes an item waits.
+/// In which of the two lanes an item waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) enum Lane {
     /// Behind the urgent ones.
@@ -13,13 +13,13 @@ pub(crate) enum Lane {
     Urgent,
 }
 
-/// How many urgent items of a link start in a row while an ordinary one waits: so that ordinary ones get a tenth of the starts.
+/// How many urgent items are taken in a row while an ordinary one waits: so that ordinary ones get a tenth of the turns.
 const URGENT_IN_A_ROW: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 9 };
 
-/// Whose turn it is of the two lanes of one link.
+/// Whose turn it is of the two lanes.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    /// Urgent items that were started since an ordinary one was, or none waited.
+    /// Urgent items that were taken since an ordinary one was, or none waited.
     nr_urgent: u32,
 }
 

@@ -1,0 +1,144 @@
+//! Urgent posts beside ordinary ones: none is slept through, neither lane hides the other, and each keeps its order.
+
+use afterwork::task_work::{Mailbox, Poster};
+use sync::twin::must_fail;
+
+use crate::support::{Careful, bounded, spawn};
+
+/// A poster of the mailbox in one of its lanes.
+fn poster(mailbox: &Mailbox<usize>, urgent: bool) -> Poster<usize> {
+    let ordinary = mailbox.poster();
+    if urgent { ordinary.urgent() } else { ordinary }
+}
+
+/// Posters of these lanes post an item each; the owner waits for `count` at a time until all are received. The lane is opened
+/// beside the owner.
+fn all_are_received(lanes: &'static [bool], eager: bool, count: usize) {
+    let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
+    let threads: Vec<_> = lanes
+        .iter()
+        .map(|&urgent| {
+            let ordinary = Careful::new(mailbox.poster());
+            spawn(move || {
+                let poster = if urgent {
+                    ordinary.urgent()
+                } else {
+                    ordinary.clone()
+                };
+                let post = if eager {
+                    Poster::post
+                } else {
+                    Poster::post_lazy
+                };
+                post(&poster, 0).unwrap();
+                (ordinary, poster)
+            })
+        })
+        .collect();
+    let mut threads = Careful::new(threads);
+    let mut left = lanes.len();
+    while left > 0 {
+        mailbox.wait(count.min(left)).unwrap();
+        let nr_received = mailbox.drain(left).count();
+        assert!(nr_received > 0, "woken for nothing");
+        left -= nr_received;
+    }
+    for thread in threads.drain(..) {
+        drop(thread.join().unwrap());
+    }
+}
+
+#[test]
+fn no_urgent_post_is_slept_through() {
+    bounded(3, || all_are_received(&[true], true, 1));
+    bounded(1, || all_are_received(&[true, false], true, 1));
+    bounded(1, || all_are_received(&[true, false], false, 2));
+}
+
+#[test]
+fn a_lane_must_be_open_before_its_first_post() {
+    let failure = must_fail("lanes: opened after the post", || {
+        bounded(2, || all_are_received(&[true], true, 1));
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+#[test]
+fn an_owner_must_count_both_lanes() {
+    let failure = must_fail("lanes: one is counted", || {
+        bounded(2, || all_are_received(&[true], true, 1));
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+/// Two lazy posts in the urgent lane: behind the first one in mid-push the second one is complete, uncounted and hidden.
+#[test]
+fn a_mid_push_in_one_lane_is_no_end_of_the_other() {
+    bounded(1, || all_are_received(&[true, true], false, 2));
+    let failure = must_fail("lanes: a mid-push is passed over", || {
+        bounded(1, || all_are_received(&[true, true], false, 2));
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+/// A poster in each lane posts two items. While both lanes have some, the urgent ones come first, and each lane keeps its order.
+fn lanes_keep_their_order() {
+    let mut mailbox = Careful::new(Mailbox::builder().keep(0).build());
+    let urgent = Careful::new(poster(&mailbox, true));
+    let ordinary = Careful::new(poster(&mailbox, false));
+    let thread = spawn(move || {
+        (0..2).for_each(|number| urgent.post_lazy(number).unwrap());
+        urgent
+    });
+    (10..12).for_each(|number| ordinary.post_lazy(number).unwrap());
+    let mut next = [0, 10];
+    while next != [2, 12] {
+        mailbox.wait(1).unwrap();
+        let item = mailbox.try_recv().unwrap();
+        let lane = usize::from(item >= 10);
+        assert_eq!(item, next[lane], "out of the order of its lane");
+        next[lane] += 1;
+    }
+    drop(thread.join().unwrap());
+    drop(ordinary);
+}
+
+#[test]
+fn each_lane_keeps_its_order() {
+    bounded(2, lanes_keep_their_order);
+}
+
+/// More urgent items than may go before an ordinary one that waits.
+fn an_ordinary_item_waits() {
+    let mut mailbox = Mailbox::builder().keep(0).build();
+    poster(&mailbox, false).post_lazy(10).unwrap();
+    let urgent = poster(&mailbox, true);
+    (0..3).for_each(|number| urgent.post_lazy(number).unwrap());
+    assert!(mailbox.drain(4).eq([0, 1, 10, 2]), "its turn has passed");
+}
+
+#[test]
+fn an_ordinary_item_has_its_turn() {
+    bounded(1, an_ordinary_item_waits);
+    must_fail("lanes: ordinary items get no turn", || {
+        bounded(1, an_ordinary_item_waits);
+    });
+}
+
+/// An urgent post overlaps the owner's end.
+#[test]
+fn an_urgent_item_does_not_lie_in_a_dead_queue() {
+    bounded(3, || {
+        let alive = std::sync::Arc::new(());
+        let mailbox = Mailbox::builder().keep(0).build();
+        let (urgent, item) = (mailbox.poster().urgent(), alive.clone());
+        let thread = spawn(move || {
+            drop(urgent.post_lazy(item));
+            urgent
+        });
+        drop(mailbox);
+        let urgent = thread.join().unwrap();
+        assert_eq!(std::sync::Arc::strong_count(&alive), 1);
+        drop(urgent);
+    });
+}
