@@ -70,6 +70,7 @@ const ROWS: &[Row] = &[
             ("params::", WITHOUT_POINTERS),
             ("rcu::node::", WITHOUT_POINTERS),
             ("workqueue::item::colour::", WITHOUT_POINTERS),
+            ("workqueue::limit::account::", WITHOUT_POINTERS),
             ("workqueue::pools::kick_and_cull::", WITHOUT_POINTERS),
             ("workqueue::flushing::rounds::", WITHOUT_POINTERS),
             ("workqueue::item::state::", WITHOUT_POINTERS),
