@@ -210,6 +210,21 @@ fn each_cpu_has_a_part_where_the_machine_cannot_be_read() {
     }
 }
 
+/// `CAPI_QUEUES` says how many.
+#[test]
+fn very_many_queues_take_bounded_memory() {
+    // A debug build takes a hundred times as long for each.
+    let number = if cfg!(debug_assertions) {
+        2_000
+    } else {
+        100_000
+    };
+    let number = env::var("CAPI_QUEUES").unwrap_or_else(|_| number.to_string());
+    if let Some(program) = compiled("queues", &[apart("queues.c")], &[]) {
+        eprint!("{}", succeeds(Command::new(program).arg(number)));
+    }
+}
+
 #[test]
 fn the_library_is_opened_and_closed_at_run_time() {
     let Some(compiler) = tool("cc") else { return };
