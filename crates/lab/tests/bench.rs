@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
-use afterwork_lab::output::record::{Head, Line, MACHINE, Record, SCHEMA};
+use afterwork_lab::output::record::{Head, Line, Listed, MACHINE, Record, SCHEMA};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 
@@ -274,6 +274,38 @@ fn what_was_kept_is_compared_with_by_turns() {
 }
 
 #[test]
+fn an_interrupted_run_takes_no_kept_ones_place() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = root.path().join("afterwork/kept/before");
+    std::fs::create_dir_all(&folder).unwrap();
+    for name in ["afterwork", "run.jsonl"] {
+        std::fs::write(folder.join(name), "old").unwrap();
+    }
+    let mut child = Command::new(env!("CARGO_BIN_EXE_afterwork"))
+        .args(
+            "bench workqueue --producers 2 --items 16 --repeat 10000 --json --save before"
+                .split(' '),
+        )
+        .env("XDG_DATA_HOME", root.path())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut head = String::new();
+    let mut out = BufReader::new(child.stdout.take().unwrap());
+    out.read_line(&mut head).unwrap();
+    interrupt(&child);
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.code(), Some(130), "{rest}");
+    assert!(text(output.stderr).contains("nothing is kept as before"));
+    for name in ["afterwork", "run.jsonl"] {
+        assert_eq!(std::fs::read_to_string(folder.join(name)).unwrap(), "old");
+    }
+}
+
+#[test]
 fn what_is_not_there_to_compare_with_is_told() {
     let root = tempfile::tempdir().unwrap();
     for (line, reason) in [
@@ -314,5 +346,18 @@ fn a_list_tells_every_case_and_measures_nothing() {
     assert!(
         out.contains("ours, tokio, rayon, crossbeam, (n log n)"),
         "{out}"
+    );
+    let listed = text(finish("bench scale --list --json").stdout);
+    let listed: Vec<Listed> = listed
+        .lines()
+        .map(|line| serde_json::from_str(line).expect(line))
+        .collect();
+    let cases = listed.iter().map(|it| format!("{} {}", it.bench, it.case));
+    let told = out.lines().filter(|line| !line.starts_with(' '));
+    assert!(cases.eq(told), "{listed:?}");
+    let pending = listed.iter().find(|it| it.case == "pending").unwrap();
+    assert!(
+        pending.ours.contains(&"ours".into()) && pending.peers.contains(&"tokio".into()),
+        "{pending:?}"
     );
 }

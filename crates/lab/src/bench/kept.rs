@@ -15,8 +15,9 @@ use crate::output::record::{Line, line};
 /// What is kept in a folder.
 const PROGRAM: &str = "afterwork";
 const RECORDS: &str = "run.jsonl";
-/// What becomes the program.
+/// What becomes of these two.
 const NEW: &str = "afterwork.new";
+const NEW_RECORDS: &str = "run.jsonl.new";
 
 /// Longer ones are no names.
 const LONGEST_NAME: usize = 64;
@@ -91,15 +92,16 @@ impl Shelf {
         let folder = self.0.join(name);
         let keep = || {
             fs::create_dir_all(&folder)?;
-            // Beside and then over it: the old one may be running.
-            let new = folder.join(NEW);
+            // Beside and then over it: the old one may be running, and stays whole if there is no room for the new one.
+            let [new, new_records] = [NEW, NEW_RECORDS].map(|name| folder.join(name));
             fs::copy(program, &new)?;
-            fs::rename(new, folder.join(PROGRAM))?;
-            let mut out = BufWriter::new(File::create(folder.join(RECORDS))?);
+            let mut out = BufWriter::new(File::create(&new_records)?);
             for told in lines {
                 writeln!(out, "{}", line(told))?;
             }
-            out.flush()
+            out.flush()?;
+            fs::rename(new, folder.join(PROGRAM))?;
+            fs::rename(new_records, folder.join(RECORDS))
         };
         let kept: std::io::Result<()> = keep();
         kept.map_err(|error| Stop::because(&format!("cannot keep {}", folder.display()), error))?;
@@ -177,6 +179,10 @@ mod tests {
             fs::write(&program, text).unwrap();
             shelf.keep("old", &program, &[]).unwrap();
         }
+        // What cannot be kept whole takes nothing's place.
+        fs::create_dir(root.path().join("kept/old").join(NEW_RECORDS)).unwrap();
+        fs::write(&program, "three").unwrap();
+        assert!(shelf.keep("old", &program, &[]).is_err());
         assert_eq!(
             fs::read_to_string(shelf.program("old").unwrap()).unwrap(),
             "two"

@@ -22,7 +22,7 @@ use crate::harness::noise::{self, NoiseMeter};
 use crate::harness::progress::Progress;
 use crate::harness::run::{Ended, Plan, run_case};
 use crate::output::page::{may_write, write_page};
-use crate::output::record::{End, Head, SCHEMA, Why};
+use crate::output::record::{self, End, Head, Listed, SCHEMA, Why};
 use crate::output::text::{Finished, Form, Report};
 use crate::talk::{may_colour, say};
 use crate::tools::topology::draw::draw;
@@ -54,7 +54,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
         }
     };
     if common.list {
-        return list(&cases);
+        return list(&cases, common.json);
     }
     // Before anything is measured: what cannot be kept is not worth the minutes.
     let page = page(args);
@@ -121,7 +121,11 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
         seconds: started.elapsed().as_secs_f64(),
     })?;
     let lines = report.into_lines();
-    if let (Some(name), Some(shelf)) = (&common.save, shelf) {
+    if let (Some(name), Why::Interrupted) = (&common.save, why) {
+        say(format_args!(
+            "interrupted: nothing is kept as {name}; what was kept so before stays"
+        ));
+    } else if let (Some(name), Some(shelf)) = (&common.save, shelf) {
         let folder = shelf.keep(name, &this_program()?, &lines)?;
         say(format_args!(
             "kept in {}; `afterwork bench --against {name}` compares with it",
@@ -138,10 +142,14 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     })
 }
 
-/// Tells the cases with their variants, three lines each.
-fn list(cases: &[Case]) -> Result<Exit, Stop> {
+/// Tells the cases with their variants, three lines or an object each.
+fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
     let mut out = io::stdout();
     for case in cases {
+        if json {
+            writeln!(out, "{}", record::line(&Listed::of(case)))?;
+            continue;
+        }
         let names: Vec<&str> = case.variants.iter().map(|it| it.name.as_str()).collect();
         let (bench, name, about) = (case.bench, case.name, &case.about);
         writeln!(out, "{bench} {name}\n  {about}\n  {}", names.join(", "))?;

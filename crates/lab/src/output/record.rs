@@ -4,7 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::harness::case::{Case, Series};
+use crate::harness::case::{Case, Series, Variant};
 use crate::harness::claim::{Against, Claim, Judged, Verdict};
 use crate::harness::fingerprint::Fingerprint;
 use crate::harness::metric::{Better, Metric};
@@ -95,6 +95,41 @@ pub struct CaseHead {
     pub metrics: Vec<MetricHead>,
     /// What speaks against believing its numbers.
     pub warnings: Vec<String>,
+}
+
+/// A case that could be measured, as `--list --json` tells it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Listed {
+    /// Which bench.
+    pub bench: String,
+    /// Which question of it.
+    pub case: String,
+    /// The question.
+    pub about: String,
+    /// The metric that variants are ranked by.
+    pub headline: String,
+    /// Ours and limits, in the order of the table.
+    pub ours: Vec<String>,
+    /// Somebody else's.
+    pub peers: Vec<String>,
+}
+
+impl Listed {
+    /// Tells of a case what is known before it is measured.
+    #[must_use]
+    pub fn of(case: &Case) -> Self {
+        let (peers, ours): (Vec<_>, Vec<_>) = case.variants.iter().partition(|it| it.peer);
+        let names = |variants: Vec<&Variant>| variants.iter().map(|it| it.name.clone()).collect();
+        Self {
+            bench: case.bench.into(),
+            case: case.name.into(),
+            about: case.about.clone(),
+            headline: case.headline.into(),
+            ours: names(ours),
+            peers: names(peers),
+        }
+    }
 }
 
 /// What a metric is.
