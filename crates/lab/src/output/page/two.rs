@@ -2,7 +2,9 @@
 //!
 //! Runs minutes apart differ by more than the repetitions of one run do: the machine drifts. So what is judged is how a
 //! variant stands to the best peer of its own run, and a change counts only when it is larger than the spread of both
-//! ratios, than the peers' own change between the runs, and than a few percent.
+//! ratios, than what variants of the case are usually spread by, than the peers' own change between the runs, and than a
+//! few percent. There is no verdict where no peer tells of drift, and where the machine was in another mode: where a host puts
+//! virtual CPUs on other cores, a cache line takes 400 ns in place of 60, and variants that share more lines suffer more.
 
 use maud::{Markup, html};
 
@@ -24,6 +26,10 @@ const SPREADS: f64 = 3.0;
 /// With fewer repetitions nobody knows the spread.
 const ENOUGH: usize = 3;
 
+/// The machine is in another mode when a cache line takes so many times as long from CPU to CPU and back. Measured: modes of 27,
+/// 65 and 320 ns, of which the first two hardly differ in ratios.
+const OTHER_MODE: f64 = 3.0;
+
 /// The ends of the small axis, as a factor of change.
 const AXIS_END: f64 = 4.0;
 
@@ -33,6 +39,8 @@ enum Change {
     Worse,
     NoneSeen,
     FewRuns,
+    NoPeer,
+    OtherMode,
 }
 
 /// How a variant of the second run stands to that of the first.
@@ -79,12 +87,18 @@ pub fn page((first, a): (&str, &Run), (second, b): (&str, &Run)) -> String {
         h1 { (title) }
         p {
             b { "Of " (all().count()) " rows " (of(Change::Better)) " are better in the second, " (of(Change::Worse)) " worse" }
-            @if of(Change::FewRuns) > 0 { "; " (of(Change::FewRuns)) " have too few repetitions for a verdict" }
+            @for (change, why) in [
+                (Change::FewRuns, "have too few repetitions"),
+                (Change::NoPeer, "have no peer to tell drift from change"),
+                (Change::OtherMode, "differ, but the machine was in another mode"),
+            ] {
+                @if of(change) > 0 { "; " (of(change)) " " (why) ": no verdict" }
+            }
             "."
         }
         p { "A row is a variant of ours by the metric that its case is ranked by, as a ratio to the best peer of its own run. A "
-            "change counts when it exceeds " (SPREADS) " times the spread of both ratios, what peers changed by among "
-            "themselves, and " (FLOOR * 100.0) " %." }
+            "change counts when it exceeds " (SPREADS) " times the spread of both ratios (or what half of the case's variants are "
+            "spread by, if that is more), what peers changed by among themselves, and " (FLOOR * 100.0) " %." }
         @if shared.is_empty() { p.warning { "The two runs have no case in common." } }
         @if a.head.fingerprint.cpu != b.head.fingerprint.cpu || a.head.fingerprint.kernel != b.head.fingerprint.kernel {
             p.warning { "The two are of different machines: the ratios to their own peers tell more than the values." }
@@ -132,6 +146,8 @@ fn compare<'a>(
     let ratio = format!("{}.vs_best_peer", metric.metric);
     let is_same_best =
         best_peer(a, &ratio).is_some() && best_peer(a, &ratio) == best_peer(b, &ratio);
+    let usual = usual(a, b, &metric.metric);
+    let is_other_mode = is_other_mode(a, b);
     let ours = a.variants().into_iter().filter(|(_, peer)| !peer);
     let rows: Vec<Row<'_>> = ours
         .filter_map(|(variant, _)| {
@@ -147,7 +163,8 @@ fn compare<'a>(
                 Better::Higher => factor,
                 Better::Lower => factor.recip(),
             };
-            let spread = SPREADS * (relative(below) + relative(above));
+            let spread = |record| relative(record).max(usual);
+            let spread = SPREADS * (spread(below) + spread(above));
             let threshold = FLOOR
                 .max(spread)
                 .max(drift.map_or(0.0, |drift| drift.swing));
@@ -157,7 +174,11 @@ fn compare<'a>(
                 other,
                 times,
                 threshold,
-                change: change(times, threshold, below.n.min(above.n)),
+                change: match change(times, threshold, below.n.min(above.n)) {
+                    _ if drift.is_none() => Change::NoPeer,
+                    Change::Better | Change::Worse if is_other_mode => Change::OtherMode,
+                    seen => seen,
+                },
             })
         })
         .collect();
@@ -185,6 +206,33 @@ fn relative(record: &Record) -> f64 {
     } else {
         (record.mad / record.median).abs()
     }
+}
+
+/// What half of the variants of both runs are spread by, as a share: a few repetitions may agree by chance.
+fn usual(a: &CaseRun, b: &CaseRun, metric: &str) -> f64 {
+    let both = a.of_metric(metric).chain(b.of_metric(metric));
+    let mut spreads: Vec<f64> = both.map(relative).collect();
+    spreads.sort_by(f64::total_cmp);
+    spreads.get(spreads.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// Whether a cache line took another time in the second run, at its fastest or at its slowest; `false` where nobody measured it.
+fn is_other_mode(a: &CaseRun, b: &CaseRun) -> bool {
+    let span = |case: &CaseRun| {
+        let handovers = case
+            .machine
+            .iter()
+            .filter(|it| it.metric.starts_with("handover"));
+        let mut times: Vec<f64> = handovers.map(|it| it.median).collect();
+        times.sort_by(f64::total_cmp);
+        Some((*times.first()?, *times.last()?))
+    };
+    let differ = |one: f64, other: f64| one.max(other) > OTHER_MODE * one.min(other);
+    span(a)
+        .zip(span(b))
+        .is_some_and(|((a_least, a_most), (b_least, b_most))| {
+            differ(a_least, b_least) || differ(a_most, b_most)
+        })
 }
 
 fn change(times: f64, threshold: f64, n: usize) -> Change {
@@ -249,6 +297,8 @@ fn verdict(change: Change) -> Markup {
             Change::Worse => td.bad { "worse" },
             Change::NoneSeen => td.quiet { "no change seen" },
             Change::FewRuns => td.quiet { "too few repetitions" },
+            Change::NoPeer => td.quiet { "no peer: no verdict" },
+            Change::OtherMode => td.quiet { "another mode: no verdict" },
         }
     }
 }
@@ -309,10 +359,113 @@ mod tests {
     }
 
     #[test]
+    fn a_row_without_a_peer_and_one_of_another_mode_have_no_verdict() {
+        let [a, mut b] = [1.0, 2.0].map(|ratio| case(Better::Higher, "1/s", (ratio, 0.01, 5)));
+        let changed = |a: &CaseRun, b: &CaseRun| compare(a, b).unwrap().2[0].change;
+        assert_eq!(changed(&a, &b), Change::Better);
+        let in_mode = |case: &CaseRun, ns: f64| {
+            let mut case = case.clone();
+            let mut record = case.records[0].clone();
+            (record.metric, record.median) = ("handover_before".into(), ns);
+            case.machine.push(record);
+            case
+        };
+        assert_eq!(
+            changed(&in_mode(&a, 60.0), &in_mode(&b, 80.0)),
+            Change::Better
+        );
+        assert_eq!(
+            changed(&in_mode(&a, 60.0), &in_mode(&b, 400.0)),
+            Change::OtherMode
+        );
+        assert_eq!(changed(&in_mode(&a, 400.0), &b), Change::Better);
+        b.records.retain(|it| !it.peer);
+        assert_eq!(changed(&a, &b), Change::NoPeer);
+    }
+
+    /// Five repetitions that agree by chance do not show that the next five would.
+    #[test]
+    fn a_spread_that_is_small_by_chance_is_taken_for_the_usual_one() {
+        let [mut a, mut b] = [1.0, 1.2].map(|ratio| case(Better::Higher, "1/s", (ratio, 0.0, 5)));
+        let change = |a: &CaseRun, b: &CaseRun| compare(a, b).unwrap().2[0].change;
+        assert_eq!(change(&a, &b), Change::Better);
+        for case in [&mut a, &mut b] {
+            for record in case
+                .records
+                .iter_mut()
+                .filter(|it| it.peer && it.metric == "m")
+            {
+                record.mad = record.median * 0.05;
+            }
+        }
+        assert_eq!(change(&a, &b), Change::NoneSeen);
+    }
+
+    #[test]
     fn peers_that_disagree_widen_what_is_no_change() {
         let drift = drift(vec![1.3, 0.9, 1.0]).unwrap();
         assert!(drift.factor == 1.0 && drift.swing > 0.2 && drift.swing < 0.21);
         assert_eq!(super::drift(Vec::new()), None);
+    }
+
+    /// Ten pairs of runs of one binary, on a machine whose cache lines take 27, 65 or 320 ns: the numbers that are compared, of
+    /// the cases that came to three repetitions (`real.tsv`).
+    #[test]
+    fn of_ten_real_pairs_at_most_one_row_in_twenty_changed() {
+        let mut runs: Vec<Vec<CaseRun>> = Vec::new();
+        for line in include_str!("real.tsv").lines() {
+            let words: Vec<&str> = line.split('\t').collect();
+            let number = |at: usize| words[at].parse::<f64>().unwrap();
+            let cases = runs.last_mut();
+            match words[0] {
+                "run" => runs.push(Vec::new()),
+                "case" => {
+                    let better = match words[4] {
+                        "higher" => Better::Higher,
+                        _ => Better::Lower,
+                    };
+                    let mut case = case(better, words[3], (1.0, 0.0, 1));
+                    case.records.clear();
+                    (case.head.bench, case.head.case) = (words[1].into(), words[2].into());
+                    cases.unwrap().push(case);
+                }
+                kind => {
+                    let case = cases.unwrap().last_mut().unwrap();
+                    let record = Record {
+                        bench: String::new(),
+                        case: String::new(),
+                        variant: words[2].into(),
+                        metric: words[1].into(),
+                        unit: String::new(),
+                        median: number(3),
+                        mad: number(4),
+                        n: words[5].parse().unwrap(),
+                        peer: kind == "peer",
+                    };
+                    match kind {
+                        "machine" => case.machine.push(record),
+                        _ => case.records.push(record),
+                    }
+                }
+            }
+        }
+        assert_eq!(runs.len(), 20);
+        let mut counts = std::collections::HashMap::new();
+        for pair in runs.chunks_exact(2) {
+            let shared = pair[0].iter().filter_map(|one| {
+                let other = pair[1].iter().find(|it| it.head.case == one.head.case)?;
+                compare(one, other)
+            });
+            for row in shared.flat_map(|(_, _, rows)| rows) {
+                *counts.entry(format!("{:?}", row.change)).or_insert(0) += 1;
+            }
+        }
+        let of = |change: &str| counts.get(change).copied().unwrap_or(0);
+        let changed = of("Better") + of("Worse");
+        assert!(
+            of("NoneSeen") > 100 && changed * 20 <= changed + of("NoneSeen"),
+            "{counts:?}"
+        );
     }
 
     /// Ten pairs of runs that differ by noise alone: medians of five draws, spread by 4 %, drift by up to 30 %.
