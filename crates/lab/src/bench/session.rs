@@ -369,6 +369,7 @@ mod tests {
 
     use super::*;
     use crate::harness::claim::Against;
+    use crate::output::words;
 
     #[test]
     fn variants_have_different_names_and_claims_speak_of_them() {
@@ -391,6 +392,16 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn every_case_has_words_and_no_words_are_left_over() {
+        let settings = Settings::of_tests(&[]);
+        let cases = Which::all().into_iter().chain([Which::Scale]);
+        let cases: Vec<Case> = cases.flat_map(|it| it.cases(&settings).unwrap()).collect();
+        let cases: HashSet<_> = cases.iter().map(|it| (it.bench, it.name)).collect();
+        let known: HashSet<_> = words::known().collect();
+        assert_eq!(cases, known);
     }
 
     #[test]

@@ -9,6 +9,7 @@ use super::record::{self, Claimed, End, Head, Line, Why};
 use super::run::Run;
 use super::table::{Align, Table, ratio, three_digits};
 use super::verdict::{self, Totals};
+use super::words;
 use crate::exit::Stop;
 use crate::harness::beside;
 use crate::harness::case::{Case, Series};
@@ -258,24 +259,18 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
         "\n{}\n",
         paint.bold("in words: our best against the best peer, by the metric of the case")
     );
-    let mut table = Table::new()
-        .column("", "bench", Align::Left)
-        .column("", "case", Align::Left)
-        .column("", "verdict", Align::Left)
-        .column("", "of", Align::Left)
-        .column("", "n", Align::Right);
-    for case in &run.cases {
-        let standing = verdict::Standing::of(case);
-        let of = |it: &verdict::Standing<'_>| format!("{} to {}", it.ours, it.peer);
-        table.row(vec![
-            case.head.bench.clone(),
-            case.head.case.clone(),
-            verdict::of_case(case),
-            standing.as_ref().map_or_else(String::new, of),
-            standing.map_or_else(String::new, |it| it.n.to_string()),
-        ]);
+    for (bench, cases) in verdict::benches(run) {
+        text.push_str(&format!("{}\n", paint.bold(bench)));
+        for case in cases {
+            let name = &case.head.case;
+            let words = words::of_case(bench, name);
+            let by = verdict::Standing::of(case).map_or_else(
+                || name.clone(),
+                |it| format!("{name}: {} to {}, n {}", it.ours, it.peer, it.n),
+            );
+            text.push_str(&format!("  {words}: {} ({by})\n", verdict::of_case(case)));
+        }
     }
-    text.push_str(&table.body());
     for case in &run.cases {
         for claim in case.claims.iter().filter(|it| it.verdict == Verdict::Fails) {
             let alike = |it: &&Claimed| it.claim == claim.claim && it.against == claim.against;

@@ -2,11 +2,15 @@
 
 use super::run::{CaseRun, Run};
 use super::table::three_digits;
+use super::words;
 use crate::harness::claim::Verdict;
 use crate::harness::metric::Better;
 
 /// Two medians of one repetition may differ by so much without a reason.
 const EVEN: f64 = 0.05;
+
+/// More programs are counted.
+const MOST_NAMED: usize = 6;
 
 /// How our best variant of a case stands to the best peer, by the metric that the case is ranked by.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,6 +19,8 @@ pub struct Standing<'a> {
     pub ours: &'a str,
     /// The peer.
     pub peer: &'a str,
+    /// All programs that it was the best of.
+    pub rivals: Vec<&'a str>,
     /// How many times better ours is: of two rates the quotient, of two times its inverse.
     pub times: f64,
     /// Median absolute deviation of the ratio, as a share of it.
@@ -48,9 +54,11 @@ impl<'a> Standing<'a> {
             .filter(|it| !it.peer && is_meant(&it.variant));
         let best = ours.max_by(|a, b| times(a.median).total_cmp(&times(b.median)))?;
         let times = times(best.median);
+        let rivals = case.of_metric(headline).filter(|it| it.peer);
         times.is_finite().then(|| Self {
             ours: &best.variant,
             peer: &peer.variant,
+            rivals: words::programs(rivals.map(|it| it.variant.as_str())),
             times,
             spread: if best.median == 0.0 {
                 0.0
@@ -62,20 +70,32 @@ impl<'a> Standing<'a> {
         })
     }
 
-    /// Tells it: `4.2 × the best peer`, `even`, `0.9 ×: slower`, `one run: no verdict`.
+    /// Tells it: `4.2 × the best of tokio, rayon`, `even with std`, `0.9 × std: slower`, `one run: no verdict`.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let times = three_digits(self.times);
+        let (times, rivals) = (three_digits(self.times), self.rivals());
         if self.n == 1 {
-            return format!("{times} ×, one run: no verdict");
+            return format!("{times} × {rivals}, one run: no verdict");
         }
         if (self.times - 1.0).abs() <= EVEN.max(self.spread * self.times) {
-            return "even".into();
+            return format!("even with {rivals}");
         }
         match (self.times > 1.0, self.is_speed) {
-            (true, _) => format!("{times} × the best peer"),
-            (false, true) => format!("{times} ×: slower"),
-            (false, false) => format!("{times} ×: worse"),
+            (true, _) => format!("{times} × {rivals}"),
+            (false, true) => format!("{times} × {rivals}: slower"),
+            (false, false) => format!("{times} × {rivals}: worse"),
+        }
+    }
+
+    fn rivals(&self) -> String {
+        match self.rivals.as_slice() {
+            [one] => (*one).to_owned(),
+            few if few.len() <= MOST_NAMED => format!("the best of {}", few.join(", ")),
+            many => format!(
+                "the best of {} and {} others",
+                many[..MOST_NAMED - 1].join(", "),
+                many.len() - (MOST_NAMED - 1)
+            ),
         }
     }
 }
@@ -212,12 +232,29 @@ pub(crate) mod tests {
     #[test]
     fn a_standing_is_told_as_times_better_whichever_way_is_good() {
         use Better::{Higher, Lower};
-        assert_eq!(told(Higher, (4.2, 0.1, 5)), "4.20 × the best peer");
-        assert_eq!(told(Lower, (0.25, 0.01, 5)), "4.00 × the best peer");
-        assert_eq!(told(Lower, (2.0, 0.01, 5)), "0.500 ×: slower");
-        assert_eq!(told(Higher, (0.97, 0.0, 5)), "even");
-        assert_eq!(told(Higher, (1.3, 0.4, 5)), "even");
-        assert_eq!(told(Higher, (4.2, 0.0, 1)), "4.20 ×, one run: no verdict");
+        assert_eq!(told(Higher, (4.2, 0.1, 5)), "4.20 × peer");
+        assert_eq!(told(Lower, (0.25, 0.01, 5)), "4.00 × peer");
+        assert_eq!(told(Lower, (2.0, 0.01, 5)), "0.500 × peer: slower");
+        assert_eq!(told(Higher, (0.97, 0.0, 5)), "even with peer");
+        assert_eq!(told(Higher, (1.3, 0.4, 5)), "even with peer");
+        let once = told(Higher, (4.2, 0.0, 1));
+        assert_eq!(once, "4.20 × peer, one run: no verdict");
         assert_eq!(told(Lower, (0.0, 0.0, 5)), "nothing claimed");
+    }
+    #[test]
+    fn rivals_are_named_while_they_are_few() {
+        let mut case = case(Better::Higher, "1/s", (2.0, 0.0, 5));
+        let more = |names: &[&str], case: &mut CaseRun| {
+            for name in names {
+                let mut record = case.records[2].clone();
+                record.variant = (*name).into();
+                case.records.push(record);
+            }
+            of_case(case)
+        };
+        let told = more(&["peer+yield", "tokio"], &mut case);
+        assert_eq!(told, "2.00 × the best of peer, tokio");
+        let told = more(&["a", "b", "c", "d", "e"], &mut case);
+        assert_eq!(told, "2.00 × the best of peer, tokio, a, b, c and 2 others");
     }
 }

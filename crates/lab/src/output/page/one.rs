@@ -12,6 +12,7 @@ use crate::harness::stats::Spread;
 use crate::output::record::{Claimed, Curve, Head, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
+use crate::output::words;
 
 /// Metrics that a case shows as bars at most; the table has all.
 const BARS: usize = 3;
@@ -72,6 +73,10 @@ pub fn warnings(warnings: &[String]) -> Markup {
     }
 }
 
+fn words_of(case: &CaseRun) -> &str {
+    words::of_case(&case.head.bench, &case.head.case)
+}
+
 /// Where on the page a case is.
 fn anchor(case: &CaseRun) -> String {
     format!("{}-{}", case.head.bench, case.head.case)
@@ -86,10 +91,14 @@ fn verdict(run: &Run) -> Markup {
         ul.verdict {
             @for (bench, cases) in benches(run) {
                 li {
-                    b { a href=(format!("#{bench}")) { (bench) } } " "
-                    @for (index, case) in cases.iter().enumerate() {
-                        @if index > 0 { ", " }
-                        a href=(format!("#{}", anchor(case))) { (case.head.case) } ": " (verdict::of_case(case))
+                    b { a href=(format!("#{bench}")) { (bench) } }
+                    ul {
+                        @for case in cases {
+                            li {
+                                a href=(format!("#{}", anchor(case))) { (words_of(case)) } ": " (verdict::of_case(case)) " "
+                                code.quiet { (case.head.case) }
+                            }
+                        }
                     }
                 }
             }
@@ -156,7 +165,7 @@ fn row(claim: &Claimed) -> Markup {
     let own = Source::prototype("").from;
     html! {
         tr {
-            td { (claim.bench) " " (claim.case) }
+            td { (words::of_case(&claim.bench, &claim.case)) " " code.quiet { (claim.bench) " " (claim.case) } }
             td { (claim.claim) " " span.quiet { (caption(&claim.metric)) } }
             td { (claim.against.as_deref().unwrap_or("-")) }
             td.n { (claim.ratio.map_or_else(|| "-".into(), measured)) }
@@ -184,8 +193,8 @@ fn question(case: &CaseRun) -> Markup {
     html! {
         @let claimed: Vec<&str> = case.claims.iter().flat_map(judged).collect();
         section.case id=(anchor(case)) {
-            h3 { (case.head.case) ": " (verdict::of_case(case)) }
-            p.quiet { (case.head.about) }
+            h3 { (words_of(case)) ": " (verdict::of_case(case)) }
+            p.quiet { code { (case.head.case) } ": " (case.head.about) }
             (warnings(&case.head.warnings))
             @for metric in shown(case) {
                 @let records: Vec<&Record> = case.of_metric(&metric.metric).collect();

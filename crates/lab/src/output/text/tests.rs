@@ -189,10 +189,9 @@ fn a_run_ends_with_its_verdict_in_words() {
         ),
         "{text}"
     );
-    let verdict: Vec<&str> = last[2].split_whitespace().collect();
     assert_eq!(
-        verdict.join(" "),
-        "test example 2.00 × the best peer ours to theirs 3"
+        last[2],
+        "  example: 2.00 × theirs (example: ours to theirs, n 3)"
     );
     assert!(text.contains("started  2026-11-21 21:15:03 UTC: afterwork bench"));
 }
