@@ -25,7 +25,8 @@ fn child() {
     if std::env::var_os(CHILD).is_none() {
         return;
     }
-    let queue = Workqueue::builder("load").max_active(1).build().unwrap();
+    let name = std::env::var(CHILD).unwrap();
+    let queue = Workqueue::builder(&name).max_active(1).build().unwrap();
     let mut mailbox = Mailbox::builder().name("letters").build();
     let poster = mailbox.poster();
     let counts = PerCpu::builder().name("counts").build(|_| 0).unwrap();
@@ -60,9 +61,13 @@ struct Busy(Child);
 
 impl Busy {
     fn start() -> Self {
+        Self::with_queue("load")
+    }
+
+    fn with_queue(name: &str) -> Self {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "child", "--nocapture"])
-            .env(CHILD, "1")
+            .env(CHILD, name)
             .env("AFTERWORK", "observe.publish=on")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -523,4 +528,107 @@ fn figures_are_explained_and_a_pipe_gets_no_full_screen() {
     assert!(good(&["--fields"]).contains("Threads that run its items"));
     let busy = Busy::start();
     assert!(wrong(&[&busy.pid(), "--tui"]).contains("needs a terminal"));
+}
+
+/// A terminal of tmux's that runs `afterwork top --tui`; nothing where there is no tmux.
+struct Terminal(PathBuf);
+
+impl Terminal {
+    fn start(place: &Path, (width, height): (usize, usize)) -> Option<Self> {
+        let terminal = Self(place.join(format!("tmux-{width}")));
+        let top = format!(
+            "'{}' top --tui --every 100 --directory '{}'",
+            env!("CARGO_BIN_EXE_afterwork"),
+            place.display()
+        );
+        let [width, height] = [width, height].map(|it| it.to_string());
+        let size = ["-x", &width, "-y", &height];
+        terminal.tmux(&[&["new-session", "-d"], &size[..], &[&top]].concat())?;
+        Some(terminal)
+    }
+
+    fn tmux(&self, args: &[&str]) -> Option<String> {
+        let mut command = Command::new("tmux");
+        command.arg("-S").arg(&self.0).args(["-f", "/dev/null"]);
+        // Wide letters are shown where the terminal speaks UTF-8.
+        command.env("LC_ALL", "C.UTF-8").env("TERM", "screen");
+        let output = command.args(args).output().ok()?;
+        assert!(
+            output.status.success(),
+            "{args:?}: {}",
+            text(&output.stderr)
+        );
+        Some(text(&output.stdout).to_owned())
+    }
+
+    /// Waits until all of these are on the screen.
+    fn shows(&self, words: &[&str]) -> String {
+        let mut screen = String::new();
+        for _ in 0..1200 {
+            screen = self.tmux(&["capture-pane", "-p"]).unwrap();
+            if words.iter().all(|word| screen.contains(word)) {
+                return screen;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{words:?} never came:\n{screen}");
+    }
+
+    fn press(&self, key: &str) {
+        self.tmux(&["send-keys", key]).unwrap();
+    }
+}
+
+impl Drop for Terminal {
+    fn drop(&mut self) {
+        let mut kill = Command::new("tmux");
+        kill.arg("-S").arg(&self.0).arg("kill-server").output().ok();
+    }
+}
+
+#[test]
+fn three_processes_are_shown_in_a_terminal_of_any_size() {
+    let names = [
+        "load",
+        "a-queue-by-a-name-that-is-longer-than-any-column-of-a-phone",
+        "\u{1b}[31m\u{202e}der\u{200b}\u{2028}",
+    ];
+    let busy = names.map(Busy::with_queue);
+    let place = tempfile::tempdir_in(DIRECTORY).unwrap();
+    for one in &busy {
+        good(&[&one.pid(), "--once"]);
+        fs::hard_link(
+            one.page(),
+            place.path().join(one.page().file_name().unwrap()),
+        )
+        .unwrap();
+    }
+    let mut pids = busy.each_ref().map(Busy::pid);
+    pids.sort_unstable_by_key(|pid| pid.parse::<u32>().unwrap());
+    for size in [(80, 24), (40, 10), (200, 50)] {
+        let Some(terminal) = Terminal::start(place.path(), size) else {
+            return afterwork_lab::talk::say("not shown in a terminal: there is no tmux");
+        };
+        let [first, second, third] = pids.each_ref().map(String::as_str);
+        let fits = |screen: String| {
+            assert!(screen.lines().count() <= size.1, "{screen}");
+            let is_plain =
+                |c: char| c == '\n' || !(c.is_control() || ('\u{200b}'..='\u{202e}').contains(&c));
+            assert!(screen.chars().all(is_plain), "{screen:?}");
+            assert!(
+                screen.lines().all(|line| line.chars().count() <= size.0),
+                "{screen}"
+            );
+        };
+        fits(terminal.shows(&["3 processes", first, second, third]));
+        // Each is picked from the list, and left for it again.
+        for pid in [first, second, third] {
+            terminal.press("Enter");
+            fits(terminal.shows(&[&format!("process {pid}"), "queue", "active"]));
+            terminal.press("Escape");
+            terminal.shows(&["3 processes"]);
+            terminal.press("Down");
+        }
+        terminal.press("q");
+    }
 }

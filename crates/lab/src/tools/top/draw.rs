@@ -433,17 +433,33 @@ mod tests {
     use ratatui::Terminal;
     use ratatui::backend::TestBackend;
 
+    use super::super::look::NoLook;
+    use super::super::plain::plain;
     use super::super::view::{Key, tests::view};
     use super::*;
 
-    fn screen(view: &mut View, (width, height): (u16, u16)) -> (String, String) {
+    fn screen(view: &mut View, size: (u16, u16)) -> (String, String) {
+        drawn(size, |frame| draw(frame, view))
+    }
+
+    /// What stands on a screen of this size, and what of it is red.
+    fn drawn((width, height): (u16, u16), draw: impl FnOnce(&mut Frame<'_>)) -> (String, String) {
         let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-        terminal.draw(|frame| draw(frame, view)).unwrap();
+        terminal.draw(draw).unwrap();
         let buffer = terminal.backend().buffer();
         let lines = buffer.content().chunks(usize::from(width));
         let lines = lines.map(|line| {
-            let line: String = line.iter().map(|cell| cell.symbol()).collect();
-            line.trim_end().to_owned() + "\n"
+            let mut told = String::new();
+            let mut cells = line.iter();
+            while let Some(cell) = cells.next() {
+                told.push_str(cell.symbol());
+                // A wide letter lies over the next cell, too.
+                cells
+                    .by_ref()
+                    .take(wide(cell.symbol()).saturating_sub(1))
+                    .for_each(drop);
+            }
+            told.trim_end().to_owned() + "\n"
         });
         let red = buffer.content().iter().filter(|cell| cell.fg == Color::Red);
         (lines.collect(), red.map(|cell| cell.symbol()).collect())
@@ -452,7 +468,6 @@ mod tests {
     /// Captured screens; `AFTERWORK_CAPTURE=1` writes them anew.
     #[test]
     fn screens_of_three_sizes_are_as_captured() {
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tools/top/screens");
         for size in [(80, 24), (40, 10), (200, 50)] {
             let mut view = view();
             for count in 0..3 {
@@ -460,14 +475,56 @@ mod tests {
                 look.page.written_ns += 1_000_000_000 + count;
                 view.seen(Ok(look));
             }
-            let (shown, _) = screen(&mut view, size);
-            let path = format!("{folder}/{}x{}.txt", size.0, size.1);
-            if std::env::var_os("AFTERWORK_CAPTURE").is_some() {
-                std::fs::write(&path, &shown).unwrap();
-            }
-            let captured =
-                std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
-            assert_eq!(shown, captured, "{path}");
+            is_as_captured("", size, &screen(&mut view, size).0);
+        }
+    }
+
+    fn is_as_captured(what: &str, (width, height): (u16, u16), shown: &str) {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/tools/top/screens");
+        let path = format!("{folder}/{what}{width}x{height}.txt");
+        if std::env::var_os("AFTERWORK_CAPTURE").is_some() {
+            std::fs::write(&path, shown).unwrap();
+        }
+        let captured =
+            std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert_eq!(shown, captured, "{path}");
+    }
+
+    /// Three processes: one by a long name, one by a hostile one that was made plain, one that has ended.
+    #[test]
+    fn lists_of_three_processes_with_long_and_hostile_names_are_as_captured() {
+        let named = |pid, name: &str| {
+            let mut look = view().now.clone();
+            look.page.name = plain(name).into_owned();
+            look.page.records.last_mut().unwrap().name = plain(name).into_owned();
+            let path = format!("/dev/shm/afterwork-{pid}").into();
+            let look = Ok(look);
+            Found { pid, path, look }
+        };
+        let ended = NoLook::Stale("it has ended, and left its page".into());
+        let found = [
+            named(
+                7,
+                "a-server-of-thumbnails-with-a-name-longer-than-most-screens-of-phones-are-wide",
+            ),
+            named(4_194_303, "\x1b[31m\u{202e}redrum\u{200b}\r\n日本語"),
+            Found {
+                look: Err(ended),
+                ..named(11, "")
+            },
+        ];
+        for size in [(80, 24), (40, 10), (200, 50)] {
+            let (shown, red) = drawn(size, |frame| draw_list(frame, &found, 1));
+            is_as_captured("list-", size, &shown);
+            assert!(
+                shown.lines().all(|line| wide(line) <= size.0.into()),
+                "{shown}"
+            );
+            assert!(red.contains("4194303"), "{red}");
+            // The one that is picked, by its last queue.
+            let mut view = View::new(found[1].look.clone().unwrap(), true);
+            view.press(Key::End);
+            is_as_captured("hostile-", size, &screen(&mut view, size).0);
         }
     }
 

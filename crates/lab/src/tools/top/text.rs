@@ -110,15 +110,17 @@ pub fn processes(found: &[Found], colour: bool) -> String {
 /// Says in a line what a process has.
 #[must_use]
 pub fn summary(look: &Look) -> String {
-    let mut line = look.page.name.clone();
-    for table in tables(look, None) {
-        let _ = write!(line, ", {} {}", table.rows.len() - 1, table.kind.name());
-    }
+    // What is wrong comes first: names may be longer than the screen is wide.
+    let mut line = String::new();
     if is_stalled(look) {
-        line += ", STALLED";
+        line += "STALLED, ";
     }
     if !look.answered {
-        line += ", does not answer";
+        line += "does not answer, ";
+    }
+    line += &look.page.name;
+    for table in tables(look, None) {
+        let _ = write!(line, ", {} {}", table.rows.len() - 1, table.kind.name());
     }
     line
 }
