@@ -179,32 +179,9 @@ async function look(width) {
 fn a_browser_shows_every_plot_on_narrow_and_wide_screens() {
     let root = run();
     fs::write(root.path().join("probe.html"), PROBE).unwrap();
-    let profile = root.path().join("profile");
-    let shown = Command::new("chromium")
-        .args([
-            "--headless",
-            "--no-sandbox",
-            "--disable-gpu",
-            "--disable-quic",
-            "--no-first-run",
-        ])
-        .args([
-            "--disable-background-networking",
-            "--disable-component-update",
-            "--disable-sync",
-        ])
-        .args([
-            "--allow-file-access-from-files",
-            "--virtual-time-budget=20000",
-            "--dump-dom",
-        ])
-        .arg(format!("--user-data-dir={}", profile.display()))
-        .arg(format!("file://{}/probe.html", root.path().display()))
-        .output();
-    let Ok(shown) = shown else {
-        return afterwork_lab::talk::say("not opened in a browser: there is no chromium");
+    let Some(page) = browsed(root.path(), &[]) else {
+        return;
     };
-    let page = text(shown.stdout);
     for width in [400, 1400] {
         let start = page
             .find(&format!("width {width}: "))
@@ -227,4 +204,105 @@ fn a_browser_shows_every_plot_on_narrow_and_wide_screens() {
         }
     }
     assert!(!page.contains("error "), "{page}");
+}
+
+/// Opens `probe.html` of a folder and returns what became of it; nothing where there is no browser.
+fn browsed(root: &Path, how: &[&str]) -> Option<String> {
+    let shown = Command::new("chromium")
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--no-first-run",
+        ])
+        .args([
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+        ])
+        .args([
+            "--allow-file-access-from-files",
+            "--virtual-time-budget=20000",
+            "--dump-dom",
+        ])
+        .args(how)
+        .arg(format!(
+            "--user-data-dir={}",
+            root.join("profile").display()
+        ))
+        .arg(format!("file://{}/probe.html", root.display()))
+        .output();
+    match shown {
+        Ok(shown) => Some(text(shown.stdout)),
+        Err(_) => {
+            afterwork_lab::talk::say("not opened in a browser: there is no chromium");
+            None
+        }
+    }
+}
+
+/// Opens each diagram on a narrow screen; says which texts leave it, are small, cover each other, or are pale on what is
+/// behind them.
+const DIAGRAMS: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
+const said = [];
+addEventListener("error", event => said.push("error " + event.message));
+const light = colour => { const [r, g, b] = colour.match(/[\d.]+/g).map(it => it / 255)
+  .map(it => it <= .04045 ? it / 12.92 : ((it + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+const contrast = (a, b) => { const [x, y] = [light(a), light(b)]; return (Math.max(x, y) + .05) / (Math.min(x, y) + .05); };
+async function look(name) {
+  const frame = document.createElement("iframe");
+  frame.width = 400; frame.height = 900; frame.src = name;
+  await new Promise(done => { frame.onload = done; document.body.append(frame); });
+  const inside = frame.contentDocument, root = inside.documentElement, all = root.getBoundingClientRect();
+  const style = it => frame.contentWindow.getComputedStyle(it);
+  const texts = [...inside.querySelectorAll("text")].map(it => ({ it, box: it.getBoundingClientRect() }));
+  const holds = (a, b) => a.left <= b.left && a.right >= b.right && a.top <= b.top && a.bottom >= b.bottom;
+  const faults = [];
+  if (all.width > 400 || texts.length < 5) faults.push("wide or empty");
+  texts.forEach(({ it, box }, at) => {
+    const say = what => faults.push(what + ": " + it.textContent);
+    if (!holds(all, box)) say("leaves the picture");
+    if (parseFloat(style(it).fontSize) * all.width / root.viewBox.baseVal.width < 11) say("small");
+    for (const other of texts.slice(at + 1)) {
+      const apart = box.right <= other.box.left || other.box.right <= box.left || box.bottom - 3 <= other.box.top || other.box.bottom - 3 <= box.top;
+      if (!apart) say("covers " + other.it.textContent);
+    }
+    const behind = [...inside.querySelectorAll("rect")].filter(rect => {
+      const middle = { left: (box.left + box.right) / 2, top: (box.top + box.bottom) / 2 };
+      return holds(rect.getBoundingClientRect(), { ...middle, right: middle.left, bottom: middle.top });
+    }).pop();
+    if (contrast(style(it).fill, style(behind).fill) < 4.5) say("pale");
+  });
+  const card = light(style(inside.querySelector(".card")).fill);
+  said.push(`${name}: ${card < .5 ? "dark" : "light"}, ${faults.join("; ") || "good"}`);
+}
+(async () => { for (const name of NAMES) await look(name); document.body.textContent = said.join("\n"); })();
+</script>"#;
+
+#[test]
+fn a_browser_shows_the_diagrams_of_the_book_in_light_and_dark() {
+    let root = tempfile::tempdir().unwrap();
+    let pictures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/pictures");
+    let mut names: Vec<String> = Vec::new();
+    for entry in fs::read_dir(pictures).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_some_and(|it| it == "svg") {
+            let name = path.file_name().unwrap().to_str().unwrap();
+            fs::copy(&path, root.path().join(name)).unwrap();
+            names.push(name.into());
+        }
+    }
+    assert!(names.len() >= 4, "{names:?}");
+    let probe = DIAGRAMS.replace("NAMES", &serde_json::to_string(&names).unwrap());
+    fs::write(root.path().join("probe.html"), probe).unwrap();
+    for (scheme, number) in [("dark", 0), ("light", 1)] {
+        let setting = format!("--blink-settings=preferredColorScheme={number}");
+        let Some(page) = browsed(root.path(), &[&setting]) else {
+            return;
+        };
+        for name in &names {
+            assert!(page.contains(&format!("{name}: {scheme}, good")), "{page}");
+        }
+    }
 }

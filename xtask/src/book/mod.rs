@@ -19,6 +19,9 @@ const BUILDER: &str = "mdbook";
 
 /// Pages about a part of the library, and what each has.
 const PARTS: &[&str] = &[
+    "docs/workqueue.md",
+    "docs/mpscq.md",
+    "docs/topology.md",
     "docs/task_work.md",
     "docs/rcu.md",
     "docs/srcu.md",
@@ -27,7 +30,7 @@ const PARTS: &[&str] = &[
     "docs/observing.md",
     "docs/deferral.md",
 ];
-const SECTIONS: &[&str] = &["Problem", "Picture", "Traps", "How it was proved"];
+const SECTIONS: &[&str] = &["Problem", "Picture", "States", "Traps", "How it was proved"];
 
 /// Runs the chore.
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
