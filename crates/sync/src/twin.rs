@@ -74,15 +74,14 @@ mod model {
 
     /// Returns `true` if the bug `name` is put back in the model that this test runs.
     pub fn armed(name: &str) -> bool {
-        ARMED.with(|armed| armed.get() == Some(name))
+        let armed = ARMED.with(Cell::get);
+        armed.is_some_and(|names| names.split(" + ").any(|one| one == name))
     }
 
-    /// Runs `model` with the bug `name` put back and returns the failure that it must end in.
+    /// Runs `model` with the bug `name` put back; `a + b` puts back both.
     ///
-    /// # Panics
-    ///
-    /// When the model passes: then it would not have found the bug.
-    pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
+    /// For a model that holds without what it takes away, because something else does the same.
+    pub fn with<R>(name: &'static str, model: impl FnOnce() -> R) -> R {
         struct Disarm;
         impl Drop for Disarm {
             fn drop(&mut self) {
@@ -90,9 +89,18 @@ mod model {
             }
         }
         ARMED.with(|armed| armed.set(Some(name)));
-        let disarm = Disarm;
-        let outcome = std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
-        drop(disarm);
+        let _disarm = Disarm;
+        model()
+    }
+
+    /// Runs `model` as [`with`] does, and returns the failure that it must end in.
+    ///
+    /// # Panics
+    ///
+    /// When the model passes: then it would not have found the bug.
+    pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
+        let contained = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
+        let outcome = with(name, contained);
         match outcome {
             Ok(()) => panic!("the model passed with the bug put back: {name}"),
             Err(payload) => {
@@ -107,7 +115,7 @@ mod model {
 }
 
 #[cfg(any(loom, shuttle))]
-pub use model::{armed, must_fail};
+pub use model::{armed, must_fail, with};
 
 #[cfg(all(torture, not(any(loom, shuttle))))]
 mod torture {

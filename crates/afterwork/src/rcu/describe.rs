@@ -21,7 +21,7 @@ fn describe(image: &mut Image) {
         // Two for each grace period; odd while one runs.
         gp_seq / 2,
         gp_seq % 2,
-        domain.nr_active().into(),
+        domain.nr_active.get().into(),
         sweep_seq / 2,
         place().nr_run(),
         u64::from(sweep_seq % 2 == 1 || callbacks.has_work()),

@@ -22,7 +22,7 @@ use std::time::Duration;
 use sync::{asym, hint, thread, twin};
 
 use super::{
-    domain::{Domain, Driver},
+    domain::Domain,
     fork,
     seq::{self, ScanResult},
     slot::Slot,
@@ -31,14 +31,13 @@ use super::{
 use crate::trace;
 
 /// How often the driver checks for answers before it pays for the barrier. About a microsecond: a tenth of the barrier.
-const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
+pub(super) const ANSWER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 60 };
 /// With more readers than this to ask, some are likely not running, and will not answer soon. A guess.
-const ANSWERS_AT_ONCE: usize = 16;
+pub(super) const ANSWERS_AT_ONCE: usize = 16;
 
-impl Driver<'_> {
-    /// Runs a grace period; `me` is this thread's slot, in no section.
-    pub(super) fn run(&self, me: Option<&Slot>) {
-        let domain = self.0;
+impl Domain {
+    /// Runs a grace period. This thread has the right to drive; `me` is its slot, in no section.
+    pub(super) fn drive(&self, me: Option<&Slot>) {
         // Before the first barrier that a section relies on.
         asym::init();
         fork::watch();
@@ -48,12 +47,12 @@ impl Driver<'_> {
         if first_fqs_ms > 0 {
             wait_as_the_kernel(first_fqs_ms);
         }
-        if domain.nr_active() > 0 {
-            let seen = domain.scan(gp_seq, me);
+        if self.nr_active.get() > 0 {
+            let seen = self.scan(gp_seq, me);
             if !seen.have_all_answered() {
-                let holdouts = domain.confirm(gp_seq, seen);
-                if domain.count(&holdouts) {
-                    domain.wait_for_reports(&holdouts);
+                let holdouts = self.confirm(gp_seq, seen);
+                if self.count(&holdouts) {
+                    self.wait_for_reports(&holdouts);
                 }
             }
         }
@@ -86,7 +85,7 @@ impl Candidates<'_> {
         if !self.quiet.is_empty() || self.asked.len() > ANSWERS_AT_ONCE {
             return false;
         }
-        let answered = || self.asked.iter().all(|slot| slot.has_answered());
+        let answered = || self.asked.iter().all(|slot| slot.flags().has_answered());
         let mut nr_left = ANSWER_SPINS;
         while nr_left > 0 && !answered() {
             nr_left -= 1;
@@ -102,17 +101,17 @@ impl Domain {
         let mut seen = Candidates::default();
         for slot in self.roster.iter() {
             // If the slot is OFF, its reader either has not left its parking, or will see what was removed: ORDER(parked).
-            if slot.is_off() || me.is_some_and(|me| std::ptr::eq(me, slot)) {
+            if slot.flags().is_off() || me.is_some_and(|me| std::ptr::eq(me, slot)) {
                 continue;
             }
             match seq::scan(slot.ctr(), gp_seq) {
                 ScanResult::Ask => {
-                    slot.ask();
+                    slot.flags().ask();
                     seen.asked.push(slot);
                 }
                 ScanResult::Quiet => seen.quiet.push(slot),
                 ScanResult::Park => {
-                    slot.want_parked();
+                    slot.flags().want_parked();
                     seen.quiet.push(slot);
                 }
             }
@@ -139,10 +138,10 @@ impl Domain {
             let ctr = slot.ctr();
             if seq::holds_up(ctr, gp_seq) {
                 // The section began between our scan and the barrier, with a number that it had loaded before.
-                slot.ask();
+                slot.flags().ask();
                 asked.push(slot);
             } else if !seq::is_in_section(ctr) {
-                slot.confirm_parked(self);
+                slot.flags().confirm_parked(&self.nr_active);
             }
         }
         if asked.len() > nr_asked {
@@ -150,9 +149,9 @@ impl Domain {
             asym::heavy();
         }
         asked.retain(|slot| {
-            let holds_up = !slot.has_answered() && seq::holds_up(slot.ctr(), gp_seq);
+            let holds_up = !slot.flags().has_answered() && seq::holds_up(slot.ctr(), gp_seq);
             if !holds_up {
-                slot.withdraw();
+                slot.flags().withdraw();
             }
             holds_up
         });

@@ -172,7 +172,7 @@ pub(super) fn enter() -> &'static Slot {
 pub(super) fn park_if_idle() {
     if let Some(slot) = mine()
         && !slot.is_in_section()
-        && !slot.is_off()
+        && !slot.flags().is_off()
     {
         slot.park(global());
     }
@@ -302,10 +302,13 @@ mod tests {
         std::thread::spawn(move || {
             let guard = read();
             sleep();
-            assert!(mine().is_some_and(|slot| !slot.is_off()), "in a section");
+            assert!(
+                mine().is_some_and(|slot| !slot.flags().is_off()),
+                "in a section"
+            );
             drop(guard);
             sleep();
-            assert!(mine().is_some_and(Slot::is_off));
+            assert!(mine().is_some_and(|slot| slot.flags().is_off()));
         })
         .join()
         .unwrap();

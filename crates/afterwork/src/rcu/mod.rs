@@ -24,8 +24,8 @@
 //!
 //! docs/rcu.md has the pictures, the proofs and the costs.
 
-// A grace period, file by file: `local.rs` finds the thread's slot; `slot.rs` has the reader's words and what drivers ask of
-// it. `domain.rs` joins the waiters and makes one of them the driver. `gp.rs` scans the readers of `roster.rs` and asks those
+// A grace period, file by file: `local.rs` finds the thread's slot; `slot.rs` has the reader's words, `flags.rs` what drivers
+// ask of it. `periods.rs` joins the waiters and makes one of them the driver. `gp.rs` scans the readers of `roster.rs` and asks those
 // that may be in a section. Holdouts report on the tree of `node.rs`. The last report wakes the driver, and the driver
 // wakes the waiters. Callbacks are on the lists of `callback.rs`, which one thread sweeps, and run as `batch.rs` says.
 // `seq.rs` is the arithmetic, as plain functions.
@@ -37,6 +37,7 @@ mod callback;
 mod cell;
 mod describe;
 mod domain;
+mod flags;
 mod flavor;
 mod fork;
 mod future;
@@ -44,6 +45,7 @@ mod gp;
 mod head;
 mod local;
 mod node;
+mod periods;
 mod polled;
 pub mod qsbr;
 #[cfg(not(any(loom, shuttle)))]

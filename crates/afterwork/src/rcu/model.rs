@@ -5,6 +5,7 @@ use super::{
     local::global,
     node::Tree,
     slot::Slot,
+    srcu,
 };
 
 /// Sweeps callbacks, as the library's thread does outside of models.
@@ -20,6 +21,12 @@ pub fn sweep_waits() -> bool {
 /// Waits until there is something to sweep, and sweeps.
 pub fn sweep_when_wanted() {
     callbacks().sweep_when_wanted();
+}
+
+/// Runs a grace period of `domain` if each of its readers is parked or has answered, and none is in a section; returns `true`
+/// if it did. Passes no heavy barrier. Once in a run: if it did not, the grace period never ends.
+pub fn passes_unaided(domain: &srcu::Domain) -> bool {
+    domain.passes_unaided()
 }
 
 /// The tree on which holdouts report, without readers.

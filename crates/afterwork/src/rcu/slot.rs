@@ -5,16 +5,7 @@
 //! `ctr` is the state of the reader: its depth of nesting, and the `gp_seq` at which its outermost section began
 //! (`seq.rs`). Only the reader stores it, and never by a read-modify-write.
 //!
-//! `flags` are requests between the two sides. Every change is a read-modify-write.
-//!
-//! | flag | set by | cleared by | means |
-//! |---|---|---|---|
-//! | `PARK` | driver, or reader | reader | the next outermost section begins by the slow path |
-//! | `OFF` | driver, if `PARK` is still set; or reader | reader, with `PARK` | in an extended quiescent state: not counted in `nr_active`, skipped by scans |
-//! | `ASK` | driver | reader at its next outermost unlock, or driver | report a quiescent state |
-//! | `COUNTED` | driver, if `ASK` is still set | reader, with `ASK` | the driver waits: count down the tree, too |
-//! | `BOOSTED` | driver, if `COUNTED` is still set | reader, with `COUNTED` | drop the priority after the report (`stall.rs`) |
-//! | `LEAVING` | reader | reader | its thread is ending: give the slot back at the next outermost unlock |
+//! `flags` are requests between the two sides (`flags.rs`).
 //!
 //! # Why no section is missed
 //!
@@ -26,17 +17,6 @@
 //!   sees `PARK`, and leaves its extended quiescent state before it reads anything.
 //!
 //! `PARK` cannot be a bit of `ctr`: a reader that is preempted between its load and its store of `ctr` would overwrite it.
-//! And `PARK` cannot be tested before the store: a driver could park the reader in between (twin `rcu: park is tested
-//! first`).
-//!
-//! The driver sets `OFF` by compare-exchange if `PARK` is still set. The reader clears both flags in one step. All this
-//! happens to one word, so either the reader finds `OFF` and counts itself in, or the driver finds that `PARK` is gone.
-//! A reader that leaves its parking passes a full fence before it reads. A driver that skips it because of `OFF`, or
-//! because `nr_active` is zero, has passed a full fence after the removal and before that load. If the reader's fence comes
-//! first, the driver does not skip it. If the driver's fence comes first, the reader sees what was removed.
-//!
-//! An answer to `ASK` needs no barrier of the driver: the reader's read-modify-write acquires what came before the question
-//! and releases what its sections did.
 //!
 //! # Readers that report
 //!
@@ -73,17 +53,13 @@ use topology::CpuId;
 
 use crossbeam_utils::CachePadded;
 
+pub(super) use super::flags::{ASK, COUNTED, PARK};
 use super::{
     domain::Domain,
+    flags::{BOOSTED, Flags, LEAVING, OFF},
     seq::{self, NEST_MAX},
 };
 
-pub(super) const ASK: u32 = 1;
-pub(super) const COUNTED: u32 = 1 << 1;
-const LEAVING: u32 = 1 << 2;
-pub(super) const PARK: u32 = 1 << 3;
-const OFF: u32 = 1 << 4;
-const BOOSTED: u32 = 1 << 5;
 /// The flags on which an outermost unlock acts.
 pub(super) const AT_UNLOCK: u32 = ASK | COUNTED | LEAVING;
 
@@ -97,8 +73,8 @@ pub(super) struct Slot(CachePadded<Words>);
 struct Words {
     /// Stored by the reader alone.
     ctr: AtomicU64,
-    /// A: see above.
-    flags: AtomicU32,
+    /// A: see `flags.rs`.
+    flags: Flags,
     /// How many `qsbr::Reader`s of the thread are online. Stored by the reader alone.
     nr_loops: AtomicU32,
     /// The CPU on which the reader registered. Stored by the reader alone.
@@ -134,7 +110,7 @@ impl Slot {
         fn with_ctr(ctr: u64) -> Self {
             Self(CachePadded::new(Words {
                 ctr: AtomicU64::new(ctr),
-                flags: AtomicU32::new(PARK | OFF),
+                flags: Flags::new(),
                 nr_loops: AtomicU32::new(0),
                 cpu: AtomicU32::new(0),
                 leaf: AtomicU32::new(0),
@@ -143,6 +119,10 @@ impl Slot {
                 is_taken: AtomicBool::new(false),
             }))
         }
+    }
+
+    pub(super) fn flags(&self) -> &Flags {
+        &self.0.flags
     }
 
     // ---- the reader's side: only by the thread that has the slot ----
@@ -154,7 +134,7 @@ impl Slot {
         let ctr = words.ctr.load(Ordering::Relaxed);
         if ctr & NEST_MAX != 0 {
             debug_assert!(
-                ctr & NEST_MAX == NEST_MAX || !self.is_off(),
+                ctr & NEST_MAX == NEST_MAX || !self.0.flags.is_off(),
                 "a signal handler began a section by `read`: it needs `read_in_signal_handler`"
             );
             let is_free = ctr & NEST_MAX < NEST_MAX - 1;
@@ -163,7 +143,7 @@ impl Slot {
             }
             return is_free;
         }
-        let parked_before = twin::armed("rcu: park is tested first") && self.is_parked();
+        let parked_before = twin::armed("rcu: park is tested first") && words.flags.has(PARK);
         words.ctr.store(domain.first_level(), Ordering::Relaxed);
         // ORDER(reader): store buffering through the asymmetric barrier, other end in `Domain::confirm` (gp.rs).
         //   reader: ctr = nested;   light;   load flags, then what RCU protects
@@ -177,7 +157,7 @@ impl Slot {
         let parked = if twin::armed("rcu: park is tested first") {
             parked_before
         } else {
-            self.is_parked()
+            words.flags.has(PARK)
         };
         if parked {
             self.leave_parking(domain);
@@ -207,7 +187,7 @@ impl Slot {
         // ORDER(reader): as in `lock`. A full fence, because the handler may have interrupted `leave_parking` before its own.
         // Test: a_section_in_a_signal_handler_is_waited_for_wherever_it_comes
         fence(Ordering::SeqCst);
-        if self.is_parked() {
+        if words.flags.has(PARK) {
             self.leave_parking(domain);
         }
         true
@@ -237,7 +217,7 @@ impl Slot {
             if !twin::armed("rcu: no light barrier at unlock") {
                 asym::light();
             }
-            if words.flags.load(Ordering::Relaxed) & AT_UNLOCK != 0 {
+            if words.flags.has(AT_UNLOCK) {
                 self.report(domain);
             }
         }
@@ -265,36 +245,15 @@ impl Slot {
             let order = twin::order("qsbr: relaxed report", Ordering::Release);
             words.ctr.store(next, order);
         }
-        let is_asked = words.flags.load(Ordering::Relaxed) & (ASK | COUNTED) != 0;
+        let is_asked = words.flags.has(ASK | COUNTED);
         if is_asked && !twin::armed("qsbr: reports without an answer") {
             self.answer(domain);
         }
     }
 
-    #[inline(always)]
-    fn is_parked(&self) -> bool {
-        self.0.flags.load(Ordering::Relaxed) & PARK != 0
-    }
-
     /// Has drivers count this reader again, and scan it. Its section has begun.
-    #[cold]
     pub(super) fn leave_parking(&self, domain: &Domain) {
-        // Counted first, and perhaps once too often: a signal handler that interrupts this must find the reader counted
-        // as soon as it is not parked.
-        domain.count_in();
-        // Against `confirm_parked`, on one word. If the driver's OFF comes first, it has counted us out, and our count
-        // stands. If our exchange comes first, the driver finds no PARK and counts nothing out, so we take our count back.
-        let before = self.0.flags.fetch_and(!(PARK | OFF), Ordering::AcqRel);
-        if before & OFF == 0 {
-            domain.count_out();
-        }
-        // ORDER(parked): store buffering, other end in `Domain::start` and `Domain::nobody_reads`.
-        //   reader: nr_active += 1, flags &= !OFF;  fence;  load what RCU protects
-        //   driver: (what RCU protects was removed);  fence;  load nr_active, flags
-        // If our fence comes first, the driver reads us as active and looks at our word. If the driver's fence comes first,
-        // we see what was removed.
-        // Test: a_parked_reader_comes_back, leaving_a_parking_needs_its_fence
-        twin::fence("rcu: no fence after parking");
+        self.0.flags.leave_parking(&domain.nr_active);
     }
 
     /// Answers a driver, and gives the slot back if the thread is ending. This thread is in no section.
@@ -308,16 +267,7 @@ impl Slot {
     /// Answers a driver between two sections. Returns the flags before.
     #[cold]
     pub(super) fn answer(&self, domain: &Domain) -> u32 {
-        // ORDER(ask): publish and consume both ways, other end in `Slot::ask` and `Slot::has_answered`.
-        //   driver: (saw what was removed);  flags |= ASK  Release
-        //   reader: a section;  flags &= !ASK  AcqRel;  another section
-        //   driver: load flags without ASK  Acquire;  the waiter may free
-        // If the driver's ASK comes first, we clear it: our past sections are released to it, and our next ones see what was
-        // removed. If our exchange comes first, ASK stays for the next unlock.
-        // Likewise COUNTED, against `count_on`: if it comes first, we count down the tree; else the driver does.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
-        let order = twin::order("rcu: relaxed answer", Ordering::AcqRel);
-        let before = self.0.flags.fetch_and(!(ASK | COUNTED | BOOSTED), order);
+        let before = self.0.flags.answer();
         self.after_report(before, domain);
         before
     }
@@ -335,14 +285,8 @@ impl Slot {
     /// Puts this thread, which is in no section, into an extended quiescent state, and answers a driver.
     pub(super) fn park(&self, domain: &Domain) {
         debug_assert!(!self.is_in_section(), "a section cannot be parked");
-        let keep = self.0.flags.load(Ordering::Relaxed) & LEAVING;
-        // Release pairs with the Acquire in `is_off` and, through the count that follows, in `Domain::nobody_reads`. A
-        // driver that finds OFF may free what this thread's sections saw; one that does not looks at `ctr`. Acquire: as in
-        // `answer`.
-        let before = self.0.flags.swap(keep | PARK | OFF, Ordering::AcqRel);
-        if before & OFF == 0 {
-            domain.count_out();
-        }
+        let keep = self.0.flags.word().load(Ordering::Relaxed) & LEAVING;
+        let before = self.0.flags.park(keep, &domain.nr_active);
         self.after_report(before, domain);
     }
 
@@ -372,7 +316,7 @@ impl Slot {
     /// Gives the slot back at the end of this thread: now, or with its outermost section if it is in one.
     pub(super) fn leave(&self, domain: &Domain) {
         if self.is_in_section() {
-            self.0.flags.fetch_or(LEAVING, Ordering::Relaxed);
+            self.0.flags.word().fetch_or(LEAVING, Ordering::Relaxed);
         } else {
             self.give_back(domain);
         }
@@ -382,7 +326,7 @@ impl Slot {
 
     fn give_back(&self, domain: &Domain) {
         self.park(domain);
-        self.0.flags.fetch_and(!LEAVING, Ordering::Relaxed);
+        self.0.flags.word().fetch_and(!LEAVING, Ordering::Relaxed);
         // Ours no longer, before another thread takes it and has not written its own number yet: see `is_mine`.
         if !twin::armed("rcu: a slot keeps its owner") {
             self.0.owner.store(0, Ordering::Relaxed);
@@ -451,7 +395,7 @@ impl Slot {
     /// Frees the slot of a thread that does not exist in the child.
     pub(super) fn vacate(&self) {
         self.0.ctr.store(0, Ordering::Relaxed);
-        self.0.flags.store(PARK | OFF, Ordering::Relaxed);
+        self.0.flags.word().store(PARK | OFF, Ordering::Relaxed);
         self.0.nr_loops.store(0, Ordering::Relaxed);
         self.0.owner.store(0, Ordering::Relaxed);
         self.0.is_taken.store(false, Ordering::Relaxed);
@@ -466,7 +410,7 @@ impl Slot {
             .ctr
             .store(seq::no_later(ctr, gp_seq), Ordering::Relaxed);
         let asked = ASK | COUNTED | BOOSTED;
-        let before = self.0.flags.fetch_and(!asked, Ordering::Relaxed);
+        let before = self.0.flags.word().fetch_and(!asked, Ordering::Relaxed);
         if before & BOOSTED != 0 {
             thread::unboost(self.thread());
         }
@@ -475,12 +419,6 @@ impl Slot {
 
     // ---- the driver's side ----
 
-    /// Returns `true` if the reader is in an extended quiescent state.
-    pub(super) fn is_off(&self) -> bool {
-        // Acquire pairs with `park` and `confirm_parked`: a driver that skips the reader has its sections before.
-        self.0.flags.load(Ordering::Acquire) & OFF != 0
-    }
-
     /// Returns the reader's word.
     pub(super) fn ctr(&self) -> u64 {
         // ORDER(section): the other end; see `unlock`.
@@ -488,49 +426,6 @@ impl Slot {
         // ORDER(renew): the other end; see `renew`.
         // Test: a_report_ends_a_section, a_report_needs_release
         self.0.ctr.load(Ordering::Acquire)
-    }
-
-    /// Asks the reader to report.
-    pub(super) fn ask(&self) {
-        // ORDER(ask): the other end; see `answer`.
-        // If our ASK comes first, the reader's answer acquires what we saw removed. If an answer comes first, it answered
-        // an earlier question, and ASK stands for the next one.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
-        self.0.flags.fetch_or(ASK, Ordering::Release);
-    }
-
-    /// Returns `true` if the reader has reported since it was asked.
-    pub(super) fn has_answered(&self) -> bool {
-        // ORDER(ask): the other end; see `answer`. Without ASK the sections before the answer happened before us; with it
-        // the driver waits.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
-        self.0.flags.load(Ordering::Acquire) & ASK == 0
-    }
-
-    /// Takes back a question whose answer is known.
-    pub(super) fn withdraw(&self) {
-        self.0.flags.fetch_and(!ASK, Ordering::Relaxed);
-    }
-
-    /// Has the reader begin its next section by the slow path.
-    pub(super) fn want_parked(&self) {
-        self.0.flags.fetch_or(PARK, Ordering::Relaxed);
-    }
-
-    /// Parks the reader if `PARK` is still set. The caller has seen behind its heavy barrier that the reader is in no
-    /// section.
-    pub(super) fn confirm_parked(&self, domain: &Domain) {
-        let still_wanted = |flags| (flags & PARK != 0).then_some(flags | OFF);
-        // Against `leave_parking`, on one word. If ours comes first, the reader finds OFF and counts itself in. If the
-        // reader's comes first, PARK is gone, and we change nothing.
-        // Release pairs with `is_off`: the sections, which the caller acquired, are passed on to later drivers.
-        let before = self
-            .0
-            .flags
-            .fetch_update(Ordering::AcqRel, Ordering::Relaxed, still_wanted);
-        if before.is_ok_and(|before| before & OFF == 0) {
-            domain.count_out();
-        }
     }
 
     /// Has the reader count down `leaf` when it answers. Returns `false` if it has answered already.
@@ -542,13 +437,14 @@ impl Slot {
         // counts down.
         self.0
             .flags
+            .word()
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, unanswered)
             .is_ok()
     }
 
     /// Returns `true` if the driver still waits for the reader's report.
     pub(super) fn is_counted(&self) -> bool {
-        self.0.flags.load(Ordering::Relaxed) & COUNTED != 0
+        self.0.flags.word().load(Ordering::Relaxed) & COUNTED != 0
     }
 
     /// Raises the reader's priority for the rest of its section, if it is still waited for and the system allows it.
@@ -574,6 +470,7 @@ impl Slot {
             |flags| (flags & (COUNTED | LEAVING) == COUNTED).then_some(flags | BOOSTED);
         self.0
             .flags
+            .word()
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, still_counted)
             .is_ok()
     }
@@ -581,8 +478,8 @@ impl Slot {
     fn boost_marked(&self) {
         let thread = self.thread();
         if !thread::boost(thread) {
-            self.0.flags.fetch_and(!BOOSTED, Ordering::Relaxed);
-        } else if self.0.flags.load(Ordering::Acquire) & BOOSTED == 0 {
+            self.0.flags.word().fetch_and(!BOOSTED, Ordering::Relaxed);
+        } else if self.0.flags.word().load(Ordering::Acquire) & BOOSTED == 0 {
             // Against `answer`, on one word. If the answer came first, the reader may have dropped its priority before we
             // raised it, so we drop it. If our load came first, the answer finds BOOSTED, and the reader drops it.
             thread::unboost(thread);
@@ -618,7 +515,7 @@ mod tests {
     fn a_reader_whose_thread_is_ending_is_not_boosted() {
         let (domain, slot) = (Domain::new(), Slot::new());
         assert!(slot.take() && slot.lock(&domain));
-        slot.ask();
+        slot.flags().ask();
         assert!(!slot.mark_boosted(), "it is not waited for");
         assert!(slot.count_on(0) && slot.mark_boosted());
         slot.leave(&domain);

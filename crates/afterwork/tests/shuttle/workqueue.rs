@@ -56,10 +56,14 @@ struct Managed {
 impl Managed {
     /// Builds queues, the first of which lets joiners help, and starts a manager and a worker.
     fn new(max_active: &[u32], nr_workers: usize) -> (Self, Vec<Workqueue>) {
+        Self::with(Params::default(), max_active, nr_workers)
+    }
+
+    fn with(params: Params, max_active: &[u32], nr_workers: usize) -> (Self, Vec<Workqueue>) {
         let topology = Topology::synthetic(&format!("{nr_workers} core")).unwrap();
         let params = Params {
             max_workers: nr_workers,
-            ..Params::default()
+            ..params
         };
         let mut machine = Machine::new(&topology, params);
         let queues = max_active
@@ -341,6 +345,62 @@ fn ordinary_among_urgent() {
     let before = at_start.load(Ordering::Relaxed).saturating_sub(when_queued);
     assert!(before <= MOST, "{before} urgent items went before it");
     assert_eq!(nr_started.load(Ordering::Relaxed), NR_URGENT);
+}
+
+/// A queue with shares that was busy alone, and one that was idle meanwhile: what both want afterwards they get by turns. Each item
+/// costs the same here, and a worker takes one at a time.
+fn busy_beside_idle() {
+    const NR_ITEMS: usize = 5;
+    let params = Params {
+        max_batch: 1,
+        ..Params::default()
+    };
+    let (managed, queues) = Managed::with(params, &[1, 256, 256], 1);
+    let [plugged, busy, idle] = &queues[..] else {
+        unreachable!()
+    };
+    busy.set_shares(100).unwrap();
+    for _ in 0..NR_ITEMS {
+        busy.spawn_detached(|| ());
+    }
+    busy.drain().unwrap();
+    let (release, released) = shuttle::sync::mpsc::channel::<()>();
+    plugged.spawn_detached(move || _ = released.recv());
+    let seen = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
+    let producers = [busy, idle].map(|queue| {
+        let (queue, seen) = (queue.clone(), seen.clone());
+        thread::spawn(move || {
+            for _ in 0..NR_ITEMS {
+                let (seen, of_busy) = (seen.clone(), queue.shares().is_some());
+                queue.spawn_detached(move || seen.lock().unwrap().push(of_busy));
+            }
+        })
+    });
+    for producer in producers {
+        producer.join().unwrap();
+    }
+    // Nothing of either has gone before: the only worker is in the plug.
+    release.send(()).unwrap();
+    managed.end(queues);
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 2 * NR_ITEMS);
+    let mut ahead = 0_i32;
+    for &of_busy in seen.iter() {
+        ahead += if of_busy { 1 } else { -1 };
+        assert!(ahead.abs() <= 2, "not by turns: {seen:?}");
+    }
+}
+
+#[test]
+fn queues_with_shares_take_turns_whoever_was_idle_before() {
+    explore(400, busy_beside_idle);
+}
+
+#[test]
+fn a_queue_that_has_saved_its_idle_time_up_would_be_seen() {
+    must_fail("shares: idle time is saved up", || {
+        explore(400, busy_beside_idle)
+    });
 }
 
 #[test]

@@ -274,7 +274,7 @@ impl Shared {
     }
 
     fn run_batch(&self, mut batch: Vec<Callback>) {
-        self.wait_for(self.gp.snap(), Patience::Normal);
+        self.synchronize(Patience::Normal);
         let nr_run = batch.len() as u64;
         if twin::armed("srcu: a callback is lost") {
             batch.pop();

@@ -12,13 +12,16 @@ use sync::{
 
 use super::{
     callback::{Callback, Callbacks},
-    gp::{GracePeriods, Patience},
+    gp::Patience,
     guard::{Guard, OwnedGuard},
     slots::{Parity, Slots},
 };
 
 pub use super::gp::Cookie;
-use crate::{rcu::future::Synchronize, wake::report};
+use crate::{
+    rcu::{future::Synchronize, periods::Periods},
+    wake::report,
+};
 
 /// Readers that may sleep, and grace periods that wait for these readers only.
 ///
@@ -71,7 +74,7 @@ pub(super) struct Shared {
     /// I: the process that made the domain.
     process: Process,
     pub(super) slots: Slots,
-    pub(super) gp: GracePeriods,
+    pub(super) periods: Periods,
     pub(super) callbacks: Callbacks,
 }
 
@@ -101,7 +104,7 @@ impl Domain {
                 front: CachePadded::new(front),
                 process: Process::this(),
                 slots: Slots::new(),
-                gp: GracePeriods::new(),
+                periods: Periods::new(),
                 callbacks: Callbacks::new(),
             }),
         }
@@ -170,11 +173,11 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As long as the slowest of them; a membarrier, some ten microseconds, if there is none. Never call it while this thread
-    /// or this task holds a guard of the domain: it would wait for itself.
+    /// As long as the slowest of them; some ten microseconds, a membarrier, if a thread has just stopped reading. Never call
+    /// it while this thread or this task holds a guard of the domain: it would wait for itself.
     #[doc(alias = "synchronize_srcu")]
     pub fn synchronize(&self) {
-        self.shared.wait_for(self.get_state(), Patience::Normal);
+        self.shared.synchronize(Patience::Normal);
     }
 
     /// Waits as [`synchronize`](Self::synchronize) does, and spins longer before it sleeps.
@@ -186,7 +189,7 @@ impl Domain {
     /// Differs from Linux: here the plain form does not delay grace periods either, so this gains little.
     #[doc(alias = "synchronize_srcu_expedited")]
     pub fn synchronize_expedited(&self) {
-        self.shared.wait_for(self.get_state(), Patience::Expedited);
+        self.shared.synchronize(Patience::Expedited);
     }
 
     /// Returns a future that is ready when every section that has begun before its first poll has ended.
@@ -218,7 +221,7 @@ impl Domain {
     /// Never blocks. Costs a full fence and a load.
     #[doc(alias = "get_state_synchronize_srcu")]
     pub fn get_state(&self) -> Cookie {
-        self.shared.gp.snap()
+        self.shared.state()
     }
 
     /// Returns a cookie as [`get_state`](Self::get_state) does, and starts the grace period that it needs.
@@ -240,7 +243,7 @@ impl Domain {
     /// Never blocks.
     #[doc(alias = "poll_state_synchronize_srcu")]
     pub fn poll_state(&self, cookie: Cookie) -> bool {
-        self.shared.gp.is_over(cookie)
+        self.shared.is_over(cookie)
     }
 
     /// Waits for the grace period of `cookie`, if it is not over yet.
@@ -261,8 +264,8 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// For a short lock. May be called in a section. If the system refuses the thread, the next `call` tries again, and
-    /// [`barrier`](Self::barrier) and the last handle's drop run the callback themselves.
+    /// For a short lock. May be called in a section. If the system
+    /// refuses the thread, the next `call` tries again, and [`barrier`](Self::barrier) and the last handle's drop run the callback themselves.
     ///
     /// # Panics
     ///
@@ -296,6 +299,12 @@ impl Domain {
     /// Returns `true` if both are handles of the same domain.
     pub fn same_as(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.shared, &other.shared)
+    }
+
+    /// See [`model`](crate::rcu::model).
+    #[cfg(any(loom, shuttle))]
+    pub(in crate::rcu) fn passes_unaided(&self) -> bool {
+        self.shared.passes_unaided()
     }
 
     #[inline(always)]
@@ -344,20 +353,25 @@ impl Shared {
     pub(super) fn enter(&self) -> Parity {
         let parity = self.parity();
         twin::linger("srcu: single flip", 64, 50);
-        self.slots.lock(parity);
-        // ORDER(srcu-enter): store buffering, other end in `run_grace_period`.
-        //   reader:       locks += 1;       light;  the section's reads
-        //   grace period: the unlinked value, seq;  heavy;  sum of locks
+        let Some(line) = self.slots.mine() else {
+            self.slots.lock_shared(parity);
+            return parity;
+        };
+        line.lock(parity);
+        // ORDER(srcu-enter): store buffering, other end in `Shared::drive`.
+        //   reader:       locks += 1;       light;  load PARK, then the section's reads
+        //   grace period: the unlinked value, PARK;  heavy;  sum of locks
         // If our barrier comes first, the sums have our section. If the heavy barrier comes first, our section sees what
-        // was unlinked.
+        // was unlinked, and PARK.
         // Test: srcu_section_needs_its_fence
         if !twin::armed("srcu: no fence in enter") {
             asym::light();
         }
+        self.slots.leave_parking(line);
         parity
     }
 
-    /// Counts the end of a section, and wakes a driver that sleeps for its parity.
+    /// Counts the end of a section, answers a driver, and wakes one that sleeps for its parity.
     #[inline(always)]
     pub(super) fn leave(&self, parity: Parity) {
         if twin::torn_down() {
@@ -368,15 +382,21 @@ impl Shared {
         } else {
             parity
         };
-        self.slots.unlock(parity);
-        // ORDER(srcu-leave): store buffering, other end in `drain`.
-        //   reader:       unlocks += 1;  light;  read asked
-        //   grace period: asked = 1 + p; heavy;  sum of unlocks
-        // If our barrier comes first, the driver's sums have our end, and it does not sleep. If the heavy barrier comes
-        // first, we see `asked` below, and wake it.
-        // Test: srcu_leaving_needs_its_fence
-        if !twin::armed("srcu: no fence in leave") {
-            asym::light();
+        match self.slots.mine() {
+            Some(line) => {
+                line.unlock(parity);
+                // ORDER(srcu-leave): store buffering, other end in `drain`.
+                //   reader:       unlocks += 1;  light;  read asked
+                //   grace period: asked = 1 + p; heavy;  sum of unlocks
+                // If our barrier comes first, the driver's sums have our end, and it does not sleep. If the heavy barrier
+                // comes first, we see `asked` below, and wake it.
+                // Test: srcu_leaving_needs_its_fence
+                if !twin::armed("srcu: no fence in leave") {
+                    asym::light();
+                }
+                line.answer();
+            }
+            None => self.slots.unlock_shared(parity),
         }
         if self.asked().word().load(Ordering::Relaxed) == parity.word() + 1 {
             self.answer(parity);

@@ -19,7 +19,7 @@
 //! | | |
 //! |---|---|
 //! | a section | two increments of the thread's own line, three loads of shared lines that are seldom written |
-//! | a grace period | a membarrier and two sums over a line for each thread; another membarrier if it has to sleep |
+//! | a grace period | two sums over a line for each thread; an answer of each thread that reads; a membarrier if one has just stopped reading, and another one if it has to sleep |
 //! | memory of a domain | 128 bytes for each thread, up to the largest number of threads that read at one time |
 //!
 //! Differs from Linux: there every domain has a fast flavor beside the plain one, whose guards stay with their context.
