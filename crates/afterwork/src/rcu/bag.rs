@@ -250,7 +250,7 @@ const fn fits<F>() -> bool {
 
 impl Deferred {
     #[inline]
-    fn new<F: FnOnce() + Send + 'static>(closure: F) -> Self {
+    pub(super) fn new<F: FnOnce() + Send + 'static>(closure: F) -> Self {
         if fits::<F>() {
             Self::held(closure)
         } else {

@@ -11,7 +11,7 @@ use sync::{
 };
 
 use super::{
-    callback::{Callback, Callbacks},
+    callback::Callbacks,
     gp::Patience,
     guard::{Guard, OwnedGuard},
     slots::{Parity, Slots},
@@ -264,7 +264,7 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// For a short lock. May be called in a section. If the system
+    /// For a short lock. Allocates if the closure captures more than three words. May be called in a section. If the system
     /// refuses the thread, the next `call` tries again, and [`barrier`](Self::barrier) and the last handle's drop run the callback themselves.
     ///
     /// # Panics
@@ -273,7 +273,7 @@ impl Domain {
     /// what it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
-        Shared::call(&self.shared, Callback::new(callback));
+        Shared::call(&self.shared, callback);
     }
 
     /// Waits until every callback that was handed over before has run.
