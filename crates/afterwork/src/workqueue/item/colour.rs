@@ -20,8 +20,8 @@ pub(crate) struct Colour(pub(crate) u8);
 
 /// Counts the items of one link that are in flight.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Colours {
-    nr_in_flight: [usize; NR_COLOURS],
     nr_all: usize,
     /// The colour that is given out now, and the oldest that may have items in flight. They only grow, the colours
     /// in between are closed, and there are never more than the ring has places.
@@ -29,6 +29,8 @@ pub(crate) struct Colours {
     oldest_seq: u64,
     /// What is of a colour before this one was cancelled.
     cancelled_seq: u64,
+    /// The first is in the line of what stands before; without flushes no other is used.
+    nr_in_flight: [usize; NR_COLOURS],
 }
 
 /// The last of the colours that a flush waits for.

@@ -29,13 +29,14 @@ struct Span {
     to: u64,
 }
 
-/// When the items of a line came. Belongs to the pool lock.
+/// When the items of a line came. Belongs to the pool lock. Mostly there are two spans, which are near the counts.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Arrivals {
-    spans: [Span; NR_SPANS],
     nr_spans: usize,
     /// How many have come, but for those that left the middle.
     nr_came: u64,
+    spans: [Span; NR_SPANS],
 }
 
 impl Arrivals {

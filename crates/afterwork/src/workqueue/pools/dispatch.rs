@@ -14,6 +14,7 @@ use super::{
     pwq::{Counts, Pwq, PwqState, Seeker},
     worker::Worker,
 };
+use crate::wake::Unparker;
 use crate::workqueue::{
     item::colour::Colour,
     item::head::{Head, Home},
@@ -31,11 +32,14 @@ use crate::workqueue::{
 #[derive(Debug)]
 pub(crate) struct IdleWorker {
     pub(crate) worker: Arc<Worker>,
+    /// Its own: who picks the worker touches nothing of it under the lock.
+    pub(crate) unparker: Unparker,
     pub(crate) since_ns: u64,
 }
 
-/// A worker as the lock sees it.
+/// A worker as the lock sees it. In lines of its own: the worker alone writes most of it, at each trip.
 #[derive(Debug)]
+#[repr(align(64))]
 pub(crate) struct Enlisted {
     pub(crate) worker: Arc<Worker>,
     /// The link whose items it runs, and whose seat it holds.
@@ -55,45 +59,52 @@ pub(crate) struct Enlisted {
 }
 
 /// The part of a pool that its lock guards.
+///
+/// A worker of another CPU fetches each line that it finds written. So what every trip writes lies in the line of the lock, what
+/// every trip reads in the next one, and what a kick changes in the third.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub(crate) struct Dispatch {
     /// Adopted items that nobody has looked at, oldest first.
     pub(crate) pending: List,
-    /// How many items of all links were cancelled since tombstones were cut out of `pending`, about; see `tombstones.rs`.
-    pub(crate) nr_cancelled: usize,
-    /// Links that hold a seat for their inactive items.
-    pub(crate) ready: VecDeque<usize>,
+    /// Batches taken.
+    pub(crate) nr_batches: u64,
+    /// Links that have lanes.
+    nr_with_lanes: usize,
     /// Whether `ready` goes before `pending` next time; they take turns.
     pub(crate) ready_first: bool,
-    /// Workers that are parked or about to be, the last to do so last.
-    pub(crate) idle: Vec<IdleWorker>,
+    /// No link is left: workers leave.
+    pub(crate) dying: bool,
+
+    /// Links by their slot.
+    links: Vec<Option<PwqState>>,
     /// All workers, by their number.
     workers: Vec<Option<Enlisted>>,
+    /// Links that have shares and to which routes lead: all wait by themselves then, and go by what they have used.
+    nr_with_shares: usize,
+    /// How many items of all links were cancelled since tombstones were cut out of `pending`, about; see `tombstones.rs`.
+    pub(crate) nr_cancelled: usize,
+
+    /// Links that hold a seat for their inactive items.
+    pub(crate) ready: VecDeque<usize>,
+    /// Workers that are parked or about to be, the last to do so last.
+    pub(crate) idle: Vec<IdleWorker>,
     nr_workers: usize,
+
     /// Workers that have been asked for and are not there yet.
     pub(crate) nr_creating: usize,
     pub(crate) mayday_timer: MaydayTimer,
     pub(crate) stall_detector: StallDetector,
-    /// Batches taken.
-    pub(crate) nr_batches: u64,
     /// How often items of a kind have been seen to hog the CPU, by their table.
     pub(crate) hogs: HashMap<usize, u64>,
-    /// Links by their slot.
-    links: Vec<Option<PwqState>>,
     /// Slots without a link.
     free_slots: Vec<usize>,
     /// Links to which routes lead.
     nr_led: usize,
-    /// Links that have lanes.
-    nr_with_lanes: usize,
-    /// Links that have shares and to which routes lead: all wait by themselves then, and go by what they have used.
-    nr_with_shares: usize,
     /// What the link had used that went last.
     clock: VirtualTime,
     /// What links had counted that are gone.
     gone: Counts,
-    /// No link is left: workers leave.
-    pub(crate) dying: bool,
 }
 
 /// Items of one link that lie side by side in an injector: counted together, for so they mostly come.
@@ -360,12 +371,18 @@ impl Dispatch {
 
     /// Takes over what producers have left, and counts it in flight.
     pub(crate) fn adopt(&mut self, injector: &Injector) {
+        if !injector.is_empty() {
+            self.adopt_at(time::cycles(), injector);
+        }
+    }
+
+    /// As [`adopt`](Self::adopt), at the time `now` in cycles.
+    pub(crate) fn adopt_at(&mut self, now: u64, injector: &Injector) {
         if injector.is_empty() {
             return;
         }
         let mut sorts = self.is_shared();
         let links = &mut self.links;
-        let now = time::cycles();
         let came = || injector.since().map(|since| (since, now));
         let mut run: Option<Adopted> = None;
         let mut list = injector.take(|item| {

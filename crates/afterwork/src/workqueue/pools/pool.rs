@@ -127,6 +127,10 @@ pub(crate) struct DeferredEffects<'a> {
     pool: &'a Arc<WorkerPool>,
     /// Workers to wake.
     pub(crate) wakeq: WakeQ,
+    /// One of them, let go of after the lock: its count is in a line of its own CPU.
+    picked: Option<Arc<Worker>>,
+    /// How many were picked, or asked for.
+    nr_kicks: u64,
     /// A worker must be made.
     create: bool,
     /// Somebody must look after the pool.
@@ -179,6 +183,8 @@ impl WorkerPool {
             effects: DeferredEffects {
                 pool: self,
                 wakeq: WakeQ::new(),
+                picked: None,
+                nr_kicks: 0,
                 create: false,
                 watch: false,
                 settled: Vec::new(),
@@ -390,6 +396,7 @@ impl WorkerPool {
         }
         guard.idle.push(IdleWorker {
             worker: worker.clone(),
+            unparker: worker.unparker(),
             since_ns: time::now_ns(),
         });
         self.census
@@ -547,11 +554,16 @@ impl<'a> PoolGuard<'a> {
         let (pool, effects) = (self.effects.pool, &mut self.effects);
         let dispatch = &mut *self.dispatch;
         if let (true, Some(idle)) = (twin::armed("kick: no claim"), dispatch.idle.last()) {
-            effects.wakeq.push(Wakeup::unpark(idle.worker.unparker()));
+            effects.wakeq.push(Wakeup::unpark(idle.unparker.clone()));
             return true;
         }
         match dispatch.idle.pop() {
-            Some(idle) => effects.wakeq.push(Wakeup::unpark(idle.worker.unparker())),
+            Some(IdleWorker {
+                worker, unparker, ..
+            }) => {
+                effects.wakeq.push(Wakeup::unpark(unparker));
+                effects.picked = Some(worker);
+            }
             None if dispatch.nr_workers() + dispatch.nr_creating < pool.max_workers() => {
                 dispatch.nr_creating += 1;
                 effects.create = true;
@@ -563,14 +575,14 @@ impl<'a> PoolGuard<'a> {
         }
         pool.census
             .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
-        pool.counters.nr_kicks.fetch_add(1, Ordering::Relaxed);
+        effects.nr_kicks += 1;
         true
     }
 
     /// Wakes now whom this has picked, where the registry asks for that ([`WakeMode::UnderLock`]).
     fn wake_under_lock(&mut self) {
         if self.pool().params.wake == WakeMode::UnderLock {
-            self.effects.wakeq.fire();
+            self.effects.wake();
         }
     }
 
@@ -597,6 +609,32 @@ impl DerefMut for PoolGuard<'_> {
     }
 }
 
+impl DeferredEffects<'_> {
+    fn wake(&mut self) {
+        if self.nr_kicks > 0 {
+            let count = mem::take(&mut self.nr_kicks);
+            self.pool
+                .counters
+                .nr_kicks
+                .fetch_add(count, Ordering::Relaxed);
+        }
+        self.wakeq.fire();
+    }
+
+    #[cold]
+    fn tell_other_pools(&mut self) {
+        for core in self.settled.drain(..) {
+            core.settled.notify_all();
+        }
+        for seeker in self.seats.drain(..) {
+            seeker.take_seat();
+        }
+        for heir in self.heirs.drain(..) {
+            heir.pool.unplug(heir.slot);
+        }
+    }
+}
+
 impl Drop for DeferredEffects<'_> {
     fn drop(&mut self) {
         if twin::torn_down() {
@@ -606,21 +644,16 @@ impl Drop for DeferredEffects<'_> {
         if pool.params.wake == WakeMode::Deferred && twin::armed("wake queue: forgets to fire") {
             mem::forget(mem::take(&mut self.wakeq));
         }
-        self.wakeq.fire();
+        self.wake();
         if self.create {
             pool.manager.create_worker(pool);
         }
         if self.watch {
             pool.manager.watch();
         }
-        for core in self.settled.drain(..) {
-            core.settled.notify_all();
-        }
-        for seeker in self.seats.drain(..) {
-            seeker.take_seat();
-        }
-        for heir in self.heirs.drain(..) {
-            heir.pool.unplug(heir.slot);
+        // Most trips of a worker's are of no consequence to others.
+        if !(self.settled.is_empty() && self.seats.is_empty() && self.heirs.is_empty()) {
+            self.tell_other_pools();
         }
         mem::take(&mut self.traced).tell();
     }

@@ -58,39 +58,40 @@ pub(crate) struct Pwq {
 
 /// The pool's side of a link.
 ///
-/// All of it belongs to the pool lock.
+/// All of it belongs to the pool lock. What each batch changes lies in the first two lines: see [`Dispatch`](super::dispatch).
 #[derive(Debug)]
+#[repr(C, align(64))]
 pub(crate) struct PwqState {
+    pub(crate) counts: Counts,
+    /// Items that are in `inactive` or the pool's `pending`, and those that are in `urgent`.
+    nr_listed: [usize; 2],
+    /// Links that were ever adopted.
+    pub(crate) nr_adopted: u64,
+    /// Links that were adopted and not given back.
+    pub(crate) in_flight: Colours,
     pwq: Arc<Pwq>,
+    /// Nothing as long as nothing was queued.
+    observed: Option<Box<Observed>>,
+    /// The queue has an urgent lane: all its items wait in `urgent` and `inactive`, and none in the pool's `pending`.
+    pub(crate) has_lanes: bool,
+    /// Somebody waits on `core.settled` for nothing to be in flight.
+    pub(crate) drain_waits: bool,
+    /// No table of the queue leads here any more, though late items may come.
+    pub(crate) retired: bool,
+    /// An ordered queue's former link has items: all that come here wait as inactive.
+    pub(crate) plugged: bool,
+    turns: Turns,
+    /// The link to unplug when no item is in flight here.
+    pub(crate) heir: Option<Seeker>,
     /// Items that found no seat, and ordinary ones that urgent ones may overtake, oldest first. While this or `urgent` is not
     /// empty the link stands in line at the gate, or in the pool's `ready` with a seat in hand.
     pub(crate) inactive: List,
     /// Urgent items, oldest first.
     pub(crate) urgent: List,
-    /// The queue has an urgent lane: all its items wait in these two lists, and none in the pool's `pending`.
-    pub(crate) has_lanes: bool,
-    turns: Turns,
-    /// What it has used of the pool, where queues have shares of that.
-    pub(crate) account: Account,
-    /// Links that were adopted and not given back.
-    pub(crate) in_flight: Colours,
     /// The number of the last cancel of all that it has had.
     pub(crate) last_cancel: u64,
-    /// Items that are in `inactive` or the pool's `pending`, and those that are in `urgent`.
-    nr_listed: [usize; 2],
-    /// Links that were ever adopted.
-    pub(crate) nr_adopted: u64,
-    /// Somebody waits on `core.settled` for nothing to be in flight.
-    pub(crate) drain_waits: bool,
-    pub(crate) counts: Counts,
-    /// Nothing as long as nothing was queued.
-    observed: Option<Box<Observed>>,
-    /// No table of the queue leads here any more, though late items may come.
-    pub(crate) retired: bool,
-    /// An ordered queue's former link has items: all that come here wait as inactive.
-    pub(crate) plugged: bool,
-    /// The link to unplug when no item is in flight here.
-    pub(crate) heir: Option<Seeker>,
+    /// What it has used of the pool, where queues have shares of that.
+    pub(crate) account: Account,
 }
 
 /// Since when those wait that are in lists, by lane, and how long others waited and ran.

@@ -18,7 +18,7 @@
 
 use std::io;
 
-use sync::{thread, twin, unmodelled::Arc};
+use sync::{thread, time, twin, unmodelled::Arc};
 
 use super::{
     dispatch::home_slot,
@@ -129,7 +129,7 @@ impl PoolGuard<'_> {
                 let nr_taken = self.take_inactive(worker, slot, max);
                 self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
-                    return self.taken(worker, slot, nr_taken);
+                    return self.taken(worker, time::cycles(), slot, nr_taken);
                 }
             }
             let Some(item) = self.pending.pop_first(|item| home_slot(item) == slot) else {
@@ -162,7 +162,7 @@ impl PoolGuard<'_> {
                 nr_taken += 1;
             }
             self.enlisted_mut(worker).colour = colour;
-            return self.taken(worker, slot, nr_taken);
+            return self.taken(worker, time::cycles(), slot, nr_taken);
         }
     }
 }

@@ -26,9 +26,11 @@ impl PoolGuard<'_> {
         let max = pool.params.max_batch.min(MAX_HAND);
         self.retire(worker);
         self.tell(worker);
+        // Read once a trip.
+        let now = time::cycles();
         loop {
             if self.pending.is_empty() || self.adopts_early() {
-                self.adopt(&pool.injector);
+                self.adopt_at(now, &pool.injector);
             }
             if self.is_shared() {
                 // So that the link which has had the worker is one of those whose turn it may be.
@@ -45,7 +47,7 @@ impl PoolGuard<'_> {
                 let nr_taken = self.take_inactive(worker, slot, limit);
                 self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
-                    return self.taken(worker, slot, nr_taken);
+                    return self.taken(worker, now, slot, nr_taken);
                 }
                 continue;
             }
@@ -77,11 +79,18 @@ impl PoolGuard<'_> {
                 nr_taken += 1;
             }
             self.enlisted_mut(worker).colour = colour;
-            return self.taken(worker, slot, nr_taken);
+            return self.taken(worker, now, slot, nr_taken);
         }
     }
 
-    pub(crate) fn taken(&mut self, worker: &Worker, slot: usize, nr_taken: usize) -> Taken {
+    /// Takes note of what `worker` has in its hand, taken at the time `now` in cycles.
+    pub(crate) fn taken(
+        &mut self,
+        worker: &Worker,
+        now: u64,
+        slot: usize,
+        nr_taken: usize,
+    ) -> Taken {
         let pool = self.pool();
         self.nr_batches += 1;
         let link = self.dispatch.link_mut(slot);
@@ -109,7 +118,7 @@ impl PoolGuard<'_> {
             .map_or(Lane::default(), |item| home(item).lane);
         let every_us = pool.params.wait_sample;
         if every_us > 0 {
-            self.sample(worker, (slot, lane), nr_taken, every_us);
+            self.sample(worker, now, (slot, lane), nr_taken, every_us);
         }
         self.link_mut(slot).pass_line(lane, nr_taken);
         if self.is_shared() {
@@ -122,11 +131,11 @@ impl PoolGuard<'_> {
     fn sample(
         &mut self,
         worker: &Worker,
+        now: u64,
         (slot, lane): (usize, Lane),
         nr_taken: usize,
         every_us: u64,
     ) {
-        let now = time::cycles();
         let sampling = &mut self.enlisted_mut(worker).sampling;
         if let Some(count) = sampling.takes(slot, nr_taken as u64, now, every_us) {
             let link = self.link_mut(slot);
