@@ -332,3 +332,47 @@ fn handles_outlive_their_queue() {
         assert_eq!(*handle.join().unwrap(), i);
     }
 }
+
+#[test]
+fn many_closures_are_queued_in_their_order_and_each_runs_once() {
+    let queue = alone_on_two(queue("all").ordered());
+    let (send, receive) = mpsc::channel();
+    // Chains that are full, one that is not, and none.
+    for count in [0, 1, 63, 64, 65, 1000] {
+        let funcs = (0..count).map(|i| {
+            let send = send.clone();
+            move || send.send(i).unwrap()
+        });
+        assert_eq!(queue.spawn_detached_all(funcs), count);
+        queue.drain().unwrap();
+        assert!(receive.try_iter().eq(0..count));
+    }
+}
+
+#[test]
+fn what_was_given_before_a_panic_of_the_giver_runs() {
+    let queue = alone_on_two(queue("all"));
+    let census = Census::default();
+    let funcs = (0..100).map(|i| {
+        assert!(i < 70, "no more");
+        let life = census.life();
+        move || drop(life)
+    });
+    let caught = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+        queue.spawn_detached_all(funcs)
+    }));
+    assert!(caught.is_err());
+    queue.drain().unwrap();
+    assert_eq!(queue.stats().completed, 70);
+    census.all_dropped(70);
+}
+
+#[test]
+fn of_many_closures_a_full_queue_takes_what_it_has_room_for() {
+    let queue = alone_on_two(queue("all").capacity(3));
+    queue.pause();
+    assert_eq!(queue.spawn_detached_all((0..10).map(|_| || ())), 3);
+    assert_eq!((queue.len(), queue.stats().refused), (3, 7));
+    queue.resume();
+    queue.drain().unwrap();
+}

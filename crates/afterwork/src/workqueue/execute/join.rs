@@ -32,7 +32,7 @@ use crate::{
     trace,
     workqueue::{
         item::handles,
-        item::head::{Expiry, HandleTable, Head, Popped, TaskSlot, VTable},
+        item::head::{Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
         item::panicked::PanicPayload,
         item::remains::Remains,
         item::slab,
@@ -236,11 +236,11 @@ where
     }
 }
 
-/// Makes an item that runs `func` and has no handle.
+/// Makes an item that runs `func` and has no handle. Its home is there until it has run.
 #[inline]
-pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: &Pwq) -> NonNull<Head> {
+pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *const Home) -> NonNull<Head> {
     slab::place(Detached {
-        head: Head::new(Detached::<F>::VTABLE, State::IDLE, home.as_home()),
+        head: Head::new(Detached::<F>::VTABLE, State::IDLE, home),
         func: ManuallyDrop::new(func),
     })
     .cast()

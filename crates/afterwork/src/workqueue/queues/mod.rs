@@ -1,7 +1,7 @@
 //! Workqueues: queueing, their pools' registry, their timers, their end.
 //!
 //! `queue.rs` is the queue, `builder.rs` describes it, with the kernel's kinds in `kinds.rs` and the kernel's queues in
-//! `system.rs`. `enqueue.rs` claims an item and pushes it, `spawn.rs` does so with closures and futures (`future.rs`), `place.rs`
+//! `system.rs`. `enqueue.rs` claims an item and pushes it, `spawn.rs` does so with closures and futures (`future.rs`), `spawn_all.rs` with many, `place.rs`
 //! where one says, `admission.rs` where there is room, `expiry.rs` by a deadline, `urgent.rs` ahead of others; `weak.rs` has handles
 //! that keep no queue. `shares.rs` sets what a queue gets of its pools' time. `reroute.rs` changes the routes of a queue in use. `registry.rs` holds
 //! pools that queues share, and the timers (`timers.rs`, in a `wheel.rs`) that queue items later, and wake tasks (`sleeps.rs`).
@@ -23,6 +23,7 @@ pub(crate) mod reroute;
 pub(crate) mod shares;
 pub(crate) mod sleeps;
 pub(crate) mod spawn;
+pub(crate) mod spawn_all;
 pub(crate) mod system;
 pub(crate) mod timers;
 pub(crate) mod urgent;

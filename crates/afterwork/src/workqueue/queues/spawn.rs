@@ -128,7 +128,7 @@ impl Workqueue {
 
     /// Returns whether an item that is queued now gets a place of the queue's capacity; `None` if it is refused.
     #[inline]
-    fn place(&self) -> Option<bool> {
+    pub(super) fn place(&self) -> Option<bool> {
         match self.admission() {
             Admission::Open => Some(false),
             Admission::Counted(room) if room.try_take() => Some(true),
@@ -151,7 +151,7 @@ impl Workqueue {
             None => {}
             Some(false) => {
                 let home = self.here();
-                home.push(join::detached(func, &home));
+                home.push(join::detached(func, home.as_home()));
             }
             Some(true) => self.spawn_counted_detached(func),
         }
@@ -159,7 +159,7 @@ impl Workqueue {
 
     /// The word of an item without a handle is never looked at, so one that is counted has a handle, which goes before it runs.
     #[cold]
-    fn spawn_counted_detached(&self, func: impl FnOnce() + Send + 'static) {
+    pub(super) fn spawn_counted_detached(&self, func: impl FnOnce() + Send + 'static) {
         let home = self.here();
         let (item, handle) = join::joinable(func, &home, true);
         drop(handle);
