@@ -2,22 +2,37 @@
 //!
 //! `cargo xtask figures` checks; `--write` writes README's table from the record; `--run FILE` first takes the record from what
 //! `afterwork bench --json` printed into FILE; `--measure` first runs that (minutes, on a machine that does nothing else).
+//!
+//! `--picture` makes README's picture of the lab's page from the run that is kept beside it, by a browser; `--picture FILE` keeps
+//! that run first. The check sees by their sums that picture and run belong together.
 
 use std::fmt::Write as _;
 use std::fs;
+use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::report::{self, Failure, Finding};
-use crate::workspace::Workspace;
+use crate::workspace::{Workspace, output};
 
 const RECORD: &str = "docs/figures/compared.json";
 const README: &str = "README.md";
 const MANIFEST: &str = "Cargo.toml";
 const BEGIN: &str = "<!-- compared: written by `cargo xtask figures --write` -->\n";
 const END: &str = "<!-- compared: end -->\n";
+
+/// README's picture, the run that it shows, and the sums of both.
+const PICTURE: &str = "docs/figures/page.png";
+const RUN: &str = "docs/figures/page.jsonl";
+const SUMS: &str = "docs/figures/page.sums";
+
+/// The picture's width and height; GitHub shows 900 or so.
+const SIZE: (u32, u32) = (1000, 700);
+
+/// Who looks at README over a slow line waits for no more.
+const LARGEST: usize = 150_000;
 
 /// The first screen: so many lines, of which so many hold code.
 const SCREEN: usize = 25;
@@ -212,10 +227,16 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
                 .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
             put(workspace, &taken(&told)?)?;
         }
+        ["--picture"] => return pictured(workspace),
+        ["--picture", file] => {
+            fs::copy(file, workspace.root().join(RUN))
+                .map_err(|error| Failure::new(format!("cannot keep {file} as {RUN}: {error}")))?;
+            return pictured(workspace);
+        }
         ["--measure"] => put(workspace, &taken(&measured(workspace)?)?)?,
         _ => {
             return Err(Failure::new(
-                "`figures` takes nothing, --write, --run FILE, or --measure",
+                "`figures` takes nothing, --write, --run FILE, --measure, or --picture [FILE]",
             ));
         }
     }
@@ -245,6 +266,92 @@ fn measured(workspace: &Workspace) -> Result<String, Failure> {
         return Err(Failure::new("the bench failed"));
     }
     String::from_utf8(output.stdout).map_err(|_| Failure::new("the bench printed what is no text"))
+}
+
+/// Makes the page of the run that is kept, and its picture; then checks all.
+fn pictured(workspace: &Workspace) -> Result<ExitCode, Failure> {
+    let folder = std::env::temp_dir().join(format!("afterwork-picture-{}", std::process::id()));
+    let page = folder.join("page.html");
+    let made = fs::create_dir_all(&folder)
+        .map_err(|error| Failure::new(format!("cannot make {}: {error}", folder.display())))
+        .and_then(|()| photograph(workspace, &folder, &page));
+    // Nothing in it is wanted again.
+    let _ = fs::remove_dir_all(&folder);
+    made?;
+    let sums = sums(&bytes(workspace, RUN)?, &bytes(workspace, PICTURE)?);
+    write(workspace, SUMS, &sums)?;
+    check(workspace)
+}
+
+fn photograph(workspace: &Workspace, folder: &Path, page: &Path) -> Result<(), Failure> {
+    let mut report = workspace.command("cargo");
+    report
+        .args([
+            "run",
+            "--quiet",
+            "-p",
+            "afterwork-lab",
+            "--",
+            "report",
+            RUN,
+            "-o",
+        ])
+        .arg(page);
+    output(&mut report)?;
+    let (width, height) = SIZE;
+    let mut browser = workspace.command("chromium");
+    browser
+        .args([
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--no-first-run",
+        ])
+        .args(["--disable-background-networking", "--hide-scrollbars"])
+        .arg("--blink-settings=preferredColorScheme=1")
+        .arg(format!("--window-size={width},{height}"))
+        .arg(format!("--user-data-dir={}", folder.display()))
+        .arg(format!(
+            "--screenshot={}",
+            workspace.root().join(PICTURE).display()
+        ))
+        .arg(page);
+    output(&mut browser).map(drop)
+}
+
+/// What a picture and its run are known by.
+fn sums(run: &[u8], picture: &[u8]) -> String {
+    // FNV-1a: nobody is to be deceived but by forgetting.
+    let sum = |bytes: &[u8]| {
+        bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
+            (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        })
+    };
+    format!("run {:016x}\npicture {:016x}\n", sum(run), sum(picture))
+}
+
+/// What is wrong with the picture.
+fn unlike(run: &[u8], picture: &[u8], told: &str, readme: &str) -> Vec<Finding> {
+    let mut found = Vec::new();
+    if told != sums(run, picture) {
+        let rule = format!("not the picture of {RUN}: cargo xtask figures --picture");
+        found.push(Finding::new(PICTURE, 0, rule));
+    }
+    if picture.len() > LARGEST {
+        let rule = format!("{} bytes, at most {LARGEST}", picture.len());
+        found.push(Finding::new(PICTURE, 0, rule));
+    }
+    for shown in [format!("]({PICTURE})"), "](docs/scaling.md)".into()] {
+        if !readme.contains(&shown) {
+            found.push(Finding::new(README, 0, format!("does not show {shown}")));
+        }
+    }
+    found
+}
+
+fn bytes(workspace: &Workspace, path: &str) -> Result<Vec<u8>, Failure> {
+    fs::read(workspace.root().join(path))
+        .map_err(|error| Failure::new(format!("cannot read {path}: {error}")))
 }
 
 /// Takes the ratios out of what a bench printed.
@@ -330,7 +437,14 @@ fn table(record: &Record) -> String {
 fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
     let (record, readme) = (record(workspace)?, text(workspace, README)?);
     let manifest = text(workspace, MANIFEST)?;
-    let found = broken(&record, &readme, &manifest);
+    let mut found = broken(&record, &readme, &manifest);
+    let [run, picture, told] = [RUN, PICTURE, SUMS].map(|path| bytes(workspace, path));
+    found.extend(unlike(
+        &run?,
+        &picture?,
+        &String::from_utf8_lossy(&told?),
+        &readme,
+    ));
     for finding in &found {
         report::data(&format!("{finding}\n"));
     }
@@ -525,5 +639,19 @@ mod tests {
                 "{word}: {found:?}"
             );
         }
+    }
+    #[test]
+    fn a_picture_of_another_run_a_heavy_one_and_one_that_nobody_shows_are_found() {
+        let readme = "![a page](docs/figures/page.png) [many](docs/scaling.md)";
+        let good = sums(b"run", b"picture");
+        let wrong = |run: &[u8], picture: &[u8], told: &str, readme: &str| {
+            unlike(run, picture, told, readme).len()
+        };
+        assert_eq!(wrong(b"run", b"picture", &good, readme), 0);
+        assert_eq!(wrong(b"rum", b"picture", &good, readme), 1);
+        assert_eq!(wrong(b"run", b"pictura", &good, readme), 1);
+        assert_eq!(wrong(b"run", b"picture", &good, "neither"), 2);
+        let heavy = vec![0; LARGEST + 1];
+        assert_eq!(wrong(b"run", &heavy, &sums(b"run", &heavy), readme), 1);
     }
 }
