@@ -116,6 +116,30 @@ fn who_waits_for_a_start_must_wait_for_the_run_after_it() {
     });
 }
 
+/// Queued again, perhaps beside its run, and flushed by who may run it.
+fn helped_beside_a_run() {
+    let (_machine, queue) = queue(1, true);
+    let job = job(count, None);
+    assert!(job.queue(&queue));
+    let again = job.queue(&queue);
+    job.flush();
+    let nr_runs = job.free();
+    assert_eq!(nr_runs.get(), 1 + u32::from(again));
+    wind_up(queue);
+}
+
+#[test]
+fn a_raw_item_is_not_helped_beside_its_run() {
+    bounded(2, helped_beside_a_run);
+}
+
+#[test]
+fn a_run_must_be_counted_before_its_start() {
+    must_fail("raw: a run is counted after its start", || {
+        bounded(2, helped_beside_a_run);
+    });
+}
+
 /// Cancelled beside a worker, then freed.
 fn cancel_then_free() {
     let (_machine, queue) = queue(1, false);

@@ -20,7 +20,8 @@
 //! told of a link, which whoever cancels takes back from it before he ends his claim; and a waiter is done by the last step
 //! that is taken on its link.
 //!
-//! Queueing takes no lock of these: what is pending after a waiter's look is not waited for.
+//! Queueing takes no lock of these: what is pending after a waiter's look is not waited for. Nor does the question whether an
+//! item runs, where nothing of its shard does: a run is counted before its item's step, and until it is struck off.
 
 use std::{
     cell::Cell,
@@ -32,7 +33,7 @@ use crossbeam_utils::CachePadded;
 use sync::fork::PerProcess;
 use sync::{
     Mutex,
-    atomic::{AtomicBool, Ordering},
+    atomic::{AtomicBool, AtomicU32, Ordering},
 };
 
 use super::work::{RawWork, WorkFn};
@@ -106,6 +107,8 @@ struct Waiter {
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     lists: Mutex<Lists>,
+    /// A: how many runs there are, changed under the lock: one more before an item's step to its start.
+    nr_runs: AtomicU32,
     /// Told when waiters are done.
     done: EventCount,
 }
@@ -137,6 +140,7 @@ impl Name {
     }
 
     /// Returns the shard that the item falls into.
+    #[inline]
     pub(super) fn shard(self) -> &'static Shard {
         // Items are some dozen bytes apart at least; a multiplication mixes what is above.
         let mixed = (self.item.addr() as u64 >> 4).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -180,16 +184,6 @@ impl Run {
 }
 
 impl Shard {
-    /// Returns the shard of a run.
-    ///
-    /// # Safety
-    ///
-    /// 1. `run` is there.
-    pub(super) unsafe fn of(run: *const Run) -> &'static Self {
-        // SAFETY: (1); fixed when it was made.
-        unsafe { (*run).name }.shard()
-    }
-
     /// Decides about an item that the caller took off its list, and notes `run` if that is to be. The answer has been
     /// applied.
     ///
@@ -207,6 +201,10 @@ impl Shard {
         if sync::twin::armed("raw: runs beside itself") {
             under_way = ptr::null_mut();
         }
+        let is_late = sync::twin::armed("raw: a run is counted after its start");
+        if !is_late {
+            self.count_run(1);
+        }
         let start = loop {
             let from = head.load();
             let (to, start) = from.start(!under_way.is_null());
@@ -214,6 +212,12 @@ impl Shard {
                 break start;
             }
         };
+        if is_late {
+            self.count_run(1);
+        }
+        if start != Start::Run {
+            self.count_run(-1);
+        }
         match start {
             Start::Run => {
                 // SAFETY: (2), and nobody else knows it yet.
@@ -235,6 +239,7 @@ impl Shard {
     /// 1. `run`, which nobody knows yet, stays there until [`end`](Self::end).
     pub(super) unsafe fn begin_claimed(&self, head: &Head, run: *mut Run) {
         let mut lists = self.lists.lock();
+        self.count_run(1);
         head.update(|state| Some(state.start_claimed()));
         // SAFETY: (1).
         unsafe { lists.note(run) };
@@ -262,6 +267,7 @@ impl Shard {
             let head = unsafe { item.as_ref() };
             head.update(State::relink).is_some()
         });
+        self.count_run(-1);
         drop(lists);
         if done {
             self.done.notify_all();
@@ -296,9 +302,25 @@ impl Shard {
         }
     }
 
-    /// Returns `true` if the item runs.
+    /// Adds `by` to the count of runs. The caller has the lock.
+    fn count_run(&self, by: i32) {
+        let nr_runs = self.nr_runs.load(Ordering::Relaxed);
+        // ORDER(raw-runs): publish and consume, other end in `runs`.
+        //   begin: nr_runs += 1;  step: started  AcqRel
+        //   end:   what the function did;  nr_runs -= 1  Release
+        //   asker: a step, or a load, behind that of the start;  load nr_runs  Acquire
+        // The asker's load cannot come before the first store, which its own step acquired. If it comes before the second
+        // one, it finds the count and looks for the run. If it comes after that, it sees what the function did.
+        // Test: a_raw_item_is_not_helped_beside_its_run, a_run_must_be_counted_before_its_start
+        self.nr_runs
+            .store(nr_runs.wrapping_add_signed(by), Ordering::Release);
+    }
+
+    /// Returns `true` if the item runs. Asked after a step or a load of the item that may come after a start of it.
     pub(super) fn runs(&self, name: Name) -> bool {
-        !self.lists.lock().run_of(name).is_null()
+        // ORDER(raw-runs): other end in `count_run`.
+        // Test: a_raw_item_is_not_helped_beside_its_run, a_run_must_be_counted_before_its_start
+        self.nr_runs.load(Ordering::Acquire) > 0 && !self.lists.lock().run_of(name).is_null()
     }
 
     /// Waits for the end of the run that is under way; if `is_pending` says so, of the one that is to start instead. Returns

@@ -353,7 +353,8 @@ impl RawWork {
         };
         let name = this.name();
         let is_queued = is_pending();
-        if !is_queued && !name.shard().runs(name) {
+        let shard = name.shard();
+        if !is_queued && !shard.runs(name) {
             return Ok(false);
         }
         if name.is_current() {
@@ -362,12 +363,12 @@ impl RawWork {
         report::must_be_free_to_sleep();
         must_have_workers();
         if is_queued {
-            if depth() < MAX_HELP && help(item) {
+            if depth() < MAX_HELP && help(item, shard) {
                 return Ok(true);
             }
             dependency::before_waiting_for(&this.head);
         }
-        Ok(name.shard().wait(name, is_pending))
+        Ok(shard.wait(name, is_pending))
     }
 
     /// Takes the item out of the queue if it has not started; returns `true` if it did. One whose timer is armed stays so.
@@ -613,16 +614,17 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
         (work.func.get(), home)
     };
     let name = Name::of(work, func);
+    let shard = name.shard();
     let mut run = Run::new(name);
     let run = &raw mut run;
     // SAFETY: (1); `run` is on this stack, and ended below.
-    match unsafe { name.shard().begin(item, run) } {
+    match unsafe { shard.begin(item, run) } {
         Start::Behind | Start::Claimed => return Popped::Left,
         Start::Run => {}
     }
     let func = func.filter(|_| calls);
     // SAFETY: begun above; our caller keeps the link's count until we are back.
-    unsafe { carry_out(item, func, home, run, || ()) };
+    unsafe { carry_out(item, func, home, (shard, run), || ()) };
     Popped::Ran
 }
 
@@ -630,13 +632,13 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
 ///
 /// # Safety
 ///
-/// 1. `run` has been begun on this thread, for `item`, whose function is `func`.
+/// 1. `run` has been begun on this thread, in `shard`, for `item`, whose function is `func`.
 /// 2. `home` stays until `before_end` is called.
 unsafe fn carry_out(
     item: NonNull<Head>,
     func: Option<WorkFn>,
     home: *const Pwq,
-    run: *mut Run,
+    (shard, run): (&Shard, *mut Run),
     before_end: impl FnOnce(),
 ) {
     // From here on the item may be gone: it is named and not looked at.
@@ -666,7 +668,7 @@ unsafe fn carry_out(
     // SAFETY: (2), and `before_end` forgets it where it goes. The item, which its function may free, is not told.
     unsafe { with_current(ptr::null(), home, call) };
     // SAFETY: (1).
-    if let Some(left) = unsafe { Shard::of(run).end(run) } {
+    if let Some(left) = unsafe { shard.end(run) } {
         // SAFETY: linked again and counted in flight, so it and its home are there until it is in a list.
         let home: &Pwq = unsafe { &*Pwq::of(left.as_ref().home.load(Ordering::Relaxed)) };
         let pool = home.pool.clone();
@@ -686,8 +688,8 @@ fn left_section(func: Option<WorkFn>) -> ! {
 /// Runs a pending item on the spot, if its queue lets joiners help and has a seat, and nobody has come for it; returns `true`
 /// if it did. As `execute/run.rs` does it, but for what no worker may be left to find: the link.
 ///
-/// `item` is that of a caller who keeps it.
-fn help(item: NonNull<Head>) -> bool {
+/// `item` is that of a caller who keeps it, and falls into `shard`.
+fn help(item: NonNull<Head>, shard: &Shard) -> bool {
     // SAFETY: our caller keeps it.
     let work = unsafe { item.cast::<RawWork>().as_ref() };
     let head = &work.head;
@@ -702,7 +704,7 @@ fn help(item: NonNull<Head>) -> bool {
     // Not references, which would claim that the queue stays until the run is over.
     let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
     // Claimed, so none begins that is not under way now. The seat comes before the link is taken back: see `take_back`.
-    let is_free = !name.shard().runs(name);
+    let is_free = !shard.runs(name);
     let holds = is_free.then(|| home.gate.try_help(node, lent)).flatten();
     // SAFETY: the queue is kept by our claim, or by the seat until it is left.
     let leave = |holds| unsafe { Gate::leave_last(gate, core, node, holds) };
@@ -736,8 +738,8 @@ fn help(item: NonNull<Head>) -> bool {
     let mut left = None;
     // SAFETY: `run` is on this stack, and ended by `carry_out`; the seat keeps the home until it is left.
     unsafe {
-        name.shard().begin_claimed(head, run);
-        carry_out(item, func, home, run, || {
+        shard.begin_claimed(head, run);
+        carry_out(item, func, home, (shard, run), || {
             left = Some(leave(holds));
             if !lent {
                 forget_home();
