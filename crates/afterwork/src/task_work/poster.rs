@@ -9,7 +9,7 @@ use sync::twin;
 use super::batch::Batch;
 use super::block::Blank;
 use super::error::PostError;
-use super::recycle::{Cache, Way};
+use super::recycle::Cache;
 use super::shared::Shared;
 use crate::wake::lane::Lane;
 
@@ -130,7 +130,7 @@ impl<T> Poster<T> {
     /// # Cost
     ///
     /// From the first call on the owner looks at two queues for each receipt: a few nanoseconds. A mailbox without a call pays
-    /// nothing.
+    /// less than a nanosecond for each post.
     ///
     /// # Blocking
     ///
@@ -195,14 +195,10 @@ impl<T> Poster<T> {
         if !shared.room.reserve() {
             return Err(PostError::Full(item));
         }
-        let way = Way {
-            inbox: &shared.inbox,
-            lane: self.lane,
-            free: &shared.free,
-        };
-        let posted = self
-            .cache
-            .with(item, |store, item| store.post(way, item, eager));
+        let lane = self.lane;
+        let posted = self.cache.with(item, |store, item| {
+            store.post(&shared.inbox, lane, &shared.free, item, eager)
+        });
         if let Err(item) = posted {
             self.post_alone(item, eager);
         }

@@ -71,23 +71,6 @@ pub(super) struct Cache<T> {
     common: UnsafeCell<Store<T>>,
 }
 
-/// Where a poster posts.
-#[derive(Debug)]
-pub(super) struct Way<'s, T> {
-    pub(super) inbox: &'s Inbox<T>,
-    pub(super) lane: Lane,
-    pub(super) free: &'s Stack<Block<T>>,
-}
-
-// By hand: items need not be `Copy`.
-impl<T> Copy for Way<'_, T> {}
-impl<T> Clone for Way<'_, T> {
-    #[inline(always)]
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
 /// The owner's end: blocks that have been emptied.
 #[derive(Debug)]
 pub(super) struct Spent<T> {
@@ -113,14 +96,20 @@ impl<T> Store<T> {
 
     /// Adds an item to the block that was pushed last, or pushes another block.
     #[inline(always)]
-    pub(super) fn post(&mut self, way: Way<'_, T>, item: T, eager: bool) {
+    pub(super) fn post(
+        &mut self,
+        inbox: &Inbox<T>,
+        lane: Lane,
+        free: &Stack<Block<T>>,
+        item: T,
+        eager: bool,
+    ) {
         let Some(current) = self.current else {
-            return self.post_in_another(way, item, eager);
+            return self.post_in_another(inbox, lane, free, item, eager);
         };
-        let Way { inbox, lane, .. } = way;
         if !inbox.is_newest(lane, current) && !twin::armed("block: add behind others") {
             self.leave();
-            return self.post_in_another(way, item, eager);
+            return self.post_in_another(inbox, lane, free, item, eager);
         }
         let last = self.nr_added + 1 == inbox.nr_slots();
         // SAFETY: we pushed it, and it is in `current` until we forget it; `nr_added` says how many items are in it,
@@ -130,7 +119,7 @@ impl<T> Store<T> {
             Ok(()) => self.added(last),
             Err((item, blank)) => {
                 self.current = None;
-                self.push(way, blank, item, eager);
+                self.push(inbox, lane, blank, item, eager);
             }
         }
     }
@@ -145,21 +134,28 @@ impl<T> Store<T> {
     }
 
     #[inline(never)]
-    fn post_in_another(&mut self, way: Way<'_, T>, item: T, eager: bool) {
+    fn post_in_another(
+        &mut self,
+        inbox: &Inbox<T>,
+        lane: Lane,
+        free: &Stack<Block<T>>,
+        item: T,
+        eager: bool,
+    ) {
         let blank = self
-            .blank(way.free)
-            .unwrap_or_else(|| Blank::new(way.inbox.nr_slots()));
-        self.push(way, blank, item, eager);
+            .blank(free)
+            .unwrap_or_else(|| Blank::new(inbox.nr_slots()));
+        self.push(inbox, lane, blank, item, eager);
     }
 
-    fn push(&mut self, way: Way<'_, T>, blank: Blank<T>, item: T, eager: bool) {
-        let sealed = way.inbox.nr_slots() == 1;
+    fn push(&mut self, inbox: &Inbox<T>, lane: Lane, blank: Blank<T>, item: T, eager: bool) {
+        let sealed = inbox.nr_slots() == 1;
         let block = blank.start(item, eager, sealed);
         if !sealed {
             self.current = Some(block);
             self.nr_added = 1;
         }
-        way.inbox.push(way.lane, block);
+        inbox.push(lane, block);
     }
 
     /// Takes a block without items: one that was left and is closed, a spare one, or one of the free list.
