@@ -3,7 +3,10 @@
 use std::sync::Arc;
 
 use afterwork::workqueue::model::{AtHand, Gates, Injected, Pushed};
-use sync::twin::must_fail;
+use sync::{
+    atomic::{AtomicU32, Ordering},
+    twin::must_fail,
+};
 
 use crate::support::{exhaustive, spawn};
 
@@ -198,6 +201,113 @@ fn a_seat_that_leaks_is_found() {
 #[test]
 fn a_seat_given_twice_is_found() {
     must_fail("active: a seat given twice", || exhaustive(one_seat));
+}
+
+/// Takes all four seats; from the first on those of two nodes are kept where they are given back.
+fn all_seated() -> Gates {
+    let gates = Gates::with_stocks(4);
+    assert!(gates.try_enter());
+    assert!((0..3).all(|_| gates.at(1).try_enter()));
+    gates
+}
+
+/// A seat is given to a stock while a thread of the other node asks for the only one: it is found, or handed over.
+fn a_stock_meets_a_line() {
+    let gates = all_seated();
+    let other = spawn({
+        let gates = gates.at(1);
+        move || gates.enter_or_queue(7)
+    });
+    let passed = gates.leave();
+    let seated = other.join().unwrap();
+    assert!(
+        seated || passed == Some(7),
+        "a seat is kept and somebody waits for it"
+    );
+    assert!(!(seated && passed.is_some()), "one seat for two");
+    assert_eq!(gates.nr_active(), 4);
+}
+
+/// Who runs an item gives his seat to a stock while a drain looks: the drain sees what he did, or is told.
+fn a_stock_meets_a_drain() {
+    let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
+    assert!(gates.try_enter(), "and the stocks are open");
+    let runner = spawn({
+        let (gates, has_run) = (gates.clone(), has_run.clone());
+        move || {
+            has_run.store(1, Ordering::Relaxed);
+            gates.leave_last()
+        }
+    });
+    let idle = gates.is_idle();
+    let seen = has_run.load(Ordering::Relaxed);
+    let told = runner.join().unwrap();
+    assert!(idle || told, "the drain sleeps for ever");
+    assert!(!idle || seen == 1, "the queue goes before its item has run");
+}
+
+/// The same of a helper whom a stock counts, and a flush.
+fn a_stock_meets_a_flush() {
+    let (gates, has_run) = (Gates::with_stocks(4), Arc::new(AtomicU32::new(0)));
+    assert!(gates.try_enter(), "and the stocks are open");
+    assert_eq!(gates.leave(), None, "and one seat is kept");
+    let helps = gates.help().unwrap();
+    let helper = spawn({
+        let (gates, has_run) = (gates.clone(), has_run.clone());
+        move || {
+            has_run.store(1, Ordering::Relaxed);
+            gates.end_help(helps)
+        }
+    });
+    let flush = gates.flush();
+    let ended = flush.has_ended();
+    let seen = has_run.load(Ordering::Relaxed);
+    let told = helper.join().unwrap();
+    assert!(ended || told, "the flush sleeps for ever");
+    assert!(
+        !ended || seen == 1,
+        "the flush ends before an item that was queued before it"
+    );
+    assert!(flush.has_ended());
+}
+
+#[test]
+fn a_seat_that_is_kept_is_found_by_who_waits_for_one() {
+    exhaustive(a_stock_meets_a_line);
+}
+
+#[test]
+fn a_drain_sees_what_those_did_whose_seats_are_kept() {
+    exhaustive(a_stock_meets_a_drain);
+}
+
+#[test]
+fn a_flush_sees_what_helpers_did_whom_a_stock_counted() {
+    exhaustive(a_stock_meets_a_flush);
+}
+
+#[test]
+fn stocks_that_are_not_closed_are_found() {
+    must_fail("stock: a line leaves it open", || {
+        exhaustive(a_stock_meets_a_line)
+    });
+    must_fail("stock: a drain leaves it open", || {
+        exhaustive(a_stock_meets_a_drain)
+    });
+    must_fail("stock: a flush leaves it open", || {
+        exhaustive(a_stock_meets_a_flush)
+    });
+}
+
+#[test]
+fn who_closes_stocks_must_see_what_was_done_and_be_told() {
+    must_fail("stock: relaxed steps", || exhaustive(a_stock_meets_a_drain));
+    must_fail("stock: relaxed look at the helpers", || {
+        exhaustive(a_stock_meets_a_flush)
+    });
+    must_fail("stock: the last helper tells nobody", || {
+        exhaustive(a_stock_meets_a_flush)
+    });
 }
 
 /// The owner uses what it has twice, and the looker looks twice. Whoever takes it takes it whole.

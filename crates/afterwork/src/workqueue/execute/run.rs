@@ -252,7 +252,7 @@ fn help_here(item: NonNull<Head>) -> bool {
         // SAFETY: the seat keeps the queue.
         unsafe { give_place_back(item.as_ptr(), home) };
     }
-    core.nr_helped.fetch_add(1, Ordering::Relaxed);
+    home.gate.note_helped(core, holds);
     trace::activate_work(|| home.trace(item.as_ptr(), head.vtable()));
     let mut left = None;
     // Not references, which would claim that the queue stays until the run is over.

@@ -236,7 +236,7 @@ impl Inner {
     /// tell.
     fn look(&self, look: Look) -> Option<u64> {
         // Items that their helpers took back from an injector are counted here and by the gate, and nowhere else.
-        let nr_helped = self.core.nr_helped.load(Ordering::Relaxed);
+        let nr_helped = self.core.nr_helped.load(Ordering::Relaxed) + self.plan.lock().nr_helped();
         // No short cut: each look that fails asks that pool to tell.
         let (mut nr_busy, mut nr_seen) = (0, nr_helped);
         for pwq in self.plan.lock().links() {
@@ -259,9 +259,9 @@ impl Inner {
         // A helper that has taken its item back from the injector is counted nowhere but here, nor is a seat on its
         // way to a link whose items have been cut out meanwhile.
         let mut idle = true;
-        for link in self.plan.lock().links() {
+        for gate in self.plan.lock().gates() {
             // Each that is not idle will tell.
-            idle &= link.gate.is_idle();
+            idle &= gate.is_idle();
         }
         let idle = idle || twin::armed("drain: forgets the seated");
         (nr_busy == 0 && idle).then_some(nr_seen)

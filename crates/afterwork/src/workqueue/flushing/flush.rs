@@ -38,7 +38,7 @@ use crate::{
     workqueue::{
         execute::dependency::{self, reported},
         item::colour::UpTo,
-        limit::active::{Gate, Phase},
+        limit::active::{Closed, Gate, Phase},
         pools::pwq::{Pwq, Seeker},
         queues::queue::{Inner, Workqueue},
     },
@@ -75,7 +75,7 @@ pub(crate) struct Flush<'a> {
     links: Vec<(Arc<Pwq>, UpTo)>,
     /// Of each gate where somebody may still help, what was the present phase when all injectors had been looked at.
     /// Once nobody does the gate is left alone: whoever helps there later may count in the same phase.
-    phases: Option<Vec<(Arc<Gate<Seeker>>, Phase)>>,
+    phases: Option<Vec<(Closed<Seeker>, Phase)>>,
     /// How many links of running items had been cut out when it began; `None` when it has looked again.
     nr_cut: Option<u64>,
     inner: &'a Inner,
@@ -197,6 +197,8 @@ impl<'a> Flush<'a> {
             }
             let gates = self.inner.plan.lock().gates();
             let phases = gates.into_iter().map(|gate| {
+                // Who counts in a stock now has begun before.
+                let gate = Gate::closed(gate);
                 let phase = gate.phase();
                 (gate, phase)
             });

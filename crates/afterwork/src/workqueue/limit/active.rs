@@ -14,26 +14,29 @@
 //! A queue has one gate for all of its links, which is the meaning of `max_active`; with [`MaxActiveScope`] of another
 //! value one for each node, or for each pool.
 //!
+//! Where a queue has many CPUs these keep seats between runs, as long as the limit is far: see `stock.rs`.
+//!
 //! Differs from Linux: there an item counts as active from the moment it is put on a worklist; here while a
 //! thread runs it.
 
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::Deref};
 
 use crossbeam_utils::CachePadded;
 use sync::{
     Mutex,
     atomic::{AtomicU32, AtomicU64, Ordering},
-    twin,
+    cpu, twin,
     unmodelled::Arc,
 };
 
 use super::{
     queue_core::QueueCore,
     share::{next_in_line, shares},
+    stock::{Refusal, Share, Stock},
 };
 
 /// bits 0..16 `nr_active` | bit 16 somebody waits for it to become zero | bit 17 somebody stands in line |
-/// bit 18 somebody waits for the helpers of the phase before | bits 24..32 the phase |
+/// bit 18 somebody waits for the helpers of the phase before | bit 19 the stocks stay closed | bits 24..32 the phase |
 /// bits 32..48 helpers of even phases | bits 48..64 helpers of odd phases
 ///
 /// *Phases* tell the helpers that came before a flush from those that came later. A helper counts in the phase that he
@@ -48,6 +51,7 @@ const ACTIVE_MASK: u64 = 0xffff;
 const IDLE_WAITS: u64 = 1 << 16;
 const IN_LINE: u64 = 1 << 17;
 const HELP_WAITS: u64 = 1 << 18;
+const STAY_CLOSED: u64 = 1 << 19;
 const PHASE_SHIFT: u32 = 24;
 const PHASE_MASK: u64 = 0xff << PHASE_SHIFT;
 const HELPER_BITS: u32 = 16;
@@ -76,23 +80,30 @@ pub(crate) enum Holds {
     Seat,
     /// A helper: a place in a phase, and a seat of its own or one that a run further out lends.
     Help { phase: Phase, lent: bool },
+    /// A helper that counts in the stock of this number.
+    HelpOfStock { at: u32, lent: bool },
 }
 
 impl Holds {
+    /// Returns what of it the gate's word counts.
     fn amount(self) -> u64 {
         match self {
             Self::Seat => ACTIVE_ONE,
             Self::Help { phase, lent } => (1 << phase.shift()) + u64::from(!lent) * ACTIVE_ONE,
+            Self::HelpOfStock { lent, .. } => u64::from(!lent) * ACTIVE_ONE,
         }
     }
 
     fn has_seat(self) -> bool {
-        !matches!(self, Self::Help { lent: true, .. })
+        !matches!(
+            self,
+            Self::Help { lent: true, .. } | Self::HelpOfStock { lent: true, .. }
+        )
     }
 
     fn without_seat(self) -> Option<Holds> {
         match self {
-            Self::Seat => None,
+            Self::Seat | Self::HelpOfStock { .. } => None,
             Self::Help { phase, .. } => Some(Self::Help { phase, lent: true }),
         }
     }
@@ -110,6 +121,10 @@ impl Word {
     }
     fn help_waits(self) -> bool {
         self.0 & HELP_WAITS != 0
+    }
+    /// Nobody wants the stocks closed.
+    fn may_open(self) -> bool {
+        self.0 & (IDLE_WAITS | IN_LINE | STAY_CLOSED) == 0
     }
     fn phase(self) -> Phase {
         Phase(((self.0 & PHASE_MASK) >> PHASE_SHIFT) as u8)
@@ -168,8 +183,45 @@ pub(crate) struct Gate<S> {
     factor: u32,
     /// By node; none where all links lie in one.
     nodes: Box<[Node]>,
-    /// Every change of `IN_LINE` is made under this lock, and says whether the line is empty.
-    line: Mutex<VecDeque<Place<S>>>,
+    /// What CPUs keep, as many for each node; none where one word serves all.
+    stocks: Box<[CachePadded<Stock>]>,
+    /// I: how many stocks a node has.
+    nr_stocks: u32,
+    /// I: how many CPUs share one.
+    cpus_per_stock: u32,
+    /// Every change of `IN_LINE` is made under this lock, and says whether the line is empty. So is every opening and closing
+    /// of the stocks, and with stocks every setting of `IDLE_WAITS`.
+    line: Mutex<Line<S>>,
+}
+
+/// Who stands in line for a seat.
+#[derive(Debug)]
+struct Line<S> {
+    places: VecDeque<Place<S>>,
+    /// The stocks are open.
+    is_open: bool,
+    /// How many want them closed, see [`Closed`]; `STAY_CLOSED` says whether there are any.
+    nr_closers: u32,
+}
+
+/// A gate whose stocks stay closed until this is dropped.
+#[derive(Debug)]
+pub(crate) struct Closed<S>(Arc<Gate<S>>);
+
+/// So many seats there are for each stock, at least: with few a stock often has none left, with many its word is shared by many
+/// CPUs. Simulated, 512 CPUs and 256 seats do about as well with 2 to 8, and run a third of the items with 32; 72 CPUs do best with 8.
+const SEATS_PER_STOCK: u32 = if cfg!(any(test, loom, shuttle)) { 2 } else { 8 };
+
+/// Returns how many stocks there are for a limit of `max` seats and so many CPUs: one a CPU, or as many as `max` allows; none for
+/// one CPU.
+fn nr_stocks(max: u32, nr_cpus: u32) -> u32 {
+    let nr = (max / SEATS_PER_STOCK).min(nr_cpus);
+    if nr < 2 { 0 } else { nr }
+}
+
+/// Returns how many seats each of so many stocks keeps at most: all together half of them.
+fn keep(max: u32, nr_stocks: u32) -> u32 {
+    max / (2 * nr_stocks.max(1))
 }
 
 /// The bit of `Gate::max` that says so.
@@ -203,22 +255,57 @@ pub(crate) struct Left<S> {
     pub(crate) settled: Option<Arc<QueueCore>>,
 }
 
+impl<S> Deref for Closed<S> {
+    type Target = Gate<S>;
+
+    fn deref(&self) -> &Gate<S> {
+        &self.0
+    }
+}
+
+impl<S> Drop for Closed<S> {
+    fn drop(&mut self) {
+        if !self.0.stocks.is_empty() && !twin::torn_down() {
+            let mut line = self.0.line.lock();
+            line.nr_closers -= 1;
+            if line.nr_closers == 0 {
+                self.0.word.fetch_and(!STAY_CLOSED, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
 impl<S> Gate<S> {
-    /// Makes the seats for a limit of `max`, times `factor`, of a queue that uses so many CPUs of each node.
-    pub(crate) fn new(max: u32, factor: u32, nr_cpus: &[u32]) -> Self {
+    /// Makes the seats for a limit of `max`, times `factor`, of a queue that uses so many CPUs of each node, with stocks for
+    /// `stocks_for` CPUs.
+    pub(crate) fn new(max: u32, factor: u32, nr_cpus: &[u32], stocks_for: u32) -> Self {
+        let nr_stocks = nr_stocks(max * factor, stocks_for);
         let nr_cpus = if nr_cpus.len() > 1 { nr_cpus } else { &[] };
         let node = |&nr_cpus| Node {
             nr_active: CachePadded::new(AtomicU32::new(0)),
             share: AtomicU32::new(0),
             nr_cpus: AtomicU32::new(nr_cpus),
         };
+        let is_open = keep(max * factor, nr_stocks) > 0;
         let gate = Self {
             word: CachePadded::new(AtomicU64::new(0)),
             max: AtomicU32::new(max * factor),
             factor,
             nodes: nr_cpus.iter().map(node).collect(),
-            line: Mutex::new(VecDeque::new()),
+            stocks: (0..nr_stocks as usize * nr_cpus.len().max(1))
+                .map(|_| CachePadded::default())
+                .collect(),
+            nr_stocks,
+            cpus_per_stock: stocks_for.div_ceil(nr_stocks.max(1)).max(1),
+            line: Mutex::new(Line {
+                places: VecDeque::new(),
+                is_open,
+                nr_closers: 0,
+            }),
         };
+        if is_open {
+            gate.stocks.iter().for_each(|stock| stock.open());
+        }
         gate.share_out();
         gate
     }
@@ -251,8 +338,80 @@ impl<S> Gate<S> {
         if max & PAUSED != 0 { 0 } else { max }
     }
 
+    /// Returns how many seats are used.
     pub(crate) fn nr_active(&self) -> u32 {
-        self.load().nr_active()
+        let nr_kept = self.stocks.iter().map(|stock| stock.nr_kept()).sum();
+        self.load().nr_active().saturating_sub(nr_kept)
+    }
+
+    /// Returns the stock of the CPUs around, for a seat of `node`.
+    #[inline]
+    fn stock_here(&self, node: usize) -> Option<usize> {
+        if self.nr_stocks == 0 {
+            return None;
+        }
+        let row = if self.nodes.is_empty() { 0 } else { node };
+        let column = cpu::current().as_u32() / self.cpus_per_stock % self.nr_stocks;
+        Some(row * self.nr_stocks as usize + column as usize)
+    }
+
+    /// Returns how many seats a stock keeps at most.
+    #[inline]
+    fn keep(&self) -> u32 {
+        keep(self.nr_seats(), self.nr_stocks)
+    }
+
+    /// Opens the stocks if half of the seats are free, which is as many as they keep, and nobody wants them closed. They stay
+    /// closed if the line is in use.
+    #[cold]
+    fn open(&self) {
+        let is_far = || {
+            let word = self.load();
+            word.may_open() && word.nr_active() <= self.nr_seats() / 2
+        };
+        if !is_far() || self.keep() == 0 {
+            return;
+        }
+        let Some(mut line) = self.line.try_lock() else {
+            return;
+        };
+        if !line.is_open && is_far() && self.keep() > 0 {
+            line.is_open = true;
+            self.stocks.iter().for_each(|stock| stock.open());
+        }
+    }
+
+    /// Closes the stocks, and gives the seats that they kept back to the word.
+    fn close(&self, line: &mut Line<S>) {
+        if !std::mem::take(&mut line.is_open) {
+            return;
+        }
+        let mut nr_kept = 0;
+        for (at, stock) in self.stocks.iter().enumerate() {
+            let kept = stock.close();
+            if let Some(node) = self.nodes.get(at / self.nr_stocks as usize) {
+                node.nr_active.fetch_sub(kept, Ordering::Relaxed);
+            }
+            nr_kept += kept;
+        }
+        // Nobody stood in line while they were open, nor waited for nobody to be seated, so nobody is told. Acquire and release
+        // as in `step`.
+        self.word
+            .fetch_sub(u64::from(nr_kept) * ACTIVE_ONE, Ordering::AcqRel);
+    }
+
+    /// Closes the stocks until the answer is dropped: all who help from then on count in a phase.
+    pub(crate) fn closed(gate: Arc<Self>) -> Closed<S> {
+        if !gate.stocks.is_empty() {
+            let mut line = gate.line.lock();
+            line.nr_closers += 1;
+            // Relaxed, as below: read under the line's lock.
+            gate.word.fetch_or(STAY_CLOSED, Ordering::Relaxed);
+            if !twin::armed("stock: a flush leaves it open") {
+                gate.close(&mut line);
+            }
+        }
+        Closed(gate)
     }
 
     /// Returns `true` if who has a seat may keep it for more: not while somebody stands in line, or too many are seated
@@ -265,6 +424,23 @@ impl<S> Gate<S> {
     /// Takes a seat for a thread of `node`, or none.
     #[inline]
     pub(crate) fn try_enter(&self, node: usize) -> bool {
+        let Some(at) = self.stock_here(node) else {
+            return self.try_enter_here(node);
+        };
+        match self.stocks[at].take(Share::Seat) {
+            Ok(()) => true,
+            Err(Refusal::Empty) => self.try_enter_here(node),
+            Err(Refusal::Closed) => {
+                let has_seat = self.try_enter_here(node);
+                self.open();
+                has_seat
+            }
+        }
+    }
+
+    /// Takes a seat of the word.
+    #[inline]
+    fn try_enter_here(&self, node: usize) -> bool {
         let mut from = self.load();
         while let Some(to) = from.admit(self.nr_seats()) {
             match Self::step(&self.word, from, to) {
@@ -283,6 +459,26 @@ impl<S> Gate<S> {
     /// A helper's item may be counted nowhere else, so he comes in before he takes it.
     #[inline]
     pub(crate) fn try_help(&self, node: usize, lent: bool) -> Option<Holds> {
+        let Some(at) = self.stock_here(node) else {
+            return self.try_help_here(node, lent);
+        };
+        match self.stocks[at].take(Share::Help { lent }) {
+            Ok(()) => Some(Holds::HelpOfStock {
+                at: at as u32,
+                lent,
+            }),
+            Err(Refusal::Empty) => self.try_help_here(node, lent),
+            Err(Refusal::Closed) => {
+                let holds = self.try_help_here(node, lent);
+                self.open();
+                holds
+            }
+        }
+    }
+
+    /// Lets a helper in at the word.
+    #[inline]
+    fn try_help_here(&self, node: usize, lent: bool) -> Option<Holds> {
         let mut from = self.load();
         while let Some((to, holds)) = from.admit_helper(self.nr_seats(), lent) {
             match Self::step(&self.word, from, to) {
@@ -298,11 +494,29 @@ impl<S> Gate<S> {
         None
     }
 
+    /// Counts an item that a helper runs.
+    #[inline]
+    pub(crate) fn note_helped(&self, core: &QueueCore, holds: Holds) {
+        let count = match holds {
+            Holds::HelpOfStock { at, .. } => &self.stocks[at as usize].nr_helped,
+            _ => &core.nr_helped,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns how many items helpers have run who counted in stocks.
+    pub(crate) fn nr_helped(&self) -> u64 {
+        let nr_helped = |stock: &CachePadded<Stock>| stock.nr_helped.load(Ordering::Relaxed);
+        self.stocks.iter().map(nr_helped).sum()
+    }
+
     /// Returns how many help now.
     pub(crate) fn nr_helpers(&self) -> usize {
         let word = self.load();
         let phase = word.phase();
+        let of_stocks = self.stocks.iter().map(|stock| stock.nr_helpers());
         (word.nr_helpers(phase) + word.nr_helpers(phase.before())) as usize
+            + of_stocks.sum::<usize>()
     }
 
     /// Returns the phase in which whoever helps now counts, or in the one before it.
@@ -311,11 +525,14 @@ impl<S> Gate<S> {
     }
 
     /// Returns `true` if nobody helps any more who did when `phase` was the present one; else the last of them will tell
-    /// `core.settled`.
+    /// `core.settled`. Call it while the stocks are [`closed`](Self::closed): who counts in one came before that.
     ///
     /// The phase wraps: a flush that sleeps through 256 others may take it for the one that it began in, and waits
     /// for helpers that do not concern it. It never ends too early by that.
     pub(crate) fn has_helped(&self, phase: Phase) -> bool {
+        if self.stocks.iter().any(|stock| stock.nr_helpers() > 0) {
+            return false;
+        }
         let mut from = self.load();
         loop {
             let present = from.phase();
@@ -351,6 +568,9 @@ impl<S> Gate<S> {
             return true;
         }
         let mut line = self.line.lock();
+        if !twin::armed("stock: a line leaves it open") {
+            self.close(&mut line);
+        }
         let mut from = self.load();
         loop {
             // A seat may have come free since: only a line that is seen keeps the next one from being freed.
@@ -372,7 +592,7 @@ impl<S> Gate<S> {
             }
         }
         let seeker = seeker();
-        line.push_back(Place { seeker, node });
+        line.places.push_back(Place { seeker, node });
         false
     }
 
@@ -407,6 +627,44 @@ impl<S> Gate<S> {
     ) -> Left<S> {
         // SAFETY: (1), and neither is looked at after the step.
         let (gate, core) = unsafe { (&*gate, &*core) };
+        let (mut holds, mut settled) = (holds, None);
+        let share = match holds {
+            Holds::Seat => gate.stock_here(node).map(|at| (at, Share::Seat)),
+            Holds::HelpOfStock { at, lent } => Some((at as usize, Share::Help { lent })),
+            Holds::Help { lent: true, .. } => None,
+            Holds::Help { phase, .. } => {
+                let at = gate.stock_here(node);
+                let at = at.filter(|&at| gate.stocks[at].has_room(gate.keep()));
+                at.map(|at| {
+                    // The count first: the seat keeps the queue.
+                    settled = gate
+                        .give_up(Holds::Help { phase, lent: true })
+                        .then(|| core.clone());
+                    (at, Share::Seat)
+                })
+            }
+        };
+        if let Some((at, share)) = share {
+            let given = gate.stocks[at].give(share, gate.keep());
+            if given.is_kept {
+                // Nothing holds the gate after that step.
+                return Left {
+                    seeker: None,
+                    settled,
+                };
+            }
+            // The helper's count has gone. The seat, or the one that was lent, still keeps the queue.
+            if given.told {
+                settled = Some(core.clone());
+            }
+            if !share.has_seat() {
+                return Left {
+                    seeker: None,
+                    settled,
+                };
+            }
+            holds = Holds::Seat;
+        }
         // Before the step: nothing holds the gate after it.
         if let (true, Some(node)) = (holds.has_seat(), gate.nodes.get(node)) {
             node.nr_active.fetch_sub(1, Ordering::Relaxed);
@@ -415,7 +673,9 @@ impl<S> Gate<S> {
         while !(holds.has_seat() && from.has_line()) {
             let (left, told) = from.leave(holds);
             // Cloned before the step: nothing holds the queue after it.
-            let settled = told.then(|| core.clone());
+            if told && settled.is_none() {
+                settled = Some(core.clone());
+            }
             match Self::step(&gate.word, from, left) {
                 // Nobody stood in line: the seat is free for whoever comes, also for one who is about to line up.
                 Ok(()) => {
@@ -428,7 +688,11 @@ impl<S> Gate<S> {
             }
         }
         // Of its own: when the line is found empty nothing holds the queue after the seat has gone.
-        Self::pass_on(gate.clone(), core.clone(), holds)
+        let left = Self::pass_on(gate.clone(), core.clone(), holds);
+        Left {
+            settled: left.settled.or(settled),
+            ..left
+        }
     }
 
     /// Returns `true` if nobody is seated; if somebody is, the last to leave will tell `core.settled`.
@@ -438,6 +702,14 @@ impl<S> Gate<S> {
         //   here:  nobody is seated, Acquire;  the queue goes
         // Test: a_queue_does_not_go_before_its_items_have_run
         let order = twin::order("drain: relaxed look at the seats", Ordering::Acquire);
+        // Until the flag is seen: else the stocks may be opened before that.
+        let _line = (!self.stocks.is_empty()).then(|| {
+            let mut line = self.line.lock();
+            if !twin::armed("stock: a drain leaves it open") {
+                self.close(&mut line);
+            }
+            line
+        });
         loop {
             let from = Word(self.word.load(order));
             if from.nr_active() == 0 {
@@ -453,6 +725,7 @@ impl<S> Gate<S> {
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_max(&self, max: u32) -> Vec<S> {
         let mut line = self.line.lock();
+        self.close(&mut line);
         let paused = self.max.load(Ordering::Relaxed) & PAUSED;
         self.max
             .store((max * self.factor) | paused, Ordering::Relaxed);
@@ -464,20 +737,33 @@ impl<S> Gate<S> {
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_paused(&self, paused: bool) -> Vec<S> {
         let mut line = self.line.lock();
+        self.close(&mut line);
         let max = self.max() | if paused { PAUSED } else { 0 };
         self.max.store(max, Ordering::Relaxed);
         self.admit_from(&mut line)
     }
 
-    fn admit_from(&self, line: &mut VecDeque<Place<S>>) -> Vec<S> {
+    fn admit_from(&self, line: &mut Line<S>) -> Vec<S> {
         let mut admitted = Vec::new();
         while let Some(at) = self.next(line)
-            && self.try_enter(line[at].node)
+            && self.try_enter_here(line.places[at].node)
         {
-            admitted.extend(line.remove(at).map(|place| place.seeker));
+            admitted.extend(line.places.remove(at).map(|place| place.seeker));
         }
         self.note_line(line);
         admitted
+    }
+
+    /// Takes what is held from the word; returns `true` if those must be told who wait for that. The caller keeps the gate.
+    fn give_up(&self, holds: Holds) -> bool {
+        let mut from = self.load();
+        loop {
+            let (left, told) = from.leave(holds);
+            match Self::step(&self.word, from, left) {
+                Ok(()) => return told,
+                Err(now) => from = now,
+            }
+        }
     }
 
     #[cold]
@@ -487,7 +773,7 @@ impl<S> Gate<S> {
         let seeker = if gate.load().nr_active() > gate.nr_seats() {
             None
         } else {
-            gate.next(&line).and_then(|at| line.remove(at))
+            gate.next(&line).and_then(|at| line.places.remove(at))
         };
         let seeker = seeker.map(|place| {
             gate.seat_in(place.node);
@@ -501,16 +787,7 @@ impl<S> Gate<S> {
         } else {
             Some(holds)
         };
-        let mut from = gate.load();
-        let told = loop {
-            let Some((left, told)) = given.map(|given| from.leave(given)) else {
-                break false;
-            };
-            match Self::step(&gate.word, from, left) {
-                Ok(()) => break told,
-                Err(now) => from = now,
-            }
-        };
+        let told = given.is_some_and(|given| gate.give_up(given));
         gate.note_line(&line);
         drop(line);
         let settled = told.then(|| core.clone());
@@ -518,8 +795,8 @@ impl<S> Gate<S> {
     }
 
     /// Returns whose turn it is.
-    fn next(&self, line: &VecDeque<Place<S>>) -> Option<usize> {
-        next_in_line(line.iter().map(|place| {
+    fn next(&self, line: &Line<S>) -> Option<usize> {
+        next_in_line(line.places.iter().map(|place| {
             let node = self.nodes.get(place.node);
             node.is_some_and(|node| {
                 node.nr_active.load(Ordering::Relaxed) < node.share.load(Ordering::Relaxed)
@@ -527,8 +804,8 @@ impl<S> Gate<S> {
         }))
     }
 
-    fn note_line(&self, line: &VecDeque<Place<S>>) {
-        if line.is_empty() {
+    fn note_line(&self, line: &Line<S>) {
+        if line.places.is_empty() {
             // One word holds the seats and the line, so this and each `step` have one order.
             self.word.fetch_and(!IN_LINE, Ordering::AcqRel);
         }

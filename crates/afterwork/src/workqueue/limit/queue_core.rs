@@ -24,7 +24,7 @@ pub(crate) struct QueueCore {
     /// A: told when a link that is waited for has nothing in flight, or nothing of a colour that was closed, and when
     /// nobody is seated, or helps since before a flush.
     pub(crate) settled: Settled,
-    /// A: statistics.
+    /// A: statistics, with what the stocks of the gates count.
     pub(crate) nr_helped: AtomicU64,
     /// A: how often the link of an item was cut out while that ran; a flush looks whether there were any.
     pub(crate) nr_cut: AtomicU64,

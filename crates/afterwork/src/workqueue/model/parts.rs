@@ -11,7 +11,7 @@ use super::super::{
     item::head::{Head, VTable},
     item::list::Injector,
     item::state::State,
-    limit::active::{Gate, Holds},
+    limit::active::{Closed, Gate, Holds, Phase},
     limit::queue_core::QueueCore,
     limit::room::{Room, Waiter},
 };
@@ -118,35 +118,91 @@ impl Injected {
     }
 }
 
-/// The seats of one queue, by themselves.
-#[derive(Debug)]
+/// The seats of one queue, by themselves, for threads of one node.
+#[derive(Clone, Debug)]
 pub struct Gates {
     gate: Arc<Gate<usize>>,
     core: Arc<QueueCore>,
+    node: usize,
 }
+
+/// What a helper has.
+#[derive(Debug)]
+pub struct Helps(Holds);
+
+/// A flush of who helps.
+#[derive(Debug)]
+pub struct HelpersFlush(Closed<usize>, Phase);
 
 impl Gates {
     /// Makes `max` seats, for which links may stand in line.
     pub fn new(max: u32) -> Self {
+        Self::of(Gate::new(max, 1, &[], 0))
+    }
+
+    /// As [`new`](Self::new), for two nodes that keep seats.
+    pub fn with_stocks(max: u32) -> Self {
+        Self::of(Gate::new(max, 1, &[1, 1], 2))
+    }
+
+    fn of(gate: Gate<usize>) -> Self {
         Self {
-            gate: Arc::new(Gate::new(max, 1, &[])),
+            gate: Arc::new(gate),
             core: Arc::new(QueueCore::new("gates", None)),
+            node: 0,
+        }
+    }
+
+    /// Returns the same, for threads of `node`.
+    pub fn at(&self, node: usize) -> Self {
+        Self {
+            node,
+            ..self.clone()
         }
     }
 
     /// Takes a seat if there is one.
     pub fn try_enter(&self) -> bool {
-        self.gate.try_enter(0)
+        self.gate.try_enter(self.node)
     }
 
     /// Takes a seat, or puts link `slot` in line for one.
     pub fn enter_or_queue(&self, slot: usize) -> bool {
-        self.gate.enter_or_queue(0, || slot)
+        self.gate.enter_or_queue(self.node, || slot)
     }
 
     /// Gives a seat back; returns the link that it passes to.
     pub fn leave(&self) -> Option<usize> {
-        Gate::leave(&self.gate, &self.core, 0, Holds::Seat).seeker
+        Gate::leave(&self.gate, &self.core, self.node, Holds::Seat).seeker
+    }
+
+    /// Gives a seat back that nobody stands in line for; returns `true` if a drain must be told.
+    pub fn leave_last(&self) -> bool {
+        let left = Gate::leave(&self.gate, &self.core, self.node, Holds::Seat);
+        left.settled.is_some()
+    }
+
+    /// Begins to help.
+    pub fn help(&self) -> Option<Helps> {
+        self.gate.try_help(self.node, false).map(Helps)
+    }
+
+    /// Ends it; returns `true` if a flush must be told.
+    pub fn end_help(&self, helps: Helps) -> bool {
+        let left = Gate::leave(&self.gate, &self.core, self.node, helps.0);
+        left.settled.is_some()
+    }
+
+    /// Returns `true` if nobody is seated; else the last to leave tells.
+    pub fn is_idle(&self) -> bool {
+        self.gate.is_idle()
+    }
+
+    /// Begins to wait for those who help now.
+    pub fn flush(&self) -> HelpersFlush {
+        let gate = Gate::closed(self.gate.clone());
+        let phase = gate.phase();
+        HelpersFlush(gate, phase)
     }
 
     /// Changes how many seats there are; returns the links that get one by that.
@@ -157,6 +213,13 @@ impl Gates {
     /// Returns how many are seated.
     pub fn nr_active(&self) -> u32 {
         self.gate.nr_active()
+    }
+}
+
+impl HelpersFlush {
+    /// Returns `true` if none of them helps any more; else the last one tells.
+    pub fn has_ended(&self) -> bool {
+        self.0.has_helped(self.1)
     }
 }
 

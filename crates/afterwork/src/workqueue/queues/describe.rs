@@ -82,7 +82,7 @@ impl Inner {
             started: counts.nr_started,
             completed: counts.nr_completed,
             cpu_time_us: counts.cpu_ns / 1000,
-            helped: core.nr_helped.load(Ordering::Relaxed),
+            helped: core.nr_helped.load(Ordering::Relaxed) + plan.nr_helped(),
             panicked: core.nr_panicked.load(Ordering::Relaxed),
             refused: core.nr_refused.load(Ordering::Relaxed),
             expired: core.nr_expired.load(Ordering::Relaxed),

@@ -731,7 +731,7 @@ fn help(item: NonNull<Head>, shard: &Shard) -> bool {
             return false;
         }
     };
-    home.core.nr_helped.fetch_add(1, Ordering::Relaxed);
+    home.gate.note_helped(&home.core, holds);
     trace::activate_work(|| home.trace(item.as_ptr(), VTABLE));
     let mut run = Run::new(name);
     let run = &raw mut run;

@@ -105,6 +105,11 @@ impl Plan {
         self.gates.iter().map(|(_, gate)| gate.nr_active()).sum()
     }
 
+    /// Returns how many items helpers have run who counted in stocks of the gates.
+    pub(crate) fn nr_helped(&self) -> u64 {
+        self.gates.iter().map(|(_, gate)| gate.nr_helped()).sum()
+    }
+
     /// Changes how many items may run at once; returns the links that get a seat by that.
     #[must_use = "the seekers have been handed seats and must be told"]
     pub(crate) fn set_max_active(&mut self, max_active: u32) -> Vec<Seeker> {
@@ -139,12 +144,17 @@ impl Plan {
         if let Some((_, gate)) = found {
             return gate.clone();
         }
-        let (factor, cpus_by_node) = match self.design.max_active_scope {
-            MaxActiveScope::System => (1, cpus_by_node),
-            MaxActiveScope::Node => (1, &[][..]),
-            MaxActiveScope::Cpu => (nr_cpus as u32, &[][..]),
+        // In loom's models of whole queues the word serves all: stocks have models of their own, with few steps.
+        let of_model = cfg!(loom).then_some(0);
+        let all = cpus_by_node.iter().sum();
+        let (factor, cpus_by_node, stocks_for) = match self.design.max_active_scope {
+            MaxActiveScope::System => (1, cpus_by_node, all),
+            MaxActiveScope::Node => (1, &[][..], cpus_by_node[node]),
+            MaxActiveScope::Cpu => (nr_cpus as u32, &[][..], nr_cpus as u32),
         };
-        let gate = Arc::new(Gate::new(self.design.max_active, factor, cpus_by_node));
+        let max = self.design.max_active;
+        let stocks_for = of_model.unwrap_or(stocks_for);
+        let gate = Arc::new(Gate::new(max, factor, cpus_by_node, stocks_for));
         if self.paused {
             // Nobody stands in line at a new gate.
             let _ = gate.set_paused(true);

@@ -9,8 +9,12 @@ struct Seats {
 
 impl Seats {
     fn new(max: u32, nr_cpus: &[u32]) -> Self {
+        Self::with_stocks(max, nr_cpus, 0)
+    }
+
+    fn with_stocks(max: u32, nr_cpus: &[u32], stocks_for: u32) -> Self {
         Self {
-            gate: Arc::new(Gate::new(max, 1, nr_cpus)),
+            gate: Arc::new(Gate::new(max, 1, nr_cpus, stocks_for)),
             core: Arc::new(QueueCore::new("test", None)),
         }
     }
@@ -152,10 +156,11 @@ proptest! {
     fn seats_are_given_as_by_a_list_of_who_has_them(
         nr_cpus in proptest::collection::vec(1u32..9, 1..4),
         first_max in 1u32..40,
+        stocks_for in 0u32..5,
         steps in proptest::collection::vec((0u8..8, any::<u16>()), 1..300),
     ) {
         let shares_of = |max| if nr_cpus.len() > 1 { shares(max, &nr_cpus) } else { Vec::new() };
-        let seats = Seats::new(first_max, &nr_cpus);
+        let seats = Seats::with_stocks(first_max, &nr_cpus, stocks_for);
         let mut model = Model { max: first_max as usize, shares: shares_of(first_max), ..Model::default() };
         for (slot, (what, dice)) in steps.into_iter().enumerate() {
             let dice = usize::from(dice);
@@ -176,9 +181,13 @@ proptest! {
                 }
             }
             prop_assert_eq!(seats.gate.nr_active() as usize, model.seated.len());
+            let nr_stocks = seats.gate.nr_stocks as usize;
             for (node, count) in seats.gate.nodes.iter().enumerate() {
                 let model = model.seated.iter().filter(|it| **it == node).count();
-                prop_assert_eq!(count.nr_active.load(Ordering::Relaxed) as usize, model);
+                let stocks = seats.gate.stocks.iter().skip(node * nr_stocks).take(nr_stocks);
+                let nr_kept: u32 = stocks.map(|stock| stock.nr_kept()).sum();
+                prop_assert_eq!((count.nr_active.load(Ordering::Relaxed) - nr_kept) as usize, model);
+                prop_assert!(nr_kept == 0 || nobody_waits(&seats), "seats are kept from who waits");
             }
         }
     }
@@ -234,4 +243,89 @@ fn a_paused_gate_has_no_seats_and_keeps_its_limit() {
     assert_eq!(gate.max(), 1);
     let slots = gate.set_paused(false);
     assert_eq!(slots, [3]);
+}
+
+fn nobody_waits(seats: &Seats) -> bool {
+    seats.gate.line.lock().places.is_empty()
+}
+
+/// Stocks of two nodes, open.
+fn open_stocks(max: u32) -> Seats {
+    let seats = Seats::with_stocks(max, &[1, 1], 2);
+    assert!(seats.gate.try_enter(0));
+    assert!(seats.leave(0).is_none());
+    assert!(seats.gate.line.lock().is_open);
+    seats
+}
+
+#[test]
+fn a_seat_that_is_kept_is_used_again_and_leaves_the_word_alone() {
+    let seats = open_stocks(16);
+    let gate = &seats.gate;
+    let word = gate.load();
+    assert_eq!((word.nr_active(), gate.nr_active()), (1, 0));
+    let helps = gate.try_help(0, false).unwrap();
+    assert!(matches!(helps, Holds::HelpOfStock { lent: false, .. }));
+    assert_eq!((gate.nr_active(), gate.nr_helpers()), (1, 1));
+    let lent = gate.try_help(0, true).unwrap();
+    assert_eq!((gate.nr_active(), gate.nr_helpers()), (1, 2));
+    for holds in [lent, helps] {
+        let left = Gate::leave(gate, &seats.core, 0, holds);
+        assert!(left.seeker.is_none() && left.settled.is_none());
+    }
+    assert_eq!((gate.load(), gate.nr_active()), (word, 0));
+}
+
+#[test]
+fn what_a_stock_keeps_is_bounded_and_the_rest_goes_back() {
+    let seats = open_stocks(16);
+    let nr_kept = || seats.gate.load().nr_active() - seats.gate.nr_active();
+    assert!((0..4).all(|_| seats.gate.try_enter(0)));
+    (0..4).for_each(|_| assert!(seats.leave(0).is_none()));
+    assert_eq!(seats.gate.keep(), 4);
+    assert!((1..=4).contains(&nr_kept()), "{}", nr_kept());
+    assert!(
+        (0..16).all(|_| seats.enter(1, 0)),
+        "kept seats are found by all"
+    );
+    assert_eq!((nr_kept(), seats.gate.nr_active()), (0, 16));
+}
+
+#[test]
+fn a_pause_and_a_lower_limit_take_what_is_kept() {
+    let seats = open_stocks(16);
+    let gate = &seats.gate;
+    assert!(gate.set_paused(true).is_empty());
+    assert_eq!(gate.load().nr_active(), 0);
+    assert!(!gate.try_enter(0) && gate.try_help(0, false).is_none());
+    assert!(gate.set_paused(false).is_empty());
+    assert!(gate.try_enter(0));
+    assert!(gate.set_max(1).is_empty());
+    assert!(!gate.try_enter(0));
+    assert!(seats.leave(0).is_none());
+    assert_eq!(gate.load().nr_active(), 0, "no stock of one seat");
+}
+
+#[test]
+fn stocks_stay_closed_until_the_last_flush_has_ended() {
+    let seats = open_stocks(16);
+    let gate = &seats.gate;
+    let early = gate.try_help(0, false).unwrap();
+    let first = Gate::closed(gate.clone());
+    let phase = first.phase();
+    assert!(!first.has_helped(phase));
+    let late = gate.try_help(0, false).unwrap();
+    assert!(matches!(late, Holds::Help { .. }));
+    let second = Gate::closed(gate.clone());
+    assert!(Gate::leave(gate, &seats.core, 0, early).settled.is_some());
+    assert!(
+        !first.has_helped(phase),
+        "the late one is of the phase that was the present one"
+    );
+    drop(first);
+    assert!(gate.try_enter(1) && !gate.line.lock().is_open);
+    drop(second);
+    assert!(gate.try_enter(1) && gate.line.lock().is_open);
+    assert!(Gate::leave(gate, &seats.core, 0, late).seeker.is_none());
+    assert_eq!((gate.nr_active(), gate.nr_helpers()), (2, 0));
 }
