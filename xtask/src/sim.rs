@@ -1,5 +1,6 @@
 //! `cargo xtask sim`: builds the program of crates/sim for the simulated machine, and runs it.
 
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use crate::report::Failure;
@@ -13,27 +14,64 @@ pub fn flags(variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
     (name, format!("{flags}{separator}-Crelocation-model=static"))
 }
 
-pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
-    let target = workspace.metadata(false)?.target_directory.join("sim");
-    let (name, flags) = flags(&|name| std::env::var(name).ok());
+/// Builds the program, for the simulated machine by the flags that `env` has; returns where it is.
+fn build(
+    workspace: &Workspace,
+    target: &Path,
+    env: Option<(String, String)>,
+) -> Result<PathBuf, Failure> {
     let mut build = workspace.command("cargo");
-    build.args([
-        "build",
-        "--quiet",
-        "--release",
-        "-p",
-        "afterwork-sim",
-        "--target-dir",
-    ]);
-    build.arg(&target).env(name, flags);
+    build.args(["build", "--quiet", "--release", "-p", "afterwork-sim"]);
+    build.arg("--target-dir").arg(target).envs(env);
     let status = build
         .status()
         .map_err(|error| Failure::new(format!("cargo: {error}")))?;
     if !status.success() {
         return Err(Failure::new("the program does not build"));
     }
-    let program = target.join("release/afterwork-sim").display().to_string();
-    let status = workspace.command(&program).args(args).status();
-    let status = status.map_err(|error| Failure::new(format!("{program}: {error}")))?;
+    Ok(target.join("release/afterwork-sim"))
+}
+
+/// Measures this machine by the program built for it; returns the file that says what was found.
+fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
+    let program = build(workspace, target, None)?;
+    let name = program.display().to_string();
+    let output = workspace.command(&name).arg("measure").output();
+    let output = output.map_err(|error| Failure::new(format!("{name}: {error}")))?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        return Err(Failure::new(format!("{name}: {said}")));
+    }
+    let file = target.join("sim/measured.json");
+    std::fs::write(&file, output.stdout)
+        .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
+    Ok(file)
+}
+
+/// Runs the program. `--calibrate FILE` measures this machine first, or takes what `--measured FILE` says.
+pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
+    let target = workspace.metadata(false)?.target_directory;
+    let env = flags(&|name| std::env::var(name).ok());
+    let simulator = build(workspace, &target.join("sim"), Some(env))?;
+    let mut args = args.to_vec();
+    if let Some(at) = args.iter().position(|arg| arg == "--calibrate") {
+        let given = args.iter().position(|arg| arg == "--measured");
+        let measured = match given.map(|at| (at, args.get(at + 1).cloned())) {
+            Some((at, Some(file))) => {
+                args.drain(at..at + 2);
+                file
+            }
+            Some(_) => return Err(Failure::new("--measured wants a file")),
+            None => measure(workspace, &target)?.display().to_string(),
+        };
+        let at = args
+            .iter()
+            .position(|arg| arg == "--calibrate")
+            .unwrap_or(at);
+        args.insert(at + 1, measured);
+    }
+    let name = simulator.display().to_string();
+    let status = workspace.command(&name).args(&args).status();
+    let status = status.map_err(|error| Failure::new(format!("{name}: {error}")))?;
     Ok(ExitCode::from(status.code().map_or(2, |code| code as u8)))
 }

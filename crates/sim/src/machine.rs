@@ -25,7 +25,13 @@ pub struct Machine {
 #[derive(Clone, Debug)]
 struct Figure {
     ns: f64,
-    is_guess: bool,
+    from: String,
+}
+
+impl Figure {
+    fn is_guess(&self) -> bool {
+        self.from.starts_with("guess")
+    }
 }
 
 impl Machine {
@@ -152,12 +158,48 @@ impl Machine {
         }
     }
 
+    /// Takes another machine's shape.
+    pub fn set_shape(&mut self, topology: &str) -> Result<(), String> {
+        let text = format!("topology = \"{topology}\"\n{}", self.shown_costs());
+        self.levels = Self::parse(&text)?.levels;
+        Ok(())
+    }
+
+    /// Returns a cost, in nanoseconds.
+    pub fn ns(&self, name: &str) -> f64 {
+        self.costs[name].ns
+    }
+
+    /// Changes a cost, and where it is from.
+    pub fn set(&mut self, name: &str, ns: f64, from: &str) {
+        let figure = self.costs.get_mut(name).expect("a cost of this machine");
+        (figure.ns, figure.from) = (ns, from.into());
+    }
+
+    fn shown_costs(&self) -> String {
+        let figures = Costs::NAMES.iter().map(|(name, _)| {
+            let Figure { ns, from } = &self.costs[name];
+            format!("{name} = {{ ns = {ns:.1}, from = \"{from}\" }}\n")
+        });
+        format!("\n[costs]\n{}", figures.collect::<String>())
+    }
+
+    /// Returns it as a file.
+    pub fn shown(&self, about: &str) -> String {
+        format!(
+            "# What `cargo xtask sim --machine` reads. Each cost says where it is from; a guess is halved and doubled in each sweep.\n\
+             about = \"{about}\"\ntopology = \"{}\"\n{}",
+            self.shape(&self.levels),
+            self.shown_costs()
+        )
+    }
+
     /// Returns the costs that are guesses.
     pub fn guesses(&self) -> Vec<&'static str> {
         let guessed = self
             .costs
             .iter()
-            .filter(|(_, figure)| figure.is_guess && figure.ns > 0.0);
+            .filter(|(_, figure)| figure.is_guess() && figure.ns > 0.0);
         guessed.map(|(name, _)| *name).collect()
     }
 }
@@ -199,7 +241,7 @@ fn figure(name: &str, value: &str) -> Result<Figure, String> {
     match from {
         Some(from) if !from.is_empty() => Ok(Figure {
             ns: amount * scale,
-            is_guess: from.starts_with("guess"),
+            from: from.into(),
         }),
         _ => Err(format!("`{name}` does not say where it comes `from`")),
     }

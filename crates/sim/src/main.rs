@@ -3,14 +3,26 @@
 //! A run of one scenario, machine, number of CPUs and seed is a process of its own (`once.rs`), for what a simulation leaves in
 //! statics stays. `sweep.rs` starts them, over CPUs, seeds and guesses, and `table.rs` tells what came out. `machine.rs` reads
 //! machine files, `scenarios.rs` has the programs.
+//!
+//! Built for the real machine it measures that one (`measure.rs`): the small measurements (`micro.rs`) to which `calibrate.rs` fits
+//! the costs of a simulated one, and the cases that are held out (`cases.rs`), which it then simulates.
 
 #[cfg(sim)]
+mod calibrate;
+#[cfg_attr(not(sim), allow(dead_code, reason = "a simulation reads the rest"))]
+mod cases;
+mod host;
+#[cfg(sim)]
 mod machine;
+#[cfg(not(sim))]
+mod measure;
+#[cfg_attr(not(sim), allow(dead_code, reason = "a simulation reads the rest"))]
+mod micro;
 #[cfg(sim)]
 mod once;
 #[cfg(sim)]
 mod options;
-#[cfg(sim)]
+#[cfg_attr(not(sim), allow(dead_code, reason = "a simulation reads the rest"))]
 mod scenarios;
 #[cfg(sim)]
 mod sweep;
@@ -28,8 +40,11 @@ fn main() -> std::process::ExitCode {
 
 #[cfg(not(sim))]
 fn main() -> std::process::ExitCode {
+    if std::env::args().nth(1).is_some_and(|arg| arg == "measure") {
+        return measure::main();
+    }
     eprintln!(
-        "built for the real machine; `cargo xtask sim` builds and runs it for a simulated one"
+        "built for the real machine, which `measure` measures; `cargo xtask sim` builds and runs it for a simulated one"
     );
     std::process::ExitCode::from(2)
 }

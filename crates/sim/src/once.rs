@@ -4,12 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
-use afterwork::params::AffinityScope;
 use serde_json::{Value, json};
 use sync::sim::{Outcome, run};
 
 use crate::machine::Machine;
-use crate::scenarios::{Job, SCENARIOS, Told};
+use crate::scenarios::{Job, SCENARIOS, Told, scope_of};
 
 /// What distinguishes a run from others of a sweep.
 #[derive(Clone, Debug, PartialEq)]
@@ -57,30 +56,8 @@ pub fn once(
     Ok(shown(&told, &outcome))
 }
 
-/// Returns the scope of a name.
-pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
-    let scope = AffinityScope::ALL
-        .into_iter()
-        .find(|scope| scope.as_str() == name);
-    scope.ok_or_else(|| {
-        let names: Vec<_> = AffinityScope::ALL
-            .iter()
-            .map(|scope| scope.as_str())
-            .collect();
-        format!(
-            "no scope is called `{name}`; there are {}",
-            names.join(", ")
-        )
-    })
-}
-
 fn shown(told: &Told, outcome: &Outcome) -> Value {
     let nr_items = told.nr_items.load(Relaxed).max(1) as f64;
-    let span_ns = told
-        .end_ns
-        .load(Relaxed)
-        .saturating_sub(told.start_ns.load(Relaxed))
-        .max(1);
     let per_item = |count: u64| count as f64 / nr_items;
     let counts = &outcome.counts;
     let mut locks: Vec<_> = outcome
@@ -107,9 +84,9 @@ fn shown(told: &Told, outcome: &Outcome) -> Value {
         })
     });
     json!({
-        "items_per_s": nr_items / span_ns as f64 * 1e9,
+        "items_per_s": told.rate(),
         "nr_items": nr_items,
-        "simulated_ns": span_ns,
+        "simulated_ns": told.span_ns(),
         "kicks_per_item": per_item(told.nr_kicks.load(Relaxed)),
         "nr_workers": told.nr_workers.load(Relaxed),
         "wakes_per_item": per_item(counts.wakes),

@@ -5,9 +5,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use crate::machine::Machine;
-use crate::once::{Point, once, scope_of};
-use crate::scenarios::SCENARIOS;
-use crate::{sweep, table};
+use crate::once::{Point, once};
+use crate::scenarios::{SCENARIOS, scope_of};
+use crate::{calibrate, sweep, table};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub struct Options {
     pub varies_guesses: bool,
     pub budget: Duration,
     pub json: bool,
+    /// What was measured on a machine, and the file that is to be made of it.
+    pub calibrate: Option<(PathBuf, PathBuf)>,
     /// One run of a sweep, in this process.
     pub point: Option<Point>,
 }
@@ -31,7 +33,10 @@ fn help() -> String {
         .map(|it| format!("  {:14} {}\n", it.name, it.about));
     format!(
         "cargo xtask sim SCENARIO --machine FILE [--cpus 8,72] [--scope cpu,cache_shard,system] [--seeds 3]\n\
-         \x20   [--items N] [--no-guesses] [--budget SECONDS] [--json]\n\n\
+         \x20   [--items N] [--no-guesses] [--budget SECONDS] [--json]\n\
+         cargo xtask sim --calibrate NEW --machine FILE [--measured FILE] [--json]\n\n\
+         The second form measures this machine, which should do nothing else, fits what costs it can to that, takes the others from\n\
+         FILE, writes all to NEW, and compares scenarios that it was not fitted to: exit 1 if a regime's median is out of bounds.\n\n\
          Runs the shipped library on a simulated machine. Each figure comes with its interval over seeds, and over each guessed\n\
          cost halved and doubled. Exit 0: done; 1: deadlock, endless loop, panic, or over the budget; 2: could not run.\n\n{}",
         scenarios.collect::<String>()
@@ -49,6 +54,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         varies_guesses: true,
         budget: Duration::from_secs(600),
         json: false,
+        calibrate: None,
         point: None,
     };
     let (mut seed, mut changed) = (None, None);
@@ -82,6 +88,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--budget" => options.budget = Duration::from_secs(number(value()?)?),
             "--no-guesses" => options.varies_guesses = false,
             "--json" => options.json = true,
+            "--calibrate" => options.calibrate = Some((value()?.into(), value()?.into())),
             "--seed" => seed = Some(number(value()?)?),
             "--change" => {
                 let text = value()?;
@@ -94,6 +101,9 @@ fn parse(args: &[String]) -> Result<Options, String> {
             }
             _ => return Err(format!("`{arg}` is no option\n\n{}", help())),
         }
+    }
+    if options.calibrate.is_some() {
+        return Ok(options);
     }
     if !SCENARIOS.iter().any(|it| it.name == options.scenario) {
         return Err(format!(
@@ -148,6 +158,9 @@ pub fn main() -> ExitCode {
     }
     let read = |args: &[String]| {
         let mut options = parse(args)?;
+        if options.calibrate.is_some() && options.machine.as_os_str().is_empty() {
+            return Err("--calibrate wants --machine FILE, whose other costs are kept".into());
+        }
         let machine = Machine::read(&options.machine)?;
         if options.cpus.is_empty() {
             options.cpus = vec![machine.nr_cpus()];
@@ -165,6 +178,9 @@ pub fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some((measured, made)) = &options.calibrate {
+        return calibrate::main(&options, machine, measured, made);
+    }
     let done = match &options.point {
         Some(point) => {
             let nr_items = options.items_for(point.nr_cpus);

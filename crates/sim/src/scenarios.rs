@@ -12,6 +12,8 @@ use afterwork::workqueue::{Builder, Registry, Work, Workqueue};
 use sync::{cpu, futex::Futex, thread, time};
 use topology::{CpuId, CpuSet, Topology};
 
+use crate::host;
+
 /// What one run is told.
 #[derive(Clone, Debug)]
 pub struct Job {
@@ -29,6 +31,18 @@ pub struct Told {
     pub nr_items: AtomicU64,
     pub nr_kicks: AtomicU64,
     pub nr_workers: AtomicU64,
+}
+
+impl Told {
+    pub fn span_ns(&self) -> u64 {
+        let (start, end) = (self.start_ns.load(Relaxed), self.end_ns.load(Relaxed));
+        end.saturating_sub(start).max(1)
+    }
+
+    /// Returns how many items it made a second.
+    pub fn rate(&self) -> f64 {
+        self.nr_items.load(Relaxed).max(1) as f64 / self.span_ns() as f64 * 1e9
+    }
 }
 
 /// A program by its name.
@@ -84,6 +98,23 @@ pub const SCENARIOS: &[Scenario] = &[
     },
 ];
 
+/// Returns the scope of a name.
+pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
+    let scope = AffinityScope::ALL
+        .into_iter()
+        .find(|scope| scope.as_str() == name);
+    scope.ok_or_else(|| {
+        let names: Vec<_> = AffinityScope::ALL
+            .iter()
+            .map(|scope| scope.as_str())
+            .collect();
+        format!(
+            "no scope is called `{name}`; there are {}",
+            names.join(", ")
+        )
+    })
+}
+
 /// Lets a thread on each CPU do `body`, all from one moment on, and notes when they began and ended.
 fn on_all_cpus(
     told: &Arc<Told>,
@@ -123,7 +154,7 @@ fn on_all_cpus(
     }
     // All sleep, and workers that were made have gone idle.
     thread::sleep(std::time::Duration::from_millis(1));
-    sync::sim::measure_from_here();
+    host::measure_from_here();
     go.word().store(1, Relaxed);
     go.wake(u32::MAX);
     threads
@@ -163,7 +194,7 @@ fn queue_of(
     let (nr_items, told2, shared) = (job.nr_items, told.clone(), queue.clone());
     let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
     on_all_cpus(told, job.topology.nr_cpus(), move |_, ready| {
-        let make = |_| Work::new(move || sync::sim::work_ns(work_ns));
+        let make = |_| Work::new(move || host::work_ns(work_ns));
         let works: Vec<_> = (0..batch).map(make).collect();
         let rounds = |nr_rounds: usize| {
             for _ in 0..nr_rounds {
@@ -196,7 +227,7 @@ fn fan_out(job: &Job, told: &Arc<Told>) {
         .build_in(&registry)
         .expect("a queue");
     let works: Vec<_> = (0..4 * job.topology.nr_cpus())
-        .map(|_| Work::new(|| sync::sim::work_ns(1_000)))
+        .map(|_| Work::new(|| host::work_ns(1_000)))
         .collect();
     let round = || {
         assert_eq!(queue.enqueue_all(&works), works.len());
@@ -207,7 +238,7 @@ fn fan_out(job: &Job, told: &Arc<Told>) {
     round();
     let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
     let nr_rounds = (job.nr_items / 4).max(2);
-    sync::sim::measure_from_here();
+    host::measure_from_here();
     told.start_ns.store(time::now_ns(), Relaxed);
     (0..nr_rounds).for_each(|_| round());
     told.end_ns.store(time::now_ns(), Relaxed);
@@ -263,7 +294,7 @@ fn readers(job: &Job, told: &Arc<Told>) {
         } else {
             for _ in 0..nr_items {
                 section();
-                sync::sim::work_ns(100);
+                host::work_ns(100);
             }
             nr_done.fetch_add(1, Relaxed);
             told2.nr_items.fetch_add(nr_items as u64, Relaxed);
@@ -292,7 +323,7 @@ fn percpu_drain(job: &Job, told: &Arc<Told>) {
         ready();
         for _ in 0..nr_items {
             owner.with(|hits| *hits += 1);
-            sync::sim::work_ns(100);
+            host::work_ns(100);
         }
         drop(owner);
         nr_done.fetch_add(1, Relaxed);

@@ -135,7 +135,7 @@ fn run_all(options: &Options, points: &[Point]) -> Result<Vec<Value>, String> {
     Ok(results.into_iter().flatten().collect())
 }
 
-fn run_one(options: &Options, point: &Point) -> Result<Value, String> {
+pub fn run_one(options: &Options, point: &Point) -> Result<Value, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     command

@@ -1,0 +1,304 @@
+//! Small measurements, the same on a real machine and on a simulated one: each is what one cost is fitted to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use sync::{asym, cpu, futex::Futex, hint, thread, time};
+use topology::{CpuId, CpuSet, Topology};
+
+/// A measurement.
+pub struct Micro {
+    pub name: &'static str,
+    /// The costs that it fits, which are one.
+    pub costs: &'static [&'static str],
+    /// Returns nanoseconds.
+    pub run: Box<dyn Fn() -> f64 + Send + Sync>,
+}
+
+#[repr(align(128))]
+#[derive(Default)]
+struct Line(AtomicU64);
+
+fn pin(cpu: CpuId) {
+    let here: CpuSet = [cpu].into_iter().collect();
+    cpu::set_affinity(None, &here).expect("the CPU is there");
+}
+
+/// The middle one of some attempts. A simulation needs few: nobody else uses that machine.
+fn middle(attempt: impl Fn() -> f64) -> f64 {
+    let nr = if cfg!(sim) { 3 } else { 31 };
+    let mut all: Vec<f64> = (0..nr).map(|_| attempt()).collect();
+    all.sort_by(f64::total_cmp);
+    all[nr / 2]
+}
+
+/// Returns how long each of many calls takes.
+fn each(nr_calls: u32, call: impl Fn()) -> f64 {
+    middle(|| {
+        let start = time::now_ns();
+        (0..nr_calls).for_each(|_| call());
+        (time::now_ns() - start) as f64 / f64::from(nr_calls)
+    })
+}
+
+/// Runs `body` by a thread on each of `cpus`, from one moment on; returns how long a round of `nr_rounds` took.
+fn together(cpus: [CpuId; 2], nr_rounds: u32, body: impl Fn(u32) + Send + Sync + 'static) -> f64 {
+    let (body, nr_met) = (Arc::new(body), Arc::new(AtomicUsize::new(0)));
+    let took_ns = Arc::new(AtomicU64::new(0));
+    let threads = [0, 1].map(|index: u32| {
+        let (body, nr_met, took_ns) = (body.clone(), nr_met.clone(), took_ns.clone());
+        let run = move || {
+            pin(cpus[index as usize]);
+            nr_met.fetch_add(1, Ordering::SeqCst);
+            while nr_met.load(Ordering::SeqCst) < 2 {
+                // One CPU may have to run both.
+                thread::yield_now();
+            }
+            let start = time::now_ns();
+            body(index);
+            took_ns.fetch_max(time::now_ns() - start, Ordering::SeqCst);
+        };
+        thread::spawn("micro", run).expect("a thread")
+    });
+    threads
+        .into_iter()
+        .for_each(|thread| thread.join().expect("no panic"));
+    took_ns.load(Ordering::SeqCst) as f64 / f64::from(nr_rounds)
+}
+
+#[derive(Clone, Copy)]
+enum By {
+    Spinning,
+    Yielding,
+    Sleeping,
+}
+
+/// A word goes there and back.
+fn ping_pong(cpus: [CpuId; 2], nr_rounds: u32, by: By) -> f64 {
+    middle(|| {
+        let word = Arc::new(Futex::new(0));
+        together(cpus, nr_rounds, move |me| {
+            for _ in 0..nr_rounds {
+                while word.word().load(Ordering::Acquire) != me {
+                    match by {
+                        By::Spinning => hint::spin_loop(),
+                        By::Yielding => thread::yield_now(),
+                        By::Sleeping => word.wait(1 - me),
+                    }
+                }
+                word.word().store(1 - me, Ordering::Release);
+                if matches!(by, By::Sleeping) {
+                    word.wake(1);
+                }
+            }
+        })
+    })
+}
+
+/// Wakes a thread that has slept on the other CPU for `idle`; returns how long the call takes, and how long until it runs.
+fn wake_up(cpus: [CpuId; 2], idle: Duration) -> (f64, f64) {
+    let nr = if cfg!(sim) { 3 } else { 15 };
+    let (word, woken_ns) = (Arc::new(Futex::new(0)), Arc::new(AtomicU64::new(0)));
+    let sleeper = {
+        let (word, woken_ns) = (word.clone(), woken_ns.clone());
+        let run = move || {
+            pin(cpus[1]);
+            for round in 0..nr {
+                while word.word().load(Ordering::Acquire) == round {
+                    word.wait(round);
+                }
+                woken_ns.store(time::now_ns(), Ordering::Release);
+            }
+        };
+        thread::spawn("sleeper", run).expect("a thread")
+    };
+    pin(cpus[0]);
+    let (mut calls, mut ways) = (Vec::new(), Vec::new());
+    for round in 0..nr {
+        thread::sleep(idle);
+        woken_ns.store(0, Ordering::Release);
+        word.word().store(round + 1, Ordering::Release);
+        let start = time::now_ns();
+        word.wake(1);
+        let called = time::now_ns();
+        while woken_ns.load(Ordering::Acquire) == 0 {
+            hint::spin_loop();
+        }
+        calls.push((called - start) as f64);
+        ways.push(woken_ns.load(Ordering::Acquire).saturating_sub(start) as f64);
+    }
+    sleeper.join().expect("no panic");
+    let half = |mut all: Vec<f64>| {
+        all.sort_by(f64::total_cmp);
+        all[all.len() / 2]
+    };
+    (half(calls), half(ways))
+}
+
+/// The first two CPUs that share what `cost` stands for, and nothing nearer.
+fn pair(topology: &Topology, cost: &str) -> Option<[CpuId; 2]> {
+    let cpus: Vec<_> = topology.cpus().collect();
+    let first = cpus.first()?;
+    let kind_of = |other: &topology::Cpu| {
+        let smt = topology.smt_siblings(first.id);
+        let llc = topology.llc_of(first.id);
+        match () {
+            () if smt.is_some_and(|smt| smt.contains(other.id)) => "smt",
+            () if llc.is_some_and(|llc| llc.cpus.contains(other.id)) => "llc_dirty",
+            () if first.node == other.node => "xllc",
+            () => "xnode",
+        }
+    };
+    let other = cpus[1..].iter().find(|other| kind_of(other) == cost)?;
+    Some([first.id, other.id])
+}
+
+/// Returns the measurements that a machine allows, in an order in which each wants those before it. None for one CPU.
+pub fn micros(topology: &Topology) -> Vec<Micro> {
+    let ids: Vec<_> = topology.cpus().map(|cpu| cpu.id).collect();
+    let &[first, second, ..] = &ids[..] else {
+        return Vec::new();
+    };
+    let (one, two) = ([first, first], [first, second]);
+    let mut all = Vec::new();
+    let mut add = |name, costs, run: Box<dyn Fn() -> f64 + Send + Sync>| {
+        all.push(Micro { name, costs, run });
+    };
+    let line = Arc::new(Line::default());
+    let its = |call: fn(&AtomicU64)| {
+        let line = line.clone();
+        Box::new(move || each(10_000, || call(&line.0)))
+    };
+    add(
+        "a load that hits",
+        &["instr", "load_hit"],
+        its(|word| _ = std::hint::black_box(word.load(Ordering::Relaxed))),
+    );
+    add(
+        "an addition that hits",
+        &["rmw_hit"],
+        its(|word| _ = word.fetch_add(1, Ordering::Relaxed)),
+    );
+    add(
+        "a store and a fence",
+        &["fence"],
+        its(|word| {
+            word.store(1, Ordering::Relaxed);
+            sync::atomic::fence(Ordering::SeqCst);
+        }),
+    );
+    let call = |call: fn()| Box::new(move || each(3_000, call));
+    add("a spin hint", &["pause"], call(hint::spin_loop));
+    add(
+        "the clock",
+        &["clock"],
+        call(|| _ = std::hint::black_box(time::now_ns())),
+    );
+    add(
+        "the cycle counter",
+        &["tsc"],
+        call(|| _ = std::hint::black_box(time::cycles())),
+    );
+    add(
+        "the CPU's number",
+        &["getcpu"],
+        call(|| _ = std::hint::black_box(cpu::current())),
+    );
+    add(
+        "a yield to nobody",
+        &["sched_yield"],
+        call(thread::yield_now),
+    );
+    let nobody = Arc::new(Futex::new(0));
+    add(
+        "a wake-up of nobody",
+        &["futex"],
+        Box::new(move || each(3_000, || nobody.wake(1))),
+    );
+    asym::init();
+    add(
+        "a membarrier alone",
+        &["membarrier"],
+        Box::new(|| each(300, asym::heavy)),
+    );
+    for cost in ["smt", "llc_dirty", "xllc", "xnode"] {
+        if let Some(cpus) = pair(topology, cost) {
+            let (name, costs): (_, &[&str]) = match cost {
+                "smt" => ("a line there and back, one core", &["smt"]),
+                "llc_dirty" => ("a line there and back, one cache", &["llc_dirty"]),
+                "xllc" => ("a line there and back, two caches", &["xllc"]),
+                _ => ("a line there and back, two nodes", &["xnode"]),
+            };
+            add(
+                name,
+                costs,
+                Box::new(move || ping_pong(cpus, 1_000, By::Spinning)),
+            );
+        }
+    }
+    add(
+        "additions by two CPUs",
+        &["hold"],
+        Box::new(move || {
+            middle(|| {
+                let line = Arc::new(Line::default());
+                let nr = 20_000;
+                together(two, nr, move |_| {
+                    (0..nr).for_each(|_| _ = line.0.fetch_add(1, Ordering::Relaxed));
+                })
+            })
+        }),
+    );
+    add(
+        "yields there and back, one CPU",
+        &["switch"],
+        Box::new(move || ping_pong(one, 500, By::Yielding)),
+    );
+    add(
+        "sleeps there and back, one CPU",
+        &["ttwu"],
+        Box::new(move || ping_pong(one, 500, By::Sleeping)),
+    );
+    let soon = Duration::from_micros(300);
+    add(
+        "the call that wakes an idle CPU",
+        &["ipi_send"],
+        Box::new(move || wake_up(two, soon).0),
+    );
+    add(
+        "until an idle CPU runs",
+        &["idle_exit"],
+        Box::new(move || wake_up(two, soon).1),
+    );
+    add(
+        "until a CPU runs that was idle for 8 ms",
+        &["deep_exit"],
+        Box::new(move || wake_up(two, Duration::from_millis(8)).1),
+    );
+    add(
+        "a thread, started and joined",
+        &["spawn"],
+        Box::new(|| {
+            each(20, || {
+                let thread = thread::spawn("micro", || ()).expect("a thread");
+                thread.join().expect("no panic");
+            })
+        }),
+    );
+    all
+}
+
+/// Runs one on a thread of its own, on the first CPU.
+pub fn run(topology: &Topology, micro: Micro) -> f64 {
+    let first = topology.cpus().next().expect("a machine has CPUs").id;
+    let outcome = Arc::new(AtomicU64::new(0));
+    let told = outcome.clone();
+    let body = move || {
+        pin(first);
+        told.store((micro.run)().to_bits(), Ordering::SeqCst);
+    };
+    let thread = thread::spawn("micro", body).expect("a thread");
+    thread.join().expect("no panic");
+    f64::from_bits(outcome.load(Ordering::SeqCst))
+}
