@@ -336,7 +336,7 @@ fn a_page_that_is_not_what_it_should_be_is_refused_with_the_reason() {
         (make("open", &honest, 0o644), "others may use it"),
         (make("version", &changed(8, 3), 0o600), "version 3"),
         (
-            make("damaged", &changed(16, 1), 0o600),
+            make("damaged", &changed(16, !honest[16]), 0o600),
             "does not fit its check",
         ),
         (make("cut", &honest[..600], 0o600), "no room for"),
