@@ -40,11 +40,14 @@ fn nr_threads() -> usize {
 }
 
 #[test]
-fn a_thousand_idle_queues_own_no_thread_and_at_most_four_kibibytes_each() {
+fn a_thousand_idle_queues_own_no_thread_and_little_memory() {
     const COUNT: usize = 1000;
+    /// What keeps the seats of a CPU between runs has lines of its own.
+    const EACH_CPU: usize = 128;
     // Each further pool costs some 400 bytes a queue.
     for machine in ["2 core", "4 llc x 8 core"] {
         let machine = Topology::synthetic(machine).unwrap();
+        let limit = 4096 + (EACH_CPU * machine.allowed().len()) as isize;
         let registry = Registry::new(machine, Params::default()).unwrap();
         let mut queues = Vec::with_capacity(COUNT);
         let (threads, bytes) = (nr_threads(), NR_BYTES.load(Ordering::Relaxed));
@@ -58,7 +61,7 @@ fn a_thousand_idle_queues_own_no_thread_and_at_most_four_kibibytes_each() {
         );
         // Fewer is no wonder: those of the registry before this one may just be going.
         assert!(nr_threads() <= threads, "a queue has a thread");
-        assert!(each <= 4096, "{each} bytes each");
+        assert!(each <= limit, "{each} bytes each");
         drop(queues);
         let left = NR_BYTES.load(Ordering::Relaxed) - bytes;
         assert!(left < 1 << 16, "{left} bytes are left");

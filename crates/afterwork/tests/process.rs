@@ -61,11 +61,11 @@ fn refuse_membarrier() {
 }
 
 /// Starts a thread that has just read, and reads no more: only a barrier can tell that it is idle.
-fn quiet_reader() -> mpsc::Sender<()> {
+fn quiet_reader(read: impl FnOnce() + Send + 'static) -> mpsc::Sender<()> {
     let (done, wait) = mpsc::channel::<()>();
     let (ready, is_ready) = mpsc::channel();
     spawn(move || {
-        drop(rcu::read());
+        read();
         ready.send(()).unwrap();
         wait.recv().ok();
     });
@@ -77,19 +77,24 @@ fn quiet_reader() -> mpsc::Sender<()> {
 fn a_barrier_that_is_refused_after_it_was_allowed_ends_the_process() {
     let _alone = alone();
     let wait: fn() = || {
-        let _quiet = quiet_reader();
+        let _quiet = quiet_reader(|| drop(rcu::read()));
         rcu::synchronize();
     };
     let call: fn() = || {
-        let _quiet = quiet_reader();
+        let _quiet = quiet_reader(|| drop(rcu::read()));
         rcu::call(|| ());
         rcu::barrier();
     };
-    let wait_in_domain: fn() = || Domain::new().synchronize();
+    let wait_in_domain: fn() = || {
+        let domain = Domain::new();
+        let read = domain.clone();
+        let _quiet = quiet_reader(move || drop(read.read()));
+        domain.synchronize();
+    };
     for body in [wait, call, wait_in_domain] {
         let (status, told) = in_child(|| {
             rcu::synchronize();
-            quiet_reader();
+            quiet_reader(|| drop(rcu::read()));
             if !sync::asym::init() {
                 // A kernel without it refuses nothing later.
                 std::process::abort();
