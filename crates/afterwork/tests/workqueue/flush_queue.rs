@@ -191,6 +191,42 @@ fn an_item_helped_after_the_flush_began_does_not_hold_it_up() {
 }
 
 #[test]
+fn what_is_helped_later_does_not_hold_up_a_flush_that_waits_for_a_helper() {
+    ends(|| {
+        let queue = alone_on_two(queue("helped").max_active(256));
+        // Until no worker was there first: its joiner runs it, by a seat that its CPU kept.
+        let helped = |queue: &Workqueue| loop {
+            let ((plug, hole), own) = (stopper(), queue.clone());
+            let (tell, told) = mpsc::channel();
+            let joiner = thread::spawn(move || {
+                pin(0);
+                (0..50).for_each(|_| own.spawn(|| ()).join().unwrap());
+                let joiner = thread::current().id();
+                let item = move || {
+                    tell.send(thread::current().id() == joiner).unwrap();
+                    hole.sit();
+                };
+                own.spawn(item).join().unwrap();
+            });
+            if told.recv().unwrap() {
+                return (plug, joiner);
+            }
+            plug.release();
+            joiner.join().unwrap();
+        };
+        let (first, first_joiner) = helped(&queue);
+        let flusher = flusher(&queue);
+        let (second, second_joiner) = helped(&queue);
+        first.release();
+        first_joiner.join().unwrap();
+        flusher.join().unwrap();
+        second.release();
+        second_joiner.join().unwrap();
+        queue.drain().unwrap();
+    });
+}
+
+#[test]
 fn flush_waits_for_items_that_have_no_seat_yet() {
     ends(|| {
         let queue = alone_on_two(queue("inactive").max_active(1).help(false));

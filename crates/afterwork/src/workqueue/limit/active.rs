@@ -530,19 +530,19 @@ impl<S> Gate<S> {
     /// The phase wraps: a flush that sleeps through 256 others may take it for the one that it began in, and waits
     /// for helpers that do not concern it. It never ends too early by that.
     pub(crate) fn has_helped(&self, phase: Phase) -> bool {
-        if self.stocks.iter().any(|stock| stock.nr_helpers() > 0) {
-            return false;
-        }
+        let of_stocks = self.stocks.iter().any(|stock| stock.nr_helpers() > 0);
         let mut from = self.load();
         loop {
             let present = from.phase();
             let is_empty = from.nr_helpers(present.before()) == 0;
-            let to = if present == phase && from.nr_helpers(present) == 0 && is_empty {
+            let to = if present == phase && from.nr_helpers(present) == 0 && is_empty && !of_stocks
+            {
                 return true;
             } else if present == phase && is_empty {
+                // Also where a stock counts the last of them: else who comes later would count in the same phase.
                 from.next_phase()
             } else if present != phase && (present != phase.next() || is_empty) {
-                return true;
+                return !of_stocks;
             } else {
                 from.with(HELP_WAITS)
             };

@@ -319,8 +319,8 @@ fn stocks_stay_closed_until_the_last_flush_has_ended() {
     let second = Gate::closed(gate.clone());
     assert!(Gate::leave(gate, &seats.core, 0, early).settled.is_some());
     assert!(
-        !first.has_helped(phase),
-        "the late one is of the phase that was the present one"
+        first.has_helped(phase),
+        "the late one came in a later phase"
     );
     drop(first);
     assert!(gate.try_enter(1) && !gate.line.lock().is_open);
