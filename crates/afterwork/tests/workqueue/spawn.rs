@@ -376,3 +376,21 @@ fn of_many_closures_a_full_queue_takes_what_it_has_room_for() {
     queue.resume();
     queue.drain().unwrap();
 }
+
+#[test]
+fn of_many_closures_none_comes_after_the_end_of_a_queue_that_their_giver_destroys() {
+    let queue = alone_on_two(queue("all"));
+    let census = Census::default();
+    let funcs = (0..100).map(|i| {
+        if i == 70 {
+            queue.destroy().unwrap();
+        }
+        let life = census.life();
+        move || drop(life)
+    });
+    // The first chain was queued before; what had been gathered since is refused like what comes later.
+    assert_eq!(queue.spawn_detached_all(funcs), 64);
+    let stats = queue.stats();
+    assert_eq!((stats.completed, stats.refused), (64, 36));
+    census.all_dropped(100);
+}

@@ -4,8 +4,14 @@ use std::ptr::NonNull;
 
 use sync::atomic::Ordering;
 
-use super::queue::Workqueue;
-use crate::workqueue::{execute::join, item::head::Head, item::list::set_fresh_next};
+use super::queue::{Admission, Workqueue};
+use crate::{
+    panics::contain,
+    workqueue::{
+        execute::join,
+        item::{head::Head, list::set_fresh_next, remains::Remains},
+    },
+};
 
 /// How many closures a chain has at most, as many as a worker takes at once. A guess: with longer ones the workers begin later.
 const CHAIN: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
@@ -15,6 +21,7 @@ struct Gathered<'a> {
     queue: &'a Workqueue,
     items: [NonNull<Head>; CHAIN],
     len: usize,
+    nr_queued: usize,
 }
 
 impl Workqueue {
@@ -23,7 +30,7 @@ impl Workqueue {
     ///
     /// They are handed over in chains of up to 64: a step of what producers share for each chain, instead of one for each closure.
     /// So one may not have been queued yet when the next is asked for; all have been on return, and when `funcs` panics all that
-    /// it gave.
+    /// it gave. Where the queue is closed meanwhile, those that have not been queued are refused.
     ///
     /// # Blocking
     ///
@@ -55,24 +62,22 @@ impl Workqueue {
             queue: self,
             items: [NonNull::dangling(); CHAIN],
             len: 0,
+            nr_queued: 0,
         };
-        let mut nr_queued = 0;
         for func in funcs {
             match self.place() {
                 // FOREIGN(refused-drop): a closure that is refused, on the caller, outside of any barrier; the caller's.
                 None => drop(func),
-                Some(false) => {
-                    gathered.add(join::detached(func, std::ptr::null()));
-                    nr_queued += 1;
-                }
+                Some(false) => gathered.add(join::detached(func, std::ptr::null())),
                 Some(true) => {
                     gathered.push();
                     self.spawn_counted_detached(func);
-                    nr_queued += 1;
+                    gathered.nr_queued += 1;
                 }
             }
         }
-        nr_queued
+        gathered.push();
+        gathered.nr_queued
     }
 }
 
@@ -91,6 +96,11 @@ impl Gathered<'_> {
         let (Some(&oldest), Some(&newest)) = (items.first(), items.last()) else {
             return;
         };
+        // What gives them may have taken its time, or have closed the queue.
+        if matches!(self.queue.admission(), Admission::Closed) {
+            return refuse(self.queue, items);
+        }
+        self.nr_queued += items.len();
         let home = self.queue.here();
         let mut older = std::ptr::null_mut();
         for &item in items {
@@ -104,6 +114,24 @@ impl Gathered<'_> {
             older = item.as_ptr();
         }
         home.pool.push_chain(newest, oldest);
+    }
+}
+
+/// Drops closures that had been admitted, by a queue that takes none any more.
+#[cold]
+fn refuse(queue: &Workqueue, items: &[NonNull<Head>]) {
+    let mut remains = Remains::default();
+    for (at, &item) in items.iter().enumerate() {
+        if at > 0 {
+            // The first was counted by who asked.
+            queue.inner.note_refused();
+        }
+        // SAFETY: it was made for this, and nobody else knows it.
+        unsafe { (item.as_ref().vtable().cancel)(item, &mut remains) };
+    }
+    for func in remains.dropped {
+        // FOREIGN(refused-drop): a closure that is refused, on the caller, outside of any barrier; contained, for there are others.
+        contain(|| drop(func));
     }
 }
 
