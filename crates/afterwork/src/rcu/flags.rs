@@ -151,7 +151,7 @@ impl Flags {
         // If the driver's ASK comes first, we clear it: our past sections are released to it, and our next ones see what was
         // removed. If our exchange comes first, ASK stays for the next unlock.
         // Likewise COUNTED, against `count_on`: if it comes first, we count down the tree; else the driver does.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
+        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders, a_srcu_answer_needs_both_orders
         let order = twin::order("rcu: relaxed answer", Ordering::AcqRel);
         self.0.fetch_and(!(ASK | COUNTED | BOOSTED), order)
     }
@@ -182,7 +182,7 @@ impl Flags {
         // ORDER(ask): the other end; see `answer`.
         // If our ASK comes first, the reader's answer acquires what we saw removed. If an answer comes first, it answered
         // an earlier question, and ASK stands for the next one.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
+        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders, a_srcu_answer_needs_both_orders
         self.0.fetch_or(ASK, Ordering::Release);
     }
 
@@ -190,7 +190,7 @@ impl Flags {
     pub(super) fn has_answered(&self) -> bool {
         // ORDER(ask): the other end; see `answer`. Without ASK the sections before the answer happened before us; with it
         // the driver waits.
-        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders
+        // Test: an_answer_stands_for_a_quiescent_state, an_answer_needs_both_orders, a_srcu_answer_needs_both_orders
         self.0.load(Ordering::Acquire) & ASK == 0
     }
 

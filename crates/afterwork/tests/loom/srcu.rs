@@ -181,8 +181,27 @@ fn a_srcu_reader_that_is_not_parked_keeps_what_it_reached() {
 
 #[test]
 fn a_srcu_answer_stands_for_a_barrier() {
-    // The orders of an answer have their twin in `an_answer_needs_both_orders`, of the same code.
     with("srcu: no fence in enter", || bounded(4, || unaided(2)));
+    with("srcu: no fence in enter + srcu: answers unasked", || {
+        bounded(4, || unaided(2))
+    });
+    // Nor does it rest on the light barrier after a section, which would release the section in any case.
+    with(
+        "srcu: no fence in enter + srcu: no fence in leave + srcu: answers unasked",
+        || bounded(4, || unaided(2)),
+    );
+}
+
+#[test]
+fn a_srcu_answer_needs_both_orders() {
+    must_fail(
+        "srcu: no fence in enter + srcu: answers unasked + rcu: relaxed answer",
+        || bounded(3, || unaided(2)),
+    );
+    must_fail(
+        "srcu: no fence in enter + srcu: no fence in leave + rcu: relaxed answer",
+        || bounded(3, || unaided(2)),
+    );
 }
 
 #[test]
