@@ -279,24 +279,25 @@ impl<S> Gate<S> {
     /// Makes the seats for a limit of `max`, times `factor`, of a queue that uses so many CPUs of each node, with stocks for
     /// `stocks_for` CPUs.
     pub(crate) fn new(max: u32, factor: u32, nr_cpus: &[u32], stocks_for: u32) -> Self {
-        let nr_stocks = nr_stocks(max * factor, stocks_for);
         let nr_cpus = if nr_cpus.len() > 1 { nr_cpus } else { &[] };
+        let nr_nodes = nr_cpus.len().max(1) as u32;
+        let nr_stocks = nr_stocks(max * factor, stocks_for).div_ceil(nr_nodes);
         let node = |&nr_cpus| Node {
             nr_active: CachePadded::new(AtomicU32::new(0)),
             share: AtomicU32::new(0),
             nr_cpus: AtomicU32::new(nr_cpus),
         };
-        let is_open = keep(max * factor, nr_stocks) > 0;
+        let is_open = keep(max * factor, nr_stocks * nr_nodes) > 0;
         let gate = Self {
             word: CachePadded::new(AtomicU64::new(0)),
             max: AtomicU32::new(max * factor),
             factor,
             nodes: nr_cpus.iter().map(node).collect(),
-            stocks: (0..nr_stocks as usize * nr_cpus.len().max(1))
+            stocks: (0..nr_stocks * nr_nodes)
                 .map(|_| CachePadded::default())
                 .collect(),
             nr_stocks,
-            cpus_per_stock: stocks_for.div_ceil(nr_stocks.max(1)).max(1),
+            cpus_per_stock: stocks_for.div_ceil((nr_stocks * nr_nodes).max(1)).max(1),
             line: Mutex::new(Line {
                 places: VecDeque::new(),
                 is_open,
@@ -358,7 +359,7 @@ impl<S> Gate<S> {
     /// Returns how many seats a stock keeps at most.
     #[inline]
     fn keep(&self) -> u32 {
-        keep(self.nr_seats(), self.nr_stocks)
+        keep(self.nr_seats(), self.stocks.len() as u32)
     }
 
     /// Opens the stocks if half of the seats are free, which is as many as they keep, and nobody wants them closed. They stay

@@ -231,6 +231,15 @@ fn a_flush_that_finds_another_at_work_waits_for_both_phases() {
 }
 
 #[test]
+fn nodes_part_the_stocks_that_there_are() {
+    for nodes in [&[][..], &[4, 4], &[2, 2, 2, 2]] {
+        let gate = Seats::with_stocks(64, nodes, 8).gate;
+        assert_eq!(gate.stocks.len(), 8);
+        assert_eq!(gate.keep() * 8, 32);
+    }
+}
+
+#[test]
 fn a_paused_gate_has_no_seats_and_keeps_its_limit() {
     let seats = Seats::new(2, &[]);
     let gate = &seats.gate;
