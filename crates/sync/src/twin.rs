@@ -71,17 +71,37 @@ mod model {
 
     // Both models run all of their threads on the OS thread of the test, so this is one value a test.
     std::thread_local!(static ARMED: Cell<Option<&'static str>> = const { Cell::new(None) });
+    // A bit for each of these names that the code has asked for.
+    std::thread_local!(static MET: Cell<u32> = const { Cell::new(0) });
 
     /// Returns `true` if the bug `name` is put back in the model that this test runs.
     pub fn armed(name: &str) -> bool {
         let armed = ARMED.with(Cell::get);
-        armed.is_some_and(|names| names.split(" + ").any(|one| one == name))
+        let found = armed.and_then(|names| names.split(" + ").position(|one| one == name));
+        found.is_some_and(|at| {
+            MET.with(|met| met.set(met.get() | 1 << at));
+            true
+        })
     }
 
     /// Runs `model` with the bug `name` put back; `a + b` puts back both.
     ///
     /// For a model that holds without what it takes away, because something else does the same.
+    ///
+    /// # Panics
+    ///
+    /// When the model passes and has never come to one of them: nothing was taken away.
     pub fn with<R>(name: &'static str, model: impl FnOnce() -> R) -> R {
+        MET.with(|met| met.set(0));
+        let result = run(name, model);
+        for (at, one) in name.split(" + ").enumerate() {
+            let met = MET.with(Cell::get) & 1 << at != 0;
+            assert!(met, "the model never comes to: {one}");
+        }
+        result
+    }
+
+    fn run<R>(name: &'static str, model: impl FnOnce() -> R) -> R {
         struct Disarm;
         impl Drop for Disarm {
             fn drop(&mut self) {
@@ -100,7 +120,7 @@ mod model {
     /// When the model passes: then it would not have found the bug.
     pub fn must_fail(name: &'static str, model: impl FnOnce()) -> String {
         let contained = || std::panic::catch_unwind(std::panic::AssertUnwindSafe(model));
-        let outcome = with(name, contained);
+        let outcome = run(name, contained);
         match outcome {
             Ok(()) => panic!("the model passed with the bug put back: {name}"),
             Err(payload) => {
