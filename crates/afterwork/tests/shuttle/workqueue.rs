@@ -8,7 +8,7 @@ use std::{
 use afterwork::{
     params::Params,
     workqueue::{
-        AffinityScope, Registry, Work, Workqueue,
+        AffinityScope, MAX_SHARES, Registry, Work, Workqueue,
         model::{Culler, Machine},
     },
 };
@@ -389,6 +389,57 @@ fn busy_beside_idle() {
         ahead += if of_busy { 1 } else { -1 };
         assert!(ahead.abs() <= 2, "not by turns: {seen:?}");
     }
+}
+
+/// A queue of few shares that has had its turn, holds its only seat for one item more, and owes thousands of turns; one of many
+/// shares, whose first item cancels that one, and whose second drains the queue. The only worker has given the seat up by then.
+fn emptied_among_shares() {
+    let params = Params {
+        max_batch: 1,
+        ..Params::default()
+    };
+    let (managed, queues) = Managed::with(params, &[256, 1, 1], 1);
+    let [plugged, few, many] = &queues[..] else {
+        unreachable!()
+    };
+    few.set_shares(1).unwrap();
+    many.set_shares(MAX_SHARES).unwrap();
+    let (release, released) = shuttle::sync::mpsc::channel::<()>();
+    plugged.spawn_detached(move || _ = released.recv());
+    let nr_of_few = Arc::new(AtomicU32::new(0));
+    for _ in 0..2 {
+        let nr_of_few = nr_of_few.clone();
+        few.spawn_detached(move || _ = nr_of_few.fetch_add(1, Ordering::Relaxed));
+    }
+    let nr_cancelled = Arc::new(AtomicU32::new(0));
+    let producer = thread::spawn({
+        let (few, many, nr_cancelled) = (few.clone(), many.clone(), nr_cancelled.clone());
+        move || {
+            let drained = few.clone();
+            many.spawn_detached(move || {
+                nr_cancelled.store(few.cancel_all() as u32, Ordering::Relaxed);
+            });
+            many.spawn_detached(move || drained.drain().unwrap());
+        }
+    });
+    producer.join().unwrap();
+    release.send(()).unwrap();
+    managed.end(queues);
+    assert_eq!(nr_of_few.load(Ordering::Relaxed), 1);
+    assert_eq!(nr_cancelled.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn a_queue_that_was_emptied_waits_for_no_turn() {
+    explore(200, emptied_among_shares);
+}
+
+#[test]
+fn an_emptied_queue_that_keeps_its_seat_would_be_seen() {
+    let failure = must_fail("shares: an emptied link waits for its turn", || {
+        explore(200, emptied_among_shares)
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
 }
 
 #[test]

@@ -351,7 +351,9 @@ impl Dispatch {
         }
         // One of which all was cancelled, or that may not go on, gives its seat up: nobody has to wait until it is its turn.
         let has_none = |&slot: &usize| !self.link(slot).has_waiting() || self.link(slot).plugged;
-        if let Some(at) = self.ready.iter().position(has_none) {
+        if let Some(at) = self.ready.iter().position(has_none)
+            && !twin::armed("shares: an emptied link waits for its turn")
+        {
             return self.ready.remove(at);
         }
         let used = self
