@@ -281,7 +281,7 @@ fn a_batch_that_gives_its_room_back_lets_in_who_waits() {
 }
 
 /// Few under Miri, which takes a thousand times as long.
-const NR_POSTS: usize = if cfg!(miri) { 20 } else { 5_000 };
+const NR_POSTS: usize = if cfg!(miri) { 8 } else { 5_000 };
 
 #[test]
 fn every_item_that_waited_arrives_once_in_its_order_and_never_too_many_are_inside() {
