@@ -62,6 +62,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/thread.rs", "NAMES", HeldFirst),
     ("sync/time.rs", "RATE", Word),
     ("sync/twin.rs", "ARMED", Tests),
+    ("sync/twin.rs", "MET", Tests),
     ("sync/twin.rs", "NR_PASSED", Tests),
     // The process that has the page, by its number.
     ("page/publisher.rs", "AT_EXIT_SET", Word),
