@@ -162,6 +162,10 @@ impl Domain {
                 // Two CPUs that share nothing: the threads of a model register on one or the other in turn.
                 return Tree::new(2, Box::new([0, 1]));
             }
+            if cfg!(miri) {
+                // The interpreter does not open files of this machine.
+                return Tree::new(1, Box::new([]));
+            }
             match sync::cpu::topology() {
                 Ok(machine) => Tree::for_machine(&machine),
                 Err(_) => Tree::new(1, Box::new([])),
