@@ -140,14 +140,14 @@ fn an_emptiness_that_goes_by_the_missing_link_sleeps_on_posts() {
 fn a_claim_that_comes_late_needs_a_token() {
     // One item at a time: the first poster may still claim when its item is received and the owner arms again.
     let failure = must_fail("park: no token", || {
-        bounded(3, || all_are_received(&[Post::Eager, Post::Eager], 1));
+        bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
     });
     assert!(failure.contains("deadlock"), "{failure}");
 }
 
 #[test]
 fn a_claim_that_comes_late_is_only_early() {
-    bounded(3, || all_are_received(&[Post::Eager, Post::Eager], 1));
+    bounded(2, || all_are_received(&[Post::Eager, Post::Eager], 1));
 }
 
 /// The owner arms as a task that nobody runs, then sleeps as a thread, twice. The first poster may claim so late that
@@ -167,12 +167,12 @@ fn two_kinds_of_sleep() {
 
 #[test]
 fn a_claim_rings_the_bell_of_the_arming_that_it_claims() {
-    bounded(3, two_kinds_of_sleep);
+    bounded(2, two_kinds_of_sleep);
 }
 
 #[test]
 fn a_claim_needs_its_acquire() {
-    must_fail("wait: relaxed claim", || bounded(3, two_kinds_of_sleep));
+    must_fail("wait: relaxed claim", || bounded(2, two_kinds_of_sleep));
 }
 
 /// Wakes the thread that runs a task.

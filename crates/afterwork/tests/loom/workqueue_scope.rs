@@ -39,20 +39,20 @@ fn end_meets_a_guest_that_panics() {
 
 #[test]
 fn a_scope_ends_after_its_guests() {
-    exhaustive(end_meets_a_guest_that_panics);
+    bounded(3, end_meets_a_guest_that_panics);
 }
 
 #[test]
 fn the_end_must_wait_for_guests() {
     must_fail("crew: the end overlooks guests", || {
-        exhaustive(end_meets_a_guest_that_panics);
+        bounded(3, end_meets_a_guest_that_panics);
     });
 }
 
 #[test]
 fn the_last_guest_must_wake_the_owner() {
     must_fail("crew: the last guest wakes nobody", || {
-        exhaustive(end_meets_a_guest_that_panics);
+        bounded(3, end_meets_a_guest_that_panics);
     });
 }
 
@@ -216,13 +216,13 @@ fn an_item_is_brought_to_a_guest() {
 
 #[test]
 fn a_guest_sees_what_was_written_before_its_item_was_brought() {
-    exhaustive(an_item_is_brought_to_a_guest);
+    bounded(3, an_item_is_brought_to_a_guest);
 }
 
 #[test]
 fn bringing_an_item_must_publish_it() {
     must_fail("line: relaxed push", || {
-        exhaustive(an_item_is_brought_to_a_guest);
+        bounded(3, an_item_is_brought_to_a_guest);
     });
 }
 
@@ -248,13 +248,13 @@ fn items_in_order() {
 
 #[test]
 fn items_of_an_ordered_queue_run_one_at_a_time_whoever_runs_them() {
-    exhaustive(items_in_order);
+    bounded(3, items_in_order);
 }
 
 #[test]
 fn an_item_must_wait_for_the_one_before_it() {
     must_fail("line: an item starts beside another", || {
-        exhaustive(items_in_order);
+        bounded(3, items_in_order);
     });
 }
 
