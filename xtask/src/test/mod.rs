@@ -88,20 +88,19 @@ fn run_layer(
         tally.count.skipped += steps.len() as u64;
     } else {
         let shown = Mutex::new((progress, tally));
-        for together in steps.chunks(layer.at_once) {
-            thread::scope(|scope| {
-                let run = |step| run_step(workspace, step, layer, signals, &shown);
-                let runs: Vec<_> = together
-                    .iter()
-                    .map(|step| scope.spawn(move || run(step)))
-                    .collect();
-                runs.into_iter()
-                    .try_for_each(|run| run.join().expect("a step does not panic"))
-            })?;
-            if signals.caught() {
-                break;
+        let next = Mutex::new(steps.iter());
+        let take = || next.lock().expect("a step does not panic").next();
+        let run_on = || {
+            while let Some(step) = take().filter(|_| !signals.caught()) {
+                run_step(workspace, step, layer, signals, &shown)?;
             }
-        }
+            Ok(())
+        };
+        thread::scope(|scope| {
+            let runs: Vec<_> = (0..layer.at_once).map(|_| scope.spawn(run_on)).collect();
+            runs.into_iter()
+                .try_for_each(|run| run.join().expect("a step does not panic"))
+        })?;
         (progress, tally) = shown.into_inner().expect("a step does not panic");
     }
     tally.seconds = progress.seconds();
