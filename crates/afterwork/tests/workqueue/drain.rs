@@ -170,8 +170,9 @@ fn a_drain_that_goes_round_and_round_is_reported_with_the_item_that_keeps_coming
         });
         let queue = queue("busy").help(false).build_in(&registry).unwrap();
         let stop = Count::default();
-        // Two of them, so that there is never a moment in which nothing is in flight.
-        for _ in 0..2 {
+        // So many that there is never a moment in which nothing is in flight, nor a look that meets all of them on
+        // their way from one place to the next.
+        for _ in 0..6 {
             let (again, stop) = (queue.clone(), stop.clone());
             queue.enqueue(&Work::with_handle(move |this| {
                 if stop.get() == 0 {
@@ -192,7 +193,6 @@ fn a_drain_that_goes_round_and_round_is_reported_with_the_item_that_keeps_coming
             _ => None,
         });
         let rounds = [10].into_iter().chain((100..=1000).step_by(100));
-        // A look may come while both are on their way from one place to the next.
         let mut named = 0;
         for (expected, (queue, rounds, item)) in rounds.zip(told) {
             assert_eq!((queue.as_str(), rounds), ("busy", expected));
