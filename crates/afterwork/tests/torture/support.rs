@@ -12,6 +12,7 @@ pub mod hostile;
 
 use std::{
     any::Any,
+    backtrace::Backtrace,
     fmt::Debug,
     process::ExitCode,
     sync::{
@@ -174,7 +175,9 @@ pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
 /// At once: other threads run, and what they would find at an orderly exit is no fault.
 pub fn fault(what: &str) -> ! {
     let seed = SEED.load(Ordering::Relaxed);
-    let text = format!("{what}\nin the round of --seed {seed}\n");
+    // Where `RUST_BACKTRACE` asks for it.
+    let stack = Backtrace::capture();
+    let text = format!("{what}\nin the round of --seed {seed}\n{stack}\n");
     // Not `eprintln`, whose lock a child of `fork` may find taken.
     // SAFETY: the bytes are the text's; then the process ends.
     unsafe {

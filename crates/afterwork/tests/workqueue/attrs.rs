@@ -1,13 +1,18 @@
 //! Attributes that change while a queue is used, and machines that do.
 
-use std::sync::{
-    Arc, Mutex,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    future::Future,
+    pin::pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Wake, Waker},
 };
 
 use afterwork::{
     params::Params,
-    workqueue::{AffinityScope, Attrs, BuildError, PoolStats, Registry},
+    workqueue::{AffinityScope, Attrs, BuildError, PoolStats, Registry, Workqueue},
 };
 use topology::{CpuSet, Topology};
 
@@ -215,7 +220,7 @@ fn a_future_that_waits_keeps_no_ordered_queue_from_changing() {
         let queue = queue("ordered").ordered();
         let queue = queue.build_in(&registry("8 core")).unwrap();
         let other = alone_on_two(crate::support::queue("other"));
-        let plug = plug_into(&other);
+        other.pause();
         let wake = other.spawn(|| 7);
         let (polled, was_polled) = std::sync::mpsc::channel();
         let future = queue.spawn_async(async move {
@@ -227,7 +232,50 @@ fn a_future_that_waits_keeps_no_ordered_queue_from_changing() {
             queue.set_nice(nice).unwrap();
             assert_eq!(queue.spawn(|| 1).join().unwrap(), 1, "waits for the future");
         }
-        plug.release();
+        other.resume();
+        assert_eq!(future.join().unwrap(), 7);
+    });
+}
+
+/// Asks for the attributes of a queue, as whoever drains it may from the waker.
+struct Asks {
+    queue: Workqueue,
+    told: std::sync::mpsc::Sender<i8>,
+}
+
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        self.told.send(self.queue.attrs().nice).unwrap();
+    }
+}
+
+#[test]
+fn a_change_that_ends_a_drain_tells_so_with_no_lock_held() {
+    ends(|| {
+        let queue = queue("ordered").ordered();
+        let queue = queue.build_in(&registry("8 core")).unwrap();
+        let other = alone_on_two(crate::support::queue("other"));
+        other.pause();
+        let wake = other.spawn(|| 7);
+        let (polled, was_polled) = std::sync::mpsc::channel();
+        let future = queue.spawn_async(async move {
+            polled.send(()).unwrap();
+            wake.await.unwrap()
+        });
+        was_polled.recv().unwrap();
+        eventually("the poll has ended", || queue.stats().nr_active == 0);
+        let (told, was_told) = std::sync::mpsc::channel();
+        let waker = Waker::from(Arc::new(Asks {
+            queue: queue.clone(),
+            told,
+        }));
+        let mut drained = pin!(queue.drain_async());
+        let mut context = Context::from_waker(&waker);
+        assert!(drained.as_mut().poll(&mut context).is_pending());
+        // Nothing runs, so that the change itself lets its heir run.
+        queue.set_nice(3).unwrap();
+        assert_eq!(was_told.recv_timeout(PATIENCE), Ok(3));
+        other.resume();
         assert_eq!(future.join().unwrap(), 7);
     });
 }

@@ -345,10 +345,11 @@ fn an_item_is_the_current_one_in_its_run_alone() {
             *sees.lock().unwrap() = Some(before);
         });
         queue.enqueue(&outer);
-        assert!(outer.flush().unwrap());
-        let seen = seen.lock().unwrap().take().expect("it ran");
-        assert!(queue.enqueue(&seen), "it is a handle like any other");
-        assert!(outer.flush().unwrap());
+        queue.drain().unwrap();
+        let handle = seen.lock().unwrap().take().expect("it ran");
+        assert!(queue.enqueue(&handle), "it is a handle like any other");
+        queue.drain().unwrap();
+        assert!(seen.lock().unwrap().is_some(), "it ran again");
     });
 }
 

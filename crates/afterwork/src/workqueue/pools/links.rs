@@ -7,6 +7,7 @@ use super::{
     pool::WorkerPool,
     pwq::{Pwq, Seeker},
 };
+use crate::workqueue::limit::queue_core::QueueCore;
 
 impl WorkerPool {
     /// Links a queue to this pool by what `pwq` makes for a place in its table; a plugged link keeps its items until it is
@@ -66,17 +67,13 @@ impl WorkerPool {
         false
     }
 
-    /// Lets the items of a link run for which its predecessor's had to end first.
-    pub(crate) fn unplug(self: &Arc<Self>, slot: usize) {
-        let mut core = None;
-        self.add_work(|guard| {
-            guard.unplug(slot);
-            core = Some(guard.link(slot).core.clone());
-        });
-        if let Some(core) = core {
-            // Whoever wants to change the attributes again waits for this.
-            core.settled.notify_all();
-        }
+    /// Lets the items of a link run for which its predecessor's had to end first. Whoever wants to change the attributes
+    /// again waits for this, and is to be told by the queue's `settled` with no lock held.
+    pub(crate) fn unplug(self: &Arc<Self>, slot: usize) -> Arc<QueueCore> {
+        let mut guard = self.lock_to_act();
+        guard.unplug(slot);
+        guard.pick_if_needed();
+        guard.link(slot).core.clone()
     }
 
     /// Takes note of what the process may use now.

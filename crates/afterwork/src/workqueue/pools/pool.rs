@@ -630,7 +630,7 @@ impl DeferredEffects<'_> {
             seeker.take_seat();
         }
         for heir in self.heirs.drain(..) {
-            heir.pool.unplug(heir.slot);
+            heir.pool.unplug(heir.slot).settled.notify_all();
         }
     }
 }

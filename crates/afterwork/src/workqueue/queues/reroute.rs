@@ -44,8 +44,13 @@ impl Inner {
                 link.pool.retire_link(link.slot);
             }
         }
+        let mut settled = false;
         if plug && !routes.has(before.links()[0].as_home(), Lane::Ordinary) {
-            before.links()[0].succeed(&routes.links()[0]);
+            settled = before.links()[0].succeed(&routes.links()[0]);
+        }
+        drop(plan);
+        if settled {
+            self.core.settled.notify_all();
         }
         Ok(())
     }
@@ -70,11 +75,13 @@ impl Pwq {
         self.pool.lock().link(self.slot).plugged
     }
 
-    /// Unplugs `heir` when the last item of this link has ended.
-    fn succeed(&self, heir: &Arc<Pwq>) {
-        if self.pool.is_spent(self.slot, heir) {
+    /// Unplugs `heir` when the last item of this link has ended; returns `true` if it has already.
+    fn succeed(&self, heir: &Arc<Pwq>) -> bool {
+        let is_spent = self.pool.is_spent(self.slot, heir);
+        if is_spent {
             heir.pool.unplug(heir.slot);
         }
+        is_spent
     }
 }
 
