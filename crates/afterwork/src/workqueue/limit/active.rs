@@ -183,10 +183,13 @@ pub(crate) struct Gate<S> {
     factor: u32,
     /// By node; none where all links lie in one.
     nodes: Box<[Node]>,
-    /// What CPUs keep, as many for each node; none where one word serves all.
+    /// What CPUs keep: first those of the first node, for which also pools count that span several; then as many for each
+    /// other node. None where one word serves all.
     stocks: Box<[CachePadded<Stock>]>,
-    /// I: how many stocks a node has.
+    /// I: how many stocks the first node has: for all CPUs.
     nr_stocks: u32,
+    /// I: how many each other node has.
+    nr_per_node: u32,
     /// I: how many CPUs share one.
     cpus_per_stock: u32,
     /// Every change of `IN_LINE` is made under this lock, and says whether the line is empty. So is every opening and closing
@@ -219,7 +222,7 @@ fn nr_stocks(max: u32, nr_cpus: u32) -> u32 {
     if nr < 2 { 0 } else { nr }
 }
 
-/// Returns how many seats each of so many stocks keeps at most: all together half of them.
+/// Returns how many seats each of so many stocks, which serve all CPUs, keeps at most: all together half of them.
 fn keep(max: u32, nr_stocks: u32) -> u32 {
     max / (2 * nr_stocks.max(1))
 }
@@ -280,24 +283,26 @@ impl<S> Gate<S> {
     /// `stocks_for` CPUs.
     pub(crate) fn new(max: u32, factor: u32, nr_cpus: &[u32], stocks_for: u32) -> Self {
         let nr_cpus = if nr_cpus.len() > 1 { nr_cpus } else { &[] };
+        let nr_stocks = nr_stocks(max * factor, stocks_for);
         let nr_nodes = nr_cpus.len().max(1) as u32;
-        let nr_stocks = nr_stocks(max * factor, stocks_for).div_ceil(nr_nodes);
+        let nr_per_node = nr_stocks.div_ceil(nr_nodes);
         let node = |&nr_cpus| Node {
             nr_active: CachePadded::new(AtomicU32::new(0)),
             share: AtomicU32::new(0),
             nr_cpus: AtomicU32::new(nr_cpus),
         };
-        let is_open = keep(max * factor, nr_stocks * nr_nodes) > 0;
+        let is_open = keep(max * factor, nr_stocks) > 0;
         let gate = Self {
             word: CachePadded::new(AtomicU64::new(0)),
             max: AtomicU32::new(max * factor),
             factor,
             nodes: nr_cpus.iter().map(node).collect(),
-            stocks: (0..nr_stocks * nr_nodes)
+            stocks: (0..nr_stocks + nr_per_node * (nr_nodes - 1))
                 .map(|_| CachePadded::default())
                 .collect(),
             nr_stocks,
-            cpus_per_stock: stocks_for.div_ceil((nr_stocks * nr_nodes).max(1)).max(1),
+            nr_per_node,
+            cpus_per_stock: stocks_for.div_ceil(nr_stocks.max(1)).max(1),
             line: Mutex::new(Line {
                 places: VecDeque::new(),
                 is_open,
@@ -351,15 +356,28 @@ impl<S> Gate<S> {
         if self.nr_stocks == 0 {
             return None;
         }
-        let row = if self.nodes.is_empty() { 0 } else { node };
-        let column = cpu::current().as_u32() / self.cpus_per_stock % self.nr_stocks;
-        Some(row * self.nr_stocks as usize + column as usize)
+        let (first, nr) = match node as u32 {
+            n if n == 0 || self.nodes.is_empty() => (0, self.nr_stocks),
+            n => (
+                self.nr_stocks + (n - 1) * self.nr_per_node,
+                self.nr_per_node,
+            ),
+        };
+        Some((first + cpu::current().as_u32() / self.cpus_per_stock % nr) as usize)
+    }
+
+    /// Returns whose seats a stock keeps.
+    fn node_of(&self, stock: usize) -> usize {
+        match stock.checked_sub(self.nr_stocks as usize) {
+            Some(behind) => 1 + behind / self.nr_per_node as usize,
+            None => 0,
+        }
     }
 
     /// Returns how many seats a stock keeps at most.
     #[inline]
     fn keep(&self) -> u32 {
-        keep(self.nr_seats(), self.stocks.len() as u32)
+        keep(self.nr_seats(), self.nr_stocks)
     }
 
     /// Opens the stocks if half of the seats are free, which is as many as they keep, and nobody wants them closed. They stay
@@ -390,7 +408,7 @@ impl<S> Gate<S> {
         let mut nr_kept = 0;
         for (at, stock) in self.stocks.iter().enumerate() {
             let kept = stock.close();
-            if let Some(node) = self.nodes.get(at / self.nr_stocks as usize) {
+            if let Some(node) = self.nodes.get(self.node_of(at)) {
                 node.nr_active.fetch_sub(kept, Ordering::Relaxed);
             }
             nr_kept += kept;

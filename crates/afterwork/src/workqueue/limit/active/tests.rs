@@ -181,11 +181,11 @@ proptest! {
                 }
             }
             prop_assert_eq!(seats.gate.nr_active() as usize, model.seated.len());
-            let nr_stocks = seats.gate.nr_stocks as usize;
             for (node, count) in seats.gate.nodes.iter().enumerate() {
                 let model = model.seated.iter().filter(|it| **it == node).count();
-                let stocks = seats.gate.stocks.iter().skip(node * nr_stocks).take(nr_stocks);
-                let nr_kept: u32 = stocks.map(|stock| stock.nr_kept()).sum();
+                let stocks = seats.gate.stocks.iter().enumerate();
+                let its = stocks.filter(|(at, _)| seats.gate.node_of(*at) == node);
+                let nr_kept: u32 = its.map(|(_, stock)| stock.nr_kept()).sum();
                 prop_assert_eq!((count.nr_active.load(Ordering::Relaxed) - nr_kept) as usize, model);
                 prop_assert!(nr_kept == 0 || nobody_waits(&seats), "seats are kept from who waits");
             }
@@ -231,11 +231,14 @@ fn a_flush_that_finds_another_at_work_waits_for_both_phases() {
 }
 
 #[test]
-fn nodes_part_the_stocks_that_there_are() {
-    for nodes in [&[][..], &[4, 4], &[2, 2, 2, 2]] {
+fn nodes_part_the_stocks_that_the_first_has_for_all() {
+    for (nodes, nr_stocks) in [(&[][..], 8), (&[4, 4], 8 + 4), (&[2, 2, 2, 2], 8 + 3 * 2)] {
         let gate = Seats::with_stocks(64, nodes, 8).gate;
-        assert_eq!(gate.stocks.len(), 8);
+        assert_eq!(gate.stocks.len(), nr_stocks);
         assert_eq!(gate.keep() * 8, 32);
+        for node in 0..nodes.len() {
+            assert_eq!(gate.node_of(gate.stock_here(node).unwrap()), node);
+        }
     }
 }
 
