@@ -4,7 +4,7 @@ use std::{
     env, fs,
     path::{Path, PathBuf},
     process::{Command, Output},
-    sync::Mutex,
+    sync::OnceLock,
 };
 
 /// Compiles a program against liburcu as it is installed; nothing where that cannot be.
@@ -26,8 +26,13 @@ fn compiled(name: &str, source: &Path, flags: &[&str]) -> Option<PathBuf> {
     None
 }
 
-/// Links what Cargo built beside this program to the library that is installed.
-fn library() -> PathBuf {
+/// Returns the library that is installed, linked once from what Cargo built beside this program.
+fn library() -> &'static Path {
+    static LINKED: OnceLock<PathBuf> = OnceLock::new();
+    LINKED.get_or_init(link)
+}
+
+fn link() -> PathBuf {
     let beside = env::current_exe().unwrap();
     let beside = beside.parent().unwrap().read_dir().unwrap().flatten();
     let is_ours = |name: &str| name.starts_with("libafterwork_preload") && name.ends_with(".a");
@@ -37,8 +42,6 @@ fn library() -> PathBuf {
     let archive = archive.expect("built with this program").path();
     let to = Path::new(env!("CARGO_TARGET_TMPDIR")).join("liburcu-memb.so.8");
     let map = Path::new(env!("CARGO_MANIFEST_DIR")).join("liburcu.map");
-    static ONE: Mutex<()> = Mutex::new(());
-    let _one = ONE.lock().unwrap();
     let mut command = Command::new("cc");
     command
         .args(["-shared", "-Wl,--gc-sections", "-Wl,-z,nodelete"])
