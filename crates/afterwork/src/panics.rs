@@ -17,6 +17,8 @@ use std::{
 
 use sync::fork::{self, Process};
 
+pub(crate) mod join_error;
+
 /// What a panic carries.
 pub(crate) type Payload = Box<dyn Any + Send + 'static>;
 

@@ -47,15 +47,15 @@ mod time;
 #[doc(hidden)]
 pub mod model;
 
+pub use crate::panics::join_error::{JoinError, PanicPayload};
 pub use crate::params::MaxActiveScope;
 pub use execute::block_on::block_on;
 pub use execute::cancel_on_drop::CancelOnDrop;
-pub use execute::join::{JoinError, JoinHandle};
+pub use execute::join::JoinHandle;
 pub use execute::work::{Busy, FlushError, Work, current_work};
 pub use flushing::drain::DrainError;
 pub use flushing::drain_async::Drain;
 pub use flushing::flush::OwnQueueError;
-pub use item::panicked::PanicPayload;
 pub use observe::histogram::Histogram;
 pub use observe::item_panic::ItemPanic;
 pub use observe::left::{Doing, LeftItems, StillBusy};

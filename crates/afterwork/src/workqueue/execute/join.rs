@@ -28,12 +28,14 @@ use super::{
     wait::{self, must_not_be_lost},
 };
 use crate::{
-    panics::{Foreign, Payload, contain, discard, guarded_in_item},
+    panics::{
+        Foreign, contain, discard, guarded_in_item,
+        join_error::{JoinError, Outcome},
+    },
     trace,
     workqueue::{
         item::handles,
         item::head::{Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
-        item::panicked::PanicPayload,
         item::remains::Remains,
         item::slab,
         item::state::{Ending, State},
@@ -79,60 +81,6 @@ unsafe impl<T: Send> Sync for JoinHandle<T> {}
 // Whoever has a handle cannot reach what a panic may have left half-way: the closure has gone by the time that it is told.
 impl<T> UnwindSafe for JoinHandle<T> {}
 impl<T> RefUnwindSafe for JoinHandle<T> {}
-
-/// The error of joining a spawned closure that has no result.
-#[non_exhaustive]
-pub enum JoinError {
-    /// It panicked with this.
-    Panicked(PanicPayload),
-    /// It was cancelled before it started; a future, before it ended.
-    Cancelled,
-    /// It tried to join itself.
-    OwnItem,
-    /// It had not started by its [deadline](crate::workqueue::Workqueue::spawn_before), and never will.
-    Expired,
-    /// Its queue was being drained, had been destroyed, or had no room.
-    Refused,
-}
-
-impl JoinError {
-    pub(crate) fn panicked(payload: Payload) -> Self {
-        Self::Panicked(PanicPayload::new(payload))
-    }
-
-    /// Goes on panicking with what the closure panicked with; any other error is a panic of its own.
-    pub fn resume_unwind(self) -> ! {
-        match self {
-            Self::Panicked(payload) => std::panic::resume_unwind(payload.into_inner()),
-            other => panic!("{other}"),
-        }
-    }
-}
-
-impl fmt::Debug for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl fmt::Display for JoinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Panicked(payload) => match payload.text() {
-                Some(text) => write!(f, "the work item panicked: {text}"),
-                None => f.write_str("the work item panicked"),
-            },
-            Self::Cancelled => f.write_str("the work item was cancelled"),
-            Self::OwnItem => f.write_str("a work item cannot join itself"),
-            Self::Expired => f.write_str("the work item had not started by its deadline"),
-            Self::Refused => f.write_str("the queue took no work items"),
-        }
-    }
-}
-
-impl std::error::Error for JoinError {}
-
-pub(crate) type Outcome<T> = Result<T, JoinError>;
 
 /// A closure, and later its result.
 #[repr(C)]

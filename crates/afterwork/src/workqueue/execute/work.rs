@@ -16,12 +16,12 @@ use super::{
     wait::{self, must_have_workers, must_not_be_lost},
 };
 use crate::{
-    panics::{discard, guarded_in_item},
+    panics::{discard, guarded_in_item, join_error::PanicPayload},
     wake::report,
     workqueue::{
         item::handles::{Dead, Handles},
         item::head::{Head, VTable},
-        item::panicked::{self, PanicPayload},
+        item::panicked,
         item::revival::Revivable,
         item::state::{Ending, State},
     },

@@ -1,64 +1,10 @@
-//! What a work item panicked with.
+//! What work items panicked with, kept until somebody asks.
 
-use std::{any::Any, collections::HashMap, fmt};
+use std::collections::HashMap;
 
 use sync::{Mutex, atomic::Ordering, fork::PerProcess, unmodelled::AtomicUsize};
 
-use crate::panics::{Payload, discard, text_of};
-
-/// What a work item panicked with.
-///
-/// A reference may be shared between threads although what it carries need not allow that: it shows only values of types
-/// that do.
-pub struct PanicPayload(Payload);
-
-// SAFETY: a shared reference leads to what is inside by `downcast_ref` alone, which asks the value for its type (that
-// reads nothing of it), and gives a reference of a type that is `Sync`.
-unsafe impl Sync for PanicPayload {}
-
-impl PanicPayload {
-    pub(crate) fn new(payload: Payload) -> Self {
-        Self(payload)
-    }
-
-    /// Returns it as [`std::panic::catch_unwind`] does, and `std::thread`'s `join`.
-    pub fn into_inner(self) -> Box<dyn Any + Send + 'static> {
-        self.0
-    }
-
-    /// Returns it if it is a `T`.
-    pub fn downcast_ref<T: Any + Sync>(&self) -> Option<&T> {
-        self.0.downcast_ref()
-    }
-
-    pub(crate) fn as_any(&self) -> &(dyn Any + Send) {
-        &*self.0
-    }
-
-    /// Returns it as text, if it is such: what `panic!` with a message carries.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// use afterwork::workqueue::{JoinError, Workqueue};
-    ///
-    /// let queue = Workqueue::builder("example").build()?;
-    /// let Err(JoinError::Panicked(payload)) = queue.spawn(|| panic!("disk {} is gone", 3)).join() else {
-    ///     unreachable!("it panicked");
-    /// };
-    /// assert_eq!(payload.text(), Some("disk 3 is gone"));
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    pub fn text(&self) -> Option<&str> {
-        text_of(self.as_any())
-    }
-}
-
-impl fmt::Debug for PanicPayload {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("PanicPayload").field(&self.text()).finish()
-    }
-}
+use crate::panics::{Payload, discard};
 
 /// What items last panicked with, by address, until somebody asks or the item goes. An item has no room for it: each byte of it
 /// costs who makes many.

@@ -31,10 +31,13 @@ use sync::{atomic::Ordering, fork, twin, unmodelled::Arc};
 
 use super::queue::Inner;
 use crate::{
-    panics::{contain, guarded},
+    panics::{
+        contain, guarded,
+        join_error::{JoinError, Outcome},
+    },
     workqueue::{
         execute::current::with_current,
-        execute::join::{JoinError, JoinHandle, Outcome},
+        execute::join::JoinHandle,
         execute::run::{self, note_panic},
         item::colour::Colour,
         item::handles::{Dead, Handles},

@@ -4,9 +4,12 @@ use sync::{fork::PerProcess, unmodelled::Arc};
 use topology::CpuId;
 
 use super::queue::Workqueue;
-use crate::workqueue::{
-    execute::join::{JoinError, JoinHandle},
-    route::attrs::{BuildError, MAX_ACTIVE},
+use crate::{
+    panics::join_error::JoinError,
+    workqueue::{
+        execute::join::JoinHandle,
+        route::attrs::{BuildError, MAX_ACTIVE},
+    },
 };
 
 /// Returns the queue for short items of anybody's; the kernel's `system_wq`.

@@ -28,13 +28,9 @@ use std::{
 use sync::{Mutex, fork::Process, twin, unmodelled::Arc};
 
 use crate::{
-    panics::{Foreign, contain},
+    panics::{Foreign, contain, join_error::JoinError},
     workqueue::{
-        execute::{
-            block_on::block_on,
-            join::{JoinError, JoinHandle},
-            wait::must_not_be_lost,
-        },
+        execute::{block_on::block_on, join::JoinHandle, wait::must_not_be_lost},
         queues::queue::Workqueue,
     },
 };
