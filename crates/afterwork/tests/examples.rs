@@ -10,6 +10,8 @@ mod executor;
 mod hyper_server;
 #[path = "../examples/kernel_port.rs"]
 mod kernel_port;
+#[path = "../examples/ledger.rs"]
+mod ledger;
 #[path = "../examples/lsm/main.rs"]
 mod lsm;
 #[path = "../examples/mio_loop.rs"]
@@ -38,6 +40,11 @@ fn a_driver_loses_no_packet_and_ends_in_order() {
 #[test]
 fn an_engine_keeps_every_key_and_files_go_with_their_readers() {
     lsm::run(6000, 3).unwrap();
+}
+
+#[test]
+fn a_ledger_keeps_its_total_though_clients_give_up() {
+    ledger::run(4, 500).unwrap();
 }
 
 #[test]

@@ -25,6 +25,7 @@ use afterwork::{
     params::Params,
     percpu::{PerCpu, Qpw},
     rcu::{self, srcu::Domain},
+    task_work::Worker,
     workqueue::{Registry, Work, Workqueue},
 };
 use sync::fork::CAME_BACK;
@@ -189,6 +190,35 @@ fn an_item_s_child_ends_where_the_item_does() {
     for (what, queues) in kinds {
         let fork = Fork::new();
         queue_with(&fork, |queue| queues(queue, fork.clone()));
+        fork.must_have_ended(what);
+    }
+}
+
+#[test]
+fn a_dedicated_worker_s_child_ends_where_its_closure_or_future_does() {
+    let _alone = alone();
+    type Spawn = fn(&Worker, Fork);
+    let kinds: [(&str, Spawn); 3] = [
+        ("a closure", |worker, fork| {
+            worker.spawn_detached(move || fork.now())
+        }),
+        ("a local future", |worker, fork| {
+            drop(worker.spawn_local(move || async move { fork.now() }))
+        }),
+        ("what makes one", |worker, fork| {
+            drop(worker.spawn_local(move || {
+                fork.now();
+                async {}
+            }))
+        }),
+    ];
+    for (what, spawn) in kinds {
+        let fork = Fork::new();
+        let worker = Worker::builder("forks").build().unwrap();
+        spawn(&worker, fork.clone());
+        let other = fork.clone();
+        worker.spawn_detached(move || other.not_in_child());
+        worker.shutdown();
         fork.must_have_ended(what);
     }
 }

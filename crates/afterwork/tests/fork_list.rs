@@ -103,6 +103,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/tunables.rs", "NEXT_FQS_MS", Word),
     ("rcu/tunables.rs", "STALL_TIMEOUT_MS", Word),
     ("rcu/tunables.rs", "WAKE_FROM_GP", Word),
+    ("task_work/local.rs", "CURRENT", Thread),
     ("trace/spans.rs", "HANDLER", Constant),
     ("trace/spans.rs", "NR_SPANS", Reset("NR_SPANS.store")),
     ("trace/spans.rs", "SPANS", Held("spans()")),

@@ -69,6 +69,10 @@ const ROWS: &[Row] = &[
             ("page::", "files, mappings and procfs"),
             ("params::", WITHOUT_POINTERS),
             ("rcu::node::", WITHOUT_POINTERS),
+            (
+                "task_work::worker_tests::",
+                "safe code on a mailbox; a mailbox's own tests are in",
+            ),
             ("workqueue::item::colour::", WITHOUT_POINTERS),
             ("workqueue::limit::account::", WITHOUT_POINTERS),
             ("workqueue::pools::kick_and_cull::", WITHOUT_POINTERS),

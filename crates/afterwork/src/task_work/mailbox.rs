@@ -68,7 +68,7 @@ const POLL_GAP_NS: u64 = if cfg!(any(loom, shuttle)) { 0 } else { 500 };
 /// assert_eq!(sum, 99 * 100 / 2);
 /// worker.join().unwrap();
 /// ```
-#[doc(alias("kfifo", "kthread_worker"))]
+#[doc(alias = "kfifo")]
 pub struct Mailbox<T> {
     shared: Arc<Shared<T>>,
     /// `None` once the owner has ended.
@@ -148,6 +148,11 @@ impl<T> Mailbox<T> {
     /// Makes a poster. Clone it for more.
     pub fn poster(&self) -> Poster<T> {
         Poster::new(self.shared.clone(), Lane::Ordinary)
+    }
+
+    /// Makes a poster that does not keep the mailbox from ending.
+    pub(super) fn uncounted_poster(&self) -> Poster<T> {
+        Poster::uncounted(self.shared.clone())
     }
 
     /// Returns how many items may be inside; `None` if that is unbounded.

@@ -38,6 +38,11 @@
 //! sender wait, first come, first in ([`Poster::send`], [`Poster::send_wait`]). [`Poster::call`] posts an item to be answered, and
 //! returns where the answer arrives.
 //!
+//! # Local futures and dedicated workers
+//!
+//! A [`LocalSet`] runs futures that need not be `Send` on the owner's thread: to the owner, a wake-up is one more item. A [`Worker`] is
+//! a thread of the library's with such a mailbox, for closures and for such futures: the kernel's `kthread_worker`.
+//!
 //! # Kinds of owners
 //!
 //! | the owner | sleeps in | is woken by |
@@ -55,6 +60,7 @@
 // `wait.rs` the post counts against what the owner armed; at most one poster claims the wake-up, and rings (`bell.rs`). In
 // `mailbox.rs` the owner drains a bounded batch. `shared.rs` has the end of either side. Who waits for room stands in the line
 // of `room.rs`, by `send.rs`; `reply.rs` is apart from all that, and has both ends of a call. Both sleep by `sleeper.rs`.
+// A local future (`local.rs`) is woken by its target (`target.rs`), and tells its handle (`join.rs`) by a reply. `worker.rs` is an owner.
 
 mod batch;
 mod bell;
@@ -66,8 +72,12 @@ mod event_loop;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod foreign_tests;
 mod inbox;
+mod join;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod lanes_tests;
+mod local;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod local_tests;
 mod mailbox;
 mod poster;
 mod recv;
@@ -83,18 +93,27 @@ mod serve;
 mod shared;
 mod sleeper;
 mod tally;
+mod target;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 #[cfg(all(feature = "io-uring", not(any(loom, shuttle))))]
 pub mod uring;
 mod wait;
+mod worker;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod worker_tests;
 
+pub use crate::panics::join_error::{JoinError, PanicPayload};
 pub use batch::Batch;
 pub use builder::Builder;
 pub use error::{Closed, PostError, TryRecvError};
 pub use inbox::Backlog;
+pub use join::JoinHandle;
+pub use local::{LocalSet, spawn_local};
 pub use mailbox::{Drain, DrainWhile, Mailbox};
 pub use poster::Poster;
 pub use recv::{Ready, Recv};
 pub use reply::{Reply, ReplyError, ReplyTo, reply};
 pub use send::Sending;
+pub use target::Woken;
+pub use worker::{Worker, WorkerBuilder, WorkerError};

@@ -45,6 +45,8 @@ pub struct Poster<T> {
     pub(super) shared: Arc<Shared<T>>,
     /// I: where its items wait.
     pub(super) lane: Lane,
+    /// I: `false` if the mailbox may end although there is this poster.
+    is_counted: bool,
 }
 
 impl<T> Poster<T> {
@@ -57,6 +59,17 @@ impl<T> Poster<T> {
             shared,
             cache: Cache::new(),
             lane,
+            is_counted: true,
+        }
+    }
+
+    /// Makes a poster that is not counted. What it posts after the last that is counted has gone may be received, or not.
+    pub(super) fn uncounted(shared: Arc<Shared<T>>) -> Self {
+        Self {
+            shared,
+            cache: Cache::new(),
+            lane: Lane::Ordinary,
+            is_counted: false,
         }
     }
 
@@ -195,6 +208,20 @@ impl<T> Poster<T> {
         if !shared.room.reserve() {
             return Err(PostError::Full(item));
         }
+        self.push(item, eager);
+        Ok(())
+    }
+
+    /// Posts an item whether there is room or not, and whether the mailbox is closed or not. One that was dropped drops it.
+    pub(super) fn post_beside(&self, item: T) {
+        self.shared.room.take_beside();
+        self.push(item, true);
+    }
+
+    /// Posts an item that is counted.
+    #[inline(always)]
+    fn push(&self, item: T, eager: bool) {
+        let shared = &*self.shared;
         let lane = self.lane;
         let posted = self.cache.with(item, |store, item| {
             store.post(&shared.inbox, lane, &shared.free, item, eager)
@@ -206,7 +233,6 @@ impl<T> Poster<T> {
         if twin::armed("lanes: opened after the post") {
             shared.inbox.open_lanes();
         }
-        Ok(())
     }
 }
 
@@ -228,6 +254,9 @@ impl<T> Clone for Poster<T> {
 
 impl<T> Drop for Poster<T> {
     fn drop(&mut self) {
+        if !self.is_counted {
+            return;
+        }
         // ORDER(posters): publish and consume, other end in `Mailbox::is_over`.
         //   here:  last push;                        nr_posters -= 1   Release
         //   owner: nr_posters == 0   Acquire;        the last count of the queue

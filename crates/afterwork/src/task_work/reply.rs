@@ -338,7 +338,7 @@ impl<R> Reply<R> {
         self.wait_within(Some(timeout))
     }
 
-    fn wait_within(&mut self, timeout: Option<Duration>) -> Result<R, ReplyError> {
+    pub(super) fn wait_within(&mut self, timeout: Option<Duration>) -> Result<R, ReplyError> {
         sleeper::must_be_free_to_wait();
         let mut sleeper = Sleeper::new(timeout);
         let mut in_time = true;
@@ -350,6 +350,23 @@ impl<R> Reply<R> {
                 return Err(ReplyError::TimedOut);
             }
             in_time = sleeper.sleep();
+        }
+    }
+}
+
+impl<R> Reply<R> {
+    /// Returns `true` if a wait would not sleep.
+    pub(super) fn is_ready(&self) -> bool {
+        let state = self.slot.lock();
+        state.is_none_or(|state| !matches!(*state, State::Asked(_)))
+    }
+
+    /// Takes the answer of a call that [is over](Self::is_ready).
+    pub(super) fn take_ready(&mut self) -> Result<R, ReplyError> {
+        let state = self.slot.lock();
+        match state.map(|mut state| mem::replace(&mut *state, State::Gone)) {
+            Some(State::Given(value)) => Ok(value),
+            _ => Err(ReplyError::Lost),
         }
     }
 }

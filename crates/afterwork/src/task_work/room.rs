@@ -149,6 +149,13 @@ impl<T> Room<T> {
             .is_ok()
     }
 
+    /// Counts one item that goes in whether there is room or not.
+    pub(super) fn take_beside(&self) {
+        if self.bound.is_some() {
+            self.state.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// Releases the room of `count` items. Returns `true` if the caller must let in who stands in line.
     #[inline]
     #[must_use]

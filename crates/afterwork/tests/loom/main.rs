@@ -16,6 +16,7 @@ mod support;
 mod task_work;
 mod task_work_block;
 mod task_work_lanes;
+mod task_work_local;
 mod task_work_room;
 mod wake;
 mod workqueue_attrs;

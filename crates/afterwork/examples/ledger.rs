@@ -1,0 +1,182 @@
+//! A ledger that one thread owns: transfers wait for each other, for a check that computes elsewhere, and are given up by
+//! clients, with no lock and no atomic in it.
+//!
+//! | as it is often done | here |
+//! |---|---|
+//! | `Arc<Mutex<Account>>`, and an order in which to lock two of them | `Rc` and `Cell`, on the thread of a `Worker` |
+//! | a thread for each transfer that waits | a local future for each: `spawn_local` |
+//! | the check under the locks, or a second look after it | `queue.spawn(check).await`: on the pool, the accounts kept |
+//! | a flag that a client has gone | `cancel_on_drop` |
+//!
+//! `cargo run --release --example ledger -- [CLIENTS [TRANSFERS OF EACH]]`
+
+use std::{
+    cell::{Cell, RefCell},
+    error::Error,
+    future::poll_fn,
+    rc::Rc,
+    task::{Poll, Waker},
+    thread,
+    time::Duration,
+};
+
+use afterwork::{
+    task_work::{JoinError, Worker},
+    workqueue::Workqueue,
+};
+
+/// Anything that went wrong.
+pub type Failure = Box<dyn Error + Send + Sync>;
+
+const NR_ACCOUNTS: usize = 16;
+const OPENING_BALANCE: u64 = 1000;
+/// How long a client waits that is in a hurry.
+const PATIENCE: Duration = Duration::from_micros(50);
+
+thread_local! {
+    /// The accounts, on the worker's thread.
+    static LEDGER: [Rc<Account>; NR_ACCOUNTS] = std::array::from_fn(|_| Rc::new(Account::new()));
+}
+
+fn main() -> Result<(), Failure> {
+    let mut numbers = std::env::args().skip(1).map(|text| text.parse());
+    let nr_clients = numbers.next().transpose()?.unwrap_or(8);
+    let nr_transfers = numbers.next().transpose()?.unwrap_or(10_000);
+    run(nr_clients, nr_transfers)
+}
+
+/// Lets `nr_clients` threads make `nr_transfers` transfers each. No money may come or go.
+pub fn run(nr_clients: usize, nr_transfers: usize) -> Result<(), Failure> {
+    let ledger = Worker::builder("ledger").build()?;
+    let checks = Workqueue::builder("checks").max_active(2).build()?;
+    let mut nr_made = 0;
+    let mut nr_given_up = 0;
+    let pay = |client| pay(client, nr_transfers, &ledger, &checks);
+    thread::scope(|scope| {
+        let clients: Vec<_> = (0..nr_clients)
+            .map(|client| scope.spawn(move || pay(client)))
+            .collect();
+        // An audit between any two steps of transfers.
+        while clients.iter().any(|client| !client.is_finished()) {
+            assert_eq!(ledger.spawn(total).join()?, total_at_first());
+        }
+        for client in clients {
+            let (made, given_up) = client.join().expect("a client does not panic")?;
+            nr_made += made;
+            nr_given_up += given_up;
+        }
+        Ok::<_, JoinError>(())
+    })?;
+    assert_eq!(nr_made + nr_given_up, nr_clients * nr_transfers);
+    assert_eq!(ledger.spawn(total).join()?, total_at_first());
+    // Waits for transfers that were given up and have not been dropped yet.
+    ledger.shutdown();
+    println!(
+        "{nr_made} transfers made or declined, {nr_given_up} given up; the books are in order"
+    );
+    Ok(())
+}
+
+/// One client's life. Returns how many transfers it saw the end of, and how many it gave up.
+fn pay(
+    client: usize,
+    nr_transfers: usize,
+    ledger: &Worker,
+    checks: &Workqueue,
+) -> Result<(usize, usize), JoinError> {
+    let (mut nr_made, mut nr_given_up) = (0, 0);
+    for number in 0..nr_transfers {
+        let from = (client + number) % NR_ACCOUNTS;
+        let to = (from + 1 + number % (NR_ACCOUNTS - 1)) % NR_ACCOUNTS;
+        let checks = checks.clone();
+        let transfer = ledger.spawn_local(move || transfer(from, to, number as u64 % 90, checks));
+        if number % 8 == 0 {
+            // Dropped when the time is over, and cancelled by that.
+            match transfer.cancel_on_drop().join_timeout(PATIENCE) {
+                Ok(made) => _ = made?,
+                Err(_late) => {
+                    nr_given_up += 1;
+                    continue;
+                }
+            }
+        } else {
+            transfer.join()?;
+        }
+        nr_made += 1;
+    }
+    Ok((nr_made, nr_given_up))
+}
+
+/// Moves money, if there is enough of it and the check agrees. May be dropped at any `.await`.
+async fn transfer(from: usize, to: usize, amount: u64, checks: Workqueue) -> bool {
+    // In one order, so that no two transfers wait for each other.
+    let [first, second] = [from.min(to), from.max(to)].map(account);
+    let _kept = (first.keep().await, second.keep().await);
+    let is_fine = checks.spawn(move || check(from, to, amount)).await;
+    let [payer, payee] = [from, to].map(account);
+    let is_made = is_fine.unwrap_or(false) && payer.balance.get() >= amount;
+    if is_made {
+        payer.balance.set(payer.balance.get() - amount);
+        payee.balance.set(payee.balance.get() + amount);
+    }
+    is_made
+}
+
+/// What computes.
+fn check(from: usize, to: usize, amount: u64) -> bool {
+    let digest = (0..1000_u64).fold(amount, |digest, round| {
+        digest.rotate_left(5) ^ (round + from as u64 + to as u64)
+    });
+    !digest.is_multiple_of(16)
+}
+
+fn account(number: usize) -> Rc<Account> {
+    LEDGER.with(|accounts| accounts[number].clone())
+}
+
+fn total() -> u64 {
+    LEDGER.with(|accounts| accounts.iter().map(|account| account.balance.get()).sum())
+}
+
+const fn total_at_first() -> u64 {
+    NR_ACCOUNTS as u64 * OPENING_BALANCE
+}
+
+struct Account {
+    balance: Cell<u64>,
+    is_kept: Cell<bool>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+/// An account that no other transfer uses.
+struct Kept(Rc<Account>);
+
+impl Account {
+    fn new() -> Self {
+        Self {
+            balance: Cell::new(OPENING_BALANCE),
+            is_kept: Cell::new(false),
+            waiting: RefCell::default(),
+        }
+    }
+
+    async fn keep(self: Rc<Self>) -> Kept {
+        poll_fn(|cx| {
+            if self.is_kept.replace(true) {
+                self.waiting.borrow_mut().push(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(())
+        })
+        .await;
+        Kept(self)
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.0.is_kept.set(false);
+        // All: the first may have been given up.
+        self.0.waiting.take().into_iter().for_each(Waker::wake);
+    }
+}

@@ -1,0 +1,470 @@
+//! Futures that stay on the thread of a mailbox's owner, and are polled when it receives their wake-ups.
+//!
+//! `target.rs` has the protocol between wakers and owner. The set is the owner's alone:
+//!
+//! - **Foreign code runs under no borrow.** A future is taken out of its place, polled or dropped, and put back. So it may spawn
+//!   others, cancel itself or others, and come back to the very set. A wake-up of a future that is being polled further up this
+//!   stack is noted at its place, and posted again after that poll.
+//! - **A wake-up that is late finds nothing.** It names the future by its target, which the place knows. The place may have another
+//!   future by then, or none.
+//! - **Futures that wait keep the mailbox open**, by one counted poster, which the set has as long as there is a future in it. So an
+//!   owner that receives until nothing will come does not end while a future of its set waits.
+
+use std::cell::RefCell;
+use std::fmt;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, Waker};
+
+use sync::atomic::Ordering;
+use sync::twin;
+use sync::unmodelled::Arc;
+
+use super::join::{JoinHandle, tell};
+use super::mailbox::Mailbox;
+use super::poster::Poster;
+use super::reply::{ReplyTo, reply};
+use super::target::{Post, Target, Wakes, Woken};
+use crate::panics;
+use crate::panics::join_error::{JoinError, Outcome};
+
+sync::thread_local! {
+    /// The set of which this thread runs something.
+    static CURRENT: RefCell<Option<Rc<dyn Spawn>>> = RefCell::new(None)
+}
+
+/// Futures that need not be `Send`, run by the owner of a mailbox among its other items.
+///
+/// A wake-up of such a future is an item of the mailbox: `T` has a variant for it, and `From<Woken>` makes it. The owner passes what
+/// it receives on to [`poll`](Self::poll), which polls that future once. So the owner sleeps in any of the ways of a
+/// [mailbox](super::Mailbox), serves its items and its futures in one order, and is woken as for other items.
+///
+/// # Guarantees
+///
+/// - A future is polled, and dropped, on the thread of the set: that where the set was made, which it cannot leave.
+/// - A wake-up is one item however often the future is woken before it is received. It goes in beside the
+///   [capacity](super::Builder::capacity): a waker neither blocks nor fails.
+/// - Wakers may be kept and called by any thread, also after the future, the set and the mailbox are gone.
+/// - A panic of a poll, or of the future's drop, ends there: its handle says so.
+/// - As long as a future has not ended the mailbox counts as having a poster. [`Mailbox::close`] ends it all the same.
+/// - Dropping the set drops its futures; their handles say [`Cancelled`](JoinError::Cancelled).
+///
+/// # Cost
+///
+/// Four allocations for each future. A wake-up is a locked instruction, and a post where none is inside.
+///
+/// # Examples
+///
+/// An owner that answers each request in a future, with state that is not `Send`:
+///
+/// ```
+/// use std::{cell::Cell, rc::Rc, time::Duration};
+/// use afterwork::task_work::{LocalSet, Mailbox, ReplyTo, Woken};
+/// use afterwork::workqueue::sleep;
+///
+/// enum Mail {
+///     Request(u32, ReplyTo<u32>),
+///     Woken(Woken),
+/// }
+///
+/// impl From<Woken> for Mail {
+///     fn from(woken: Woken) -> Self {
+///         Self::Woken(woken)
+///     }
+/// }
+///
+/// let mut mailbox = Mailbox::new();
+/// let poster = mailbox.poster();
+/// let owner = std::thread::spawn(move || {
+///     let futures = LocalSet::new(&mailbox);
+///     let nr_served = Rc::new(Cell::new(0));
+///     // Ends when all posters are gone, and all futures have ended.
+///     while mailbox.wait(1).is_ok() {
+///         for mail in mailbox.drain(32) {
+///             match mail {
+///                 Mail::Woken(woken) => _ = futures.poll(woken),
+///                 Mail::Request(number, to) => {
+///                     let nr_served = nr_served.clone();
+///                     drop(futures.spawn_local(async move {
+///                         sleep(Duration::from_millis(1)).await;
+///                         nr_served.set(nr_served.get() + 1);
+///                         to.reply(2 * number).ok();
+///                     }));
+///                 }
+///             }
+///         }
+///     }
+///     nr_served.get()
+/// });
+/// let answers: Vec<_> = (0..3).map(|n| poster.call(|to| Mail::Request(n, to)).unwrap()).collect();
+/// let sum: u32 = answers.into_iter().map(|answer| answer.wait().unwrap()).sum();
+/// drop(poster);
+/// assert_eq!((sum, owner.join().unwrap()), (6, 3));
+/// ```
+#[must_use = "dropping it drops its futures"]
+#[doc(alias("LocalExecutor", "LocalPool"))]
+pub struct LocalSet<T> {
+    inner: Rc<Inner<T>>,
+}
+
+struct Inner<T> {
+    post: Arc<Post<T>>,
+    tasks: RefCell<Tasks<T>>,
+}
+
+struct Tasks<T> {
+    places: Vec<Option<Entry<T>>>,
+    unused: Vec<usize>,
+    /// Counted, as long as there is a future.
+    keeps_open: Option<Poster<T>>,
+    is_closed: bool,
+}
+
+struct Entry<T> {
+    target: Arc<Target<T>>,
+    /// `None` while it is polled.
+    body: Option<Body>,
+    /// A wake-up came meanwhile.
+    is_woken: bool,
+}
+
+struct Body {
+    task: Box<dyn Task>,
+    waker: Waker,
+}
+
+/// A future, and whom to tell what it comes to.
+pub(super) trait Task {
+    /// Polls it; returns `true` if it has ended.
+    fn poll(&mut self, cx: &mut Context<'_>) -> bool;
+    /// Drops the future instead.
+    fn end(&mut self, why: JoinError);
+}
+
+struct Local<F: Future> {
+    future: Option<Pin<Box<F>>>,
+    to: Option<ReplyTo<Outcome<F::Output>>>,
+}
+
+/// A set, whatever the items of its mailbox are.
+trait Spawn {
+    /// Returns `None` if it was refused.
+    fn spawn(&self, task: Box<dyn Task>) -> Option<Arc<dyn Wakes>>;
+}
+
+/// Adds a future to the set of which this thread runs something: a future, or a closure of a [`Worker`](super::Worker)'s.
+///
+/// It is [`LocalSet::spawn_local`] for code inside.
+///
+/// # Panics
+///
+/// Elsewhere; the future is dropped then.
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::task_work::{Worker, spawn_local};
+///
+/// let worker = Worker::builder("example").build()?;
+/// let sum = worker.spawn_local(|| async {
+///     let parts = [1, 2, 3].map(|part| spawn_local(async move { part }));
+///     let mut sum = 0;
+///     for part in parts {
+///         sum += part.await.unwrap();
+///     }
+///     sum
+/// });
+/// assert_eq!(sum.join()?, 6);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub fn spawn_local<F: Future + 'static>(future: F) -> JoinHandle<F::Output> {
+    let current = CURRENT.try_with(|set| set.borrow().clone()).ok().flatten();
+    let set = current.expect("`spawn_local` outside of what a local set or a worker runs");
+    spawn_in(&*set, future)
+}
+
+fn spawn_in<F: Future + 'static>(set: &dyn Spawn, future: F) -> JoinHandle<F::Output> {
+    let (to, reply) = reply();
+    JoinHandle::new(reply, set.spawn(task(future, to)))
+}
+
+/// Makes a task that tells `to` what `future` comes to.
+pub(super) fn task<F>(future: F, to: ReplyTo<Outcome<F::Output>>) -> Box<dyn Task>
+where
+    F: Future + 'static,
+{
+    Box::new(Local {
+        future: Some(Box::pin(future)),
+        to: Some(to),
+    })
+}
+
+impl<F: Future> Task for Local<F> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> bool {
+        let Some(future) = &mut self.future else {
+            return true;
+        };
+        // FOREIGN(local-poll): the future's poll, on the set's thread, under no borrow; a panic is its outcome.
+        let outcome = match panics::guarded(|| future.as_mut().poll(cx)) {
+            Ok(Poll::Pending) => return false,
+            Ok(Poll::Ready(value)) => Ok(value),
+            Err(payload) => Err(JoinError::panicked(payload)),
+        };
+        self.settle(outcome);
+        true
+    }
+
+    fn end(&mut self, why: JoinError) {
+        self.settle(Err(why));
+    }
+}
+
+impl<F: Future> Local<F> {
+    /// Drops the future, and tells what it came to, or that the drop panicked.
+    fn settle(&mut self, mut outcome: Outcome<F::Output>) {
+        let future = self.future.take();
+        // FOREIGN(local-drop): the future's drop, on the set's thread, under no borrow; a panic is its outcome.
+        if let Err(payload) = panics::guarded(|| drop(future)) {
+            let before = mem::replace(&mut outcome, Err(JoinError::panicked(payload)));
+            // FOREIGN(future-outcome): what it returned, or panicked with, likewise. A panic ends here.
+            panics::contain(|| drop(before));
+        }
+        if let Some(to) = self.to.take() {
+            tell(to, outcome);
+        }
+    }
+}
+
+impl<T: From<Woken> + Send + 'static> LocalSet<T> {
+    /// Makes an empty set on this thread. Its futures are woken by items of `mailbox`.
+    ///
+    /// A mailbox may have several sets, if its items tell them apart.
+    pub fn new(mailbox: &Mailbox<T>) -> Self {
+        let post = Arc::new(Post::new(mailbox));
+        post.settle();
+        Self::with(post)
+    }
+
+    /// Makes one that posts by `post`, which is settled here.
+    pub(super) fn with(post: Arc<Post<T>>) -> Self {
+        Self {
+            inner: Rc::new(Inner {
+                post,
+                tasks: RefCell::new(Tasks {
+                    places: Vec::new(),
+                    unused: Vec::new(),
+                    keeps_open: None,
+                    is_closed: false,
+                }),
+            }),
+        }
+    }
+
+    /// Adds a future. It is polled first when its wake-up, which this posts, is received.
+    ///
+    /// In a mailbox that is closed, and in a child of `fork`, it is dropped, and its handle says
+    /// [`Refused`](JoinError::Refused).
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks.
+    pub fn spawn_local<F: Future + 'static>(&self, future: F) -> JoinHandle<F::Output> {
+        spawn_in(&*self.inner, future)
+    }
+
+    /// Polls the future that was woken, once. Returns `false` if it has ended, or is none of this set.
+    ///
+    /// # Blocking
+    ///
+    /// As the future's poll.
+    pub fn poll(&self, woken: Woken) -> bool {
+        let Some((place, mut body)) = self.inner.take(&woken) else {
+            return false;
+        };
+        let mark = woken.0.mark();
+        let clears_late = twin::armed("local: cleared after the poll");
+        let is_cancelled = !clears_late && mark.receive();
+        let has_ended = self.within(|| {
+            if is_cancelled {
+                body.task.end(JoinError::Cancelled);
+            }
+            is_cancelled || body.task.poll(&mut Context::from_waker(&body.waker))
+        });
+        if clears_late {
+            mark.receive();
+        }
+        if has_ended {
+            mark.end();
+            self.inner.remove(place);
+        } else {
+            self.inner.put_back(place, body);
+        }
+        true
+    }
+
+    /// Takes in a task of which the wake-up counts as posted, and polls it.
+    pub(super) fn start(&self, target: Arc<Target<T>>, task: Box<dyn Task>) {
+        if self.inner.insert(&target, task) {
+            self.poll(Woken(target));
+        }
+    }
+
+    /// Calls `body`, which does not unwind, with this as the set of [`spawn_local`].
+    pub(super) fn within<R>(&self, body: impl FnOnce() -> R) -> R {
+        let this: Rc<dyn Spawn> = self.inner.clone();
+        let before = CURRENT.try_with(|set| set.replace(Some(this)));
+        let result = body();
+        if let Ok(before) = before {
+            _ = CURRENT.try_with(|set| set.replace(before));
+        }
+        result
+    }
+
+    /// Cancels all futures: each is dropped when its wake-up is received, which this posts.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks.
+    pub fn cancel_all(&self) {
+        let targets: Vec<_> = {
+            let tasks = self.inner.tasks.borrow();
+            let entries = tasks.places.iter().flatten();
+            entries.map(|entry| entry.target.clone()).collect()
+        };
+        for target in targets {
+            target.cancel();
+        }
+    }
+}
+
+impl<T> LocalSet<T> {
+    /// Returns how many futures have not ended.
+    pub fn len(&self) -> usize {
+        self.inner.tasks.borrow().len()
+    }
+
+    /// Returns `true` if all futures have ended.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl<T> Tasks<T> {
+    fn len(&self) -> usize {
+        self.places.len() - self.unused.len()
+    }
+}
+
+impl<T: From<Woken> + Send + 'static> Inner<T> {
+    /// Takes a task in. Returns `false` if it is refused.
+    fn insert(&self, target: &Arc<Target<T>>, mut task: Box<dyn Task>) -> bool {
+        let is_open = self.post.is_at_home() && !self.post.poster.is_closed();
+        if !is_open || self.tasks.borrow().is_closed {
+            task.end(JoinError::Refused);
+            return false;
+        }
+        let entry = Entry {
+            target: target.clone(),
+            body: Some(Body {
+                task,
+                waker: Waker::from(target.clone()),
+            }),
+            is_woken: false,
+        };
+        let mut tasks = self.tasks.borrow_mut();
+        if tasks.keeps_open.is_none() {
+            tasks.keeps_open = Some(self.post.poster.clone());
+        }
+        let place = tasks.unused.pop().unwrap_or_else(|| {
+            tasks.places.push(None);
+            tasks.places.len() - 1
+        });
+        target.mark().place.store(place, Ordering::Relaxed);
+        tasks.places[place] = Some(entry);
+        true
+    }
+
+    /// Takes a future out, to be polled.
+    fn take(&self, woken: &Woken) -> Option<(usize, Body)> {
+        let place = woken.0.mark().place.load(Ordering::Relaxed);
+        let mut tasks = self.tasks.borrow_mut();
+        let entry = tasks.places.get_mut(place)?.as_mut()?;
+        let is_its = Arc::as_ptr(&entry.target).addr() == Arc::as_ptr(&woken.0).addr();
+        if !is_its || !self.post.is_at_home() {
+            return None;
+        }
+        let body = entry.body.take();
+        entry.is_woken |= body.is_none();
+        Some((place, body?))
+    }
+
+    /// Puts a future back that waits.
+    fn put_back(&self, place: usize, body: Body) {
+        let mut tasks = self.tasks.borrow_mut();
+        let entry = tasks.places[place].as_mut();
+        let entry = entry.expect("a future that is polled keeps its place");
+        entry.body = Some(body);
+        let woken = mem::take(&mut entry.is_woken).then(|| entry.target.clone());
+        drop(tasks);
+        if let Some(target) = woken {
+            target.post();
+        }
+    }
+
+    /// Frees the place of a future that has ended.
+    fn remove(&self, place: usize) {
+        let mut tasks = self.tasks.borrow_mut();
+        let entry = tasks.places[place].take();
+        tasks.unused.push(place);
+        let is_last = tasks.len() == 0;
+        let poster = is_last.then(|| tasks.keeps_open.take());
+        drop(tasks);
+        // The last poster rings a bell.
+        drop((entry, poster));
+    }
+}
+
+impl<T: From<Woken> + Send + 'static> Spawn for Inner<T> {
+    fn spawn(&self, task: Box<dyn Task>) -> Option<Arc<dyn Wakes>> {
+        let target = Target::new(&self.post, 0);
+        if !self.insert(&target, task) {
+            return None;
+        }
+        target.wake_with(0);
+        Some(target)
+    }
+}
+
+impl<T> Drop for LocalSet<T> {
+    fn drop(&mut self) {
+        if twin::torn_down() {
+            return;
+        }
+        let mut tasks = self.inner.tasks.borrow_mut();
+        tasks.is_closed = true;
+        tasks.unused.clear();
+        let entries = mem::take(&mut tasks.places);
+        let poster = tasks.keeps_open.take();
+        drop(tasks);
+        // None of them is woken by the drop of another.
+        for entry in entries.iter().flatten() {
+            entry.target.mark.end();
+        }
+        for entry in entries.into_iter().flatten() {
+            if let Some(mut body) = entry.body {
+                body.task.end(JoinError::Cancelled);
+            }
+        }
+        drop(poster);
+    }
+}
+
+impl<T> fmt::Debug for LocalSet<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LocalSet")
+            .field("len", &self.len())
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,457 @@
+//! Local futures: who polls and drops them, and what those may do that are called meanwhile.
+
+use std::cell::{Cell, RefCell};
+use std::future::{pending, poll_fn};
+use std::panic::panic_any;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::task::{Poll, Waker};
+use std::thread;
+use std::time::Duration;
+
+use super::*;
+
+#[derive(Debug)]
+enum Mail {
+    Number(u32),
+    Woken(Woken),
+}
+
+impl From<Woken> for Mail {
+    fn from(woken: Woken) -> Self {
+        Self::Woken(woken)
+    }
+}
+
+/// Counts its drop.
+struct Life(Rc<Cell<u32>>);
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        self.0.set(self.0.get() + 1);
+    }
+}
+
+/// Panics when dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic_any("the drop of a future");
+    }
+}
+
+fn made() -> (Mailbox<Mail>, LocalSet<Mail>) {
+    let mailbox = Mailbox::new();
+    let set = LocalSet::new(&mailbox);
+    (mailbox, set)
+}
+
+/// Serves what is inside, and returns how many wake-ups were of a future that waited.
+fn serve(mailbox: &mut Mailbox<Mail>, set: &LocalSet<Mail>) -> u32 {
+    let mut nr_polled = 0;
+    while let Ok(mail) = mailbox.try_recv() {
+        if let Mail::Woken(woken) = mail {
+            nr_polled += u32::from(set.poll(woken));
+        }
+    }
+    nr_polled
+}
+
+/// Serves until nothing will come.
+fn serve_all(mailbox: &mut Mailbox<Mail>, set: &LocalSet<Mail>) {
+    while mailbox.wait(1).is_ok() {
+        serve(mailbox, set);
+    }
+}
+
+/// A future that leaves its waker, and how often it was polled.
+#[derive(Clone, Default)]
+struct Probe {
+    waker: Rc<RefCell<Option<Waker>>>,
+    nr_polls: Rc<Cell<u32>>,
+}
+
+impl Probe {
+    async fn wait_for(self, nr_polls: u32) -> u32 {
+        poll_fn(|cx| {
+            *self.waker.borrow_mut() = Some(cx.waker().clone());
+            self.nr_polls.set(self.nr_polls.get() + 1);
+            match self.nr_polls.get() >= nr_polls {
+                true => Poll::Ready(self.nr_polls.get()),
+                false => Poll::Pending,
+            }
+        })
+        .await
+    }
+
+    fn waker(&self) -> Waker {
+        self.waker.borrow().clone().expect("polled before")
+    }
+}
+
+/// Wakes itself once.
+async fn yield_once() {
+    let mut is_first = true;
+    poll_fn(|cx| {
+        if std::mem::take(&mut is_first) {
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    })
+    .await;
+}
+
+#[test]
+fn a_local_future_is_polled_and_dropped_where_its_set_is() {
+    let (mut mailbox, set) = made();
+    let (here, nr_dropped) = (thread::current().id(), Rc::new(Cell::new(0)));
+    let life = Life(nr_dropped.clone());
+    let handle = set.spawn_local(async move {
+        let _life = life;
+        yield_once().await;
+        thread::current().id()
+    });
+    assert_eq!((set.len(), nr_dropped.get()), (1, 0));
+    serve_all(&mut mailbox, &set);
+    assert_eq!(handle.try_join().unwrap().unwrap(), here);
+    assert!(set.is_empty());
+    assert_eq!(nr_dropped.get(), 1);
+}
+
+#[test]
+fn wakes_before_a_poll_are_one_item_and_each_after_it_another() {
+    let (mut mailbox, set) = made();
+    let probe = Probe::default();
+    let handle = set.spawn_local(probe.clone().wait_for(3));
+    serve(&mut mailbox, &set);
+    let waker = probe.waker();
+    (0..5).for_each(|_| waker.wake_by_ref());
+    assert_eq!((mailbox.len(), serve(&mut mailbox, &set)), (1, 1));
+    assert_eq!((mailbox.len(), probe.nr_polls.get()), (0, 2));
+    thread::spawn(move || waker.wake()).join().unwrap();
+    serve(&mut mailbox, &set);
+    assert_eq!(handle.try_join().unwrap().unwrap(), 3);
+}
+
+#[test]
+fn a_waker_outlives_its_future_its_set_and_its_mailbox() {
+    let (mut mailbox, set) = made();
+    let probes: [Probe; 2] = Default::default();
+    let handles = [1, 2].map(|n| set.spawn_local(probes[n as usize - 1].clone().wait_for(n)));
+    serve(&mut mailbox, &set);
+    let wakers = probes.map(|probe| probe.waker());
+    let wake = |wakers: [Waker; 2]| {
+        let woken = thread::spawn(move || wakers.iter().for_each(Waker::wake_by_ref));
+        woken.join().unwrap();
+    };
+    // The first has ended.
+    wake(wakers.clone());
+    assert_eq!(mailbox.len(), 1);
+    let Ok(Mail::Woken(late)) = mailbox.try_recv() else {
+        panic!("one was woken");
+    };
+    let [first, second] = handles;
+    drop(set);
+    assert_eq!(first.join().unwrap(), 1);
+    assert!(matches!(second.join(), Err(JoinError::Cancelled)));
+    wake(wakers.clone());
+    assert!(!LocalSet::new(&mailbox).poll(late));
+    drop(mailbox);
+    wake(wakers);
+}
+
+#[test]
+fn a_wake_up_goes_in_beside_the_capacity() {
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let set = LocalSet::new(&mailbox);
+    let poster = mailbox.poster();
+    let probe = Probe::default();
+    let handle = set.spawn_local(probe.clone().wait_for(2));
+    serve(&mut mailbox, &set);
+    poster.post(Mail::Number(1)).unwrap();
+    probe.waker().wake();
+    assert_eq!((mailbox.len(), poster.nr_inside()), (2, Some(2)));
+    assert!(matches!(mailbox.try_recv(), Ok(Mail::Number(1))));
+    // The wake-up has the room.
+    assert!(matches!(
+        poster.post(Mail::Number(2)),
+        Err(PostError::Full(_))
+    ));
+    serve(&mut mailbox, &set);
+    assert_eq!(handle.try_join().unwrap().unwrap(), 2);
+    assert_eq!(poster.nr_inside(), Some(0));
+    poster.post(Mail::Number(2)).unwrap();
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "safe code; others have the threads")]
+fn a_wake_up_overtakes_who_waits_for_room_and_takes_none_from_him() {
+    let mut mailbox = Mailbox::builder().capacity(1).build();
+    let set = LocalSet::new(&mailbox);
+    let poster = mailbox.poster();
+    let probe = Probe::default();
+    let handle = set.spawn_local(probe.clone().wait_for(2));
+    serve(&mut mailbox, &set);
+    poster.post(Mail::Number(1)).unwrap();
+    let mut send = std::pin::pin!(poster.send(Mail::Number(2)));
+    let cx = &mut std::task::Context::from_waker(Waker::noop());
+    assert!(send.as_mut().poll(cx).is_pending());
+    probe.waker().wake();
+    let mut numbers = Vec::new();
+    while let Ok(mail) = mailbox.try_recv() {
+        match mail {
+            Mail::Number(number) => numbers.push(number),
+            Mail::Woken(woken) => assert!(set.poll(woken)),
+        }
+    }
+    assert_eq!(numbers, [1, 2]);
+    assert!(handle.is_finished());
+    assert!(matches!(send.as_mut().poll(cx), Poll::Ready(Ok(()))));
+}
+
+#[test]
+fn futures_that_wait_keep_the_mailbox_open_and_no_others() {
+    let (mut mailbox, set) = made();
+    let probe = Probe::default();
+    drop(set.spawn_local(probe.clone().wait_for(2)));
+    serve(&mut mailbox, &set);
+    assert_eq!(mailbox.try_recv().unwrap_err(), TryRecvError::Empty);
+    let (waker, late) = (probe.waker(), probe.waker());
+    let waking = thread::spawn(move || waker.wake());
+    serve_all(&mut mailbox, &set);
+    waking.join().unwrap();
+    assert_eq!(mailbox.try_recv().unwrap_err(), TryRecvError::Closed);
+    late.wake();
+    assert_eq!(mailbox.try_recv().unwrap_err(), TryRecvError::Closed);
+    // It opens with the next.
+    let handle = set.spawn_local(async {});
+    serve_all(&mut mailbox, &set);
+    assert!(handle.is_finished());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "safe code; others have the threads")]
+fn a_closed_mailbox_takes_no_futures_and_lets_wake_ups_in() {
+    let (mut mailbox, set) = made();
+    let probe = Probe::default();
+    let handle = set.spawn_local(probe.clone().wait_for(2));
+    serve(&mut mailbox, &set);
+    mailbox.close();
+    let refused = set.spawn_local(async {});
+    assert!(matches!(refused.join(), Err(JoinError::Refused)));
+    probe.waker().wake();
+    serve(&mut mailbox, &set);
+    assert!(handle.is_finished());
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "safe code; others have the threads")]
+fn what_a_poll_or_a_drop_panics_with_is_the_outcome() {
+    let (mut mailbox, set) = made();
+    let polled = set.spawn_local(async { panic!("disk {} is gone", 3) });
+    let bomb = Bomb;
+    let dropped = set.spawn_local(async move {
+        let _bomb = bomb;
+        7
+    });
+    let (bomb, after) = (Bomb, set.spawn_local(async { 1 }));
+    let parked = set.spawn_local(async move {
+        pending::<()>().await;
+        drop(bomb);
+    });
+    serve(&mut mailbox, &set);
+    let Err(JoinError::Panicked(payload)) = polled.try_join().unwrap().map(|never: ()| never)
+    else {
+        panic!("it panicked");
+    };
+    assert_eq!(payload.text(), Some("disk 3 is gone"));
+    let dropped = dropped.try_join().unwrap();
+    assert!(matches!(dropped, Err(JoinError::Panicked(_))));
+    assert_eq!(after.try_join().unwrap().unwrap(), 1);
+    drop(set);
+    assert!(matches!(parked.join(), Err(JoinError::Panicked(_))));
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "safe code; others have the threads")]
+fn a_result_and_a_panic_that_nobody_wants_end_on_the_thread_of_the_set() {
+    let (mut mailbox, set) = made();
+    drop(set.spawn_local(async { Bomb }));
+    drop(set.spawn_local(async { panic_any(Bomb) }));
+    let nr_dropped = Rc::new(Cell::new(0));
+    let life = Life(nr_dropped.clone());
+    drop(set.spawn_local(async { life }));
+    serve_all(&mut mailbox, &set);
+    assert_eq!(nr_dropped.get(), 1);
+}
+
+#[test]
+fn a_future_may_spawn_cancel_itself_and_others_and_wake_itself() {
+    let (mut mailbox, set) = made();
+    let victim = set.spawn_local(pending::<()>());
+    let own: Rc<RefCell<Option<JoinHandle<()>>>> = Rc::default();
+    let theirs = own.clone();
+    let suicide = set.spawn_local(async move {
+        let child = spawn_local(async {
+            yield_once().await;
+            5
+        });
+        assert!(victim.cancel());
+        assert!(matches!(victim.await, Err(JoinError::Cancelled)));
+        assert_eq!(child.await.unwrap(), 5);
+        let own = theirs.borrow_mut().take().unwrap();
+        assert!(own.cancel());
+        pending::<()>().await;
+    });
+    *own.borrow_mut() = Some(suicide);
+    serve_all(&mut mailbox, &set);
+    assert!(set.is_empty() && own.borrow().is_none());
+}
+
+#[test]
+fn a_handle_cancels_from_any_thread_and_by_its_drop() {
+    let (mut mailbox, set) = made();
+    let nr_dropped = Rc::new(Cell::new(0));
+    let spawn = || {
+        let life = Life(nr_dropped.clone());
+        set.spawn_local(async move {
+            pending::<()>().await;
+            drop(life);
+        })
+    };
+    let (cancelled, dropped, detached) = (spawn(), spawn(), spawn());
+    serve(&mut mailbox, &set);
+    let cancelling = thread::spawn(move || {
+        assert!(cancelled.cancel());
+        cancelled
+    });
+    let cancelled = cancelling.join().unwrap();
+    drop(dropped.cancel_on_drop());
+    drop(detached);
+    assert_eq!(nr_dropped.get(), 0);
+    serve(&mut mailbox, &set);
+    assert_eq!((nr_dropped.get(), set.len()), (2, 1));
+    assert!(!cancelled.cancel());
+    assert!(matches!(cancelled.join(), Err(JoinError::Cancelled)));
+    set.cancel_all();
+    serve_all(&mut mailbox, &set);
+    assert_eq!(nr_dropped.get(), 3);
+}
+
+#[test]
+fn an_owner_that_would_wait_for_itself_is_told() {
+    let (mut mailbox, set) = made();
+    let handle = set.spawn_local(async { 7 });
+    assert!(matches!(handle.join(), Err(JoinError::OwnItem)));
+    let handle = set.spawn_local(async { 7 });
+    let answer = handle.join_timeout(Duration::MAX).unwrap();
+    assert!(matches!(answer, Err(JoinError::OwnItem)));
+    serve(&mut mailbox, &set);
+    let handle = set.spawn_local(async { 7 });
+    serve(&mut mailbox, &set);
+    assert_eq!(handle.join().unwrap(), 7);
+}
+
+#[test]
+fn a_future_may_serve_its_own_mailbox() {
+    let mailbox = Mailbox::new();
+    let set = Rc::new(LocalSet::new(&mailbox));
+    let mailbox = Rc::new(RefCell::new(mailbox));
+    let (theirs, futures) = (mailbox.clone(), Rc::downgrade(&set));
+    let outer = set.spawn_local(async move {
+        let inner = spawn_local(async { 3 });
+        poll_fn(move |cx| {
+            let set = futures.upgrade().expect("it polls us");
+            // Received further down, while we are polled.
+            cx.waker().wake_by_ref();
+            serve(&mut theirs.borrow_mut(), &set);
+            match inner.is_finished() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+        yield_once().await;
+        1
+    });
+    for _ in 0..9 {
+        let received = mailbox.borrow_mut().try_recv();
+        if let Ok(Mail::Woken(woken)) = received {
+            set.poll(woken);
+        }
+    }
+    assert_eq!(outer.try_join().unwrap().unwrap(), 1);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "safe code; others have the threads")]
+fn a_set_that_goes_tells_all_handles_though_destructors_come_back() {
+    struct Spawns(Rc<RefCell<Vec<Waker>>>);
+    impl Drop for Spawns {
+        fn drop(&mut self) {
+            self.0.borrow().iter().for_each(Waker::wake_by_ref);
+            // Outside of what the set runs: a panic, which is contained.
+            drop(spawn_local(async {}));
+        }
+    }
+    let (mut mailbox, set) = made();
+    let wakers: Rc<RefCell<Vec<Waker>>> = Rc::default();
+    let handles: Vec<_> = (0..4)
+        .map(|_| {
+            let spawns = Spawns(wakers.clone());
+            set.spawn_local(async move {
+                poll_fn(|cx| {
+                    spawns.0.borrow_mut().push(cx.waker().clone());
+                    Poll::<()>::Pending
+                })
+                .await
+            })
+        })
+        .collect();
+    serve(&mut mailbox, &set);
+    drop(set);
+    for handle in handles {
+        assert!(matches!(handle.join(), Err(JoinError::Panicked(_))));
+    }
+    assert_eq!(mailbox.len(), 0, "what has gone is not woken");
+}
+
+/// Cannot be made of every second wake-up.
+struct Fussy(Woken);
+
+static NR_MADE: AtomicU32 = AtomicU32::new(0);
+
+impl From<Woken> for Fussy {
+    fn from(woken: Woken) -> Self {
+        if NR_MADE.fetch_add(1, Ordering::Relaxed).is_multiple_of(2) {
+            panic_any("a conversion");
+        }
+        Self(woken)
+    }
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "safe code; others have the threads")]
+fn a_wake_up_that_cannot_be_made_an_item_leaves_the_next_one_to_it() {
+    let mut mailbox = Mailbox::<Fussy>::new();
+    let set = LocalSet::new(&mailbox);
+    let handle = set.spawn_local(async { 4 });
+    assert!(mailbox.is_empty(), "the first panicked");
+    assert!(handle.cancel());
+    let Fussy(woken) = mailbox.try_recv().unwrap();
+    assert!(set.poll(woken));
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+}
+
+#[test]
+fn a_handle_is_as_free_as_its_result() {
+    fn is_free<T: Send + Sync + Unpin + std::panic::UnwindSafe + 'static>(_: &T) {}
+    let (mut mailbox, set) = made();
+    let handle = set.spawn_local(async { 7 });
+    is_free(&handle);
+    serve(&mut mailbox, &set);
+    let joined = thread::spawn(move || handle.join().unwrap());
+    assert_eq!(joined.join().unwrap(), 7);
+}

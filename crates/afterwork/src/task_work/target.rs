@@ -1,0 +1,223 @@
+//! What a local future's wakers, its wake-up in the mailbox and its handle share.
+//!
+//! # The word
+//!
+//! | bit | means | set by | cleared by |
+//! |---|---|---|---|
+//! | `POSTED` | the wake-up is in the mailbox, or about to be | who wakes, or cancels | the owner, before it polls |
+//! | `CANCELLED` | it is dropped instead of polled | who cancels | nobody |
+//! | `ENDED` | it has ended; of a closure: it has started | the owner | nobody |
+//!
+//! ```text
+//! wake:  what the future waits for;   set POSTED;   neither POSTED nor ENDED was set?  then post the wake-up
+//! owner: receives the wake-up;        clear POSTED;  CANCELLED?  then drop the future, else poll it
+//! ```
+//!
+//! # What holds, and why
+//!
+//! **No wake is lost.** All steps are read-modify-writes of one word, so they have one order. A wake that finds `POSTED` clear
+//! posts. One that finds it set comes before the owner's next clear, so the poll after that clear sees what was written before
+//! the wake (twins `local: relaxed wake`, `local: relaxed clear`). If the owner cleared the bit after the poll, a wake in
+//! between would post nothing, and the poll would not have seen it (twin `local: cleared after the poll`).
+//!
+//! **One wake-up at most is inside for each future**, since only the owner's clear makes room for the next. So wake-ups go in
+//! beside the capacity of the mailbox (`Room::take_beside`): a wake neither waits nor is refused, and the excess is bounded.
+//!
+//! **Cancelling is a wake.** A closure that others may cancel before it starts sets `ENDED` when it starts, and looks at
+//! `CANCELLED` in that very step: either its owner sees the cancel, or the canceller sees that it came too late (twin `local: a
+//! start overlooks the cancel`).
+//!
+//! **Wakers keep nothing open.** They post by a poster that is not counted, so the mailbox may end; what they post then is
+//! dropped, as the items of posters that overlap its end. In a child of `fork` they do nothing.
+
+use std::fmt;
+use std::task::Wake;
+
+use sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use sync::fork::Process;
+use sync::thread::{self, ThreadId};
+use sync::twin;
+use sync::unmodelled::Arc;
+
+use super::mailbox::Mailbox;
+use super::poster::Poster;
+use crate::panics;
+
+pub(super) const POSTED: u32 = 1;
+const CANCELLED: u32 = 1 << 1;
+const ENDED: u32 = 1 << 2;
+
+/// The wake-up of a future of a [`LocalSet`](super::LocalSet), on its way to the set.
+///
+/// The owner passes it to [`LocalSet::poll`](super::LocalSet::poll). Dropped instead, it takes the future's wake-ups with it: that
+/// is never polled again, and goes with its set.
+#[must_use = "the future that it is for waits"]
+pub struct Woken(pub(super) Arc<dyn Wakes>);
+
+/// A [`Target`], whatever the items of its mailbox are.
+pub(super) trait Wakes: Send + Sync {
+    fn mark(&self) -> &Mark;
+    /// Returns `true` if it had not ended.
+    fn cancel(self: Arc<Self>) -> bool;
+    /// Returns `true` on the thread that alone can bring it to its end.
+    fn is_here(&self) -> bool;
+}
+
+/// How far a future is, and where.
+#[derive(Debug)]
+pub(super) struct Mark {
+    /// A: see the top of the file.
+    word: AtomicU32,
+    /// Its place in the set, whose thread alone uses it.
+    pub(super) place: AtomicUsize,
+}
+
+/// What all futures of one set post by.
+pub(super) struct Post<T> {
+    /// Not counted.
+    pub(super) poster: Poster<T>,
+    /// A: the kernel's number of the set's thread; 0 as long as there is none. Relaxed: it is compared with one's own.
+    owner: AtomicU32,
+    process: Process,
+}
+
+/// What the wakers of one future are.
+pub(super) struct Target<T> {
+    pub(super) mark: Mark,
+    post: Arc<Post<T>>,
+}
+
+impl Mark {
+    fn new(word: u32) -> Self {
+        Self {
+            word: AtomicU32::new(word),
+            place: AtomicUsize::new(usize::MAX),
+        }
+    }
+
+    /// Takes note that the wake-up was received. Returns `true` if the future is to be dropped.
+    pub(super) fn receive(&self) -> bool {
+        // ORDER(local): the other end; see `Target::wake_with`.
+        // If a wake comes first, the poll that follows sees what was written before it. If we come first, that wake posts again.
+        // Test: a_wake_that_finds_another_is_seen_by_its_poll, receiving_a_wake_up_needs_its_acquire
+        let order = twin::order("local: relaxed clear", Ordering::Acquire);
+        self.word.fetch_and(!POSTED, order) & CANCELLED != 0
+    }
+
+    /// Returns `true` if it was cancelled. After `false` it may be at any moment.
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & CANCELLED != 0
+    }
+
+    /// Takes note that it has ended, or as a closure starts. Returns `true` if it was cancelled before.
+    pub(super) fn end(&self) -> bool {
+        if twin::armed("local: a start overlooks the cancel") {
+            let before = self.word.load(Ordering::Relaxed);
+            self.word.fetch_or(ENDED, Ordering::Relaxed);
+            return before & CANCELLED != 0;
+        }
+        // Relaxed: the step decides, and guards no memory.
+        self.word.fetch_or(ENDED, Ordering::Relaxed) & CANCELLED != 0
+    }
+}
+
+impl<T> Post<T> {
+    pub(super) fn new(mailbox: &Mailbox<T>) -> Self {
+        Self {
+            poster: mailbox.uncounted_poster(),
+            owner: AtomicU32::new(0),
+            process: Process::this(),
+        }
+    }
+
+    /// Notes that the set is on this thread.
+    pub(super) fn settle(&self) {
+        self.owner.store(thread::current().0, Ordering::Relaxed);
+    }
+
+    /// Returns `true` on the set's thread; never in a model, where threads have no numbers.
+    pub(super) fn is_owner(&self) -> bool {
+        let owner = ThreadId(self.owner.load(Ordering::Relaxed));
+        owner != ThreadId(0) && owner == thread::current()
+    }
+
+    /// Returns `false` in a child of `fork`.
+    pub(super) fn is_at_home(&self) -> bool {
+        self.process.is_this()
+    }
+}
+
+impl<T> Target<T> {
+    /// Makes one of which the wake-up is `POSTED`, or not.
+    pub(super) fn new(post: &Arc<Post<T>>, word: u32) -> Arc<Self> {
+        Arc::new(Self {
+            mark: Mark::new(word),
+            post: post.clone(),
+        })
+    }
+}
+
+impl<T: From<Woken> + Send + 'static> Target<T> {
+    /// Sets `bits`, and posts the wake-up if there is none inside. Returns the word as it was.
+    pub(super) fn wake_with(self: &Arc<Self>, bits: u32) -> u32 {
+        if !self.post.is_at_home() {
+            return ENDED;
+        }
+        // ORDER(local): publish and consume, other end in `Mark::receive`.
+        //   here:  what the future waits for;  word |= POSTED  Release
+        //   owner: word &= !POSTED  Acquire;   polls
+        // If our step comes first and finds POSTED, the owner's next step reads ours or a later one, and its poll sees what we
+        // wrote. If the owner's step comes first, we find POSTED clear, and post.
+        // Test: a_wake_that_finds_another_is_seen_by_its_poll, a_wake_needs_its_release
+        let order = twin::order("local: relaxed wake", Ordering::Release);
+        let before = self.mark.word.fetch_or(bits | POSTED, order);
+        if before & (POSTED | ENDED) == 0 {
+            self.post();
+        }
+        before
+    }
+
+    /// Posts the wake-up.
+    pub(super) fn post(self: &Arc<Self>) {
+        let woken = Woken(self.clone());
+        // FOREIGN(woken-into): a user's conversion, on the thread that wakes, which has changed the word alone. A panic ends here.
+        match panics::guarded(|| T::from(woken)) {
+            Ok(item) => self.post.poster.post_beside(item),
+            Err(payload) => {
+                // The next wake tries again.
+                self.mark.word.fetch_and(!POSTED, Ordering::Relaxed);
+                panics::discard(payload);
+            }
+        }
+    }
+}
+
+impl<T: From<Woken> + Send + 'static> Wakes for Target<T> {
+    fn mark(&self) -> &Mark {
+        &self.mark
+    }
+
+    fn cancel(self: Arc<Self>) -> bool {
+        self.wake_with(CANCELLED) & ENDED == 0
+    }
+
+    fn is_here(&self) -> bool {
+        self.post.is_owner()
+    }
+}
+
+impl<T: From<Woken> + Send + 'static> Wake for Target<T> {
+    fn wake(self: Arc<Self>) {
+        self.wake_with(0);
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.wake_with(0);
+    }
+}
+
+impl fmt::Debug for Woken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Woken(..)")
+    }
+}

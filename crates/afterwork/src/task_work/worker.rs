@@ -1,0 +1,504 @@
+//! A thread of its own for what is bound to one: a mailbox of closures, and a local set.
+//!
+//! There is no protocol here. The thread receives until nothing will come: until the worker, which has the one poster, has
+//! been dropped, and all local futures have ended (`local.rs`). A cancel of all overtakes as an urgent item, and ends the
+//! thread's loop: the set and the mailbox are dropped there, with all that is in them.
+
+use std::error::Error;
+use std::fmt;
+use std::future::Future;
+use std::io;
+use std::mem;
+
+use sync::unmodelled::Arc;
+use sync::{cpu, thread};
+
+use super::join::{JoinHandle, tell};
+use super::local::{LocalSet, task};
+use super::mailbox::Mailbox;
+use super::poster::Poster;
+use super::reply::{ReplyTo, reply};
+use super::target::{POSTED, Post, Target, Woken};
+use crate::panics::join_error::{JoinError, Outcome};
+use crate::panics::{self, or_abort};
+use crate::params::{CpuSet, ParamError, Params, ThreadStyle};
+use crate::rcu;
+use crate::wake::report;
+
+/// How many items the thread receives before it looks whether it may sleep. Not a bound on anything: what is inside is served
+/// in order.
+const BATCH: usize = 32;
+
+/// One thread that runs closures in order, and futures that stay on it.
+///
+/// For what is bound to a thread: a library with thread-local state (OpenGL, Python, SQLite in single-thread mode, COM-like
+/// apartments), values that are not `Send`, work with a real-time priority of its own. All else is better off on a
+/// [workqueue](crate::workqueue), which shares threads.
+///
+/// # Guarantees
+///
+/// - Closures run one after the other, in the order in which they were spawned: for each thread, and for spawns of which one
+///   ended before the other began. What runs is never moved to another thread.
+/// - Futures are polled between closures, each when it is woken.
+/// - Dropping the worker lets all that was spawned end, futures as well, and waits for that. Where waiting would be for itself or
+///   is not allowed (on the worker's own thread, in an item of a bottom-half queue, in a callback of RCU) the thread ends by itself,
+///   as after [`close_in_background`](Self::close_in_background).
+/// - A panic ends with its closure or future. The panic hook tells it, and the handle, if there is one.
+///
+/// # Cost
+///
+/// A thread, which sleeps while there is nothing to do. An allocation for a [`spawn_detached`](Self::spawn_detached), three for a
+/// [`spawn`](Self::spawn), five for a future.
+///
+/// Differs from Linux: it takes closures and futures, not `kthread_work`s, which may be queued again and again.
+///
+/// # Examples
+///
+/// State that only one thread may touch, made there and used from everywhere:
+///
+/// ```
+/// use std::{cell::RefCell, rc::Rc};
+/// use afterwork::task_work::Worker;
+///
+/// thread_local!(static DOCUMENT: Rc<RefCell<String>> = Rc::default());
+///
+/// let worker = Worker::builder("document").build()?;
+/// std::thread::scope(|scope| {
+///     for word in ["a", "b", "c"] {
+///         let worker = &worker;
+///         scope.spawn(move || worker.spawn_detached(move || DOCUMENT.with(|text| text.borrow_mut().push_str(word))));
+///     }
+/// });
+/// let len = worker.spawn(|| DOCUMENT.with(|text| text.borrow().len()));
+/// assert_eq!(len.join()?, 3);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[doc(alias("kthread_worker", "SingleThreadExecutor", "Actor"))]
+pub struct Worker {
+    /// `None` once it is being dropped.
+    poster: Option<Poster<Mail>>,
+    post: Arc<Post<Mail>>,
+    thread: Option<thread::JoinHandle>,
+    is_in_background: bool,
+}
+
+/// What a worker's thread is sent to do.
+type Run = Box<dyn FnOnce(&LocalSet<Mail>) + Send>;
+
+enum Mail {
+    Run(Run),
+    Woken(Woken),
+    /// Ends the thread, and drops what has not started or not ended.
+    Quit,
+}
+
+impl From<Woken> for Mail {
+    fn from(woken: Woken) -> Self {
+        Self::Woken(woken)
+    }
+}
+
+/// Builds a [`Worker`]. Made by [`Worker::builder`].
+///
+/// # Examples
+///
+/// ```
+/// use afterwork::{params::Params, task_work::Worker};
+///
+/// let worker = Worker::builder("audio")
+///     .fifo_if_permitted(10)
+///     .params(Params { stack_size: 512 << 10, ..Params::default() })
+///     .build()?;
+/// let name = worker.spawn(|| std::thread::current().name().map(str::to_owned));
+/// assert_eq!(name.join()?.as_deref(), Some("aw/audio"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a builder does nothing until `build`"]
+pub struct WorkerBuilder {
+    name: String,
+    cpus: Option<CpuSet>,
+    fifo: Option<u8>,
+    must_be_fifo: bool,
+    params: Params,
+}
+
+/// The error of making a [`Worker`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum WorkerError {
+    /// The stack or the prefix of the name is out of range.
+    Params(ParamError),
+    /// The name has a NUL.
+    Name,
+    /// The system refused the thread.
+    Thread(io::Error),
+    /// The system refused the CPUs: there are none, or none is online.
+    Cpus(io::Error),
+    /// The system refused the real-time priority: out of range, or without the right to it.
+    Fifo(io::Error),
+}
+
+impl fmt::Display for WorkerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Params(error) => error.fmt(f),
+            Self::Name => f.write_str("the name of a worker must have no NUL"),
+            Self::Thread(error) => write!(f, "the worker's thread was refused: {error}"),
+            Self::Cpus(error) => write!(f, "the worker's CPUs were refused: {error}"),
+            Self::Fifo(error) => write!(
+                f,
+                "the worker's real-time priority was refused: {error} (SCHED_FIFO takes 1 to 99, and wants CAP_SYS_NICE or \
+                 RLIMIT_RTPRIO)"
+            ),
+        }
+    }
+}
+
+impl Error for WorkerError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            Self::Params(error) => Some(error),
+            Self::Name => None,
+            Self::Thread(error) | Self::Cpus(error) | Self::Fifo(error) => Some(error),
+        }
+    }
+}
+
+impl WorkerBuilder {
+    /// Binds the thread to these CPUs. By default it has those of the process's first thread.
+    #[doc(alias = "kthread_create_worker_on_cpu")]
+    pub fn cpus(mut self, cpus: CpuSet) -> Self {
+        self.cpus = Some(cpus);
+        self
+    }
+
+    /// Makes the thread a real-time one: `SCHED_FIFO`, priorities 1 to 99. Without the right to it there is no worker.
+    ///
+    /// It then runs before every ordinary thread of its CPUs, without a time limit: a closure that computes for long keeps all
+    /// of them off.
+    #[doc(alias("sched_set_fifo", "SCHED_FIFO"))]
+    pub fn fifo(mut self, priority: u8) -> Self {
+        (self.fifo, self.must_be_fifo) = (Some(priority), true);
+        self
+    }
+
+    /// Does as [`fifo`](Self::fifo) says where the system permits it, else nothing.
+    pub fn fifo_if_permitted(mut self, priority: u8) -> Self {
+        (self.fifo, self.must_be_fifo) = (Some(priority), false);
+        self
+    }
+
+    /// Gives the thread the stack size, the prefix of the name and the hooks that these say, as the threads of a registry have
+    /// them. Other tunables are of no effect.
+    pub fn params(mut self, params: Params) -> Self {
+        self.params = params;
+        self
+    }
+
+    /// Starts the thread.
+    ///
+    /// # Blocking
+    ///
+    /// Until it has its CPUs and its priority.
+    ///
+    /// # Errors
+    ///
+    /// [`WorkerError`], which says what was refused. There is no thread then.
+    ///
+    /// # Panics
+    ///
+    /// In an item of a bottom-half queue.
+    pub fn build(self) -> Result<Worker, WorkerError> {
+        report::must_be_free_to_sleep();
+        self.params.check_threads().map_err(WorkerError::Params)?;
+        if self.name.contains('\0') {
+            return Err(WorkerError::Name);
+        }
+        let style = self.params.thread_style();
+        let mailbox = Mailbox::builder().name(&*self.name).build();
+        let (poster, post) = (mailbox.poster(), Arc::new(Post::new(&mailbox)));
+        let (started, is_started) = reply();
+        let theirs = post.clone();
+        let name = style.name(&self.name);
+        let stack_size = style.stack_size;
+        let body = move || {
+            let settled = self.settle();
+            theirs.settle();
+            let is_fit = settled.is_ok();
+            // The builder waits for it.
+            _ = started.reply(settled);
+            if is_fit {
+                or_abort("a dedicated worker panicked", || {
+                    run(mailbox, theirs, &style)
+                });
+            }
+        };
+        let thread = thread::spawn_sized(&name, stack_size, body).map_err(WorkerError::Thread)?;
+        let worker = Worker {
+            poster: Some(poster),
+            post,
+            thread: Some(thread),
+            is_in_background: false,
+        };
+        // Dropped on an error: the thread ends, and is waited for.
+        let settled = is_started.wait().expect("the thread answers first of all");
+        settled.map(|()| worker)
+    }
+
+    /// Gives this thread its CPUs and its priority.
+    fn settle(&self) -> Result<(), WorkerError> {
+        if let Some(cpus) = &self.cpus {
+            cpu::set_affinity(None, cpus).map_err(WorkerError::Cpus)?;
+        }
+        match self.fifo.map(thread::set_fifo) {
+            Some(Err(error)) if self.must_be_fifo => Err(WorkerError::Fifo(error)),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// The life of the thread.
+fn run(mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>, style: &ThreadStyle) {
+    style.within(|| serve(mailbox, post));
+}
+
+fn serve(mut mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>) {
+    // Dropped before the mailbox.
+    let set = LocalSet::with(post);
+    while mailbox.wait(1).is_ok() {
+        for mail in mailbox.drain(BATCH) {
+            match mail {
+                Mail::Run(run) => run(&set),
+                Mail::Woken(woken) => _ = set.poll(woken),
+                Mail::Quit => return,
+            }
+        }
+    }
+}
+
+/// Calls a closure on the worker's thread.
+fn call<R>(set: &LocalSet<Mail>, func: impl FnOnce() -> R) -> Outcome<R> {
+    // FOREIGN(worker-item): a user's closure, on the worker's thread; a panic is its outcome.
+    set.within(|| panics::guarded(func))
+        .map_err(JoinError::panicked)
+}
+
+/// Drops a closure that was cancelled, and tells so.
+fn skip<R>(func: impl Sized, to: ReplyTo<Outcome<R>>) {
+    // FOREIGN(worker-skip): a user's closure that is dropped, on the worker's thread. A panic ends here.
+    panics::contain(|| drop(func));
+    tell(to, Err(JoinError::Cancelled));
+}
+
+impl Worker {
+    /// Returns a builder of a worker with this name, of which the kernel shows the first 12 bytes after `aw/`.
+    #[doc(alias = "kthread_create_worker")]
+    pub fn builder(name: impl Into<String>) -> WorkerBuilder {
+        WorkerBuilder {
+            name: name.into(),
+            cpus: None,
+            fifo: None,
+            must_be_fifo: false,
+            params: Params::default(),
+        }
+    }
+
+    /// Runs `func` on the thread, and returns a handle to wait for what it returns.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. In a child of `fork` the handle says [`Refused`](JoinError::Refused).
+    pub fn spawn<R: Send + 'static>(
+        &self,
+        func: impl FnOnce() -> R + Send + 'static,
+    ) -> JoinHandle<R> {
+        self.spawn_with(move |set, target, to| {
+            if target.mark.end() {
+                skip(func, to);
+            } else {
+                tell(to, call(set, func));
+            }
+        })
+    }
+
+    /// Runs `func` on the thread, of which nobody waits for the end.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. In a child of `fork` it only drops `func`.
+    #[doc(alias("enqueue", "kthread_queue_work"))]
+    pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
+        self.enqueue(Box::new(move |set| {
+            // FOREIGN(worker-item): what it panicked with, on the worker's thread. A panic ends here.
+            let outcome = call(set, func);
+            panics::contain(|| drop(outcome));
+        }));
+    }
+
+    /// Calls `make` on the thread, and runs the future that it returns there.
+    ///
+    /// Neither the future nor what it holds need be `Send`. In it, [`spawn_local`](super::spawn_local) adds others.
+    ///
+    /// # Blocking
+    ///
+    /// Never blocks. In a child of `fork` the handle says [`Refused`](JoinError::Refused).
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use std::{rc::Rc, time::Duration};
+    /// use afterwork::{task_work::Worker, workqueue::sleep};
+    ///
+    /// let worker = Worker::builder("example").build()?;
+    /// let handle = worker.spawn_local(|| async {
+    ///     let text = Rc::new(String::from("not Send"));
+    ///     sleep(Duration::from_millis(1)).await;
+    ///     text.len()
+    /// });
+    /// assert_eq!(handle.join()?, 8);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[doc(alias = "spawn_pinned")]
+    pub fn spawn_local<F>(&self, make: impl FnOnce() -> F + Send + 'static) -> JoinHandle<F::Output>
+    where
+        F: Future + 'static,
+        F::Output: Send + 'static,
+    {
+        self.spawn_with(move |set, target, to| {
+            if target.mark.is_cancelled() {
+                return skip(make, to);
+            }
+            match call(set, make) {
+                // A cancel that comes by now is seen before the poll.
+                Ok(future) => set.start(target, task(future, to)),
+                Err(error) => tell(to, Err(error)),
+            }
+        })
+    }
+
+    /// Waits until all closures that were spawned before have ended, and the futures have been polled once.
+    ///
+    /// # Blocking
+    ///
+    /// Until then.
+    ///
+    /// # Errors
+    ///
+    /// [`JoinError::OwnItem`] on the worker's own thread, [`JoinError::Refused`] in a child of `fork`.
+    ///
+    /// # Panics
+    ///
+    /// In an item of a bottom-half queue.
+    #[doc(alias = "kthread_flush_worker")]
+    pub fn flush(&self) -> Result<(), JoinError> {
+        report::must_be_free_to_sleep();
+        self.spawn(|| ()).join()
+    }
+
+    /// Returns `true` on the worker's thread.
+    pub fn is_current(&self) -> bool {
+        self.post.is_owner()
+    }
+
+    /// Lets all that was spawned end, and waits for that. Dropping the worker does the same.
+    ///
+    /// # Blocking
+    ///
+    /// Until then: for ever beside a future that nobody wakes. Inside a work item the pool gets another worker meanwhile. On the
+    /// worker's own thread it does not wait.
+    #[doc(alias = "kthread_destroy_worker")]
+    pub fn shutdown(self) {}
+
+    /// Lets all that was spawned end, and waits for nothing.
+    ///
+    /// # Blocking
+    ///
+    /// Never.
+    pub fn close_in_background(mut self) {
+        self.is_in_background = true;
+    }
+
+    /// Cancels all that has not started and all futures, and waits for nothing. What runs goes on to its end.
+    ///
+    /// What is cancelled is dropped on the worker's thread, and its handles say [`Cancelled`](JoinError::Cancelled). Up to one closure
+    /// more may start.
+    ///
+    /// # Blocking
+    ///
+    /// Never.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::{task_work::Worker, workqueue::JoinError};
+    ///
+    /// let worker = Worker::builder("example").build()?;
+    /// let handle = worker.spawn_local(|| std::future::pending::<()>());
+    /// worker.shutdown_background();
+    /// assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn shutdown_background(mut self) {
+        self.is_in_background = true;
+        if self.post.is_at_home()
+            && let Some(poster) = &self.poster
+        {
+            // Not refused: the mailbox is unbounded, and its thread receives as long as there is this poster.
+            _ = poster.urgent().post(Mail::Quit);
+        }
+    }
+
+    fn spawn_with<R: Send + 'static>(
+        &self,
+        start: impl FnOnce(&LocalSet<Mail>, Arc<Target<Mail>>, ReplyTo<Outcome<R>>) + Send + 'static,
+    ) -> JoinHandle<R> {
+        let (to, reply) = reply();
+        let target = Target::new(&self.post, POSTED);
+        let theirs = target.clone();
+        if self.enqueue(Box::new(move |set| start(set, theirs, to))) {
+            JoinHandle::new(reply, Some(target))
+        } else {
+            JoinHandle::refused()
+        }
+    }
+
+    /// Returns `false` in a child of `fork`.
+    fn enqueue(&self, run: Run) -> bool {
+        let poster = self.poster.as_ref().filter(|_| self.post.is_at_home());
+        let Some(poster) = poster else {
+            // FOREIGN(worker-refused): a user's closure that is dropped, on the thread that spawns in a child. A panic ends here.
+            panics::contain(|| drop(run));
+            return false;
+        };
+        poster.post(Mail::Run(run)).is_ok()
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        if sync::twin::torn_down() {
+            return;
+        }
+        let thread = self.thread.take();
+        if !self.post.is_at_home() {
+            // The thread is the parent's, and so is its mailbox.
+            return mem::forget((self.poster.take(), thread));
+        }
+        self.poster = None;
+        let may_wait = report::may_sleep() && !rcu::in_callback() && !self.is_current();
+        if let Some(thread) = thread
+            && !self.is_in_background
+            && may_wait
+        {
+            let ended = report::while_asleep(|| thread.join());
+            ended.expect("a dedicated worker does not panic");
+        }
+    }
+}
+
+impl fmt::Debug for Worker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Worker").finish_non_exhaustive()
+    }
+}

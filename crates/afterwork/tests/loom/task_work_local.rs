@@ -1,0 +1,208 @@
+//! Local futures: wakes beside the poll and beside each other, cancels beside the start, and ends.
+
+use std::cell::RefCell;
+use std::future::{Future, poll_fn};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+
+use afterwork::task_work::{JoinError, LocalSet, Mailbox, Woken, Worker};
+use sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use sync::twin::must_fail;
+
+use crate::support::{Careful, bounded, spawn};
+
+type Owner = (Careful<Mailbox<Mail>>, Careful<LocalSet<Mail>>);
+
+struct Mail(Woken);
+
+impl From<Woken> for Mail {
+    fn from(woken: Woken) -> Self {
+        Self(woken)
+    }
+}
+
+fn owner() -> Owner {
+    let mailbox = Mailbox::builder().keep(0).build();
+    let set = LocalSet::new(&mailbox);
+    (Careful::new(mailbox), Careful::new(set))
+}
+
+/// A future that leaves its waker, and is ready when all `flags` are set; and the waker, after the first poll.
+fn lured<const N: usize>(
+    (mailbox, set): &mut Owner,
+    flags: [Arc<AtomicBool>; N],
+) -> (impl Future<Output = Result<u32, JoinError>> + use<N>, Waker) {
+    let place = Rc::new(RefCell::new(None));
+    let theirs = place.clone();
+    let handle = set.spawn_local(poll_fn(move |cx| {
+        theirs.replace(Some(cx.waker().clone()));
+        // Relaxed: what orders them after the wake is the wake.
+        match flags.iter().all(|flag| flag.load(Ordering::Relaxed)) {
+            true => Poll::Ready(7),
+            false => Poll::Pending,
+        }
+    }));
+    let Ok(Mail(woken)) = mailbox.try_recv() else {
+        panic!("a spawn posts");
+    };
+    assert!(set.poll(woken));
+    let waker = place.take().expect("left in the poll");
+    (handle, waker)
+}
+
+/// Serves until no future is left.
+fn serve((mailbox, set): &mut Owner) {
+    while mailbox.wait(1).is_ok() {
+        while let Ok(Mail(woken)) = mailbox.try_recv() {
+            set.poll(woken);
+        }
+    }
+    assert!(set.is_empty());
+}
+
+fn is_ready<F: Future<Output = Result<u32, JoinError>>>(handle: F) -> bool {
+    let cx = &mut std::task::Context::from_waker(Waker::noop());
+    matches!(std::pin::pin!(handle).poll(cx), Poll::Ready(Ok(7)))
+}
+
+/// Two threads say something and wake, one by the other's wake-up.
+fn two_wake() {
+    let mut owner = owner();
+    let flags: [Arc<AtomicBool>; 2] = Default::default();
+    let (handle, waker) = lured(&mut owner, flags.clone());
+    let threads = flags.map(|flag| {
+        let waker = waker.clone();
+        spawn(move || {
+            flag.store(true, Ordering::Relaxed);
+            waker.wake();
+        })
+    });
+    drop(waker);
+    serve(&mut owner);
+    assert!(is_ready(handle));
+    for thread in threads {
+        thread.join().unwrap();
+    }
+}
+
+#[test]
+fn a_wake_that_finds_another_is_seen_by_its_poll() {
+    bounded(2, two_wake);
+}
+
+#[test]
+fn a_wake_needs_its_release() {
+    let failure = must_fail("local: relaxed wake", || bounded(2, two_wake));
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+#[test]
+fn receiving_a_wake_up_needs_its_acquire() {
+    let failure = must_fail("local: relaxed clear", || bounded(2, two_wake));
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+/// One thread wakes twice, the second time perhaps during the poll of the first.
+fn a_wake_meets_the_poll() {
+    let mut owner = owner();
+    let flag: Arc<AtomicBool> = Arc::default();
+    let (handle, waker) = lured(&mut owner, [flag.clone()]);
+    let thread = spawn(move || {
+        waker.wake_by_ref();
+        flag.store(true, Ordering::Relaxed);
+        waker.wake();
+    });
+    serve(&mut owner);
+    assert!(is_ready(handle));
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_wake_during_the_poll_makes_another_one() {
+    bounded(3, a_wake_meets_the_poll);
+}
+
+#[test]
+fn a_wake_up_must_be_cleared_before_the_poll() {
+    let failure = must_fail("local: cleared after the poll", || {
+        bounded(3, a_wake_meets_the_poll)
+    });
+    assert!(failure.contains("deadlock"), "{failure}");
+}
+
+/// The set and the mailbox go while a thread wakes.
+fn a_wake_meets_the_end() {
+    let mut owner = owner();
+    let (handle, waker) = lured(&mut owner, [Arc::default()]);
+    let thread = spawn(move || waker.wake());
+    drop(owner.1);
+    drop(owner.0);
+    assert!(!is_ready(handle));
+    thread.join().unwrap();
+}
+
+#[test]
+fn a_wake_may_come_when_the_set_and_the_mailbox_have_gone() {
+    bounded(3, a_wake_meets_the_end);
+}
+
+/// Another thread cancels a future that is woken, received and polled meanwhile.
+fn a_cancel_meets_the_poll() {
+    let mut owner = owner();
+    let flag: Arc<AtomicBool> = Arc::default();
+    let handle = owner.1.spawn_local(std::future::pending::<()>());
+    let (other, waker) = lured_behind(&mut owner, &flag);
+    let thread = spawn(move || {
+        assert!(handle.cancel());
+        flag.store(true, Ordering::Relaxed);
+        waker.wake();
+        handle
+    });
+    serve(&mut owner);
+    assert!(is_ready(other));
+    let cancelled = thread.join().unwrap().join();
+    assert!(matches!(cancelled, Err(JoinError::Cancelled)));
+}
+
+/// As `lured`, with another future's wake-up before its own.
+fn lured_behind(
+    owner: &mut Owner,
+    flag: &Arc<AtomicBool>,
+) -> (impl Future<Output = Result<u32, JoinError>> + use<>, Waker) {
+    let Ok(Mail(woken)) = owner.0.try_recv() else {
+        panic!("a spawn posts");
+    };
+    owner.1.poll(woken);
+    lured(owner, [flag.clone()])
+}
+
+#[test]
+fn a_future_that_is_cancelled_ends() {
+    bounded(2, a_cancel_meets_the_poll);
+}
+
+/// A closure of a dedicated worker starts while it is cancelled; then the worker goes.
+fn a_cancel_meets_the_start() {
+    let worker = Careful::new(Worker::builder("model").build().unwrap());
+    let nr_run = Arc::new(AtomicU32::new(0));
+    let theirs = nr_run.clone();
+    let handle = worker.spawn(move || _ = theirs.fetch_add(1, Ordering::Relaxed));
+    let was_in_time = handle.cancel();
+    // Waits for the thread.
+    drop(worker);
+    assert_eq!(nr_run.load(Ordering::Relaxed), u32::from(!was_in_time));
+    assert_eq!(handle.join().is_ok(), !was_in_time);
+}
+
+#[test]
+fn a_closure_runs_or_was_cancelled_in_time() {
+    bounded(2, a_cancel_meets_the_start);
+}
+
+#[test]
+fn a_start_must_look_for_a_cancel_in_its_own_step() {
+    must_fail("local: a start overlooks the cancel", || {
+        bounded(2, a_cancel_meets_the_start)
+    });
+}
