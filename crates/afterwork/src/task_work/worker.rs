@@ -266,22 +266,23 @@ fn run(mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>, style: &ThreadStyle) {
 fn serve(mut mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>) {
     // Dropped before the mailbox.
     let set = LocalSet::with(post);
-    while mailbox.wait(1).is_ok() {
-        for mail in mailbox.drain(BATCH) {
-            match mail {
-                Mail::Run(run) => run(&set),
-                Mail::Woken(woken) => _ = set.poll(woken),
-                Mail::Quit => return,
+    set.within(|| {
+        while mailbox.wait(1).is_ok() {
+            for mail in mailbox.drain(BATCH) {
+                match mail {
+                    Mail::Run(run) => run(&set),
+                    Mail::Woken(woken) => _ = set.poll(woken),
+                    Mail::Quit => return,
+                }
             }
         }
-    }
+    });
 }
 
 /// Calls a closure on the worker's thread.
-fn call<R>(set: &LocalSet<Mail>, func: impl FnOnce() -> R) -> Outcome<R> {
+fn call<R>(func: impl FnOnce() -> R) -> Outcome<R> {
     // FOREIGN(worker-item): a user's closure, on the worker's thread; a panic is its outcome.
-    set.within(|| panics::guarded(func))
-        .map_err(JoinError::panicked)
+    panics::guarded(func).map_err(JoinError::panicked)
 }
 
 /// Drops a closure that was cancelled, and tells so.
@@ -313,11 +314,11 @@ impl Worker {
         &self,
         func: impl FnOnce() -> R + Send + 'static,
     ) -> JoinHandle<R> {
-        self.spawn_with(move |set, target, to| {
+        self.spawn_with(move |_, target, to| {
             if target.mark.end() {
                 skip(func, to);
             } else {
-                tell(to, call(set, func));
+                tell(to, call(func));
             }
         })
     }
@@ -329,10 +330,11 @@ impl Worker {
     /// Never blocks. In a child of `fork` it only drops `func`.
     #[doc(alias("enqueue", "kthread_queue_work"))]
     pub fn spawn_detached(&self, func: impl FnOnce() + Send + 'static) {
-        self.enqueue(Box::new(move |set| {
-            // FOREIGN(worker-item): what it panicked with, on the worker's thread. A panic ends here.
-            let outcome = call(set, func);
-            panics::contain(|| drop(outcome));
+        self.enqueue(Box::new(move |_| {
+            if let Err(error) = call(func) {
+                // FOREIGN(worker-item): what it panicked with, on the worker's thread. A panic ends here.
+                panics::contain(|| drop(error));
+            }
         }));
     }
 
@@ -369,7 +371,7 @@ impl Worker {
             if target.mark.is_cancelled() {
                 return skip(make, to);
             }
-            match call(set, make) {
+            match call(make) {
                 // A cancel that comes by now is seen before the poll.
                 Ok(future) => set.start(target, task(future, to)),
                 Err(error) => tell(to, Err(error)),

@@ -8,9 +8,10 @@
 //! Items are numbered by their poster. None may be lost while the owner receives, none doubled, none out of its
 //! poster's order, none alive when everything is gone; posters are killed by panics, owners dropped in the middle. Posters
 //! wait for room as threads and as tasks, give up, and call; every call gets its own answer or is lost. A wake-up that is lost
-//! shows as a round that does not end.
+//! shows as a round that does not end. Beside it local futures and dedicated workers have lives of their own: `locals.rs`.
 
 mod hostile_task_work;
+mod locals;
 mod support;
 
 use std::{
@@ -121,6 +122,8 @@ fn round(round: &Round<'_>, totals: &mut Totals) {
         }));
     }
     drop(shared);
+    let mut its_dice = Dice::of_thread(round.seed, NR_POSTERS + 1);
+    posters.push(thread::spawn(move || locals::torture(&mut its_dice)));
     if hostile::is_on() {
         let mut dice = Dice::of_thread(round.seed, NR_POSTERS);
         posters.push(thread::spawn(move || {

@@ -1,0 +1,339 @@
+//! Local futures and dedicated workers under torture: wakers on any thread, cancels, and ends in the middle.
+//!
+//! A future waits for bells, of which other threads have the wakers, and wakes itself, and spawns others, until it has had enough. It
+//! is polled and dropped on one thread. None may be forgotten while its owner goes on, and nothing lives when all has gone.
+
+use std::{
+    future::Future,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    task::{Context, Poll, Waker},
+    thread,
+    time::Duration,
+};
+
+use afterwork::task_work::{JoinError, JoinHandle, LocalSet, Mailbox, Woken, Worker, spawn_local};
+
+use crate::support::{Dice, Life, Lives, Planned, insist, watched};
+
+const NR_RINGERS: usize = 2;
+const MAX_FUTURES: usize = 40;
+const MAX_NUMBERS: u64 = 60;
+const NR_USERS: usize = 2;
+const MAX_SPAWNS: usize = 60;
+/// The longest wait for what another thread may be slow to bring to its end.
+const NAP: Duration = Duration::from_micros(200);
+
+/// One set's life, or one worker's.
+pub fn torture(dice: &mut Dice) {
+    let lives = Arc::new(Lives::default());
+    let place = Place {
+        bells: Bells::default(),
+        lives: lives.clone(),
+    };
+    match dice.below(2) {
+        0 => own(&place, dice),
+        _ => employ(&place, dice),
+    }
+    // A worker may end by itself.
+    watched("the end of local futures", || {
+        while Arc::strong_count(&lives) > 2 {
+            place.bells.ring(dice);
+            thread::yield_now();
+        }
+    });
+    lives.assert_none();
+}
+
+enum Mail {
+    Number(u64),
+    Woken(Woken),
+}
+
+impl From<Woken> for Mail {
+    fn from(woken: Woken) -> Self {
+        Self::Woken(woken)
+    }
+}
+
+/// Wakers that futures left.
+#[derive(Clone, Default)]
+struct Bells(Arc<Mutex<Vec<Waker>>>);
+
+impl Bells {
+    /// Rings one bell, if there is one, once or twice.
+    fn ring(&self, dice: &mut Dice) {
+        let mut bells = self.0.lock().unwrap();
+        if bells.is_empty() {
+            return;
+        }
+        let which = dice.below(bells.len());
+        let waker = bells.swap_remove(which);
+        drop(bells);
+        if dice.below(3) == 0 {
+            waker.wake_by_ref();
+        }
+        waker.wake();
+    }
+}
+
+#[derive(Clone)]
+struct Place {
+    bells: Bells,
+    lives: Arc<Lives>,
+}
+
+/// Fails if it is dropped on another thread than the one where it was made.
+struct Bound(
+    thread::ThreadId,
+    #[expect(dead_code, reason = "counts its drop")] Life,
+);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        assert_eq!(self.0, thread::current().id(), "dropped elsewhere");
+    }
+}
+
+/// Waits so often, in one way or another, then is ready.
+struct Weary {
+    nr_waits: usize,
+    panics: bool,
+    dice: Dice,
+    place: Place,
+    bound: Bound,
+}
+
+impl Weary {
+    fn new(place: &Place, dice: &mut Dice) -> Self {
+        Self {
+            nr_waits: dice.below(5),
+            panics: dice.below(20) == 0,
+            dice: Dice::new(dice.bits()),
+            place: place.clone(),
+            bound: Bound(thread::current().id(), Life::new(&place.lives)),
+        }
+    }
+}
+
+impl Future for Weary {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        assert_eq!(self.bound.0, thread::current().id(), "polled elsewhere");
+        if self.nr_waits == 0 {
+            if self.panics {
+                Planned::panic();
+            }
+            return Poll::Ready(());
+        }
+        self.nr_waits -= 1;
+        match self.dice.below(6) {
+            0 => cx.waker().wake_by_ref(),
+            1 => {
+                let place = self.place.clone();
+                let mut child = Self::new(&place, &mut self.dice);
+                child.nr_waits = child.nr_waits.min(self.nr_waits);
+                let handle = spawn_local(child);
+                let fate = self.dice.below(3);
+                decide(handle, fate);
+                cx.waker().wake_by_ref();
+            }
+            _ => self.place.bells.0.lock().unwrap().push(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+/// Does something with a handle that waits for nothing.
+fn decide(handle: JoinHandle<()>, fate: usize) {
+    match fate {
+        0 => drop(handle),
+        1 => drop(handle.cancel_on_drop()),
+        _ => {
+            handle.cancel();
+            if let Ok(outcome) = handle.try_join() {
+                judge(outcome);
+            }
+        }
+    }
+}
+
+fn judge(outcome: Result<(), JoinError>) {
+    match outcome {
+        Ok(()) | Err(JoinError::Cancelled | JoinError::Refused) => {}
+        Err(JoinError::Panicked(payload)) if payload.downcast_ref::<Planned>().is_some() => {}
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A mailbox's life, whose owner has a set. Others ring, cancel and post.
+fn own(place: &Place, dice: &mut Dice) {
+    let mut builder = Mailbox::builder();
+    if dice.below(3) == 0 {
+        builder = builder.capacity(dice.pick(&[1, 7]));
+    }
+    let mut mailbox = builder.build();
+    let poster = mailbox.poster();
+    let is_over = AtomicBool::new(false);
+    let (give, take) = mpsc::channel::<JoinHandle<()>>();
+    let take = Mutex::new(take);
+    let nr_futures = dice.below(MAX_FUTURES);
+    // None: it goes on until nothing will come.
+    let ends_after = (dice.below(2) == 0).then(|| dice.below(4 * nr_futures + 1));
+    thread::scope(|scope| {
+        for _ in 0..NR_RINGERS {
+            let mut dice = Dice::new(dice.bits());
+            let (is_over, take) = (&is_over, &take);
+            scope.spawn(move || {
+                while !is_over.load(Ordering::Relaxed) {
+                    place.bells.ring(&mut dice);
+                    let handle = take.lock().unwrap().try_recv();
+                    match (handle, dice.below(4)) {
+                        (Ok(handle), 3) => drop(handle.join_timeout(NAP).map(judge)),
+                        (Ok(handle), fate) => decide(handle, fate),
+                        (Err(_), _) => thread::yield_now(),
+                    }
+                }
+            });
+        }
+        scope.spawn(move || {
+            for number in 0..MAX_NUMBERS {
+                if poster.send_wait(Mail::Number(number)).is_err() {
+                    break;
+                }
+            }
+        });
+        let set = LocalSet::new(&mailbox);
+        for _ in 0..nr_futures {
+            let handle = set.spawn_local(Weary::new(place, dice));
+            match dice.below(4) {
+                0 => drop(handle),
+                _ => drop(give.send(handle)),
+            }
+        }
+        let (mut next, mut nr_polls) = (0, 0);
+        while ends_after.is_none_or(|nr| nr_polls < nr) && mailbox.wait(1).is_ok() {
+            for mail in mailbox.drain(dice.pick(&[1, 5, 64])) {
+                match mail {
+                    Mail::Number(number) => {
+                        assert_eq!(number, next, "lost, doubled or out of order");
+                        next += 1;
+                    }
+                    Mail::Woken(woken) => nr_polls += usize::from(set.poll(woken)),
+                }
+            }
+            if dice.below(100) == 0 {
+                set.cancel_all();
+            }
+        }
+        if ends_after.is_none() {
+            assert!(set.is_empty(), "{} were forgotten", set.len());
+            assert_eq!(next, MAX_NUMBERS);
+        }
+        match dice.below(2) {
+            0 => {
+                drop(mailbox);
+                drop(set);
+            }
+            _ => {
+                drop(set);
+                drop(mailbox);
+            }
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    // Those that ring now find nobody.
+    (0..NR_RINGERS).for_each(|_| place.bells.ring(dice));
+    take.into_inner().unwrap().try_iter().for_each(|handle| {
+        judge(handle.try_join().expect("its set has gone"));
+    });
+    place.bells.0.lock().unwrap().clear();
+}
+
+/// A dedicated worker's life, which ends with its last user, perhaps an item of its own.
+fn employ(place: &Place, dice: &mut Dice) {
+    let worker = Arc::new(insist(|| Worker::builder("torture").build()));
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let users: Vec<_> = (0..NR_USERS)
+            .map(|_| {
+                let (worker, mut dice) = (worker.clone(), Dice::new(dice.bits()));
+                scope.spawn(move || {
+                    for _ in 0..dice.below(MAX_SPAWNS) {
+                        use_worker(&worker, place, &mut dice);
+                    }
+                    leave(worker, &mut dice);
+                })
+            })
+            .collect();
+        let mut its_dice = Dice::new(dice.bits());
+        let is_over = &is_over;
+        scope.spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                place.bells.ring(&mut its_dice);
+                thread::yield_now();
+            }
+        });
+        leave(worker, dice);
+        for user in users {
+            user.join().expect("a user failed");
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+}
+
+fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
+    let life = Life::new(&place.lives);
+    match dice.below(8) {
+        0 => worker.spawn_detached(move || drop(life)),
+        1 => {
+            // The last, perhaps.
+            let (its, mut dice) = (worker.clone(), Dice::new(dice.bits()));
+            worker.spawn_detached(move || {
+                drop(life);
+                assert!(its.is_current());
+                leave(its, &mut dice);
+            });
+        }
+        2 => judge(worker.spawn(move || drop(life)).join()),
+        3 => {
+            let handle = worker.spawn(move || drop(life));
+            let was_in_time = handle.cancel();
+            let is_cancelled = matches!(handle.join(), Err(JoinError::Cancelled));
+            assert_eq!(was_in_time, is_cancelled, "cancelled and run, or neither");
+        }
+        4 => drop(worker.spawn(move || drop(life)).cancel_on_drop()),
+        5 => assert!(worker.flush().is_ok()),
+        _ => {
+            let (place, mut its_dice) = (place.clone(), Dice::new(dice.bits()));
+            let handle = worker.spawn_local(move || {
+                drop(life);
+                if its_dice.below(30) == 0 {
+                    Planned::panic();
+                }
+                Weary::new(&place, &mut its_dice)
+            });
+            match dice.below(5) {
+                3 => judge(handle.join()),
+                4 => drop(handle.join_timeout(NAP).map(judge)),
+                fate => decide(handle, fate),
+            }
+        }
+    }
+}
+
+/// Lets go of a worker; the last ends it in one of the ways.
+fn leave(worker: Arc<Worker>, dice: &mut Dice) {
+    if let Some(worker) = Arc::into_inner(worker) {
+        match dice.below(3) {
+            0 => worker.shutdown(),
+            1 => worker.close_in_background(),
+            _ => worker.shutdown_background(),
+        }
+    }
+}
