@@ -107,6 +107,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("trace/spans.rs", "HANDLER", Constant),
     ("trace/spans.rs", "NR_SPANS", Reset("NR_SPANS.store")),
     ("trace/spans.rs", "SPANS", Held("spans()")),
+    ("wake/harmless.rs", "HARMLESS", PerProcess),
     ("wake/parker.rs", "WAKER", Constant),
     ("wake/hotplug.rs", "HANDLER", Constant),
     ("wake/hotplug.rs", "watchers", Held("watchers()")),

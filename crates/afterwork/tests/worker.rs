@@ -4,9 +4,21 @@
 
 mod children;
 
-use std::{future::poll_fn, io::ErrorKind, panic::AssertUnwindSafe, sync::mpsc, task::Poll};
+use std::{
+    future::poll_fn,
+    io::ErrorKind,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, mpsc},
+    task::Poll,
+    thread,
+    time::Duration,
+};
 
-use afterwork::task_work::{JoinError, LocalSet, Mailbox, Woken, Worker, WorkerError, spawn_local};
+use afterwork::{
+    params::{Params, ThreadHook},
+    task_work::{JoinError, LocalSet, Mailbox, Woken, Worker, WorkerError, spawn_local},
+    workqueue::{Registry, Topology},
+};
 use children::{alone, in_child, spawn};
 
 /// The wake-up of a local future.
@@ -81,4 +93,28 @@ fn a_worker_is_real_time_or_says_why_not() {
         }
         Err(error) => panic!("{error}"),
     }
+}
+
+#[test]
+fn the_end_of_a_sleep_on_a_worker_costs_no_thread() {
+    let _alone = alone();
+    let started = Arc::new(Mutex::new(Vec::new()));
+    let theirs = started.clone();
+    let params = Params {
+        on_thread_start: Some(ThreadHook::new(move || {
+            let name = thread::current().name().unwrap_or_default().to_owned();
+            theirs.lock().unwrap().push(name);
+        })),
+        ..Params::default()
+    };
+    let registry = Registry::new(Topology::detect().unwrap(), params).unwrap();
+    let before = started.lock().unwrap().len();
+    let worker = Worker::builder("sleeps").build().unwrap();
+    let sleep = registry.sleep(Duration::from_millis(1));
+    worker.spawn_local(|| sleep).join().unwrap();
+    let started = &started.lock().unwrap()[before..];
+    assert!(
+        started.iter().all(|name| name == "aw/rescuer"),
+        "{started:?}"
+    );
 }

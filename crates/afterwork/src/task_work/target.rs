@@ -31,7 +31,7 @@
 //! dropped, as the items of posters that overlap its end. In a child of `fork` they do nothing.
 
 use std::fmt;
-use std::task::Wake;
+use std::task::{Wake, Waker};
 
 use sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use sync::fork::Process;
@@ -79,6 +79,8 @@ pub(super) struct Post<T> {
     /// A: the kernel's number of the set's thread; 0 as long as there is none. Relaxed: it is compared with one's own.
     owner: AtomicU32,
     process: Process,
+    /// I: makes wakers. All of one worker's have the same table, in whichever crate its methods are compiled.
+    pub(super) waker: fn(Arc<Target<T>>) -> Waker,
 }
 
 /// What the wakers of one future are.
@@ -121,15 +123,18 @@ impl Mark {
     }
 }
 
-impl<T> Post<T> {
+impl<T: From<Woken> + Send + 'static> Post<T> {
     pub(super) fn new(mailbox: &Mailbox<T>) -> Self {
         Self {
             poster: mailbox.uncounted_poster(),
             owner: AtomicU32::new(0),
             process: Process::this(),
+            waker: Waker::from,
         }
     }
+}
 
+impl<T> Post<T> {
     /// Notes that the set is on this thread.
     pub(super) fn settle(&self) {
         self.owner.store(thread::current().0, Ordering::Relaxed);

@@ -2,7 +2,8 @@
 //!
 //! There is no protocol here. The thread receives until nothing will come: until the worker, which has the one poster, has
 //! been dropped, and all local futures have ended (`local.rs`). A cancel of all overtakes as an urgent item, and ends the
-//! thread's loop: the set and the mailbox are dropped there, with all that is in them.
+//! thread's loop. The thread drops the set, and receives and drops what is left. By then nobody can post closures, so all of them
+//! are dropped there; and what comes later is wake-ups alone, so a waker runs no users' code, wherever it is fired.
 
 use std::error::Error;
 use std::fmt;
@@ -13,6 +14,7 @@ use std::mem;
 use sync::unmodelled::Arc;
 use sync::{cpu, thread};
 
+use super::error::TryRecvError;
 use super::join::{JoinHandle, tell};
 use super::local::{LocalSet, task};
 use super::mailbox::Mailbox;
@@ -23,7 +25,7 @@ use crate::panics::join_error::{JoinError, Outcome};
 use crate::panics::{self, or_abort};
 use crate::params::{CpuSet, ParamError, Params, ThreadStyle};
 use crate::rcu;
-use crate::wake::report;
+use crate::wake::{note_harmless, report};
 
 /// How many items the thread receives before it looks whether it may sleep. Not a bound on anything: what is inside is served
 /// in order.
@@ -219,6 +221,7 @@ impl WorkerBuilder {
         let mailbox = Mailbox::builder().name(&*self.name).build();
         let (poster, post) = (mailbox.poster(), Arc::new(Post::new(&mailbox)));
         let (started, is_started) = reply();
+        note_harmless(&(post.waker)(Target::new(&post, POSTED)));
         let theirs = post.clone();
         let name = style.name(&self.name);
         let stack_size = style.stack_size;
@@ -264,7 +267,6 @@ fn run(mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>, style: &ThreadStyle) {
 }
 
 fn serve(mut mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>) {
-    // Dropped before the mailbox.
     let set = LocalSet::with(post);
     set.within(|| {
         while mailbox.wait(1).is_ok() {
@@ -277,6 +279,15 @@ fn serve(mut mailbox: Mailbox<Mail>, post: Arc<Post<Mail>>) {
             }
         }
     });
+    drop(set);
+    loop {
+        match mailbox.try_recv() {
+            // FOREIGN(worker-skip): as of `skip`.
+            Ok(mail) => _ = panics::contain(|| drop(mail)),
+            Err(TryRecvError::MidPush) => thread::yield_now(),
+            Err(_) => return,
+        }
+    }
 }
 
 /// Calls a closure on the worker's thread.

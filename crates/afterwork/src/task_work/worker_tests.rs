@@ -1,16 +1,18 @@
 //! Dedicated workers: what runs on their thread, in which order, and how they end.
 
 use std::cell::RefCell;
-use std::future::pending;
+use std::future::{pending, poll_fn};
 use std::panic::panic_any;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
 use super::*;
 use crate::params::{CpuSet, Params, ThreadHook};
+use crate::wake::is_harmless;
 
 fn worker() -> Worker {
     Worker::builder("test").build().unwrap()
@@ -250,4 +252,28 @@ fn a_worker_that_cannot_be_as_it_is_told_is_refused_with_the_reason() {
         .fifo_if_permitted(200)
         .build()
         .unwrap();
+}
+
+#[test]
+fn wakers_of_a_worker_are_known_to_run_no_users_code_and_others_are_not() {
+    async fn is_known() -> bool {
+        poll_fn(|cx| {
+            let another = cx.waker().clone();
+            assert_eq!(is_harmless(&another), is_harmless(cx.waker()));
+            Poll::Ready(is_harmless(&another))
+        })
+        .await
+    }
+    struct Mail(Woken);
+    impl From<Woken> for Mail {
+        fn from(woken: Woken) -> Self {
+            Self(woken)
+        }
+    }
+    assert!(worker().spawn_local(is_known).join().unwrap());
+    let mut mailbox = Mailbox::<Mail>::new();
+    let set = LocalSet::new(&mailbox);
+    let handle = set.spawn_local(is_known());
+    set.poll(mailbox.try_recv().unwrap().0);
+    assert!(!handle.try_join().unwrap().unwrap());
 }

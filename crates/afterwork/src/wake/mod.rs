@@ -29,9 +29,10 @@
 // | `report.rs` | every wait of the library | its thread is about to sleep | its worker pool, which lets another worker run; RCU |
 // | `hotplug.rs` | a registry of workqueues, or the program | which CPUs are online | per-CPU data |
 //
-// And two folders have lanes of the same rule: `lane.rs`.
+// And two folders have lanes of the same rule: `lane.rs`; and `harmless.rs` tells one folder which wakers another one makes.
 
 mod event_count;
+mod harmless;
 pub(crate) mod hotplug;
 pub(crate) mod lane;
 mod parker;
@@ -40,6 +41,7 @@ mod spin;
 mod wakeq;
 
 pub use event_count::{EventCount, Prepared};
+pub(crate) use harmless::{is_harmless, note_harmless};
 pub(crate) use parker::unpark;
 pub use parker::{Parker, Unparker};
 pub use spin::{SpinBudget, set_waiter_spin_limit};

@@ -19,7 +19,7 @@
 //! # Who fires
 //!
 //! A waker is users' code, and the manager runs none. It fires by itself the wakers that it knows: of a future of a queue's,
-//! which is an enqueue, and of a thread in `block_on`. All others it leaves to reapers (`errands.rs`), each by itself, for one
+//! which is an enqueue, of a dedicated worker's, which is a post, and of a thread in `block_on`. All others it leaves to reapers (`errands.rs`), each by itself, for one
 //! may wait for what the next one does.
 
 use std::{mem, task::Waker};
@@ -33,7 +33,7 @@ use super::{
 };
 use crate::{
     panics::{Foreign, contain},
-    wake::unpark,
+    wake::{is_harmless, unpark},
     workqueue::{errands::Errand, item::handles::Dead},
 };
 
@@ -119,6 +119,10 @@ impl Errand for Left {
 /// Fires a waker that runs no users' code; returns what is to be done by another thread.
 fn wake(waker: Waker) -> Option<Left> {
     let waker = unpark(waker)?;
+    if is_harmless(&waker) {
+        waker.wake();
+        return None;
+    }
     match future::wake_ours(waker) {
         Ok(dead) => dead.map(Left::Item),
         // FOREIGN(sleep-wake): it is fired, or dropped, where errands are done.
