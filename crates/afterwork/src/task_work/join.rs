@@ -144,7 +144,7 @@ impl<R> JoinHandle<R> {
     /// Never: it posts an item. In a child of `fork` it does nothing and returns `false`.
     #[doc(alias("abort", "kthread_cancel_work_sync"))]
     pub fn cancel(&self) -> bool {
-        let target = self.target.as_ref();
+        let target = self.target.as_ref().filter(|_| !self.is_finished());
         target.is_some_and(|target| target.clone().cancel())
     }
 

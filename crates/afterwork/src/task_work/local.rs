@@ -30,6 +30,9 @@ use super::target::{Post, Target, Wakes, Woken};
 use crate::panics;
 use crate::panics::join_error::{JoinError, Outcome};
 
+/// How many places a set keeps that has no future: some 50 KiB. More are the memory of a burst, and go back.
+const KEPT_PLACES: usize = 1024;
+
 sync::thread_local! {
     /// The set of which this thread runs something.
     static CURRENT: RefCell<Option<Rc<dyn Spawn>>> = RefCell::new(None)
@@ -353,6 +356,13 @@ impl<T> LocalSet<T> {
     }
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+impl<T> LocalSet<T> {
+    pub(super) fn nr_places(&self) -> usize {
+        self.inner.tasks.borrow().places.len()
+    }
+}
+
 impl<T> Tasks<T> {
     fn len(&self) -> usize {
         self.places.len() - self.unused.len()
@@ -422,9 +432,11 @@ impl<T: From<Woken> + Send + 'static> Inner<T> {
         tasks.unused.push(place);
         let is_last = tasks.len() == 0;
         let poster = is_last.then(|| tasks.keeps_open.take());
+        let burst = is_last && tasks.places.len() > KEPT_PLACES;
+        let burst = burst.then(|| (mem::take(&mut tasks.places), mem::take(&mut tasks.unused)));
         drop(tasks);
         // The last poster rings a bell.
-        drop((entry, poster));
+        drop((entry, poster, burst));
     }
 }
 

@@ -418,6 +418,18 @@ fn a_set_that_goes_tells_all_handles_though_destructors_come_back() {
     assert_eq!(mailbox.len(), 0, "what has gone is not woken");
 }
 
+#[test]
+#[cfg_attr(miri, ignore = "safe code; others have the threads")]
+fn the_places_of_a_burst_go_with_it() {
+    let (mut mailbox, set) = made();
+    for (nr_futures, nr_kept) in [(1000, 1000), (5000, 0), (1, 1)] {
+        (0..nr_futures).for_each(|_| drop(set.spawn_local(yield_once())));
+        assert_eq!(set.nr_places(), nr_futures);
+        serve(&mut mailbox, &set);
+        assert_eq!((set.len(), set.nr_places()), (0, nr_kept));
+    }
+}
+
 /// Cannot be made of every second wake-up.
 struct Fussy(Woken);
 

@@ -8,7 +8,7 @@
 use std::error::Error;
 use std::fmt;
 use std::future::Future;
-use std::io;
+use std::io::{self, ErrorKind::InvalidInput};
 use std::mem;
 
 use sync::unmodelled::Arc;
@@ -185,7 +185,7 @@ impl WorkerBuilder {
         self
     }
 
-    /// Does as [`fifo`](Self::fifo) says where the system permits it, else nothing.
+    /// Does as [`fifo`](Self::fifo) says where the system permits it, else nothing. A priority out of range is refused all the same.
     pub fn fifo_if_permitted(mut self, priority: u8) -> Self {
         (self.fifo, self.must_be_fifo) = (Some(priority), false);
         self
@@ -255,7 +255,9 @@ impl WorkerBuilder {
             cpu::set_affinity(None, cpus).map_err(WorkerError::Cpus)?;
         }
         match self.fifo.map(thread::set_fifo) {
-            Some(Err(error)) if self.must_be_fifo => Err(WorkerError::Fifo(error)),
+            Some(Err(error)) if self.must_be_fifo || error.kind() == InvalidInput => {
+                Err(WorkerError::Fifo(error))
+            }
             _ => Ok(()),
         }
     }

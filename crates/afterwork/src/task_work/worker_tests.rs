@@ -100,6 +100,8 @@ fn a_panic_ends_with_its_closure_or_with_what_makes_a_future() {
         panic!("it panicked");
     };
     assert_eq!(payload.text(), Some("tape 1"));
+    worker.flush().unwrap();
+    assert!(!maker.cancel(), "it has ended");
     assert!(matches!(maker.join(), Err(JoinError::Panicked(_))));
     assert!(matches!(future.join(), Err(JoinError::Panicked(_))));
     assert_eq!(worker.spawn(|| 1).join().unwrap(), 1);
@@ -245,13 +247,12 @@ fn a_worker_that_cannot_be_as_it_is_told_is_refused_with_the_reason() {
     assert!(matches!(error, WorkerError::Cpus(_)), "{error}");
     // The machine decides whether the right is there; the priority is wrong in any case.
     if !cfg!(miri) {
-        let error = refused(Worker::builder("urgent").fifo(200));
-        assert!(error.to_string().contains("real-time priority"), "{error}");
+        let urgent = || Worker::builder("urgent");
+        for builder in [urgent().fifo(200), urgent().fifo_if_permitted(0)] {
+            let error = refused(builder);
+            assert!(error.to_string().contains("real-time priority"), "{error}");
+        }
     }
-    Worker::builder("urgent")
-        .fifo_if_permitted(200)
-        .build()
-        .unwrap();
 }
 
 #[test]

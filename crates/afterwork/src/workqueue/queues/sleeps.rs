@@ -19,8 +19,8 @@
 //! # Who fires
 //!
 //! A waker is users' code, and the manager runs none. It fires by itself the wakers that it knows: of a future of a queue's,
-//! which is an enqueue, of a dedicated worker's, which is a post, and of a thread in `block_on`. All others it leaves to reapers (`errands.rs`), each by itself, for one
-//! may wait for what the next one does.
+//! which is an enqueue, of a dedicated worker's, which is a post, and of a thread in `block_on`. All others it leaves to reapers
+//! (`errands.rs`), each by itself, for one may wait for what the next one does.
 
 use std::{mem, task::Waker};
 
