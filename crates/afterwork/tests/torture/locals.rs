@@ -18,7 +18,11 @@ use std::{
 
 use afterwork::task_work::{JoinError, JoinHandle, LocalSet, Mailbox, Woken, Worker, spawn_local};
 
-use crate::support::{Dice, Life, Lives, Planned, insist, watched};
+use crate::support::{
+    Dice, Life, Lives, Planned,
+    hostile::{self, Act, Grenade, dares, misbehave},
+    insist, watched,
+};
 
 const NR_RINGERS: usize = 2;
 const MAX_FUTURES: usize = 40;
@@ -106,6 +110,7 @@ struct Weary {
     dice: Dice,
     place: Place,
     bound: Bound,
+    grenade: Grenade,
 }
 
 impl Weary {
@@ -116,6 +121,7 @@ impl Weary {
             dice: Dice::new(dice.bits()),
             place: place.clone(),
             bound: Bound(thread::current().id(), Life::new(&place.lives)),
+            grenade: Grenade::new(dice),
         }
     }
 }
@@ -125,6 +131,13 @@ impl Future for Weary {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         assert_eq!(self.bound.0, thread::current().id(), "polled elsewhere");
+        self.grenade.check();
+        if hostile::is_on() {
+            misbehave(&mut self.dice);
+        }
+        if dares(Act::Drop, &mut self.dice, 16) {
+            hostile::hide(&mut self.dice, cx.waker().clone());
+        }
         if self.nr_waits == 0 {
             if self.panics {
                 Planned::panic();
@@ -166,7 +179,9 @@ fn decide(handle: JoinHandle<()>, fate: usize) {
 fn judge(outcome: Result<(), JoinError>) {
     match outcome {
         Ok(()) | Err(JoinError::Cancelled | JoinError::Refused) => {}
-        Err(JoinError::Panicked(payload)) if payload.downcast_ref::<Planned>().is_some() => {}
+        Err(JoinError::Panicked(payload)) if payload.downcast_ref::<Planned>().is_some() => {
+            hostile::discard(payload.into_inner());
+        }
         Err(error) => panic!("{error}"),
     }
 }
@@ -290,7 +305,13 @@ fn employ(place: &Place, dice: &mut Dice) {
 fn use_worker(worker: &Arc<Worker>, place: &Place, dice: &mut Dice) {
     let life = Life::new(&place.lives);
     match dice.below(8) {
-        0 => worker.spawn_detached(move || drop(life)),
+        0 => {
+            let (grenade, mut its_dice) = (Grenade::new(dice), Dice::new(dice.bits()));
+            worker.spawn_detached(move || {
+                drop((life, grenade));
+                misbehave(&mut its_dice);
+            });
+        }
         1 => {
             // The last, perhaps.
             let (its, mut dice) = (worker.clone(), Dice::new(dice.bits()));
