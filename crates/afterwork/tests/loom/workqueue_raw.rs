@@ -116,9 +116,16 @@ fn who_waits_for_a_start_must_wait_for_the_run_after_it() {
     });
 }
 
-/// Queued again, perhaps beside its run, and flushed by who may run it.
-fn helped_beside_a_run() {
-    let (_machine, queue) = queue(1, true);
+#[test]
+fn a_waiter_must_make_a_step() {
+    must_fail("raw: a waiter makes no step", || {
+        bounded(2, || flush_then_free(false));
+    });
+}
+
+/// Queued again, perhaps beside its run, and flushed, by who may run it if they `help`.
+fn queued_beside_a_run(help: bool) {
+    let (_machine, queue) = queue(1, help);
     let job = job(count, None);
     assert!(job.queue(&queue));
     let again = job.queue(&queue);
@@ -130,13 +137,13 @@ fn helped_beside_a_run() {
 
 #[test]
 fn a_raw_item_is_not_helped_beside_its_run() {
-    bounded(2, helped_beside_a_run);
+    bounded(2, || queued_beside_a_run(true));
 }
 
 #[test]
-fn a_run_must_be_counted_before_its_start() {
-    must_fail("raw: a run is counted after its start", || {
-        bounded(2, helped_beside_a_run);
+fn a_run_must_be_noted_before_its_start() {
+    must_fail("raw: a run is noted after its start", || {
+        bounded(2, || queued_beside_a_run(true));
     });
 }
 

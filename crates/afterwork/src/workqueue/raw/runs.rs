@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! worker:   shard's lock: is a run of this item here?  then step: left to it, and it notes that it has the link
-//!                         else step: started;  note the run;  waiters for the start now wait for this run
+//!                         else note the run;  step: started;  waiters for this start now wait for this run
 //!           call the function
 //!           shard's lock: strike the run;  its waiters are done;  has it a link?  step: linked     then put it back
 //! canceller: claim;  get the link, from a list or from a run
@@ -20,11 +20,29 @@
 //! told of a link, which whoever cancels takes back from it before he ends his claim; and a waiter is done by the last step
 //! that is taken on its link.
 //!
-//! Queueing takes no lock of these: what is pending after a waiter's look is not waited for. Nor does the question whether an
-//! item runs, where nothing of its shard does: a run is counted before its item's step, and until it is struck off.
+//! Queueing takes no lock of these: what is pending after a waiter's look is not waited for.
+//!
+//! # A run alone
+//!
+//! A run that is the only one of its shard, with nobody waiting there, takes no lock either. The shard's word says what there is:
+//!
+//! | word | what there is | moved by |
+//! |---|---|---|
+//! | null | nothing, and nobody has the lock | a worker → its run; whoever takes the lock → `BUSY` |
+//! | a run | this run, and nobody has the lock | its worker, at its end → null; whoever takes the lock → `BUSY`, the run is in the list now |
+//! | `BUSY` | lists under the lock | who gives the lock back, if the lists are empty → null |
+//!
+//! Such a run is noted before its item's step and not together with it. Three things follow from the moment between the two:
+//!
+//! - Whoever finds the step done finds the run: the question whether an item runs needs no lock where the word is null.
+//! - A waiter may have come for this very start. It makes a step of its own on the item, which changes nothing: if that is the first
+//!   of the two steps, the worker finds `BUSY` behind its own, and gives its run to the waiter. It does so for who saw the turn that it
+//!   ended: who waits for what was queued since waits for the next start.
+//! - The item may turn out to be claimed. The run is struck off as one that ended, with what has been left to it meanwhile.
 
 use std::{
     cell::Cell,
+    ops::{Deref, DerefMut},
     ptr::{self, NonNull},
 };
 
@@ -32,8 +50,8 @@ use crossbeam_utils::CachePadded;
 #[cfg(not(any(loom, shuttle)))]
 use sync::fork::PerProcess;
 use sync::{
-    Mutex,
-    atomic::{AtomicBool, AtomicU32, Ordering},
+    Mutex, MutexGuard,
+    atomic::{AtomicBool, AtomicPtr, Ordering},
 };
 
 use super::work::{RawWork, WorkFn};
@@ -44,6 +62,9 @@ use crate::{
         state::{State, raw::Start},
     },
 };
+
+/// What a shard's word says while its lists count.
+const BUSY: *mut Run = ptr::without_provenance_mut(1);
 
 /// How many lists there are. A guess: some times the workers that a large machine runs at once.
 const NR_SHARDS: usize = if cfg!(any(loom, shuttle)) { 1 } else { 64 };
@@ -97,6 +118,8 @@ struct Waiter {
     name: Name,
     /// Shard's lock: the run whose end is waited for; null: the start of one is.
     run: Cell<*const Run>,
+    /// I: the item's turn that the start will end.
+    turn: Cell<u64>,
     /// Shard's lock.
     next: Cell<*const Waiter>,
     /// A: the last step on this.
@@ -107,10 +130,17 @@ struct Waiter {
 #[derive(Debug, Default)]
 pub(super) struct Shard {
     lists: Mutex<Lists>,
-    /// A: how many runs there are, changed under the lock: one more before an item's step to its start.
-    nr_runs: AtomicU32,
+    /// A: the only run, or null, or `BUSY`: see the page.
+    alone: AtomicPtr<Run>,
     /// Told when waiters are done.
     done: EventCount,
+}
+
+/// The lists of a shard whose word says `BUSY`.
+#[derive(Debug)]
+struct Locked<'a> {
+    shard: &'a Shard,
+    lists: MutexGuard<'a, Lists>,
 }
 
 #[derive(Debug)]
@@ -183,45 +213,139 @@ impl Run {
     }
 }
 
+impl Deref for Locked<'_> {
+    type Target = Lists;
+
+    fn deref(&self) -> &Lists {
+        &self.lists
+    }
+}
+
+impl DerefMut for Locked<'_> {
+    fn deref_mut(&mut self) -> &mut Lists {
+        &mut self.lists
+    }
+}
+
+impl Drop for Locked<'_> {
+    fn drop(&mut self) {
+        if self.lists.runs.is_null() && self.lists.waiters.get().is_null() {
+            // ORDER(raw-alone): other end in `note_alone`.
+            // Test: a_raw_item_runs_once_for_each_enqueue_and_never_twice_at_once
+            self.shard.alone.store(ptr::null_mut(), Ordering::Release);
+        }
+    }
+}
+
 impl Shard {
+    #[inline]
+    fn lock(&self) -> Locked<'_> {
+        let mut lists = self.lists.lock();
+        // While we hold the lock nobody else changes `BUSY`.
+        if self.alone.load(Ordering::Relaxed) != BUSY {
+            // ORDER(raw-alone): other end in `note_alone`; both on this line, too: a swap finds what the last one left.
+            // Test: a_run_must_be_noted_before_its_start
+            let run = self.alone.swap(BUSY, Ordering::AcqRel);
+            // It said that the lists are empty. The run, if there is one, will not end without the lock.
+            lists.runs = run;
+        }
+        Locked { shard: self, lists }
+    }
+
+    /// Notes `run` without the lock; returns `true` if it could.
+    #[inline]
+    fn note_alone(&self, run: *mut Run) -> bool {
+        // ORDER(raw-alone): publish and consume, other end in `lock`, `strike_alone` and the drop of `Locked`.
+        //   end:    what the function did;  word = null  Release;   here: null → run  Acquire;  step;  call the next
+        //   here:   run.name;  null → run  Release;                 lock: run → BUSY  Acquire;  read run.name
+        // If the exchange of the other end comes first, ours fails and we take the lock. If ours comes first, the other end finds
+        // the run.
+        // Test: a_raw_item_runs_once_for_each_enqueue_and_never_twice_at_once
+        self.alone
+            .compare_exchange(ptr::null_mut(), run, Ordering::AcqRel, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Strikes off `run` without the lock; returns `true` if it could: nobody has come for it.
+    #[inline]
+    fn strike_alone(&self, run: *mut Run) -> bool {
+        // ORDER(raw-alone): other end in `note_alone`.
+        // Test: a_raw_item_runs_once_for_each_enqueue_and_never_twice_at_once
+        self.alone
+            .compare_exchange(run, ptr::null_mut(), Ordering::Release, Ordering::Relaxed)
+            .is_ok()
+    }
+
+    /// Has those wait for `run`, which has been noted alone, who came for its start before the step `from` which took place, and
+    /// to whom it was no run yet.
+    #[inline]
+    fn adopt(&self, run: *mut Run, from: State) {
+        // ORDER(raw-alone): other end in `lock`.
+        //   waiter: run → BUSY;  its step on the item: pending
+        //   here:   the start's step on the item;  load the word
+        // If the waiter's step comes first, ours acquires it, and the load finds `BUSY`. If ours comes first, the waiter's finds
+        // the item started, and the run in the list.
+        // Test: a_waiter_must_make_a_step
+        if self.alone.load(Ordering::Relaxed) != run {
+            // SAFETY: the caller's.
+            let name = unsafe { (*run).name };
+            self.lock().adopt(name, from.completion_seq(), run);
+        }
+    }
+
     /// Decides about an item that the caller took off its list, and notes `run` if that is to be. The answer has been
-    /// applied.
+    /// applied. What else has been left to the run, which then was not to be, is returned linked again: put it back.
     ///
     /// # Safety
     ///
     /// 1. `item` is linked, and the caller alone holds its link.
     /// 2. If it is to be run, `run` stays there until [`end`](Self::end).
-    pub(super) unsafe fn begin(&self, item: NonNull<Head>, run: *mut Run) -> Start {
+    #[inline]
+    pub(super) unsafe fn begin(
+        &self,
+        item: NonNull<Head>,
+        run: *mut Run,
+    ) -> (Start, Option<NonNull<Head>>) {
+        // SAFETY: (1): a linked item is alive.
+        let head = unsafe { item.as_ref() };
+        let is_late = sync::twin::armed("raw: a run is noted after its start");
+        if is_late || !self.note_alone(run) {
+            // SAFETY: (1), (2).
+            return (unsafe { self.begin_among(item, run, is_late) }, None);
+        }
+        INNERMOST.with(|innermost| innermost.set(run));
+        let (from, start) = step_to_start(head, false);
+        if start == Start::Run {
+            self.adopt(run, from);
+            return (start, None);
+        }
+        // SAFETY: noted above.
+        (start, unsafe { self.end(run) })
+    }
+
+    /// As [`begin`](Self::begin), where others run or are waited for.
+    ///
+    /// # Safety
+    ///
+    /// 1. And (2): as there.
+    #[cold]
+    unsafe fn begin_among(&self, item: NonNull<Head>, run: *mut Run, is_late: bool) -> Start {
         // SAFETY: (1): a linked item is alive.
         let head = unsafe { item.as_ref() };
         // SAFETY: (2).
         let name = unsafe { (*run).name };
-        let mut lists = self.lists.lock();
+        let early = is_late.then(|| step_to_start(head, false));
+        let mut lists = self.lock();
         let mut under_way = lists.run_of(name);
         if sync::twin::armed("raw: runs beside itself") {
             under_way = ptr::null_mut();
         }
-        let is_late = sync::twin::armed("raw: a run is counted after its start");
-        if !is_late {
-            self.count_run(1);
-        }
-        let start = loop {
-            let from = head.load();
-            let (to, start) = from.start(!under_way.is_null());
-            if head.step(from, to) {
-                break start;
-            }
-        };
-        if is_late {
-            self.count_run(1);
-        }
-        if start != Start::Run {
-            self.count_run(-1);
-        }
+        let (from, start) = early.unwrap_or_else(|| step_to_start(head, !under_way.is_null()));
         match start {
             Start::Run => {
                 // SAFETY: (2), and nobody else knows it yet.
                 unsafe { lists.note(run) };
+                lists.adopt(name, from.completion_seq(), run);
                 drop(lists);
                 INNERMOST.with(|innermost| innermost.set(run));
             }
@@ -237,14 +361,20 @@ impl Shard {
     /// # Safety
     ///
     /// 1. `run`, which nobody knows yet, stays there until [`end`](Self::end).
+    #[inline]
     pub(super) unsafe fn begin_claimed(&self, head: &Head, run: *mut Run) {
-        let mut lists = self.lists.lock();
-        self.count_run(1);
-        head.update(|state| Some(state.start_claimed()));
-        // SAFETY: (1).
-        unsafe { lists.note(run) };
-        drop(lists);
         INNERMOST.with(|innermost| innermost.set(run));
+        if self.note_alone(run) {
+            let from = step_claimed(head);
+            self.adopt(run, from);
+        } else {
+            let mut lists = self.lock();
+            // SAFETY: (1).
+            unsafe { lists.note(run) };
+            let from = step_claimed(head);
+            // SAFETY: (1).
+            lists.adopt(unsafe { (*run).name }, from.completion_seq(), run);
+        }
     }
 
     /// Strikes off `run`, which is over; returns the link that it was left, linked again: put it back.
@@ -256,7 +386,21 @@ impl Shard {
         // SAFETY: (1): it is on our stack; fixed when it was made.
         let outer = unsafe { (*run).outer };
         INNERMOST.with(|innermost| innermost.set(outer));
-        let mut lists = self.lists.lock();
+        if self.strike_alone(run) {
+            return None;
+        }
+        // SAFETY: (1).
+        unsafe { self.end_among(run) }
+    }
+
+    /// As [`end`](Self::end), where others run or are waited for.
+    ///
+    /// # Safety
+    ///
+    /// 1. As there.
+    #[cold]
+    unsafe fn end_among(&self, run: *mut Run) -> Option<NonNull<Head>> {
+        let mut lists = self.lock();
         lists.strike(run);
         let done = lists.settle(|waiter| ptr::eq(waiter.run.get(), run));
         // SAFETY: (1); nobody else reaches it any more.
@@ -267,7 +411,6 @@ impl Shard {
             let head = unsafe { item.as_ref() };
             head.update(State::relink).is_some()
         });
-        self.count_run(-1);
         drop(lists);
         if done {
             self.done.notify_all();
@@ -277,7 +420,7 @@ impl Shard {
 
     /// Ends a claim of the item, which is not pending any more, by the step `plan`; its link is the caller's.
     pub(super) fn release(&self, head: &Head, name: Name, plan: impl Fn(State) -> State) {
-        let lists = self.lists.lock();
+        let lists = self.lock();
         let run = lists.run_of(name);
         if !run.is_null() {
             // SAFETY: a run that is in the list is there; its link is looked at under the lock, which we hold.
@@ -302,42 +445,39 @@ impl Shard {
         }
     }
 
-    /// Adds `by` to the count of runs. The caller has the lock.
-    fn count_run(&self, by: i32) {
-        let nr_runs = self.nr_runs.load(Ordering::Relaxed);
-        // ORDER(raw-runs): publish and consume, other end in `runs`.
-        //   begin: nr_runs += 1;  step: started  AcqRel
-        //   end:   what the function did;  nr_runs -= 1  Release
-        //   asker: a step, or a load, behind that of the start;  load nr_runs  Acquire
-        // The asker's load cannot come before the first store, which its own step acquired. If it comes before the second
-        // one, it finds the count and looks for the run. If it comes after that, it sees what the function did.
-        // Test: a_raw_item_is_not_helped_beside_its_run, a_run_must_be_counted_before_its_start
-        self.nr_runs
-            .store(nr_runs.wrapping_add_signed(by), Ordering::Release);
-    }
-
     /// Returns `true` if the item runs. Asked after a step or a load of the item that may come after a start of it.
+    #[inline]
     pub(super) fn runs(&self, name: Name) -> bool {
-        // ORDER(raw-runs): other end in `count_run`.
-        // Test: a_raw_item_is_not_helped_beside_its_run, a_run_must_be_counted_before_its_start
-        self.nr_runs.load(Ordering::Acquire) > 0 && !self.lists.lock().run_of(name).is_null()
+        // ORDER(raw-alone): other end in `note_alone`, `strike_alone`.
+        //   begin: word = run;  step: started  AcqRel
+        //   asker: a step, or a load, behind that of the start;  load the word  Acquire
+        // The load cannot come before the run's note, which the asker's own step acquired. If it comes before the end's exchange,
+        // it finds the run, or `BUSY`. If it comes after that, it sees what the function did.
+        // Test: a_raw_item_is_not_helped_beside_its_run, a_run_must_be_noted_before_its_start
+        let word = self.alone.load(Ordering::Acquire);
+        !word.is_null() && !self.lock().run_of(name).is_null()
     }
 
-    /// Waits for the end of the run that is under way; if `is_pending` says so, of the one that is to start instead. Returns
-    /// `true` if there was anything to wait for. The item is not looked at once this waits.
+    /// Waits for the end of the run that is under way; if `pending` says so by the item's turn, of the one that is to start
+    /// instead. Returns `true` if there was anything to wait for. The item is not looked at once this waits.
+    ///
+    /// `pending` makes a step on the item, which may change nothing.
     ///
     /// # Blocking
     ///
     /// Until then. Woken by whoever ends the run, or cancels the item.
-    pub(super) fn wait(&self, name: Name, is_pending: impl FnOnce() -> bool) -> bool {
+    pub(super) fn wait(&self, name: Name, pending: impl FnOnce() -> Option<u64>) -> bool {
         let waiter = Waiter {
             name,
             run: Cell::new(ptr::null()),
+            turn: Cell::new(0),
             next: Cell::new(ptr::null()),
             is_done: AtomicBool::new(false),
         };
-        let lists = self.lists.lock();
-        if !is_pending() {
+        let lists = self.lock();
+        if let Some(turn) = pending() {
+            waiter.turn.set(turn);
+        } else {
             let run = lists.run_of(name);
             if run.is_null() {
                 return false;
@@ -371,23 +511,24 @@ impl Lists {
         at
     }
 
-    /// Adds a run, whose end is waited for from now on by who waited for a start.
+    /// Adds a run.
     ///
     /// # Safety
     ///
     /// 1. `run` is known to nobody, and stays until it is struck off.
     unsafe fn note(&mut self, run: *mut Run) {
         // SAFETY: (1).
-        let name = unsafe {
-            (*run).next = self.runs;
-            (*run).name
-        };
+        unsafe { (*run).next = self.runs };
         self.runs = run;
+    }
+
+    /// Has those wait for `run` who wait for the start that ended the turn `turn`.
+    fn adopt(&self, name: Name, turn: u64, run: *const Run) {
         if sync::twin::armed("raw: a start forgets its waiters") {
             return;
         }
         self.each_waiter(|waiter| {
-            if waiter.awaits_start_of(name) {
+            if waiter.awaits_start_of(name) && waiter.turn.get() == turn {
                 waiter.run.set(run);
             }
         });
@@ -433,8 +574,69 @@ impl Lists {
     }
 }
 
+/// Takes an item off its list, which the caller holds alone; `runs` when a run of it is under way. Returns its state before.
+fn step_to_start(head: &Head, runs: bool) -> (State, Start) {
+    loop {
+        let from = head.load();
+        let (to, start) = from.start(runs);
+        if head.step(from, to) {
+            return (from, start);
+        }
+    }
+}
+
+/// Starts an item that the caller has claimed; returns its state before.
+fn step_claimed(head: &Head) -> State {
+    loop {
+        let from = head.load();
+        if head.step(from, from.start_claimed()) {
+            return from;
+        }
+    }
+}
+
 impl Waiter {
     fn awaits_start_of(&self, name: Name) -> bool {
         self.name == name && self.run.get().is_null()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::thread;
+
+    use super::*;
+
+    fn name() -> Name {
+        let item = ptr::without_provenance(64);
+        Name { item, func: 0 }
+    }
+
+    #[test]
+    fn who_waits_for_the_next_start_does_not_go_with_this_run() {
+        let shard = Shard::default();
+        thread::scope(|scope| {
+            let (mut this, mut next) = (Run::new(name()), Run::new(name()));
+            let (this, next) = (&raw mut this, &raw mut next);
+            assert!(shard.note_alone(this));
+            // Here the item's turn 0 is ended by a step, and it is queued again.
+            let waiter = scope.spawn(|| shard.wait(name(), || Some(1)));
+            while shard.lock().waiters.get().is_null() {
+                thread::yield_now();
+            }
+            shard.lock().adopt(name(), 0, this);
+            // SAFETY: noted above.
+            assert!(unsafe { shard.end(this) }.is_none());
+            assert!(!shard.lock().waiters.get().is_null());
+            let mut lists = shard.lock();
+            // SAFETY: it stays until it is ended below.
+            unsafe { lists.note(next) };
+            lists.adopt(name(), 1, next);
+            drop(lists);
+            // SAFETY: noted above.
+            assert!(unsafe { shard.end(next) }.is_none());
+            assert!(waiter.join().unwrap());
+        });
+        assert!(shard.alone.load(Ordering::Relaxed).is_null());
     }
 }

@@ -347,12 +347,10 @@ impl RawWork {
         let item = this.cast();
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
-        let is_pending = || {
-            let state = this.head.load();
-            state.is_pending() || state.is_claimed() && !state.is_armed()
-        };
+        let is_pending =
+            |state: State| state.is_pending() || state.is_claimed() && !state.is_armed();
         let name = this.name();
-        let is_queued = is_pending();
+        let is_queued = is_pending(this.head.load());
         let shard = name.shard();
         if !is_queued && !shard.runs(name) {
             return Ok(false);
@@ -368,7 +366,15 @@ impl RawWork {
             }
             dependency::before_waiting_for(&this.head);
         }
-        Ok(shard.wait(name, is_pending))
+        Ok(shard.wait(name, || {
+            let state = if sync::twin::armed("raw: a waiter makes no step") {
+                this.head.load()
+            } else {
+                // Which changes nothing, and tells a start that comes after it.
+                this.head.update(Some)?.0
+            };
+            is_pending(state).then(|| state.completion_seq())
+        }))
     }
 
     /// Takes the item out of the queue if it has not started; returns `true` if it did. One whose timer is armed stays so.
@@ -542,7 +548,7 @@ impl RawWork {
     pub(super) fn wait_for_run(&self) {
         let name = self.name();
         if !name.is_current() {
-            name.shard().wait(name, || false);
+            name.shard().wait(name, || None);
         }
     }
 
@@ -618,9 +624,10 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     let mut run = Run::new(name);
     let run = &raw mut run;
     // SAFETY: (1); `run` is on this stack, and ended below.
-    match unsafe { shard.begin(item, run) } {
-        Start::Behind | Start::Claimed => return Popped::Left,
-        Start::Run => {}
+    let (start, left) = unsafe { shard.begin(item, run) };
+    if start != Start::Run {
+        put_back_left(left);
+        return Popped::Left;
     }
     let func = func.filter(|_| calls);
     // SAFETY: begun above; our caller keeps the link's count until we are back.
@@ -668,7 +675,12 @@ unsafe fn carry_out(
     // SAFETY: (2), and `before_end` forgets it where it goes. The item, which its function may free, is not told.
     unsafe { with_current(ptr::null(), home, call) };
     // SAFETY: (1).
-    if let Some(left) = unsafe { shard.end(run) } {
+    put_back_left(unsafe { shard.end(run) });
+}
+
+/// Puts an item back that was left to a run, and is linked again.
+fn put_back_left(left: Option<NonNull<Head>>) {
+    if let Some(left) = left {
         // SAFETY: linked again and counted in flight, so it and its home are there until it is in a list.
         let home: &Pwq = unsafe { &*Pwq::of(left.as_ref().home.load(Ordering::Relaxed)) };
         let pool = home.pool.clone();
