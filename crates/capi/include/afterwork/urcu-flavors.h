@@ -409,6 +409,12 @@ static inline void urcu_qsbr_barrier(void)
 						  __ATOMIC_SEQ_CST);                                                  \
 		afterwork_seen;                                                                                       \
 	})
+/* As what is inlined by choice is called. */
+#define _rcu_dereference(p) rcu_dereference(p)
+#define _rcu_set_pointer(p, v) rcu_set_pointer((p), (v))
+#define _rcu_assign_pointer(p, v) rcu_assign_pointer(p, (v))
+#define _rcu_xchg_pointer(p, v) rcu_xchg_pointer((p), (v))
+#define _rcu_cmpxchg_pointer(p, old, _new) rcu_cmpxchg_pointer((p), (old), (_new))
 #endif
 
 #ifdef __cplusplus

@@ -72,7 +72,7 @@ static void look(void)
 {
 	rcu_read_lock();
 	{
-		struct node *node = rcu_dereference(shared);
+		struct node *node = _rcu_dereference(shared);
 
 		if (node) {
 			CHECK(__atomic_load_n(&node->state, __ATOMIC_RELAXED) == ALIVE);
@@ -149,9 +149,9 @@ static void change_and_defer(void)
 	struct node *seen = rcu_dereference(shared), *next = new_node();
 
 	CHECK(rcu_cmpxchg_pointer(&shared, next, next) == seen);
-	CHECK(rcu_cmpxchg_pointer(&shared, seen, next) == seen);
+	CHECK(_rcu_cmpxchg_pointer(&shared, seen, next) == seen);
 	defer_rcu(free_node, seen);
-	rcu_quiescent_state();
+	_rcu_quiescent_state();
 }
 
 static void readers_never_see_what_was_freed(void)

@@ -1,0 +1,10 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/* liburcu's <urcu/urcu-signal.h> over the library afterwork: urcu_signal_…, and the common names where URCU_API_MAP is defined. */
+#include "urcu-flavors.h"
+
+#ifdef URCU_API_MAP
+#ifndef AFTERWORK_URCU_FLAVOR
+#define AFTERWORK_URCU_FLAVOR signal
+#endif
+#include "urcu-map.h"
+#endif
