@@ -1,5 +1,5 @@
-//! `cargo xtask sanitize`: tests and tortures under ThreadSanitizer and AddressSanitizer, and C's examples under the first. (`cargo xtask
-//! capi` has them, and C's suite, under AddressSanitizer.)
+//! `cargo xtask sanitize`: tests and tortures under ThreadSanitizer and AddressSanitizer, and C's suite and examples under the
+//! first. (`cargo xtask capi` has both under AddressSanitizer.)
 //!
 //! They need a nightly toolchain, and the first one the standard library's sources, for that must be built for it; both are
 //! installed once where rustup can. Where they cannot be had it says so and is good, for the rest of the workspace is built
@@ -140,7 +140,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         if sanitizer.builds_std {
             let start = Instant::now();
             let good = in_c(workspace, &metadata, &host, sanitizer)?;
-            say(&format!("{} examples in C", sanitizer.name), start, good);
+            say(&format!("{} programs in C", sanitizer.name), start, good);
         }
         for program in torture::programs(&metadata) {
             let start = Instant::now();
@@ -160,7 +160,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     })
 }
 
-/// Builds the C interface and each of its examples under ThreadSanitizer, and runs these; true if all is well.
+/// Builds the C interface, its suite and each of its examples under ThreadSanitizer, and runs these; true if all is well.
 ///
 /// A C compiler's own runtime may not know all that Rust's compiler calls, so what is linked is Rust's.
 fn in_c(
@@ -197,18 +197,23 @@ fn in_c(
     output(&mut build)?;
     let folder = folder.join(host).join("debug");
     let runtime = runtime(workspace, host)?;
-    let files = workspace.files()?.into_iter().filter_map(|file| {
-        let stem = file
-            .strip_prefix("crates/capi/examples/")?
-            .strip_suffix(".c")?;
-        (!stem.contains('/')).then(|| (folder.join(stem), file.clone()))
-    });
+    let mut programs = vec![("suite".to_string(), Vec::new())];
+    for file in workspace.files()? {
+        let of = |folder| file.strip_prefix(folder)?.strip_suffix(".c");
+        let is_whole = |stem: &&str| !stem.contains('/');
+        if of("crates/capi/tests/c/").filter(is_whole).is_some() {
+            programs[0].1.push(file);
+        } else if let Some(stem) = of("crates/capi/examples/").filter(is_whole) {
+            programs.push((stem.to_string(), vec![file.clone()]));
+        }
+    }
     let mut is_good = true;
-    for (program, source) in files {
+    for (name, sources) in programs {
+        let program = folder.join(name);
         let object = program.with_extension("o");
         let mut compile = workspace.command("cc");
-        compile.args(FLAGS).args(["-c", &source, "-o"]).arg(&object);
-        output(&mut compile)?;
+        compile.args(FLAGS).args(["-r", "-nostdlib"]).args(&sources);
+        output(compile.arg("-o").arg(&object))?;
         let mut link = workspace.command("cc");
         link.arg("-no-pie").arg(&object).arg("-o").arg(&program);
         link.arg("-Wl,--whole-archive")

@@ -2,8 +2,10 @@
 //!
 //! The tests are test programs of Rust's, in `crates/capi/tests` and `crates/preload/tests`, which drive the C compiler:
 //! `cargo xtask test` runs them among the integration tests, and this shows what they say. Then it installs the library into a
-//! folder below `target`, and has each compiler that is there build the examples from it, by pkg-config and by CMake.
+//! folder below `target`, compares that with what cargo-c installs, if that is there, and has each compiler that is there build
+//! the examples from it, by pkg-config and by CMake.
 
+mod cargo_c;
 mod examples;
 mod install;
 
@@ -36,6 +38,9 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             }
             let prefix = workspace.metadata(false)?.target_directory.join("capi");
             if !install::into(workspace, &prefix, "lib")? {
+                return Ok(ExitCode::FAILURE);
+            }
+            if !cargo_c::agrees(workspace, &prefix)? {
                 return Ok(ExitCode::FAILURE);
             }
             examples::build(workspace, &prefix)
