@@ -175,6 +175,8 @@ fn in_c(
         "-O1",
         "-fsanitize=thread",
         "-Icrates/capi/include",
+        // As the library is built here.
+        "-DAW_DEBUG=1",
     ];
     const SYSTEM: &[&str] = &["-lstdc++", "-lpthread", "-ldl", "-lm", "-lrt"];
     let folder = metadata.target_directory.join(sanitizer.name);
