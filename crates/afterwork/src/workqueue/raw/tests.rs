@@ -120,6 +120,30 @@ fn a_raw_item_runs_once_for_each_time_it_was_queued() {
 }
 
 #[test]
+#[cfg_attr(miri, ignore = "many rounds")]
+fn an_item_that_queues_itself_again_is_never_seen_idle() {
+    let queue = Arc::new(wide());
+    let ended = Arc::new(AtomicBool::new(false));
+    let job = job({
+        let (queue, ended) = (queue.clone(), ended.clone());
+        move |job| {
+            if !ended.load(Ordering::Relaxed) {
+                on!(RawWork::queue(job, &queue, None));
+            }
+        }
+    });
+    on!(RawWork::queue(job, &queue, None));
+    let end = Ended(&ended);
+    let nr_idle = (0..200_000)
+        .filter(|_| on!(RawWork::busy(job)) == Default::default())
+        .count();
+    drop(end);
+    queue.drain().unwrap();
+    free(job);
+    assert_eq!(nr_idle, 0);
+}
+
+#[test]
 fn a_raw_item_may_free_itself_in_its_run() {
     let queue = wide();
     let nr_freed = Arc::new(AtomicU32::new(0));

@@ -572,7 +572,7 @@ impl RawWork {
         Ok(enabled.1.disable_depth() == 0)
     }
 
-    /// Returns whether the item is pending, its timer included, and whether it executes.
+    /// Returns whether the item is pending, its timer included, and whether it executes: neither only of one that was idle.
     ///
     /// # Blocking
     ///
@@ -589,10 +589,17 @@ impl RawWork {
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
         let name = this.name();
-        let executing = name.shard().runs(name);
-        let state = this.head.load();
-        let pending = state.is_pending() || state.is_claimed();
-        Ok(Busy { pending, executing })
+        let mut state = this.head.load();
+        loop {
+            let executing = name.shard().runs(name);
+            let now = this.head.load();
+            // Else it may have been pending before the one look and have run before the other, or the other way round.
+            if now == state {
+                let pending = state.is_pending() || state.is_claimed();
+                return Ok(Busy { pending, executing });
+            }
+            state = now;
+        }
     }
 }
 
