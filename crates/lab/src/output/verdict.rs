@@ -140,7 +140,8 @@ impl Totals {
     pub fn in_words(&self) -> String {
         let mut parts = vec![format!("{} claims hold, {} do not", self.hold, self.fail)];
         if self.close > 0 {
-            parts.push(format!("{} of these within the noise", self.close));
+            let judged = self.hold + self.fail;
+            parts.push(format!("{} of all {judged} within the noise", self.close));
         }
         if self.one_run > 0 {
             parts.push(format!("{} of one run: no verdict", self.one_run));
@@ -241,6 +242,20 @@ pub(crate) mod tests {
         assert_eq!(once, "4.20 × peer, one run: no verdict");
         assert_eq!(told(Lower, (0.0, 0.0, 5)), "nothing claimed");
     }
+    #[test]
+    fn noise_is_counted_among_all_that_were_judged() {
+        let totals = Totals {
+            hold: 21,
+            fail: 10,
+            close: 12,
+            ..Totals::default()
+        };
+        assert_eq!(
+            totals.in_words(),
+            "21 claims hold, 10 do not; 12 of all 31 within the noise"
+        );
+    }
+
     #[test]
     fn rivals_are_named_while_they_are_few() {
         let mut case = case(Better::Higher, "1/s", (2.0, 0.0, 5));
