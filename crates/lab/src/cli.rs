@@ -45,7 +45,7 @@ Exit status: 0 good, 1 a claim does not hold (with --check), 2 could not run,
 
 /// Deferred work for user-space programs, and a lab that measures it on your machine
 #[derive(Parser, Clone, Debug)]
-#[command(name = "afterwork", version, styles = Styles::plain())]
+#[command(name = "afterwork", bin_name = "afterwork", version, styles = Styles::plain())]
 pub struct Cli {
     /// What to do.
     #[command(subcommand)]
@@ -122,6 +122,11 @@ impl From<clap::Error> for Answer {
                 one_line(&text),
                 benches().join(", ")
             )),
+            ErrorKind::InvalidSubcommand if text.contains(OF_ALL) => Self::Wrong(format!(
+                "{}; commands: {}",
+                one_line(&text),
+                subcommands(&Cli::command()).join(", ")
+            )),
             _ => Self::Wrong(one_line(&text)),
         }
     }
@@ -130,10 +135,17 @@ impl From<clap::Error> for Answer {
 /// In the usage of what is said about `afterwork bench`.
 const OF_BENCH: &str = "Usage: afterwork bench";
 
+/// In the usage of what is said about `afterwork` itself.
+const OF_ALL: &str = "Usage: afterwork [";
+
 fn benches() -> Vec<String> {
     let command = Cli::command();
     let bench = command.find_subcommand("bench");
-    let names = bench.into_iter().flat_map(clap::Command::get_subcommands);
+    bench.map(subcommands).unwrap_or_default()
+}
+
+fn subcommands(command: &clap::Command) -> Vec<String> {
+    let names = command.get_subcommands();
     names.map(|it| it.get_name().to_owned()).collect()
 }
 
@@ -181,9 +193,26 @@ mod tests {
     }
 
     #[test]
+    fn what_is_valid_is_told_under_another_file_name_too() {
+        for (args, valid) in [
+            (
+                ["renamed", "nosuch"].as_slice(),
+                "; commands: topology, bench",
+            ),
+            (&["renamed", "bench", "nosuch"], "; benches: workqueue"),
+        ] {
+            assert!(
+                matches!(answer(args), Answer::Wrong(line) if line.contains(valid)),
+                "{args:?}"
+            );
+        }
+    }
+
+    #[test]
     fn what_is_wrong_is_told_in_one_line() {
         for args in [
             ["afterwork", "bench", "nosuch"].as_slice(),
+            &["afterwork", "nosuch"],
             &["afterwork", "bench", "--repeat", "0"],
             &["afterwork", "bench", "workqueue", "--scope", "nosuch"],
         ] {

@@ -51,7 +51,10 @@ fn help_and_version_are_data() {
 #[test]
 fn bad_input_is_one_line_that_says_what_is_valid() {
     let bad: &[(&[&str], &str)] = &[
-        (&["nosuch"], "nosuch"),
+        (
+            &["nosuch"],
+            "; commands: topology, bench, report, top, demo, completions, man",
+        ),
         (
             &["bench", "nosuch"],
             "benches: workqueue, blocking, mpscq, task-work, rcu, percpu, sum, everyday, scale, max-active",
