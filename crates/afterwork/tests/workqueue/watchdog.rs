@@ -28,6 +28,13 @@ fn impatient() -> Params {
 
 fn waits_behind() {}
 
+/// Returns the number that follows `word` in `text`.
+fn number_after(text: &str, word: &str) -> u32 {
+    let (_, rest) = text.split_once(word).expect(word);
+    let digits = rest.split(|c: char| !c.is_ascii_digit()).next();
+    digits.and_then(|it| it.parse().ok()).expect(word)
+}
+
 #[test]
 fn a_stall_names_the_first_item_and_what_every_worker_is_in() {
     ends(|| {
@@ -49,10 +56,18 @@ fn a_stall_names_the_first_item_and_what_every_worker_is_in() {
         assert_eq!(worker.item.queue, "stuck");
         assert!(worker.item.func.contains("plug_into"), "{stall}");
         assert!(worker.sleeps);
-        assert!(!stall.to_string().contains('\n'));
         plug.release();
         queue.drain().unwrap();
         assert!(registry.pool_stats()[0].stalls >= 1);
+        let told = stall.to_string();
+        assert!(!told.contains('\n'));
+        let thread = number_after(&told, "; thread ");
+        let process = number_after(&told, "; their stacks: gdb --batch --pid=");
+        assert_eq!(thread, worker.thread);
+        assert_eq!(process, std::process::id());
+        // What a debugger looks for when it is told the one, and lists the other.
+        let task = format!("/proc/{process}/task/{thread}");
+        assert!(std::path::Path::new(&task).exists(), "{task}");
     });
 }
 

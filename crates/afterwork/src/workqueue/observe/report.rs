@@ -63,6 +63,9 @@ impl Report {
 }
 
 /// A pool whose work does not move.
+///
+/// Displayed, it is one line. Where workers are in items, it ends with the command that shows their stacks, for this process: a
+/// debugger beside it, which stops it for a moment. docs/troubleshooting.md says how to read them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stall {
@@ -152,6 +155,13 @@ impl fmt::Display for Stall {
             let sleeps = if worker.sleeps { "sleeps" } else { "runs" };
             write!(f, "; thread {} {sleeps} in {}", worker.thread, worker.item)?;
         }
-        Ok(())
+        if self.workers.is_empty() {
+            return Ok(());
+        }
+        let process = std::process::id();
+        write!(
+            f,
+            "; their stacks: gdb --batch --pid={process} --eval-command='thread apply all backtrace'"
+        )
     }
 }
