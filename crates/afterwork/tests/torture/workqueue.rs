@@ -52,6 +52,8 @@ use topology::Topology;
 
 /// How long one set of registry, queues and items is tortured before it is torn down.
 const ROUND: Duration = Duration::from_millis(300);
+/// After which time a round that has not ended tells what there is.
+const LATE: Duration = Duration::from_secs(60);
 /// Hostile users of all kinds, and those who only flush timers.
 const NR_HOSTILE: usize = 3;
 const NR_FLUSHERS: usize = 2;
@@ -142,12 +144,21 @@ fn round(round: &Round<'_>) -> Totals {
                 threads.push(scope.spawn(move || scene.torture(&mut dice)));
             }
             let start = Instant::now();
+            let mut told = false;
             // Whoever flushes or drains waits for futures that wait for bells.
             while threads.iter().any(|thread| !thread.is_finished()) {
                 if !scene.bells.ring(&mut dice) {
                     thread::sleep(PAUSE);
                 }
                 let stop = start.elapsed() >= ROUND;
+                if !told && start.elapsed() >= LATE {
+                    told = true;
+                    let all = observe::snapshot_of(&scene.registry).to_json();
+                    eprintln!("after {LATE:?} there is still: {all}");
+                    for place in &*scene.places {
+                        eprintln!("{:?}", place.queue);
+                    }
+                }
                 scene.stop.store(stop, Ordering::Relaxed);
             }
         });
