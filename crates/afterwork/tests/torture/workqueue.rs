@@ -188,7 +188,8 @@ fn round(round: &Round<'_>) -> Totals {
                 }
             });
             for place in scene.places.iter() {
-                place.queue.drain().unwrap();
+                // Said to the histories: an item that queues itself elsewhere is refused there.
+                place.settle(true, &scene.subjects, &mut log);
             }
             drained.store(true, Ordering::Release);
         });
