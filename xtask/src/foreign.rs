@@ -72,7 +72,7 @@ fn in_source(
     let mut since_tag = usize::MAX;
     for (number, line) in (1..).zip(text.lines()) {
         // Tests stand last in a file.
-        if line.starts_with("#[cfg(test)]") {
+        if line.starts_with("#[cfg(test)]") || line.starts_with("#[cfg(all(test,") {
             break;
         }
         since_tag = since_tag.saturating_add(1);

@@ -69,7 +69,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
             ("workqueue/observe", Below::Only(&[])),
             (
                 "workqueue/limit",
-                Below::Only(&["wake", "workqueue/observe"]),
+                Below::Only(&["wake", "workqueue/errands", "workqueue/observe"]),
             ),
             (
                 "workqueue/pools",

@@ -19,9 +19,16 @@
 //! runs users' code. At its end, when its registry has gone and nobody can wait for it, it does the rest itself. Who has an
 //! errand after that (a callback of RCU that comes to a queue long gone) does it on the spot.
 
-use std::{cell::Cell, collections::VecDeque, fmt};
+use std::{
+    cell::{Cell, RefCell},
+    collections::VecDeque,
+    fmt, mem,
+    task::Waker,
+};
 
 use sync::{Mutex, time};
+
+use crate::panics::{Foreign, contain};
 
 /// How long no errand is taken before one more reaper is started. A guess: what takes longer waits for something.
 const STUCK_NS: u64 = 10_000_000;
@@ -39,6 +46,43 @@ sync::thread_local! {
 sync::thread_local! {
     /// Whether others depend on this thread while it is in no item: it may have items in hand.
     static SERVES: Cell<bool> = Cell::new(false)
+}
+
+sync::thread_local! {
+    /// Wakers that this thread does not fire, if it is one that runs no code of users'.
+    static PUT_ASIDE: RefCell<Option<Vec<Foreign<Waker>>>> = RefCell::new(None)
+}
+
+/// Notes whether this thread runs no code of users', so that [`fire`] puts wakers aside; returns those that it had.
+pub(crate) fn put_wakers_aside(puts: bool) -> Vec<Foreign<Waker>> {
+    let aside = PUT_ASIDE.with(|place| place.replace(puts.then(Vec::new)));
+    aside.unwrap_or_default()
+}
+
+/// Takes the wakers that this thread has put aside.
+pub(crate) fn wakers_put_aside() -> Vec<Foreign<Waker>> {
+    PUT_ASIDE.with(|place| {
+        place
+            .borrow_mut()
+            .as_mut()
+            .map(mem::take)
+            .unwrap_or_default()
+    })
+}
+
+/// Fires the waker of a task that waits for what this thread has ended, or puts it aside.
+pub(crate) fn fire(waker: Foreign<Waker>) {
+    let mut waker = Some(waker);
+    // A thread whose locals have gone is none of those that put aside.
+    let _ = PUT_ASIDE.try_with(|place| {
+        if let Some(aside) = &mut *place.borrow_mut() {
+            aside.extend(waker.take());
+        }
+    });
+    if let Some(waker) = waker {
+        // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ended what it waits for; contained.
+        contain(|| waker.into_inner().wake());
+    }
 }
 
 /// Notes whether others depend on this thread while it is in no item, as on a worker.
@@ -141,7 +185,7 @@ impl Errands {
         list.nr_reapers -= 1;
         list.pause_ns = (list.pause_ns * 2).clamp(RETRY_NS, RETRY_MAX_NS);
         list.next_ns = now_ns.saturating_add(list.pause_ns);
-        let mut waiting = std::mem::take(&mut list.waiting);
+        let mut waiting = mem::take(&mut list.waiting);
         drop(list);
         // With no lock held: one that is done may add another.
         waiting.retain_mut(|errand| !errand.try_run());

@@ -19,10 +19,7 @@ use sync::{
     twin,
 };
 
-use crate::{
-    panics::{Foreign, contain},
-    wake::EventCount,
-};
+use crate::{panics::Foreign, wake::EventCount, workqueue::errands};
 
 /// Told when something has ended that is waited for.
 #[derive(Default)]
@@ -46,7 +43,7 @@ struct Tasks {
 pub(crate) struct TaskSeat(u64);
 
 impl Settled {
-    /// Wakes all who wait. Call it with no lock held.
+    /// Wakes all who wait, tasks by [`errands::fire`]. Call it with no lock held.
     pub(crate) fn notify_all(&self) {
         self.threads.notify_all();
         if self.nr_tasks.load(Ordering::Relaxed) > 0 && !twin::armed("settled: tasks are not told")
@@ -62,8 +59,7 @@ impl Settled {
         self.nr_tasks.store(0, Ordering::Relaxed);
         drop(tasks);
         for (_, waker) in woken {
-            // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ended what it waits for; contained.
-            contain(|| waker.into_inner().wake());
+            errands::fire(waker);
         }
     }
 
@@ -127,5 +123,49 @@ impl fmt::Debug for Settled {
             .field("threads", &self.threads)
             .field("nr_tasks", &self.nr_tasks.load(Ordering::Relaxed))
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::{
+        sync::{
+            Arc,
+            atomic::{AtomicBool, Ordering},
+        },
+        task::Wake,
+    };
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Flag(AtomicBool);
+
+    impl Wake for Flag {
+        fn wake(self: Arc<Self>) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+
+    #[test]
+    fn a_thread_that_runs_no_code_of_users_leaves_tasks_to_others() {
+        let flag = Arc::<Flag>::default();
+        let is_woken = || flag.0.load(Ordering::Relaxed);
+        let settled = Settled::default();
+        let seat = settled.task_seat();
+        let waker = Foreign::new(Waker::from(flag.clone()));
+        assert!(settled.leave_waker(&seat, waker).is_none());
+        assert!(errands::put_wakers_aside(true).is_empty());
+        settled.notify_all();
+        assert!(!is_woken());
+        let aside = errands::wakers_put_aside();
+        assert_eq!(
+            (aside.len(), errands::put_wakers_aside(false).len()),
+            (1, 0)
+        );
+        for waker in aside {
+            waker.into_inner().wake();
+        }
+        assert!(is_woken());
     }
 }

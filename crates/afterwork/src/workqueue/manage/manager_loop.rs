@@ -80,6 +80,7 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
     let started = thread::spawn_on_same_cpus(&name, move || {
         or_abort("the manager of a registry panicked", || {
             errands::waits_for_nobody();
+            errands::put_wakers_aside(true);
             manager_loop.manager.note_own_thread();
             let id = thread::current().0;
             manager_loop.manager.thread_id.store(id, Ordering::Relaxed);
@@ -87,6 +88,9 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
             slab::attend(&looker, true);
             manager_loop.run(&mut parker, &mayday_queue);
             slab::attend(&looker, false);
+            errands::put_wakers_aside(false)
+                .into_iter()
+                .for_each(errands::fire);
             end(&rescuer);
             manager_loop.manager.end();
         });
@@ -168,6 +172,7 @@ impl ManagerLoop {
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
                 self.tick(now_ns);
             }
+            self.timers.fire_put_aside();
             match self.next_deadline_ns(now_ns) {
                 Some(deadline_ns) => {
                     let pause_ns = deadline_ns.saturating_sub(now_ns);

@@ -34,7 +34,10 @@ use super::{
 use crate::{
     panics::{Foreign, contain},
     wake::{is_harmless, unpark},
-    workqueue::{errands::Errand, item::handles::Dead},
+    workqueue::{
+        errands::{self, Errand},
+        item::handles::Dead,
+    },
 };
 
 impl Timers {
@@ -47,6 +50,13 @@ impl Timers {
         };
         self.manager
             .leave_to_reapers(expired.into_iter().filter_map(fire));
+    }
+
+    /// Wakes the tasks whose wakers the manager has put aside since this was called last.
+    pub(crate) fn fire_put_aside(&self) {
+        let wakers = errands::wakers_put_aside().into_iter();
+        self.manager
+            .leave_to_reapers(wakers.filter_map(|waker| wake(waker.into_inner())));
     }
 
     /// Has `waker` fired at `at_ns`, by the timer `key`, which is made if it is none; returns `false` if that has expired.

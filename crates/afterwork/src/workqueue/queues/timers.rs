@@ -466,7 +466,9 @@ impl Due {
     /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
         if let Ok(left) = self.try_fire(now_ns) {
-            timers.manager.leave_to_reapers(left);
+            timers
+                .manager
+                .leave_to_reapers(left.map(|left| Left(Some(left))));
             return self.work.leave();
         }
         // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
@@ -527,13 +529,48 @@ impl Due {
     }
 }
 
-// Of an item that the manager fires, which runs no code of users'.
-impl Errand for LeftCount {
-    fn run(self: Box<Self>) {
-        self.give_back();
+/// What an item that was fired was counted as elsewhere. To give it back may wake tasks.
+struct Left(Option<LeftCount>);
+
+impl Errand for Left {
+    fn run(mut self: Box<Self>) {
+        self.try_run();
+    }
+
+    /// The manager puts tasks' wakers aside.
+    fn try_run(&mut self) -> bool {
+        self.0.take().map(LeftCount::give_back).is_some()
     }
 }
 
 pub(crate) fn nanos(span: Duration) -> u64 {
     u64::try_from(span.as_nanos()).unwrap_or(u64::MAX)
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use topology::Topology;
+
+    use super::*;
+    use crate::{params::Params, workqueue::queues::registry::Registry};
+
+    #[test]
+    fn what_an_item_was_counted_as_elsewhere_is_given_back_where_threads_are_refused() {
+        let machine = Topology::synthetic("1 core").unwrap();
+        let registry = Registry::new(machine, Params::default()).unwrap();
+        let build = |name| Workqueue::builder(name).build_in(&registry).unwrap();
+        let (former, next) = (build("former"), build("next"));
+        let work = Work::new(|| ());
+        former.pause();
+        assert!(former.enqueue(&work) && work.cancel());
+        // As a timer does whose item was queued elsewhere since it looked.
+        let claimed = next.inner.claim(None, &work, next.lane).unwrap();
+        let left = claimed.push().expect("its cancelled place is elsewhere");
+        registry.refuse_threads(true);
+        let manager = &next.inner.manager;
+        manager.leave_to_reapers([Left(Some(left))]);
+        let ended = former.drain_timeout(Duration::from_secs(20));
+        registry.refuse_threads(false);
+        ended.unwrap();
+    }
 }
