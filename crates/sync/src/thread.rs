@@ -102,6 +102,19 @@ pub fn stack_size() -> usize {
     return 2 << 20;
 }
 
+/// Gives what this thread, one that was started by this crate, has touched of its stack and does not use now back to the system.
+/// Nothing in a model.
+///
+/// # Blocking
+///
+/// Never; it takes microseconds, and later calls fetch pages anew.
+pub fn give_stack_back() {
+    #[cfg(not(any(loom, shuttle, sim)))]
+    if is_ours() {
+        crate::pages::discard_stack();
+    }
+}
+
 /// Returns `true` if this thread was started by [`spawn`].
 #[cfg(not(any(loom, shuttle, sim)))]
 pub(crate) fn is_ours() -> bool {

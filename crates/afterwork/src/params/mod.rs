@@ -136,7 +136,8 @@ pub struct Params {
     pub max_batch: usize,
     /// How many workers a pool may own. The kernel's `WQ_MAX_ACTIVE`.
     pub max_workers: usize,
-    /// How long a worker is idle before it may be culled, in milliseconds. The kernel's `IDLE_WORKER_TIMEOUT`.
+    /// How long a worker is idle before it may be culled, in milliseconds. The kernel's `IDLE_WORKER_TIMEOUT`. After as long, and ten
+    /// seconds at most, one that stays gives the memory of its stack back to the system, but for the part that it sleeps on.
     pub idle_timeout_ms: u64,
     /// How often a pool with waiting work is checked for workers that sleep, in microseconds. A quarter of this while some
     /// are found, twice this while all run. A worker that sleeps is replaced.

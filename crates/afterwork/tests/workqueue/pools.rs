@@ -244,6 +244,40 @@ fn idle_workers_are_culled_down_to_two() {
     assert_eq!(in_worker(&queue, || 1), 1);
 }
 
+/// Returns whether the page at `address` of this process is in memory.
+fn is_resident(address: usize) -> bool {
+    // SAFETY: nothing is touched.
+    let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let (start, mut resident) = (std::ptr::without_provenance_mut(address & !(page - 1)), 0);
+    // SAFETY: as above.
+    assert_eq!(unsafe { libc::mincore(start, page, &raw mut resident) }, 0);
+    resident & 1 == 1
+}
+
+/// Uses a quarter of a mebibyte of stack; returns an address in it.
+#[inline(never)]
+fn dig() -> usize {
+    let deep = [1_u8; 256 << 10];
+    std::hint::black_box(&deep).as_ptr().addr()
+}
+
+#[test]
+fn idle_workers_give_the_memory_of_their_stacks_back() {
+    let params = Params {
+        idle_timeout_ms: 10,
+        ..Params::default()
+    };
+    let registry = registry_with("1 core", params);
+    let queue = queue("deep").help(false).build_in(&registry).unwrap();
+    // The second time, too: its manager sleeps when the first has come to an end.
+    for _ in 0..2 {
+        let deep = in_worker(&queue, dig);
+        eventually("what was used once goes back", || !is_resident(deep));
+        assert_eq!(in_worker(&queue, || 1), 1);
+    }
+    assert_eq!(only_pool(&registry).culled, 0);
+}
+
 #[test]
 fn workers_that_came_because_others_joined_are_culled_too() {
     let params = Params {

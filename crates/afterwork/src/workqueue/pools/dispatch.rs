@@ -35,6 +35,8 @@ pub(crate) struct IdleWorker {
     /// Its own: who picks the worker touches nothing of it under the lock.
     pub(crate) unparker: Unparker,
     pub(crate) since_ns: u64,
+    /// It has given its stack's memory back, and run nothing since.
+    pub(crate) is_lean: bool,
 }
 
 /// A worker as the lock sees it. In lines of its own: the worker alone writes most of it, at each trip.

@@ -398,6 +398,7 @@ impl WorkerPool {
             worker: worker.clone(),
             unparker: worker.unparker(),
             since_ns: time::now_ns(),
+            is_lean: worker.is_lean(),
         });
         self.census
             .fetch_sub(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
@@ -558,11 +559,11 @@ impl<'a> PoolGuard<'a> {
             return true;
         }
         match dispatch.idle.pop() {
-            Some(IdleWorker {
-                worker, unparker, ..
-            }) => {
-                effects.wakeq.push(Wakeup::unpark(unparker));
-                effects.picked = Some(worker);
+            Some(idle) => {
+                // The manager has nothing to look after where all are lean.
+                effects.watch |= idle.is_lean;
+                effects.wakeq.push(Wakeup::unpark(idle.unparker));
+                effects.picked = Some(idle.worker);
             }
             None if dispatch.nr_workers() + dispatch.nr_creating < pool.max_workers() => {
                 dispatch.nr_creating += 1;

@@ -57,6 +57,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
         if worker.is_culled() {
             return discharge(pool, &worker, false);
         }
+        worker.slim_if_asked();
         pool.settle(&worker);
     }
 }

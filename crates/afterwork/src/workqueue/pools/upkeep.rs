@@ -1,8 +1,13 @@
-//! What the manager does for a pool beside looking at its workers: cull idle ones, do without new ones, end.
+//! What the manager does for a pool beside looking at its workers: cull idle ones, have those that stay give their stacks' memory
+//! back, do without new ones, end.
+//!
+//! A worker that idles gives it back itself, for its stack is in use whenever it runs, were it for a signal. So it is claimed as by a
+//! kick, finds no work, and parks again: once, until it has run something.
 
 use sync::{atomic::Ordering, unmodelled::Arc};
 
 use super::{
+    dispatch::IdleWorker,
     policy::{self, Census},
     pool::{PoolGuard, WorkerPool},
     worker::Worker,
@@ -12,6 +17,10 @@ use crate::wake::Wakeup;
 /// How soon the manager looks again whether workers that are up have lain down for too long, at the earliest: a
 /// timeout of zero must not keep it busy while they work.
 const SHORTEST_LOOK_NS: u64 = 1_000_000;
+
+/// How long a worker idles before it gives its stack's memory back, if it is not culled before. A guess: to fetch some pages anew
+/// takes microseconds.
+const SLIM_NS: u64 = 10_000_000_000;
 
 /// How soon the manager looks again whether a pool to which no queue's routes lead any more has idle workers. A guess:
 /// nobody waits for it.
@@ -42,10 +51,17 @@ impl WorkerPool {
         !self.injector.is_empty() || self.lock().has_work()
     }
 
-    /// Sends workers away that have idled for too long; returns when the next one will have, if any can.
+    /// Sends workers away that have idled for too long, and has others give their stacks' memory back; returns when the next one is
+    /// to, if any is.
     pub(crate) fn cull(self: &Arc<Self>, now_ns: u64) -> Option<u64> {
-        let limit_ns = self.params.idle_timeout_ms.saturating_mul(1_000_000);
         let mut guard = self.lock_to_act();
+        let cull_ns = self.send_idle_away(&mut guard, now_ns);
+        let slim_ns = guard.slim_idle(now_ns);
+        cull_ns.into_iter().chain(slim_ns).min()
+    }
+
+    fn send_idle_away(&self, guard: &mut PoolGuard<'_>, now_ns: u64) -> Option<u64> {
+        let limit_ns = self.params.idle_timeout_ms.saturating_mul(1_000_000);
         let deserted = guard.is_deserted();
         let limit_ns = if deserted { 0 } else { limit_ns };
         loop {
@@ -83,6 +99,30 @@ impl WorkerPool {
 }
 
 impl PoolGuard<'_> {
+    /// Gets idle workers up that have been so for long, to give their stacks' memory back; returns when to look again.
+    fn slim_idle(&mut self, now_ns: u64) -> Option<u64> {
+        let pool = self.pool();
+        let limit_ns = pool.params.idle_timeout_ms.saturating_mul(1_000_000);
+        let limit_ns = limit_ns.clamp(SHORTEST_LOOK_NS, SLIM_NS);
+        let due_ns = |idle: &IdleWorker| {
+            let due_ns = idle.since_ns.saturating_add(limit_ns);
+            (!idle.is_lean).then_some(due_ns)
+        };
+        let is_due = |idle: &IdleWorker| due_ns(idle).is_some_and(|due_ns| due_ns <= now_ns);
+        while let Some(at) = self.idle.iter().position(is_due) {
+            let idle = self.idle.remove(at);
+            idle.worker.slim();
+            pool.census
+                .fetch_add(Census::AWAKE + Census::SEARCHING, Ordering::Relaxed);
+            let wakeup = Wakeup::unpark(idle.unparker);
+            self.effects.wakeq.push(wakeup);
+        }
+        let next_ns = self.idle.iter().filter_map(due_ns).min();
+        // Those that are up, or asked for, park later.
+        let nr_up = self.nr_workers() + self.nr_creating - self.idle.len();
+        next_ns.or_else(|| (nr_up > 0).then(|| now_ns.saturating_add(limit_ns)))
+    }
+
     /// Has a worker leave that is off the idle list.
     fn send_away(&mut self, worker: &Worker) {
         worker.cull();

@@ -65,6 +65,10 @@ pub(crate) struct Worker {
     item_ns: AtomicU32,
     /// A, written under the pool lock: a parked worker that finds it set leaves.
     culled: AtomicBool,
+    /// A, set under the pool lock: a parked worker that finds it set gives its stack's memory back.
+    slims: AtomicBool,
+    /// A, written by the owner: it has done so, and run nothing since.
+    lean: AtomicBool,
     /// A, written by the owner: its kernel thread, 0 before it runs.
     pub(crate) thread: AtomicU32,
     /// A, written by the owner: the table of the item that it runs, or ran last.
@@ -87,6 +91,8 @@ impl Worker {
             nr_done: AtomicU32::new(0),
             item_ns: AtomicU32::new(0),
             culled: AtomicBool::new(false),
+            slims: AtomicBool::new(false),
+            lean: AtomicBool::new(false),
             thread: AtomicU32::new(0),
             running: AtomicPtr::new(ptr::null_mut()),
             tally: Tally::default(),
@@ -139,6 +145,26 @@ impl Worker {
 
     pub(crate) fn is_culled(&self) -> bool {
         self.culled.load(Ordering::Relaxed)
+    }
+
+    /// Has it give its stack's memory back when it wakes. Call it with the pool locked and the worker off the idle list.
+    pub(crate) fn slim(&self) {
+        self.slims.store(true, Ordering::Relaxed);
+    }
+
+    /// Gives the memory of this thread's stack back, if that was asked. The owner alone, before it looks for work.
+    pub(crate) fn slim_if_asked(&self) {
+        let slims = self.slims.load(Ordering::Relaxed);
+        if slims {
+            self.slims.store(false, Ordering::Relaxed);
+            thread::give_stack_back();
+        }
+        self.lean.store(slims, Ordering::Relaxed);
+    }
+
+    /// Returns `true` if it has given that back and run nothing since.
+    pub(crate) fn is_lean(&self) -> bool {
+        self.lean.load(Ordering::Relaxed)
     }
 
     /// Puts an item into the hand that the owner fills, with the pool locked.
@@ -236,6 +262,9 @@ impl Worker {
 
     /// Runs all that is in hand.
     pub(crate) fn run_hand(&self) {
+        if self.is_lean() {
+            self.lean.store(false, Ordering::Relaxed);
+        }
         let start = time::cycles();
         let (mut nr_run, mut nr_not_run) = (0u64, 0u32);
         let mut first_end = None;
