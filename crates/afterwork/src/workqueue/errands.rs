@@ -8,6 +8,7 @@
 //! add:      push;  wake the manager, if it is the first
 //! reaper:   pop, or leave (one step);  run what was popped
 //! manager:  errands wait, and no reaper is there, or none has popped for 10 ms?  start one
+//!           none to be had?  end what queues need not wait for;  call the rescuer for the rest that waits for no item
 //! ```
 //!
 //! Twin `errands: the first tells nobody`.
@@ -15,8 +16,9 @@
 //! What must never happen is that an errand waits for another one: the destructor that stands still may wait for the
 //! very thing that the next one does. So a reaper that does not come back is given up for lost, and another started.
 //!
-//! Where no thread can be had the manager asks again with growing pauses, and does of the errands what neither waits nor
-//! runs users' code. At its end, when its registry has gone and nobody can wait for it, it does the rest itself. Who has an
+//! Where no thread can be had the manager asks again with growing pauses. Meanwhile it does what neither waits nor runs users' code,
+//! and the rescuer that is for all pools (`pools/rescuer.rs`) the rest, but for the ends of queues that wait for items: these may be
+//! items that the rescuer is to run. At its end, when its registry has gone and nobody can wait for it, it does the rest itself. Who has an
 //! errand after that (a callback of RCU that comes to a queue long gone) does it on the spot.
 
 use std::{
@@ -106,8 +108,13 @@ pub(crate) trait Errand: Send {
     /// Does it, which may wait and run users' code.
     fn run(self: Box<Self>) {}
 
-    /// Does it if by now that neither waits nor runs users' code; returns `true` if it did.
+    /// Does it, one that waits for items, if by now that neither waits nor runs users' code; returns `true` if it did.
     fn try_run(&mut self) -> bool {
+        false
+    }
+
+    /// Whether it may wait for items.
+    fn waits(&self) -> bool {
         false
     }
 }
@@ -179,7 +186,7 @@ impl Errands {
         errand
     }
 
-    /// Takes note that a reaper could not be had, and does what can be done without.
+    /// Takes note that a reaper could not be had, and does what the manager may.
     pub(crate) fn refused(&self, now_ns: u64) {
         let mut list = self.0.lock();
         list.nr_reapers -= 1;
@@ -190,6 +197,21 @@ impl Errands {
         // With no lock held: one that is done may add another.
         waiting.retain_mut(|errand| !errand.try_run());
         self.0.lock().waiting.append(&mut waiting);
+    }
+
+    /// Returns `true` if no reaper is to be had for what [`stand_in`](Self::stand_in) would do.
+    pub(crate) fn wants_stand_in(&self) -> bool {
+        let list = self.0.lock();
+        list.pause_ns > 0 && list.stand_in_errand().is_some()
+    }
+
+    /// Does the first errand that waits for no item, on a thread that is no reaper; returns `true` if there was one.
+    pub(crate) fn stand_in(&self) -> bool {
+        let mut list = self.0.lock();
+        let at = list.stand_in_errand();
+        let errand = at.and_then(|at| list.waiting.remove(at));
+        drop(list);
+        errand.map(Errand::run).is_some()
     }
 
     /// Does what is left. Errands that come later are done by whoever adds them.
@@ -203,6 +225,10 @@ impl Errands {
 }
 
 impl List {
+    fn stand_in_errand(&self) -> Option<usize> {
+        self.waiting.iter().position(|errand| !errand.waits())
+    }
+
     fn due_ns(&self) -> Option<u64> {
         let none_is_there = self.nr_reapers == 0 && self.pause_ns == 0;
         let wants = !self.waiting.is_empty() && self.nr_reapers < MAX_REAPERS;
@@ -237,6 +263,10 @@ mod tests {
         fn try_run(&mut self) -> bool {
             std::mem::replace(&mut self.0, true)
         }
+
+        fn waits(&self) -> bool {
+            true
+        }
     }
 
     fn add(errands: &Errands, errand: impl Errand + 'static) -> bool {
@@ -266,6 +296,17 @@ mod tests {
             assert_eq!(nr_waiting, usize::from(pause_ms == 10));
             assert_eq!(errands.0.lock().pause_ns, pause_ms * 1_000_000);
         }
+    }
+
+    #[test]
+    fn others_do_what_waits_for_no_item_where_no_thread_is_to_be_had() {
+        let errands = Errands::default();
+        assert!(add(&errands, Second(false)) && !add(&errands, Nothing));
+        assert!(errands.wants_reaper(0) && !errands.wants_stand_in());
+        errands.refused(0);
+        assert!(errands.wants_stand_in() && errands.stand_in());
+        assert!(!errands.wants_stand_in() && !errands.stand_in());
+        assert_eq!(errands.0.lock().waiting.len(), 1);
     }
 
     #[test]

@@ -114,12 +114,6 @@ impl Errand for Look {
     fn run(self: Box<Self>) {
         slab::look();
     }
-
-    /// It waits for nobody.
-    fn try_run(&mut self) -> bool {
-        slab::look();
-        true
-    }
 }
 
 impl Manager {
@@ -167,7 +161,9 @@ impl ManagerLoop {
             if slab::begin_look(now_ns) {
                 self.manager.leave_to_reapers([Look]);
             }
-            self.manager.serve_errands(now_ns);
+            if self.manager.serve_errands(now_ns) {
+                rescuer.call_for_errands(&self.manager);
+            }
             now_ns = self.ask_again(now_ns);
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
                 self.tick(now_ns);

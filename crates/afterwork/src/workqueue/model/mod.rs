@@ -149,7 +149,8 @@ impl Machine {
 
     /// Starts a reaper if there is something for it to do.
     pub fn reap(&self) {
-        self.registry.manager().serve_errands(0);
+        let refused = self.registry.manager().serve_errands(0);
+        assert!(!refused, "a model refuses no thread");
     }
 
     /// Lets go of the registry, and starts the reapers that are asked for until its queues have gone, too.
@@ -157,7 +158,7 @@ impl Machine {
         let manager = self.registry.manager().clone();
         drop(self.registry);
         while !manager.inbox.lock().quit {
-            manager.serve_errands(0);
+            assert!(!manager.serve_errands(0), "a model refuses no thread");
             self.parker.park();
         }
     }

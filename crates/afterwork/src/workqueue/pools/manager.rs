@@ -222,11 +222,13 @@ impl Manager {
         }
     }
 
-    /// Starts a reaper if one is wanted, and does what it can where none is to be had.
-    pub(crate) fn serve_errands(self: &Arc<Self>, now_ns: u64) {
+    /// Starts a reaper if one is wanted, and does what it can where none is to be had; returns `true` if another thread could do more.
+    #[must_use]
+    pub(crate) fn serve_errands(self: &Arc<Self>, now_ns: u64) -> bool {
         if self.errands.wants_reaper(now_ns) && !self.start_thread("reaper", Self::reap) {
             self.errands.refused(now_ns);
         }
+        self.errands.wants_stand_in()
     }
 
     fn reap(self: &Arc<Self>) {

@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 
 use sync::{Mutex, twin, unmodelled::Arc};
 
-use super::pool::WorkerPool;
+use super::{manager::Manager, pool::WorkerPool};
 use crate::wake::Unparker;
 
 /// How long work wants for a worker before the first call, and between two. The kernel's
@@ -17,12 +17,13 @@ use crate::wake::Unparker;
 const FIRST_CALL_NS: u64 = 10_000_000;
 const NEXT_CALL_NS: u64 = 100_000_000;
 
-/// Whom to rescue.
-#[derive(Clone, Debug)]
-pub(crate) struct Call {
-    pub(crate) pool: Arc<WorkerPool>,
-    /// The link whose items alone are meant.
-    pub(crate) slot: Option<usize>,
+/// What to do.
+#[derive(Debug)]
+pub(crate) enum Call {
+    /// Run the items of a pool, or of one link alone.
+    Pool(Arc<WorkerPool>, Option<usize>),
+    /// Do the errands for which no reaper is to be had.
+    Errands(Arc<Manager>),
 }
 
 #[derive(Debug, Default)]
@@ -49,14 +50,23 @@ impl MaydayQueue {
 
     /// Calls the rescuer to `pool`, for all its items or those of one link.
     pub(crate) fn call(&self, pool: &Arc<WorkerPool>, slot: Option<usize>) {
+        let is_this = |call: &Call| matches!(call, Call::Pool(other, of) if Arc::ptr_eq(other, pool) && *of == slot);
+        self.call_once(is_this, || Call::Pool(pool.clone(), slot));
+    }
+
+    /// Calls the rescuer to do errands.
+    pub(crate) fn call_for_errands(&self, manager: &Arc<Manager>) {
+        let is_this = |call: &Call| matches!(call, Call::Errands(_));
+        self.call_once(is_this, || Call::Errands(manager.clone()));
+    }
+
+    fn call_once(&self, is_this: impl FnMut(&Call) -> bool, make: impl FnOnce() -> Call) {
         if twin::armed("mayday: rings before it writes") {
             self.unparker.unpark();
         }
         let mut calls = self.calls.lock();
-        let called = |call: &Call| Arc::ptr_eq(&call.pool, pool) && call.slot == slot;
-        if !calls.waiting.iter().any(called) {
-            let pool = pool.clone();
-            calls.waiting.push_back(Call { pool, slot });
+        if !calls.waiting.iter().any(is_this) {
+            calls.waiting.push_back(make());
         }
         drop(calls);
         if !twin::armed("mayday: rings before it writes") {

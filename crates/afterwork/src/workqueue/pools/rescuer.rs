@@ -11,6 +11,8 @@
 //! It is the registry's and not the manager's own thread because an item that it runs may wait for another of that pool:
 //! then it waits, and the manager still gets threads as soon as there are some.
 //!
+//! It also does the errands for which no reaper is to be had (`errands.rs`), one at a time.
+//!
 //! # Pools take turns
 //!
 //! A rescuer that is called elsewhere leaves a pool after the next batch, and stands in its own line again: a pool whose
@@ -22,7 +24,7 @@ use sync::{thread, time, twin, unmodelled::Arc};
 
 use super::{
     dispatch::home_slot,
-    mayday::MaydayQueue,
+    mayday::{Call, MaydayQueue},
     policy::{self, Need},
     pool::{PoolGuard, WorkerPool},
     serve,
@@ -101,12 +103,24 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
             continue;
         };
         let is_last = || mayday_queue.is_empty();
-        let has_ended = match call.slot {
-            Some(slot) => serve::rescue(&call.pool, slot, is_last),
-            None => serve::help_out(&call.pool, is_last),
-        };
-        if !has_ended {
-            mayday_queue.call(&call.pool, call.slot);
+        match call {
+            Call::Pool(pool, slot) => {
+                let has_ended = match slot {
+                    Some(slot) => serve::rescue(&pool, slot, is_last),
+                    None => serve::help_out(&pool, is_last),
+                };
+                if !has_ended {
+                    mayday_queue.call(&pool, slot);
+                }
+            }
+            Call::Errands(manager) => {
+                while manager.errands.stand_in() {
+                    if !is_last() {
+                        mayday_queue.call_for_errands(&manager);
+                        break;
+                    }
+                }
+            }
         }
     }
 }

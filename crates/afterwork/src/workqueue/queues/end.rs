@@ -179,6 +179,10 @@ impl Errand for End {
         drop(self.carry_out());
     }
 
+    fn waits(&self) -> bool {
+        true
+    }
+
     fn try_run(&mut self) -> bool {
         let is_due = self.is_due();
         if is_due {

@@ -466,9 +466,7 @@ impl Due {
     /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
     pub(crate) fn fire(self, timers: &Timers, now_ns: u64) -> Option<Dead> {
         if let Ok(left) = self.try_fire(now_ns) {
-            timers
-                .manager
-                .leave_to_reapers(left.map(|left| Left(Some(left))));
+            timers.manager.leave_to_reapers(left);
             return self.work.leave();
         }
         // Should it be disarmed meanwhile, it is of an old generation when its time comes again.
@@ -529,17 +527,10 @@ impl Due {
     }
 }
 
-/// What an item that was fired was counted as elsewhere. To give it back may wake tasks.
-struct Left(Option<LeftCount>);
-
-impl Errand for Left {
-    fn run(mut self: Box<Self>) {
-        self.try_run();
-    }
-
-    /// The manager puts tasks' wakers aside.
-    fn try_run(&mut self) -> bool {
-        self.0.take().map(LeftCount::give_back).is_some()
+// Of an item that is fired by a thread which runs no code of users'.
+impl Errand for LeftCount {
+    fn run(self: Box<Self>) {
+        self.give_back();
     }
 }
 
@@ -568,7 +559,7 @@ mod tests {
         let left = claimed.push().expect("its cancelled place is elsewhere");
         registry.refuse_threads(true);
         let manager = &next.inner.manager;
-        manager.leave_to_reapers([Left(Some(left))]);
+        manager.leave_to_reapers([left]);
         let ended = former.drain_timeout(Duration::from_secs(20));
         registry.refuse_threads(false);
         ended.unwrap();

@@ -82,7 +82,7 @@ pub(super) fn global() -> &'static Registry {
 /// A waker of a [queue's future](crate::workqueue::Workqueue::spawn_async), of a future of a
 /// [dedicated worker](crate::task_work::Worker), or of [`block_on`](crate::workqueue::block_on) is fired by the registry's own
 /// thread. One of another executor is users' code, which that thread runs none of: it is fired by a thread of a few
-/// moments, so tens of microseconds later, and where threads are refused when one can be had.
+/// moments, so tens of microseconds later, and where threads are refused by the one that is set aside for that.
 ///
 /// # Panics
 ///
