@@ -315,6 +315,11 @@ fn what_is_not_there_to_compare_with_is_told() {
             "bench --against-binary /nowhere",
             "there is no such program",
         ),
+        ("bench --against-binary /bin/true", "printed nothing"),
+        (
+            "bench --against-binary /bin/echo",
+            "no program of this kind",
+        ),
         ("bench --save a --against b", "cannot be used with"),
     ] {
         let output = finish_at(root.path(), line);

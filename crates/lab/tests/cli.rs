@@ -64,16 +64,22 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
             "--only nosuch",
         ),
         (&["bench", "--nosuch"], "--nosuch"),
-        (&["bench", "--repeat", "0"], "1..="),
-        (&["bench", "--seconds", "0"], "1..="),
-        (&["bench", "workqueue", "--producers", "0"], "1..=1024"),
+        (&["bench", "--repeat", "0"], "from 1 to "),
+        (&["bench", "--seconds", "0"], "from 1 to "),
+        (
+            &["bench", "workqueue", "--producers", "0"],
+            "from 1 to 1024",
+        ),
         (
             &["bench", "workqueue", "--producers", "many"],
-            "invalid digit",
+            "a whole number from 1 to ",
         ),
-        (&["bench", "workqueue", "--items", "0"], "1..="),
+        (&["bench", "workqueue", "--items", "0"], "from 1 to "),
         (&["bench", "workqueue", "--only", "nosuch"], "crossbeam"),
-        (&["bench", "workqueue", "--workers", "1025"], "1..=1024"),
+        (
+            &["bench", "workqueue", "--workers", "1025"],
+            "from 1 to 1024",
+        ),
         (
             &["bench", "workqueue", "--cases", "nosuch"],
             "equal-looks, batch-1000, fan-out, lock-hold, watched",
@@ -86,13 +92,19 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
             &["bench", "workqueue", "--scope", "cpu,nosuch"],
             "cpu, smt, cache_shard, cache, numa, system",
         ),
-        (&["bench", "mpscq", "--items", "many"], "invalid digit"),
+        (
+            &["bench", "mpscq", "--items", "many"],
+            "a whole number from 1 to ",
+        ),
         (
             &["bench", "mpscq", "--cases", "nosuch"],
             "push-pop, push-pop-contiguous, chains, owned",
         ),
         (&["bench", "mpscq", "--peers", "nosuch"], "cordyceps"),
-        (&["bench", "task-work", "--items", "0"], "1..=10000000"),
+        (
+            &["bench", "task-work", "--items", "0"],
+            "from 1 to 10000000",
+        ),
         (
             &["bench", "task-work", "--cases", "wake,nosuch"],
             "wake, wake-burst, service-8, service-1024",

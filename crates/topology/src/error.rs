@@ -100,6 +100,9 @@ impl Error {
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Unreadable { path, source } if source.kind() == io::ErrorKind::NotFound => {
+                write!(f, "{}: there is no such file", show(path))
+            }
             Self::Unreadable { path, source } => {
                 write!(f, "{}: cannot be read: {source}", show(path))
             }

@@ -226,7 +226,7 @@ fn empty_tree_names_the_file_that_is_needed() {
     let root = tempfile::tempdir().unwrap();
     assert_eq!(
         complaint(root.path()),
-        "devices/system/cpu/online: cannot be read: entity not found"
+        "devices/system/cpu/online: there is no such file"
     );
 }
 
@@ -236,7 +236,7 @@ fn node_without_its_list_is_named() {
     fs::remove_file(root.path().join("devices/system/node/node0/cpulist")).unwrap();
     assert_eq!(
         complaint(root.path()),
-        "devices/system/node/node0/cpulist: cannot be read: entity not found"
+        "devices/system/node/node0/cpulist: there is no such file"
     );
 }
 
@@ -405,8 +405,7 @@ fn control_characters_in_a_path_do_not_break_the_line() {
     let error = Topology::from_sysfs(Path::new("/no\nsuch\u{1b}place"))
         .unwrap_err()
         .to_string();
-    let expected =
-        "/no\\nsuch\\u{1b}place/devices/system/cpu/online: cannot be read: entity not found";
+    let expected = "/no\\nsuch\\u{1b}place/devices/system/cpu/online: there is no such file";
     assert_eq!(error, expected);
 }
 

@@ -127,11 +127,11 @@ pub struct CommonArgs {
     pub quick: bool,
 
     /// Repetitions of each case [default: 9, with --quick 5]
-    #[arg(long, global = true, value_name = "N", value_parser = count::<10_000>())]
+    #[arg(long, global = true, value_name = "N", value_parser = count::<10_000>)]
     pub repeat: Option<usize>,
 
     /// Begin no repetition that would end later than this many seconds after the start
-    #[arg(long, global = true, value_name = "S", value_parser = count::<86_400>())]
+    #[arg(long, global = true, value_name = "S", value_parser = count::<86_400>)]
     pub seconds: Option<usize>,
 
     /// Cases and peers.

@@ -54,6 +54,48 @@ impl From<Failed> for Stop {
 ///
 /// If it does not start, ends with an error, or prints something else.
 pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed> {
+    let told = printed(program, args)?;
+    let mut records = Vec::new();
+    for text in told.lines() {
+        match serde_json::from_str(text) {
+            Ok(Line::Record(record)) => records.push(record),
+            Ok(_) => {}
+            Err(_) => {
+                let name = program.display();
+                let reason = format!("{name}: it printed what no bench prints");
+                return Err(Failed::Because(reason));
+            }
+        }
+    }
+    Ok(records)
+}
+
+/// Makes sure that `program` is of this kind: it tells its cases.
+///
+/// # Blocking
+///
+/// Until it has.
+///
+/// # Errors
+///
+/// A line for the user.
+pub fn must_be_a_lab(program: &Path) -> Result<(), Stop> {
+    let told = printed(program, &["bench", "--list", "--json"].map(Into::into))?;
+    let is_case = |line| {
+        let listed = serde_json::from_str::<serde_json::Value>(line).unwrap_or_default();
+        listed["bench"].is_string() && listed["case"].is_string()
+    };
+    if told.lines().all(is_case) {
+        return Ok(());
+    }
+    let name = program.display();
+    Err(Stop::CouldNotRun(format!(
+        "{name}: no program of this kind: it does not tell cases when it is called as `{name} bench --list --json`"
+    )))
+}
+
+/// Runs `program` and returns what it printed, which is something.
+fn printed(program: &Path, args: &[OsString]) -> Result<String, Failed> {
     let name = program.display();
     let because = |reason: String| Failed::Because(format!("{name}: {reason}"));
     let output = Command::new(program)
@@ -72,16 +114,7 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed>
     if output.stdout.is_empty() {
         return Err(because("it printed nothing".into()));
     }
-    let told = String::from_utf8_lossy(&output.stdout);
-    let mut records = Vec::new();
-    for text in told.lines() {
-        match serde_json::from_str(text) {
-            Ok(Line::Record(record)) => records.push(record),
-            Ok(_) => {}
-            Err(_) => return Err(because("it printed what no bench prints".into())),
-        }
-    }
-    Ok(records)
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
 /// Leaves of the arguments what says how to measure.

@@ -1,14 +1,15 @@
 //! One call of `afterwork bench`: every case of every bench asked for, told as each ends.
 
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
+use ratatui::crossterm::terminal;
 use topology::{CpuId, ShardParams, Topology};
 
 use super::against::{self, Programs};
 use super::args::{BenchArgs, CommonArgs, Which};
-use super::child::own_args;
+use super::child::{must_be_a_lab, own_args};
 use super::kept::Shelf;
 use super::rcu;
 use super::settings::{Menu, NONE as NO_PEERS, Settings};
@@ -145,6 +146,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
 /// Tells the cases with their variants, three lines or an object each.
 fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
     let mut out = io::stdout();
+    let width = columns();
     for case in cases {
         if json {
             writeln!(out, "{}", record::line(&Listed::of(case)))?;
@@ -152,10 +154,39 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
         }
         let names: Vec<&str> = case.variants.iter().map(|it| it.name.as_str()).collect();
         let (bench, name, about) = (case.bench, case.name, &case.about);
-        writeln!(out, "{bench} {name}\n  {about}\n  {}", names.join(", "))?;
+        writeln!(out, "{bench} {name}")?;
+        for text in [about, &names.join(", ")] {
+            writeln!(out, "{}", wrapped(text, width))?;
+        }
     }
     out.flush()?;
     Ok(Exit::Good)
+}
+
+/// How wide a list may be: as `COLUMNS` says, or the terminal; any width without one.
+fn columns() -> usize {
+    let told = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
+    let seen = || io::stdout().is_terminal().then(terminal::size)?.ok();
+    told.or_else(|| seen().map(|(columns, _)| columns.into()))
+        .unwrap_or(usize::MAX)
+}
+
+/// Breaks `text` at its spaces into indented lines of at most `width` characters, if its words let it.
+fn wrapped(text: &str, width: usize) -> String {
+    const INDENT: &str = "  ";
+    let mut lines = vec![String::from(INDENT)];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is a first");
+        if line.len() == INDENT.len() {
+            *line += word;
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
+            *line += " ";
+            *line += word;
+        } else {
+            lines.push(format!("{INDENT}{word}"));
+        }
+    }
+    lines.join("\n")
 }
 
 /// The two programs to compare, if that was asked for.
@@ -171,6 +202,7 @@ fn programs(common: &CommonArgs) -> Result<Option<Programs>, Stop> {
         }
         (None, None) => return Ok(None),
     };
+    must_be_a_lab(&other)?;
     Ok(Some(Programs {
         this: this_program()?,
         other,
@@ -262,7 +294,7 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
             known.sort_unstable();
             known.dedup();
             Stop::CouldNotRun(format!(
-                "--only {unknown}: no variant has this name; valid: {}",
+                "--only {unknown}: no variant's name begins so; valid: {}",
                 known.join("; ")
             ))
         })?
@@ -275,7 +307,7 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
     Ok(cases)
 }
 
-/// Splits a list at its commas, but for those inside of names; returns the first piece that begins no name.
+/// Splits a list at its commas, but for those inside of names; returns what is left from where no name begins.
 fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
     let mut names = Vec::new();
     let mut rest = list;
@@ -286,7 +318,7 @@ fn split_names(list: &str, known: &[&str]) -> Result<Vec<String>, String> {
         };
         let longest = known.iter().filter(is_first).max_by_key(|name| name.len());
         let Some(name) = longest else {
-            return Err(rest.split(',').next().unwrap_or(rest).to_owned());
+            return Err(rest.to_owned());
         };
         names.push((*name).to_owned());
         match rest[name.len()..].strip_prefix(',') {
@@ -405,6 +437,13 @@ mod tests {
     }
 
     #[test]
+    fn a_list_is_as_wide_as_it_may_be() {
+        assert_eq!(wrapped("one, two, three", 10), "  one,\n  two,\n  three");
+        assert_eq!(wrapped("one, two, three", 11), "  one, two,\n  three");
+        assert_eq!(wrapped("one two", usize::MAX), "  one two");
+    }
+
+    #[test]
     fn claims_about_somebody_who_was_left_out_go_too() {
         let args = BenchArgs {
             which: None,
@@ -426,7 +465,10 @@ mod tests {
         let both = vec!["on_demand, breakable".to_owned(), "parked".to_owned()];
         assert_eq!(split("on_demand, breakable,parked"), Ok(both));
         assert_eq!(split("on_demand"), Ok(vec!["on_demand".to_owned()]));
-        assert_eq!(split("parked, nosuch,on_demand"), Err("nosuch".to_owned()));
+        assert_eq!(
+            split("parked, nosuch,on_demand"),
+            Err("nosuch,on_demand".to_owned())
+        );
         assert_eq!(split(""), Err(String::new()));
     }
 

@@ -1,9 +1,6 @@
 //! What every bench is told when it makes its cases, and what it has to offer.
 
-use std::ops::RangeInclusive;
-
 use clap::Args;
-use clap::builder::{RangedU64ValueParser, TypedValueParser};
 use topology::CpuId;
 
 use crate::exit::Stop;
@@ -146,11 +143,15 @@ impl Settings {
     }
 }
 
-/// Parses a whole number from 1 to `MAX`, and says so to whoever gives another.
-#[must_use]
-pub fn count<const MAX: u64>() -> impl TypedValueParser<Value = usize> {
-    let range: RangeInclusive<u64> = 1..=MAX;
-    RangedU64ValueParser::<usize>::new().range(range)
+/// Parses a whole number from 1 to `MAX`, and says so to whoever gives anything else.
+///
+/// # Errors
+///
+/// In words for the user.
+pub fn count<const MAX: usize>(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok();
+    let known = number.filter(|number| (1..=MAX).contains(number));
+    known.ok_or_else(|| format!("not a whole number from 1 to {MAX}"))
 }
 
 #[cfg(test)]

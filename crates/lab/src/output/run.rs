@@ -1,6 +1,6 @@
 //! The lines of a run, sorted by what they are about.
 
-use std::io::BufRead;
+use std::io::{BufRead, ErrorKind};
 
 use crate::exit::Stop;
 use crate::output::record::{CaseHead, Claimed, Curve, End, Head, Line, MACHINE, Record, SCHEMA};
@@ -41,7 +41,10 @@ impl Run {
             let wrong = |error: &dyn std::fmt::Display| {
                 Stop::CouldNotRun(format!("{name}, line {}: {error}", index + 1))
             };
-            let text = text.map_err(|error| wrong(&error))?;
+            let text = text.map_err(|error| match error.kind() {
+                ErrorKind::InvalidData => wrong(&NOT_A_LINE),
+                _ => wrong(&error),
+            })?;
             if text.trim().is_empty() {
                 continue;
             }

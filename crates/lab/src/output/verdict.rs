@@ -138,6 +138,9 @@ impl Totals {
     /// Tells it in a line.
     #[must_use]
     pub fn in_words(&self) -> String {
+        if self.hold + self.fail + self.one_run + self.not_measured == 0 {
+            return "no claim was judged: what it compares with was not measured".into();
+        }
         let mut parts = vec![format!("{} claims hold, {} do not", self.hold, self.fail)];
         if self.close > 0 {
             let judged = self.hold + self.fail;
@@ -243,13 +246,15 @@ pub(crate) mod tests {
         assert_eq!(told(Lower, (0.0, 0.0, 5)), "nothing claimed");
     }
     #[test]
-    fn noise_is_counted_among_all_that_were_judged() {
+    fn noise_is_counted_among_all_that_were_judged_and_where_none_was_it_is_said() {
         let totals = Totals {
             hold: 21,
             fail: 10,
             close: 12,
             ..Totals::default()
         };
+        let nothing = Totals::default().in_words();
+        assert!(nothing.starts_with("no claim was judged"), "{nothing}");
         assert_eq!(
             totals.in_words(),
             "21 claims hold, 10 do not; 12 of all 31 within the noise"

@@ -41,7 +41,7 @@ pub const MENU: Menu = Menu {
 #[derive(Args, Clone, Debug, Default)]
 pub struct MaxActiveArgs {
     /// Items of each run of a case [default: depends on case and --quick]
-    #[arg(long, value_name = "N", value_parser = count::<10_000_000>())]
+    #[arg(long, value_name = "N", value_parser = count::<10_000_000>)]
     pub items: Option<usize>,
 
     /// Where the files of `writes` and `joins` are made; they have no name and are gone afterwards [default: the

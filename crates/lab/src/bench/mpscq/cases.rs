@@ -34,7 +34,7 @@ pub const MENU: Menu = Menu {
 #[derive(Args, Clone, Debug, Default)]
 pub struct MpscqArgs {
     /// Items of each figure, all producers together [default: depends on --quick]
-    #[arg(long, value_name = "N", value_parser = count::<100_000_000>())]
+    #[arg(long, value_name = "N", value_parser = count::<100_000_000>)]
     pub items: Option<usize>,
 }
 

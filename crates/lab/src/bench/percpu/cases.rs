@@ -32,7 +32,7 @@ pub const MENU: Menu = Menu {
 #[derive(Args, Clone, Debug, Default)]
 pub struct PercpuArgs {
     /// Drains of each run of `isolation` [default: 2000, with --quick 400]
-    #[arg(long, value_name = "N", value_parser = count::<1_000_000>())]
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>)]
     pub drains: Option<usize>,
 }
 

@@ -56,7 +56,7 @@ pub const MENU: Menu = Menu {
 pub struct RcuArgs {
     /// Replacements of each run of the replace cases, for at most 20 s; without, 100 for at most a second, and 20000
     /// beside one or two busy readers
-    #[arg(long, value_name = "N", value_parser = count::<1_000_000>())]
+    #[arg(long, value_name = "N", value_parser = count::<1_000_000>)]
     pub calls: Option<usize>,
 }
 

@@ -31,11 +31,11 @@ pub const MENU: Menu = Menu {
 #[derive(Args, Clone, Debug, Default)]
 pub struct SumBenchArgs {
     /// Files of the tree [default: 20000, with --quick 2000]
-    #[arg(long, value_name = "N", value_parser = count::<10_000_000>())]
+    #[arg(long, value_name = "N", value_parser = count::<10_000_000>)]
     pub files: Option<usize>,
 
     /// Mean size of a file, in kilobytes of 1024 bytes [default: 100]
-    #[arg(long, value_name = "KB", value_parser = count::<1_000_000>())]
+    #[arg(long, value_name = "KB", value_parser = count::<1_000_000>)]
     pub mean_kb: Option<usize>,
 }
 

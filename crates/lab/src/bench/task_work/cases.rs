@@ -39,7 +39,7 @@ pub const MENU: Menu = Menu {
 #[derive(Args, Clone, Debug, Default)]
 pub struct TaskWorkArgs {
     /// Items of each run of the wake cases [default: depends on --quick]
-    #[arg(long, value_name = "N", value_parser = count::<10_000_000>())]
+    #[arg(long, value_name = "N", value_parser = count::<10_000_000>)]
     pub items: Option<usize>,
 }
 

@@ -48,15 +48,15 @@ pub const MENU: Menu = Menu {
 #[derive(Args, Clone, Debug, Default)]
 pub struct WorkqueueArgs {
     /// Producer threads of one-at-a-time and batch-1000 [default: 8]
-    #[arg(long, value_name = "P", value_parser = count::<1024>())]
+    #[arg(long, value_name = "P", value_parser = count::<1024>)]
     pub producers: Option<usize>,
 
     /// Items that each producer queues; in fan-out, all items [default: depends on the case]
-    #[arg(long, value_name = "N", value_parser = count::<100_000_000>())]
+    #[arg(long, value_name = "N", value_parser = count::<100_000_000>)]
     pub items: Option<usize>,
 
     /// Workers of every pool [default: one for each allowed CPU]
-    #[arg(long, value_name = "N", value_parser = count::<1024>())]
+    #[arg(long, value_name = "N", value_parser = count::<1024>)]
     pub workers: Option<usize>,
 
     /// Affinity scopes of our workqueues, separated by commas [default: all]

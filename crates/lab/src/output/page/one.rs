@@ -96,7 +96,7 @@ fn verdict(run: &Run) -> Markup {
                         @for case in cases {
                             li {
                                 a href=(format!("#{}", anchor(case))) { (words_of(case)) } ": " (verdict::of_case(case)) " "
-                                code.quiet { (case.head.case) }
+                                code.quiet { (case.head.case) } span.quiet { ", " (caption(&case.head.headline)) }
                             }
                         }
                     }
