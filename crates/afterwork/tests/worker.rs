@@ -113,8 +113,7 @@ fn the_end_of_a_sleep_on_a_worker_costs_no_thread() {
     let sleep = registry.sleep(Duration::from_millis(1));
     worker.spawn_local(|| sleep).join().unwrap();
     let started = &started.lock().unwrap()[before..];
-    assert!(
-        started.iter().all(|name| name == "aw/rescuer"),
-        "{started:?}"
-    );
+    // The registry's own may be late.
+    let set_aside = |name: &String| ["aw/rescuer", "aw/reserve"].contains(&&**name);
+    assert!(started.iter().all(set_aside), "{started:?}");
 }

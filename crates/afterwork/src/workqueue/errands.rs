@@ -8,7 +8,7 @@
 //! add:      push;  wake the manager, if it is the first
 //! reaper:   pop, or leave (one step);  run what was popped
 //! manager:  errands wait, and no reaper is there, or none has popped for 10 ms?  start one
-//!           none to be had?  end what queues need not wait for;  call the rescuer for the rest that waits for no item
+//!           none to be had?  end what queues need not wait for;  call the reserve for the rest that waits for no item
 //! ```
 //!
 //! Twin `errands: the first tells nobody`.
@@ -17,8 +17,8 @@
 //! very thing that the next one does. So a reaper that does not come back is given up for lost, and another started.
 //!
 //! Where no thread can be had the manager asks again with growing pauses. Meanwhile it does what neither waits nor runs users' code,
-//! and the rescuer that is for all pools (`pools/rescuer.rs`) the rest, but for the ends of queues that wait for items: these may be
-//! items that the rescuer is to run. At its end, when its registry has gone and nobody can wait for it, it does the rest itself. Who has an
+//! and a thread that is set aside for it, the *reserve*, the rest, but for the ends of queues that wait for items: behind these the
+//! others would wait as well. It is not the rescuer, to which a destructor that waits would be the end of all rescues. At its end, when its registry has gone and nobody can wait for it, it does the rest itself. Who has an
 //! errand after that (a callback of RCU that comes to a queue long gone) does it on the spot.
 
 use std::{

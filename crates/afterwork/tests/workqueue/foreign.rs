@@ -270,7 +270,7 @@ fn a_report_handler_may_drop_the_last_handle_of_a_queue_that_needs_a_worker() {
 }
 
 #[test]
-fn what_no_reaper_could_be_had_for_is_dropped_later_or_with_the_registry() {
+fn what_no_reaper_could_be_had_for_is_dropped_by_the_reserve_one_by_one() {
     let registry = registry("2 core");
     let dropped = Count::default();
     let arm = || {
@@ -284,10 +284,13 @@ fn what_no_reaper_could_be_had_for_is_dropped_later_or_with_the_registry() {
         eventually("the queue has gone", || registry.pool_stats().is_empty());
     };
     refused();
-    assert_eq!(dropped.get(), 0);
-    registry.refuse_threads(false);
-    eventually("a reaper comes", || dropped.get() == 1);
+    eventually("the reserve comes", || dropped.get() == 1);
+    let (go, gate) = mpsc::channel::<()>();
+    forget_armed(&registry, at_drop(move || drop(gate.recv())));
+    eventually("it waits", || registry.pool_stats().is_empty());
     refused();
+    assert_eq!(dropped.get(), 1);
+    drop(go);
     ends(move || shut_down(registry));
     eventually("it goes with the registry", || dropped.get() == 2);
 }

@@ -15,7 +15,7 @@
 //! says so (a handler of reports, a source), contained; what else is to be done of theirs is an errand (`errands.rs`); and
 //! a worker's thread is joined when its locals have been dropped, which is users' code as well.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use sync::{
     Mutex,
@@ -64,17 +64,19 @@ pub(crate) struct ManagerLoop {
     retry_pause_ns: u64,
 }
 
-/// Starts the manager of a machine, and the rescuer that is called to pools whose workers do not run, if they have any, and
-/// that get none.
+/// Starts the manager of a machine; the rescuer that is called to pools whose workers do not run, if they have any, and
+/// that get none; and the reserve that is called where no reaper is to be had.
 pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Result<()> {
     let manager = &machine.manager;
     let mut parker = manager.take_post();
     let mut manager_loop = ManagerLoop::new(machine, timers);
     let rescuer = Rescuer::start("rescuer", manager.style.clone())?;
-    let mayday_queue = rescuer.mayday_queue();
+    let reserve =
+        Rescuer::start("reserve", manager.style.clone()).inspect_err(|_| rescuer.quit())?;
+    let mayday_queues = [&rescuer, &reserve].map(Rescuer::mayday_queue);
     // Taken by the manager's thread at its end, or by us if it cannot be had.
-    let rescuer = Arc::new(Mutex::new(Some(rescuer)));
-    let ours = rescuer.clone();
+    let set_aside = Arc::new(Mutex::new(vec![rescuer, reserve]));
+    let ours = set_aside.clone();
     // By its mask the registry sees which CPUs may be used: those of whoever made it, unlike other threads'.
     let name = manager.style.name("manager");
     let started = thread::spawn_on_same_cpus(&name, move || {
@@ -86,12 +88,12 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
             manager_loop.manager.thread_id.store(id, Ordering::Relaxed);
             let looker = parker.unparker();
             slab::attend(&looker, true);
-            manager_loop.run(&mut parker, &mayday_queue);
+            manager_loop.run(&mut parker, &mayday_queues);
             slab::attend(&looker, false);
             errands::put_wakers_aside(false)
                 .into_iter()
                 .for_each(errands::fire);
-            end(&rescuer);
+            end(&set_aside);
             manager_loop.manager.end();
         });
     });
@@ -100,11 +102,9 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
     Ok(())
 }
 
-fn end(rescuer: &Mutex<Option<Rescuer>>) {
-    let rescuer = rescuer.lock().take();
-    if let Some(rescuer) = rescuer {
-        rescuer.end();
-    }
+fn end(set_aside: &Mutex<Vec<Rescuer>>) {
+    let set_aside = mem::take(&mut *set_aside.lock());
+    set_aside.into_iter().for_each(Rescuer::end);
 }
 
 /// Looks for memory of items that is not used, which takes longer than a manager may.
@@ -124,7 +124,7 @@ impl Manager {
 
     /// Makes all workers that have been asked for; returns the pools for which none could be had.
     pub(crate) fn create_workers(self: &Arc<Self>) -> Vec<Arc<WorkerPool>> {
-        let wanted = std::mem::take(&mut self.inbox.lock().create);
+        let wanted = mem::take(&mut self.inbox.lock().create);
         wanted
             .into_iter()
             .filter(|pool| !self.spawn_worker(pool))
@@ -149,7 +149,7 @@ impl ManagerLoop {
         }
     }
 
-    fn run(&mut self, parker: &mut Parker, rescuer: &MaydayQueue) {
+    fn run(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         loop {
             let refused = self.manager.create_workers();
             let mut now_ns = time::now_ns();
@@ -162,7 +162,7 @@ impl ManagerLoop {
                 self.manager.leave_to_reapers([Look]);
             }
             if self.manager.serve_errands(now_ns) {
-                rescuer.call_for_errands(&self.manager);
+                reserve.call_for_errands(&self.manager);
             }
             now_ns = self.ask_again(now_ns);
             if self.manager.armed.load(Ordering::Relaxed) && now_ns >= self.next_tick_ns {
@@ -197,7 +197,7 @@ impl ManagerLoop {
 
     fn ask_again(&mut self, now_ns: u64) -> u64 {
         if !self.retry.is_empty() && now_ns >= self.next_retry_ns {
-            for pool in std::mem::take(&mut self.retry) {
+            for pool in mem::take(&mut self.retry) {
                 pool.ask_again();
             }
         } else if self.retry.is_empty() {

@@ -11,7 +11,7 @@
 //! It is the registry's and not the manager's own thread because an item that it runs may wait for another of that pool:
 //! then it waits, and the manager still gets threads as soon as there are some.
 //!
-//! It also does the errands for which no reaper is to be had (`errands.rs`), one at a time.
+//! Another one, the *reserve*, does the errands for which no reaper is to be had (`errands.rs`), one at a time.
 //!
 //! # Pools take turns
 //!
@@ -80,7 +80,8 @@ impl Rescuer {
 }
 
 impl Rescuer {
-    fn quit(&self) {
+    /// Has the thread end when it has served its calls.
+    pub(crate) fn quit(&self) {
         self.mayday_queue.quit();
     }
 

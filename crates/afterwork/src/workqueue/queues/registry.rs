@@ -204,7 +204,7 @@ impl Registry {
     /// on which queues end whose last holder must not wait.
     ///
     /// Work still gets done, and queues still end: the workers there are do it, and where all of a pool's sleep or hog the
-    /// CPU, a thread that is set aside for all pools of the registry, an item at a time; it also fires other executors' wakers and drops
+    /// CPU, a thread that is set aside for all pools of the registry, an item at a time; another one fires other executors' wakers and drops
     /// what was cancelled. So an item that sleeps until
     /// another one of such a pool has run waits for ever if that thread runs it; [`mem_reclaim`](crate::workqueue::Builder::mem_reclaim)
     /// gives a queue a thread of its own.
