@@ -290,7 +290,7 @@ fn threads_of_the_library_s_are_like_the_first_thread_whoever_is_first_to_need_t
             receiver.recv().unwrap();
             receiver.recv().unwrap();
             let first = Inherited::of(std::process::id() as i32);
-            let ours = ["rcu", "aw-srcu", "aw/manager", "aw/rescuer"];
+            let ours = ["rcu", "aw-srcu", "aw/manager", "aw/rescuer", "aw/reserve"];
             let is_like_first = |(name, has): &(String, Inherited)| {
                 let mut has = has.clone();
                 if name == "aw/manager" {
