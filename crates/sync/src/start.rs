@@ -9,7 +9,7 @@
 //! | CPUs | those of the first thread. A pool's worker is then bound to the CPUs of its pool; a manager has those of the thread that made its registry |
 //! | policy | that of the first thread, or `SCHED_OTHER` if that is a real-time one |
 //! | nice value | that of the first thread, if it is allowed |
-//! | blocked signals | those of the first thread, to which the kernel gives a signal for the process first. During the start all signals are blocked |
+//! | blocked signals | those of the first thread, to which the kernel gives a signal for the process first. During the start all signals are blocked, also by who starts it: where that is the first thread, what it blocked before |
 //!
 //! What cannot be read, or is refused, stays as the starting thread had it.
 //!
@@ -216,40 +216,52 @@ extern "C" fn main(start: *mut libc::c_void) -> *mut libc::c_void {
     ptr::null_mut()
 }
 
+/// A set of signals as the kernel has it: signal 1 is bit 0.
+type Mask = u64;
+
+/// What a thread blocks that blocks all: the kernel lets SIGKILL and SIGSTOP through. Programs cannot ask for that, for the C library
+/// keeps two signals for itself and leaves them out.
+const ALL: Mask = !(1 << (libc::SIGKILL - 1) | 1 << (libc::SIGSTOP - 1));
+
 /// The signals that this thread blocked before. Restores them when dropped.
-struct Signals(libc::sigset_t);
+struct Signals(Mask);
 
 impl Signals {
     fn block_all() -> Self {
-        let (mut all, mut before) = (MaybeUninit::uninit(), MaybeUninit::uninit());
-        // SAFETY: the first call makes `all`, the second reads it and makes `before`.
-        unsafe {
-            libc::sigfillset(all.as_mut_ptr());
-            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-            Self(before.assume_init())
-        }
+        Self(set_blocked(ALL))
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        set_blocked(&self.0);
+        set_blocked(self.0);
     }
 }
 
-fn set_blocked(signals: &libc::sigset_t) {
-    // SAFETY: reads the set.
-    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, signals, ptr::null_mut()) };
+/// Has this thread block `signals`; returns what it blocked before.
+fn set_blocked(signals: Mask) -> Mask {
+    let mut before: Mask = 0;
+    // SAFETY: the call reads and writes that many bytes.
+    unsafe {
+        libc::syscall(
+            libc::SYS_rt_sigprocmask,
+            libc::SIG_SETMASK,
+            &raw const signals,
+            &raw mut before,
+            size_of::<Mask>(),
+        )
+    };
+    before
 }
 
 /// Gives this thread the attributes of the first one. `theirs` are the signals that the starting thread blocked.
-fn settle(cpus: Cpus, theirs: libc::sigset_t) {
+fn settle(cpus: Cpus, theirs: Mask) {
     let first = std::process::id() as libc::pid_t;
     if cpus == Cpus::OfFirst {
         settle_cpus(first);
     }
     settle_policy(first);
-    set_blocked(&blocked_by_first().unwrap_or(theirs));
+    set_blocked(blocked_by_first().unwrap_or(theirs));
 }
 
 fn settle_cpus(first: libc::pid_t) {
@@ -299,26 +311,29 @@ fn settle_policy(first: libc::pid_t) {
     }
 }
 
+/// How often to look whether the first thread has got through the start of a thread: a program may block all by itself.
+const NR_LOOKS: u32 = 10_000;
+
 /// Returns the signals that the process's first thread blocks, if that has not ended.
-fn blocked_by_first() -> Option<libc::sigset_t> {
-    blocked_in(&std::fs::read("/proc/self/status").ok()?)
+fn blocked_by_first() -> Option<Mask> {
+    let mut blocked = ALL;
+    for _ in 0..NR_LOOKS {
+        blocked = blocked_in(&std::fs::read("/proc/self/status").ok()?)?;
+        if blocked != ALL {
+            break;
+        }
+        // It starts a thread just now, by us or by the C library.
+        thread::yield_now();
+    }
+    Some(blocked)
 }
 
-fn blocked_in(status: &[u8]) -> Option<libc::sigset_t> {
+fn blocked_in(status: &[u8]) -> Option<Mask> {
     let status = String::from_utf8_lossy(status);
     let field = |name| status.lines().find_map(|line| line.strip_prefix(name));
     // The mask of a thread that has ended means nothing.
     let is_there = !field("State:")?.trim_start().starts_with(['Z', 'X']);
-    let bits = u64::from_str_radix(field("SigBlk:")?.trim(), 16).ok()?;
-    let mut blocked = MaybeUninit::uninit();
-    // SAFETY: the first call makes the set, and those to it refuse a number that they do not know.
-    let blocked = unsafe {
-        libc::sigemptyset(blocked.as_mut_ptr());
-        for signal in (1..=64).filter(|signal| bits >> (signal - 1) & 1 != 0) {
-            libc::sigaddset(blocked.as_mut_ptr(), signal);
-        }
-        blocked.assume_init()
-    };
+    let blocked = Mask::from_str_radix(field("SigBlk:")?.trim(), 16).ok()?;
     is_there.then_some(blocked)
 }
 
@@ -329,13 +344,29 @@ mod tests {
     #[test]
     fn blocked_signals_are_read_from_what_procfs_says_of_a_living_thread() {
         let status = b"Name:\tSigBlk:\nState:\tS (sleeping)\nSigBlk:\t0000000000004001\n";
-        let blocked = blocked_in(status).unwrap();
-        // SAFETY: reads the set.
-        let has = |signal| unsafe { libc::sigismember(&blocked, signal) == 1 };
-        let all: Vec<_> = (1..32).filter(|&signal| has(signal)).collect();
-        assert_eq!(all, [libc::SIGHUP, libc::SIGTERM]);
+        let blocked = 1 << (libc::SIGHUP - 1) | 1 << (libc::SIGTERM - 1);
+        assert_eq!(blocked_in(status), Some(blocked));
         let dead = b"State:\tZ (zombie)\nSigBlk:\t0000000000000000\n";
         assert!(blocked_in(dead).is_none() && blocked_in(b"").is_none());
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no signal masks")]
+    fn what_is_blocked_during_a_start_is_more_than_programs_can_block() {
+        let mut all = MaybeUninit::<libc::sigset_t>::uninit();
+        let blocked = || blocked_in(&std::fs::read("/proc/thread-self/status").unwrap());
+        // SAFETY: made, then read.
+        unsafe {
+            libc::sigfillset(all.as_mut_ptr());
+            libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), ptr::null_mut());
+        }
+        let theirs = blocked().unwrap();
+        assert_ne!(theirs, ALL);
+        let signals = Signals::block_all();
+        assert_eq!((signals.0, blocked()), (theirs, Some(ALL)));
+        drop(signals);
+        assert_eq!(blocked(), Some(theirs));
+        set_blocked(0);
     }
 
     #[test]
