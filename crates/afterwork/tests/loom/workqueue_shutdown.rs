@@ -9,7 +9,7 @@ use std::{
 
 use afterwork::{
     params::Params,
-    workqueue::{DelayedWork, JoinError, Work, model::Machine},
+    workqueue::{DelayedWork, JoinError, Work, Workqueue, model::Machine},
 };
 use loom::sync::{Condvar, Mutex};
 use sync::{
@@ -131,6 +131,43 @@ fn what_a_helper_gives_up_is_cancelled_by_it() {
 fn what_a_helper_gives_up_must_be_cancelled() {
     must_fail("cancel all: forgets what is put back", || {
         bounded(3, cancel_all_meets_a_helper);
+    });
+}
+
+/// A link is handed a seat for what is then cancelled, and its queue is paused again before a worker comes for that, or after.
+fn pause_meets_a_seat_that_was_handed_on() {
+    let machine = machine(1, 1);
+    // What is cancelled there leaves the line at once.
+    let queue = Workqueue::builder("model").ordered();
+    let queue = queue.help(false).build_in(machine.registry()).unwrap();
+    machine.start_workers(1);
+    queue.pause();
+    let before = Work::new(|| ());
+    queue.enqueue(&before);
+    queue.resume();
+    before.cancel();
+    queue.pause();
+    // A lock, for to be seated by somebody who resumes the queue is not to see all that he did before.
+    let is_paused = Arc::new(Mutex::new(true));
+    let after = queue.spawn({
+        let is_paused = is_paused.clone();
+        move || *is_paused.lock().unwrap()
+    });
+    *is_paused.lock().unwrap() = false;
+    queue.resume();
+    assert!(!after.join().unwrap());
+    wind_up(queue);
+}
+
+#[test]
+fn what_is_queued_after_a_pause_does_not_start() {
+    bounded(3, pause_meets_a_seat_that_was_handed_on);
+}
+
+#[test]
+fn a_seat_that_was_handed_on_must_heed_a_pause() {
+    must_fail("take: overlooks a pause", || {
+        bounded(3, pause_meets_a_seat_that_was_handed_on);
     });
 }
 

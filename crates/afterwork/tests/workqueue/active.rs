@@ -363,3 +363,34 @@ fn pools_that_wait_for_a_seat_take_turns() {
         }
     });
 }
+
+/// The seat that a queue's link was handed when it was resumed is no right to start what comes after the next pause.
+#[test]
+fn nothing_starts_after_a_pause_on_a_seat_from_before_it() {
+    let params = Params {
+        max_workers: 1,
+        ..Params::default()
+    };
+    let registry = registry_with("1 core", params);
+    let other = queue("other").help(false).build_in(&registry).unwrap();
+    for limit in [1, 4] {
+        let queue = queue("paused").help(false).max_active(limit);
+        let queue = queue.build_in(&registry).unwrap();
+        let (plug, hole) = stopper();
+        queue.pause();
+        let before = queue.spawn(|| ());
+        // A worker has put it in line when it comes to what is behind it.
+        other.spawn_detached(move || hole.sit());
+        plug.wait_until_stuck();
+        queue.resume();
+        queue.pause();
+        let after = queue.spawn(|| ());
+        plug.release();
+        other.spawn(|| ()).join().unwrap();
+        other.spawn(|| ()).join().unwrap();
+        assert!(!before.is_finished() && !after.is_finished());
+        queue.resume();
+        after.join().unwrap();
+        before.join().unwrap();
+    }
+}

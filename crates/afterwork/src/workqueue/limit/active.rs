@@ -440,6 +440,12 @@ impl<S> Gate<S> {
         !word.has_line() && word.nr_active() <= self.nr_seats()
     }
 
+    /// Returns `true` if who was handed a seat may start something: not while the queue is paused, or too many are seated
+    /// because `max` was lowered. As in `pass_on`.
+    pub(crate) fn may_start(&self) -> bool {
+        self.load().nr_active() <= self.nr_seats()
+    }
+
     /// Takes a seat for a thread of `node`, or none.
     #[inline]
     pub(crate) fn try_enter(&self, node: usize) -> bool {
@@ -789,11 +795,8 @@ impl<S> Gate<S> {
     fn pass_on(gate: Arc<Self>, core: Arc<QueueCore>, holds: Holds) -> Left<S> {
         let mut line = gate.line.lock();
         // Too many are seated after `max` was lowered: the seat goes.
-        let seeker = if gate.load().nr_active() > gate.nr_seats() {
-            None
-        } else {
-            gate.next(&line).and_then(|at| line.places.remove(at))
-        };
+        let next = gate.may_start().then(|| gate.next(&line)).flatten();
+        let seeker = next.and_then(|at| line.places.remove(at));
         let seeker = seeker.map(|place| {
             gate.seat_in(place.node);
             place.seeker

@@ -185,6 +185,11 @@ impl PoolGuard<'_> {
             // cancelled; it goes on, and unplugging gets the link another one.
             return 0;
         }
+        if !link.gate.may_start() && !twin::armed("take: overlooks a pause") {
+            // The seat was handed to the link before that, and goes back.
+            self.line_up(slot);
+            return 0;
+        }
         let items = link.next_lane();
         let colour = items.first().map(list::colour).unwrap_or_default();
         let mut nr_taken = 0;
