@@ -1,32 +1,33 @@
-//! Holds README's comparison to its record: `docs/figures/compared.json`, which one command makes.
+//! Holds README's comparison, and the picture of the lab's page, to the run that both are taken from:
+//! `docs/figures/compared.jsonl`, which one command makes.
 //!
-//! `cargo xtask figures` checks; `--write` writes README's table from the record; `--run FILE` first takes the record from what
-//! `afterwork bench --json` printed into FILE; `--measure` first runs that (minutes, on a machine that does nothing else).
-//!
-//! `--picture` makes README's picture of the lab's page from the run that is kept beside it, by a browser; `--picture FILE` keeps
-//! that run first. The check sees by their sums that picture and run belong together.
+//! `cargo xtask figures` checks; `--write` writes README's table from the run, and `--picture` makes its picture by a browser;
+//! `--run FILE` first keeps what `afterwork bench --json` printed into FILE; `--measure` first runs that (minutes, on a machine that
+//! does nothing else). The check sees by sums that the picture is of that run, and of the page as it is made now.
 
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 
-use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::report::{self, Failure, Finding};
 use crate::workspace::{Workspace, output};
 
-const RECORD: &str = "docs/figures/compared.json";
+/// The run that README shows.
+const RUN: &str = "docs/figures/compared.jsonl";
 const README: &str = "README.md";
 const MANIFEST: &str = "Cargo.toml";
 const BEGIN: &str = "<!-- compared: written by `cargo xtask figures --write` -->\n";
 const END: &str = "<!-- compared: end -->\n";
 
-/// README's picture, the run that it shows, and the sums of both.
+/// README's picture, and the sums of all that it is made of.
 const PICTURE: &str = "docs/figures/page.png";
-const RUN: &str = "docs/figures/page.jsonl";
 const SUMS: &str = "docs/figures/page.sums";
+
+/// What makes the page of a run.
+const RENDERER: &str = "crates/lab/src/output/";
 
 /// The picture's width and height; GitHub shows 900 or so.
 const SIZE: (u32, u32) = (1000, 700);
@@ -151,9 +152,8 @@ const ROWS: [Row; 8] = [
     },
 ];
 
-/// The record: what was measured where, when and how.
-#[derive(Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+/// What a run says of the rows: what was measured where, when and how.
+#[derive(Debug)]
 struct Record {
     machine: String,
     date: String,
@@ -162,8 +162,7 @@ struct Record {
 }
 
 /// A ratio as the lab told it.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 struct Ratio {
     bench: String,
     case: String,
@@ -172,9 +171,8 @@ struct Ratio {
     against: String,
     median: f64,
     mad: f64,
-    /// Repetitions; an older record may not know.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    n: Option<u64>,
+    /// Repetitions.
+    n: u64,
 }
 
 impl Row {
@@ -205,7 +203,7 @@ impl Row {
         if times < 0.95 {
             told += ": slower";
         }
-        if ratio.n == Some(1) {
+        if ratio.n == 1 {
             told += " (one run)";
         }
         told
@@ -221,25 +219,33 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         .as_slice()
     {
         [] => return check(workspace),
-        ["--write"] => {}
+        ["--write"] => tabled(workspace)?,
+        ["--picture"] => pictured(workspace)?,
         ["--run", file] => {
             let told = fs::read_to_string(file)
                 .map_err(|error| Failure::new(format!("cannot read {file}: {error}")))?;
-            put(workspace, &taken(&told)?)?;
+            keep(workspace, &told)?;
         }
-        ["--picture"] => return pictured(workspace),
-        ["--picture", file] => {
-            fs::copy(file, workspace.root().join(RUN))
-                .map_err(|error| Failure::new(format!("cannot keep {file} as {RUN}: {error}")))?;
-            return pictured(workspace);
-        }
-        ["--measure"] => put(workspace, &taken(&measured(workspace)?)?)?,
+        ["--measure"] => keep(workspace, &measured(workspace)?)?,
         _ => {
             return Err(Failure::new(
-                "`figures` takes nothing, --write, --run FILE, --measure, or --picture [FILE]",
+                "`figures` takes nothing, --write, --picture, --run FILE, or --measure",
             ));
         }
     }
+    check(workspace)
+}
+
+/// Keeps a run, and makes of it what README shows.
+fn keep(workspace: &Workspace, told: &str) -> Result<(), Failure> {
+    taken(told)?;
+    write(workspace, RUN, told)?;
+    tabled(workspace)?;
+    pictured(workspace)
+}
+
+/// Writes README's table, and the number on its first screen.
+fn tabled(workspace: &Workspace) -> Result<(), Failure> {
     let (record, readme) = (record(workspace)?, text(workspace, README)?);
     let (before, _, after) = parts(&readme)
         .ok_or_else(|| Failure::new(format!("{README} has no {}", BEGIN.trim_end())))?;
@@ -248,8 +254,7 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
         .map(|ratio| ROWS[0].told(ratio));
     let before = in_front(before, first.as_deref().unwrap_or("-"));
     let written = format!("{before}{BEGIN}{}{END}{after}", table(&record));
-    write(workspace, README, &written)?;
-    check(workspace)
+    write(workspace, README, &written)
 }
 
 /// Runs the benches whose ratios README shows, and returns what they print.
@@ -268,8 +273,8 @@ fn measured(workspace: &Workspace) -> Result<String, Failure> {
     String::from_utf8(output.stdout).map_err(|_| Failure::new("the bench printed what is no text"))
 }
 
-/// Makes the page of the run that is kept, and its picture; then checks all.
-fn pictured(workspace: &Workspace) -> Result<ExitCode, Failure> {
+/// Makes the page of the run, and its picture.
+fn pictured(workspace: &Workspace) -> Result<(), Failure> {
     let folder = std::env::temp_dir().join(format!("afterwork-picture-{}", std::process::id()));
     let page = folder.join("page.html");
     let made = fs::create_dir_all(&folder)
@@ -278,9 +283,7 @@ fn pictured(workspace: &Workspace) -> Result<ExitCode, Failure> {
     // Nothing in it is wanted again.
     let _ = fs::remove_dir_all(&folder);
     made?;
-    let sums = sums(&bytes(workspace, RUN)?, &bytes(workspace, PICTURE)?);
-    write(workspace, SUMS, &sums)?;
-    check(workspace)
+    write(workspace, SUMS, &sums(&made_of(workspace)?))
 }
 
 fn photograph(workspace: &Workspace, folder: &Path, page: &Path) -> Result<(), Failure> {
@@ -319,24 +322,39 @@ fn photograph(workspace: &Workspace, folder: &Path, page: &Path) -> Result<(), F
     output(&mut browser).map(drop)
 }
 
-/// What a picture and its run are known by.
-fn sums(run: &[u8], picture: &[u8]) -> String {
+/// The run, what makes a page of it, and the picture.
+fn made_of(workspace: &Workspace) -> Result<[Vec<u8>; 3], Failure> {
+    let mut renderer = Vec::new();
+    let mut files = workspace.files()?;
+    files.retain(|file| file.starts_with(RENDERER));
+    for file in files {
+        renderer.extend(bytes(workspace, &file)?);
+    }
+    Ok([bytes(workspace, RUN)?, renderer, bytes(workspace, PICTURE)?])
+}
+
+/// What a picture is known by.
+fn sums(made_of: &[Vec<u8>; 3]) -> String {
     // FNV-1a: nobody is to be deceived but by forgetting.
-    let sum = |bytes: &[u8]| {
+    let sum = |bytes: &Vec<u8>| {
         bytes.iter().fold(0xcbf2_9ce4_8422_2325_u64, |sum, byte| {
             (sum ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
         })
     };
-    format!("run {:016x}\npicture {:016x}\n", sum(run), sum(picture))
+    let [run, renderer, picture] = made_of.each_ref().map(sum);
+    format!("run {run:016x}\nrenderer {renderer:016x}\npicture {picture:016x}\n")
 }
 
 /// What is wrong with the picture.
-fn unlike(run: &[u8], picture: &[u8], told: &str, readme: &str) -> Vec<Finding> {
+fn unlike(made_of: &[Vec<u8>; 3], told: &str, readme: &str) -> Vec<Finding> {
     let mut found = Vec::new();
-    if told != sums(run, picture) {
-        let rule = format!("not the picture of {RUN}: cargo xtask figures --picture");
+    if told != sums(made_of) {
+        let rule = format!(
+            "not the picture of {RUN} as {RENDERER} makes it: cargo xtask figures --picture"
+        );
         found.push(Finding::new(PICTURE, 0, rule));
     }
+    let [.., picture] = made_of;
     if picture.len() > LARGEST {
         let rule = format!("{} bytes, at most {LARGEST}", picture.len());
         found.push(Finding::new(PICTURE, 0, rule));
@@ -375,7 +393,7 @@ fn taken(told: &str) -> Result<Record, Failure> {
             continue;
         };
         if line["claim"].is_string() && ROWS.iter().any(wanted) {
-            let n = ratio["n"].as_u64();
+            let n = ratio["n"].as_u64().unwrap_or(1);
             ratios.push(Ratio {
                 bench,
                 case,
@@ -438,13 +456,8 @@ fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
     let (record, readme) = (record(workspace)?, text(workspace, README)?);
     let manifest = text(workspace, MANIFEST)?;
     let mut found = broken(&record, &readme, &manifest);
-    let [run, picture, told] = [RUN, PICTURE, SUMS].map(|path| bytes(workspace, path));
-    found.extend(unlike(
-        &run?,
-        &picture?,
-        &String::from_utf8_lossy(&told?),
-        &readme,
-    ));
+    let told = text(workspace, SUMS)?;
+    found.extend(unlike(&made_of(workspace)?, &told, &readme));
     for finding in &found {
         report::data(&format!("{finding}\n"));
     }
@@ -464,7 +477,7 @@ fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
 fn broken(record: &Record, readme: &str, manifest: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut say = |line: usize, rule: String| found.push(Finding::new(README, line as u32, rule));
-    let stale = "not as the record has it: cargo xtask figures --write";
+    let stale = "not as the run has it: cargo xtask figures --write";
     match parts(readme) {
         Some((_, shown, _)) if shown == table(record) => {}
         _ => say(0, stale.into()),
@@ -482,7 +495,7 @@ fn broken(record: &Record, readme: &str, manifest: &str) -> Vec<Finding> {
                     .iter()
                     .any(|told| told.starts_with(&format!("{number} ×")))
             {
-                say(line, format!("{number} × is in no record: {RECORD}"));
+                say(line, format!("{number} × is not of {RUN}"));
             }
         }
     }
@@ -546,14 +559,7 @@ fn parts(readme: &str) -> Option<(&str, &str, &str)> {
 }
 
 fn record(workspace: &Workspace) -> Result<Record, Failure> {
-    serde_json::from_str(&text(workspace, RECORD)?)
-        .map_err(|error| Failure::new(format!("{RECORD}: {error}")))
-}
-
-fn put(workspace: &Workspace, record: &Record) -> Result<(), Failure> {
-    let text = serde_json::to_string_pretty(record)
-        .map_err(|error| Failure::new(format!("{RECORD}: {error}")))?;
-    write(workspace, RECORD, &(text + "\n"))
+    taken(&text(workspace, RUN)?)
 }
 
 fn text(workspace: &Workspace, path: &str) -> Result<String, Failure> {
@@ -606,7 +612,7 @@ mod tests {
         assert_eq!(record.ratios.len(), ROWS.len());
         assert_eq!(
             (record.date.as_str(), record.ratios[0].n),
-            ("2026-11-21", Some(9))
+            ("2026-11-21", 9)
         );
         assert_eq!(record.machine, "2 CPUs of a virtual Xeon, Linux 6.18");
         assert_eq!(ROWS[0].told(&record.ratios[0]), "2.0 × ±5 %");
@@ -623,12 +629,12 @@ mod tests {
     }
 
     #[test]
-    fn what_the_record_does_not_say_is_found() {
+    fn what_the_run_does_not_say_is_found() {
         let record = taken(&run()).unwrap();
         let good = readme(&record);
         for (from, to, word) in [
-            ("2.0 × as fast", "3.7 × as fast", "3.7 × is in no record"),
-            ("2.0 × ±5 % |", "2.1 × ±5 % |", "not as the record has it"),
+            ("2.0 × as fast", "3.7 × as fast", "3.7 × is not of"),
+            ("2.0 × ±5 % |", "2.1 × ±5 % |", "not as the run has it"),
             ("Rust 1.88", "Rust 1.70", "oldest compiler"),
             ("afterwork = {", "", "the dependency"),
             ("fn main() {}", &"a\n".repeat(13), "13 lines of code"),
@@ -640,18 +646,20 @@ mod tests {
             );
         }
     }
+
     #[test]
-    fn a_picture_of_another_run_a_heavy_one_and_one_that_nobody_shows_are_found() {
+    fn a_picture_of_something_else_a_heavy_one_and_one_that_nobody_shows_are_found() {
         let readme = "![a page](docs/figures/page.png) [many](docs/scaling.md)";
-        let good = sums(b"run", b"picture");
-        let wrong = |run: &[u8], picture: &[u8], told: &str, readme: &str| {
-            unlike(run, picture, told, readme).len()
-        };
-        assert_eq!(wrong(b"run", b"picture", &good, readme), 0);
-        assert_eq!(wrong(b"rum", b"picture", &good, readme), 1);
-        assert_eq!(wrong(b"run", b"pictura", &good, readme), 1);
-        assert_eq!(wrong(b"run", b"picture", &good, "neither"), 2);
-        let heavy = vec![0; LARGEST + 1];
-        assert_eq!(wrong(b"run", &heavy, &sums(b"run", &heavy), readme), 1);
+        let of = |parts: [&str; 3]| parts.map(|part| part.as_bytes().to_vec());
+        let good = sums(&of(["run", "renderer", "picture"]));
+        let wrong = |parts, readme| unlike(&of(parts), &good, readme).len();
+        assert_eq!(wrong(["run", "renderer", "picture"], readme), 0);
+        assert_eq!(wrong(["rum", "renderer", "picture"], readme), 1);
+        assert_eq!(wrong(["run", "rendered", "picture"], readme), 1);
+        assert_eq!(wrong(["run", "renderer", "pictura"], readme), 1);
+        assert_eq!(wrong(["run", "renderer", "picture"], "neither"), 2);
+        let mut heavy = of(["run", "renderer", ""]);
+        heavy[2] = vec![0; LARGEST + 1];
+        assert_eq!(unlike(&heavy, &sums(&heavy), readme).len(), 1);
     }
 }
