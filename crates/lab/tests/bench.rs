@@ -1,6 +1,7 @@
 //! Benches as a user runs them, in sizes that measure nothing.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 
@@ -308,6 +309,11 @@ fn an_interrupted_run_takes_no_kept_ones_place() {
 #[test]
 fn what_is_not_there_to_compare_with_is_told() {
     let root = tempfile::tempdir().unwrap();
+    let other = root.path().join("other");
+    let listed = r#"{"bench":"mpscq","case":"older"}"#;
+    std::fs::write(&other, format!("#!/bin/sh\necho '{listed}'\n")).unwrap();
+    std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let stranger = format!("bench mpscq --against-binary {}", other.display());
     for (line, reason) in [
         ("bench --against nosuch", "nothing is kept here yet"),
         ("bench --against a/b", "a name has letters"),
@@ -315,10 +321,15 @@ fn what_is_not_there_to_compare_with_is_told() {
             "bench --against-binary /nowhere",
             "there is no such program",
         ),
-        ("bench --against-binary /bin/true", "printed nothing"),
+        ("bench --against-binary /bin/true", "tells no cases"),
+        ("bench --against-binary /bin/echo", "tells no cases"),
         (
-            "bench --against-binary /bin/echo",
-            "no program of this kind",
+            "bench workqueue --against-binary /usr/bin/yes",
+            "`/usr/bin/yes bench workqueue --list --json` tells no cases",
+        ),
+        (
+            &stranger,
+            "knows none of push-pop, push-pop-contiguous, chains, owned",
         ),
         ("bench --save a --against b", "cannot be used with"),
     ] {
@@ -349,7 +360,7 @@ fn a_list_tells_every_case_and_measures_nothing() {
         assert!(out.lines().any(|line| line == case), "{out}");
     }
     assert!(
-        out.contains("ours, tokio, rayon, crossbeam, (n log n)"),
+        out.contains("ours; tokio; rayon; crossbeam; (n log n)"),
         "{out}"
     );
     let listed = text(finish("bench scale --list --json").stdout);

@@ -64,6 +64,27 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
             "--only nosuch",
         ),
         (&["bench", "--nosuch"], "--nosuch"),
+        (
+            &["bench", "percpu", "--only", "on_demand, brakeable,parked"],
+            "--only brakeable,parked: no variant's name begins so; nearest: ",
+        ),
+        (&["bench", "percpu", "--only", "parkd"], "nearest: parked; "),
+        (
+            &["bench", "--cases", "one-at-a-tim"],
+            "nearest: one-at-a-time; ",
+        ),
+        (
+            &["bench", "--seed", "x"],
+            "a whole number from 0 to 18446744073709551615",
+        ),
+        (
+            &["topology", "--sysfs", "/nosuch"],
+            "--sysfs /nosuch: there is no such directory",
+        ),
+        (
+            &["topology", "--sysfs", "/usr"],
+            "--sysfs /usr: not laid out as /sys: it has no devices/system/cpu",
+        ),
         (&["bench", "--repeat", "0"], "from 1 to "),
         (&["bench", "--seconds", "0"], "from 1 to "),
         (

@@ -135,7 +135,7 @@ fn what_is_no_run_is_refused_in_one_line() {
     for (args, word) in [
         (["report", "nosuch"], "nosuch"),
         (["report", "text"], "afterwork bench --json"),
-        (["report", "/bin/true"], "nothing that a bench prints"),
+        (["report", "/bin/true"], "/bin/true: no run of a bench"),
     ] {
         let output = afterwork(root.path(), &args);
         assert_eq!(output.status.code(), Some(2));

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::settings::{Menu, Pick, Settings, count};
+use super::settings::{Menu, Pick, Settings, count, seed};
 use super::{
     blocking, everyday, kept, max_active, mpscq, percpu, rcu, scale, sum, task_work, workqueue,
 };
@@ -147,7 +147,7 @@ pub struct CommonArgs {
     pub pin: bool,
 
     /// Seed of the order in which variants have their turns [default: a new one]
-    #[arg(long, global = true, value_name = "SEED")]
+    #[arg(long, global = true, value_name = "SEED", value_parser = seed)]
     pub seed: Option<u64>,
 
     /// Print one JSON object a line instead of tables

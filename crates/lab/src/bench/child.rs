@@ -1,6 +1,7 @@
 //! Measuring in another process: a bench run by a program of this kind, and the numbers that it printed.
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
@@ -25,6 +26,9 @@ const OWN_VALUES: [&str; 10] = [
 ];
 /// The same without one.
 const OWN_FLAGS: [&str; 5] = ["--json", "--runs", "--check", "--no-report", "--list"];
+
+/// Bytes of the longest list of cases that is read; ours has 20 kB.
+const LONGEST_LIST: u64 = 1 << 20;
 
 /// Why a child measured nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,27 +74,57 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed>
     Ok(records)
 }
 
-/// Makes sure that `program` is of this kind: it tells its cases.
+/// Makes sure that `program` is of this kind and knows one of `cases`; `bench` is the one they are of, if there is one.
 ///
 /// # Blocking
 ///
-/// Until it has.
+/// Until it has told its cases, or anything else.
 ///
 /// # Errors
 ///
 /// A line for the user.
-pub fn must_be_a_lab(program: &Path) -> Result<(), Stop> {
-    let told = printed(program, &["bench", "--list", "--json"].map(Into::into))?;
-    let is_case = |line| {
-        let listed = serde_json::from_str::<serde_json::Value>(line).unwrap_or_default();
-        listed["bench"].is_string() && listed["case"].is_string()
-    };
-    if told.lines().all(is_case) {
-        return Ok(());
+pub fn must_know_any(program: &Path, bench: Option<&str>, cases: &[Case]) -> Result<(), Stop> {
+    #[derive(serde::Deserialize)]
+    struct Known {
+        bench: String,
+        case: String,
     }
     let name = program.display();
+    let mut args = vec!["bench"];
+    args.extend(bench);
+    args.extend(["--list", "--json"]);
+    let mut child = Command::new(program)
+        .args(&args)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .map_err(|error| Stop::because(&name.to_string(), error))?;
+    let told = child.stdout.take().expect("it is piped").take(LONGEST_LIST);
+    let lines = BufReader::new(told).lines();
+    let known: Option<Vec<Known>> = lines
+        .map(|line| serde_json::from_str(&line.ok()?).ok())
+        .collect();
+    // One that prints for ever, as `yes` does, is ended; it has told enough.
+    let _ = child.kill();
+    let _ = child.wait();
+    let Some(known) = known.filter(|known| !known.is_empty()) else {
+        let args = args.join(" ");
+        return Err(Stop::CouldNotRun(format!(
+            "{name}: no program to compare with: `{name} {args}` tells no cases"
+        )));
+    };
+    let knows = |case: &Case| {
+        let mut known = known.iter();
+        known.any(|it| it.bench == case.bench && it.case == case.name)
+    };
+    if cases.is_empty() || cases.iter().any(knows) {
+        return Ok(());
+    }
+    let wanted: Vec<&str> = cases.iter().map(|case| case.name).collect();
     Err(Stop::CouldNotRun(format!(
-        "{name}: no program of this kind: it does not tell cases when it is called as `{name} bench --list --json`"
+        "{name}: nothing to compare: it knows none of {}",
+        wanted.join(", ")
     )))
 }
 

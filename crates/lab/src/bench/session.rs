@@ -9,10 +9,10 @@ use topology::{CpuId, ShardParams, Topology};
 
 use super::against::{self, Programs};
 use super::args::{BenchArgs, CommonArgs, Which};
-use super::child::{must_be_a_lab, own_args};
+use super::child::{must_know_any, own_args};
 use super::kept::Shelf;
 use super::rcu;
-use super::settings::{Menu, NONE as NO_PEERS, Settings};
+use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest};
 use crate::exit::{Exit, Stop};
 use crate::harness::case::Case;
 use crate::harness::date;
@@ -51,7 +51,14 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
         Some(programs) => {
             // Peers do not change, and take their time.
             settings.pick.peers = vec![NO_PEERS.into()];
-            against::cases(cases(args, &settings)?, &programs, &own_args(), seed)
+            let cases = cases(args, &settings)?;
+            let bench = args
+                .which
+                .as_ref()
+                .and(cases.first())
+                .map(|case| case.bench);
+            must_know_any(&programs.other, bench, &cases)?;
+            against::cases(cases, &programs, &own_args(), seed)
         }
     };
     if common.list {
@@ -155,7 +162,8 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
         let names: Vec<&str> = case.variants.iter().map(|it| it.name.as_str()).collect();
         let (bench, name, about) = (case.bench, case.name, &case.about);
         writeln!(out, "{bench} {name}")?;
-        for text in [about, &names.join(", ")] {
+        // Some names hold commas.
+        for text in [about, &names.join("; ")] {
             writeln!(out, "{}", wrapped(text, width))?;
         }
     }
@@ -166,6 +174,7 @@ fn list(cases: &[Case], json: bool) -> Result<Exit, Stop> {
 /// How wide a list may be: as `COLUMNS` says, or the terminal; any width without one.
 fn columns() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
+    let told = told.filter(|&columns| columns > 0);
     let seen = || io::stdout().is_terminal().then(terminal::size)?.ok();
     told.or_else(|| seen().map(|(columns, _)| columns.into()))
         .unwrap_or(usize::MAX)
@@ -202,7 +211,6 @@ fn programs(common: &CommonArgs) -> Result<Option<Programs>, Stop> {
         }
         (None, None) => return Ok(None),
     };
-    must_be_a_lab(&other)?;
     Ok(Some(Programs {
         this: this_program()?,
         other,
@@ -293,8 +301,10 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
         .map_err(|unknown| {
             known.sort_unstable();
             known.dedup();
+            let first = unknown.split(',').next().unwrap_or_default();
             Stop::CouldNotRun(format!(
-                "--only {unknown}: no variant's name begins so; valid: {}",
+                "--only {unknown}: no variant's name begins so; {}valid: {}",
+                nearest(&[&unknown, first], &known),
                 known.join("; ")
             ))
         })?

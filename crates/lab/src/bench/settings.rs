@@ -89,9 +89,27 @@ fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
         }
     }
     Err(Stop::CouldNotRun(format!(
-        "{option} {unknown}: there is none of this name; valid: {}",
+        "{option} {unknown}: there is none of this name; {}valid: {}",
+        nearest(&[unknown], &told),
         told.join(", ")
     )))
+}
+
+/// Says which of the `valid` names one of `typed` may have been meant to be: `nearest: parked; `, or nothing.
+pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
+    /// What clap asks for before it suggests.
+    const ALIKE: f64 = 0.7;
+    let alike = |name: &str| {
+        // Of a name that holds a comma what follows it may have been typed for itself.
+        let last = name.rsplit(',').next().unwrap_or(name).trim();
+        let pairs = typed.iter().flat_map(|it| [(it, name), (it, last)]);
+        pairs.map(|(a, b)| strsim::jaro(a, b)).fold(0.0, f64::max)
+    };
+    let best = valid.iter().map(|name| (alike(name), name));
+    match best.max_by(|a, b| a.0.total_cmp(&b.0)) {
+        Some((score, name)) if score > ALIKE => format!("nearest: {name}; "),
+        _ => String::new(),
+    }
 }
 
 impl Settings {
@@ -152,6 +170,16 @@ pub fn count<const MAX: usize>(text: &str) -> Result<usize, String> {
     let number = text.parse().ok();
     let known = number.filter(|number| (1..=MAX).contains(number));
     known.ok_or_else(|| format!("not a whole number from 1 to {MAX}"))
+}
+
+/// Parses a seed, and says to whoever gives anything else what one is.
+///
+/// # Errors
+///
+/// In words for the user.
+pub fn seed(text: &str) -> Result<u64, String> {
+    let what = format!("not a whole number from 0 to {}", u64::MAX);
+    text.parse().map_err(|_| what)
 }
 
 #[cfg(test)]
@@ -240,5 +268,7 @@ mod tests {
             panic!("salt is no dish");
         };
         assert!(reason.starts_with("--cases salt:") && reason.ends_with("valid: soup, fish"));
+        assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: pepper; ");
+        assert_eq!(nearest(&["xyz"], MEAL.peers), "");
     }
 }

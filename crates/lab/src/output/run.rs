@@ -42,6 +42,7 @@ impl Run {
                 Stop::CouldNotRun(format!("{name}, line {}: {error}", index + 1))
             };
             let text = text.map_err(|error| match error.kind() {
+                ErrorKind::InvalidData if index == 0 => no_run(name),
                 ErrorKind::InvalidData => wrong(&NOT_A_LINE),
                 _ => wrong(&error),
             })?;
@@ -53,11 +54,7 @@ impl Run {
             }
             lines.push(serde_json::from_str(&text).map_err(|_| wrong(&NOT_A_LINE))?);
         }
-        Self::of(lines).ok_or_else(|| {
-            Stop::CouldNotRun(format!(
-                "{name}: {NOT_A_RUN}; make one with `afterwork bench --json`"
-            ))
-        })
+        Self::of(lines).ok_or_else(|| no_run(name))
     }
 
     /// Sorts lines; `None` when the first one does not tell of a machine, or another one belongs to no case.
@@ -93,7 +90,12 @@ impl Run {
     }
 }
 
-const NOT_A_RUN: &str = "no run of a bench";
+fn no_run(name: &str) -> Stop {
+    Stop::CouldNotRun(format!(
+        "{name}: no run of a bench; make one with `afterwork bench --json`"
+    ))
+}
+
 const NOT_A_LINE: &str = "nothing that a bench prints";
 
 /// Before anything else: of another version nothing else would be understood.
@@ -107,9 +109,7 @@ fn check_schema(name: &str, text: &str) -> Result<(), Stop> {
         Ok(Version { schema }) => Err(Stop::CouldNotRun(format!(
             "{name}: records of version {schema}, this command reads version {SCHEMA}"
         ))),
-        Err(_) => Err(Stop::CouldNotRun(format!(
-            "{name}: {NOT_A_RUN}; make one with `afterwork bench --json`"
-        ))),
+        Err(_) => Err(no_run(name)),
     }
 }
 

@@ -39,6 +39,7 @@ pub struct TopologyArgs {
 
 /// Runs the command.
 pub fn run(args: &TopologyArgs) -> Result<(), Stop> {
+    args.sysfs.as_deref().map_or(Ok(()), must_be_sysfs)?;
     if let Some(dir) = &args.save {
         // Before the machine is understood: one that is not is the one most worth sending.
         return save(args.sysfs.as_deref(), dir);
@@ -64,6 +65,22 @@ fn machine(args: &TopologyArgs) -> Result<Topology, topology::Error> {
         (None, Some(dir)) => Topology::from_sysfs(dir),
         (None, None) => Topology::detect(),
     }
+}
+
+/// Says of a directory that is nothing like `/sys` what it is to be, before any file in it is missed.
+fn must_be_sysfs(dir: &Path) -> Result<(), Stop> {
+    const CPUS: &str = "devices/system/cpu";
+    let what = if !dir.is_dir() {
+        "there is no such directory".into()
+    } else if !dir.join(CPUS).is_dir() {
+        format!("not laid out as {SYSFS}: it has no {CPUS}")
+    } else {
+        return Ok(());
+    };
+    Err(Stop::CouldNotRun(format!(
+        "--sysfs {}: {what}; give {SYSFS} or what `afterwork topology --save DIR` made",
+        dir.display().to_string().escape_debug()
+    )))
 }
 
 fn save(sysfs: Option<&Path>, dir: &Path) -> Result<(), Stop> {
