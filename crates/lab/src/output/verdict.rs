@@ -138,12 +138,21 @@ impl Totals {
     /// Tells it in a line.
     #[must_use]
     pub fn in_words(&self) -> String {
-        if self.hold + self.fail + self.one_run + self.not_measured == 0 {
-            return "no claim was judged: what it compares with was not measured".into();
+        let judged = self.hold + self.fail;
+        let mut parts = match self {
+            _ if judged > 0 => vec![format!("{} claims hold, {} do not", self.hold, self.fail)],
+            Self {
+                one_run: 0,
+                not_measured: 0,
+                shown: 0,
+                ..
+            } => vec!["no claim was judged: ours was measured alone".into()],
+            _ => vec!["no claim was judged".into()],
+        };
+        if judged == 0 && self.shown > 0 {
+            parts.push(format!("{} shown, with nothing claimed", self.shown));
         }
-        let mut parts = vec![format!("{} claims hold, {} do not", self.hold, self.fail)];
         if self.close > 0 {
-            let judged = self.hold + self.fail;
             parts.push(format!("{} of all {judged} within the noise", self.close));
         }
         if self.one_run > 0 {
@@ -253,8 +262,17 @@ pub(crate) mod tests {
             close: 12,
             ..Totals::default()
         };
-        let nothing = Totals::default().in_words();
-        assert!(nothing.starts_with("no claim was judged"), "{nothing}");
+        let alone = Totals::default().in_words();
+        assert_eq!(alone, "no claim was judged: ours was measured alone");
+        let once = Totals {
+            one_run: 3,
+            shown: 1,
+            ..Totals::default()
+        };
+        assert_eq!(
+            once.in_words(),
+            "no claim was judged; 1 shown, with nothing claimed; 3 of one run: no verdict"
+        );
         assert_eq!(
             totals.in_words(),
             "21 claims hold, 10 do not; 12 of all 31 within the noise"
