@@ -266,12 +266,9 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
             let words = words::of_case(bench, name);
             let by = verdict::Standing::of(case).map_or_else(
                 || name.clone(),
-                |it| {
-                    let metric = &case.head.headline;
-                    format!("{name}, {metric}: {} to {}, n {}", it.ours, it.peer, it.n)
-                },
+                |it| format!("{name}: {} to {}, n {}", it.ours, it.peer, it.n),
             );
-            text.push_str(&format!("  {words}: {} ({by})\n", verdict::of_case(case)));
+            text.push_str(&format!("  {words}{} ({by})\n", verdict::of_case(case)));
         }
     }
     for case in &run.cases {

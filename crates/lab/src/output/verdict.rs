@@ -178,7 +178,8 @@ pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
     benches
 }
 
-/// Tells a case in a few words: how ours stands, or, without a peer, what became of its claims.
+/// Tells a case in a few words that follow its name: by which metric ours stands how, or, without a peer, what became of its
+/// claims.
 #[must_use]
 pub fn of_case(case: &CaseRun) -> String {
     Standing::of(case).map_or_else(
@@ -186,12 +187,15 @@ pub fn of_case(case: &CaseRun) -> String {
             let totals = Totals::of([case]);
             let judged = totals.hold + totals.fail;
             match (judged, totals.one_run) {
-                (0, 0) => "nothing claimed".into(),
-                (0, _) => "one run: no verdict".into(),
-                _ => format!("{} of {judged} claims hold", totals.hold),
+                (0, 0) => ": nothing claimed".into(),
+                (0, _) => ": one run: no verdict".into(),
+                _ => format!(": {} of {judged} claims hold", totals.hold),
             }
         },
-        |standing| standing.in_words(),
+        |standing| {
+            let metric = words::caption(&case.head.headline);
+            format!(", by {metric}: {}", standing.in_words())
+        },
     )
 }
 
@@ -245,14 +249,14 @@ pub(crate) mod tests {
     #[test]
     fn a_standing_is_told_as_times_better_whichever_way_is_good() {
         use Better::{Higher, Lower};
-        assert_eq!(told(Higher, (4.2, 0.1, 5)), "4.20 × peer");
-        assert_eq!(told(Lower, (0.25, 0.01, 5)), "4.00 × peer");
-        assert_eq!(told(Lower, (2.0, 0.01, 5)), "0.500 × peer: slower");
-        assert_eq!(told(Higher, (0.97, 0.0, 5)), "even with peer");
-        assert_eq!(told(Higher, (1.3, 0.4, 5)), "even with peer");
+        assert_eq!(told(Higher, (4.2, 0.1, 5)), ", by m: 4.20 × peer");
+        assert_eq!(told(Lower, (0.25, 0.01, 5)), ", by m: 4.00 × peer");
+        assert_eq!(told(Lower, (2.0, 0.01, 5)), ", by m: 0.500 × peer: slower");
+        assert_eq!(told(Higher, (0.97, 0.0, 5)), ", by m: even with peer");
+        assert_eq!(told(Higher, (1.3, 0.4, 5)), ", by m: even with peer");
         let once = told(Higher, (4.2, 0.0, 1));
-        assert_eq!(once, "4.20 × peer, one run: no verdict");
-        assert_eq!(told(Lower, (0.0, 0.0, 5)), "nothing claimed");
+        assert_eq!(once, ", by m: 4.20 × peer, one run: no verdict");
+        assert_eq!(told(Lower, (0.0, 0.0, 5)), ": nothing claimed");
     }
     #[test]
     fn noise_is_counted_among_all_that_were_judged_and_where_none_was_it_is_said() {
@@ -291,8 +295,11 @@ pub(crate) mod tests {
             of_case(case)
         };
         let told = more(&["peer+yield", "tokio"], &mut case);
-        assert_eq!(told, "2.00 × the best of peer, tokio");
+        assert_eq!(told, ", by m: 2.00 × the best of peer, tokio");
         let told = more(&["a", "b", "c", "d", "e"], &mut case);
-        assert_eq!(told, "2.00 × the best of peer, tokio, a, b, c and 2 others");
+        assert_eq!(
+            told,
+            ", by m: 2.00 × the best of peer, tokio, a, b, c and 2 others"
+        );
     }
 }

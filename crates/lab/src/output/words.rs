@@ -166,6 +166,12 @@ pub fn of_case<'a>(bench: &str, case: &'a str) -> &'a str {
     found.map_or(case, |(_, _, words)| words)
 }
 
+/// Spells a metric as tables do: `items_per_s` is `items/s`.
+#[must_use]
+pub fn caption(metric: &str) -> String {
+    metric.replace("_per_", "/").replace('_', " ")
+}
+
 /// Names the programs behind variants: `tokio+yield` is tokio, too.
 #[must_use]
 pub fn programs<'a>(variants: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
@@ -198,5 +204,6 @@ mod tests {
             "queue one item and wait"
         );
         assert_eq!(of_case("workqueue", "nosuch"), "nosuch");
+        assert_eq!(caption("owner_cpu_per_item"), "owner cpu/item");
     }
 }

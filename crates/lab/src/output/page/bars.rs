@@ -8,6 +8,7 @@ use maud::{Markup, html};
 use super::number;
 use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
+use crate::output::words::caption;
 
 /// Above this ratio of the longest to the shortest bar the axis is logarithmic: otherwise the short ones cannot be seen.
 const LINEAR_UP_TO: f64 = 50.0;
@@ -69,11 +70,6 @@ pub fn bars(metric: &MetricHead, records: &[&Record]) -> Markup {
             }
         }
     }
-}
-
-/// The metric's name as words.
-pub fn caption(metric: &str) -> String {
-    metric.replace('_', " ")
 }
 
 /// Says how many repetitions stand behind the numbers.

@@ -4,9 +4,9 @@ use std::fmt::Write;
 
 use maud::{Markup, PreEscaped, html};
 
-use super::bars::caption;
 use super::number;
 use crate::output::record::Curve;
+use crate::output::words::caption;
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 240.0;

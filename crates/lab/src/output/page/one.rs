@@ -2,7 +2,7 @@
 
 use maud::{Markup, html};
 
-use super::bars::{bars, caption};
+use super::bars::bars;
 use super::curves::curves;
 use super::frame;
 use super::growth::growth;
@@ -12,7 +12,7 @@ use crate::harness::stats::Spread;
 use crate::output::record::{Claimed, Curve, Head, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
-use crate::output::words;
+use crate::output::words::{self, caption};
 
 /// Metrics that a case shows as bars at most; the table has all.
 const BARS: usize = 3;
@@ -95,8 +95,8 @@ fn verdict(run: &Run) -> Markup {
                     ul {
                         @for case in cases {
                             li {
-                                a href=(format!("#{}", anchor(case))) { (words_of(case)) } ": " (verdict::of_case(case)) " "
-                                code.quiet { (case.head.case) } span.quiet { ", " (caption(&case.head.headline)) }
+                                a href=(format!("#{}", anchor(case))) { (words_of(case)) } (verdict::of_case(case)) " "
+                                code.quiet { (case.head.case) }
                             }
                         }
                     }
@@ -166,7 +166,12 @@ fn row(claim: &Claimed) -> Markup {
     html! {
         tr {
             td { (words::of_case(&claim.bench, &claim.case)) " " code.quiet { (claim.bench) " " (claim.case) } }
-            td { (claim.claim) " " span.quiet { (caption(&claim.metric)) } }
+            td {
+                (claim.claim)
+                @let metric = caption(&claim.metric);
+                // Most claims name it.
+                @if !claim.claim.contains(&metric) { " " span.quiet { (metric) } }
+            }
             td { (claim.against.as_deref().unwrap_or("-")) }
             td.n { (claim.ratio.map_or_else(|| "-".into(), measured)) }
             td.n { (claim.bound.as_deref().unwrap_or("")) }
@@ -193,7 +198,7 @@ fn question(case: &CaseRun) -> Markup {
     html! {
         @let claimed: Vec<&str> = case.claims.iter().flat_map(judged).collect();
         section.case id=(anchor(case)) {
-            h3 { (words_of(case)) ": " (verdict::of_case(case)) }
+            h3 { (words_of(case)) (verdict::of_case(case)) }
             p.quiet { code { (case.head.case) } ": " (case.head.about) }
             (warnings(&case.head.warnings))
             @for metric in shown(case) {

@@ -191,7 +191,7 @@ fn a_run_ends_with_its_verdict_in_words() {
     );
     assert_eq!(
         last[2],
-        "  example: 2.00 × theirs (example, rate: ours to theirs, n 3)"
+        "  example, by rate: 2.00 × theirs (example: ours to theirs, n 3)"
     );
     assert!(text.contains("started  2026-11-21 21:15:03 UTC: afterwork bench"));
 }
