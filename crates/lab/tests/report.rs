@@ -57,7 +57,7 @@ fn a_page_made_at_once_is_the_page_made_from_the_records() {
         "All claims",
         "Download afterwork-run.jsonl",
         "afterwork bench workqueue --producers 2",
-        "n = 2",
+        "n\u{a0}=\u{a0}2",
         " UTC, ",
     ] {
         assert!(one.contains(word), "{word}");
@@ -165,13 +165,14 @@ async function look(width) {
     .concat(curves.filter(plot => !plot.querySelector(".legend span") || plot.querySelectorAll(".axis span").length < 2
       || plot.querySelectorAll(".y span").length < 5));
   const lost = [...inside.querySelectorAll('a[href]')].filter(it => it.hash && !inside.getElementById(it.hash.slice(1)));
-  const verdict = inside.querySelector(".verdict").getBoundingClientRect();
-  const below = width > 1000 && verdict.top > 700 ? 1 : 0;
+  const verdict = inside.querySelector(".verdict")?.getBoundingClientRect();
+  const below = width > 1000 && verdict?.top > 700 ? 1 : 0;
   const small = [...inside.querySelectorAll("main *")].filter(it => it.checkVisibility() && it.textContent
     && parseFloat(frame.contentWindow.getComputedStyle(it).fontSize) < 11);
+  const cut = [...inside.querySelectorAll(".wide")].filter(it => it.checkVisibility() && it.scrollWidth > it.clientWidth);
   said.push(`width ${width}: bars ${bars.length} empty ${empty.length}, curves ${curves.length} flat ${flat.length}, `
     + `overflow ${Math.max(0, inside.documentElement.scrollWidth - width)}, small ${small.length}`
-    + `, bare ${bare.length}, lost ${lost.length}, below ${below}`);
+    + `, bare ${bare.length}, lost ${lost.length}, below ${below}, cut ${cut.length}`);
 }
 (async () => { await look(400); await look(1400); document.title = "done"; document.body.textContent = said.join("\n"); })();
 </script>"#;
@@ -205,6 +206,28 @@ fn a_browser_shows_every_plot_on_narrow_and_wide_screens() {
         }
     }
     assert!(!page.contains("error "), "{page}");
+}
+
+#[test]
+fn a_browser_shows_what_changed_between_two_runs_on_a_narrow_screen() {
+    let root = run();
+    let made = afterwork(
+        root.path(),
+        &["report", "run.jsonl", "run.jsonl", "-o", "two.html"],
+    );
+    assert_eq!(made.status.code(), Some(0));
+    let probe = PROBE.replace("run.html", "two.html");
+    fs::write(root.path().join("probe.html"), probe).unwrap();
+    let Some(page) = browsed(root.path(), &[]) else {
+        return;
+    };
+    for width in [400, 1400] {
+        let said = page.split(&format!("width {width}: ")).nth(1);
+        let said = said.and_then(|it| it.lines().next()).unwrap_or_default();
+        for nothing in ["overflow 0,", "small 0,", "cut 0"] {
+            assert!(said.contains(nothing), "{nothing}: {page}");
+        }
+    }
 }
 
 /// Opens `probe.html` of a folder and returns what became of it; nothing where there is no browser.

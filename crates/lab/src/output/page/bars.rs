@@ -32,7 +32,8 @@ pub fn bars(metric: &MetricHead, records: &[&Record]) -> Markup {
         figure.bars.log[scale.is_log] data-points=(records.len()) {
             figcaption {
                 b { (caption(&metric.metric)) }
-                " " span.quiet { (number::kind(&metric.unit)) "; " (best) "; " (repetitions(records)) }
+                @let (name, kind) = (caption(&metric.metric), number::kind(&metric.unit));
+                " " span.quiet { @if kind != name { (kind) "; " } (best) "; " (repetitions(records)) }
                 div.legend {
                     span { i.fill {} "ours" }
                     @if records.iter().any(|record| record.peer) { span { i.fill.peer {} "peers" } }
@@ -45,7 +46,7 @@ pub fn bars(metric: &MetricHead, records: &[&Record]) -> Markup {
                     scale.percent(record.median + record.mad),
                 );
                 div.bar {
-                    span.name { (record.variant) }
+                    span.name { (breakable(&record.variant)) }
                     span.track {
                         span.fill.peer[record.peer] style=(if scale.is_log {
                             format!("left:{length:.2}%")
@@ -63,7 +64,9 @@ pub fn bars(metric: &MetricHead, records: &[&Record]) -> Markup {
                 span.name {}
                 span.axis {
                     @for tick in scale.ticks() {
-                        span style=(format!("left:{:.2}%", scale.percent(tick))) { (number::with_unit(tick, &metric.unit)) }
+                        span style=(format!("left:{:.2}%", scale.percent(tick))) {
+                            (label(tick, &metric.unit))
+                        }
                     }
                 }
                 span.value {}
@@ -72,13 +75,42 @@ pub fn bars(metric: &MetricHead, records: &[&Record]) -> Markup {
     }
 }
 
+/// The label of a tick: a round number, and of its unit what scales; the caption and the values have the rest.
+fn label(tick: f64, unit: &str) -> String {
+    let short = match unit {
+        "ns" | "bytes" | "share" | "ratio" => unit,
+        "ns/item" => "ns",
+        rate if rate.ends_with("/s") => "1/s",
+        _ => "",
+    };
+    if tick == 0.0 {
+        return "0".into();
+    }
+    let told = number::with_unit(tick, short);
+    let end = told.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (digits, rest) = told.split_at(end.unwrap_or(told.len()));
+    let digits = if digits.contains('.') {
+        digits.trim_end_matches('0').trim_end_matches('.')
+    } else {
+        digits
+    };
+    format!("{digits}{}", rest.trim_end())
+}
+
+/// A name that a narrow screen breaks where it has joints, and not inside of a word.
+fn breakable(name: &str) -> Markup {
+    html! {
+        @for part in name.split_inclusive(['+', '_']) { (part) wbr; }
+    }
+}
+
 /// Says how many repetitions stand behind the numbers.
 fn repetitions(records: &[&Record]) -> String {
     let counts = || records.iter().map(|record| record.n);
     match (counts().min(), counts().max()) {
         (Some(1), Some(1)) => "one run".into(),
-        (Some(least), Some(most)) if least == most => format!("n = {most}"),
-        (Some(least), Some(most)) => format!("n = {least} to {most}"),
+        (Some(least), Some(most)) if least == most => format!("n\u{a0}=\u{a0}{most}"),
+        (Some(least), Some(most)) => format!("n\u{a0}=\u{a0}{least} to {most}"),
         _ => String::new(),
     }
 }
@@ -173,6 +205,22 @@ mod tests {
         assert_eq!(scale.percent(-1.0), 0.0);
         assert!(scale.percent(1e-9) >= SHORTEST);
         assert_eq!(Scale::of([0.0].into_iter()).percent(0.0), 0.0);
+    }
+
+    #[test]
+    fn labels_of_ticks_are_short() {
+        for (tick, unit, told) in [
+            (0.0, "items/s", "0"),
+            (1e5, "items/s", "100 k/s"),
+            (2.5e6, "items/s", "2.5 M/s"),
+            (5.0, "1/s", "5/s"),
+            (1e4, "ns/item", "10 µs"),
+            (200.0, "1/1000 items", "200"),
+            (50.0, "threads", "50"),
+            (0.2, "share", "20 %"),
+        ] {
+            assert_eq!(label(tick, unit), told);
+        }
     }
 
     #[test]

@@ -15,6 +15,7 @@ use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
 use crate::output::run::{CaseRun, Run};
 use crate::output::table::three_digits;
+use crate::output::words::caption;
 
 /// Less than this is no change, however little repetitions differ. Guess: two builds of the same code lie elsewhere in
 /// memory.
@@ -248,14 +249,14 @@ fn table(case: &CaseRun, metric: &MetricHead, drift: Option<Drift>, rows: &[Row<
     html! {
         h3 { (case.head.bench) " " (case.head.case) }
         p.quiet {
-            (number::kind(&metric.unit)) "; "
+            "by " (caption(&metric.metric)) "; "
             @match drift {
                 Some(drift) => { "the peers' own change: " (three_digits(drift.factor)) " ×, apart by " (three_digits(drift.swing * 100.0)) " %" },
                 None => "no peer tells how the machine drifted between the runs",
             }
         }
         div.wide {
-            table {
+            table.changes {
                 thead { tr {
                     th { "variant" } th.n { "first" } th.n { "second" } th.n { "times better" } th { "0.25 × to 4 ×" }
                     th.n { "counts from" } th { "" }
