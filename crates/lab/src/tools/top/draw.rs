@@ -8,9 +8,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::processes::Found;
-use super::rows::{Table, dropped_first, main_counter, rate, span_s};
+use super::rows::{Table, dropped_first, main_counter, main_rate, rate, span_s};
 use super::text::{headline, is_stalled, summary};
-use super::view::{Over, View};
+use super::view::{Over, REMEMBERED, View};
 
 const FOOT: &str = " q quit  ? help  / filter  Tab next table  s sort  Enter details  p pause ";
 const FOOT_OF_LIST: &str = " q quit  ↑ ↓ select  Enter look at it ";
@@ -200,7 +200,8 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
         .max((view.selected + 1).saturating_sub(shown));
     let columns = fitting(&table, view.shift, width);
     let used = columns.iter().map(|(_, width)| width + GAP).sum::<usize>() - GAP;
-    let has_plot = width >= used + GAP + PLOT;
+    // The whole minute where there is room for it.
+    let plot = width.saturating_sub(used + GAP).min(REMEMBERED);
     let mut lines = Vec::new();
     for (at, row) in table.rows.iter().enumerate() {
         if at > 0 && (at <= view.top || at > view.top + shown) {
@@ -241,13 +242,13 @@ fn draw_table(frame: &mut Frame<'_>, view: &mut View, area: Rect) {
             };
             spans.push(Span::styled(padded, style));
         }
-        if has_plot {
+        if plot >= PLOT {
             let text = match at {
-                0 => format!("{}/s", main_counter(view.tab)),
-                _ => sparks(&view.rates(row), PLOT),
+                0 => main_rate(view.tab).into(),
+                _ => sparks(&view.rates(row), plot),
             };
             spans.push(Span::styled(
-                format!("  {}", cut(&text, PLOT.max(width - used - GAP).min(24))),
+                format!("{}{}", " ".repeat(GAP), cut(&text, plot)),
                 base,
             ));
         }
@@ -336,7 +337,7 @@ fn detail(view: &View, room: usize) -> Vec<String> {
         lines.push(format!(
             "{}/s  {}",
             main_counter(view.tab),
-            sparks(&rates, 60)
+            sparks(&rates, REMEMBERED)
         ));
     }
     let nr_zero = record.figures().filter(|(_, figure)| *figure == 0).count();
@@ -488,6 +489,21 @@ mod tests {
         let captured =
             std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
         assert_eq!(shown, captured, "{path}");
+    }
+
+    #[test]
+    fn a_wide_screen_shows_the_whole_minute() {
+        let mut view = view();
+        for count in 0..80 {
+            let mut look = view.now.clone();
+            look.page.written_ns += 1_000_000_000 + count;
+            view.seen(Ok(look));
+        }
+        for (width, bars) in [(250, REMEMBERED), (179, PLOT)] {
+            let (shown, _) = screen(&mut view, (width, 10));
+            let longest = shown.lines().map(|line| line.matches('▁').count()).max();
+            assert_eq!(longest, Some(bars), "{shown}");
+        }
     }
 
     /// Three processes: one by a long name, one by a hostile one that was made plain, one that has ended.

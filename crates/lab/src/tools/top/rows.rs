@@ -137,6 +137,17 @@ pub fn main_counter(kind: Kind) -> &'static str {
     }
 }
 
+/// Returns the header under which a table shows how fast that counter grows.
+#[must_use]
+pub fn main_rate(kind: Kind) -> &'static str {
+    let is_it =
+        |column: &&Column| column.1 == main_counter(kind) && matches!(column.2, Shows::Rate);
+    columns(kind)
+        .iter()
+        .find(is_it)
+        .map_or("", |column| column.0)
+}
+
 /// Returns a table for each kind that has records; rates are since `before`.
 #[must_use]
 pub fn tables(now: &Look, before: Option<&Look>) -> Vec<Table> {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use afterwork::page::Kind;
 use anstyle::{AnsiColor, Style};
 
 use super::look::Look;
@@ -120,7 +121,12 @@ pub fn summary(look: &Look) -> String {
     }
     line += &look.page.name;
     for table in tables(look, None) {
-        let _ = write!(line, ", {} {}", table.rows.len() - 1, table.kind.name());
+        let (nr, kind) = (table.rows.len() - 1, table.kind);
+        let _ = write!(line, ", {nr} {}", kind.name());
+        // The other names have no plural.
+        if nr > 1 && matches!(kind, Kind::Queue | Kind::Pool | Kind::Mailbox) {
+            line.push('s');
+        }
     }
     line
 }

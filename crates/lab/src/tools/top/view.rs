@@ -8,7 +8,7 @@ use super::look::{Look, NoLook};
 use super::rows::{Cell, Table, main_counter, pairs, rate, span_s, tables};
 
 /// Looks that a small plot remembers: a minute, at one a second.
-const REMEMBERED: usize = 60;
+pub(super) const REMEMBERED: usize = 60;
 
 /// What a page key moves by.
 const PAGE: usize = 10;
