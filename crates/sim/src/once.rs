@@ -8,7 +8,8 @@ use serde_json::{Value, json};
 use sync::sim::{Outcome, run};
 
 use crate::machine::Machine;
-use crate::scenarios::{Job, SCENARIOS, Told, scope_of};
+use crate::options::programs;
+use crate::scenarios::{Job, Told, scope_of};
 
 /// What distinguishes a run from others of a sweep.
 #[derive(Clone, Debug, PartialEq)]
@@ -28,8 +29,7 @@ pub fn once(
     nr_items: usize,
     budget: Duration,
 ) -> Result<Value, String> {
-    let scenario = SCENARIOS
-        .iter()
+    let scenario = programs()
         .find(|it| it.name == scenario)
         .ok_or("no such scenario")?;
     let scope = scope_of(&point.scope)?;

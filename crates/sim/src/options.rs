@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use crate::checks::CHECKS;
 use crate::machine::Machine;
 use crate::once::{Point, once};
-use crate::scenarios::{SCENARIOS, scope_of};
+use crate::scenarios::{SCENARIOS, Scenario, scope_of};
 use crate::{calibrate, sweep, table};
 
 /// What is asked for.
@@ -23,19 +24,25 @@ pub struct Options {
     pub json: bool,
     /// What was measured on a machine, and the file that is to be made of it.
     pub calibrate: Option<(PathBuf, PathBuf)>,
+    /// A bug that is put back.
+    pub twin: Option<String>,
     /// One run of a sweep, in this process.
     pub point: Option<Point>,
 }
 
+/// Returns what can be run: scenarios to be measured, then checks.
+pub fn programs() -> impl Iterator<Item = &'static Scenario> {
+    SCENARIOS.iter().chain(CHECKS)
+}
+
 fn help() -> String {
-    let scenarios = SCENARIOS
-        .iter()
-        .map(|it| format!("  {:14} {}\n", it.name, it.about));
+    let scenarios = programs().map(|it| format!("  {:14} {}\n", it.name, it.about));
     format!(
         "cargo xtask sim SCENARIO --machine FILE [--cpus 8,72] [--scope cpu,cache_shard,system] [--seeds 3]\n\
          \x20   [--items N] [--no-guesses] [--budget SECONDS] [--json]\n\
+         cargo xtask sim check-NAME --machine FILE [--seed 1] [--cpus N] [--scope cpu] [--items N] [--twin BUG]\n\
          cargo xtask sim --calibrate NEW --machine FILE [--measured FILE] [--json]\n\n\
-         The second form measures this machine, which should do nothing else, fits what costs it can to that, takes the others from\n\
+         The third form measures this machine, which should do nothing else, fits what costs it can to that, takes the others from\n\
          FILE, writes all to NEW, and compares scenarios that it was not fitted to: exit 1 if a regime's median is out of bounds.\n\n\
          Runs the shipped library on a simulated machine. Each figure comes with its interval over seeds, and over each guessed\n\
          cost halved and doubled. Exit 0: done; 1: deadlock, endless loop, panic, or over the budget; 2: could not run.\n\n{}",
@@ -55,6 +62,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         budget: Duration::from_secs(600),
         json: false,
         calibrate: None,
+        twin: None,
         point: None,
     };
     let (mut seed, mut changed) = (None, None);
@@ -89,6 +97,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
             "--no-guesses" => options.varies_guesses = false,
             "--json" => options.json = true,
             "--calibrate" => options.calibrate = Some((value()?.into(), value()?.into())),
+            "--twin" => options.twin = Some(value()?),
             "--seed" => seed = Some(number(value()?)?),
             "--change" => {
                 let text = value()?;
@@ -105,7 +114,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
     if options.calibrate.is_some() {
         return Ok(options);
     }
-    if !SCENARIOS.iter().any(|it| it.name == options.scenario) {
+    if !programs().any(|it| it.name == options.scenario) {
         return Err(format!(
             "no scenario is called `{}`\n\n{}",
             options.scenario,
@@ -129,7 +138,12 @@ fn parse(args: &[String]) -> Result<Options, String> {
         .scopes
         .iter()
         .try_for_each(|scope| scope_of(scope).map(drop))?;
-    if let Some(seed) = seed {
+    // A check is run, not measured.
+    let is_check = CHECKS.iter().any(|it| it.name == options.scenario);
+    if options.twin.is_some() && !is_check {
+        return Err("--twin is for checks".into());
+    }
+    if let Some(seed) = seed.or(is_check.then_some(1)) {
         options.point = Some(Point {
             scope: options.scopes[0].clone(),
             nr_cpus: options.cpus.first().copied().unwrap_or(2),
@@ -183,6 +197,9 @@ pub fn main() -> ExitCode {
     }
     let done = match &options.point {
         Some(point) => {
+            if let Some(bug) = &options.twin {
+                sync::twin::arm(bug);
+            }
             let nr_items = options.items_for(point.nr_cpus);
             once(&options.scenario, &machine, point, nr_items, options.budget)
                 .map(|value| println!("{value}"))

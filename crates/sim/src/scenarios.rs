@@ -162,7 +162,7 @@ fn on_all_cpus(
         .for_each(|thread| thread.join().expect("no panic"));
 }
 
-fn registry(job: &Job) -> Registry {
+pub fn registry(job: &Job) -> Registry {
     let params = Params {
         // The machine does not change.
         machine_look_ms: 0,

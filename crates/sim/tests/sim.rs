@@ -76,6 +76,91 @@ fn every_scenario_comes_to_its_end() {
     }
 }
 
+const CHECKS: [&str; 12] = [
+    "once", "flush", "cancel", "limit", "order", "drain", "delayed", "scope", "mailbox", "rcu",
+    "srcu", "percpu",
+];
+
+/// Runs all checks on a machine in each of `scopes`, with a seed each.
+fn every_check_holds(file: &str, cpus: u32, scopes: &[&str], items: u32) {
+    for check in CHECKS {
+        for (seed, scope) in (1..).zip(scopes) {
+            let args = format!(
+                "check-{check} --cpus {cpus} --scope {scope} --items {items} --seed {seed} --budget 60"
+            );
+            let output = sim(&args, file);
+            assert!(output.status.success(), "{args}: {file}: {}", said(&output));
+        }
+    }
+}
+
+#[test]
+fn every_check_holds_on_two_cpus() {
+    every_check_holds("vm-2.toml", 2, &["cpu", "system", "cache"], 60);
+}
+
+#[test]
+fn every_check_holds_on_eight_cpus() {
+    every_check_holds("guest-8.toml", 8, &["cpu", "system", "cache"], 40);
+}
+
+#[test]
+fn every_check_holds_on_64_cpus_of_several_caches() {
+    every_check_holds(
+        "epyc-256.toml",
+        64,
+        &["cpu", "system", "cache", "cache_shard"],
+        12,
+    );
+}
+
+/// The same checks, of the shipped code with one line made wrong: by a wrong result, and by threads that wait for ever.
+#[test]
+fn a_check_fails_where_a_bug_is_put_back() {
+    let twins = [
+        (
+            "flush",
+            "item: completion forgets its sleepers",
+            "deadlock: all threads wait",
+        ),
+        (
+            "limit",
+            "active: a seat given twice",
+            "deadlock: all threads wait",
+        ),
+        (
+            "order",
+            "take: forgets the inactive",
+            "deadlock: all threads wait",
+        ),
+        ("rcu", "rcu: a callback is lost", "callbacks"),
+        (
+            "percpu",
+            "percpu: gives way and does not say so",
+            "calls, and two at once",
+        ),
+    ];
+    for (check, bug, told) in twins {
+        must_fail(check, bug, told);
+    }
+}
+
+/// Runs a check with a bug put back, which must end by `told`; without the bug it must hold.
+fn must_fail(check: &str, bug: &str, told: &str) {
+    let args = format!("check-{check} --cpus 8 --scope cache --items 40 --seed 2 --budget 60");
+    let run = |twin: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
+        command.args(args.split(' ')).args(twin);
+        command.arg("--machine").arg(machine("guest-8.toml"));
+        command.output().unwrap()
+    };
+    let output = run(&[]);
+    assert!(output.status.success(), "{check}: {}", said(&output));
+    let output = run(&["--twin", bug]);
+    assert_eq!(output.status.code(), Some(1), "{check} passed with: {bug}");
+    assert!(said(&output).contains(told), "{bug}: {}", said(&output));
+}
+
 #[test]
 fn a_sweep_has_intervals_a_banner_and_the_lines_that_were_waited_for() {
     let output = sim(
@@ -104,6 +189,7 @@ fn what_cannot_be_run_is_told() {
         ("one-at-a-time --cpus 7,300", "cannot be made of", 2),
         ("two-at-a-time", "no scenario is called", 2),
         ("one-at-a-time --scope galaxy", "no scope is called", 2),
+        ("batches --twin x", "--twin is for checks", 2),
         ("one-at-a-time --cpus 8 --budget 0", "over the budget", 1),
     ];
     for (args, told, code) in cases {

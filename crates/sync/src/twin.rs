@@ -14,8 +14,8 @@
 //! }
 //! ```
 //!
-//! On the real machine [`armed`] is the constant `false`, and the branch is gone. A build with `--cfg torture` keeps the
-//! branches, so that a torture program can show what it finds.
+//! On the real machine [`armed`] is the constant `false`, and the branch is gone. A build with `--cfg torture` or `--cfg sim` keeps
+//! the branches, so that a torture program or a simulation can show what it finds.
 
 use crate::atomic::{self, Ordering};
 
@@ -39,7 +39,7 @@ pub fn fence(name: &str) {
 }
 
 /// Returns `true` if the bug `name` is put back; always `false` on the real machine.
-#[cfg(not(any(loom, shuttle, torture)))]
+#[cfg(not(any(loom, shuttle, torture, sim)))]
 #[inline(always)]
 pub const fn armed(_name: &str) -> bool {
     false
@@ -137,11 +137,9 @@ mod model {
 #[cfg(any(loom, shuttle))]
 pub use model::{armed, must_fail, with};
 
-#[cfg(all(torture, not(any(loom, shuttle))))]
-mod torture {
-    use std::{cell::Cell, sync::OnceLock, thread, time::Duration};
-
-    std::thread_local!(static NR_PASSED: Cell<u32> = const { Cell::new(0) });
+#[cfg(all(any(torture, sim), not(any(loom, shuttle))))]
+mod process {
+    use std::sync::OnceLock;
 
     /// Set once, before the first thread that could ask.
     static ARMED: OnceLock<String> = OnceLock::new();
@@ -151,9 +149,24 @@ mod torture {
         ARMED.get().is_some_and(|armed| armed == name)
     }
 
+    /// Puts the bug `name` back for the rest of the process; the first call counts.
+    pub fn arm(name: &str) {
+        ARMED.get_or_init(|| name.into());
+    }
+}
+
+#[cfg(all(any(torture, sim), not(any(loom, shuttle))))]
+pub use process::{arm, armed};
+
+#[cfg(all(torture, not(any(loom, shuttle))))]
+mod torture {
+    use std::{cell::Cell, thread, time::Duration};
+
+    std::thread_local!(static NR_PASSED: Cell<u32> = const { Cell::new(0) });
+
     /// Holds this thread up for `span_us`, one time in `one_in`, where the bug `name` is put back.
     pub fn linger(name: &str, one_in: u32, span_us: u64) {
-        if armed(name) {
+        if super::armed(name) {
             let nr_passed = NR_PASSED.get().wrapping_add(1);
             NR_PASSED.set(nr_passed);
             if nr_passed.is_multiple_of(one_in) {
@@ -161,12 +174,7 @@ mod torture {
             }
         }
     }
-
-    /// Puts the bug `name` back for the rest of the process; the first call counts.
-    pub fn arm(name: &str) {
-        ARMED.get_or_init(|| name.into());
-    }
 }
 
 #[cfg(all(torture, not(any(loom, shuttle))))]
-pub use torture::{arm, armed, linger};
+pub use torture::linger;
