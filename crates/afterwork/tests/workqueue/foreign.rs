@@ -286,7 +286,7 @@ fn what_no_reaper_could_be_had_for_is_dropped_by_the_reserve_one_by_one() {
     refused();
     eventually("the reserve comes", || dropped.get() == 1);
     let (go, gate) = mpsc::channel::<()>();
-    forget_armed(&registry, at_drop(move || drop(gate.recv())));
+    forget_armed(&registry, at_drop(move || _ = gate.recv()));
     eventually("it waits", || registry.pool_stats().is_empty());
     refused();
     assert_eq!(dropped.get(), 1);
