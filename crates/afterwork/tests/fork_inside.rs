@@ -32,7 +32,7 @@ use sync::fork::CAME_BACK;
 use topology::Topology;
 
 /// Ends a child that hangs.
-const LIMIT_S: u32 = 30;
+const LIMIT_S: u32 = 300;
 /// How a child ends that does its parent's work.
 const DOES_OTHERS_WORK: i32 = 9;
 

@@ -229,20 +229,20 @@ struct Inherited {
 
 impl Inherited {
     /// Of a thread of this process.
-    fn of(thread: i32) -> Self {
-        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+    fn of(thread: i32) -> io::Result<Self> {
+        let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status"))?;
         let field = |name| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             line.unwrap().trim().to_owned()
         };
-        Self {
+        Ok(Self {
             cpus: field("Cpus_allowed:"),
             blocked: field("SigBlk:"),
             // SAFETY: take numbers.
             policy: unsafe { libc::sched_getscheduler(thread) },
             // SAFETY: as above.
             nice: unsafe { libc::getpriority(libc::PRIO_PROCESS, thread as libc::id_t) },
-        }
+        })
     }
 }
 
@@ -265,11 +265,14 @@ fn become_odd() {
 
 /// Returns what each thread of this process has whose name `ours` knows, by that name.
 fn threads(ours: &[&str]) -> Vec<(String, Inherited)> {
-    let all = std::fs::read_dir("/proc/self/task").unwrap().map(|task| {
-        let id: i32 = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
-        let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).unwrap();
-        (name.trim_end().to_owned(), Inherited::of(id))
-    });
+    // One that ends meanwhile is left out.
+    let all = std::fs::read_dir("/proc/self/task")
+        .unwrap()
+        .filter_map(|task| {
+            let id: i32 = task.unwrap().file_name().to_str().unwrap().parse().unwrap();
+            let name = std::fs::read_to_string(format!("/proc/self/task/{id}/comm")).ok()?;
+            Some((name.trim_end().to_owned(), Inherited::of(id).ok()?))
+        });
     all.filter(|(name, _)| ours.iter().any(|ours| name.starts_with(ours)))
         .collect()
 }
@@ -289,7 +292,7 @@ fn threads_of_the_library_s_are_like_the_first_thread_whoever_is_first_to_need_t
             queue.spawn(|| ()).join().unwrap();
             receiver.recv().unwrap();
             receiver.recv().unwrap();
-            let first = Inherited::of(std::process::id() as i32);
+            let first = Inherited::of(std::process::id() as i32).unwrap();
             let ours = ["rcu", "aw-srcu", "aw/manager", "aw/rescuer", "aw/reserve"];
             let is_like_first = |(name, has): &(String, Inherited)| {
                 let mut has = has.clone();

@@ -98,8 +98,8 @@ const ACTS: [(&str, Act); 20] = [
 
 /// How much is hidden at most: enough that most of it outlives its maker's interest.
 const MAX_LOOT: usize = 32;
-/// What ends a child that hangs, in seconds.
-const LIMIT_OF_CHILD_S: u32 = 30;
+/// What ends a child that hangs, in seconds: far beyond what one takes beside many threads that want its CPU.
+const LIMIT_OF_CHILD_S: u32 = 300;
 
 /// Which acts are on, a bit each.
 static ON: AtomicU32 = AtomicU32::new(0);
