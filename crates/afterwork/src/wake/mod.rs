@@ -45,5 +45,5 @@ pub(crate) use harmless::{is_harmless, note_harmless};
 pub(crate) use parker::unpark;
 pub use parker::{Parker, Unparker};
 pub use spin::{SpinBudget, set_waiter_spin_limit};
-pub(crate) use spin::{machine_may_spin, spin_as_waiter, yield_as_waiter};
+pub(crate) use spin::{look_as_waiter, machine_may_spin, spin_as_waiter, yield_as_waiter};
 pub use wakeq::{WakeQ, Wakeup};

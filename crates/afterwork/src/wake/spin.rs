@@ -13,6 +13,19 @@ const HINTS_PER_ROUND: u32 = 4;
 /// default limit this costs a third of a microsecond a wait.
 const PROBE_EVERY: u32 = 64;
 
+/// The longest look: an item's way to a worker on another CPU and back takes 0.3 µs, or 2 µs on a machine whose cache lines move
+/// slowly (measured on two CPUs of a virtual machine); to sleep and be woken costs more than twice that.
+const LONGEST_LOOK_NS: u64 = 4_000;
+
+/// So many looks in a row may miss before one is left out.
+const FREE_MISSES: u32 = 2;
+
+/// Misses are counted so far: one wait in sixteen looks, to notice when that would pay off again.
+const MOST_MISSES: u32 = FREE_MISSES + 4;
+
+/// How many rounds a wait that looks in vain has at least where the one before did not.
+const ROUNDS_AFTER_LOOK: u32 = 16;
+
 /// The longest spin. A spin that takes longer has met a thread that keeps the CPU. Four times what sixteen threads that
 /// yield to each other after short runs needed for one round (measured on two CPUs).
 const LONGEST_NS: u64 = 200_000;
@@ -21,9 +34,12 @@ const LONGEST_NS: u64 = 200_000;
 /// thread on another CPU costs on a virtual machine.
 pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 
-/// Decides how many rounds a waiter spins before it sleeps.
+/// Decides how long a waiter spins before it sleeps.
 ///
-/// A *round* is a few `spin_loop` hints, a check, and a `sched_yield`. It takes about 0.3 µs where no other thread
+/// First it *looks*: it checks for four microseconds at most, and keeps its CPU meanwhile. That pays off where the thread that it waits for
+/// runs on another CPU. Looks that did not pay off are left out more and more, up to fifteen of sixteen.
+///
+/// Then it spins by rounds. A *round* is a few `spin_loop` hints, a check, and a `sched_yield`. It takes about 0.3 µs where no other thread
 /// wants the CPU. Where another does, the yield lets it run, and it may be the one that the waiter waits for.
 ///
 /// A wait that ended while it spun allows the next wait twice the rounds that it took. A wait that had to sleep allows
@@ -33,6 +49,7 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 /// A budget belongs to one waiter. Threads may share one; it then adapts to all of them together.
 #[derive(Debug)]
 pub struct SpinBudget {
+    looks: Looks,
     nr_rounds: AtomicU32,
     /// Waits since `nr_rounds` fell to zero.
     nr_skipped: AtomicU32,
@@ -42,7 +59,7 @@ impl SpinBudget {
     sync::const_unless_model! {
         /// Makes a budget that starts with 16 rounds, or with the limit if that is less.
         pub fn new() -> Self {
-            Self { nr_rounds: AtomicU32::new(16), nr_skipped: AtomicU32::new(0) }
+            Self { looks: Looks::new(), nr_rounds: AtomicU32::new(16), nr_skipped: AtomicU32::new(0) }
         }
     }
 
@@ -55,11 +72,26 @@ impl SpinBudget {
     /// Never sleeps. Yields the CPU once a round.
     #[inline]
     pub fn spin(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
-        done() || self.spin_rounds(spin_limit, done)
+        done() || self.look_and_spin(spin_limit, done)
     }
 
     #[cold]
-    fn spin_rounds(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
+    fn look_and_spin(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
+        let may_look = spin_limit > 0 && machine_may_spin();
+        if may_look && self.looks.look(&mut done) {
+            // Who answers a look will not be long if the next one misses it.
+            let nr_rounds = self.nr_rounds.load(Ordering::Relaxed);
+            if nr_rounds < ROUNDS_AFTER_LOOK {
+                self.nr_rounds.store(ROUNDS_AFTER_LOOK, Ordering::Relaxed);
+            }
+            return true;
+        }
+        self.spin_rounds(spin_limit, done)
+    }
+
+    /// Spins as [`spin`](Self::spin) does, and never looks: for waits that something else precedes, or on one CPU.
+    #[cold]
+    pub(crate) fn spin_rounds(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
         let nr_rounds = self.allowance(spin_limit);
         if nr_rounds == 0 {
             return false;
@@ -106,6 +138,62 @@ impl SpinBudget {
     }
 }
 
+/// Whether a wait looks, by how often that paid off.
+#[derive(Debug)]
+struct Looks {
+    /// Those in a row that did not.
+    nr_misses: AtomicU32,
+    /// Waits that do not look before one does again.
+    nr_left_out: AtomicU32,
+}
+
+impl Looks {
+    sync::const_unless_model! {
+        fn new() -> Self {
+            Self { nr_misses: AtomicU32::new(0), nr_left_out: AtomicU32::new(0) }
+        }
+    }
+
+    /// Checks for as long as a look lasts, unless this wait is to leave it out; returns `true` if `done` did.
+    fn look(&self, mut done: impl FnMut() -> bool) -> bool {
+        let nr_left_out = self.nr_left_out.load(Ordering::Relaxed);
+        if nr_left_out > 0 {
+            self.nr_left_out.store(nr_left_out - 1, Ordering::Relaxed);
+            return false;
+        }
+        let start = time::cycles();
+        let limit = LONGEST_LOOK_NS * time::cycles_per_us() / 1000;
+        let mut is_done = false;
+        while !is_done && time::cycles().wrapping_sub(start) < limit {
+            for _ in 0..HINTS_PER_ROUND {
+                hint::spin_loop();
+            }
+            is_done = done();
+        }
+        self.note(is_done);
+        is_done
+    }
+
+    fn note(&self, paid_off: bool) {
+        let nr_misses = self.nr_misses.load(Ordering::Relaxed);
+        let nr_misses = if paid_off { 0 } else { nr_misses + 1 };
+        self.nr_misses
+            .store(nr_misses.min(MOST_MISSES), Ordering::Relaxed);
+        self.nr_left_out.store(
+            left_out_after(nr_misses.min(MOST_MISSES)),
+            Ordering::Relaxed,
+        );
+    }
+}
+
+/// Returns how many waits leave out their look after so many that did not pay off.
+const fn left_out_after(nr_misses: u32) -> u32 {
+    match nr_misses.checked_sub(FREE_MISSES) {
+        Some(further) => (1 << further) - 1,
+        None => 0,
+    }
+}
+
 impl Default for SpinBudget {
     fn default() -> Self {
         Self::new()
@@ -138,9 +226,14 @@ pub fn set_waiter_spin_limit(spin_limit: u32) {
     WAITER_SPIN_LIMIT.set(spin_limit);
 }
 
-/// Spins for as long as has paid off on this thread; returns `true` if `done` did.
-pub(crate) fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
+/// Looks and spins for as long as has paid off on this thread; returns `true` if `done` did.
+pub(crate) fn look_as_waiter(done: impl FnMut() -> bool) -> bool {
     WAITER.with(|budget| budget.spin(WAITER_SPIN_LIMIT.get(), done))
+}
+
+/// Spins for as long as has paid off on this thread; returns `true` if `done` did.
+pub(crate) fn spin_as_waiter(mut done: impl FnMut() -> bool) -> bool {
+    WAITER.with(|budget| done() || budget.spin_rounds(WAITER_SPIN_LIMIT.get(), done))
 }
 
 /// How many rounds a waiter spins at most when the thread that it waits for needs the same CPU. There one `sched_yield`
@@ -153,9 +246,9 @@ sync::thread_local! {
 }
 
 /// Yields this CPU to the thread that will finish what the caller waits for; returns `true` if `done` did.
-pub(crate) fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
+pub(crate) fn yield_as_waiter(mut done: impl FnMut() -> bool) -> bool {
     let spin_limit = WAITER_SPIN_LIMIT.get().min(SAME_CPU_SPIN_LIMIT);
-    SAME_CPU_WAITER.with(|budget| budget.spin(spin_limit, done))
+    SAME_CPU_WAITER.with(|budget| done() || budget.spin_rounds(spin_limit, done))
 }
 
 /// Returns `true` if this process may use another CPU, whose thread could end a spin.
@@ -176,6 +269,27 @@ pub(crate) fn machine_may_spin() -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn looks_that_miss_are_left_out_more_and_more_but_never_all() {
+        let looks = Looks::new();
+        let nr_left_out = [false; 8].map(|paid_off| {
+            looks.note(paid_off);
+            looks.nr_left_out.load(Ordering::Relaxed)
+        });
+        assert_eq!(nr_left_out, [0, 0, 1, 3, 7, 15, 15, 15]);
+        looks.note(true);
+        looks.note(false);
+        assert_eq!(looks.nr_left_out.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_look_that_is_left_out_checks_nothing() {
+        let looks = Looks::new();
+        looks.nr_left_out.store(1, Ordering::Relaxed);
+        assert!(!looks.look(|| true));
+        assert!(looks.look(|| true));
+    }
 
     #[test]
     fn a_hit_allows_twice_what_it_took() {

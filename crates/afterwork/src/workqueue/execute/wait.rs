@@ -8,7 +8,7 @@ use sync::{
 };
 
 use crate::{
-    wake::{report, spin_as_waiter, yield_as_waiter},
+    wake::{look_as_waiter, report, yield_as_waiter},
     workqueue::{item::head::Head, item::state::State},
 };
 
@@ -102,6 +102,6 @@ fn looks_pay_off(head: &Head, turn: u64) -> bool {
     if head.load().is_on_one_cpu() {
         yield_as_waiter(ended)
     } else {
-        spin_as_waiter(ended)
+        look_as_waiter(ended)
     }
 }

@@ -56,7 +56,7 @@ use sync::{
 
 use super::work::{RawWork, WorkFn};
 use crate::{
-    wake::{EventCount, spin_as_waiter},
+    wake::{EventCount, look_as_waiter},
     workqueue::item::{
         head::Head,
         state::{State, raw::Start},
@@ -492,7 +492,7 @@ impl Shard {
         //   here: done  Acquire;  what the function did
         // Test: a_flush_sees_what_the_function_wrote
         let is_done = || waiter.is_done.load(Ordering::Acquire);
-        if !spin_as_waiter(is_done) {
+        if !look_as_waiter(is_done) {
             self.done.wait_until(is_done);
         }
         true
