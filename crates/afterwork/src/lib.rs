@@ -1,5 +1,20 @@
 //! Deferred work in user space: the Linux kernel's machinery for work that must run later or elsewhere.
 //!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use afterwork::{rcu::{self, Rcu}, workqueue::Workqueue};
+//!
+//! let limit = Arc::new(Rcu::new(10)); // readers take no lock, and writers never wait for them
+//! let queue = Workqueue::builder("disk").max_active(4).build()?; // four items at once, and never more
+//!
+//! let seen = limit.clone();
+//! let double = queue.spawn(move || 2 * *seen.load(&rcu::read()));
+//! assert_eq!(double.join()?, 20);
+//! limit.replace(11);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! A program defers work in four ways, and the library is these four on one picture of the machine:
 //!
 //! | to defer | subsystem |

@@ -1,32 +1,45 @@
 //! Defers work to pools of worker threads that the whole process shares.
 //!
+//! ```
+//! use afterwork::workqueue::{Work, Workqueue};
+//!
+//! let queue = Workqueue::builder("disk").max_active(4).build()?; // four at once, and never more
+//! let sum = queue.spawn(|| (1..=10).sum::<u32>());
+//!
+//! let save = Work::new(|| println!("saved"));
+//! for _ in 0..1000 {
+//!     queue.enqueue(&save); // one that is pending is not queued twice
+//! }
+//! assert_eq!(sum.join()?, 55);
+//! queue.flush()?; // all that was queued before has run
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! A [`Workqueue`] takes closures ([`Workqueue::spawn`]), futures ([`Workqueue::spawn_async`]) or reusable items
 //! ([`Work`]) and runs them on a worker pool near the caller's CPU. Queues are cheap and own no threads: pools with like attributes are shared by all
 //! queues, have as many workers as CPUs while nobody blocks, and get more when somebody does.
 //!
-//! # Folders
-//!
-//! Each names only those above it, and has a page that says what is where and who has the protocol.
-//!
-//! | folder | what it is |
-//! |---|---|
-//! | `item` | a work item by itself: its state, its link in a list, its memory |
-//! | `observe` | what is noticed and counted, as plain data and plain functions |
-//! | `limit` | `max_active`: the seats of a queue; its capacity, and its shares |
-//! | `pools` | where items wait, who gets up to run them, and who looks after those |
-//! | `execute` | running items, and waiting for one |
-//! | `route` | which pools the items of a queue go to |
-//! | `queues` | queueing, the registry, timers, the end of a queue |
-//! | `flushing` | waiting for all that a queue has |
-//! | `scope` | work that borrows from the thread that waits for it |
-//! | `time` | what comes after a delay or a grace period, or again and again: items that are queued, tasks that sleep |
-//! | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
-//! | `raw` | items in their users' memory, for other languages |
-//! | `manage` | the manager's thread, and making a registry |
-//!
-//! `errands.rs` is what only a thread that may wait for anything does. ARCHITECTURE.md follows an item from file to file.
-//!
 //! docs/workqueue.md has the pictures, the proofs and the costs.
+
+// Folders: each names only those above it, and has a page that says what is where and who has the protocol.
+//
+// | folder | what it is |
+// |---|---|
+// | `item` | a work item by itself: its state, its link in a list, its memory |
+// | `observe` | what is noticed and counted, as plain data and plain functions |
+// | `limit` | `max_active`: the seats of a queue; its capacity, and its shares |
+// | `pools` | where items wait, who gets up to run them, and who looks after those |
+// | `execute` | running items, and waiting for one |
+// | `route` | which pools the items of a queue go to |
+// | `queues` | queueing, the registry, timers, the end of a queue |
+// | `flushing` | waiting for all that a queue has |
+// | `scope` | work that borrows from the thread that waits for it |
+// | `time` | what comes after a delay or a grace period, or again and again: items that are queued, tasks that sleep |
+// | `tasks` | for async programs: sets of items, handles that cancel, tokio's context |
+// | `raw` | items in their users' memory, for other languages |
+// | `manage` | the manager's thread, and making a registry |
+//
+// `errands.rs` is what only a thread that may wait for anything does. ARCHITECTURE.md follows an item from file to file.
 
 mod errands;
 mod execute;

@@ -39,17 +39,6 @@ pub struct Source {
     pub from: &'static str,
 }
 
-impl Source {
-    /// Returns a figure of the prototypes that were made before this library.
-    #[must_use]
-    pub const fn prototype(figure: &'static str) -> Self {
-        Self {
-            figure,
-            from: "a prototype on 2 CPUs of a virtual AMD EPYC",
-        }
-    }
-}
-
 /// Whom a variant is compared with.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Against {
@@ -159,12 +148,6 @@ impl Claim {
             surely: true,
             ..self
         }
-    }
-
-    /// Puts a figure of the prototypes beside it.
-    #[must_use]
-    pub fn prototype(self, figure: &'static str) -> Self {
-        self.beside(Source::prototype(figure))
     }
 
     /// Judges the claim by what was measured so far.

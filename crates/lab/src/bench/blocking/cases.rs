@@ -89,9 +89,9 @@ fn detect_case(settings: &Settings) -> Case {
             limit(THREE_MS, 3e6),
         ],
         claims: vec![
-            claim(GUARD, P50, "asleep to run, p50", HALF_MS, 1.0).prototype("0.42"),
+            claim(GUARD, P50, "asleep to run, p50", HALF_MS, 1.0),
             claim(GUARD, P90, "asleep to run, p90", HALF_MS, 1.0),
-            claim(SAMPLER, P50, "asleep to run, p50", THREE_MS, 1.0).prototype("0.67"),
+            claim(SAMPLER, P50, "asleep to run, p50", THREE_MS, 1.0),
             claim(SAMPLER, P90, "asleep to run, p90", THREE_MS, 1.0),
         ],
     }
@@ -116,9 +116,9 @@ fn mixed_case(settings: &Settings) -> Case {
             Variant::peer(SPAWN_BLOCKING, run(|_| pool(SpawnBlocking::start))),
         ],
         claims: vec![
-            claim(GUARD, MAKESPAN, "all done", Crossbeam::NAME, 0.5).prototype("0.37"),
+            claim(GUARD, MAKESPAN, "all done", Crossbeam::NAME, 0.5),
             claim(SAMPLER, MAKESPAN, "all done", Crossbeam::NAME, 0.5),
-            claim(GUARD, THREADS, "threads", SPAWN_BLOCKING, 0.25).prototype("0.05 to 0.13"),
+            claim(GUARD, THREADS, "threads", SPAWN_BLOCKING, 0.25),
             claim(SAMPLER, THREADS, "threads", SPAWN_BLOCKING, 0.25),
         ],
     }

@@ -22,7 +22,7 @@ pub fn push_pop() -> Vec<Claim> {
         Claim::of(SINGLE, what, metric, other).keeps(bound)
     };
     let alone = against(CORDYCEPS, ALONE, "one thread", Some(NO_SLOWER));
-    let mut claims = vec![alone.prototype("1.0")];
+    let mut claims = vec![alone];
     claims.extend(
         FLOWS
             .iter()
@@ -30,7 +30,7 @@ pub fn push_pop() -> Vec<Claim> {
     );
     // The old way: shown, not claimed. Its pushes cost as much, and its drain walks every item once more.
     let list = against(LIFO, ALONE, "one thread", None);
-    claims.push(list.prototype("0.90"));
+    claims.push(list);
     claims.extend(paused().map(|flow| against(LIFO, flow.metric, &in_words(flow), None)));
     claims
 }
@@ -47,11 +47,7 @@ pub fn chains() -> Vec<Claim> {
         chained(ALONE, "one thread", singles(), Some(CHAIN)),
     ];
     for flow in &FLOWS {
-        let chains = chained(flow.metric, &in_words(flow), singles(), None);
-        claims.push(match flow.producers {
-            2 => chains.prototype("0.08"),
-            _ => chains,
-        });
+        claims.push(chained(flow.metric, &in_words(flow), singles(), None));
     }
     claims
 }
@@ -67,12 +63,10 @@ pub fn owned() -> Vec<Claim> {
         .iter()
         .map(|flow| mail(flow.metric, &in_words(flow), best(), Some(MAIL_BOUND)))
         .collect();
-    let alone = mail(ALONE, "one thread", best(), None);
-    claims.push(alone.prototype("0.72 to 0.89"));
+    claims.push(mail(ALONE, "one thread", best(), None));
     for flow in paused() {
         let allocated = Against::Variant(ALLOCATED.into());
-        let boxed = mail(flow.metric, &in_words(flow), allocated, None);
-        claims.push(boxed.prototype("0.06 to 0.17"));
+        claims.push(mail(flow.metric, &in_words(flow), allocated, None));
     }
     claims
 }

@@ -27,7 +27,7 @@ pub fn cold() -> Vec<Claim> {
     vec![
         claim(COMPILED_OUT, CYCLES, UNPROTECTED, Some(1.01)).beside(kernel("1.00")),
         claim(QUEUE, CYCLES, UNPROTECTED, Some(1.01)).beside(kernel("1.01")),
-        claim(ON_DEMAND, CYCLES, UNPROTECTED, Some(1.02)).prototype("0.99 to 1.10"),
+        claim(ON_DEMAND, CYCLES, UNPROTECTED, Some(1.02)),
         claim(EVERY_OP, CYCLES, UNPROTECTED, Some(1.16)).beside(kernel("1.16")),
         claim(EVERY_OP, CYCLES, STD_MUTEX, None),
     ]
@@ -40,11 +40,11 @@ pub fn warm() -> Vec<Claim> {
     let one_more = Some(1.25);
     vec![
         claim(COMPILED_OUT, CYCLES, UNPROTECTED, one_more),
-        claim(QUEUE, CYCLES, UNPROTECTED, one_more).prototype("1.12"),
-        claim(ON_DEMAND, CYCLES, UNPROTECTED, one_more).prototype("1.14"),
+        claim(QUEUE, CYCLES, UNPROTECTED, one_more),
+        claim(ON_DEMAND, CYCLES, UNPROTECTED, one_more),
         claim(EVERY_OP, CYCLES, UNPROTECTED, None),
         claim(EVERY_OP, CYCLES, BARE_SWAP, Some(1.1)),
-        claim(EVERY_OP, CYCLES, STD_MUTEX, Some(0.55)).prototype("0.55"),
+        claim(EVERY_OP, CYCLES, STD_MUTEX, Some(0.55)),
     ]
 }
 
@@ -52,16 +52,11 @@ pub fn warm() -> Vec<Claim> {
 #[must_use]
 pub fn isolation() -> Vec<Claim> {
     let mut claims: Vec<Claim> = [EVERY_OP, ON_DEMAND, PARKED]
-        .map(|way| {
-            let known = Source::prototype(if way == ON_DEMAND { "0.02" } else { "0.01" });
-            claim(way, DRAIN_P50, QUEUED, Some(1.0 / 30.0)).beside(known)
-        })
+        .map(|way| claim(way, DRAIN_P50, QUEUED, Some(1.0 / 30.0)))
         .into();
     claims.extend([MAILED, BROKEN].map(|way| claim(way, DRAIN_P50, QUEUED, None)));
-    claims.extend([EVERY_OP, ON_DEMAND, PARKED].map(|way| {
-        let none = Source::prototype("0: none for one each drain");
-        claim(way, SWITCHES, QUEUED, Some(0.01)).beside(none)
-    }));
+    claims
+        .extend([EVERY_OP, ON_DEMAND, PARKED].map(|way| claim(way, SWITCHES, QUEUED, Some(0.01))));
     // One or two of about a hundred are a tick that fell in.
     claims
         .extend([EVERY_OP, ON_DEMAND, PARKED].map(|way| claim(way, INTERRUPTS, QUIET, Some(1.05))));

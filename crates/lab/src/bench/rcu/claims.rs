@@ -51,19 +51,11 @@ fn claims(metric: Metric, what: &str, against: &str, bound: Option<Bound>) -> Ve
     NAMES.iter().zip(bounds).map(of).collect()
 }
 
-/// Puts what the prototype did beside the first claim, which is of the flavor that it was.
-fn known(mut claims: Vec<Claim>, figure: &'static str) -> Vec<Claim> {
-    if let Some(first) = claims.first_mut() {
-        first.source = Some(Source::prototype(figure));
-    }
-    claims
-}
-
 /// The read side.
 #[must_use]
 pub fn read() -> Vec<Claim> {
-    let mut all = known(claims(READ, "a read", MEMB, Some(NOT_DEARER)), "0.98");
-    all.extend(known(claims(READ, "a read", EPOCH, Some(FIFTH)), "0.10"));
+    let mut all = claims(READ, "a read", MEMB, Some(NOT_DEARER));
+    all.extend(claims(READ, "a read", EPOCH, Some(FIFTH)));
     if has_liburcu() {
         // Each is a load and an addition: what differs is noise, so nothing is claimed.
         all.push(Claim::of(QSBR, "a read", READ, URCU_QSBR));
@@ -107,20 +99,13 @@ fn may_boost() -> bool {
 /// Single replacements, by the case's name.
 #[must_use]
 pub fn replace(case: &str) -> Vec<Claim> {
-    let (metric, bound, figure) = match case {
-        "replace-32-idle" => (REPLACE_P50, Some(TENTH), Some("0.02")),
-        ONE_BUSY => (REPLACE_P50, Some(TENTH), Some("0.01")),
-        EIGHT_BUSY => (
-            REPLACE_P95,
-            Some(if may_boost() { BOOSTED } else { PREEMPTED }),
-            Some("0.001 boosted, 1.04 not"),
-        ),
-        _ => (REPLACE_P50, None, None),
+    let (metric, bound) = match case {
+        "replace-32-idle" | ONE_BUSY => (REPLACE_P50, Some(TENTH)),
+        EIGHT_BUSY if may_boost() => (REPLACE_P95, Some(BOOSTED)),
+        EIGHT_BUSY => (REPLACE_P95, Some(PREEMPTED)),
+        _ => (REPLACE_P50, None),
     };
     let mut all = claims(metric, "until freed", MEMB, bound);
-    if let Some(figure) = figure {
-        all = known(all, figure);
-    }
     if case == EIGHT_BUSY && has_liburcu() {
         all.push(Claim::of(NOT_BOOSTED, "until freed", metric, MEMB).keeps(PREEMPTED));
     }
@@ -151,9 +136,8 @@ pub fn updaters() -> Vec<Claim> {
 /// Callbacks.
 #[must_use]
 pub fn call() -> Vec<Claim> {
-    let mut all = known(claims(CALLS, "calls/s", MEMB, Some(NOT_SLOWER)), "2.8");
-    let to_run = claims(CALL_TO_RUN, "call to run", MEMB, Some(NO_POLL));
-    all.extend(known(to_run, "0.0005"));
+    let mut all = claims(CALLS, "calls/s", MEMB, Some(NOT_SLOWER));
+    all.extend(claims(CALL_TO_RUN, "call to run", MEMB, Some(NO_POLL)));
     all.extend(claims(BARRIER, "idle barrier", MEMB, Some(NO_POLL)));
     all.extend(claims(CALLS, "calls/s", EPOCH, None));
     all

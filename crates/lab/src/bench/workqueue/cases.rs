@@ -3,7 +3,7 @@
 use clap::Args;
 use topology::{AffinityScope, Topology};
 
-use super::claims::{self, Known};
+use super::claims;
 use super::completion::Waiting;
 use super::metrics;
 use super::ours::{Ours, Reusable, Spawned, Way};
@@ -106,16 +106,6 @@ const SCOPES_QUICK: [AffinityScope; 3] = [
 /// Ratios to the best peer that reusable items are claimed to reach.
 const BATCH_CLAIM: f64 = 1.3;
 const FAN_OUT_CLAIM: f64 = 1.5;
-const BATCH_KNOWN: Known = Known {
-    per_cpu: "2.3",
-    one_pool: "1.2",
-    closures: "1.2 to 1.4",
-};
-const FAN_OUT_KNOWN: Known = Known {
-    per_cpu: "3.5",
-    one_pool: "2.1",
-    closures: "0.84",
-};
 
 /// Ratios of the mean time that the pool lock is held, deferred to under the lock: with one producer a wake-up
 /// under the lock mostly preempts its holder, with several a worker is awake more often than not.
@@ -186,7 +176,7 @@ impl Setting<'_> {
                     Task::batches(producers, BATCH_SIZE, rounds),
                     |way| vec![way, way.under_lock(), way.spawned()],
                     peers_that_park,
-                    claims::many(&self.scopes, BATCH_CLAIM, BATCH_KNOWN),
+                    claims::many(&self.scopes, BATCH_CLAIM),
                 )
             }
             FAN_OUT => {
@@ -197,7 +187,7 @@ impl Setting<'_> {
                     Task::batches(1, items, 1),
                     |way| vec![way, way.under_lock(), way.spawned()],
                     peers_that_park,
-                    claims::many(&self.scopes, FAN_OUT_CLAIM, FAN_OUT_KNOWN),
+                    claims::many(&self.scopes, FAN_OUT_CLAIM),
                 )
             }
             _ => {
@@ -317,8 +307,7 @@ impl Setting<'_> {
             }
             let what = format!("time held, producers: {producers}");
             let claim = Claim::of(after, "", metrics::LOCK_MEAN, under).in_words(what);
-            let known = if producers == 1 { "0.004" } else { "0.24" };
-            all_claims.push(claim.keeps(Bound::AtMost(most)).prototype(known));
+            all_claims.push(claim.keeps(Bound::AtMost(most)));
         }
         Case {
             bench: BENCH,

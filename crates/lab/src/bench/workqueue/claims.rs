@@ -42,7 +42,7 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
             }
             _ => {}
         }
-        // Against peers that park at once a prototype did 85 to 148, and 16; one that looks on is four times those.
+        // Against peers that park at once 85 to 148 times was seen, and 16; one that looks on is four times those.
         let least = match scope {
             AffinityScope::Cpu => 10.0,
             _ => 3.0,
@@ -100,30 +100,15 @@ pub fn watched() -> Vec<Claim> {
     ]
 }
 
-/// What the prototype did with items of each kind, against the best channel.
-#[derive(Clone, Copy, Debug)]
-pub struct Known {
-    /// Reusable items and a pool for each CPU.
-    pub per_cpu: &'static str,
-    /// Reusable items and one pool.
-    pub one_pool: &'static str,
-    /// Closures.
-    pub closures: &'static str,
-}
-
 /// Batches, and the fan-out by another bound: reusable items beat every channel, closures at least match it.
 #[must_use]
-pub fn many(scopes: &[AffinityScope], reusable: f64, known: Known) -> Vec<Claim> {
+pub fn many(scopes: &[AffinityScope], reusable: f64) -> Vec<Claim> {
     let mut claims = Vec::new();
     for &scope in scopes {
         let plain = Way::plain(scope);
-        let items = against_peer("items/s", plain, ITEMS_PER_S, Bound::AtLeast(reusable));
-        claims.push(items.prototype(match scope {
-            AffinityScope::Cpu => known.per_cpu,
-            _ => known.one_pool,
-        }));
-        let closures = against_peer("items/s", plain.spawned(), ITEMS_PER_S, Bound::AtLeast(1.0));
-        claims.push(closures.prototype(known.closures));
+        for (way, least) in [(plain, reusable), (plain.spawned(), 1.0)] {
+            claims.push(against_peer("items/s", way, ITEMS_PER_S, Bound::AtLeast(least)));
+        }
     }
     claims.extend(deferral(scopes, |_| None));
     claims

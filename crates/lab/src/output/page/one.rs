@@ -7,7 +7,7 @@ use super::curves::curves;
 use super::frame;
 use super::growth::growth;
 use super::number;
-use crate::harness::claim::{Source, Verdict};
+use crate::harness::claim::Verdict;
 use crate::harness::stats::Spread;
 use crate::output::record::{Claimed, Curve, Head, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
@@ -161,8 +161,6 @@ fn row(claim: &Claimed) -> Markup {
         Verdict::Shown => ("", "shown only"),
         Verdict::NotMeasured => ("quiet", "not measured"),
     };
-    // What a prototype of ours did says nothing to whoever has the library.
-    let own = Source::prototype("").from;
     html! {
         tr {
             td { (words::of_case(&claim.bench, &claim.case)) " " code.quiet { (claim.bench) " " (claim.case) } }
@@ -177,7 +175,7 @@ fn row(claim: &Claimed) -> Markup {
             td.n { (claim.bound.as_deref().unwrap_or("")) }
             td class=(class) { (answer) @if claim.close { ", within the noise" } }
             td {
-                @if let Some(source) = claim.source.as_ref().filter(|source| source.from != own) {
+                @if let Some(source) = &claim.source {
                     (source.figure) " " span.quiet { (source.from) }
                 }
             }
