@@ -112,4 +112,8 @@ costs! {
     membarrier_irq = 800.0;
     /// The interrupt of a timer, to the wake-up.
     timer_irq = 1500.0;
+    /// In the model of the kernel's workqueue: what queueing an item takes outside of the lock, and running it, without the lines.
+    wq_path = 100.0;
+    /// In the same: what each section under the pool's lock takes, without the lines.
+    wq_locked = 60.0;
 }

@@ -123,6 +123,7 @@ impl Engine {
 
     /// Lets the current task sleep. It is to suspend then.
     pub fn fall_asleep(&mut self) {
+        debug_assert!(!self.cpus[self.cpu].is_kept, "a sleep without preemption");
         self.account();
         let current = self.current();
         self.tasks[current].state = State::Asleep;
@@ -142,8 +143,12 @@ impl Engine {
             let cost = self.around(self.costs.ttwu);
             self.cpus[me].now += cost;
         }
+        let prev = self.tasks[task].cpu;
+        if waker == Some(prev) && self.is_bound_kernel_thread_alone() {
+            return self.wake_on(prev, task, waker, at);
+        }
         let c = place(Facts {
-            prev: self.tasks[task].cpu,
+            prev,
             waker,
             allowed: &self.tasks[task].allowed,
             idle: &self.idle,
@@ -152,6 +157,13 @@ impl Engine {
             load: &|cpu| self.load(cpu),
         });
         self.wake_on(c, task, waker, at);
+    }
+
+    /// The scheduler's rule for a waker that is a kernel thread of one CPU: who slept there stays there.
+    fn is_bound_kernel_thread_alone(&mut self) -> bool {
+        let is_alone = self.cpus[self.cpu].runq.is_empty();
+        let task = self.task();
+        is_alone && task.is_kernel && task.allowed.len() == 1
     }
 
     /// Makes a sleeping task run or wait on CPU `c`.
@@ -191,6 +203,9 @@ impl Engine {
             (self.around(self.costs.ipi_send), exit)
         };
         if let Some(me) = waker {
+            if self.task().is_kernel {
+                self.lock_runq(c, me);
+            }
             self.cpus[me].now += send;
         }
         let now = waker.map_or(at, |me| self.cpus[me].now);
@@ -203,12 +218,17 @@ impl Engine {
         self.clock.set(c, start);
     }
 
+    /// Holds CPU `c`'s run queue locked as long as a thread is put there by CPU `me`.
+    fn lock_runq(&mut self, c: usize, me: usize) {
+        let free = self.cpus[c].rq_free.max(self.cpus[me].now) + self.costs.rq_lock;
+        self.cpus[c].rq_free = free;
+        self.cpus[me].now = free;
+    }
+
     fn wake_busy(&mut self, c: usize, task: usize, waker: Option<usize>, at: u64) {
         self.counts.wakes_busy += 1;
         if let Some(me) = waker.filter(|&me| me != c) {
-            let free = self.cpus[c].rq_free.max(self.cpus[me].now) + self.costs.rq_lock;
-            self.cpus[c].rq_free = free;
-            self.cpus[me].now = free;
+            self.lock_runq(c, me);
         }
         let now = waker.map_or(at, |me| self.cpus[me].now);
         self.tasks[task].state = State::Runnable;

@@ -88,6 +88,8 @@ pub struct Cpu {
     pub rq_free: u64,
     /// Waits for a line that it gets then.
     pub parked: Option<u64>,
+    /// Whether its task has disabled preemption.
+    pub is_kept: bool,
 }
 
 /// The kernel's side of a futex.
@@ -196,7 +198,8 @@ pub fn sync() {
 pub fn give_way() {
     engine(|e| {
         let cpu = &e.cpus[e.cpu];
-        if cpu.resched || (!cpu.runq.is_empty() && cpu.now >= cpu.slice_end) {
+        let is_due = cpu.resched || (!cpu.runq.is_empty() && cpu.now >= cpu.slice_end);
+        if is_due && !cpu.is_kept {
             e.counts.preempts += 1;
             e.requeue_current();
             e.pick_next();
@@ -240,6 +243,7 @@ impl Engine {
             drain: 0,
             rq_free: 0,
             parked: None,
+            is_kept: false,
         };
         Self {
             costs: machine.costs.clone(),
@@ -311,6 +315,7 @@ impl Engine {
     pub fn set_limit(&mut self) {
         let cpu = &self.cpus[self.cpu];
         let slice = match () {
+            () if cpu.is_kept => NEVER,
             () if cpu.resched => 0,
             () if cpu.runq.is_empty() => NEVER,
             () => cpu.slice_end,

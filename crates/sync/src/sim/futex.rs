@@ -16,7 +16,7 @@ pub fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
     let site = std::panic::Location::caller();
     engine(|e| {
         e.counts.futex_waits += 1;
-        e.advance(e.costs.syscall + e.costs.futex);
+        e.enter_call();
         e.task().nr_idle = 0;
         e.task().last_site = Some(site);
     });
@@ -45,7 +45,11 @@ pub fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
     });
     if sleeps {
         suspend();
-        engine(|e| e.advance(e.costs.syscall / 2));
+        engine(|e| {
+            if !e.task().is_kernel {
+                e.advance(e.costs.syscall / 2);
+            }
+        });
         sync();
     }
 }
@@ -57,7 +61,7 @@ pub fn wake(word: *const u32, count: u32) {
     }
     engine(|e| {
         e.counts.futex_wakes += 1;
-        e.advance(e.costs.syscall + e.costs.futex);
+        e.enter_call();
         e.task().nr_idle = 0;
     });
     sync();
@@ -81,7 +85,17 @@ pub fn wake(word: *const u32, count: u32) {
 }
 
 impl Engine {
+    /// A kernel thread is there already, and has no bucket.
+    fn enter_call(&mut self) {
+        if !self.task().is_kernel {
+            self.advance(self.costs.syscall + self.costs.futex);
+        }
+    }
+
     fn lock_bucket(&mut self, word: usize) {
+        if self.task().is_kernel {
+            return;
+        }
         let now = self.now();
         let hold = self.costs.futex / 2 + self.costs.llc_dirty / 2;
         let bucket = self.futexes.entry(word as u64).or_default();

@@ -56,6 +56,7 @@ pub fn make_task(name: &str, body: Box<dyn FnOnce()>) -> usize {
             locals: Vec::new(),
             locals_are_gone: false,
             joiners: Vec::new(),
+            is_kernel: false,
             panic: None,
             nr_idle: 0,
             last_site: None,

@@ -26,7 +26,7 @@
 // An access: `atomic.rs` pays by `memory.rs`, which asks the ledger of `line.rs`, and may suspend the task. The engine
 // (`engine.rs`) then gives the turn to the CPU with the least time, by `clock.rs`. `cpu.rs` is the scheduler, `placement.rs` its
 // decision where a woken task goes. `futex.rs`, `timers.rs` and `life.rs` are system calls; `task.rs` has a thread's state,
-// `tls.rs` its thread-locals. `lock.rs`, `once.rs` and `thread.rs` stand for the standard library's. `arena.rs` gives memory at
+// `tls.rs` its thread-locals, `kernel.rs` what a model of kernel code can do besides. `lock.rs`, `once.rs` and `thread.rs` stand for the standard library's. `arena.rs` gives memory at
 // addresses that do not depend on the host; `report.rs` tells what was seen.
 
 mod arena;
@@ -36,6 +36,7 @@ mod costs;
 mod cpu;
 mod engine;
 pub(crate) mod futex;
+pub mod kernel;
 mod life;
 mod line;
 pub(crate) mod lock;

@@ -49,6 +49,8 @@ pub struct Task {
     pub locals: Vec<Slot>,
     pub locals_are_gone: bool,
     pub joiners: Vec<usize>,
+    /// Whether it is one of the kernel's, which makes no system calls.
+    pub is_kernel: bool,
     pub panic: Option<Box<dyn Any + Send>>,
     /// Accesses since it last changed anything.
     pub nr_idle: u64,

@@ -285,3 +285,63 @@ fn equal_seeds_give_equal_runs() {
     };
     assert_eq!(once(), once());
 }
+
+/// Wakes a thread that sleeps on the other CPU; returns what that takes the waker.
+fn wake_ns(is_kernel: bool) -> f64 {
+    let mut machine = machine(2);
+    (
+        machine.costs.hold,
+        machine.costs.llc_dirty,
+        machine.costs.clock,
+    ) = (0, 0, 0);
+    let took_ns = Arc::new(Plain::new(0));
+    let (told, word) = (took_ns.clone(), Arc::new(Line(Futex::new(0))));
+    on_all(machine, move |me| {
+        if is_kernel {
+            super::kernel::enter();
+        }
+        if me == 1 {
+            return word.0.wait(0);
+        }
+        super::work_ns(100_000);
+        let start = super::kernel::now_ps();
+        word.0.wake(1);
+        told.store((super::kernel::now_ps() - start) / 1000, Relaxed);
+    });
+    took_ns.load(Relaxed) as f64
+}
+
+#[test]
+fn a_kernel_thread_wakes_without_a_call_and_locks_the_run_queue() {
+    let (costs, ns) = (Costs::example(), |ps: u64| ps as f64 / 1000.0);
+    let both = ns(costs.ttwu + costs.ipi_send);
+    assert_near(wake_ns(true), both + ns(costs.rq_lock), 0.01);
+    assert_near(wake_ns(false), both + ns(costs.syscall + costs.futex), 0.01);
+}
+
+/// The other thread of the CPU gets no turn, though slices are short, until the first one allows it.
+#[test]
+fn who_has_disabled_preemption_keeps_the_cpu() {
+    let mut machine = machine(1);
+    machine.costs.slice = 10_000_000;
+    let outcome = run(machine, || {
+        let word = Arc::new(AtomicU32::new(0));
+        let other = word.clone();
+        let keeper = thread::spawn("keeper", move || {
+            super::kernel::disable_preemption();
+            let before = other.load(Ordering::Relaxed);
+            for _ in 0..100 {
+                super::work_ns(10_000);
+                assert_eq!(other.load(Ordering::Relaxed), before);
+            }
+            super::kernel::enable_preemption();
+            assert_ne!(other.load(Ordering::Relaxed), before);
+        });
+        for count in 0..200 {
+            super::work_ns(10_000);
+            assert_eq!(word.fetch_add(1, Ordering::Relaxed), count);
+        }
+        keeper.unwrap().join().unwrap();
+    });
+    outcome.unwrap();
+}

@@ -1,0 +1,82 @@
+//! What the kernel's own code can do and a program cannot, for a model of such code on the simulated machine.
+//!
+//! Outside of a simulation nothing happens.
+
+use topology::CpuId;
+
+use super::{
+    Costs,
+    engine::{engine, sync, with},
+    memory,
+    task::State,
+};
+
+/// Makes the running thread one of the kernel's: it sleeps and wakes others without a system call, and takes the run queue's
+/// lock of an idle CPU itself.
+pub fn enter() {
+    with(|e| e.task().is_kernel = true);
+}
+
+/// Keeps the CPU for the running thread, which must not sleep then. It does not nest.
+pub fn disable_preemption() {
+    with(|e| {
+        let cpu = &mut e.cpus[e.cpu];
+        assert!(!cpu.is_kept, "preemption is disabled twice");
+        cpu.is_kept = true;
+        e.set_limit();
+    });
+}
+
+/// Ends [`disable_preemption`]; the thread may lose its CPU here.
+pub fn enable_preemption() {
+    let is_simulated = with(|e| {
+        e.cpus[e.cpu].is_kept = false;
+        e.set_limit();
+    });
+    if is_simulated.is_some() {
+        sync();
+    }
+}
+
+/// Returns the CPU at which a wake-up of the thread of this number starts to look: where it ran last, or what was set since.
+pub fn wake_cpu(thread: u32) -> Option<CpuId> {
+    let task = super::thread::task_of(thread)?;
+    with(|e| CpuId::new(e.tasks[task].cpu as u32))
+}
+
+/// Sets that CPU if `thread` sleeps. It is a hint: the scheduler may choose another one.
+pub fn set_wake_cpu(thread: u32, cpu: CpuId) {
+    let Some(task) = super::thread::task_of(thread) else {
+        return;
+    };
+    with(|e| {
+        if e.tasks[task].state == State::Asleep {
+            e.tasks[task].cpu = cpu.index();
+        }
+    });
+}
+
+/// Spends the CPU time that a cost says.
+pub fn spend(cost: impl Fn(&Costs) -> u64) {
+    if let Some(ps) = with(|e| cost(&e.costs)) {
+        memory::work(ps);
+    }
+}
+
+/// Returns the clock in picoseconds, which costs nothing to read.
+pub fn now_ps() -> u64 {
+    with(|e| e.now()).unwrap_or(0)
+}
+
+/// Counts a lock that was asked for, got and freed at these times; it is told by `name`.
+pub fn note_lock(name: &'static str, [asked, got, freed]: [u64; 3], is_contended: bool) {
+    if super::is_running() {
+        engine(|e| {
+            let stat = e.locks.entry(name).or_default();
+            stat.nr_taken += 1;
+            stat.nr_contended += u64::from(is_contended);
+            stat.waited_ps += got - asked;
+            stat.held_ps += freed - got;
+        });
+    }
+}
