@@ -157,7 +157,6 @@ fn hold_out(
             return Err(format!("no case `{}`", case.name()));
         }
         let options = Options {
-            scenario: case.scenario.into(),
             machine: made.into(),
             nr_items: Some(case.nr_items),
             ..options.clone()
@@ -165,6 +164,7 @@ fn hold_out(
         let simulated: Result<Vec<_>, _> = (1..=NR_SEEDS)
             .map(|seed| {
                 let point = Point {
+                    scenario: case.scenario.into(),
                     scope: case.scope.into(),
                     nr_cpus,
                     seed,

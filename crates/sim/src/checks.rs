@@ -527,6 +527,7 @@ mod tests {
             topology: cpu::topology().expect("the machine's CPUs"),
             scope: AffinityScope::Cache,
             nr_items: 60,
+            nr_producers: usize::MAX,
         };
         for check in CHECKS {
             (check.run)(&job, &Arc::default());

@@ -12,6 +12,20 @@ pub fn work_ns(ns: u64) {
     }
 }
 
+/// Runs `step`, and notes how many nanoseconds it took, which costs nothing.
+#[cfg(sim)]
+pub fn timed(took_ns: &mut Vec<u32>, step: impl FnOnce()) {
+    let start_ps = sync::sim::kernel::now_ps();
+    step();
+    took_ns.push(((sync::sim::kernel::now_ps() - start_ps) / 1000) as u32);
+}
+
+/// Runs `step`: to time it would cost.
+#[cfg(not(sim))]
+pub fn timed(_: &mut Vec<u32>, step: impl FnOnce()) {
+    step();
+}
+
 /// Nothing is counted on a real machine.
 #[cfg(not(sim))]
 pub fn measure_from_here() {}

@@ -306,6 +306,7 @@ mod tests {
         let files = std::fs::read_dir(folder)
             .unwrap()
             .map(|file| file.unwrap().path());
-        assert!(files.map(|file| Machine::read(&file).unwrap()).count() >= 6);
+        let machines: Vec<_> = files.map(|file| Machine::read(&file).unwrap()).collect();
+        assert!(machines.len() >= 6);
     }
 }

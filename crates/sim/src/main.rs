@@ -2,7 +2,8 @@
 //!
 //! A run of one scenario, machine, number of CPUs and seed is a process of its own (`once.rs`), for what a simulation leaves in
 //! statics stays. `sweep.rs` starts them, over CPUs, seeds and guesses, and `table.rs` tells what came out. `machine.rs` reads
-//! machine files, `scenarios.rs` has the programs that are measured, `checks.rs` those that say whether results are right.
+//! machine files, `scenarios.rs` has the programs that are measured, `kernel.rs` a model of the kernel's to be beside them, `checks.rs` those
+//! that say whether results are right.
 //!
 //! Built for the real machine it measures that one (`measure.rs`): the small measurements (`micro.rs`) to which `calibrate.rs` fits
 //! the costs of a simulated one, and the cases that are held out (`cases.rs`), which it then simulates.
@@ -14,6 +15,8 @@ mod cases;
 #[cfg_attr(not(sim), allow(dead_code, reason = "a simulation runs them by name"))]
 mod checks;
 mod host;
+#[cfg(sim)]
+mod kernel;
 #[cfg(sim)]
 mod machine;
 #[cfg(not(sim))]

@@ -82,6 +82,7 @@ pub fn main() -> ExitCode {
                     topology: topology.clone(),
                     scope: scope_of(case.scope).expect("a case has a scope"),
                     nr_items: case.nr_items,
+                    nr_producers: topology.nr_cpus(),
                 };
                 (scenario.run)(&job, &told);
                 told.rate()

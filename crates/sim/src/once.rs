@@ -2,18 +2,18 @@
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 use sync::sim::{Outcome, run};
 
 use crate::machine::Machine;
-use crate::options::programs;
+use crate::options::{Options, programs};
 use crate::scenarios::{Job, Told, scope_of};
 
 /// What distinguishes a run from others of a sweep.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Point {
+    pub scenario: String,
     pub scope: String,
     pub nr_cpus: usize,
     pub seed: u64,
@@ -21,16 +21,10 @@ pub struct Point {
     pub changed: Option<(String, f64)>,
 }
 
-/// Runs `scenario` at `point`.
-pub fn once(
-    scenario: &str,
-    machine: &Machine,
-    point: &Point,
-    nr_items: usize,
-    budget: Duration,
-) -> Result<Value, String> {
+/// Runs the scenario of `point`.
+pub fn once(options: &Options, machine: &Machine, point: &Point) -> Result<Value, String> {
     let scenario = programs()
-        .find(|it| it.name == scenario)
+        .find(|it| it.name == point.scenario)
         .ok_or("no such scenario")?;
     let scope = scope_of(&point.scope)?;
     let topology = machine.topology(point.nr_cpus)?;
@@ -41,13 +35,14 @@ pub fn once(
     let mut simulated = sync::sim::Machine::new(topology.clone(), machine.costs(changed));
     simulated.seed = point.seed;
     simulated.takes_stacks = point.changed.is_none();
-    simulated.budget = Some(budget);
+    simulated.budget = Some(options.budget);
     let told = Arc::new(Told::default());
     let (job, inside) = (
         Job {
             topology,
             scope,
-            nr_items,
+            nr_items: options.items_for(point.nr_cpus),
+            nr_producers: options.nr_producers.unwrap_or(point.nr_cpus),
         },
         told.clone(),
     );
@@ -83,7 +78,7 @@ fn shown(told: &Told, outcome: &Outcome) -> Value {
             "sites": sites.collect::<Vec<_>>(), "stacks": stacks.collect::<Vec<_>>(),
         })
     });
-    json!({
+    let mut value = json!({
         "items_per_s": told.rate(),
         "nr_items": nr_items,
         "simulated_ns": told.span_ns(),
@@ -96,5 +91,9 @@ fn shown(told: &Told, outcome: &Outcome) -> Value {
         "accesses": counts.accesses,
         "hot": hot.collect::<Vec<_>>(),
         "locks": locks.collect::<Vec<_>>(),
-    })
+    });
+    if let Some([half, most]) = told.queued_ns() {
+        (value["queued_p50_ns"], value["queued_p95_ns"]) = (json!(half), json!(most));
+    }
+    value
 }

@@ -8,17 +8,19 @@ use crate::checks::CHECKS;
 use crate::machine::Machine;
 use crate::once::{Point, once};
 use crate::scenarios::{SCENARIOS, Scenario, scope_of};
-use crate::{calibrate, sweep, table};
+use crate::{calibrate, kernel, sweep, table};
 
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub struct Options {
-    pub scenario: String,
+    /// One, or several to be put side by side.
+    pub scenarios: Vec<String>,
     pub machine: PathBuf,
     pub cpus: Vec<usize>,
     pub scopes: Vec<String>,
     pub nr_seeds: u64,
     pub nr_items: Option<usize>,
+    pub nr_producers: Option<usize>,
     pub varies_guesses: bool,
     pub budget: Duration,
     pub json: bool,
@@ -32,32 +34,42 @@ pub struct Options {
 
 /// Returns what can be run: scenarios to be measured, then checks.
 pub fn programs() -> impl Iterator<Item = &'static Scenario> {
-    SCENARIOS.iter().chain(CHECKS)
+    SCENARIOS.iter().chain(kernel::SCENARIOS).chain(CHECKS)
+}
+
+/// Returns `true` if the scenario makes items of a queue on each CPU, whatever their number.
+fn is_of_queue(name: &str) -> bool {
+    matches!(
+        name,
+        "one-at-a-time" | "handed-over" | "batches" | "max-active"
+    ) || kernel::SCENARIOS.iter().any(|it| it.name == name)
 }
 
 fn help() -> String {
-    let scenarios = programs().map(|it| format!("  {:14} {}\n", it.name, it.about));
+    let scenarios = programs().map(|it| format!("  {:17} {}\n", it.name, it.about));
     format!(
-        "cargo xtask sim SCENARIO --machine FILE [--cpus 8,72] [--scope cpu,cache_shard,system] [--seeds 3]\n\
-         \x20   [--items N] [--no-guesses] [--budget SECONDS] [--json]\n\
+        "cargo xtask sim SCENARIO[,SCENARIO…] --machine FILE [--cpus 8,72] [--scope cpu,cache_shard,system] [--seeds 3]\n\
+         \x20   [--items N] [--producers N] [--no-guesses] [--budget SECONDS] [--json]\n\
          cargo xtask sim check-NAME --machine FILE [--seed 1] [--cpus N] [--scope cpu] [--items N] [--twin BUG]\n\
          cargo xtask sim --calibrate NEW --machine FILE [--measured FILE] [--json]\n\n\
          The third form measures this machine, which should do nothing else, fits what costs it can to that, takes the others from\n\
          FILE, writes all to NEW, and compares scenarios that it was not fitted to: exit 1 if a regime's median is out of bounds.\n\n\
          Runs the shipped library on a simulated machine. Each figure comes with its interval over seeds, and over each guessed\n\
-         cost halved and doubled. Exit 0: done; 1: deadlock, endless loop, panic, or over the budget; 2: could not run.\n\n{}",
+         cost halved and doubled. Several scenarios are put side by side: each is compared with the first, run by run of equal seeds\n\
+         and guesses. --producers N has items made on N of the CPUs alone, on distinct cores if there are so many. Exit 0: done; 1: deadlock, endless loop, panic, or over the budget; 2: could not run.\n\n{}",
         scenarios.collect::<String>()
     )
 }
 
 fn parse(args: &[String]) -> Result<Options, String> {
     let mut options = Options {
-        scenario: String::new(),
+        scenarios: Vec::new(),
         machine: PathBuf::new(),
         cpus: Vec::new(),
         scopes: vec!["cpu".into(), "cache_shard".into(), "system".into()],
         nr_seeds: 3,
         nr_items: None,
+        nr_producers: None,
         varies_guesses: true,
         budget: Duration::from_secs(600),
         json: false,
@@ -92,6 +104,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
             }
             "--scope" => options.scopes = value()?.split(',').map(Into::into).collect(),
             "--seeds" => options.nr_seeds = positive(value()?)?,
+            "--producers" => options.nr_producers = Some(positive(value()?)? as usize),
             "--items" => options.nr_items = Some(positive(value()?)? as usize),
             "--budget" => options.budget = Duration::from_secs(number(value()?)?),
             "--no-guesses" => options.varies_guesses = false,
@@ -105,8 +118,8 @@ fn parse(args: &[String]) -> Result<Options, String> {
                 let factor = factor.parse().map_err(|_| "--change NAME:FACTOR")?;
                 changed = Some((name.to_owned(), factor));
             }
-            name if !name.starts_with('-') && options.scenario.is_empty() => {
-                options.scenario = name.into()
+            names if !names.starts_with('-') && options.scenarios.is_empty() => {
+                options.scenarios = names.split(',').map(Into::into).collect();
             }
             _ => return Err(format!("`{arg}` is no option\n\n{}", help())),
         }
@@ -114,24 +127,29 @@ fn parse(args: &[String]) -> Result<Options, String> {
     if options.calibrate.is_some() {
         return Ok(options);
     }
-    if !programs().any(|it| it.name == options.scenario) {
-        return Err(format!(
-            "no scenario is called `{}`\n\n{}",
-            options.scenario,
-            help()
-        ));
+    let is_known = |name: &String| programs().any(|it| it.name == name);
+    if options.scenarios.is_empty() || !options.scenarios.iter().all(is_known) {
+        let names = options.scenarios.join(",");
+        return Err(format!("no scenario is called `{names}`\n\n{}", help()));
+    }
+    let other = options.scenarios.iter().find(|name| !is_of_queue(name));
+    if let Some(name) = other {
+        if options.scenarios.len() > 1 {
+            return Err(format!("{name} is compared with no other scenario"));
+        }
+        if options.nr_producers.is_some() {
+            return Err(format!("{name} takes no --producers"));
+        }
     }
     if options.machine.as_os_str().is_empty() {
         return Err("--machine wants a file: machines/ has some".into());
     }
-    if matches!(
-        options.scenario.as_str(),
-        "mailbox" | "readers" | "percpu-drain"
-    ) {
+    let first = options.scenarios[0].as_str();
+    if matches!(first, "mailbox" | "readers" | "percpu-drain") {
         // They have no queue.
         options.scopes = vec!["system".into()];
         if options.cpus.iter().any(|&nr_cpus| nr_cpus < 2) {
-            return Err(format!("{} wants 2 CPUs at least", options.scenario));
+            return Err(format!("{first} wants 2 CPUs at least"));
         }
     }
     options
@@ -139,12 +157,16 @@ fn parse(args: &[String]) -> Result<Options, String> {
         .iter()
         .try_for_each(|scope| scope_of(scope).map(drop))?;
     // A check is run, not measured.
-    let is_check = CHECKS.iter().any(|it| it.name == options.scenario);
+    let is_check = CHECKS.iter().any(|it| it.name == first);
     if options.twin.is_some() && !is_check {
         return Err("--twin is for checks".into());
     }
     if let Some(seed) = seed.or(is_check.then_some(1)) {
+        if options.scenarios.len() > 1 {
+            return Err("--seed runs one scenario".into());
+        }
         options.point = Some(Point {
+            scenario: first.into(),
             scope: options.scopes[0].clone(),
             nr_cpus: options.cpus.first().copied().unwrap_or(2),
             seed,
@@ -159,8 +181,9 @@ const ITEMS_IN_ALL: usize = 12_000;
 
 impl Options {
     pub fn items_for(&self, nr_cpus: usize) -> usize {
+        let nr_producers = self.nr_producers.unwrap_or(nr_cpus);
         self.nr_items
-            .unwrap_or_else(|| (ITEMS_IN_ALL / nr_cpus).clamp(40, 1000))
+            .unwrap_or_else(|| (ITEMS_IN_ALL / nr_producers).clamp(40, 1000))
     }
 }
 
@@ -183,6 +206,10 @@ pub fn main() -> ExitCode {
             .cpus
             .iter()
             .try_for_each(|&nr_cpus| machine.topology(nr_cpus).map(drop))?;
+        let few = options.cpus.iter().min().copied();
+        if options.nr_producers > few {
+            return Err("--producers: more than CPUs".into());
+        }
         Ok::<_, String>((options, machine))
     };
     let (options, machine) = match read(&args) {
@@ -200,9 +227,7 @@ pub fn main() -> ExitCode {
             if let Some(bug) = &options.twin {
                 sync::twin::arm(bug);
             }
-            let nr_items = options.items_for(point.nr_cpus);
-            once(&options.scenario, &machine, point, nr_items, options.budget)
-                .map(|value| println!("{value}"))
+            once(&options, &machine, point).map(|value| println!("{value}"))
         }
         None => sweep::sweep(&options, &machine).map(|value| match options.json {
             true => println!("{value:#}"),

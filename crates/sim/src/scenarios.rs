@@ -1,6 +1,6 @@
 //! The programs: each is the shipped library, used as `afterwork bench` uses it, by one thread pinned to each CPU.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 // Counts of ours, which are to cost nothing in the simulation.
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -9,7 +9,7 @@ use afterwork::percpu::PerCpu;
 use afterwork::rcu::{self, Rcu};
 use afterwork::task_work::Mailbox;
 use afterwork::workqueue::{Builder, Registry, Work, Workqueue};
-use sync::{cpu, futex::Futex, thread, time};
+use sync::{futex::Futex, thread, time};
 use topology::{CpuId, CpuSet, Topology};
 
 use crate::host;
@@ -21,6 +21,23 @@ pub struct Job {
     pub scope: AffinityScope,
     /// How many items each producer makes, after a tenth of them that is not measured.
     pub nr_items: usize,
+    /// How many CPUs have a producer.
+    pub nr_producers: usize,
+}
+
+impl Job {
+    /// Returns the CPUs that have a producer: the first ones, of each core one before any has two.
+    pub fn producers(&self) -> Vec<CpuId> {
+        let mut cpus: Vec<_> = self.topology.allowed().iter().collect();
+        if self.nr_producers < cpus.len() {
+            cpus.sort_by_key(|&cpu| {
+                let core = self.topology.smt_siblings(cpu).into_iter().flatten();
+                core.take_while(|&sibling| sibling != cpu).count()
+            });
+            cpus.truncate(self.nr_producers);
+        }
+        cpus
+    }
 }
 
 /// What the clock of the simulated machine says of a run.
@@ -31,12 +48,29 @@ pub struct Told {
     pub nr_items: AtomicU64,
     pub nr_kicks: AtomicU64,
     pub nr_workers: AtomicU64,
+    /// How long each call took that queued, in nanoseconds, where that is noted.
+    queued_ns: Mutex<Vec<u32>>,
 }
 
 impl Told {
     pub fn span_ns(&self) -> u64 {
         let (start, end) = (self.start_ns.load(Relaxed), self.end_ns.load(Relaxed));
         end.saturating_sub(start).max(1)
+    }
+
+    pub fn note_queued(&self, took_ns: Vec<u32>) {
+        self.queued_ns.lock().expect("no panic").extend(took_ns);
+    }
+
+    /// Returns how long those calls took that queued: half of them and 95 of 100 no longer.
+    pub fn queued_ns(&self) -> Option<[u32; 2]> {
+        let mut all = self.queued_ns.lock().expect("no panic").clone();
+        all.sort_unstable();
+        let at = |percent: usize| {
+            all.get((all.len() * percent / 100).min(all.len() - 1))
+                .copied()
+        };
+        (!all.is_empty()).then(|| [50, 95].map(|percent| at(percent).expect("it is not empty")))
     }
 
     /// Returns how many items it made a second.
@@ -115,23 +149,26 @@ pub fn scope_of(name: &str) -> Result<AffinityScope, String> {
     })
 }
 
-/// Lets a thread on each CPU do `body`, all from one moment on, and notes when they began and ended.
-fn on_all_cpus(
+/// Lets a thread on each of `cpus` do `body`, all from one moment on, and notes when they began and ended.
+pub fn on_cpus(
     told: &Arc<Told>,
-    nr_cpus: usize,
+    cpus: Vec<CpuId>,
     body: impl Fn(usize, &dyn Fn()) + Send + Sync + 'static,
 ) {
     let body = Arc::new(body);
     let nr_ready = Arc::new(Futex::new(0));
     let go = Arc::new(Futex::new(0));
     told.start_ns.store(u64::MAX, Relaxed);
-    let threads: Vec<_> = (0..nr_cpus)
-        .map(|index| {
+    let nr_cpus = cpus.len();
+    let threads: Vec<_> = cpus
+        .into_iter()
+        .enumerate()
+        .map(|(index, cpu)| {
             let (body, nr_ready, go, told) =
                 (body.clone(), nr_ready.clone(), go.clone(), told.clone());
             let run = move || {
-                let here: CpuSet = [CpuId::new(index as u32)].into_iter().collect();
-                cpu::set_affinity(None, &here).expect("the CPU is there");
+                let here: CpuSet = [cpu].into_iter().collect();
+                sync::cpu::set_affinity(None, &here).expect("the CPU is there");
                 body(index, &|| {
                     nr_ready.word().fetch_add(1, Relaxed);
                     nr_ready.wake(1);
@@ -155,6 +192,7 @@ fn on_all_cpus(
     // All sleep, and workers that were made have gone idle.
     thread::sleep(std::time::Duration::from_millis(1));
     host::measure_from_here();
+    told.nr_kicks.store(0, Relaxed);
     go.word().store(1, Relaxed);
     go.wake(u32::MAX);
     threads
@@ -193,24 +231,28 @@ fn queue_of(
     let queue = Arc::new(builder.build_in(&registry).expect("a queue"));
     let (nr_items, told2, shared) = (job.nr_items, told.clone(), queue.clone());
     let kicks = registry.pool_stats().iter().map(|pool| pool.kicks).sum();
-    on_all_cpus(told, job.topology.nr_cpus(), move |_, ready| {
+    on_cpus(told, job.producers(), move |_, ready| {
         let make = |_| Work::new(move || host::work_ns(work_ns));
         let works: Vec<_> = (0..batch).map(make).collect();
-        let rounds = |nr_rounds: usize| {
+        let rounds = |nr_rounds: usize, queued_ns: &mut Vec<u32>| {
             for _ in 0..nr_rounds {
-                match &works[..] {
+                host::timed(queued_ns, || match &works[..] {
                     [work] => assert!(shared.enqueue(work)),
                     works => assert_eq!(shared.enqueue_all(works), works.len()),
-                }
+                });
                 works
                     .iter()
                     .for_each(|work| _ = work.flush().expect("another thread's"));
             }
         };
-        rounds((nr_items / 10 / batch).max(1));
+        // So large that it lies apart: the addresses of the rest are as without it.
+        let mut queued_ns = Vec::with_capacity(nr_items.max(4096));
+        rounds((nr_items / 10 / batch).max(1), &mut queued_ns);
+        queued_ns.clear();
         ready();
         let nr_rounds = (nr_items / batch).max(1);
-        rounds(nr_rounds);
+        rounds(nr_rounds, &mut queued_ns);
+        told2.note_queued(queued_ns);
         told2
             .nr_items
             .fetch_add((nr_rounds * batch) as u64, Relaxed);
@@ -253,10 +295,10 @@ fn mailbox(job: &Job, told: &Arc<Told>) {
     let nr_cpus = job.topology.nr_cpus();
     let mailbox = Mailbox::<usize>::new();
     let poster = mailbox.poster();
-    let owners = std::sync::Mutex::new(Some(mailbox));
+    let owners = Mutex::new(Some(mailbox));
     let (nr_items, told2) = (job.nr_items, told.clone());
     let nr_all = nr_items * (nr_cpus - 1);
-    on_all_cpus(told, nr_cpus, move |index, ready| {
+    on_cpus(told, job.producers(), move |index, ready| {
         if index > 0 {
             let poster = poster.clone();
             ready();
@@ -282,7 +324,7 @@ fn readers(job: &Job, told: &Arc<Told>) {
     // Each thousandth of an item's time it asks again.
     let nr_readers = (job.topology.nr_cpus() - 1) as u64;
     let nr_done = Arc::new(AtomicU64::new(0));
-    on_all_cpus(told, job.topology.nr_cpus(), move |index, ready| {
+    on_cpus(told, job.producers(), move |index, ready| {
         let section = || assert!(*cell.load(&rcu::read()) > 0);
         section();
         ready();
@@ -309,7 +351,7 @@ fn percpu_drain(job: &Job, told: &Arc<Told>) {
     let data = Arc::new(builder.build(|_| 0_u64).expect("per-CPU data"));
     let (nr_items, nr_owners, told2) = (job.nr_items, job.topology.nr_cpus() - 1, told.clone());
     let nr_done = Arc::new(AtomicU64::new(0));
-    on_all_cpus(told, job.topology.nr_cpus(), move |index, ready| {
+    on_cpus(told, job.producers(), move |index, ready| {
         if index == 0 {
             ready();
             while nr_done.load(Relaxed) < nr_owners as u64 {

@@ -7,28 +7,37 @@ use std::time::Instant;
 
 use serde_json::{Value, json};
 
+use crate::kernel;
 use crate::machine::Machine;
 use crate::once::Point;
 use crate::options::Options;
 
 /// Does all runs, and returns what they said.
 pub fn sweep(options: &Options, machine: &Machine) -> Result<Value, String> {
-    let guesses = machine.guesses();
+    let mut guesses = machine.guesses();
+    // What the model alone costs.
+    let is_model = |name: &String| kernel::SCENARIOS.iter().any(|it| it.name == name);
+    if !options.scenarios.iter().any(is_model) {
+        guesses.retain(|name| !name.starts_with("wq_"));
+    }
     let mut points = Vec::new();
     for scope in &options.scopes {
         for &nr_cpus in &options.cpus {
-            let at = |seed, changed| Point {
-                scope: scope.clone(),
-                nr_cpus,
-                seed,
-                changed,
-            };
-            points.extend((1..=options.nr_seeds).map(|seed| at(seed, None)));
-            if options.varies_guesses {
-                let both = guesses
-                    .iter()
-                    .flat_map(|name| [0.5, 2.0].map(|factor| (name.to_string(), factor)));
-                points.extend(both.map(|change| at(1, Some(change))));
+            for scenario in &options.scenarios {
+                let at = |seed, changed| Point {
+                    scenario: scenario.clone(),
+                    scope: scope.clone(),
+                    nr_cpus,
+                    seed,
+                    changed,
+                };
+                points.extend((1..=options.nr_seeds).map(|seed| at(seed, None)));
+                if options.varies_guesses {
+                    let both = guesses
+                        .iter()
+                        .flat_map(|name| [0.5, 2.0].map(|factor| (name.to_string(), factor)));
+                    points.extend(both.map(|change| at(1, Some(change))));
+                }
             }
         }
     }
@@ -36,15 +45,25 @@ pub fn sweep(options: &Options, machine: &Machine) -> Result<Value, String> {
     let mut rows = Vec::new();
     for scope in &options.scopes {
         for &nr_cpus in &options.cpus {
-            let all = points
-                .iter()
-                .zip(&values)
-                .filter(|(point, _)| point.scope == *scope && point.nr_cpus == nr_cpus);
-            rows.push(row(scope, nr_cpus, &all.collect::<Vec<_>>()));
+            let of = |scenario: &String| -> Vec<_> {
+                let all = points.iter().zip(&values);
+                let here = all.filter(|(it, _)| it.scope == *scope && it.nr_cpus == nr_cpus);
+                here.filter(|(it, _)| it.scenario == *scenario).collect()
+            };
+            let first = of(&options.scenarios[0]);
+            for (at, scenario) in options.scenarios.iter().enumerate() {
+                let runs = of(scenario);
+                let mut row = row(scope, nr_cpus, &runs);
+                row["scenario"] = json!(scenario);
+                if at > 0 {
+                    row["to_first"] = to_first(&runs, &first);
+                }
+                rows.push(row);
+            }
         }
     }
     Ok(json!({
-        "scenario": options.scenario, "machine": options.machine.display().to_string(), "guesses": guesses,
+        "scenario": options.scenarios.join(","), "machine": options.machine.display().to_string(), "guesses": guesses,
         "nr_runs": points.len(), "varied": options.varies_guesses, "rows": rows,
     }))
 }
@@ -89,6 +108,26 @@ fn row(scope: &str, nr_cpus: usize, runs: &[(&Point, &Value)]) -> Value {
         "over_guesses": bounds(&mut of_guesses.iter().map(|it| it.1).chain(of_seeds.iter().map(|value| rate(value)))),
         "most_by": worst.collect::<Vec<_>>(),
     })
+}
+
+/// Compares the runs of a scenario with those of the first one, each with that of equal seed and guess.
+fn to_first(runs: &[(&Point, &Value)], first: &[(&Point, &Value)]) -> Value {
+    let ratios = |of: &str, is_in: &dyn Fn(&Point) -> bool| -> Vec<f64> {
+        let both = runs.iter().zip(first).filter(|(run, _)| is_in(run.0));
+        let ratio = |(run, first): (&(_, &Value), &(_, &Value))| {
+            Some(run.1[of].as_f64()? / first.1[of].as_f64()?)
+        };
+        let mut ratios: Vec<_> = both.filter_map(ratio).collect();
+        ratios.sort_by(f64::total_cmp);
+        ratios
+    };
+    let is_seed = |point: &Point| point.changed.is_none();
+    let told = |of: &str| {
+        let (seeds, all) = (ratios(of, &is_seed), ratios(of, &|_| true));
+        let bounds = |of: &[f64]| json!([of.first(), of.last()]);
+        json!({ "median": seeds.get(seeds.len() / 2), "over_seeds": bounds(&seeds), "over_guesses": bounds(&all) })
+    };
+    json!({ "items_per_s": told("items_per_s"), "queued_p95_ns": told("queued_p95_ns") })
 }
 
 fn run_all(options: &Options, points: &[Point]) -> Result<Vec<Value>, String> {
@@ -139,7 +178,7 @@ pub fn run_one(options: &Options, point: &Point) -> Result<Value, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let mut command = Command::new(program);
     command
-        .arg(&options.scenario)
+        .arg(&point.scenario)
         .arg("--machine")
         .arg(&options.machine);
     command.args([
@@ -151,6 +190,9 @@ pub fn run_one(options: &Options, point: &Point) -> Result<Value, String> {
         &point.seed.to_string(),
     ]);
     command.args(["--items", &options.items_for(point.nr_cpus).to_string()]);
+    if let Some(nr_producers) = options.nr_producers {
+        command.args(["--producers", &nr_producers.to_string()]);
+    }
     command.args(["--budget", &options.budget.as_secs().to_string()]);
     if let Some((name, factor)) = &point.changed {
         command.args(["--change", &format!("{name}:{factor}")]);

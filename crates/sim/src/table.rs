@@ -15,6 +15,11 @@ fn figure(value: &Value) -> String {
     format!("{:.2}", value.as_f64().unwrap_or(0.0))
 }
 
+/// A ratio as a difference.
+fn percent(ratio: &Value) -> String {
+    format!("{:+.0}", (ratio.as_f64().unwrap_or(f64::NAN) - 1.0) * 100.0)
+}
+
 fn text(value: &Value) -> &str {
     value.as_str().unwrap_or("")
 }
@@ -35,12 +40,14 @@ pub fn shown(all: &Value) -> String {
         guesses.join(", "),
     );
     out += &format!(
-        "{:12} {:>4}  {:>9}  {:>19}  {:>19}  {:>7} {:>7} {:>9} {:>8}\n",
+        "{:17} {:12} {:>4}  {:>9}  {:>19}  {:>19}  {:>15}  {:>7} {:>7} {:>9} {:>8}\n",
+        "scenario",
         "scope",
         "cpus",
         "items/s",
         "over seeds",
         "and guesses",
+        "queue 50/95 ns",
         "kicks/i",
         "wakes/i",
         "moves/i",
@@ -49,13 +56,19 @@ pub fn shown(all: &Value) -> String {
     for row in list(&all["rows"]) {
         let median = &row["median"];
         let bounds = |of: &str| format!("{} to {}", rate(&row[of][0]), rate(&row[of][1]));
+        let queued = match median["queued_p50_ns"].as_u64() {
+            Some(half) => format!("{half} / {}", median["queued_p95_ns"]),
+            None => "-".into(),
+        };
         out += &format!(
-            "{:12} {:>4}  {:>9}  {:>19}  {:>19}  {:>7} {:>7} {:>9} {:>8}{}\n",
+            "{:17} {:12} {:>4}  {:>9}  {:>19}  {:>19}  {:>15}  {:>7} {:>7} {:>9} {:>8}{}\n",
+            text(&row["scenario"]),
             text(&row["scope"]),
             row["nr_cpus"].to_string(),
             rate(&median["items_per_s"]),
             bounds("over_seeds"),
             bounds("over_guesses"),
+            queued,
             figure(&median["kicks_per_item"]),
             figure(&median["wakes_per_item"]),
             figure(&median["transfers_per_item"]),
@@ -67,8 +80,36 @@ pub fn shown(all: &Value) -> String {
             },
         );
     }
+    let first = text(&list(&all["rows"])[0]["scenario"]);
     for row in list(&all["rows"]) {
-        out += &format!("\n{} scope, {} CPUs\n", text(&row["scope"]), row["nr_cpus"]);
+        let Some(to_first) = row.get("to_first") else {
+            continue;
+        };
+        let told = |of: &str| {
+            let of = &to_first[of];
+            let both = |of: &Value| format!("{} to {}", percent(&of[0]), percent(&of[1]));
+            let (seeds, all) = (both(&of["over_seeds"]), both(&of["over_guesses"]));
+            format!(
+                "{} % ({seeds} over seeds, {all} and guesses)",
+                percent(&of["median"])
+            )
+        };
+        out += &format!(
+            "\n{} to {first}, {} scope, {} CPUs:\n  items/s {}; queueing, 95 of 100 {}\n",
+            text(&row["scenario"]),
+            text(&row["scope"]),
+            row["nr_cpus"],
+            told("items_per_s"),
+            told("queued_p95_ns"),
+        );
+    }
+    for row in list(&all["rows"]) {
+        out += &format!(
+            "\n{}, {} scope, {} CPUs\n",
+            text(&row["scenario"]),
+            text(&row["scope"]),
+            row["nr_cpus"]
+        );
         for most in list(&row["most_by"]) {
             let (cost, times) = (text(&most["cost"]), figure(&most["times"]));
             out += &format!(

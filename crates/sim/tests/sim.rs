@@ -25,11 +25,10 @@ fn said(output: &Output) -> String {
 
 #[test]
 fn equal_seeds_give_equal_bytes_and_others_do_not() {
-    let once = |seed: u32, word: &str| {
+    let once = |scenario: &str, seed: u32, word: &str| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_afterwork-sim"));
-        command.args(
-            format!("one-at-a-time --cpus 36 --scope system --items 40 --seed {seed}").split(' '),
-        );
+        let args = format!("{scenario} --cpus 36 --scope system --items 40 --seed {seed}");
+        command.args(args.split(' '));
         // The host's stack starts elsewhere.
         command
             .arg("--machine")
@@ -39,12 +38,15 @@ fn equal_seeds_give_equal_bytes_and_others_do_not() {
         assert!(output.status.success(), "{}", said(&output));
         output.stdout
     };
-    let first = once(1, "");
-    assert!(!first.is_empty());
-    for run in 1..10 {
-        assert_eq!(once(1, &"x".repeat(run * 1000)), first, "run {run}");
+    for (scenario, nr_runs) in [("one-at-a-time", 10), ("kernel-deferred", 3)] {
+        let first = once(scenario, 1, "");
+        assert!(!first.is_empty());
+        for run in 1..nr_runs {
+            let again = once(scenario, 1, &"x".repeat(run * 1000));
+            assert_eq!(again, first, "{scenario}, run {run}");
+        }
+        assert_ne!(once(scenario, 2, ""), first);
     }
-    assert_ne!(once(2, ""), first);
 }
 
 /// No deadlock, no endless loop, no panic: on few CPUs, and on several nodes.
@@ -59,6 +61,9 @@ fn every_scenario_comes_to_its_end() {
         "mailbox",
         "readers",
         "percpu-drain",
+        "kernel-under-lock",
+        "kernel-deferred",
+        "kernel-bare",
     ] {
         for (file, cpus) in [("vm-2.toml", 2), ("epyc-256.toml", 64)] {
             let output = sim(
@@ -182,6 +187,36 @@ fn a_sweep_has_intervals_a_banner_and_the_lines_that_were_waited_for() {
     }
 }
 
+/// One table, each figure of the later ones also as a difference to the first, and made on as many CPUs as was said.
+#[test]
+fn several_scenarios_are_put_side_by_side() {
+    let args = "kernel-under-lock,kernel-deferred,handed-over --cpus 8 --producers 2 --scope cache --items 60 --seeds 2 --no-guesses";
+    let output = sim(args, "guest-8.toml");
+    assert!(output.status.success(), "{}", said(&output));
+    let text = String::from_utf8_lossy(&output.stdout);
+    for part in [
+        "\nkernel-under-lock cache ",
+        "\nkernel-deferred to kernel-under-lock, cache scope, 8 CPUs:\n  items/s ",
+        "\nhanded-over to kernel-under-lock, ",
+        " over seeds, ",
+        "wq_locked",
+        "lock of the kernel's pool: taken ",
+    ] {
+        assert!(text.contains(part), "no `{part}` in\n{text}");
+    }
+    let output = sim(&format!("{args} --json"), "guest-8.toml");
+    let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let rows = told["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 3);
+    for row in rows {
+        assert_eq!(row["median"]["nr_items"], 120.0, "two producers of 60");
+        let is_first = row["scenario"] == "kernel-under-lock";
+        let ratio = &row["to_first"]["queued_p95_ns"]["over_seeds"][1];
+        assert_eq!(ratio.as_f64().is_none(), is_first, "{row}");
+        assert!(row["median"]["queued_p95_ns"].as_f64() > Some(0.0), "{row}");
+    }
+}
+
 #[test]
 fn what_cannot_be_run_is_told() {
     let cases = [
@@ -190,6 +225,10 @@ fn what_cannot_be_run_is_told() {
         ("two-at-a-time", "no scenario is called", 2),
         ("one-at-a-time --scope galaxy", "no scope is called", 2),
         ("batches --twin x", "--twin is for checks", 2),
+        ("batches,readers", "compared with no other", 2),
+        ("batches,handed-over --seed 1", "runs one scenario", 2),
+        ("fan-out --producers 2", "takes no --producers", 2),
+        ("batches --cpus 8,4 --producers 5", "more than CPUs", 2),
         ("one-at-a-time --cpus 8 --budget 0", "over the budget", 1),
     ];
     for (args, told, code) in cases {
