@@ -1,9 +1,11 @@
-//! Holds README's comparison, and the picture of the lab's page, to the run that both are taken from:
-//! `docs/figures/compared.jsonl`, which one command makes.
+//! Holds README's comparison, the tables of all claims in docs/figures.md and the picture of the lab's page to the run that all are
+//! taken from: `docs/figures/compared.jsonl`, which one command makes.
 //!
-//! `cargo xtask figures` checks; `--write` writes README's table from the run, and `--picture` makes its picture by a browser;
+//! `cargo xtask figures` checks; `--write` writes the tables from the run, and `--picture` makes its picture by a browser;
 //! `--run FILE` first keeps what `afterwork bench --json` printed into FILE; `--measure` first runs that (minutes, on a machine that
 //! does nothing else). The check sees by sums that the picture is of that run, and of the page as it is made now.
+
+mod claims;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -15,7 +17,7 @@ use serde_json::Value;
 use crate::report::{self, Failure, Finding};
 use crate::workspace::{Workspace, output};
 
-/// The run that README shows.
+/// The run that README and docs/figures.md show.
 const RUN: &str = "docs/figures/compared.jsonl";
 const README: &str = "README.md";
 const MANIFEST: &str = "Cargo.toml";
@@ -49,11 +51,11 @@ const BENCH: &[&str] = &[
     "--repeat",
     "9",
     "--seconds",
-    "420",
-    "--cases",
-    "one-at-a-time,batch-1000,subsystems,owned,wake,read,push-pop-contiguous",
+    "600",
     "--json",
 ];
+
+const STALE: &str = "not as the run has it: cargo xtask figures --write";
 
 /// A row of README's table, and the claim of the lab that it is taken from.
 struct Row {
@@ -75,7 +77,7 @@ const ROWS: [Row; 8] = [
         against: "best of tokio, rayon, threadpool, channel pool",
         bench: "workqueue",
         case: "one-at-a-time",
-        variant: "cpu+help",
+        variant: "cache_shard+help",
         metric: "items_per_s",
         other: None,
         lower: false,
@@ -85,7 +87,7 @@ const ROWS: [Row; 8] = [
         against: "the same",
         bench: "workqueue",
         case: "one-at-a-time",
-        variant: "cpu",
+        variant: "cache_shard",
         metric: "items_per_s",
         other: None,
         lower: false,
@@ -95,7 +97,7 @@ const ROWS: [Row; 8] = [
         against: "the same",
         bench: "workqueue",
         case: "batch-1000",
-        variant: "cpu",
+        variant: "cache_shard",
         metric: "items_per_s",
         other: None,
         lower: false,
@@ -247,14 +249,35 @@ fn keep(workspace: &Workspace, told: &str) -> Result<(), Failure> {
 /// Writes README's table, and the number on its first screen.
 fn tabled(workspace: &Workspace) -> Result<(), Failure> {
     let (record, readme) = (record(workspace)?, text(workspace, README)?);
-    let (before, _, after) = parts(&readme)
+    let (before, _, after) = between(&readme, BEGIN, END)
         .ok_or_else(|| Failure::new(format!("{README} has no {}", BEGIN.trim_end())))?;
     let first = ROWS[0]
         .find(&record.ratios)
         .map(|ratio| ROWS[0].told(ratio));
     let before = in_front(before, first.as_deref().unwrap_or("-"));
     let written = format!("{before}{BEGIN}{}{END}{after}", table(&record));
-    write(workspace, README, &written)
+    write(workspace, README, &written)?;
+    let page = text(workspace, claims::PAGE)?;
+    let (before, _, after) = between(&page, claims::BEGIN, claims::END).ok_or_else(|| {
+        Failure::new(format!(
+            "{} has no {}",
+            claims::PAGE,
+            claims::BEGIN.trim_end()
+        ))
+    })?;
+    let tables = claims_of(workspace, &record)?;
+    let written = format!("{before}{}{tables}{}{after}", claims::BEGIN, claims::END);
+    write(workspace, claims::PAGE, &written)
+}
+
+fn claims_of(workspace: &Workspace, record: &Record) -> Result<String, Failure> {
+    let run = text(workspace, RUN)?;
+    Ok(claims::tables(
+        &run,
+        &record.machine,
+        &record.date,
+        &record.command,
+    ))
 }
 
 /// Runs the benches whose ratios README shows, and returns what they print.
@@ -458,6 +481,11 @@ fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
     let mut found = broken(&record, &readme, &manifest);
     let told = text(workspace, SUMS)?;
     found.extend(unlike(&made_of(workspace)?, &told, &readme));
+    let page = text(workspace, claims::PAGE)?;
+    let tables = claims_of(workspace, &record)?;
+    if between(&page, claims::BEGIN, claims::END).is_none_or(|(_, shown, _)| shown != tables) {
+        found.push(Finding::new(claims::PAGE, 0, STALE));
+    }
     for finding in &found {
         report::data(&format!("{finding}\n"));
     }
@@ -477,10 +505,9 @@ fn check(workspace: &Workspace) -> Result<ExitCode, Failure> {
 fn broken(record: &Record, readme: &str, manifest: &str) -> Vec<Finding> {
     let mut found = Vec::new();
     let mut say = |line: usize, rule: String| found.push(Finding::new(README, line as u32, rule));
-    let stale = "not as the run has it: cargo xtask figures --write";
-    match parts(readme) {
+    match between(readme, BEGIN, END) {
         Some((_, shown, _)) if shown == table(record) => {}
-        _ => say(0, stale.into()),
+        _ => say(0, STALE.into()),
     }
     let ratios = ROWS
         .iter()
@@ -552,9 +579,9 @@ fn in_front(before: &str, told: &str) -> String {
 }
 
 /// What stands before, between and after the marks.
-fn parts(readme: &str) -> Option<(&str, &str, &str)> {
-    let (before, rest) = readme.split_once(BEGIN)?;
-    let (shown, after) = rest.split_once(END)?;
+fn between<'a>(page: &'a str, begin: &str, end: &str) -> Option<(&'a str, &'a str, &'a str)> {
+    let (before, rest) = page.split_once(begin)?;
+    let (shown, after) = rest.split_once(end)?;
     Some((before, shown, after))
 }
 

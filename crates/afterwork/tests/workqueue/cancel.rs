@@ -260,16 +260,17 @@ fn a_cancelled_item_that_owns_the_last_handle_of_its_queue_is_freed() {
     });
 }
 
-/// Spawns and cancels very many items of `queue`, among some that wait; returns how much the process has grown by them.
+/// Spawns and cancels very many items of `queue`, among some that wait; returns how much the process has grown by a third of them,
+/// the least of the three: what is cancelled while somebody with the pool's lock has lost its CPU stays for that long.
 fn storm(queue: &Workqueue, order: &Arc<Mutex<Vec<usize>>>, name: &str) -> usize {
-    let mut before = 0;
+    let mut sizes = Vec::new();
     for i in 0..100_000 {
         if i % 10_000 == 0 {
             let order = order.clone();
             queue.spawn_detached(move || order.lock().unwrap().push(i));
         }
-        if i == 10_000 {
-            before = resident_kib();
+        if i % 30_000 == 9_999 {
+            sizes.push(resident_kib());
         }
         assert!(queue.spawn(|| ()).cancel());
         let work = Work::new(|| ());
@@ -280,7 +281,8 @@ fn storm(queue: &Workqueue, order: &Arc<Mutex<Vec<usize>>>, name: &str) -> usize
         "{name}: {:?}",
         queue.stats()
     );
-    resident_kib().saturating_sub(before)
+    let grown = sizes.windows(2).map(|two| two[1].saturating_sub(two[0]));
+    grown.min().unwrap()
 }
 
 #[test]
@@ -296,7 +298,7 @@ fn what_is_cancelled_on_a_full_or_paused_queue_leaves_it() {
             plug.release();
             let paused_kib = storm(&queue, &order, "paused");
             assert!(
-                grown_kib < 4096 && paused_kib < 4096,
+                grown_kib < 1024 && paused_kib < 1024,
                 "{grown_kib}, {paused_kib} KiB"
             );
             queue.resume();

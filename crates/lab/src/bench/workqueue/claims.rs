@@ -36,6 +36,10 @@ pub fn one_at_a_time(scopes: &[AffinityScope]) -> Vec<Claim> {
                 let p95 = Claim::of(plain.to_string(), "", COMPLETION_P95, Against::BestPeer);
                 claims.push(p95.in_words(format!("completion p95 of {plain}")));
             }
+            // The default.
+            AffinityScope::CacheShard => {
+                claims.push(against_peer("items/s", plain, ITEMS_PER_S, AS_THE_BEST));
+            }
             AffinityScope::System => {
                 let joined = plain.spawned();
                 claims.push(against_peer("items/s", joined, ITEMS_PER_S, AS_THE_BEST));
@@ -107,7 +111,12 @@ pub fn many(scopes: &[AffinityScope], reusable: f64) -> Vec<Claim> {
     for &scope in scopes {
         let plain = Way::plain(scope);
         for (way, least) in [(plain, reusable), (plain.spawned(), 1.0)] {
-            claims.push(against_peer("items/s", way, ITEMS_PER_S, Bound::AtLeast(least)));
+            claims.push(against_peer(
+                "items/s",
+                way,
+                ITEMS_PER_S,
+                Bound::AtLeast(least),
+            ));
         }
     }
     claims.extend(deferral(scopes, |_| None));
