@@ -153,11 +153,11 @@ macro_rules! fields {
 
 const QUEUE: &[Field] = queue_figures!(fields! {} {
     counter waits: u64, "Items whose wait was measured";
-    gauge wait_p50_ns: u64, "Median wait since the start, nanoseconds";
-    gauge wait_p99_ns: u64, "99th percentile of the waits since the start, nanoseconds";
+    gauge wait_p50_ns: u64, "Median wait since the start, nanoseconds; within its power of two";
+    gauge wait_p99_ns: u64, "99th percentile of the waits since the start, nanoseconds; within its power of two";
     gauge oldest_ns: u64, "For how long the oldest item waits that no worker has taken, nanoseconds; 0 if none waits";
-    gauge run_p50_ns: u64, "Median time for which workers ran an item since the start, nanoseconds";
-    gauge run_p99_ns: u64, "99th percentile of the times for which workers ran an item since the start, nanoseconds";
+    gauge run_p50_ns: u64, "Median time for which workers ran an item since the start, nanoseconds; within its power of two";
+    gauge run_p99_ns: u64, "99th percentile of the times for which workers ran an item since the start, nanoseconds; within its power of two";
 });
 
 const POOL: &[Field] = pool_figures!(fields! {} {

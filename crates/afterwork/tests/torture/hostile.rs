@@ -412,6 +412,23 @@ impl Wake for Unpark {
     }
 }
 
+/// Starts a thread as the library does, in a child of `fork` too: the standard library's start takes a lock that a thread of the parent,
+/// just starting or ending, may have held at the fork. Waits until the system grants it.
+pub fn start_anyhow(body: impl FnOnce() + Send + 'static) -> ::sync::thread::JoinHandle {
+    let body = Arc::new(Mutex::new(Some(body)));
+    loop {
+        let theirs = body.clone();
+        let begin = move || {
+            let body = theirs.lock().unwrap().take();
+            body.expect("one thread is started")();
+        };
+        match ::sync::thread::spawn("torture", begin) {
+            Ok(thread) => return thread,
+            Err(_) => thread::yield_now(),
+        }
+    }
+}
+
 /// Forks; the child calls `body` and ends, and whatever is wrong there is wrong here.
 ///
 /// What the child leaves it leaves for ever, guards too: it ends without destructors.

@@ -297,7 +297,7 @@ fn set_executor(dice: &mut Dice) {
                 let _batch = batch;
                 misbehave(&mut Dice::new(seed));
             }
-            _ => drop(thread::spawn(move || batch.run())),
+            _ => drop(hostile::start_anyhow(move || batch.run())),
         }
     })));
 }

@@ -207,7 +207,7 @@ fn fork(dice: &mut Dice) {
         drop(poster.post(Arc::new(1)));
         let mut mailbox = Mailbox::new();
         let theirs = mailbox.poster();
-        let other = thread::spawn(move || {
+        let other = hostile::start_anyhow(move || {
             for number in 0..MAX_ITEMS {
                 assert!(theirs.post(number).is_ok(), "a child's mailbox is closed");
             }

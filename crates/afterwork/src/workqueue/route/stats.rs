@@ -87,9 +87,9 @@ impl QueueReport {
     fn figures(&self) -> Vec<u64> {
         let (wait, run) = (&self.wait, &self.run);
         let mut figures = self.stats.counts();
-        figures.extend([wait.count, wait.quantile_ns(0.5), wait.quantile_ns(0.99)]);
+        figures.extend([wait.count, wait.about_ns(0.5), wait.about_ns(0.99)]);
         let oldest_ns = self.oldest.map_or(0, |age| age.as_nanos() as u64);
-        figures.extend([oldest_ns, run.quantile_ns(0.5), run.quantile_ns(0.99)]);
+        figures.extend([oldest_ns, run.about_ns(0.5), run.about_ns(0.99)]);
         figures
     }
 }
