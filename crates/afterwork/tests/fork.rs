@@ -11,7 +11,7 @@ use std::{
     pin::{Pin, pin},
     sync::{
         Arc, Barrier, Mutex,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering},
         mpsc,
     },
     task::{Context, Poll, Waker},
@@ -255,7 +255,8 @@ fn a_stall_handler_that_forks_goes_on_in_both() {
         ..before
     });
     let (sender, receiver) = mpsc::channel();
-    let sender = Mutex::new(sender);
+    // A child neither sends nor drops it: it would find the channel's lock taken where the other side had it at the fork.
+    let sender: &Mutex<_> = Box::leak(Box::new(Mutex::new(sender)));
     rcu::on_stall(Some(Box::new(move |_| {
         // SAFETY: as in `in_child`.
         let pid = unsafe { libc::fork() };
@@ -264,7 +265,7 @@ fn a_stall_handler_that_forks_goes_on_in_both() {
             unsafe { libc::alarm(LIMIT_S) };
             // Its own sections are sections, and whoever else waits waits for this grace period to end.
             drop(rcu::read());
-            let waiter = thread::spawn(rcu::synchronize);
+            let waiter = ::sync::thread::spawn("waiter", rcu::synchronize).unwrap();
             for _ in 0..100 {
                 thread::yield_now();
                 if waiter.is_finished() {
@@ -273,8 +274,9 @@ fn a_stall_handler_that_forks_goes_on_in_both() {
                     unsafe { libc::_exit(9) };
                 }
             }
+        } else {
+            sender.lock().unwrap().send(pid).unwrap();
         }
-        sender.lock().unwrap().send(pid).unwrap();
     })));
     let parent = std::process::id();
     let guard = rcu::read();
@@ -406,25 +408,32 @@ fn a_srcu_callback_that_forks_drops_no_version_in_the_child() {
     let ours = || Ours(std::process::id());
     let domain = Domain::new();
     let cell = Rcu::new_in(ours(), domain.clone());
-    let (sender, receiver) = mpsc::channel();
-    let (go, wait) = mpsc::channel::<()>();
-    let (begun, has_begun) = mpsc::channel();
+    // No channel: the child would find its lock taken where the other side had it at the fork.
+    let [has_begun, may_go, pid] = [0; 3].map(|_| Arc::new(AtomicI32::new(0)));
+    let wait_for = |word: &AtomicI32| {
+        while word.load(Ordering::Acquire) == 0 {
+            thread::yield_now();
+        }
+        word.load(Ordering::Acquire)
+    };
+    let theirs = [has_begun.clone(), may_go.clone(), pid.clone()];
     domain.call(move || {
-        begun.send(()).unwrap();
-        wait.recv().unwrap();
+        let [has_begun, may_go, pid] = theirs;
+        has_begun.store(1, Ordering::Release);
+        wait_for(&may_go);
         // SAFETY: as in `in_child`.
-        let pid = unsafe { libc::fork() };
-        if pid == 0 {
+        let child = unsafe { libc::fork() };
+        if child == 0 {
             // SAFETY: takes a number.
             unsafe { libc::alarm(LIMIT_S) };
         }
-        sender.send(pid).ok();
+        pid.store(child, Ordering::Release);
     });
-    has_begun.recv().unwrap();
+    wait_for(&has_begun);
     // It waits behind that batch.
     cell.replace(ours());
-    go.send(()).unwrap();
-    let pid = receiver.recv().unwrap();
+    may_go.store(1, Ordering::Release);
+    let pid = wait_for(&pid);
     domain.barrier();
     let mut status = 0;
     // SAFETY: `status` lives over the call.
