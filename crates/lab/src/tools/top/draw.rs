@@ -8,7 +8,7 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::processes::Found;
-use super::rows::{Table, dropped_first, main_counter, main_rate, rate, span_s};
+use super::rows::{Table, dropped_first, duration_text, main_counter, main_rate, rate, span_s};
 use super::text::{headline, is_stalled, summary};
 use super::view::{Over, REMEMBERED, View};
 
@@ -358,9 +358,13 @@ fn detail(view: &View, room: usize) -> Vec<String> {
             .flatten()
             .filter(|rate| *rate > 0.0)
             .map_or_else(String::new, |rate| format!(" ({rate:.1}/s)"));
+        let figure = match field.name.ends_with("_ns") {
+            true => duration_text(figure),
+            false => figure.to_string(),
+        };
         lines.push(format!(
-            "{:<16} {:>12}{per_s}  {}",
-            field.name, figure, field.about
+            "{:<16} {figure:>12}{per_s}  {}",
+            field.name, field.about
         ));
     }
     if is_short {
@@ -371,6 +375,8 @@ fn detail(view: &View, room: usize) -> Vec<String> {
 
 fn over(frame: &mut Frame<'_>, title: &str, lines: Vec<String>) {
     let area = frame.area();
+    let room = (usize::from(area.width), usize::from(area.height).saturating_sub(2));
+    let lines = wrapped(lines, room.0.saturating_sub(4), room.1);
     let widest = lines.iter().map(|line| wide(line)).max().unwrap_or(0) + 4;
     let width = u16::try_from(widest).unwrap_or(u16::MAX).min(area.width);
     let height = u16::try_from(lines.len() + 2)
@@ -392,6 +398,27 @@ fn over(frame: &mut Frame<'_>, title: &str, lines: Vec<String>) {
         Paragraph::new(lines).block(Block::bordered().title(format!(" {title} "))),
         place,
     );
+}
+
+/// Breaks lines that are too wide between words, where there is room for `most` lines.
+fn wrapped(lines: Vec<String>, width: usize, most: usize) -> Vec<String> {
+    let mut broken = Vec::new();
+    for line in &lines {
+        let mut rest = line.as_str();
+        while wide(rest) > width {
+            let fits = rest.char_indices().map(|(at, _)| at);
+            let fits = fits.take_while(|&at| wide(&rest[..at]) <= width);
+            // Not within the figures at its front.
+            let at = fits.filter(|&at| rest[at..].starts_with(' ')).last();
+            let Some(at) = at.filter(|&at| !rest[..at].trim().is_empty()) else {
+                break;
+            };
+            broken.push(rest[..at].to_owned());
+            rest = rest[at..].trim_start();
+        }
+        broken.push(rest.to_owned());
+    }
+    if broken.len() <= most { broken } else { lines }
 }
 
 /// A bar for each of the last `most` values, as high as the greatest of them allows.

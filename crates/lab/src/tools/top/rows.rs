@@ -108,12 +108,16 @@ fn columns(kind: Kind) -> &'static [Column] {
     }
 }
 
+/// The column that has no header: a queue's scope, a pool's CPUs.
+const DETAIL: &str = "";
+
 /// Returns the headers of columns that a narrow screen does without, the least important first.
 #[must_use]
 pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Queue => &[
-            "helped", "cpu ms", "refused", "done", "panicked", "wait p50", "run p99",
+            "helped", "cpu ms", "refused", "done", "panicked", "wait p50", "run p99", DETAIL, "max", "done/s",
+            "wait p99",
         ],
         Kind::Pool => &[
             "culled", "created", "maydays", "refused", "kicks/s", "stalls", "idle",
@@ -235,7 +239,9 @@ fn figure_text(name: &str, figure: u64) -> String {
     }
 }
 
-fn duration_text(ns: u64) -> String {
+/// Returns a time in the unit that suits it.
+#[must_use]
+pub fn duration_text(ns: u64) -> String {
     match ns {
         0 => "-".to_owned(),
         ns if ns < 10_000 => format!("{ns} ns"),
@@ -284,7 +290,8 @@ mod tests {
     fn every_column_is_of_a_figure_that_there_is() {
         for kind in Kind::ALL {
             assert!(!columns(kind).is_empty(), "{kind:?}");
-            let is_head = |head: &&str| columns(kind).iter().any(|(it, ..)| it == head);
+            let is_head =
+                |head: &&str| *head == DETAIL || columns(kind).iter().any(|(it, ..)| it == head);
             assert!(dropped_first(kind).iter().all(is_head), "{kind:?}");
             let counter = kind
                 .fields()
