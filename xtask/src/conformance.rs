@@ -2,7 +2,7 @@
 //!
 //! A rule is a row of a table whose last column is headed `test`. That column names at least one test function, in
 //! backticks. A test is named once: one that serves two rules would not tell which of them broke. A test of Rust's is a function, one
-//! of C's a row of a table of the suite; each of `rules.c` is named.
+//! of C's a row of a table of the suite (or a misuse there); each of `rules.c` is named.
 
 use std::collections::BTreeSet;
 
@@ -44,8 +44,13 @@ pub fn check(workspace: &Workspace) -> Result<Findings, Failure> {
 /// Returns the cases of a file of the suite in C, with their lines: what its table has.
 fn cases(text: &str) -> Vec<(u32, &str)> {
     let rows = (1..).zip(text.lines()).filter_map(|(line, row)| {
-        let case = row.strip_prefix("\tT(")?.strip_suffix("),")?;
-        Some((line, case))
+        let row = row.strip_prefix('\t')?;
+        if let Some(case) = row.strip_prefix("T(") {
+            return Some((line, case.strip_suffix("),")?));
+        }
+        // A misuse: its name, and what is said of it.
+        let misuse = row.strip_prefix("M(").or_else(|| row.strip_prefix("E("))?;
+        Some((line, misuse.split_once(", \"")?.0))
     });
     rows.collect()
 }
@@ -138,6 +143,8 @@ mod tests {
         let found = unnamed("rules.c", &cases, &rules(TEXT));
         assert_eq!(found.len(), 1);
         assert_eq!(found[0].line, 3);
+        let misuses = "#define M(name, line) {}\n\tM(a, \"said\"),\n\tE(b, \"\"),\n";
+        assert_eq!(super::cases(misuses), [(2, "a"), (3, "b")]);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 
 #include <dirent.h>
 #include <sched.h>
+#include <sys/resource.h>
 
 /* An item that counts its runs, and what is beside it. */
 struct counted {
@@ -308,6 +309,21 @@ static void a_raised_limit_lets_items_start(void)
 	pthread_barrier_destroy(&meeting);
 }
 
+static void a_limit_may_change_while_items_come_and_go(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("changed", WQ_UNBOUND, 8);
+	struct counted items[60];
+
+	for (int i = 0; i < 60; i++) {
+		init(&items[i], run);
+		CHECK_EQ(workqueue_set_max_active(wq, 1 + i % 8), 0);
+		CHECK(queue_work(wq, WORK(&items[i])));
+	}
+	destroy_workqueue(wq);
+	for (int i = 0; i < 60; i++)
+		CHECK_EQ(items[i].nr_runs, 1);
+}
+
 static int nr_inside, most_inside;
 
 static void count_inside(struct work_struct *work)
@@ -460,6 +476,137 @@ static void items_of_one_producer_keep_their_order_one_at_a_time_on_a_cpu(void)
 	check_order(60);
 }
 
+struct producers {
+	struct workqueue_struct *wq;
+	int nr_producers;
+	struct counted items[NR_THREADS][20];
+};
+
+static void *produce(void *data)
+{
+	struct producers *all = data;
+	int who = __atomic_fetch_add(&all->nr_producers, 1, __ATOMIC_RELAXED);
+
+	for (int i = 0; i < 20; i++) {
+		init(&all->items[who][i], note_order);
+		all->items[who][i].number = who * 20 + i;
+		CHECK(queue_work(all->wq, WORK(&all->items[who][i])));
+	}
+	return NULL;
+}
+
+static void an_ordered_queue_keeps_the_order_of_each_of_many_producers(void)
+{
+	struct producers *all = calloc(1, sizeof(*all));
+	int next[NR_THREADS] = { 0 };
+
+	all->wq = alloc_ordered_workqueue("producers", 0);
+	in_threads(produce, all);
+	destroy_workqueue(all->wq);
+	CHECK_EQ(nr_in_order, NR_THREADS * 20);
+	for (int i = 0; i < nr_in_order; i++)
+		CHECK_EQ(order[i] % 20, next[order[i] / 20]++);
+	nr_in_order = 0;
+	free(all);
+}
+
+static void apply_to(struct workqueue_struct *wq, int nice)
+{
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+
+	cpumask_setall(attrs->cpumask);
+	attrs->nice = nice;
+	CHECK_EQ(apply_workqueue_attrs(wq, attrs), 0);
+	free_workqueue_attrs(attrs);
+}
+
+static void see_nice(struct work_struct *work)
+{
+	/* Of this thread alone. */
+	counted_of(work)->seen = getpriority(PRIO_PROCESS, 0);
+	sem_post(counted_of(work)->started);
+}
+
+static void new_items_have_the_nice_value_of_new_attributes(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("nice", WQ_UNBOUND, 0);
+	struct counted it;
+	sem_t started;
+
+	gate_init(&started);
+	init(&it, see_nice);
+	it.started = &started;
+	for (int nice = 17; nice < 20; nice++) {
+		apply_to(wq, nice);
+		CHECK(queue_work(wq, WORK(&it)));
+		/* Before the flush, which might run it here. */
+		gate_wait(&started);
+		flush_work(WORK(&it));
+		CHECK_EQ(it.seen, nice);
+	}
+	destroy_workqueue(wq);
+}
+
+/* Makes an item of WQ that does not end before it is let go, and gives WQ other attributes then. */
+static void stick_and_change(struct stuck *stuck, struct workqueue_struct *wq)
+{
+	stuck->wq = wq;
+	init(&stuck->plug, run);
+	gate_init(&stuck->started);
+	gate_init(&stuck->go);
+	stuck->plug.started = &stuck->started;
+	stuck->plug.go = &stuck->go;
+	CHECK(queue_work(wq, WORK(&stuck->plug)));
+	gate_wait(&stuck->started);
+	apply_to(wq, 19);
+}
+
+static void new_items_do_not_wait_for_those_of_former_attributes(void)
+{
+	struct stuck stuck;
+	struct counted it;
+	sem_t started;
+
+	stick_and_change(&stuck, alloc_workqueue("former", WQ_UNBOUND, 8));
+	gate_init(&started);
+	init(&it, run);
+	it.started = &started;
+	CHECK(queue_work(stuck.wq, WORK(&it)));
+	gate_wait(&started);
+	flush_work(WORK(&it));
+	CHECK(it.nr_runs == 1 && runs_of(&stuck.plug) == 0);
+	end(&stuck);
+}
+
+static void a_drain_waits_for_items_of_former_attributes(void)
+{
+	struct stuck stuck;
+
+	stick_and_change(&stuck, alloc_workqueue("former", WQ_UNBOUND, 8));
+	sem_post(&stuck.go);
+	drain_workqueue(stuck.wq);
+	CHECK_EQ(stuck.plug.nr_runs, 1);
+	destroy_workqueue(stuck.wq);
+}
+
+static void see_next(struct work_struct *work)
+{
+	counted_of(work)->seen = runs_of(counted_of(work)->next);
+}
+
+static void a_new_item_of_an_ordered_queue_waits_for_the_last_old_one(void)
+{
+	struct stuck stuck;
+	struct counted it;
+
+	stick_and_change(&stuck, alloc_ordered_workqueue("former", 0));
+	init(&it, see_next);
+	it.next = &stuck.plug;
+	CHECK(queue_work(stuck.wq, WORK(&it)));
+	end(&stuck);
+	CHECK_EQ(it.seen, 1);
+}
+
 static void change_attributes(struct workqueue_struct *wq, struct counted *items, int nr)
 {
 	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
@@ -597,6 +744,49 @@ static void many_flushes_of_a_queue_all_end(void)
 	destroy_workqueue(stuck.wq);
 }
 
+static void a_flush_of_a_queue_waits_for_items_over_the_limit(void)
+{
+	struct counted items[20];
+	struct stuck stuck;
+
+	stick(&stuck);
+	for (int i = 0; i < 20; i++) {
+		init(&items[i], run);
+		CHECK(queue_work(stuck.wq, WORK(&items[i])));
+	}
+	sem_post(&stuck.go);
+	flush_workqueue(stuck.wq);
+	for (int i = 0; i < 20; i++)
+		CHECK_EQ(items[i].nr_runs, 1);
+	destroy_workqueue(stuck.wq);
+}
+
+static void a_flush_of_a_queue_waits_for_an_item_that_was_queued_again(void)
+{
+	struct stuck stuck;
+
+	stick(&stuck);
+	CHECK(queue_work(stuck.wq, WORK(&stuck.plug)));
+	sem_post(&stuck.go);
+	sem_post(&stuck.go);
+	flush_workqueue(stuck.wq);
+	CHECK_EQ(stuck.plug.nr_runs, 2);
+	destroy_workqueue(stuck.wq);
+}
+
+static void a_flush_waits_for_the_run_though_the_later_one_is_cancelled(void)
+{
+	struct stuck stuck;
+
+	stick(&stuck);
+	CHECK(queue_work(stuck.wq, WORK(&stuck.plug)));
+	CHECK(cancel_work(WORK(&stuck.plug)));
+	sem_post(&stuck.go);
+	flush_work(WORK(&stuck.plug));
+	CHECK_EQ(stuck.plug.nr_runs, 1);
+	destroy_workqueue(stuck.wq);
+}
+
 static void a_cancelled_item_holds_up_no_flush(void)
 {
 	struct stuck stuck;
@@ -653,6 +843,21 @@ static void a_drain_refuses_what_others_queue(void)
 	CHECK(queue_work(stuck.wq, WORK(&it)));
 	destroy_workqueue(stuck.wq);
 	CHECK_EQ(it.nr_runs, 1);
+}
+
+static void many_drains_of_a_queue_all_end(void)
+{
+	pthread_t threads[8];
+	struct stuck stuck;
+
+	stick(&stuck);
+	for (int i = 0; i < 8; i++)
+		CHECK(pthread_create(&threads[i], NULL, drain_stuck, &stuck) == 0);
+	sem_post(&stuck.go);
+	for (int i = 0; i < 8; i++)
+		pthread_join(threads[i], NULL);
+	CHECK_EQ(stuck.plug.nr_runs, 1);
+	destroy_workqueue(stuck.wq);
 }
 
 static void flush_and_cancel_next(struct work_struct *work)
@@ -876,6 +1081,41 @@ static void each_queueing_is_a_run_or_a_cancel(void)
 	destroy_workqueue(shared.queues[0]);
 }
 
+static void an_item_that_runs_or_has_run_is_not_cancelled(void)
+{
+	struct stuck stuck;
+
+	stick(&stuck);
+	CHECK(!cancel_work(WORK(&stuck.plug)));
+	let_go(&stuck);
+	CHECK(!cancel_work(WORK(&stuck.plug)));
+	CHECK_EQ(stuck.plug.nr_runs, 1);
+	destroy_workqueue(stuck.wq);
+}
+
+static void a_queue_goes_while_an_item_runs_that_was_cancelled_on_it(void)
+{
+	struct stuck stuck;
+	struct counted it;
+	sem_t started, go;
+
+	stick(&stuck);
+	gate_init(&started);
+	gate_init(&go);
+	init(&it, run);
+	it.started = &started;
+	it.go = &go;
+	CHECK(queue_work(stuck.wq, WORK(&it)));
+	CHECK(cancel_work(WORK(&it)));
+	CHECK(queue_work(system_unbound_wq, WORK(&it)));
+	gate_wait(&started);
+	end(&stuck);
+	CHECK_EQ(runs_of(&it), 0);
+	sem_post(&go);
+	flush_work(WORK(&it));
+	CHECK_EQ(it.nr_runs, 1);
+}
+
 static void nothing_runs_after_a_cancel_that_waits(void)
 {
 	struct counted it;
@@ -1057,6 +1297,7 @@ const struct test rules_tests[] = {
 	T(a_queue_that_is_not_used_costs_no_thread),
 	T(as_many_items_run_at_once_as_may),
 	T(a_raised_limit_lets_items_start),
+	T(a_limit_may_change_while_items_come_and_go),
 	T(after_a_limit_is_lowered_nothing_starts_above_it),
 	T(a_limit_of_an_unbound_queue_holds_over_all_cpus),
 	T(a_limit_of_a_per_cpu_queue_is_for_each_cpu),
@@ -1064,6 +1305,11 @@ const struct test rules_tests[] = {
 	T(cancelled_and_queued_again_an_item_goes_to_the_back),
 	T(an_ordered_queue_stays_ordered_while_items_are_cancelled),
 	T(items_of_one_producer_keep_their_order_one_at_a_time_on_a_cpu),
+	T(an_ordered_queue_keeps_the_order_of_each_of_many_producers),
+	T(new_items_have_the_nice_value_of_new_attributes),
+	T(new_items_do_not_wait_for_those_of_former_attributes),
+	T(a_drain_waits_for_items_of_former_attributes),
+	T(a_new_item_of_an_ordered_queue_waits_for_the_last_old_one),
 	T(nothing_is_lost_while_attributes_change),
 	T(an_ordered_queue_keeps_its_order_as_its_attributes_change),
 	T(a_flush_waits_for_the_run_and_the_one_behind_it),
@@ -1071,9 +1317,13 @@ const struct test rules_tests[] = {
 	T(a_stream_of_new_items_holds_up_no_flush_of_the_queue),
 	T(a_flush_of_an_empty_queue_returns),
 	T(many_flushes_of_a_queue_all_end),
+	T(a_flush_of_a_queue_waits_for_items_over_the_limit),
+	T(a_flush_of_a_queue_waits_for_an_item_that_was_queued_again),
+	T(a_flush_waits_for_the_run_though_the_later_one_is_cancelled),
 	T(a_cancelled_item_holds_up_no_flush),
 	T(a_drain_waits_for_what_items_queue),
 	T(a_drain_refuses_what_others_queue),
+	T(many_drains_of_a_queue_all_end),
 	T(an_item_flushes_drains_and_cancels_what_belongs_to_others),
 	T(a_chain_of_items_that_wait_for_the_next_ends),
 	T(items_of_two_queues_with_rescuers_wait_for_each_other),
@@ -1083,6 +1333,8 @@ const struct test rules_tests[] = {
 	T(an_rcu_work_waits_for_the_sections_that_are_open),
 	T(rcu_works_of_many_threads_are_not_lost_and_not_doubled),
 	T(each_queueing_is_a_run_or_a_cancel),
+	T(an_item_that_runs_or_has_run_is_not_cancelled),
+	T(a_queue_goes_while_an_item_runs_that_was_cancelled_on_it),
 	T(nothing_runs_after_a_cancel_that_waits),
 	T(a_cancel_that_waits_leaves_a_disabled_item_disabled),
 	T(disabling_cancels_and_leaves_the_run_that_is_there),
