@@ -6,7 +6,7 @@ use std::time::Duration;
 use sync::time;
 
 use crate::panics::Foreign;
-use crate::wake::{Parker, Wakeup, look_as_waiter, report};
+use crate::wake::{Parker, Wakeup, report, spin_as_waiter};
 
 /// Wakes who waits for a turn. Left where the turn is given; dropped, as a task's waker may be, under no lock.
 pub(super) type OnTurn = Foreign<Wakeup>;
@@ -51,7 +51,7 @@ impl Sleeper {
     /// Until then. Woken by whoever fires what [`on_turn`](Self::on_turn) returned. Models never time out.
     pub(super) fn sleep(&mut self) -> bool {
         let parker = &mut self.parker;
-        if look_as_waiter(|| parker.try_park()) {
+        if spin_as_waiter(|| parker.try_park()) {
             return true;
         }
         let Some(end_ns) = self.end_ns else {

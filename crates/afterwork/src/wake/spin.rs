@@ -36,11 +36,12 @@ pub(crate) const DEFAULT_SPIN_LIMIT: u32 = 64;
 
 /// Decides how long a waiter spins before it sleeps.
 ///
-/// First it *looks*: it checks for four microseconds at most, and keeps its CPU meanwhile. That pays off where the thread that it waits for
-/// runs on another CPU. Looks that did not pay off are left out more and more, up to fifteen of sixteen.
-///
-/// Then it spins by rounds. A *round* is a few `spin_loop` hints, a check, and a `sched_yield`. It takes about 0.3 µs where no other thread
+/// A *round* is a few `spin_loop` hints, a check, and a `sched_yield`. It takes about 0.3 µs where no other thread
 /// wants the CPU. Where another does, the yield lets it run, and it may be the one that the waiter waits for.
+///
+/// Who waits for an item, and a worker that waits for work, *looks* before that: it checks for four microseconds at most and keeps
+/// its CPU meanwhile. That pays off where the thread that it waits for runs on another CPU. Looks that did not pay off are left out more
+/// and more, up to fifteen of sixteen.
 ///
 /// A wait that ended while it spun allows the next wait twice the rounds that it took. A wait that had to sleep allows
 /// half. Once the allowance is zero, every 64th wait spins again. With one allowed CPU, in a model, and with a limit of
@@ -72,11 +73,17 @@ impl SpinBudget {
     /// Never sleeps. Yields the CPU once a round.
     #[inline]
     pub fn spin(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
-        done() || self.look_and_spin(spin_limit, done)
+        done() || self.spin_rounds(spin_limit, done)
+    }
+
+    /// Looks, then spins as [`spin`](Self::spin) does: for waits that a thread on another CPU may end at once.
+    #[inline]
+    pub(crate) fn look_and_spin(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
+        done() || self.look_or_spin(spin_limit, done)
     }
 
     #[cold]
-    fn look_and_spin(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
+    fn look_or_spin(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
         let may_look = spin_limit > 0 && machine_may_spin();
         if may_look && self.looks.look(&mut done) {
             // Who answers a look will not be long if the next one misses it.
@@ -89,9 +96,8 @@ impl SpinBudget {
         self.spin_rounds(spin_limit, done)
     }
 
-    /// Spins as [`spin`](Self::spin) does, and never looks: for waits that something else precedes, or on one CPU.
     #[cold]
-    pub(crate) fn spin_rounds(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
+    fn spin_rounds(&self, spin_limit: u32, mut done: impl FnMut() -> bool) -> bool {
         let nr_rounds = self.allowance(spin_limit);
         if nr_rounds == 0 {
             return false;
@@ -228,12 +234,12 @@ pub fn set_waiter_spin_limit(spin_limit: u32) {
 
 /// Looks and spins for as long as has paid off on this thread; returns `true` if `done` did.
 pub(crate) fn look_as_waiter(done: impl FnMut() -> bool) -> bool {
-    WAITER.with(|budget| budget.spin(WAITER_SPIN_LIMIT.get(), done))
+    WAITER.with(|budget| budget.look_and_spin(WAITER_SPIN_LIMIT.get(), done))
 }
 
 /// Spins for as long as has paid off on this thread; returns `true` if `done` did.
-pub(crate) fn spin_as_waiter(mut done: impl FnMut() -> bool) -> bool {
-    WAITER.with(|budget| done() || budget.spin_rounds(WAITER_SPIN_LIMIT.get(), done))
+pub(crate) fn spin_as_waiter(done: impl FnMut() -> bool) -> bool {
+    WAITER.with(|budget| budget.spin(WAITER_SPIN_LIMIT.get(), done))
 }
 
 /// How many rounds a waiter spins at most when the thread that it waits for needs the same CPU. There one `sched_yield`
@@ -246,9 +252,9 @@ sync::thread_local! {
 }
 
 /// Yields this CPU to the thread that will finish what the caller waits for; returns `true` if `done` did.
-pub(crate) fn yield_as_waiter(mut done: impl FnMut() -> bool) -> bool {
+pub(crate) fn yield_as_waiter(done: impl FnMut() -> bool) -> bool {
     let spin_limit = WAITER_SPIN_LIMIT.get().min(SAME_CPU_SPIN_LIMIT);
-    SAME_CPU_WAITER.with(|budget| done() || budget.spin_rounds(spin_limit, done))
+    SAME_CPU_WAITER.with(|budget| budget.spin(spin_limit, done))
 }
 
 /// Returns `true` if this process may use another CPU, whose thread could end a spin.

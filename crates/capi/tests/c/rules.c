@@ -818,6 +818,7 @@ static void a_drain_waits_for_what_items_queue(void)
 static void *drain_stuck(void *data)
 {
 	drain_workqueue(((struct stuck *)data)->wq);
+	CHECK_EQ(((struct stuck *)data)->plug.nr_runs, 1);
 	return NULL;
 }
 

@@ -139,7 +139,7 @@ impl Shared {
         let was_seen = match patience {
             Patience::Normal => spin_as_waiter(is_drained),
             Patience::Expedited => {
-                (0..EXPEDITED_SPINS).any(|_| SpinBudget::new().spin_rounds(u32::MAX, is_drained))
+                (0..EXPEDITED_SPINS).any(|_| SpinBudget::new().spin(u32::MAX, is_drained))
             }
         };
         if was_seen {

@@ -40,7 +40,7 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
             pool.has_hint_of_work()
         } else {
             let hint = || pool.has_hint_of_work();
-            private.spin.spin(pool.worker_spin_limit(), hint)
+            private.spin.look_and_spin(pool.worker_spin_limit(), hint)
         };
         if comes {
             continue;

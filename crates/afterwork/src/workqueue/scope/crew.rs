@@ -39,7 +39,7 @@ use sync::{
 
 use crate::{
     panics::or_abort,
-    wake::{look_as_waiter, report, yield_as_waiter},
+    wake::{report, spin_as_waiter, yield_as_waiter},
     workqueue::{execute::join::JoinHandle, queues::queue::Workqueue},
 };
 
@@ -176,7 +176,7 @@ impl Crew {
         let came = if on_one_cpu {
             yield_as_waiter(is_over)
         } else {
-            look_as_waiter(is_over)
+            spin_as_waiter(is_over)
         };
         if came {
             return;

@@ -375,7 +375,10 @@ fn detail(view: &View, room: usize) -> Vec<String> {
 
 fn over(frame: &mut Frame<'_>, title: &str, lines: Vec<String>) {
     let area = frame.area();
-    let room = (usize::from(area.width), usize::from(area.height).saturating_sub(2));
+    let room = (
+        usize::from(area.width),
+        usize::from(area.height).saturating_sub(2),
+    );
     let lines = wrapped(lines, room.0.saturating_sub(4), room.1);
     let widest = lines.iter().map(|line| wide(line)).max().unwrap_or(0) + 4;
     let width = u16::try_from(widest).unwrap_or(u16::MAX).min(area.width);

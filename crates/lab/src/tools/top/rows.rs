@@ -116,8 +116,8 @@ const DETAIL: &str = "";
 pub fn dropped_first(kind: Kind) -> &'static [&'static str] {
     match kind {
         Kind::Queue => &[
-            "helped", "cpu ms", "refused", "done", "panicked", "wait p50", "run p99", DETAIL, "max", "done/s",
-            "wait p99",
+            "helped", "cpu ms", "refused", "done", "panicked", "wait p50", "run p99", DETAIL,
+            "max", "done/s", "wait p99",
         ],
         Kind::Pool => &[
             "culled", "created", "maydays", "refused", "kicks/s", "stalls", "idle",
