@@ -169,13 +169,17 @@ impl Looks {
         }
         let start = time::cycles();
         let limit = LONGEST_LOOK_NS * time::cycles_per_us() / 1000;
-        let mut is_done = false;
-        while !is_done && time::cycles().wrapping_sub(start) < limit {
+        let is_done = loop {
             for _ in 0..HINTS_PER_ROUND {
                 hint::spin_loop();
             }
-            is_done = done();
-        }
+            if done() {
+                break true;
+            }
+            if time::cycles().wrapping_sub(start) > limit {
+                break false;
+            }
+        };
         self.note(is_done);
         is_done
     }
