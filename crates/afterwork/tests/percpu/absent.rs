@@ -8,7 +8,7 @@ use afterwork::percpu::{PerCpu, Qpw};
 use afterwork::workqueue::Registry;
 use topology::{CpuId, CpuSet, Topology};
 
-use crate::support::{NR_CPUS, builder, cpu, while_owned};
+use crate::support::{NR_CPUS, builder, cpu, teller, while_owned};
 
 /// Data with ten times its CPU's number, and what arrives from CPUs that leave, with a message for each.
 fn watched(
@@ -26,7 +26,6 @@ fn watched(
     let theirs = saved.clone();
     let watch = slots.drain_when_absent(move |cpu, data| {
         theirs.fetch_add(std::mem::take(data), Ordering::Relaxed);
-        // Nobody listens any more when another test says that CPUs have gone.
         let _ = tell.send(cpu);
     });
     (slots, watch, saved, told)
@@ -41,6 +40,7 @@ fn without(absent: u32) -> CpuSet {
 
 #[test]
 fn a_registry_that_notices_has_the_slots_of_absent_cpus_drained() {
+    let _teller = teller();
     for qpw in Qpw::ALL {
         let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
         let (change, changed) = mpsc::channel();
@@ -59,6 +59,7 @@ fn a_registry_that_notices_has_the_slots_of_absent_cpus_drained() {
 
 #[test]
 fn a_slot_whose_owner_lives_on_elsewhere_is_drained_like_any_other() {
+    let _teller = teller();
     for qpw in Qpw::ALL {
         let machine = Topology::synthetic(&format!("{NR_CPUS} core")).unwrap();
         let registry = Registry::new(machine, Params::default()).unwrap();
@@ -79,6 +80,7 @@ fn a_slot_whose_owner_lives_on_elsewhere_is_drained_like_any_other() {
 
 #[test]
 fn nothing_is_drained_when_nobody_wants_it_any_more() {
+    let _teller = teller();
     let (slots, watch, _, told) = watched(Qpw::EveryOp);
     drop(watch);
     while told.try_recv().is_ok() {}

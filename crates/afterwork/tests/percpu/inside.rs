@@ -145,6 +145,7 @@ fn a_handler_whose_drop_panics_takes_nobody_along() {
 
 #[test]
 fn a_drain_that_panics_keeps_no_other_cpu_from_being_drained() {
+    let _teller = crate::support::teller();
     for qpw in Qpw::ALL {
         let slots: Vec<_> = (0..2)
             .map(|_| Arc::new(builder(qpw).build(|_| 0).unwrap()))
@@ -163,7 +164,6 @@ fn a_drain_that_panics_keeps_no_other_cpu_from_being_drained() {
         percpu::set_online_cpus(&CpuSet::new());
         drop(watches);
         for slots in slots {
-            // Other tests may say so, too.
             slots.drain_all(|_, data| assert!(*data >= 1));
             assert!(slots.nr_panics() >= u64::from(NR_CPUS) / 2);
         }

@@ -1,6 +1,6 @@
 //! What these tests share.
 
-use std::sync::{Barrier, mpsc};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread;
 
 use afterwork::percpu::{Builder, Owner, PerCpu, Qpw};
@@ -8,6 +8,13 @@ use topology::{CpuId, CpuSet, Topology};
 
 /// The machine that slots are made for; it need not be ours, for an owner may run anywhere.
 pub const NR_CPUS: u32 = 4;
+
+static TELLER: Mutex<()> = Mutex::new(());
+
+/// Held by a test that tells that CPUs have gone: it tells the whole process, and would move what another such test counts.
+pub fn teller() -> MutexGuard<'static, ()> {
+    TELLER.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 pub fn cpu(number: u32) -> CpuId {
     CpuId::new(number)

@@ -37,6 +37,7 @@ fn a_sloppy_counter_sums_exactly_and_is_off_by_less_than_its_slop() {
 
 #[test]
 fn pages_of_absent_cpus_are_found_elsewhere() {
+    let _teller = crate::support::teller();
     for qpw in Qpw::ALL {
         let pages = PageBatches::new(builder(qpw), 16, 2).unwrap();
         pages.free(vec![7; 16].into());
