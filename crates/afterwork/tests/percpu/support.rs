@@ -11,7 +11,8 @@ pub const NR_CPUS: u32 = 4;
 
 static TELLER: Mutex<()> = Mutex::new(());
 
-/// Held by a test that tells that CPUs have gone: it tells the whole process, and would move what another such test counts.
+/// Held by a test that tells that CPUs have gone: it tells the whole process. And by one that counts
+/// what would be moved then.
 pub fn teller() -> MutexGuard<'static, ()> {
     TELLER.lock().unwrap_or_else(PoisonError::into_inner)
 }
