@@ -64,6 +64,11 @@ pub fn spawn(
     stack_size: usize,
     body: impl FnOnce() + Send + 'static,
 ) -> io::Result<Handle> {
+    spawn_boxed(name, cpus, stack_size, Box::new(body))
+}
+
+/// As [`spawn`], compiled once for all bodies.
+fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Result<Handle> {
     crate::fault::check(crate::fault::Point::Thread, libc::EAGAIN)?;
     if cfg!(miri) {
         return thread::Builder::new()

@@ -121,15 +121,31 @@ fn about_to_sleep() {
 
 /// Calls `wait`, which may sleep, and reports this to the thread's observer.
 pub(crate) fn while_asleep<R>(wait: impl FnOnce() -> R) -> R {
-    about_to_sleep();
-    // A thread that waits in the destructor of a thread-local has no observer any more.
-    let observer = OBSERVER.try_with(|place| place.borrow().clone());
-    let Ok(Some(observer)) = observer else {
-        return wait();
-    };
-    let _inner = Inner::enter();
-    let _asleep = Inner::is_outermost().then(|| Asleep::fall(observer));
+    let _reported = Reported::begin();
     wait()
+}
+
+/// A wait that the thread's observer knows of. The fields are dropped in this order.
+struct Reported {
+    _asleep: Option<Asleep>,
+    _inner: Option<Inner>,
+}
+
+impl Reported {
+    /// Compiled once, not once for each wait.
+    #[inline(never)]
+    fn begin() -> Self {
+        about_to_sleep();
+        // A thread that waits in the destructor of a thread-local has no observer any more.
+        let observer = OBSERVER.try_with(|place| place.borrow().clone());
+        let observer = observer.ok().flatten();
+        let inner = observer.is_some().then(Inner::enter);
+        let outermost = observer.filter(|_| Inner::is_outermost());
+        Self {
+            _asleep: outermost.map(Asleep::fall),
+            _inner: inner,
+        }
+    }
 }
 
 /// Calls `wait` without a report: for the sleep of a worker that has no item.
