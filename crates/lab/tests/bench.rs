@@ -336,8 +336,11 @@ fn what_is_not_there_to_compare_with_is_told() {
         let output = finish_at(root.path(), line);
         let err = text(output.stderr);
         assert_eq!(output.status.code(), Some(2), "{line}: {err}");
+        // On some machines a case is left out, which is told before.
+        let mut lines = err.lines().filter(|it| !it.contains("left out"));
+        let told = lines.next().unwrap_or_default();
         assert!(
-            err.contains(reason) && err.lines().count() == 1,
+            told.contains(reason) && lines.next().is_none(),
             "{line}: {err}"
         );
     }

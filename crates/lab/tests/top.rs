@@ -86,6 +86,17 @@ impl Busy {
         Path::new(DIRECTORY).join(format!("afterwork-{}", self.0.id()))
     }
 
+    /// Its page, with what is on it: it shrinks when nobody has asked for a while.
+    fn written(&self) -> Vec<u8> {
+        loop {
+            good(&[&self.pid(), "--once"]);
+            let page = fs::read(self.page()).unwrap();
+            if page.len() >= HEAD + RECORD {
+                return page;
+            }
+        }
+    }
+
     fn signal(&self, signal: Signal) {
         kill(Pid::from_raw(self.0.id() as i32), signal).unwrap();
     }
@@ -121,6 +132,13 @@ fn text(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).expect("the command speaks UTF-8")
 }
 
+/// Looks until everybody who is asked has answered in time: on a busy machine that may take several looks.
+fn answered(args: &[&str]) -> String {
+    let mut looks = (0..100).map(|_| good(args));
+    let look = looks.find(|it| !it.contains("does not answer"));
+    look.expect("one of a hundred looks is answered")
+}
+
 fn good(args: &[&str]) -> String {
     let output = top(args);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
@@ -142,43 +160,52 @@ fn wrong(args: &[&str]) -> String {
 #[test]
 fn a_busy_process_is_shown_as_a_table() {
     let busy = Busy::start();
-    let shown = good(&[&busy.pid(), "--once"]);
+    let shown = answered(&[&busy.pid(), "--once"]);
     for word in [
         "queue", "load", "pool", "rcu", "mailbox", "letters", "percpu", "counts",
     ] {
         assert!(shown.contains(word), "{word} is missing in:\n{shown}");
     }
-    assert!(
-        !shown.contains('\x1b') && !shown.contains("does not answer"),
-        "{shown}"
-    );
+    assert!(!shown.contains('\x1b'), "{shown}");
     let list = good(&[]);
     assert!(list.contains(&busy.pid()), "{list}");
 }
 
-#[test]
-fn each_look_is_a_line_of_json_with_rates_from_the_second_on() {
-    let busy = Busy::start();
+fn four_looks(busy: &Busy) -> Vec<Value> {
     let mut looking = Command::new(env!("CARGO_BIN_EXE_afterwork"))
         .args(["top", &busy.pid(), "--json", "--every", "20"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     let lines = BufReader::new(looking.stdout.take().unwrap()).lines();
-    let looks: Vec<Value> = lines
+    let looks = lines
         .take(4)
         .map(|line| serde_json::from_str(&line.unwrap()).unwrap())
         .collect();
     looking.kill().unwrap();
     looking.wait().unwrap();
+    looks
+}
+
+/// Returns the queue of that name.
+fn load(look: &Value) -> Option<&Value> {
+    let mut queues = look["records"]["queue"].as_array()?.iter();
+    queues.find(|queue| queue["name"] == "load")
+}
+
+#[test]
+fn each_look_is_a_line_of_json_with_rates_from_the_second_on() {
+    let busy = Busy::start();
+    // On a busy machine the process may answer late: then all of them are taken anew.
+    let live =
+        |look: &Value| look["state"] == "live" && look["whole"] == true && load(look).is_some();
+    let mut tries = (0..100).map(|_| four_looks(&busy));
+    let looks = tries.find(|looks| looks.iter().all(live));
+    let looks = looks.expect("it answers four times running");
     let mut completed = Vec::new();
     for (i, look) in looks.iter().enumerate() {
         assert_eq!(look["version"], 2);
         assert_eq!(look["pid"], busy.0.id());
-        assert_eq!(
-            (&look["state"], &look["whole"]),
-            (&"live".into(), &true.into())
-        );
         for number in ["round", "age_ms", "took_us", "torn", "left_out", "unknown"] {
             assert!(look[number].is_u64(), "{number} of {look}");
         }
@@ -196,8 +223,7 @@ fn each_look_is_a_line_of_json_with_rates_from_the_second_on() {
                 }
             }
         }
-        let queues = look["records"]["queue"].as_array().unwrap();
-        let load = queues.iter().find(|queue| queue["name"] == "load").unwrap();
+        let load = load(look).unwrap();
         assert_eq!(load["max_active"], 1);
         assert_eq!(load["per_s"].is_object(), i > 0);
         completed.push(load["completed"].as_u64().unwrap());
@@ -391,8 +417,7 @@ fn seal(page: &mut [u8]) {
 #[test]
 fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
     let busy = Busy::start();
-    good(&[&busy.pid(), "--once"]);
-    let honest = fs::read(busy.page()).unwrap();
+    let honest = busy.written();
     let place = tempfile::tempdir().unwrap();
     let path = place.path().join("hostile");
     let set_round = |page: &mut [u8], round: u64| {
@@ -450,8 +475,7 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
 #[test]
 fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
     let busy = Busy::start();
-    good(&[&busy.pid(), "--once"]);
-    let honest = fs::read(busy.page()).unwrap();
+    let honest = busy.written();
     let place = tempfile::tempdir().unwrap();
     // Of processes that are long gone, of numbers that no other has.
     for pid in 5_000_000..5_000_200_u32 {
@@ -490,8 +514,7 @@ fn a_directory_full_of_strange_pages_is_listed_all_the_same() {
 #[test]
 fn every_page_that_does_not_answer_is_listed() {
     let busy = Busy::start();
-    good(&[&busy.pid(), "--once"]);
-    let honest = fs::read(busy.page()).unwrap();
+    let honest = busy.written();
     let place = tempfile::tempdir().unwrap();
     for nth in 0..16 {
         let name = match nth {
