@@ -33,6 +33,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `io-uring` | mailboxes whose owner sleeps in an io_uring ring: `task_work::uring` |
+//! | `stacks` | a stall is told with the stacks of its workers: `Params::stall_signal` |
 //! | `tokio` | futures that use tokio's timers and I/O and are polled by our queues: `workqueue::in_tokio` |
 //! | `tracing` | events of workqueues and grace periods for subscribers of the `tracing` crate; docs/observing.md lists them |
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]

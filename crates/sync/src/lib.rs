@@ -82,6 +82,8 @@ pub mod shared_file;
 #[cfg(sim)]
 pub mod sim;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
+pub mod stack;
+#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 mod start;
 #[cfg(feature = "std")]
 pub mod thread;

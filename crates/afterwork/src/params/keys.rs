@@ -57,6 +57,7 @@ const KEYS: &[Key] = &[
     key!("workqueue.cpu_quota" => cpu_quota, "keeps each pool to the workers that the cgroup's CPU quota feeds"),
     key!("workqueue.unbound_cpus" => unbound_cpus, "CPUs that unbound queues may use"),
     key!("workqueue.watchdog_thresh_ms" => watchdog_thresh_ms in 0..=86_400_000, "milliseconds without progress until waiting work is reported, 0 for never"),
+    key!("workqueue.stall_signal" => stall_signal in 0..=64, "number of the signal by which the stacks of stalled workers are taken, 0 for none"),
     key!("workqueue.wait_sample" => wait_sample in 0..=1_000_000_000, "microseconds after which a worker next tells how long items wait and run; 0 for never"),
     key!("workqueue.lock_stat" => lock_stat, "records how long the pool lock is held"),
     key!("observe.publish" => publish, "shows the process to `afterwork top`"),

@@ -148,6 +148,10 @@ pub struct Params {
     /// How long items of a pool may wait while none is taken before a stall is reported, in milliseconds; 0 for never. The
     /// kernel's `workqueue.watchdog_thresh`, there in seconds.
     pub watchdog_thresh_ms: u64,
+    /// The number of the signal by which the stacks of a stalled pool's workers are taken; 0 for none. 23, `SIGURG`, is one that few
+    /// programs use. Wants the feature `stacks`, and a signal that the program neither handles nor ignores. A call of the system's
+    /// in which a worker is then may end early, with `EINTR`: one with a timeout, as `nanosleep` and `poll`.
+    pub stall_signal: u32,
     /// How often, at most, the registry checks whether CPUs have come or gone, in milliseconds; 0 for never. It checks while
     /// work waits. A check reads a few small files.
     pub machine_look_ms: u64,
@@ -200,6 +204,7 @@ impl Default for Params {
             watch_tick_us: 1_000,
             cpu_intensive_thresh_us: 10_000,
             watchdog_thresh_ms: 30_000,
+            stall_signal: 0,
             machine_look_ms: 1_000,
             cpu_quota: true,
             unbound_cpus: None,

@@ -73,6 +73,7 @@ pub use observe::histogram::Histogram;
 pub use observe::item_panic::ItemPanic;
 pub use observe::left::{Doing, LeftItems, StillBusy};
 pub use observe::report::{BusyWorker, ItemName, Report, Stall};
+pub use observe::stacks::Stack;
 pub use pools::blocking::blocking;
 pub use queues::admission::{Permit, Reserve, TrySpawnError};
 pub use queues::builder::Builder;

@@ -5,8 +5,11 @@ use topology::Topology;
 
 use super::manager_loop;
 use crate::{
-    params::Params,
-    workqueue::{execute::wait, queues::registry::Registry, route::registry_error::RegistryError},
+    params::{ParamError, Params},
+    workqueue::{
+        execute::wait, observe::stacks, queues::registry::Registry,
+        route::registry_error::RegistryError,
+    },
 };
 
 impl Registry {
@@ -15,9 +18,18 @@ impl Registry {
     /// # Errors
     ///
     /// [`RegistryError::Thread`] when the system refuses that thread; [`RegistryError::Params`] when
-    /// [`stack_size`](Params::stack_size) or [`thread_name`](Params::thread_name) is out of range.
+    /// [`stack_size`](Params::stack_size) or [`thread_name`](Params::thread_name) is out of range, or
+    /// [`stall_signal`](Params::stall_signal) cannot be used.
     pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
         params.check_threads().map_err(RegistryError::Params)?;
+        let signal = params.stall_signal;
+        stacks::enable(signal).map_err(|expects| {
+            RegistryError::Params(ParamError::BadValue {
+                key: "workqueue.stall_signal",
+                value: signal.to_string(),
+                expects,
+            })
+        })?;
         let registry = Self::of(topology, params);
         // So that no first run has to measure the clock.
         sync::time::cycles_per_us();

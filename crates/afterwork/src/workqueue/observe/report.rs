@@ -4,6 +4,8 @@ use std::{fmt, time::Duration};
 
 use topology::CpuSet;
 
+use super::stacks::Stack;
+
 /// What a registry tells the handler given to [`Registry::on_report`](crate::workqueue::Registry::on_report).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -64,8 +66,9 @@ impl Report {
 
 /// A pool whose work does not move.
 ///
-/// Displayed, it is one line. Where workers are in items, it ends with the command that shows their stacks, for this process: a
-/// debugger beside it, which stops it for a moment. docs/troubleshooting.md says how to read them.
+/// Displayed, it is one line, and the [stacks](Stack) of its workers below where those are taken. Where they are not, it ends with
+/// the command that shows them, for this process: a debugger beside it, which stops it for a moment. docs/troubleshooting.md
+/// says how to read them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stall {
@@ -91,6 +94,8 @@ pub struct BusyWorker {
     pub item: ItemName,
     /// Whether it has said that it may sleep, or was seen asleep.
     pub sleeps: bool,
+    /// Where it is in that item, if stacks are taken: [`Params::stall_signal`](crate::params::Params::stall_signal).
+    pub stack: Option<Stack>,
 }
 
 /// What an item is called: its queue, and the type of its function.
@@ -155,7 +160,14 @@ impl fmt::Display for Stall {
             let sleeps = if worker.sleeps { "sleeps" } else { "runs" };
             write!(f, "; thread {} {sleeps} in {}", worker.thread, worker.item)?;
         }
-        if self.workers.is_empty() {
+        let mut is_bare = false;
+        for worker in &self.workers {
+            match &worker.stack {
+                Some(stack) => write!(f, "\nthread {}, in {}:{stack}", worker.thread, worker.item)?,
+                None => is_bare = true,
+            }
+        }
+        if !is_bare {
             return Ok(());
         }
         let process = std::process::id();

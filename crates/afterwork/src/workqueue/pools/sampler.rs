@@ -15,7 +15,10 @@ use super::{
     pool::{PoolGuard, WorkerPool},
     worker::Worker,
 };
-use crate::workqueue::observe::concurrency::{Sample, ScanResult, Seen, Verdict, judge};
+use crate::workqueue::observe::{
+    concurrency::{Sample, ScanResult, Seen, Verdict, judge},
+    stacks,
+};
 
 impl WorkerPool {
     /// Looks at the workers if work waits, and gets others up for those that sleep or hog.
@@ -106,6 +109,7 @@ impl WorkerPool {
         // The watch is on as long as work waits.
         guard.effects.watch = false;
         drop(guard);
+        stacks::add(&mut reports, self.params.stall_signal);
         self.manager.tell(&reports);
         if self.confined.load(Ordering::Relaxed) && !self.attrs.strict {
             let starved = judged.iter().filter(|it| it.2 == Verdict::Starved);

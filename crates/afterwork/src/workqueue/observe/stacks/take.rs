@@ -1,0 +1,189 @@
+//! Asking workers for their stacks.
+
+use std::time::Duration;
+
+use sync::fork::{self, Handler};
+use sync::stack::{self, Refused, Registers};
+use sync::thread::{self, ThreadId};
+
+use super::{End, Stack, desk::Desk, walk::Walker};
+use crate::workqueue::observe::report::Report;
+
+/// How many workers of a report are asked. A guess.
+const NR_ASKED: usize = 16;
+
+/// How much of a stack is copied, in bytes. A guess; a frame has about a hundred.
+const NR_BYTES: usize = 128 << 10;
+
+/// How often an answer is looked for, and how long it is waited for in between. Copying takes 20 µs; a thread that is given no
+/// CPU for a tenth of a second has none.
+const NR_LOOKS: u32 = 200;
+const PAUSE: Duration = Duration::from_micros(500);
+
+/// What the asked thread copies.
+pub(super) struct Seen {
+    pub(super) registers: Registers,
+    nr_bytes: usize,
+    bytes: [u8; NR_BYTES],
+}
+
+impl Seen {
+    /// Returns the word at an address of the stack, if it was copied.
+    pub(super) fn word(&self, address: u64) -> Option<u64> {
+        let at: usize = address.checked_sub(self.registers.sp)?.try_into().ok()?;
+        let bytes = self.bytes[..self.nr_bytes].get(at..at.checked_add(8)?)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+}
+
+static DESK: Desk<Seen> = Desk::new(Seen {
+    registers: Registers {
+        pc: 0,
+        sp: 0,
+        fp: 0,
+        lr: 0,
+    },
+    nr_bytes: 0,
+    bytes: [0; NR_BYTES],
+});
+
+static HANDLER: Handler = Handler {
+    child: || DESK.reset(),
+    ..Handler::IDLE
+};
+
+/// Has stalls told with stacks, taken by `signal`; 0 for without.
+///
+/// # Errors
+///
+/// Says what `signal` is to be.
+pub(crate) fn enable(signal: u32) -> Result<(), String> {
+    if signal == 0 {
+        return Ok(());
+    }
+    fork::register(&HANDLER);
+    let number = i32::try_from(signal).unwrap_or(0);
+    stack::handle(number, interrupted).map_err(|refused| match refused {
+        Refused::Unfit => "0, or a signal that means nothing to the machine, such as 23 (SIGURG)",
+        Refused::Taken => "0, or a signal that this program neither handles nor ignores",
+    })?;
+    Ok(())
+}
+
+/// Adds the stacks of the workers that `reports` name.
+///
+/// # Blocking
+///
+/// At most a tenth of a second: after one worker that does not answer no other is asked.
+pub(crate) fn add(reports: &mut [Report], signal: u32) {
+    let Ok(signal @ 1..) = i32::try_from(signal) else {
+        return;
+    };
+    let stalls = reports.iter_mut().filter_map(|it| match it {
+        Report::Stall(stall) => Some(stall),
+        _ => None,
+    });
+    let mut walker = None;
+    let mut all_answer = true;
+    let workers = stalls.flat_map(|stall| &mut stall.workers);
+    for worker in workers.take(NR_ASKED) {
+        if !all_answer {
+            break;
+        }
+        let walker = walker.get_or_insert_with(Walker::new);
+        let stack = take(ThreadId(worker.thread), signal, walker).unwrap_or_else(|why| {
+            all_answer = false;
+            Stack {
+                addresses: Vec::new(),
+                end: End::Missing(why),
+            }
+        });
+        worker.stack = Some(stack);
+    }
+}
+
+fn take(thread: ThreadId, signal: i32, walker: &mut Walker) -> Result<Stack, &'static str> {
+    // Else it might end the process.
+    if !stack::is_handled(signal) {
+        return Err("the program handles the signal by now");
+    }
+    if !DESK.ask(thread.0) {
+        return Err("another registry takes one");
+    }
+    let mut read = || DESK.read(|seen| walker.walk(seen));
+    if stack::interrupt(thread, signal).is_err() {
+        DESK.give_up(thread.0);
+        return Err("the thread has ended");
+    }
+    for _ in 0..NR_LOOKS {
+        if let Some(stack) = read() {
+            return Ok(stack);
+        }
+        thread::sleep(PAUSE);
+    }
+    let late = DESK.give_up(thread.0).then(read).flatten();
+    late.ok_or("the thread did not answer the signal: it blocks it, or gets no CPU")
+}
+
+/// On the asked thread, in the handler.
+fn interrupted(registers: Registers) {
+    DESK.answer(thread::current().0, |seen| {
+        seen.registers = registers;
+        seen.nr_bytes = stack::read_memory(registers.sp, &mut seen.bytes);
+    });
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use std::sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    };
+
+    use super::*;
+
+    const SIGURG: u32 = 23;
+
+    static ALONE: Mutex<()> = Mutex::new(());
+
+    #[test]
+    fn a_thread_is_asked_very_often_wherever_it_is() {
+        let _alone = ALONE.lock();
+        enable(SIGURG).unwrap();
+        let (number, ended) = (
+            Arc::new(AtomicU32::new(0)),
+            Arc::new(AtomicBool::new(false)),
+        );
+        let (its_number, its_end) = (number.clone(), ended.clone());
+        let asked = std::thread::spawn(move || {
+            its_number.store(thread::current().0, Ordering::Relaxed);
+            let mut kept = Vec::new();
+            // In the allocator, in the loader, in the unwinder, and in system calls.
+            while !its_end.load(Ordering::Relaxed) {
+                kept.push(vec![1_u8; kept.len() % 5000]);
+                kept.truncate(1000);
+                stack::loaded();
+                assert!(
+                    std::panic::catch_unwind(|| std::panic::resume_unwind(Box::new(1))).is_err()
+                );
+                thread::sleep(Duration::from_micros(1));
+            }
+        });
+        while number.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        let thread = ThreadId(number.load(Ordering::Relaxed));
+        let mut walker = Walker::new();
+        let mut nr_whole = 0;
+        for _ in 0..3000 {
+            // On a busy machine one may come late.
+            let taken = take(thread, SIGURG as i32, &mut walker);
+            nr_whole += u32::from(taken.is_ok_and(|it| it.end == End::Whole));
+        }
+        assert!(nr_whole > 2000, "{nr_whole}");
+        ended.store(true, Ordering::Relaxed);
+        asked.join().unwrap();
+        let gone = take(thread, SIGURG as i32, &mut walker);
+        assert_eq!(gone, Err("the thread has ended"));
+    }
+}

@@ -1,0 +1,167 @@
+//! A stall is told with the stacks of the workers that are stuck.
+
+use std::sync::{
+    Arc, Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicBool, Ordering},
+    mpsc,
+};
+
+use afterwork::{
+    params::Params,
+    workqueue::{Registry, RegistryError, Report, Stall, Topology, Workqueue},
+};
+
+const SIGURG: u32 = 23;
+
+/// A registry with one worker, whose stalls are told soon.
+fn impatient() -> (Registry, mpsc::Receiver<Stall>) {
+    let params = Params {
+        max_workers: 1,
+        watchdog_thresh_ms: 20,
+        stall_signal: SIGURG,
+        ..Params::default()
+    };
+    let registry = Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap();
+    let (send, stalls) = mpsc::channel();
+    registry.on_report(move |report| {
+        if let Report::Stall(stall) = report {
+            send.send(stall.clone()).ok();
+        }
+    });
+    (registry, stalls)
+}
+
+/// One registry at a time: another one that takes stacks would be told so.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Has the one worker stuck in `item`, which is let go by the flag; returns the first stall for which `good` holds.
+fn stall_of(item: fn(&AtomicBool), good: impl Fn(&Stall) -> bool) -> Stall {
+    let (registry, stalls) = impatient();
+    let queue = Workqueue::builder("stuck")
+        .help(false)
+        .build_in(&registry)
+        .unwrap();
+    let flag = Arc::new(AtomicBool::new(false));
+    let theirs = flag.clone();
+    queue.spawn_detached(move || item(&theirs));
+    queue.spawn_detached(|| ());
+    let stall = stalls.iter().find(|it| good(it)).unwrap();
+    flag.store(true, Ordering::Relaxed);
+    queue.drain().unwrap();
+    stall
+}
+
+fn has_a_stack(stall: &Stall) -> bool {
+    let mut workers = stall.workers.iter();
+    workers.any(|it| it.stack.as_ref().is_some_and(|it| it.missing().is_none()))
+}
+
+#[inline(never)]
+fn stuck_in_a_loop(flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        // Also in the allocator, under its locks.
+        std::hint::black_box(vec![0_u8; 100_000]);
+    }
+}
+
+#[inline(never)]
+fn stuck_asleep(flag: &AtomicBool) {
+    while !flag.load(Ordering::Relaxed) {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+    }
+}
+
+#[inline(never)]
+fn stuck_deep_down(flag: &AtomicBool) {
+    fn down(flag: &AtomicBool, depth: u32) -> u32 {
+        let room = std::hint::black_box([depth; 1000]);
+        match depth {
+            0 => stuck_in_a_loop(flag),
+            _ => _ = down(flag, depth - 1),
+        }
+        std::hint::black_box(room[depth as usize % 1000])
+    }
+    down(flag, 100);
+}
+
+#[inline(never)]
+fn stuck_behind_a_mask(flag: &AtomicBool) {
+    let masked = |how| {
+        // SAFETY: a set of this function's own.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, SIGURG as i32);
+            libc::pthread_sigmask(how, &set, std::ptr::null_mut());
+        }
+    };
+    masked(libc::SIG_BLOCK);
+    stuck_asleep(flag);
+    masked(libc::SIG_UNBLOCK);
+}
+
+#[test]
+fn a_stall_is_told_with_the_functions_that_its_workers_are_in() {
+    let _alone = alone();
+    for (item, name) in [
+        (stuck_in_a_loop as fn(&AtomicBool), "stuck_in_a_loop"),
+        (stuck_asleep, "stuck_asleep"),
+    ] {
+        let stall = stall_of(item, has_a_stack);
+        let stack = stall.workers[0].stack.as_ref().unwrap();
+        let told = stall.to_string();
+        assert!(told.contains(name), "{told}");
+        assert!(told.contains("tests/stacks.rs:"), "{told}");
+        assert!(!told.contains("gdb"), "{told}");
+        assert!(!stack.addresses().is_empty());
+        // Up to where the thread began.
+        assert!(!told.contains("and more"), "{told}");
+        assert!(told.contains("afterwork::workqueue"), "{told}");
+    }
+}
+
+#[test]
+fn a_stack_that_is_too_deep_is_cut() {
+    let _alone = alone();
+    let told = stall_of(stuck_deep_down, has_a_stack).to_string();
+    assert!(
+        told.contains("stuck_in_a_loop") && told.contains("and more"),
+        "{told}"
+    );
+}
+
+#[test]
+fn who_does_not_answer_is_told_so() {
+    let _alone = alone();
+    let why = |stall: &Stall| stall.workers.first()?.stack.as_ref()?.missing();
+    let is_told = |stall: &Stall| why(stall).is_some_and(|it| it.contains("blocks it"));
+    let told = stall_of(stuck_behind_a_mask, is_told).to_string();
+    assert!(told.contains("not taken"), "{told}");
+    // The signal has come by now, and the next one is answered.
+    stall_of(stuck_asleep, has_a_stack);
+}
+
+#[test]
+fn a_signal_that_cannot_be_used_is_refused() {
+    // SIGSEGV; SIGPIPE, which the standard library ignores; and no signal.
+    for (signal, why) in [
+        (11, "means nothing to the machine"),
+        (13, "neither handles"),
+        (65, "means nothing"),
+    ] {
+        let params = Params {
+            stall_signal: signal,
+            ..Params::default()
+        };
+        let error = Registry::new(Topology::synthetic("1 core").unwrap(), params).unwrap_err();
+        assert!(matches!(error, RegistryError::Params(_)), "{error}");
+        let told = error.to_string();
+        assert!(
+            told.contains(&format!("stall_signal={signal}")) && told.contains(why),
+            "{told}"
+        );
+    }
+}

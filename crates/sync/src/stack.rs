@@ -1,0 +1,317 @@
+//! Where another thread of this process is: interrupting it by a signal, reading memory that may not be there, and the tables of
+//! the loaded files by which a stack is walked up.
+//!
+//! The interrupted thread may be anywhere: in the allocator, in the loader, under any lock. So its handler calls a function
+//! that takes no lock and does not allocate; all else is done by whoever wants to know.
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    io, mem,
+    ops::Range,
+    ptr, slice,
+    sync::atomic::{AtomicPtr, Ordering},
+};
+
+use crate::thread::ThreadId;
+
+/// The registers with which the walk up a stack begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Registers {
+    /// The instruction that is next.
+    pub pc: u64,
+    /// The top of the stack.
+    pub sp: u64,
+    /// The frame pointer, where code keeps one.
+    pub fp: u64,
+    /// Where the function returns to, on machines that keep that in a register.
+    pub lr: u64,
+}
+
+/// What the handler calls on the interrupted thread. It takes no lock, allocates nothing, and does not unwind.
+pub type Interrupted = fn(Registers);
+
+/// What the handler calls, as a pointer; null before the first [`handle`].
+static CALL: AtomicPtr<()> = AtomicPtr::new(ptr::null_mut());
+
+/// Why a signal cannot be used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refused {
+    /// No signal, or one that the machine or the C library needs for itself.
+    Unfit,
+    /// The process handles or ignores it.
+    Taken,
+}
+
+/// Has `signal` call `call` from now on, on each thread that is [interrupted](interrupt) by it. All signals share one `call`.
+///
+/// Leaves the signal alone if the program has any use for it.
+pub fn handle(signal: i32, call: Interrupted) -> Result<(), Refused> {
+    const OWN: [c_int; 9] = [
+        libc::SIGKILL,
+        libc::SIGSTOP,
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGFPE,
+        libc::SIGILL,
+        libc::SIGTRAP,
+        libc::SIGABRT,
+        libc::SIGSYS,
+    ];
+    if OWN.contains(&signal) {
+        return Err(Refused::Unfit);
+    }
+    if is_handled(signal) {
+        return Ok(());
+    }
+    if action(signal, None).ok_or(Refused::Unfit)?.sa_sigaction != libc::SIG_DFL {
+        return Err(Refused::Taken);
+    }
+    CALL.store(call as *mut (), Ordering::Release);
+    // SAFETY: all zeroes is an action: the default one, with an empty mask.
+    let mut ours: libc::sigaction = unsafe { mem::zeroed() };
+    ours.sa_sigaction = handler_address();
+    // On the other stack where the thread has one: its own may be nearly used up.
+    ours.sa_flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
+    action(signal, Some(&ours)).ok_or(Refused::Unfit)?;
+    Ok(())
+}
+
+/// Returns `true` while [`handle`] is what the process does about `signal`.
+pub fn is_handled(signal: i32) -> bool {
+    action(signal, None).is_some_and(|it| it.sa_sigaction == handler_address())
+}
+
+/// Sends `signal` to a thread of this process. Call it only while it [is handled](is_handled): else it may end the process.
+///
+/// A call of the system's in which the thread is may end early, with `EINTR`: one with a timeout, and those that the system never
+/// goes on with.
+pub fn interrupt(thread: ThreadId, signal: i32) -> io::Result<()> {
+    // SAFETY: a call with three numbers.
+    let sent = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, signal) };
+    if sent == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+/// Copies memory of this process from the address `from` on, and returns how many bytes of it are there. Never faults.
+///
+/// One system call; as a signal handler may make it.
+pub fn read_memory(from: u64, into: &mut [u8]) -> usize {
+    const PAGE: u64 = 4096;
+    const NR_PIECES: usize = 64;
+    // A piece for each page, because a piece is copied whole or not at all.
+    let mut pieces = [libc::iovec {
+        iov_base: ptr::null_mut(),
+        iov_len: 0,
+    }; NR_PIECES];
+    let mut nr_pieces = 0;
+    let (mut at, mut left) = (from, into.len() as u64);
+    while left > 0 && nr_pieces < NR_PIECES {
+        let length = (PAGE - at % PAGE).min(left);
+        pieces[nr_pieces] = libc::iovec {
+            iov_base: at as *mut c_void,
+            iov_len: length as usize,
+        };
+        nr_pieces += 1;
+        left -= length;
+        at = at.wrapping_add(length);
+    }
+    let place = libc::iovec {
+        iov_base: into.as_mut_ptr().cast(),
+        iov_len: into.len(),
+    };
+    // SAFETY: the call writes into `into` alone, and answers with an error where the pieces are no memory.
+    let nr_read = unsafe {
+        let process = libc::getpid();
+        libc::process_vm_readv(process, &place, 1, pieces.as_ptr(), nr_pieces as _, 0)
+    };
+    nr_read.try_into().unwrap_or(0)
+}
+
+/// A loaded file: the program, or a library of it.
+#[derive(Debug)]
+pub struct Loaded {
+    /// Its path; empty for the program itself.
+    pub name: String,
+    /// What is added to an address in the file.
+    pub base: u64,
+    /// Where it lies in memory.
+    pub range: Range<u64>,
+    /// `.eh_frame_hdr`: where in the file's addresses, and a copy.
+    pub index: (Range<u64>, Vec<u8>),
+    /// `.eh_frame`, perhaps with what follows it.
+    pub frames: (Range<u64>, Vec<u8>),
+}
+
+/// Returns the files that are loaded and say how their stacks are walked up. Waits for the loader's lock, and allocates.
+pub fn loaded() -> Vec<Loaded> {
+    let mut all: Vec<Loaded> = Vec::new();
+    let place: *mut Vec<Loaded> = &mut all;
+    // SAFETY: `note` is called with `place` before this call returns, by this thread.
+    unsafe { libc::dl_iterate_phdr(Some(note), place.cast()) };
+    all
+}
+
+unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, all: *mut c_void) -> c_int {
+    // SAFETY: the loader's, for the time of this call; and ours, from `loaded`.
+    let (info, all) = unsafe { (&*info, &mut *all.cast::<Vec<Loaded>>()) };
+    // An unwinding out of a callback of the C library's would end the process anyway.
+    if let Some(one) = tables(info) {
+        all.push(one);
+    }
+    0
+}
+
+fn tables(info: &libc::dl_phdr_info) -> Option<Loaded> {
+    if info.dlpi_phdr.is_null() {
+        return None;
+    }
+    // SAFETY: the loader's table, of so many entries.
+    let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let base: u64 = info.dlpi_addr;
+    let span = |it: &libc::Elf64_Phdr| it.p_vaddr..it.p_vaddr + it.p_memsz;
+    let loads = || headers.iter().filter(|it| it.p_type == libc::PT_LOAD);
+    let index = span(
+        headers
+            .iter()
+            .find(|it| it.p_type == libc::PT_GNU_EH_FRAME)?,
+    );
+    let bytes = |range: &Range<u64>| {
+        let length = (range.end - range.start) as usize;
+        // SAFETY: part of a loaded segment that can be read, and stays while the loader's lock is held.
+        unsafe { slice::from_raw_parts((base + range.start) as *const u8, length) }.to_vec()
+    };
+    let head = bytes(&index);
+    // Version 1, with the address of `.eh_frame` as a signed distance of 32 bits: what all linkers write.
+    let [1, 0x1b, _, _, a, b, c, d, ..] = head[..] else {
+        return None;
+    };
+    let distance = i32::from_le_bytes([a, b, c, d]);
+    let start = (index.start + 4).checked_add_signed(distance.into())?;
+    let segment = loads().map(span).find(|it| it.contains(&start))?;
+    let frames = start..segment.end;
+    let (low, high) = (
+        loads().map(|it| it.p_vaddr).min()?,
+        loads().map(|it| span(it).end).max()?,
+    );
+    let name = match info.dlpi_name.is_null() {
+        true => String::new(),
+        // SAFETY: the loader's, for the time of this call.
+        false => unsafe { CStr::from_ptr(info.dlpi_name) }
+            .to_string_lossy()
+            .into_owned(),
+    };
+    Some(Loaded {
+        name,
+        base,
+        range: base + low..base + high,
+        frames: (frames.clone(), bytes(&frames)),
+        index: (index, head),
+    })
+}
+
+fn handler_address() -> usize {
+    on_signal as *const () as usize
+}
+
+/// Changes what the process does about a signal, and returns what it did before.
+fn action(signal: i32, new: Option<&libc::sigaction>) -> Option<libc::sigaction> {
+    let new = new.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: all zeroes is an action; `new` is one, or null for no change.
+    unsafe {
+        let mut old: libc::sigaction = mem::zeroed();
+        (libc::sigaction(signal, new, &mut old) == 0).then_some(old)
+    }
+}
+
+extern "C" fn on_signal(_: c_int, _: *mut libc::siginfo_t, context: *mut c_void) {
+    // SAFETY: this thread's; the interrupted code must find it as it was.
+    let errno = unsafe { libc::__errno_location() };
+    // SAFETY: as above.
+    let before = unsafe { *errno };
+    let call = CALL.load(Ordering::Acquire);
+    if !call.is_null() && !context.is_null() {
+        // SAFETY: an `Interrupted`, stored by `handle`; and the interrupted thread's registers, by `SA_SIGINFO`.
+        let (call, registers) = unsafe {
+            let call = mem::transmute::<*mut (), Interrupted>(call);
+            (call, registers(&*context.cast()))
+        };
+        call(registers);
+    }
+    // SAFETY: as above.
+    unsafe { *errno = before };
+}
+
+#[cfg(target_arch = "x86_64")]
+fn registers(context: &libc::ucontext_t) -> Registers {
+    let of = |register: c_int| context.uc_mcontext.gregs[register as usize] as u64;
+    Registers {
+        pc: of(libc::REG_RIP),
+        sp: of(libc::REG_RSP),
+        fp: of(libc::REG_RBP),
+        lr: 0,
+    }
+}
+
+#[cfg(target_arch = "aarch64")]
+fn registers(context: &libc::ucontext_t) -> Registers {
+    let context = &context.uc_mcontext;
+    Registers {
+        pc: context.pc,
+        sp: context.sp,
+        fp: context.regs[29],
+        lr: context.regs[30],
+    }
+}
+
+/// Of other machines nothing is known: the walk ends where it begins.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn registers(_: &libc::ucontext_t) -> Registers {
+    Registers::default()
+}
+
+#[cfg(all(test, not(miri)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn memory_is_read_as_far_as_it_is_there() {
+        let text = *b"what lies here";
+        let mut copy = [0; 14];
+        assert_eq!(read_memory(text.as_ptr() as u64, &mut copy), 14);
+        assert_eq!(copy, text);
+        assert_eq!(read_memory(8, &mut copy), 0);
+        // SAFETY: a new mapping of two pages, of which the second is given back at once.
+        let page = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let page = libc::mmap(ptr::null_mut(), 8192, libc::PROT_READ, flags, -1, 0);
+            assert_ne!(page, libc::MAP_FAILED);
+            libc::munmap(page.add(4096), 4096);
+            page as u64
+        };
+        let mut copy = vec![1; 8192];
+        assert_eq!(read_memory(page + 96, &mut copy), 4000);
+        assert!(copy[..4000].iter().all(|&byte| byte == 0) && copy[4000] == 1);
+    }
+
+    #[test]
+    fn signals_that_the_program_uses_are_left_alone() {
+        for signal in [libc::SIGSEGV, libc::SIGKILL, 0, -1, 65] {
+            assert_eq!(handle(signal, |_| ()), Err(Refused::Unfit), "{signal}");
+        }
+        // The standard library ignores it.
+        assert_eq!(handle(libc::SIGPIPE, |_| ()), Err(Refused::Taken));
+        assert!(!is_handled(libc::SIGPIPE));
+    }
+
+    #[test]
+    fn the_loaded_files_include_this_program() {
+        let here = the_loaded_files_include_this_program as *const () as u64;
+        let all = loaded();
+        let ours: Vec<_> = all.iter().filter(|it| it.range.contains(&here)).collect();
+        assert_eq!(ours.len(), 1);
+        assert!(!ours[0].frames.1.is_empty());
+    }
+}
