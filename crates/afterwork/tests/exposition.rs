@@ -1,165 +1,19 @@
 //! What the library writes for Prometheus and as JSON is what their rules allow.
-//!
-//! The rules are those of "Exposition formats" and "Metric and label naming" in Prometheus's documentation.
 
 #![cfg(not(any(loom, shuttle)))]
 
-use std::collections::{BTreeMap, BTreeSet};
+#[path = "support/prometheus.rs"]
+mod prometheus;
 
 use afterwork::{
     observe::{Exposition, snapshot_of},
     percpu::PerCpu,
     rcu,
     task_work::Mailbox,
-    workqueue::{Registry, Workqueue},
+    workqueue::{Histogram, Registry, Workqueue},
 };
+use prometheus::{Sample, metrics};
 use topology::Topology;
-
-type Labels = BTreeMap<String, String>;
-
-/// A sample: its series' name and labels, and its value.
-type Sample = (String, Labels, f64);
-
-/// A metric: its type, and its samples in their order.
-type Metrics = BTreeMap<String, (String, Vec<Sample>)>;
-
-fn is_name(name: &str) -> bool {
-    let mut letters = name.chars();
-    letters
-        .next()
-        .is_some_and(|it| it.is_ascii_alphabetic() || it == '_')
-        && letters.all(|it| it.is_ascii_alphanumeric() || it == '_')
-}
-
-/// Splits a sample's line into what it says.
-fn sample(line: &str) -> Result<Sample, &'static str> {
-    let (series, value) = line.rsplit_once(' ').ok_or("a sample has no value")?;
-    let value = value.parse().map_err(|_| "a value is no number")?;
-    let (name, mut rest) = series.split_at(series.find('{').unwrap_or(series.len()));
-    if !is_name(name) {
-        return Err("a metric's name");
-    }
-    let mut labels = Labels::new();
-    if let Some(inside) = rest.strip_prefix('{') {
-        rest = inside;
-        loop {
-            let (label, after) = rest.split_once("=\"").ok_or("a label has no value")?;
-            if !is_name(label) || label.starts_with("__") {
-                return Err("a label's name");
-            }
-            let (mut value, mut letters) = (String::new(), after.chars());
-            loop {
-                match letters.next().ok_or("a label's value does not end")? {
-                    '"' => break,
-                    '\\' => value.push(match letters.next() {
-                        Some('n') => '\n',
-                        Some(letter @ ('"' | '\\')) => letter,
-                        _ => return Err("an escape that there is not"),
-                    }),
-                    letter => value.push(letter),
-                }
-            }
-            if labels.insert(label.to_owned(), value).is_some() {
-                return Err("a label twice");
-            }
-            rest = letters.as_str();
-            match rest.strip_prefix(',') {
-                Some(next) => rest = next,
-                None if rest == "}" => break,
-                None => return Err("labels do not end"),
-            }
-        }
-    }
-    Ok((name.to_owned(), labels, value))
-}
-
-/// Reads text for Prometheus, and refuses what its rules do not allow.
-fn metrics(text: &str) -> Result<Metrics, &'static str> {
-    let mut metrics = Metrics::new();
-    let (mut present, mut is_typed, mut seen) = (String::new(), false, BTreeSet::new());
-    if !text.ends_with('\n') {
-        return Err("the last line does not end");
-    }
-    for line in text.lines() {
-        if let Some(help) = line.strip_prefix("# HELP ") {
-            let (name, about) = help.split_once(' ').ok_or("help says nothing")?;
-            if !is_name(name) || about.is_empty() || metrics.contains_key(name) {
-                return Err("help for no name, without words, or twice");
-            }
-            (present, is_typed) = (name.to_owned(), false);
-            metrics.insert(name.to_owned(), Default::default());
-        } else if let Some(typed) = line.strip_prefix("# TYPE ") {
-            let (name, measure) = typed.split_once(' ').ok_or("a type without a name")?;
-            if name != present || is_typed || !["counter", "gauge", "histogram"].contains(&measure)
-            {
-                return Err("a type of another metric, twice, or unknown");
-            }
-            if name.ends_with("_total") != (measure == "counter") {
-                return Err("what rises ends in _total, and nothing else");
-            }
-            if ["_ns", "_us", "_ms"].iter().any(|unit| name.contains(unit)) {
-                return Err("no base unit");
-            }
-            is_typed = true;
-            metrics.get_mut(name).unwrap().0 = measure.to_owned();
-        } else {
-            let sample = sample(line)?;
-            let (measure, samples) = metrics.get_mut(&present).ok_or("no metric yet")?;
-            let suffix = sample.0.strip_prefix(present.as_str()).unwrap_or("?");
-            let fits = match measure.as_str() {
-                "histogram" => ["_bucket", "_sum", "_count"].contains(&suffix),
-                _ => suffix.is_empty(),
-            };
-            if !is_typed || !fits {
-                return Err("a sample of another metric");
-            }
-            if !seen.insert((sample.0.clone(), sample.1.clone())) {
-                return Err("a series twice");
-            }
-            samples.push(sample);
-        }
-    }
-    for (name, (measure, samples)) in &metrics {
-        if samples.is_empty() {
-            return Err("a metric without samples");
-        }
-        if measure == "histogram" {
-            histogram(name, samples)?;
-        }
-    }
-    Ok(metrics)
-}
-
-fn histogram(name: &str, samples: &[Sample]) -> Result<(), &'static str> {
-    // Bucket by bucket, then the sum, then the count, of each set of labels.
-    let mut last: Option<(Labels, f64, f64)> = None;
-    let mut nr_sums = 0;
-    for (series, labels, value) in samples {
-        let mut labels = labels.clone();
-        let le = labels.remove("le").map(|le| le.parse::<f64>());
-        match (series.strip_prefix(name), le) {
-            (Some("_bucket"), Some(Ok(le))) => {
-                let before = last.take().filter(|(of, ..)| *of == labels);
-                if before.is_some_and(|(_, below, count)| le <= below || *value < count) {
-                    return Err("buckets do not rise");
-                }
-                last = Some((labels, le, *value));
-            }
-            (Some("_sum"), None) => nr_sums += 1,
-            (Some("_count"), None) => {
-                let (of, le, count) = last.take().ok_or("a count without buckets")?;
-                if of != labels || le != f64::INFINITY || count != *value {
-                    return Err("the last bucket does not have all");
-                }
-                nr_sums -= 1;
-            }
-            _ => return Err("a histogram's sample"),
-        }
-    }
-    (last.is_none() && nr_sums == 0)
-        .then_some(())
-        .ok_or("a histogram without its count or sum")
-}
 
 /// Returns what follows a value of JSON, if there is one.
 fn after_json(text: &str) -> Option<&str> {
@@ -296,6 +150,38 @@ fn labels_of_the_users_stand_before_ours_and_two_processes_may_be_told_together(
         };
         assert!(of("one") > 0 && of("one") == of("t\"wo"), "{name}");
     }
+}
+
+#[test]
+fn a_histogram_has_all_that_was_measured_and_its_sum_is_measured_too() {
+    let (registry, queues) = busy();
+    let now = snapshot_of(&registry);
+    let metrics = metrics(&now.to_prometheus()).unwrap();
+    let of = |metric: &str, suffix: &str| -> Vec<f64> {
+        let samples = metrics[metric].1.iter();
+        let samples = samples.filter(|it| it.0.ends_with(suffix));
+        samples.map(|it| it.2).collect()
+    };
+    let [waits, runs]: [Vec<_>; 2] = [
+        now.queues.iter().map(|it| &it.wait).collect(),
+        now.queues.iter().map(|it| &it.run).collect(),
+    ];
+    for (metric, times) in [
+        ("afterwork_queue_wait_seconds", waits),
+        ("afterwork_queue_run_seconds", runs),
+    ] {
+        let counts: Vec<_> = times.iter().map(|it| it.count as f64).collect();
+        assert_eq!(of(metric, "_count"), counts);
+        let sums: Vec<_> = times.iter().map(|it| it.total_ns as f64 / 1e9).collect();
+        assert_eq!(of(metric, "_sum"), sums);
+        // 2^20 ns is among the ends.
+        let below = |it: &&Histogram| it.buckets.iter().take(20).sum::<u64>() as f64;
+        let samples = metrics[metric].1.iter();
+        let ends = samples.filter(|it| it.1.get("le").is_some_and(|le| le == "0.001048576"));
+        let told: Vec<_> = ends.map(|it| it.2).collect();
+        assert_eq!(told, times.iter().map(below).collect::<Vec<_>>());
+    }
+    drop(queues);
 }
 
 #[test]

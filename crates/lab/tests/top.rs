@@ -1,7 +1,7 @@
 //! `afterwork top` as a user runs it, on a child that works.
 
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -13,8 +13,12 @@ use afterwork::task_work::Mailbox;
 use afterwork::workqueue::Workqueue;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use prometheus::{Sample, metrics};
 use serde_json::Value;
 use sync::shared_file::SharedFile;
+
+#[path = "../../afterwork/tests/support/prometheus.rs"]
+mod prometheus;
 
 /// Set for the child.
 const CHILD: &str = "AFTERWORK_TEST_CHILD";
@@ -237,30 +241,43 @@ fn each_look_is_a_line_of_json_with_rates_from_the_second_on() {
 }
 
 #[test]
-fn prometheus_gets_one_sample_a_series_each_below_its_type() {
+fn prometheus_gets_what_its_rules_allow_with_histograms_that_rise() {
     let busy = Busy::start();
+    let mut past = (0.0, 0.0);
     for args in [&["--prometheus"][..], &[&busy.pid(), "--prometheus"]] {
         let shown = good(args);
-        let mut declared = "";
-        let mut seen = std::collections::HashSet::new();
-        for line in shown.lines() {
-            if let Some(rest) = line.strip_prefix("# ") {
-                let mut words = rest.split(' ').skip(1);
-                declared = words.next().unwrap();
-                continue;
-            }
-            let (series, value) = line.rsplit_once(' ').unwrap();
-            assert_eq!(series.split('{').next(), Some(declared), "{line}");
-            assert!(
-                value.parse::<f64>().is_ok() && seen.insert(series),
-                "{line}"
-            );
+        let metrics = metrics(&shown).unwrap_or_else(|why| panic!("{why} in\n{shown}"));
+        let of = |metric: &str, suffix: &str| {
+            let mut samples = metrics[metric].1.iter();
+            let is_it = |it: &&Sample| {
+                it.0.ends_with(suffix) && it.1["name"] == "load" && it.1["pid"] == busy.pid()
+            };
+            samples.find(is_it).unwrap().2
+        };
+        assert_eq!(of("afterwork_queue_max_active", ""), 1.0);
+        for times in ["wait", "run"] {
+            let metric = format!("afterwork_queue_{times}_seconds");
+            assert_eq!(metrics[&metric].0, "histogram");
         }
-        let completed = "afterwork_queue_completed_total{pid=\"";
-        assert!(
-            shown.contains(completed) && shown.contains("name=\"load\""),
-            "{shown}"
-        );
+        let wait = "afterwork_queue_wait_seconds";
+        assert!(of(wait, "_count") == of("afterwork_queue_waits_total", ""));
+        let now = (of(wait, "_count"), of(wait, "_sum"));
+        assert!(now.0 >= past.0 && now.1 >= past.1, "{past:?} {now:?}");
+        past = now;
+        let checker = Command::new("promtool")
+            .args(["check", "metrics"])
+            .stdin(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn();
+        let Ok(mut checker) = checker else {
+            afterwork_lab::talk::say("not shown to promtool: there is none");
+            continue;
+        };
+        let mut its = checker.stdin.take().unwrap();
+        its.write_all(shown.as_bytes()).unwrap();
+        drop(its);
+        let checked = checker.wait_with_output().unwrap();
+        assert!(checked.status.success(), "{}", text(&checked.stderr));
     }
 }
 
@@ -467,8 +484,16 @@ fn a_hostile_page_of_a_living_process_ends_in_an_answer() {
             record[at..at + name.len()].copy_from_slice(name.as_bytes());
         }
     }
-    let [_, json, _] = shows(&mut page);
+    // Among them histograms that fall.
+    for (nth, record) in page[HEAD..].chunks_exact_mut(RECORD).enumerate() {
+        if record[0] >= 6 {
+            let small = (100 + nth as u64).to_le_bytes();
+            record[160..168].copy_from_slice(&small);
+        }
+    }
+    let [_, json, told] = shows(&mut page);
     serde_json::from_str::<Value>(&json).unwrap();
+    metrics(&told).unwrap();
     busy.end();
 }
 

@@ -8,10 +8,7 @@ use std::{
     fmt::{self, Write},
 };
 
-use crate::{
-    page::{Field, Measure, Record},
-    workqueue::Histogram,
-};
+use crate::page::{Field, Kind, Measure, Record, TIMES_LOG2};
 
 /// The metrics of one or several processes, which `Display` writes as text for Prometheus.
 ///
@@ -65,23 +62,12 @@ impl Exposition {
         let queues: Vec<_> = snapshot.queues.iter().map(|it| it.record()).collect();
         let pools: Vec<_> = snapshot.pools.iter().map(|it| it.record()).collect();
         let all = queues.iter().chain(&pools).chain(&snapshot.others);
-        self.add_records(labels, all);
-        for (labels, queue) in labelled(labels, &queues).into_iter().zip(&snapshot.queues) {
-            for (figure, about, times) in [
-                ("wait", "How long items waited for a worker", &queue.wait),
-                ("run", "How long workers ran items", &queue.run),
-            ] {
-                self.histogram(
-                    &format!("afterwork_queue_{figure}_seconds"),
-                    about,
-                    &labels,
-                    times,
-                );
-            }
-        }
+        let times: Vec<_> = snapshot.queues.iter().flat_map(|it| it.times()).collect();
+        self.add_records(labels, all.chain(&times));
     }
 
-    /// Adds the figures of some records of one process.
+    /// Adds the figures of some records of one process. Those of a kind that [is a histogram](crate::page::Kind::is_histogram)
+    /// become one.
     pub fn add_records<'r>(
         &mut self,
         labels: &[Label<'_>],
@@ -92,6 +78,10 @@ impl Exposition {
             .iter()
             .zip(&records)
         {
+            if record.kind.is_histogram() {
+                self.histogram(labels, record);
+                continue;
+            }
             for (field, figure) in record.figures() {
                 let (name, about, value) = metric(record, field, figure);
                 let measure = match field.measure {
@@ -104,25 +94,35 @@ impl Exposition {
         }
     }
 
-    fn histogram(&mut self, name: &str, about: &str, labels: &str, times: &Histogram) {
+    /// Adds a histogram, unless its writer knew only a part of one. It is one whatever the figures are, which may be a stranger's.
+    fn histogram(&mut self, labels: &str, record: &Record) {
+        let figures: Vec<_> = record.figures().map(|(_, figure)| figure).collect();
+        let [count, total_ns, below @ ..] = &*figures else {
+            return;
+        };
+        if below.len() < TIMES_LOG2.len() {
+            return;
+        }
+        let about = match record.kind {
+            Kind::QueueRun => "How long workers ran items",
+            _ => "How long items waited for a worker",
+        };
+        let name = format!("afterwork_{}_seconds", record.kind.name());
         let comma = if labels.is_empty() { "" } else { "," };
         let (mut lines, mut nr_below) = (String::new(), 0);
-        for (i, count) in times.buckets.iter().enumerate() {
-            nr_below += count;
-            // Always the same ones, from 1 µs to 4.6 minutes: a monitor wants them not to change.
-            if (9..38).contains(&i) && i % 2 == 1 {
-                let le = seconds(2 << i, 1e9);
-                let _ = writeln!(
-                    lines,
-                    "{name}_bucket{{{labels}{comma}le=\"{le}\"}} {nr_below}"
-                );
-            }
+        for (log2, below) in TIMES_LOG2.into_iter().zip(below) {
+            nr_below = (*below).max(nr_below);
+            let le = seconds(1 << log2, 1e9);
+            let _ = writeln!(
+                lines,
+                "{name}_bucket{{{labels}{comma}le=\"{le}\"}} {nr_below}"
+            );
         }
-        let (count, sum) = (nr_below, seconds(times.total_ns, 1e9));
+        let (count, sum) = (nr_below.max(*count), seconds(*total_ns, 1e9));
         let _ = writeln!(lines, "{name}_bucket{{{labels}{comma}le=\"+Inf\"}} {count}");
         let _ = writeln!(lines, "{name}_sum{} {sum}", braced(labels));
         let _ = writeln!(lines, "{name}_count{} {count}", braced(labels));
-        self.add(name, about, "histogram", &lines);
+        self.add(&name, about, "histogram", &lines);
     }
 
     /// Adds lines to a metric, whatever was added since its last ones.

@@ -171,8 +171,9 @@ impl Snapshot {
     /// Writes it for Prometheus, as an answer to its question: text of the exposition format, `text/plain; version=0.0.4`.
     ///
     /// Each figure is a metric `afterwork_KIND_FIGURE` with the labels `name` and `detail`, and `index` where two have both the
-    /// same. Times are in seconds. `afterwork top --prometheus` writes the same from outside, but for the histograms
-    /// `afterwork_queue_wait_seconds` and `afterwork_queue_run_seconds`.
+    /// same. Times are in seconds. `afterwork_queue_wait_seconds` and `afterwork_queue_run_seconds` are histograms: their sum is
+    /// measured, as [`Histogram::total_ns`] is, and not made of the buckets. `afterwork top --prometheus` writes the same from
+    /// outside.
     #[doc(alias("metrics", "openmetrics"))]
     pub fn to_prometheus(&self) -> String {
         let mut metrics = Exposition::new();

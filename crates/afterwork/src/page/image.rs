@@ -69,6 +69,11 @@ impl Image {
         self.records.push(record);
     }
 
+    /// Puts histograms last, so that they are left out first where there is no room for all.
+    pub(super) fn sort(&mut self) {
+        self.records.sort_by_key(|it| it.kind.is_histogram());
+    }
+
     /// Returns the bytes of all records for which there is room, which follow the head.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let records = &self.records[..self.nr_records()];

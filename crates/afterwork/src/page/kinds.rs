@@ -36,6 +36,10 @@ pub enum Kind {
     Mailbox = 4,
     /// Per-CPU data. Its detail is how remote callers reach it.
     PerCpu = 5,
+    /// How long items of a queue waited: a histogram. Its name and detail are the queue's.
+    QueueWait = 6,
+    /// How long workers ran items of a queue: a histogram. Its name and detail are the queue's.
+    QueueRun = 7,
 }
 
 /// The figures of one subject.
@@ -193,14 +197,42 @@ const PER_CPU: &[Field] = &[
     fault("panicked", "Pieces of queued work that panicked"),
 ];
 
+/// The powers of two of nanoseconds below which a histogram tells how many there were, from 1 µs to 4.6 minutes: always the same
+/// ones, for a monitor wants them not to change.
+pub(crate) const TIMES_LOG2: [u32; 15] =
+    [10, 12, 14, 16, 18, 20, 22, 24, 26, 28, 30, 32, 34, 36, 38];
+
+#[rustfmt::skip]
+const TIMES: &[Field] = &[
+    counter("count", "Items that were measured"),
+    counter("total_ns", "All their times together, nanoseconds"),
+    counter("nr_below_2p10", "Items below 2^10 ns, 1 µs"),
+    counter("nr_below_2p12", "Items below 2^12 ns, 4 µs"),
+    counter("nr_below_2p14", "Items below 2^14 ns, 16 µs"),
+    counter("nr_below_2p16", "Items below 2^16 ns, 66 µs"),
+    counter("nr_below_2p18", "Items below 2^18 ns, 262 µs"),
+    counter("nr_below_2p20", "Items below 2^20 ns, 1 ms"),
+    counter("nr_below_2p22", "Items below 2^22 ns, 4 ms"),
+    counter("nr_below_2p24", "Items below 2^24 ns, 17 ms"),
+    counter("nr_below_2p26", "Items below 2^26 ns, 67 ms"),
+    counter("nr_below_2p28", "Items below 2^28 ns, 268 ms"),
+    counter("nr_below_2p30", "Items below 2^30 ns, 1 s"),
+    counter("nr_below_2p32", "Items below 2^32 ns, 4 s"),
+    counter("nr_below_2p34", "Items below 2^34 ns, 17 s"),
+    counter("nr_below_2p36", "Items below 2^36 ns, 69 s"),
+    counter("nr_below_2p38", "Items below 2^38 ns, 275 s"),
+];
+
 impl Kind {
     /// All of them.
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 7] = [
         Self::Queue,
         Self::Pool,
         Self::Rcu,
         Self::Mailbox,
         Self::PerCpu,
+        Self::QueueWait,
+        Self::QueueRun,
     ];
 
     /// Returns its name.
@@ -211,6 +243,8 @@ impl Kind {
             Self::Rcu => "rcu",
             Self::Mailbox => "mailbox",
             Self::PerCpu => "percpu",
+            Self::QueueWait => "queue_wait",
+            Self::QueueRun => "queue_run",
         }
     }
 
@@ -222,7 +256,13 @@ impl Kind {
             Self::Rcu => RCU,
             Self::Mailbox => MAILBOX,
             Self::PerCpu => PER_CPU,
+            Self::QueueWait | Self::QueueRun => TIMES,
         }
+    }
+
+    /// Returns `true` if its records are histograms of another record's times.
+    pub fn is_histogram(self) -> bool {
+        matches!(self, Self::QueueWait | Self::QueueRun)
     }
 
     /// Returns the kind with this number, if it is known.

@@ -50,7 +50,7 @@ pub(crate) use sources::describe_all;
 pub(crate) use sources::{Joined, join};
 
 pub use kinds::{Field, Kind, Measure, Record};
-pub(crate) use kinds::{pool_figures, queue_figures};
+pub(crate) use kinds::{TIMES_LOG2, pool_figures, queue_figures};
 pub use layout::{ASKED_AT, MAX_BYTES, MAX_RECORDS, VERSION};
 #[cfg(not(any(loom, shuttle)))]
 pub use read::{Page, Refusal};

@@ -291,6 +291,7 @@ fn write_round(file: &SharedFile, origin: &Origin, round: u64) -> io::Result<()>
     let began_ns = time::now_ns();
     let mut image = Image::new(round);
     describe_all(&mut image);
+    image.sort();
     let mut origin = origin.clone();
     origin.written_ns = time::now_ns();
     origin.took_ns = origin.written_ns - began_ns;

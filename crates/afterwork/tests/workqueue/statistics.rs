@@ -1,5 +1,7 @@
 //! What is counted, and the picture of it.
 
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 use afterwork::{
@@ -140,6 +142,49 @@ fn what_a_worker_had_in_hand_and_gave_back_is_counted_once() {
     let waits = queue.wait_times();
     // What was taken at the very end may not be told.
     assert!((1..=21).contains(&waits.count), "{waits:?}");
+}
+
+#[test]
+fn what_is_told_of_waits_never_falls() {
+    let params = Params {
+        wait_sample: 1,
+        ..Params::default()
+    };
+    let registry = registry_with("1 core", params);
+    let queue = queue("hands").help(false).max_active(2);
+    let queue = queue.build_in(&registry).unwrap();
+    // Of short items a worker takes many.
+    let works: Vec<_> = (0..200).map(|_| Work::new(|| ())).collect();
+    queue.enqueue_all(&works);
+    queue.drain().unwrap();
+    // Has the other seat, so that nobody takes what goes back.
+    let plug = plug_into(&queue);
+    let step = Arc::new(AtomicU32::new(0));
+    let (go, may_go) = mpsc::channel::<()>();
+    let its = step.clone();
+    let first = Work::new(move || {
+        its.store(1, Ordering::Release);
+        while its.load(Ordering::Acquire) < 2 {
+            std::thread::yield_now();
+        }
+        // What it has in hand goes back.
+        let _ = workqueue::blocking(|| may_go.recv());
+    });
+    let works: Vec<_> = [first].into_iter().chain(works).collect();
+    queue.enqueue_all(&works);
+    eventually("it runs", || step.load(Ordering::Acquire) == 1);
+    let before = queue.wait_times();
+    step.store(2, Ordering::Release);
+    eventually("the others went back", || queue.stats().started == 202);
+    let after = queue.wait_times();
+    let mut pairs = before.buckets.iter().zip(&after.buckets);
+    assert!(
+        pairs.all(|(before, after)| before <= after) && before.total_ns <= after.total_ns,
+        "{before:?} {after:?}"
+    );
+    go.send(()).unwrap();
+    plug.release();
+    queue.drain().unwrap();
 }
 
 #[test]

@@ -73,6 +73,11 @@ impl Sampling {
         self.told = Some(waited);
     }
 
+    /// Returns as what wait each item of the batch in hand was told, if they were.
+    pub(crate) fn told(&self) -> Option<u64> {
+        self.told
+    }
+
     /// Takes note that `count` items of the batch in hand are taken back; returns as what wait they were told, if they were.
     pub(crate) fn gave_back(&mut self, count: u64) -> Option<u64> {
         if self.told.is_none() {

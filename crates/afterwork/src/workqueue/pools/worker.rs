@@ -197,10 +197,15 @@ impl Worker {
         NonNull::new(self.items[0].load(Ordering::Relaxed))
     }
 
+    /// Returns how many items it has in hand that it has not started.
+    pub(crate) fn nr_items(&self) -> u32 {
+        let hand = Hand(self.hand.load(Ordering::Relaxed));
+        hand.len().saturating_sub(hand.next())
+    }
+
     /// Returns `true` if it has items in hand that it has not started.
     pub(crate) fn has_items(&self) -> bool {
-        let hand = Hand(self.hand.load(Ordering::Relaxed));
-        hand.next() < hand.len()
+        self.nr_items() > 0
     }
 
     /// Returns `true` if it is in an item, or on its way from there to its pool.

@@ -76,6 +76,10 @@ impl Inner {
             // What producers have just left is told by the pool's link alone.
             dispatch.adopt(&link.pool.injector);
             gathered.add(dispatch.link(link.slot));
+            // They may be given back, and are then told anew. Counted when they have started, what was counted never falls.
+            for (waited, count) in dispatch.told_in_hand(link.slot) {
+                gathered.times.wait.take_back(waited, count);
+            }
         }
         let counts = &gathered.counts;
         let stats = QueueStats {
@@ -174,9 +178,10 @@ impl Machine {
     /// Writes a record for each queue and each pool.
     pub(crate) fn describe(&self, image: &mut Image) {
         if image.wants_queues() {
-            let queues = self.queues();
-            let queues = queues.iter().filter_map(|queue| queue.report());
-            queues.for_each(|queue| image.push(queue.record()));
+            for queue in self.queues().iter().filter_map(|queue| queue.report()) {
+                image.push(queue.record());
+                queue.times().into_iter().for_each(|it| image.push(it));
+            }
             let pools = self.pools();
             pools.iter().for_each(|it| image.push(it.stats().record()));
         }

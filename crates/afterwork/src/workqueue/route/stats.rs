@@ -6,7 +6,7 @@ use topology::CpuSet;
 
 use super::attrs::Attrs;
 use crate::{
-    page::{Kind, Record, pool_figures, queue_figures},
+    page::{Kind, Record, TIMES_LOG2, pool_figures, queue_figures},
     workqueue::observe::histogram::Histogram,
 };
 
@@ -82,6 +82,24 @@ impl QueueReport {
             detail: self.attrs.scope.as_str().to_owned(),
             figures: self.figures(),
         }
+    }
+
+    /// Returns the records of how long its items waited, and ran.
+    pub(crate) fn times(&self) -> [Record; 2] {
+        let of = |kind, times: &Histogram| {
+            let below = |log2: u32| times.buckets.iter().take(log2 as usize).sum::<u64>();
+            let mut figures = vec![times.count, times.total_ns];
+            figures.extend(TIMES_LOG2.map(below));
+            Record {
+                kind,
+                figures,
+                ..self.record()
+            }
+        };
+        [
+            of(Kind::QueueWait, &self.wait),
+            of(Kind::QueueRun, &self.run),
+        ]
     }
 
     fn figures(&self) -> Vec<u64> {
