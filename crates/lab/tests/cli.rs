@@ -85,6 +85,11 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
             &["topology", "--sysfs", "/usr"],
             "--sysfs /usr: not laid out as /sys: it has no devices/system/cpu",
         ),
+        (
+            &["demo", "--seconds", "x"],
+            "invalid value 'x' for '--seconds <S>': not a whole number from 1 to 86400",
+        ),
+        (&["demo", "--seconds", "0"], "from 1 to 86400"),
         (&["bench", "--repeat", "0"], "from 1 to "),
         (&["bench", "--seconds", "0"], "from 1 to "),
         (

@@ -123,6 +123,16 @@ impl Drop for Busy {
     }
 }
 
+fn eventually(what: &str, is_so: impl Fn() -> bool) {
+    for _ in 0..1200 {
+        if is_so() {
+            return;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    panic!("{what}");
+}
+
 fn top(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_afterwork"))
         .arg("top")
@@ -571,9 +581,29 @@ fn the_demo_shows_itself_and_ends_when_it_is_told() {
             .contains(&demo.id().to_string())
     );
     let shown = good(&[&demo.id().to_string(), "--once"]);
+    let told =
+        || serde_json::from_str(&good(&[&demo.id().to_string(), "--once", "--json"])).unwrap();
+    eventually("each tab has something to tell", || {
+        let look: Value = told();
+        let of = |kind: &str, name: &str| {
+            let records = look["records"][kind].as_array().unwrap();
+            records
+                .iter()
+                .find(|it| it["name"] == name)
+                .cloned()
+                .unwrap()
+        };
+        let busy = of("queue", "thumbnails");
+        busy["nr_active"] == busy["max_active"]
+            && busy["nr_inactive"].as_u64() > Some(10)
+            && of("queue", "later")["completed"].as_u64() > Some(0)
+            && of("mailbox", "loop")["received"].as_u64() > Some(0)
+            && of("percpu", "counts")["drains"].as_u64() > Some(0)
+            && of("rcu", "rcu")["callbacks"].as_u64() > Some(0)
+    });
     kill(Pid::from_raw(demo.id() as i32), Signal::SIGINT).unwrap();
     assert_eq!(demo.wait().unwrap().code(), Some(130));
-    for word in ["thumbnails", "fetch", "log", "loop", "counts"] {
+    for word in ["thumbnails", "fetch", "later", "log", "loop", "counts"] {
         assert!(shown.contains(word), "{word} is missing in\n{shown}");
     }
 }

@@ -8,22 +8,33 @@ use afterwork::observe;
 use afterwork::percpu::PerCpu;
 use afterwork::rcu::{self, Rcu};
 use afterwork::task_work::Mailbox;
-use afterwork::workqueue::{self, Workqueue};
+use afterwork::workqueue::{self, DelayedWork, Workqueue};
 use clap::Args;
 
 use crate::exit::{Exit, Stop};
 use crate::harness::interrupt::Interrupt;
 
-/// Runs a load worth watching: a busy queue at its limit, one that blocks, one in order, mail, RCU, per-CPU data.
+/// Runs a load worth watching: a queue at its limit with items that wait, one that blocks, delayed items, one in order, a mailbox
+/// whose owner now and then falls behind, RCU callbacks, per-CPU data that is drained.
 #[derive(Args, Clone, Debug)]
 pub struct DemoArgs {
     /// End after so many seconds; without it Ctrl-C does
-    #[arg(long, value_name = "S", value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    #[arg(long, value_name = "S", value_parser = seconds)]
     pub seconds: Option<u64>,
+}
+
+/// Parses a time, and says to who gives anything else what one is.
+fn seconds(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|it| (1..=86_400).contains(it));
+    number.ok_or_else(|| "not a whole number from 1 to 86400".to_owned())
 }
 
 /// Between two rounds of the load; also how long Ctrl-C may wait.
 const ROUND: Duration = Duration::from_millis(20);
+/// For how long the mailbox's owner is away, and delayed items wait.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Of the queue that is always at its limit.
+const BACKLOG: usize = 100;
 
 /// Runs the load until it is to end.
 pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
@@ -34,6 +45,8 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let queue = |name: &str, limit| Workqueue::builder(name).max_active(limit).build();
     let thumbnails = queue("thumbnails", 2).map_err(|error| failed(&error))?;
     let fetch = queue("fetch", 16).map_err(|error| failed(&error))?;
+    let later = queue("later", 4).map_err(|error| failed(&error))?;
+    let delayed: [DelayedWork; 64] = std::array::from_fn(|_| DelayedWork::new(|| ()));
     let log = Workqueue::builder("log")
         .ordered()
         .build()
@@ -46,8 +59,14 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
     let mut mailbox = Mailbox::builder().name("loop").build();
     let poster = mailbox.poster();
     let owner = thread::spawn(move || {
+        let mut round = 0_u64;
         while mailbox.wait_timeout(8, ROUND).is_ok() {
+            // Away now and then, so that a backlog comes and goes.
+            if round % 100 == 99 {
+                thread::sleep(PAUSE);
+            }
             mailbox.drain(32).for_each(drop::<u64>);
+            round += 1;
         }
     });
     say(&format!(
@@ -63,16 +82,24 @@ pub fn run(args: &DemoArgs) -> Result<Exit, Stop> {
         // More and less, in waves of some seconds.
         let wave = 1 + (round / 50) % 5;
         for _ in 0..wave {
-            // Nobody waits for these: what is too much stays in the queue.
-            if thumbnails.len() < 100 {
-                drop(thumbnails.spawn(|| burn(Duration::from_millis(3))));
-            }
             drop(fetch.spawn(|| workqueue::blocking(|| thread::sleep(ROUND))));
             drop(log.spawn(|| drop(rcu::read())));
             // The owner lives as long as this poster.
             let _ = poster.post_lazy(round);
         }
+        // Nobody waits for these: two run at a time, and the others stay in the queue.
+        for _ in thumbnails.len()..BACKLOG {
+            thumbnails.spawn_detached(|| {
+                burn(Duration::from_millis(1));
+                workqueue::blocking(|| thread::sleep(2 * ROUND));
+            });
+        }
+        later.enqueue_after(&delayed[round as usize % delayed.len()], PAUSE);
         counts.with_current(|count| *count += wave);
+        if round.is_multiple_of(50) {
+            counts.drain_all(|_cpu, count| *count = 0);
+        }
+        rcu::call(|| ());
         routes.replace(round);
         round += 1;
         thread::sleep(ROUND);
