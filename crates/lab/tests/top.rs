@@ -610,7 +610,13 @@ fn the_demo_shows_itself_and_ends_when_it_is_told() {
 
 #[test]
 fn figures_are_explained_and_a_pipe_gets_no_full_screen() {
-    assert!(good(&["--fields"]).contains("Threads that run its items"));
+    let about = "Threads that run its items";
+    assert!(good(&["--fields"]).contains(about));
+    let fields: Value = serde_json::from_str(&good(&["--fields", "--json"])).unwrap();
+    let queue = fields["queue"].as_array().unwrap();
+    let active = queue.iter().find(|it| it["name"] == "nr_active").unwrap();
+    assert_eq!(active["measure"], "now");
+    assert!(active["about"].as_str().unwrap().contains(about));
     let busy = Busy::start();
     assert!(wrong(&[&busy.pid(), "--tui"]).contains("needs a terminal"));
 }

@@ -39,8 +39,8 @@ pub struct TopArgs {
     #[arg(long)]
     pub prometheus: bool,
 
-    /// Say what each figure means, and end
-    #[arg(long, exclusive = true)]
+    /// Say what each figure means, as JSON with --json, and end
+    #[arg(long, conflicts_with_all = ["process", "tui", "once", "prometheus", "prune"])]
     pub fields: bool,
 
     /// Remove the pages that processes of this user left when they were killed, and end

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use afterwork::page::{Kind, Measure};
+use afterwork::page::Kind;
 
 use super::args::TopArgs;
 use super::look::{Look, NoLook, Watched};
@@ -24,7 +24,11 @@ const NAP: Duration = Duration::from_millis(50);
 /// Runs the command.
 pub fn run(args: &TopArgs) -> Result<(), Stop> {
     if args.fields {
-        return print(&fields());
+        return print(&if args.json {
+            format!("{}\n", json::fields())
+        } else {
+            fields()
+        });
     }
     if args.prune {
         return prune(&args.directory);
@@ -173,11 +177,7 @@ fn fields() -> String {
     for kind in Kind::ALL {
         text += &format!("{}\n", kind.name());
         for field in kind.fields() {
-            let measure = match field.measure {
-                Measure::Gauge => "now",
-                Measure::Counter => "count",
-                Measure::Fault => "fault",
-            };
+            let measure = json::measure(field.measure);
             text += &format!("  {:<16} {measure:<6} {}\n", field.name, field.about);
         }
     }

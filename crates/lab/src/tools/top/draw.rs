@@ -9,7 +9,7 @@ use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::processes::Found;
 use super::rows::{Table, dropped_first, duration_text, main_counter, main_rate, rate, span_s};
-use super::text::{headline, is_stalled, summary};
+use super::text::{headline, is_stalled, summary, wide};
 use super::view::{Over, REMEMBERED, View};
 
 const FOOT: &str = " q quit  ? help  / filter  Tab next table  s sort  Enter details  p pause ";
@@ -434,11 +434,6 @@ fn sparks(values: &[f64], most: usize) -> String {
         _ => BARS[0],
     };
     last.iter().copied().map(bar).collect()
-}
-
-/// How many cells of a terminal a text takes.
-fn wide(text: &str) -> usize {
-    Span::raw(text).width()
 }
 
 /// Cuts a text that is too wide, and says so by its last character.

@@ -54,6 +54,27 @@ fn records(kind: Kind, now: &Look, before: Option<&Look>) -> Value {
     Value::Array(records.collect())
 }
 
+/// Returns what a figure measures, in a word.
+pub fn measure(measure: Measure) -> &'static str {
+    match measure {
+        Measure::Gauge => "now",
+        Measure::Counter => "count",
+        Measure::Fault => "fault",
+    }
+}
+
+/// Returns what each figure means: an object with an array for each kind.
+#[must_use]
+pub fn fields() -> Value {
+    let kinds = Kind::ALL.map(|kind| {
+        let fields = kind.fields().iter().map(|field| {
+            json!({"name": field.name, "measure": measure(field.measure), "about": field.about})
+        });
+        (kind.name().to_owned(), Value::Array(fields.collect()))
+    });
+    Value::Object(Map::from_iter(kinds))
+}
+
 /// Returns the array of all processes that were found.
 #[must_use]
 pub fn processes(found: &[Found]) -> Value {

@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use afterwork::page::Kind;
 use anstyle::{AnsiColor, Style};
+use ratatui::text::Span;
 
 use super::look::Look;
 use super::processes::Found;
@@ -50,11 +51,16 @@ pub fn headline(look: &Look) -> String {
     line
 }
 
+/// How many cells of a terminal a text takes.
+pub(super) fn wide(text: &str) -> usize {
+    Span::raw(text).width()
+}
+
 fn widths(rows: &[Vec<Cell>]) -> Vec<usize> {
     let nr_columns = rows.first().map_or(0, Vec::len);
     let width = |column: usize| {
         rows.iter()
-            .map(|row| row[column].text.chars().count())
+            .map(|row| wide(&row[column].text))
             .max()
             .unwrap_or(0)
     };
@@ -63,10 +69,11 @@ fn widths(rows: &[Vec<Cell>]) -> Vec<usize> {
 
 /// Names and details stand left, figures right.
 fn padded(column: usize, cell: &Cell, width: usize) -> String {
+    let (text, room) = (&cell.text, " ".repeat(width - wide(&cell.text).min(width)));
     match column {
-        0 => format!("{:<width$}", cell.text),
-        1 => format!("{GAP}{:<width$}", cell.text),
-        _ => format!("{GAP}{:>width$}", cell.text),
+        0 => format!("{text}{room}"),
+        1 => format!("{GAP}{text}{room}"),
+        _ => format!("{GAP}{room}{text}"),
     }
 }
 
@@ -143,6 +150,23 @@ pub fn is_stalled(look: &Look) -> bool {
 mod tests {
     use super::*;
     use crate::tools::top::look::stalled_sample;
+
+    #[test]
+    fn columns_stand_below_each_other_whatever_names_are_wide() {
+        let mut look = stalled_sample();
+        let queue = look.page.of(Kind::Queue).next().unwrap().clone();
+        look.page.records = ["日本語の待ち行列", "abc"]
+            .map(|name| {
+                let mut queue = queue.clone();
+                queue.name = name.into();
+                queue
+            })
+            .into();
+        let shown = super::look(&look, None, false);
+        let ends: Vec<_> = shown.lines().skip(2).map(wide).collect();
+        assert_eq!(ends.len(), 3);
+        assert!(ends.iter().all(|end| *end == ends[0]), "{shown}");
+    }
 
     #[test]
     fn a_process_with_nothing_to_show_is_said_to_have_nothing() {
