@@ -4,10 +4,11 @@ use std::io;
 use std::path::PathBuf;
 
 use clap::builder::Styles;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 
 use crate::bench::BenchArgs;
+use crate::bench::args::Which;
 use crate::output::page::ReportArgs;
 use crate::tools::demo::DemoArgs;
 use crate::tools::top::TopArgs;
@@ -118,8 +119,9 @@ impl From<clap::Error> for Answer {
         match error.kind() {
             ErrorKind::DisplayHelp | ErrorKind::DisplayVersion => Self::Help(text),
             ErrorKind::InvalidSubcommand if text.contains(OF_BENCH) => Self::Wrong(format!(
-                "{}; benches: {}",
+                "{}; {}benches: {}",
                 one_line(&text),
+                case_hint(&error),
                 benches().join(", ")
             )),
             ErrorKind::InvalidSubcommand if text.contains(OF_ALL) => Self::Wrong(format!(
@@ -137,6 +139,20 @@ const OF_BENCH: &str = "Usage: afterwork bench";
 
 /// In the usage of what is said about `afterwork` itself.
 const OF_ALL: &str = "Usage: afterwork [";
+
+/// Says how a case is asked for that was taken for a bench.
+fn case_hint(error: &clap::Error) -> String {
+    let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else {
+        return String::new();
+    };
+    let is_case = Which::all()
+        .iter()
+        .any(|it| it.menu().cases.contains(&typed.as_str()));
+    match is_case {
+        true => format!("it is a case: afterwork bench --cases {typed}; "),
+        false => String::new(),
+    }
+}
 
 fn benches() -> Vec<String> {
     let command = Cli::command();

@@ -63,6 +63,10 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
             &["bench", "percpu", "--only", "on_demand, nosuch"],
             "--only nosuch",
         ),
+        (
+            &["bench", "lock-hold"],
+            "it is a case: afterwork bench --cases lock-hold; benches: ",
+        ),
         (&["bench", "--nosuch"], "--nosuch"),
         (
             &["bench", "percpu", "--only", "on_demand, brakeable,parked"],

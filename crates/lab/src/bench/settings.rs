@@ -97,6 +97,15 @@ fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
 
 /// Says which of the `valid` names one of `typed` may have been meant to be: `nearest: parked; `, or nothing.
 pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
+    let begun = |name: &&&str| {
+        typed
+            .iter()
+            .any(|it| !it.is_empty() && name.starts_with(it))
+    };
+    let begun: Vec<&str> = valid.iter().filter(begun).copied().collect();
+    if !begun.is_empty() {
+        return format!("nearest: {}; ", begun.join(", "));
+    }
     /// What clap asks for before it suggests.
     const ALIKE: f64 = 0.7;
     let alike = |name: &str| {
@@ -269,6 +278,7 @@ mod tests {
         };
         assert!(reason.starts_with("--cases salt:") && reason.ends_with("valid: soup, fish"));
         assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: pepper; ");
+        assert_eq!(nearest(&["s", "p"], MEAL.peers), "nearest: salt, pepper; ");
         assert_eq!(nearest(&["xyz"], MEAL.peers), "");
     }
 }

@@ -414,8 +414,12 @@ fn spread_warnings(case: &Case, rows: &[Row]) -> Vec<String> {
     if let Some(fewest) = spreads().map(|(_, spread)| spread.n).min()
         && fewest < noise::FEW_REPETITIONS
     {
+        let (times, show) = match fewest {
+            1 => ("repetition", "shows"),
+            _ => ("repetitions", "show"),
+        };
         warnings.push(format!(
-            "{fewest} repetition(s) of {} show no spread: --repeat {} or more does",
+            "{fewest} {times} of {} {show} no spread: --repeat {} or more does",
             case.name,
             noise::FEW_REPETITIONS
         ));
