@@ -20,6 +20,7 @@ const HELP: &[&str] = &[
     "Tab, 1 … 5    another table       Enter    all of a row",
     "↑ ↓ PgUp PgDn Home End            select a row",
     "← →           columns to the left and right",
+    "Over the table ↑ ↓ move the lines, ← → select the row.",
     "/             only names that hold what you type; Esc ends it",
     "s, r          sort by the next column; the other way round",
     "p, Space      stand still",
@@ -60,18 +61,12 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
         _ => FOOT.to_owned(),
     };
     frame.render_widget(foot_bar(&foot_text, width), foot);
-    match view.over {
-        Over::Help => over(
-            frame,
-            "keys",
-            HELP.iter().map(|line| (*line).to_owned()).collect(),
-        ),
-        Over::Detail => {
-            let lines = detail(view, usize::from(frame.area().height).saturating_sub(2));
-            over(frame, "all figures", lines);
-        }
-        Over::Table | Over::Filter => {}
-    }
+    let (title, lines) = match view.over {
+        Over::Help => ("keys", HELP.iter().map(|line| (*line).to_owned()).collect()),
+        Over::Detail => ("all figures", detail(view)),
+        Over::Table | Over::Filter => return,
+    };
+    over(frame, title, &lines, &mut view.over_top);
 }
 
 /// Draws the list of processes.
@@ -320,8 +315,8 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
     }
 }
 
-/// All figures of the selected row, with what each means; without those that are 0 where there is `room` for fewer lines.
-fn detail(view: &View, room: usize) -> Vec<String> {
+/// All figures of the selected row, with what each means.
+fn detail(view: &View) -> Vec<String> {
     let row = view.row().unwrap_or_default();
     let Some((record, past)) = view.record(&row) else {
         return vec!["the row has gone".to_owned()];
@@ -340,12 +335,7 @@ fn detail(view: &View, room: usize) -> Vec<String> {
             sparks(&rates, REMEMBERED)
         ));
     }
-    let nr_zero = record.figures().filter(|(_, figure)| *figure == 0).count();
-    let is_short = lines.len() + record.figures().count() > room && nr_zero > 0;
     for (field, figure) in record.figures() {
-        if is_short && figure == 0 {
-            continue;
-        }
         let per_s = (field.measure != Measure::Gauge)
             .then(|| {
                 rate(
@@ -367,19 +357,16 @@ fn detail(view: &View, room: usize) -> Vec<String> {
             field.name, field.about
         ));
     }
-    if is_short {
-        lines.push(format!("and {nr_zero} figures that are 0"));
-    }
     lines
 }
 
-fn over(frame: &mut Frame<'_>, title: &str, lines: Vec<String>) {
+/// Draws lines in a box over the table, from the line `top` on, or as far down as there is something to see.
+fn over(frame: &mut Frame<'_>, title: &str, lines: &[String], top: &mut usize) {
     let area = frame.area();
-    let room = (
-        usize::from(area.width),
-        usize::from(area.height).saturating_sub(2),
-    );
-    let lines = wrapped(lines, room.0.saturating_sub(4), room.1);
+    let room = usize::from(area.height).saturating_sub(2);
+    let lines = wrapped(lines, usize::from(area.width).saturating_sub(4));
+    *top = (*top).min(lines.len().saturating_sub(room));
+    let below = lines.len().saturating_sub(*top + room);
     let widest = lines.iter().map(|line| wide(line)).max().unwrap_or(0) + 4;
     let width = u16::try_from(widest).unwrap_or(u16::MAX).min(area.width);
     let height = u16::try_from(lines.len() + 2)
@@ -392,21 +379,27 @@ fn over(frame: &mut Frame<'_>, title: &str, lines: Vec<String>) {
         height,
     );
     let inside = usize::from(width).saturating_sub(4);
-    let lines: Vec<Line<'_>> = lines
-        .iter()
+    let seen = lines.iter().skip(*top).take(room);
+    let seen: Vec<Line<'_>> = seen
         .map(|line| Line::raw(format!(" {}", cut(line, inside))))
         .collect();
+    let rest = match (*top, below) {
+        (0, 0) => String::new(),
+        (above, 0) => format!(" ↑ {above} more "),
+        (0, below) => format!(" ↓ {below} more "),
+        (above, below) => format!(" ↑ {above} ↓ {below} more "),
+    };
+    let block = Block::bordered()
+        .title(format!(" {title} "))
+        .title_bottom(rest);
     frame.render_widget(Clear, place);
-    frame.render_widget(
-        Paragraph::new(lines).block(Block::bordered().title(format!(" {title} "))),
-        place,
-    );
+    frame.render_widget(Paragraph::new(seen).block(block), place);
 }
 
-/// Breaks lines that are too wide between words, where there is room for `most` lines.
-fn wrapped(lines: Vec<String>, width: usize, most: usize) -> Vec<String> {
+/// Breaks lines that are too wide between words.
+fn wrapped(lines: &[String], width: usize) -> Vec<String> {
     let mut broken = Vec::new();
-    for line in &lines {
+    for line in lines {
         let mut rest = line.as_str();
         while wide(rest) > width {
             let fits = rest.char_indices().map(|(at, _)| at);
@@ -421,7 +414,7 @@ fn wrapped(lines: Vec<String>, width: usize, most: usize) -> Vec<String> {
         }
         broken.push(rest.to_owned());
     }
-    if broken.len() <= most { broken } else { lines }
+    broken
 }
 
 /// A bar for each of the last `most` values, as high as the greatest of them allows.
@@ -631,18 +624,45 @@ mod tests {
         assert!(screen(&mut view, (80, 24)).0.contains("filter: w"));
     }
 
+    /// The names of figures on a screen: words with an underscore.
+    fn view_fields(shown: &str) -> Vec<String> {
+        let words = shown.split_whitespace();
+        let named = words.filter(|it| {
+            it.contains('_') && it.chars().all(|c| c.is_ascii_lowercase() || c == '_')
+        });
+        named.map(str::to_owned).collect()
+    }
+
     #[test]
-    fn details_fit_on_a_small_screen_and_rows_on_one_that_grew() {
+    fn details_can_all_be_reached_on_a_small_screen_and_rows_on_one_that_grew() {
         let mut view = view();
         view.press(Key::End);
         screen(&mut view, (80, 6));
         assert!(view.top > 0);
         assert!(screen(&mut view, (80, 24)).0.contains("mail-in"));
         view.press(Key::Enter);
-        let (shown, _) = screen(&mut view, (80, 16));
-        assert!(shown.contains("figures that are 0"), "{shown}");
-        let (shown, _) = screen(&mut view, (80, 40));
-        assert!(!shown.contains("figures that are 0"), "{shown}");
+        let (first, _) = screen(&mut view, (40, 10));
+        assert!(first.contains("↓") && !first.contains("↑"), "{first}");
+        let named = |shown: &str| {
+            let fields = view_fields(shown);
+            fields
+                .into_iter()
+                .collect::<std::collections::BTreeSet<_>>()
+        };
+        let mut seen = named(&first);
+        let mut shown = first;
+        while shown.contains("↓") {
+            view.press(Key::Down);
+            shown = screen(&mut view, (40, 10)).0;
+            seen.extend(named(&shown));
+        }
+        let (whole, _) = screen(&mut view, (120, 60));
+        assert!(!whole.contains("more"), "{whole}");
+        assert!(named(&whole).is_subset(&seen), "{whole}\n{seen:?}");
+        // Past the end is the end.
+        view.press(Key::End);
+        view.press(Key::Down);
+        assert_eq!(screen(&mut view, (40, 10)).0, shown);
     }
 
     #[test]

@@ -82,6 +82,8 @@ pub struct View {
     pub filter: String,
     /// What lies over it.
     pub over: Over,
+    /// The first line on the screen of what lies over it.
+    pub over_top: usize,
     /// Whether it stands still.
     pub paused: bool,
     /// Whether alarms are red.
@@ -107,6 +109,7 @@ impl View {
             sort: None,
             filter: String::new(),
             over: Over::Table,
+            over_top: 0,
             paused: false,
             colour,
             rates: HashMap::new(),
@@ -212,14 +215,27 @@ impl View {
         }
         match self.over {
             Over::Filter => self.press_in_filter(key),
-            Over::Help | Over::Detail => match key {
-                Key::Char('q') => return Wish::Quit,
-                Key::Up => self.select(-1),
-                Key::Down => self.select(1),
-                Key::Other => {}
-                _ => self.over = Over::Table,
-            },
+            Over::Help | Over::Detail => return self.press_over(key),
             Over::Table => return self.press_in_table(key),
+        }
+        Wish::Stay
+    }
+
+    /// Moves what lies over the table; drawing it keeps it from going past its end.
+    fn press_over(&mut self, key: Key) -> Wish {
+        let move_by = |by| self.over_top.saturating_add_signed(by);
+        match key {
+            Key::Char('q') => return Wish::Quit,
+            Key::Down | Key::Char('j') => self.over_top = move_by(1),
+            Key::Up | Key::Char('k') => self.over_top = move_by(-1),
+            Key::PageDown => self.over_top = move_by(PAGE as isize),
+            Key::PageUp => self.over_top = move_by(-(PAGE as isize)),
+            Key::Home | Key::Char('g') => self.over_top = 0,
+            Key::End | Key::Char('G') => self.over_top = usize::MAX,
+            Key::Right => self.select(1),
+            Key::Left => self.select(-1),
+            Key::Other => {}
+            _ => (self.over, self.over_top) = (Over::Table, 0),
         }
         Wish::Stay
     }
