@@ -255,7 +255,16 @@ fn prometheus_gets_what_its_rules_allow_with_histograms_that_rise() {
     let busy = Busy::start();
     let mut past = (0.0, 0.0);
     for args in [&["--prometheus"][..], &[&busy.pid(), "--prometheus"]] {
-        let shown = good(args);
+        // On a busy machine the process may not have written its page in time.
+        let mut looks = (0..100).map(|_| good(args));
+        let load = format!("pid=\"{}\"", busy.pid());
+        let told = |it: &String| {
+            it.lines()
+                .any(|it| it.contains(&load) && it.contains("name=\"load\""))
+        };
+        let shown = looks
+            .find(told)
+            .expect("one of a hundred looks is answered");
         let metrics = metrics(&shown).unwrap_or_else(|why| panic!("{why} in\n{shown}"));
         let of = |metric: &str, suffix: &str| {
             let mut samples = metrics[metric].1.iter();
@@ -333,8 +342,7 @@ fn a_process_that_is_stopped_shows_what_it_last_did_and_how_old_that_is() {
         "{shown}"
     );
     busy.signal(Signal::SIGCONT);
-    let shown = good(&[&busy.pid(), "--once"]);
-    assert!(!shown.contains("does not answer"), "{shown}");
+    answered(&[&busy.pid(), "--once"]);
 }
 
 #[test]

@@ -370,15 +370,7 @@ fn a_rescuer_works_when_the_system_refuses_threads() {
                 };
                 setrlimit(Resource::As, limit).unwrap();
             };
-            // A thread that starts needs memory of its own.
-            let is_ours = |task: &std::fs::DirEntry| {
-                let name = std::fs::read_to_string(task.path().join("comm"));
-                name.is_ok_and(|name| name.starts_with("aw/"))
-            };
-            eventually("the manager and the rescuer have started", || {
-                let tasks = std::fs::read_dir("/proc/self/task").unwrap();
-                tasks.flatten().filter(is_ours).count() >= 2
-            });
+            others_sleep();
             leave_bytes(4 << 20);
             // Stacks that the C library has kept of threads that ended are used up first.
             let (stop, stopped) = mpsc::channel::<()>();

@@ -3,7 +3,6 @@
 use std::{
     cell::RefCell,
     fs,
-    path::Path,
     sync::{Arc, mpsc},
     time::Duration,
 };
@@ -483,14 +482,7 @@ fn queues_are_built_or_refused_by_name_when_no_thread_can_be_had() {
 /// library keeps the stacks of threads that ended; sleeping threads take these away from it.
 fn refuse_further_threads() {
     use rustix::process::{Resource, Rlimit, setrlimit};
-    // One that this thread started has its name until it has all the memory that it begins with.
-    eventually("all threads have begun", || {
-        let name = |task: &Path| fs::read(task.join("comm")).ok();
-        let own = name(Path::new("/proc/thread-self"));
-        let tasks = fs::read_dir("/proc/self/task").unwrap();
-        let same = tasks.filter(|task| name(&task.as_ref().unwrap().path()) == own);
-        same.count() == 1
-    });
+    others_sleep();
     let limit = mapped_bytes() + (1 << 20);
     let limit = Rlimit {
         current: Some(limit),

@@ -287,6 +287,24 @@ pub fn threads(count: usize, body: impl Fn(usize) + Sync) {
 }
 
 /// Returns how much memory the process has, in KiB.
+/// Waits until all other threads sleep: one that starts, or has just been made, needs memory of its own, and the standard library
+/// ends the process where it gets none.
+pub fn others_sleep() {
+    let is_awake = |task: &std::fs::DirEntry| {
+        let stat = std::fs::read_to_string(task.path().join("stat"));
+        // After the name, which may hold anything. One that cannot be read has ended.
+        stat.is_ok_and(|it| !it.rsplit(") ").next().is_some_and(|it| it.starts_with('S')))
+    };
+    eventually("all other threads sleep", || {
+        let me = std::fs::read_link("/proc/thread-self").unwrap();
+        let tasks = std::fs::read_dir("/proc/self/task").unwrap();
+        let mut others = tasks
+            .flatten()
+            .filter(|it| Some(&*it.file_name()) != me.file_name());
+        !others.any(|it| is_awake(&it))
+    });
+}
+
 pub fn resident_kib() -> usize {
     status("VmRSS:")
 }
