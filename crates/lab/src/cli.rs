@@ -100,9 +100,40 @@ pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
 /// None that writing into memory has.
 pub fn man() -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
-    clap_mangen::Man::new(Cli::command()).render(&mut text)?;
+    let man = clap_mangen::Man::new(Cli::command());
+    man.render(&mut text)?;
+    text.extend(MAN_END.as_bytes());
     Ok(text)
 }
+
+/// What the parser of the command line does not know of.
+const MAN_END: &str = r#".SH "EXIT STATUS"
+.TP
+0
+What was asked for was done. Of \fBbench\fR: every claim that was measured holds, or \fB\-\-check\fR was not given.
+.TP
+1
+Of \fBbench \-\-check\fR: a claim does not hold.
+.TP
+2
+The command line is wrong, or what it asks for cannot be done; one line on standard error says why.
+.TP
+130
+Ended by Ctrl\-C; what was measured until then was written.
+.SH EXAMPLES
+.TP
+\fBafterwork bench \-\-quick \-\-report run.html\fR
+Measures everything for about two minutes and writes a page.
+.TP
+\fBafterwork bench workqueue \-\-repeat 9\fR
+One bench, nine repetitions by turns.
+.TP
+\fBafterwork demo\fR
+Runs a load worth watching; beside it, in another terminal:
+.TP
+\fBafterwork top\fR
+Shows what the processes of this machine defer.
+"#;
 
 /// What to answer instead of running.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -201,6 +232,16 @@ mod tests {
             man.contains(".TH afterwork") && man.contains("demo"),
             "{man}"
         );
+        // Its examples are command lines, one each.
+        let (_, examples) = man.split_once(".SH EXAMPLES").unwrap();
+        let heads = examples.split("\\fB").skip(1);
+        let lines = heads.map(|it| it.split("\\fR").next().unwrap().replace("\\-", "-"));
+        let lines: Vec<String> = lines.collect();
+        assert!(lines.len() > 3);
+        for line in lines {
+            let parsed = Cli::try_parse_from(line.split_whitespace());
+            assert!(parsed.is_ok(), "{line}: {parsed:?}");
+        }
     }
 
     #[test]

@@ -217,8 +217,9 @@ fn values(case: &Case, rows: &[Row]) -> String {
             let cell = row.cells[index];
             cells.push(told(cell.spread, |s| three_digits(s.median / metric.scale)));
             if metric.name == case.headline {
-                cells.push(told(cell.spread, |s| {
-                    format!("{:.0}", s.relative() * 100.0)
+                cells.push(told(cell.spread, |s| match s.n {
+                    1 => "one run".into(),
+                    _ => format!("{:.0}", s.relative() * 100.0),
                 }));
                 if has_peer {
                     cells.push(told(cell.vs_best_peer, ratio));

@@ -38,6 +38,7 @@ pub fn page(run: &Run) -> String {
         }
         (verdict(run))
         (warnings(&run.head.warnings))
+        (failures(run))
         @for (bench, cases) in benches(run) {
             h2 id=(bench) { (bench) }
             div.cases { @for case in cases { (question(case)) } }
@@ -82,9 +83,8 @@ fn anchor(case: &CaseRun) -> String {
     format!("{}-{}", case.head.bench, case.head.case)
 }
 
-/// A line a bench, then the claims that do not hold.
+/// A line a bench.
 fn verdict(run: &Run) -> Markup {
-    let fails = || claims_of(run).filter(|claim| claim.verdict == Verdict::Fails);
     html! {
         h2 { "Verdict" }
         p.quiet { "Our best variant against the best peer, by the metric that each case is ranked by; measured in turns in this run." }
@@ -104,6 +104,13 @@ fn verdict(run: &Run) -> Markup {
             }
         }
         p { b { (Totals::of(&run.cases).in_words()) } ". " a href="#claims" { "All claims" } }
+    }
+}
+
+/// The claims that do not hold.
+fn failures(run: &Run) -> Markup {
+    let fails = || claims_of(run).filter(|claim| claim.verdict == Verdict::Fails);
+    html! {
         @if fails().next().is_some() {
             h3 { "What does not hold" }
             (rows(fails()))
