@@ -220,7 +220,7 @@ enum wq_affn_scope {
 
 /**
  * struct workqueue_attrs - where the workers of a queue run
- * @nice: their nice value, -20 to 19
+ * @nice: their nice value, -20 to 19; a rescuer (nice 0) and a thread that helps in flush_work run items at their own
  * @affn_scope: of enum wq_affn_scope: which CPUs share workers
  * @affn_strict: whether workers never leave these
  * @cpumask: the CPUs to which they keep; all is what the process may use

@@ -25,6 +25,10 @@ int own_pthread_create(pthread_t *thread, const pthread_attr_t *attr, void *(*fu
 #define aw_alloc_percpu own_alloc_percpu
 #define aw_alloc_workqueue own_alloc_workqueue
 #define aw_schedule_on_each_cpu own_schedule_on_each_cpu
+/* An item may run in a rescuer, at nice 0, where the thread of a worker was refused. */
+enum { may_be_rescued = true };
+#else
+enum { may_be_rescued = false };
 #endif
 
 struct test {

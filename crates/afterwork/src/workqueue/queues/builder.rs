@@ -194,7 +194,8 @@ impl Builder {
         self
     }
 
-    /// Sets the nice value of the workers, -20 (first) to 19 (last); 0 by default.
+    /// Sets the nice value of the workers, -20 (first) to 19 (last); 0 by default. Rescuers, at nice 0, and threads that help
+    /// while they wait run items at their own.
     pub fn nice(mut self, nice: i8) -> Self {
         self.nice = nice;
         self
