@@ -9,7 +9,8 @@ use std::{
 
 use afterwork::rcu;
 use afterwork::workqueue::{
-    self, AffinityScope, Attrs, BuildError, Builder, CpuId, CpuSet, MAX_ACTIVE, Workqueue,
+    self, AffinityScope, Attrs, BuildError, Builder, CpuId, CpuSet, MAX_ACTIVE, RegistryError,
+    Workqueue,
     raw::{self, Misuse, Modified, RawDelayed, RawWork, WorkFn},
 };
 
@@ -160,27 +161,30 @@ fn delay_of(jiffies: c_ulong) -> Duration {
 fn described(name: &str, flags: c_uint, max_active: c_int) -> Option<Builder> {
     let is_ordered = flags & ORDERED != 0;
     let max_active = u32::try_from(max_active).ok()?;
-    if flags & !ALL != 0 || (flags & WQ_UNBOUND != 0 && flags & WQ_PERCPU != 0) {
+    let has = |flag| flags & flag != 0;
+    let is_of_two_kinds =
+        has(WQ_UNBOUND) && has(WQ_PERCPU) || has(WQ_BH) && has(!(WQ_BH | WQ_HIGHPRI | WQ_PERCPU));
+    if has(!ALL) || is_of_two_kinds {
         return None;
     }
     let mut builder = Workqueue::builder(name);
     if is_ordered {
         builder = builder.ordered();
     } else {
-        if flags & (WQ_UNBOUND | WQ_BH) == 0 {
+        if !has(WQ_UNBOUND | WQ_BH) {
             builder = builder.per_cpu();
         }
-        if max_active > 0 && flags & WQ_BH == 0 {
+        if max_active > 0 && !has(WQ_BH) {
             builder = builder.max_active(max_active.min(MAX_ACTIVE));
         }
     }
-    if flags & WQ_BH != 0 {
+    if has(WQ_BH) {
         builder = builder.bh();
     }
-    if flags & WQ_MEM_RECLAIM != 0 {
+    if has(WQ_MEM_RECLAIM) {
         builder = builder.mem_reclaim();
     }
-    if flags & WQ_CPU_INTENSIVE != 0 {
+    if has(WQ_CPU_INTENSIVE) {
         builder = builder.cpu_intensive();
     }
     Some(builder)
@@ -213,13 +217,16 @@ unsafe extern "C" fn aw_alloc_workqueue(
         });
         let built = match first.map(Builder::build) {
             // As the system's own: without the right to it, ordinary workers.
-            Some(Err(workqueue::BuildError::NicePermission(..))) => described().map(Builder::build),
+            Some(Err(BuildError::NicePermission(..))) => described().map(Builder::build),
             built => built,
         };
-        let Some(Ok(queue)) = built else {
-            return ptr::null_mut();
-        };
-        Box::into_raw(Box::new(Queue::of(Kind::Own(queue))))
+        match built {
+            Some(Ok(queue)) => Box::into_raw(Box::new(Queue::of(Kind::Own(queue)))),
+            Some(Err(BuildError::Registry(RegistryError::Params(error)))) => {
+                misuse("alloc_workqueue", &error, ptr::null_mut())
+            }
+            Some(Err(_)) | None => ptr::null_mut(),
+        }
     })
 }
 

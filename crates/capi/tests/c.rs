@@ -210,6 +210,33 @@ fn each_cpu_has_a_part_where_the_machine_cannot_be_read() {
     }
 }
 
+#[test]
+fn a_queue_without_a_limit_of_its_own_has_that_of_the_environment() {
+    let Some(program) = compiled("tuned", &[apart("tuned.c")], &[]) else {
+        return;
+    };
+    succeeds(Command::new(&program).env("AFTERWORK", "workqueue.max_active=1"));
+    let output = Command::new(&program)
+        .env("AFTERWORK", "workqueue.max_activ=1")
+        .output()
+        .unwrap();
+    let said = shown(&output);
+    assert!(said.contains("workqueue.max_active"), "{said}");
+    assert_ne!(output.status.code(), Some(0), "{said}");
+}
+
+#[test]
+fn a_process_without_the_right_to_a_nice_value_is_told_and_has_ordinary_workers() {
+    let Some(program) = compiled("humble", &[apart("humble.c")], &[]) else {
+        return;
+    };
+    let output = Command::new(program).output().unwrap();
+    match output.status.code() {
+        Some(77) => eprintln!("left out: the rights of this process cannot be given up"),
+        code => assert_eq!(code, Some(0), "{}", shown(&output)),
+    }
+}
+
 /// `CAPI_QUEUES` says how many.
 #[test]
 fn very_many_queues_take_bounded_memory() {

@@ -251,7 +251,7 @@ static inline void free_workqueue_attrs(struct workqueue_attrs *attrs)
 }
 
 enum wq_flags {
-	WQ_BH = 1 << 0,            /* items may not sleep; a worker a CPU, of high priority where that may be had */
+	WQ_BH = 1 << 0,            /* items may not sleep; a worker a CPU, of high priority where that may be had; beside WQ_HIGHPRI and WQ_PERCPU alone */
 	WQ_UNBOUND = 1 << 1,       /* workers of a pod of CPUs, not of one */
 	WQ_FREEZABLE = 1 << 2,     /* accepted; nothing freezes */
 	WQ_MEM_RECLAIM = 1 << 3,   /* goes on where no thread can be had: has one set aside */
@@ -312,7 +312,8 @@ long aw_blocking(long (*func)(void *data), void *data);
  *	0 for the default. More than WQ_MAX_ACTIVE is that
  *
  * Without WQ_UNBOUND an item runs on the CPU that it was queued on. Returns NULL for flags that contradict each other or
- * are unknown, a negative @max_active, and where there is no memory or thread to be had. May sleep.
+ * are unknown, a negative @max_active, and where there is no memory or thread to be had. AFTERWORK in the environment says something
+ * unknown: misuse, NULL. May sleep.
  */
 #if defined(__GNUC__)
 __attribute__((format(printf, 1, 4)))
@@ -518,7 +519,9 @@ static inline bool schedule_work_on(int cpu, struct work_struct *work)
  *
  * Returns true if there was anything to wait for. All that its function did is seen then. One whose timer is armed is not
  * waited for. An item of a queue with WQ_UNBOUND that nobody has come for yet is run here and now, as one of the queue's, on
- * this thread; ordered queues never do that. Misuse, and an item that flushes itself is that: returns false without waiting.
+ * this thread; ordered queues never do that. An item that flushes one of its own queue may still stand still at @max_active, as in the
+ * kernel: a worker that has come for the other waits for the caller's place. Misuse, and an item that flushes itself is that: returns
+ * false without waiting.
  */
 static inline bool flush_work(struct work_struct *work)
 {

@@ -6,6 +6,7 @@
 #include <afterwork/workqueue.h>
 
 #include <dirent.h>
+#include <errno.h>
 #include <sched.h>
 #include <sys/resource.h>
 
@@ -649,6 +650,54 @@ static void an_ordered_queue_keeps_its_order_as_its_attributes_change(void)
 	check_order(60);
 }
 
+static void *change_while_stuck(void *data)
+{
+	struct stuck *stuck = data;
+
+	apply_to(stuck->wq, 18);
+	CHECK_EQ(stuck->plug.nr_runs, 1);
+	return NULL;
+}
+
+static void another_change_of_an_ordered_queue_waits_for_the_first(void)
+{
+	struct stuck stuck;
+	pthread_t thread;
+
+	stick_and_change(&stuck, alloc_ordered_workqueue("twice", 0));
+	CHECK(pthread_create(&thread, NULL, change_while_stuck, &stuck) == 0);
+	for (int i = 0; i < 200; i++)
+		sched_yield();
+	CHECK_EQ(runs_of(&stuck.plug), 0);
+	sem_post(&stuck.go);
+	pthread_join(thread, NULL);
+	destroy_workqueue(stuck.wq);
+}
+
+static void change_twice(struct work_struct *work)
+{
+	struct workqueue_attrs *attrs = alloc_workqueue_attrs();
+
+	if (!attrs)
+		return;
+	cpumask_setall(attrs->cpumask);
+	attrs->nice = 18;
+	CHECK_EQ(apply_workqueue_attrs(counted_of(work)->on, attrs), 0);
+	attrs->nice = 19;
+	CHECK_EQ(apply_workqueue_attrs(counted_of(work)->on, attrs), -EBUSY);
+	free_workqueue_attrs(attrs);
+}
+
+static void an_item_is_told_that_a_second_change_would_wait_for_it(void)
+{
+	struct counted it;
+
+	init(&it, change_twice);
+	it.on = alloc_ordered_workqueue("twice", 0);
+	CHECK(queue_work(it.on, WORK(&it)));
+	destroy_workqueue(it.on);
+}
+
 /* ---- flush and drain ---- */
 
 static void run_again(struct work_struct *work)
@@ -784,6 +833,29 @@ static void a_flush_waits_for_the_run_though_the_later_one_is_cancelled(void)
 	sem_post(&stuck.go);
 	flush_work(WORK(&stuck.plug));
 	CHECK_EQ(stuck.plug.nr_runs, 1);
+	destroy_workqueue(stuck.wq);
+}
+
+static void *flush_plug(void *data)
+{
+	flush_work(WORK(&((struct stuck *)data)->plug));
+	CHECK_EQ(((struct stuck *)data)->plug.nr_runs, 1);
+	return NULL;
+}
+
+static void a_flush_of_an_item_that_runs_and_is_pending_ends_when_that_is_cancelled(void)
+{
+	struct stuck stuck;
+	pthread_t thread;
+
+	stick(&stuck);
+	CHECK(queue_work(stuck.wq, WORK(&stuck.plug)));
+	CHECK(pthread_create(&thread, NULL, flush_plug, &stuck) == 0);
+	for (int i = 0; i < 200; i++)
+		sched_yield();
+	CHECK(cancel_work(WORK(&stuck.plug)));
+	sem_post(&stuck.go);
+	pthread_join(thread, NULL);
 	destroy_workqueue(stuck.wq);
 }
 
@@ -1055,6 +1127,38 @@ static void rcu_works_of_many_threads_are_not_lost_and_not_doubled(void)
 	CHECK_EQ(it.nr_runs, it.nr_queued);
 }
 
+static void run_after_readers_again(struct work_struct *work)
+{
+	struct after_readers *it = container_of(to_rcu_work(work), struct after_readers, rwork);
+
+	if (++it->nr_runs < it->nr_queued)
+		CHECK(queue_rcu_work(system_unbound_wq, &it->rwork));
+}
+
+static void an_rcu_work_may_queue_itself(void)
+{
+	struct after_readers it = { .nr_queued = 5 };
+
+	INIT_RCU_WORK(&it.rwork, run_after_readers_again);
+	CHECK(queue_rcu_work(system_unbound_wq, &it.rwork));
+	while (flush_rcu_work(&it.rwork))
+		;
+	CHECK_EQ(it.nr_runs, 5);
+}
+
+static void an_rcu_work_that_waits_for_readers_is_not_cancelled(void)
+{
+	struct after_readers it = { .nr_runs = 0 };
+
+	INIT_RCU_WORK(&it.rwork, run_after_readers);
+	rcu_read_lock();
+	CHECK(queue_rcu_work(system_unbound_wq, &it.rwork));
+	CHECK(!cancel_work(&it.rwork.work));
+	rcu_read_unlock();
+	flush_rcu_work(&it.rwork);
+	CHECK_EQ(it.nr_runs, 1);
+}
+
 /* ---- cancel and disable ---- */
 
 static void *cancel_often(void *data)
@@ -1285,6 +1389,15 @@ static void bottom_halves_of_a_cpu_run_in_order(void)
 	destroy_workqueue(wq);
 }
 
+static void a_queue_of_bottom_halves_is_of_no_other_kind(void)
+{
+	CHECK(!alloc_workqueue("bh", WQ_BH | WQ_UNBOUND, 0));
+	CHECK(!alloc_workqueue("bh", WQ_BH | WQ_MEM_RECLAIM, 0));
+	CHECK(!alloc_workqueue("bh", WQ_BH | WQ_CPU_INTENSIVE, 0));
+	CHECK(!alloc_workqueue("bh", WQ_BH | WQ_FREEZABLE, 0));
+	CHECK(!alloc_ordered_workqueue("bh", WQ_BH));
+}
+
 #define T(name) { #name, name }
 const struct test rules_tests[] = {
 	T(each_queueing_that_said_true_makes_one_run),
@@ -1313,6 +1426,8 @@ const struct test rules_tests[] = {
 	T(a_new_item_of_an_ordered_queue_waits_for_the_last_old_one),
 	T(nothing_is_lost_while_attributes_change),
 	T(an_ordered_queue_keeps_its_order_as_its_attributes_change),
+	T(another_change_of_an_ordered_queue_waits_for_the_first),
+	T(an_item_is_told_that_a_second_change_would_wait_for_it),
 	T(a_flush_waits_for_the_run_and_the_one_behind_it),
 	T(a_flush_does_not_wait_for_runs_that_are_queued_later),
 	T(a_stream_of_new_items_holds_up_no_flush_of_the_queue),
@@ -1321,6 +1436,7 @@ const struct test rules_tests[] = {
 	T(a_flush_of_a_queue_waits_for_items_over_the_limit),
 	T(a_flush_of_a_queue_waits_for_an_item_that_was_queued_again),
 	T(a_flush_waits_for_the_run_though_the_later_one_is_cancelled),
+	T(a_flush_of_an_item_that_runs_and_is_pending_ends_when_that_is_cancelled),
 	T(a_cancelled_item_holds_up_no_flush),
 	T(a_drain_waits_for_what_items_queue),
 	T(a_drain_refuses_what_others_queue),
@@ -1333,6 +1449,8 @@ const struct test rules_tests[] = {
 	T(timers_that_many_threads_change_lose_and_double_nothing),
 	T(an_rcu_work_waits_for_the_sections_that_are_open),
 	T(rcu_works_of_many_threads_are_not_lost_and_not_doubled),
+	T(an_rcu_work_may_queue_itself),
+	T(an_rcu_work_that_waits_for_readers_is_not_cancelled),
 	T(each_queueing_is_a_run_or_a_cancel),
 	T(an_item_that_runs_or_has_run_is_not_cancelled),
 	T(a_queue_goes_while_an_item_runs_that_was_cancelled_on_it),
@@ -1345,5 +1463,6 @@ const struct test rules_tests[] = {
 	T(an_item_that_keeps_the_cpu_does_not_hold_up_others),
 	T(cpu_intensive_items_run_beside_one_another),
 	T(bottom_halves_of_a_cpu_run_in_order),
+	T(a_queue_of_bottom_halves_is_of_no_other_kind),
 	{ NULL, NULL },
 };
