@@ -165,3 +165,46 @@ fn a_signal_that_cannot_be_used_is_refused() {
         );
     }
 }
+
+/// A sink that panics at its fourth piece, or displays what is given to it.
+struct Hostile<'a> {
+    inner: Option<&'a Stall>,
+    nr_pieces: u32,
+}
+
+impl std::fmt::Write for Hostile<'_> {
+    fn write_str(&mut self, _: &str) -> std::fmt::Result {
+        self.nr_pieces += 1;
+        match self.inner {
+            Some(inner) if self.nr_pieces == 4 => assert!(inner.to_string().contains("stuck")),
+            None if self.nr_pieces == 4 => panic!("a sink may"),
+            _ => {}
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn a_stack_is_displayed_after_a_sink_that_panics_and_within_another() {
+    use std::fmt::Write;
+    let _alone = alone();
+    let stall = stall_of(stuck_in_a_loop, has_a_stack);
+    std::thread::scope(|scope| {
+        for nth in 0..4 {
+            let stall = &stall;
+            scope.spawn(move || {
+                for round in 0..20 {
+                    let inner = ((nth + round) % 2 == 0).then_some(stall);
+                    let mut sink = Hostile {
+                        inner,
+                        nr_pieces: 0,
+                    };
+                    let display = std::panic::AssertUnwindSafe(|| write!(sink, "{stall}"));
+                    let is_good = std::panic::catch_unwind(display).is_ok();
+                    assert_eq!(is_good, inner.is_some());
+                }
+            });
+        }
+    });
+    assert!(stall.to_string().contains("stuck_in_a_loop"), "{stall}");
+}
