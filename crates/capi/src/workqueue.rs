@@ -159,7 +159,6 @@ fn delay_of(jiffies: c_ulong) -> Duration {
 
 /// Returns the builder of what the header's flags ask for.
 fn described(name: &str, flags: c_uint, max_active: c_int) -> Option<Builder> {
-    let is_ordered = flags & ORDERED != 0;
     let max_active = u32::try_from(max_active).ok()?;
     let has = |flag| flags & flag != 0;
     let is_of_two_kinds =
@@ -168,7 +167,7 @@ fn described(name: &str, flags: c_uint, max_active: c_int) -> Option<Builder> {
         return None;
     }
     let mut builder = Workqueue::builder(name);
-    if is_ordered {
+    if has(ORDERED) {
         builder = builder.ordered();
     } else {
         if !has(WQ_UNBOUND | WQ_BH) {

@@ -42,20 +42,19 @@ static void destroy_own_queue(struct work_struct *work)
 	destroy_workqueue(own_wq);
 }
 
-/* Runs FUNC as an item of its own queue. */
+static struct work_struct outer;
+
+/* Runs FUNC as an item of its own queue, OUTER, which has a place for one more: a worker may have come for what FUNC waits for. */
 static void inside(work_func_t func, bool destroys)
 {
-	struct work_struct work;
-
-	own_wq = alloc_workqueue("own", WQ_UNBOUND, 1);
-	INIT_WORK(&work, func);
-	queue_work(own_wq, &work);
-	flush_work(&work);
+	own_wq = alloc_workqueue("own", WQ_UNBOUND, 2);
+	INIT_WORK(&outer, func);
+	queue_work(own_wq, &outer);
+	flush_work(&outer);
 	if (!destroys)
 		destroy_workqueue(own_wq);
 }
 
-static struct work_struct outer;
 static pthread_t helper;
 static bool is_helped;
 
@@ -104,18 +103,8 @@ static void help_drain(struct work_struct *work)
 	help(drain_who_helps);
 }
 
-/* A place more than who waits takes: a worker may have come for the item, and wants one. */
-static void while_helping(work_func_t func)
-{
-	own_wq = alloc_workqueue("own", WQ_UNBOUND, 2);
-	INIT_WORK(&outer, func);
-	queue_work(own_wq, &outer);
-	flush_work(&outer);
-	destroy_workqueue(own_wq);
-}
-
-static void flush_helping_item(void) { while_helping(help_flush); }
-static void drain_helping_queue(void) { while_helping(help_drain); }
+static void flush_helping_item(void) { inside(help_flush, false); }
+static void drain_helping_queue(void) { inside(help_drain, false); }
 
 static void wait_for_readers(struct work_struct *work)
 {

@@ -35,14 +35,10 @@ pub struct Table {
     pub rows: Vec<Vec<Cell>>,
 }
 
-/// The kinds that have a table.
-pub const KINDS: [Kind; 5] = [
-    Kind::Queue,
-    Kind::Pool,
-    Kind::Rcu,
-    Kind::Mailbox,
-    Kind::PerCpu,
-];
+/// Returns the kinds that have a table.
+pub fn kinds() -> impl Iterator<Item = Kind> {
+    Kind::ALL.into_iter().filter(|it| !it.is_histogram())
+}
 
 /// What a column shows of a figure.
 #[derive(Clone, Copy)]
@@ -164,7 +160,7 @@ pub fn main_rate(kind: Kind) -> &'static str {
 /// Returns a table for each kind that has records; rates are since `before`.
 #[must_use]
 pub fn tables(now: &Look, before: Option<&Look>) -> Vec<Table> {
-    let tables = KINDS.into_iter().map(|kind| Table {
+    let tables = kinds().map(|kind| Table {
         kind,
         rows: rows(kind, now, before),
     });
@@ -297,7 +293,7 @@ mod tests {
 
     #[test]
     fn every_column_is_of_a_figure_that_there_is() {
-        for kind in KINDS {
+        for kind in kinds() {
             assert!(!columns(kind).is_empty(), "{kind:?}");
             let is_head =
                 |head: &&str| *head == DETAIL || columns(kind).iter().any(|(it, ..)| it == head);

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 use afterwork::page::{Kind, Record};
 
 use super::look::{Look, NoLook};
-use super::rows::{Cell, KINDS, Table, main_counter, pairs, rate, span_s, tables};
+use super::rows::{Cell, Table, kinds, main_counter, pairs, rate, span_s, tables};
 
 /// Looks that a small plot remembers: a minute, at one a second.
 pub(super) const REMEMBERED: usize = 60;
@@ -130,7 +130,7 @@ impl View {
         // Rows that have gone take their past along.
         let mut rates = HashMap::new();
         let span_s = span_s(&self.now, self.before.as_ref());
-        for kind in KINDS {
+        for kind in kinds() {
             for (record, past) in pairs(kind, &self.now, self.before.as_ref()) {
                 let mut key = (kind, record.name.clone(), record.detail.clone(), 0);
                 while rates.contains_key(&key) {

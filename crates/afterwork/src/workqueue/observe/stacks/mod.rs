@@ -29,8 +29,8 @@ pub(crate) use {
 /// Where a worker was when a stall was told: the functions that it was in.
 ///
 /// Displayed, it is a line for each function up to the worker's own, the innermost first, and one for its place in the source where
-/// that is known. The
-/// names are looked up then: the first time may take long, for it reads what the program has of debugging information.
+/// that is known. The names are looked up then: the first time may take long, for it reads what the program has of debugging
+/// information.
 ///
 /// Taken where [`Params::stall_signal`](crate::params::Params::stall_signal) is set.
 #[derive(Clone, PartialEq, Eq, Debug)]

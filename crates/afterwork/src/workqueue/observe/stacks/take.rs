@@ -84,21 +84,18 @@ pub(crate) fn add(reports: &mut [Report], signal: u32) {
         _ => None,
     });
     let mut walker = None;
-    let mut all_answer = true;
     let workers = stalls.flat_map(|stall| &mut stall.workers);
     for worker in workers.take(NR_ASKED) {
-        if !all_answer {
+        let walker = walker.get_or_insert_with(Walker::new);
+        let taken = take(ThreadId(worker.thread), signal, walker);
+        let is_answered = taken.is_ok();
+        worker.stack = Some(taken.unwrap_or_else(|why| Stack {
+            addresses: Vec::new(),
+            end: End::Missing(why),
+        }));
+        if !is_answered {
             break;
         }
-        let walker = walker.get_or_insert_with(Walker::new);
-        let stack = take(ThreadId(worker.thread), signal, walker).unwrap_or_else(|why| {
-            all_answer = false;
-            Stack {
-                addresses: Vec::new(),
-                end: End::Missing(why),
-            }
-        });
-        worker.stack = Some(stack);
     }
 }
 
