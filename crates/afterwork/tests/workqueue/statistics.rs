@@ -7,7 +7,7 @@ use std::time::Duration;
 use afterwork::{
     observe::snapshot_of,
     params::Params,
-    workqueue::{self, Work, Workqueue},
+    workqueue::{self, Registry, Work, Workqueue},
 };
 
 use crate::support::*;
@@ -51,12 +51,11 @@ fn a_pool_keeps_what_was_counted_for_queues_that_have_gone() {
         going.spawn_detached(|| ());
     }
     drop(going);
-    let started = registry
-        .pool_stats()
-        .iter()
-        .map(|it| it.started)
-        .sum::<u64>();
-    assert_eq!(started, 10);
+    assert_eq!(started_by_pools(&registry), 10);
+}
+
+fn started_by_pools(registry: &Registry) -> u64 {
+    registry.pool_stats().iter().map(|it| it.started).sum()
 }
 
 #[test]
@@ -145,7 +144,7 @@ fn what_a_worker_had_in_hand_and_gave_back_is_counted_once() {
 }
 
 #[test]
-fn what_is_told_of_waits_never_falls() {
+fn what_is_told_of_waits_and_starts_never_falls() {
     let params = Params {
         wait_sample: 1,
         ..Params::default()
@@ -173,10 +172,15 @@ fn what_is_told_of_waits_never_falls() {
     let works: Vec<_> = [first].into_iter().chain(works).collect();
     queue.enqueue_all(&works);
     eventually("it runs", || step.load(Ordering::Acquire) == 1);
+    let started = || (queue.stats().started, started_by_pools(&registry));
+    assert_eq!(started(), (202, 202), "what is in hand has not started");
     let before = queue.wait_times();
     step.store(2, Ordering::Release);
-    eventually("the others went back", || queue.stats().started == 202);
+    eventually("the others went back", || {
+        queue.stats().nr_inactive == 200
+    });
     let after = queue.wait_times();
+    assert_eq!(started(), (202, 202));
     let mut pairs = before.buckets.iter().zip(&after.buckets);
     assert!(
         pairs.all(|(before, after)| before <= after) && before.total_ns <= after.total_ns,

@@ -140,19 +140,26 @@ impl Told {
 
 impl Tally {
     /// Adds a batch that took so many cycles, and its first item so many. The worker alone.
-    pub(crate) fn add(&self, nr_taken: u32, nr_not_run: u32, cycles: u64, first_cycles: u64) {
-        let add = |count: &AtomicU32, more| {
-            count.store(count.load(Ordering::Relaxed) + more, Ordering::Relaxed);
-        };
-        add(&self.nr_taken, nr_taken);
-        if nr_not_run > 0 {
-            add(&self.nr_not_run, nr_not_run);
-        }
+    pub(crate) fn add(&self, nr_taken: u32, cycles: u64, first_cycles: u64) {
+        let nr_taken = self.nr_taken.load(Ordering::Relaxed) + nr_taken;
+        self.nr_taken.store(nr_taken, Ordering::Relaxed);
         let all = self.cycles.load(Ordering::Relaxed) + cycles;
         self.cycles.store(all, Ordering::Relaxed);
         self.first_cycles.store(first_cycles, Ordering::Relaxed);
         let busy = self.busy_cycles.load(Ordering::Relaxed) + cycles;
         self.busy_cycles.store(busy, Ordering::Relaxed);
+    }
+
+    /// Adds an item of the batch that is not run. The worker alone.
+    #[cold]
+    pub(crate) fn add_not_run(&self) {
+        let nr_not_run = self.nr_not_run() + 1;
+        self.nr_not_run.store(nr_not_run, Ordering::Relaxed);
+    }
+
+    /// Returns how many items were taken and not run since that was told.
+    pub(crate) fn nr_not_run(&self) -> u32 {
+        self.nr_not_run.load(Ordering::Relaxed)
     }
 
     /// Takes what there is; `thread` is the worker's. The worker alone.
@@ -189,8 +196,9 @@ mod tests {
     #[test]
     fn what_is_taken_is_told_once() {
         let tally = Tally::default();
-        tally.add(5, 0, 10, 4);
-        tally.add(3, 1, 10, 2);
+        tally.add(5, 10, 4);
+        tally.add_not_run();
+        tally.add(3, 10, 2);
         let told = tally.take(sync::thread::current());
         assert_eq!((told.nr_run, told.nr_not_run, told.cpu_ns), (7, 1, 0));
         assert_eq!((told.cycles, told.first_cycles), (20, 2));
@@ -227,11 +235,11 @@ mod tests {
         let tally = Tally::default();
         let me = sync::thread::current();
         let tick = TICK_US * time::cycles_per_us();
-        tally.add(1, 0, tick - 1, 1);
+        tally.add(1, tick - 1, 1);
         assert_eq!(tally.take(me).cpu_ns, 0);
-        tally.add(1, 0, 1, 1);
+        tally.add(1, 1, 1);
         assert!(tally.take(me).cpu_ns > 0);
-        tally.add(1, 0, 1, 1);
+        tally.add(1, 1, 1);
         assert_eq!(tally.take(me).cpu_ns, 0);
     }
 }

@@ -539,11 +539,9 @@ impl Dispatch {
         }
     }
 
-    /// Walks the workers that have items of a link in hand whose wait was told: as what, and how many they have not started.
-    pub(crate) fn told_in_hand(&self, slot: usize) -> impl Iterator<Item = (u64, u64)> {
-        let its = self.workers.iter().flatten();
-        let its = its.filter(move |it| it.seat == Some(slot));
-        its.filter_map(|it| Some((it.sampling.told()?, u64::from(it.worker.nr_items()))))
+    /// Walks the workers that have a seat for the items of a link.
+    pub(crate) fn seated(&self, slot: usize) -> impl Iterator<Item = &Enlisted> {
+        self.workers().filter(move |it| it.seat == Some(slot))
     }
 
     pub(crate) fn enlisted(&self, worker: &Worker) -> &Enlisted {

@@ -100,6 +100,8 @@ pub(crate) struct Counters {
     pub(crate) nr_seen_asleep: AtomicU64,
     pub(crate) nr_stalls: AtomicU64,
     pub(crate) nr_spawn_failed: AtomicU64,
+    /// The most items that were ever shown as started, for that count never falls.
+    pub(crate) nr_shown_started: AtomicU64,
 }
 
 /// What a worker does that took nothing.

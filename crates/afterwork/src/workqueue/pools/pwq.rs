@@ -12,7 +12,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool};
+use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool, worker::Worker};
 use crate::{
     trace,
     workqueue::{
@@ -390,6 +390,13 @@ impl Seeker {
 }
 
 impl Counts {
+    /// Leaves out `nr_items` that `worker` has taken and not started, and then what it has found cancelled since it took them:
+    /// what it finds between the two is left out twice.
+    pub(crate) fn leave_out(&mut self, nr_items: u64, worker: &Worker) {
+        let nr_not_started = nr_items + u64::from(worker.tally.nr_not_run());
+        self.nr_started = self.nr_started.saturating_sub(nr_not_started);
+    }
+
     /// Adds another link's.
     pub(crate) fn add(&mut self, other: &Counts) {
         let Counts {

@@ -271,10 +271,10 @@ impl Worker {
             self.lean.store(false, Ordering::Relaxed);
         }
         let start = time::cycles();
-        let (mut nr_run, mut nr_not_run) = (0u64, 0u32);
+        let (mut nr_taken, mut nr_not_run) = (0u64, 0u64);
         let mut first_end = None;
         while let Some(item) = self.next() {
-            if first_end.is_none() && nr_run > u64::from(nr_not_run) {
+            if first_end.is_none() && nr_taken > nr_not_run {
                 first_end = Some(time::cycles());
             }
             // SAFETY: `next` gave this item to us alone, linked, so it is alive.
@@ -283,24 +283,26 @@ impl Worker {
                 .store(ptr::from_ref(vtable).cast_mut(), Ordering::Relaxed);
             // SAFETY: as above; the table was made for it.
             let popped = unsafe { (vtable.run)(item) };
-            nr_not_run += u32::from(!popped.ran());
+            if !popped.ran() {
+                nr_not_run += 1;
+                self.tally.add_not_run();
+            }
             if popped.counts() {
                 let nr_done = self.nr_done.load(Ordering::Relaxed).wrapping_add(1);
                 // Pairs with the Acquire in `nr_done`: the run is over for who counts it.
                 self.nr_done.store(nr_done, Ordering::Release);
             }
-            nr_run += 1;
+            nr_taken += 1;
         }
         slab::flush();
         // The counter of another CPU may be behind.
         let end = time::cycles();
         let cycles = end.saturating_sub(start);
         let first_cycles = first_end.unwrap_or(end).saturating_sub(start);
-        if let Some(each) = cycles.checked_div(nr_run) {
+        if let Some(each) = cycles.checked_div(nr_taken) {
             self.learn(each.saturating_mul(1000) / time::cycles_per_us());
         }
-        self.tally
-            .add(nr_run as u32, nr_not_run, cycles, first_cycles);
+        self.tally.add(nr_taken as u32, cycles, first_cycles);
     }
 
     /// Mixes what an item took into the average, an eighth at a time.

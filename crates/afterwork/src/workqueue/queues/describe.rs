@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use sync::{atomic::Ordering, time};
+use sync::{
+    atomic::{AtomicU64, Ordering},
+    time,
+};
 
 use super::queue::Inner;
 use crate::{
@@ -10,6 +13,7 @@ use crate::{
     workqueue::{
         item::lane::Lane,
         observe::histogram::Histogram,
+        pools::dispatch::Enlisted,
         pools::pool::WorkerPool,
         pools::pwq::{Counts, LinkTimes, PwqState},
         pools::tombstones::Reaped,
@@ -44,6 +48,15 @@ impl Gathered {
         });
         self.oldest = self.oldest.max(age);
     }
+
+    /// Leaves out what may be given back, and is then told anew. Counted when it has started, what was counted never falls.
+    fn leave_out_hand(&mut self, holder: &Enlisted) {
+        let nr_items = u64::from(holder.worker.nr_items());
+        if let Some(waited) = holder.sampling.told() {
+            self.times.wait.take_back(waited, nr_items);
+        }
+        self.counts.leave_out(nr_items, &holder.worker);
+    }
 }
 
 impl Inner {
@@ -76,14 +89,13 @@ impl Inner {
             // What producers have just left is told by the pool's link alone.
             dispatch.adopt(&link.pool.injector);
             gathered.add(dispatch.link(link.slot));
-            // They may be given back, and are then told anew. Counted when they have started, what was counted never falls.
-            for (waited, count) in dispatch.told_in_hand(link.slot) {
-                gathered.times.wait.take_back(waited, count);
+            for worker in dispatch.seated(link.slot) {
+                gathered.leave_out_hand(worker);
             }
         }
         let counts = &gathered.counts;
         let stats = QueueStats {
-            started: counts.nr_started,
+            started: risen(&core.nr_shown_started, counts.nr_started),
             completed: counts.nr_completed,
             cpu_time_us: counts.cpu_ns / 1000,
             helped: core.nr_helped.load(Ordering::Relaxed) + plan.nr_helped(),
@@ -146,7 +158,10 @@ impl WorkerPool {
     /// Returns what it has counted.
     pub(crate) fn stats(&self) -> PoolStats {
         let dispatch = self.lock();
-        let counts = dispatch.counts();
+        let mut counts = dispatch.counts();
+        for it in dispatch.workers() {
+            counts.leave_out(it.worker.nr_items().into(), &it.worker);
+        }
         PoolStats {
             cpus: self.attrs.cpus.clone(),
             strict: self.attrs.strict,
@@ -162,7 +177,7 @@ impl WorkerPool {
             seen_asleep: self.counters.nr_seen_asleep.load(Ordering::Relaxed),
             cpu_intensive: counts.nr_cpu_intensive,
             cm_wakeups: counts.nr_cm_wakeups,
-            started: counts.nr_started,
+            started: risen(&self.counters.nr_shown_started, counts.nr_started),
             completed: counts.nr_completed,
             cpu_time_us: counts.cpu_ns / 1000,
             rescued: counts.nr_rescued,
@@ -172,6 +187,11 @@ impl WorkerPool {
             spawn_failed: self.counters.nr_spawn_failed.load(Ordering::Relaxed),
         }
     }
+}
+
+/// Returns `count`, or what was shown of it before: an item was taken for started that its worker was finding cancelled.
+fn risen(shown: &AtomicU64, count: u64) -> u64 {
+    shown.fetch_max(count, Ordering::Relaxed).max(count)
 }
 
 impl Machine {
