@@ -157,6 +157,8 @@ async function look(width) {
   frame.width = width; frame.height = 3000; frame.src = "run.html";
   await new Promise(done => { frame.onload = done; document.body.append(frame); });
   const inside = frame.contentDocument;
+  const verdict = inside.querySelector(".verdict")?.getBoundingClientRect();
+  inside.querySelectorAll("details").forEach(it => it.open = true);
   const bars = [...inside.querySelectorAll("figure.bars")];
   const empty = bars.filter(plot => ![...plot.querySelectorAll(".fill")].some(bar => bar.getBoundingClientRect().width > 1));
   const curves = [...inside.querySelectorAll("figure.curves")];
@@ -165,7 +167,6 @@ async function look(width) {
     .concat(curves.filter(plot => !plot.querySelector(".legend span") || plot.querySelectorAll(".axis span").length < 2
       || plot.querySelectorAll(".y span").length < 5));
   const lost = [...inside.querySelectorAll('a[href]')].filter(it => it.hash && !inside.getElementById(it.hash.slice(1)));
-  const verdict = inside.querySelector(".verdict")?.getBoundingClientRect();
   const below = width > 1000 && verdict?.top > 700 ? 1 : 0;
   const small = [...inside.querySelectorAll("main *")].filter(it => it.checkVisibility() && it.textContent
     && parseFloat(frame.contentWindow.getComputedStyle(it).fontSize) < 11);
@@ -179,9 +180,28 @@ async function look(width) {
 
 #[test]
 fn a_browser_shows_every_plot_on_narrow_and_wide_screens() {
-    let root = run();
-    fs::write(root.path().join("probe.html"), PROBE).unwrap();
-    let Some(page) = browsed(root.path(), &[]) else {
+    is_shown_whole(run().path(), [4, 2]);
+}
+
+#[test]
+fn a_browser_shows_the_run_of_all_benches_that_readme_quotes() {
+    let root = tempfile::tempdir().unwrap();
+    let record = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/figures/compared.jsonl");
+    let page = root.path().join("run.html");
+    let made = ["report".as_ref(), record.as_os_str(), "-o".as_ref()];
+    let made = Command::new(env!("CARGO_BIN_EXE_afterwork"))
+        .args(made)
+        .arg(page)
+        .output()
+        .expect("the command starts");
+    assert_eq!(made.status.code(), Some(0), "{}", text(made.stderr));
+    is_shown_whole(root.path(), [60, 20]);
+}
+
+/// Opens `run.html` of a folder in a browser, with all that it folds unfolded: it has so many bars and curves, and no fault.
+fn is_shown_whole(root: &Path, [bars, curves]: [usize; 2]) {
+    fs::write(root.join("probe.html"), PROBE).unwrap();
+    let Some(page) = browsed(root, &[]) else {
         return;
     };
     for width in [400, 1400] {
@@ -198,7 +218,10 @@ fn a_browser_shows_every_plot_on_narrow_and_wide_screens() {
             let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
             digits.parse().unwrap_or_else(|_| panic!("{word}: {said}"))
         };
-        assert!(number("bars") >= 4 && number("curves") >= 2, "{said}");
+        assert!(
+            number("bars") >= bars && number("curves") >= curves,
+            "{said}"
+        );
         for nothing in [
             "empty", "flat", "overflow", "small", "bare", "lost", "below",
         ] {

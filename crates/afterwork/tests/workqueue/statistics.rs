@@ -176,9 +176,7 @@ fn what_is_told_of_waits_and_starts_never_falls() {
     assert_eq!(started(), (202, 202), "what is in hand has not started");
     let before = queue.wait_times();
     step.store(2, Ordering::Release);
-    eventually("the others went back", || {
-        queue.stats().nr_inactive == 200
-    });
+    eventually("the others went back", || queue.stats().nr_inactive == 200);
     let after = queue.wait_times();
     assert_eq!(started(), (202, 202));
     let mut pairs = before.buckets.iter().zip(&after.buckets);
