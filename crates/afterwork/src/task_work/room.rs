@@ -33,7 +33,7 @@
 //! **Closing ends every wait.** It marks the line as closed under its lock and wakes all. Each waiter takes its item back out of
 //! the line (twin `room: closing leaves the line asleep`).
 
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::mem;
 
 use sync::atomic::{AtomicUsize, Ordering};
@@ -72,8 +72,8 @@ struct Bound {
 pub(super) struct Line<T> {
     is_closed: bool,
     next: Ticket,
-    /// By their tickets, which rise.
-    waiting: VecDeque<Waiting<T>>,
+    /// By the order of coming. A tree: who leaves may stand anywhere.
+    waiting: BTreeMap<Ticket, Waiting<T>>,
 }
 
 /// Names an item in line.
@@ -83,7 +83,6 @@ pub(super) struct Ticket(u64);
 /// An item in line.
 #[derive(Debug)]
 pub(super) struct Waiting<T> {
-    ticket: Ticket,
     pub(super) item: T,
     /// Where it goes once there is room.
     pub(super) lane: Lane,
@@ -113,7 +112,7 @@ impl<T> Room<T> {
             line: Mutex::new(Line {
                 is_closed: false,
                 next: Ticket(0),
-                waiting: VecDeque::new(),
+                waiting: BTreeMap::new(),
             }),
         }
     }
@@ -176,12 +175,13 @@ impl<T> Room<T> {
         };
         let ticket = line.next;
         line.next.0 += 1;
-        line.waiting.push_back(Waiting {
-            ticket,
+        let on_turn = Some(on_turn);
+        let waiting = Waiting {
             item,
             lane,
-            on_turn: Some(on_turn),
-        });
+            on_turn,
+        };
+        line.waiting.insert(ticket, waiting);
         self.state.fetch_or(AWAITED, Ordering::Relaxed);
         Ok(ticket)
     }
@@ -194,7 +194,7 @@ impl<T> Room<T> {
         if line.is_closed || line.waiting.is_empty() || !self.take_room(bound) {
             return None;
         }
-        line.waiting.pop_front()
+        line.waiting.pop_first().map(|(_, waiting)| waiting)
     }
 
     /// Reserves room for one item, though others stand in line.
@@ -219,28 +219,26 @@ impl<T> Room<T> {
             // In a child of `fork`: the parent lets the item in.
             return Place::Inside;
         };
-        let Some(at) = line.find(ticket) else {
+        if line.is_closed {
+            let removed = self.remove(line, ticket);
+            return removed.map_or(Place::Inside, |waiting| Place::Closed(waiting.item));
+        }
+        let Some(waiting) = line.waiting.get_mut(&ticket) else {
             return Place::Inside;
         };
-        if line.is_closed {
-            return self
-                .remove(line, at)
-                .map_or(Place::Inside, |waiting| Place::Closed(waiting.item));
-        }
-        mem::swap(&mut line.waiting[at].on_turn, on_turn);
+        mem::swap(&mut waiting.on_turn, on_turn);
         Place::InLine
     }
 
     /// Takes the item out of the line. `None` if it is not there any more.
     pub(super) fn leave(&self, ticket: Ticket) -> Option<T> {
         let line = self.line()?;
-        let at = line.find(ticket)?;
-        self.remove(line, at).map(|waiting| waiting.item)
+        self.remove(line, ticket).map(|waiting| waiting.item)
     }
 
     /// Removes an item and unlocks the line, so that what wakes the waiter is dropped under no lock.
-    fn remove(&self, mut line: MutexGuard<'_, Line<T>>, at: usize) -> Option<Waiting<T>> {
-        let waiting = line.waiting.remove(at);
+    fn remove(&self, mut line: MutexGuard<'_, Line<T>>, ticket: Ticket) -> Option<Waiting<T>> {
+        let waiting = line.waiting.remove(&ticket);
         if !twin::armed("room: an empty line is awaited") {
             self.note_if_empty_locked(&line);
         }
@@ -251,7 +249,7 @@ impl<T> Room<T> {
     pub(super) fn forgotten(&mut self) -> impl Iterator<Item = T> {
         let waiting = self.line().map(|mut line| mem::take(&mut line.waiting));
         let waiting = waiting.into_iter().flatten();
-        waiting.map(|waiting| waiting.item)
+        waiting.map(|(_, waiting)| waiting.item)
     }
 
     /// Lets nobody in from here on, and wakes all who stand in line.
@@ -265,20 +263,12 @@ impl<T> Room<T> {
         if !twin::armed("room: closing leaves the line asleep") {
             let on_turns = line
                 .waiting
-                .iter_mut()
+                .values_mut()
                 .filter_map(|waiting| waiting.on_turn.take());
             on_turns.for_each(|on_turn| wakeq.push(on_turn.into_inner()));
         }
         drop(line);
         wakeq.fire();
-    }
-}
-
-impl<T> Line<T> {
-    fn find(&self, ticket: Ticket) -> Option<usize> {
-        self.waiting
-            .binary_search_by_key(&ticket, |waiting| waiting.ticket)
-            .ok()
     }
 }
 

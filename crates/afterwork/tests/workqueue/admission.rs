@@ -549,3 +549,56 @@ fn a_waker_that_is_told_of_room_may_queue_the_very_item_again() {
         assert_eq!(queue.cancel_all(), 1);
     });
 }
+
+/// A task whose future goes as it is woken: that of an executor that has ended.
+struct Orphan(Mutex<Option<Task>>);
+
+impl Wake for Orphan {
+    fn wake(self: Arc<Self>) {
+        let task = self.0.lock().unwrap().take();
+        drop(task);
+    }
+}
+
+/// A full queue, paused; its item; and so many tasks in line that go as they are woken.
+fn full_with_orphans(nr_orphans: usize) -> (&'static Workqueue, JoinHandle<u32>, Vec<Arc<Orphan>>) {
+    let queue: &'static Workqueue = Box::leak(Box::new(paused(1)));
+    let item = queue.try_spawn(|| 7).unwrap();
+    let orphan = |_| {
+        let orphan = Arc::new(Orphan(Mutex::default()));
+        let mut task: Task = Box::pin(async { drop(queue.reserve().await) });
+        let waker = Waker::from(orphan.clone());
+        let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        *orphan.0.lock().unwrap() = Some(task);
+        orphan
+    };
+    let orphans = (0..nr_orphans).map(orphan).collect();
+    (queue, item, orphans)
+}
+
+#[test]
+fn a_place_goes_along_a_line_of_tasks_that_go_as_they_are_woken() {
+    ends(|| {
+        let (queue, item, orphans) = full_with_orphans(100_000);
+        // On a small stack.
+        let small = thread::Builder::new().stack_size(64 << 10);
+        let cancels = small.spawn(move || drop(item.cancel_on_drop())).unwrap();
+        cancels.join().unwrap();
+        assert!(orphans.iter().all(|it| it.0.lock().unwrap().is_none()));
+        assert_eq!(queue.room(), Some(1));
+        queue.resume();
+    });
+}
+
+#[test]
+fn who_came_last_leaves_the_line_as_soon_as_who_came_first() {
+    ends(|| {
+        // Where each looked at all before it this took minutes.
+        let (queue, item, orphans) = full_with_orphans(100_000);
+        orphans.iter().rev().for_each(|it| it.clone().wake());
+        assert_eq!(queue.room(), Some(0));
+        queue.resume();
+        assert_eq!(item.join().unwrap(), 7);
+    });
+}

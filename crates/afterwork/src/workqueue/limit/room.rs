@@ -21,7 +21,8 @@
 //! `room: frees what it hands over`).
 
 use std::{
-    collections::VecDeque,
+    cell::RefCell,
+    collections::{BTreeMap, VecDeque},
     task::{Context, Waker},
     time::Duration,
 };
@@ -51,11 +52,26 @@ pub(crate) struct Room {
     /// I: in a child of `fork` nobody gives anything back.
     process: Process,
     /// Every change of `IN_LINE` is made under this lock, and says whether the line is empty. A leaf.
-    line: Mutex<VecDeque<Arc<Waiter>>>,
+    line: Mutex<Line>,
+}
+
+/// Who waits, by the order of coming. A tree: who leaves may stand anywhere.
+struct Line {
+    /// Of who comes next.
+    ticket: u64,
+    waiting: BTreeMap<u64, Arc<Waiter>>,
+}
+
+sync::thread_local! {
+    /// Whom this thread has granted places while it wakes somebody else who was. A waker may drop who stands behind and has got
+    /// a place meanwhile, so places may go all along the line: by a loop, and not within each other.
+    static TO_WAKE: RefCell<Option<VecDeque<Arc<Waiter>>>> = RefCell::new(None)
 }
 
 /// Who stands in line, or has got a place there.
 pub(crate) struct Waiter {
+    /// I
+    ticket: u64,
     /// 1 once he has a place; written under the line's lock.
     granted: Futex,
     /// Of an async task. A leaf.
@@ -68,7 +84,10 @@ impl Room {
             word: AtomicU64::new(0),
             capacity,
             process: Process::this(),
-            line: Mutex::new(VecDeque::new()),
+            line: Mutex::new(Line {
+                ticket: 0,
+                waiting: BTreeMap::new(),
+            }),
         }
     }
 
@@ -99,10 +118,6 @@ impl Room {
         if self.try_take() {
             return Ok(());
         }
-        let waiter = Arc::new(Waiter {
-            granted: Futex::new(0),
-            task: Mutex::new(None),
-        });
         let mut line = self.line.lock();
         let second_look = !twin::armed("room: no second look");
         // A place may have come free since: only a line that is seen keeps the next one from being freed.
@@ -117,7 +132,13 @@ impl Room {
         if second_look && self.admit(before).is_some() {
             return Ok(());
         }
-        line.push_back(waiter.clone());
+        let waiter = Arc::new(Waiter {
+            ticket: line.ticket,
+            granted: Futex::new(0),
+            task: Mutex::new(None),
+        });
+        line.ticket += 1;
+        line.waiting.insert(waiter.ticket, waiter.clone());
         Err(waiter)
     }
 
@@ -146,7 +167,7 @@ impl Room {
                 if twin::armed("room: frees what it hands over") {
                     self.word.fetch_sub(1, Ordering::Relaxed);
                 }
-                return waiter.wake();
+                return self.wake(waiter);
             }
             // The last in line has left.
         }
@@ -155,13 +176,41 @@ impl Room {
     /// Gives the first in line, who leaves it, the place that the caller has.
     fn grant(&self) -> Option<Arc<Waiter>> {
         let mut line = self.line.lock();
-        let waiter = line.pop_front();
-        if line.is_empty() {
-            self.word.fetch_and(!IN_LINE, Ordering::Relaxed);
-        }
-        let waiter = waiter?;
+        let (_, waiter) = line.waiting.pop_first()?;
+        self.note_if_empty_locked(&line);
         waiter.granted.word().store(1, Ordering::Relaxed);
         Some(waiter)
+    }
+
+    /// Lets places be freed again if nobody stands in line.
+    fn note_if_empty_locked(&self, line: &Line) {
+        if line.waiting.is_empty() {
+            self.word.fetch_and(!IN_LINE, Ordering::Relaxed);
+        }
+    }
+
+    /// Wakes who has been granted a place, and who is granted one by that, one after the other.
+    fn wake(&self, waiter: Arc<Waiter>) {
+        let mut next = Some(waiter);
+        let is_within = TO_WAKE.try_with(|list| match &mut *list.borrow_mut() {
+            Some(list) => {
+                list.extend(next.take());
+                true
+            }
+            none => {
+                *none = Some(VecDeque::new());
+                false
+            }
+        });
+        while let Some(waiter) = next {
+            waiter.wake();
+            let others = TO_WAKE.try_with(|list| list.borrow_mut().as_mut()?.pop_front());
+            // In a child that the waker made they are the parent's.
+            next = others.ok().flatten().filter(|_| self.process.is_this());
+        }
+        if is_within == Ok(false) {
+            let _ = TO_WAKE.try_with(|list| list.take());
+        }
     }
 
     /// Takes `waiter`, who will not use a place, out of the line; gives the place back if he has got one.
@@ -172,12 +221,8 @@ impl Room {
         let mut line = self.line.lock();
         let has_place = waiter.has_place();
         if !has_place {
-            // Found at once where all leave in the order of coming.
-            let at = line.iter().position(|it| Arc::ptr_eq(it, waiter));
-            at.and_then(|at| line.remove(at));
-            if line.is_empty() {
-                self.word.fetch_and(!IN_LINE, Ordering::Relaxed);
-            }
+            line.waiting.remove(&waiter.ticket);
+            self.note_if_empty_locked(&line);
         }
         drop(line);
         if has_place && !twin::armed("room: who leaves the line keeps what he was granted") {
