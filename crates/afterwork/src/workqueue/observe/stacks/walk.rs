@@ -81,26 +81,22 @@ pub(crate) fn write_place(
     nth: usize,
     address: usize,
 ) -> Result<bool, Error> {
-    let mut number = format!("{nth:4}:");
-    let mut written = Ok(());
-    let (mut is_known, mut is_worker) = (false, false);
+    let (mut text, mut is_worker) = (String::new(), false);
     // Several where functions are inlined. One is added because it takes away one, as of the address that a call returns to.
+    // Nothing is written from within: a lock of the process is held there, and what is written to is a user's.
     backtrace::resolve((address + 1) as *mut _, |symbol| {
         let Some(name) = symbol.name() else { return };
-        is_known = true;
         let name = format!("{name:#}");
         is_worker |= name.starts_with(WORKER);
-        let place = symbol.filename().zip(symbol.lineno());
-        written = written
-            .and_then(|()| write!(f, "\n{number} {name}"))
-            .and_then(|()| match place {
-                Some((file, line)) => write!(f, "\n             at {}:{line}", file.display()),
-                None => Ok(()),
-            });
-        number = " ".repeat(5);
+        let indent = if text.is_empty() { "" } else { "\n      " };
+        text += &format!("{indent}{name}");
+        if let Some((file, line)) = symbol.filename().zip(symbol.lineno()) {
+            text += &format!("\n             at {}:{line}", file.display());
+        }
     });
-    if !is_known {
-        written = write!(f, "\n{number} {address:#x}");
+    if text.is_empty() {
+        text = format!("{address:#x}");
     }
-    written.map(|()| is_worker)
+    write!(f, "\n{nth:4}: {text}")?;
+    Ok(is_worker)
 }
