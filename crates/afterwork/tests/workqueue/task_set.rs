@@ -191,6 +191,43 @@ fn what_its_queue_cancels_or_lets_expire_wakes_who_waits_for_the_set() {
 }
 
 #[test]
+fn the_deadline_of_what_cannot_start_wakes_who_waits_for_the_set() {
+    let queue = alone_on_two(queue("set"));
+    queue.pause();
+    let mut set = TaskSet::new(&queue);
+    set.add(queue.spawn_before(Instant::now() + SHORT, || 1));
+    set.spawn(|| 2);
+    let next = set.join_next_blocking();
+    assert!(matches!(next, Some(Err(JoinError::Expired))), "{next:?}");
+    assert!(set.try_join_next().is_none());
+    queue.resume();
+    assert_eq!(set.join_next_blocking().unwrap().unwrap(), 2);
+    assert!(set.is_empty());
+}
+
+#[test]
+fn what_has_started_by_its_deadline_comes_out_of_a_set_once() {
+    let queue = alone_on_two(queue("set"));
+    let mut set = TaskSet::new(&queue);
+    let deadline = Instant::now() + 5 * SHORT;
+    let (begun, has_begun) = mpsc::channel();
+    set.add(queue.spawn_before(deadline, move || {
+        begun.send(()).unwrap();
+        // A while beyond it.
+        while Instant::now() < deadline + 2 * SHORT {
+            thread::yield_now();
+        }
+        1
+    }));
+    match has_begun.recv() {
+        Ok(()) => assert_eq!(set.join_next_blocking().unwrap().unwrap(), 1),
+        // It did not start in time: the machine is busy.
+        Err(_) => assert!(set.join_next_blocking().unwrap().is_err()),
+    }
+    assert!(set.join_next_blocking().is_none());
+}
+
+#[test]
 fn a_closure_whose_drop_panics_keeps_no_other_from_being_cancelled() {
     struct Bomb;
     impl Drop for Bomb {

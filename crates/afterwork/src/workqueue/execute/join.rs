@@ -38,7 +38,7 @@ use crate::{
         item::head::{Expiry, HandleTable, Head, Home, Popped, TaskSlot, VTable},
         item::remains::Remains,
         item::slab,
-        item::state::{Ending, State},
+        item::state::{Ending, Rules, State},
         pools::pwq::Pwq,
     },
 };
@@ -122,10 +122,15 @@ where
     T: Send + 'static,
     S: StartBy,
 {
+    // It is queued once: when it has been cancelled its place in the line does not matter.
+    let rules = Rules {
+        ordered: false,
+        ..home.rules
+    };
     let item = slab::place(Joinable::<F, T, S> {
         head: Head::new(
             Joinable::<F, T, S>::VTABLE,
-            State::queued(home.rules).counted(has_place),
+            State::queued(rules).counted(has_place),
             home.as_home(),
         ),
         start_by,
@@ -459,13 +464,14 @@ impl<T> JoinHandle<T> {
         CancelOnDrop::new(self)
     }
 
-    /// Returns what the closure returned if it has ended, else the handle.
+    /// Returns what the closure returned if it has ended, else the handle. One whose deadline is over, and that has not started,
+    /// ends here.
     ///
     /// # Errors
     ///
     /// The handle itself, while the closure has not ended.
-    pub fn try_join(self) -> Result<Result<T, JoinError>, Self> {
-        if self.is_finished() {
+    pub fn try_join(mut self) -> Result<Result<T, JoinError>, Self> {
+        if self.has_ended() {
             Ok(self.take())
         } else {
             Err(self)
@@ -486,8 +492,7 @@ impl<T> JoinHandle<T> {
     ///
     /// # Blocking
     ///
-    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, and every so often what was
-    /// cancelled in another one is.
+    /// Never for long: every so often what was cancelled is cut out of its lists, under the pool lock.
     pub fn cancel(&mut self) -> bool {
         if self.is_lost() {
             return false;
@@ -496,11 +501,39 @@ impl<T> JoinHandle<T> {
         unsafe { (self.table().cancel)(self.item) }
     }
 
-    /// Has `waker`, and no earlier one, fired when the item ends by itself; returns `false` if it has ended.
+    /// Returns `true` if the item has ended. It expires here if its deadline is over and it has not started.
+    fn has_ended(&mut self) -> bool {
+        let expiry = self.table().expiry.as_ref();
+        // SAFETY: the table is the item's, and we are its only handle.
+        let expire = |expiry: &Expiry| unsafe { (expiry.expire)(self.item) };
+        self.is_finished()
+            || !self.is_lost() && expiry.is_some_and(|it| self.is_over(it) && expire(it))
+    }
+
+    /// Returns `true` if the item's deadline is over.
+    fn is_over(&self, expiry: &Expiry) -> bool {
+        // SAFETY: the table is the item's.
+        time::now_ns() >= unsafe { (expiry.at_ns)(self.item) }
+    }
+
+    /// Has `waker`, and no earlier one, fired when the item ends by itself, and when its deadline comes; returns `false` if it has
+    /// ended.
     pub(crate) fn await_end(&mut self, waker: &Waker) -> bool {
-        if self.is_finished() {
+        let expiry = self.table().expiry.as_ref();
+        // One that has started by then is no more concerned.
+        let expiry = expiry.filter(|it| !self.is_over(it));
+        if self.has_ended() || !self.leave_waker(waker) {
             return false;
         }
+        let Some(expiry) = expiry else { return true };
+        // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
+        let is_told = unsafe { (expiry.wake_then)(self.item, waker) };
+        // SAFETY: as above. Otherwise the deadline came just now, and told who waited before.
+        is_told || !unsafe { (expiry.expire)(self.item) }
+    }
+
+    /// Has `waker`, and no earlier one, fired when the item ends by itself; returns `false` if it has ended.
+    fn leave_waker(&mut self, waker: &Waker) -> bool {
         must_not_be_lost(self.is_lost());
         // SAFETY: the item is ours to look at; the slot's address is all that is taken.
         let place = unsafe { (self.table().slot)(self.item) };
@@ -575,31 +608,11 @@ impl<T> Future for JoinHandle<T> {
 
     /// Never runs the closure itself, so that it cannot block the executor.
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let expiry = self.table().expiry.as_ref();
-        let mut is_limited = None;
-        if let Some(expiry) = expiry.filter(|_| !self.is_finished()) {
-            must_not_be_lost(self.is_lost());
-            // SAFETY: the table is the item's.
-            let is_over = time::now_ns() >= unsafe { (expiry.at_ns)(self.item) };
-            // SAFETY: as above, and we are its only handle.
-            if is_over && unsafe { (expiry.expire)(self.item) } {
-                return Poll::Ready(self.take());
-            }
-            // One that has started by then is no more concerned.
-            is_limited = (!is_over).then_some(expiry);
+        if self.await_end(context.waker()) {
+            Poll::Pending
+        } else {
+            Poll::Ready(self.take())
         }
-        if !self.await_end(context.waker()) {
-            return Poll::Ready(self.take());
-        }
-        if let Some(expiry) = is_limited {
-            // SAFETY: the table is the item's, and we are its only handle, borrowed by `&mut`.
-            let is_told = unsafe { (expiry.wake_then)(self.item, context.waker()) };
-            // SAFETY: as above. The deadline came just now, and told who polled before.
-            if !is_told && unsafe { (expiry.expire)(self.item) } {
-                return Poll::Ready(self.take());
-            }
-        }
-        Poll::Pending
     }
 }
 

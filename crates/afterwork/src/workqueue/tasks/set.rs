@@ -14,8 +14,8 @@
 //! waiter is looked for before the place is in the list. Twin `task set: looks for a waiter first`.
 //!
 //! So no wake-up looks at more than one handle. The list has room for all before they are spawned, so nothing is allocated
-//! under its lock by who ends an item. A place may be there twice, where an item ends while it is cancelled; a place
-//! whose item has not ended, or that is empty, is passed over.
+//! under its lock by who ends an item. A place may be there twice, where an item ends while it is cancelled, or after its
+//! deadline; a place whose item has not ended, or that is empty, is passed over.
 
 use std::{
     collections::VecDeque,
@@ -244,7 +244,7 @@ impl<T> TaskSet<T> {
                     self.unused.push(place);
                     return Some(result);
                 }
-                // It ended and was cancelled: seen before.
+                // It ended and was cancelled: seen before. Or its deadline came when it had started.
                 Some(Err(handle)) => self.handles[place] = Some(handle),
                 None => {}
             }
