@@ -243,3 +243,32 @@ fn a_cancelled_items_place_in_line_lets_nobody_overtake_after_changes() {
         assert_eq!(*log.lock().unwrap(), ["first", "second"]);
     });
 }
+
+#[test]
+fn closures_cancelled_from_the_back_of_an_ordered_queue_leave_the_others_in_their_order() {
+    ends(|| {
+        let queue = alone_on_two(queue("ordered").ordered());
+        queue.pause();
+        let order = Arc::new(Mutex::new(Vec::new()));
+        // Where each cancel walked through the line this took a minute.
+        let spawn = |i| {
+            let order = order.clone();
+            queue.spawn(move || order.lock().unwrap().push(i))
+        };
+        let mut handles: Vec<_> = (0..60_000).map(spawn).collect();
+        let cancelled = handles.iter_mut().enumerate().rev();
+        let cancelled = cancelled.filter(|(i, _)| i % 1000 != 7);
+        assert!(cancelled.map(|(_, it)| it.cancel()).all(|it| it));
+        assert_eq!(queue.stats().nr_inactive, 60);
+        // Over to other pools, behind what is left of the line.
+        queue.set_nice(5).unwrap();
+        queue.spawn_detached({
+            let order = order.clone();
+            move || order.lock().unwrap().push(60_000)
+        });
+        queue.resume();
+        queue.drain().unwrap();
+        let expected: Vec<usize> = (0..60).map(|i| i * 1000 + 7).chain([60_000]).collect();
+        assert_eq!(*order.lock().unwrap(), expected);
+    });
+}

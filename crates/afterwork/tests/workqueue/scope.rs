@@ -419,6 +419,51 @@ fn a_body_that_panics_waits_for_its_items_first() {
     });
 }
 
+/// What panics when it is dropped.
+struct Bomb;
+
+impl Drop for Bomb {
+    fn drop(&mut self) {
+        panic_any("a bomb")
+    }
+}
+
+#[test]
+fn what_parts_returned_may_panic_when_it_is_dropped_beside_another_panic() {
+    ends(|| {
+        let queue = pool();
+        let of_scope = || {
+            queue.scope(|s| {
+                s.spawn(|| panic_any("an item"));
+                Bomb
+            });
+        };
+        assert_eq!(panic_of(of_scope), "an item");
+        // The owner's part goes on when a guest has come.
+        let both = Barrier::new(2);
+        let panics = |what| {
+            both.wait();
+            panic_any(what)
+        };
+        let returns = || {
+            both.wait();
+            Bomb
+        };
+        assert_eq!(
+            panic_of(|| {
+                queue.join(|| panics("first"), returns);
+            }),
+            "first"
+        );
+        assert_eq!(
+            panic_of(|| {
+                queue.join(returns, || panics("second"));
+            }),
+            "second"
+        );
+    });
+}
+
 #[test]
 fn of_a_join_the_first_panic_goes_on_and_a_second_part_that_was_not_taken_is_dropped() {
     ends(|| {

@@ -248,8 +248,9 @@ impl Work {
     ///
     /// # Blocking
     ///
-    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, every so often what was
-    /// cancelled in another one is, and an item that somebody is just queueing, cancelling, or about to run is waited for that far.
+    /// Never for long: an item of an ordered queue is cut out of its line under the pool lock, which looks at all before it (a
+    /// millisecond in a line of 100,000; a closure costs nothing like that), every so often what was cancelled in another queue is,
+    /// and an item that somebody is just queueing, cancelling, or about to run is waited for that far.
     #[doc(alias = "cancel_work")]
     pub fn cancel(&self) -> bool {
         if self.is_lost() {

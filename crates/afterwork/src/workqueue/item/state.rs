@@ -68,7 +68,7 @@ const DISABLE_ONE: u64 = 1 << DISABLE_SHIFT;
 pub(crate) struct Rules {
     /// A joiner may run it.
     pub(crate) help: bool,
-    /// Its place in the line matters: a cancelled item is cut out instead of leaving a tombstone.
+    /// Its place in the line matters, for it may be queued again: cancelled, it is cut out instead of leaving a tombstone.
     pub(crate) ordered: bool,
     /// Its workers share one CPU: a waiter there must not keep them off it.
     pub(crate) one_cpu: bool,

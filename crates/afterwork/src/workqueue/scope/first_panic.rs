@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use sync::Mutex;
 
 use crate::{
-    panics::{Payload, discard},
+    panics::{Payload, contain, discard},
     workqueue::limit::queue_core::QueueCore,
 };
 
@@ -37,7 +37,11 @@ impl FirstPanic {
         let first = self.0.lock().take();
         match (own, first) {
             (Ok(value), None) => value,
-            (Ok(_), Some(payload)) => resume_unwind(payload),
+            (Ok(value), Some(payload)) => {
+                // FOREIGN(scope-run): what the owner's part returned, on the owner, who goes on with another panic; contained.
+                contain(|| drop(value));
+                resume_unwind(payload)
+            }
             (Err(payload), first) => {
                 if let Some(first) = first {
                     discard(first);

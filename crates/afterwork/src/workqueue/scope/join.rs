@@ -217,9 +217,13 @@ impl Workqueue {
         }
         // SAFETY: there are no guests any more.
         let mut second = pair.second.with_mut(|second| unsafe { (*second).take() });
-        if let Some(second) = second.take_if(|_| first.is_err()) {
-            // FOREIGN(scope-run): the drop of the second part, on the owner, who goes on with the panic of the first.
-            contain(|| drop(second));
+        if first.is_err() {
+            // SAFETY: as above.
+            let returned = pair.returned.with_mut(|it| unsafe { (*it).take() });
+            let second = second.take();
+            // FOREIGN(scope-run): the drop of the second part, or of what it returned, on the owner, who goes on with the panic
+            // of the first.
+            contain(|| drop((second, returned)));
         }
         let first = pair.first_panic.go_on(first);
         let second = match second {
