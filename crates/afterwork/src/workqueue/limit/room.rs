@@ -192,6 +192,7 @@ impl Room {
     /// Wakes who has been granted a place, and who is granted one by that, one after the other.
     fn wake(&self, waiter: Arc<Waiter>) {
         let mut next = Some(waiter);
+        // A thread that ends may have no list any more: there they nest.
         let is_within = TO_WAKE.try_with(|list| match &mut *list.borrow_mut() {
             Some(list) => {
                 list.extend(next.take());
@@ -202,15 +203,16 @@ impl Room {
                 false
             }
         });
+        if is_within.unwrap_or(false) {
+            return;
+        }
         while let Some(waiter) = next {
             waiter.wake();
             let others = TO_WAKE.try_with(|list| list.borrow_mut().as_mut()?.pop_front());
             // In a child that the waker made they are the parent's.
             next = others.ok().flatten().filter(|_| self.process.is_this());
         }
-        if is_within == Ok(false) {
-            let _ = TO_WAKE.try_with(|list| list.take());
-        }
+        let _ = TO_WAKE.try_with(|list| list.take());
     }
 
     /// Takes `waiter`, who will not use a place, out of the line; gives the place back if he has got one.
