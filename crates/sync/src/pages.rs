@@ -1,5 +1,7 @@
 //! Giving pages back to the system.
 
+#[cfg(not(any(loom, shuttle, sim)))]
+use std::ops::Range;
 use std::ptr::NonNull;
 
 /// Gives the pages of `len` bytes from `start` on back to the system, if they are whole pages of the process's own; what is
@@ -30,22 +32,32 @@ const IN_USE: usize = 16 << 10;
 #[cfg(not(any(loom, shuttle, sim)))]
 #[inline(never)]
 pub(crate) fn discard_stack() {
-    let Some(lowest) = lowest_of_stack() else {
+    let Some(stack) = this_stack() else {
         return;
     };
+    let here = std::hint::black_box(&raw const stack).addr();
     let page = rustix::param::page_size();
-    let here = std::hint::black_box(&raw const lowest).addr();
-    let end = here.saturating_sub(IN_USE) & !(page - 1);
-    let Some(len) = end.checked_sub(lowest.addr().get()).filter(|len| *len > 0) else {
-        return;
-    };
-    // SAFETY: of this thread's stack, below all that is in use; a signal that comes has returned before this goes on.
-    unsafe { discard(lowest, len) };
+    let lowest = stack.start.addr().next_multiple_of(page);
+    if let Some(len) = unused(lowest..stack.end.addr(), here, page)
+        && let Some(lowest) = NonNull::new(stack.start.with_addr(lowest))
+    {
+        // SAFETY: of this thread's stack, below all that is in use; a signal that comes has returned before this goes on.
+        unsafe { discard(lowest, len) };
+    }
 }
 
-/// Returns where this thread's stack ends downwards, at a whole page.
+/// Returns how much from the start of `stack` on nobody uses, in whole pages, if a local is at `here`. Nothing is known of a local
+/// that is not there: a sanitizer moves locals elsewhere.
 #[cfg(not(any(loom, shuttle, sim)))]
-fn lowest_of_stack() -> Option<NonNull<u8>> {
+fn unused(stack: Range<usize>, here: usize, page: usize) -> Option<usize> {
+    let end = here.saturating_sub(IN_USE) & !(page - 1);
+    let len = end.checked_sub(stack.start).filter(|len| *len > 0);
+    len.filter(|_| stack.contains(&here))
+}
+
+/// Returns where this thread's stack is.
+#[cfg(not(any(loom, shuttle, sim)))]
+fn this_stack() -> Option<Range<*mut u8>> {
     if cfg!(miri) {
         return None;
     }
@@ -62,9 +74,8 @@ fn lowest_of_stack() -> Option<NonNull<u8>> {
             return None;
         }
     }
-    let page = rustix::param::page_size();
-    let above = lowest.addr().next_multiple_of(page) - lowest.addr();
-    NonNull::new(lowest.cast::<u8>().wrapping_add(above))
+    let lowest = lowest.cast::<u8>();
+    Some(lowest..lowest.wrapping_add(len))
 }
 
 #[cfg(test)]
@@ -72,6 +83,19 @@ mod tests {
     use std::alloc::{Layout, alloc_zeroed, dealloc};
 
     use super::*;
+
+    #[test]
+    #[cfg(not(any(loom, shuttle, sim)))]
+    fn of_a_stack_only_what_lies_below_a_local_of_its_own_is_unused() {
+        let (page, stack) = (4096, 0x10_0000..0x30_0000);
+        let unused = |here| unused(stack.clone(), here, page);
+        assert_eq!(unused(0x2f_fff0), Some((0x1f_fff0 - IN_USE) & !(page - 1)));
+        assert_eq!(unused(0x10_0000 + IN_USE), None, "all is in use");
+        // As of a sanitizer that keeps locals in memory of its own, above the stack or below it.
+        assert_eq!(unused(0x30_0000), None);
+        assert_eq!(unused(0x290_0000), None);
+        assert_eq!(unused(0xf_0000), None);
+    }
 
     #[test]
     fn whole_pages_go_back_and_can_be_used_again() {
