@@ -144,6 +144,8 @@ const LIST: &[(&str, &str, Over)] = &[
         "DESK",
         Reset("DESK.reset()"),
     ),
+    ("workqueue/observe/stacks/take.rs", "SILENT_UNTIL", Word),
+    ("workqueue/limit/room.rs", "TO_WAKE", Thread),
     ("workqueue/observe/stacks/take.rs", "HANDLER", Constant),
     ("workqueue/pools/manager.rs", "SERVES", Thread),
     ("workqueue/queues/future.rs", "WAKER", Constant),

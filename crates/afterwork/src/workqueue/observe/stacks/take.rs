@@ -5,6 +5,7 @@ use std::time::Duration;
 use sync::fork::{self, Handler};
 use sync::stack::{self, Refused, Registers};
 use sync::thread::{self, ThreadId};
+use sync::{atomic::Ordering, time, unmodelled::AtomicU64};
 
 use super::{End, Stack, desk::Desk, walk::Walker};
 use crate::workqueue::observe::report::Report;
@@ -15,10 +16,17 @@ const NR_ASKED: usize = 16;
 /// How much of a stack is copied, in bytes. A guess; a frame has about a hundred.
 const NR_BYTES: usize = 128 << 10;
 
-/// How often an answer is looked for, and how long it is waited for in between. Copying takes 20 µs; a thread that is given no
-/// CPU for a tenth of a second has none.
-const NR_LOOKS: u32 = 200;
+/// How long an answer is waited for, in nanoseconds, and how long between two looks. Copying takes 20 µs; a thread that is given
+/// no CPU for a tenth of a second has none.
+const PATIENCE_NS: u64 = 100_000_000;
 const PAUSE: Duration = Duration::from_micros(500);
+
+/// How long nobody is asked after somebody did not answer, in nanoseconds: of a program that blocks all signals before it starts threads
+/// no worker does, and who asks makes workers and fires timers. A hundredth of its time, in the worst case.
+const SILENCE_NS: u64 = 100 * PATIENCE_NS;
+
+/// Until when nobody is asked, by the clock.
+static SILENT_UNTIL: AtomicU64 = AtomicU64::new(0);
 
 /// What the asked thread copies.
 pub(super) struct Seen {
@@ -74,7 +82,7 @@ pub(crate) fn enable(signal: u32) -> Result<(), String> {
 ///
 /// # Blocking
 ///
-/// At most a tenth of a second: after one worker that does not answer no other is asked.
+/// At most a tenth of a second in ten: after one worker that does not answer no other is asked for so long.
 pub(crate) fn add(reports: &mut [Report], signal: u32) {
     let Ok(signal @ 1..) = i32::try_from(signal) else {
         return;
@@ -104,22 +112,31 @@ fn take(thread: ThreadId, signal: i32, walker: &mut Walker) -> Result<Stack, &'s
     if !stack::is_handled(signal) {
         return Err("the program handles the signal by now");
     }
+    let start_ns = time::now_ns();
+    if start_ns < SILENT_UNTIL.load(Ordering::Relaxed) {
+        return Err("nobody is asked for ten seconds after a thread that did not answer");
+    }
     if !DESK.ask(thread.0) {
         return Err("another registry takes one");
     }
     let mut read = || DESK.read(|seen| walker.walk(seen));
-    if stack::interrupt(thread, signal).is_err() {
-        DESK.give_up(thread.0);
-        return Err("the thread has ended");
-    }
-    for _ in 0..NR_LOOKS {
+    let is_asked = stack::interrupt(thread, signal).is_ok();
+    while is_asked && time::now_ns() < start_ns + PATIENCE_NS {
         if let Some(stack) = read() {
             return Ok(stack);
         }
         thread::sleep(PAUSE);
     }
+    // One that was not asked now may have answered what it was asked before.
     let late = DESK.give_up(thread.0).then(read).flatten();
-    late.ok_or("the thread did not answer the signal: it blocks it, or gets no CPU")
+    late.ok_or_else(|| {
+        if !is_asked {
+            return "the thread has ended";
+        }
+        let now_ns = time::now_ns();
+        SILENT_UNTIL.store(now_ns + SILENCE_NS, Ordering::Relaxed);
+        "the thread did not answer the signal: it blocks it, or gets no CPU"
+    })
 }
 
 /// On the asked thread, in the handler.
@@ -134,7 +151,7 @@ fn interrupted(registers: Registers) {
 mod tests {
     use std::sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, Ordering},
+        atomic::{AtomicBool, AtomicU32},
     };
 
     use super::*;
@@ -173,7 +190,8 @@ mod tests {
         let mut walker = Walker::new();
         let mut nr_whole = 0;
         for _ in 0..3000 {
-            // On a busy machine one may come late.
+            // On a busy machine one may come late, and the next is asked all the same.
+            SILENT_UNTIL.store(0, Ordering::Relaxed);
             let taken = take(thread, SIGURG as i32, &mut walker);
             nr_whole += u32::from(taken.is_ok_and(|it| it.end == End::Whole));
         }
