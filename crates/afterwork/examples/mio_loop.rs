@@ -15,7 +15,10 @@ use std::{
     time::Duration,
 };
 
-use afterwork::{task_work::Mailbox, workqueue::Workqueue};
+use afterwork::{
+    task_work::{Mailbox, Poster},
+    workqueue::Workqueue,
+};
 use mio::{
     Events, Interest, Poll, Token,
     net::{TcpListener, TcpStream},
@@ -72,6 +75,8 @@ struct Server {
     queue: Workqueue,
     /// For whom, and what.
     answers: Mailbox<(Token, u64)>,
+    /// Where no answer can come `arm` lets no loop sleep.
+    poster: Poster<(Token, u64)>,
     nr_taken: usize,
     nr_refused: usize,
     nr_rung: usize,
@@ -95,6 +100,7 @@ impl Server {
                 .max_active(MAX_ACTIVE)
                 .capacity(CAPACITY)
                 .build()?,
+            poster: answers.poster(),
             answers,
             nr_taken: 0,
             nr_refused: 0,
@@ -165,7 +171,7 @@ impl Server {
     }
 
     fn take(&mut self, client: Token, question: u32) -> io::Result<()> {
-        let poster = self.answers.poster();
+        let poster = self.poster.clone();
         let answer = move || {
             // Refused once the server has ended, and then nobody waits for it.
             let _ = poster.post((client, answer_to(question)));

@@ -135,8 +135,11 @@ fn by_eventfd() -> io::Result<Costs> {
         ring.submit_and_wait(usize::from(may_sleep))?;
         mailbox.disarm();
         ring.completion().for_each(drop);
-        let now = ns_since(start);
-        latency_ns.extend(mailbox.drain(NR_POSTS).map(|posted| now - posted));
+        latency_ns.extend(
+            mailbox
+                .drain(NR_POSTS)
+                .map(|posted| ns_since(start) - posted),
+        );
     }
     Ok(Costs {
         latency_ns,
@@ -173,8 +176,10 @@ fn by_message() -> io::Result<Costs> {
             }
             _ => {}
         }
-        let now = ns_since(start);
-        latency_ns.extend(ring.completion().map(|message| now - message.user_data()));
+        latency_ns.extend(
+            ring.completion()
+                .map(|message| ns_since(start) - message.user_data()),
+        );
     }
     Ok(Costs {
         latency_ns,
@@ -212,7 +217,9 @@ fn by_futex() -> io::Result<Costs> {
         }
         let present = word.load(Ordering::Acquire);
         // A post that came before the sleep is found by the next one at once.
-        latency_ns.extend((seen != present).then(|| now - posted.load(Ordering::Relaxed)));
+        // The next one may have been posted since.
+        let posted = posted.load(Ordering::Relaxed);
+        latency_ns.extend((seen != present).then(|| now.saturating_sub(posted)));
         seen = present;
         if present as usize >= NR_POSTS {
             break;

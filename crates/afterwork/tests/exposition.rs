@@ -138,11 +138,13 @@ fn labels_of_the_users_stand_before_ours_and_two_processes_may_be_told_together(
     for instance in ["one", "t\"wo"] {
         let labels = [("instance", instance)];
         all.gauge("app_ready", "1 if requests\nare served", &labels, 0.5);
+        all.counter("app_requests_total", "Requests", &labels, 7.0);
         all.add_snapshot(&labels, &now);
     }
     let text = all.to_string();
     let metrics = metrics(&text).unwrap_or_else(|why| panic!("{why} in\n{text}"));
     assert!(text.contains("# HELP app_ready 1 if requests\\nare served\n"));
+    assert_eq!(metrics["app_requests_total"].0, "counter");
     for name in ["app_ready", "afterwork_queue_started_total"] {
         let of = |instance| {
             let samples = metrics[name].1.iter();

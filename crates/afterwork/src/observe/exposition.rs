@@ -24,6 +24,7 @@ use crate::page::{Field, Kind, Measure, Record, TIMES_LOG2};
 /// let mut metrics = Exposition::new();
 /// metrics.add_snapshot(&[("instance", "west-3")], &observe::snapshot()?);
 /// metrics.gauge("app_ready", "1 if requests are served", &[], 1.0);
+/// metrics.counter("app_requests_total", "Requests", &[("kind", "get")], 7.0);
 /// assert!(metrics.to_string().contains("instance=\"west-3\""));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -51,13 +52,30 @@ impl Exposition {
         Self::default()
     }
 
-    /// Adds a sample of a metric of your own. Its name, and those of labels, are to be as Prometheus wants them.
+    /// Adds a sample of a metric of your own that rises and falls. Its name, and those of labels, are to be as Prometheus wants them.
     pub fn gauge(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
-        let line = format!("{name}{} {value}\n", braced(&written(labels)));
-        self.add(name, about, "gauge", &line);
+        self.sample(name, about, labels, ("gauge", value));
     }
 
-    /// Adds all of a snapshot, each sample with `labels` and those that name its subject.
+    /// Adds a sample of a metric of your own that only rises; its name is to end in `_total`. Otherwise as
+    /// [`gauge`](Self::gauge).
+    pub fn counter(&mut self, name: &str, about: &str, labels: &[Label<'_>], value: f64) {
+        self.sample(name, about, labels, ("counter", value));
+    }
+
+    fn sample(
+        &mut self,
+        name: &str,
+        about: &str,
+        labels: &[Label<'_>],
+        (measure, value): (&'static str, f64),
+    ) {
+        let line = format!("{name}{} {value}\n", braced(&written(labels)));
+        self.add(name, about, measure, &line);
+    }
+
+    /// Adds all of a snapshot, each sample with `labels` and those that name its subject: `name`, `detail` and `index`, which
+    /// are not to be among yours.
     pub fn add_snapshot(&mut self, labels: &[Label<'_>], snapshot: &super::Snapshot) {
         let queues: Vec<_> = snapshot.queues.iter().map(|it| it.record()).collect();
         let pools: Vec<_> = snapshot.pools.iter().map(|it| it.record()).collect();

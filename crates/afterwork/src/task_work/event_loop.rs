@@ -23,7 +23,7 @@ impl<T> Mailbox<T> {
     ///
     /// Returns `true` if the loop may sleep: the eventfd will be rung. Returns `false` if it must not sleep: there is
     /// something to receive, or nothing will come any more, or a poster is in the middle of its post. Then receive, and arm
-    /// again.
+    /// again. Where there is no poster nothing will come: a loop that waits for other things, too, keeps one, or it never sleeps.
     ///
     /// When the loop wakes, for any reason, call [`disarm`](Self::disarm) first.
     ///

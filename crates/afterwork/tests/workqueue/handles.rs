@@ -27,6 +27,7 @@ fn a_handle_may_be_moved_and_carried_through_a_panic_whatever_it_gives() {
     is_free(&handle.cancel_on_drop());
     let handle: JoinHandle<&mut (dyn FnMut() + Send)> = queue.spawn(|| panic_any("none"));
     let _: &dyn UnwindSafe = &handle;
+    is_free(&queue);
     drop(handle);
 }
 

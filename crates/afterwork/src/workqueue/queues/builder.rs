@@ -201,7 +201,7 @@ impl Builder {
         self
     }
 
-    /// Returns `true` if a thread that joins or flushes an item that has not started may run it itself.
+    /// Sets whether a thread that joins or flushes an item that has not started may run it itself.
     ///
     /// By default it may unless the queue is strict or ordered. It makes waiting for one item at a time ten times
     /// faster and more; it also means that an item may run on its joiner's thread, with that thread's stack and
@@ -251,7 +251,7 @@ impl Builder {
     ///
     /// # Blocking
     ///
-    /// The first queue of a process reads the machine's topology and starts a thread. A queue owns no thread
+    /// The first queue of a process reads the machine's topology and starts three threads, which sleep. A queue owns none
     /// until something is queued.
     ///
     /// # Errors

@@ -1,6 +1,10 @@
 //! A workqueue: where users queue items.
 
-use std::{fmt, time::Duration};
+use std::{
+    fmt,
+    panic::{RefUnwindSafe, UnwindSafe},
+    time::Duration,
+};
 
 use sync::{
     Mutex,
@@ -384,6 +388,10 @@ impl Inner {
         );
     }
 }
+
+// A panic leaves nothing of it half-way: it unwinds before its first change, or is contained.
+impl UnwindSafe for Workqueue {}
+impl RefUnwindSafe for Workqueue {}
 
 impl fmt::Debug for Workqueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -108,7 +108,7 @@ impl<U: 'static> Deferred<U> {
         self.busy().pending
     }
 
-    /// Returns `true` if the item is pending, its wait included, executing, or both.
+    /// Returns whether the item is pending, its wait included, and whether it is executing.
     ///
     /// # Blocking
     ///
