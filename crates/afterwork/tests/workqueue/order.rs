@@ -257,8 +257,8 @@ fn closures_cancelled_from_the_back_of_an_ordered_queue_leave_the_others_in_thei
         };
         let mut handles: Vec<_> = (0..60_000).map(spawn).collect();
         let cancelled = handles.iter_mut().enumerate().rev();
-        let cancelled = cancelled.filter(|(i, _)| i % 1000 != 7);
-        assert!(cancelled.map(|(_, it)| it.cancel()).all(|it| it));
+        let mut cancelled = cancelled.filter(|(i, _)| i % 1000 != 7);
+        assert!(cancelled.all(|(_, it)| it.cancel()));
         assert_eq!(queue.stats().nr_inactive, 60);
         // Over to other pools, behind what is left of the line.
         queue.set_nice(5).unwrap();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use afterwork::workqueue::{JoinError, Work};
+use afterwork::workqueue::{JoinError, Work, schedule_on_each_cpu};
 
 use crate::support::*;
 
@@ -234,4 +234,19 @@ fn an_item_keeps_what_its_last_panic_carried_until_somebody_asks() {
         drop(queue);
         lives.all_dropped(5);
     });
+}
+
+#[test]
+fn of_the_panics_on_all_cpus_the_first_is_told_though_the_others_panic_when_they_are_dropped() {
+    struct Bomb;
+    impl Drop for Bomb {
+        fn drop(&mut self) {
+            panic!("a payload's drop");
+        }
+    }
+    let all = schedule_on_each_cpu(|_| std::panic::panic_any(Bomb)).unwrap();
+    let first = all.unwrap_err();
+    assert!(matches!(first, JoinError::Panicked(_)));
+    let dropped = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| drop(first)));
+    assert!(dropped.is_err());
 }

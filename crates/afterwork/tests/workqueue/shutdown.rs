@@ -6,14 +6,14 @@ use std::{
     sync::{Arc, Mutex, mpsc},
     task::{Context, Poll, Wake, Waker},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use afterwork::{
     rcu,
     workqueue::{
         AffinityScope, CpuId, DelayedWork, Doing, DrainError, JoinError, RcuWork, Registry,
-        StillBusy, Work, Workqueue,
+        StillBusy, Work, Workqueue, block_on,
     },
 };
 
@@ -779,5 +779,20 @@ fn what_is_cancelled_with_all_else_gives_its_room_back() {
             assert_eq!((queue.room(), queue.len()), (Some(3), 0));
         }
         // Paused, it ends all the same.
+    });
+}
+
+#[test]
+fn a_drain_of_a_paused_queue_waits_for_nothing_that_was_cancelled_or_has_expired() {
+    let queue = alone_on_two(queue("paused"));
+    queue.pause();
+    assert!(queue.spawn(|| ()).cancel());
+    queue.drain_timeout(PATIENCE).unwrap();
+    let expired = queue.spawn_before(Instant::now() + Duration::from_millis(2), || ());
+    assert!(matches!(expired.join(), Err(JoinError::Expired)));
+    queue.drain().unwrap();
+    block_on(async {
+        assert!(queue.spawn(|| ()).cancel());
+        queue.drain_async().await.unwrap();
     });
 }

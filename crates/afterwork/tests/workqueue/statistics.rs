@@ -190,6 +190,86 @@ fn what_is_told_of_waits_and_starts_never_falls() {
 }
 
 #[test]
+fn items_of_queues_that_take_turns_all_have_their_share() {
+    let registry = registry("1 core");
+    let queues = ["a", "b"].map(|name| queue(name).help(false).build_in(&registry).unwrap());
+    let plugs = queues.each_ref().map(plug_into);
+    // A worker goes from one to the other before it tells one of them again.
+    for _ in 0..500 {
+        for queue in &queues {
+            queue.spawn_detached(|| ());
+            queue.spawn_detached(|| ());
+        }
+    }
+    plugs.iter().for_each(Plug::release);
+    for queue in &queues {
+        queue.drain().unwrap();
+        eventually("the last is told", || queue.stats().completed == 1001);
+        let (waits, runs) = (queue.wait_times(), queue.run_times());
+        assert_eq!((waits.count, runs.count), (1001, 1001));
+    }
+}
+
+#[test]
+fn what_joiners_ran_waits_for_nobody_and_has_not_waited() {
+    // Nobody looks whether its one worker makes headway.
+    let registry = unwatched("1 core");
+    let hogged = queue("hog").help(false).build_in(&registry).unwrap();
+    let queue = queue("helped").build_in(&registry).unwrap();
+    let helped_beside = |looks: fn(&Workqueue)| {
+        let step = Arc::new(AtomicU32::new(0));
+        let its = step.clone();
+        hogged.spawn_detached(move || {
+            its.store(1, Ordering::Release);
+            while its.load(Ordering::Acquire) < 2 {
+                std::thread::yield_now();
+            }
+        });
+        eventually("it runs", || step.load(Ordering::Acquire) == 1);
+        for _ in 0..50 {
+            // The first cannot be taken back out of the injector, for the second lies upon it.
+            let (first, second) = (queue.spawn(|| ()), queue.spawn(|| ()));
+            first.join().unwrap();
+            second.join().unwrap();
+        }
+        looks(&queue);
+        step.store(2, Ordering::Release);
+        queue.drain().unwrap();
+        hogged.drain().unwrap();
+    };
+    helped_beside(|queue| {
+        assert_eq!((queue.len(), queue.oldest_wait()), (0, None));
+    });
+    helped_beside(|_| ());
+    let stats = queue.stats();
+    assert_eq!((stats.helped, stats.started, stats.completed), (200, 0, 0));
+    eventually("the worker has told all", || queue.wait_times().count == 0);
+}
+
+#[test]
+fn what_is_cancelled_beside_somebody_who_asks_does_not_stay_in_the_count() {
+    let queue = alone_on_two(queue("asked").max_active(1));
+    queue.pause();
+    for _ in 0..100 {
+        let done = AtomicU32::new(0);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while done.load(Ordering::Relaxed) == 0 {
+                    std::hint::black_box(queue.len());
+                }
+            });
+            for _ in 0..100 {
+                assert!(queue.spawn(|| ()).cancel());
+            }
+            done.store(1, Ordering::Relaxed);
+        });
+        let lens: Vec<_> = (0..5).map(|_| queue.len()).collect();
+        assert_eq!(lens, [0; 5]);
+    }
+    queue.resume();
+}
+
+#[test]
 fn runs_are_told_by_their_own_time() {
     let queue = known_of_slow_items(20);
     let runs = queue.run_times();

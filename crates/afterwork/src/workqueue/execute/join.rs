@@ -365,9 +365,10 @@ where
     unsafe fn free(item: NonNull<Head>) {
         // SAFETY: the item has ended, its handle is gone, and no list holds it: all of it is ours.
         unsafe {
-            ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             drop((*Self::slot(item)).take());
             std::ptr::drop_in_place(&raw mut (*item.as_ptr().cast::<Self>()).start_by);
+            // Last of what is a user's: it may unwind, and then the block leaks.
+            ManuallyDrop::drop(&mut (*Self::content(item)).outcome);
             std::ptr::drop_in_place(item.as_ptr());
             slab::give_back(item.cast::<Self>());
         }

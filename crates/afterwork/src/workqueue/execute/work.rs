@@ -171,7 +171,7 @@ impl Work {
         !self.head().load().is_idle()
     }
 
-    /// Returns `true` if the item is pending, executing, or both, all at one moment.
+    /// Returns whether the item is pending, and whether it is executing, both at one moment.
     ///
     /// # Blocking
     ///

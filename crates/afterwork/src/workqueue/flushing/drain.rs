@@ -218,11 +218,13 @@ impl Inner {
         changed
     }
 
-    /// Returns `true` if nothing is queued or running; if not, `settled` will tell when that may have changed.
+    /// Returns `true` if nothing is queued or running; if not, `settled` will tell when that may have changed. What was cancelled
+    /// before is neither, though no worker comes to it, for the queue is paused.
     ///
     /// One look takes the pools in turn, and an item that queues another one, or itself, on a pool that has been
     /// looked at, and ends before its own pool is, would slip through. So nothing may have come between two looks.
     pub(crate) fn is_drained(&self) -> bool {
+        self.reap_cancelled();
         loop {
             match (self.look(Look::First), self.look(Look::Second)) {
                 (Some(first), Some(second)) if first == second => return true,
@@ -298,6 +300,7 @@ impl Inner {
         let plan = self.plan.lock();
         let (links, gates) = (plan.links().to_vec(), plan.gates());
         drop(plan);
+        self.reap_cancelled();
         let mut left = Vec::new();
         for link in links {
             let mut guard = link.pool.lock_to_act();

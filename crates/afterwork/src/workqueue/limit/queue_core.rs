@@ -34,6 +34,8 @@ pub(crate) struct QueueCore {
     pub(crate) nr_expired: AtomicU64,
     /// A: statistics.
     pub(crate) nr_refused: AtomicU64,
+    /// Under the plan's lock: how many had been helped when somebody asked last how many wait.
+    pub(crate) nr_helped_seen: AtomicU64,
     /// A: the most items that were ever shown as started, for that count never falls.
     pub(crate) nr_shown_started: AtomicU64,
     /// Called after a panic that no joiner will see. Goes with the queue, not with who still has this. A leaf.
@@ -70,6 +72,7 @@ impl QueueCore {
             nr_panicked: AtomicU64::new(0),
             nr_expired: AtomicU64::new(0),
             nr_refused: AtomicU64::new(0),
+            nr_helped_seen: AtomicU64::new(0),
             nr_shown_started: AtomicU64::new(0),
             // FOREIGN(on-panic-drop): by `Foreign`.
             on_panic: Mutex::new(on_panic.map(|handler| Arc::new(Foreign::new(handler)))),

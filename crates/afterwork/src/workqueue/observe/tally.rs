@@ -20,7 +20,8 @@ const TICK_US: u64 = 1_000;
 ///
 /// To tell it for each batch would take the lines of the link's histograms from worker to worker. So it is told once in a
 /// while, and then one batch stands for all since: what was taken is counted by the wait of this batch, what was run by its
-/// first item. When, depends on nothing that is measured, so each batch has its share of the samples.
+/// first item. When, depends on nothing that is measured, so each batch has its share of the samples. What has not been told when
+/// the worker goes to another link, or when somebody asks, is told as what was told last.
 #[derive(Debug, Default)]
 pub(crate) struct Sampling {
     /// Of what link all this is.
@@ -28,8 +29,10 @@ pub(crate) struct Sampling {
     /// When the last wait was told, in cycles.
     at: u64,
     nr_taken: u64,
-    /// What was told as the wait of each item of the batch in hand, in cycles.
-    told: Option<u64>,
+    /// The wait that was told last, in cycles.
+    waited: Option<u64>,
+    /// It was told as that of each item of the batch in hand.
+    is_told: bool,
     ran: Ran,
     /// The batch in hand is to be told of when it has run.
     tells: bool,
@@ -42,16 +45,32 @@ pub(crate) struct Ran {
     pub(crate) cycles: u64,
 }
 
+/// What was told of no batch: so many items, and as what wait.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Rest {
+    pub(crate) nr_taken: u64,
+    pub(crate) waited: Option<u64>,
+    pub(crate) ran: Ran,
+}
+
 impl Sampling {
-    /// Takes note of a batch that is taken `now`, in cycles; returns for how many items its wait is to be told, if that is due:
-    /// with another link, and every so many microseconds.
-    pub(crate) fn takes(
-        &mut self,
-        slot: usize,
-        nr_taken: u64,
-        now: u64,
-        every_us: u64,
-    ) -> Option<u64> {
+    /// Of what link all this is.
+    pub(crate) fn slot(&self) -> usize {
+        self.slot
+    }
+
+    /// Takes what has not been told. Of who has nothing in hand.
+    pub(crate) fn take_rest(&mut self) -> Rest {
+        Rest {
+            nr_taken: std::mem::take(&mut self.nr_taken),
+            waited: self.waited,
+            ran: std::mem::take(&mut self.ran),
+        }
+    }
+
+    /// Takes note of a batch of `slot` that is taken `now`, in cycles; returns `true` if its wait is to be told: with another link,
+    /// and every so many microseconds.
+    pub(crate) fn takes(&mut self, slot: usize, nr_taken: u64, now: u64, every_us: u64) -> bool {
         if self.slot != slot {
             *self = Self {
                 slot,
@@ -59,31 +78,30 @@ impl Sampling {
             };
         }
         self.nr_taken += nr_taken;
-        self.told = None;
+        self.is_told = false;
         let passed = now.saturating_sub(self.at);
         self.tells = passed >= every_us.saturating_mul(time::known_cycles_per_us());
-        self.tells.then(|| {
-            self.at = now;
-            std::mem::take(&mut self.nr_taken)
-        })
+        self.tells
     }
 
-    /// Takes note that a wait was told of the batch that has just been taken.
-    pub(crate) fn has_told(&mut self, waited: u64) {
-        self.told = Some(waited);
+    /// Takes note of the wait that is told of the batch that was taken `now`; returns for how many items.
+    pub(crate) fn tells(&mut self, waited: u64, now: u64) -> u64 {
+        (self.at, self.waited, self.is_told) = (now, Some(waited), true);
+        std::mem::take(&mut self.nr_taken)
     }
 
     /// Returns as what wait each item of the batch in hand was told, if they were.
     pub(crate) fn told(&self) -> Option<u64> {
-        self.told
+        self.waited.filter(|_| self.is_told)
     }
 
-    /// Takes note that `count` items of the batch in hand are taken back; returns as what wait they were told, if they were.
+    /// Takes note that `count` items of the batch in hand are taken back, or were found cancelled; returns as what wait they were
+    /// told, if they were.
     pub(crate) fn gave_back(&mut self, count: u64) -> Option<u64> {
-        if self.told.is_none() {
+        if !self.is_told {
             self.nr_taken = self.nr_taken.saturating_sub(count);
         }
-        self.told
+        self.told()
     }
 
     /// Takes note of what was `told` of `slot`; returns what all ran since the last time, if that is to be told.
@@ -217,15 +235,31 @@ mod tests {
             first_cycles: 1,
         };
         let mut sampling = Sampling::default();
-        assert_eq!(sampling.takes(3, 2, 1000 * us, 64), Some(2), "the first");
+        let takes = |sampling: &mut Sampling, slot, nr_taken, at_us| {
+            let tells = sampling.takes(slot, nr_taken, at_us * us, 64);
+            tells.then(|| sampling.tells(7, at_us * us))
+        };
         let ran = |count, cycles| Some(Ran { count, cycles });
+        assert_eq!(takes(&mut sampling, 3, 2, 1000), Some(2), "the first");
         assert_eq!(sampling.ran(3, &told(2, 10)), ran(2, 10));
-        assert_eq!(sampling.takes(3, 5, 1063 * us, 64), None);
+        assert_eq!(takes(&mut sampling, 3, 5, 1063), None);
         assert_eq!(sampling.ran(3, &told(5, 20)), None);
-        assert_eq!(sampling.takes(3, 1, 1064 * us, 64), Some(6));
+        assert_eq!(takes(&mut sampling, 3, 1, 1064), Some(6));
         assert_eq!(sampling.ran(3, &told(0, 0)), None, "nothing ran");
         assert_eq!(sampling.ran(3, &told(1, 30)), ran(6, 50));
-        assert_eq!(sampling.takes(4, 7, 1064 * us, 64), Some(7), "another link");
+        assert_eq!(takes(&mut sampling, 3, 4, 1065), None);
+        assert_eq!(sampling.ran(3, &told(4, 8)), None);
+        let ran = Ran {
+            count: 4,
+            cycles: 8,
+        };
+        let rest = Rest {
+            nr_taken: 4,
+            waited: Some(7),
+            ran,
+        };
+        assert_eq!(sampling.take_rest(), rest);
+        assert_eq!(takes(&mut sampling, 4, 7, 1065), Some(7), "another link");
         assert_eq!(sampling.ran(3, &told(1, 30)), None, "of the link before");
     }
 

@@ -25,7 +25,7 @@ use crate::workqueue::{
     limit::queue_core::QueueCore,
     observe::concurrency::{Away, Seen},
     observe::stall::StallDetector,
-    observe::tally::Sampling,
+    observe::tally::{Rest, Sampling},
 };
 
 /// A worker that is parked or about to be, and since when.
@@ -175,6 +175,9 @@ impl Dispatch {
             if enlisted.seat == Some(slot) {
                 debug_assert_eq!(enlisted.nr_retired, enlisted.worker.nr_done());
                 enlisted.seat = None;
+            }
+            if enlisted.sampling.slot() == slot {
+                enlisted.sampling = Sampling::default();
             }
         }
         let state = self.links[slot].take().expect("a link in use");
@@ -523,19 +526,43 @@ impl Dispatch {
     /// Takes back what `worker` has in hand and has not started.
     pub(crate) fn reclaim(&mut self, worker: &Worker) {
         let items = worker.disown();
-        let enlisted = self.enlisted_mut(worker);
-        if let (Some(slot), Some(waited)) = (
-            enlisted.seat,
-            enlisted.sampling.gave_back(items.len() as u64),
-        ) {
-            // They are told again when they are taken again.
-            if let Some(times) = self.link_mut(slot).times_mut() {
-                times.wait.take_back(waited, items.len() as u64);
-            }
-        }
+        // They are told again when they are taken again.
+        self.untell(worker, items.len() as u64);
         for item in items.into_iter().rev() {
             self.link_mut(home_slot(item)).counts.nr_started -= 1;
             self.put_back(item);
+        }
+    }
+
+    /// Takes back what was told of the waits of `count` items that `worker` has taken and does not run.
+    pub(crate) fn untell(&mut self, worker: &Worker, count: u64) {
+        let enlisted = self.enlisted_mut(worker);
+        let (seat, waited) = (enlisted.seat, enlisted.sampling.gave_back(count));
+        if let (Some(slot), Some(waited)) = (seat, waited)
+            && let Some(times) = self.link_mut(slot).times_mut()
+        {
+            times.wait.take_back(waited, count);
+        }
+    }
+
+    /// Tells a link what a worker has not told of it, unless the link has gone.
+    pub(crate) fn tell_rest(&mut self, slot: usize, rest: Rest) {
+        let link = self.links.get_mut(slot).and_then(Option::as_mut);
+        if let Some(times) = link.and_then(PwqState::times_mut) {
+            times.add_rest(rest);
+        }
+    }
+
+    /// Has all workers that have nothing in hand tell a link what they have not told of it.
+    pub(crate) fn tell_rests(&mut self, slot: usize) {
+        for number in 0..self.workers.len() {
+            let enlisted = self.workers[number].as_mut();
+            let idle =
+                enlisted.filter(|it| it.sampling.slot() == slot && it.worker.nr_not_started() == 0);
+            if let Some(enlisted) = idle {
+                let rest = enlisted.sampling.take_rest();
+                self.tell_rest(slot, rest);
+            }
         }
     }
 

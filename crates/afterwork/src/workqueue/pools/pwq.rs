@@ -12,7 +12,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool, worker::Worker};
+use super::{anchors::Anchors, mayday::MaydayQueue, pool::WorkerPool};
 use crate::{
     trace,
     workqueue::{
@@ -23,7 +23,9 @@ use crate::{
         limit::account::Account,
         limit::active::Gate,
         limit::queue_core::QueueCore,
-        observe::{arrivals::Arrivals, histogram::Cycles},
+        observe::arrivals::Arrivals,
+        observe::histogram::Cycles,
+        observe::tally::{Ran, Rest},
     },
 };
 
@@ -76,6 +78,8 @@ pub(crate) struct PwqState {
     pub(crate) has_lanes: bool,
     /// Somebody waits on `core.settled` for nothing to be in flight.
     pub(crate) drain_waits: bool,
+    /// A walk did not find all that had been cancelled; see `tombstones.rs`.
+    pub(crate) missed: bool,
     /// No table of the queue leads here any more, though late items may come.
     pub(crate) retired: bool,
     /// An ordered queue's former link has items: all that come here wait as inactive.
@@ -106,6 +110,19 @@ pub(crate) struct Observed {
 pub(crate) struct LinkTimes {
     pub(crate) wait: Cycles,
     pub(crate) run: Cycles,
+}
+
+impl LinkTimes {
+    /// Adds what was told of no batch.
+    pub(crate) fn add_rest(&mut self, rest: Rest) {
+        // Nothing is measured here.
+        let Some(waited) = rest.waited else { return };
+        self.wait.add(waited, rest.nr_taken, waited * rest.nr_taken);
+        let Ran { count, cycles } = rest.ran;
+        if let Some(each) = cycles.checked_div(count) {
+            self.run.add(each, count, cycles);
+        }
+    }
 }
 
 /// A pool's link to a queue that waits for a seat.
@@ -266,6 +283,7 @@ impl PwqState {
             drain_waits: false,
             counts: Counts::default(),
             observed: None,
+            missed: false,
             retired: false,
             plugged,
             heir: None,
@@ -390,10 +408,8 @@ impl Seeker {
 }
 
 impl Counts {
-    /// Leaves out `nr_items` that `worker` has taken and not started, and then what it has found cancelled since it took them:
-    /// what it finds between the two is left out twice.
-    pub(crate) fn leave_out(&mut self, nr_items: u64, worker: &Worker) {
-        let nr_not_started = nr_items + u64::from(worker.tally.nr_not_run());
+    /// Leaves out items that workers have taken and not started.
+    pub(crate) fn leave_out(&mut self, nr_not_started: u64) {
         self.nr_started = self.nr_started.saturating_sub(nr_not_started);
     }
 

@@ -49,6 +49,9 @@ impl Dispatch {
         let told = worker
             .tally
             .take(ThreadId(worker.thread.load(Ordering::Relaxed)));
+        if told.nr_not_run > 0 {
+            self.untell(worker, told.nr_not_run.into());
+        }
         let enlisted = self.enlisted_mut(worker);
         if let Some(slot) = enlisted.seat {
             let ran = enlisted.sampling.ran(slot, &told);

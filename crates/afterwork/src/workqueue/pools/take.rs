@@ -14,7 +14,7 @@ use super::{
 use crate::{
     trace,
     workqueue::{
-        item::{lane::Lane, list},
+        item::{head::Head, lane::Lane, list},
         limit::active::{Gate, Holds},
     },
 };
@@ -95,18 +95,13 @@ impl PoolGuard<'_> {
         self.nr_batches += 1;
         let link = self.dispatch.link_mut(slot);
         self.effects.traced.activate(|| {
-            let items = worker.held(nr_taken).filter_map(|item| {
+            let items = worker.held(nr_taken).filter(|item| is_there(*item));
+            let items = items.map(|item| trace::Item {
+                address: item.addr(),
                 // SAFETY: the item is linked, so it is alive.
-                let head = unsafe { &*item };
-                let state = head.load();
-                // Where it was cancelled, or its joiner has it, this is its place and no more. A closure has no state.
-                let is_there = state.is_pending() || !state.has_link();
-                is_there.then(|| trace::Item {
-                    address: item.addr(),
-                    func: head.vtable().name,
-                    queue: &link.core.name,
-                    pool: pool.number,
-                })
+                func: unsafe { &*item }.vtable().name,
+                queue: &link.core.name,
+                pool: pool.number,
             });
             items.collect()
         });
@@ -137,15 +132,29 @@ impl PoolGuard<'_> {
         every_us: u64,
     ) {
         let sampling = &mut self.enlisted_mut(worker).sampling;
-        if let Some(count) = sampling.takes(slot, nr_taken as u64, now, every_us) {
-            let link = self.link_mut(slot);
-            // That in the middle stands for all.
-            if let Some(came) = link.came_at(lane, nr_taken / 2)
-                && let Some(times) = link.times_mut()
-            {
-                let waited = now.saturating_sub(came);
+        if sampling.slot() != slot {
+            let (before, rest) = (sampling.slot(), sampling.take_rest());
+            self.tell_rest(before, rest);
+        }
+        let sampling = &mut self.enlisted_mut(worker).sampling;
+        if !sampling.takes(slot, nr_taken as u64, now, every_us) {
+            return;
+        }
+        // That in the middle stands for all, or the next one that was not cancelled or helped.
+        let alive = worker
+            .held(nr_taken)
+            .enumerate()
+            .filter(|(_, it)| is_there(*it));
+        let nth = alive
+            .map(|(nth, _)| nth)
+            .min_by_key(|nth| nth.abs_diff(nr_taken / 2));
+        if let Some(nth) = nth
+            && let Some(came) = self.link(slot).came_at(lane, nth)
+        {
+            let waited = now.saturating_sub(came);
+            let count = self.enlisted_mut(worker).sampling.tells(waited, now);
+            if let Some(times) = self.link_mut(slot).times_mut() {
                 times.wait.add(waited, count, waited * count);
-                self.enlisted_mut(worker).sampling.has_told(waited);
             }
         }
     }
@@ -253,4 +262,12 @@ impl Dispatch {
     pub(crate) fn hold_active_slot(&mut self, worker: &Worker, slot: usize) {
         self.enlisted_mut(worker).seat = Some(slot);
     }
+}
+
+/// Returns `true` if an item in hand is pending: where it was cancelled, or its joiner has it, this is its place and no more. A closure
+/// has no state.
+fn is_there(item: *const Head) -> bool {
+    // SAFETY: the item is linked, so it is alive.
+    let state = unsafe { &*item }.load();
+    state.is_pending() || !state.has_link()
 }

@@ -6,6 +6,10 @@
 //! what the walk passes may be dead: a cancel pays for a few items of walks, and a list never has many more tombstones
 //! than items that wait.
 //!
+//! Who asks how many items wait has all tombstones cut out first, if there can be any: if something was cancelled, or helped, since
+//! that was asked last. What is just being cancelled, or run by a helper, stays, and so does what its enqueuer has not pushed yet:
+//! a walk that meets the one, or misses what was counted, has the next who asks walk again.
+//!
 //! Each list has a count of its own, for a tombstone may lie in either: a link counts for its inactive items, and the pool
 //! for the list that all its links share. Where each link judged that list by its own cancels, several would fill it by
 //! turns, and none would find that a walk pays.
@@ -45,24 +49,29 @@ const LOOK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) {
 impl Pwq {
     /// Notes that an item of this link was cancelled, and reaps when that pays. The caller keeps the link.
     pub(crate) fn note_cancelled(&self) {
-        let nr_cancelled = self.nr_cancelled.fetch_add(1, Ordering::Relaxed) + 1;
+        // ORDER(cancel-count): message passing, other end in `reap`. Who finds this count empties the injector after it was
+        // pushed into, as the canceller knows. If the walk comes first, the next one is told of this count.
+        let nr_cancelled = self.nr_cancelled.fetch_add(1, Ordering::Release) + 1;
         if nr_cancelled.is_multiple_of(LOOK_EVERY) {
             let pays = |nr_waiting, nr_cancelled| nr_waiting / 2 <= nr_cancelled;
             self.pool.reap(self, pays).finish();
         }
     }
 
-    /// Reaps if anything was cancelled since that was done last. The caller keeps the link.
-    pub(crate) fn reap(&self) -> Option<Reaped<'_>> {
-        let any = self.nr_cancelled_in_all() > 0;
-        any.then(|| self.pool.reap(self, |_, _| true))
+    /// Reaps. The caller keeps the link.
+    pub(crate) fn reap(&self) -> Reaped<'_> {
+        self.pool.reap(self, |_, _| true)
     }
 
-    fn nr_cancelled_in_all(&self) -> usize {
-        let cancelled = self
-            .lanes()
-            .map(|it| it.nr_cancelled.load(Ordering::Relaxed));
-        cancelled.sum::<u32>() as usize
+    /// Returns `true` if anything was cancelled since it was reaped.
+    pub(crate) fn has_cancelled(&self) -> bool {
+        let mut lanes = self.lanes();
+        lanes.any(|it| it.nr_cancelled.load(Ordering::Relaxed) > 0)
+    }
+
+    /// Has the next who asks how many items wait walk again.
+    fn walk_again(&self) {
+        self.nr_cancelled.fetch_max(1, Ordering::Relaxed);
     }
 }
 
@@ -90,8 +99,19 @@ impl WorkerPool {
     /// there, and how many were cancelled since it was walked last.
     fn reap(self: &Arc<Self>, link: &Pwq, pays: impl Fn(usize, usize) -> bool) -> Reaped<'_> {
         let mut dead = Vec::new();
+        // ORDER(cancel-count): other end in `note_cancelled`. Before the injector is emptied: what is counted here is in a list
+        // then, or has been. That the one comes before the other is tested; a weaker order no model shows, for it is a count.
+        // Test: what_is_cancelled_beside_somebody_who_asks_does_not_stay_in_the_count
+        let taken = |lane: &Pwq| lane.nr_cancelled.swap(0, Ordering::Acquire);
+        let nr_cancelled = link.lanes().map(taken).sum::<u32>();
         let mut guard = self.lock_to_act();
         guard.adopt(&self.injector);
+        let slot = link.slot;
+        let nr_listed = guard.link(slot).nr_listed();
+        let walks_link = pays(guard.link(slot).nr_waiting(), nr_cancelled as usize);
+        if !walks_link {
+            link.nr_cancelled.fetch_add(nr_cancelled, Ordering::Relaxed);
+        }
         guard.nr_cancelled += LOOK_EVERY as usize;
         if pays(guard.pending.len(), guard.nr_cancelled) {
             guard.nr_cancelled = 0;
@@ -99,16 +119,18 @@ impl WorkerPool {
             pending.retain(|item| !guard.reap_one(item, &mut dead));
             guard.pending = pending;
         }
-        let slot = link.slot;
-        let link = guard.link(slot);
-        if pays(link.nr_waiting(), link.nr_cancelled_in_all()) {
-            for lane in link.lanes() {
-                lane.nr_cancelled.store(0, Ordering::Relaxed);
-            }
+        if walks_link {
             for lane in [Lane::Ordinary, Lane::Urgent] {
                 let mut items = mem::take(guard.link_mut(slot).lane_mut(lane));
                 items.retain(|item| !guard.reap_one(item, &mut dead));
                 *guard.link_mut(slot).lane_mut(lane) = items;
+            }
+            let state = guard.link_mut(slot);
+            let misses = nr_listed - state.nr_listed() < nr_cancelled as usize;
+            // Or workers have come to them: once is enough.
+            state.missed = misses && !state.missed;
+            if state.missed {
+                link.walk_again();
             }
         }
         Reaped {
@@ -127,6 +149,11 @@ impl PoolGuard<'_> {
         let head = unsafe { item.as_ref() };
         let vtable = head.vtable();
         let Some((_, state)) = head.update(State::reap) else {
+            let state = head.load();
+            if state.has_link() && (!state.is_pending() || state.is_claimed()) {
+                // SAFETY: the item is linked, so its home is a link that waits for it.
+                unsafe { &*Pwq::of(home(item)) }.walk_again();
+            }
             return false;
         };
         let link = self.dispatch.link_mut(slot);

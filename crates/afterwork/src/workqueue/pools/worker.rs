@@ -203,6 +203,13 @@ impl Worker {
         hand.len().saturating_sub(hand.next())
     }
 
+    /// Returns how many items it has taken and not started: those in hand, and those that it has found cancelled since it took
+    /// them. In this order, so that one that it finds between the two counts twice: it must not be shown as started.
+    pub(crate) fn nr_not_started(&self) -> u64 {
+        let nr_items = u64::from(self.nr_items());
+        nr_items + u64::from(self.tally.nr_not_run())
+    }
+
     /// Returns `true` if it has items in hand that it has not started.
     pub(crate) fn has_items(&self) -> bool {
         self.nr_items() > 0

@@ -5,6 +5,7 @@ use std::time::Duration;
 use sync::{
     atomic::{AtomicU64, Ordering},
     time,
+    unmodelled::Arc,
 };
 
 use super::queue::Inner;
@@ -15,9 +16,10 @@ use crate::{
         observe::histogram::Histogram,
         pools::dispatch::Enlisted,
         pools::pool::WorkerPool,
-        pools::pwq::{Counts, LinkTimes, PwqState},
+        pools::pwq::{Counts, LinkTimes, Pwq, PwqState},
         pools::tombstones::Reaped,
         route::machine::Machine,
+        route::plan::Plan,
         route::stats::{PoolStats, QueueReport, QueueStats},
     },
 };
@@ -49,13 +51,14 @@ impl Gathered {
         self.oldest = self.oldest.max(age);
     }
 
-    /// Leaves out what may be given back, and is then told anew. Counted when it has started, what was counted never falls.
+    /// Leaves out what may be given back, and is then told anew, and what was found cancelled. Counted when it has started, what was
+    /// counted never falls.
     fn leave_out_hand(&mut self, holder: &Enlisted) {
-        let nr_items = u64::from(holder.worker.nr_items());
+        let nr_not_started = holder.worker.nr_not_started();
+        self.counts.leave_out(nr_not_started);
         if let Some(waited) = holder.sampling.told() {
-            self.times.wait.take_back(waited, nr_items);
+            self.times.wait.take_back(waited, nr_not_started);
         }
-        self.counts.leave_out(nr_items, &holder.worker);
     }
 }
 
@@ -81,13 +84,13 @@ impl Inner {
         let core = &self.core;
         let plan = self.plan.lock();
         let links = plan.links().to_vec();
-        // What was cancelled waits for nothing. As long as the plan has a link it is there.
-        let reaped: Vec<_> = links.iter().filter_map(|link| link.reap()).collect();
+        let reaped = self.reap(&plan, &links);
         let mut gathered = Gathered::default();
         for link in &links {
             let mut dispatch = link.pool.lock();
             // What producers have just left is told by the pool's link alone.
             dispatch.adopt(&link.pool.injector);
+            dispatch.tell_rests(link.slot);
             gathered.add(dispatch.link(link.slot));
             for worker in dispatch.seated(link.slot) {
                 gathered.leave_out_hand(worker);
@@ -116,12 +119,30 @@ impl Inner {
         (stats, gathered)
     }
 
+    /// Cuts out what waits for nothing, for it was cancelled or helped. As long as the plan has a link it is there.
+    fn reap<'a>(&self, plan: &Plan, links: &'a [Arc<Pwq>]) -> Vec<Reaped<'a>> {
+        let nr_helped = self.core.nr_helped.load(Ordering::Relaxed) + plan.nr_helped();
+        let seen = self.core.nr_helped_seen.swap(nr_helped, Ordering::Relaxed);
+        let links = links.iter();
+        let links = links.filter(|link| nr_helped != seen || link.has_cancelled());
+        links.map(|link| link.reap()).collect()
+    }
+
+    /// Cuts out what was cancelled.
+    pub(crate) fn reap_cancelled(&self) {
+        let plan = self.plan.lock();
+        let links = plan.links().iter().filter(|link| link.has_cancelled());
+        let links: Vec<_> = links.cloned().collect();
+        let reaped: Vec<_> = links.iter().map(|link| link.reap()).collect();
+        drop(plan);
+        reaped.into_iter().for_each(Reaped::finish);
+    }
+
     /// Returns how many items wait.
     pub(crate) fn nr_waiting(&self) -> usize {
         let plan = self.plan.lock();
         let links = plan.links().to_vec();
-        // What was cancelled waits for nothing. As long as the plan has a link it is there.
-        let reaped: Vec<_> = links.iter().filter_map(|link| link.reap()).collect();
+        let reaped = self.reap(&plan, &links);
         let listed = links.iter().map(|link| {
             let mut dispatch = link.pool.lock();
             dispatch.adopt(&link.pool.injector);
@@ -160,7 +181,7 @@ impl WorkerPool {
         let dispatch = self.lock();
         let mut counts = dispatch.counts();
         for it in dispatch.workers() {
-            counts.leave_out(it.worker.nr_items().into(), &it.worker);
+            counts.leave_out(it.worker.nr_not_started());
         }
         PoolStats {
             cpus: self.attrs.cpus.clone(),

@@ -5,7 +5,7 @@ use topology::CpuId;
 
 use super::queue::Workqueue;
 use crate::{
-    panics::join_error::JoinError,
+    panics::{contain, join_error::JoinError},
     workqueue::{
         execute::join::JoinHandle,
         route::attrs::{BuildError, MAX_ACTIVE},
@@ -164,8 +164,16 @@ pub fn schedule_on_each_cpu(
     };
     let cpus: Vec<_> = queue.inner.route_table.routes().cpus().collect();
     let handles: Vec<_> = cpus.into_iter().map(spawn).collect();
-    let ends: Vec<_> = handles.into_iter().map(JoinHandle::join).collect();
-    Ok(ends.into_iter().collect())
+    let mut all = Ok(());
+    for end in handles.into_iter().map(JoinHandle::join) {
+        if all.is_ok() {
+            all = end;
+        } else {
+            // FOREIGN(future-outcome): what another one panicked with, on the caller; contained.
+            contain(|| drop(end));
+        }
+    }
+    Ok(all)
 }
 
 /// Returns the queue of items that belong to a CPU and are waited for.
