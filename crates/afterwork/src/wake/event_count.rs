@@ -161,6 +161,29 @@ impl EventCount {
         }
     }
 
+    /// Waits as [`wait_until`](Self::wait_until) does, at most for `timeout`; returns `true` if the condition held. In a model it
+    /// never times out.
+    ///
+    /// # Blocking
+    ///
+    /// At most `timeout`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::wake::EventCount;
+    /// use std::time::Duration;
+    ///
+    /// let event = EventCount::new();
+    /// assert!(!event.wait_until_timeout(Duration::from_millis(1), || false));
+    /// assert!(event.wait_until_timeout(Duration::ZERO, || true));
+    /// ```
+    #[doc(alias = "wait_event_timeout")]
+    pub fn wait_until_timeout(&self, timeout: Duration, condition: impl FnMut() -> bool) -> bool {
+        let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.wait_until_by(time::now_ns().saturating_add(timeout_ns), condition)
+    }
+
     /// Waits as [`wait_until`](Self::wait_until) does, and no longer than to the time `end_ns`; returns `true` if the
     /// condition held. In a model it never times out.
     pub(crate) fn wait_until_by(&self, end_ns: u64, mut condition: impl FnMut() -> bool) -> bool {
