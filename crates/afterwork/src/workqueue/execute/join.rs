@@ -175,7 +175,7 @@ where
 {
     let vtable = Joinable::<F, T, AnyTime>::VTABLE;
     let item = slab::place(Joinable::<F, T, AnyTime> {
-        head: Head::new(vtable, State::ended(), std::ptr::null()),
+        head: Head::new(vtable, State::ended(), std::ptr::null_mut()),
         start_by: AnyTime,
         task: UnsafeCell::new(None),
         content: UnsafeCell::new(Content {
@@ -191,7 +191,7 @@ where
 
 /// Makes an item that runs `func` and has no handle. Its home is there until it has run.
 #[inline]
-pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *const Home) -> NonNull<Head> {
+pub(crate) fn detached<F: FnOnce() + Send + 'static>(func: F, home: *mut Home) -> NonNull<Head> {
     slab::place(Detached {
         head: Head::new(Detached::<F>::VTABLE, State::IDLE, home),
         func: ManuallyDrop::new(func),

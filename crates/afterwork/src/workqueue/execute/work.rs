@@ -147,7 +147,11 @@ impl Work {
     /// ```
     pub fn with_handle<F: FnMut(&Work) + Send + 'static>(func: F) -> Self {
         let item = Box::new(Reusable {
-            queued: Revivable::new(Head::new(Reusable::<F>::VTABLE, State::IDLE, ptr::null())),
+            queued: Revivable::new(Head::new(
+                Reusable::<F>::VTABLE,
+                State::IDLE,
+                ptr::null_mut(),
+            )),
             func: UnsafeCell::new(func),
         });
         Self {

@@ -161,17 +161,17 @@ pub(crate) type TaskSlot = Mutex<Option<Foreign<Waker>>>;
 pub(crate) struct Ended {
     pub(crate) completion: Completion,
     /// Where the item was queued, and in which colour it is counted there.
-    pub(crate) home: *const Home,
+    pub(crate) home: *mut Home,
     pub(crate) colour: Colour,
     /// Who polled the handle.
     pub(crate) task: Option<Arc<TaskSlot>>,
 }
 
 impl Head {
-    pub(crate) fn new(vtable: &'static VTable, state: State, home: *const Home) -> Self {
+    pub(crate) fn new(vtable: &'static VTable, state: State, home: *mut Home) -> Self {
         Self {
             next: AtomicPtr::new(ptr::null_mut()),
-            home: AtomicPtr::new(home.cast_mut()),
+            home: AtomicPtr::new(home),
             vtable: Fixed::new(vtable),
             state: Futex64::new(state.0),
         }
@@ -299,7 +299,7 @@ impl Head {
     ) -> Enqueue {
         let mut from = self.load();
         loop {
-            let at = self.home.load(Ordering::Relaxed).cast_const();
+            let at = self.home.load(Ordering::Relaxed);
             let here = ptr::eq(at, home);
             let ours = || here || is_ours(at);
             let plan = from.enqueue(here, ours, home.rules, has_place);
@@ -341,7 +341,7 @@ impl Head {
                 // SAFETY: (1), and the state says that a task was left.
                 task = Some(unsafe { find(item) });
             }
-            let home = head.home.load(Ordering::Relaxed).cast_const();
+            let home = head.home.load(Ordering::Relaxed);
             let colour = list::colour(item);
             if head.step(from, completion.next) {
                 return Ended {

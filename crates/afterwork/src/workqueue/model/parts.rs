@@ -50,7 +50,7 @@ unsafe impl Sync for Pushed {}
 
 fn make(from: usize, number: usize) -> NonNull<Head> {
     let item = Box::leak(Box::new(Numbered {
-        head: Head::new(INERT, State::IDLE, std::ptr::null()),
+        head: Head::new(INERT, State::IDLE, std::ptr::null_mut()),
         from,
         number: UnsafeCell::new(0),
     }));

@@ -149,13 +149,15 @@ pub(crate) struct Counts {
 
 impl Pwq {
     /// Returns the link whose first part `home` is, as all homes are parts of one.
-    pub(crate) fn of(home: *const Home) -> *const Pwq {
+    ///
+    /// It takes what [`as_home`](Self::as_home) made, and no `&Home`, which would reach that part alone.
+    pub(crate) fn of(home: *mut Home) -> *const Pwq {
         home.cast()
     }
 
     /// Returns its first part, from which [`of`](Self::of) comes back to all of it.
-    pub(crate) fn as_home(&self) -> *const Home {
-        ptr::from_ref(self).cast()
+    pub(crate) fn as_home(&self) -> *mut Home {
+        ptr::from_ref(self).cast_mut().cast()
     }
 
     /// Returns the same link for the items of `lane`. Call it on the ordinary one.

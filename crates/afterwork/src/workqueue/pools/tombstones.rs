@@ -152,7 +152,8 @@ impl PoolGuard<'_> {
             let state = head.load();
             if state.has_link() && (!state.is_pending() || state.is_claimed()) {
                 // SAFETY: the item is linked, so its home is a link that waits for it.
-                unsafe { &*Pwq::of(home(item)) }.walk_again();
+                let link: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
+                link.walk_again();
             }
             return false;
         };

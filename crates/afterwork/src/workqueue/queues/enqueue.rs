@@ -69,8 +69,7 @@ impl Claimed<'_> {
 /// Makes `home` the home of an item that the caller has claimed.
 fn move_here(work: &Work, home: &Pwq) -> Planned {
     let head = work.head();
-    head.home
-        .store(home.as_home().cast_mut(), Ordering::Relaxed);
+    head.home.store(home.as_home(), Ordering::Relaxed);
     head.update(|state| Some(state.publish()));
     Planned::Push
 }

@@ -381,7 +381,7 @@ unsafe fn push(item: NonNull<Head>) {
     // SAFETY: the held link keeps the queue until the push, and the queue all links that the future ever was at.
     let lane = unsafe { &*at.load(Ordering::Relaxed) }.lane;
     let home = queue.route_table.here().in_lane(lane);
-    at.store(home.as_home().cast_mut(), Ordering::Relaxed);
+    at.store(home.as_home(), Ordering::Relaxed);
     home.push(item);
 }
 

@@ -68,7 +68,7 @@ impl Workqueue {
             match self.place() {
                 // FOREIGN(refused-drop): a closure that is refused, on the caller, outside of any barrier; the caller's.
                 None => drop(func),
-                Some(false) => gathered.add(join::detached(func, std::ptr::null())),
+                Some(false) => gathered.add(join::detached(func, std::ptr::null_mut())),
                 Some(true) => {
                     gathered.push();
                     self.spawn_counted_detached(func);
@@ -106,8 +106,7 @@ impl Gathered<'_> {
         for &item in items {
             // SAFETY: it was made for this, and nobody else knows it.
             let head = unsafe { item.as_ref() };
-            head.home
-                .store(home.as_home().cast_mut(), Ordering::Relaxed);
+            head.home.store(home.as_home(), Ordering::Relaxed);
             // SAFETY: as above.
             unsafe { home.tell_queued(item) };
             set_fresh_next(item, older);

@@ -320,7 +320,7 @@ impl RawWork {
 
     /// Writes the home of the item, which the caller has claimed.
     pub(super) fn go_home_to(&self, home: &Pwq) {
-        let place = home.as_home().cast_mut();
+        let place = home.as_home();
         self.head.home.store(place, Ordering::Relaxed);
     }
 
