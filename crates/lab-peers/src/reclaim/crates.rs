@@ -162,7 +162,13 @@ impl<T: Value> Flavor<T> for Seize<T> {
         };
         until(
             || is_freed.load(Ordering::Acquire),
-            || self.collector.enter().flush(),
+            || {
+                // A batch needs an entry for each thread that has a guard, so it grows until there are enough: where many replace at
+                // once, a batch of one might never go.
+                let filler = Box::into_raw(Box::new(0_u8));
+                // SAFETY: ours alone, made by `into_raw`. A batch of one's size is full, so this tries to retire it.
+                unsafe { (self.collector.enter()).defer_retire(filler, seize::reclaim::boxed) };
+            },
         );
     }
 }
