@@ -290,6 +290,36 @@ fn to_cancel_all_must_outlast_who_fires() {
     });
 }
 
+/// A timer is armed by somebody who may have seen the queue open before it was destroyed.
+fn destroy_meets_arming() {
+    let machine = machine(1, 1);
+    let queue = plain().build_in(machine.registry()).unwrap();
+    let soon = Duration::from_millis(1);
+    let work = DelayedWork::new(|| unreachable!("cancelled"));
+    let arming = spawn({
+        let (queue, work) = (queue.clone(), work.clone());
+        move || _ = queue.enqueue_after(&work, soon)
+    });
+    queue.destroy().unwrap();
+    arming.join().unwrap();
+    assert!(!work.is_pending());
+    machine.fire_timers(2 * soon);
+    machine.help_out();
+    wind_up(queue);
+}
+
+#[test]
+fn what_is_armed_for_a_queue_that_is_destroyed_is_not_armed() {
+    bounded(3, destroy_meets_arming);
+}
+
+#[test]
+fn to_destroy_must_reach_who_arms_after_it() {
+    must_fail("destroy: forgets who is arming", || {
+        bounded(3, destroy_meets_arming);
+    });
+}
+
 /// Wakes the thread that polls.
 #[derive(Default)]
 struct Bell {

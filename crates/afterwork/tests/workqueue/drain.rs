@@ -1,8 +1,8 @@
 //! Draining, destroying, pausing.
 
-use std::{sync::mpsc, thread};
+use std::{sync::mpsc, thread, time::Duration};
 
-use afterwork::workqueue::{JoinError, Report, Work};
+use afterwork::workqueue::{DelayedWork, JoinError, RcuWork, Report, Work};
 
 use crate::support::*;
 
@@ -229,5 +229,56 @@ fn a_drain_that_items_hold_up_for_some_rounds_is_not_reported() {
         }));
         queue.drain().unwrap();
         assert!(reports.try_recv().is_err());
+    });
+}
+
+#[test]
+fn what_waits_for_its_time_is_cancelled_as_its_queue_is_destroyed() {
+    ends(|| {
+        let (going, other) = (alone_on_two(queue("going")), alone_on_two(queue("other")));
+        let (runs, lives) = (Count::default(), Census::default());
+        let (ran, life) = (runs.clone(), lives.life());
+        let kept = DelayedWork::new(move || {
+            let _ = &life;
+            ran.add();
+        });
+        assert!(going.enqueue_after(&kept, Duration::from_secs(3600)));
+        let (left, life) = (lives.life(), lives.life());
+        let gone = DelayedWork::new(move || {
+            let _ = &left;
+        });
+        assert!(going.enqueue_after(&gone, Duration::from_secs(3600)));
+        let awaits = RcuWork::new(move || {
+            let _ = &life;
+        });
+        assert!(going.enqueue_rcu(&awaits));
+        drop(gone);
+        going.destroy().unwrap();
+        assert!(!kept.is_pending());
+        assert_eq!(kept.flush(), Ok(false));
+        assert!(!kept.cancel());
+        assert!(other.enqueue_after(&kept, Duration::ZERO));
+        assert_eq!((kept.flush(), runs.get()), (Ok(true), 1));
+        assert!(!going.enqueue_after(&kept, Duration::ZERO));
+        drop((kept, awaits));
+        lives.all_dropped(3);
+    });
+}
+
+#[test]
+fn nothing_is_armed_for_a_queue_after_it_was_destroyed_beside_that() {
+    ends(|| {
+        for _ in 0..200 {
+            let queue = alone_on_two(queue("beside"));
+            let works: [DelayedWork; 8] = std::array::from_fn(|_| DelayedWork::new(|| ()));
+            thread::scope(|scope| {
+                scope.spawn(|| {
+                    let arm = |work| queue.enqueue_after(work, Duration::from_secs(3600));
+                    works.iter().for_each(|work| _ = arm(work));
+                });
+                queue.destroy().unwrap();
+            });
+            assert!(!works.iter().any(DelayedWork::is_pending));
+        }
     });
 }

@@ -78,8 +78,7 @@ impl Workqueue {
         let nr_items: usize = cancelled.iter().map(|it| it.nr_cancelled).sum();
         let nr_cancelled = due.len() + nr_items;
         cancelled.into_iter().for_each(Cancelled::tell);
-        // FOREIGN(item-free): by `Dead`: what nobody has any more, on the thread that cancels; contained.
-        due.into_iter().for_each(|due| drop(due.leave()));
+        Due::drop_all(due);
         nr_cancelled
     }
 

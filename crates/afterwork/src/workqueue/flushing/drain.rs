@@ -11,7 +11,10 @@ use super::{flush::OwnQueueError, rounds::Rounds};
 use crate::workqueue::{
     execute::dependency,
     observe::left::{Doing, LeftItems, StillBusy},
-    queues::queue::{Inner, Workqueue},
+    queues::{
+        queue::{Inner, Workqueue},
+        timers::Due,
+    },
 };
 
 /// The error of a drain that has a time to end in.
@@ -115,7 +118,7 @@ impl Workqueue {
     ///     unreachable!("it waits for the channel");
     /// };
     /// assert_eq!(busy.nr_left, 1);
-    /// // "workqueue "example" still has 1 items: 1 of example::main::{{closure}} runs"
+    /// // "workqueue "example" still has 1 item: 1 of example::main::{{closure}} runs"
     /// println!("{busy}");
     /// drop(send);
     /// queue.drain_timeout(Duration::MAX)?;
@@ -134,7 +137,8 @@ impl Workqueue {
         }
     }
 
-    /// Drains the queue, and refuses whatever is queued from then on. A paused queue is resumed first.
+    /// Drains the queue, and refuses whatever is queued from then on. A paused queue is resumed first. What waits for its time, or
+    /// for a grace period, is cancelled: a flush of it returns `Ok(false)`, and it may be queued elsewhere.
     ///
     /// # Blocking
     ///
@@ -164,6 +168,7 @@ impl Workqueue {
     pub fn destroy(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
         self.inner.closed.destroy();
+        Due::drop_all(self.inner.timers.cancel());
         self.resume();
         self.inner.drain();
         Ok(())

@@ -162,6 +162,10 @@ impl Closed {
     pub(crate) fn destroy(&self) {
         self.word.fetch_or(DESTROYED, Ordering::Relaxed);
     }
+
+    pub(crate) fn is_destroyed(&self) -> bool {
+        self.word.load(Ordering::Relaxed) & DESTROYED != 0
+    }
 }
 
 impl Drop for Draining<'_> {
@@ -216,7 +220,6 @@ impl Workqueue {
     /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) outside 1 to 512;
     /// [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an ordered queue.
     #[doc(alias = "workqueue_set_max_active")]
-    #[doc(alias = "workqueue_set_min_active")]
     pub fn set_max_active(
         &self,
         max_active: u32,

@@ -25,7 +25,8 @@
 //! To cancel all that is armed for a queue takes no item's lock. The queue counts such cancels, and a timer says after which
 //! it was armed: one that is older is not armed any more for whoever looks at it next, and does nothing when it expires. The count
 //! is read and changed under the wheel's lock, so what is taken out of the wheel with that is just what is older. One that has
-//! been taken out before to be fired is a visit, and is waited for (`end.rs`).
+//! been taken out before to be fired is a visit, and is waited for (`end.rs`). For a queue that was destroyed nothing is armed, whenever
+//! that was: somebody may arm a timer who has seen the queue open before.
 //!
 //! Tasks that sleep have their wakers in the same wheel: `sleeps.rs`.
 //!
@@ -444,7 +445,9 @@ impl OwnTimers {
 
 impl Armed {
     fn is_cancelled(&self, queue: &Inner) -> bool {
-        self.nr_cancels != queue.timers.nr_cancels()
+        let is_closed =
+            queue.closed.is_destroyed() && !twin::armed("destroy: forgets who is arming");
+        self.nr_cancels != queue.timers.nr_cancels() || is_closed
     }
 }
 
@@ -461,6 +464,12 @@ impl Due {
     /// Lets go of the item; returns it if it is to be freed by that, which is users' code.
     pub(crate) fn leave(self) -> Option<Dead> {
         self.work.leave()
+    }
+
+    /// Lets go of all these items, and drops those that go by that: users' code, contained.
+    pub(crate) fn drop_all(due: Vec<Self>) {
+        // FOREIGN(item-free): by `Dead`: what nobody has any more, on the thread that cancels; contained.
+        due.into_iter().for_each(|due| drop(due.leave()));
     }
 
     /// Queues the item, if it is still armed as it was; returns it if it is to be freed, which is users' code.
