@@ -49,7 +49,9 @@ impl fmt::Display for JoinError {
             Self::Cancelled => f.write_str("the work item was cancelled"),
             Self::OwnItem => f.write_str("a work item cannot join itself"),
             Self::Expired => f.write_str("the work item had not started by its deadline"),
-            Self::Refused => f.write_str("the queue took no work items"),
+            Self::Refused => f.write_str(
+                "the queue was full, drained or destroyed, and did not take the work item",
+            ),
         }
     }
 }

@@ -193,7 +193,7 @@ impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Topology(error) => error.fmt(f),
-            Self::Params(error) => error.fmt(f),
+            Self::Params(error) => write!(f, "{}: {error}", crate::params::VARIABLE),
             Self::NoMembarrier => f.write_str("the kernel has no expedited membarrier"),
         }
     }

@@ -148,8 +148,9 @@ fn a_task_that_awaits_is_told_when_the_deadline_comes_and_no_worker_does() {
         lives.all_dropped(1);
         // By another waker than was left first.
         let mut handle = stuck.spawn_before(Instant::now() + SOON, || ());
-        let _ = poll(&mut handle);
-        assert!(has_expired(workqueue::block_on(handle)));
+        // Under load its time may have come by then.
+        let outcome = poll(&mut handle).unwrap_or_else(|| workqueue::block_on(handle));
+        assert!(has_expired(outcome));
         // One that goes, or ends, before that leaves nothing.
         let mut handle = stuck.spawn_before(Instant::now() + LATER, || ());
         assert!(poll(&mut handle).is_none());

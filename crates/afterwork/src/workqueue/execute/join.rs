@@ -399,8 +399,12 @@ impl<T> JoinHandle<T> {
     ///
     /// # Errors
     ///
-    /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], [`JoinError::Expired`], or
-    /// [`JoinError::OwnItem`] from inside that very closure.
+    /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], [`JoinError::Expired`],
+    /// [`JoinError::Refused`] where the queue did not take it, or [`JoinError::OwnItem`] from inside that very closure.
+    ///
+    /// # Panics
+    ///
+    /// In an item of a bottom-half queue, where it would wait; and in a child of `fork`, for what its parent spawned.
     pub fn join(self) -> Result<T, JoinError> {
         let is_finished = self.is_finished();
         must_not_be_lost(!is_finished && self.is_lost());
@@ -426,6 +430,10 @@ impl<T> JoinHandle<T> {
     /// # Errors
     ///
     /// The handle itself, when the time is over; inside, those of [`join`](Self::join).
+    ///
+    /// # Panics
+    ///
+    /// As [`join`](Self::join).
     ///
     /// # Examples
     ///

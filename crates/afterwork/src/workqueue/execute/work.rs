@@ -203,6 +203,10 @@ impl Work {
     ///
     /// [`FlushError::OwnItem`] from inside the item's own run; [`FlushError::Panicked`] when the last run that
     /// ended panicked.
+    ///
+    /// # Panics
+    ///
+    /// In an item of a bottom-half queue, where it would wait; and in a child of `fork`, for what its parent queued.
     #[doc(alias = "flush_work")]
     pub fn flush(&self) -> Result<bool, FlushError> {
         let head = self.head();

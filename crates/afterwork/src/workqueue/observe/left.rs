@@ -73,8 +73,10 @@ impl fmt::Display for StillBusy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
             f,
-            "workqueue {:?} still has {} items",
-            self.queue, self.nr_left
+            "workqueue {:?} still has {} item{}",
+            self.queue,
+            self.nr_left,
+            if self.nr_left == 1 { "" } else { "s" }
         )?;
         for (index, left) in self.left.iter().enumerate() {
             write!(f, "{} {left}", if index == 0 { ":" } else { "," })?;

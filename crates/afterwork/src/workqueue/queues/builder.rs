@@ -128,11 +128,12 @@ impl Builder {
     /// |---|---|
     /// | [`try_spawn`](Workqueue::try_spawn), [`try_enqueue`](Workqueue::try_enqueue) | give the work back, as [`Full`](crate::workqueue::TrySpawnError::Full) |
     /// | [`spawn_wait`](Workqueue::spawn_wait), [`reserve`](Workqueue::reserve) | wait for room, first come first served |
-    /// | [`spawn`](Workqueue::spawn), `spawn_on`, `spawn_before`, `spawn_async` | drop the work, and their handle says [`Refused`](crate::workqueue::JoinError::Refused) |
-    /// | [`spawn_detached`](Workqueue::spawn_detached) | drops the work; counted as `refused` |
+    /// | [`spawn`](Workqueue::spawn), all else that returns a handle, [`TaskSet::spawn`](crate::workqueue::TaskSet::spawn) | drop the work, and their handle says [`Refused`](crate::workqueue::JoinError::Refused) |
+    /// | [`spawn_detached`](Workqueue::spawn_detached), `spawn_detached_all` | drop the work; counted as `refused` |
     /// | [`enqueue`](Workqueue::enqueue) and its like, delayed and RCU work, wakes of futures, scopes | go beside it: there are never more of them than items, futures and scopes that their users keep |
     ///
-    /// The same holds inside the queue's own items and in a drain. A paused queue fills up, and stays full until it is resumed. An
+    /// The same holds inside the queue's own items, also in a drain, but that `spawn_wait` does not wait there: it says `Full`. In a
+    /// drain others are told `Closed`. A paused queue fills up, and stays full until it is resumed. An
     /// ordered queue takes room in its order of queueing.
     ///
     /// # Cost
