@@ -98,8 +98,10 @@ const ACTS: [(&str, Act); 20] = [
 
 /// How much is hidden at most: enough that most of it outlives its maker's interest.
 const MAX_LOOT: usize = 32;
-/// What ends a child that hangs, in seconds: far beyond what one takes beside many threads that want its CPU.
-const LIMIT_OF_CHILD_S: u32 = 300;
+/// After how many naps of its parent a child hangs: five minutes, far beyond what one takes beside many threads that want its CPU.
+/// Not by a clock: see `NAP` of support.rs.
+const LIMIT_OF_CHILD: u32 = 150_000;
+const NAP_OF_PARENT: Duration = Duration::from_millis(2);
 
 /// Which acts are on, a bit each.
 static ON: AtomicU32 = AtomicU32::new(0);
@@ -436,8 +438,9 @@ pub fn in_child(what: &str, body: impl FnOnce()) {
     // SAFETY: the child does what a user's does who read that the library survives a fork; the C library's memory does.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
-        // SAFETY: takes a number; the signal that is sent then ends the process.
-        unsafe { libc::alarm(LIMIT_OF_CHILD_S) };
+        // Nobody else would end one that hangs.
+        // SAFETY: takes numbers; the signal that is sent then ends the process.
+        unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) };
         // Before the body's threads may do the same.
         contained(show_alone);
         contained(body);
@@ -451,8 +454,16 @@ pub fn in_child(what: &str, body: impl FnOnce()) {
         return;
     }
     let mut status = 0;
-    // SAFETY: `status` lives over the call.
-    while unsafe { libc::waitpid(pid, &mut status, 0) } != pid {}
+    for nap in 0.. {
+        // SAFETY: `status` lives over the call.
+        if unsafe { libc::waitpid(pid, &mut status, libc::WNOHANG) } == pid {
+            break;
+        }
+        if nap == LIMIT_OF_CHILD {
+            fault(&format!("a child of fork hangs: {what}"));
+        }
+        thread::sleep(NAP_OF_PARENT);
+    }
     if status == 0 {
         return;
     }
@@ -460,7 +471,6 @@ pub fn in_child(what: &str, body: impl FnOnce()) {
     match signal {
         0 if code == i32::from(FAULT) => fault(&format!("that was in a child of fork: {what}")),
         0 => fault(&format!("a child of fork ended with {code}: {what}")),
-        libc::SIGALRM => fault(&format!("a child of fork hangs: {what}")),
         _ => fault(&format!(
             "a child of fork was killed by signal {signal}: {what}"
         )),

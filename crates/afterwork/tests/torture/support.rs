@@ -28,10 +28,12 @@ use topology::CpuId;
 
 /// How long a program runs when nobody says: long enough to meet a coarse fault in every run of the tests.
 const DEFAULT: Duration = Duration::from_secs(5);
-/// A step that takes longer hangs: a good one takes milliseconds, seconds on a machine that is full.
-const PATIENCE: Duration = Duration::from_secs(120);
+/// A step that takes longer, in naps of [`NAP`], hangs: a good one takes milliseconds, seconds on a machine that is full.
+const PATIENCE: u32 = 120;
 /// The same where a bug is put back: a twin is to be found within a minute, by its hanging too.
-const PATIENCE_WITH_TWIN: Duration = Duration::from_secs(20);
+const PATIENCE_WITH_TWIN: u32 = 20;
+/// Time is counted in these: a machine that stood still for minutes, as a virtual one may, has cost one.
+pub const NAP: Duration = Duration::from_secs(1);
 /// How the process ends when it found a fault; whatever cannot run ends otherwise. `xtask/src/torture.rs` knows it.
 pub const FAULT: u8 = 70;
 /// What the usual test runner takes, so that these programs can be run beside its own.
@@ -160,7 +162,9 @@ pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
     let watch = thread::spawn(move || {
         let has_twin = HAS_TWIN.load(Ordering::Relaxed);
         let patience = [PATIENCE, PATIENCE_WITH_TWIN][usize::from(has_twin)];
-        if ended.recv_timeout(patience) == Err(RecvTimeoutError::Timeout) {
+        let mut naps = 0..patience;
+        let is_late = || ended.recv_timeout(NAP) == Err(RecvTimeoutError::Timeout);
+        if naps.all(|_| is_late()) {
             fault(&format!("{what} hangs: a wake-up was lost"));
         }
     });
