@@ -223,7 +223,8 @@ impl<T> Poster<T> {
     fn push(&self, item: T, eager: bool) {
         let shared = &*self.shared;
         let lane = self.lane;
-        let posted = self.cache.with(item, |store, item| {
+        // By value: captured by reference, what is in registers would go through memory.
+        let posted = self.cache.with(item, move |store, item| {
             store.post(&shared.inbox, lane, &shared.free, item, eager)
         });
         if let Err(item) = posted {
