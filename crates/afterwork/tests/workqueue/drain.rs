@@ -258,7 +258,9 @@ fn what_waits_for_its_time_is_cancelled_as_its_queue_is_destroyed() {
         assert_eq!(kept.flush(), Ok(false));
         assert!(!kept.cancel());
         assert!(other.enqueue_after(&kept, Duration::ZERO));
-        assert_eq!((kept.flush(), runs.get()), (Ok(true), 1));
+        // A worker may have run it by now.
+        kept.flush().unwrap();
+        assert_eq!(runs.get(), 1);
         assert!(!going.enqueue_after(&kept, Duration::ZERO));
         drop((kept, awaits));
         lives.all_dropped(3);

@@ -191,7 +191,9 @@ pub(crate) struct Gate<S> {
     /// I: how many each other node has.
     nr_per_node: u32,
     /// I: how many CPUs share one.
-    cpus_per_stock: u32,
+    cpus_per_stock: Divisor,
+    /// I: of the seats, what one stock keeps at most.
+    kept_of: Divisor,
     /// Every change of `IN_LINE` is made under this lock, and says whether the line is empty. So is every opening and closing
     /// of the stocks, and with stocks every setting of `IDLE_WAITS`.
     line: Mutex<Line<S>>,
@@ -222,9 +224,30 @@ fn nr_stocks(max: u32, nr_cpus: u32) -> u32 {
     if nr < 2 { 0 } else { nr }
 }
 
-/// Returns how many seats each of so many stocks, which serve all CPUs, keeps at most: all together half of them.
-fn keep(max: u32, nr_stocks: u32) -> u32 {
-    max / (2 * nr_stocks.max(1))
+/// Returns what to divide all seats by for what each of so many stocks, which serve all CPUs, keeps at most: all together half of them.
+fn kept_of(nr_stocks: u32) -> Divisor {
+    Divisor::new(2 * nr_stocks.max(1))
+}
+
+/// A number to divide others by, by a multiplication: a run takes a seat and gives it back, and each would divide three times.
+#[derive(Clone, Copy, Debug)]
+struct Divisor {
+    /// 2^32 by the number, rounded up.
+    inverse: u64,
+}
+
+impl Divisor {
+    fn new(by: u32) -> Self {
+        Self {
+            inverse: (1_u64 << 32).div_ceil(u64::from(by)),
+        }
+    }
+
+    /// Returns the whole part of `number` by this. Their product is below 2^32: else it may be one more.
+    #[inline]
+    fn divide(self, number: u32) -> u32 {
+        ((u64::from(number) * self.inverse) >> 32) as u32
+    }
 }
 
 /// The bit of `Gate::max` that says so.
@@ -291,7 +314,8 @@ impl<S> Gate<S> {
             share: AtomicU32::new(0),
             nr_cpus: AtomicU32::new(nr_cpus),
         };
-        let is_open = keep(max * factor, nr_stocks) > 0;
+        let kept_of = kept_of(nr_stocks);
+        let is_open = kept_of.divide(max * factor) > 0;
         let gate = Self {
             word: CachePadded::new(AtomicU64::new(0)),
             max: AtomicU32::new(max * factor),
@@ -302,7 +326,8 @@ impl<S> Gate<S> {
                 .collect(),
             nr_stocks,
             nr_per_node,
-            cpus_per_stock: stocks_for.div_ceil(nr_stocks.max(1)).max(1),
+            cpus_per_stock: Divisor::new(stocks_for.div_ceil(nr_stocks.max(1)).max(1)),
+            kept_of,
             line: Mutex::new(Line {
                 places: VecDeque::new(),
                 is_open,
@@ -363,7 +388,9 @@ impl<S> Gate<S> {
                 self.nr_per_node,
             ),
         };
-        Some((first + cpu::current().as_u32() / self.cpus_per_stock % nr) as usize)
+        let at = self.cpus_per_stock.divide(cpu::current().as_u32());
+        let at = if at < nr { at } else { at % nr };
+        Some((first + at) as usize)
     }
 
     /// Returns whose seats a stock keeps.
@@ -377,7 +404,7 @@ impl<S> Gate<S> {
     /// Returns how many seats a stock keeps at most.
     #[inline]
     fn keep(&self) -> u32 {
-        keep(self.nr_seats(), self.nr_stocks)
+        self.kept_of.divide(self.nr_seats())
     }
 
     /// Opens the stocks if half of the seats are free, which is as many as they keep, and nobody wants them closed. They stay

@@ -87,15 +87,15 @@ impl Arrivals {
     /// Takes note that `count` of `nr_listed` items leave the line from anywhere.
     pub(crate) fn cut(&mut self, nr_listed: usize, count: usize) {
         let front = self.front(nr_listed);
-        let left = nr_listed.saturating_sub(count) as u128;
+        let left = nr_listed.saturating_sub(count) as u64;
         let shorten = |number: u64| match number.checked_sub(front) {
-            Some(behind) => front + (u128::from(behind) * left / nr_listed.max(1) as u128) as u64,
+            Some(behind) => front + share(behind, left, nr_listed as u64),
             None => number,
         };
         for span in &mut self.spans[..self.nr_spans] {
             (span.first, span.end) = (shorten(span.first), shorten(span.end));
         }
-        self.nr_came = front + left as u64;
+        self.nr_came = front + left;
     }
 
     /// Returns when the `nth` item of a line of `nr_listed` came, the first being 0, in cycles; nothing if that was not noted.
@@ -104,14 +104,27 @@ impl Arrivals {
         let spans = &self.spans[..self.nr_spans];
         let span = spans.iter().find(|span| number < span.end)?;
         let behind = number.saturating_sub(span.first);
-        let length = span.end.saturating_sub(span.first).max(1);
-        let share = u128::from(span.to - span.from) * u128::from(behind) / u128::from(length);
-        Some(span.from + share as u64)
+        let length = span.end.saturating_sub(span.first);
+        Some(span.from + share(span.to - span.from, behind, length))
     }
 
     /// Returns the number of the first item of a line of `nr_listed`.
     fn front(&self, nr_listed: usize) -> u64 {
         self.nr_came.saturating_sub(nr_listed as u64)
+    }
+}
+
+/// Returns `whole * part / of`, where that is no larger than a `u64`. A division of twice the width costs as much as all else of
+/// a start, so it is left to products that need it, of a million items over two hours.
+#[inline]
+fn share(whole: u64, part: u64, of: u64) -> u64 {
+    if part == 0 {
+        return 0;
+    }
+    let of = of.max(1);
+    match whole.checked_mul(part) {
+        Some(product) => product / of,
+        None => (u128::from(whole) * u128::from(part) / u128::from(of)) as u64,
     }
 }
 
@@ -144,6 +157,13 @@ mod tests {
             .filter_map(|nth| arrivals.came_at(10, nth))
             .collect();
         assert_eq!(at, (0..10).map(|i| 1000 + i * 100).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_share_is_exact_whatever_its_product_takes() {
+        assert_eq!(share(7, 0, 0), 0);
+        assert_eq!(share(7, 3, 2), 10);
+        assert_eq!(share(u64::MAX, 3, 4), (u64::MAX / 4) * 3 + 2);
     }
 
     #[test]

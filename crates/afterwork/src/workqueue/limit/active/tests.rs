@@ -231,6 +231,24 @@ fn a_flush_that_finds_another_at_work_waits_for_both_phases() {
 }
 
 #[test]
+fn a_divisor_divides_as_far_as_seats_and_cpus_go() {
+    // A limit of 512 for each of 1024 CPUs, and twice as many stocks as CPUs.
+    let numbers = [
+        0, 1, 2, 3, 255, 256, 511, 512, 1023, 262_143, 524_287, 524_288,
+    ];
+    for by in 1..=2048 {
+        let multiples = (0..256).map(|i| i * by).filter(|it| *it <= 524_288);
+        for number in numbers.into_iter().chain(multiples) {
+            assert_eq!(Divisor::new(by).divide(number), number / by);
+            assert_eq!(
+                Divisor::new(by).divide(number.saturating_sub(1)),
+                number.saturating_sub(1) / by
+            );
+        }
+    }
+}
+
+#[test]
 fn nodes_part_the_stocks_that_the_first_has_for_all() {
     for (nodes, nr_stocks) in [(&[][..], 8), (&[4, 4], 8 + 4), (&[2, 2, 2, 2], 8 + 3 * 2)] {
         let gate = Seats::with_stocks(64, nodes, 8).gate;
