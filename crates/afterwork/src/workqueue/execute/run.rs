@@ -111,6 +111,13 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
 pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Option<Dead> {
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
+    let from = head.load();
+    if ending == Ending::Returned
+        && let Some(next) = from.complete_alone()
+        && head.step(from, next)
+    {
+        return None;
+    }
     // Sleepers may free the item as soon as they see that it ended, so what is needed of it comes first.
     let key = head.key();
     let vtable = head.vtable();

@@ -328,6 +328,13 @@ impl State {
         self.is_free()
     }
 
+    /// Ends a run that returned, if that leaves nothing to be done: nobody waits, and nothing came meanwhile. What most runs are.
+    #[inline]
+    pub(crate) fn complete_alone(self) -> Option<State> {
+        let others = PENDING | LINKED | HANDOFF | OWED | CLAIMED | WAITED | ORPHAN | WAKER;
+        (!self.has(others)).then(|| self.without(RUNNING).next_turn())
+    }
+
     /// Ends a run.
     pub(crate) fn complete(self, ending: Ending) -> Completion {
         if matches!(ending, Ending::Suspended { .. }) {

@@ -196,6 +196,10 @@ impl World {
             Ending::Returned
         };
         let done = self.state.complete(ending);
+        if let (Ending::Returned, Some(next)) = (ending, self.state.complete_alone()) {
+            let nothing = State::IDLE.complete(ending);
+            assert_eq!(done, Completion { next, ..nothing }, "not alone");
+        }
         self.state = done.next;
         self.is_running = false;
         self.nr_ended += 1;
