@@ -28,12 +28,17 @@ use topology::CpuId;
 
 /// How long a program runs when nobody says: long enough to meet a coarse fault in every run of the tests.
 const DEFAULT: Duration = Duration::from_secs(5);
-/// A step that takes longer, in naps of [`NAP`], hangs: a good one takes milliseconds, seconds on a machine that is full.
+/// A step hangs after so many naps of [`NAP`] in which the process did nothing. A good one takes milliseconds, but minutes on a
+/// machine that is very full, where it still does something every now and then.
 const PATIENCE: u32 = 120;
+/// And after so many in which it did whatever.
+const PATIENCE_WITH_BUSY: u32 = 1800;
 /// The same where a bug is put back: a twin is to be found within a minute, by its hanging too.
 const PATIENCE_WITH_TWIN: u32 = 20;
 /// Time is counted in these: a machine that stood still for minutes, as a virtual one may, has cost one.
-pub const NAP: Duration = Duration::from_secs(1);
+const NAP: Duration = Duration::from_secs(1);
+/// A process that uses less CPU time in a nap does nothing.
+const NOTHING: Duration = Duration::from_millis(1);
 /// How the process ends when it found a fault; whatever cannot run ends otherwise. `xtask/src/torture.rs` knows it.
 pub const FAULT: u8 = 70;
 /// What the usual test runner takes, so that these programs can be run beside its own.
@@ -160,18 +165,60 @@ fn put_back(twin: &str) -> Result<(), String> {
 pub fn watched<R>(what: &'static str, body: impl FnOnce() -> R) -> R {
     let (done, ended) = channel::<()>();
     let watch = thread::spawn(move || {
-        let has_twin = HAS_TWIN.load(Ordering::Relaxed);
-        let patience = [PATIENCE, PATIENCE_WITH_TWIN][usize::from(has_twin)];
-        let mut naps = 0..patience;
-        let is_late = || ended.recv_timeout(NAP) == Err(RecvTimeoutError::Timeout);
-        if naps.all(|_| is_late()) {
-            fault(&format!("{what} hangs: a wake-up was lost"));
+        let (most, most_idle) = match HAS_TWIN.load(Ordering::Relaxed) {
+            true => (PATIENCE_WITH_TWIN, PATIENCE_WITH_TWIN),
+            false => (PATIENCE_WITH_BUSY, PATIENCE),
+        };
+        let (mut nr_naps, mut nr_idle, mut before) = (0, 0, cpu_time());
+        while ended.recv_timeout(NAP) == Err(RecvTimeoutError::Timeout) {
+            let now = cpu_time();
+            nr_naps += 1;
+            nr_idle = if now - before < NOTHING {
+                nr_idle + 1
+            } else {
+                0
+            };
+            before = now;
+            if nr_naps == most || nr_idle == most_idle {
+                let threads = threads();
+                fault(&format!("{what} hangs: a wake-up was lost\n{threads}"));
+            }
         }
     });
     let outcome = body();
     drop(done);
     watch.join().expect("the watch does not panic");
     outcome
+}
+
+/// Returns the CPU time of this process.
+fn cpu_time() -> Duration {
+    let mut time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: writes to `time`, which lives over the call.
+    unsafe { libc::clock_gettime(libc::CLOCK_PROCESS_CPUTIME_ID, &mut time) };
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+/// Returns what each thread is at, as the kernel has it: its name, state, policy, and where it sleeps.
+fn threads() -> String {
+    let mut told = String::new();
+    let Ok(tasks) = std::fs::read_dir("/proc/self/task") else {
+        return told;
+    };
+    for task in tasks.flatten() {
+        let read = |name| std::fs::read_to_string(task.path().join(name)).unwrap_or_default();
+        let (stat, wchan, syscall) = (read("stat"), read("wchan"), read("syscall"));
+        // Behind the name, which is in brackets, come the state, and the policy as the thirty-ninth.
+        let (name, rest) = stat.rsplit_once(") ").unwrap_or_default();
+        let rest: Vec<_> = rest.split(' ').collect();
+        let field = |at: usize| rest.get(at).copied().unwrap_or("?");
+        let (state, policy, syscall) = (field(0), field(38), syscall.trim());
+        told += &format!("{name}) {state} policy {policy} in {wchan}, system call {syscall}\n");
+    }
+    told
 }
 
 /// Ends the process with what is wrong, and the round's seed.

@@ -543,7 +543,7 @@ static void new_items_have_the_nice_value_of_new_attributes(void)
 		/* Before the flush, which might run it here. */
 		gate_wait(&started);
 		flush_work(WORK(&it));
-		CHECK(it.seen == nice || (may_be_rescued && it.seen == 0));
+		CHECK(it.seen == nice || (may_be_rescued && it.seen == getpriority(PRIO_PROCESS, 0)));
 	}
 	destroy_workqueue(wq);
 }
