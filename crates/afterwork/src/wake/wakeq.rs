@@ -1,5 +1,7 @@
 //! Wake-ups collected under a lock and fired after it.
 
+use std::mem::ManuallyDrop;
+
 use sync::futex::Key;
 
 use super::Unparker;
@@ -85,7 +87,8 @@ impl Wakeup {
 #[derive(Debug, Default)]
 #[doc(alias = "wake_q_head")]
 pub struct WakeQ {
-    first: [Option<Wakeup>; INLINE],
+    /// All fired before it is dropped, so nobody has to look for what is left: most queues are empty.
+    first: ManuallyDrop<[Option<Wakeup>; INLINE]>,
     len: usize,
     rest: Vec<Wakeup>,
 }
@@ -94,7 +97,7 @@ impl WakeQ {
     /// Makes an empty queue.
     pub const fn new() -> Self {
         Self {
-            first: [const { None }; INLINE],
+            first: ManuallyDrop::new([const { None }; INLINE]),
             len: 0,
             rest: Vec::new(),
         }
