@@ -123,6 +123,18 @@ fn a_destructor_on_a_reaper_does_not_wait_for_the_end_of_its_reaper() {
 }
 
 #[test]
+fn a_destructor_on_the_reserve_does_not_wait_for_the_end_of_the_reserve() {
+    let registry = registry("2 core");
+    let full = Full::new(&registry);
+    registry.refuse_threads(true);
+    let (shut, go, receive) = shuts_down(registry);
+    full.drop_aside(vec![Box::new(shut)]);
+    full.end();
+    go.send(()).unwrap();
+    assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
+}
+
+#[test]
 fn a_local_of_a_workers_thread_does_not_wait_for_the_end_of_the_thread() {
     thread_local!(static LOCAL: RefCell<Option<Box<dyn Send>>> = const { RefCell::new(None) });
     let registry = registry("2 core");

@@ -70,9 +70,14 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
     let manager = &machine.manager;
     let mut parker = manager.take_post();
     let mut manager_loop = ManagerLoop::new(machine, timers);
-    let rescuer = Rescuer::start("rescuer", manager.style.clone())?;
-    let reserve =
-        Rescuer::start("reserve", manager.style.clone()).inspect_err(|_| rescuer.quit())?;
+    let set_aside = |name| {
+        let theirs = manager.clone();
+        // The manager's end waits for them.
+        let begin = move || theirs.note_own_thread();
+        Rescuer::start(name, manager.style.clone(), begin)
+    };
+    let rescuer = set_aside("rescuer")?;
+    let reserve = set_aside("reserve").inspect_err(|_| rescuer.quit())?;
     let mayday_queues = [&rescuer, &reserve].map(Rescuer::mayday_queue);
     // Taken by the manager's thread at its end, or by us if it cannot be had.
     let set_aside = Arc::new(Mutex::new(vec![rescuer, reserve]));

@@ -49,13 +49,18 @@ pub(crate) struct Rescuer {
 }
 
 impl Rescuer {
-    /// Sets a thread aside.
-    pub(crate) fn start(name: &str, style: ThreadStyle) -> io::Result<Self> {
+    /// Sets a thread aside, which first calls `begin`.
+    pub(crate) fn start(
+        name: &str,
+        style: ThreadStyle,
+        begin: impl FnOnce() + Send + 'static,
+    ) -> io::Result<Self> {
         let parker = Parker::with_spin_limit(0);
         let mayday_queue = Arc::new(MaydayQueue::new(parker.unparker()));
         let body = mayday_queue.clone();
         let (name, stack_size) = (style.name(name), style.stack_size);
         let thread = thread::spawn_sized(&name, stack_size, move || {
+            begin();
             let answer = || {
                 errands::waits_for_nobody();
                 answer(&body, parker);

@@ -302,7 +302,7 @@ impl Builder {
         attrs.check(self.ordered)?;
         let rescuer = self
             .mem_reclaim
-            .then(|| Rescuer::start(&format!("r:{}", self.name), params.thread_style()));
+            .then(|| Rescuer::start(&format!("r:{}", self.name), params.thread_style(), || ()));
         let max_active_scope = match self.max_active_scope {
             _ if self.ordered => MaxActiveScope::System,
             None => params.max_active_scope,
