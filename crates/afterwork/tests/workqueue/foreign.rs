@@ -7,13 +7,13 @@ use std::{
         Arc, Mutex,
         mpsc::{self, Sender},
     },
-    task::{Poll, Waker},
+    task::{Context, Poll, Wake, Waker},
     time::Duration,
 };
 
 use afterwork::{
     params::Params,
-    workqueue::{DelayedWork, JoinError, Registry, Workqueue, blocking},
+    workqueue::{CpuId, DelayedWork, JoinError, Registry, Work, Workqueue, blocking},
 };
 use topology::Topology;
 
@@ -309,5 +309,82 @@ fn what_a_queue_refuses_may_change_its_attributes_when_dropped() {
         let dropped = at_drop(move || futures.set_nice(4).unwrap());
         let refused = queue.spawn_async(async move { drop(dropped) }).join();
         assert!(matches!(refused, Err(JoinError::Refused)));
+    });
+}
+
+/// Does something once it is woken.
+struct AtWake(Mutex<Option<Box<dyn FnOnce() + Send>>>);
+
+impl Wake for AtWake {
+    fn wake(self: Arc<Self>) {
+        if let Some(func) = self.0.lock().unwrap().take() {
+            func();
+        }
+    }
+}
+
+/// Has `enqueue` queue an item that was cancelled in another queue, and `func` be called by a task that awaits the drain of that.
+fn awaits_a_drain(enqueue: impl FnOnce(&Work), func: impl FnOnce() + Send + 'static) {
+    let registry = registry("1 core");
+    let other = queue("other").build_in(&registry).unwrap();
+    other.pause();
+    let work = Work::new(|| ());
+    assert!(other.enqueue(&work));
+    let waker = Waker::from(Arc::new(AtWake(Mutex::new(Some(Box::new(func))))));
+    let mut drain = std::pin::pin!(other.drain_async());
+    let polled = drain.as_mut().poll(&mut Context::from_waker(&waker));
+    assert!(polled.is_pending() && work.cancel());
+    enqueue(&work);
+    work.flush().unwrap();
+}
+
+type Enqueue = fn(&Workqueue, &Work) -> bool;
+
+#[test]
+fn a_task_that_an_enqueue_tells_of_a_drain_may_change_the_queues_attributes() {
+    let ways: [Enqueue; 5] = [
+        |queue, work| queue.enqueue(work),
+        |queue, work| queue.enqueue_on(CpuId::new(0), work),
+        |queue, work| queue.enqueue_node(0, work),
+        |queue, work| queue.enqueue_all(std::slice::from_ref(work)) == 1,
+        |queue, work| queue.try_reserve().unwrap().enqueue(work).unwrap(),
+    ];
+    for way in ways {
+        ends(move || {
+            let ordered = queue("ordered").ordered();
+            let ordered = ordered.build_in(&registry("1 core")).unwrap();
+            let (theirs, (send, receive)) = (ordered.clone(), mpsc::channel());
+            let change = move || {
+                theirs.set_nice(3).unwrap();
+                send.send(()).unwrap();
+            };
+            awaits_a_drain(|work| assert!(way(&ordered, work)), change);
+            receive.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(ordered.attrs().nice, 3);
+        });
+    }
+}
+
+#[test]
+fn a_task_that_is_told_of_a_drain_may_want_what_is_queued_with_the_others() {
+    ends(|| {
+        let registry = registry("1 core");
+        let [all, third] = ["all", "third"].map(|it| queue(it).build_in(&registry).unwrap());
+        all.pause();
+        let (first, count) = (Work::new(|| ()), Count::default());
+        let (theirs, third_too) = (first.clone(), third.clone());
+        let counted = count.clone();
+        let move_it = move || {
+            assert!(theirs.cancel() && third_too.enqueue(&theirs));
+            counted.add();
+        };
+        let both = |work: &Work| {
+            assert_eq!(all.enqueue_all(&[first.clone(), work.clone()]), 2);
+            all.resume();
+        };
+        awaits_a_drain(both, move_it);
+        assert_eq!(count.get(), 1);
+        first.flush().unwrap();
+        third.drain().unwrap();
     });
 }

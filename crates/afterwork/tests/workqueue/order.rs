@@ -1,7 +1,7 @@
 //! In which order items run.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc, Barrier, Mutex,
     atomic::{AtomicUsize, Ordering},
 };
 
@@ -88,6 +88,38 @@ fn enqueue_all_queues_only_what_is_not_pending() {
     plug.release();
     queue.drain().unwrap();
     assert_eq!(count.get(), 11);
+}
+
+#[test]
+fn two_queue_the_same_items_on_two_queues_in_opposite_order_while_a_third_cancels_them() {
+    ends(|| {
+        let registry = registry("2 core");
+        let [one, other] = ["one", "other"].map(|it| queue(it).build_in(&registry).unwrap());
+        one.pause();
+        other.pause();
+        let forth: Vec<_> = (0..10_000).map(|_| Work::new(|| ())).collect();
+        let back: Vec<_> = forth.iter().rev().cloned().collect();
+        let (start, nr_ended) = (Barrier::new(3), AtomicUsize::new(0));
+        let enqueue = |queue: &Workqueue, works: &[Work]| {
+            for _ in 0..200 {
+                start.wait();
+                queue.enqueue_all(works);
+                nr_ended.fetch_add(1, Ordering::Relaxed);
+            }
+        };
+        std::thread::scope(|s| {
+            s.spawn(|| enqueue(&one, &forth));
+            s.spawn(|| enqueue(&other, &back));
+            for round in 1..=200 {
+                start.wait();
+                while nr_ended.load(Ordering::Relaxed) < 2 * round {
+                    forth.iter().for_each(|work| _ = work.cancel());
+                }
+            }
+        });
+        one.cancel_all();
+        other.cancel_all();
+    });
 }
 
 #[test]

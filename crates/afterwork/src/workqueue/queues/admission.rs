@@ -210,12 +210,8 @@ impl<'a> Permit<'a> {
         }
         must_not_be_lost(work.is_lost());
         let home = self.queue.here();
-        let is_queued = self
-            .queue
-            .inner
-            .plan_and_push(work, &home, self.room.is_some());
-        // Users' code, which a waker is, does not run inside the barrier.
-        drop(home);
+        let has_place = self.room.is_some();
+        let is_queued = self.queue.inner.plan_and_push(work, home, has_place);
         if is_queued {
             self.use_up();
         }

@@ -66,6 +66,30 @@ impl Claimed<'_> {
     }
 }
 
+/// Pending items that have not been pushed, the newest and the oldest. Who wants the link of one, for it was cancelled meanwhile,
+/// waits until it is pushed: so whoever has a chain in hand must not wait.
+struct Chain(Option<(NonNull<Head>, NonNull<Head>)>);
+
+impl Chain {
+    /// Adds an item that is pending, and that its user keeps.
+    fn add(&mut self, item: NonNull<Head>) {
+        self.0 = Some(match self.0 {
+            None => (item, item),
+            Some((newest, oldest)) => {
+                set_fresh_next(item, newest.as_ptr());
+                (item, oldest)
+            }
+        });
+    }
+
+    /// Pushes what there is.
+    fn push_to(&mut self, home: &Pwq) {
+        if let Some((newest, oldest)) = self.0.take() {
+            home.pool.push_chain(newest, oldest);
+        }
+    }
+}
+
 /// Makes `home` the home of an item that the caller has claimed.
 fn move_here(work: &Work, home: &Pwq) -> Planned {
     let head = work.head();
@@ -86,12 +110,12 @@ impl Workqueue {
     #[doc(alias("queue_work", "schedule_work"))]
     #[inline]
     pub fn enqueue(&self, work: &Work) -> bool {
-        self.enqueue_at(&self.here(), work)
+        self.enqueue_at(self.here(), work)
     }
 
     /// Queues `work` at `home`, a link of this queue.
     #[inline]
-    pub(crate) fn enqueue_at(&self, home: &Pwq, work: &Work) -> bool {
+    pub(crate) fn enqueue_at(&self, home: Route<'_>, work: &Work) -> bool {
         if !self.admits() {
             return false;
         }
@@ -154,28 +178,29 @@ impl Workqueue {
         // Asked once: in a process that was not forked none is.
         must_not_be_lost(sync::fork::is_child() && works.iter().any(Work::is_lost));
         let mut nr_queued = 0;
-        let mut chain: Option<(NonNull<Head>, NonNull<Head>)> = None;
+        let mut chain = Chain(None);
+        let mut left = Vec::new();
         for work in works {
-            let planned = self.inner.plan(work, &home, false, LeftCount::give_back);
+            let cut = |item| {
+                // Somebody may wait for what is in the chain, with what we are about to wait for in his own.
+                chain.push_to(&home);
+                left.push(run::cut_out(item));
+            };
+            let planned = self.inner.plan(work, &home, false, cut);
             nr_queued += usize::from(planned != Planned::Refused);
             if planned == Planned::Push {
                 let item = work.item();
                 // SAFETY: it has just been made pending, and `work` keeps it.
                 unsafe { home.tell_queued(item) };
-                chain = Some(match chain {
-                    None => (item, item),
-                    Some((newest, oldest)) => {
-                        set_fresh_next(item, newest.as_ptr());
-                        (item, oldest)
-                    }
-                });
+                chain.add(item);
             } else {
                 planned.carry_out(work, &home);
             }
         }
-        if let Some((newest, oldest)) = chain {
-            home.pool.push_chain(newest, oldest);
-        }
+        chain.push_to(&home);
+        // As of `plan_and_push`.
+        drop(home);
+        left.into_iter().for_each(LeftCount::give_back);
         nr_queued
     }
 }
@@ -183,21 +208,28 @@ impl Workqueue {
 impl Inner {
     /// Queues `work` at `home`, with a place of the queue's capacity if the caller `has_place`; returns `true` if it was queued.
     #[inline]
-    pub(crate) fn plan_and_push(&self, work: &Work, home: &Pwq, has_place: bool) -> bool {
-        let planned = self.plan(work, home, has_place, LeftCount::give_back);
-        planned.carry_out(work, home);
+    pub(crate) fn plan_and_push(&self, work: &Work, home: Route<'_>, has_place: bool) -> bool {
+        let mut left = None;
+        let cut = |item| left = Some(run::cut_out(item));
+        let planned = self.plan(work, &home, has_place, cut);
+        planned.carry_out(work, &home);
+        // A waker, to which this may lead, is users' code, and may change where the queue's items go: not inside the barrier.
+        drop(home);
+        if let Some(left) = left {
+            left.give_back();
+        }
         planned != Planned::Refused
     }
 
-    /// Claims `work` for this queue; returns `true` if its link is still to be pushed to `home`. What it was counted as elsewhere
-    /// is `left` to the caller.
+    /// Claims `work` for this queue; returns `true` if its link is still to be pushed to `home`. Where that is in another list the
+    /// caller is to `cut` it out, and to give back what it was counted as there.
     #[inline]
     fn plan(
         &self,
         work: &Work,
         home: &Pwq,
         has_place: bool,
-        left: impl FnOnce(LeftCount),
+        cut: impl FnOnce(NonNull<Head>),
     ) -> Planned {
         // One that has its place in the other lane is moved.
         let is_ours = |link| self.route_table.routes().has(link, home.lane);
@@ -206,7 +238,7 @@ impl Inner {
             Enqueue::Revive(_) => Planned::InPlace,
             Enqueue::Claim(_) => move_here(work, home),
             Enqueue::Elsewhere(_) => {
-                left(run::cut_out(work.item()));
+                cut(work.item());
                 move_here(work, home)
             }
             Enqueue::Pending | Enqueue::Disabled => Planned::Refused,
@@ -231,7 +263,8 @@ impl Inner {
         let home = cpu.map_or_else(|| routes.here(), |cpu| routes.at_cpu(cpu));
         let home = home.in_lane(lane);
         let mut left = None;
-        let planned = self.plan(work, &home, false, |count| left = Some(count));
+        let cut = |item| left = Some(run::cut_out(item));
+        let planned = self.plan(work, &home, false, cut);
         let claimed = Claimed {
             home,
             work,

@@ -30,7 +30,7 @@ impl Workqueue {
     #[doc(alias = "queue_work_on")]
     #[doc(alias = "schedule_work_on")]
     pub fn enqueue_on(&self, cpu: CpuId, work: &Work) -> bool {
-        self.enqueue_at(&self.at_cpu(cpu), work)
+        self.enqueue_at(self.at_cpu(cpu), work)
     }
 
     /// Queues `work` on a pool of the NUMA node `node`; false as of [`enqueue`](Self::enqueue).
@@ -44,7 +44,7 @@ impl Workqueue {
     #[doc(alias = "queue_work_node")]
     pub fn enqueue_node(&self, node: u32, work: &Work) -> bool {
         let home = self.inner.route_table.at_node(node).in_lane(self.lane);
-        self.enqueue_at(&home, work)
+        self.enqueue_at(home, work)
     }
 
     /// Queues `func` to run once on the pool of `cpu`'s pod, as [`enqueue_on`](Self::enqueue_on) does an item.
