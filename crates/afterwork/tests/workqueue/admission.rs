@@ -14,10 +14,11 @@ use std::{
 };
 
 use afterwork::workqueue::{
-    BuildError, JoinError, JoinHandle, MAX_CAPACITY, Reserve, TrySpawnError, Work, Workqueue,
+    BuildError, JoinError, JoinHandle, MAX_CAPACITY, Permit, Reserve, TrySpawnError, Work,
+    Workqueue,
 };
 
-use crate::support::{Census, Count, alone_on_two, ends, eventually, queue, registry};
+use crate::support::{Census, Count, PATIENCE, alone_on_two, ends, eventually, queue, registry};
 
 /// A queue for so many, paused.
 fn paused(capacity: usize) -> Workqueue {
@@ -600,5 +601,47 @@ fn who_came_last_leaves_the_line_as_soon_as_who_came_first() {
         assert_eq!(queue.room(), Some(0));
         queue.resume();
         assert_eq!(item.join().unwrap(), 7);
+    });
+}
+
+/// A task whose waker gives a place back, and waits for the thread that gets it.
+struct Impatient {
+    gives: Mutex<Option<Permit<'static>>>,
+    waits: Mutex<mpsc::Receiver<()>>,
+    told: mpsc::Sender<bool>,
+}
+
+impl Wake for Impatient {
+    fn wake(self: Arc<Self>) {
+        drop(self.gives.lock().unwrap().take());
+        let came = self.waits.lock().unwrap().recv_timeout(PATIENCE);
+        self.told.send(came.is_ok()).unwrap();
+    }
+}
+
+#[test]
+fn a_waker_that_is_told_of_room_may_wait_for_a_thread_that_gets_some_by_it() {
+    ends(|| {
+        let queue: &'static Workqueue = Box::leak(Box::new(paused(2)));
+        let [first, second] = [(); 2].map(|()| queue.try_reserve().unwrap());
+        let ((came, waits), (told, is_told)) = (mpsc::channel(), mpsc::channel());
+        let waker = Waker::from(Arc::new(Impatient {
+            gives: Mutex::new(Some(second)),
+            waits: Mutex::new(waits),
+            told,
+        }));
+        let mut task = pin!(queue.reserve());
+        let polled = task.as_mut().poll(&mut Context::from_waker(&waker));
+        assert!(polled.is_pending());
+        let waits = thread::spawn(move || {
+            drop(queue.spawn_wait(|| ()).unwrap());
+            came.send(()).unwrap();
+        });
+        // It stands in line, or will find the place free.
+        thread::sleep(Duration::from_millis(50));
+        drop(first);
+        assert!(is_told.recv().unwrap(), "the thread was not woken");
+        waits.join().unwrap();
+        queue.resume();
     });
 }

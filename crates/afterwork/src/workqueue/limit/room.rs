@@ -189,8 +189,10 @@ impl Room {
         }
     }
 
-    /// Wakes who has been granted a place, and who is granted one by that, one after the other.
+    /// Wakes who has been granted a place, and who is granted one by that: a thread at once, for a waker further out may wait for
+    /// what it does; tasks one after the other.
     fn wake(&self, waiter: Arc<Waiter>) {
+        waiter.granted.wake(1);
         let mut next = Some(waiter);
         // A thread that ends may have no list any more: there they nest.
         let is_within = TO_WAKE.try_with(|list| match &mut *list.borrow_mut() {
@@ -207,7 +209,7 @@ impl Room {
             return;
         }
         while let Some(waiter) = next {
-            waiter.wake();
+            waiter.wake_task();
             let others = TO_WAKE.try_with(|list| list.borrow_mut().as_mut()?.pop_front());
             // In a child that the waker made they are the parent's.
             next = others.ok().flatten().filter(|_| self.process.is_this());
@@ -280,9 +282,8 @@ impl Waiter {
         self.has_place()
     }
 
-    /// Wakes who has been granted a place.
-    fn wake(&self) {
-        self.granted.wake(1);
+    /// Wakes the task, if it is one, that has been granted a place.
+    fn wake_task(&self) {
         let waker = self.task.lock().take();
         if let Some(waker) = waker {
             // FOREIGN(room-wake): the waker of a task that waits for room, on the thread that gives it back; contained.
