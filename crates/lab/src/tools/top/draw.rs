@@ -8,7 +8,9 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 
 use super::processes::Found;
-use super::rows::{Table, dropped_first, duration_text, main_counter, main_rate, rate, span_s};
+use super::rows::{
+    Table, dropped_first, duration_text, main_counter, main_rate, rate, span_s, stalled_s,
+};
 use super::text::{headline, is_stalled, summary, wide};
 use super::view::{Over, REMEMBERED, View};
 
@@ -131,9 +133,8 @@ fn problems(view: &View) -> Vec<String> {
     for record in &page.records {
         let figure = |name| record.figure(name).unwrap_or(0);
         let who = format!("{} {}", record.kind.name(), record.name);
-        let stalled_ms = figure("stalled_ms");
-        if stalled_ms > 0 {
-            found.push((0, format!("{who} stalled for {} s", stalled_ms / 1000)));
+        if let Some(stalled_s) = stalled_s(record) {
+            found.push((0, format!("{who} stalled for {stalled_s} s")));
         }
         for (name, verb) in [
             ("panicked", "panics"),

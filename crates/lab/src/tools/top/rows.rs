@@ -228,9 +228,26 @@ pub fn rate(record: &Record, past: Option<&Record>, name: &str, span_s: f64) -> 
     (span_s > 0.0).then(|| risen as f64 / span_s)
 }
 
+/// Work that has not moved for less than this, in milliseconds, waits its turn: a busy machine is no stall. A guess between the
+/// milliseconds that a worker may wait for a CPU and the 30 s of the watchdog.
+const STALLED_MS: u64 = 1000;
+
+/// Returns for how many seconds the work of a pool has stood still; nothing while it moves.
+#[must_use]
+pub fn stalled_s(record: &Record) -> Option<u64> {
+    stall_s(record.figure("stalled_ms")?)
+}
+
+fn stall_s(stalled_ms: u64) -> Option<u64> {
+    (stalled_ms >= STALLED_MS).then_some(stalled_ms / 1000)
+}
+
 /// Returns `true` if a figure tells that something is wrong.
 fn is_alarm(record: &Record, name: &str) -> bool {
-    let is_bad = |field: &Field| field.measure == Measure::Fault || name == "stalled_ms";
+    if name == "stalled_ms" {
+        return stalled_s(record).is_some();
+    }
+    let is_bad = |field: &Field| field.measure == Measure::Fault;
     record
         .figures()
         .any(|(field, figure)| field.name == name && figure > 0 && is_bad(field))
@@ -289,6 +306,12 @@ mod tests {
         };
         assert_eq!(alarms(Kind::Pool), ["2", "31000"]);
         assert!(alarms(Kind::Queue).is_empty());
+    }
+
+    #[test]
+    fn work_that_waits_for_less_than_a_second_is_no_stall() {
+        assert_eq!([0, 3, 999].map(stall_s), [None; 3]);
+        assert_eq!([1000, 31_999].map(stall_s), [Some(1), Some(31)]);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use ratatui::text::Span;
 
 use super::look::Look;
 use super::processes::Found;
-use super::rows::{Cell, tables};
+use super::rows::{Cell, stalled_s, tables};
 
 /// Between two columns.
 const GAP: &str = "  ";
@@ -141,9 +141,7 @@ pub fn summary(look: &Look) -> String {
 /// Returns `true` if work of a pool does not move.
 #[must_use]
 pub fn is_stalled(look: &Look) -> bool {
-    let records = look.page.records.iter();
-    let mut stalled = records.filter_map(|record| record.figure("stalled_ms"));
-    stalled.any(|stalled_ms| stalled_ms > 0)
+    look.page.records.iter().any(|it| stalled_s(it).is_some())
 }
 
 #[cfg(test)]
