@@ -18,9 +18,9 @@ use crate::tools::topology::TopologyArgs;
 pub const TEACHING: &str = "\
 afterwork: deferred work for user-space programs, and a lab that measures it on your machine.
 
-Deferred work is work that must not be done here and now: it runs later, on another thread, on
-another CPU, or after every reader has gone. The library does it as the Linux kernel does; this
-command shows what that is worth here, beside the thread pools that programs use today.
+Deferred work runs later, on another thread, on another CPU, or after every reader has gone. The
+library defers it as the Linux kernel does; this command shows what that is worth on this machine,
+beside the thread pools that programs use today.
 
 Try:
   afterwork topology                   the CPUs of this machine, and who shares what
@@ -65,7 +65,7 @@ pub enum Command {
     /// Make a page of what a bench printed with --json, or of two such runs side by side
     Report(ReportArgs),
 
-    /// Show what a running process is at: its queues, pools, RCU, mailboxes, per-CPU data
+    /// Show what a running process does: its queues, pools, RCU, mailboxes, per-CPU data
     Top(TopArgs),
 
     /// Run a load worth watching, to be looked at by top

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-/// Shows what a process that uses the library is at: queues, pools, RCU, mailboxes, per-CPU data.
+/// Shows what a process that uses the library does: queues, pools, RCU, mailboxes, per-CPU data.
 ///
 /// The process must have said that it may be looked at: started with AFTERWORK=observe.publish=on, or by
 /// a call of observe::publish(). Without PID this lists the processes that have. Looking stops nothing and
