@@ -117,14 +117,18 @@ fn alarm(colour: bool) -> Style {
     if colour { bold.fg(Color::Red) } else { bold }
 }
 
-/// Names what is wrong, the worst first.
+/// Names what is wrong, the worst first; where not all of it fits, also how much there is.
 fn problem_line(view: &View, width: usize) -> Paragraph<'static> {
     let found = problems(view);
     if found.is_empty() {
         return Paragraph::new(cut("no problem seen", width))
             .style(Style::new().add_modifier(Modifier::DIM));
     }
-    Paragraph::new(cut(&format!("! {}", found.join("; ")), width)).style(alarm(view.colour))
+    let mut line = format!("! {}", found.join("; "));
+    if wide(&line) > width && found.len() > 1 {
+        line.replace_range(..1, &format!("! {} problems:", found.len()));
+    }
+    Paragraph::new(cut(&line, width)).style(alarm(view.colour))
 }
 
 fn problems(view: &View) -> Vec<String> {
