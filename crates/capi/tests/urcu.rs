@@ -121,6 +121,28 @@ fn a_section_that_is_called_is_that_which_is_inlined() {
 }
 
 #[test]
+fn names_that_liburcu_has_besides_are_there() {
+    let source = root().join("tests/urcu/names.c");
+    let headers = format!("-I{}", root().join("include/afterwork/liburcu").display());
+    let compilers = [
+        ("cc", &["-std=gnu11"][..]),
+        ("clang", &["-std=gnu11"][..]),
+        ("c++", &["-xc++", "-std=c++17", "-fsyntax-only"][..]),
+        ("clang++", &["-xc++", "-std=c++17", "-fsyntax-only"][..]),
+    ];
+    for (compiler, flags) in compilers.into_iter().filter(|it| is_there(it.0)) {
+        let flags = [flags, STRICT, &[&headers]].concat();
+        if flags.contains(&"-fsyntax-only") {
+            let mut command = Command::new(compiler);
+            succeeds(command.args(&flags).args([include(), debug()]).arg(&source));
+        } else {
+            let program = compiled(compiler, &format!("{compiler}-names"), &source, &flags);
+            succeeds(&mut Command::new(program));
+        }
+    }
+}
+
+#[test]
 fn liburcus_hash_table_runs_over_the_library() {
     if !is_there("cc") || !has_liburcu() {
         return;

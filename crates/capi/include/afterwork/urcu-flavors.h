@@ -9,6 +9,7 @@
 #ifndef AFTERWORK_URCU_FLAVORS_H
 #define AFTERWORK_URCU_FLAVORS_H
 
+#include <assert.h>
 #include <errno.h>
 #include <pthread.h>
 #include <stdbool.h>
@@ -36,7 +37,7 @@
 #define AFTERWORK_URCU_POINTERS
 #endif
 
-/* What liburcu's headers bring along: atomics, barriers, container_of. Its own where it is installed, else what is used most. */
+/* What liburcu's headers bring along: atomics, barriers, container_of, a queue. Its own where installed, else what is used most. */
 #ifdef __has_include
 #if __has_include(<urcu/uatomic.h>) && __has_include(<urcu/tls-compat.h>)
 #include <urcu/arch.h>
@@ -45,6 +46,9 @@
 #include <urcu/tls-compat.h>
 #include <urcu/uatomic.h>
 #define AFTERWORK_URCU_HAS_ATOMICS
+#endif
+#if __has_include(<urcu/wfcqueue.h>)
+#include <urcu/wfcqueue.h>
 #endif
 #endif
 #ifndef AFTERWORK_URCU_HAS_ATOMICS
@@ -415,10 +419,36 @@ static inline void urcu_qsbr_barrier(void)
 #define _rcu_assign_pointer(p, v) rcu_assign_pointer(p, (v))
 #define _rcu_xchg_pointer(p, v) rcu_xchg_pointer((p), (v))
 #define _rcu_cmpxchg_pointer(p, old, _new) rcu_cmpxchg_pointer((p), (old), (_new))
+
+/* As functions, for callers that macros do not serve. The first is given what has been read: that it was, orders it. */
+static inline void *rcu_dereference_sym(void *p)
+{
+	__atomic_thread_fence(__ATOMIC_ACQUIRE);
+	return p;
+}
+
+static inline void *rcu_set_pointer_sym(void **p, void *v)
+{
+	__atomic_store_n(p, v, __ATOMIC_RELEASE);
+	return v;
+}
+
+static inline void *rcu_xchg_pointer_sym(void **p, void *v)
+{
+	return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST);
+}
+
+static inline void *rcu_cmpxchg_pointer_sym(void **p, void *old, void *_new)
+{
+	(void)__atomic_compare_exchange_n(p, &old, _new, 0, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+	return old;
+}
 #endif
 
 #ifdef __cplusplus
 }
 #endif
+
+#include "urcu-older.h"
 
 #endif
