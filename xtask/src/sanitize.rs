@@ -300,7 +300,7 @@ pub fn make_ready(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<String
         .ok_or_else(|| Failure::new("rustup's nightly toolchain has no sources of the library"))
 }
 
-fn rustup(workspace: &Workspace) -> Command {
+pub fn rustup(workspace: &Workspace) -> Command {
     let mut command = workspace.command("rustup");
     for name in OF_OUR_TOOLCHAIN {
         command.env_remove(name);
@@ -308,7 +308,7 @@ fn rustup(workspace: &Workspace) -> Command {
     command
 }
 
-fn host_that_has(workspace: &Workspace, sources: bool) -> Option<String> {
+pub fn host_that_has(workspace: &Workspace, sources: bool) -> Option<String> {
     let nightly = |args: &[&str]| {
         let mut command = rustup(workspace);
         command.args(["run", NIGHTLY, "rustc"]).args(args);

@@ -1,11 +1,20 @@
 //! `cargo xtask sim`: builds the program of crates/sim for the simulated machine, and runs it.
+//!
+//! A nightly compiler shows the machine plain accesses as well: it instruments them as for ThreadSanitizer, whose run-time is
+//! then the machine's own (`plain.rs` there).
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use crate::report::Failure;
+use crate::report::{Failure, talk};
+use crate::sanitize::{host_that_has, rustup};
 use crate::test::with_cfg;
-use crate::workspace::Workspace;
+use crate::workspace::{NIGHTLY, Workspace};
+
+/// What runs on the machine. The machine itself is not shown its own accesses.
+const SHOWN: [&str; 3] = ["afterwork", "afterwork-mpscq", "afterwork-sim"];
+/// The folder of a build that shows them, below that of all builds.
+pub const PLAIN: &str = "sim-plain";
 
 /// Returns the flags of a build for the simulated machine: linked at a fixed address, so that runs are the same each time.
 pub fn flags(variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
@@ -14,14 +23,34 @@ pub fn flags(variable: &impl Fn(&str) -> Option<String>) -> (String, String) {
     (name, format!("{flags}{separator}-Crelocation-model=static"))
 }
 
+/// Returns what nightly's cargo is to be told to show plain accesses, in a release build.
+pub fn shows_plain() -> impl Iterator<Item = String> {
+    const FLAGS: &str = r#"["-Zsanitizer=thread","-Zexternal-clangrt","-Cunsafe-allow-abi-mismatch=sanitizer","-Cllvm-args=-tsan-instrument-func-entry-exit=0"]"#;
+    let of = |name| format!("--config=profile.release.package.{name}.rustflags={FLAGS}");
+    ["-Zprofile-rustflags".into()]
+        .into_iter()
+        .chain(SHOWN.map(of))
+}
+
+/// Returns `true` if there is a toolchain that can.
+pub fn can_show_plain(workspace: &Workspace) -> bool {
+    host_that_has(workspace, false).is_some()
+}
+
 /// Builds the program, for the simulated machine by the flags that `env` has; returns where it is.
 fn build(
     workspace: &Workspace,
     target: &Path,
     env: Option<(String, String)>,
+    is_plain_shown: bool,
 ) -> Result<PathBuf, Failure> {
     let mut build = workspace.command("cargo");
+    if is_plain_shown {
+        build = rustup(workspace);
+        build.args(["run", NIGHTLY, "cargo"]);
+    }
     build.args(["build", "--quiet", "--release", "-p", "afterwork-sim"]);
+    build.args(is_plain_shown.then(shows_plain).into_iter().flatten());
     build.arg("--target-dir").arg(target).envs(env);
     let status = build
         .status()
@@ -34,7 +63,7 @@ fn build(
 
 /// Measures this machine by the program built for it; returns the file that says what was found.
 fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
-    let program = build(workspace, target, None)?;
+    let program = build(workspace, target, None, false)?;
     let name = program.display().to_string();
     let output = workspace.command(&name).arg("measure").output();
     let output = output.map_err(|error| Failure::new(format!("{name}: {error}")))?;
@@ -52,8 +81,16 @@ fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
 pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure> {
     let target = workspace.metadata(false)?.target_directory;
     let env = flags(&|name| std::env::var(name).ok());
-    let simulator = build(workspace, &target.join("sim"), Some(env))?;
     let mut args = args.to_vec();
+    let nr_args = args.len();
+    args.retain(|arg| arg != "--no-plain");
+    let is_wanted = args.len() == nr_args;
+    let is_plain_shown = is_wanted && can_show_plain(workspace);
+    if is_wanted && !is_plain_shown {
+        talk("sim: no nightly toolchain: plain accesses are not charged\n");
+    }
+    let folder = target.join(if is_plain_shown { PLAIN } else { "sim" });
+    let simulator = build(workspace, &folder, Some(env), is_plain_shown)?;
     if let Some(at) = args.iter().position(|arg| arg == "--calibrate") {
         let given = args.iter().position(|arg| arg == "--measured");
         let measured = match given.map(|at| (at, args.get(at + 1).cloned())) {

@@ -49,14 +49,15 @@ fn help() -> String {
     let scenarios = programs().map(|it| format!("  {:17} {}\n", it.name, it.about));
     format!(
         "cargo xtask sim SCENARIO[,SCENARIO…] --machine FILE [--cpus 8,72] [--scope cpu,cache_shard,system] [--seeds 3]\n\
-         \x20   [--items N] [--producers N] [--no-guesses] [--budget SECONDS] [--json]\n\
+         \x20   [--items N] [--producers N] [--no-guesses] [--no-plain] [--budget SECONDS] [--json]\n\
          cargo xtask sim check-NAME --machine FILE [--seed 1] [--cpus N] [--scope cpu] [--items N] [--twin BUG]\n\
          cargo xtask sim --calibrate NEW --machine FILE [--measured FILE] [--json]\n\n\
          The third form measures this machine, which should do nothing else, fits what costs it can to that, takes the others from\n\
          FILE, writes all to NEW, and compares scenarios that it was not fitted to: exit 1 if a regime's median is out of bounds.\n\n\
          Runs the shipped library on a simulated machine. Each figure comes with its interval over seeds, and over each guessed\n\
          cost halved and doubled. Several scenarios are put side by side: each is compared with the first, run by run of equal seeds\n\
-         and guesses. --producers N has items made on N of the CPUs alone, on distinct cores if there are so many. Exit 0: done; 1: deadlock, endless loop, panic, or over the budget; 2: could not run.\n\n{}",
+         and guesses. --producers N has items made on N of the CPUs alone, on distinct cores if there are so many. Plain\n\
+         accesses are charged where a nightly toolchain is there to show them; --no-plain does without. Exit 0: done; 1: deadlock, endless loop, panic, or over the budget; 2: could not run.\n\n{}",
         scenarios.collect::<String>()
     )
 }

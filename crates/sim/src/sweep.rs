@@ -65,6 +65,7 @@ pub fn sweep(options: &Options, machine: &Machine) -> Result<Value, String> {
     Ok(json!({
         "scenario": options.scenarios.join(","), "machine": options.machine.display().to_string(), "guesses": guesses,
         "nr_runs": points.len(), "varied": options.varies_guesses, "rows": rows,
+        "plain_accesses": sync::sim::sees_plain(),
     }))
 }
 

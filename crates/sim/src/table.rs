@@ -31,9 +31,15 @@ fn list(value: &Value) -> &[Value] {
 /// Returns the outcome of a sweep as text.
 pub fn shown(all: &Value) -> String {
     let guesses: Vec<_> = list(&all["guesses"]).iter().map(text).collect();
+    let plain = match all["plain_accesses"] == true {
+        true => "Plain accesses are charged.",
+        false => {
+            "Plain accesses are not charged, and the share of what a lock guards is a guess too."
+        }
+    };
     let mut out = format!(
-        "SIMULATED, not measured: {} on {}. {} of its costs are guesses ({}), and so is the share of what a lock guards. Trust \
-         which line saturates, and from how many CPUs on; not the figures.\n\n",
+        "SIMULATED, not measured: {} on {}. {} of its costs are guesses ({}). {plain} Trust which line saturates, \
+         and from how many CPUs on; not the figures.\n\n",
         text(&all["scenario"]),
         text(&all["machine"]),
         guesses.len(),

@@ -81,6 +81,42 @@ fn every_scenario_comes_to_its_end() {
     }
 }
 
+/// Sixteen lines that two CPUs write under a lock by turns. Where plain accesses are not shown, two of them come with the lock.
+#[test]
+fn plain_accesses_under_a_lock_move_their_lines() {
+    use sync::{Mutex, atomic::AtomicU32, sim, thread};
+    use topology::{CpuId, Topology};
+
+    #[repr(align(64))]
+    struct Line(u64);
+    const NR_LINES: u64 = 16;
+    const NR_TURNS: u64 = 1000;
+    static LINES: Mutex<[Line; NR_LINES as usize]> =
+        Mutex::new([const { Line(0) }; NR_LINES as usize]);
+    static TURN: AtomicU32 = AtomicU32::new(0);
+    let topology = Topology::synthetic("2 core").unwrap();
+    let machine = sim::Machine::new(topology, sim::Costs::example());
+    let outcome = sim::run(machine, || {
+        let on = |me: u32| {
+            move || {
+                let here = [CpuId::new(me)].into_iter().collect();
+                sync::cpu::set_affinity(None, &here).unwrap();
+                for turn in (me..NR_TURNS as u32).step_by(2) {
+                    while TURN.load(std::sync::atomic::Ordering::Relaxed) != turn {
+                        sync::hint::spin_loop();
+                    }
+                    LINES.lock().iter_mut().for_each(|line| line.0 += 1);
+                    TURN.store(turn + 1, std::sync::atomic::Ordering::Relaxed);
+                }
+            }
+        };
+        let threads = [0, 1].map(|me| thread::spawn("by turns", on(me)).unwrap());
+        threads.into_iter().for_each(|it| it.join().unwrap());
+    });
+    let moves = outcome.unwrap().counts.moves / NR_TURNS;
+    assert_eq!(moves >= NR_LINES, sim::sees_plain(), "{moves} a turn");
+}
+
 const CHECKS: [&str; 12] = [
     "once", "flush", "cancel", "limit", "order", "drain", "delayed", "scope", "mailbox", "rcu",
     "srcu", "percpu",

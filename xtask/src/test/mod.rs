@@ -79,7 +79,13 @@ fn run_layer(
 ) -> Result<LayerTally, Failure> {
     let mut progress = Progress::new(layer);
     let mut tally = LayerTally::new(layer.name);
-    let steps = plan::steps(layer, metadata, |name| std::env::var(name).ok());
+    let mut steps = plan::steps(layer, metadata, |name| std::env::var(name).ok());
+    if layer.name == plan::SIM && !crate::sim::can_show_plain(workspace) {
+        let nr_steps = steps.len();
+        steps.retain(|step| step.without.is_empty());
+        progress.say("skipped: no nightly toolchain to show plain accesses");
+        tally.count.skipped += (nr_steps - steps.len()) as u64;
+    }
     if layer.name == plan::MIRI
         && !steps.is_empty()
         && let Err(reason) = miri::make_ready(workspace)

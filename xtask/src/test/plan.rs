@@ -7,7 +7,7 @@ use std::{collections::BTreeMap, time::Duration};
 
 use super::miri;
 use crate::sim;
-use crate::workspace::{Metadata, Package};
+use crate::workspace::{Metadata, NIGHTLY, OF_OUR_TOOLCHAIN, Package};
 
 /// A layer of tests.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ const INTEGRATION: &str = "integration";
 const DOC: &str = "doc";
 const LOOM: &str = "loom";
 const SHUTTLE: &str = "shuttle";
-const SIM: &str = "sim";
+pub const SIM: &str = "sim";
 pub const MIRI: &str = "miri";
 
 const fn minutes(count: u64) -> Duration {
@@ -143,7 +143,9 @@ pub fn steps(
                 packages.flat_map(|package| package_steps(name, package, metadata, &variable));
             if name == SIM {
                 let machine = machine_step(metadata, &variable);
-                return [machine].into_iter().chain(of_packages).collect();
+                let plain = plain_step(metadata, &variable);
+                let all = [machine].into_iter().chain(of_packages).chain([plain]);
+                return all.collect();
             }
             of_packages.collect()
         }
@@ -159,6 +161,29 @@ fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>)
         env: vec![sim::flags(variable), optimised],
         prefix: Some("afterwork-sync".into()),
         ..Step::new("cargo test -p afterwork-sync --lib", args)
+    }
+}
+
+/// Returns the command that runs some of the tests with plain accesses shown, which wants another toolchain.
+fn plain_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
+    let apart = metadata.target_directory.join(sim::PLAIN);
+    let words = format!("rustup run {NIGHTLY} cargo test --release -p afterwork-sim --test sim");
+    let tests = [
+        "--",
+        "plain_",
+        "equal_seeds",
+        "on_eight_cpus",
+        "a_bug_is_put_back",
+    ];
+    let to = ["--target-dir".into(), apart.display().to_string()];
+    let args = sim::shows_plain()
+        .chain(to)
+        .chain(tests.map(str::to_string));
+    Step {
+        env: vec![sim::flags(variable)],
+        without: OF_OUR_TOOLCHAIN,
+        prefix: Some("afterwork-sim, plain accesses shown".into()),
+        ..Step::new(&words, args)
     }
 }
 

@@ -25,6 +25,11 @@ pub struct Arena {
     state: std::cell::UnsafeCell<*mut State>,
 }
 
+/// Returns `true` for an address of the arena's.
+pub fn holds(addr: usize) -> bool {
+    (HEAP_AT..HEAP_AT + HEAP_BYTES).contains(&addr)
+}
+
 struct State {
     next: usize,
     owners: [Owner; NR_OWNERS],
@@ -92,6 +97,14 @@ impl Default for Arena {
     fn default() -> Self {
         Self::new()
     }
+}
+
+/// Stands for the C library's, so that the standard library's hash tables lie alike in each run.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn getrandom(to: *mut u8, bytes: usize, _flags: u32) -> isize {
+    // SAFETY: the caller wants `bytes` written there.
+    unsafe { ptr::write_bytes(to, 0x5a, bytes) };
+    bytes as isize
 }
 
 /// Returns the class of a layout, and how large and aligned its blocks are.

@@ -16,6 +16,7 @@ use super::{
     costs::Costs,
     line::{ByNumber, Lines},
     mask::{MAX_CPUS, Mask},
+    plain,
     report::{Counts, Failure, LockStat, Outcome, Samples},
     task::{State, Task},
     timers::Timers,
@@ -41,7 +42,7 @@ pub struct Machine {
     pub jitter_per_mille: u64,
     /// What part of a transfer, per mille, passes before the old owner loses the line.
     pub early_per_mille: u64,
-    /// How many lines of what a lock guards come with it, at most.
+    /// How many lines of what a lock guards come with it, at most. None where plain accesses are seen.
     pub guarded_lines: usize,
     /// Whether stacks of who waits are taken: to show them takes a third of a second.
     pub takes_stacks: bool,
@@ -65,7 +66,7 @@ impl Machine {
             seed: 1,
             jitter_per_mille: 50,
             early_per_mille: 500,
-            guarded_lines: 2,
+            guarded_lines: if plain::is_seen() { 0 } else { 2 },
             takes_stacks: true,
             reserves_ahead: false,
             budget: None,
@@ -135,8 +136,8 @@ thread_local! {
     static ENGINE: Cell<*mut Engine> = const { Cell::new(std::ptr::null_mut()) };
     /// The task that has its turn.
     static RUNNING: Cell<Option<usize>> = const { Cell::new(None) };
-    #[cfg(debug_assertions)]
-    static IS_BORROWED: Cell<bool> = const { Cell::new(false) };
+    /// Whether a step is being made, or the program does what the machine is not to see.
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Returns the task that has its turn, if a simulation runs on this thread.
@@ -153,14 +154,26 @@ pub fn with<R>(step: impl FnOnce(&mut Engine) -> R) -> Option<R> {
     if engine.is_null() {
         return None;
     }
-    #[cfg(debug_assertions)]
-    assert!(!IS_BORROWED.replace(true), "a step inside a step");
+    let was_inside = IS_INSIDE.replace(true);
+    debug_assert!(!was_inside, "a step inside a step");
     // SAFETY: `run` keeps the engine as long as the pointer is set; all is on this thread, and no step holds a reference while
     // another one runs.
     let result = step(unsafe { &mut *engine });
-    #[cfg(debug_assertions)]
-    IS_BORROWED.set(false);
+    IS_INSIDE.set(was_inside);
     Some(result)
+}
+
+/// Returns `true` inside of a step, whose accesses are the engine's.
+pub fn is_inside() -> bool {
+    IS_INSIDE.try_with(Cell::get).unwrap_or(true)
+}
+
+/// Calls `step`, whose plain accesses the machine does not see: what a scenario notes of itself. It must not use the facade.
+pub fn unseen<R>(step: impl FnOnce() -> R) -> R {
+    IS_INSIDE.set(true);
+    let result = step();
+    IS_INSIDE.set(false);
+    result
 }
 
 /// Calls `step` with the engine, from code that only a task runs.

@@ -60,6 +60,7 @@ pub fn make_task(name: &str, body: Box<dyn FnOnce()>) -> usize {
             panic: None,
             nr_idle: 0,
             last_site: None,
+            paid: 0,
             told: None,
         });
         let waker = (!first).then_some(e.cpu);

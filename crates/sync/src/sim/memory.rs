@@ -24,6 +24,7 @@ pub fn touch(addr: usize, access: Access, site: Site) {
         e.counts.accesses += 1;
         let instr = e.costs.instr;
         e.advance(instr);
+        e.task().paid = addr;
         match access {
             Access::Load | Access::Cas => {
                 e.task().last_site = Some(site);
@@ -46,6 +47,19 @@ pub fn touch(addr: usize, access: Access, site: Site) {
         }
     };
     if let Some(place) = missed {
+        fetch(place, access, site);
+    }
+}
+
+/// Pays for a line of plain accesses, if the CPU has not got it.
+///
+/// Whether it has is looked up ahead of CPUs that are behind: as those of a turn, but for the last.
+pub fn touch_plain(addr: usize, access: Access, site: Site) {
+    if engine(|e| e.has(addr, access)) {
+        return;
+    }
+    sync();
+    if let Some(place) = engine(|e| e.hit(addr, access)) {
         fetch(place, access, site);
     }
 }
@@ -151,6 +165,14 @@ impl Engine {
             _ => return Some(place),
         }
         None
+    }
+
+    /// Returns `true` if this CPU has a line for such an access.
+    fn has(&mut self, addr: usize, access: Access) -> bool {
+        let (c, now) = (self.cpu, self.now());
+        let place = self.lines.find(addr);
+        let line = self.lines.at(place);
+        line.is_of(c, now) || (access == Access::Load && line.sharers.has(c))
     }
 
     /// Stands in the queue for a line if it is busy. Returns `true` if the task is to suspend.

@@ -2,11 +2,14 @@
 //!
 //! The standard library's would let the OS thread sleep, and with it the task that is to wake it.
 
-use std::cell::{Cell, UnsafeCell};
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// Stands for `std::sync::OnceLock`.
 pub struct OnceLock<T> {
-    is_being_made: Cell<bool>,
+    /// Whether a task writes the value, or has.
+    is_taken: AtomicBool,
+    is_made: AtomicBool,
     value: UnsafeCell<Option<T>>,
 }
 
@@ -19,14 +22,18 @@ impl<T> OnceLock<T> {
     /// Makes an empty cell.
     pub const fn new() -> Self {
         Self {
-            is_being_made: Cell::new(false),
+            is_taken: AtomicBool::new(false),
+            is_made: AtomicBool::new(false),
             value: UnsafeCell::new(None),
         }
     }
 
     /// Returns the value, if there is one.
     pub fn get(&self) -> Option<&T> {
-        // SAFETY: written once, and no reference is given out before.
+        if !self.is_made.load(Relaxed) {
+            return None;
+        }
+        // SAFETY: written, and never again.
         unsafe { (*self.value.get()).as_ref() }
     }
 
@@ -36,27 +43,30 @@ impl<T> OnceLock<T> {
     ///
     /// If there is one, or one is being made.
     pub fn set(&self, value: T) -> Result<(), T> {
-        if self.get().is_some() || self.is_being_made.get() {
+        if self.is_taken.swap(true, Relaxed) {
             return Err(value);
         }
-        // SAFETY: empty, so no reference to it exists.
-        unsafe { *self.value.get() = Some(value) };
+        self.write(value);
         Ok(())
     }
 
     /// Returns the value, which `make` makes where there is none.
     pub fn get_or_init(&self, make: impl FnOnce() -> T) -> &T {
-        while self.get().is_none() {
-            if self.is_being_made.replace(true) {
-                super::thread::sleep(std::time::Duration::from_micros(1));
-                continue;
+        if self.get().is_none() {
+            if !self.is_taken.swap(true, Relaxed) {
+                self.write(make());
             }
-            let made = make();
-            // SAFETY: empty, as only the one that makes it writes it.
-            unsafe { *self.value.get() = Some(made) };
-            break;
+            while self.get().is_none() {
+                super::thread::sleep(std::time::Duration::from_micros(1));
+            }
         }
         self.get().expect("made above")
+    }
+
+    fn write(&self, value: T) {
+        // SAFETY: only the one that took the cell comes here, once, and no reference is given out before `is_made`.
+        unsafe { *self.value.get() = Some(value) };
+        self.is_made.store(true, Relaxed);
     }
 
     /// Returns the value.

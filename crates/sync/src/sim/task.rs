@@ -56,6 +56,8 @@ pub struct Task {
     pub nr_idle: u64,
     /// Where its last access stands.
     pub last_site: Option<Site>,
+    /// The word that its last access paid for.
+    pub paid: usize,
     /// Its stack, when the engine has asked for it.
     pub told: Option<Backtrace>,
 }
@@ -65,6 +67,8 @@ const STACKS_AT: usize = 0x2000_0000_0000;
 const STACK_BYTES: usize = 512 << 10;
 /// Unmapped below each stack, so that one that overflows faults.
 const GUARD_BYTES: usize = 64 << 10;
+/// More threads at a time than anybody simulates.
+const NR_STACKS: usize = 1 << 20;
 
 /// Numbers of stacks: those free again, and the next that was never used. Nothing panics or suspends under it.
 static FREE: Mutex<(Vec<usize>, usize)> = Mutex::new((Vec::new(), 0));
@@ -104,6 +108,12 @@ impl Stack {
     fn lowest(&self) -> usize {
         STACKS_AT + self.0 * (STACK_BYTES + GUARD_BYTES) + GUARD_BYTES
     }
+}
+
+/// Returns the number of the stack that has an address.
+pub fn stack_of(addr: usize) -> Option<usize> {
+    let number = addr.checked_sub(STACKS_AT)? / (STACK_BYTES + GUARD_BYTES);
+    (number < NR_STACKS).then_some(number)
 }
 
 impl Drop for Stack {

@@ -345,3 +345,40 @@ fn who_has_disabled_preemption_keeps_the_cpu() {
     });
     outcome.unwrap();
 }
+
+#[test]
+fn a_plain_access_pays_for_a_line_that_moves_and_for_nothing_else() {
+    use super::plain::{__tsan_atomic64_load, __tsan_read8, __tsan_write8};
+    static PLAIN: Line<Plain> = Line(Plain::new(0));
+    static WORD: Line<AtomicU64> = Line(AtomicU64::new(0));
+    let at = || (&raw const PLAIN).cast();
+    let took_ps = |step: &dyn Fn()| {
+        let start = super::kernel::now_ps();
+        step();
+        super::kernel::now_ps() - start
+    };
+    run(machine(2), move || {
+        let costs = Costs::example();
+        let own = 0_u64;
+        assert_eq!(took_ps(&|| __tsan_read8(at())), costs.dram);
+        assert_eq!(took_ps(&|| __tsan_read8(at())), 0, "a hit");
+        assert_eq!(took_ps(&|| __tsan_read8((&raw const own).cast())), 0);
+        let other = thread::spawn("other", move || {
+            let there = [CpuId::new(1)].into_iter().collect();
+            cpu::set_affinity(None, &there).unwrap();
+            __tsan_write8(at());
+        });
+        other.unwrap().join().unwrap();
+        assert_eq!(took_ps(&|| __tsan_read8(at())), costs.llc_dirty);
+        // The first is the instruction of the facade's load.
+        let load = || {
+            // SAFETY: a word that is never freed.
+            unsafe { __tsan_atomic64_load(WORD.0.as_ptr(), 0) };
+        };
+        WORD.0.load(Ordering::Relaxed);
+        assert_eq!(took_ps(&load), 0);
+        assert_eq!(took_ps(&load), costs.load_hit);
+        assert_eq!(took_ps(&|| super::unseen(|| __tsan_write8(at()))), 0);
+    })
+    .unwrap();
+}

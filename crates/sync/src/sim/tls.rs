@@ -34,6 +34,15 @@ fn with_slots<R>(step: impl Fn(&mut Vec<Slot>, bool) -> R) -> R {
     .unwrap_or_else(|| OF_HOST.with_borrow_mut(|slots| step(slots, false)))
 }
 
+/// Returns the place of a key, at its first use the next one. One step for tasks: never part of a crate whose accesses are seen.
+#[inline(never)]
+fn placed(place: &AtomicUsize) -> usize {
+    if place.load(Ordering::Relaxed) == 0 {
+        place.store(NEXT.fetch_add(1, Ordering::Relaxed), Ordering::Relaxed);
+    }
+    place.load(Ordering::Relaxed)
+}
+
 impl<T: 'static> LocalKey<T> {
     /// Makes a key whose values `init` makes.
     pub const fn new(init: fn() -> T) -> Self {
@@ -41,16 +50,6 @@ impl<T: 'static> LocalKey<T> {
             init,
             place: AtomicUsize::new(0),
         }
-    }
-
-    fn place(&self) -> usize {
-        let place = self.place.load(Ordering::Relaxed);
-        if place != 0 {
-            return place;
-        }
-        let place = NEXT.fetch_add(1, Ordering::Relaxed);
-        self.place.store(place, Ordering::Relaxed);
-        place
     }
 
     /// Calls `f` with this thread's value.
@@ -69,7 +68,7 @@ impl<T: 'static> LocalKey<T> {
     ///
     /// If it has been destroyed.
     pub fn try_with<R>(&'static self, f: impl FnOnce(&T) -> R) -> Result<R, AccessError> {
-        let place = self.place();
+        let place = placed(&self.place);
         let has_destructor = std::mem::needs_drop::<T>();
         let found = with_slots(|slots, are_gone| match slots.get(place) {
             Some(Slot::Made { value, .. }) => {
