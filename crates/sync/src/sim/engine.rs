@@ -16,8 +16,8 @@ use super::{
     costs::Costs,
     line::{ByNumber, Lines},
     mask::{MAX_CPUS, Mask},
-    plain,
     report::{Counts, Failure, LockStat, Outcome, Samples},
+    seen,
     task::{State, Task},
     timers::Timers,
 };
@@ -66,7 +66,7 @@ impl Machine {
             seed: 1,
             jitter_per_mille: 50,
             early_per_mille: 500,
-            guarded_lines: if plain::is_seen() { 0 } else { 2 },
+            guarded_lines: if seen::is_seen() { 0 } else { 2 },
             takes_stacks: true,
             reserves_ahead: false,
             budget: None,

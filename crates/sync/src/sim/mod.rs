@@ -47,6 +47,7 @@ pub(crate) mod once;
 mod placement;
 mod plain;
 mod report;
+mod seen;
 mod task;
 #[cfg(test)]
 mod tests;
@@ -58,8 +59,8 @@ pub use arena::Arena;
 pub use costs::Costs;
 pub use engine::{Machine, run, unseen};
 pub use mask::MAX_CPUS;
-pub use plain::is_seen as sees_plain;
 pub use report::{Counts, Failure, HotLine, LockStat, Outcome};
+pub use seen::is_seen as sees_plain;
 
 use engine::{running, with};
 use topology::{CpuId, CpuSet, Topology};

@@ -15,13 +15,14 @@
 use std::ffi::{c_int, c_void};
 use std::panic::Location;
 use std::ptr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use super::{
     arena,
     engine::{engine, is_inside, running},
     line::{LINE_BYTES, Site},
     memory::{self, Access},
+    seen,
     task::stack_of,
 };
 
@@ -30,24 +31,9 @@ const IMAGE_END: usize = 1 << 32;
 /// `memory_order_seq_cst`.
 const SEQ_CST: c_int = 5;
 
-static IS_SEEN: AtomicBool = AtomicBool::new(false);
-
-/// Returns `true` if plain accesses are seen: part of this program is built so.
-pub fn is_seen() -> bool {
-    IS_SEEN.load(Ordering::Relaxed)
-}
-
 /// Stands for all places of such accesses. Which they are the stacks of who waits tell.
 fn site() -> Site {
     Location::caller()
-}
-
-/// Returns what is told of a place.
-pub fn told(site: Site) -> String {
-    match site.file() == file!() {
-        true => "a plain access or a count of an Arc, by the stack".into(),
-        false => site.to_string(),
-    }
 }
 
 fn is_of_machine(at: usize) -> bool {
@@ -78,7 +64,7 @@ fn atomic(at: usize, access: Access) {
 /// Called by each crate that is built so, before `main`.
 #[unsafe(no_mangle)]
 extern "C" fn __tsan_init() {
-    IS_SEEN.store(true, Ordering::Relaxed);
+    seen::note();
 }
 
 macro_rules! plain {
