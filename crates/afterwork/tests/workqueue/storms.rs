@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use afterwork::workqueue::{AffinityScope, Builder, DelayedWork, Registry, Work, Workqueue};
+use afterwork::{
+    observe,
+    workqueue::{AffinityScope, Builder, DelayedWork, Registry, Work, Workqueue},
+};
 
 use crate::support::*;
 
@@ -263,7 +266,10 @@ fn queues_that_are_made_and_dropped_leave_no_memory_behind() {
                 },
             ),
         ];
-        let is_alone = || registry.pool_stats().len() == 1;
+        let is_alone = || {
+            let now = observe::snapshot_of(&registry);
+            now.queues.len() == 1 && now.pools.len() == 1
+        };
         for (what, count, uses) in kinds {
             let makes = |count| {
                 (0..count).for_each(|nth| uses(&registry, nth));
