@@ -100,18 +100,22 @@ impl Drop for Pools {
 }
 
 impl Ours {
-    /// Starts it, with as many items at once as a peer has workers.
+    /// Starts it, with as many items at once as a peer has workers. With `lock_stat` the pool lock is under the clock, and workers sleep
+    /// as soon as they have nothing to do: who queues an item wakes one, or the lock has nothing to defer.
     pub fn start(
         topology: &Topology,
         way: Way,
         workers: usize,
         lock_stat: bool,
     ) -> Result<Self, Stop> {
-        let params = Params {
+        let mut params = Params {
             wake: way.wake,
             lock_stat,
             ..Params::default()
         };
+        if lock_stat {
+            params.worker_spin_limit = 0;
+        }
         let max_active = u32::try_from(workers).unwrap_or(MAX_ACTIVE).min(MAX_ACTIVE);
         Self::build(topology, params, |builder| {
             builder
