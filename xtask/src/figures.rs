@@ -6,6 +6,10 @@
 //! does nothing else). The check sees by sums that the picture is of that run, and of the page as it is made now.
 
 mod claims;
+/// The words of the lab, so that a case and a metric are called alike everywhere. The chore depends on no crate of the lab.
+#[path = "../../crates/lab/src/output/words.rs"]
+#[allow(dead_code, reason = "the lab needs more of them")]
+mod words;
 
 use std::fmt::Write as _;
 use std::fs;
@@ -59,6 +63,7 @@ const STALE: &str = "not as the run has it: cargo xtask figures --write";
 
 /// A row of README's table, and the claim of the lab that it is taken from.
 struct Row {
+    /// What is done; the metric's words follow.
     what: &'static str,
     against: &'static str,
     bench: &'static str,
@@ -73,7 +78,7 @@ struct Row {
 
 const ROWS: [Row; 8] = [
     Row {
-        what: "queue an item and wait for it, 8 threads: items/s",
+        what: "queue an item and wait for it, 8 threads",
         against: "best of tokio, rayon, threadpool, channel pool",
         bench: "workqueue",
         case: "one-at-a-time",
@@ -93,7 +98,7 @@ const ROWS: [Row; 8] = [
         lower: false,
     },
     Row {
-        what: "batches of 1000 items: items/s",
+        what: "batches of 1000 items",
         against: "the same",
         bench: "workqueue",
         case: "batch-1000",
@@ -103,7 +108,7 @@ const ROWS: [Row; 8] = [
         lower: false,
     },
     Row {
-        what: "eight subsystems with limits, one machine: p99 latency",
+        what: "eight subsystems with limits, one machine",
         against: "best of three kinds of pool, one each",
         bench: "max-active",
         case: "subsystems",
@@ -113,7 +118,7 @@ const ROWS: [Row; 8] = [
         lower: true,
     },
     Row {
-        what: "messages of two threads to an owner: time each",
+        what: "small messages to an owner",
         against: "best of five channels",
         bench: "mpscq",
         case: "owned",
@@ -123,7 +128,7 @@ const ROWS: [Row; 8] = [
         lower: true,
     },
     Row {
-        what: "an owner that sleeps until 32 are there: its CPU time",
+        what: "an owner that sleeps until 32 are there",
         against: "std's channel",
         bench: "task-work",
         case: "wake",
@@ -133,7 +138,7 @@ const ROWS: [Row; 8] = [
         lower: true,
     },
     Row {
-        what: "read under RCU: time",
+        what: "read under RCU",
         against: "crossbeam-epoch",
         bench: "rcu",
         case: "read",
@@ -143,7 +148,7 @@ const ROWS: [Row; 8] = [
         lower: true,
     },
     Row {
-        what: "the intrusive queue, items side by side, 4 producers: time",
+        what: "the intrusive queue, items side by side",
         against: "cordyceps",
         bench: "mpscq",
         case: "push-pop-contiguous",
@@ -468,8 +473,12 @@ fn table(record: &Record) -> String {
             .map_or_else(|| "-".into(), |ratio| row.told(ratio));
         let _ = writeln!(
             text,
-            "| {} | {} | {told} | `bench {} --cases {}` |",
-            row.what, row.against, row.bench, row.case
+            "| {}: {} | {} | {told} | `bench {} --cases {}` |",
+            row.what,
+            words::of_metric(row.bench, row.case, row.metric),
+            row.against,
+            row.bench,
+            row.case
         );
     }
     text

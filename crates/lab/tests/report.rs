@@ -152,6 +152,10 @@ fn what_is_no_run_is_refused_in_one_line() {
 const PROBE: &str = r#"<!DOCTYPE html><meta charset="utf-8"><body><script>
 const said = [];
 addEventListener("error", event => said.push("error " + event.message));
+const parts = colour => colour.match(/[\d.]+/g).map(Number);
+const light = colour => { const [r, g, b] = parts(colour).map(it => it / 255)
+  .map(it => it <= .04045 ? it / 12.92 : ((it + .055) / 1.055) ** 2.4); return .2126 * r + .7152 * g + .0722 * b; };
+const contrast = (a, b) => { const [x, y] = [light(a), light(b)]; return (Math.max(x, y) + .05) / (Math.min(x, y) + .05); };
 async function look(width) {
   const frame = document.createElement("iframe");
   frame.width = width; frame.height = 3000; frame.src = "run.html";
@@ -171,15 +175,23 @@ async function look(width) {
   const small = [...inside.querySelectorAll("main *")].filter(it => it.checkVisibility() && it.textContent
     && parseFloat(frame.contentWindow.getComputedStyle(it).fontSize) < 11);
   const cut = [...inside.querySelectorAll(".wide")].filter(it => it.checkVisibility() && it.scrollWidth > it.clientWidth);
-  said.push(`width ${width}: bars ${bars.length} empty ${empty.length}, curves ${curves.length} flat ${flat.length}, `
+  const style = it => frame.contentWindow.getComputedStyle(it);
+  const behind = it => { while (it && (parts(style(it).backgroundColor)[3] ?? 1) === 0) it = it.parentElement;
+    return it ? style(it).backgroundColor : "rgb(255, 255, 255)"; };
+  const told = [...inside.querySelectorAll("main *")].filter(it => it.checkVisibility()
+    && [...it.childNodes].some(child => child.nodeType === 3 && child.textContent.trim()));
+  const pale = told.filter(it => contrast(style(it).color, behind(it)) < 4.5);
+  const squeezed = told.filter(it => it.matches(".claims td:nth-child(-n+3)") && it.textContent.length > 20 && it.getBoundingClientRect().width < 110);
+  const scheme = light(behind(inside.body)) < .5 ? "dark" : "light";
+  said.push(`width ${width}: ${scheme}, pale ${pale.length}, squeezed ${squeezed.length}, bars ${bars.length} empty ${empty.length}, curves ${curves.length} flat ${flat.length}, `
     + `overflow ${Math.max(0, inside.documentElement.scrollWidth - width)}, small ${small.length}`
     + `, bare ${bare.length}, lost ${lost.length}, below ${below}, cut ${cut.length}`);
 }
-(async () => { await look(400); await look(1400); document.title = "done"; document.body.textContent = said.join("\n"); })();
+(async () => { await look(360); await look(400); await look(1400); document.title = "done"; document.body.textContent = said.join("\n"); })();
 </script>"#;
 
 #[test]
-fn a_browser_shows_every_plot_on_narrow_and_wide_screens() {
+fn a_browser_shows_every_plot_on_narrow_and_wide_screens_in_light_and_dark() {
     is_shown_whole(run().path(), [4, 2]);
 }
 
@@ -201,34 +213,37 @@ fn a_browser_shows_the_run_of_all_benches_that_readme_quotes() {
 /// Opens `run.html` of a folder in a browser, with all that it folds unfolded: it has so many bars and curves, and no fault.
 fn is_shown_whole(root: &Path, [bars, curves]: [usize; 2]) {
     fs::write(root.join("probe.html"), PROBE).unwrap();
-    let Some(page) = browsed(root, &[]) else {
-        return;
-    };
-    for width in [400, 1400] {
-        let start = page
-            .find(&format!("width {width}: "))
-            .unwrap_or_else(|| panic!("nothing said of {width}: {page}"));
-        let said = page[start..].lines().next().unwrap_or_default();
-        let said = said.split('<').next().unwrap_or_default();
-        let number = |word: &str| -> usize {
-            let after = said
-                .split(&format!("{word} "))
-                .nth(1)
-                .unwrap_or_else(|| panic!("{word}: {said}"));
-            let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
-            digits.parse().unwrap_or_else(|_| panic!("{word}: {said}"))
+    for (scheme, number) in [("dark", 0), ("light", 1)] {
+        let setting = format!("--blink-settings=preferredColorScheme={number}");
+        let Some(page) = browsed(root, &[&setting]) else {
+            return;
         };
-        assert!(
-            number("bars") >= bars && number("curves") >= curves,
-            "{said}"
-        );
-        for nothing in [
-            "empty", "flat", "overflow", "small", "bare", "lost", "below",
-        ] {
-            assert_eq!(number(nothing), 0, "{nothing}: {said}");
+        for width in [360, 400, 1400] {
+            let start = page
+                .find(&format!("width {width}: {scheme}, "))
+                .unwrap_or_else(|| panic!("nothing said of {width} in {scheme}: {page}"));
+            let said = page[start..].lines().next().unwrap_or_default();
+            let said = said.split('<').next().unwrap_or_default();
+            let number = |word: &str| -> usize {
+                let after = said
+                    .split(&format!("{word} "))
+                    .nth(1)
+                    .unwrap_or_else(|| panic!("{word}: {said}"));
+                let digits: String = after.chars().take_while(char::is_ascii_digit).collect();
+                digits.parse().unwrap_or_else(|_| panic!("{word}: {said}"))
+            };
+            assert!(
+                number("bars") >= bars && number("curves") >= curves,
+                "{said}"
+            );
+            for nothing in [
+                "pale", "squeezed", "empty", "flat", "overflow", "small", "bare", "lost", "below",
+            ] {
+                assert_eq!(number(nothing), 0, "{nothing}: {said}");
+            }
         }
+        assert!(!page.contains("error "), "{page}");
     }
-    assert!(!page.contains("error "), "{page}");
 }
 
 #[test]
@@ -247,7 +262,7 @@ fn a_browser_shows_what_changed_between_two_runs_on_a_narrow_screen() {
     for width in [400, 1400] {
         let said = page.split(&format!("width {width}: ")).nth(1);
         let said = said.and_then(|it| it.lines().next()).unwrap_or_default();
-        for nothing in ["overflow 0,", "small 0,", "cut 0"] {
+        for nothing in ["pale 0,", "overflow 0,", "small 0,", "cut 0"] {
             assert!(said.contains(nothing), "{nothing}: {page}");
         }
     }

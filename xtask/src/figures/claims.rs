@@ -4,6 +4,8 @@ use std::fmt::Write as _;
 
 use serde_json::Value;
 
+use super::words;
+
 pub(super) const PAGE: &str = "docs/figures.md";
 pub(super) const BEGIN: &str = "<!-- run: written by `cargo xtask figures --write` -->\n";
 pub(super) const END: &str = "<!-- run: end -->\n";
@@ -18,8 +20,8 @@ struct Counts {
 }
 
 /// Returns what stands between the marks: a sentence with the sums, and a table for each bench.
-pub(super) fn tables(told: &str, machine: &str, date: &str, command: &str) -> String {
-    let lines = told
+pub(super) fn tables(run: &str, machine: &str, date: &str, command: &str) -> String {
+    let lines = run
         .lines()
         .filter_map(|line| serde_json::from_str::<Value>(line).ok());
     let judged = lines.filter(|line| line["claim"].is_string() && line["bound"].is_string());
@@ -31,17 +33,21 @@ pub(super) fn tables(told: &str, machine: &str, date: &str, command: &str) -> St
             bench = of("bench").to_owned();
             let _ = write!(
                 tables,
-                "\n### {bench}\n\n| case | ratio | metric | against | measured | claimed | holds? | elsewhere |\n|---|---|---|---|---|---|---|---|\n"
+                "\n### {bench}\n\n| case | ours | by | against | measured | claimed | holds? | elsewhere |\n|---|---|---|---|---|---|---|---|\n"
             );
             case.clear();
         }
-        let told_case = if case == of("case") { "" } else { of("case") };
+        let told_case = if case == of("case") {
+            String::new()
+        } else {
+            told(bench.as_str(), of("case"))
+        };
         let answer = counts.note(of("verdict"), claim["close"] == Value::Bool(true));
         let _ = writeln!(
             tables,
-            "| {told_case} | {} | `{}` | {} | {} | {} | {answer} | {} |",
-            of("claim"),
-            of("metric"),
+            "| {told_case} | {} | {} | {} | {} | {} | {answer} | {} |",
+            of("variant"),
+            words::of_metric(&bench, of("case"), of("metric")),
             of("against"),
             measured(&claim["ratio"]),
             of("bound").replace(">=", "≥").replace("<=", "≤"),
@@ -60,6 +66,14 @@ pub(super) fn tables(told: &str, machine: &str, date: &str, command: &str) -> St
          one repetition, which says nothing.\n{tables}",
         held + failed + one_run
     )
+}
+
+/// Tells what a case does, and its name where that is something else.
+fn told(bench: &str, case: &str) -> String {
+    match words::of_case(bench, case) {
+        words if words == case => case.to_owned(),
+        words => format!("{words} (`{case}`)"),
+    }
 }
 
 impl Counts {
@@ -125,10 +139,10 @@ mod tests {
         let told = tables(RUN, "a machine", "2026-11-23", "afterwork bench");
         for part in [
             "`afterwork bench` on a machine, 2026-11-23. Of 3 claims 1 held and 1 did not; 1 lie within the noise. 1 had time",
-            "| read | a read | `read_ns` | urcu-memb | 0.0012 ±0, n 9 | ≤ 1 | yes | 0.5 |",
-            "|  | calls/s | `calls_per_s` | x | 0.93 ±0.10, n 5 | ≥ 1 | **no**, within the noise |  |",
+            "| read a protected value (`read`) | rcu | time of a read | urcu-memb | 0.0012 ±0, n 9 | ≤ 1 | yes | 0.5 |",
+            "|  | rcu | callbacks/s | x | 0.93 ±0.10, n 5 | ≥ 1 | **no**, within the noise |  |",
             "### sum\n",
-            "| tree | bytes/s | `rate` | rayon | 4.6 | ≥ 1 | one run: no verdict |  |",
+            "| hash a tree of cached files (`tree`) | plain | rate | rayon | 4.6 | ≥ 1 | one run: no verdict |  |",
         ] {
             assert!(told.contains(part), "{part}\n{told}");
         }

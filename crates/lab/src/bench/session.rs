@@ -447,6 +447,28 @@ mod tests {
     }
 
     #[test]
+    fn every_metric_has_words_and_no_words_are_left_over() {
+        let settings = Settings::of_tests(&[]);
+        let cases = Which::all().into_iter().chain([Which::Scale]);
+        let cases: Vec<Case> = cases.flat_map(|it| it.cases(&settings).unwrap()).collect();
+        let known: HashSet<_> = words::known_metrics().collect();
+        let mut left_over = known.clone();
+        for case in &cases {
+            let narrow = format!("{} {}", case.bench, case.name);
+            // The others have a number in their names.
+            let named = case.metrics.iter().filter(|it| !it.name.contains('@'));
+            for metric in named.map(|it| it.name) {
+                let places = [narrow.as_str(), case.bench, ""];
+                let mut named = places.into_iter().map(|place| (place, metric));
+                let found = named.find(|it| known.contains(it));
+                let (place, _) = found.unwrap_or_else(|| panic!("{narrow}: {metric}"));
+                left_over.retain(|it| *it != (place, metric));
+            }
+        }
+        assert!(left_over.is_empty(), "{left_over:?}");
+    }
+
+    #[test]
     fn a_list_is_as_wide_as_it_may_be() {
         assert_eq!(wrapped("one, two, three", 10), "  one,\n  two,\n  three");
         assert_eq!(wrapped("one, two, three", 11), "  one, two,\n  three");

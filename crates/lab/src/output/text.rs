@@ -138,7 +138,7 @@ impl<W: Write> Report<W> {
                 );
                 text.push_str(&values(case, &rows));
                 text.push_str(&footnote(finished, best));
-                text.push_str(&claims(&judged, paint));
+                text.push_str(&claims((case.bench, case.name), &judged, paint));
                 if *runs {
                     text.push_str(&run_by_run(case, series));
                 }
@@ -277,7 +277,10 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
             let alike = |it: &&Claimed| it.claim == claim.claim && it.against == claim.against;
             let metric = match case.claims.iter().filter(alike).count() {
                 1 => String::new(),
-                _ => format!(", {}", claim.metric),
+                _ => format!(
+                    ", {}",
+                    words::of_metric(&claim.bench, &claim.case, &claim.metric)
+                ),
             };
             text.push_str(&paint.in_colour("does not hold:", AnsiColor::Red));
             text.push_str(&format!(
@@ -339,7 +342,7 @@ fn footnote(finished: &Finished<'_>, best: Option<&Series>) -> String {
 }
 
 /// The table of claims, or nothing where none was made.
-fn claims(judged: &[Judged<'_>], paint: Paint) -> String {
+fn claims((bench, case): (&str, &str), judged: &[Judged<'_>], paint: Paint) -> String {
     if judged.is_empty() {
         return String::new();
     }
@@ -362,7 +365,11 @@ fn claims(judged: &[Judged<'_>], paint: Paint) -> String {
             if is_told_apart(judged) {
                 judged.claim.what.clone()
             } else {
-                format!("{}, {}", judged.claim.what, judged.claim.metric)
+                format!(
+                    "{}, {}",
+                    judged.claim.what,
+                    words::of_metric(bench, case, judged.claim.metric)
+                )
             },
             judged.against.clone().unwrap_or_default(),
             told(judged.ratio, ratio),

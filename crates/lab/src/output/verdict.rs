@@ -1,5 +1,6 @@
 //! The verdict of a run in words: how ours stands to the best peer, case by case, and what became of the claims.
 
+use super::record::CaseHead;
 use super::run::{CaseRun, Run};
 use super::table::three_digits;
 use super::words;
@@ -193,7 +194,13 @@ pub fn of_case(case: &CaseRun) -> String {
             }
         },
         |standing| {
-            let metric = words::caption(&case.head.headline);
+            let CaseHead {
+                bench,
+                case,
+                headline,
+                ..
+            } = &case.head;
+            let metric = words::of_metric(bench, case, headline);
             format!(", by {metric}: {}", standing.in_words())
         },
     )
@@ -202,7 +209,7 @@ pub fn of_case(case: &CaseRun) -> String {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::output::record::{CaseHead, MetricHead, Record};
+    use crate::output::record::{MetricHead, Record};
 
     /// A case of `ours` and `peer`, whose ratio is as given.
     pub(crate) fn case(better: Better, unit: &str, (median, mad, n): (f64, f64, usize)) -> CaseRun {

@@ -1,4 +1,6 @@
-//! What each case does, in the words of somebody who has not read the lab's code.
+//! What each case does and what each metric is, in the words of somebody who has not read the lab's code.
+//!
+//! The chore that writes docs/figures.md compiles this file, too.
 
 /// A bench, a case, and what is done there.
 const WORDS: &[(&str, &str, &str)] = &[
@@ -159,6 +161,271 @@ const WORDS: &[(&str, &str, &str)] = &[
     ("scale", "timers", "keep up to ten million timers"),
 ];
 
+/// A place, a metric as records spell it, and what it is. A place is a bench with a case, a bench, or, empty, all of them; the
+/// narrower one wins. These words are read after "by", as the title of a plot and as the head of a column.
+const METRICS: &[(&str, &str, &str)] = &[
+    ("", "items_per_s", "items/s"),
+    ("", "enqueue_p50", "p50 of the call that queues"),
+    ("", "enqueue_p95", "p95 of the call that queues"),
+    ("", "enqueue_p99", "p99 of the call that queues"),
+    ("", "completion_p50", "p50 from queueing to the end"),
+    ("", "completion_p95", "p95 from queueing to the end"),
+    ("", "completion_p99", "p99 from queueing to the end"),
+    ("", "switches_per_item", "context switches per item"),
+    ("", "wakeups_per_item", "wake-ups per item"),
+    ("", "cpu_per_item", "CPU time per item"),
+    ("", "threads", "threads"),
+    (
+        "workqueue",
+        "lock_hold_mean",
+        "mean time that the pool lock is held",
+    ),
+    (
+        "workqueue",
+        "lock_hold_p50",
+        "p50 of the time that the pool lock is held",
+    ),
+    (
+        "workqueue",
+        "lock_hold_p99",
+        "p99 of the time that the pool lock is held",
+    ),
+    (
+        "workqueue",
+        "lock_hold_p999",
+        "p99.9 of the time that the pool lock is held",
+    ),
+    (
+        "workqueue",
+        "lock_holds_per_item",
+        "locks of the pool per item",
+    ),
+    (
+        "blocking",
+        "to_run_p50",
+        "p50 from the sleep of one item to the run of the next",
+    ),
+    (
+        "blocking",
+        "to_run_p90",
+        "p90 from the sleep of one item to the run of the next",
+    ),
+    (
+        "blocking",
+        "to_run_max",
+        "longest time from the sleep of one item to the run of the next",
+    ),
+    ("blocking", "makespan", "time until all are done"),
+    (
+        "blocking",
+        "manager_share",
+        "share of a CPU that looks for sleepers",
+    ),
+    ("mpscq", "ns_alone", "time per item on one thread"),
+    (
+        "mpscq",
+        "ns_paused_1",
+        "time per item from 1 producer to a consumer that pauses",
+    ),
+    (
+        "mpscq",
+        "ns_paused_2",
+        "time per item from 2 producers to a consumer that pauses",
+    ),
+    (
+        "mpscq",
+        "ns_paused_4",
+        "time per item from 4 producers to a consumer that pauses",
+    ),
+    (
+        "mpscq",
+        "ns_paused_8",
+        "time per item from 8 producers to a consumer that pauses",
+    ),
+    (
+        "mpscq",
+        "ns_tight_1",
+        "time per item from 1 producer to a consumer that polls without pause",
+    ),
+    (
+        "mpscq",
+        "ns_tight_2",
+        "time per item from 2 producers to a consumer that polls without pause",
+    ),
+    (
+        "mpscq",
+        "ns_tight_4",
+        "time per item from 4 producers to a consumer that polls without pause",
+    ),
+    (
+        "mpscq",
+        "ns_tight_8",
+        "time per item from 8 producers to a consumer that polls without pause",
+    ),
+    ("task-work", "wakeups_per_1000", "wake-ups per 1000 items"),
+    (
+        "task-work",
+        "owner_cpu_per_item",
+        "CPU time of the owner per item",
+    ),
+    ("task-work", "latency_p50", "p50 from posting to running"),
+    ("task-work", "latency_p99", "p99 from posting to running"),
+    ("task-work", "post_mean", "mean time of a post"),
+    ("task-work", "requests_per_s", "requests/s"),
+    ("task-work", "gbit_per_s", "Gbit/s"),
+    (
+        "task-work",
+        "task_work_share",
+        "share of the owner's CPU time that is task work",
+    ),
+    (
+        "task-work",
+        "task_work_per_item",
+        "CPU time of task work per item",
+    ),
+    ("task-work", "items_per_drain", "items per drain"),
+    (
+        "task-work",
+        "sections_lost",
+        "samples left out because the owner lost its CPU",
+    ),
+    ("rcu", "read_ns", "time of a read"),
+    ("rcu", "read_cycles", "cycles of a read"),
+    (
+        "rcu",
+        "replace_mean",
+        "mean time until the old value is freed",
+    ),
+    (
+        "rcu",
+        "replace_p50",
+        "p50 of the time until the old value is freed",
+    ),
+    (
+        "rcu",
+        "replace_p95",
+        "p95 of the time until the old value is freed",
+    ),
+    (
+        "rcu",
+        "replace_min",
+        "shortest time until the old value is freed",
+    ),
+    (
+        "rcu",
+        "replace_max",
+        "longest time until the old value is freed",
+    ),
+    ("rcu", "replaces_per_s", "replacements/s"),
+    ("rcu", "reads_per_s", "reads/s"),
+    ("rcu", "calls_per_s", "callbacks/s"),
+    (
+        "rcu",
+        "call_to_run_p50",
+        "p50 from the call to the run of its callback",
+    ),
+    (
+        "rcu",
+        "idle_barrier_p50",
+        "p50 of a barrier when no callback waits",
+    ),
+    (
+        "rcu",
+        "bridge_mean",
+        "mean time to add, configure and delete a bridge",
+    ),
+    ("percpu", "cycles_per_alloc", "cycles per object"),
+    ("percpu", "drain_p50", "p50 of a drain"),
+    ("percpu", "drain_p99", "p99 of a drain"),
+    ("percpu", "drain_max", "longest drain"),
+    (
+        "percpu",
+        "victim_gap_max",
+        "longest standstill of the owner",
+    ),
+    ("percpu", "victim_switches", "context switches of the owner"),
+    (
+        "percpu",
+        "victim_involuntary",
+        "involuntary context switches of the owner",
+    ),
+    (
+        "percpu",
+        "victim_waited",
+        "time that the owner waited for its CPU",
+    ),
+    (
+        "percpu",
+        "victim_interrupts",
+        "interrupts of the owner's CPU",
+    ),
+    (
+        "percpu",
+        "victim_interrupts_timer",
+        "timer interrupts of the owner's CPU",
+    ),
+    (
+        "percpu",
+        "victim_interrupts_resched",
+        "reschedule interrupts of the owner's CPU",
+    ),
+    (
+        "percpu",
+        "victim_interrupts_call",
+        "function call interrupts of the owner's CPU",
+    ),
+    ("sum", "bytes_per_s", "bytes/s"),
+    ("sum", "files_per_s", "files/s"),
+    ("sum", "cpu_per_file", "CPU time per file"),
+    ("max-active", "latency_p50", "p50 from queueing to the end"),
+    ("max-active", "latency_p99", "p99 from queueing to the end"),
+    ("max-active", "memory_growth", "growth of memory"),
+    ("everyday", "resident", "resident memory"),
+    ("everyday", "numbers_per_s", "numbers/s"),
+    ("everyday", "cpu_per_number", "CPU time per number"),
+    ("everyday", "cpu_share", "share of a CPU"),
+    ("everyday", "to_run_p50", "p50 from queueing to running"),
+    ("everyday", "to_run_p99", "p99 from queueing to running"),
+    ("everyday scope-empty", "numbers_per_s", "items/s"),
+    (
+        "everyday scope-empty",
+        "cpu_per_number",
+        "CPU time per item",
+    ),
+    ("everyday sleeps", "cpu_per_item", "CPU time per sleep"),
+    ("everyday sleeps", "hand_over", "time to hand over a sleep"),
+    (
+        "everyday sleeps",
+        "late_p50",
+        "p50 of how late sleepers wake",
+    ),
+    (
+        "everyday sleeps",
+        "late_p99",
+        "p99 of how late sleepers wake",
+    ),
+    ("everyday sleeps", "bytes_per_item", "bytes per sleep"),
+    ("scale", "exponent", "exponent of growth"),
+];
+
+/// Curves, and what is noted of the machine.
+const OTHERS: &[(&str, &str)] = &[
+    ("enqueue", "time of the call that queues"),
+    ("completion", "time from queueing to the end"),
+    ("latency", "time from posting to running"),
+    ("until freed", "time until the old value is freed"),
+    ("others_cpu", "CPUs used by other programs"),
+    ("steal", "CPUs taken by the host"),
+    (
+        "handover_before",
+        "a cache line from CPU to CPU and back, before",
+    ),
+    ("handover_after", "after"),
+];
+
+/// What a metric of the scale bench begins with, and how it goes on: `ns@1000`.
+const AT: [(&str, &str); 2] = [("ns@", "time"), ("bytes@", "bytes")];
+
 /// Tells what a case does; one that this program does not know goes by its name.
 #[must_use]
 pub fn of_case<'a>(bench: &str, case: &'a str) -> &'a str {
@@ -166,10 +433,37 @@ pub fn of_case<'a>(bench: &str, case: &'a str) -> &'a str {
     found.map_or(case, |(_, _, words)| words)
 }
 
-/// Spells a metric as tables do: `items_per_s` is `items/s`.
+/// Tells what a metric of a case is; one that this program does not know goes by its name, without underscores.
 #[must_use]
-pub fn caption(metric: &str) -> String {
-    metric.replace("_per_", "/").replace('_', " ")
+pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
+    let narrow = format!("{bench} {case}");
+    let of = |place: &str| {
+        let found = METRICS.iter().find(|(p, m, _)| (*p, *m) == (place, metric));
+        found.map(|(.., words)| (*words).to_owned())
+    };
+    let places = [narrow.as_str(), bench, ""];
+    let told = places.into_iter().find_map(of).or_else(|| at(metric));
+    told.unwrap_or_else(|| of_other(metric))
+}
+
+/// Tells what a curve, or a figure of the machine, is.
+#[must_use]
+pub fn of_other(name: &str) -> String {
+    let found = OTHERS.iter().find(|(known, _)| *known == name);
+    found.map_or_else(|| spelled(name), |(_, words)| (*words).to_owned())
+}
+
+/// Tells a metric that has a number in its name.
+fn at(metric: &str) -> Option<String> {
+    AT.iter().find_map(|(start, words)| {
+        let number = metric.strip_prefix(start)?;
+        Some(format!("{words} at {number}"))
+    })
+}
+
+/// Spells a name as tables do: `items_per_s` is `items/s`.
+fn spelled(name: &str) -> String {
+    name.replace("_per_", "/").replace('_', " ")
 }
 
 /// Names the programs behind variants: `tokio+yield` is tokio, too.
@@ -191,6 +485,12 @@ pub(crate) fn known() -> impl Iterator<Item = (&'static str, &'static str)> {
     WORDS.iter().map(|&(bench, case, _)| (bench, case))
 }
 
+/// Every place and metric that have words.
+#[cfg(test)]
+pub(crate) fn known_metrics() -> impl Iterator<Item = (&'static str, &'static str)> {
+    METRICS.iter().map(|&(place, metric, _)| (place, metric))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,6 +504,19 @@ mod tests {
             "queue one item and wait"
         );
         assert_eq!(of_case("workqueue", "nosuch"), "nosuch");
-        assert_eq!(caption("owner_cpu_per_item"), "owner cpu/item");
+    }
+
+    #[test]
+    fn a_metric_has_the_words_of_its_narrowest_place_or_goes_by_its_name() {
+        let told = [
+            ("everyday", "sleeps", "cpu_per_item", "CPU time per sleep"),
+            ("everyday", "admission", "cpu_per_item", "CPU time per item"),
+            ("scale", "timers", "ns@1000", "time at 1000"),
+            ("rcu", "read", "steal", "CPUs taken by the host"),
+            ("rcu", "read", "new_things_per_s", "new things/s"),
+        ];
+        for (bench, case, metric, words) in told {
+            assert_eq!(of_metric(bench, case, metric), words);
+        }
     }
 }

@@ -8,7 +8,6 @@ use maud::{Markup, html};
 use super::number;
 use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
-use crate::output::words::caption;
 
 /// Above this ratio of the longest to the shortest bar the axis is logarithmic: otherwise the short ones cannot be seen.
 const LINEAR_UP_TO: f64 = 50.0;
@@ -19,8 +18,8 @@ const SHORTEST: f64 = 1.0;
 /// Where on the axis the longest bar ends, in percent: there is room for a whisker beyond it.
 const LONGEST: f64 = 90.0;
 
-/// Draws the bars of one metric; nothing where there is nothing to draw.
-pub fn bars(metric: &MetricHead, records: &[&Record]) -> Markup {
+/// Draws the bars of one metric under its name in words; nothing where there is nothing to draw.
+pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
     let scale = Scale::of(records.iter().map(|record| record.median));
     let best = match (metric.better, scale.is_log) {
         (Better::Higher, false) => "longer is better",
@@ -31,9 +30,8 @@ pub fn bars(metric: &MetricHead, records: &[&Record]) -> Markup {
     html! {
         figure.bars.log[scale.is_log] data-points=(records.len()) {
             figcaption {
-                b { (caption(&metric.metric)) }
-                @let (name, kind) = (caption(&metric.metric), number::kind(&metric.unit));
-                " " span.quiet { @if kind != name { (kind) "; " } (best) "; " (repetitions(records)) }
+                b { (name) }
+                " " span.quiet { (best) "; " (repetitions(records)) }
                 div.legend {
                     span { i.fill {} "ours" }
                     @if records.iter().any(|record| record.peer) { span { i.fill.peer {} "peers" } }

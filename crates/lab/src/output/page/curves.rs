@@ -6,7 +6,7 @@ use maud::{Markup, PreEscaped, html};
 
 use super::number;
 use crate::output::record::Curve;
-use crate::output::words::caption;
+use crate::output::words;
 
 const WIDTH: f64 = 600.0;
 const HEIGHT: f64 = 240.0;
@@ -37,12 +37,12 @@ pub fn curves(curves: &[&Curve], claimed: &[&str]) -> Markup {
     html! {
         figure.curves data-points=(shown.iter().map(|curve| curve.points.len()).sum::<usize>()) {
             figcaption {
-                b { (caption(&first.curve)) }
+                b { (words::of_other(&first.curve)) }
                 " " span.quiet { "percent of samples that took no longer than this; further left is better; logarithmic axis" }
             }
             div.y aria-hidden="true" { @for percent in PERCENTS { span { (percent) " %" } } }
             svg viewBox=(format!("0 0 {WIDTH} {HEIGHT}")) preserveAspectRatio="none" role="img"
-                aria-label=(format!("distribution of {}", caption(&first.curve))) {
+                aria-label=(format!("distribution of {}", words::of_other(&first.curve))) {
                 (PreEscaped(axis.grid()))
                 @for (index, curve) in shown.iter().enumerate() {
                     polyline class=(format!("line c{}", colour(index, curve.peer))) points=(axis.points(curve)) {}

@@ -33,20 +33,6 @@ pub fn with_unit(value: f64, unit: &str) -> String {
     format!("{} {unit}", three_digits(value / scale))
 }
 
-/// Tells in words what a unit measures; values bring the unit itself, scaled.
-pub fn kind(unit: &str) -> &str {
-    match unit {
-        "ns" => "time",
-        "ns/item" => "time an item",
-        "share" => "percent",
-        "bytes" => "memory",
-        "1/s" => "times a second",
-        "1/item" => "times an item",
-        "1/1000 items" => "times in 1000 items",
-        unit => unit,
-    }
-}
-
 /// Writes a ratio with its spread.
 pub fn with_spread(spread: Spread) -> String {
     ratio(spread)

@@ -12,7 +12,7 @@ use crate::harness::stats::Spread;
 use crate::output::record::{Claimed, Curve, Head, MetricHead, Record, Why};
 use crate::output::run::{CaseRun, Run};
 use crate::output::verdict::{self, Totals, benches};
-use crate::output::words::{self, caption};
+use crate::output::words;
 
 /// Metrics that a case shows as bars at most; the table has all.
 const BARS: usize = 3;
@@ -78,6 +78,10 @@ fn words_of(case: &CaseRun) -> &str {
     words::of_case(&case.head.bench, &case.head.case)
 }
 
+fn metric_of(case: &CaseRun, metric: &MetricHead) -> String {
+    words::of_metric(&case.head.bench, &case.head.case, &metric.metric)
+}
+
 /// Where on the page a case is.
 fn anchor(case: &CaseRun) -> String {
     format!("{}-{}", case.head.bench, case.head.case)
@@ -87,7 +91,8 @@ fn anchor(case: &CaseRun) -> String {
 fn verdict(run: &Run) -> Markup {
     html! {
         h2 { "Verdict" }
-        p.quiet { "Our best variant against the best peer, by the metric that each case is ranked by; measured in turns in this run." }
+        p.quiet { "Our best variant against the best peer, by the metric that each case is ranked by; measured in turns in this run. "
+            "p50 is the median; 99 of 100 stay below p99." }
         ul.verdict {
             @for (bench, cases) in benches(run) {
                 li {
@@ -173,13 +178,13 @@ fn row(claim: &Claimed) -> Markup {
             td { (words::of_case(&claim.bench, &claim.case)) " " code.quiet { (claim.bench) " " (claim.case) } }
             td {
                 (claim.claim)
-                @let metric = caption(&claim.metric);
-                // Most claims name it.
+                @let metric = words::of_metric(&claim.bench, &claim.case, &claim.metric);
+                // Many claims name it.
                 @if !claim.claim.contains(&metric) { " " span.quiet { (metric) } }
             }
             td { (claim.against.as_deref().unwrap_or("-")) }
             td.n { (claim.ratio.map_or_else(|| "-".into(), measured)) }
-            td.n { (claim.bound.as_deref().unwrap_or("")) }
+            td.n { (claim.bound.as_deref().unwrap_or_default().replace(">=", "≥").replace("<=", "≤")) }
             td class=(class) { (answer) @if claim.close { ", within the noise" } }
             td {
                 @if let Some(source) = &claim.source {
@@ -208,7 +213,7 @@ fn question(case: &CaseRun) -> Markup {
             (warnings(&case.head.warnings))
             @for metric in shown(case) {
                 @let records: Vec<&Record> = case.of_metric(&metric.metric).collect();
-                @if !records.is_empty() { (bars(metric, &records)) }
+                @if !records.is_empty() { (bars(&metric_of(case, metric), metric, &records)) }
             }
             (growth(case))
             @for curve in curve_names(case) {
@@ -262,7 +267,7 @@ fn table(case: &CaseRun) -> Markup {
             table {
                 thead { tr {
                     th { "variant" }
-                    @for metric in &metrics { th.n { (caption(&metric.metric)) } }
+                    @for metric in &metrics { th.n { (metric_of(case, metric)) } }
                 } }
                 tbody {
                     @for (variant, _) in case.variants() {
@@ -274,7 +279,7 @@ fn table(case: &CaseRun) -> Markup {
                 }
             }
             @for record in &case.machine {
-                span.quiet { (caption(&record.metric)) " " (number::with_unit(record.median, &record.unit)) "  " }
+                span.quiet { (words::of_other(&record.metric)) " " (number::with_unit(record.median, &record.unit)) "  " }
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
 use crate::output::run::{CaseRun, Run};
 use crate::output::table::three_digits;
-use crate::output::words::caption;
+use crate::output::words;
 
 /// Less than this is no change, however little repetitions differ. Guess: two builds of the same code lie elsewhere in
 /// memory.
@@ -249,7 +249,7 @@ fn table(case: &CaseRun, metric: &MetricHead, drift: Option<Drift>, rows: &[Row<
     html! {
         h3 { (case.head.bench) " " (case.head.case) }
         p.quiet {
-            "by " (caption(&metric.metric)) "; "
+            "by " (words::of_metric(&case.head.bench, &case.head.case, &metric.metric)) "; "
             @match drift {
                 Some(drift) => { "the peers' own change: " (three_digits(drift.factor)) " ×, apart by " (three_digits(drift.swing * 100.0)) " %" },
                 None => "no peer tells how the machine drifted between the runs",
