@@ -64,11 +64,14 @@ pub fn draw(frame: &mut Frame<'_>, view: &mut View) {
     };
     frame.render_widget(foot_bar(&foot_text, width), foot);
     let (title, lines) = match view.over {
-        Over::Help => ("keys", HELP.iter().map(|line| (*line).to_owned()).collect()),
-        Over::Detail => ("all figures", detail(view)),
+        Over::Help => (
+            "keys".to_owned(),
+            HELP.iter().map(|line| (*line).to_owned()).collect(),
+        ),
+        Over::Detail => (detail_title(view), detail(view)),
         Over::Table | Over::Filter => return,
     };
-    over(frame, title, &lines, &mut view.over_top);
+    over(frame, &title, &lines, &mut view.over_top);
 }
 
 /// Draws the list of processes.
@@ -321,6 +324,15 @@ fn fitting(table: &Table, shift: usize, room: usize) -> Vec<(usize, usize)> {
 }
 
 /// All figures of the selected row, with what each means.
+/// Names the row of the details, so that it is in sight wherever their lines have been moved to.
+fn detail_title(view: &View) -> String {
+    let row = view.row().unwrap_or_default();
+    match view.record(&row) {
+        Some((record, _)) => format!("all figures of {} {}", record.kind.name(), record.name),
+        None => "all figures".to_owned(),
+    }
+}
+
 fn detail(view: &View) -> Vec<String> {
     let row = view.row().unwrap_or_default();
     let Some((record, past)) = view.record(&row) else {
@@ -654,11 +666,19 @@ mod tests {
                 .into_iter()
                 .collect::<std::collections::BTreeSet<_>>()
         };
+        let title = first
+            .lines()
+            .next()
+            .unwrap_or_default()
+            .trim_end_matches(['─', '┐', ' ']);
+        let title = title.to_owned();
+        assert!(title.contains("all figures of queue "), "{title}");
         let mut seen = named(&first);
         let mut shown = first;
         while shown.contains("↓") {
             view.press(Key::Down);
             shown = screen(&mut view, (40, 10)).0;
+            assert!(shown.contains(&title), "{shown}");
             seen.extend(named(&shown));
         }
         let (whole, _) = screen(&mut view, (120, 60));
