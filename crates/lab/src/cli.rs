@@ -1,11 +1,12 @@
 //! The command line: what it accepts, and how it answers to what it does not.
 
+use std::ffi::OsString;
 use std::io;
 use std::path::PathBuf;
 
 use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 
 use crate::bench::BenchArgs;
 use crate::bench::args::Which;
@@ -85,6 +86,29 @@ pub enum Command {
     },
 }
 
+impl Cli {
+    /// Parses a command line.
+    ///
+    /// # Errors
+    ///
+    /// If it asks for help, or is wrong: what to answer.
+    pub fn read<T: Into<OsString> + Clone>(
+        line: impl IntoIterator<Item = T>,
+    ) -> Result<Self, Answer> {
+        let matches = with_numbers(Self::command()).try_get_matches_from(line)?;
+        Ok(Self::from_arg_matches(&matches)?)
+    }
+}
+
+/// Lets a number below zero be a value, so that the option refuses it by name.
+fn with_numbers(command: clap::Command) -> clap::Command {
+    let command = command.mut_args(|arg| match arg.get_action().takes_values() {
+        true => arg.allow_negative_numbers(true),
+        false => arg,
+    });
+    command.mut_subcommands(with_numbers)
+}
+
 /// Returns what completes the command in `shell`.
 #[must_use]
 pub fn completions(shell: clap_complete::Shell) -> Vec<u8> {
@@ -160,9 +184,24 @@ impl From<clap::Error> for Answer {
                 one_line(&text),
                 subcommands(&Cli::command()).join(", ")
             )),
+            ErrorKind::UnknownArgument | ErrorKind::MissingRequiredArgument => {
+                Self::Wrong(format!(
+                    "{}; `{} --help` tells what there is",
+                    one_line(&text),
+                    asked(&text)
+                ))
+            }
             _ => Self::Wrong(one_line(&text)),
         }
     }
+}
+
+/// Returns the command that was asked for, as its usage spells it.
+fn asked(text: &str) -> String {
+    let usage = text.lines().find_map(|line| line.strip_prefix("Usage: "));
+    let words = usage.unwrap_or("afterwork").split_whitespace();
+    let names = words.take_while(|word| !word.starts_with(['[', '<', '-']));
+    names.collect::<Vec<_>>().join(" ")
 }
 
 /// In the usage of what is said about `afterwork bench`.
@@ -202,8 +241,10 @@ fn one_line(text: &str) -> String {
         let start = paragraph.trim_start();
         !start.starts_with("Usage:") && !start.starts_with("For more information")
     });
-    let words: Vec<&str> = paragraphs.flat_map(str::split_whitespace).collect();
-    words.join(" ")
+    let told = paragraphs.map(|it| it.split_whitespace().collect::<Vec<_>>().join(" "));
+    told.filter(|it| !it.is_empty())
+        .collect::<Vec<_>>()
+        .join("; ")
 }
 
 #[cfg(test)]
@@ -211,7 +252,7 @@ mod tests {
     use super::*;
 
     fn answer(args: &[&str]) -> Answer {
-        Cli::try_parse_from(args).unwrap_err().into()
+        Cli::read(args.iter().copied()).unwrap_err()
     }
 
     #[test]
@@ -284,6 +325,64 @@ mod tests {
                 !line.contains("Usage") && !line.contains("more information"),
                 "{line}"
             );
+        }
+    }
+
+    #[test]
+    fn a_number_below_zero_is_refused_by_the_name_of_its_option() {
+        for (line, told) in [
+            (
+                "bench --repeat -1",
+                "'-1' for '--repeat <N>': not a whole number from 1 to 10000",
+            ),
+            (
+                "bench rcu --seconds -5",
+                "'-5' for '--seconds <S>': not a whole number",
+            ),
+            (
+                "demo --seconds -1",
+                "'-1' for '--seconds <S>': not a whole number",
+            ),
+            (
+                "top --every -3",
+                "'-3' for '--every <MS>': not a whole number from 10 to 3600000",
+            ),
+            (
+                "topology --cache-shard-size -1",
+                "'-1' for '--cache-shard-size <CORES>'",
+            ),
+        ] {
+            let line = std::iter::once("afterwork").chain(line.split(' '));
+            let Err(Answer::Wrong(said)) = Cli::read(line) else {
+                panic!("{told} is wrong")
+            };
+            assert!(said.contains(told), "{said}");
+        }
+        // A process is refused where it is looked for.
+        assert!(Cli::read(["afterwork", "top", "-5"]).is_ok());
+    }
+
+    #[test]
+    fn what_is_unknown_or_missing_is_told_with_the_help_that_names_it() {
+        for (line, told) in [
+            ("--nosuch", "'--nosuch' found; `afterwork --help` tells"),
+            ("bench -q", "'-q' found; `afterwork bench --help` tells"),
+            (
+                "bench rcu --nosuch",
+                "found; `afterwork bench rcu --help` tells",
+            ),
+            ("report", "provided: <RUN>; `afterwork report --help` tells"),
+            ("demo extra", "'extra' found; `afterwork demo --help` tells"),
+            (
+                "topologi",
+                "'topologi'; tip: some similar subcommands exist",
+            ),
+        ] {
+            let line = std::iter::once("afterwork").chain(line.split(' '));
+            let Err(Answer::Wrong(said)) = Cli::read(line) else {
+                panic!("{told} is wrong")
+            };
+            assert!(said.contains(told) && said.lines().count() == 1, "{said}");
         }
     }
 

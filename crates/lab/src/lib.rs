@@ -26,7 +26,7 @@ mod book;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser};
+use clap::CommandFactory;
 
 use crate::cli::{Answer, Cli, Command, TEACHING};
 use crate::exit::{Exit, Stop};
@@ -36,7 +36,7 @@ use crate::tools::{demo, top, topology};
 /// Runs the command with the arguments of this process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let done = match Cli::try_parse().map_err(Answer::from) {
+    let done = match Cli::read(std::env::args_os()) {
         Ok(cli) => run(cli),
         Err(Answer::Help(text)) => print(&text),
         Err(Answer::Wrong(line)) => {

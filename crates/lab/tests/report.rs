@@ -132,12 +132,18 @@ fn a_page_on_standard_output_is_alone_there() {
 fn what_is_no_run_is_refused_in_one_line() {
     let root = tempfile::tempdir().unwrap();
     fs::write(root.path().join("text"), "hello\n").unwrap();
+    fs::write(root.path().join("later"), "{\"schema\":999}\n").unwrap();
     for (args, word) in [
-        (["report", "nosuch"], "nosuch"),
-        (["report", "text"], "afterwork bench --json"),
-        (["report", "/bin/true"], "/bin/true: no run of a bench"),
+        (["report", "nosuch"].as_slice(), "nosuch"),
+        (&["report", "text"], "afterwork bench --json"),
+        (&["report", "/bin/true"], "/bin/true: no run of a bench"),
+        (
+            &["report", "later"],
+            "version 999, this command reads version 4: make the page with",
+        ),
+        (&["report", "-", "-"], "give the other one a file"),
     ] {
-        let output = afterwork(root.path(), &args);
+        let output = afterwork(root.path(), args);
         assert_eq!(output.status.code(), Some(2));
         let err = text(output.stderr);
         assert!(

@@ -88,8 +88,9 @@ fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
             told.push(name);
         }
     }
+    let typed = if unknown.is_empty() { "''" } else { unknown };
     Err(Stop::CouldNotRun(format!(
-        "{option} {unknown}: there is none of this name; {}valid: {}",
+        "{option} {typed}: there is none of this name; {}valid: {}",
         nearest(&[unknown], &told),
         told.join(", ")
     )))
@@ -277,6 +278,10 @@ mod tests {
             panic!("salt is no dish");
         };
         assert!(reason.starts_with("--cases salt:") && reason.ends_with("valid: soup, fish"));
+        let Err(Stop::CouldNotRun(reason)) = picked(&[""], &[]).pick.check(&[MEAL]) else {
+            panic!("no name is no dish");
+        };
+        assert!(reason.starts_with("--cases '': there is none"), "{reason}");
         assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: pepper; ");
         assert_eq!(nearest(&["s", "p"], MEAL.peers), "nearest: salt, pepper; ");
         assert_eq!(nearest(&["xyz"], MEAL.peers), "");

@@ -107,7 +107,8 @@ fn check_schema(name: &str, text: &str) -> Result<(), Stop> {
     match serde_json::from_str::<Version>(text) {
         Ok(Version { schema: SCHEMA }) => Ok(()),
         Ok(Version { schema }) => Err(Stop::CouldNotRun(format!(
-            "{name}: records of version {schema}, this command reads version {SCHEMA}"
+            "{name}: records of version {schema}, this command reads version {SCHEMA}: make the page with the program that \
+             measured them, or measure anew"
         ))),
         Err(_) => Err(no_run(name)),
     }

@@ -13,6 +13,11 @@ use crate::talk;
 
 /// Runs the command.
 pub fn run(args: &ReportArgs) -> Result<(), Stop> {
+    let stdin = Path::new("-");
+    if args.run == stdin && args.other.as_deref() == Some(stdin) {
+        let reason = "only one of two runs can be standard input: give the other one a file";
+        return Err(Stop::CouldNotRun(reason.into()));
+    }
     let first = read(&args.run)?;
     let text = match &args.other {
         None => one::page(&first),

@@ -48,12 +48,18 @@ pub struct TopArgs {
     pub prune: bool,
 
     /// Milliseconds between two looks
-    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(10..=3_600_000))]
+    #[arg(long, value_name = "MS", default_value_t = 1000, value_parser = pause)]
     pub every: u64,
 
     /// Where pages lie
     #[arg(long, value_name = "DIR", default_value = afterwork::page::DIRECTORY)]
     pub directory: PathBuf,
+}
+
+/// Parses a pause, and says what one is to a user who gives anything else.
+fn pause(text: &str) -> Result<u64, String> {
+    let number = text.parse().ok().filter(|it| (10..=3_600_000).contains(it));
+    number.ok_or_else(|| "not a whole number from 10 to 3600000".to_owned())
 }
 
 impl TopArgs {

@@ -69,7 +69,7 @@ fn path_of(directory: &Path, process: &str) -> Result<PathBuf, Stop> {
 fn cannot_look(path: &Path, no_look: &NoLook) -> Stop {
     let hint = match no_look {
         NoLook::Refused(_) if !path.exists() => {
-            "; was the process started with AFTERWORK=observe.publish=on?"
+            "; `afterwork top` lists the processes that show themselves; AFTERWORK=observe.publish=on makes one do so"
         }
         _ => "",
     };
