@@ -96,7 +96,7 @@ fn label(tick: f64, unit: &str) -> String {
 }
 
 /// A name that a narrow screen breaks where it has joints, and not inside of a word.
-fn breakable(name: &str) -> Markup {
+pub fn breakable(name: &str) -> Markup {
     html! {
         @for part in name.split_inclusive(['+', '_']) { (part) wbr; }
     }

@@ -8,6 +8,7 @@
 
 use maud::{Markup, html};
 
+use super::bars::breakable;
 use super::frame;
 use super::number;
 use super::one::{machine, warnings};
@@ -247,7 +248,7 @@ fn change(times: f64, threshold: f64, n: usize) -> Change {
 
 fn table(case: &CaseRun, metric: &MetricHead, drift: Option<Drift>, rows: &[Row<'_>]) -> Markup {
     html! {
-        h3 { (case.head.bench) " " (case.head.case) }
+        h3 { (words::of_case(&case.head.bench, &case.head.case)) " " code.quiet { (case.head.bench) " " (case.head.case) } }
         p.quiet {
             "by " (words::of_metric(&case.head.bench, &case.head.case, &metric.metric)) "; "
             @match drift {
@@ -264,7 +265,7 @@ fn table(case: &CaseRun, metric: &MetricHead, drift: Option<Drift>, rows: &[Row<
                 tbody {
                     @for row in rows {
                         tr {
-                            td { (row.variant) }
+                            td { (breakable(row.variant)) }
                             td.n { (number::with_unit(row.one.median, &row.one.unit)) }
                             td.n { (number::with_unit(row.other.median, &row.other.unit)) }
                             td.n { (three_digits(row.times)) " ×" }
