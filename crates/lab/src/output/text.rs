@@ -284,11 +284,12 @@ fn in_words(run: &Run, end: &End, paint: Paint) -> String {
             };
             text.push_str(&paint.in_colour("does not hold:", AnsiColor::Red));
             text.push_str(&format!(
-                " {} {}, {}{metric}, to {}: {}, claimed {}\n",
+                " {} ({} {}): {}{metric}, against {}: {}, claimed {}\n",
+                words::of_case(&claim.bench, &claim.case),
                 claim.bench,
                 claim.case,
                 claim.claim,
-                claim.against.as_deref().unwrap_or("nobody"),
+                claim.against.as_deref().unwrap_or("no other"),
                 told(claim.ratio, ratio),
                 claim.bound.as_deref().unwrap_or("nothing"),
             ));

@@ -185,7 +185,7 @@ fn a_run_ends_with_its_verdict_in_words() {
     );
     assert!(
         last[1].starts_with(
-            "does not hold: test example, rate of ours, to theirs: 2.00 ±0, claimed >= 3"
+            "does not hold: example (test example): rate of ours, against theirs: 2.00 ±0, claimed >= 3"
         ),
         "{text}"
     );
