@@ -301,6 +301,39 @@ fn chained() {
     managed.end(queues);
 }
 
+/// Two threads queue the same two items on two queues as chains, in opposite order, while a third cancels them. Nobody works, so
+/// only who queues an item gets it out of the other queue's list.
+fn chains_in_opposite_order() {
+    let topology = Topology::synthetic("1 core").unwrap();
+    let machine = Machine::new(&topology, Params::default());
+    let [one, other] = [0, 1].map(|_| {
+        let queue = Workqueue::builder("model").help(false);
+        queue.build_in(machine.registry()).unwrap()
+    });
+    machine.pretend_busy(true);
+    let items: Arc<[Counted]> = (0..2).map(|_| Counted::new()).collect();
+    let forth: Vec<_> = items.iter().map(|item| item.work.clone()).collect();
+    let back: Vec<_> = forth.iter().rev().cloned().collect();
+    let enqueuers = [(one.clone(), forth), (other.clone(), back)]
+        .map(|(queue, works)| thread::spawn(move || queue.enqueue_all(&works)));
+    for _ in 0..2 {
+        for item in items.iter() {
+            item.note_cancelled(item.work.cancel());
+        }
+    }
+    let nr_queued: usize = enqueuers.into_iter().map(|it| it.join().unwrap()).sum();
+    machine.pretend_busy(false);
+    machine.help_out();
+    let sum = |number: fn(&Counted) -> &AtomicU32| -> u32 {
+        let numbers = items.iter().map(number);
+        numbers.map(|it| it.load(Ordering::Relaxed)).sum()
+    };
+    let nr_ended = sum(|item| &item.nr_runs) + sum(|item| &item.nr_cancelled);
+    assert_eq!(nr_ended as usize, nr_queued);
+    assert!(items.iter().all(|item| !item.work.is_busy()));
+    drop((one, other));
+}
+
 /// Items queue themselves again, beside others, on an ordered queue; those of one thread start in order.
 fn ordered() {
     let (managed, mut queues) = Managed::new(&[256], 3);
@@ -472,6 +505,18 @@ fn after_a_flush_all_that_was_queued_before_it_has_ended() {
 #[test]
 fn a_flush_that_forgets_a_helper_is_noticed() {
     must_fail("flush: forgets who helps", || explore(6_000, flushes));
+}
+
+#[test]
+fn chains_in_opposite_order_do_not_wait_for_each_other() {
+    explore(4_000, chains_in_opposite_order);
+}
+
+#[test]
+fn an_enqueue_of_many_must_not_wait_with_a_chain_in_hand() {
+    must_fail("enqueue all: waits with a chain in hand", || {
+        explore(4_000, chains_in_opposite_order);
+    });
 }
 
 #[test]
