@@ -18,8 +18,11 @@
 //!
 //! Where no thread can be had the manager asks again with growing pauses. Meanwhile it does what neither waits nor runs users' code,
 //! and a thread that is set aside for it, the *reserve*, the rest, but for the ends of queues that wait for items: behind these the
-//! others would wait as well. It is not the rescuer, to which a destructor that waits would be the end of all rescues. At its end, when its registry has gone and nobody can wait for it, it does the rest itself. Who has an
-//! errand after that (a callback of RCU that comes to a queue long gone) does it on the spot.
+//! others would wait as well. It is not the rescuer, to which a destructor that waits would be the end of all rescues.
+//!
+//! When its registry has gone the manager goes on with that until nothing waits, and ends after it. Nobody waits for the manager any
+//! more but errands: where threads are refused for long it does them as well, beside the reserve. Who has an errand after that (a
+//! callback of RCU that comes to a queue long gone) does it on the spot.
 
 use std::{
     cell::{Cell, RefCell},
@@ -214,13 +217,17 @@ impl Errands {
         errand.map(Errand::run).is_some()
     }
 
-    /// Does what is left. Errands that come later are done by whoever adds them.
-    pub(crate) fn close(&self) {
+    /// Returns `true` if reapers have been refused for so long that the pauses have stopped to grow.
+    pub(crate) fn are_refused(&self) -> bool {
+        self.0.lock().pause_ns == RETRY_MAX_NS
+    }
+
+    /// Ends it if nothing waits, and returns `true` if it did. Errands that come later are done by whoever adds them.
+    #[must_use]
+    pub(crate) fn close(&self) -> bool {
         let mut list = self.0.lock();
-        list.closed = true;
-        list.nr_reapers += 1;
-        drop(list);
-        self.serve();
+        list.closed = list.waiting.is_empty();
+        list.closed
     }
 }
 
@@ -323,8 +330,8 @@ mod tests {
         struct Counted(Arc<()>);
         impl Errand for Counted {}
         let (errands, lives) = (Errands::default(), Arc::new(()));
-        add(&errands, Counted(lives.clone()));
-        errands.close();
+        assert!(add(&errands, Counted(lives.clone())) && !errands.close());
+        assert!(errands.stand_in() && errands.close());
         let late = Counted(lives);
         let lives = Arc::downgrade(&late.0);
         assert_eq!(lives.strong_count(), 1);

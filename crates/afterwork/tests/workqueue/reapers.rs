@@ -134,6 +134,52 @@ fn a_destructor_on_the_reserve_does_not_wait_for_the_end_of_the_reserve() {
     assert_eq!(receive.recv_timeout(PATIENCE), Ok(false));
 }
 
+/// Leaves as many destructors as `nr` to errands of a registry that gets no thread, each of which waits for the next one, and ends
+/// the registry when the first of them stands still on the reserve; it gets threads again if `relents`.
+fn chain_of_destructors_at_the_end(nr: usize, relents: bool) {
+    ends(move || {
+        let registry = registry("2 core");
+        let full = Full::new(&registry);
+        registry.refuse_threads(true);
+        let (begun, has_begun) = mpsc::channel();
+        let (count, mut told) = (Count::default(), None::<Sender<()>>);
+        let mut owned: Vec<Box<dyn Send>> = Vec::new();
+        for _ in 0..nr {
+            let (tell, waits_for) = mpsc::channel::<()>();
+            let (told, count, begun) = (told.replace(tell), count.clone(), begun.clone());
+            // The last one's is dropped here, and it waits for nobody.
+            owned.push(Box::new(at_drop(move || {
+                begun.send(()).unwrap();
+                _ = waits_for.recv();
+                count.add();
+                drop(told);
+            })));
+        }
+        drop(told);
+        full.drop_aside(owned);
+        has_begun
+            .recv_timeout(PATIENCE)
+            .expect("the reserve stands in");
+        full.end();
+        registry.refuse_threads(!relents);
+        shut_down(registry);
+        assert_eq!(count.get(), nr);
+    });
+}
+
+#[test]
+fn destructors_that_wait_for_each_other_end_with_their_registry() {
+    for _ in 0..10 {
+        chain_of_destructors_at_the_end(5, true);
+    }
+}
+
+#[test]
+fn a_destructor_on_the_reserve_may_wait_for_the_next_one_at_the_end_of_a_registry_without_threads()
+{
+    chain_of_destructors_at_the_end(2, false);
+}
+
 #[test]
 fn a_local_of_a_workers_thread_does_not_wait_for_the_end_of_the_thread() {
     thread_local!(static LOCAL: RefCell<Option<Box<dyn Send>>> = const { RefCell::new(None) });

@@ -95,9 +95,7 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
             slab::attend(&looker, true);
             manager_loop.run(&mut parker, &mayday_queues);
             slab::attend(&looker, false);
-            errands::put_wakers_aside(false)
-                .into_iter()
-                .for_each(errands::fire);
+            manager_loop.finish(&mut parker, &mayday_queues[1]);
             end(&set_aside);
             manager_loop.manager.end();
         });
@@ -179,6 +177,35 @@ impl ManagerLoop {
                     let pause_ns = deadline_ns.saturating_sub(now_ns);
                     parker.park_timeout(Duration::from_nanos(pause_ns));
                 }
+                None => parker.park(),
+            }
+        }
+    }
+
+    /// Has the errands done that are left when the registry has gone. Until the last has begun, for one may wait for what the next
+    /// one does; so the reserve is not waited for before.
+    fn finish(&mut self, parker: &mut Parker, reserve: &MaydayQueue) {
+        self.timers.fire_put_aside();
+        // From here on it may run users' code, as a thread on which nobody depends.
+        let aside = errands::put_wakers_aside(false);
+        debug_assert!(aside.is_empty(), "they have become errands");
+        let errands = &self.manager.errands;
+        while !errands.close() {
+            let now_ns = time::now_ns();
+            if self.manager.serve_errands(now_ns) {
+                reserve.call_for_errands(&self.manager);
+                // The reserve may have begun one that waits for the next.
+                if errands.are_refused() && errands.stand_in() {
+                    continue;
+                }
+            }
+            // Who has done the last errand wakes us.
+            match errands.next_ns() {
+                Some(next_ns) => {
+                    let pause_ns = next_ns.saturating_sub(time::now_ns());
+                    parker.park_timeout(Duration::from_nanos(pause_ns));
+                }
+                None if errands.close() => return,
                 None => parker.park(),
             }
         }

@@ -169,9 +169,8 @@ impl Manager {
         }
     }
 
-    /// Ends what a manager has, when its registry is gone: there is no queue that anybody could wait for.
+    /// Waits for all of a manager's threads but those set aside, when its registry is gone and no errand waits.
     pub(crate) fn end(&self) {
-        self.errands.close();
         let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             // None unwinds.
@@ -234,6 +233,14 @@ impl Manager {
     fn reap(self: &Arc<Self>) {
         errands::note_serving(false);
         self.errands.serve();
+        self.note_errands_done();
+    }
+
+    /// Tells a manager that ends with them that a thread has done all the errands it came to.
+    pub(crate) fn note_errands_done(&self) {
+        if self.inbox.lock().quit {
+            self.wake();
+        }
     }
 
     pub(crate) fn pools(&self) -> Vec<Arc<WorkerPool>> {

@@ -126,6 +126,7 @@ fn answer(mayday_queue: &MaydayQueue, mut parker: Parker) {
                         break;
                     }
                 }
+                manager.note_errands_done();
             }
         }
     }
