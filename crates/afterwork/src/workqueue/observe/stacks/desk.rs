@@ -75,7 +75,7 @@ impl<T> Desk<T> {
     }
 
     /// Returns what `read` makes of the answer if there is one. Called by who asked, until it returns a value or
-    /// [`give_up`](Self::give_up) was called.
+    /// [`give_up`](Self::give_up) was called. `read` must not unwind: nobody would free the desk.
     pub fn read<R>(&self, read: impl FnOnce(&T) -> R) -> Option<R> {
         if self.state.load(Ordering::Acquire) != WRITTEN {
             return None;

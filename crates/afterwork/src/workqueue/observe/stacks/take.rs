@@ -8,7 +8,7 @@ use sync::thread::{self, ThreadId};
 use sync::{atomic::Ordering, time, unmodelled::AtomicU64};
 
 use super::{End, Stack, desk::Desk, walk::Walker};
-use crate::workqueue::observe::report::Report;
+use crate::{panics::contain, workqueue::observe::report::Report};
 
 /// How many workers of a report are asked. A guess.
 const NR_ASKED: usize = 16;
@@ -91,11 +91,17 @@ pub(crate) fn add(reports: &mut [Report], signal: u32) {
         Report::Stall(stall) => Some(stall),
         _ => None,
     });
-    let mut walker = None;
+    let mut kept = None;
+    // One that panics is not used again.
+    let mut walk = |seen: &Seen| {
+        let mut walker = kept.take().unwrap_or_else(Walker::new);
+        let stack = walker.walk(seen);
+        kept = Some(walker);
+        stack
+    };
     let workers = stalls.flat_map(|stall| &mut stall.workers);
     for worker in workers.take(NR_ASKED) {
-        let walker = walker.get_or_insert_with(Walker::new);
-        let taken = take(ThreadId(worker.thread), signal, walker);
+        let taken = take(ThreadId(worker.thread), signal, &mut walk);
         let is_answered = taken.is_ok();
         worker.stack = Some(taken.unwrap_or_else(|why| Stack {
             addresses: Vec::new(),
@@ -107,7 +113,11 @@ pub(crate) fn add(reports: &mut [Report], signal: u32) {
     }
 }
 
-fn take(thread: ThreadId, signal: i32, walker: &mut Walker) -> Result<Stack, &'static str> {
+fn take(
+    thread: ThreadId,
+    signal: i32,
+    mut walk: impl FnMut(&Seen) -> Stack,
+) -> Result<Stack, &'static str> {
     // Else it might end the process.
     if !stack::is_handled(signal) {
         return Err("the program handles the signal by now");
@@ -119,24 +129,32 @@ fn take(thread: ThreadId, signal: i32, walker: &mut Walker) -> Result<Stack, &'s
     if !DESK.ask(thread.0) {
         return Err("another registry takes one");
     }
-    let mut read = || DESK.read(|seen| walker.walk(seen));
+    let mut read = || DESK.read(|seen| contained(|| walk(seen)));
     let is_asked = stack::interrupt(thread, signal).is_ok();
     while is_asked && time::now_ns() < start_ns + PATIENCE_NS {
-        if let Some(stack) = read() {
-            return Ok(stack);
+        if let Some(taken) = read() {
+            return taken;
         }
         thread::sleep(PAUSE);
     }
     // One that was not asked now may have answered what it was asked before.
     let late = DESK.give_up(thread.0).then(read).flatten();
-    late.ok_or_else(|| {
+    late.unwrap_or_else(|| {
         if !is_asked {
-            return "the thread has ended";
+            return Err("the thread has ended");
         }
         let now_ns = time::now_ns();
         SILENT_UNTIL.store(now_ns + SILENCE_NS, Ordering::Relaxed);
-        "the thread did not answer the signal: it blocks it, or gets no CPU"
+        Err("the thread did not answer the signal: it blocks it, or gets no CPU")
     })
+}
+
+/// Walks. Who reports stalls makes workers, and the desk is everybody's: neither is to end with a table that misleads the walk.
+fn contained(walk: impl FnOnce() -> Stack) -> Result<Stack, &'static str> {
+    let mut stack = None;
+    // FOREIGN(stack-walk): nothing of a user's, but another crate reads the tables of all loaded files, on the manager; contained.
+    contain(|| stack = Some(walk()));
+    stack.ok_or("the walk up the stack panicked")
 }
 
 /// On the asked thread, in the handler.
@@ -152,6 +170,7 @@ mod tests {
     use std::sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32},
+        mpsc,
     };
 
     use super::*;
@@ -192,15 +211,44 @@ mod tests {
         for _ in 0..3000 {
             // On a busy machine one may come late, and the next is asked all the same.
             SILENT_UNTIL.store(0, Ordering::Relaxed);
-            let taken = take(thread, SIGURG as i32, &mut walker);
+            let taken = take(thread, SIGURG as i32, |seen| walker.walk(seen));
             nr_whole += u32::from(taken.is_ok_and(|it| it.end == End::Whole));
         }
         assert!(nr_whole > 2000, "{nr_whole}");
         ended.store(true, Ordering::Relaxed);
         asked.join().unwrap();
         // For a moment it takes a signal, and does not answer.
-        while take(thread, SIGURG as i32, &mut walker) != Err("the thread has ended") {
+        let mut ask = || take(thread, SIGURG as i32, |seen| walker.walk(seen));
+        while ask() != Err("the thread has ended") {
             SILENT_UNTIL.store(0, Ordering::Relaxed);
         }
+    }
+
+    #[test]
+    fn a_walk_that_panics_is_told_and_others_are_asked_after_it() {
+        let _alone = ALONE.lock();
+        enable(SIGURG).unwrap();
+        let (send, receive) = mpsc::channel();
+        let (go, stop) = mpsc::channel::<()>();
+        let asked = std::thread::spawn(move || {
+            send.send(thread::current()).unwrap();
+            _ = stop.recv();
+        });
+        let thread = receive.recv().unwrap();
+        // On a busy machine it may answer late.
+        let ask = |walk: fn(&Seen) -> Stack| loop {
+            SILENT_UNTIL.store(0, Ordering::Relaxed);
+            match take(thread, SIGURG as i32, walk) {
+                Err(why) if why.starts_with("the thread did not answer") => {}
+                taken => return taken,
+            }
+        };
+        assert_eq!(
+            ask(|_| panic!("a table that misleads")),
+            Err("the walk up the stack panicked")
+        );
+        assert!(ask(|seen| Walker::new().walk(seen)).is_ok());
+        drop(go);
+        asked.join().unwrap();
     }
 }
