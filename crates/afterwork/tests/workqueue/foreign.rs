@@ -388,3 +388,33 @@ fn a_task_that_is_told_of_a_drain_may_want_what_is_queued_with_the_others() {
         third.drain().unwrap();
     });
 }
+
+#[test]
+fn a_task_that_a_cancel_tells_of_a_drain_may_want_the_item() {
+    let wishes: [fn(&Work, &Workqueue); 4] = [
+        |work, _| assert!(!work.cancel()),
+        |work, _| assert!(!work.cancel_sync()),
+        |work, _| _ = work.flush(),
+        |work, other| assert!(other.enqueue(work)),
+    ];
+    for wish in wishes {
+        ends(move || {
+            let registry = registry("1 core");
+            let ordered = queue("ordered").ordered().build_in(&registry).unwrap();
+            let other = queue("other").build_in(&registry).unwrap();
+            ordered.pause();
+            let (work, (send, receive)) = (Work::new(|| ()), mpsc::channel());
+            assert!(ordered.enqueue(&work));
+            let theirs = work.clone();
+            let want = move || {
+                wish(&theirs, &other);
+                send.send(()).unwrap();
+            };
+            let waker = Waker::from(Arc::new(AtWake(Mutex::new(Some(Box::new(want))))));
+            let mut drain = std::pin::pin!(ordered.drain_async());
+            let polled = drain.as_mut().poll(&mut Context::from_waker(&waker));
+            assert!(polled.is_pending() && work.cancel());
+            receive.recv_timeout(PATIENCE).unwrap();
+        });
+    }
+}

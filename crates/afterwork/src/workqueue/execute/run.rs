@@ -345,15 +345,15 @@ fn cancel_and(item: NonNull<Head>, note: impl FnOnce(&Pwq)) -> bool {
     };
     // While nobody else can queue it.
     trace::forget(item.as_ptr().addr());
-    // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays; but by
-    // `cut_out`, and from there on it is not looked at.
+    // SAFETY: claimed while linked: the link's count is not given back before the claim ends, so its home stays.
     let home = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     note(home);
-    // Of its own: the queue may go when the claim has ended, and the place is given back after that. A waker, which is told of
-    // the place, may want the same item, or drop the last handle of its queue.
+    // Of its own: the queue may go when the claim has ended, and count and place are given back after that. A waker, which is told
+    // of either, may want the same item, or drop the last handle of its queue.
     let counted_by = claimed.is_counted().then(|| home.core.clone());
+    let mut left = None;
     if claimed.is_ordered() {
-        cut_out(item).give_back();
+        left = Some(cut_out(item));
     } else {
         home.note_cancelled();
     }
@@ -365,13 +365,18 @@ fn cancel_and(item: NonNull<Head>, note: impl FnOnce(&Pwq)) -> bool {
         if head.update(State::take_handoff).is_some() {
             // SAFETY: the count that is ours keeps the home.
             let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
-            // Of its own: once the count is given back the queue may go, and the pool with it.
-            let (pool, slot) = (home.pool.clone(), home.slot);
-            pool.retire_one(slot, list::colour(item));
+            left = Some(LeftCount {
+                pool: home.pool.clone(),
+                slot: home.slot,
+                colour: list::colour(item),
+            });
         }
     };
     if wakes {
         key.wake(u32::MAX);
+    }
+    if let Some(left) = left {
+        left.give_back();
     }
     if let Some(room) = counted_by.as_ref().and_then(|core| core.room.as_ref()) {
         room.give_back();
