@@ -180,6 +180,48 @@ fn a_destructor_on_the_reserve_may_wait_for_the_next_one_at_the_end_of_a_registr
     chain_of_destructors_at_the_end(2, false);
 }
 
+/// Each destructor that is left waits for the next one, while the registry goes and is refused threads now and then.
+#[test]
+fn chains_of_destructors_end_whenever_their_registry_goes() {
+    ends(|| {
+        let mut dice = Dice::new(seed());
+        for _ in 0..30 {
+            let registry = registry("2 core");
+            let queue = queue("brief").build_in(&registry).unwrap();
+            queue.pause();
+            let (count, mut told) = (Count::default(), None::<Sender<()>>);
+            let nr = 1 + dice.below(10);
+            for _ in 0..nr {
+                let (tell, waits_for) = mpsc::channel::<()>();
+                let (told, count) = (told.replace(tell), count.clone());
+                let owned = at_drop(move || {
+                    _ = waits_for.recv();
+                    count.add();
+                    drop(told);
+                });
+                let work = Work::new(move || {
+                    let _ = &owned;
+                });
+                assert!(queue.enqueue(&work) && work.cancel());
+            }
+            drop(told);
+            queue.close_in_background();
+            for i in 0..dice.below(4) {
+                registry.refuse_threads(i % 2 == 0);
+                std::thread::yield_now();
+            }
+            registry.refuse_threads(false);
+            if dice.below(2) == 0 {
+                shut_down(registry);
+                assert_eq!(count.get(), nr);
+            } else {
+                drop(registry);
+                eventually("all are dropped", || count.get() == nr);
+            }
+        }
+    });
+}
+
 #[test]
 fn a_local_of_a_workers_thread_does_not_wait_for_the_end_of_the_thread() {
     thread_local!(static LOCAL: RefCell<Option<Box<dyn Send>>> = const { RefCell::new(None) });
