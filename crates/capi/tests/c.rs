@@ -8,9 +8,13 @@ mod support;
 use std::{collections::BTreeSet, env, fs, path::PathBuf, process::Command};
 
 use support::{
-    SANITIZE, STRICT, SYSTEM, debug, has_sanitizers, include, library, place, root, shared, shown,
-    succeeds, tool, under_valgrind,
+    SANITIZE, STRICT, SYSTEM, aborts_with_a_line, debug, has_sanitizers, include, library, place,
+    root, shared, shown, succeeds, tool, tools, under_valgrind,
 };
+
+/// What compiles C, and what compiles C++: those that are there are used.
+const C: &[&str] = &["cc", "clang"];
+const CPP: &[&str] = &["c++", "clang++"];
 
 fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(root().join(folder)).unwrap();
@@ -22,13 +26,22 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// Compiles `sources` against the static library, if that can be done with `flags`.
+/// Compiles `sources` against the static library, if there is a compiler.
 fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> {
-    let compiler = tool("cc")?;
-    let program = place(name);
+    Some(compiled_by(tool("cc")?, name, sources, flags))
+}
+
+/// Compiles `sources` against the static library, as the language that the compiler is one of.
+fn compiled_by(compiler: &str, name: &str, sources: &[PathBuf], flags: &[&str]) -> PathBuf {
+    let standard = if CPP.contains(&compiler) {
+        "-std=c++17"
+    } else {
+        "-std=gnu11"
+    };
+    let program = place(&format!("{name}-{compiler}"));
     let mut command = Command::new(compiler);
     command
-        .args(["-std=gnu11", "-g", "-O1", &include()])
+        .args([standard, "-g", "-O1", &include()])
         .args(STRICT)
         .args(flags)
         .arg(debug())
@@ -38,12 +51,15 @@ fn compiled(name: &str, sources: &[PathBuf], flags: &[&str]) -> Option<PathBuf> 
         .arg(library("a"))
         .args(SYSTEM);
     succeeds(&mut command);
-    Some(program)
+    program
 }
 
-/// Compiles `sources` with sanitizers; nothing where the compiler has none.
-fn sanitized(name: &str, sources: &[PathBuf]) -> Option<PathBuf> {
-    has_sanitizers().then(|| compiled(name, sources, SANITIZE))?
+/// Compiles `sources` with the sanitizers of each of `compilers` that has some.
+fn sanitized(compilers: &[&str], name: &str, sources: &[PathBuf]) -> Vec<PathBuf> {
+    let name = format!("{name}-asan");
+    let has = compilers.iter().filter(|it| has_sanitizers(it));
+    has.map(|it| compiled_by(it, &name, sources, SANITIZE))
+        .collect()
 }
 
 fn suite() -> Vec<PathBuf> {
@@ -52,16 +68,17 @@ fn suite() -> Vec<PathBuf> {
 
 #[test]
 fn the_suite_passes() {
-    if let Some(program) = compiled("suite", &suite(), &[]) {
+    for compiler in tools(C) {
+        let program = compiled_by(compiler, "suite", &suite(), &[]);
         let said = succeeds(&mut Command::new(program));
         assert!(said.contains(" 0 failed"), "{said}");
-        eprint!("{said}");
+        eprint!("{compiler}: {said}");
     }
 }
 
 #[test]
 fn the_suite_passes_under_address_sanitizer() {
-    if let Some(program) = sanitized("suite-asan", &suite()) {
+    for program in sanitized(C, "suite", &suite()) {
         eprint!("{}", succeeds(&mut Command::new(program)));
     }
 }
@@ -135,19 +152,15 @@ fn a_second_has_a_thousand_jiffies_whatever_the_system_says() {
 
 #[test]
 fn a_program_in_cpp_defers_work() {
-    let Some(compiler) = tool("c++") else { return };
-    let program = place("cpp");
-    let mut command = Command::new(compiler);
-    command
-        .args(["-std=c++17", "-g", "-O1", &include()])
-        .args(STRICT)
-        .args(files("tests/c", "cpp"))
-        .arg("-o")
-        .arg(&program)
-        .arg(library("a"))
-        .args(SYSTEM);
-    succeeds(&mut command);
-    succeeds(&mut Command::new(program));
+    let sources = files("tests/c", "cpp");
+    for compiler in tools(CPP) {
+        let program = compiled_by(compiler, "cpp", &sources, &[]);
+        succeeds(&mut Command::new(&program));
+        under_valgrind(&program);
+    }
+    for program in sanitized(CPP, "cpp", &sources) {
+        succeeds(&mut Command::new(program));
+    }
 }
 
 /// Returns a source that is a program by itself.
@@ -182,24 +195,23 @@ fn each_allocation_and_each_thread_may_be_refused() {
 
 #[test]
 fn what_an_exception_leaves_ends_the_process_with_a_line() {
-    use std::os::unix::process::ExitStatusExt;
-    let Some(compiler) = tool("c++") else { return };
-    let program = place("throws");
-    let mut command = Command::new(compiler);
-    command
-        .args(["-std=c++17", "-g", "-O1", &include()])
-        .args(STRICT)
-        .arg(apart("throws.cpp"))
-        .arg("-o")
-        .arg(&program)
-        .arg(library("a"))
-        .args(SYSTEM);
-    succeeds(&mut command);
-    for place in ["item", "callback", "task work"] {
-        let output = Command::new(&program).arg(place).output().unwrap();
-        let said = shown(&output);
-        assert_eq!(output.status.signal(), Some(6), "{place}: {said}");
-        assert!(said.contains('\n'), "{place} ends without a line");
+    let places = [
+        "item",
+        "delayed item",
+        "rcu work",
+        "on cpu",
+        "on each cpu",
+        "blocking",
+        "per-CPU work",
+        "callback",
+        "srcu callback",
+        "task work",
+    ];
+    for compiler in tools(CPP) {
+        let program = compiled_by(compiler, "throws", &[apart("throws.cpp")], &[]);
+        for place in places {
+            aborts_with_a_line(Command::new(&program).arg(place));
+        }
     }
 }
 
@@ -319,7 +331,7 @@ fn the_examples_run() {
             eprint!("{}", succeeds(&mut Command::new(&program)));
             under_valgrind(&program);
         }
-        if let Some(program) = sanitized(&format!("{name}-asan"), &sources) {
+        for program in sanitized(C, &name, &sources) {
             succeeds(&mut Command::new(program));
         }
     }

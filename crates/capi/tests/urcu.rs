@@ -12,8 +12,8 @@ use std::{
 };
 
 use support::{
-    SANITIZE, STRICT, SYSTEM, debug, has_sanitizers, include, library, place, root, shared,
-    succeeds, tool, under_valgrind,
+    SANITIZE, STRICT, SYSTEM, aborts_with_a_line, debug, has_sanitizers, include, library, place,
+    root, shared, succeeds, tool, under_valgrind,
 };
 
 /// Each flavor, by what chooses it.
@@ -96,8 +96,23 @@ fn the_suite_is_a_program_in_cpp_as_well() {
 }
 
 #[test]
+fn what_an_exception_leaves_ends_the_process_with_a_line() {
+    let source = root().join("tests/urcu/throws.cpp");
+    for compiler in ["c++", "clang++"].into_iter().filter(|it| is_there(it)) {
+        for (flavor, choice) in FLAVORS {
+            let flags = [&["-std=c++17", choice], STRICT].concat();
+            let name = format!("{compiler}-throws-{flavor}");
+            let program = compiled(compiler, &name, &source, &flags);
+            for place in ["call_rcu", "defer_rcu"] {
+                aborts_with_a_line(Command::new(&program).arg(place));
+            }
+        }
+    }
+}
+
+#[test]
 fn the_suite_passes_under_address_sanitizer() {
-    if !has_sanitizers() {
+    if !has_sanitizers("cc") {
         return;
     }
     for (flavor, choice) in FLAVORS {

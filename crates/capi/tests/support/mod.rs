@@ -63,19 +63,33 @@ pub fn succeeds(command: &mut Command) -> String {
     shown
 }
 
+/// Runs what must end by `abort`, having said why.
+pub fn aborts_with_a_line(command: &mut Command) {
+    use std::os::unix::process::ExitStatusExt;
+    let output = command.output().unwrap();
+    let said = shown(&output);
+    assert_eq!(output.status.signal(), Some(6), "{command:?}: {said}");
+    assert!(said.contains('\n'), "{command:?} ends without a line");
+}
+
 /// Tells a suite how the library is built.
 pub fn debug() -> String {
     format!("-DAW_DEBUG={}", u8::from(cfg!(debug_assertions)))
 }
 
-/// Returns `true` if the compiler has sanitizers.
-pub fn has_sanitizers() -> bool {
-    let Some(compiler) = tool("cc") else {
+/// Returns the compilers among `names` that can be run.
+pub fn tools<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    names.iter().filter_map(|name| tool(name)).collect()
+}
+
+/// Returns `true` if the compiler, whose language its name tells, has sanitizers.
+pub fn has_sanitizers(compiler: &str) -> bool {
+    let Some(compiler) = tool(compiler) else {
         return false;
     };
     // One test of a program may write it while another compiles it.
     let probe = place(&format!(
-        "sanitizer-probe-{:?}.c",
+        "sanitizer-probe-{compiler}-{:?}.c",
         std::thread::current().id()
     ));
     fs::write(&probe, "int main(void) { return 0; }\n").unwrap();
@@ -84,7 +98,7 @@ pub fn has_sanitizers() -> bool {
     let output = command.arg(probe.with_extension("")).output();
     let has = output.is_ok_and(|output| output.status.success());
     if !has {
-        eprintln!("left out: the compiler has no sanitizers");
+        eprintln!("left out: {compiler} has no sanitizers");
     }
     has
 }

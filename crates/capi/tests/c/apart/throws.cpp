@@ -1,5 +1,7 @@
-// What unwinds out of a function that the library calls ends the process: an item, a callback, task work.
+// What unwinds out of a function that the library calls ends the process, wherever it is called: `throws PLACE`.
+#include <afterwork/percpu.h>
 #include <afterwork/rcupdate.h>
+#include <afterwork/srcu.h>
 #include <afterwork/task_work.h>
 #include <afterwork/workqueue.h>
 
@@ -22,29 +24,111 @@ void throw_in_task_work(struct callback_head *)
 	throw 3;
 }
 
+long throw_in_call(void *)
+{
+	throw 4;
+}
+
+void in_item()
+{
+	static struct work_struct work;
+
+	INIT_WORK(&work, throw_in_item);
+	schedule_work(&work);
+	flush_work(&work);
+}
+
+void in_delayed_item()
+{
+	static struct delayed_work dwork;
+
+	INIT_DELAYED_WORK(&dwork, throw_in_item);
+	schedule_delayed_work(&dwork, 1);
+	flush_delayed_work(&dwork);
+}
+
+void in_rcu_work()
+{
+	static struct rcu_work rwork;
+
+	INIT_RCU_WORK(&rwork, throw_in_item);
+	queue_rcu_work(system_wq, &rwork);
+	flush_rcu_work(&rwork);
+}
+
+void on_cpu()
+{
+	(void)work_on_cpu(0, throw_in_call, nullptr);
+}
+
+void on_each_cpu()
+{
+	(void)schedule_on_each_cpu(throw_in_item);
+}
+
+void while_blocking()
+{
+	(void)afterwork_blocking(throw_in_call, nullptr);
+}
+
+void in_percpu_work()
+{
+	static struct pw_struct work;
+
+	INIT_PW(&work, throw_in_item, 0);
+	queue_percpu_work_on(0, system_wq, &work);
+	flush_percpu_work(&work);
+}
+
+void in_callback()
+{
+	static struct rcu_head head;
+
+	call_rcu(&head, throw_in_callback);
+	rcu_barrier();
+}
+
+void in_srcu_callback()
+{
+	static struct rcu_head head;
+	static struct srcu_struct domain;
+
+	init_srcu_struct(&domain);
+	call_srcu(&domain, &head, throw_in_callback);
+	srcu_barrier(&domain);
+}
+
+void in_task_work()
+{
+	static struct callback_head work;
+
+	init_task_work(&work, throw_in_task_work);
+	task_work_add(get_current(), &work, TWA_NONE);
+	task_work_run();
+}
+
+const struct place {
+	const char *name;
+	void (*run)();
+} places[] = {
+	{ "item", in_item },
+	{ "delayed item", in_delayed_item },
+	{ "rcu work", in_rcu_work },
+	{ "on cpu", on_cpu },
+	{ "on each cpu", on_each_cpu },
+	{ "blocking", while_blocking },
+	{ "per-CPU work", in_percpu_work },
+	{ "callback", in_callback },
+	{ "srcu callback", in_srcu_callback },
+	{ "task work", in_task_work },
+};
+
 } // namespace
 
 int main(int argc, char **argv)
 {
-	const char *where = argc > 1 ? argv[1] : "";
-
-	if (std::strcmp(where, "item") == 0) {
-		static struct work_struct work;
-
-		INIT_WORK(&work, throw_in_item);
-		schedule_work(&work);
-		flush_work(&work);
-	} else if (std::strcmp(where, "callback") == 0) {
-		static struct rcu_head head;
-
-		call_rcu(&head, throw_in_callback);
-		rcu_barrier();
-	} else {
-		static struct callback_head work;
-
-		init_task_work(&work, throw_in_task_work);
-		task_work_add(get_current(), &work, TWA_NONE);
-		task_work_run();
-	}
+	for (const auto &place : places)
+		if (argc > 1 && std::strcmp(argv[1], place.name) == 0)
+			place.run();
 	return 0;
 }
