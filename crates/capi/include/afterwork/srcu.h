@@ -65,7 +65,10 @@ static inline int srcu_read_lock(struct srcu_struct *ssp)
 	return aw_srcu_read_lock(ssp);
 }
 
-/* srcu_read_unlock - end a section. An index that srcu_read_lock cannot have returned: misuse, nothing. */
+/*
+ * srcu_read_unlock - end a section. An index that srcu_read_lock cannot have returned: misuse, nothing. One too many ends the process,
+ * when a grace period of the domain finds more ends than sections.
+ */
 static inline void srcu_read_unlock(struct srcu_struct *ssp, int idx)
 {
 	aw_srcu_read_unlock(ssp, idx);
