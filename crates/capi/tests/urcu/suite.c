@@ -581,7 +581,47 @@ static void told(void (*misuse)(void))
 		CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
+static void call_null(void)
+{
+	call_rcu(NULL, reclaim);
+}
+
+static void call_nothing(void)
+{
+	static struct rcu_head head;
+
+	call_rcu(&head, NULL);
+}
+
+static void defer_nothing(void)
+{
+	defer_rcu(NULL, NULL);
+}
+
+/* For all flavors. What has no line has an answer. */
+static void bad_input_is_told(void)
+{
+	told(call_null);
+	told(call_nothing);
+	told(defer_nothing);
+	CHECK(set_cpu_call_rcu_data(-1, NULL) == -EINVAL);
+	CHECK(!get_cpu_call_rcu_data(-1) && !get_cpu_call_rcu_data(1 << 20));
+	call_rcu_data_free(NULL);
+}
+
 #ifdef SUITE_QSBR
+static void unregister_unknown(void)
+{
+	rcu_unregister_thread();
+	rcu_unregister_thread();
+}
+
+static void report_unknown(void)
+{
+	rcu_unregister_thread();
+	rcu_quiescent_state();
+}
+
 static void register_twice(void)
 {
 	rcu_register_thread();
@@ -597,11 +637,30 @@ static void misuse_is_told(void)
 {
 	told(register_twice);
 	told(report_offline);
+	told(unregister_unknown);
+	told(report_unknown);
 }
 #else
 static void unlock_without_lock(void)
 {
 	rcu_read_unlock();
+}
+
+static void *unlock_there(void *unused)
+{
+	rcu_read_unlock();
+	return unused;
+}
+
+static void unlock_on_another_thread(void)
+{
+	pthread_t thread;
+
+	rcu_read_lock();
+	pthread_create(&thread, NULL, unlock_there, NULL);
+	pthread_join(thread, NULL);
+	rcu_read_unlock();
+	synchronize_rcu();
 }
 
 static void wait_in_a_section(void)
@@ -620,6 +679,7 @@ static void leave_in_a_section(void)
 static void misuse_is_told(void)
 {
 	told(unlock_without_lock);
+	told(unlock_on_another_thread);
 	told(wait_in_a_section);
 	told(leave_in_a_section);
 }
@@ -644,6 +704,7 @@ static const struct {
 	T(a_program_of_another_layout_is_served_by_calls),
 	T(helpers_are_given_back),
 	T(a_child_goes_on),
+	T(bad_input_is_told),
 	T(misuse_is_told),
 };
 
