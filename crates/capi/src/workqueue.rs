@@ -63,15 +63,17 @@ pub struct Queue {
 #[derive(Debug)]
 enum Kind {
     /// There for all, and built at its first use.
-    System(fn() -> Result<&'static Workqueue, workqueue::BuildError>),
+    System(Build),
     Own(Workqueue),
 }
+
+type Build = fn() -> Result<&'static Workqueue, BuildError>;
 
 /// Tells a queue from any other memory.
 const MAGIC: u64 = 0xf771_7565_7565_7731;
 
 impl Queue {
-    const fn system(build: fn() -> Result<&'static Workqueue, workqueue::BuildError>) -> Self {
+    const fn system(build: Build) -> Self {
         Self::of(Kind::System(build))
     }
 
@@ -114,22 +116,31 @@ extern "C" fn aw_system_queue(number: c_uint) -> *const Queue {
 /// # Safety
 ///
 /// 1. `queue` is null, or points at a word that may be read.
+#[inline]
 unsafe fn known<'a>(name: &str, queue: *const Queue) -> Option<&'a Workqueue> {
     // SAFETY: (1).
     if queue.is_null() || unsafe { (&raw const (*queue).magic).read() } != MAGIC {
-        return misuse(
-            name,
-            &"this is no workqueue, or one that was destroyed",
-            None,
-        );
+        return none(name);
     }
     // SAFETY: it has the mark of a queue.
     match unsafe { &(*queue).kind } {
         Kind::Own(queue) => Some(queue),
-        Kind::System(build) => match build() {
-            Ok(queue) => Some(queue),
-            Err(error) => misuse(name, &error, None),
-        },
+        Kind::System(build) => system(name, *build),
+    }
+}
+
+#[cold]
+fn none<'a>(name: &str) -> Option<&'a Workqueue> {
+    let what = "this is no workqueue, or one that was destroyed";
+    misuse(name, &what, None)
+}
+
+/// Returns a queue that is there for all.
+#[inline(never)]
+fn system(name: &str, build: Build) -> Option<&'static Workqueue> {
+    match build() {
+        Ok(queue) => Some(queue),
+        Err(error) => misuse(name, &error, None),
     }
 }
 
