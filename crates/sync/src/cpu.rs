@@ -6,6 +6,12 @@ use topology::{CpuId, CpuSet, Topology};
 
 use crate::thread::ThreadId;
 
+/// How many CPUs the C library's `cpu_set_t` has room for.
+const NR_MASKED: usize = 1024;
+
+/// The bits of a `cpu_set_t`: that of CPU `n` is bit `n % 64` of word `n / 64`.
+type Mask = [u64; NR_MASKED / 64];
+
 /// Returns the CPU on which this thread runs. The thread may move to another one at any moment.
 ///
 /// Costs a load if glibc has registered restartable sequences (2.35 and later), else the `getcpu` call of the vDSO. Returns
@@ -32,9 +38,15 @@ pub fn affinity() -> io::Result<CpuSet> {
     if let Some(cpus) = crate::sim::affinity() {
         return Ok(cpus);
     }
-    let mask = rustix::thread::sched_getaffinity(None)?;
-    Ok((0..rustix::thread::CpuSet::MAX_CPU)
-        .filter(|&cpu| mask.is_set(cpu))
+    let mut mask = Mask::default();
+    // SAFETY: the call writes the mask, which is as long as it is told; 0 names this thread.
+    let refused =
+        unsafe { libc::sched_getaffinity(0, size_of::<Mask>(), (&raw mut mask).cast()) != 0 };
+    if refused {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((0..NR_MASKED)
+        .filter(|&cpu| mask[cpu / 64] >> (cpu % 64) & 1 != 0)
         .map(|cpu| CpuId::new(cpu as u32))
         .collect())
 }
@@ -46,18 +58,15 @@ pub fn affinity() -> io::Result<CpuSet> {
 /// `InvalidInput` if `cpus` is empty or has a CPU above 1023. Else the system's error, for example if none of the CPUs is
 /// online or the thread does not exist.
 pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
-    let mut mask = rustix::thread::CpuSet::new();
+    let mut mask = Mask::default();
     for cpu in cpus.iter() {
-        if cpu.index() >= rustix::thread::CpuSet::MAX_CPU {
+        if cpu.index() >= NR_MASKED {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
-                format!(
-                    "{cpu} is past the {} CPUs of an affinity mask",
-                    rustix::thread::CpuSet::MAX_CPU
-                ),
+                format!("{cpu} is past the {NR_MASKED} CPUs of an affinity mask"),
             ));
         }
-        mask.set(cpu.index());
+        mask[cpu.index() / 64] |= 1 << (cpu.index() % 64);
     }
     if cpus.is_empty() {
         return Err(io::Error::new(
@@ -71,8 +80,14 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     }
     #[cfg(not(any(loom, shuttle, sim)))]
     {
-        let pid = thread.and_then(|id| rustix::thread::Pid::from_raw(id.0 as i32));
-        rustix::thread::sched_setaffinity(pid, &mask)?;
+        let thread = thread.map_or(0, |id| id.0 as libc::pid_t);
+        // SAFETY: the call reads the mask, which is as long as it is told.
+        let refused = unsafe {
+            libc::sched_setaffinity(thread, size_of::<Mask>(), (&raw const mask).cast()) != 0
+        };
+        if refused {
+            return Err(io::Error::last_os_error());
+        }
     }
     #[cfg(any(loom, shuttle, sim))]
     let _ = (thread, mask);
@@ -137,7 +152,8 @@ mod real {
         if offset == UNKNOWN {
             CPU_ID_OFFSET.store(find_offset(), Ordering::Relaxed);
         }
-        rustix::thread::sched_getcpu() as u32
+        // SAFETY: only returns a number.
+        unsafe { libc::sched_getcpu() as u32 }
     }
 
     #[cfg(any(target_arch = "x86_64", target_arch = "aarch64"))]

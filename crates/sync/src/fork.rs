@@ -252,9 +252,10 @@ pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(body()) };
     }
-    let pid = rustix::process::Pid::from_raw(pid);
-    let ended = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
-    ended.ok()??.1.exit_status()
+    let mut status = 0;
+    // SAFETY: the call writes the status, which outlives it.
+    let ended = unsafe { libc::waitpid(pid, &raw mut status, 0) };
+    (pid > 0 && ended == pid && libc::WIFEXITED(status)).then(|| libc::WEXITSTATUS(status))
 }
 
 #[cfg(any(loom, shuttle))]

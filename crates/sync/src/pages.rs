@@ -4,6 +4,11 @@
 use std::ops::Range;
 use std::ptr::NonNull;
 
+fn page_size() -> usize {
+    // SAFETY: only returns a number.
+    unsafe { libc::sysconf(libc::_SC_PAGESIZE) as usize }
+}
+
 /// Gives the pages of `len` bytes from `start` on back to the system, if they are whole pages of the process's own; what is
 /// read there afterwards is zero, or what was there. Returns `true` if it did.
 ///
@@ -15,7 +20,7 @@ pub unsafe fn discard(start: NonNull<u8>, len: usize) -> bool {
     if cfg!(miri) {
         return false;
     }
-    let page = rustix::param::page_size();
+    let page = page_size();
     // The kernel rounds the length up.
     if !(start.addr().get() | len).is_multiple_of(page) {
         return false;
@@ -36,7 +41,7 @@ pub(crate) fn discard_stack() {
         return;
     };
     let here = std::hint::black_box(&raw const stack).addr();
-    let page = rustix::param::page_size();
+    let page = page_size();
     let lowest = stack.start.addr().next_multiple_of(page);
     if let Some(len) = unused(lowest..stack.end.addr(), here, page)
         && let Some(lowest) = NonNull::new(stack.start.with_addr(lowest))
@@ -120,7 +125,7 @@ mod tests {
     /// Returns whether the page is in memory that holds `address`, of this thread's stack.
     #[cfg(not(any(loom, shuttle, sim)))]
     fn is_resident(address: usize) -> bool {
-        let page = rustix::param::page_size();
+        let page = page_size();
         let (start, mut resident) = (address & !(page - 1), 0);
         let start = std::ptr::without_provenance_mut(start);
         // SAFETY: nothing is read or written there.

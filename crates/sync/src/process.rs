@@ -40,7 +40,8 @@ pub fn owner(pid: u32) -> Option<u32> {
 
 /// Returns the effective user of this process.
 pub fn user() -> u32 {
-    rustix::process::geteuid().as_raw()
+    // SAFETY: only returns a number.
+    unsafe { libc::geteuid() }
 }
 
 /// Calls `run` when this process returns from `main` or calls `exit`. Not when it is killed or aborts.

@@ -6,8 +6,6 @@
 use std::num::NonZeroU64;
 use std::time::Duration;
 
-use rustix::thread::{current_timer_slack, set_current_timer_slack};
-
 /// From this span on the default slack is at most a hundredth of the span, and is left alone.
 const LONG: Duration = Duration::from_millis(5);
 
@@ -29,11 +27,13 @@ impl Punctual {
         if span >= LONG || cfg!(miri) {
             return None;
         }
-        let slack_ns = NonZeroU64::new(current_timer_slack().ok()?)?;
+        let slack_ns = NonZeroU64::new(slack_ns()?)?;
         if slack_ns <= NONE {
             return None;
         }
-        set_current_timer_slack(Some(NONE)).ok()?;
+        if !set_slack(NONE) {
+            return None;
+        }
         Some(Self { slack_ns })
     }
 }
@@ -41,8 +41,24 @@ impl Punctual {
 impl Drop for Punctual {
     fn drop(&mut self) {
         // The kernel allowed the change before. If it refuses now, the thread keeps the least slack.
-        let _ = set_current_timer_slack(Some(self.slack_ns));
+        set_slack(self.slack_ns);
     }
+}
+
+// The C library's `prctl` would cut a slack to 32 bits.
+
+/// Returns this thread's slack; 0 for a real-time thread, `None` if the kernel refuses to say it.
+fn slack_ns() -> Option<u64> {
+    // SAFETY: only returns a number.
+    let slack = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
+    u64::try_from(slack).ok()
+}
+
+/// Sets this thread's slack. Returns `false` if the kernel refuses.
+fn set_slack(slack_ns: NonZeroU64) -> bool {
+    let slack_ns = slack_ns.get() as libc::c_ulong;
+    // SAFETY: touches no memory of ours.
+    unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, slack_ns, 0, 0, 0) == 0 }
 }
 
 #[cfg(test)]
@@ -52,16 +68,16 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no timer slack")]
     fn a_short_sleep_puts_the_slack_aside_and_gives_it_back() {
-        let before = current_timer_slack().unwrap();
+        let before = slack_ns().unwrap();
         let punctual =
             Punctual::for_span(LONG / 2).expect("a thread of the normal class has a slack");
-        assert_eq!(current_timer_slack().unwrap(), NONE.get());
+        assert_eq!(slack_ns().unwrap(), NONE.get());
         assert!(
             Punctual::for_span(LONG / 2).is_none(),
             "there is nothing left to put aside"
         );
         drop(punctual);
-        assert_eq!(current_timer_slack().unwrap(), before);
+        assert_eq!(slack_ns().unwrap(), before);
     }
 
     #[test]

@@ -20,8 +20,6 @@ use std::{
     time::Duration,
 };
 
-use rustix::{fs::FlockOperation, io::Errno};
-
 use crate::fault;
 
 /// The bell lies within so many bytes of the file's start. The kernel's smallest page.
@@ -150,7 +148,7 @@ impl SharedFile {
     ///
     /// The system's error.
     pub fn lock(&self) -> io::Result<bool> {
-        self.flock(FlockOperation::NonBlockingLockExclusive)
+        self.flock(libc::LOCK_EX | libc::LOCK_NB)
     }
 
     /// Returns `true` if a living process has it locked.
@@ -159,18 +157,21 @@ impl SharedFile {
     ///
     /// The system's error.
     pub fn is_locked(&self) -> io::Result<bool> {
-        if !self.flock(FlockOperation::NonBlockingLockShared)? {
+        if !self.flock(libc::LOCK_SH | libc::LOCK_NB)? {
             return Ok(true);
         }
-        self.flock(FlockOperation::Unlock)?;
+        self.flock(libc::LOCK_UN)?;
         Ok(false)
     }
 
-    fn flock(&self, operation: FlockOperation) -> io::Result<bool> {
-        match rustix::fs::flock(&self.file, operation) {
-            Ok(()) => Ok(true),
-            Err(Errno::WOULDBLOCK) => Ok(false),
-            Err(error) => Err(error.into()),
+    fn flock(&self, operation: libc::c_int) -> io::Result<bool> {
+        // SAFETY: a descriptor of ours; touches no memory.
+        if unsafe { libc::flock(self.file.as_raw_fd(), operation) } == 0 {
+            return Ok(true);
+        }
+        match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            error => Err(error),
         }
     }
 
@@ -506,9 +507,10 @@ mod tests {
             // SAFETY: ends the process at once.
             unsafe { libc::_exit(code) };
         }
-        let pid = rustix::process::Pid::from_raw(pid);
-        let ended = rustix::process::waitpid(pid, rustix::process::WaitOptions::empty());
-        let (_, status) = ended.unwrap().unwrap();
-        assert_eq!(status.exit_status(), Some(5), "{status:?}");
+        let mut status = 0;
+        // SAFETY: the call writes the status, which outlives it.
+        assert_eq!(unsafe { libc::waitpid(pid, &raw mut status, 0) }, pid);
+        assert!(libc::WIFEXITED(status), "{status}");
+        assert_eq!(libc::WEXITSTATUS(status), 5);
     }
 }

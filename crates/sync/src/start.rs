@@ -307,12 +307,10 @@ fn settle_policy(first: libc::pid_t) {
     if policy::of(0).is_some_and(|mine| mine != wanted) {
         policy::set(0, wanted, 0);
     }
-    let nice =
-        |thread| rustix::process::getpriority_process(rustix::process::Pid::from_raw(thread));
-    if let Ok(theirs) = nice(first)
-        && nice(0) != Ok(theirs)
+    if let Ok(theirs) = policy::nice(first as u32)
+        && policy::nice(0).ok() != Some(theirs)
     {
-        rustix::process::setpriority_process(None, theirs).ok();
+        policy::set_nice(0, theirs).ok();
     }
 }
 

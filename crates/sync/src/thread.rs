@@ -183,7 +183,10 @@ pub fn current() -> ThreadId {
     #[cfg(sim)]
     return ThreadId(backend::current());
     #[cfg(not(any(loom, shuttle, sim)))]
-    return ThreadId(rustix::thread::gettid().as_raw_nonzero().get() as u32);
+    {
+        // SAFETY: only returns a number.
+        ThreadId(unsafe { libc::gettid() } as u32)
+    }
     #[cfg(any(loom, shuttle))]
     ThreadId(0)
 }
@@ -195,7 +198,7 @@ pub fn current() -> ThreadId {
 /// `PermissionDenied` for a value below the present one, without the right to it.
 pub fn set_nice(nice: i8) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle, miri, sim)))]
-    rustix::process::setpriority_process(Some(rustix::thread::gettid()), i32::from(nice))?;
+    policy::set_nice(0, nice.into())?;
     #[cfg(any(loom, shuttle, miri, sim))]
     let _ = nice;
     Ok(())
@@ -234,12 +237,11 @@ pub fn set_fifo(priority: u8) -> io::Result<()> {
 pub fn may_set_nice(nice: i8) -> io::Result<()> {
     #[cfg(not(any(loom, shuttle, sim)))]
     {
-        let me = Some(rustix::thread::gettid());
-        let before = rustix::process::getpriority_process(me)?;
+        let before = policy::nice(0)?;
         if i32::from(nice) < before {
             set_nice(nice)?;
             // Going back needs no right.
-            rustix::process::setpriority_process(me, before)?;
+            policy::set_nice(0, before)?;
         }
     }
     #[cfg(any(loom, shuttle, sim))]
@@ -298,7 +300,10 @@ pub fn unboost(thread: ThreadId) {
 
 #[cfg(not(any(loom, shuttle, sim)))]
 pub(crate) mod policy {
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::{
+        io,
+        sync::atomic::{AtomicBool, Ordering},
+    };
 
     /// In a policy: threads and processes that the thread starts do not have the policy.
     pub const RESET_ON_FORK: libc::c_int = libc::SCHED_RESET_ON_FORK;
@@ -313,8 +318,15 @@ pub(crate) mod policy {
             Some(policy) => policy == RESET_ON_FORK && KEEPS_RESET.load(Ordering::Relaxed),
             None => false,
         };
-        let limit = rustix::process::getrlimit(rustix::process::Resource::Rttime);
-        is_ordinary && limit.current.is_none() && limit.maximum.is_none()
+        let mut limit = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        // SAFETY: the call writes the structure, which outlives it.
+        let refused = unsafe { libc::getrlimit(libc::RLIMIT_RTTIME, &raw mut limit) };
+        let is_endless =
+            limit.rlim_cur == libc::RLIM_INFINITY && limit.rlim_max == libc::RLIM_INFINITY;
+        is_ordinary && refused == 0 && is_endless
     }
 
     pub fn unboost(thread: u32) {
@@ -325,6 +337,26 @@ pub(crate) mod policy {
         }
         // SAFETY: as above.
         unsafe { *libc::__errno_location() = errno };
+    }
+
+    /// Returns the nice value of `thread`; 0 is this thread.
+    pub fn nice(thread: u32) -> io::Result<i32> {
+        // The C library's function returns -1 for a nice value of -1, too.
+        // SAFETY: changes nothing, and touches no memory of ours.
+        let from_20 = unsafe { libc::syscall(libc::SYS_getpriority, libc::PRIO_PROCESS, thread) };
+        match from_20 {
+            -1 => Err(io::Error::last_os_error()),
+            _ => Ok(20 - from_20 as i32),
+        }
+    }
+
+    /// Sets the nice value of `thread`; 0 is this thread.
+    pub fn set_nice(thread: u32, nice: i32) -> io::Result<()> {
+        // SAFETY: touches no memory of ours.
+        match unsafe { libc::setpriority(libc::PRIO_PROCESS as _, thread, nice) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
     }
 
     /// Returns the policy of `thread`; 0 is this thread. `None` if the thread does not exist.

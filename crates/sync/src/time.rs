@@ -17,7 +17,11 @@ pub fn now_ns() -> u64 {
     }
     #[cfg(not(any(loom, shuttle)))]
     {
-        let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+        let mut now = std::mem::MaybeUninit::<libc::timespec>::uninit();
+        // SAFETY: the call writes the structure, which outlives it.
+        unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, now.as_mut_ptr()) };
+        // SAFETY: every kernel has this clock, so the call has written it.
+        let now = unsafe { now.assume_init() };
         now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
     }
     #[cfg(any(loom, shuttle))]
