@@ -6,7 +6,6 @@
 //! are in no part. If all reports agree, the parts are as reported. If they do not, the result is still a partition, the same
 //! each time, and a [`Quirk`] reports it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cpu_id::CpuId;
@@ -14,6 +13,7 @@ use crate::cpuset::CpuSet;
 use crate::parts::{Core, Cpu, Llc, LlcSource, Node, Package};
 use crate::quirk::Quirk;
 use crate::quota::CpuQuota;
+use crate::sorted::Sorted;
 use crate::topology::Topology;
 
 /// What is known of a machine before it is put in order.
@@ -25,8 +25,8 @@ pub(crate) struct Facts {
     pub(crate) isolated: CpuSet,
     pub(crate) nohz_full: CpuSet,
     /// One for each online CPU.
-    pub(crate) cpus: BTreeMap<CpuId, CpuFacts>,
-    pub(crate) nodes: BTreeMap<u32, CpuSet>,
+    pub(crate) cpus: Sorted<CpuId, CpuFacts>,
+    pub(crate) nodes: Sorted<u32, CpuSet>,
     pub(crate) quota: Option<CpuQuota>,
 }
 
@@ -79,17 +79,20 @@ pub(crate) fn build(facts: Facts) -> Topology {
     let llcs: Vec<Llc> = partition(
         "last-level cache",
         &online,
-        |cpu| &caches[&cpu].cpus,
+        |cpu| &cache_of(&caches, cpu).cpus,
         &mut quirks,
     )
     .into_iter()
-    .map(|(founder, cpus)| Llc {
-        cpus,
-        source: caches[&founder].source,
-        size: caches[&founder].size,
+    .map(|(founder, cpus)| {
+        let cache = cache_of(&caches, founder);
+        Llc {
+            cpus,
+            source: cache.source,
+            size: cache.size,
+        }
     })
     .collect();
-    let cores: Vec<Core> = partition("core", &online, |cpu| &said[&cpu].siblings, &mut quirks)
+    let cores: Vec<Core> = partition("core", &online, |cpu| &said[cpu].siblings, &mut quirks)
         .into_iter()
         .map(|(_, cpus)| Core { cpus })
         .collect();
@@ -106,10 +109,10 @@ pub(crate) fn build(facts: Facts) -> Topology {
         cpus[id.index()] = Some(Cpu {
             id,
             online: online.contains(id),
-            core: core_of.get(&id).copied(),
-            llc: llc_of.get(&id).copied(),
-            package: package_of.get(&id).copied(),
-            node: node_of.get(&id).map(|&node| nodes[node].id),
+            core: core_of.get(id),
+            llc: llc_of.get(id),
+            package: package_of.get(id),
+            node: node_of.get(id).map(|node| nodes[node].id),
         });
     }
     Topology {
@@ -129,12 +132,12 @@ pub(crate) fn build(facts: Facts) -> Topology {
 }
 
 /// Groups the CPUs by the package they name, the unknown one last.
-fn packages(said: &BTreeMap<CpuId, CpuFacts>) -> Vec<Package> {
-    let mut by_id: BTreeMap<u32, CpuSet> = BTreeMap::new();
+fn packages(said: &Sorted<CpuId, CpuFacts>) -> Vec<Package> {
+    let mut by_id: Sorted<u32, CpuSet> = Sorted::new();
     let mut unknown = CpuSet::new();
-    for (&cpu, facts) in said {
+    for &(cpu, ref facts) in said.iter() {
         match facts.package {
-            Some(id) => by_id.entry(id).or_default().insert(cpu),
+            Some(id) => by_id.or_insert_with(id, CpuSet::new).insert(cpu),
             None => unknown.insert(cpu),
         };
     }
@@ -158,17 +161,23 @@ struct Cache {
 ///
 /// A presumed cache holds only CPUs that report none, so it takes no CPU from a reported cache.
 fn caches(
-    said: &BTreeMap<CpuId, CpuFacts>,
+    said: &Sorted<CpuId, CpuFacts>,
     packages: &[Package],
     nodes: &[Node],
-) -> BTreeMap<CpuId, Cache> {
-    let mut caches = BTreeMap::new();
+) -> Vec<Option<Cache>> {
+    let mut caches = Vec::new();
+    let mut put = |cpu: CpuId, cache| {
+        if caches.len() <= cpu.index() {
+            caches.resize_with(cpu.index() + 1, || None);
+        }
+        caches[cpu.index()] = Some(cache);
+    };
     let mut silent = CpuSet::new();
-    for (&cpu, facts) in said {
+    for &(cpu, ref facts) in said.iter() {
         match &facts.cache {
             Some(cache) => {
                 let source = LlcSource::Cache { level: cache.level };
-                caches.insert(
+                put(
                     cpu,
                     Cache {
                         source,
@@ -193,7 +202,7 @@ fn caches(
         let cpus = Arc::new(cpus.intersection(&silent));
         silent = silent.difference(&cpus);
         for cpu in cpus.iter() {
-            caches.insert(
+            put(
                 cpu,
                 Cache {
                     source,
@@ -204,6 +213,12 @@ fn caches(
         }
     }
     caches
+}
+
+fn cache_of(caches: &[Option<Cache>], cpu: CpuId) -> &Cache {
+    caches[cpu.index()]
+        .as_ref()
+        .expect("every online CPU has a cache, if only a presumed one")
 }
 
 /// Cuts `online` into parts, each with the CPU that founded it; in ascending order of founders.
@@ -241,16 +256,16 @@ fn spans(
     online: &CpuSet,
     llcs: &[Llc],
     cores: &[Core],
-    node_of: &BTreeMap<CpuId, usize>,
-    llc_of: &BTreeMap<CpuId, usize>,
+    node_of: &ByCpu,
+    llc_of: &ByCpu,
 ) -> Vec<Quirk> {
     let differ = |cpus: &CpuSet, place: &dyn Fn(CpuId) -> Option<usize>| {
         let mut places = cpus.iter().map(place);
         let first = places.next();
         places.any(|place| Some(place) != first)
     };
-    let node = |cpu| node_of.get(&cpu).copied();
-    let llc = |cpu| llc_of.get(&cpu).copied();
+    let node = |cpu| node_of.get(cpu);
+    let llc = |cpu| llc_of.get(cpu);
 
     let wide_llcs = llcs
         .iter()
@@ -266,16 +281,31 @@ fn spans(
         });
     let homeless: CpuSet = online.iter().filter(|&cpu| node(cpu).is_none()).collect();
     let no_node = Some(homeless)
-        .filter(|cpus| !cpus.is_empty() && !node_of.is_empty())
+        .filter(|cpus| !cpus.is_empty() && !node_of.0.is_empty())
         .map(|cpus| Quirk::NoNode { cpus });
     wide_llcs.chain(wide_cores).chain(no_node).collect()
 }
 
-fn index_by_cpu<'a>(parts: impl Iterator<Item = &'a CpuSet>) -> BTreeMap<CpuId, usize> {
-    parts
-        .enumerate()
-        .flat_map(|(index, cpus)| cpus.iter().map(move |cpu| (cpu, index)))
-        .collect()
+/// The index of each CPU's part, by the CPU's number; empty if no part has a CPU.
+struct ByCpu(Vec<Option<usize>>);
+
+impl ByCpu {
+    fn get(&self, cpu: CpuId) -> Option<usize> {
+        self.0.get(cpu.index()).copied().flatten()
+    }
+}
+
+fn index_by_cpu<'a>(parts: impl Iterator<Item = &'a CpuSet>) -> ByCpu {
+    let mut by_cpu = Vec::new();
+    for (index, cpus) in parts.enumerate() {
+        for cpu in cpus {
+            if by_cpu.len() <= cpu.index() {
+                by_cpu.resize(cpu.index() + 1, None);
+            }
+            by_cpu[cpu.index()] = Some(index);
+        }
+    }
+    ByCpu(by_cpu)
 }
 
 #[cfg(test)]

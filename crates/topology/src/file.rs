@@ -146,9 +146,12 @@ pub(crate) fn numbered(dir: &Path, prefix: &str) -> Result<Option<Vec<(u32, Path
                 .all(|byte| byte.is_ascii_digit())
                 .then(|| digits.parse().ok())?
         });
-        found.extend(number.map(|number| (number, entry.path())));
+        if let Some(number) = number {
+            let new = (number, entry.path());
+            let at = found.partition_point(|other| *other < new);
+            found.insert(at, new);
+        }
     }
-    found.sort_unstable();
     Ok(Some(found))
 }
 

@@ -62,6 +62,7 @@ mod quota;
 mod scope;
 mod shard;
 mod snapshot;
+mod sorted;
 mod synthetic;
 mod sysfs;
 mod text;

@@ -4,13 +4,13 @@
 //! `cache` node and cache, and so on. CPUs whose fronts are equal are one pod. A finer scope uses a longer front, so it can only
 //! cut further. That is why each scope refines the next, on any hardware.
 
-use std::collections::BTreeMap;
 use std::slice;
 
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 use crate::scope::AffinityScope;
 use crate::shard::{ShardParams, shard_sizes};
+use crate::sorted::Sorted;
 use crate::topology::Topology;
 
 /// A set of CPUs that share a worker pool.
@@ -42,18 +42,19 @@ const NO_POD: u32 = u32::MAX;
 
 impl Pods {
     pub(crate) fn cut(topology: &Topology, scope: AffinityScope, params: &ShardParams) -> Self {
-        let mut cut: BTreeMap<Address, CpuSet> = BTreeMap::new();
+        let mut cut: Sorted<Address, CpuSet> = Sorted::new();
         for (cpu, address) in addresses(topology, params) {
-            cut.entry(address.seen_by(scope)).or_default().insert(cpu);
+            cut.or_insert_with(address.seen_by(scope), CpuSet::new)
+                .insert(cpu);
         }
-        let mut pods: Vec<Pod> = cut
-            .into_values()
-            .map(|cpus| Pod {
+        let mut pods: Sorted<Option<CpuId>, Pod> = Sorted::new();
+        for cpus in cut.into_values() {
+            pods.or_insert_with(cpus.first(), || Pod {
                 node: node_of_all(topology, &cpus),
                 cpus,
-            })
-            .collect();
-        pods.sort_by_key(|pod| pod.cpus.first());
+            });
+        }
+        let pods: Vec<Pod> = pods.into_values().collect();
 
         let mut pod_of = vec![NO_POD; topology.nr_cpus()];
         for (pod, index) in pods.iter().zip(0..) {
@@ -185,11 +186,10 @@ fn addresses(topology: &Topology, params: &ShardParams) -> Vec<(CpuId, Address)>
             },
         ))
     });
-    let mut caches: BTreeMap<Address, Vec<(CpuId, Address)>> = BTreeMap::new();
+    let mut caches: Sorted<Address, Vec<(CpuId, Address)>> = Sorted::new();
     for (cpu, address) in unsharded {
         caches
-            .entry(address.seen_by(AffinityScope::Cache))
-            .or_default()
+            .or_insert_with(address.seen_by(AffinityScope::Cache), Vec::new)
             .push((cpu, address));
     }
     caches
@@ -200,9 +200,11 @@ fn addresses(topology: &Topology, params: &ShardParams) -> Vec<(CpuId, Address)>
 
 /// Gives the CPUs of one cache their shards: neighbouring cores go together.
 fn sharded(cache: Vec<(CpuId, Address)>, params: &ShardParams) -> Vec<(CpuId, Address)> {
-    let mut cores: BTreeMap<Option<usize>, Vec<(CpuId, Address)>> = BTreeMap::new();
+    let mut cores: Sorted<Option<usize>, Vec<(CpuId, Address)>> = Sorted::new();
     for (cpu, address) in cache {
-        cores.entry(address.core).or_default().push((cpu, address));
+        cores
+            .or_insert_with(address.core, Vec::new)
+            .push((cpu, address));
     }
     let sizes = shard_sizes(cores.len(), params.cache_shard_size);
     let shards = sizes

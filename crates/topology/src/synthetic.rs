@@ -18,7 +18,6 @@
 //! that is left out has one member, at its place in the table above: `2 socket x 8 core` has one node and one cache for each
 //! socket.
 
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -26,6 +25,7 @@ use crate::build::{CacheFacts, CpuFacts, Facts, build};
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 use crate::error::Error;
+use crate::sorted::Sorted;
 use crate::text::{Cursor, Mismatch};
 use crate::topology::Topology;
 
@@ -210,18 +210,12 @@ fn facts(levels: &[Level]) -> Facts {
         starts.map(move |start| (start..start + size).map(CpuId::new))
     };
 
-    let mut cpus: BTreeMap<CpuId, CpuFacts> = BTreeMap::new();
+    let mut cpus: Sorted<CpuId, CpuFacts> = Sorted::new();
     for core in members(Kind::Core) {
         let siblings = Arc::new(core.clone().collect::<CpuSet>());
-        cpus.extend(core.map(|cpu| {
-            (
-                cpu,
-                CpuFacts {
-                    siblings: Arc::clone(&siblings),
-                    ..CpuFacts::default()
-                },
-            )
-        }));
+        for cpu in core {
+            cpus.or_insert_with(cpu, CpuFacts::default).siblings = Arc::clone(&siblings);
+        }
     }
     for llc in members(Kind::Llc) {
         let sharers = Arc::new(llc.clone().collect::<CpuSet>());
@@ -231,12 +225,12 @@ fn facts(levels: &[Level]) -> Facts {
                 size: None,
                 cpus: Arc::clone(&sharers),
             };
-            cpus.entry(cpu).or_default().cache = Some(cache);
+            cpus.or_insert_with(cpu, CpuFacts::default).cache = Some(cache);
         }
     }
     for (package, id) in members(Kind::Package).zip(0..) {
         for cpu in package {
-            cpus.entry(cpu).or_default().package = Some(id);
+            cpus.or_insert_with(cpu, CpuFacts::default).package = Some(id);
         }
     }
     let nodes = members(Kind::Numa)

@@ -14,7 +14,6 @@
 //! A cache without level, type or sharers is one that the kernel knows nothing of: it leaves these
 //! files out. Caches for instructions only are of no interest to work items.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -24,6 +23,7 @@ use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 use crate::error::Error;
 use crate::file;
+use crate::sorted::Sorted;
 use crate::topology::{Topology, some_allowed};
 
 /// Where CPUs and nodes are, from the root of sysfs.
@@ -88,7 +88,7 @@ pub(crate) fn facts(root: &Path) -> Result<Facts, Error> {
         Some(allowed) => some_allowed(&online, &allowed)?,
         None => online.clone(),
     };
-    let cpus: Result<BTreeMap<_, _>, Error> = online
+    let cpus: Result<Sorted<_, _>, Error> = online
         .iter()
         .map(|cpu| Ok((cpu, cpu_facts(&dir, cpu)?)))
         .collect();
@@ -168,8 +168,8 @@ fn holds_data(path: &Path) -> Result<bool, Error> {
     Ok(matches!(kind, Some("Unified" | "Data")))
 }
 
-fn nodes(dir: &Path) -> Result<BTreeMap<u32, CpuSet>, Error> {
-    let mut nodes = BTreeMap::new();
+fn nodes(dir: &Path) -> Result<Sorted<u32, CpuSet>, Error> {
+    let mut nodes = Sorted::new();
     let mut seen = CpuSet::new();
     for (id, node) in file::numbered(dir, "node")?.unwrap_or_default() {
         let path = node.join(CPULIST);
@@ -181,7 +181,7 @@ fn nodes(dir: &Path) -> Result<BTreeMap<u32, CpuSet>, Error> {
             ));
         }
         seen = seen.union(&cpus);
-        nodes.insert(id, cpus);
+        *nodes.or_insert_with(id, CpuSet::new) = cpus;
     }
     Ok(nodes)
 }
