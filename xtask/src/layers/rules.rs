@@ -36,6 +36,7 @@ const FOLDERS: &[(&str, &[Folder])] = &[
     (
         "afterwork",
         &[
+            ("numbered", Below::Only(&[])),
             ("params", Below::Only(&[])),
             ("page", Below::Only(&[])),
             ("panics", Below::Only(&[])),
@@ -178,10 +179,13 @@ const FOLDERS: &[(&str, &[Folder])] = &[
     ),
 ];
 
-/// Named by every folder of its crate: tunables, the page on which each shows itself, events, and the care for what users'
+/// Named by every folder of its crate: a small list, tunables, the page on which each shows itself, events, and the care for what users'
 /// code panics with belong to no layer; nor does how a command ends and talks.
 const FOR_ALL: &[(&str, &[&str])] = &[
-    ("afterwork", &["params", "page", "panics", "trace"]),
+    (
+        "afterwork",
+        &["numbered", "params", "page", "panics", "trace"],
+    ),
     ("lab", &["exit", "talk"]),
 ];
 

@@ -1,7 +1,5 @@
 //! The parts that have records. A subsystem or one of its parts joins when it is first used.
 
-use std::collections::BTreeMap;
-
 use sync::{
     Mutex, OnceLock,
     fork::{self, Handler},
@@ -9,21 +7,15 @@ use sync::{
 };
 
 use super::image::Image;
-use crate::panics;
+use crate::{numbered::Numbered, panics};
 
 /// Writes the records of one part.
 type Source = Arc<dyn Fn(&mut Image) + Send + Sync>;
 
-#[derive(Default)]
-struct Sources {
-    nr_joined: u64,
-    /// In the order in which they joined.
-    by_number: BTreeMap<u64, Source>,
-}
+/// In the order in which they joined.
+static SOURCES: OnceLock<Mutex<Numbered<Source>>> = OnceLock::new();
 
-static SOURCES: OnceLock<Mutex<Sources>> = OnceLock::new();
-
-fn sources() -> &'static Mutex<Sources> {
+fn sources() -> &'static Mutex<Numbered<Source>> {
     SOURCES.get_or_init(Mutex::default)
 }
 
@@ -34,7 +26,7 @@ static HANDLER: Handler = Handler {
     },
     before: |held| held.lock(sources()),
     // They describe what the parent has, and may wait for locks of threads that are not there. Not dropped: foreign code.
-    child: || std::mem::forget(std::mem::take(&mut sources().lock().by_number)),
+    child: || sources().lock().take_all().for_each(std::mem::forget),
 };
 
 /// Belongs to a part that has records; when it is dropped the part has none any more.
@@ -51,9 +43,7 @@ pub(crate) fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joine
     }
     fork::register(&HANDLER);
     let mut all = sources().lock();
-    let number = all.nr_joined;
-    all.nr_joined += 1;
-    all.by_number.insert(number, Arc::new(source));
+    let number = all.add(Arc::new(source));
     drop(all);
     publish_if_told();
     Joined(Some(number))
@@ -62,7 +52,7 @@ pub(crate) fn join(source: impl Fn(&mut Image) + Send + Sync + 'static) -> Joine
 /// Lets everyone who has records write them, with no lock held.
 #[cfg(not(any(loom, shuttle)))]
 pub(crate) fn describe_all(image: &mut Image) {
-    let all: Vec<_> = sources().lock().by_number.values().cloned().collect();
+    let all: Vec<_> = sources().lock().iter().cloned().collect();
     for source in all {
         // FOREIGN(page-source): it may drop the last of a registry or another part, on the page's thread; a panic of a
         // drop ends here.
@@ -90,7 +80,7 @@ fn publish_if_told() {
 impl Drop for Joined {
     fn drop(&mut self) {
         if let Some(number) = self.0.take() {
-            let source = sources().lock().by_number.remove(&number);
+            let source = sources().lock().remove(number);
             // FOREIGN(page-part): it may own the last of a part, on who drops that; a panic of a drop ends here.
             panics::contain(|| drop(source));
         }

@@ -8,8 +8,6 @@
 //! | the thread that forked was inside | lost for others, until that thread leaves it |
 //! | mail | forgotten, with what it holds: the parent runs it |
 
-use std::collections::BTreeMap;
-
 use sync::{
     Mutex,
     fork::{self, Handler},
@@ -17,19 +15,23 @@ use sync::{
 };
 
 use super::{slot::Slot, table::Table};
+use crate::numbered::Numbered;
 
 /// Where slots lie, and how many.
 type Place = (usize, usize);
 
+/// Slots, and how to go through them.
+type Inheriting = (Place, unsafe fn(Place));
+
 sync::process_wide! {
-    /// All slots of the process, and how to go through them.
-    fn places() -> Mutex<BTreeMap<Place, unsafe fn(Place)>> = Mutex::new(BTreeMap::new())
+    /// All slots of the process.
+    fn places() -> Mutex<Numbered<Inheriting>> = Mutex::new(Numbered::new())
 }
 
 static HANDLER: Handler = Handler {
     before: |held| held.lock(places()),
     child: || {
-        for (&place, inherit) in &*places().lock() {
+        for &(place, inherit) in places().lock().iter() {
             // SAFETY: a place is on the list while its slots are there.
             unsafe { inherit(place) };
         }
@@ -38,24 +40,26 @@ static HANDLER: Handler = Handler {
 };
 
 /// Keeps the slots of a table registered for `fork` until dropped. Does nothing in a model, which does not fork.
-pub(super) struct Listed(Place);
+pub(super) struct Listed(Option<u64>);
 
 impl Listed {
     /// The slots of `table` stay where they are until the listing is dropped.
     pub(super) fn new<T>(table: &Table<T>) -> Self {
         let place = (table.slots.as_ptr().expose_provenance(), table.slots.len());
-        if !cfg!(any(loom, shuttle)) {
-            fork::register(&HANDLER);
-            places().lock().insert(place, inherit::<T>);
+        if cfg!(any(loom, shuttle)) {
+            return Self(None);
         }
-        Self(place)
+        fork::register(&HANDLER);
+        Self(Some(places().lock().add((place, inherit::<T>))))
     }
 }
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        if !cfg!(any(loom, shuttle)) && !twin::torn_down() {
-            places().lock().remove(&self.0);
+        if let Some(number) = self.0
+            && !twin::torn_down()
+        {
+            places().lock().remove(number);
         }
     }
 }

@@ -33,7 +33,6 @@
 //! **Closing ends every wait.** It marks the line as closed under its lock and wakes all. Each waiter takes its item back out of
 //! the line (twin `room: closing leaves the line asleep`).
 
-use std::collections::BTreeMap;
 use std::mem;
 
 use sync::atomic::{AtomicUsize, Ordering};
@@ -41,6 +40,7 @@ use sync::fork::Process;
 use sync::{Mutex, MutexGuard, twin};
 
 use super::sleeper::OnTurn;
+use crate::numbered::Numbered;
 use crate::wake::WakeQ;
 use crate::wake::lane::Lane;
 
@@ -71,9 +71,8 @@ struct Bound {
 #[derive(Debug)]
 pub(super) struct Line<T> {
     is_closed: bool,
-    next: Ticket,
-    /// By the order of coming. A tree: who leaves may stand anywhere.
-    waiting: BTreeMap<Ticket, Waiting<T>>,
+    /// By the order of coming. Who leaves may stand anywhere.
+    waiting: Numbered<Waiting<T>>,
 }
 
 /// Names an item in line.
@@ -111,8 +110,7 @@ impl<T> Room<T> {
             state: AtomicUsize::new(0),
             line: Mutex::new(Line {
                 is_closed: false,
-                next: Ticket(0),
-                waiting: BTreeMap::new(),
+                waiting: Numbered::new(),
             }),
         }
     }
@@ -173,15 +171,13 @@ impl<T> Room<T> {
         let Some(mut line) = self.line().filter(|line| !line.is_closed) else {
             return Err(item);
         };
-        let ticket = line.next;
-        line.next.0 += 1;
         let on_turn = Some(on_turn);
         let waiting = Waiting {
             item,
             lane,
             on_turn,
         };
-        line.waiting.insert(ticket, waiting);
+        let ticket = Ticket(line.waiting.add(waiting));
         self.state.fetch_or(AWAITED, Ordering::Relaxed);
         Ok(ticket)
     }
@@ -194,7 +190,7 @@ impl<T> Room<T> {
         if line.is_closed || line.waiting.is_empty() || !self.take_room(bound) {
             return None;
         }
-        line.waiting.pop_first().map(|(_, waiting)| waiting)
+        line.waiting.pop_first()
     }
 
     /// Reserves room for one item, though others stand in line.
@@ -223,7 +219,7 @@ impl<T> Room<T> {
             let removed = self.remove(line, ticket);
             return removed.map_or(Place::Inside, |waiting| Place::Closed(waiting.item));
         }
-        let Some(waiting) = line.waiting.get_mut(&ticket) else {
+        let Some(waiting) = line.waiting.get_mut(ticket.0) else {
             return Place::Inside;
         };
         mem::swap(&mut waiting.on_turn, on_turn);
@@ -238,7 +234,7 @@ impl<T> Room<T> {
 
     /// Removes an item and unlocks the line, so that what wakes the waiter is dropped under no lock.
     fn remove(&self, mut line: MutexGuard<'_, Line<T>>, ticket: Ticket) -> Option<Waiting<T>> {
-        let waiting = line.waiting.remove(&ticket);
+        let waiting = line.waiting.remove(ticket.0);
         if !twin::armed("room: an empty line is awaited") {
             self.note_if_empty_locked(&line);
         }
@@ -247,9 +243,9 @@ impl<T> Room<T> {
 
     /// Takes out what still stands in line when nobody has a poster any more: the items of sends that were leaked.
     pub(super) fn forgotten(&mut self) -> impl Iterator<Item = T> {
-        let waiting = self.line().map(|mut line| mem::take(&mut line.waiting));
+        let waiting = self.line().map(|mut line| line.waiting.take_all());
         let waiting = waiting.into_iter().flatten();
-        waiting.map(|(_, waiting)| waiting.item)
+        waiting.map(|waiting| waiting.item)
     }
 
     /// Lets nobody in from here on, and wakes all who stand in line.
@@ -263,7 +259,7 @@ impl<T> Room<T> {
         if !twin::armed("room: closing leaves the line asleep") {
             let on_turns = line
                 .waiting
-                .values_mut()
+                .iter_mut()
                 .filter_map(|waiting| waiting.on_turn.take());
             on_turns.for_each(|on_turn| wakeq.push(on_turn.into_inner()));
         }

@@ -142,7 +142,11 @@ impl Errands {
     /// Adds what is to be done; returns `true` if the manager is to look.
     #[must_use]
     pub(crate) fn add(&self, errands: impl IntoIterator<Item = Box<dyn Errand>>) -> bool {
-        let errands: Vec<_> = errands.into_iter().collect();
+        self.add_all(&mut errands.into_iter())
+    }
+
+    fn add_all(&self, errands: &mut dyn Iterator<Item = Box<dyn Errand>>) -> bool {
+        let errands: Vec<_> = errands.collect();
         let mut list = self.0.lock();
         if list.closed {
             drop(list);

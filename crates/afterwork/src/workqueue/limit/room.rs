@@ -22,7 +22,7 @@
 
 use std::{
     cell::RefCell,
-    collections::{BTreeMap, VecDeque},
+    collections::VecDeque,
     task::{Context, Waker},
     time::Duration,
 };
@@ -37,6 +37,7 @@ use sync::{
 };
 
 use crate::{
+    numbered::Numbered,
     panics::{Foreign, contain},
     wake::report,
 };
@@ -55,11 +56,9 @@ pub(crate) struct Room {
     line: Mutex<Line>,
 }
 
-/// Who waits, by the order of coming. A tree: who leaves may stand anywhere.
+/// Who waits, by the order of coming. Who leaves may stand anywhere.
 struct Line {
-    /// Of who comes next.
-    ticket: u64,
-    waiting: BTreeMap<u64, Arc<Waiter>>,
+    waiting: Numbered<Arc<Waiter>>,
 }
 
 sync::thread_local! {
@@ -85,8 +84,7 @@ impl Room {
             capacity,
             process: Process::this(),
             line: Mutex::new(Line {
-                ticket: 0,
-                waiting: BTreeMap::new(),
+                waiting: Numbered::new(),
             }),
         }
     }
@@ -133,12 +131,11 @@ impl Room {
             return Ok(());
         }
         let waiter = Arc::new(Waiter {
-            ticket: line.ticket,
+            ticket: line.waiting.next(),
             granted: Futex::new(0),
             task: Mutex::new(None),
         });
-        line.ticket += 1;
-        line.waiting.insert(waiter.ticket, waiter.clone());
+        line.waiting.add(waiter.clone());
         Err(waiter)
     }
 
@@ -176,7 +173,7 @@ impl Room {
     /// Gives the first in line, who leaves it, the place that the caller has.
     fn grant(&self) -> Option<Arc<Waiter>> {
         let mut line = self.line.lock();
-        let (_, waiter) = line.waiting.pop_first()?;
+        let waiter = line.waiting.pop_first()?;
         self.note_if_empty_locked(&line);
         waiter.granted.word().store(1, Ordering::Relaxed);
         Some(waiter)
@@ -225,7 +222,7 @@ impl Room {
         let mut line = self.line.lock();
         let has_place = waiter.has_place();
         if !has_place {
-            line.waiting.remove(&waiter.ticket);
+            line.waiting.remove(waiter.ticket);
             self.note_if_empty_locked(&line);
         }
         drop(line);

@@ -1,9 +1,6 @@
 //! The machine as a registry sees it, and the queues that must follow when it changes.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    fmt,
-};
+use std::{collections::HashMap, fmt};
 
 use sync::{
     Mutex,
@@ -13,6 +10,7 @@ use topology::{AffinityScope, CpuQuota, CpuSet, Pods, ShardParams, Topology};
 
 use super::{attrs::Attrs, stats::QueueReport};
 use crate::{
+    numbered::Numbered,
     panics::{Foreign, discard, guarded},
     params::Params,
     wake::hotplug,
@@ -58,26 +56,24 @@ struct View {
 /// Queues in the order in which they came. To find one among very many takes no walk past the others.
 #[derive(Debug, Default)]
 struct Queues {
-    by_number: BTreeMap<u64, Weak<dyn Follower>>,
+    by_number: Numbered<Weak<dyn Follower>>,
     /// By their address.
     numbers: HashMap<usize, u64>,
-    nr_ever: u64,
 }
 
 impl Queues {
     fn add(&mut self, queue: Weak<dyn Follower>) {
-        self.numbers.insert(queue.as_ptr().addr(), self.nr_ever);
-        self.by_number.insert(self.nr_ever, queue);
-        self.nr_ever += 1;
+        let address = queue.as_ptr().addr();
+        self.numbers.insert(address, self.by_number.add(queue));
     }
 
     fn remove(&mut self, queue: *const dyn Follower) {
         let number = self.numbers.remove(&queue.addr());
-        number.and_then(|number| self.by_number.remove(&number));
+        number.and_then(|number| self.by_number.remove(number));
     }
 
     fn all(&self) -> Vec<Weak<dyn Follower>> {
-        self.by_number.values().cloned().collect()
+        self.by_number.iter().cloned().collect()
     }
 }
 
