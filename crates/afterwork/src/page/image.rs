@@ -71,7 +71,11 @@ impl Image {
 
     /// Puts histograms last, so that they are left out first where there is no room for all.
     pub(super) fn sort(&mut self) {
-        self.records.sort_by_key(|it| it.kind.is_histogram());
+        let records = std::mem::take(&mut self.records);
+        let (histograms, mut others): (Vec<_>, Vec<_>) =
+            records.into_iter().partition(|it| it.kind.is_histogram());
+        others.extend(histograms);
+        self.records = others;
     }
 
     /// Returns the bytes of all records for which there is room, which follow the head.

@@ -46,15 +46,11 @@ impl StillBusy {
     pub(crate) fn new(queue: &str, found: impl IntoIterator<Item = LeftItems>) -> Self {
         let mut left: Vec<LeftItems> = Vec::new();
         for new in found {
-            let same = left
-                .iter_mut()
-                .find(|it| (it.doing, it.func) == (new.doing, new.func));
-            match same {
-                Some(same) => same.count += new.count,
-                None => left.push(new),
+            match left.binary_search_by_key(&(new.doing, new.func), |it| (it.doing, it.func)) {
+                Ok(at) => left[at].count += new.count,
+                Err(at) => left.insert(at, new),
             }
         }
-        left.sort_by_key(|it| (it.doing, it.func));
         Self {
             queue: queue.to_owned(),
             nr_left: left.iter().map(|it| it.count).sum(),

@@ -21,7 +21,7 @@ enum Wait {
 
 impl Inner {
     /// Changes the attributes, and where items go from now on.
-    fn reroute(&self, machine: &Machine, change: impl FnOnce(&mut Attrs)) -> Result<(), Wait> {
+    fn reroute(&self, machine: &Machine, change: &dyn Fn(&mut Attrs)) -> Result<(), Wait> {
         let mut plan = self.plan.lock();
         if plan.is_dead() {
             return Ok(());
@@ -62,7 +62,7 @@ impl Inner {
 
 impl Follower for Inner {
     fn follow(&self, machine: &Machine) -> bool {
-        self.reroute(machine, |_| ()).is_ok()
+        self.reroute(machine, &|_| ()).is_ok()
     }
 
     fn report(&self) -> Option<QueueReport> {
@@ -129,7 +129,7 @@ impl Workqueue {
     pub fn set_attrs(&self, attrs: &Attrs) -> Result<(), BuildError> {
         self.inner.must_be_at_home();
         self.check(attrs)?;
-        self.change(|it| it.clone_from(attrs))
+        self.change(&|it| it.clone_from(attrs))
     }
 
     /// Changes which CPUs share a worker pool; see [`set_attrs`](Self::set_attrs).
@@ -138,7 +138,7 @@ impl Workqueue {
     ///
     /// As of [`set_attrs`](Self::set_attrs).
     pub fn set_scope(&self, scope: topology::AffinityScope) -> Result<(), BuildError> {
-        self.set_one(|attrs| attrs.scope = scope)
+        self.set_one(&|attrs| attrs.scope = scope)
     }
 
     /// Changes whether workers never leave their pods; see [`set_attrs`](Self::set_attrs).
@@ -147,7 +147,7 @@ impl Workqueue {
     ///
     /// As of [`set_attrs`](Self::set_attrs).
     pub fn set_strict(&self, strict: bool) -> Result<(), BuildError> {
-        self.set_one(|attrs| attrs.strict = strict)
+        self.set_one(&|attrs| attrs.strict = strict)
     }
 
     /// Changes the CPUs to which workers keep; see [`set_attrs`](Self::set_attrs).
@@ -156,7 +156,7 @@ impl Workqueue {
     ///
     /// As of [`set_attrs`](Self::set_attrs).
     pub fn set_cpus(&self, cpus: Option<topology::CpuSet>) -> Result<(), BuildError> {
-        self.set_one(|attrs| attrs.cpus.clone_from(&cpus))
+        self.set_one(&|attrs| attrs.cpus.clone_from(&cpus))
     }
 
     /// Changes the nice value of the workers; see [`set_attrs`](Self::set_attrs).
@@ -165,10 +165,10 @@ impl Workqueue {
     ///
     /// As of [`set_attrs`](Self::set_attrs).
     pub fn set_nice(&self, nice: i8) -> Result<(), BuildError> {
-        self.set_one(|attrs| attrs.nice = nice)
+        self.set_one(&|attrs| attrs.nice = nice)
     }
 
-    fn set_one(&self, change: impl Fn(&mut Attrs)) -> Result<(), BuildError> {
+    fn set_one(&self, change: &dyn Fn(&mut Attrs)) -> Result<(), BuildError> {
         let mut attrs = self.attrs();
         change(&mut attrs);
         self.check(&attrs)?;
@@ -183,11 +183,11 @@ impl Workqueue {
         attrs.check(self.inner.ordered)
     }
 
-    fn change(&self, change: impl Fn(&mut Attrs)) -> Result<(), BuildError> {
+    fn change(&self, change: &dyn Fn(&mut Attrs)) -> Result<(), BuildError> {
         let inner = &*self.inner;
         let mut patience = Patience::new();
         loop {
-            match inner.reroute(self.registry().machine(), &change) {
+            match inner.reroute(self.registry().machine(), change) {
                 Ok(()) => return Ok(()),
                 Err(Wait::Enqueuer) => patience.pause(),
                 Err(Wait::Plug) if inner.runs_here() => return Err(BuildError::Unsettled),
