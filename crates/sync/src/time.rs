@@ -80,6 +80,10 @@ static RATE: AtomicU64 = AtomicU64::new(0);
 /// Returns what [`cycles_per_us`] does if it has been called before, else 1. A load.
 #[inline]
 pub fn known_cycles_per_us() -> u64 {
+    #[cfg(sim)]
+    if crate::sim::is_running() {
+        return 1000;
+    }
     #[cfg(any(loom, shuttle))]
     return 1;
     #[cfg(not(any(loom, shuttle)))]

@@ -206,19 +206,23 @@ pub fn sync() {
     }
 }
 
+/// Gives way until the task may do its step: it may have to give its CPU away as soon as it has its turn.
 #[cold]
 #[inline(never)]
 pub fn give_way() {
-    engine(|e| {
-        let cpu = &e.cpus[e.cpu];
-        let is_due = cpu.resched || (!cpu.runq.is_empty() && cpu.now >= cpu.slice_end);
-        if is_due && !cpu.is_kept {
-            e.counts.preempts += 1;
-            e.requeue_current();
-            e.pick_next();
-        }
-    });
-    suspend();
+    while {
+        engine(|e| {
+            let cpu = &e.cpus[e.cpu];
+            let is_due = cpu.resched || (!cpu.runq.is_empty() && cpu.now >= cpu.slice_end);
+            if is_due && !cpu.is_kept {
+                e.counts.preempts += 1;
+                e.requeue_current();
+                e.pick_next();
+            }
+        });
+        suspend();
+        engine(|e| e.is_over())
+    } {}
 }
 
 impl Engine {
