@@ -341,7 +341,8 @@ mod tests {
 
     #[test]
     fn sections_of_an_ending_thread_nest() {
-        use std::{cell::RefCell, sync::mpsc};
+        use std::cell::RefCell;
+        use sync::testing::mpsc;
         struct ReadsAtExit(RefCell<Option<mpsc::Sender<Vec<bool>>>>);
         impl Drop for ReadsAtExit {
             fn drop(&mut self) {
@@ -359,9 +360,9 @@ mod tests {
             }
         }
         // Touched before the thread's first section, so destroyed after its slot was given back.
-        std::thread_local!(static LATE: ReadsAtExit = const { ReadsAtExit(RefCell::new(None)) });
+        sync::thread_local!(static LATE: ReadsAtExit = ReadsAtExit(RefCell::new(None)));
         let (seen_by, seen) = mpsc::channel();
-        let reader = std::thread::spawn(move || {
+        let reader = sync::testing::thread::spawn(move || {
             LATE.with(|late| late.0.replace(Some(seen_by)));
             drop(rcu::read());
         });
@@ -373,13 +374,13 @@ mod tests {
     #[test]
     fn a_thread_that_never_read_has_nothing_to_unlock() {
         // SAFETY: nothing is open, and that is what is asked.
-        let ended = std::thread::spawn(|| unsafe { read_unlock() });
+        let ended = sync::testing::thread::spawn(|| unsafe { read_unlock() });
         assert!(!ended.join().unwrap());
     }
 
     #[test]
     fn a_thread_has_a_place_once_it_has_read() {
-        let found = std::thread::spawn(|| {
+        let found = sync::testing::thread::spawn(|| {
             let before = place();
             drop(rcu::read());
             (before, place())
@@ -392,7 +393,7 @@ mod tests {
 
     #[test]
     fn a_reader_is_online_until_it_is_not() {
-        let readers = std::thread::spawn(|| {
+        let readers = sync::testing::thread::spawn(|| {
             // SAFETY: nothing is online, and that is what is asked.
             assert!(!unsafe { offline() } && !is_reading());
             online();
@@ -449,7 +450,8 @@ mod tests {
         let index = srcu_read_lock(&domain);
         let there = domain.clone();
         // SAFETY: begun above, and ended here alone.
-        let ended = std::thread::spawn(move || unsafe { srcu_read_unlock(&there, index) });
+        let ended =
+            sync::testing::thread::spawn(move || unsafe { srcu_read_unlock(&there, index) });
         ended.join().unwrap();
         domain.synchronize();
     }

@@ -6,8 +6,8 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
 use std::time::Duration;
+use sync::testing::thread;
 
 use super::*;
 
@@ -27,7 +27,11 @@ fn poll<R>(reply: &mut Reply<R>) -> Poll<Result<R, ReplyError>> {
 
 #[test]
 fn every_call_gets_its_own_answer() {
-    let nr_calls = if cfg!(miri) { 10 } else { 2000 };
+    let nr_calls = match () {
+        () if cfg!(miri) => 10,
+        () if cfg!(sim) => 200,
+        () => 2000,
+    };
     let mut mailbox = Mailbox::new();
     thread::scope(|scope| {
         for from in 0..3_u64 {
@@ -208,7 +212,11 @@ fn a_task_whose_call_finds_no_room_waits_for_it_and_then_for_the_answer() {
 
 #[test]
 fn threads_that_call_a_full_mailbox_wait_and_get_their_own_answers() {
-    let nr_calls = if cfg!(miri) { 5 } else { 500 };
+    let nr_calls = match () {
+        () if cfg!(miri) => 5,
+        () if cfg!(sim) => 100,
+        () => 500,
+    };
     let mut mailbox = Mailbox::<(u64, ReplyTo<u64>)>::builder()
         .capacity(1)
         .build();

@@ -7,8 +7,8 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, RawWaker, RawWakerVTable, Wake, Waker};
-use std::thread;
 use std::time::Duration;
+use sync::testing::thread;
 
 use super::*;
 
@@ -281,7 +281,11 @@ fn a_batch_that_gives_its_room_back_lets_in_who_waits() {
 }
 
 /// Few under Miri, which takes a thousand times as long.
-const NR_POSTS: usize = if cfg!(miri) { 8 } else { 5_000 };
+const NR_POSTS: usize = match () {
+    () if cfg!(miri) => 8,
+    () if cfg!(sim) => 200,
+    () => 5_000,
+};
 
 #[test]
 fn every_item_that_waited_arrives_once_in_its_order_and_never_too_many_are_inside() {

@@ -2,11 +2,11 @@
 
 use std::future::Future;
 use std::pin::pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Barrier};
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread;
 use std::time::Duration;
+use sync::testing::{Barrier, thread};
 
 use super::*;
 
@@ -252,7 +252,11 @@ fn the_owner_may_post_to_itself() {
 }
 
 /// Few under Miri, which takes a thousand times as long.
-const NR_POSTS: usize = if cfg!(miri) { 40 } else { 20_000 };
+const NR_POSTS: usize = match () {
+    () if cfg!(miri) => 40,
+    () if cfg!(sim) => 1000,
+    () => 20_000,
+};
 
 #[test]
 fn every_item_of_four_posters_arrives_once_and_in_its_order() {
@@ -318,7 +322,7 @@ fn threads_may_share_one_poster() {
 
 #[test]
 fn items_are_dropped_once_when_the_owner_ends_in_the_middle() {
-    let nr_rounds = if cfg!(miri) { 3 } else { 200 };
+    let nr_rounds = if cfg!(any(miri, sim)) { 3 } else { 200 };
     for _ in 0..nr_rounds {
         let dropped = Arc::new(AtomicUsize::new(0));
         let mut mailbox = Mailbox::new();

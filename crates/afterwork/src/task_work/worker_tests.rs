@@ -5,10 +5,10 @@ use std::future::{pending, poll_fn};
 use std::panic::panic_any;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
-use std::thread;
 use std::time::Duration;
+use sync::testing::{mpsc, thread};
 
 use super::*;
 use crate::params::{CpuSet, Params, ThreadHook};
@@ -226,7 +226,7 @@ fn a_worker_has_the_name_the_cpus_and_the_hooks_that_it_is_given() {
     let theirs = worker.spawn(|| sync::cpu::affinity().unwrap());
     assert_eq!(theirs.join().unwrap(), cpus);
     let size = worker.spawn(sync::thread::stack_size);
-    assert!(cfg!(miri) || size.join().unwrap() == 256 << 10);
+    assert!(cfg!(any(miri, sim)) || size.join().unwrap() == 256 << 10);
     drop(worker);
     let named = |what| (what, "app/gl".to_string());
     assert_eq!(*calls.lock().unwrap(), [named("start"), named("stop")]);
@@ -246,7 +246,7 @@ fn a_worker_that_cannot_be_as_it_is_told_is_refused_with_the_reason() {
     let error = refused(Worker::builder("nowhere").cpus(CpuSet::new()));
     assert!(matches!(error, WorkerError::Cpus(_)), "{error}");
     // The machine decides whether the right is there; the priority is wrong in any case.
-    if !cfg!(miri) {
+    if !cfg!(any(miri, sim)) {
         let urgent = || Worker::builder("urgent");
         for builder in [urgent().fifo(200), urgent().fifo_if_permitted(0)] {
             let error = refused(builder);

@@ -49,6 +49,7 @@ mod plain;
 mod report;
 mod seen;
 mod task;
+pub mod testing;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;

@@ -34,12 +34,14 @@ impl JoinHandle {
     }
 }
 
+/// Lets another thread of this CPU run.
 pub fn yield_now() {
     if running().is_some() {
         life::yield_now();
     }
 }
 
+/// Sleeps.
 pub fn sleep(span: Duration) {
     if running().is_some() {
         life::sleep(span);

@@ -1,11 +1,12 @@
 //! On the real machine: what a domain promises, without a look at the clock.
 
+use std::cell::RefCell;
 use std::sync::{
-    Arc, Barrier,
+    Arc,
     atomic::{AtomicBool, AtomicUsize, Ordering},
-    mpsc,
 };
-use std::thread;
+
+use sync::testing::{Barrier, mpsc, thread};
 
 use super::{Domain, Guard, OwnedGuard};
 
@@ -65,7 +66,7 @@ fn overlapping_sections_do_not_starve_a_grace_period() {
                 }
             });
         }
-        for _ in 0..if cfg!(miri) { 2 } else { 200 } {
+        for _ in 0..if cfg!(any(miri, sim)) { 2 } else { 200 } {
             domain.synchronize();
         }
         is_over.store(true, Ordering::Relaxed);
@@ -143,11 +144,11 @@ fn a_started_poll_ends_by_itself() {
 
 #[test]
 fn a_thread_may_end_within_a_section_and_after_its_own_data() {
-    thread_local!(static LAST: std::cell::RefCell<Option<OwnedGuard>> = const { std::cell::RefCell::new(None) });
+    sync::thread_local!(static LAST: RefCell<Option<OwnedGuard>> = RefCell::new(None));
     let domain = Domain::new();
     for _ in 0..20 {
         let theirs = domain.clone();
-        thread::spawn(move || LAST.with_borrow_mut(|last| *last = Some(theirs.read_owned())))
+        thread::spawn(move || LAST.with(|last| *last.borrow_mut() = Some(theirs.read_owned())))
             .join()
             .unwrap();
         let theirs = domain.clone();
@@ -161,7 +162,6 @@ fn a_thread_may_end_within_a_section_and_after_its_own_data() {
 fn an_awaited_grace_period_waits_for_the_sections_and_wakes_its_task() {
     use std::{
         pin::pin,
-        sync::mpsc,
         task::{Context, Poll, Wake},
     };
     struct Tell(mpsc::Sender<()>);

@@ -603,7 +603,7 @@ impl Waiter {
 
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests {
-    use std::thread;
+    use sync::testing::thread;
 
     use super::*;
 

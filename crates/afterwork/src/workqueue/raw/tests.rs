@@ -3,10 +3,11 @@ use std::{
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
-        mpsc,
     },
     time::Duration,
 };
+
+use sync::testing::mpsc;
 
 use super::*;
 use crate::{
@@ -411,7 +412,11 @@ fn timers_of_a_queue_are_taken_back_before_it_goes() {
 
 #[test]
 fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
-    let nr_rounds = if cfg!(miri) { 10 } else { 3000 };
+    let nr_rounds = match () {
+        () if cfg!(miri) => 10,
+        () if cfg!(sim) => 200,
+        () => 3000,
+    };
     let queues = [ordered(), wide(), wide()];
     let seed = sync::time::now_ns();
     println!("seed {seed}");
@@ -429,7 +434,7 @@ fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
         })
         .collect();
     let balance: Vec<AtomicU64> = jobs.iter().map(|_| AtomicU64::new(0)).collect();
-    std::thread::scope(|scope| {
+    sync::testing::thread::scope(|scope| {
         for thread in 0..4u64 {
             let (queues, jobs, balance) = (&queues, &jobs, &balance);
             scope.spawn(move || {
@@ -479,7 +484,11 @@ fn all_at_once_every_item_that_was_queued_runs_or_is_cancelled_once() {
 
 #[test]
 fn after_cancel_sync_an_item_is_idle_whatever_others_do_that_do_not_queue_it() {
-    let nr_rounds = if cfg!(miri) { 10 } else { 3000 };
+    let nr_rounds = match () {
+        () if cfg!(miri) => 10,
+        () if cfg!(sim) => 200,
+        () => 3000,
+    };
     let queues = [wide(), wide()];
     let is_inside = Arc::new(AtomicBool::new(false));
     let is_over = AtomicBool::new(false);
@@ -487,12 +496,12 @@ fn after_cancel_sync_an_item_is_idle_whatever_others_do_that_do_not_queue_it() {
     let job = job(move |_| {
         assert!(!flag.swap(true, Ordering::Relaxed), "twice at once");
         // Long enough for others to come in between.
-        (0..20).for_each(|_| std::thread::yield_now());
+        (0..20).for_each(|_| sync::testing::thread::yield_now());
         flag.store(false, Ordering::Relaxed);
     });
     let address = job.as_ptr() as usize;
     let there = || NonNull::new(address as *mut Job).unwrap();
-    std::thread::scope(|scope| {
+    sync::testing::thread::scope(|scope| {
         for waits in [true, false] {
             let is_over = &is_over;
             scope.spawn(move || {
@@ -510,11 +519,11 @@ fn after_cancel_sync_an_item_is_idle_whatever_others_do_that_do_not_queue_it() {
         for round in 0..nr_rounds {
             on!(RawWork::queue(job, &queues[round % 2], None));
             if round % 3 > 0 {
-                std::thread::yield_now();
+                sync::testing::thread::yield_now();
                 on!(RawWork::queue(job, &queues[round / 2 % 2], None));
             }
             if round % 5 > 0 {
-                std::thread::yield_now();
+                sync::testing::thread::yield_now();
             }
             on!(RawDelayed::cancel_sync(job));
             assert!(!is_inside.load(Ordering::Relaxed), "it runs: {round}");
