@@ -6,6 +6,9 @@
 
 use std::mem;
 
+/// Memory for so many places is kept once they are empty. A guess: some hundred bytes.
+const FEW: usize = 16;
+
 /// Things by the number that [`add`](Self::add) gave them.
 #[derive(Debug)]
 pub(crate) struct Numbered<T> {
@@ -96,6 +99,7 @@ impl<T> Numbered<T> {
         self.len -= 1;
         if self.len < self.places.len() / 2 {
             self.places.retain(|(_, thing)| thing.is_some());
+            self.places.shrink_to((2 * self.len).max(FEW));
             self.first = 0;
         }
         Some(thing)
@@ -131,6 +135,16 @@ mod tests {
             3 => Just(Step::PopFirst),
             1 => Just(Step::TakeAll),
         ]
+    }
+
+    #[test]
+    fn a_burst_gives_its_memory_back() {
+        let mut numbered = Numbered::new();
+        let numbers: Vec<_> = (0..1000).map(|thing| numbered.add(thing)).collect();
+        for number in numbers {
+            numbered.remove(number);
+        }
+        assert!(numbered.places.capacity() <= 2 * FEW);
     }
 
     proptest! {
