@@ -191,7 +191,7 @@ impl Setting<'_> {
             _ => {
                 let items = self.items(LONE_ITEMS, LONE_ITEMS_QUICK);
                 let about = format!(
-                    "as one-at-a-time with {items} items each; system scope; {workers} workers, which sleep when they have nothing to do"
+                    "as one-at-a-time, {items} each; system scope; {workers} workers, which do not spin"
                 );
                 self.lock_hold(about, items)
             }
