@@ -71,7 +71,7 @@ fn measure(workspace: &Workspace, target: &Path) -> Result<PathBuf, Failure> {
         let said = String::from_utf8_lossy(&output.stderr);
         return Err(Failure::new(format!("{name}: {said}")));
     }
-    let file = target.join("sim/measured.json");
+    let file = target.join("measured.json");
     std::fs::write(&file, output.stdout)
         .map_err(|error| Failure::new(format!("{}: {error}", file.display())))?;
     Ok(file)
