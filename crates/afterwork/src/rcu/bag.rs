@@ -5,7 +5,7 @@
 //! begins. A closure that is in the bag by then is served by this grace period; a later one opens another bag.
 //!
 //! ```text
-//! bits 0..8 how many | bit 8 CLOSED | bit 9 DONE | bit 10 LEFT | bit 11 UNSWEPT
+//! bits 0..8 words in use | bit 8 CLOSED | bit 9 DONE | bit 10 LEFT | bit 11 UNSWEPT
 //! ```
 //!
 //! | bit | set by | means |
@@ -15,11 +15,15 @@
 //! | `LEFT` | thread | its thread has forgotten it: it was full, or closed and not done, or the thread has ended |
 //! | `UNSWEPT` | thread | no sweeper's thread could be started: a closure joins by the slow path, which tries again |
 //!
+//! A closure takes a word for its kind, and as many as it captures: what goes from CPU to CPU are its lines.
+//!
 //! All changes are read-modify-writes of one word. So a closure is either counted before `CLOSED` or refused. And whoever
-//! sets the second of `DONE` and `LEFT` finds the first: it has the bag to itself, and frees it or uses it again.
+//! sets the second of `DONE` and `LEFT` finds the first: it has the bag to itself, and uses it again, gives it away (`spares.rs`) or
+//! frees it.
 
 use std::{
     cell::{self, Cell},
+    marker::PhantomData,
     mem::{MaybeUninit, align_of, size_of},
     ptr,
 };
@@ -27,13 +31,32 @@ use std::{
 use sync::{
     atomic::{AtomicU32, Ordering},
     cell::UnsafeCell,
-    twin,
+    hint, twin,
 };
 
-use super::head::Head;
+use super::{head::Head, spares::spares};
 
-/// Closures in a bag. With 63 a bag has two kilobytes. A thread that hands over closures keeps one bag until it ends.
-const CAPACITY: usize = if cfg!(any(loom, shuttle)) { 2 } else { 63 };
+/// Words of closures in a bag: 63 to 252 of them, and two in a model. A bag has two kilobytes. A thread that hands over closures keeps
+/// one bag until it ends.
+const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
+    2 * MOST_WORDS
+} else {
+    252
+};
+/// Words of the largest closure and its kind.
+const MOST_WORDS: usize = 1 + NR_HELD;
+/// Words that a closure may capture without a box of its own: a pointer, a length and one more.
+const NR_HELD: usize = 3;
+
+/// How many bytes ahead memory is fetched: the CPU on which the last closures ran has its lines, and the locked instruction behind each
+/// closure waits for the line in which it was put.
+const AHEAD: usize = 512;
+
+/// How many `spin_loop` hints a thread that ran many closures leaves those that come alone for: some microseconds, in which they share
+/// bags and lines. Else a stream of calls has batches of two or three.
+const GATHER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 256 };
+/// From so many in one sweep on they are a stream. What comes behind fewer runs as soon as it can.
+const STREAM: u64 = 32;
 
 const NR: u32 = 0xff;
 const CLOSED: u32 = 1 << 8;
@@ -41,15 +64,26 @@ const DONE: u32 = 1 << 9;
 const LEFT: u32 = 1 << 10;
 const UNSWEPT: u32 = 1 << 11;
 
-/// What a closure may capture without a box of its own: a pointer, a length and one more word.
-type Payload = MaybeUninit<[usize; 3]>;
+/// Of a closure: any bytes, or none. A pointer, for it may be one.
+type Word = MaybeUninit<*const ()>;
+type Payload = [Word; NR_HELD];
 
 /// A closure whose type is forgotten. Dropping it leaks.
 #[derive(Clone, Copy)]
 pub(super) struct Deferred {
+    kind: &'static Kind,
+    payload: Payload,
+}
+
+// SAFETY: `new` makes it of a closure that is `Send`.
+unsafe impl Send for Deferred {}
+
+/// What is the same for all closures of a type.
+struct Kind {
     /// Takes the closure out of the payload and runs it.
     run: unsafe fn(*mut Payload),
-    payload: Payload,
+    /// How many words of the payload it takes.
+    nr_held: usize,
 }
 
 /// A block of closures that were handed over together.
@@ -60,7 +94,7 @@ pub(super) struct Bag {
     /// A: see the top of the file.
     state: AtomicU32,
     /// Written by the bag's thread before `state` counts it, read by the thread that runs it.
-    closures: [UnsafeCell<MaybeUninit<Deferred>>; CAPACITY],
+    words: [UnsafeCell<Word>; CAPACITY],
 }
 
 sync::thread_local! {
@@ -146,23 +180,37 @@ fn anew(deferred: Deferred) -> *mut Bag {
     //   here: closures;  state counts them, or is LEFT  AcqRel
     //   run:  run them;  state |= DONE  AcqRel
     // If DONE comes first, all closures have been read out, and we use the bag again. If our LEFT comes first, the
-    // runner finds it and frees the bag, and we make another one.
+    // runner finds it and gives the bag to whoever needs one, and we take another one.
     // Test: a_bag_is_used_again
     let before = state.map(|state| state.fetch_or(LEFT, Ordering::AcqRel));
     let bag = if before.is_some_and(|before| before & DONE != 0) {
         old
     } else {
-        Box::into_raw(Box::new(Bag::new()))
+        Bag::unused()
     };
     let keeps = AT_EXIT.try_with(|_| ()).is_ok();
     set_open(if keeps { bag } else { ptr::null_mut() });
     // SAFETY: new, or done and left: ours alone.
     let fresh = unsafe { &*bag };
     fresh.put(0, deferred);
-    let state = if keeps { 1 } else { 1 | LEFT };
+    let mark = if keeps { 0 } else { LEFT };
     // Relaxed: the push onto a list publishes it.
-    fresh.state.store(state, Ordering::Relaxed);
+    let nr_words = deferred.nr_words() as u32;
+    fresh.state.store(nr_words | mark, Ordering::Relaxed);
     bag
+}
+
+/// Fetches memory for the closures that come soon, where the next one will lie at `next`.
+#[inline]
+pub(super) fn fetch_ahead<T>(next: *const T) {
+    hint::prefetch_write(next.cast::<u8>().wrapping_add(AHEAD));
+}
+
+/// Leaves it to callers for a moment to hand closures over, where the last sweep ran so many that they come in a stream.
+pub(super) fn gather(nr_run: u64) {
+    if nr_run >= STREAM {
+        (0..GATHER_SPINS).for_each(|_| hint::spin_loop());
+    }
 }
 
 fn open() -> *mut Bag {
@@ -178,33 +226,67 @@ impl Bag {
         Self {
             head: cell::UnsafeCell::new(Head::of_bag()),
             state: AtomicU32::new(0),
-            closures: std::array::from_fn(|_| UnsafeCell::new(MaybeUninit::uninit())),
+            words: std::array::from_fn(|_| UnsafeCell::new(Word::uninit())),
         }
     }
 
+    /// Returns one that has been used, or a new one. Nobody else has it.
+    fn unused() -> *mut Self {
+        spares().take().map_or_else(
+            || Box::into_raw(Box::new(Self::new())),
+            |head| head.as_ptr().cast(),
+        )
+    }
+
+    #[inline]
     fn put(&self, at: usize, deferred: Deferred) {
-        self.closures[at].with_mut(|place| {
+        let words = &self.words[at..at + deferred.nr_words()];
+        let kind = Word::new(ptr::from_ref(deferred.kind).cast());
+        for (place, word) in words.iter().zip([kind].into_iter().chain(deferred.payload)) {
             // SAFETY: not counted yet, so its thread alone, which is the caller, reaches it.
-            unsafe { (*place).write(deferred) };
-        });
+            place.with_mut(|place| unsafe { *place = word });
+        }
+    }
+
+    /// Takes the closure out whose words begin at `at`.
+    ///
+    /// # Safety
+    ///
+    /// 1. One was put there, and is taken out this once.
+    unsafe fn take(&self, at: usize) -> Deferred {
+        // SAFETY: (1): written before it was counted (ORDER(bag)), and nobody writes it before the bag is done.
+        let word = |at: usize| self.words[at].with(|place| unsafe { *place });
+        // SAFETY: (1): the first of its words is its kind.
+        let kind = unsafe { &*word(at).assume_init().cast::<Kind>() };
+        let mut payload = [Word::uninit(); NR_HELD];
+        for (behind, held) in payload[..kind.nr_held].iter_mut().enumerate() {
+            *held = word(at + 1 + behind);
+        }
+        Deferred { kind, payload }
     }
 
     /// Adds `deferred` if `mark` is the only flag that is set (0: no flag). Only the bag's thread calls this.
     #[inline]
     fn append(&self, deferred: Deferred, mark: u32) -> bool {
         let state = self.state.load(Ordering::Relaxed);
-        let nr = (state ^ mark) as usize;
-        // Full, or another flag is set: each flag is greater than the capacity.
-        if nr >= CAPACITY {
+        let (at, nr_words) = ((state ^ mark) as usize, deferred.nr_words());
+        // No room, or another flag is set: each flag is greater than the capacity.
+        if at + nr_words > CAPACITY {
             return false;
         }
-        self.put(nr, deferred);
+        fetch_ahead(self.words.as_ptr().wrapping_add(at));
+        self.put(at, deferred);
         // ORDER(bag): the other end; see `anew`, and `close`.
         // If our exchange comes first, `close` acquires a count that includes the closure, and it is run. If CLOSED
         // comes first, our exchange fails, and the closure goes into another bag.
         // Test: a_bag_is_used_again
         self.state
-            .compare_exchange(state, state + 1, Ordering::Release, Ordering::Relaxed)
+            .compare_exchange(
+                state,
+                state + nr_words as u32,
+                Ordering::Release,
+                Ordering::Relaxed,
+            )
             .is_ok()
     }
 
@@ -223,29 +305,50 @@ impl Bag {
     pub(super) unsafe fn run(bag: *mut Bag, mut run: impl FnMut(Deferred)) {
         // SAFETY: (1): its thread frees it only when it is done.
         let state = unsafe { &(*bag).state };
-        let nr = state.load(Ordering::Acquire) & NR;
-        for at in 0..nr as usize {
-            // SAFETY: as above.
-            let closure = unsafe { &(*bag).closures[at] };
-            run(closure.with(|place| {
-                // SAFETY: counted, so written (ORDER(bag)), and nobody writes it before the bag is done.
-                unsafe { (*place).assume_init_read() }
-            }));
+        let nr_words = (state.load(Ordering::Acquire) & NR) as usize;
+        let mut at = 0;
+        while at < nr_words {
+            // SAFETY: as above; counted, and each is taken once.
+            let closure = unsafe { (*bag).take(at) };
+            at += closure.nr_words();
+            run(closure);
         }
         // ORDER(bag): the other end; see `anew`.
-        // If LEFT comes first, we free the bag, with its thread's writes before. If our DONE comes first, its thread
+        // If LEFT comes first, the bag is ours, with its thread's writes before. If our DONE comes first, its thread
         // finds that and uses or frees the bag, with our reads of the closures before.
         // Test: a_bag_is_used_again
         let order = twin::order("rcu: relaxed end of a bag", Ordering::AcqRel);
         if state.fetch_or(DONE, order) & LEFT != 0 {
             // SAFETY: made by `into_raw` in `anew`; its thread has left it and all have run, so it is ours.
-            drop(unsafe { Box::from_raw(bag) });
+            if !unsafe { spares().give(bag.cast()) } {
+                // SAFETY: as above.
+                drop(unsafe { Box::from_raw(bag) });
+            }
         }
     }
 }
 
 const fn fits<F>() -> bool {
     size_of::<F>() <= size_of::<Payload>() && align_of::<F>() <= align_of::<Payload>()
+}
+
+/// Each type of closures that fit has one.
+struct KindOf<F>(PhantomData<F>);
+
+impl<F: FnOnce() + Send + 'static> KindOf<F> {
+    const KIND: &'static Kind = &Kind {
+        run: |payload| {
+            // SAFETY: `Deferred::run` is called once (its 1), with the payload that `held` wrote.
+            let closure = unsafe { payload.cast::<F>().read() };
+            closure();
+        },
+        // All have one size in a model.
+        nr_held: if cfg!(any(loom, shuttle)) {
+            NR_HELD
+        } else {
+            size_of::<F>().div_ceil(size_of::<Word>())
+        },
+    };
 }
 
 impl Deferred {
@@ -261,18 +364,20 @@ impl Deferred {
 
     #[inline(always)]
     fn held<F: FnOnce() + Send + 'static>(closure: F) -> Self {
-        let mut payload = Payload::uninit();
+        let mut payload = [Word::uninit(); NR_HELD];
         assert!(fits::<F>(), "`new` boxes what does not fit");
         // SAFETY: large enough and aligned, as was just asserted.
         unsafe { payload.as_mut_ptr().cast::<F>().write(closure) };
         Self {
-            run: |payload| {
-                // SAFETY: `Deferred::run` is called once (its 1), with the payload that was written above.
-                let closure = unsafe { payload.cast::<F>().read() };
-                closure();
-            },
+            kind: KindOf::<F>::KIND,
             payload,
         }
+    }
+
+    /// How many words it takes in a bag.
+    #[inline]
+    fn nr_words(&self) -> usize {
+        1 + self.kind.nr_held
     }
 
     /// Runs the closure.
@@ -282,7 +387,7 @@ impl Deferred {
     /// 1. No copy of it is run, before or after.
     pub(super) unsafe fn run(mut self) {
         // SAFETY: (1).
-        unsafe { (self.run)(&raw mut self.payload) }
+        unsafe { (self.kind.run)(&raw mut self.payload) }
     }
 }
 

@@ -93,10 +93,10 @@ fn as_callback(body: impl FnOnce()) {
     RUNS.try_with(|runs| runs.set(ran_before)).ok();
 }
 
-/// Runs the callbacks of `chain` on this thread.
+/// Runs the callbacks of `chain` on this thread, and returns how many those were.
 ///
 /// If a callback forks, the child forgets the callbacks behind it: the parent runs them.
-fn run(chain: Chain) {
+fn run(chain: Chain) -> u64 {
     let here = Process::now();
     let mut nr_run = 0_u64;
     let mut run_one = |callback: Callback| {
@@ -121,6 +121,7 @@ fn run(chain: Chain) {
         }
     });
     place().nr_run.add(nr_run);
+    nr_run
 }
 
 /// How far a head may lie behind the beginning of what [`free_c`](super::raw::free_c) frees; no function is at so low an address.
@@ -199,15 +200,19 @@ impl Place {
         self.moved.forget();
     }
 
-    /// Runs the callbacks of `chain`, and returns when they have run.
-    pub(super) fn run(&self, chain: Chain) {
+    /// Runs the callbacks of `chain`, and returns when they have run how many those were that this thread ran.
+    pub(super) fn run(&self, chain: Chain) -> u64 {
         let executor = self.executor.lock().clone();
-        match &executor {
-            Some(executor) if !chain.is_empty() => self.run_elsewhere(chain, executor),
+        let nr_run = match &executor {
+            Some(executor) if !chain.is_empty() => {
+                self.run_elsewhere(chain, executor);
+                0
+            }
             _ => run(chain),
-        }
+        };
         // This may be the last handle of an executor that was replaced. Its destructor must not wait for callbacks either.
         as_callback(|| drop(executor));
+        nr_run
     }
 
     fn run_elsewhere(&self, chain: Chain, executor: &Executor) {

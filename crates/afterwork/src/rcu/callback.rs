@@ -51,6 +51,7 @@ use super::{
     local::{global, mine, outside_of_sections},
     seq::{self, GpCookie},
     slot::Slot,
+    spares::spares,
 };
 use crate::{panics, wake::EventCount};
 
@@ -210,8 +211,8 @@ impl Callbacks {
         self.lists.iter().all(is_empty)
     }
 
-    /// Takes all lists, waits for a grace period and runs what was taken.
-    pub(super) fn sweep(&self) {
+    /// Takes all lists, waits for a grace period and runs what was taken. Returns how many callbacks this thread ran.
+    pub(super) fn sweep(&self) -> u64 {
         let me = identity::mine().get();
         // Woken by whoever has swept.
         self.swept.wait_until(|| self.take_turn(me));
@@ -246,7 +247,7 @@ impl Callbacks {
         if twin::armed("rcu: a callback is lost") {
             chain.next();
         }
-        place().run(chain);
+        let nr_run = place().run(chain);
         // ORDER(swept): publish and consume, other end in `is_swept`, and in `barrier`.
         // If this store comes first, the barrier returns and sees what the callbacks did. If the barrier's load comes
         // first, it waits on `swept`, which is notified below.
@@ -256,6 +257,7 @@ impl Callbacks {
         // Test: two_sweeps_take_turns
         self.sweeper.store(0, Ordering::Release);
         self.swept.notify_all();
+        nr_run
     }
 
     /// Takes the right to sweep for the thread `me`, if no thread has it.
@@ -334,6 +336,7 @@ impl Callbacks {
         }
         // This thread's bag was on one of the lists.
         bag::leave();
+        spares().inherit();
         self.is_wanted.store(false, Ordering::Relaxed);
         place().inherit();
         self.work.forget();
@@ -356,7 +359,7 @@ impl Callbacks {
     /// Waits for work and sweeps, once.
     pub(super) fn sweep_when_wanted(&self) {
         self.work.wait_until(|| self.has_work());
-        self.sweep();
+        bag::gather(self.sweep());
     }
 }
 

@@ -27,7 +27,8 @@
 // A grace period, file by file: `local.rs` finds the thread's slot; `slot.rs` has the reader's words, `flags.rs` what drivers
 // ask of it. `periods.rs` joins the waiters and makes one of them the driver. `gp.rs` scans the readers of `roster.rs` and asks those
 // that may be in a section. Holdouts report on the tree of `node.rs`. The last report wakes the driver, and the driver
-// wakes the waiters. Callbacks are on the lists of `callback.rs`, which one thread sweeps, and run as `batch.rs` says.
+// wakes the waiters. Callbacks are on the lists of `callback.rs`, which one thread sweeps, closures in the bags of `bag.rs`, and run as
+// `batch.rs` says.
 // `seq.rs` is the arithmetic, as plain functions.
 
 mod bag;
@@ -53,6 +54,7 @@ pub mod raw;
 mod roster;
 mod seq;
 mod slot;
+mod spares;
 pub mod srcu;
 mod stall;
 mod tunables;

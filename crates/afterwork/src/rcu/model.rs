@@ -2,9 +2,11 @@
 
 use super::{
     callback::{callbacks, idle_slot},
+    head::Head,
     local::global,
     node::Tree,
     slot::Slot,
+    spares::Spares,
     srcu,
 };
 
@@ -86,5 +88,44 @@ impl Seat {
     /// Returns `true` if this thread finds that it has a section open here.
     pub fn is_open_of_mine(&self) -> bool {
         self.0.is_mine() && self.0.is_in_section()
+    }
+}
+
+/// Two spare bags, by their heads.
+#[derive(Debug)]
+pub struct Stock {
+    spares: Spares,
+    heads: [*mut Head; 2],
+}
+
+// SAFETY: heads are touched in `give` and `take` alone.
+unsafe impl Send for Stock {}
+// SAFETY: as above.
+unsafe impl Sync for Stock {}
+
+impl Stock {
+    /// Makes a stock of two, which leak.
+    #[expect(clippy::new_without_default, reason = "a stock is not a value")]
+    pub fn new() -> Self {
+        let head = |_| Box::into_raw(Box::new(Head::new()));
+        let stock = Self {
+            spares: Spares::new(),
+            heads: [0, 1].map(head),
+        };
+        stock.give(0);
+        stock.give(1);
+        stock
+    }
+
+    /// Gives one back that was taken.
+    pub fn give(&self, which: usize) {
+        // SAFETY: the model's alone: it has taken it, or this is `new`.
+        assert!(unsafe { self.spares.give(self.heads[which]) });
+    }
+
+    /// Takes one.
+    pub fn take(&self) -> Option<usize> {
+        let head = self.spares.take()?;
+        self.heads.iter().position(|&it| it == head.as_ptr())
     }
 }

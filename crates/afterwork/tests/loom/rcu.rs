@@ -393,6 +393,39 @@ fn a_bag_used_again_needs_the_order_of_its_end() {
     must_fail("rcu: relaxed end of a bag", || bounded(3, bags));
 }
 
+#[test]
+fn a_bag_given_away_needs_the_order_of_the_gift() {
+    must_fail("rcu: relaxed gift of a bag", || bounded(3, bags));
+}
+
+/// One takes both and gives the first back; another takes one meanwhile.
+fn spare_bags() {
+    let stock = Arc::new(model::Stock::new());
+    let other = spawn({
+        let stock = stock.clone();
+        move || {
+            let (first, second) = (stock.take(), stock.take());
+            first.into_iter().for_each(|it| stock.give(it));
+            second
+        }
+    });
+    let mut taken: Vec<usize> = stock.take().into_iter().collect();
+    taken.extend(other.join().unwrap());
+    taken.extend(std::iter::from_fn(|| stock.take()));
+    taken.sort_unstable();
+    assert_eq!(taken, [0, 1], "each is taken by one");
+}
+
+#[test]
+fn one_at_a_time_takes_a_spare_bag() {
+    bounded(3, spare_bags);
+}
+
+#[test]
+fn two_must_not_take_spare_bags_at_once() {
+    must_fail("rcu: two pop a bag", || bounded(3, spare_bags));
+}
+
 /// Two sweep at once; either may get the callback.
 fn two_sweeps() {
     let run = Arc::new(Plain::default());

@@ -200,11 +200,12 @@ impl Attendant<'_> {
 }
 
 /// Returns how many milliseconds a run must last at least so that each of `threads` that want `cpus` CPUs has its turn in
-/// every tenth of it; 0 where each has a CPU.
+/// every tenth of it; 0 for one thread. Where each has a CPU two may have begun on the same one, until the kernel moves them.
 #[must_use]
 pub fn least_ms(threads: usize, cpus: usize) -> u64 {
     match threads.div_ceil(cpus.max(1)) as u64 {
-        0 | 1 => 0,
+        0 | 1 if threads <= 1 => 0,
+        0 | 1 => SHARE * TURN_MS,
         // One more, for threads are not spread evenly at all times.
         on_one_cpu => SHARE * (on_one_cpu + 1) * TURN_MS,
     }
@@ -394,7 +395,8 @@ mod tests {
 
     #[test]
     fn threads_that_share_cpus_need_time_for_their_turns() {
-        assert_eq!((least_ms(2, 2), least_ms(0, 2), least_ms(1, 0)), (0, 0, 0));
-        assert!(least_ms(3, 2) > 0 && least_ms(9, 2) > least_ms(3, 2));
+        assert_eq!((least_ms(1, 2), least_ms(0, 2), least_ms(1, 0)), (0, 0, 0));
+        assert!(least_ms(2, 2) > 0 && least_ms(3, 2) > least_ms(2, 2));
+        assert!(least_ms(9, 2) > least_ms(3, 2));
     }
 }

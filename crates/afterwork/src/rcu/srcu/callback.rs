@@ -11,13 +11,13 @@ use std::{cell::Cell, ptr, time::Duration};
 use sync::{
     Mutex,
     atomic::{AtomicBool, AtomicU64, Ordering},
-    hint, thread, twin,
+    thread, twin,
     unmodelled::Arc,
 };
 
 use crate::{
     panics,
-    rcu::bag::Deferred,
+    rcu::bag::{self, Deferred},
     wake::{EventCount, Parker, Unparker},
 };
 
@@ -30,9 +30,6 @@ use super::{
 /// the last handle has gone, and in a model, where no wait times out.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How many `spin_loop` hints the thread leaves the list alone for after a batch: some microseconds, in which callers add to the
-/// list without its cache line going to and fro. Else a stream of calls has batches of two or three.
-const GATHER_SPINS: u32 = if cfg!(any(loom, shuttle)) { 0 } else { 256 };
 /// The list keeps its memory up to so many callbacks, some 130 kilobytes.
 const KEPT: usize = 4096;
 
@@ -128,6 +125,7 @@ impl Shared {
         }
         let callback = Deferred::new(callback);
         let mut list = shared.callbacks.list.lock();
+        bag::fetch_ahead(list.waiting.as_ptr_range().end);
         list.waiting.push(callback);
         list.nr_queued += 1;
         list.is_left = false;
@@ -227,10 +225,11 @@ impl Shared {
             std::mem::swap(&mut list.waiting, &mut batch);
             if !batch.is_empty() {
                 drop(list);
+                let nr_run = batch.len() as u64;
                 self.run_batch(&mut batch);
                 batch.shrink_to(KEPT);
                 if !linger.is_zero() {
-                    (0..GATHER_SPINS).for_each(|_| hint::spin_loop());
+                    bag::gather(nr_run);
                 }
                 continue;
             }

@@ -82,9 +82,10 @@ const PAUSE: Duration = Duration::from_micros(200);
 const NR_BRIDGES: usize = 20_000;
 const BESIDE_BRIDGES: Readers = readers(0, 0, 2);
 
-/// Sections of a figure of `read`, and callbacks of one of `call`; a tenth of them with `--quick`.
+/// Sections of a figure of `read`, and callbacks of one of `call`, enough that the wake-up before the first is no part of it; a tenth
+/// of them with `--quick`.
 const NR_READS: usize = 10_000_000;
-const NR_CALLBACKS: usize = 200_000;
+const NR_CALLBACKS: usize = 2_000_000;
 /// How long updaters update together.
 const SPAN: Duration = Duration::from_millis(300);
 /// And at most with `--quick`, however many share the CPUs with the reader; four times as long without.
