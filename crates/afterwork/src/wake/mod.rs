@@ -44,6 +44,8 @@ pub use event_count::{EventCount, Prepared};
 pub(crate) use harmless::{is_harmless, note_harmless};
 pub(crate) use parker::unpark;
 pub use parker::{Parker, Unparker};
+pub(crate) use spin::{
+    LONGEST_LOOK_AFTER_WORK_NS, look_as_waiter, machine_may_spin, spin_as_waiter, yield_as_waiter,
+};
 pub use spin::{SpinBudget, set_waiter_spin_limit};
-pub(crate) use spin::{look_as_waiter, machine_may_spin, spin_as_waiter, yield_as_waiter};
 pub use wakeq::{WakeQ, Wakeup};

@@ -13,8 +13,8 @@ const MOST_NS: u64 = 1_000_000_000;
 /// How long a pool has taken no work although some waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct StallDetector {
-    /// How many batches had been taken at the last look.
-    nr_batches: u64,
+    /// How many items had been taken at the last look.
+    nr_taken: u64,
     looked_ns: u64,
     /// Whether work waited at the last look. What came later has not waited since then.
     waited: bool,
@@ -29,15 +29,15 @@ impl StallDetector {
     pub(crate) fn look(
         &mut self,
         waits: bool,
-        nr_batches: u64,
+        nr_taken: u64,
         now_ns: u64,
         thresh_ns: u64,
     ) -> Option<u64> {
         let passed_ns = now_ns.saturating_sub(self.looked_ns).min(MOST_NS);
         self.looked_ns = now_ns;
         let waited = std::mem::replace(&mut self.waited, waits);
-        if !waits || !waited || self.nr_batches != nr_batches || thresh_ns == 0 {
-            self.nr_batches = nr_batches;
+        if !waits || !waited || self.nr_taken != nr_taken || thresh_ns == 0 {
+            self.nr_taken = nr_taken;
             self.age_ns = 0;
             self.tell_ns = thresh_ns;
             return None;
@@ -49,9 +49,9 @@ impl StallDetector {
         })
     }
 
-    /// Returns the age at the last look, if no batch was taken since.
-    pub(crate) fn age_ns(&self, nr_batches: u64) -> u64 {
-        if self.nr_batches == nr_batches {
+    /// Returns the age at the last look, if no item was taken since.
+    pub(crate) fn age_ns(&self, nr_taken: u64) -> u64 {
+        if self.nr_taken == nr_taken {
             self.age_ns
         } else {
             0
@@ -74,10 +74,10 @@ mod tests {
     /// Looks once a second from `from_s` on, at a pool in which work waits; returns the seconds at which that is told.
     fn told(
         stall_detector: &mut StallDetector,
-        nr_batches: u64,
+        nr_taken: u64,
         seconds: std::ops::Range<u64>,
     ) -> Vec<u64> {
-        let mut look = |s: &u64| stall_detector.look(true, nr_batches, s * 1000 * MS, THRESH_NS);
+        let mut look = |s: &u64| stall_detector.look(true, nr_taken, s * 1000 * MS, THRESH_NS);
         seconds.filter(|s| look(s).is_some()).collect()
     }
 
@@ -92,9 +92,9 @@ mod tests {
     fn work_that_moves_is_no_stall() {
         let mut stall_detector = StallDetector::default();
         stall_detector.look(false, 0, 0, THRESH_NS);
-        for nr_batches in 0..10 {
-            let from = nr_batches * 29;
-            assert!(told(&mut stall_detector, nr_batches, from + 1..from + 29).is_empty());
+        for nr_taken in 0..10 {
+            let from = nr_taken * 29;
+            assert!(told(&mut stall_detector, nr_taken, from + 1..from + 29).is_empty());
         }
     }
 

@@ -11,6 +11,7 @@ use sync::{atomic::Ordering, time, twin, unmodelled::Arc};
 
 use super::{
     mayday::{MaydayQueue, MaydayTimer},
+    pace::Pace,
     pwq::{Counts, Pwq, PwqState, Seeker},
     worker::Worker,
 };
@@ -69,8 +70,8 @@ pub(crate) struct Enlisted {
 pub(crate) struct Dispatch {
     /// Adopted items that nobody has looked at, oldest first.
     pub(crate) pending: List,
-    /// Batches taken.
-    pub(crate) nr_batches: u64,
+    /// Items taken.
+    pub(crate) nr_taken: u64,
     /// Links that have lanes.
     nr_with_lanes: usize,
     /// Whether `ready` goes before `pending` next time; they take turns.
@@ -86,6 +87,8 @@ pub(crate) struct Dispatch {
     nr_with_shares: usize,
     /// How many items of all links were cancelled since tombstones were cut out of `pending`, about; see `tombstones.rs`.
     pub(crate) nr_cancelled: usize,
+
+    pub(crate) pace: Pace,
 
     /// Links that hold a seat for their inactive items.
     pub(crate) ready: VecDeque<usize>,

@@ -38,6 +38,7 @@ use topology::{CpuQuota, CpuSet};
 use super::{
     dispatch::{Dispatch, IdleWorker},
     manager::Manager,
+    pace::Wait,
     policy::{self, Census, Need},
     pwq::Seeker,
     worker::{Taken, Worker},
@@ -82,6 +83,8 @@ pub(crate) struct WorkerPool {
     pub(crate) attrs: PoolAttrs,
     /// A, rarely written: how many workers run at once.
     target: unmodelled::AtomicU32,
+    /// A, rarely written: how workers wait, a [`Wait`].
+    wait: unmodelled::AtomicU32,
     /// A: whether `attrs.cpus` is less than what the process may use.
     pub(crate) confined: AtomicBool,
     /// I
@@ -162,6 +165,7 @@ impl WorkerPool {
             dispatch: CachePadded::new(Mutex::new(Dispatch::default())),
             number,
             target: unmodelled::AtomicU32::new(policy::target(attrs.cpus.len(), quota)),
+            wait: unmodelled::AtomicU32::new(Wait::Looks as u32),
             attrs,
             confined: AtomicBool::new(confined),
             params,
@@ -361,6 +365,8 @@ impl WorkerPool {
             }
             guard.effects.watch |= more || count > 1;
             guard.wake_under_lock();
+        } else if self.target() > 1 {
+            guard.note_pace();
         }
         taken
     }
@@ -378,6 +384,14 @@ impl WorkerPool {
     /// Notes that a worker is done with its batch and searches again.
     pub(crate) fn search_again(&self) {
         self.census.fetch_add(Census::SEARCHING, Ordering::Relaxed);
+    }
+
+    /// Returns how a searching worker that took nothing waits.
+    pub(crate) fn waits(&self) -> Wait {
+        match self.wait.load(Ordering::Relaxed) {
+            wait if wait == Wait::GivesWay as u32 => Wait::GivesWay,
+            _ => Wait::Looks,
+        }
     }
 
     /// Returns `true` if a searching worker that took nothing should look again. No promise either way.
@@ -586,6 +600,14 @@ impl<'a> PoolGuard<'a> {
     fn wake_under_lock(&mut self) {
         if self.pool().params.wake == WakeMode::UnderLock {
             self.effects.wake();
+        }
+    }
+
+    /// Takes note of how many items have been taken, and so of how workers are to wait.
+    fn note_pace(&mut self) {
+        let nr_taken = self.nr_taken;
+        if let Some(wait) = self.pace.note(time::cycles(), nr_taken) {
+            self.pool().wait.store(wait as u32, Ordering::Relaxed);
         }
     }
 

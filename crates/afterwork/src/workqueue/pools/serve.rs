@@ -9,11 +9,12 @@ use sync::{thread, time, unmodelled::Arc};
 
 use super::{
     blocking::WorkerHook,
+    pace::Wait,
     policy::RunBudget,
     pool::{ParkDecision, WorkerPool},
     worker::{Taken, Worker},
 };
-use crate::wake::{Parker, SpinBudget, report};
+use crate::wake::{LONGEST_LOOK_AFTER_WORK_NS, Parker, SpinBudget, report};
 
 /// What a worker thread keeps to itself.
 #[derive(Debug)]
@@ -40,7 +41,11 @@ pub(crate) fn run(pool: &Arc<WorkerPool>) {
             pool.has_hint_of_work()
         } else {
             let hint = || pool.has_hint_of_work();
-            private.spin.look_and_spin(pool.worker_spin_limit(), hint)
+            let (spin, limit) = (&private.spin, pool.worker_spin_limit());
+            match pool.waits() {
+                Wait::Looks => spin.look_and_spin(limit, LONGEST_LOOK_AFTER_WORK_NS, hint),
+                Wait::GivesWay => spin.spin(limit, hint),
+            }
         };
         if comes {
             continue;

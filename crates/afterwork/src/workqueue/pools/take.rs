@@ -92,7 +92,7 @@ impl PoolGuard<'_> {
         nr_taken: usize,
     ) -> Taken {
         let pool = self.pool();
-        self.nr_batches += 1;
+        self.nr_taken += nr_taken as u64;
         let link = self.dispatch.link_mut(slot);
         self.effects.traced.activate(|| {
             let items = worker.held(nr_taken).filter(|item| is_there(*item));

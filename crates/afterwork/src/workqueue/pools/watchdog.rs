@@ -22,7 +22,7 @@ use crate::workqueue::{
 impl Dispatch {
     /// Returns for how long its work has not moved, in nanoseconds; 0 if some was taken since the last look.
     pub(crate) fn stalled_ns(&self) -> u64 {
-        self.stall_detector.age_ns(self.nr_batches)
+        self.stall_detector.age_ns(self.nr_taken)
     }
 
     /// Keeps the stall detector over the first item that waits; `cpus` are the pool's.
@@ -36,7 +36,7 @@ impl Dispatch {
         let waits = first.is_some();
         let age_ns = self
             .stall_detector
-            .look(waits, self.nr_batches, now_ns, thresh_ns)?;
+            .look(waits, self.nr_taken, now_ns, thresh_ns)?;
         let first = first?;
         let nr_ready: usize = self
             .ready
