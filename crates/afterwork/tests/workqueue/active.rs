@@ -394,3 +394,36 @@ fn nothing_starts_after_a_pause_on_a_seat_from_before_it() {
         before.join().unwrap();
     }
 }
+
+/// How many of `nr` tiny items, which waited for a seat, a worker takes at once that gets one.
+fn taken_with_a_seat(nr: usize) -> usize {
+    let params = Params {
+        max_workers: 1,
+        // Nobody takes back what the worker has in its hand.
+        watch_tick_us: 0,
+        ..Params::default()
+    };
+    let registry = registry_with("1 core", params);
+    let other = queue("other").help(false).build_in(&registry).unwrap();
+    let queue = queue("seats").help(false).max_active(4);
+    let queue = queue.build_in(&registry).unwrap();
+    let (plug, hole) = stopper();
+    queue.pause();
+    queue.spawn_detached(move || hole.sit());
+    (1..nr).for_each(|_| queue.spawn_detached(|| ()));
+    // The worker has set them aside when it comes to what is behind them.
+    other.spawn(|| ()).join().unwrap();
+    queue.resume();
+    plug.wait_until_stuck();
+    let nr_left = queue.stats().nr_inactive;
+    plug.release();
+    queue.drain().unwrap();
+    nr - nr_left
+}
+
+#[test]
+fn items_that_waited_for_a_seat_are_taken_by_the_batch() {
+    // A worker that lost its CPU in the item before takes them for long ones.
+    let tries = (0..50).map(|_| taken_with_a_seat(64));
+    assert!(tries.into_iter().any(|nr_taken| nr_taken > 1));
+}

@@ -37,13 +37,15 @@ impl PoolGuard<'_> {
                 self.give_up_seat(worker);
             }
             let limit =
-                policy::batch_size(worker.item_ns(), self.pending.len(), pool.target(), max);
+                |nr_waiting| policy::batch_size(worker.item_ns(), nr_waiting, pool.target(), max);
             self.ready_first = !self.ready_first;
             if (self.ready_first || self.pending.is_empty())
                 && let Some(slot) = self.next_ready()
             {
                 self.give_up_seat(worker);
-                let limit = self.share_limit(slot, max).unwrap_or(limit);
+                let limit = self
+                    .share_limit(slot, max)
+                    .unwrap_or_else(|| limit(self.link(slot).nr_waiting()));
                 let nr_taken = self.take_inactive(worker, slot, limit);
                 self.hold_active_slot(worker, slot);
                 if nr_taken > 0 {
@@ -65,7 +67,7 @@ impl PoolGuard<'_> {
                 self.link_mut(slot).inactive.push_back(item);
                 continue;
             }
-            let limit = self.limit(slot, limit);
+            let limit = self.limit(slot, limit(self.pending.len() + 1));
             let colour = list::colour(item);
             worker.hold(0, item);
             let mut nr_taken = 1;
