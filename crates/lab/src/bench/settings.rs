@@ -74,7 +74,13 @@ impl Pick {
         let cases = menus.iter().flat_map(|menu| menu.cases);
         let peers = menus.iter().flat_map(|menu| menu.peers).chain([&NONE]);
         known("--cases", &self.cases, cases.copied().collect())?;
-        known("--peers", &self.peers, peers.copied().collect())
+        known("--peers", &self.peers, peers.copied().collect())?;
+        match &self.peers[..] {
+            [_, _, ..] if self.peers.iter().any(|peer| peer == NONE) => Err(Stop::CouldNotRun(
+                format!("--peers {}: {NONE} stands alone", self.peers.join(",")),
+            )),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -269,7 +275,7 @@ mod tests {
     #[test]
     fn what_is_on_no_menu_is_told_with_what_is() {
         assert!(
-            picked(&["fish"], &["salt", NONE])
+            picked(&["fish"], &["salt", "pepper"])
                 .pick
                 .check(&[MEAL])
                 .is_ok()
@@ -282,6 +288,11 @@ mod tests {
             panic!("no name is no dish");
         };
         assert!(reason.starts_with("--cases '': there is none"), "{reason}");
+        let Err(Stop::CouldNotRun(reason)) = picked(&[], &[NONE, "salt"]).pick.check(&[MEAL])
+        else {
+            panic!("none and one are two answers");
+        };
+        assert_eq!(reason, "--peers none,salt: none stands alone");
         assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: pepper; ");
         assert_eq!(nearest(&["s", "p"], MEAL.peers), "nearest: salt, pepper; ");
         assert_eq!(nearest(&["xyz"], MEAL.peers), "");
