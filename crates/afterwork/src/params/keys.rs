@@ -46,7 +46,7 @@ const KEYS: &[Key] = &[
     key!("workqueue.max_active_scope" => max_active_scope, "what max_active is meant for, where the builder does not say"),
     key!("workqueue.cache_shard_size" => cache_shard_size in 1..=4096, "cores that share a pool at most in the scope cache_shard"),
     key!("workqueue.wake" => wake, "when a picked worker is woken"),
-    key!("workqueue.worker_spin_limit" => worker_spin_limit in 0..=1_000_000, "looks of an idle worker before it lies down"),
+    key!("workqueue.worker_spin_limit" => worker_spin_limit in 0..=1_000_000, "rounds that an idle worker spins before it sleeps"),
     key!("workqueue.max_batch" => max_batch in 1..=64, "items that a worker takes at a time"),
     key!("workqueue.max_workers" => max_workers in 1..=4096, "workers of a pool"),
     key!("workqueue.idle_timeout_ms" => idle_timeout_ms in 0..=86_400_000, "milliseconds until an idle worker may be culled"),

@@ -173,7 +173,8 @@ struct Looks {
 impl Looks {
     sync::const_unless_model! {
         fn new() -> Self {
-            Self { nr_misses: AtomicU32::new(0), nr_left_out: AtomicU32::new(0) }
+            // One, for nobody has answered yet.
+            Self { nr_misses: AtomicU32::new(1), nr_left_out: AtomicU32::new(0) }
         }
     }
 
@@ -308,8 +309,9 @@ mod tests {
             looks.note(paid_off);
             looks.nr_left_out.load(Ordering::Relaxed)
         });
-        assert_eq!(nr_left_out, [0, 0, 1, 3, 7, 15, 15, 15]);
+        assert_eq!(nr_left_out, [0, 1, 3, 7, 15, 15, 15, 15]);
         looks.note(true);
+        looks.note(false);
         looks.note(false);
         assert_eq!(looks.nr_left_out.load(Ordering::Relaxed), 0);
     }
