@@ -36,7 +36,7 @@ use sync::{
 
 use super::{head::Head, spares::spares};
 
-/// Words of closures in a bag: 63 to 252 of them, and two in a model. A bag has two kilobytes. A thread that hands over closures keeps
+/// Words in a bag: room for 63 to 252 closures, and for two in a model. A bag has two kilobytes. A thread that hands over closures keeps
 /// one bag until it ends.
 const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
     2 * MOST_WORDS

@@ -28,7 +28,7 @@ pub(super) struct Spares(CachePadded<Stack>);
 struct Stack {
     /// A: the one given last, linked to those before.
     top: AtomicPtr<Head>,
-    /// A: how many there are, and a moment before, or after.
+    /// A: about how many there are; off by one for a moment.
     nr: AtomicU32,
     /// A: whether a thread pops.
     is_popped: AtomicBool,

@@ -1,6 +1,6 @@
 //! How the workers of a pool wait for work: whichever of two ways gets more done.
 //!
-//! A worker that *looks* finds an item a tenth of a microsecond after it came from another CPU, and keeps its own CPU meanwhile.
+//! A worker that *looks* finds an item within a microsecond after it came from another CPU, and keeps its own CPU meanwhile.
 //! Where more threads want the CPUs than there are, some of them would queue items on that very CPU: a worker that *gives way* lets them,
 //! and finds what all of them have queued. Which gets more done depends on how many they are and on how they wait, and no worker sees
 //! that. So a pool that is busy counts what is taken, in windows of half a millisecond, most of them in the way that got more done.
