@@ -25,7 +25,7 @@ use std::{
     cell::{self, Cell},
     marker::PhantomData,
     mem::{MaybeUninit, align_of, size_of},
-    ptr,
+    ptr::{self, NonNull},
 };
 
 use sync::{
@@ -207,9 +207,13 @@ pub(super) fn fetch_ahead<T>(next: *const T) {
 }
 
 /// Leaves it to callers for a moment to hand closures over, where the last sweep ran so many that they come in a stream.
-pub(super) fn gather(nr_run: u64) {
+/// It ends where somebody `waits`.
+pub(super) fn gather(nr_run: u64, waits: impl Fn() -> bool) {
     if nr_run >= STREAM {
-        (0..GATHER_SPINS).for_each(|_| hint::spin_loop());
+        let mut spins = 0..GATHER_SPINS;
+        while spins.next().is_some() && !waits() {
+            hint::spin_loop();
+        }
     }
 }
 
@@ -222,7 +226,7 @@ fn set_open(bag: *mut Bag) {
 }
 
 impl Bag {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self {
             head: cell::UnsafeCell::new(Head::of_bag()),
             state: AtomicU32::new(0),
@@ -232,10 +236,9 @@ impl Bag {
 
     /// Returns one that has been used, or a new one. Nobody else has it.
     fn unused() -> *mut Self {
-        spares().take().map_or_else(
-            || Box::into_raw(Box::new(Self::new())),
-            |head| head.as_ptr().cast(),
-        )
+        spares()
+            .take()
+            .map_or_else(|| Box::into_raw(Box::new(Self::new())), NonNull::as_ptr)
     }
 
     #[inline]
@@ -246,6 +249,28 @@ impl Bag {
             // SAFETY: not counted yet, so its thread alone, which is the caller, reaches it.
             place.with_mut(|place| unsafe { *place = word });
         }
+    }
+
+    /// Notes which spare bag lies below this one, where its first closure will be.
+    ///
+    /// # Safety
+    ///
+    /// 1. The bag is the caller's alone, and holds no closure.
+    pub(super) unsafe fn put_link(&self, below: *mut Self) {
+        // SAFETY: (1).
+        self.words[0].with_mut(|place| unsafe { *place = Word::new(below.cast_const().cast()) });
+    }
+
+    /// Returns the spare bag below this one, or null.
+    ///
+    /// # Safety
+    ///
+    /// 1. `put_link` was called, and the bag has been spare since then.
+    pub(super) unsafe fn link(&self) -> *mut Self {
+        // SAFETY: (1).
+        let word = self.words[0].with(|place| unsafe { *place });
+        // SAFETY: (1).
+        unsafe { word.assume_init() }.cast_mut().cast()
     }
 
     /// Takes the closure out whose words begin at `at`.
@@ -319,8 +344,10 @@ impl Bag {
         // Test: a_bag_is_used_again
         let order = twin::order("rcu: relaxed end of a bag", Ordering::AcqRel);
         if state.fetch_or(DONE, order) & LEFT != 0 {
-            // SAFETY: made by `into_raw` in `anew`; its thread has left it and all have run, so it is ours.
-            if !unsafe { spares().give(bag.cast()) } {
+            // SAFETY: made by `into_raw` in `unused`.
+            let ours = unsafe { NonNull::new_unchecked(bag) };
+            // SAFETY: its thread has left it and all have run, so it is ours.
+            if !unsafe { spares().give(ours) } {
                 // SAFETY: as above.
                 drop(unsafe { Box::from_raw(bag) });
             }
@@ -428,6 +455,40 @@ mod tests {
         }
         assert_eq!(sum.load(Ordering::Relaxed), 9);
         assert_eq!(Arc::strong_count(&sum), 1, "a closure was leaked");
+    }
+
+    #[test]
+    fn a_bag_keeps_closures_of_every_length_in_their_order() {
+        fn note<const N: usize>(
+            told: &'static AtomicUsize,
+            words: [usize; N],
+        ) -> impl FnOnce() + Send {
+            move || {
+                let turn = told.fetch_add(1, Ordering::Relaxed);
+                assert!(
+                    words.iter().all(|word| *word == turn),
+                    "{words:?} at {turn}"
+                );
+            }
+        }
+        static TOLD: AtomicUsize = AtomicUsize::new(0);
+        let mut published = Vec::new();
+        let mut publish =
+            |head: Option<*mut Head>| published.extend(head.map(|head| head.cast::<Bag>()));
+        for turn in (0..200).step_by(4) {
+            add(note(&TOLD, []), &mut publish);
+            add(note(&TOLD, [turn + 1]), &mut publish);
+            add(note(&TOLD, [turn + 2; 2]), &mut publish);
+            // Longer than a bag holds one.
+            add(note(&TOLD, [turn + 3; 3]), &mut publish);
+        }
+        leave();
+        assert!(published.len() > 1, "more than a bag holds");
+        for bag in published {
+            // SAFETY: published, in no list, left, and run once.
+            unsafe { Bag::run(bag, |closure| closure.run()) };
+        }
+        assert_eq!(TOLD.load(Ordering::Relaxed), 200);
     }
 
     #[test]

@@ -359,7 +359,8 @@ impl Callbacks {
     /// Waits for work and sweeps, once.
     pub(super) fn sweep_when_wanted(&self) {
         self.work.wait_until(|| self.has_work());
-        bag::gather(self.sweep());
+        let nr_run = self.sweep();
+        bag::gather(nr_run, || self.is_wanted.load(Ordering::Relaxed));
     }
 }
 

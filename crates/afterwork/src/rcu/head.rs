@@ -101,7 +101,7 @@ impl Head {
         self.next = next.map_addr(|addr| addr | kind);
     }
 
-    pub(super) fn next(&self) -> *mut Head {
+    fn next(&self) -> *mut Head {
         self.next.map_addr(|addr| addr & !OF_C)
     }
 

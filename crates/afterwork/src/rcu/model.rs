@@ -1,8 +1,10 @@
 //! Functions for models, which users do not have: compiled under `--cfg loom` and `--cfg shuttle` only.
 
+use std::ptr::NonNull;
+
 use super::{
+    bag::Bag,
     callback::{callbacks, idle_slot},
-    head::Head,
     local::global,
     node::Tree,
     slot::Slot,
@@ -91,14 +93,14 @@ impl Seat {
     }
 }
 
-/// Two spare bags, by their heads.
+/// Two spare bags.
 #[derive(Debug)]
 pub struct Stock {
     spares: Spares,
-    heads: [*mut Head; 2],
+    bags: [NonNull<Bag>; 2],
 }
 
-// SAFETY: heads are touched in `give` and `take` alone.
+// SAFETY: bags are touched in `give` and `take` alone.
 unsafe impl Send for Stock {}
 // SAFETY: as above.
 unsafe impl Sync for Stock {}
@@ -107,10 +109,10 @@ impl Stock {
     /// Makes a stock of two, which leak.
     #[expect(clippy::new_without_default, reason = "a stock is not a value")]
     pub fn new() -> Self {
-        let head = |_| Box::into_raw(Box::new(Head::new()));
+        let bag = |_| NonNull::from(Box::leak(Box::new(Bag::new())));
         let stock = Self {
             spares: Spares::new(),
-            heads: [0, 1].map(head),
+            bags: [0, 1].map(bag),
         };
         stock.give(0);
         stock.give(1);
@@ -120,12 +122,12 @@ impl Stock {
     /// Gives one back that was taken.
     pub fn give(&self, which: usize) {
         // SAFETY: the model's alone: it has taken it, or this is `new`.
-        assert!(unsafe { self.spares.give(self.heads[which]) });
+        assert!(unsafe { self.spares.give(self.bags[which]) });
     }
 
     /// Takes one.
     pub fn take(&self) -> Option<usize> {
-        let head = self.spares.take()?;
-        self.heads.iter().position(|&it| it == head.as_ptr())
+        let bag = self.spares.take()?;
+        self.bags.iter().position(|&it| it == bag)
     }
 }

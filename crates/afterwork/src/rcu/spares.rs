@@ -7,7 +7,7 @@
 //! there, so an exchange that finds the same top takes out that one (a top that went and came back, ABA, needs a second that
 //! pops). Who finds another popping makes a bag instead.
 
-use std::ptr::{self, NonNull};
+use std::{iter, ptr, ptr::NonNull};
 
 use crossbeam_utils::CachePadded;
 use sync::{
@@ -15,19 +15,19 @@ use sync::{
     twin,
 };
 
-use super::head::Head;
+use super::bag::Bag;
 
 /// How many are kept, about: 128 kilobytes, and what a flood hands over while the sweeper gets up.
 const MOST: u32 = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 
-/// Heads of bags that are nobody's.
+/// Bags that are nobody's, each linked to the one that was given before it.
 #[derive(Debug)]
 pub(super) struct Spares(CachePadded<Stack>);
 
 #[derive(Debug)]
 struct Stack {
-    /// A: the one given last, linked to those before.
-    top: AtomicPtr<Head>,
+    /// A: the one given last.
+    top: AtomicPtr<Bag>,
     /// A: about how many there are; off by one for a moment.
     nr: AtomicU32,
     /// A: whether a thread pops.
@@ -54,8 +54,8 @@ impl Spares {
     ///
     /// # Safety
     ///
-    /// 1. The bag is the caller's alone, and in no list.
-    pub(super) unsafe fn give(&self, head: *mut Head) -> bool {
+    /// 1. The bag is the caller's alone, holds no closure, and is in no list.
+    pub(super) unsafe fn give(&self, bag: NonNull<Bag>) -> bool {
         let Stack { top, nr, .. } = &*self.0;
         if nr.load(Ordering::Relaxed) >= MOST {
             return false;
@@ -64,15 +64,15 @@ impl Spares {
         let mut below = top.load(Ordering::Relaxed);
         loop {
             // SAFETY: (1), until the exchange below.
-            unsafe { (*head).set_next(below) };
+            unsafe { bag.as_ref().put_link(below) };
             // ORDER(spare): publish and consume, other end in `take`.
-            //   here: reads of the closures, the link;  top = head Release (a read-modify-write: those below stay published)
-            //   take: top = below Acquire;  write closures
+            //   here: reads of the closures, the link;  top = bag Release (a read-modify-write: those below stay published)
+            //   take: top Acquire;  read the link, write closures
             // If our exchange comes first, who takes the bag has all that we did before. If the other's comes first, it did not
             // find our bag.
             // Test: a_bag_is_used_again
             let order = twin::order("rcu: relaxed gift of a bag", Ordering::Release);
-            match top.compare_exchange_weak(below, head, order, Ordering::Relaxed) {
+            match top.compare_exchange_weak(below, bag.as_ptr(), order, Ordering::Relaxed) {
                 Ok(_) => return true,
                 Err(now) => below = now,
             }
@@ -80,28 +80,26 @@ impl Spares {
     }
 
     /// Takes one out, if there is one and nobody else takes one.
-    pub(super) fn take(&self) -> Option<NonNull<Head>> {
+    pub(super) fn take(&self) -> Option<NonNull<Bag>> {
         let Stack { top, nr, is_popped } = &*self.0;
-        // ORDER(one-pops): a lock that is never waited for. Acquire and Release: whoever comes later sees the top that we leave.
-        // Test: one_at_a_time_takes_a_spare_bag
-        if top.load(Ordering::Relaxed).is_null()
-            || is_popped.swap(true, Ordering::Acquire) && !twin::armed("rcu: two pop a bag")
-        {
+        if top.load(Ordering::Relaxed).is_null() {
             return None;
         }
-        // ORDER(spare): the other end; see `give`. Each load and exchange of the loop acquires.
-        // Test: a_bag_is_used_again
-        let mut first = NonNull::new(top.load(Ordering::Acquire));
-        while let Some(head) = first {
+        // ORDER(one-pops): a lock that is never waited for. Acquire and Release: who pops later finds each top that an earlier one
+        // has read the link of either gone or given anew.
+        // Test: one_at_a_time_takes_a_spare_bag
+        let locked = twin::order("rcu: a relaxed lock of pops", Ordering::Acquire);
+        if is_popped.swap(true, locked) && !twin::armed("rcu: two pop a bag") {
+            return None;
+        }
+        // ORDER(spare): the other end; see `give`. The load, and an exchange that fails.
+        // Test: one_at_a_time_takes_a_spare_bag
+        let seen = twin::order("rcu: a relaxed look at spares", Ordering::Acquire);
+        let mut first = NonNull::new(top.load(seen));
+        while let Some(bag) = first {
             // SAFETY: a bag in the stack is alive, and its link stays: we alone pop.
-            let below = unsafe { head.as_ref() }.next();
-            let popped = top.compare_exchange_weak(
-                head.as_ptr(),
-                below,
-                Ordering::Acquire,
-                Ordering::Acquire,
-            );
-            match popped {
+            let below = unsafe { bag.as_ref().link() };
+            match top.compare_exchange_weak(bag.as_ptr(), below, Ordering::Relaxed, seen) {
                 Ok(_) => {
                     nr.fetch_sub(1, Ordering::Relaxed);
                     break;
@@ -110,12 +108,20 @@ impl Spares {
             }
         }
         // A swap and no store: loom lets a plain store slip behind another's swap that came earlier.
-        is_popped.swap(false, Ordering::Release);
+        let unlocked = twin::order("rcu: a relaxed unlock of pops", Ordering::Release);
+        is_popped.swap(false, unlocked);
         first
     }
 
-    /// Lets threads pop again, in a child of `fork`: one that popped may not be there. Each step leaves the stack whole.
+    /// Takes note that no other thread gives or takes, in a child of `fork`: each of their steps leaves the stack whole, but one may
+    /// have been about to pop, or to count.
     pub(super) fn inherit(&self) {
-        self.0.is_popped.store(false, Ordering::Relaxed);
+        let Stack { top, nr, is_popped } = &*self.0;
+        let first = NonNull::new(top.load(Ordering::Relaxed));
+        // SAFETY: bags in the stack are alive, and nobody else is there.
+        let below = |bag: &NonNull<Bag>| NonNull::new(unsafe { bag.as_ref().link() });
+        let count = iter::successors(first, below).count();
+        nr.store(count as u32, Ordering::Relaxed);
+        is_popped.store(false, Ordering::Relaxed);
     }
 }

@@ -426,6 +426,21 @@ fn two_must_not_take_spare_bags_at_once() {
     must_fail("rcu: two pop a bag", || bounded(3, spare_bags));
 }
 
+#[test]
+fn who_takes_a_spare_bag_needs_the_order_of_the_lock() {
+    must_fail("rcu: a relaxed lock of pops", || bounded(3, spare_bags));
+}
+
+#[test]
+fn who_takes_a_spare_bag_next_needs_the_order_of_the_unlock() {
+    must_fail("rcu: a relaxed unlock of pops", || bounded(3, spare_bags));
+}
+
+#[test]
+fn who_takes_a_spare_bag_needs_the_order_of_its_look() {
+    must_fail("rcu: a relaxed look at spares", || bounded(3, spare_bags));
+}
+
 /// Two sweep at once; either may get the callback.
 fn two_sweeps() {
     let run = Arc::new(Plain::default());

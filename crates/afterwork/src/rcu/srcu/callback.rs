@@ -229,7 +229,7 @@ impl Shared {
                 self.run_batch(&mut batch);
                 batch.shrink_to(KEPT);
                 if !linger.is_zero() {
-                    bag::gather(nr_run);
+                    bag::gather(nr_run, || false);
                 }
                 continue;
             }

@@ -48,7 +48,11 @@ impl Pace {
     /// window is over.
     pub(crate) fn note(&mut self, now: u64, nr_taken: u64) -> Option<Wait> {
         let window = WINDOW_US * time::cycles_per_us();
-        let span = now.saturating_sub(self.since);
+        // The counter of another CPU, or of another machine that this one was moved to, may be behind.
+        let Some(span) = now.checked_sub(self.since) else {
+            self.since = now;
+            return None;
+        };
         if span < window {
             return None;
         }
@@ -145,5 +149,7 @@ mod tests {
         assert_eq!(pace.note(window * 9, 0), Some(Wait::Looks));
         assert_eq!(pace.note(window * 10 - 1, 10_000), None);
         assert_eq!(pace.note(window * 10, 10_000), Some(Wait::Looks));
+        assert_eq!(pace.note(window, 10_000), None, "the counter was set back");
+        assert_eq!(pace.note(window * 2, 20_000), Some(Wait::Looks));
     }
 }
