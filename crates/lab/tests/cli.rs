@@ -70,7 +70,7 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
         (&["bench", "--nosuch"], "--nosuch"),
         (
             &["bench", "percpu", "--only", "on_demand, brakeable,parked"],
-            "--only brakeable,parked: no variant's name begins so; nearest: ",
+            "--only brakeable,parked: no variant of this name; nearest: ",
         ),
         (&["bench", "percpu", "--only", "parkd"], "nearest: parked; "),
         (

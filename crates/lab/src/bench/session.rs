@@ -303,7 +303,7 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
             known.dedup();
             let first = unknown.split(',').next().unwrap_or_default();
             Stop::CouldNotRun(format!(
-                "--only {unknown}: no variant's name begins so; {}valid: {}",
+                "--only {unknown}: no variant of this name; {}valid: {}",
                 nearest(&[&unknown, first], &known),
                 known.join("; ")
             ))

@@ -268,7 +268,7 @@ pub fn warnings(series: &[Series]) -> Vec<String> {
         let mut reasons = series.thrown_away();
         let first = reasons.next()?;
         Some(format!(
-            "{}: {} of {} runs thrown away, who was to be beside them was not; the first: {first}",
+            "{}: {} of {} runs thrown away: one beside it stood still for more than a tenth of the run, or never began; the first: {first}",
             series.variant,
             1 + reasons.count(),
             series.samples.len(),

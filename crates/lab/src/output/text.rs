@@ -116,7 +116,7 @@ impl<W: Write> Report<W> {
             .count();
         let mut warnings = noise::warnings(noise, &format!("during {}", case.name));
         warnings.extend(beside::warnings(series));
-        warnings.extend(spread_warnings(case, &rows));
+        warnings.extend(spread_warnings(case, &rows, series));
         let mut lines = record::of_case(case, &rows, series, &judged, &warnings);
         lines.extend(record::of_noise((case.bench, case.name), noise));
         if *runs {
@@ -407,7 +407,7 @@ fn holds(judged: &Judged<'_>) -> String {
     }
 }
 
-fn spread_warnings(case: &Case, rows: &[Row]) -> Vec<String> {
+fn spread_warnings(case: &Case, rows: &[Row], series: &[Series]) -> Vec<String> {
     let Some(headline) = case
         .metrics
         .iter()
@@ -420,18 +420,30 @@ fn spread_warnings(case: &Case, rows: &[Row]) -> Vec<String> {
             .filter_map(|row| Some((row, row.cells[headline].spread?)))
     };
     let mut warnings = Vec::new();
-    if let Some(fewest) = spreads().map(|(_, spread)| spread.n).min()
-        && fewest < noise::FEW_REPETITIONS
+    if let Some((row, spread)) = spreads().min_by_key(|(_, spread)| spread.n)
+        && spread.n < noise::FEW_REPETITIONS
     {
+        let fewest = spread.n;
         let (times, show) = match fewest {
             1 => ("repetition", "shows"),
             _ => ("repetitions", "show"),
         };
-        warnings.push(format!(
-            "{fewest} {times} of {} {show} no spread: --repeat {} or more does",
-            case.name,
-            noise::FEW_REPETITIONS
-        ));
+        let series = series.iter().find(|series| series.variant == row.variant);
+        let thrown = series.map_or(0, |series| series.thrown_away().count());
+        let all = fewest + thrown;
+        warnings.push(if all >= noise::FEW_REPETITIONS {
+            // More were asked for; they were measured in vain.
+            format!(
+                "only {fewest} of {all} repetitions of {} counted for {}, too few to show a spread",
+                case.name, row.variant
+            )
+        } else {
+            format!(
+                "{fewest} {times} of {} {show} no spread: --repeat {} or more does",
+                case.name,
+                noise::FEW_REPETITIONS
+            )
+        });
     }
     let wild: Vec<&str> = spreads()
         .filter(|(_, spread)| spread.relative() > noise::SPREAD_LIMIT)

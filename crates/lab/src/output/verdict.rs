@@ -33,7 +33,8 @@ pub struct Standing<'a> {
 }
 
 impl<'a> Standing<'a> {
-    /// Compares the two; nothing where a case has no peer.
+    /// Compares the two; nothing where a case has no peer, or where a value is not positive: no quotient tells of how many
+    /// times better a negative number is.
     #[must_use]
     pub fn of(case: &'a CaseRun) -> Option<Self> {
         let headline = &case.head.headline;
@@ -55,6 +56,13 @@ impl<'a> Standing<'a> {
             .filter(|it| !it.peer && is_meant(&it.variant));
         let best = ours.max_by(|a, b| times(a.median).total_cmp(&times(b.median)))?;
         let times = times(best.median);
+        let is_positive = |variant: &str| {
+            let record = case.record(variant, headline);
+            record.is_none_or(|record| record.median > 0.0)
+        };
+        if !(is_positive(&best.variant) && is_positive(&peer.variant) && times > 0.0) {
+            return None;
+        }
         let rivals = case.of_metric(headline).filter(|it| it.peer);
         times.is_finite().then(|| Self {
             ours: &best.variant,
@@ -71,13 +79,13 @@ impl<'a> Standing<'a> {
         })
     }
 
-    /// Tells it: `4.2 × the best of tokio, rayon`, `even with std`, `0.9 × std: slower`, `one run: no verdict`.
+    /// Tells it: `4.2 × the best of tokio, rayon`, `even with std`, `0.9 × std: slower`; of one run, no verdict.
     #[must_use]
     pub fn in_words(&self) -> String {
-        let (times, rivals) = (three_digits(self.times), self.rivals());
         if self.n == 1 {
-            return format!("{times} × {rivals}, one run: no verdict");
+            return "one run, no verdict".into();
         }
+        let (times, rivals) = (three_digits(self.times), self.rivals());
         if (self.times - 1.0).abs() <= EVEN.max(self.spread * self.times) {
             return format!("even with {rivals}");
         }
@@ -262,9 +270,20 @@ pub(crate) mod tests {
         assert_eq!(told(Higher, (0.97, 0.0, 5)), ", by m: even with peer");
         assert_eq!(told(Higher, (1.3, 0.4, 5)), ", by m: even with peer");
         let once = told(Higher, (4.2, 0.0, 1));
-        assert_eq!(once, ", by m: 4.20 × peer, one run: no verdict");
+        assert_eq!(once, ", by m: one run, no verdict");
         assert_eq!(told(Lower, (0.0, 0.0, 5)), ": nothing claimed");
     }
+
+    #[test]
+    fn of_values_that_are_not_positive_no_quotient_is_told() {
+        for (ours, peer) in [(-0.1, 0.2), (0.1, -0.2), (-0.1, -0.2), (0.0, 0.2)] {
+            let mut case = case(Better::Lower, "", (ours / peer, 0.01, 5));
+            case.records[0].median = ours;
+            case.records[2].median = peer;
+            assert_eq!(of_case(&case), ": nothing claimed", "{ours} and {peer}");
+        }
+    }
+
     #[test]
     fn noise_is_counted_among_all_that_were_judged_and_where_none_was_it_is_said() {
         let totals = Totals {

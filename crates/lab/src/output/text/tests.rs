@@ -270,3 +270,34 @@ fn the_machine_fits_in_the_width_of_a_table() {
         assert!(line.len() <= MAX_WIDTH + 40, "{line}");
     }
 }
+
+#[test]
+fn repetitions_that_were_thrown_away_are_not_asked_for_again() {
+    use crate::harness::beside::Absent;
+    let case = case(Bound::AtLeast(1.0));
+    let mut all = [
+        series("ours", false, &[2e6, 4e6, 6e6]),
+        series("theirs", true, &[1e6, 2e6, 3e6]),
+    ];
+    for (_, sample) in &mut all[0].samples[..2] {
+        *sample = Sample::thrown_away(Absent("one of 2 beside it stood still".into()));
+    }
+    let told = |all: &[Series]| {
+        let warnings = spread_warnings(&case, &summarize(case.metrics, all), all);
+        warnings.into_iter().next().unwrap_or_default()
+    };
+    assert_eq!(
+        told(&all),
+        "only 1 of 3 repetitions of example counted for ours, too few to show a spread"
+    );
+    let once = [series("ours", false, &[2e6])];
+    assert_eq!(
+        told(&once),
+        "1 repetition of example shows no spread: --repeat 3 or more does"
+    );
+    let beside = beside::warnings(&all);
+    assert!(
+        beside[0].starts_with("ours: 2 of 3 runs thrown away: one beside it stood still"),
+        "{beside:?}"
+    );
+}
