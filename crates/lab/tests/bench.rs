@@ -363,7 +363,7 @@ fn a_list_tells_every_case_and_measures_nothing() {
         assert!(out.lines().any(|line| line == case), "{out}");
     }
     assert!(
-        out.contains("ours; tokio; rayon; crossbeam; (n log n)"),
+        out.contains("ours; tokio; rayon; crossbeam; (log n)"),
         "{out}"
     );
     let listed = text(finish("bench scale --list --json").stdout);

@@ -148,17 +148,13 @@ const WORDS: &[(&str, &str, &str)] = &[
         "stay idle but for an item every 10 ms",
     ),
     ("everyday", "sleeps", "let a million tasks sleep"),
-    ("scale", "producers", "queue from 1 to 64 threads"),
-    ("scale", "queues", "queue to 1 to 1,000 queues"),
-    ("scale", "pending", "have up to a million items pending"),
-    ("scale", "length", "run items of 0 to 1 ms"),
-    (
-        "scale",
-        "readers",
-        "replace a value beside up to 10,000 readers",
-    ),
-    ("scale", "mailboxes", "post to up to 100,000 mailboxes"),
-    ("scale", "timers", "keep up to ten million timers"),
+    ("scale", "producers", "queue from many threads at once"),
+    ("scale", "queues", "queue to many queues"),
+    ("scale", "pending", "have many items pending"),
+    ("scale", "length", "run items of many lengths"),
+    ("scale", "readers", "replace a value beside many readers"),
+    ("scale", "mailboxes", "post to many mailboxes"),
+    ("scale", "timers", "keep many timers"),
 ];
 
 /// A place, a metric as records spell it, and what it is. A place is a bench with a case, a bench, or, empty, all of them; the
@@ -405,7 +401,7 @@ const METRICS: &[(&str, &str, &str)] = &[
         "p99 of how late sleepers wake",
     ),
     ("everyday sleeps", "bytes_per_item", "bytes per sleep"),
-    ("scale", "exponent", "exponent of growth"),
+    ("scale", "growth", "growth for each doubling"),
 ];
 
 /// Curves, and what is noted of the machine.
@@ -426,6 +422,24 @@ const OTHERS: &[(&str, &str)] = &[
 /// What a metric of the scale bench begins with, and how it goes on: `ns@1000`.
 const AT: [(&str, &str); 2] = [("ns@", "time"), ("bytes@", "bytes")];
 
+/// An axis of the scale bench: the case, what its numbers count, and of what a time is.
+const AXES: &[(&str, &str, &str)] = &[
+    ("producers", "producers", "an item"),
+    ("queues", "queues", "an item"),
+    ("pending", "pending items", "an item"),
+    ("length", "ns of work", "an item"),
+    ("readers", "readers", "a replacement"),
+    ("mailboxes", "mailboxes", "a post and its receipt"),
+    ("timers", "sleeps", "a sleep"),
+];
+
+/// Tells of an axis what its numbers count and of what a time is: `("producers", "an item")`.
+#[must_use]
+pub fn of_axis(case: &str) -> (&'static str, &'static str) {
+    let found = AXES.iter().find(|(known, ..)| *known == case);
+    found.map_or(("things", "one"), |&(_, things, one)| (things, one))
+}
+
 /// Tells what a case does; one that this program does not know goes by its name.
 #[must_use]
 pub fn of_case<'a>(bench: &str, case: &'a str) -> &'a str {
@@ -442,7 +456,7 @@ pub fn of_metric(bench: &str, case: &str, metric: &str) -> String {
         found.map(|(.., words)| (*words).to_owned())
     };
     let places = [narrow.as_str(), bench, ""];
-    let told = places.into_iter().find_map(of).or_else(|| at(metric));
+    let told = places.into_iter().find_map(of).or_else(|| at(case, metric));
     told.unwrap_or_else(|| of_other(metric))
 }
 
@@ -454,11 +468,25 @@ pub fn of_other(name: &str) -> String {
 }
 
 /// Tells a metric that has a number in its name.
-fn at(metric: &str) -> Option<String> {
+fn at(case: &str, metric: &str) -> Option<String> {
     AT.iter().find_map(|(start, words)| {
         let number = metric.strip_prefix(start)?;
-        Some(format!("{words} at {number}"))
+        let (things, one) = of_axis(case);
+        let of = if *words == "time" { one } else { "each" };
+        Some(format!("{words} of {of} at {} {things}", grouped(number)))
     })
+}
+
+/// Sets commas between thousands.
+fn grouped(number: &str) -> String {
+    let mut text = String::new();
+    for (index, digit) in number.chars().enumerate() {
+        if index > 0 && (number.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 /// Spells a name as tables do: `items_per_s` is `items/s`.
@@ -511,7 +539,19 @@ mod tests {
         let told = [
             ("everyday", "sleeps", "cpu_per_item", "CPU time per sleep"),
             ("everyday", "admission", "cpu_per_item", "CPU time per item"),
-            ("scale", "timers", "ns@1000", "time at 1000"),
+            (
+                "scale",
+                "timers",
+                "ns@1000000",
+                "time of a sleep at 1,000,000 sleeps",
+            ),
+            (
+                "scale",
+                "queues",
+                "bytes@1000",
+                "bytes of each at 1,000 queues",
+            ),
+            ("scale", "nosuch", "ns@100", "time of one at 100 things"),
             ("rcu", "read", "steal", "CPUs taken by the host"),
             ("rcu", "read", "new_things_per_s", "new things/s"),
         ];

@@ -5,7 +5,7 @@ use std::time::Duration;
 use lab_peers::reclaim;
 use topology::{AffinityScope, Topology};
 
-use super::axis::{Axis, Cost, EXPONENT, Grows};
+use super::axis::{Axis, Cost, GROWTH, Limit};
 use super::{pools, things};
 use crate::bench::child::apart;
 use crate::bench::max_active::gauge::Size;
@@ -49,9 +49,8 @@ pub const MENU: Menu = Menu {
 };
 
 const OURS: &str = "ours";
-/// Not ways but a limit: nothing of ours may grow faster, or be larger.
-const N_LOG_N: &str = "(n log n)";
-const LARGEST: f64 = 64.0;
+/// No item of ours that waits may be larger.
+const LARGEST: (&str, f64) = ("(64 B)", 64.0);
 
 /// Items that producers queue together, and that go to queues and have lengths; with `--quick`.
 const ITEMS: usize = 200_000;
@@ -95,8 +94,8 @@ struct About<'a> {
     name: &'static str,
     text: &'a str,
     axis: Axis,
-    /// Bytes that one may take.
-    largest: Option<f64>,
+    /// Bytes that one may take, and their name among the variants.
+    largest: Option<(&'static str, f64)>,
 }
 
 impl Setting<'_> {
@@ -163,7 +162,9 @@ impl Setting<'_> {
     fn producers(&self) -> Case {
         let axis = Axis {
             places: self.places(&[1, 2, 4, 8, 16, 32, 64], 2),
-            grows: Grows::One,
+            head: "ns an item, of so many producers",
+            limit: Limit::LogN,
+            weighs: false,
         };
         let at = Producers {
             items: self.items(),
@@ -171,7 +172,7 @@ impl Setting<'_> {
         };
         let about = About {
             name: PRODUCERS,
-            text: "ns an item, of so many producers",
+            text: "what an item takes that N producers queue; N",
             axis,
             largest: None,
         };
@@ -181,14 +182,16 @@ impl Setting<'_> {
     fn pending(&self) -> Case {
         let axis = Axis {
             places: self.places(&[1, 10, 100, 1_000, 10_000, 100_000, 1_000_000], 1),
-            grows: Grows::All,
+            head: "ns an item, of so many that wait",
+            limit: Limit::LogN,
+            weighs: true,
         };
         let at = Pending {
             workers: self.workers,
         };
         let about = About {
             name: PENDING,
-            text: "ns an item, of so many that wait while all workers are held",
+            text: "what an item takes of N that wait while all workers are held; N",
             axis,
             largest: Some(LARGEST),
         };
@@ -198,11 +201,13 @@ impl Setting<'_> {
     fn length(&self) -> Case {
         let axis = Axis {
             places: self.places(&[1, 1_000, 10_000, 100_000, 1_000_000], 0),
-            grows: Grows::One,
+            head: "ns an item that burns so many ns",
+            limit: Limit::N,
+            weighs: false,
         };
         let about = About {
             name: LENGTH,
-            text: "ns an item that burns so many ns (1: none), on all CPUs",
+            text: "what an item takes that burns N ns (1: none), on all CPUs; N",
             axis,
             largest: None,
         };
@@ -212,7 +217,9 @@ impl Setting<'_> {
     fn queues(&self) -> Case {
         let axis = Axis {
             places: self.places(&[1, 10, 100, 1_000], 0),
-            grows: Grows::One,
+            head: "ns an item, to so many queues",
+            limit: Limit::LogN,
+            weighs: true,
         };
         let (items, topology) = (self.items(), self.topology.clone());
         let ours = move |count| {
@@ -245,7 +252,7 @@ impl Setting<'_> {
         };
         let about = About {
             name: QUEUES,
-            text: "ns an item, of so many queues in turn; crossbeam: a thread each",
+            text: "what an item takes to N queues in turn (crossbeam: a thread each); N",
             axis,
             largest: None,
         };
@@ -258,7 +265,9 @@ impl Setting<'_> {
     fn readers(&self) -> Case {
         let axis = Axis {
             places: self.places(&[1, 10, 100, 1_000, 10_000], 1),
-            grows: Grows::One,
+            head: "ns a replacement, so many readers",
+            limit: Limit::NLogN,
+            weighs: false,
         };
         let ours = |name: &'static str| {
             let at = move |count| Ok(things::readers(&*rcu_ours::flavor(name, 0_u64), count));
@@ -276,13 +285,14 @@ impl Setting<'_> {
         variants.extend([EPOCH, MEMB].into_iter().filter_map(peer));
         let about = About {
             name: READERS,
-            text: "ns of a replacement, beside so many readers that block",
+            text: "what one replacement takes beside N readers that block; N",
             axis,
             largest: None,
         };
         let mut case = about.case(variants);
         for claim in &mut case.claims {
             claim.variant = rcu_ours::RCU.into();
+            claim.what = claim.what.replacen(OURS, rcu_ours::RCU, 1);
         }
         case
     }
@@ -290,14 +300,16 @@ impl Setting<'_> {
     fn mailboxes(&self) -> Case {
         let axis = Axis {
             places: self.places(&[1, 10, 100, 1_000, 10_000, 100_000], 1),
-            grows: Grows::All,
+            head: "ns a message, so many mailboxes",
+            limit: Limit::LogN,
+            weighs: true,
         };
         let at = |cost: fn(usize) -> Result<Cost, Stop>| {
             self.along(axis, move |count| cost(count).map(Some))
         };
         let about = About {
             name: MAILBOXES,
-            text: "ns of a post and its receipt, of so many mailboxes in turn",
+            text: "what a post and its receipt take, N mailboxes in turn; N",
             axis,
             largest: None,
         };
@@ -312,7 +324,9 @@ impl Setting<'_> {
         let all = &[1, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
         let axis = Axis {
             places: self.places(all, 2),
-            grows: Grows::All,
+            head: "ns a sleep, of so many at once",
+            limit: Limit::LogN,
+            weighs: true,
         };
         let start = self.start();
         let ours = move |count| {
@@ -330,7 +344,7 @@ impl Setting<'_> {
             |count| things::timers(count, || async_io::Timer::after(things::FAR)).map(Some);
         let about = About {
             name: TIMERS,
-            text: "ns to begin a sleep and give it up, of so many at once",
+            text: "what it takes to begin one sleep of N at once and give it up; N",
             axis,
             largest: None,
         };
@@ -351,23 +365,32 @@ impl About<'_> {
             axis,
             largest,
         } = self;
-        let at_most = |what: &str, metric: &'static str| {
-            let claim = Claim::of(OURS, what, metric, N_LOG_N);
+        let at_most = |what: &str, metric: &'static str, limit: &str| {
+            let claim = Claim::of(OURS, what, metric, limit);
             claim.keeps(Bound::AtMost(1.0))
         };
-        let mut claims = vec![at_most("exponent", EXPONENT)];
-        if largest.is_some() {
-            let what = format!("bytes each, against {LARGEST}");
-            claims.push(at_most(&what, axis.last_bytes()));
+        let mut growth = at_most("growth for each doubling", GROWTH, axis.limit.name());
+        if axis.limit == Limit::N {
+            // Items that burn n cost no less than n: that they grow no faster says nothing of a pool, and is only shown.
+            growth.bound = None;
         }
-        let limit = move || Ok(Some(axis.limit(largest)));
-        variants.push(Variant::ours(N_LOG_N, limit));
+        let mut claims = vec![growth];
+        let limit = move || Ok(Some(axis.limit()));
+        variants.push(Variant::ours(axis.limit.name(), limit));
+        if let Some((largest, bytes)) = largest {
+            claims.push(at_most("bytes each", axis.last_bytes(), largest));
+            let room = move || Ok(Some(axis.room(bytes)));
+            variants.push(Variant::ours(largest, room));
+        }
+        let [first, .., last] = axis.places else {
+            unreachable!("an axis has two ends");
+        };
         Case {
             bench: BENCH,
             name,
-            about: text.into(),
+            about: format!("{text} is {first} to {last}"),
             metrics: axis.metrics(),
-            headline: EXPONENT,
+            headline: axis.last_time(),
             variants,
             claims,
         }
@@ -430,14 +453,42 @@ mod tests {
     #[test]
     fn every_variant_is_measured_along_its_axis() {
         for case in &mut cases(&Settings::of_tests(&[])).unwrap() {
+            let mut came: Vec<&str> = Vec::new();
             for variant in &mut case.variants {
                 let sample = (variant.run)().unwrap().unwrap();
-                let exponent = sample.value(EXPONENT);
-                assert!(exponent.is_some(), "{} of {}", case.name, variant.name);
+                let (case_name, name) = (case.name, &variant.name);
+                let growth = sample.value(GROWTH);
+                let grows = growth.is_some_and(|it| it > 0.0);
+                assert_eq!(grows, name != LARGEST.0, "{case_name}, {name}");
+                let is_limit = name.starts_with('(');
+                let last = sample.value(case.headline);
+                assert_eq!(last.is_none(), is_limit, "{case_name}, {name}");
+                let names = case.metrics.iter().map(|metric| metric.name);
+                came.extend(names.filter(|name| sample.value(name).is_some()));
+            }
+            for metric in case.metrics {
+                let comes = came.contains(&metric.name);
+                assert!(comes, "{} never has {}", case.name, metric.name);
             }
             for claim in &case.claims {
                 assert!(case.can_judge(claim), "{}: {claim:?}", case.name);
             }
+        }
+    }
+
+    #[test]
+    fn one_action_may_grow_as_log_n_but_where_it_visits_all() {
+        for case in cases(&Settings::of_tests(&[])).unwrap() {
+            let wanted = match case.name {
+                READERS => "(n log n)",
+                LENGTH => "(n)",
+                _ => "(log n)",
+            };
+            let growth = case.claims.iter().find(|claim| claim.metric == GROWTH);
+            let growth = growth.unwrap();
+            assert_eq!(growth.against, wanted.into(), "{}", case.name);
+            let is_claimed = growth.bound.is_some();
+            assert_eq!(is_claimed, case.name != LENGTH, "{}", case.name);
         }
     }
 }

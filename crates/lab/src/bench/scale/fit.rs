@@ -1,9 +1,9 @@
-//! The exponent of a curve: how the cost of n things grows with n.
+//! The growth of a curve: how a cost rises with the number of things.
 
 /// Returns the slope of the straight line through the logarithms of `points` with the least squares; `None` for fewer than
 /// two different places, or values that have no logarithm.
 #[must_use]
-pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
+fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     let logs: Vec<(f64, f64)> = points.iter().map(|&(x, y)| (x.ln(), y.ln())).collect();
     let count = logs.len() as f64;
     let (sum_x, sum_y) = logs
@@ -16,11 +16,10 @@ pub fn exponent(points: &[(f64, f64)]) -> Option<f64> {
     slope.is_finite().then_some(slope)
 }
 
-/// Returns the exponent that n log n has at these places. The logarithm is that of 2 n, so that one thing costs something.
+/// Returns what a value is multiplied by when the number doubles, as the straight line has it; `None` where there is none.
 #[must_use]
-pub fn of_n_log_n(places: &[usize]) -> Option<f64> {
-    let cost = |&n: &usize| (n as f64, n as f64 * (2.0 * n as f64).log2());
-    exponent(&places.iter().map(cost).collect::<Vec<_>>())
+pub fn growth(points: &[(f64, f64)]) -> Option<f64> {
+    exponent(points).map(f64::exp2)
 }
 
 #[cfg(test)]
@@ -29,12 +28,14 @@ mod tests {
 
     use super::*;
 
-    const DECADES: [usize; 5] = [1, 10, 100, 1_000, 10_000];
+    const DECADES: [u32; 5] = [1, 10, 100, 1_000, 10_000];
 
     #[test]
-    fn n_log_n_lies_between_the_line_and_the_square() {
-        let exponent = of_n_log_n(&DECADES).unwrap();
-        assert!((1.1..1.5).contains(&exponent), "{exponent}");
+    fn a_line_doubles_and_a_square_quadruples() {
+        let of =
+            |power| growth(&DECADES.map(|n| (f64::from(n), f64::from(n).powi(power)))).unwrap();
+        assert!((of(1) - 2.0).abs() < 1e-9 && (of(2) - 4.0).abs() < 1e-9);
+        assert!((of(-1) - 0.5).abs() < 1e-9);
     }
 
     #[test]
@@ -48,7 +49,7 @@ mod tests {
     proptest! {
         #[test]
         fn a_power_is_found_whatever_it_is_multiplied_by(power in -2.0..3.0_f64, by in 1e-3..1e6_f64) {
-            let points = DECADES.map(|n| (n as f64, by * (n as f64).powf(power)));
+            let points = DECADES.map(|n| (f64::from(n), by * f64::from(n).powf(power)));
             prop_assert!((exponent(&points).unwrap() - power).abs() < 1e-9);
         }
     }

@@ -10,8 +10,9 @@
 //! | `mailboxes` | mailboxes, 1 to 100,000 | a post and its receipt |
 //! | `timers` | sleeps, 1 to 10^7 | to begin one and to give it up |
 //!
-//! A variant is measured at each number of an [axis](axis::Axis), in a process of its own, for memory is told, too. An
-//! exponent is fitted to the total cost and held against that of n log n on the same axis: see [`fit`].
+//! A variant is measured at each number of an [axis](axis::Axis), in a process of its own, for memory is told, too. Cases are
+//! ranked by the time at the largest number. How the time of one grows is fitted ([`fit`]) and held against a limit on the same
+//! axis: log n, or n log n where one action visits all n.
 
 pub mod axis;
 mod cases;
