@@ -5,6 +5,7 @@
 
 use maud::{Markup, html};
 
+use super::growth::is_limit;
 use super::number;
 use crate::harness::metric::Better;
 use crate::output::record::{MetricHead, Record};
@@ -35,6 +36,7 @@ pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
                 div.legend {
                     span { i.fill {} "ours" }
                     @if records.iter().any(|record| record.peer) { span { i.fill.peer {} "peers" } }
+                    @if records.iter().any(|record| is_limit(&record.variant)) { span { i.fill.bound {} "limit" } }
                 }
             }
             @for record in records {
@@ -46,7 +48,7 @@ pub fn bars(name: &str, metric: &MetricHead, records: &[&Record]) -> Markup {
                 div.bar {
                     span.name { (breakable(&record.variant)) }
                     span.track {
-                        span.fill.peer[record.peer] style=(if scale.is_log {
+                        span.fill.peer[record.peer].bound[is_limit(&record.variant)] style=(if scale.is_log {
                             format!("left:{length:.2}%")
                         } else {
                             format!("width:{length:.2}%")

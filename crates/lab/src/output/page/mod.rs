@@ -6,7 +6,7 @@
 //! | file | what it makes |
 //! |---|---|
 //! | `one.rs` | the page of one run |
-//! | `bars.rs`, `curves.rs` | a plot each; `palette.rs` checks their colours |
+//! | `bars.rs`, `curves.rs`, `growth.rs` | a plot each; `palette.rs` checks their colours |
 //! | `two.rs` | the page of two runs |
 //! | `number.rs` | numbers with their units |
 //!

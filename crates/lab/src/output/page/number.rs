@@ -16,6 +16,7 @@ pub fn with_unit(value: f64, unit: &str) -> String {
         ],
         "share" => return format!("{} %", three_digits(value * 100.0)),
         "ratio" => return format!("{} ×", three_digits(value)),
+        "x" => return format!("×\u{a0}{value:.2}"),
         "1/item" => return format!("{} an item", three_digits(value)),
         "1/1000 items" => return format!("{} in 1000 items", three_digits(value)),
         unit if unit.ends_with("/s") => {

@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::bars::bars;
 use super::curves::curves;
 use super::frame;
-use super::growth::growth;
+use super::growth::{BYTES_AT, GROWTH, growth, growths};
 use super::number;
 use crate::harness::claim::Verdict;
 use crate::harness::stats::Spread;
@@ -41,6 +41,7 @@ pub fn page(run: &Run) -> String {
         (failures(run))
         @for (bench, cases) in benches(run) {
             h2 id=(bench) { (bench) }
+            (growths(&cases))
             div.cases { @for case in cases { (question(case)) } }
         }
         h2 id="claims" { "All claims" }
@@ -233,13 +234,18 @@ fn judged(claim: &Claimed) -> impl Iterator<Item = &str> {
     std::iter::once(claim.variant.as_str()).chain(claim.against.as_deref())
 }
 
-/// The headline, then what claims are about.
+/// The headline, then what claims are about, then the memory of as many as were weighed; all growths have a table.
 fn shown(case: &CaseRun) -> Vec<&MetricHead> {
     let head = &case.head;
     let claimed = case.claims.iter().map(|claim| &claim.metric);
+    let mut all = head.metrics.iter().map(|metric| &metric.metric);
+    let weighed = all.rfind(|metric| metric.starts_with(BYTES_AT));
     let mut names: Vec<&String> = Vec::new();
-    for name in std::iter::once(&head.headline).chain(claimed) {
-        if !names.contains(&name) {
+    for name in std::iter::once(&head.headline)
+        .chain(claimed)
+        .chain(weighed)
+    {
+        if name != GROWTH && !names.contains(&name) {
             names.push(name);
         }
     }

@@ -99,6 +99,28 @@ fn any_two_series_differ_for_everybody() {
     }
 }
 
+/// Degrees of hue between two of the first four, which most plots need; black and white have none.
+const HUES_APART: f64 = 45.0;
+
+#[test]
+fn the_first_series_are_not_shades_of_one_hue() {
+    let hue = |it: Triple| {
+        let [_, a, b] = lab(it);
+        (a.hypot(b) > 5.0).then(|| b.atan2(a).to_degrees())
+    };
+    for set in [0, 1] {
+        let series = (0..4).map(|i| (i, hue(colour(&format!("c{i}"), set))));
+        let hues: Vec<(usize, f64)> = series.filter_map(|(i, hue)| Some((i, hue?))).collect();
+        for (index, &(i, a)) in hues.iter().enumerate() {
+            for &(j, b) in &hues[index + 1..] {
+                let turn = (a - b).rem_euclid(360.0);
+                let apart = turn.min(360.0 - turn);
+                assert!(apart >= HUES_APART, "set {set}: c{i} and c{j}: {apart:.0}");
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_to_be_read_stands_out_from_what_it_stands_on() {
     let names = ["text", "quiet", "good", "bad", "ours", "peer"].map(String::from);
