@@ -107,7 +107,9 @@ impl Spares {
                 Err(now) => first = NonNull::new(now),
             }
         }
-        // A swap and no store: loom lets a plain store slip behind another's swap that came earlier.
+        // ORDER(one-pops): the other end; see above. A swap and no store: loom lets a plain store slip behind another's swap that
+        // came earlier.
+        // Test: one_at_a_time_takes_a_spare_bag
         let unlocked = twin::order("rcu: a relaxed unlock of pops", Ordering::Release);
         is_popped.swap(false, unlocked);
         first
