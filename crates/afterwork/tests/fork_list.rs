@@ -92,6 +92,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/local.rs", "MINE", Thread),
     ("rcu/local.rs", "global", Settled("global().tree()")),
     ("rcu/local.rs", "stand_in", Constant),
+    ("rcu/spares.rs", "spares", Reset("spares().inherit()")),
     ("rcu/srcu/callback.rs", "RUNS", Thread),
     ("rcu/stall.rs", "NR_REPORTED", Word),
     ("rcu/stall.rs", "place", Held("place()")),
