@@ -5,9 +5,9 @@
 //! to be done is decided by plain functions in `policy.rs`. `pwq.rs` is a queue's link, with the pool's side of it
 //! and the futures that it has in flight (`anchors.rs`), and `links.rs` has how links come and go.
 //!
-//! `worker.rs` is what others reach of a worker, `serve.rs` what its thread does, and `pace.rs` how it waits for work. `blocking.rs` and `sampler.rs` notice that
-//! one sleeps, `watchdog.rs` names what stands still; `upkeep.rs` culls. `manager.rs` is what pools ask of the thread that
-//! looks after all of them, `mayday.rs` how a rescuer is called where no worker can be had, and `rescuer.rs` that rescuer.
+//! `worker.rs` is what others reach of a worker, `serve.rs` what its thread does, and `pace.rs` how it waits for work.
+//! `blocking.rs` and `sampler.rs` notice that one sleeps, `watchdog.rs` names what stands still; `upkeep.rs` culls. `manager.rs` is
+//! what pools ask of the thread that looks after all of them, `mayday.rs` how a rescuer is called where no worker can be had, and `rescuer.rs` that rescuer.
 //! `tombstones.rs` cuts out what was cancelled, `cut.rs` all that is to be; `recall.rs` gets back what a worker has in hand.
 
 pub(crate) mod anchors;

@@ -365,8 +365,6 @@ impl WorkerPool {
             }
             guard.effects.watch |= more || count > 1;
             guard.wake_under_lock();
-        } else if self.target() > 1 {
-            guard.note_pace();
         }
         taken
     }
@@ -603,11 +601,13 @@ impl<'a> PoolGuard<'a> {
         }
     }
 
-    /// Takes note of how many items have been taken, and so of how workers are to wait.
-    fn note_pace(&mut self) {
-        let nr_taken = self.nr_taken;
-        if let Some(wait) = self.pace.note(time::cycles(), nr_taken) {
-            self.pool().wait.store(wait as u32, Ordering::Relaxed);
+    /// Takes note of how many items have been taken at the time `now`, in cycles, and so of how workers are to wait.
+    pub(crate) fn note_pace(&mut self, now: u64) {
+        let (pool, nr_taken) = (self.pool(), self.nr_taken);
+        if pool.target() > 1
+            && let Some(wait) = self.pace.note(now, nr_taken)
+        {
+            pool.wait.store(wait as u32, Ordering::Relaxed);
         }
     }
 

@@ -58,6 +58,7 @@ impl PoolGuard<'_> {
                 // Giving a seat up may have made a link of this very pool ready.
                 if self.ready.is_empty() {
                     self.rest();
+                    self.note_pace(now);
                     return Taken::Nothing;
                 }
                 continue;
