@@ -34,10 +34,13 @@ use sync::{
     hint, twin,
 };
 
-use super::{head::Head, spares::spares};
+use super::{
+    head::{Function, Head},
+    spares::spares,
+};
 
 /// Words in a bag: room for 63 to 252 closures, and for two in a model. A bag has two kilobytes. A thread that hands over closures keeps
-/// one bag until it ends.
+/// one bag until it ends; what its last destructors hand over goes without (`Alone`).
 const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
     2 * MOST_WORDS
 } else {
@@ -84,6 +87,32 @@ struct Kind {
     run: unsafe fn(*mut Payload),
     /// How many words of the payload it takes.
     nr_held: usize,
+}
+
+/// A closure without a bag, of a thread that is too far gone to keep one.
+#[repr(C)]
+struct Alone {
+    head: Head,
+    closure: Deferred,
+}
+
+impl Alone {
+    /// Returns the head of `closure`, which [`run`](Self::run) gets.
+    #[cold]
+    fn of(closure: Deferred) -> *mut Head {
+        let head = Head::with_function(Function::Rust(Self::run));
+        Box::into_raw(Box::new(Self { head, closure })).cast()
+    }
+
+    /// # Safety
+    ///
+    /// 1. `head` came from [`of`](Self::of), its grace period has passed, and this is called once.
+    unsafe fn run(head: *mut Head) {
+        // SAFETY: (1).
+        let Self { closure, .. } = *unsafe { Box::from_raw(head.cast::<Self>()) };
+        // SAFETY: (1): no copy of it is left.
+        unsafe { closure.run() }
+    }
 }
 
 /// A block of closures that were handed over together.
@@ -142,7 +171,11 @@ fn slowly(deferred: Deferred) -> Option<*mut Head> {
     // SAFETY: null, or not left by this thread.
     let bag = unsafe { open().as_ref() };
     let joined = bag.is_some_and(|bag| bag.append(deferred, UNSWEPT));
-    (!joined).then(|| anew(deferred).cast())
+    let ends = || AT_EXIT.try_with(|_| ()).is_err();
+    (!joined).then(|| match ends() {
+        false => anew(deferred).cast(),
+        true => Alone::of(deferred),
+    })
 }
 
 /// Marks the bag of this thread as one that no sweeper will take yet.
@@ -165,8 +198,8 @@ pub(super) fn leave() {
         // SAFETY: this thread had not left it.
         let before = unsafe { (*bag).state.fetch_or(LEFT, Ordering::AcqRel) };
         if before & DONE != 0 {
-            // SAFETY: made by `into_raw` in `anew`; all have run and its thread has left it, so it is ours.
-            drop(unsafe { Box::from_raw(bag) });
+            // SAFETY: all have run and its thread has left it, so it is ours.
+            unsafe { Bag::give_away(bag) };
         }
     }
 }
@@ -188,15 +221,14 @@ fn anew(deferred: Deferred) -> *mut Bag {
     } else {
         Bag::unused()
     };
-    let keeps = AT_EXIT.try_with(|_| ()).is_ok();
-    set_open(if keeps { bag } else { ptr::null_mut() });
+    set_open(bag);
     // SAFETY: new, or done and left: ours alone.
     let fresh = unsafe { &*bag };
     fresh.put(0, deferred);
-    let mark = if keeps { 0 } else { LEFT };
     // Relaxed: the push onto a list publishes it.
-    let nr_words = deferred.nr_words() as u32;
-    fresh.state.store(nr_words | mark, Ordering::Relaxed);
+    fresh
+        .state
+        .store(deferred.nr_words() as u32, Ordering::Relaxed);
     bag
 }
 
@@ -344,13 +376,23 @@ impl Bag {
         // Test: a_bag_is_used_again
         let order = twin::order("rcu: relaxed end of a bag", Ordering::AcqRel);
         if state.fetch_or(DONE, order) & LEFT != 0 {
-            // SAFETY: made by `into_raw` in `unused`.
-            let ours = unsafe { NonNull::new_unchecked(bag) };
             // SAFETY: its thread has left it and all have run, so it is ours.
-            if !unsafe { spares().give(ours) } {
-                // SAFETY: as above.
-                drop(unsafe { Box::from_raw(bag) });
-            }
+            unsafe { Self::give_away(bag) };
+        }
+    }
+
+    /// Gives a bag to whoever needs one, or frees it.
+    ///
+    /// # Safety
+    ///
+    /// 1. It came from [`unused`](Self::unused), is the caller's alone, and holds no closure.
+    unsafe fn give_away(bag: *mut Bag) {
+        // SAFETY: (1): made by `into_raw`.
+        let ours = unsafe { NonNull::new_unchecked(bag) };
+        // SAFETY: (1).
+        if !unsafe { spares().give(ours) } {
+            // SAFETY: as above.
+            drop(unsafe { Box::from_raw(bag) });
         }
     }
 }
@@ -426,6 +468,7 @@ mod tests {
     };
 
     use super::*;
+    use crate::rcu::head::Callback;
 
     #[test]
     fn closures_of_every_size_run_with_what_they_hold() {
@@ -489,6 +532,45 @@ mod tests {
             unsafe { Bag::run(bag, |closure| closure.run()) };
         }
         assert_eq!(TOLD.load(Ordering::Relaxed), 200);
+    }
+
+    #[test]
+    fn what_a_thread_hands_over_at_its_very_end_takes_no_bag() {
+        struct Last(Arc<AtomicUsize>);
+        impl Drop for Last {
+            fn drop(&mut self) {
+                for _ in 0..3 {
+                    let told = self.0.clone();
+                    let closure = move || _ = told.fetch_add(1, Ordering::Relaxed);
+                    let mut published = None;
+                    add(closure, |head| published = head);
+                    let run = |callback| match callback {
+                        // SAFETY: published, in no list, and run once.
+                        Callback::Own(head, Function::Rust(run)) => unsafe { run(head) },
+                        _ => panic!("a bag of its own"),
+                    };
+                    // SAFETY: as above.
+                    unsafe { Head::each(published.expect("it is published"), run) };
+                }
+            }
+        }
+        std::thread_local! {
+            static LAST: Cell<Option<Last>> = const { Cell::new(None) };
+        }
+        let told = Arc::new(AtomicUsize::new(0));
+        let its = told.clone();
+        let thread = std::thread::spawn(move || {
+            // First here, last at the end.
+            LAST.set(Some(Last(its)));
+            let mut published = None;
+            add(|| (), |head| published = head);
+            leave();
+            // SAFETY: published, in no list, left, and run once.
+            unsafe { Bag::run(published.unwrap().cast(), |closure| closure.run()) };
+        });
+        thread.join().unwrap();
+        assert_eq!(told.load(Ordering::Relaxed), 3);
+        assert_eq!(Arc::strong_count(&told), 1, "a closure was leaked");
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::{
 /// A callback that leaves a section open on the library's thread keeps all later callbacks from running.
 ///
 /// A call costs one locked instruction, and an allocation if the closure captures more than three words. About one call
-/// in sixty may cost an allocation and a system call.
+/// in sixty may cost an allocation and a system call. So does each that comes from the last destructors of a thread's locals.
 ///
 /// # Blocking
 ///
