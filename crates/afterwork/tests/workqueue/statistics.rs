@@ -211,6 +211,35 @@ fn items_of_queues_that_take_turns_all_have_their_share() {
 }
 
 #[test]
+fn a_worker_that_leaves_tells_what_it_has_not_told() {
+    let params = Params {
+        // Tells of the first, and of no other before it is asked.
+        wait_sample: 10_000_000,
+        ..Params::default()
+    };
+    let registry = registry_with("1 core", params);
+    let queue = queue("left").help(false).build_in(&registry).unwrap();
+    for _ in 0..10 {
+        queue.spawn(|| ()).join().unwrap();
+    }
+    queue.drain().unwrap();
+    // Nothing leads to its pool any more.
+    queue.set_nice(1).unwrap();
+    let nr_workers = || {
+        registry
+            .pool_stats()
+            .iter()
+            .map(|it| it.nr_workers)
+            .sum::<usize>()
+    };
+    eventually("its workers have left", || nr_workers() == 0);
+    assert_eq!(
+        (queue.wait_times().count, queue.run_times().count),
+        (10, 10)
+    );
+}
+
+#[test]
 fn what_joiners_ran_waits_for_nobody_and_has_not_waited() {
     // Nobody looks whether its one worker makes headway.
     let registry = unwatched("1 core");

@@ -79,7 +79,8 @@ impl Arrivals {
         let span_of = |i: &usize| self.spans[i + 1].to.saturating_sub(self.spans[*i].from);
         let at = (0..self.nr_spans - 1).min_by_key(span_of).unwrap_or(0);
         let next = self.spans[at + 1];
-        (self.spans[at].end, self.spans[at].to) = (next.end, next.to);
+        let to = self.spans[at].to.max(next.to);
+        (self.spans[at].end, self.spans[at].to) = (next.end, to);
         self.spans.copy_within(at + 2..self.nr_spans, at + 1);
         self.nr_spans -= 1;
     }
@@ -187,6 +188,21 @@ mod tests {
             assert!(error <= start(50) / 10, "{i}: {at} for {}", start(i));
         }
         assert_eq!(arrivals.came_at(500, 0), Some(start(1)));
+    }
+
+    #[test]
+    fn a_counter_that_is_set_back_loses_no_item_its_time() {
+        let mut arrivals = Arrivals::default();
+        let start = |i: u64| 1_000_000 + 1000 * i - if i > 6 { 900_000 } else { 0 };
+        for i in 0..30 {
+            arrivals.came(10 * i as usize, 10, start(i), start(i) + 10);
+        }
+        let times = (0..300).map(|nth| arrivals.came_at(300, nth));
+        assert!(
+            times
+                .into_iter()
+                .all(|at| at.is_some_and(|at| at <= start(6) + 10))
+        );
     }
 
     #[test]

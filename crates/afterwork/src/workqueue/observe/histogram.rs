@@ -11,7 +11,7 @@ use sync::{
 pub struct Histogram {
     /// How often.
     pub count: u64,
-    /// All together, in nanoseconds.
+    /// All together, in nanoseconds; no more than a `u64` holds, which are 584 years of all together.
     pub total_ns: u64,
     /// Bucket `i` counts what took `2^i` up to `2^(i+1)` nanoseconds; bucket 0 those below 2.
     pub buckets: Vec<u64>,
@@ -64,7 +64,7 @@ impl Histogram {
     /// Adds another's counts.
     pub fn merge(&mut self, other: &Histogram) {
         self.count += other.count;
-        self.total_ns += other.total_ns;
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.buckets
             .resize(self.buckets.len().max(other.buckets.len()), 0);
         for (sum, more) in self.buckets.iter_mut().zip(&other.buckets) {
@@ -122,7 +122,8 @@ const PLACES: usize = (POWERS - 1) << PARTS_LOG2;
 /// Counts how often something took so many cycles, under a lock. Counting needs no division, and not the clock's rate.
 #[derive(Debug)]
 pub(crate) struct Cycles {
-    total: u64,
+    /// A million that wait for two hours are more than a `u64` holds.
+    total: u128,
     counts: [u64; PLACES],
 }
 
@@ -156,17 +157,24 @@ fn most(place: usize) -> u64 {
 }
 
 impl Cycles {
-    /// Adds `count` that took so many cycles each, and `total` together.
-    pub(crate) fn add(&mut self, cycles: u64, count: u64, total: u64) {
+    /// Adds `count` that took so many cycles each.
+    pub(crate) fn add(&mut self, cycles: u64, count: u64) {
         self.counts[place(cycles)] += count;
-        self.total += total;
+        self.total += u128::from(cycles) * u128::from(count);
+    }
+
+    /// Adds `count` that took about so many cycles each, and `total` together.
+    pub(crate) fn add_measured(&mut self, cycles: u64, count: u64, total: u64) {
+        self.counts[place(cycles)] += count;
+        self.total += u128::from(total);
     }
 
     /// Takes `count` back that took so many cycles each, of those that were added.
     pub(crate) fn take_back(&mut self, cycles: u64, count: u64) {
         let there = &mut self.counts[place(cycles)];
         *there = there.saturating_sub(count);
-        self.total = self.total.saturating_sub(cycles * count);
+        let total = u128::from(cycles) * u128::from(count);
+        self.total = self.total.saturating_sub(total);
     }
 
     /// Adds another's counts.
@@ -185,7 +193,8 @@ impl Cycles {
         }
         Histogram {
             count: buckets.iter().sum(),
-            total_ns: time::cycles_to_ns(self.total),
+            total_ns: u64::try_from(self.total * 1000 / u128::from(time::cycles_per_us()))
+                .unwrap_or(u64::MAX),
             buckets,
         }
     }
@@ -215,12 +224,30 @@ mod tests {
     fn cycles_are_told_as_nanoseconds_of_about_the_right_bucket() {
         let mut cycles = Cycles::default();
         let per_us = time::cycles_per_us();
-        cycles.add(100 * per_us, 3, 300 * per_us);
-        cycles.add(5_000_000 * per_us, 1, 5_000_000 * per_us);
+        cycles.add(100 * per_us, 3);
+        cycles.add_measured(5_000_000 * per_us, 1, 5_000_000 * per_us);
         let told = cycles.told();
         assert_eq!((told.count, told.total_ns), (4, 5_000_300_000));
         assert!((100_000..=262_144).contains(&told.quantile_ns(0.5)));
         assert!((5_000_000_000..20_000_000_000).contains(&told.quantile_ns(1.0)));
+    }
+
+    #[test]
+    fn what_many_waited_for_hours_is_told_or_the_most_that_a_word_holds() {
+        let mut cycles = Cycles::default();
+        let hour = 3_600_000_000 * time::cycles_per_us();
+        cycles.add(4 * hour, 1_000_000);
+        assert_eq!(cycles.told().mean_ns(), 4.0 * 3.6e12);
+        cycles.add(4 * hour, 1_000_000);
+        cycles.take_back(4 * hour, 1_000_000);
+        assert_eq!(cycles.told().total_ns, 4 * 3_600_000_000_000 * 1_000_000);
+        let mut twice = cycles.told();
+        twice.merge(&cycles.told());
+        cycles.add(4 * hour, 1_000_000);
+        assert_eq!(
+            (cycles.told().total_ns, twice.total_ns),
+            (u64::MAX, u64::MAX)
+        );
     }
 
     #[test]

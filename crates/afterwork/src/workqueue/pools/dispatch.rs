@@ -251,7 +251,11 @@ impl Dispatch {
         worker
     }
 
+    /// Strikes a worker off that has nothing in hand; what it has not told yet is told.
     pub(crate) fn discharge(&mut self, worker: &Worker) {
+        let sampling = &mut self.enlisted_mut(worker).sampling;
+        let (slot, rest) = (sampling.slot(), sampling.take_rest());
+        self.tell_rest(slot, rest);
         let enlisted = self.workers[worker.number].take();
         debug_assert!(enlisted.is_some_and(|it| it.seat.is_none() && !it.away.declared));
         self.nr_workers -= 1;

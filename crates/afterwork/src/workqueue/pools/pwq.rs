@@ -117,10 +117,10 @@ impl LinkTimes {
     pub(crate) fn add_rest(&mut self, rest: Rest) {
         // Nothing is measured here.
         let Some(waited) = rest.waited else { return };
-        self.wait.add(waited, rest.nr_taken, waited * rest.nr_taken);
+        self.wait.add(waited, rest.nr_taken);
         let Ran { count, cycles } = rest.ran;
         if let Some(each) = cycles.checked_div(count) {
-            self.run.add(each, count, cycles);
+            self.run.add_measured(each, count, cycles);
         }
     }
 }

@@ -57,7 +57,9 @@ impl Dispatch {
             let ran = enlisted.sampling.ran(slot, &told);
             let link = self.link_mut(slot);
             if let (Some(ran), Some(times)) = (ran, link.times_mut()) {
-                times.run.add(told.first_cycles, ran.count, ran.cycles);
+                times
+                    .run
+                    .add_measured(told.first_cycles, ran.count, ran.cycles);
             }
             link.counts.nr_started -= u64::from(told.nr_not_run);
             link.counts.nr_completed += u64::from(told.nr_run);

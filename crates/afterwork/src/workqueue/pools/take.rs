@@ -157,7 +157,7 @@ impl PoolGuard<'_> {
             let waited = now.saturating_sub(came);
             let count = self.enlisted_mut(worker).sampling.tells(waited, now);
             if let Some(times) = self.link_mut(slot).times_mut() {
-                times.wait.add(waited, count, waited * count);
+                times.wait.add(waited, count);
             }
         }
     }
