@@ -185,7 +185,10 @@ impl Setting {
         let drive = self.drive(items);
         let open = || -> Result<Body, Stop> {
             let lock = SpinLock::default();
-            Ok(Arc::new(move |_| lock.item()))
+            Ok(Arc::new(move |_| {
+                lock.item();
+                Ok(())
+            }))
         };
         let about = format!(
             "{items} items, half of each under one spinning lock; {ON_THEIR_WAY} on their way"
@@ -292,7 +295,12 @@ impl Setting {
             every: Some(REQUEST_EVERY),
             interrupt: self.settings.interrupt.clone(),
         };
-        let compute = || -> Result<Body, Stop> { Ok(Arc::new(|_| burn(COMPUTE_US))) };
+        let compute = || -> Result<Body, Stop> {
+            Ok(Arc::new(|_| {
+                burn(COMPUTE_US);
+                Ok(())
+            }))
+        };
         let plain = |registry: &Registry| -> Result<Arc<dyn Crew>, Stop> {
             let queue = Queue::new(registry, LIMIT, MaxActiveScope::System)?;
             Ok(Arc::new(queue))
@@ -366,5 +374,6 @@ fn mixed() -> Result<Body, Stop> {
         if number.is_multiple_of(WAITS) {
             workqueue::blocking(|| thread::sleep(DEVICE));
         }
+        Ok(())
     }))
 }

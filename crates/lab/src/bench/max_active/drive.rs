@@ -16,8 +16,8 @@ use crate::harness::interrupt::Interrupt;
 use crate::harness::latency::Latencies;
 use crate::harness::switches::Usage;
 
-/// What an item does; it is told its number.
-pub type Body = Arc<dyn Fn(usize) + Send + Sync>;
+/// What an item does; it is told its number. The first that fails ends the run.
+pub type Body = Arc<dyn Fn(usize) -> Result<(), Stop> + Send + Sync>;
 
 /// How many items, and how many of them at once.
 #[derive(Clone, Debug)]
@@ -43,6 +43,15 @@ struct Traffic {
 struct State {
     nr_there: usize,
     latencies: Latencies,
+    /// What the first item that failed said.
+    failed: Option<Stop>,
+}
+
+/// One that is on its way until it is dropped: after its body, in a panic of that, or unrun.
+struct Item {
+    traffic: Arc<Traffic>,
+    start: u64,
+    done: Result<(), Stop>,
 }
 
 impl Drive {
@@ -68,14 +77,11 @@ impl Drive {
                 .iter()
                 .map(|crew| scope.spawn(|| self.drive(&**crew, body)))
                 .collect();
-            let joined = drivers.into_iter().map(thread::ScopedJoinHandle::join);
-            let joined = joined.collect::<Result<_, _>>();
+            let joined: Vec<_> = drivers.into_iter().map(join).collect();
             is_over.store(true, Ordering::Relaxed);
-            let flooded = flooders.into_iter().map(thread::ScopedJoinHandle::join);
-            nr_flooded = flooded.sum::<Result<u64, _>>()?;
-            joined
-        })
-        .map_err(|_| Stop::CouldNotRun("an item panicked".into()))?;
+            nr_flooded = flooders.into_iter().map(join).sum::<Result<u64, _>>()?;
+            joined.into_iter().collect::<Result<_, _>>()
+        })?;
         let seconds = start.elapsed().as_secs_f64();
         let spent = read_usage()?.since(&usage);
         let nr_drivers = crews.len() as u64;
@@ -99,18 +105,18 @@ impl Drive {
         Ok(Some(sample))
     }
 
-    fn drive(&self, crew: &dyn Crew, body: &Body) -> Latencies {
+    fn drive(&self, crew: &dyn Crew, body: &Body) -> Result<Latencies, Stop> {
         let numbers = (0..self.items).inspect(|_| self.every.into_iter().for_each(thread::sleep));
         self.send(crew, body, numbers)
     }
 
     /// Keeps items on their way until it is told to stop; returns how many those were.
-    fn flood(&self, crew: &dyn Crew, body: &Body, is_over: &AtomicBool) -> u64 {
+    fn flood(&self, crew: &dyn Crew, body: &Body, is_over: &AtomicBool) -> Result<u64, Stop> {
         let mut nr_sent = 0;
         let goes_on = |_: &usize| !is_over.load(Ordering::Relaxed);
         let numbers = (0..).take_while(goes_on).inspect(|_| nr_sent += 1);
-        drop(self.send(crew, body, numbers));
-        nr_sent
+        self.send(crew, body, numbers)?;
+        Ok(nr_sent)
     }
 
     fn send(
@@ -118,42 +124,64 @@ impl Drive {
         crew: &dyn Crew,
         body: &Body,
         numbers: impl Iterator<Item = usize>,
-    ) -> Latencies {
+    ) -> Result<Latencies, Stop> {
         let traffic = Arc::new(Traffic {
             state: Mutex::new(State {
                 nr_there: 0,
                 latencies: Latencies::with_room(self.items),
+                failed: None,
             }),
             moved: Condvar::new(),
             most: self.on_their_way,
         });
         for number in numbers {
-            if self.interrupt.requested() {
+            if self.interrupt.requested() || !traffic.enter() {
                 break;
             }
-            traffic.enter();
-            let (body, shared, start) = (body.clone(), traffic.clone(), cycles());
-            crew.submit(Box::new(move || {
-                body(number);
-                shared.leave(start);
-            }));
+            let (body, item) = (body.clone(), Item::begin(&traffic));
+            crew.submit(Box::new(move || item.run(&body, number)));
         }
         traffic.wait_for_all()
     }
 }
 
+impl Item {
+    fn begin(traffic: &Arc<Traffic>) -> Self {
+        Self {
+            traffic: traffic.clone(),
+            start: cycles(),
+            done: Err(Stop::CouldNotRun("an item panicked".into())),
+        }
+    }
+
+    fn run(mut self, body: &Body, number: usize) {
+        self.done = body(number);
+    }
+}
+
+impl Drop for Item {
+    fn drop(&mut self) {
+        let done = std::mem::replace(&mut self.done, Ok(()));
+        self.traffic.leave(self.start, done);
+    }
+}
+
 impl Traffic {
-    fn enter(&self) {
+    /// Waits for room; returns `false` if an item failed, and nothing entered.
+    fn enter(&self) -> bool {
         let state = self.state.lock().expect("nobody panics here");
         let full = |state: &mut State| state.nr_there >= self.most;
         let mut state = self.moved.wait_while(state, full).expect("nobody panics");
-        state.nr_there += 1;
+        let goes_on = state.failed.is_none();
+        state.nr_there += usize::from(goes_on);
+        goes_on
     }
 
-    fn leave(&self, start: u64) {
+    fn leave(&self, start: u64, done: Result<(), Stop>) {
         let mut state = self.state.lock().expect("nobody panics here");
         state.nr_there -= 1;
         state.latencies.push(start, cycles());
+        state.failed = state.failed.take().or(done.err());
         // The driver is told when there is room for a good many, not for each.
         let tell = state.nr_there == 0 || state.nr_there == self.most - self.most.div_ceil(4);
         drop(state);
@@ -162,12 +190,21 @@ impl Traffic {
         }
     }
 
-    fn wait_for_all(&self) -> Latencies {
+    fn wait_for_all(&self) -> Result<Latencies, Stop> {
         let state = self.state.lock().expect("nobody panics here");
         let busy = |state: &mut State| state.nr_there > 0;
         let mut state = self.moved.wait_while(state, busy).expect("nobody panics");
-        std::mem::take(&mut state.latencies)
+        match state.failed.take() {
+            Some(failed) => Err(failed),
+            None => Ok(std::mem::take(&mut state.latencies)),
+        }
     }
+}
+
+/// What a driver came to.
+fn join<T>(driver: thread::ScopedJoinHandle<'_, Result<T, Stop>>) -> Result<T, Stop> {
+    let panicked = |_| Err(Stop::CouldNotRun("what drives items panicked".into()));
+    driver.join().unwrap_or_else(panicked)
 }
 
 fn read_usage() -> Result<Usage, Stop> {
@@ -187,6 +224,7 @@ mod tests {
         let counted = count.clone();
         let body: Body = Arc::new(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
+            Ok(())
         });
         let drive = Drive {
             items: 500,
@@ -208,6 +246,28 @@ mod tests {
     }
 
     #[test]
+    fn an_item_that_fails_or_panics_ends_the_run_with_its_reason() {
+        let drive = Drive {
+            items: 500,
+            on_their_way: 7,
+            every: None,
+            interrupt: Interrupt::default(),
+        };
+        let fails: Body = Arc::new(|number| match number {
+            20 => Err(Stop::CouldNotRun("no room".into())),
+            _ => Ok(()),
+        });
+        let panics: Body = Arc::new(|_| panic!("as a test wants"));
+        for (body, told) in [(fails, "no room"), (panics, "an item panicked")] {
+            let hire = || Ok(vec![crew::threads(2), crew::blocking(3, 1)?.remove(0)]);
+            let Err(Stop::CouldNotRun(reason)) = drive.run(hire, &body) else {
+                panic!("it says that {told}");
+            };
+            assert_eq!(reason, told);
+        }
+    }
+
+    #[test]
     fn the_first_crew_is_flooded_until_the_others_are_done() {
         let drive = Drive {
             items: 3,
@@ -216,7 +276,7 @@ mod tests {
             interrupt: Interrupt::default(),
         };
         let hire = || Ok(vec![crew::threads(1), crew::threads(1)]);
-        let body: Body = Arc::new(|_| ());
+        let body: Body = Arc::new(|_| Ok(()));
         let sample = drive.run(hire, &body).unwrap().unwrap();
         assert!(sample.value(LATENCY_P99.name).unwrap() > 0.0);
     }

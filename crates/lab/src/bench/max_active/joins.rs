@@ -99,36 +99,37 @@ impl BufferPool {
 
     /// Runs join `number`.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// The file cannot be read.
-    pub fn join(&self, number: usize) {
+    /// If the file cannot be read.
+    pub fn join(&self, number: usize) -> Result<(), Stop> {
         let first = number % self.table.nr_joins * NR_INNER;
         for outer in 0..NR_OUTER {
             for inner in first..first + NR_INNER {
-                let block = self.block(inner);
+                let block = self.block(inner)?;
                 // The rows of the two blocks that match, as far as a device is concerned.
                 let mut rows = crc32fast::Hasher::new_with_initial(outer as u32);
                 rows.update(block.bytes());
                 std::hint::black_box(rows.finalize());
             }
         }
+        Ok(())
     }
 
     /// Returns block `number`, reading it if it is not kept.
-    fn block(&self, number: usize) -> Arc<Block> {
+    fn block(&self, number: usize) -> Result<Arc<Block>, Stop> {
         let kept = || self.kept.lock().expect("nobody panics under it");
         if let Some(block) = kept().get(&number) {
-            return block.clone();
+            return Ok(block.clone());
         }
         let mut block = Block::new();
         let offset = (number * BLOCK) as u64;
         workqueue::blocking(|| self.table.file.read_exact_at(block.bytes_mut(), offset))
-            .expect("the file can be read");
+            .map_err(|error| Stop::because("cannot read the file of blocks", error))?;
         let block = Arc::new(block);
         let forgotten = kept().push(number, block.clone());
         drop(forgotten);
-        block
+        Ok(block)
     }
 }
 
@@ -169,15 +170,15 @@ mod tests {
         let pool = pool(1);
         let mut expected = vec![0; BLOCK];
         fill(&mut expected, 5);
-        assert_eq!(pool.block(5).bytes(), expected);
-        assert_eq!(pool.block(5).bytes(), expected);
+        assert_eq!(pool.block(5).unwrap().bytes(), expected);
+        assert_eq!(pool.block(5).unwrap().bytes(), expected);
     }
 
     #[test]
     fn what_was_used_longest_ago_is_forgotten() {
         let nr_joins = NR_KEPT.get() / NR_INNER + 1;
         let pool = pool(nr_joins);
-        (0..nr_joins).for_each(|number| pool.join(number));
+        (0..nr_joins).for_each(|number| pool.join(number).unwrap());
         assert_eq!(kept(&pool, 0), [false; NR_INNER]);
         assert_eq!(kept(&pool, 1), [true; NR_INNER]);
         assert_eq!(kept(&pool, nr_joins - 1), [true; NR_INNER]);

@@ -7,7 +7,7 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
 use afterwork::workqueue;
@@ -27,6 +27,7 @@ const MOST: usize = 64 << 20;
 /// The device.
 #[derive(Debug)]
 pub struct Device {
+    dir: PathBuf,
     log: Mutex<Log>,
 }
 
@@ -44,6 +45,7 @@ impl Device {
         let file = tempfile::tempfile_in(dir)
             .map_err(|error| Stop::because("cannot make the file to write to", error))?;
         Ok(Self {
+            dir: dir.into(),
             log: Mutex::new(Log {
                 file,
                 len: 0,
@@ -55,17 +57,21 @@ impl Device {
 
     /// Writes block `number`.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// The file system refuses.
-    pub fn write(&self, number: usize) {
+    /// If the file system refuses.
+    pub fn write(&self, number: usize) -> Result<(), Stop> {
         let mut block = vec![0; BLOCK];
         fill(&mut block, number);
         let sum = crc32fast::hash(&block);
         let packed = lz4_flex::compress_prepend_size(&block);
         let mut log = self.log.lock().expect("nobody panics under it");
-        log.append(&packed, sum).expect("the file can be written");
+        let appended = log.append(&packed, sum);
+        drop(log);
         drop(block);
+        appended.map_err(|error| {
+            Stop::because(&format!("cannot write to {}", self.dir.display()), error)
+        })
     }
 }
 
@@ -94,11 +100,24 @@ mod tests {
     #[test]
     fn blocks_shrink_and_all_are_appended() {
         let device = Device::open(&std::env::temp_dir()).unwrap();
-        (0..BATCH + 1).for_each(|number| device.write(number));
+        (0..BATCH + 1).for_each(|number| device.write(number).unwrap());
         let log = device.log.into_inner().unwrap();
         assert_eq!(log.nr_appends, BATCH + 1);
         let most = (BATCH + 1) * BLOCK;
         assert!((most / 4..most * 3 / 4).contains(&log.len), "{}", log.len);
         assert_eq!(log.file.metadata().unwrap().len(), log.len as u64);
+    }
+
+    #[test]
+    fn a_full_disk_is_told_for_each_block() {
+        let mut device = Device::open(&std::env::temp_dir()).unwrap();
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        device.log.get_mut().unwrap().file = full;
+        for number in 0..2 {
+            let Err(Stop::CouldNotRun(reason)) = device.write(number) else {
+                panic!("a full disk takes nothing");
+            };
+            assert!(reason.contains("No space left on device"), "{reason}");
+        }
     }
 }
