@@ -221,6 +221,34 @@ fn sigint_reaches_into_a_run() {
 }
 
 #[test]
+fn a_child_that_measures_for_another_ends_with_it() {
+    // Half an hour, if it did not end.
+    let long = "bench workqueue --cases one-at-a-time --items 50000000 --repeat 1 --json";
+    let script = format!(
+        "{} {long} --inside=$$ & read -r _",
+        env!("CARGO_BIN_EXE_afterwork")
+    );
+    let mut parent = Command::new("sh")
+        .args(["-c", &script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("there is a shell");
+    let mut out = BufReader::new(parent.stdout.take().expect("piped"));
+    let mut head = String::new();
+    out.read_line(&mut head).expect("the head is text");
+    assert!(!head.is_empty(), "it has begun");
+    parent.kill().expect("it waits for a line");
+    parent.wait().expect("it was killed");
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).expect("records are text");
+    assert!(!rest.contains("ended"), "{rest}");
+    let stranger = finish(&format!("{TINY} --inside=1"));
+    assert_eq!(stranger.status.code(), Some(2));
+}
+
+#[test]
 fn a_closed_pipe_ends_a_bench_without_an_error() {
     let mut child = start(&format!("{TINY} --json"));
     let mut out = BufReader::new(child.stdout.take().expect("piped"));

@@ -183,9 +183,9 @@ pub struct CommonArgs {
     #[arg(long, global = true, value_name = "PATH", conflicts_with = "against")]
     pub against_binary: Option<PathBuf>,
 
-    /// Measure in this process, as the child of one that measures each variant in a process of its own
-    #[arg(long, global = true, hide = true)]
-    pub inside: bool,
+    /// Measure in this process and end with that one, whose child it is, which measures each variant in a process of its own
+    #[arg(long, global = true, hide = true, value_name = "PID")]
+    pub inside: Option<u32>,
 
     /// Exit with 1 if a claim was measured and does not hold
     #[arg(long, global = true)]

@@ -5,6 +5,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+
 use super::settings::Settings;
 use crate::exit::{INTERRUPTED_CODE, Stop};
 use crate::harness::case::{Case, Sample};
@@ -99,7 +101,7 @@ pub fn must_know_any(program: &Path, bench: Option<&str>, cases: &[Case]) -> Res
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .map_err(|error| Stop::because(&name.to_string(), error))?;
+        .map_err(|error| Stop::because(&format!("cannot start {name}"), error))?;
     let told = child.stdout.take().expect("it is piped").take(LONGEST_LIST);
     let lines = BufReader::new(told).lines();
     let known: Option<Vec<Known>> = lines
@@ -136,19 +138,56 @@ fn printed(program: &Path, args: &[OsString]) -> Result<String, Failed> {
         .args(args)
         .stdin(Stdio::null())
         .output()
-        .map_err(|error| because(error.to_string()))?;
+        .map_err(|error| Failed::Because(format!("cannot start {name}: {error}")))?;
     if output.status.code() == Some(i32::from(INTERRUPTED_CODE)) {
         return Err(Failed::Interrupted);
     }
     if !output.status.success() {
         let talk = String::from_utf8_lossy(&output.stderr);
-        let last = talk.lines().last().unwrap_or("it said nothing");
-        return Err(because(format!("{} ({last})", output.status)));
+        return Err(because(format!("{} ({})", output.status, reason(&talk))));
     }
     if output.stdout.is_empty() {
         return Err(because("it printed nothing".into()));
     }
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Picks of what a program said before it failed the line that says why: below a panic's may stand a backtrace.
+fn reason(talk: &str) -> String {
+    let told = |line: &&str| {
+        ["afterwork: ", "error: "]
+            .iter()
+            .any(|it| line.starts_with(it))
+    };
+    let panicked = |line: &&str| line.contains("panicked at ");
+    let mut from_panic = talk.lines().skip_while(|line| !panicked(line));
+    let in_panic = || Some(format!("{} {}", from_panic.next()?, from_panic.next()?));
+    let told = talk.lines().rfind(told).map(str::to_owned);
+    let last = || talk.lines().last().unwrap_or("it said nothing").to_owned();
+    told.or_else(in_panic).unwrap_or_else(last)
+}
+
+/// Has this process end with `parent`, which started it: one that hangs would else be left behind.
+///
+/// # Errors
+///
+/// If that has ended already; what the system says.
+pub fn end_with(parent: u32) -> Result<(), Stop> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| {
+        Stop::because(
+            "cannot ask to end with the process that started this",
+            error,
+        )
+    })?;
+    // Asked afterwards: one that ended before is not told of.
+    let is_there =
+        getppid().is_some_and(|it| u32::try_from(it.as_raw_nonzero().get()) == Ok(parent));
+    match is_there {
+        true => Ok(()),
+        false => Err(Stop::CouldNotRun(format!(
+            "--inside {parent}: no such process started this"
+        ))),
+    }
 }
 
 /// Leaves of the arguments what says how to measure.
@@ -210,7 +249,8 @@ pub fn apart(mut case: Case, settings: &Settings) -> Case {
         let (of, interrupt) = (variant.name.clone(), settings.interrupt.clone());
         variant.run = Box::new(move || {
             let mut args = forwarded(&own_args());
-            args.extend(["--json", "--repeat=1", "--inside"].map(Into::into));
+            args.extend(["--json", "--repeat=1"].map(Into::into));
+            args.push(format!("--inside={}", std::process::id()).into());
             args.push(format!("--cases={name}").into());
             args.push(format!("--only={of}").into());
             let program = std::env::current_exe()
@@ -248,7 +288,7 @@ mod tests {
         measure(Path::new("/bin/sh"), &["-c".into(), script.into()])
     }
 
-    fn reason(script: &str) -> String {
+    fn failure(script: &str) -> String {
         match shell(script) {
             Err(Failed::Because(reason)) => reason,
             other => panic!("{other:?}"),
@@ -266,14 +306,27 @@ mod tests {
     #[test]
     fn what_went_wrong_is_told_in_a_line() {
         assert!(
-            reason("echo talk >&2; echo error: no such case >&2; exit 2").contains("no such case")
+            failure("echo talk >&2; echo error: no such case >&2; exit 2").contains("no such case")
         );
-        assert!(reason("echo hello").contains("what no bench prints"));
-        assert!(reason("true").contains("printed nothing"));
+        assert!(failure("echo hello").contains("what no bench prints"));
+        assert!(failure("true").contains("printed nothing"));
         let missing = measure(Path::new("/nowhere/at/all"), &[]);
         assert!(
-            matches!(missing, Err(Failed::Because(reason)) if reason.contains("/nowhere/at/all"))
+            matches!(missing, Err(Failed::Because(reason)) if reason.starts_with("cannot start /nowhere/at/all: "))
         );
         assert_eq!(shell("exit 130"), Err(Failed::Interrupted));
+    }
+
+    #[test]
+    fn of_a_panic_its_reason_is_told_and_not_the_end_of_its_backtrace() {
+        let panic = "warning: w\nthread 'main' (7) panicked at a.rs:1:2:\nno memory\nstack backtrace:\nnote: Some details";
+        assert_eq!(
+            reason(panic),
+            "thread 'main' (7) panicked at a.rs:1:2: no memory"
+        );
+        let told = format!("{panic}\nafterwork: a worker unwound\nnote: more");
+        assert_eq!(reason(&told), "afterwork: a worker unwound");
+        assert_eq!(reason("one\ntwo\n"), "two");
+        assert_eq!(reason(""), "it said nothing");
     }
 }

@@ -9,7 +9,7 @@ use topology::{CpuId, ShardParams, Topology};
 
 use super::against::{self, Programs};
 use super::args::{BenchArgs, CommonArgs, Which};
-use super::child::{must_know_any, own_args};
+use super::child::{self, must_know_any, own_args};
 use super::kept::Shelf;
 use super::rcu;
 use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest};
@@ -44,6 +44,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let interrupt =
         Interrupt::install().map_err(|error| Stop::because("cannot catch SIGINT", error))?;
     let common = &args.common;
+    common.inside.map(child::end_with).transpose()?;
     let seed = common.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut settings = settings(common, interrupt.clone())?;
     let mut cases = match programs(common)? {
@@ -77,7 +78,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let head = Head {
         schema: SCHEMA,
         // Whoever started this one has watched.
-        warnings: if common.inside {
+        warnings: if common.inside.is_some() {
             Vec::new()
         } else {
             early_warnings(&fingerprint, &cases)?
@@ -345,7 +346,7 @@ fn settings(common: &CommonArgs, interrupt: Interrupt) -> Result<Settings, Stop>
     let pins = if common.pin { cpus.clone() } else { Vec::new() };
     Ok(Settings {
         quick: common.quick,
-        inside: common.inside,
+        inside: common.inside.is_some(),
         cpus,
         pins,
         interrupt,

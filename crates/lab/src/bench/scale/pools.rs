@@ -1,7 +1,7 @@
 //! Costs of items in pools, ours and others' alike.
 
 use std::hint::spin_loop;
-use std::sync::Barrier;
+use std::sync::{Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use sync::time::{cycles, cycles_per_us};
@@ -22,6 +22,9 @@ const BATCH: usize = 1_000;
 
 /// What is over sooner is done again until so much time has passed: the clock and the scheduler are coarse.
 const LEAST: Duration = Duration::from_millis(if cfg!(test) { 0 } else { 20 });
+
+/// Within this an idle worker takes an item, on a machine that is very full: a thread that has not come by then was refused.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Returns the cost of an item with so many producers, of about `items` together.
 pub fn producers(
@@ -66,7 +69,7 @@ pub fn spread(pools: &[impl OneShotPool], grown: u64, items: usize) -> Cost {
 ///
 /// # Errors
 ///
-/// What the system says when it is asked for this process's memory.
+/// If the pool has fewer workers; what the system says when it is asked for this process's memory.
 pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<Cost, Stop> {
     let latch: &'static Latch = Box::leak(Box::default());
     let (mut spent, mut nr_done, mut grown) = (Duration::ZERO, 0, None);
@@ -75,7 +78,7 @@ pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<
         for index in 0..workers {
             pool.submit(move || open.stand(index));
         }
-        open.are_held.wait();
+        open.wait_until_held(PATIENCE)?;
         latch.arm(items);
         let before = Size::now()?;
         let begun = Instant::now();
@@ -102,7 +105,8 @@ pub fn pending(pool: &impl OneShotPool, workers: usize, items: usize) -> Result<
 
 /// Workers that are held, one by one, until they are let go.
 struct Completions {
-    are_held: Barrier,
+    nr_held: Mutex<usize>,
+    moved: Condvar,
     each: Vec<Completion>,
 }
 
@@ -114,14 +118,38 @@ impl Completions {
             one
         };
         Self {
-            are_held: Barrier::new(workers + 1),
+            nr_held: Mutex::default(),
+            moved: Condvar::new(),
             each: std::iter::repeat_with(each).take(workers).collect(),
         }
     }
 
     fn stand(&self, index: usize) {
-        self.are_held.wait();
+        *self.nr_held.lock().expect("nobody panics under it") += 1;
+        self.moved.notify_one();
         self.each[index].wait();
+    }
+
+    /// Waits for all, as long as one more comes within `patience`; lets them go if not.
+    fn wait_until_held(&self, patience: Duration) -> Result<(), Stop> {
+        let all = self.each.len();
+        let mut nr_held = self.nr_held.lock().expect("nobody panics under it");
+        while *nr_held < all {
+            let before = *nr_held;
+            let is_same = |now: &mut usize| *now == before;
+            let waited = self.moved.wait_timeout_while(nr_held, patience, is_same);
+            let (held, timeout) = waited.expect("nobody panics under it");
+            if timeout.timed_out() {
+                self.open();
+                return Err(Stop::CouldNotRun(format!(
+                    "{before} of {all} workers take items, and for {} s no other came: threads were refused; raise the limits of \
+                     threads and memory (`ulimit -u`, `ulimit -v`)",
+                    patience.as_secs()
+                )));
+            }
+            nr_held = held;
+        }
+        Ok(())
     }
 
     fn open(&self) {
@@ -159,4 +187,24 @@ pub fn ns_of_one(count: usize, mut all: impl FnMut()) -> f64 {
         nr_done += count;
     }
     begun.elapsed().as_nanos() as f64 / nr_done as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_never_comes_is_told_and_the_others_go_on() {
+        let held = Completions::hold(2);
+        *held.nr_held.lock().unwrap() = 1;
+        let Err(Stop::CouldNotRun(reason)) = held.wait_until_held(Duration::ZERO) else {
+            panic!("nobody else stands");
+        };
+        assert!(
+            reason.contains("1 of 2 workers") && reason.contains("threads were refused"),
+            "{reason}"
+        );
+        held.stand(1);
+        held.wait_until_held(Duration::ZERO).unwrap();
+    }
 }
