@@ -137,7 +137,7 @@ const MAN_END: &str = r#".SH "EXIT STATUS"
 What was asked for was done. Of \fBbench\fR: every claim that was measured holds, or \fB\-\-check\fR was not given.
 .TP
 1
-Of \fBbench \-\-check\fR: a claim does not hold.
+Of \fBbench \-\-check\fR: a claim does not hold, or the program to compare with failed.
 .TP
 2
 The command line is wrong, or what it asks for cannot be done; one line on standard error says why.

@@ -303,6 +303,33 @@ fn what_was_kept_is_compared_with_by_turns() {
 }
 
 #[test]
+fn another_program_that_fails_is_no_good_end_of_a_check() {
+    let root = tempfile::tempdir().unwrap();
+    let other = root.path().join("other");
+    let listed = r#"{"bench":"workqueue","case":"batch-1000"}"#;
+    let lists = format!("case \"$*\" in *--list*) echo '{listed}'; exit;; esac");
+    for (script, reason) in [
+        (format!("{lists}; exit 3"), "exit status: 3"),
+        (format!("{lists}; echo rubbish"), "what no bench prints"),
+    ] {
+        std::fs::write(&other, format!("#!/bin/sh\n{script}\n")).unwrap();
+        std::fs::set_permissions(&other, std::fs::Permissions::from_mode(0o755)).unwrap();
+        let line = format!(
+            "{TINY} --cases batch-1000 --scope cpu --against-binary {}",
+            other.display()
+        );
+        let output = finish(&format!("{line} --check"));
+        let err = text(output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{err}");
+        assert!(
+            err.contains(reason) && err.contains("could not measure"),
+            "{err}"
+        );
+        assert_eq!(finish(&line).status.code(), Some(0));
+    }
+}
+
+#[test]
 fn an_interrupted_run_takes_no_kept_ones_place() {
     let root = tempfile::tempdir().unwrap();
     let folder = root.path().join("afterwork/kept/before");

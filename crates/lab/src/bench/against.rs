@@ -7,13 +7,13 @@
 //! A claim fails when the median lies beyond `LEEWAY` by more than its MAD. With nine pairs that whose MAD is below 1.5 %
 //! shows a change of 3 %; the MAD stands beside.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::rc::Rc;
 
-use super::child::{Failed, forwarded, measure, sample};
+use super::child::{Failed, Known, forwarded, measure, sample};
 use crate::exit::Stop;
 use crate::harness::case::{Case, Sample, Variant};
 use crate::harness::claim::{Bound, Claim};
@@ -25,7 +25,7 @@ use crate::talk::say;
 const LEEWAY: f64 = 0.015;
 
 /// The two programs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Programs {
     /// This one.
     pub this: PathBuf,
@@ -33,6 +33,10 @@ pub struct Programs {
     pub other: PathBuf,
     /// What the other one is called in tables.
     pub name: String,
+    /// The cases that the other one lists.
+    pub known: Vec<Known>,
+    /// How many of them it could not measure.
+    pub nr_failed: Rc<Cell<usize>>,
 }
 
 /// Makes of `cases` the ones that compare both programs; `args` are those of this call, without the program.
@@ -46,22 +50,26 @@ pub fn cases(cases: Vec<Case>, programs: &Programs, args: &[OsString], seed: u64
 }
 
 fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
-    let Programs { this, other, name } = programs;
+    let Programs {
+        this, other, name, ..
+    } = programs;
+    let is_known = programs.known.iter().any(|it| it.is(&case));
     let mut args = args.to_vec();
     args.push(format!("--cases={}", case.name).into());
-    let side = |program: &PathBuf, must_run| {
+    let side = |program: &PathBuf, on_failure| {
         Rc::new(RefCell::new(Side {
             program: program.clone(),
             args: args.clone(),
             bench: case.bench,
             metrics: case.metrics,
-            must_run,
+            on_failure,
             cannot: false,
             records: None,
             taken: HashSet::new(),
         }))
     };
-    let (here, there) = (side(this, true), side(other, false));
+    let goes_on = OnFailure::GoesOn(is_known.then(|| programs.nr_failed.clone()));
+    let (here, there) = (side(this, OnFailure::Stops), side(other, goes_on));
     // Those in brackets are limits, which no program changes.
     let ours = case
         .variants
@@ -95,14 +103,21 @@ fn compared(case: Case, programs: &Programs, args: &[OsString]) -> Case {
     }
 }
 
+/// What it means that a program could not measure.
+enum OnFailure {
+    /// The run stops.
+    Stops,
+    /// There is nothing to compare with. It is counted where the program lists the case; an older one may not know it.
+    GoesOn(Option<Rc<Cell<usize>>>),
+}
+
 /// One program, and what it measured in this repetition.
 struct Side {
     program: PathBuf,
     args: Vec<OsString>,
     bench: &'static str,
     metrics: &'static [Metric],
-    /// Whether it is a mistake if it cannot; an older program may not know the case.
-    must_run: bool,
+    on_failure: OnFailure,
     /// Whether it could not, and is not asked again.
     cannot: bool,
     /// `None` before the first repetition; none of a program that cannot.
@@ -120,8 +135,13 @@ impl Side {
             match measure(&self.program, &self.args) {
                 Ok(records) => self.records = Some(records),
                 Err(Failed::Interrupted) => return Ok(None),
-                Err(failed) if self.must_run => return Err(failed.into()),
                 Err(Failed::Because(reason)) => {
+                    let OnFailure::GoesOn(nr_failed) = &self.on_failure else {
+                        return Err(Failed::Because(reason).into());
+                    };
+                    if let Some(nr_failed) = nr_failed {
+                        nr_failed.set(nr_failed.get() + 1);
+                    }
                     say(format_args!("nothing to compare with: {reason}"));
                     self.cannot = true;
                     self.records = Some(Vec::new());
@@ -193,6 +213,7 @@ mod tests {
             this: program(root.path(), "new", factor),
             other: program(root.path(), "old", 1.0),
             name: "old".into(),
+            ..Programs::default()
         };
         let variant = |name: &str| Variant::ours(name, || unreachable!("children measure"));
         let case = Case {
@@ -231,7 +252,7 @@ mod tests {
             args: Vec::new(),
             bench: "test",
             metrics: METRICS,
-            must_run: false,
+            on_failure: OnFailure::GoesOn(None),
             cannot: false,
             records: None,
             taken: HashSet::new(),
@@ -243,7 +264,7 @@ mod tests {
         side.args = words("-c exit\\ 130");
         assert!(side.take("v").unwrap().is_some());
         side.cannot = false;
-        side.must_run = true;
+        side.on_failure = OnFailure::Stops;
         assert!(side.take("v").is_err());
     }
 }

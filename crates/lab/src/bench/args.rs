@@ -187,7 +187,7 @@ pub struct CommonArgs {
     #[arg(long, global = true, hide = true, value_name = "PID")]
     pub inside: Option<u32>,
 
-    /// Exit with 1 if a claim was measured and does not hold
+    /// Exit with 1 if a claim was measured and does not hold, or the program to compare with failed
     #[arg(long, global = true)]
     pub check: bool,
 }

@@ -76,7 +76,23 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed>
     Ok(records)
 }
 
-/// Makes sure that `program` is of this kind and knows one of `cases`; `bench` is the one they are of, if there is one.
+/// A case as another program lists it.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize)]
+pub struct Known {
+    bench: String,
+    case: String,
+}
+
+impl Known {
+    /// Returns whether this is `case`.
+    #[must_use]
+    pub fn is(&self, case: &Case) -> bool {
+        self.bench == case.bench && self.case == case.name
+    }
+}
+
+/// Makes sure that `program` is of this kind and knows one of `cases`, and returns all that it knows; `bench` is the one they
+/// are of, if there is one.
 ///
 /// # Blocking
 ///
@@ -85,12 +101,11 @@ pub fn measure(program: &Path, args: &[OsString]) -> Result<Vec<Record>, Failed>
 /// # Errors
 ///
 /// A line for the user.
-pub fn must_know_any(program: &Path, bench: Option<&str>, cases: &[Case]) -> Result<(), Stop> {
-    #[derive(serde::Deserialize)]
-    struct Known {
-        bench: String,
-        case: String,
-    }
+pub fn must_know_any(
+    program: &Path,
+    bench: Option<&str>,
+    cases: &[Case],
+) -> Result<Vec<Known>, Stop> {
     let name = program.display();
     let mut args = vec!["bench"];
     args.extend(bench);
@@ -116,12 +131,9 @@ pub fn must_know_any(program: &Path, bench: Option<&str>, cases: &[Case]) -> Res
             "{name}: no program to compare with: `{name} {args}` tells no cases"
         )));
     };
-    let knows = |case: &Case| {
-        let mut known = known.iter();
-        known.any(|it| it.bench == case.bench && it.case == case.name)
-    };
+    let knows = |case: &Case| known.iter().any(|it| it.is(case));
     if cases.is_empty() || cases.iter().any(knows) {
-        return Ok(());
+        return Ok(known);
     }
     let wanted: Vec<&str> = cases.iter().map(|case| case.name).collect();
     Err(Stop::CouldNotRun(format!(

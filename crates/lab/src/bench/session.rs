@@ -47,7 +47,8 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     common.inside.map(child::end_with).transpose()?;
     let seed = common.seed.unwrap_or_else(|| fastrand::u64(..));
     let mut settings = settings(common, interrupt.clone())?;
-    let mut cases = match programs(common)? {
+    let mut programs = programs(common)?;
+    let mut cases = match &mut programs {
         None => cases(args, &settings)?,
         Some(programs) => {
             // Peers do not change, and take their time.
@@ -58,8 +59,8 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
                 .as_ref()
                 .and(cases.first())
                 .map(|case| case.bench);
-            must_know_any(&programs.other, bench, &cases)?;
-            against::cases(cases, &programs, &own_args(), seed)
+            programs.known = must_know_any(&programs.other, bench, &cases)?;
+            against::cases(cases, programs, &own_args(), seed)
         }
     };
     if common.list {
@@ -144,9 +145,15 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     if let Some(path) = page {
         write_page(&path, lines)?;
     }
+    let nr_failed = programs.map_or(0, |it| it.nr_failed.get());
+    if common.check && nr_failed > 0 {
+        say(format_args!(
+            "--check: the other program lists cases that it could not measure ({nr_failed}): no claim of theirs holds"
+        ));
+    }
     Ok(match why {
         Why::Interrupted => Exit::Interrupted,
-        Why::Complete if common.check && unmet > 0 => Exit::ClaimNotMet,
+        Why::Complete if common.check && unmet + nr_failed > 0 => Exit::ClaimNotMet,
         Why::Complete => Exit::Good,
     })
 }
@@ -216,6 +223,7 @@ fn programs(common: &CommonArgs) -> Result<Option<Programs>, Stop> {
         this: this_program()?,
         other,
         name,
+        ..Programs::default()
     }))
 }
 
