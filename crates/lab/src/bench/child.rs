@@ -175,8 +175,10 @@ fn reason(talk: &str) -> String {
     let mut from_panic = talk.lines().skip_while(|line| !panicked(line));
     let in_panic = || Some(format!("{} {}", from_panic.next()?, from_panic.next()?));
     let told = talk.lines().rfind(told).map(str::to_owned);
-    let last = || talk.lines().last().unwrap_or("it said nothing").to_owned();
-    told.or_else(in_panic).unwrap_or_else(last)
+    let before_stack = talk.lines().take_while(|line| *line != "stack backtrace:");
+    let last = || Some(before_stack.last()?.to_owned());
+    let why = told.or_else(in_panic).or_else(last);
+    why.unwrap_or_else(|| "it said nothing".into())
 }
 
 /// Has this process end with `parent`, which started it: one that hangs would else be left behind.
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_panic_its_reason_is_told_and_not_the_end_of_its_backtrace() {
+    fn of_a_crash_its_reason_is_told_and_not_the_end_of_its_backtrace() {
         let panic = "warning: w\nthread 'main' (7) panicked at a.rs:1:2:\nno memory\nstack backtrace:\nnote: Some details";
         assert_eq!(
             reason(panic),
@@ -338,6 +340,10 @@ mod tests {
         );
         let told = format!("{panic}\nafterwork: a worker unwound\nnote: more");
         assert_eq!(reason(&told), "afterwork: a worker unwound");
+        assert_eq!(
+            reason("out of memory\nstack backtrace:\nnote: Some details"),
+            "out of memory"
+        );
         assert_eq!(reason("one\ntwo\n"), "two");
         assert_eq!(reason(""), "it said nothing");
     }
