@@ -215,13 +215,13 @@ fn case_hint(error: &clap::Error) -> String {
     let Some(ContextValue::String(typed)) = error.get(ContextKind::InvalidSubcommand) else {
         return String::new();
     };
-    let is_case = Which::all()
-        .iter()
-        .any(|it| it.menu().cases.contains(&typed.as_str()));
-    match is_case {
-        true => format!("it is a case: afterwork bench --cases {typed}; "),
-        false => String::new(),
-    }
+    let has_it = |it: &Which| it.menu().cases.contains(&typed.as_str());
+    let bench = match () {
+        () if Which::all().iter().any(has_it) => "bench",
+        () if has_it(&Which::Scale) => "bench scale",
+        () => return String::new(),
+    };
+    format!("it is a case: afterwork {bench} --cases {typed}; ")
 }
 
 fn benches() -> Vec<String> {

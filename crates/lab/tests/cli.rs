@@ -70,12 +70,32 @@ fn bad_input_is_one_line_that_says_what_is_valid() {
         (&["bench", "--nosuch"], "--nosuch"),
         (
             &["bench", "percpu", "--only", "on_demand, brakeable,parked"],
-            "--only brakeable,parked: no variant of this name; nearest: ",
+            "--only brakeable,parked: no variant of this name; nearest: '",
         ),
-        (&["bench", "percpu", "--only", "parkd"], "nearest: parked; "),
+        (
+            &["bench", "percpu", "--only", "parkd"],
+            "nearest: 'parked'; ",
+        ),
         (
             &["bench", "--cases", "one-at-a-tim"],
-            "nearest: one-at-a-time; ",
+            "nearest: 'one-at-a-time'; ",
+        ),
+        (
+            &["bench", "--cases", "producers"],
+            "--cases producers: it is a case of `bench scale`, ",
+        ),
+        (
+            &["bench", "scale", "--peers", "nope"],
+            "there is none of this name; nearest: 'none'; ",
+        ),
+        (&["bench", "percpu", "--only", ""], "--only '': no variant"),
+        (
+            &["bench", "producers"],
+            "it is a case: afterwork bench scale --cases producers; ",
+        ),
+        (
+            &["bench", "rcu", "--pin"],
+            "--pin: this bench pins no producers; workqueue, mpscq and everyday do",
         ),
         (
             &["bench", "--seed", "x"],

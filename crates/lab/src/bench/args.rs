@@ -102,6 +102,12 @@ impl Which {
         }
     }
 
+    /// Returns whether `--pin` changes anything.
+    #[must_use]
+    pub fn pins_producers(&self) -> bool {
+        matches!(self, Self::Workqueue(_) | Self::Mpscq(_) | Self::Everyday)
+    }
+
     /// Makes its cases.
     pub fn cases(&self, settings: &Settings) -> Result<Vec<Case>, Stop> {
         match self {
@@ -122,7 +128,7 @@ impl Which {
 /// How a bench is measured, whichever it is.
 #[derive(Args, Clone, Debug, Default)]
 pub struct CommonArgs {
-    /// Fewer and shorter repetitions: all benches together end within two minutes
+    /// Fewer and shorter repetitions: all benches together, scale not among them, end within two minutes
     #[arg(long, global = true)]
     pub quick: bool,
 
@@ -142,7 +148,7 @@ pub struct CommonArgs {
     #[arg(long, global = true, value_name = "VARIANT,…")]
     pub only: Vec<String>,
 
-    /// Pin producer threads to CPUs in turn
+    /// Pin producer threads to CPUs in turn, in workqueue, mpscq and everyday
     #[arg(long, global = true)]
     pub pin: bool,
 

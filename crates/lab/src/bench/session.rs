@@ -11,8 +11,8 @@ use super::against::{self, Programs};
 use super::args::{BenchArgs, CommonArgs, Which};
 use super::child::{self, must_know_any, own_args};
 use super::kept::Shelf;
-use super::rcu;
-use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest};
+use super::settings::{Menu, NONE as NO_PEERS, Settings, nearest, quoted};
+use super::{rcu, scale};
 use crate::exit::{Exit, Stop};
 use crate::harness::case::Case;
 use crate::harness::date;
@@ -280,7 +280,17 @@ fn page(args: &BenchArgs) -> Option<PathBuf> {
 fn cases(args: &BenchArgs, settings: &Settings) -> Result<Vec<Case>, Stop> {
     let benches = args.which.clone().map_or_else(Which::all, |one| vec![one]);
     let menus: Vec<Menu> = benches.iter().map(Which::menu).collect();
+    if let (None, Some(case)) = (&args.which, settings.pick.first_of(&scale::MENU)) {
+        return Err(Stop::CouldNotRun(format!(
+            "--cases {case}: it is a case of `bench scale`, which is not among all benches: afterwork bench scale --cases {case}"
+        )));
+    }
     settings.pick.check(&menus)?;
+    if args.common.pin && !benches.iter().any(Which::pins_producers) {
+        return Err(Stop::CouldNotRun(
+            "--pin: this bench pins no producers; workqueue, mpscq and everyday do".into(),
+        ));
+    }
     let mut cases = Vec::new();
     for bench in benches {
         cases.extend(bench.cases(settings)?);
@@ -312,7 +322,8 @@ fn only(names: &[String], mut cases: Vec<Case>) -> Result<Vec<Case>, Stop> {
             known.dedup();
             let first = unknown.split(',').next().unwrap_or_default();
             Stop::CouldNotRun(format!(
-                "--only {unknown}: no variant of this name; {}valid: {}",
+                "--only {}: no variant of this name; {}valid: {}",
+                quoted(&unknown),
                 nearest(&[&unknown, first], &known),
                 known.join("; ")
             ))

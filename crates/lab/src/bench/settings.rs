@@ -69,6 +69,13 @@ impl Menu {
 }
 
 impl Pick {
+    /// Returns the first case picked that is on `menu`.
+    #[must_use]
+    pub fn first_of(&self, menu: &Menu) -> Option<&str> {
+        let mut cases = self.cases.iter().map(String::as_str);
+        cases.find(|case| menu.cases.contains(case))
+    }
+
     /// Says what none of the benches has.
     pub fn check(&self, menus: &[Menu]) -> Result<(), Stop> {
         let cases = menus.iter().flat_map(|menu| menu.cases);
@@ -94,7 +101,7 @@ fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
             told.push(name);
         }
     }
-    let typed = if unknown.is_empty() { "''" } else { unknown };
+    let typed = quoted(unknown);
     Err(Stop::CouldNotRun(format!(
         "{option} {typed}: there is none of this name; {}valid: {}",
         nearest(&[unknown], &told),
@@ -102,7 +109,12 @@ fn known(option: &str, names: &[String], valid: Vec<&str>) -> Result<(), Stop> {
     )))
 }
 
-/// Says which of the `valid` names one of `typed` may have been meant to be: `nearest: parked; `, or nothing.
+/// Returns what was typed as a shell spells it: nothing would be overlooked.
+pub(super) fn quoted(typed: &str) -> &str {
+    if typed.is_empty() { "''" } else { typed }
+}
+
+/// Says which of the `valid` names one of `typed` may have been meant to be: `nearest: 'parked'; `, or nothing.
 pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
     let begun = |name: &&&str| {
         typed
@@ -111,7 +123,7 @@ pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
     };
     let begun: Vec<&str> = valid.iter().filter(begun).copied().collect();
     if !begun.is_empty() {
-        return format!("nearest: {}; ", begun.join(", "));
+        return format!("nearest: '{}'; ", begun.join("', '"));
     }
     /// What clap asks for before it suggests.
     const ALIKE: f64 = 0.7;
@@ -123,7 +135,7 @@ pub(super) fn nearest(typed: &[&str], valid: &[&str]) -> String {
     };
     let best = valid.iter().map(|name| (alike(name), name));
     match best.max_by(|a, b| a.0.total_cmp(&b.0)) {
-        Some((score, name)) if score > ALIKE => format!("nearest: {name}; "),
+        Some((score, name)) if score > ALIKE => format!("nearest: '{name}'; "),
         _ => String::new(),
     }
 }
@@ -293,8 +305,11 @@ mod tests {
             panic!("none and one are two answers");
         };
         assert_eq!(reason, "--peers none,salt: none stands alone");
-        assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: pepper; ");
-        assert_eq!(nearest(&["s", "p"], MEAL.peers), "nearest: salt, pepper; ");
+        assert_eq!(nearest(&["peper"], MEAL.peers), "nearest: 'pepper'; ");
+        assert_eq!(
+            nearest(&["s", "p"], MEAL.peers),
+            "nearest: 'salt', 'pepper'; "
+        );
         assert_eq!(nearest(&["xyz"], MEAL.peers), "");
     }
 }
