@@ -5,6 +5,7 @@
 //! three percent.
 
 use std::env;
+use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -47,8 +48,14 @@ impl Shelf {
     /// If the environment says neither where data goes nor who is at home.
     pub fn find() -> Result<Self, Stop> {
         let set = |name| env::var_os(name).filter(|value| !value.is_empty());
-        let data = set("XDG_DATA_HOME").map(PathBuf::from);
-        let home = || Some(PathBuf::from(set("HOME")?).join(".local/share"));
+        Self::of(set("XDG_DATA_HOME"), set("HOME"))
+    }
+
+    /// As [`find`](Self::find), of these values of the environment.
+    fn of(data: Option<OsString>, home: Option<OsString>) -> Result<Self, Stop> {
+        // The standard has a relative one ignored: another folder would be meant from each directory.
+        let data = data.map(PathBuf::from).filter(|it| it.is_absolute());
+        let home = || Some(PathBuf::from(home?).join(".local/share"));
         let data = data.or_else(home).ok_or_else(|| {
             Stop::CouldNotRun("there is no place to keep it: set XDG_DATA_HOME or HOME".into())
         })?;
@@ -104,6 +111,13 @@ impl Shelf {
             fs::rename(new_records, folder.join(RECORDS))
         };
         let kept: std::io::Result<()> = keep();
+        if kept.is_err() {
+            // What there was no room for takes room.
+            for name in [NEW, NEW_RECORDS] {
+                let _ = fs::remove_file(folder.join(name));
+            }
+            let _ = fs::remove_dir(&folder);
+        }
         kept.map_err(|error| Stop::because(&format!("cannot keep {}", folder.display()), error))?;
         Ok(folder)
     }
@@ -183,11 +197,23 @@ mod tests {
         fs::create_dir(root.path().join("kept/old").join(NEW_RECORDS)).unwrap();
         fs::write(&program, "three").unwrap();
         assert!(shelf.keep("old", &program, &[]).is_err());
+        assert!(!root.path().join("kept/old").join(NEW).exists());
         assert_eq!(
             fs::read_to_string(shelf.program("old").unwrap()).unwrap(),
             "two"
         );
         assert!(reason("new").ends_with("kept here: old"));
+    }
+
+    #[test]
+    fn a_relative_place_for_data_is_ignored() {
+        let of = |data: &str| {
+            let shelf = Shelf::of(Some(data.into()), Some("/home/a".into()));
+            shelf.unwrap().0
+        };
+        assert_eq!(of("/data"), Path::new("/data/afterwork/kept"));
+        assert_eq!(of("rel"), Path::new("/home/a/.local/share/afterwork/kept"));
+        assert!(Shelf::of(Some("rel".into()), None).is_err());
     }
 
     #[test]
