@@ -59,6 +59,22 @@ pub struct Head {
     pub warnings: Vec<String>,
 }
 
+#[cfg(test)]
+impl Head {
+    /// One of this machine.
+    pub(crate) fn of_tests() -> Self {
+        Self {
+            schema: SCHEMA,
+            fingerprint: Fingerprint::take().unwrap(),
+            started: "2026-11-21 21:15:03 UTC".into(),
+            command: "afterwork bench".into(),
+            seed: 7,
+            drawing: String::new(),
+            warnings: Vec::new(),
+        }
+    }
+}
+
 /// How a run ended. One without this line was cut off.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -37,7 +37,8 @@ impl Run {
     /// Reads what a bench printed; `name` says in errors whose it was.
     pub fn read(name: &str, source: impl BufRead) -> Result<Self, Stop> {
         let mut lines = Vec::new();
-        for (index, text) in source.lines().enumerate() {
+        let mut source = source.lines().enumerate().peekable();
+        while let Some((index, text)) = source.next() {
             let wrong = |error: &dyn std::fmt::Display| {
                 Stop::CouldNotRun(format!("{name}, line {}: {error}", index + 1))
             };
@@ -52,7 +53,12 @@ impl Run {
             if index == 0 {
                 check_schema(name, &text)?;
             }
-            lines.push(serde_json::from_str(&text).map_err(|_| wrong(&NOT_A_LINE))?);
+            let what = match source.peek() {
+                // Every line is an object.
+                None if text.starts_with('{') && !text.trim_end().ends_with('}') => CUT_OFF,
+                _ => NOT_A_LINE,
+            };
+            lines.push(serde_json::from_str(&text).map_err(|_| wrong(&what))?);
         }
         Self::of(lines).ok_or_else(|| no_run(name))
     }
@@ -97,6 +103,7 @@ fn no_run(name: &str) -> Stop {
 }
 
 const NOT_A_LINE: &str = "nothing that a bench prints";
+const CUT_OFF: &str = "the record seems to be cut off here: take this line out, or measure anew";
 
 /// Before anything else: of another version nothing else would be understood.
 fn check_schema(name: &str, text: &str) -> Result<(), Stop> {
@@ -169,5 +176,20 @@ mod tests {
         assert!(reason("hello\n").contains("no run of a bench"));
         assert!(reason("{\"schema\":1}\n").contains("version 1"));
         assert!(reason("{\"schema\":4}\n").contains("line 1"));
+    }
+
+    #[test]
+    fn a_record_that_was_cut_off_is_said_to_be() {
+        let head = serde_json::to_string(&Head::of_tests()).unwrap();
+        let cut = reason(&format!("{head}\n{{\"bench\":\"b\",\"ca"));
+        assert!(
+            cut.starts_with("it, line 2: the record seems to be cut off"),
+            "{cut}"
+        );
+        let other = reason(&format!("{head}\n{{\"be\n{head}\n"));
+        assert!(
+            other.starts_with("it, line 2: nothing that a bench prints"),
+            "{other}"
+        );
     }
 }

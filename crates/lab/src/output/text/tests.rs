@@ -153,16 +153,7 @@ fn a_run_ends_with_its_verdict_in_words() {
     ];
     let mut out = Vec::new();
     let mut report = Report::new(&mut out, PLAIN);
-    let head = Head {
-        schema: record::SCHEMA,
-        fingerprint: Fingerprint::take().unwrap(),
-        started: "2026-11-21 21:15:03 UTC".into(),
-        command: "afterwork bench".into(),
-        seed: 7,
-        drawing: String::new(),
-        warnings: Vec::new(),
-    };
-    report.head(&head).unwrap();
+    report.head(&Head::of_tests()).unwrap();
     let finished = Finished {
         case: &case,
         series: &all,
@@ -181,7 +172,7 @@ fn a_run_ends_with_its_verdict_in_words() {
     let last: Vec<&str> = text.lines().rev().take(3).collect();
     assert_eq!(
         last[0],
-        "0 claims hold, 1 do not; 12 s in all; interrupted: the rest was not measured"
+        "0 claims hold, 1 does not; 12 s in all; interrupted: the rest was not measured"
     );
     assert!(
         last[1].starts_with(
@@ -245,6 +236,43 @@ fn json_is_an_object_a_line() {
         records
             .iter()
             .any(|record| record.variant == record::MACHINE && record.metric == "steal")
+    );
+}
+
+#[test]
+fn a_run_without_a_peer_is_told_by_its_claims() {
+    let case = case(Bound::AtLeast(1.0));
+    let [ours, theirs] = [("ours", false), ("theirs", true)]
+        .map(|(name, peer)| series(name, peer, &[2e6, 4e6, 6e6]));
+    let told = |all: &[Series]| {
+        let mut out = Vec::new();
+        let mut report = Report::new(&mut out, PLAIN);
+        report.head(&Head::of_tests()).unwrap();
+        let finished = Finished {
+            case: &case,
+            series: all,
+            ended: Ended::Complete,
+            repeat: 3,
+            noise: Noise::default(),
+            runs: false,
+        };
+        report.case(&finished).unwrap();
+        let end = End {
+            ended: Why::Complete,
+            seconds: 1.0,
+        };
+        report.end(end).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let with_peer = told(&[ours.clone(), theirs]);
+    assert!(
+        with_peer.contains("in words: our best against the best peer"),
+        "{with_peer}"
+    );
+    let alone = told(&[ours]);
+    assert!(
+        alone.contains("in words: what became of the claims"),
+        "{alone}"
     );
 }
 
