@@ -258,7 +258,7 @@ fn run_by_run(case: &Case, series: &[Series]) -> String {
 fn in_words(run: &Run, end: &End, paint: Paint) -> String {
     let mut text = format!(
         "\n{}\n",
-        paint.bold("in words: our best against the best peer, by the metric of the case")
+        paint.bold(&format!("in words: {}", verdict::told_by(run)))
     );
     for (bench, cases) in verdict::benches(run) {
         text.push_str(&format!("{}\n", paint.bold(bench)));

@@ -149,7 +149,15 @@ impl Totals {
     pub fn in_words(&self) -> String {
         let judged = self.hold + self.fail;
         let mut parts = match self {
-            _ if judged > 0 => vec![format!("{} claims hold, {} do not", self.hold, self.fail)],
+            _ if judged > 0 => {
+                let claims = if self.hold == 1 {
+                    "claim holds"
+                } else {
+                    "claims hold"
+                };
+                let do_not = if self.fail == 1 { "does not" } else { "do not" };
+                vec![format!("{} {claims}, {} {do_not}", self.hold, self.fail)]
+            }
             Self {
                 one_run: 0,
                 not_measured: 0,
@@ -187,6 +195,15 @@ pub fn benches(run: &Run) -> Vec<(&str, Vec<&CaseRun>)> {
     benches
 }
 
+/// Says what the cases of a run are told by.
+#[must_use]
+pub fn told_by(run: &Run) -> &'static str {
+    match run.cases.iter().any(|case| Standing::of(case).is_some()) {
+        true => "our best against the best peer, by the metric of the case",
+        false => "what became of the claims of each case",
+    }
+}
+
 /// Tells a case in a few words that follow its name: by which metric ours stands how, or, without a peer, what became of its
 /// claims.
 #[must_use]
@@ -198,6 +215,7 @@ pub fn of_case(case: &CaseRun) -> String {
             match (judged, totals.one_run) {
                 (0, 0) => ": nothing claimed".into(),
                 (0, _) => ": one run: no verdict".into(),
+                _ if totals.hold == 1 => format!(": 1 of {judged} claims holds"),
                 _ => format!(": {} of {judged} claims hold", totals.hold),
             }
         },
@@ -303,6 +321,12 @@ pub(crate) mod tests {
             once.in_words(),
             "no claim was judged; 1 shown, with nothing claimed; 3 of one run: no verdict"
         );
+        let single = Totals {
+            hold: 1,
+            fail: 1,
+            ..Totals::default()
+        };
+        assert_eq!(single.in_words(), "1 claim holds, 1 does not");
         assert_eq!(
             totals.in_words(),
             "21 claims hold, 10 do not; 12 of all 31 within the noise"

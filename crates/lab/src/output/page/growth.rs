@@ -247,8 +247,8 @@ pub fn growths(cases: &[&CaseRun]) -> Markup {
         p {
             "What the time of one is multiplied by when their number doubles: ×\u{a0}1.00 does not grow, ×\u{a0}2.00 grows as the number "
             "itself. It is the slope of a straight line through all numbers that were measured, both logarithmic (least "
-            "squares). The limit is the same of log n, and of n log n where one replacement visits all readers; what burns n "
-            "grows as n."
+            "squares). The limit is what a time of log n is multiplied by over the same numbers, or one of n log n where one "
+            "replacement visits all readers; what burns n grows as n."
         }
         div.wide {
             table.growths {

@@ -92,7 +92,7 @@ fn anchor(case: &CaseRun) -> String {
 fn verdict(run: &Run) -> Markup {
     html! {
         h2 { "Verdict" }
-        p.quiet { "Our best variant against the best peer, by the metric that each case is ranked by; measured in turns in this run. "
+        p.quiet { "In words: " (verdict::told_by(run)) "; measured in turns in this run. "
             "p50 is the median; 99 of 100 stay below p99." }
         ul.verdict {
             @for (bench, cases) in benches(run) {
