@@ -30,6 +30,7 @@ pub struct Reader {
     pub failures: Vec<String>,
     prefix: Option<String>,
     running: Option<Running>,
+    is_disk_full: bool,
 }
 
 /// A test program that has started.
@@ -59,6 +60,7 @@ impl Reader {
 
     /// Reads a line; returns what to tell when a program with any test in it has ended.
     pub fn read(&mut self, line: &str) -> Option<String> {
+        self.is_disk_full |= line.contains("No space left on device");
         match (parse(line)?, &mut self.running) {
             (Line::Starts(name), _) => {
                 self.end_running("ended without a result");
@@ -104,8 +106,12 @@ impl Reader {
             && self.count.failed == 0
         {
             self.count.failed = 1;
+            let hint = match self.is_disk_full {
+                true => "the disk is full: No space left on device",
+                false => "did it build?",
+            };
             self.failures
-                .push(format!("{why} before any test failed; did it build?"));
+                .push(format!("{why} before any test failed; {hint}"));
         }
     }
 
@@ -275,6 +281,17 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         );
         assert_eq!(reader.count.failed, 1);
         assert!(reader.failures[0].contains("did it build?"));
+    }
+
+    #[test]
+    fn a_full_disk_is_told_as_the_reason() {
+        let text = "error: could not write a.rlib: No space left on device (os error 28)\nerror: could not compile";
+        let (reader, _) = read(text, Some("ended with exit status: 101"));
+        let told = &reader.failures[0];
+        assert!(
+            told.ends_with("the disk is full: No space left on device"),
+            "{told}"
+        );
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! so: the rest of the workspace is built by the stable toolchain alone.
 
 use super::plan::Step;
-use crate::report::Failure;
+use crate::report::{Failure, talk};
 use crate::workspace::{NIGHTLY, OF_OUR_TOOLCHAIN, Workspace, output};
 
 /// A program of tests to interpret.
@@ -140,6 +140,9 @@ pub fn make_ready(workspace: &Workspace) -> Result<(), Failure> {
     };
     let version = format!("rustup run {NIGHTLY} cargo miri --version");
     if run(&version).is_err() {
+        talk(&format!(
+            "installs miri and rust-src for {NIGHTLY}, if it is there\n"
+        ));
         run(&format!(
             "rustup component add --toolchain {NIGHTLY} miri rust-src"
         ))?;
