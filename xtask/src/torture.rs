@@ -21,6 +21,9 @@ const PREFIX: &str = "torture_";
 /// How a program ends that found a fault; `tests/torture/support.rs` has it, too.
 const FAULT: i32 = 70;
 
+/// How one ends whose arguments are wrong.
+const REFUSED: i32 = 2;
+
 /// Signals by which a fault ends a program: SIGILL, SIGTRAP, SIGABRT, SIGBUS, SIGFPE, SIGSEGV.
 const FATAL: &[i32] = &[4, 5, 6, 7, 8, 11];
 
@@ -51,6 +54,8 @@ pub struct Asked {
 pub enum End {
     Good,
     Faulty,
+    /// It has said in a line what is wrong with its arguments.
+    Refused,
     /// It could not run, or something stopped it.
     Other(String),
 }
@@ -83,8 +88,10 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
     }
     let start = Instant::now();
     let end = run(workspace, &metadata, program, &asked)?;
-    if let End::Other(why) = &end {
-        return Err(Failure::new(why));
+    match &end {
+        End::Refused => return Ok(ExitCode::from(REFUSED as u8)),
+        End::Other(why) => return Err(Failure::new(why)),
+        End::Good | End::Faulty => {}
     }
     if asked.twin.is_none() {
         return Ok(exit_code(end.is_good()));
@@ -139,7 +146,7 @@ impl End {
             (Some(0), _) => Self::Good,
             (Some(FAULT | REPORTED), _) => Self::Faulty,
             (_, Some(signal)) if FATAL.contains(&signal) => Self::Faulty,
-            // It has said what is wrong with its arguments.
+            (Some(REFUSED), _) => Self::Refused,
             _ => Self::Other(format!("the torture could not run: {status}")),
         }
     }
@@ -376,8 +383,9 @@ mod tests {
         for raw in [11, 6, FAULT << 8, REPORTED << 8] {
             assert_eq!(end(raw), End::Faulty);
         }
-        // A wrong argument, a panic of something else; SIGINT, SIGKILL.
-        for raw in [2 << 8, 101 << 8, 2, 9] {
+        assert_eq!(end(REFUSED << 8), End::Refused);
+        // A panic of something else; SIGINT, SIGKILL.
+        for raw in [101 << 8, 2, 9] {
             assert!(matches!(end(raw), End::Other(_)), "{raw}");
         }
     }

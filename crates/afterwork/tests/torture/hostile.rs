@@ -136,7 +136,8 @@ pub fn allow() -> Result<(), String> {
 pub fn forbid(list: &str) -> Result<(), String> {
     for name in list.split(',') {
         let known = ACTS.iter().find(|(known, _)| *known == name);
-        let (_, act) = known.ok_or_else(|| format!("no act is called {name}"))?;
+        let (_, act) = known
+            .ok_or_else(|| format!("--without: `{name}` is none of {}", names().join(", ")))?;
         OFF.fetch_or(1 << *act as u32, Ordering::Relaxed);
     }
     Ok(())

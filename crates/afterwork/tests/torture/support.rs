@@ -75,11 +75,7 @@ pub fn torture<T: Debug + Default>(
     let options = match arguments(configs, std::env::args().skip(1)) {
         Ok(options) => options,
         Err(wrong) => {
-            eprintln!(
-                "{wrong}\nusage: [--minutes M] [--seed S] [--config {}] [--twin BUG] [--hostile [--without ACT,ACT…]]\nacts: {}",
-                configs.join("|"),
-                hostile::names().join(", ")
-            );
+            eprintln!("torture: {wrong}");
             return ExitCode::from(2);
         }
     };
@@ -126,21 +122,28 @@ fn arguments<'a>(
         let wrong = |error: &dyn std::fmt::Display| format!("{word}: {error}");
         match word.as_str() {
             "--minutes" => {
-                let minutes: f64 = value()?.parse().map_err(|e| wrong(&e))?;
-                options.length =
-                    Duration::try_from_secs_f64(minutes * 60.0).map_err(|e| wrong(&e))?;
+                let text = value()?;
+                let minutes: Option<f64> = text.parse().ok();
+                let length = minutes.and_then(|it| Duration::try_from_secs_f64(it * 60.0).ok());
+                options.length = length
+                    .filter(|length| !length.is_zero())
+                    .ok_or_else(|| wrong(&format!("`{text}` is no number of minutes above 0")))?;
             }
             "--seed" => options.seed = value()?.parse().map_err(|e| wrong(&e))?,
             "--config" => {
                 let asked = value()?;
                 let known = configs.iter().find(|config| **config == asked);
-                options.config = known.ok_or_else(|| format!("no config is called {asked}"))?;
+                options.config = known.ok_or_else(|| {
+                    wrong(&format!("`{asked}` is none of {}", configs.join(", ")))
+                })?;
             }
             "--twin" => put_back(&value()?)?,
             "--hostile" => hostile::allow()?,
             "--without" => hostile::forbid(&value()?)?,
             other if other.starts_with('-') && !OF_THE_RUNNER.contains(&other) => {
-                return Err(format!("unknown: {other}"));
+                return Err(format!(
+                    "unknown: {other}; there are --minutes M, --seed S, --config C, --twin BUG, --hostile, --without ACT,ACT…"
+                ));
             }
             _ => {}
         }
