@@ -176,7 +176,16 @@ fn reason(talk: &str) -> String {
     let in_panic = || Some(format!("{} {}", from_panic.next()?, from_panic.next()?));
     let told = talk.lines().rfind(told).map(str::to_owned);
     let before_stack = talk.lines().take_while(|line| *line != "stack backtrace:");
-    let last = || Some(before_stack.last()?.to_owned());
+    let is_hint =
+        |line: &&str| line.starts_with("note: ") || line.starts_with("skipping backtrace");
+    let last = || {
+        Some(
+            before_stack
+                .filter(|line| !is_hint(line))
+                .last()?
+                .to_owned(),
+        )
+    };
     let why = told.or_else(in_panic).or_else(last);
     why.unwrap_or_else(|| "it said nothing".into())
 }
@@ -344,6 +353,9 @@ mod tests {
             reason("out of memory\nstack backtrace:\nnote: Some details"),
             "out of memory"
         );
+        let hinted =
+            "out of memory\nnote: run with `RUST_BACKTRACE=1`\nskipping backtrace printing";
+        assert_eq!(reason(hinted), "out of memory");
         assert_eq!(reason("one\ntwo\n"), "two");
         assert_eq!(reason(""), "it said nothing");
     }
