@@ -81,7 +81,7 @@ pub fn help() -> String {
   --list         say what each layer would run
   --json         one record a layer on stdout instead of the table, the last one for all
 
-On two CPUs it takes some 25 minutes and 7 GB of disk, with CARGO_INCREMENTAL=0 some 5 GB. Miri wants a nightly toolchain
+On two CPUs it takes some 25 minutes and 9 GB of disk, with CARGO_INCREMENTAL=0 some 5 GB. Miri wants a nightly toolchain
 (`rustup toolchain install nightly --component miri,rust-src`); without one its layer is skipped.
 
 A model that fails says which interleaving broke it; set LOOM_LOG=trace, LOOM_LOCATION=1 and run it with
