@@ -171,10 +171,12 @@ fn reason(talk: &str) -> String {
             .iter()
             .any(|it| line.starts_with(it))
     };
-    let panicked = |line: &&str| line.contains("panicked at ");
-    let mut from_panic = talk.lines().skip_while(|line| !panicked(line));
-    let in_panic = || Some(format!("{} {}", from_panic.next()?, from_panic.next()?));
-    let told = talk.lines().rfind(told).map(str::to_owned);
+    let lines: Vec<&str> = talk.lines().collect();
+    let panicked = lines.iter().rposition(|line| line.contains("panicked at "));
+    // What was said before a panic may have been a warning.
+    let end = &lines[panicked.unwrap_or(0)..];
+    let in_panic = || panicked.and(Some(format!("{} {}", end.first()?, end.get(1)?)));
+    let told = end.iter().copied().rfind(told).map(str::to_owned);
     let before_stack = talk.lines().take_while(|line| *line != "stack backtrace:");
     let is_hint =
         |line: &&str| line.starts_with("note: ") || line.starts_with("skipping backtrace");
@@ -349,6 +351,8 @@ mod tests {
         );
         let told = format!("{panic}\nafterwork: a worker unwound\nnote: more");
         assert_eq!(reason(&told), "afterwork: a worker unwound");
+        let warned = format!("afterwork: a warning\n{panic}");
+        assert_eq!(reason(&warned), reason(panic));
         assert_eq!(
             reason("out of memory\nstack backtrace:\nnote: Some details"),
             "out of memory"

@@ -148,7 +148,7 @@ pub fn run(args: &BenchArgs) -> Result<Exit, Stop> {
     let nr_failed = programs.map_or(0, |it| it.nr_failed.get());
     if common.check && nr_failed > 0 {
         say(format_args!(
-            "--check: the other program lists cases that it could not measure ({nr_failed}): no claim of theirs holds"
+            "--check: the other program lists cases that it could not measure ({nr_failed}): not all of their claims were judged"
         ));
     }
     Ok(match why {

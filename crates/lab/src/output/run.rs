@@ -44,6 +44,8 @@ impl Run {
             };
             let text = text.map_err(|error| match error.kind() {
                 ErrorKind::InvalidData if index == 0 => no_run(name),
+                // A character of several bytes may be cut, too.
+                ErrorKind::InvalidData if source.peek().is_none() => wrong(&CUT_OFF),
                 ErrorKind::InvalidData => wrong(&NOT_A_LINE),
                 _ => wrong(&error),
             })?;
