@@ -64,6 +64,7 @@ impl Reader {
         match (parse(line)?, &mut self.running) {
             (Line::Starts(name), _) => {
                 self.end_running("ended without a result");
+                self.is_disk_full = false;
                 let name = self
                     .prefix
                     .as_ref()

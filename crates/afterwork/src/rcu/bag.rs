@@ -192,8 +192,8 @@ pub(super) fn leave() {
     let bag = open();
     if !bag.is_null() {
         set_open(ptr::null_mut());
-        // ORDER(bag): as in `anew`. If DONE comes first, we free the bag, with the runner's accesses before ours. If
-        // our LEFT comes first, the runner finds it and frees the bag, with our writes before its own.
+        // ORDER(bag): as in `anew`. If DONE comes first, we give the bag away, with the runner's accesses before
+        // ours. If our LEFT comes first, the runner finds it and gives the bag away, with our writes before its own.
         //
         // SAFETY: this thread had not left it.
         let before = unsafe { (*bag).state.fetch_or(LEFT, Ordering::AcqRel) };
@@ -372,7 +372,7 @@ impl Bag {
         }
         // ORDER(bag): the other end; see `anew`.
         // If LEFT comes first, the bag is ours, with its thread's writes before. If our DONE comes first, its thread
-        // finds that and uses or frees the bag, with our reads of the closures before.
+        // finds that and uses the bag, or gives it away, with our reads of the closures before.
         // Test: a_bag_is_used_again
         let order = twin::order("rcu: relaxed end of a bag", Ordering::AcqRel);
         if state.fetch_or(DONE, order) & LEFT != 0 {
@@ -381,7 +381,7 @@ impl Bag {
         }
     }
 
-    /// Gives a bag to whoever needs one, or frees it.
+    /// Gives a bag to the next thread that needs one, or frees it.
     ///
     /// # Safety
     ///

@@ -214,7 +214,7 @@ fn items_of_queues_that_take_turns_all_have_their_share() {
 fn a_worker_that_leaves_tells_what_it_has_not_told() {
     let params = Params {
         // Tells of the first, and of no other before it is asked.
-        wait_sample: 10_000_000,
+        wait_sample: 1_000_000,
         ..Params::default()
     };
     let registry = registry_with("1 core", params);

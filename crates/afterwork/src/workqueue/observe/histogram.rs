@@ -11,9 +11,10 @@ use sync::{
 pub struct Histogram {
     /// How often.
     pub count: u64,
-    /// All together, in nanoseconds; no more than a `u64` holds, which are 584 years of all together.
+    /// All together, in nanoseconds; `u64::MAX`, 584 years, if they are more.
     pub total_ns: u64,
-    /// Bucket `i` counts what took `2^i` up to `2^(i+1)` nanoseconds; bucket 0 those below 2.
+    /// Bucket `i` counts what took `2^i` up to `2^(i+1)` nanoseconds; bucket 0 those below 2, and the last one, the
+    /// 40th, all that took longer: from 9 minutes on.
     pub buckets: Vec<u64>,
 }
 
@@ -41,7 +42,7 @@ impl Histogram {
     }
 
     /// Returns about what the share `q` (0 to 1) of all took at most, in nanoseconds: as if those of a bucket were spread evenly over
-    /// it. So it is off by less than a factor of two, and [`quantile_ns`](Self::quantile_ns) is never below the truth.
+    /// it. So it is off by less than a factor of two, and [`quantile_ns`](Self::quantile_ns) is never below the truth but for what lies in the last bucket.
     pub fn about_ns(&self, q: f64) -> u64 {
         let rank = (q * self.count as f64).ceil().max(1.0);
         let mut seen = 0.0;
