@@ -14,6 +14,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
         "one thread, for seconds",
     ),
     (
+        "rcu::bag::tests::what_a_thread_hands_over_at_its_very_end_",
+        "asks for a thread whose locals are dropped one after the other",
+    ),
+    (
         "task_work::tests::items_are_dropped_once_when_the_owner_ends_in_the_middle",
         "posts without end until its owner has a turn, for seconds",
     ),
