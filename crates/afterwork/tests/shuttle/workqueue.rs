@@ -380,6 +380,23 @@ fn ordinary_among_urgent() {
     assert_eq!(nr_started.load(Ordering::Relaxed), NR_URGENT);
 }
 
+/// A paused queue of one seat, whose urgent item was queued after an ordinary one and before the pause ended.
+fn urgent_before_the_pause_ends() {
+    let (managed, queues) = Managed::new(&[1], 2);
+    let queue = queues[0].clone();
+    let urgent = queue.urgent().unwrap();
+    queue.pause();
+    let order = Arc::new(shuttle::sync::Mutex::new(Vec::new()));
+    for (name, queue) in [("ordinary", &queue), ("urgent", &urgent)] {
+        let order = order.clone();
+        queue.spawn_detached(move || order.lock().unwrap().push(name));
+    }
+    queue.resume();
+    drop((queue, urgent));
+    managed.end(queues);
+    assert_eq!(*order.lock().unwrap(), ["urgent", "ordinary"]);
+}
+
 /// A queue with shares that was busy alone, and one that was idle meanwhile: what both want afterwards they get by turns. Each item
 /// costs the same here, and a worker takes one at a time.
 fn busy_beside_idle() {
@@ -562,6 +579,18 @@ fn a_seat_given_twice_would_be_seen() {
 #[test]
 fn an_ordinary_item_gets_its_turn_among_urgent_ones() {
     explore(400, ordinary_among_urgent);
+}
+
+#[test]
+fn what_is_urgent_before_a_pause_ends_is_first_after_it() {
+    explore(400, urgent_before_the_pause_ends);
+}
+
+#[test]
+fn a_seat_that_does_not_look_for_what_is_urgent_would_be_seen() {
+    must_fail("lanes: a seat does not look again", || {
+        explore(4_000, urgent_before_the_pause_ends)
+    });
 }
 
 #[test]

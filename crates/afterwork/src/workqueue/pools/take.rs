@@ -202,7 +202,12 @@ impl PoolGuard<'_> {
             self.line_up(slot);
             return 0;
         }
-        let items = link.next_lane();
+        if link.has_lanes && !twin::armed("lanes: a seat does not look again") {
+            // What had come when the seat became ours may be urgent, and may have come after what was adopted last.
+            let pool = self.pool();
+            self.adopt(&pool.injector);
+        }
+        let items = self.link_mut(slot).next_lane();
         let colour = items.first().map(list::colour).unwrap_or_default();
         let mut nr_taken = 0;
         // A batch is of one colour, so that its counts can be given back by their number.
