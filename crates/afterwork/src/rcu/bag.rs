@@ -171,10 +171,14 @@ fn slowly(deferred: Deferred) -> Option<*mut Head> {
     // SAFETY: null, or not left by this thread.
     let bag = unsafe { open().as_ref() };
     let joined = bag.is_some_and(|bag| bag.append(deferred, UNSWEPT));
-    let ends = || AT_EXIT.try_with(|_| ()).is_err();
-    (!joined).then(|| match ends() {
-        false => anew(deferred).cast(),
-        true => Alone::of(deferred),
+    if joined {
+        return None;
+    }
+    let keeps = AT_EXIT.try_with(|_| ()).is_ok();
+    Some(if keeps {
+        anew(deferred).cast()
+    } else {
+        Alone::of(deferred)
     })
 }
 
