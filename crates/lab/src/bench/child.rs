@@ -166,30 +166,21 @@ fn printed(program: &Path, args: &[OsString]) -> Result<String, Failed> {
 
 /// Picks of what a program said before it failed the line that says why: below a panic's may stand a backtrace.
 fn reason(talk: &str) -> String {
-    let told = |line: &&str| {
-        ["afterwork: ", "error: "]
-            .iter()
-            .any(|it| line.starts_with(it))
-    };
     let lines: Vec<&str> = talk.lines().collect();
     let panicked = lines.iter().rposition(|line| line.contains("panicked at "));
     // What was said before a panic may have been a warning.
     let end = &lines[panicked.unwrap_or(0)..];
-    let in_panic = || panicked.and(Some(format!("{} {}", end.first()?, end.get(1)?)));
-    let told = end.iter().copied().rfind(told).map(str::to_owned);
-    let before_stack = talk.lines().take_while(|line| *line != "stack backtrace:");
-    let is_hint =
-        |line: &&str| line.starts_with("note: ") || line.starts_with("skipping backtrace");
-    let last = || {
-        Some(
-            before_stack
-                .filter(|line| !is_hint(line))
-                .last()?
-                .to_owned(),
-        )
-    };
-    let why = told.or_else(in_panic).or_else(last);
-    why.unwrap_or_else(|| "it said nothing".into())
+    let told = |line: &&&str| line.starts_with("afterwork: ") || line.starts_with("error: ");
+    if let Some(told) = end.iter().rfind(told) {
+        return (*told).to_owned();
+    }
+    if let (Some(_), [place, message, ..]) = (panicked, end) {
+        return format!("{place} {message}");
+    }
+    let is_hint = |line: &str| line.starts_with("note: ") || line.starts_with("skipping backtrace");
+    let before_stack = lines.split(|line| *line == "stack backtrace:").next();
+    let last = before_stack.and_then(|lines| lines.iter().rfind(|line| !is_hint(line)));
+    last.map_or("it said nothing", |line| line).to_owned()
 }
 
 /// Has this process end with `parent`, which started it: one that hangs would else be left behind.

@@ -144,6 +144,28 @@ fn a_claim_that_fails_is_counted_and_said() {
     assert_eq!(unmet, 1);
 }
 
+/// Returns what a run of one case says that took 12.3 s, where the case and the run ended so.
+fn run_of(case: &Case, series: &[Series], (ended, why): (Ended, Why)) -> String {
+    let mut out = Vec::new();
+    let mut report = Report::new(&mut out, PLAIN);
+    report.head(&Head::of_tests()).unwrap();
+    let finished = Finished {
+        case,
+        series,
+        ended,
+        repeat: 5,
+        noise: Noise::default(),
+        runs: false,
+    };
+    report.case(&finished).unwrap();
+    let end = End {
+        ended: why,
+        seconds: 12.3,
+    };
+    report.end(end).unwrap();
+    String::from_utf8(out).unwrap()
+}
+
 #[test]
 fn a_run_ends_with_its_verdict_in_words() {
     let case = case(Bound::AtLeast(3.0));
@@ -151,24 +173,7 @@ fn a_run_ends_with_its_verdict_in_words() {
         series("ours", false, &[2e6, 4e6, 6e6]),
         series("theirs", true, &[1e6, 2e6, 3e6]),
     ];
-    let mut out = Vec::new();
-    let mut report = Report::new(&mut out, PLAIN);
-    report.head(&Head::of_tests()).unwrap();
-    let finished = Finished {
-        case: &case,
-        series: &all,
-        ended: Ended::Interrupted,
-        repeat: 5,
-        noise: Noise::default(),
-        runs: false,
-    };
-    report.case(&finished).unwrap();
-    let end = End {
-        ended: Why::Interrupted,
-        seconds: 12.3,
-    };
-    report.end(end).unwrap();
-    let text = String::from_utf8(out).unwrap();
+    let text = run_of(&case, &all, (Ended::Interrupted, Why::Interrupted));
     let last: Vec<&str> = text.lines().rev().take(3).collect();
     assert_eq!(
         last[0],
@@ -244,32 +249,13 @@ fn a_run_without_a_peer_is_told_by_its_claims() {
     let case = case(Bound::AtLeast(1.0));
     let [ours, theirs] = [("ours", false), ("theirs", true)]
         .map(|(name, peer)| series(name, peer, &[2e6, 4e6, 6e6]));
-    let told = |all: &[Series]| {
-        let mut out = Vec::new();
-        let mut report = Report::new(&mut out, PLAIN);
-        report.head(&Head::of_tests()).unwrap();
-        let finished = Finished {
-            case: &case,
-            series: all,
-            ended: Ended::Complete,
-            repeat: 3,
-            noise: Noise::default(),
-            runs: false,
-        };
-        report.case(&finished).unwrap();
-        let end = End {
-            ended: Why::Complete,
-            seconds: 1.0,
-        };
-        report.end(end).unwrap();
-        String::from_utf8(out).unwrap()
-    };
-    let with_peer = told(&[ours.clone(), theirs]);
+    let whole = || (Ended::Complete, Why::Complete);
+    let with_peer = run_of(&case, &[ours.clone(), theirs], whole());
     assert!(
         with_peer.contains("in words: our best against the best peer"),
         "{with_peer}"
     );
-    let alone = told(&[ours]);
+    let alone = run_of(&case, &[ours], whole());
     assert!(
         alone.contains("in words: what became of the claims"),
         "{alone}"
