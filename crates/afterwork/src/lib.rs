@@ -36,11 +36,6 @@
 //! | `stacks` | a stall is told with the stacks of its workers: `Params::stall_signal` |
 //! | `tokio` | futures that use tokio's timers and I/O and are polled by our queues: `workqueue::in_tokio` |
 //! | `tracing` | events of workqueues and grace periods for subscribers of the `tracing` crate; docs/observing.md lists them |
-#![cfg_attr(
-    all(test, sim_units),
-    feature(custom_test_frameworks, test),
-    test_runner(simulated::main)
-)]
 #![deny(unsafe_op_in_unsafe_fn, clippy::undocumented_unsafe_blocks)]
 
 mod numbered;
@@ -55,5 +50,3 @@ mod trace;
 pub mod wake;
 pub mod workqueue;
 
-#[cfg(all(test, sim_units))]
-mod simulated;

@@ -105,7 +105,6 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/tunables.rs", "NEXT_FQS_MS", Word),
     ("rcu/tunables.rs", "STALL_TIMEOUT_MS", Word),
     ("rcu/tunables.rs", "WAKE_FROM_GP", Word),
-    ("simulated.rs", "ARENA", Tests),
     ("task_work/local.rs", "CURRENT", Thread),
     ("trace/spans.rs", "HANDLER", Constant),
     ("trace/spans.rs", "NR_SPANS", Reset("NR_SPANS.store")),

@@ -92,13 +92,10 @@ pub mod time;
 #[cfg(feature = "std")]
 pub mod usage;
 
-/// Threads, channels and barriers of unit tests, by the names of the standard library's: on the simulated machine its own.
+/// Threads, channels and barriers of unit tests.
 #[cfg(feature = "std")]
 #[doc(hidden)]
 pub mod testing {
-    #[cfg(sim)]
-    pub use crate::sim::testing::*;
-    #[cfg(not(sim))]
     pub use std::{
         sync::{Barrier, mpsc},
         thread,

@@ -41,7 +41,6 @@ const FOLDERS: &[(&str, &[Folder])] = &[
             ("page", Below::Only(&[])),
             ("panics", Below::Only(&[])),
             ("trace", Below::Only(&[])),
-            ("simulated", Below::Only(&[])),
             ("wake", Below::Only(&[])),
             ("rcu", Below::Only(&["wake"])),
             (

@@ -144,9 +144,7 @@ pub fn steps(
             if name == SIM {
                 let machine = machine_step(metadata, &variable);
                 let plain = plain_step(metadata, &variable);
-                let units = units_step(metadata, &variable);
-                let all = [machine, units].into_iter().chain(of_packages);
-                return all.chain([plain]).collect();
+                return [machine].into_iter().chain(of_packages).chain([plain]).collect();
             }
             of_packages.collect()
         }
@@ -162,30 +160,6 @@ fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>)
         env: vec![sim::flags(variable), optimised],
         prefix: Some("afterwork-sync".into()),
         ..Step::new("cargo test -p afterwork-sync --lib", args)
-    }
-}
-
-/// Returns the command that runs the library's unit tests on simulated machines, each in a process of its own: its harness is
-/// the machine's (`simulated.rs` there), which a stable compiler takes if it is told the crate's name.
-fn units_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
-    let apart = metadata
-        .target_directory
-        .join("sim-units")
-        .display()
-        .to_string();
-    let (name, flags) = sim::flags(variable);
-    let separator = if name == "RUSTFLAGS" { ' ' } else { '\x1f' };
-    let flags = format!("{flags}{separator}--cfg{separator}sim_units");
-    Step {
-        env: vec![
-            (name, flags),
-            ("RUSTC_BOOTSTRAP".into(), "afterwork".into()),
-        ],
-        prefix: Some("afterwork, simulated".into()),
-        ..Step::new(
-            "cargo test -p afterwork --lib",
-            ["--target-dir".into(), apart],
-        )
     }
 }
 

@@ -49,7 +49,6 @@ mod plain;
 mod report;
 mod seen;
 mod task;
-pub mod testing;
 #[cfg(test)]
 mod tests;
 pub(crate) mod thread;
