@@ -42,8 +42,12 @@ extern crate alloc;
 #[cfg(not(target_endian = "little"))]
 compile_error!("afterwork waits on the low half of 64-bit words: little-endian machines only");
 
-#[cfg(all(sim, not(feature = "std")))]
-compile_error!("a simulation wants the feature `std`");
+#[cfg(all(sim, not(all(feature = "std", feature = "sim"))))]
+compile_error!("`--cfg sim` needs the features `std` and `sim` of afterwork-sync");
+#[cfg(all(loom, not(feature = "loom")))]
+compile_error!("`--cfg loom` needs the feature `loom` of afterwork-sync");
+#[cfg(all(shuttle, not(feature = "shuttle")))]
+compile_error!("`--cfg shuttle` needs the feature `shuttle` of afterwork-sync");
 
 pub mod atomic;
 pub mod barrier;

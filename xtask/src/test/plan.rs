@@ -159,7 +159,7 @@ fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>)
     Step {
         env: vec![sim::flags(variable), optimised],
         prefix: Some("afterwork-sync".into()),
-        ..Step::new("cargo test -p afterwork-sync --lib", args)
+        ..Step::new("cargo test -p afterwork-sync --lib --features sim", args)
     }
 }
 
