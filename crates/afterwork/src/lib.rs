@@ -49,4 +49,3 @@ pub mod task_work;
 mod trace;
 pub mod wake;
 pub mod workqueue;
-

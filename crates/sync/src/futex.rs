@@ -205,7 +205,8 @@ mod simulated {
             _load: impl Fn() -> u32,
             timeout: Option<Duration>,
         ) {
-            crate::sim::futex::wait(word, expected, timeout);
+            // SAFETY: 1: the callers of this module borrow the word until they return.
+            unsafe { crate::sim::futex::wait(word, expected, timeout) };
         }
     }
 

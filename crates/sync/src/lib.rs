@@ -18,7 +18,7 @@
 //! | the real machine | default | the product |
 //! | [loom](https://docs.rs/loom) | `--cfg loom` | every interleaving, weak memory included, of a small case |
 //! | [shuttle](https://docs.rs/shuttle) | `--cfg shuttle` | very many interleavings of a large case |
-//! | a simulated machine (the module `sim`) | `--cfg sim` | where it saturates on 8 to 512 CPUs |
+//! | a simulated machine (`afterwork-simachine`) | `--cfg sim` | where it saturates on 8 to 512 CPUs |
 //! | [Miri](https://github.com/rust-lang/miri) | `--cfg miri`, by itself | undefined behaviour, of the product's own code |
 //!
 //! A back end is chosen by `--cfg` and never by a Cargo feature: Cargo unites features across a build, and a model's clock must
@@ -83,8 +83,11 @@ pub mod process;
 mod punctual;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod shared_file;
+/// The simulated machine.
 #[cfg(sim)]
-pub mod sim;
+pub use simachine as sim;
+#[cfg(all(test, sim))]
+mod simulated;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
 pub mod stack;
 #[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]

@@ -3,6 +3,7 @@
 /// Crates by folder under `crates/`, lowest first; those of one row do not name each other.
 const CRATES: &[&[&str]] = &[
     &["topology", "lab-peers"],
+    &["simachine"],
     &["sync"],
     &["mpscq"],
     &["afterwork"],

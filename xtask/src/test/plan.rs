@@ -144,22 +144,37 @@ pub fn steps(
             if name == SIM {
                 let machine = machine_step(metadata, &variable);
                 let plain = plain_step(metadata, &variable);
-                return [machine].into_iter().chain(of_packages).chain([plain]).collect();
+                return [machine]
+                    .into_iter()
+                    .chain(of_packages)
+                    .chain([plain])
+                    .collect();
             }
             of_packages.collect()
         }
     }
 }
 
-/// Returns the command that holds the simulated machine itself to closed forms, with its assertions.
+/// Returns the command that compares the simulated machine with closed forms, with its assertions.
 fn machine_step(metadata: &Metadata, variable: &impl Fn(&str) -> Option<String>) -> Step {
     let apart = metadata.target_directory.join(SIM).display().to_string();
-    let args = ["--target-dir", &apart, "--", "sim::"].map(str::to_string);
+    let args = [
+        "--target-dir",
+        &apart,
+        "--",
+        "simulated::",
+        "placement::",
+        "clock::",
+    ];
+    let args = args.map(str::to_string);
     let optimised = ("CARGO_PROFILE_DEV_OPT_LEVEL".to_string(), "2".to_string());
     Step {
         env: vec![sim::flags(variable), optimised],
         prefix: Some("afterwork-sync".into()),
-        ..Step::new("cargo test -p afterwork-sync --lib --features sim", args)
+        ..Step::new(
+            "cargo test -p afterwork-simachine -p afterwork-sync --lib --features afterwork-sync/sim",
+            args,
+        )
     }
 }
 

@@ -70,11 +70,11 @@ extern "C" fn __tsan_init() {
 macro_rules! plain {
     ($($bytes:literal: $($read:ident $write:ident),*;)*) => {$($(
         #[unsafe(no_mangle)]
-        pub extern "C" fn $read(at: *const c_void) {
+        extern "C" fn $read(at: *const c_void) {
             plain(at.addr(), $bytes, Access::Load);
         }
         #[unsafe(no_mangle)]
-        pub extern "C" fn $write(at: *const c_void) {
+        extern "C" fn $write(at: *const c_void) {
             plain(at.addr(), $bytes, Access::Store);
         }
     )*)*};
@@ -127,7 +127,7 @@ const ORDER: Ordering = Ordering::SeqCst;
 macro_rules! atomics {
     ($($type:ty, $word:ident: $load:ident $store:ident $swap:ident $exchange:ident, $($name:ident $step:ident)*;)*) => {$(
         #[unsafe(no_mangle)]
-        pub unsafe extern "C" fn $load(at: *mut $type, _order: c_int) -> $type {
+        unsafe extern "C" fn $load(at: *mut $type, _order: c_int) -> $type {
             atomic(at.addr(), Access::Load);
             // SAFETY: the compiler calls this for an atomic load of that word.
             unsafe { $word::from_ptr(at) }.load(ORDER)

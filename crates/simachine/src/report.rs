@@ -239,7 +239,7 @@ pub fn shown(stack: &Backtrace) -> String {
     }
     // By the place: what was inlined is told without its crate.
     let is_ours =
-        |frame: &&String| frame.contains("(crates/") && !frame.contains("(crates/sync/src/sim/");
+        |frame: &&String| frame.contains("(crates/") && !frame.contains("(crates/simachine/");
     let ours = frames.iter().filter(is_ours).take(NR_FRAMES);
     ours.map(|frame| format!("    {frame}\n")).collect()
 }

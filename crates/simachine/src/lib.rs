@@ -1,11 +1,11 @@
-//! A simulated machine of 1 to 1024 CPUs, on which the code above this crate runs as it ships.
+//! A simulated machine of 1 to 1024 CPUs, on which the shipped code runs, through the facade `afterwork-sync`.
 //!
 //! ```
 //! # #[cfg(sim)] {
-//! use afterwork_sync::{sim::{Costs, Machine, run}, thread};
+//! use afterwork_simachine::{Costs, Machine, run, work_ns};
 //! let machine = Machine::new(topology::Topology::synthetic("8 core").unwrap(), Costs::example());
-//! let outcome = run(machine, || thread::spawn("other", || ()).unwrap().join().unwrap()).unwrap();
-//! assert_eq!(outcome.counts.spawns, 1);
+//! let outcome = run(machine, || work_ns(1_000)).unwrap();
+//! assert_eq!(outcome.counts.spawns, 0);
 //! # }
 //! ```
 //!
@@ -30,28 +30,41 @@
 // `tls.rs` its thread-locals, `kernel.rs` what a model of kernel code can do besides. `lock.rs`, `once.rs` and `thread.rs` stand for the standard library's. `arena.rs` gives memory at
 // addresses that do not depend on the host; `report.rs` tells what was seen.
 
+#![cfg(sim)]
+
+// Hidden modules and functions are the back end of `afterwork-sync`.
+
 mod arena;
-pub(crate) mod atomic;
+#[doc(hidden)]
+pub mod atomic;
 mod clock;
 mod costs;
 mod cpu;
 mod engine;
-pub(crate) mod futex;
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod futex;
 pub mod kernel;
 mod life;
 mod line;
-pub(crate) mod lock;
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod lock;
 mod mask;
-pub(crate) mod memory;
-pub(crate) mod once;
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod memory;
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod once;
 mod placement;
 mod plain;
 mod report;
 mod seen;
 mod task;
-#[cfg(test)]
-mod tests;
-pub(crate) mod thread;
+#[doc(hidden)]
+#[allow(missing_docs)]
+pub mod thread;
 mod timers;
 pub mod tls;
 
@@ -80,7 +93,7 @@ pub fn work_ns(ns: u64) {
 
 /// A hint of a spin loop.
 #[inline(never)]
-pub(crate) fn pause() {
+pub fn pause() {
     if is_running() {
         engine::engine(|e| e.advance(e.costs.pause));
         engine::sync();
@@ -89,12 +102,12 @@ pub(crate) fn pause() {
 
 /// Fetches a line for a write, as a store does that nobody waits for.
 #[track_caller]
-pub(crate) fn prefetch_write(addr: usize) {
+pub fn prefetch_write(addr: usize) {
     memory::touch(addr, memory::Access::Store, std::panic::Location::caller());
 }
 
 /// Returns the clock in nanoseconds; nothing outside. The CPU's counter is another clock of the same rate.
-pub(crate) fn clock_ns(is_counter: bool) -> Option<u64> {
+pub fn clock_ns(is_counter: bool) -> Option<u64> {
     with(|e| {
         let cost = if is_counter {
             e.costs.tsc
@@ -107,7 +120,7 @@ pub(crate) fn clock_ns(is_counter: bool) -> Option<u64> {
 }
 
 /// Returns the CPU that runs this thread.
-pub(crate) fn current_cpu() -> Option<CpuId> {
+pub fn current_cpu() -> Option<CpuId> {
     with(|e| {
         e.advance(e.costs.getcpu);
         CpuId::new(e.cpu as u32)
@@ -115,7 +128,7 @@ pub(crate) fn current_cpu() -> Option<CpuId> {
 }
 
 /// Returns the CPUs that this thread may run on.
-pub(crate) fn affinity() -> Option<CpuSet> {
+pub fn affinity() -> Option<CpuSet> {
     with(|e| {
         e.task()
             .allowed
@@ -126,7 +139,7 @@ pub(crate) fn affinity() -> Option<CpuSet> {
 }
 
 /// Binds a thread. Returns `false` if there is no such thread, or none of the CPUs.
-pub(crate) fn set_affinity(thread: Option<u32>, cpus: &CpuSet) -> bool {
+pub fn set_affinity(thread: Option<u32>, cpus: &CpuSet) -> bool {
     if !is_running() {
         return true;
     }
@@ -142,12 +155,12 @@ pub(crate) fn set_affinity(thread: Option<u32>, cpus: &CpuSet) -> bool {
 }
 
 /// Returns the simulated machine's CPUs; nothing outside.
-pub(crate) fn topology() -> Option<Topology> {
+pub fn topology() -> Option<Topology> {
     with(|e| e.machine.topology.clone())
 }
 
 /// Returns the CPU time that a thread has had.
-pub(crate) fn cpu_ns(thread: u32) -> Option<u64> {
+pub fn cpu_ns(thread: u32) -> Option<u64> {
     let task = thread::task_of(thread)?;
     with(|e| e.cpu_time(task) / 1000)
 }

@@ -1,5 +1,6 @@
 //! The machine against closed forms, and the ways in which a run fails.
 
+use std::ffi::{c_int, c_void};
 use std::sync::{
     Arc,
     atomic::{AtomicU64 as Plain, Ordering::Relaxed},
@@ -7,9 +8,9 @@ use std::sync::{
 
 use topology::{CpuId, CpuSet, Topology};
 
-use super::{Costs, Failure, Machine, Outcome, run};
 use crate::atomic::{AtomicU32, AtomicU64, Ordering};
 use crate::{cpu, futex::Futex, hint, thread, time};
+use simachine::{Costs, Failure, Machine, Outcome, run};
 
 const TRANSFER_NS: f64 = 50.0;
 const RMW_NS: f64 = 5.0;
@@ -164,15 +165,15 @@ fn a_lock_waits_as_long_as_a_queue_of_fixed_service() {
             seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let uniform = ((seed >> 11) as f64 + 1.0) / (1_u64 << 53) as f64;
             let mean = NR_CPUS as f64 * SERVICE_NS as f64 / LOAD;
-            super::work_ns((-uniform.ln() * mean) as u64);
+            simachine::work_ns((-uniform.ln() * mean) as u64);
             let start = time::now_ns();
             let mine = next.0.fetch_add(1, Ordering::Relaxed);
             while serving.0.load(Ordering::Relaxed) != mine {
                 // Coarse: the form knows no spinning.
-                super::work_ns(200);
+                simachine::work_ns(200);
             }
             waited.fetch_add(time::now_ns() - start, Relaxed);
-            super::work_ns(SERVICE_NS - 300);
+            simachine::work_ns(SERVICE_NS - 300);
             serving.0.store(mine + 1, Ordering::Relaxed);
         }
     });
@@ -206,7 +207,7 @@ fn a_loop_without_end_is_told_with_its_line() {
         while word.load(Ordering::Relaxed) == 0 {}
     });
     match failure {
-        Err(Failure::Spin(text)) => assert!(text.contains("sim/tests.rs:"), "{text}"),
+        Err(Failure::Spin(text)) => assert!(text.contains("sync/src/simulated.rs:"), "{text}"),
         other => panic!("{other:?}"),
     }
 }
@@ -219,7 +220,7 @@ fn a_panic_and_a_budget_end_a_run() {
     machine.budget = Some(std::time::Duration::from_millis(20));
     let long = run(machine, || {
         loop {
-            super::work_ns(1_000_000);
+            simachine::work_ns(1_000_000);
         }
     });
     assert!(matches!(long, Err(Failure::Budget { .. })));
@@ -260,7 +261,7 @@ fn threads_share_a_cpu_and_sleeps_end_on_time() {
     run(machine(1), || {
         let start = time::now_ns();
         let busy: Vec<_> = (0..3)
-            .map(|_| thread::spawn("busy", || super::work_ns(10_000_000)).unwrap())
+            .map(|_| thread::spawn("busy", || simachine::work_ns(10_000_000)).unwrap())
             .collect();
         thread::sleep(std::time::Duration::from_millis(2));
         Futex::new(0).wait_timeout(0, std::time::Duration::from_millis(2));
@@ -298,15 +299,15 @@ fn wake_ns(is_kernel: bool) -> f64 {
     let (told, word) = (took_ns.clone(), Arc::new(Line(Futex::new(0))));
     on_all(machine, move |me| {
         if is_kernel {
-            super::kernel::enter();
+            simachine::kernel::enter();
         }
         if me == 1 {
             return word.0.wait(0);
         }
-        super::work_ns(100_000);
-        let start = super::kernel::now_ps();
+        simachine::work_ns(100_000);
+        let start = simachine::kernel::now_ps();
         word.0.wake(1);
-        told.store((super::kernel::now_ps() - start) / 1000, Relaxed);
+        told.store((simachine::kernel::now_ps() - start) / 1000, Relaxed);
     });
     took_ns.load(Relaxed) as f64
 }
@@ -328,17 +329,17 @@ fn who_has_disabled_preemption_keeps_the_cpu() {
         let word = Arc::new(AtomicU32::new(0));
         let other = word.clone();
         let keeper = thread::spawn("keeper", move || {
-            super::kernel::disable_preemption();
+            simachine::kernel::disable_preemption();
             let before = other.load(Ordering::Relaxed);
             for _ in 0..100 {
-                super::work_ns(10_000);
+                simachine::work_ns(10_000);
                 assert_eq!(other.load(Ordering::Relaxed), before);
             }
-            super::kernel::enable_preemption();
+            simachine::kernel::enable_preemption();
             assert_ne!(other.load(Ordering::Relaxed), before);
         });
         for count in 0..200 {
-            super::work_ns(10_000);
+            simachine::work_ns(10_000);
             assert_eq!(word.fetch_add(1, Ordering::Relaxed), count);
         }
         keeper.unwrap().join().unwrap();
@@ -348,14 +349,19 @@ fn who_has_disabled_preemption_keeps_the_cpu() {
 
 #[test]
 fn a_plain_access_pays_for_a_line_that_moves_and_for_nothing_else() {
-    use super::plain::{__tsan_atomic64_load, __tsan_read8, __tsan_write8};
+    // Defined by the simulated machine, for instrumented crates.
+    unsafe extern "C" {
+        safe fn __tsan_read8(at: *const c_void);
+        safe fn __tsan_write8(at: *const c_void);
+        fn __tsan_atomic64_load(at: *mut u64, order: c_int) -> u64;
+    }
     static PLAIN: Line<Plain> = Line(Plain::new(0));
     static WORD: Line<AtomicU64> = Line(AtomicU64::new(0));
     let at = || (&raw const PLAIN).cast();
     let took_ps = |step: &dyn Fn()| {
-        let start = super::kernel::now_ps();
+        let start = simachine::kernel::now_ps();
         step();
-        super::kernel::now_ps() - start
+        simachine::kernel::now_ps() - start
     };
     run(machine(2), move || {
         let costs = Costs::example();
@@ -378,7 +384,7 @@ fn a_plain_access_pays_for_a_line_that_moves_and_for_nothing_else() {
         WORD.0.load(Ordering::Relaxed);
         assert_eq!(took_ps(&load), 0);
         assert_eq!(took_ps(&load), costs.load_hit);
-        assert_eq!(took_ps(&|| super::unseen(|| __tsan_write8(at()))), 0);
+        assert_eq!(took_ps(&|| simachine::unseen(|| __tsan_write8(at()))), 0);
     })
     .unwrap();
 }

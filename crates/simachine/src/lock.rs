@@ -113,7 +113,8 @@ impl<T> Mutex<T> {
         }
         // Acquire: as above.
         while state == CONTENDED || self.word.swap(CONTENDED, Ordering::Acquire) != UNLOCKED {
-            futex::wait(self.word.as_ptr(), CONTENDED, None);
+            // SAFETY: 1: the word is borrowed.
+            unsafe { futex::wait(self.word.as_ptr(), CONTENDED, None) };
             state = self.spin();
         }
     }

@@ -8,8 +8,12 @@ use super::{
 };
 
 /// Sleeps while the word holds `expected`, at most for `timeout`.
+///
+/// # Safety
+///
+/// 1. `word` may be read until the function returns.
 #[track_caller]
-pub fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
+pub unsafe fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
     if with(|_| ()).is_none() {
         return;
     }
@@ -24,7 +28,7 @@ pub fn wait(word: *const u32, expected: u32, timeout: Option<Duration>) {
     engine(|e| e.lock_bucket(word as usize));
     super::memory::touch(word as usize, Access::Load, site);
     let sleeps = engine(|e| {
-        // SAFETY: the caller borrows the word, and no other task has a turn.
+        // SAFETY: 1. No other task has a turn, so none writes the word.
         if unsafe { word.read_volatile() } != expected {
             return false;
         }
