@@ -223,6 +223,13 @@ fn each_cpu_has_a_part_where_the_machine_cannot_be_read() {
 }
 
 #[test]
+fn a_program_gives_the_library_its_cpus() {
+    if let Some(program) = compiled("cpus", &[apart("cpus.c")], &[]) {
+        succeeds(&mut Command::new(program));
+    }
+}
+
+#[test]
 fn a_queue_without_a_limit_of_its_own_has_that_of_the_environment() {
     let Some(program) = compiled("tuned", &[apart("tuned.c")], &[]) else {
         return;
