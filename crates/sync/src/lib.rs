@@ -69,6 +69,8 @@ pub mod futex;
 pub mod identity;
 #[cfg(feature = "std")]
 pub mod lock;
+#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
+mod newborn;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod pages;
 #[cfg(feature = "std")]
