@@ -235,13 +235,22 @@ fn a_queue_without_a_limit_of_its_own_has_that_of_the_environment() {
         return;
     };
     succeeds(Command::new(&program).env("AFTERWORK", "workqueue.max_active=1"));
-    let output = Command::new(&program)
-        .env("AFTERWORK", "workqueue.max_activ=1")
-        .output()
-        .unwrap();
-    let said = shown(&output);
-    assert!(said.contains("workqueue.max_active"), "{said}");
-    assert_ne!(output.status.code(), Some(0), "{said}");
+    let wrong = "workqueue.max_active=1,workqueue.max_activ=1";
+    for (text, is_good) in [
+        (wrong.to_string(), true),
+        (format!("strict,{wrong}"), false),
+    ] {
+        let output = Command::new(&program)
+            .env("AFTERWORK", text)
+            .output()
+            .unwrap();
+        let said = shown(&output);
+        assert!(
+            said.contains("did you mean workqueue.max_active?"),
+            "{said}"
+        );
+        assert_eq!(output.status.success(), is_good, "{said}");
+    }
 }
 
 #[test]

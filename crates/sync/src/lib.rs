@@ -59,6 +59,8 @@ pub use tunable::Tunable;
 pub mod asym;
 #[cfg(feature = "std")]
 pub mod cpu;
+#[cfg(feature = "std")]
+pub mod env;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod eventfd;
 #[cfg(feature = "std")]

@@ -1,11 +1,11 @@
 //! Making registries, and starting what looks after their pools.
 
-use sync::fork::PerProcess;
+use sync::{fork::PerProcess, unmodelled::AtomicU32};
 use topology::Topology;
 
 use super::manager_loop;
 use crate::{
-    params::{ParamError, Params},
+    params::{self, ParamError, Params},
     workqueue::{
         execute::wait,
         observe::stacks,
@@ -24,14 +24,7 @@ impl Registry {
     /// [`stall_signal`](Params::stall_signal) cannot be used.
     pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
         params.check_threads().map_err(RegistryError::Params)?;
-        let signal = params.stall_signal;
-        stacks::enable(signal).map_err(|expects| {
-            RegistryError::Params(ParamError::BadValue {
-                key: "workqueue.stall_signal",
-                value: signal.to_string(),
-                expects,
-            })
-        })?;
+        enable_stacks(params.stall_signal).map_err(RegistryError::Params)?;
         let registry = Self::of(topology, params);
         // So that no first run has to measure the clock.
         sync::time::cycles_per_us();
@@ -89,7 +82,13 @@ impl Registry {
         if let Some(registry) = GLOBAL.get() {
             return Ok(registry);
         }
-        let params = Params::from_env().map_err(RegistryError::Params)?;
+        let mut params = Params::from_env().map_err(RegistryError::Params)?;
+        if let Err(error) = enable_stacks(params.stall_signal) {
+            /// 1 once it is reported that there are no stacks.
+            static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
+            params::ignore(error, &IS_REPORTED).map_err(RegistryError::Params)?;
+            params.stall_signal = 0;
+        }
         let mut seen = sync::cpu::topology().map_err(RegistryError::Topology)?;
         let topology = housekeeping(&seen).map_err(RegistryError::Topology)?;
         let registry = Registry::new(topology, params)?;
@@ -129,6 +128,15 @@ impl Registry {
     pub fn set_global_topology(topology: Topology) -> Result<(), TopologyInUse> {
         sync::cpu::set_topology(topology).map_err(TopologyInUse)
     }
+}
+
+/// Has `signal` take stacks; 0 for none.
+fn enable_stacks(signal: u32) -> Result<(), ParamError> {
+    stacks::enable(signal).map_err(|expects| ParamError::BadValue {
+        key: "workqueue.stall_signal",
+        value: signal.to_string(),
+        expects,
+    })
 }
 
 /// Returns the machine without the CPUs that it was told to isolate, unless it has no others.

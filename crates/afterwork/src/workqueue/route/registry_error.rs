@@ -12,7 +12,8 @@ pub enum RegistryError {
     Topology(topology::Error),
     /// The system refused the thread that looks after the pools.
     Thread(std::io::Error),
-    /// A tunable is out of range; or the environment variable [`AFTERWORK`](crate::params::VARIABLE) is wrong.
+    /// A tunable is out of range; or the environment variable [`AFTERWORK`](crate::params::VARIABLE) is wrong and has the word
+    /// `strict`.
     Params(ParamError),
     /// It is the registry of a process that this one was forked from, and its threads are not here.
     Forked,
