@@ -296,6 +296,27 @@ fn the_library_is_opened_and_closed_at_run_time() {
     succeeds(Command::new(program).arg(library("so")));
 }
 
+#[test]
+fn two_copies_of_the_library_that_are_in_use_are_reported_once() {
+    let Some(program) = compiled("copies", &[apart("copies.c")], &[]) else {
+        return;
+    };
+    for (order, nr_lines) in [("", 0), ("ss", 0), ("dd", 0), ("sds", 1), ("dsd", 1)] {
+        let output = Command::new(&program)
+            .arg(library("so"))
+            .arg(order)
+            .output()
+            .unwrap();
+        let said = shown(&output);
+        assert!(output.status.success(), "{order}: {said}");
+        let lines = said.lines().filter(|line| line.contains("two copies"));
+        assert_eq!(lines.count(), nr_lines, "{order}: {said}");
+        let names =
+            said.contains("in the program and in /") || said.contains(".so and in the program");
+        assert_eq!(names, nr_lines == 1, "{order}: {said}");
+    }
+}
+
 /// Returns the names of the library's own that a text has.
 fn names(text: &str) -> BTreeSet<String> {
     let words = text.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');

@@ -57,6 +57,8 @@ pub use tunable::Tunable;
 
 #[cfg(feature = "std")]
 pub mod asym;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+mod copies;
 #[cfg(feature = "std")]
 pub mod cpu;
 #[cfg(feature = "std")]
