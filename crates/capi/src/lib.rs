@@ -14,6 +14,7 @@
 
 mod boundary;
 pub mod inline;
+mod machine;
 mod percpu;
 pub mod qsbr;
 pub mod rcupdate;

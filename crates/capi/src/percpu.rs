@@ -15,7 +15,6 @@ use sync::{
     cpu,
     futex::Futex,
 };
-use topology::Topology;
 
 use crate::boundary::{misuse, within};
 
@@ -34,8 +33,7 @@ struct Before {
     stride: usize,
 }
 
-/// Returns one more than the highest number of a CPU that there may be. Where the machine cannot be read, as without files, it is of
-/// those that the process may use.
+/// Returns one more than the highest number of a CPU that there may be.
 ///
 /// The same for as long as the process lives: parts are found by it.
 pub(crate) fn nr_cpu_ids() -> u32 {
@@ -45,12 +43,7 @@ pub(crate) fn nr_cpu_ids() -> u32 {
     if known != 0 {
         return known;
     }
-    let possible = Topology::detect().ok();
-    let last = match possible {
-        Some(topology) => topology.possible().last(),
-        None => cpu::affinity().ok().and_then(|allowed| allowed.last()),
-    };
-    let nr = last.map_or(1, |cpu| cpu.as_u32() + 1);
+    let nr = cpu::topology().map_or(1, |topology| topology.nr_cpus() as u32);
     // Whoever comes second may have found another number, and takes the first one.
     match KNOWN.compare_exchange(0, nr, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => nr,
@@ -76,7 +69,7 @@ extern "C" fn aw_raw_smp_processor_id() -> c_uint {
 #[unsafe(no_mangle)]
 extern "C" fn aw_cpu_online(cpu: c_uint) -> bool {
     within("cpu_online", || {
-        let topology = Topology::detect();
+        let topology = cpu::topology();
         topology.is_ok_and(|topology| topology.online().contains(topology::CpuId::new(cpu)))
     })
 }

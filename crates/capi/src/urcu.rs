@@ -15,7 +15,6 @@ use sync::{
     atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering},
     unmodelled::Arc,
 };
-use topology::Topology;
 
 use crate::{
     boundary::{EINVAL, balanced, misuse, within},
@@ -211,7 +210,7 @@ pub extern "C" fn aw_set_cpu_call_rcu_data(cpu: c_int, helper: *mut Helper) -> c
 #[unsafe(no_mangle)]
 pub extern "C" fn aw_create_all_cpu_call_rcu_data(flags: c_ulong) -> c_int {
     within("create_all_cpu_call_rcu_data", || {
-        let nr_cpus = Topology::detect().map_or(1, |machine| machine.nr_cpus());
+        let nr_cpus = sync::cpu::topology().map_or(1, |machine| machine.nr_cpus());
         for cpu in 0..nr_cpus as c_int {
             let helper = aw_create_call_rcu_data(flags, cpu);
             if aw_set_cpu_call_rcu_data(cpu, helper) != 0 {

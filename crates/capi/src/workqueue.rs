@@ -16,9 +16,9 @@ use afterwork::workqueue::{
 
 use sync::{
     atomic::{AtomicUsize, Ordering},
+    cpu,
     process::die,
 };
-use topology::Topology;
 
 use crate::boundary::{EBUSY, EINVAL, ENOMEM, EPERM, misuse, within};
 
@@ -527,7 +527,7 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
         let Some(func) = func else {
             return misuse(NAME, &"the function is NULL", -EINVAL);
         };
-        let (Ok(queue), Ok(topology)) = (workqueue::system(), Topology::detect()) else {
+        let (Ok(queue), Ok(topology)) = (workqueue::system(), cpu::topology()) else {
             return -ENOMEM;
         };
         let mut works = Vec::new();

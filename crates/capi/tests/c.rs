@@ -223,18 +223,34 @@ fn each_cpu_has_a_part_where_the_machine_cannot_be_read() {
 }
 
 #[test]
+fn a_program_gives_the_library_its_cpus() {
+    if let Some(program) = compiled("cpus", &[apart("cpus.c")], &[]) {
+        succeeds(&mut Command::new(program));
+    }
+}
+
+#[test]
 fn a_queue_without_a_limit_of_its_own_has_that_of_the_environment() {
     let Some(program) = compiled("tuned", &[apart("tuned.c")], &[]) else {
         return;
     };
     succeeds(Command::new(&program).env("AFTERWORK", "workqueue.max_active=1"));
-    let output = Command::new(&program)
-        .env("AFTERWORK", "workqueue.max_activ=1")
-        .output()
-        .unwrap();
-    let said = shown(&output);
-    assert!(said.contains("workqueue.max_active"), "{said}");
-    assert_ne!(output.status.code(), Some(0), "{said}");
+    let wrong = "workqueue.max_active=1,workqueue.max_activ=1";
+    for (text, is_good) in [
+        (wrong.to_string(), true),
+        (format!("strict,{wrong}"), false),
+    ] {
+        let output = Command::new(&program)
+            .env("AFTERWORK", text)
+            .output()
+            .unwrap();
+        let said = shown(&output);
+        assert!(
+            said.contains("did you mean workqueue.max_active?"),
+            "{said}"
+        );
+        assert_eq!(output.status.success(), is_good, "{said}");
+    }
 }
 
 #[test]
@@ -278,6 +294,27 @@ fn the_library_is_opened_and_closed_at_run_time() {
         .arg("-ldl");
     succeeds(&mut command);
     succeeds(Command::new(program).arg(library("so")));
+}
+
+#[test]
+fn two_copies_of_the_library_that_are_in_use_are_reported_once() {
+    let Some(program) = compiled("copies", &[apart("copies.c")], &[]) else {
+        return;
+    };
+    for (order, nr_lines) in [("", 0), ("ss", 0), ("dd", 0), ("sds", 1), ("dsd", 1)] {
+        let output = Command::new(&program)
+            .arg(library("so"))
+            .arg(order)
+            .output()
+            .unwrap();
+        let said = shown(&output);
+        assert!(output.status.success(), "{order}: {said}");
+        let lines = said.lines().filter(|line| line.contains("two copies"));
+        assert_eq!(lines.count(), nr_lines, "{order}: {said}");
+        let names =
+            said.contains("in the program and in /") || said.contains(".so and in the program");
+        assert_eq!(names, nr_lines == 1, "{order}: {said}");
+    }
 }
 
 /// Returns the names of the library's own that a text has.

@@ -38,10 +38,16 @@ pub fn affinity() -> io::Result<CpuSet> {
     if let Some(cpus) = crate::sim::affinity() {
         return Ok(cpus);
     }
+    affinity_of(None)
+}
+
+/// Returns the CPUs that `thread` may run on; `None` is this thread.
+fn affinity_of(thread: Option<ThreadId>) -> io::Result<CpuSet> {
+    let thread = thread.map_or(0, |id| id.0 as libc::pid_t);
     let mut mask = Mask::default();
-    // SAFETY: the call writes the mask, which is as long as it is told; 0 names this thread.
+    // SAFETY: the call writes the mask, and `size_of` is its length.
     let refused =
-        unsafe { libc::sched_getaffinity(0, size_of::<Mask>(), (&raw mut mask).cast()) != 0 };
+        unsafe { libc::sched_getaffinity(thread, size_of::<Mask>(), (&raw mut mask).cast()) != 0 };
     if refused {
         return Err(io::Error::last_os_error());
     }
@@ -94,7 +100,10 @@ pub fn set_affinity(thread: Option<ThreadId>, cpus: &CpuSet) -> io::Result<()> {
     Ok(())
 }
 
-/// Returns the CPUs of the machine, as [`Topology::detect`]; in a simulation those of the simulated one.
+/// Returns the machine of this process: the one that [`set_topology`] gave, otherwise the detected one; in a simulation the
+/// simulated one.
+///
+/// The first detection that has to ignore something about the machine writes one line on stderr.
 ///
 /// # Errors
 ///
@@ -104,7 +113,102 @@ pub fn topology() -> Result<Topology, topology::Error> {
     if let Some(machine) = crate::sim::topology() {
         return Ok(machine);
     }
-    Topology::detect()
+    if let Some(given) = given::get_or_close() {
+        return Ok(given.clone());
+    }
+    let detected = match affinity() {
+        Ok(affinity) => Topology::detect_for(&affinity),
+        // By files alone.
+        Err(_) => Topology::detect(),
+    }?;
+    report_ignored(&detected);
+    Ok(detected)
+}
+
+/// Detects the machine again, if it has changed since `seen`. `thread` keeps the affinity mask under which `seen` was detected.
+/// A machine that was given never changes.
+pub fn topology_changed(seen: &Topology, thread: ThreadId) -> Option<Topology> {
+    if given::get_or_close().is_some() {
+        return None;
+    }
+    let affinity = affinity_of(Some(thread)).ok();
+    seen.changed(affinity.as_ref()).ok()?
+}
+
+/// Gives this process the machine that [`topology`] returns from now on.
+///
+/// # Errors
+///
+/// Returns `machine` if the process has a machine already: one was given, or [`topology`] was called.
+pub fn set_topology(machine: Topology) -> Result<(), Box<Topology>> {
+    given::set(machine)
+}
+
+/// Reports on stderr, once in a process and its children, what was ignored about the machine.
+fn report_ignored(machine: &Topology) {
+    #[cfg(not(any(loom, shuttle, sim)))]
+    {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        use topology::Quirk;
+
+        static IS_REPORTED: AtomicBool = AtomicBool::new(false);
+        let mut quirks = machine.quirks().iter();
+        if let Some(quirk) = quirks.find(|quirk| matches!(quirk, Quirk::Ignored { .. }))
+            && !IS_REPORTED.swap(true, Ordering::Relaxed)
+        {
+            let allowed = machine.allowed();
+            crate::process::write_line(&format!(
+                "the machine is not known in full: {quirk}; the CPUs {allowed} are used, and CPUs of unknown place share one cache"
+            ));
+        }
+    }
+    #[cfg(any(loom, shuttle, sim))]
+    let _ = machine;
+}
+
+/// The machine that the program gave. Without a lock, so that a child of `fork` never waits for one.
+mod given {
+    use std::{
+        ptr,
+        sync::atomic::{AtomicPtr, Ordering},
+    };
+
+    use topology::Topology;
+
+    /// Null before the first call of either function. Then it points to the machine that was given, or to [`NONE`]. It never
+    /// changes again.
+    static GIVEN: AtomicPtr<Option<Topology>> = AtomicPtr::new(ptr::null_mut());
+
+    /// No machine was given, and none will be.
+    static NONE: Option<Topology> = None;
+
+    /// Returns the machine that was given. If none was, [`set`] refuses from now on.
+    pub fn get_or_close() -> Option<&'static Topology> {
+        let none = ptr::from_ref(&NONE).cast_mut();
+        // Acquire pairs with the exchange in `set`: the machine is whole.
+        let found = GIVEN
+            .compare_exchange(ptr::null_mut(), none, Ordering::Acquire, Ordering::Acquire)
+            .unwrap_or_else(|found| found);
+        // SAFETY: null, `NONE`, or a machine that `set` leaked. No thread writes to either.
+        unsafe { found.as_ref() }.and_then(Option::as_ref)
+    }
+
+    /// Gives the machine, unless it is known already.
+    pub fn set(machine: Topology) -> Result<(), Box<Topology>> {
+        let ours = Box::into_raw(Box::new(Some(machine)));
+        // Release publishes the machine to `get_or_close`.
+        let placed =
+            GIVEN.compare_exchange(ptr::null_mut(), ours, Ordering::Release, Ordering::Relaxed);
+        match placed {
+            Ok(_) => Ok(()),
+            Err(_) => {
+                // SAFETY: made above, and no other thread has seen it.
+                let ours = unsafe { Box::from_raw(ours) };
+                Err(Box::new(ours.expect("made with a machine")))
+            }
+        }
+    }
 }
 
 /// Miri has no `getcpu`. A thread stands still there, on one of the CPUs that it may run on.

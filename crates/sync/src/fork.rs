@@ -328,6 +328,11 @@ mod backend {
             debug_assert_eq!(refused, 0);
             // Release pairs with the loads above, and in `watch`.
             WATCHED.store(WATCHED_NOW, Ordering::Release);
+            // All parts of the library come here at their first use.
+            if !cfg!(miri) {
+                crate::copies::note_use();
+            }
+            return;
         }
     }
 

@@ -61,8 +61,12 @@ pub use tunable::Tunable;
 
 #[cfg(feature = "std")]
 pub mod asym;
+#[cfg(all(feature = "std", not(any(loom, shuttle))))]
+mod copies;
 #[cfg(feature = "std")]
 pub mod cpu;
+#[cfg(feature = "std")]
+pub mod env;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod eventfd;
 #[cfg(feature = "std")]
@@ -73,6 +77,8 @@ pub mod futex;
 pub mod identity;
 #[cfg(feature = "std")]
 pub mod lock;
+#[cfg(all(feature = "std", not(any(loom, shuttle, sim))))]
+mod newborn;
 #[cfg(all(feature = "std", not(any(loom, shuttle))))]
 pub mod pages;
 #[cfg(feature = "std")]

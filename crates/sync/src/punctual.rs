@@ -48,14 +48,14 @@ impl Drop for Punctual {
 // The C library's `prctl` would cut a slack to 32 bits.
 
 /// Returns this thread's slack; 0 for a real-time thread, `None` if the kernel refuses to say it.
-fn slack_ns() -> Option<u64> {
+pub(crate) fn slack_ns() -> Option<u64> {
     // SAFETY: only returns a number.
     let slack = unsafe { libc::syscall(libc::SYS_prctl, libc::PR_GET_TIMERSLACK, 0, 0, 0, 0) };
     u64::try_from(slack).ok()
 }
 
 /// Sets this thread's slack. Returns `false` if the kernel refuses.
-fn set_slack(slack_ns: NonZeroU64) -> bool {
+pub(crate) fn set_slack(slack_ns: NonZeroU64) -> bool {
     let slack_ns = slack_ns.get() as libc::c_ulong;
     // SAFETY: touches no memory of ours.
     unsafe { libc::syscall(libc::SYS_prctl, libc::PR_SET_TIMERSLACK, slack_ns, 0, 0, 0) == 0 }

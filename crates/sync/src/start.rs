@@ -10,6 +10,7 @@
 //! | policy | that of the first thread, or `SCHED_OTHER` if that is a real-time one |
 //! | nice value | that of the first thread, if it is allowed |
 //! | blocked signals | those of the first thread, to which the kernel gives a signal for the process first. During the start all signals are blocked, also by who starts it: where that is the first thread, what it blocked before |
+//! | timer slack, memory policy, I/O priority, floating-point modes | see `newborn.rs` |
 //!
 //! What cannot be read, or is refused, stays as the starting thread had it.
 //!
@@ -266,6 +267,7 @@ fn settle(cpus: Cpus, theirs: Mask) {
         settle_cpus(first);
     }
     settle_policy(first);
+    crate::newborn::reset(first);
     set_blocked(blocked_by_first().unwrap_or(theirs));
 }
 

@@ -37,8 +37,10 @@ pub struct JoinHandle(Handle);
 
 /// Starts a thread called `name` that runs `body`.
 ///
-/// The kernel keeps 15 bytes of the name. The stack has 2 MiB. The thread has the CPUs, the nice value and the blocked signals
-/// of the process's first thread, and its policy unless that is a real-time one. It has no attributes of the caller.
+/// The kernel keeps 15 bytes of the name. The stack has 2 MiB. The thread has the CPUs, the nice value, the I/O priority and the
+/// blocked signals of the process's first thread, and its policy unless that is a real-time one. It has the timer slack and the
+/// memory policy with which the process was started, and the default floating-point modes. It has the caller's credentials,
+/// namespaces and seccomp filters, because no thread can reset them.
 ///
 /// # Errors
 ///

@@ -36,24 +36,16 @@ const CPUSET_V2: [&str; 1] = ["cpuset.cpus.effective"];
 ///
 /// Names the file of `/proc` or of the cgroup that is malformed or cannot be read.
 pub fn current_bounds() -> Result<Option<CpuSet>, Error> {
-    bounds(Path::new("/"), None)
-}
-
-/// Does what [`current_bounds`] does, with `root` instead of `/`, and for `thread` instead of the caller if it is given.
-pub(crate) fn bounds(root: &Path, thread: Option<u32>) -> Result<Option<CpuSet>, Error> {
-    let affinity = match thread {
-        None => affinity(root, &STATUS)?,
-        Some(thread) => affinity(root, &[&format!("proc/self/task/{thread}/status")])?,
-    };
-    Ok(match (affinity, cpuset(root)?) {
+    let root = Path::new("/");
+    Ok(match (affinity(root)?, cpuset(root)?) {
         (Some(affinity), Some(cpuset)) => Some(affinity.intersection(&cpuset)),
         (affinity, cpuset) => affinity.or(cpuset),
     })
 }
 
-/// Reads the affinity mask of the first of these files that is there.
-fn affinity(root: &Path, files: &[&str]) -> Result<Option<CpuSet>, Error> {
-    for status in files {
+/// Reads the affinity mask of the calling thread; `None` if procfs does not show it.
+pub(crate) fn affinity(root: &Path) -> Result<Option<CpuSet>, Error> {
+    for status in STATUS {
         let path = root.join(status);
         if let Some(text) = file::text(&path)? {
             return affinity_in(&text)
@@ -64,7 +56,7 @@ fn affinity(root: &Path, files: &[&str]) -> Result<Option<CpuSet>, Error> {
 }
 
 /// Reads the cpusets of this process's cgroups, of either version.
-fn cpuset(root: &Path) -> Result<Option<CpuSet>, Error> {
+pub(crate) fn cpuset(root: &Path) -> Result<Option<CpuSet>, Error> {
     let mut bound: Option<CpuSet> = None;
     for hierarchy in hierarchies(root, "cpuset")? {
         if let Some(cpus) = nearest_cpuset(root, &hierarchy)? {
@@ -246,14 +238,10 @@ pub(crate) mod tests {
     #[test]
     fn what_is_not_there_does_not_bound() {
         let root = machine(&[]);
-        assert_eq!(affinity(root.path(), &STATUS).unwrap(), None);
+        assert_eq!(affinity(root.path()).unwrap(), None);
         assert_eq!(cpuset(root.path()).unwrap(), None);
         assert_eq!(
-            affinity(
-                machine(&[("proc/self/status", "Name:\tinit\n")]).path(),
-                &STATUS
-            )
-            .unwrap(),
+            affinity(machine(&[("proc/self/status", "Name:\tinit\n")]).path()).unwrap(),
             None
         );
     }
@@ -267,15 +255,9 @@ pub(crate) mod tests {
             ),
             ("proc/self/status", "Cpus_allowed_list:\t0-7\n"),
         ]);
-        assert_eq!(
-            affinity(root.path(), &STATUS).unwrap().unwrap().to_string(),
-            "2"
-        );
+        assert_eq!(affinity(root.path()).unwrap().unwrap().to_string(), "2");
         fs::remove_dir_all(root.path().join("proc/thread-self")).unwrap();
-        assert_eq!(
-            affinity(root.path(), &STATUS).unwrap().unwrap().to_string(),
-            "0-7"
-        );
+        assert_eq!(affinity(root.path()).unwrap().unwrap().to_string(), "0-7");
     }
 
     #[test]
@@ -284,7 +266,7 @@ pub(crate) mod tests {
             "proc/thread-self/status",
             "Name:\tx\nCpus_allowed_list:\t0-?\n",
         )]);
-        let error = affinity(root.path(), &STATUS).unwrap_err().to_string();
+        let error = affinity(root.path()).unwrap_err().to_string();
         let expected = "proc/thread-self/status:2:22: expected a last CPU number, found \"?\"";
         assert!(error.ends_with(expected), "{error}");
     }

@@ -28,6 +28,8 @@ pub(crate) struct Facts {
     pub(crate) cpus: Sorted<CpuId, CpuFacts>,
     pub(crate) nodes: Sorted<u32, CpuSet>,
     pub(crate) quota: Option<CpuQuota>,
+    /// The oddities of the files themselves.
+    pub(crate) quirks: Vec<Quirk>,
 }
 
 /// What one online CPU reports.
@@ -63,9 +65,9 @@ pub(crate) fn build(facts: Facts) -> Topology {
         cpus: said,
         nodes,
         quota,
+        mut quirks,
     } = facts;
     let possible = possible.union(&online);
-    let mut quirks = Vec::new();
 
     let nodes: Vec<Node> = nodes
         .into_iter()

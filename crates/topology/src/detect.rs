@@ -5,8 +5,10 @@ use std::path::Path;
 use crate::bounds;
 use crate::build::{CpuFacts, Facts, build};
 use crate::cgroup;
+use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 use crate::error::Error;
+use crate::faults::Faults;
 use crate::quota::CpuQuota;
 use crate::sysfs;
 use crate::topology::{Topology, some_allowed};
@@ -21,14 +23,17 @@ impl Topology {
     /// Allowed are the CPUs that are online, in the calling thread's affinity mask, and in the cpuset of its cgroup (version 1
     /// or 2). A bound that cannot be found does not bound. The [quota](Self::quota) is the tightest of the cgroups around it.
     ///
+    /// Sandboxes show only parts of sysfs and procfs, or nothing. Files that are missing and needed, unreadable, malformed, or that
+    /// contradict others are ignored one by one, and the result notes that ([`Quirk::Ignored`](crate::Quirk::Ignored)). Without
+    /// any file the result is a [flat](Self::flat) machine, with the number of CPUs that the system reports.
+    ///
     /// # Blocking
     ///
     /// Reads files of sysfs and procfs, about twenty for each online CPU.
     ///
     /// # Errors
     ///
-    /// If sysfs is missing or contradictory, as in some sandboxes. The error names the file. A program that must run there, too,
-    /// falls back to [`Topology::flat`].
+    /// None at present: what cannot be read is ignored.
     ///
     /// # Examples
     ///
@@ -43,12 +48,28 @@ impl Topology {
         Self::detect_in(Path::new("/"), None)
     }
 
-    /// Detects the machine again if CPUs have come or gone, or others may be used, or the CPU quota has changed, since this topology was detected. Else
-    /// returns `None`.
+    /// Detects this machine for a thread whose affinity mask is `affinity`, otherwise like [`detect`](Self::detect).
     ///
-    /// Only for a topology that [`detect`](Self::detect) returned, without restrictions of the caller. If `thread` is given, by
-    /// its kernel number, the affinity mask is that of this thread. It should be a thread that keeps the mask under which the
-    /// first topology was detected.
+    /// For callers that ask the kernel for the mask by a system call, which answers where there is no procfs, too. If no CPU of
+    /// the mask is online in sysfs, sysfs is wrong, and the CPUs of the mask count as online.
+    ///
+    /// # Blocking
+    ///
+    /// As [`detect`](Self::detect).
+    ///
+    /// # Errors
+    ///
+    /// As of [`detect`](Self::detect).
+    pub fn detect_for(affinity: &CpuSet) -> Result<Self, Error> {
+        Self::detect_in(Path::new("/"), Some(affinity))
+    }
+
+    /// Detects the machine again if CPUs have come or gone, or others may be used, or the CPU quota has changed, since this
+    /// topology was detected. Otherwise it returns `None`.
+    ///
+    /// Only for a topology that [`detect`](Self::detect) or [`detect_for`](Self::detect_for) returned, without restrictions of
+    /// the caller. `affinity` is the mask of a thread that keeps the mask under which the first topology was detected; `None` is
+    /// for the calling thread's, as far as procfs shows it.
     ///
     /// # Blocking
     ///
@@ -57,21 +78,17 @@ impl Topology {
     /// # Errors
     ///
     /// As of [`detect`](Self::detect).
-    pub fn changed(&self, thread: Option<u32>) -> Result<Option<Self>, Error> {
-        self.changed_in(Path::new("/"), thread)
+    pub fn changed(&self, affinity: Option<&CpuSet>) -> Result<Option<Self>, Error> {
+        self.changed_in(Path::new("/"), affinity)
     }
 
-    fn changed_in(&self, root: &Path, thread: Option<u32>) -> Result<Option<Self>, Error> {
-        let online = sysfs::online(&root.join("sys"))?;
-        let allowed = match bounds::bounds(root, thread)? {
-            Some(bound) => some_allowed(&online, &bound)?,
-            None => online.clone(),
-        };
+    fn changed_in(&self, root: &Path, affinity: Option<&CpuSet>) -> Result<Option<Self>, Error> {
+        let (online, allowed) = usable(root, affinity, &mut Faults::ignored())?;
         if online == self.online && allowed == self.allowed {
             let quota = seen_quota(root);
             return Ok((quota != self.quota).then(|| self.clone().with_quota(quota)));
         }
-        Self::detect_in(root, thread).map(Some)
+        Self::detect_in(root, affinity).map(Some)
     }
 
     /// Makes a machine of which only the CPUs are known: each is a core, and all share one cache.
@@ -101,16 +118,64 @@ impl Topology {
         }))
     }
 
-    /// Does what [`detect`](Self::detect) does, with `root` instead of `/`.
-    fn detect_in(root: &Path, thread: Option<u32>) -> Result<Self, Error> {
-        let sys = root.join("sys");
-        let mut facts = settled(|| sysfs::online(&sys), || sysfs::facts(&sys))?;
-        if let Some(bound) = bounds::bounds(root, thread)? {
-            facts.allowed = some_allowed(&facts.allowed, &bound)?;
-        }
+    /// Does what [`detect_for`](Self::detect_for) does, with `root` instead of `/`; without a mask, what
+    /// [`detect`](Self::detect) does.
+    fn detect_in(root: &Path, affinity: Option<&CpuSet>) -> Result<Self, Error> {
+        let read = || {
+            let mut faults = Faults::ignored();
+            let (online, allowed) = usable(root, affinity, &mut faults)?;
+            let mut facts = sysfs::facts(&root.join("sys"), online, &mut faults)?;
+            facts.allowed = allowed;
+            facts.quirks.extend(faults.quirk());
+            Ok(facts)
+        };
+        let online = || Ok(usable(root, affinity, &mut Faults::ignored())?.0);
+        let mut facts = settled(online, read, |facts| facts.quirks.is_empty())?;
         facts.quota = seen_quota(root);
         Ok(build(facts))
     }
+}
+
+/// Returns the CPUs that are online, and those of them that a thread with the mask `affinity` may use. Neither is empty if faults
+/// are ignored.
+fn usable(
+    root: &Path,
+    affinity: Option<&CpuSet>,
+    faults: &mut Faults,
+) -> Result<(CpuSet, CpuSet), Error> {
+    let listed = faults.or(sysfs::online(&root.join("sys")).map(Some), None)?;
+    let shown = match affinity {
+        Some(_) => None,
+        None => faults.or(bounds::affinity(root), None)?,
+    };
+    let mask = affinity.cloned().or(shown).filter(|mask| !mask.is_empty());
+    let bound = faults.or(bounds::cpuset(root), None)?;
+
+    let mut online = listed
+        .or_else(|| mask.clone())
+        .or_else(|| bound.clone())
+        .unwrap_or_else(as_many_as_reported);
+    let mut allowed = online.clone();
+    if let Some(mask) = mask {
+        match some_allowed(&online, &mask) {
+            Ok(both) => allowed = both,
+            // The kernel runs this thread on these CPUs.
+            Err(wrong) => {
+                faults.refuse(wrong)?;
+                (online, allowed) = (mask.clone(), mask);
+            }
+        }
+    }
+    if let Some(bound) = bound {
+        allowed = faults.or(some_allowed(&allowed, &bound), allowed)?;
+    }
+    Ok((online, allowed))
+}
+
+/// Returns CPUs from 0 on, as many as the standard library reports, and at least one.
+fn as_many_as_reported() -> CpuSet {
+    let nr = std::thread::available_parallelism().map_or(1, usize::from);
+    (0..nr as u32).map(CpuId::new).collect()
 }
 
 /// Returns the CPU quota, which is none where it cannot be told: nothing breaks without.
@@ -118,15 +183,16 @@ fn seen_quota(root: &Path) -> Option<CpuQuota> {
     cgroup::quota(root).unwrap_or_default()
 }
 
-/// Reads again while a reading fails *and* CPUs came or went meanwhile: the files of a CPU disappear with it.
+/// Reads again while something is missing *and* CPUs came or went during the reading: the files of a CPU disappear with it.
 fn settled<T>(
     online: impl Fn() -> Result<CpuSet, Error>,
     mut read: impl FnMut() -> Result<T, Error>,
+    is_whole: impl Fn(&T) -> bool,
 ) -> Result<T, Error> {
     for _ in 0..MAX_RETRIES {
         let before = online()?;
         let outcome = read();
-        if outcome.is_ok() || online()? == before {
+        if outcome.as_ref().is_ok_and(&is_whole) || online()? == before {
             return outcome;
         }
     }
@@ -139,7 +205,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::cpu_id::CpuId;
+    use crate::quirk::Quirk;
 
     #[test]
     fn affinity_and_cpuset_bound_what_is_allowed() {
@@ -198,9 +264,9 @@ mod tests {
             None
         );
 
+        // A cpuset that leaves nothing is ignored.
         write("sys/fs/cgroup/cpuset.cpus.effective", "0\n");
-        let error = allowed().unwrap_err().to_string();
-        assert_eq!(error, "no CPU is both online (0-3) and allowed (none)");
+        assert_eq!(allowed().unwrap(), "1-3");
     }
 
     #[test]
@@ -218,6 +284,143 @@ mod tests {
             Topology::flat(&CpuSet::new()),
             Err(Error::NothingAllowed { .. })
         ));
+    }
+
+    /// Writes a machine of four CPUs in two cores, and returns its root.
+    fn machine() -> tempfile::TempDir {
+        let root = tempfile::tempdir().unwrap();
+        let write = |path: &str, text: &str| {
+            let path = root.path().join("sys/devices/system").join(path);
+            fs::create_dir_all(path.parent().unwrap()).unwrap();
+            fs::write(path, text).unwrap();
+        };
+        write("cpu/online", "0-3\n");
+        write("cpu/possible", "0-3\n");
+        write("node/node0/cpulist", "0-3\n");
+        for cpu in 0..4 {
+            let core = if cpu < 2 { "0-1\n" } else { "2-3\n" };
+            for (file, text) in [
+                ("topology/core_cpus_list", core),
+                ("topology/physical_package_id", "0\n"),
+                ("cache/index2/level", "2\n"),
+                ("cache/index2/type", "Unified\n"),
+                ("cache/index2/shared_cpu_list", core),
+                ("cache/index3/level", "3\n"),
+                ("cache/index3/type", "Unified\n"),
+                ("cache/index3/size", "8M\n"),
+                ("cache/index3/shared_cpu_list", "0-3\n"),
+            ] {
+                write(&format!("cpu/cpu{cpu}/{file}"), text);
+            }
+        }
+        root
+    }
+
+    fn detected(root: &Path, mask: &str) -> Topology {
+        let mask = mask.parse().unwrap();
+        let topology = Topology::detect_in(root, Some(&mask)).unwrap();
+        assert_eq!(topology.changed_in(root, Some(&mask)).unwrap(), None);
+        topology
+    }
+
+    fn ignored(topology: &Topology) -> Option<(&str, usize)> {
+        topology.quirks().iter().find_map(|quirk| match quirk {
+            Quirk::Ignored { first, nr_more } => Some((first.as_str(), *nr_more)),
+            _ => None,
+        })
+    }
+
+    fn sizes(topology: &Topology) -> [usize; 4] {
+        let parts = [topology.cores().len(), topology.llcs().len()];
+        let [cores, llcs] = parts;
+        [
+            cores,
+            llcs,
+            topology.nodes().len(),
+            topology.allowed().len(),
+        ]
+    }
+
+    #[test]
+    fn without_any_file_the_cpus_of_the_mask_are_a_flat_machine() {
+        let root = tempfile::tempdir().unwrap();
+        let topology = detected(root.path(), "2,5-6");
+        assert_eq!(sizes(&topology), [3, 1, 0, 3]);
+        assert_eq!(topology.allowed().to_string(), "2,5-6");
+        let (first, nr_more) = ignored(&topology).unwrap();
+        assert!(
+            first.ends_with("cpu/online: there is no such file"),
+            "{first}"
+        );
+        assert_eq!(nr_more, 3);
+        // Without a mask, too, there is a CPU.
+        let topology = Topology::detect_in(root.path(), None).unwrap();
+        assert_eq!(topology.allowed(), &as_many_as_reported());
+    }
+
+    #[test]
+    fn each_missing_or_spoilt_file_leaves_the_rest_in_use() {
+        let sound = machine();
+        assert_eq!(sizes(&detected(sound.path(), "0-3")), [2, 1, 1, 4]);
+        assert_eq!(ignored(&detected(sound.path(), "0-3")), None);
+        // The file, then the numbers of cores, caches, nodes and CPUs without it.
+        for (path, parts) in [
+            ("cpu", [4, 1, 1, 4]),
+            ("node/node0/cpulist", [2, 1, 0, 4]),
+            ("cpu/online", [2, 1, 1, 4]),
+            ("cpu/possible", [2, 1, 1, 4]),
+            ("cpu/isolated", [2, 1, 1, 4]),
+            ("cpu/cpu3", [2, 1, 1, 4]),
+            ("cpu/cpu3/topology", [2, 1, 1, 4]),
+            ("cpu/cpu0/topology/core_cpus_list", [3, 1, 1, 4]),
+            ("cpu/cpu0/topology/physical_package_id", [2, 1, 1, 4]),
+            ("cpu/cpu3/cache", [2, 1, 1, 4]),
+            ("cpu/cpu0/cache/index3/level", [2, 2, 1, 4]),
+            ("cpu/cpu0/cache/index3/type", [2, 2, 1, 4]),
+            ("cpu/cpu0/cache/index3/size", [2, 1, 1, 4]),
+            ("cpu/cpu0/cache/index3/shared_cpu_list", [2, 2, 1, 4]),
+        ] {
+            // A CPU without files is where a lower CPU reports it.
+            for spoil in [b"\xff".as_slice(), b"", b"99999\n", b"7\n"] {
+                let root = machine();
+                let whole = root.path().join("sys/devices/system").join(path);
+                if whole.is_dir() {
+                    fs::remove_dir_all(&whole).unwrap();
+                    fs::write(&whole, spoil).unwrap();
+                } else {
+                    fs::write(&whole, spoil).unwrap();
+                }
+                let topology = detected(root.path(), "0-3");
+                assert_eq!(topology.allowed().to_string(), "0-3", "{path} {spoil:?}");
+                // The other texts may be right in some of the files.
+                if spoil == b"\xff" {
+                    assert!(ignored(&topology).is_some(), "{path} {spoil:?}");
+                    assert_eq!(sizes(&topology), parts, "{path} {spoil:?}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_mask_outside_of_what_sysfs_lists_is_believed() {
+        let root = machine();
+        let topology = detected(root.path(), "8-9");
+        assert_eq!(sizes(&topology), [2, 1, 1, 2]);
+        assert_eq!(topology.allowed().to_string(), "8-9");
+        let (first, _) = ignored(&topology).unwrap();
+        assert_eq!(first, "no CPU is both online (0-3) and allowed (8-9)");
+    }
+
+    #[test]
+    fn of_two_nodes_with_one_cpu_the_lower_has_it() {
+        let root = machine();
+        let second = root.path().join("sys/devices/system/node/node1");
+        fs::create_dir_all(&second).unwrap();
+        fs::write(second.join("cpulist"), "2-3\n").unwrap();
+        let topology = detected(root.path(), "0-3");
+        assert_eq!(topology.nodes()[0].cpus.to_string(), "0-3");
+        assert!(topology.nodes()[1].cpus.is_empty());
+        assert!(ignored(&topology).is_some());
     }
 
     fn failure() -> Error {
@@ -240,7 +443,14 @@ mod tests {
                 Ok("read")
             }
         };
-        assert_eq!(settled(online, read).unwrap(), "read");
+        assert_eq!(settled(online, read, |_| true).unwrap(), "read");
+        // An incomplete reading is repeated, too.
+        let mut nr_reads = 0;
+        let read = || {
+            nr_reads += 1;
+            Ok(nr_reads)
+        };
+        assert_eq!(settled(online, read, |&read| read == 2).unwrap(), 2);
     }
 
     #[test]
@@ -252,6 +462,7 @@ mod tests {
                 nr_reads += 1;
                 Err::<(), _>(failure())
             },
+            |_| true,
         );
         assert!(outcome.is_err());
         assert_eq!(nr_reads, 1);
@@ -264,6 +475,6 @@ mod tests {
             nr_online.set(nr_online.get() + 1);
             Ok(CpuSet::from_iter([CpuId::new(nr_online.get())]))
         };
-        assert!(settled(online, || Err::<(), _>(failure())).is_err());
+        assert!(settled(online, || Err::<(), _>(failure()), |_| true).is_err());
     }
 }

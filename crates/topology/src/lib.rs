@@ -31,8 +31,10 @@
 //! - [`Topology::pods`] partitions the allowed CPUs: each is in one pod, and no other CPU is in any.
 //! - Each scope refines the next coarser one, on any machine, also if its hardware or firmware contradicts that; see
 //!   [`AffinityScope`].
-//! - No input makes this crate panic: a malformed file or string is an [`Error`] that names the file
+//! - No input makes this crate panic: a malformed saved file or string is an [`Error`] that names the file
 //!   and the position, in one line.
+//! - [`Topology::detect`] always finds CPUs: what it cannot read of this machine it leaves out, and notes that
+//!   ([`Quirk::Ignored`]).
 //! - A [`Topology`] describes one moment and never changes. [`Topology::changed`] detects CPUs that come or go later.
 //!
 //! # Cost
@@ -53,6 +55,7 @@ mod cpu_id;
 mod cpuset;
 mod detect;
 mod error;
+mod faults;
 mod file;
 mod list;
 mod parts;

@@ -32,6 +32,14 @@ pub enum Quirk {
         /// The siblings.
         cpus: CpuSet,
     },
+    /// Some files of this machine are missing, unreadable, malformed, or contradict others. The topology is as if they did not
+    /// exist: a CPU without files is a core, and shares one cache with the others of that kind.
+    Ignored {
+        /// The first fault, in one line that names the file.
+        first: String,
+        /// The number of further faults.
+        nr_more: usize,
+    },
     /// There are nodes, and some online CPUs are in none. They are a pod of their own.
     NoNode {
         /// The CPUs that are in no node.
@@ -62,6 +70,13 @@ impl fmt::Display for Quirk {
                 write!(
                     f,
                     "the core of CPUs {cpus} spans several caches or nodes; an SMT pod is the part in one of each"
+                )
+            }
+            Self::Ignored { first, nr_more: 0 } => write!(f, "{first}; this is ignored"),
+            Self::Ignored { first, nr_more } => {
+                write!(
+                    f,
+                    "{first}; this and {nr_more} more such faults are ignored"
                 )
             }
             Self::NoNode { cpus } => write!(

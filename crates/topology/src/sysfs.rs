@@ -1,9 +1,9 @@
 //! Reading the machine from sysfs, or from a saved copy of it.
 //!
 //! ```text
-//! devices/system/cpu/online                              needed
+//! devices/system/cpu/online                              needed of a saved copy
 //!                    possible isolated nohz_full         none, if not there
-//!                    cpu3/topology/                      needed of an online CPU
+//!                    cpu3/topology/                      needed of an online CPU of a saved copy
 //!                                  core_cpus_list        or thread_siblings_list, its old name
 //!                                  physical_package_id   -1 or not there: not known
 //!                    cpu3/cache/index2/level type size shared_cpu_list
@@ -22,6 +22,7 @@ use crate::cgroup;
 use crate::cpu_id::CpuId;
 use crate::cpuset::CpuSet;
 use crate::error::Error;
+use crate::faults::Faults;
 use crate::file;
 use crate::sorted::Sorted;
 use crate::topology::{Topology, some_allowed};
@@ -76,31 +77,36 @@ impl Topology {
     /// Names the file that is malformed, not readable, needed and not there, no regular file (nothing is waited for), or
     /// that contradicts another one.
     pub fn from_sysfs(root: &Path) -> Result<Self, Error> {
-        Ok(build(facts(root)?))
+        let online = online(root)?;
+        let mut facts = facts(root, online, &mut Faults::Refuse)?;
+        if let Some(allowed) = file::list(&root.join(ALLOWED))? {
+            facts.allowed = some_allowed(&facts.online, &allowed)?;
+        }
+        facts.quota = cgroup::cpu_max(&root.join(QUOTA))?;
+        Ok(build(facts))
     }
 }
 
-/// Reads a tree; what may be used is what is online, less what the tree itself forbids.
-pub(crate) fn facts(root: &Path) -> Result<Facts, Error> {
+/// Reads what a tree has of the CPUs `online`, of which all are allowed.
+pub(crate) fn facts(root: &Path, online: CpuSet, faults: &mut Faults) -> Result<Facts, Error> {
     let dir = root.join(CPU_DIR);
-    let online = online(root)?;
-    let allowed = match file::list(&root.join(ALLOWED))? {
-        Some(allowed) => some_allowed(&online, &allowed)?,
-        None => online.clone(),
-    };
-    let cpus: Result<Sorted<_, _>, Error> = online
-        .iter()
-        .map(|cpu| Ok((cpu, cpu_facts(&dir, cpu)?)))
-        .collect();
+    let mut cpus = Sorted::new();
+    for cpu in &online {
+        *cpus.or_insert_with(cpu, CpuFacts::default) = cpu_facts(&dir, cpu, faults)?;
+    }
+    let nothing = CpuSet::default;
     Ok(Facts {
-        possible: file::list(&dir.join(POSSIBLE))?.unwrap_or_default(),
-        isolated: file::list_or_null(&dir.join(ISOLATED))?,
-        nohz_full: file::list_or_null(&dir.join(NOHZ_FULL))?,
-        cpus: cpus?,
-        nodes: nodes(&root.join(NODE_DIR))?,
-        quota: cgroup::cpu_max(&root.join(QUOTA))?,
+        possible: faults.or(
+            file::list(&dir.join(POSSIBLE)).map(Option::unwrap_or_default),
+            nothing(),
+        )?,
+        isolated: faults.or(file::list_or_null(&dir.join(ISOLATED)), nothing())?,
+        nohz_full: faults.or(file::list_or_null(&dir.join(NOHZ_FULL)), nothing())?,
+        cpus,
+        nodes: nodes(&root.join(NODE_DIR), faults)?,
+        allowed: online.clone(),
         online,
-        allowed,
+        ..Facts::default()
     })
 }
 
@@ -114,53 +120,67 @@ pub(crate) fn online(root: &Path) -> Result<CpuSet, Error> {
     Ok(online)
 }
 
-fn cpu_facts(dir: &Path, cpu: CpuId) -> Result<CpuFacts, Error> {
+fn cpu_facts(dir: &Path, cpu: CpuId, faults: &mut Faults) -> Result<CpuFacts, Error> {
     let dir = dir.join(format!("cpu{cpu}"));
     let topology = dir.join(TOPOLOGY_DIR);
-    let path = topology.join(CORE_CPUS_LIST);
-    let siblings = match file::list(&path)? {
-        Some(siblings) => including(cpu, siblings, &path)?,
-        None => {
-            let path = topology.join(THREAD_SIBLINGS_LIST);
-            let siblings = file::list(&path)?.ok_or_else(|| {
-                let what = format!("CPU {cpu} is online and has neither {CORE_CPUS_LIST} nor {THREAD_SIBLINGS_LIST}");
-                Error::inconsistent(&topology, what)
-            })?;
-            including(cpu, siblings, &path)?
-        }
-    };
-    let package = file::number_or_unknown(&topology.join(PHYSICAL_PACKAGE_ID), "a package number")?;
-    let cache = last_level_cache(&dir.join(CACHE_DIR), cpu)?;
+    let siblings = faults.or(siblings(&topology, cpu), CpuSet::from_iter([cpu]))?;
+    let package = file::number_or_unknown(&topology.join(PHYSICAL_PACKAGE_ID), "a package number");
     Ok(CpuFacts {
         siblings: Arc::new(siblings),
-        package,
-        cache,
+        package: faults.or(package, None)?,
+        cache: last_level_cache(&dir.join(CACHE_DIR), cpu, faults)?,
     })
 }
 
-fn last_level_cache(dir: &Path, cpu: CpuId) -> Result<Option<CacheFacts>, Error> {
-    let mut last: Option<CacheFacts> = None;
-    for (_, index) in file::numbered(dir, CACHE_INDEX)?.unwrap_or_default() {
-        let Some(level) = file::number(&index.join(LEVEL), "a cache level", MAX_CACHE_LEVEL)?
-        else {
-            continue;
-        };
-        if last.as_ref().is_some_and(|last| last.level >= level) || !holds_data(&index.join(TYPE))?
-        {
-            continue;
+/// Reads the SMT siblings of a CPU.
+fn siblings(topology: &Path, cpu: CpuId) -> Result<CpuSet, Error> {
+    for name in [CORE_CPUS_LIST, THREAD_SIBLINGS_LIST] {
+        let path = topology.join(name);
+        if let Some(siblings) = file::list(&path)? {
+            return including(cpu, siblings, &path);
         }
-        let path = index.join(SHARED_CPU_LIST);
-        let Some(cpus) = file::list(&path)? else {
-            continue;
-        };
-        let cpus = Arc::new(including(cpu, cpus, &path)?);
-        last = Some(CacheFacts {
-            level,
-            size: file::size(&index.join(SIZE))?,
-            cpus,
-        });
+    }
+    let what =
+        format!("CPU {cpu} is online and has neither {CORE_CPUS_LIST} nor {THREAD_SIBLINGS_LIST}");
+    Err(Error::inconsistent(topology, what))
+}
+
+fn last_level_cache(
+    dir: &Path,
+    cpu: CpuId,
+    faults: &mut Faults,
+) -> Result<Option<CacheFacts>, Error> {
+    let mut last: Option<CacheFacts> = None;
+    let caches = faults.or(file::numbered(dir, CACHE_INDEX), None)?;
+    for (_, index) in caches.unwrap_or_default() {
+        let above = last.as_ref().map(|last| last.level);
+        if let Some(cache) = faults.or(cache_above(above, &index, cpu), None)? {
+            last = Some(CacheFacts {
+                size: faults.or(file::size(&index.join(SIZE)), None)?,
+                ..cache
+            });
+        }
     }
     Ok(last)
+}
+
+/// Reads a cache for data, without its size, if it is of a higher level than `above`.
+fn cache_above(above: Option<u32>, index: &Path, cpu: CpuId) -> Result<Option<CacheFacts>, Error> {
+    let Some(level) = file::number(&index.join(LEVEL), "a cache level", MAX_CACHE_LEVEL)? else {
+        return Ok(None);
+    };
+    if above.is_some_and(|above| above >= level) || !holds_data(&index.join(TYPE))? {
+        return Ok(None);
+    }
+    let path = index.join(SHARED_CPU_LIST);
+    let Some(cpus) = file::list(&path)? else {
+        return Ok(None);
+    };
+    Ok(Some(CacheFacts {
+        level,
+        size: None,
+        cpus: Arc::new(including(cpu, cpus, &path)?),
+    }))
 }
 
 fn holds_data(path: &Path) -> Result<bool, Error> {
@@ -168,17 +188,21 @@ fn holds_data(path: &Path) -> Result<bool, Error> {
     Ok(matches!(kind, Some("Unified" | "Data")))
 }
 
-fn nodes(dir: &Path) -> Result<Sorted<u32, CpuSet>, Error> {
+/// Reads the nodes. No CPU is in two of them: if that is ignored, the node with the lower number has the CPU.
+fn nodes(dir: &Path, faults: &mut Faults) -> Result<Sorted<u32, CpuSet>, Error> {
     let mut nodes = Sorted::new();
     let mut seen = CpuSet::new();
-    for (id, node) in file::numbered(dir, "node")?.unwrap_or_default() {
+    let found = faults.or(file::numbered(dir, "node"), None)?;
+    for (id, node) in found.unwrap_or_default() {
         let path = node.join(CPULIST);
-        let cpus = needed(&path, file::list(&path)?)?;
+        let listed = file::list(&path).and_then(|cpus| needed(&path, cpus).map(Some));
+        let Some(mut cpus) = faults.or(listed, None)? else {
+            continue;
+        };
         if let Some(cpu) = cpus.intersection(&seen).first() {
-            return Err(Error::inconsistent(
-                &path,
-                format!("CPU {cpu} is in another node too"),
-            ));
+            let what = format!("CPU {cpu} is in another node too");
+            faults.refuse(Error::inconsistent(&path, what))?;
+            cpus = cpus.difference(&seen);
         }
         seen = seen.union(&cpus);
         *nodes.or_insert_with(id, CpuSet::new) = cpus;
@@ -186,7 +210,7 @@ fn nodes(dir: &Path) -> Result<Sorted<u32, CpuSet>, Error> {
     Ok(nodes)
 }
 
-/// Sees to it that a CPU counts itself among those that it shares something with.
+/// Checks that a CPU counts itself among those with which it shares something.
 fn including(cpu: CpuId, cpus: CpuSet, path: &Path) -> Result<CpuSet, Error> {
     if cpus.contains(cpu) {
         return Ok(cpus);

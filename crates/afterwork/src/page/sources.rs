@@ -63,7 +63,7 @@ pub(crate) fn describe_all(image: &mut Image) {
     }
 }
 
-/// Publishes where the environment wants it. A wrong environment is told by whoever needs a tunable.
+/// Publishes if the environment asks for it. Another part, which needs a tunable, reports a wrong environment.
 fn publish_if_told() {
     static TOLD: OnceLock<()> = OnceLock::new();
     TOLD.get_or_init(|| {

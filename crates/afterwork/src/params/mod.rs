@@ -15,18 +15,21 @@
 //! AFTERWORK=workqueue.default_affinity_scope=cache,workqueue.max_active=16 my-program
 //! ```
 //!
-//! [`keys`] returns the names.
+//! [`keys`] returns the names. A pair that is wrong is ignored with one line on stderr; the word `strict` among the pairs makes it
+//! an error. A program that has more rights than its user (set-user-ID, file capabilities) ignores the variable.
 
 // The table of names is in `keys.rs`: `keys` returns it, `Params::set` and `Display` use it.
 
+mod environment;
 mod error;
 mod keys;
 mod rcu;
 mod threads;
 mod word;
 
-use std::{env, fmt, str::FromStr};
+use std::{fmt, str::FromStr};
 
+pub(crate) use environment::ignore;
 pub use error::ParamError;
 pub use keys::{Key, keys};
 pub use rcu::RcuTunables;
@@ -222,19 +225,6 @@ impl Default for Params {
 }
 
 impl Params {
-    /// Returns the defaults, changed by the environment variable.
-    ///
-    /// # Errors
-    ///
-    /// [`ParamError`], which names the wrong key.
-    pub fn from_env() -> Result<Self, ParamError> {
-        match env::var(VARIABLE) {
-            Ok(text) => text.parse(),
-            Err(env::VarError::NotPresent) => Ok(Self::default()),
-            Err(env::VarError::NotUnicode(_)) => Err(ParamError::NotUnicode),
-        }
-    }
-
     /// Sets one tunable by its name.
     ///
     /// # Errors
@@ -264,22 +254,45 @@ impl Params {
 impl FromStr for Params {
     type Err = ParamError;
 
-    /// Reads `key=value` pairs, separated by commas. Other tunables keep their defaults.
+    /// Reads `key=value` pairs, separated by commas. Other tunables keep their defaults. The word `strict` changes nothing here.
     fn from_str(text: &str) -> Result<Self, ParamError> {
         let mut params = Self::default();
-        let mut seen = Vec::new();
-        for pair in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
-            let (name, word) = pair.split_once('=').ok_or_else(|| ParamError::NoValue {
-                pair: pair.to_owned(),
-            })?;
-            let key = keys::find(name.trim())?;
-            if seen.contains(&key.name) {
-                return Err(ParamError::Twice { key: key.name });
-            }
-            seen.push(key.name);
-            key.set(&mut params, word.trim())?;
-        }
+        params.set_all(text, Err)?;
         Ok(params)
+    }
+}
+
+/// The word for which each wrong pair of the environment variable is an error.
+const STRICT: &str = "strict";
+
+fn pairs(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|it| !it.is_empty())
+}
+
+impl Params {
+    /// Sets what `text` names. Calls `on_error` for each wrong pair, which changes nothing; if that returns an error, stops.
+    fn set_all(
+        &mut self,
+        text: &str,
+        mut on_error: impl FnMut(ParamError) -> Result<(), ParamError>,
+    ) -> Result<(), ParamError> {
+        let mut seen = Vec::new();
+        for pair in pairs(text).filter(|pair| *pair != STRICT) {
+            self.set_pair(pair, &mut seen).or_else(&mut on_error)?;
+        }
+        Ok(())
+    }
+
+    fn set_pair(&mut self, pair: &str, seen: &mut Vec<&'static str>) -> Result<(), ParamError> {
+        let (name, word) = pair.split_once('=').ok_or_else(|| ParamError::NoValue {
+            pair: pair.to_owned(),
+        })?;
+        let key = keys::find(name.trim())?;
+        if seen.contains(&key.name) {
+            return Err(ParamError::Twice { key: key.name });
+        }
+        seen.push(key.name);
+        key.set(self, word.trim())
     }
 }
 

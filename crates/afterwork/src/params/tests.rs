@@ -104,6 +104,24 @@ fn a_key_without_value_or_named_twice_is_an_error() {
 }
 
 #[test]
+fn a_wrong_pair_is_left_out_of_the_rest() {
+    let mut params = Params::default();
+    let mut errors = Vec::new();
+    let text = "workqueue.max_active=7,max_activ=3,workqueue.wake,strict,workqueue.max_active=9,qpw=x,rcu.boost=0";
+    let outcome = params.set_all(text, |error| {
+        errors.push(error.to_string());
+        Ok(())
+    });
+    assert_eq!(outcome, Ok(()));
+    assert!(params.max_active == 7 && !params.rcu.boost);
+    assert_eq!(params.qpw, Qpw::default());
+    assert_eq!(errors.len(), 4, "{errors:?}");
+    // A parsed text is as strict with the word as without.
+    assert_eq!("strict".parse(), Ok(Params::default()));
+    assert_eq!(error("strict,qpw=x"), error("qpw=x"));
+}
+
+#[test]
 fn keys_of_rcu_are_read_and_refused_as_all_others() {
     let params: Params = "rcu.early_qs=0,rcu.stall_timeout=500".parse().unwrap();
     assert_eq!(

@@ -84,7 +84,7 @@ pub use queues::system::{
 };
 pub use queues::weak::WeakWorkqueue;
 pub use route::attrs::{Attrs, BuildError, MAX_ACTIVE, MAX_CAPACITY, MAX_SHARES};
-pub use route::registry_error::RegistryError;
+pub use route::registry_error::{RegistryError, TopologyInUse};
 pub use route::stats::{PoolStats, QueueReport, QueueStats};
 pub use scope::Scope;
 pub use tasks::abort::AbortHandle;

@@ -48,9 +48,9 @@ fn the_environment_says_how_grace_periods_are_run() {
 }
 
 #[test]
-fn a_wrong_environment_is_told_once_and_changes_nothing() {
-    let test = "env::a_wrong_environment_is_told_once_and_changes_nothing";
-    if let Some(output) = alone(test, "rcu.stall_timeout=77,rcu.bost=off") {
+fn a_wrong_strict_environment_is_reported_and_changes_nothing() {
+    let test = "env::a_wrong_strict_environment_is_reported_and_changes_nothing";
+    if let Some(output) = alone(test, "strict,rcu.stall_timeout=77,rcu.bost=off") {
         let told = String::from_utf8(output.stderr).unwrap();
         let expected = "unknown key \"rcu.bost\"; did you mean rcu.boost?";
         assert_eq!(told.matches(expected).count(), 1, "{told}");
@@ -62,9 +62,32 @@ fn a_wrong_environment_is_told_once_and_changes_nothing() {
 }
 
 #[test]
+fn a_wrong_environment_is_reported_once_and_the_rest_counts() {
+    let test = "env::a_wrong_environment_is_reported_once_and_the_rest_counts";
+    if let Some(output) = alone(test, "rcu.stall_timeout=77,rcu.bost=off") {
+        let told = String::from_utf8(output.stderr).unwrap();
+        let expected = "AFTERWORK: unknown key \"rcu.bost\"; did you mean rcu.boost?";
+        assert_eq!(told.matches(expected).count(), 1, "{told}");
+        return;
+    }
+    rcu::synchronize();
+    let from_env = Tunables {
+        stall_timeout_ms: 77,
+        ..Tunables::default()
+    };
+    assert_eq!(rcu::tunables(), from_env);
+    afterwork::workqueue::system().unwrap();
+}
+
+#[test]
 fn a_wrong_environment_that_cannot_be_told_changes_nothing_either() {
     let test = "env::a_wrong_environment_that_cannot_be_told_changes_nothing_either";
-    if alone(test, "rcu.bost=off").is_some() {
+    for text in ["rcu.bost=off", "strict,rcu.bost=off"] {
+        if alone(test, text).is_none() {
+            break;
+        }
+    }
+    if env::var(ALONE).as_deref() != Ok(test) {
         return;
     }
     // What is written there fails.

@@ -1,14 +1,16 @@
 //! Making registries, and starting what looks after their pools.
 
-use sync::fork::PerProcess;
+use sync::{fork::PerProcess, unmodelled::AtomicU32};
 use topology::Topology;
 
 use super::manager_loop;
 use crate::{
-    params::{ParamError, Params},
+    params::{self, ParamError, Params},
     workqueue::{
-        execute::wait, observe::stacks, queues::registry::Registry,
-        route::registry_error::RegistryError,
+        execute::wait,
+        observe::stacks,
+        queues::registry::Registry,
+        route::registry_error::{RegistryError, TopologyInUse},
     },
 };
 
@@ -22,14 +24,7 @@ impl Registry {
     /// [`stall_signal`](Params::stall_signal) cannot be used.
     pub fn new(topology: Topology, params: Params) -> Result<Self, RegistryError> {
         params.check_threads().map_err(RegistryError::Params)?;
-        let signal = params.stall_signal;
-        stacks::enable(signal).map_err(|expects| {
-            RegistryError::Params(ParamError::BadValue {
-                key: "workqueue.stall_signal",
-                value: signal.to_string(),
-                expects,
-            })
-        })?;
+        enable_stacks(params.stall_signal).map_err(RegistryError::Params)?;
         let registry = Self::of(topology, params);
         // So that no first run has to measure the clock.
         sync::time::cycles_per_us();
@@ -75,6 +70,10 @@ impl Registry {
     /// CPUs that the machine was told to isolate get no workers, unless the process may use no others. A thread
     /// that queues from one of them uses the first pod.
     ///
+    /// A machine that shows only parts of sysfs and procfs, or nothing, is no error: the registry has the CPUs of the affinity
+    /// mask, and one line on stderr names the first file that is missing. [`Topology::detect`] describes what is then presumed,
+    /// and [`set_global_topology`](Self::set_global_topology) gives a machine that the program knows better.
+    ///
     /// # Errors
     ///
     /// See [`RegistryError`]. The next call tries again.
@@ -83,19 +82,61 @@ impl Registry {
         if let Some(registry) = GLOBAL.get() {
             return Ok(registry);
         }
-        let params = Params::from_env().map_err(RegistryError::Params)?;
+        let mut params = Params::from_env().map_err(RegistryError::Params)?;
+        if let Err(error) = enable_stacks(params.stall_signal) {
+            /// 1 once it is reported that there are no stacks.
+            static IS_REPORTED: AtomicU32 = AtomicU32::new(0);
+            params::ignore(error, &IS_REPORTED).map_err(RegistryError::Params)?;
+            params.stall_signal = 0;
+        }
         let mut seen = sync::cpu::topology().map_err(RegistryError::Topology)?;
         let topology = housekeeping(&seen).map_err(RegistryError::Topology)?;
-        // A machine that cannot be read at some moment is taken to be as it was.
         let registry = Registry::new(topology, params)?;
         let manager = registry.machine().manager.clone();
         registry.machine().set_source(Box::new(move || {
             // The manager lives on with the mask of the thread that made it; others may pin themselves.
-            seen = seen.changed(Some(manager.thread_id()?.0)).ok()??;
+            seen = sync::cpu::topology_changed(&seen, manager.thread_id()?)?;
             housekeeping(&seen).ok()
         }));
         Ok(GLOBAL.get_or_set(registry))
     }
+
+    /// Gives the process its topology: the [global](Self::global) registry, RCU and per-CPU data use it, and detect none. CPUs that
+    /// come or go later are not noticed.
+    ///
+    /// For a machine that cannot be detected or is detected wrongly, as in some sandboxes: `Topology::flat` makes one from the
+    /// CPUs alone, `from_sysfs` reads a saved one, and `synthetic` a description. Call it first in `main`. It binds no thread: a
+    /// pool that serves all CPUs of the topology has the affinity mask of the process's first thread.
+    ///
+    /// # Blocking
+    ///
+    /// Never.
+    ///
+    /// # Errors
+    ///
+    /// If the process has a topology already, because one was given, or because something has used it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use afterwork::workqueue::{Registry, Topology};
+    ///
+    /// Registry::set_global_topology(Topology::flat(&"0-1".parse()?)?)?;
+    /// assert_eq!(Registry::global()?.topology().allowed().to_string(), "0-1");
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn set_global_topology(topology: Topology) -> Result<(), TopologyInUse> {
+        sync::cpu::set_topology(topology).map_err(TopologyInUse)
+    }
+}
+
+/// Has `signal` take stacks; 0 for none.
+fn enable_stacks(signal: u32) -> Result<(), ParamError> {
+    stacks::enable(signal).map_err(|expects| ParamError::BadValue {
+        key: "workqueue.stall_signal",
+        value: signal.to_string(),
+        expects,
+    })
 }
 
 /// Returns the machine without the CPUs that it was told to isolate, unless it has no others.

@@ -8,11 +8,12 @@ use crate::params::{ParamError, VARIABLE};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum RegistryError {
-    /// The machine's topology could not be read.
+    /// The machine has no CPU that the process may use.
     Topology(topology::Error),
     /// The system refused the thread that looks after the pools.
     Thread(std::io::Error),
-    /// A tunable is out of range; or the environment variable [`AFTERWORK`](crate::params::VARIABLE) is wrong.
+    /// A tunable is out of range; or the environment variable [`AFTERWORK`](crate::params::VARIABLE) is wrong and has the word
+    /// `strict`.
     Params(ParamError),
     /// It is the registry of a process that this one was forked from, and its threads are not here.
     Forked,
@@ -41,3 +42,15 @@ impl std::error::Error for RegistryError {
         }
     }
 }
+
+/// The error of giving a topology to a process that has one. Holds the topology that was refused.
+#[derive(Debug)]
+pub struct TopologyInUse(pub Box<topology::Topology>);
+
+impl fmt::Display for TopologyInUse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the process has a topology already: give it one before the first use")
+    }
+}
+
+impl std::error::Error for TopologyInUse {}

@@ -1,0 +1,159 @@
+//! The environment variable, in processes of their own.
+
+#![cfg(not(any(loom, shuttle, sim)))]
+
+use std::{
+    env,
+    ffi::OsStr,
+    fs,
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{PermissionsExt, chown},
+        process::CommandExt,
+    },
+    path::Path,
+    process::{Command, Output},
+    time::Duration,
+};
+
+use afterwork::{
+    params::Params,
+    percpu::PerCpu,
+    workqueue::{Registry, block_on, sleep, system},
+};
+
+/// Set in a process that runs one test; the value is its name.
+const INNER: &str = "AFTERWORK_TEST_INNER";
+
+fn is_inner(test: &str) -> bool {
+    env::var(INNER).as_deref() == Ok(test)
+}
+
+/// Returns the command that runs `test` by itself.
+fn command(program: &Path, test: &str, variable: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command
+        .args([test, "--exact", "--nocapture", "--test-threads=1"])
+        .env(INNER, test)
+        .env("AFTERWORK", variable);
+    command
+}
+
+/// Runs `test` by itself, which has to be good. Returns what the library wrote on stderr.
+fn lines(command: &mut Command) -> Vec<String> {
+    let output: Output = command.output().unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let told = String::from_utf8_lossy(&output.stderr);
+    let lines = told.lines().filter(|line| line.starts_with("afterwork: "));
+    lines.map(str::to_owned).collect()
+}
+
+fn this_program() -> std::path::PathBuf {
+    env::current_exe().unwrap()
+}
+
+/// Uses each part that reads tunables.
+fn use_everything() {
+    assert_eq!(system().unwrap().spawn(|| 1).join().unwrap(), 1);
+    block_on(sleep(Duration::from_millis(1)));
+    PerCpu::builder().build(|_| 0).unwrap();
+    afterwork::rcu::synchronize();
+}
+
+#[test]
+fn each_wrong_pair_is_reported_once_and_ignored() {
+    const TEST: &str = "each_wrong_pair_is_reported_once_and_ignored";
+    if is_inner(TEST) {
+        use_everything();
+        assert_eq!(Params::from_env().unwrap().max_active, 5);
+        assert_eq!(Registry::global().unwrap().params().max_active, 5);
+        assert_eq!(Registry::global().unwrap().params().stall_signal, 0);
+        return;
+    }
+    // No program can handle SIGKILL.
+    let text = b"workqueue.max_active=5,workqueue.max_activ=6,\xff,qpw=x,workqueue.stall_signal=9";
+    let lines = lines(&mut command(&this_program(), TEST, OsStr::from_bytes(text)));
+    let expected = [
+        "did you mean workqueue.max_active?",
+        "has no value",
+        "qpw=x: expected one of",
+        "workqueue.stall_signal=9: expected 0",
+    ];
+    assert_eq!(lines.len(), expected.len(), "{lines:?}");
+    for (line, expected) in lines.iter().zip(expected) {
+        assert!(line.contains(expected), "{line}");
+        assert!(line.contains("it is ignored"), "{line}");
+    }
+}
+
+#[test]
+fn a_strict_environment_refuses_what_is_wrong() {
+    const TEST: &str = "a_strict_environment_refuses_what_is_wrong";
+    if is_inner(TEST) {
+        assert!(system().is_err());
+        assert!(PerCpu::builder().build(|_| 0).is_err() || Params::from_env().is_ok());
+        return;
+    }
+    for text in [
+        b"strict,workqueue.max_activ=6".as_slice(),
+        b"qpw=x,strict",
+        b"strict,\xff",
+        b"strict,workqueue.stall_signal=9",
+    ] {
+        let lines = lines(&mut command(&this_program(), TEST, OsStr::from_bytes(text)));
+        assert_eq!(lines, [""; 0]);
+    }
+}
+
+/// A user and a group that own nothing.
+const NOBODY: u32 = 65534;
+
+#[test]
+fn a_program_with_more_rights_than_its_user_ignores_the_environment() {
+    const TEST: &str = "a_program_with_more_rights_than_its_user_ignores_the_environment";
+    if is_inner(TEST) {
+        use_everything();
+        let found = Params::from_env().unwrap().max_active;
+        // SAFETY: takes a number, and returns one.
+        let is_marked = unsafe { libc::getauxval(libc::AT_SECURE) } != 0;
+        println!("marked: {is_marked}, found: {found}");
+        return;
+    }
+    let text = "workqueue.max_active=5,observe.publish=on,bad=1";
+    let folder = env::temp_dir().join(format!("aw-secure-{}", std::process::id()));
+    fs::create_dir(&folder).unwrap();
+    fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+    let program = folder.join("program");
+    fs::copy(this_program(), &program).unwrap();
+    let mut outcomes = Vec::new();
+    for mode in [0o755, 0o4755, 0o2755] {
+        // Without the right to give files away nothing is set.
+        let given = chown(&program, Some(0), Some(0));
+        fs::set_permissions(&program, PermissionsExt::from_mode(mode)).unwrap();
+        let mut command = command(&program, TEST, text);
+        command.current_dir("/");
+        if given.is_ok() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        outcomes.push((mode, command.output().unwrap()));
+    }
+    fs::remove_dir_all(&folder).unwrap();
+    for (mode, output) in outcomes {
+        let out = String::from_utf8_lossy(&output.stdout);
+        let err = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{mode:o}: {output:?}");
+        if mode == 0o755 {
+            assert!(out.contains("marked: false, found: 5"), "{out}");
+            assert!(err.contains("unknown key \"bad\""), "{err}");
+        } else if out.contains("marked: false") {
+            eprintln!("skipped: no program of mode {mode:o} has more rights here");
+        } else {
+            let default = Params::default().max_active;
+            assert!(
+                out.contains(&format!("found: {default}")),
+                "{mode:o}: {out}"
+            );
+            assert!(!err.contains("afterwork: "), "{mode:o}: {err}");
+        }
+    }
+}

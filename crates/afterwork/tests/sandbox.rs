@@ -1,0 +1,182 @@
+//! Machines of which the process sees little or nothing: no sysfs, no procfs, files that are missing, spoilt or contradictory.
+//!
+//! Each case is a process of its own that hides files in a mount namespace of its own.
+
+#![cfg(not(any(loom, shuttle, sim)))]
+
+#[allow(dead_code, reason = "other tests start threads in their children")]
+mod children;
+
+use std::{ffi::CString, fs, io, path::Path, ptr, time::Duration};
+
+use afterwork::{
+    observe,
+    percpu::{PerCpu, SloppyCounter},
+    rcu,
+    task_work::Worker,
+    workqueue::{Registry, Topology, Workqueue, block_on, interval, sleep, system, timeout},
+};
+use children::{alone, in_child};
+
+/// Calls `mount`.
+fn mount(source: &str, target: &str, kind: &str, flags: libc::c_ulong) -> io::Result<()> {
+    let [source, target, kind] = [source, target, kind].map(|text| CString::new(text).unwrap());
+    let (source, target, kind) = (source.as_ptr(), target.as_ptr(), kind.as_ptr());
+    // SAFETY: strings that live over the call.
+    match unsafe { libc::mount(source, target, kind, flags, ptr::null()) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Gives this process a mount namespace of its own.
+fn unshare_mounts() -> io::Result<()> {
+    // SAFETY: takes a number.
+    if unsafe { libc::unshare(libc::CLONE_NEWNS) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    mount("none", "/", "", libc::MS_REC | libc::MS_PRIVATE)
+}
+
+/// Returns `true` if files can be hidden here. Otherwise it prints that the test is skipped.
+fn may_hide() -> bool {
+    let (status, told) = in_child(|| unshare_mounts().unwrap());
+    if !status.success() {
+        eprintln!("skipped: no mount namespace may be made here: {told}");
+    }
+    status.success()
+}
+
+/// Uses each part of the library that needs the machine.
+fn use_everything() {
+    const SPAN: Duration = Duration::from_millis(1);
+    let queue = Workqueue::builder("sandbox").build().unwrap();
+    assert_eq!(queue.spawn(|| 1).join().unwrap(), 1);
+    let queue = Workqueue::builder("per-cpu").per_cpu().build().unwrap();
+    assert_eq!(queue.spawn(|| 2).join().unwrap(), 2);
+    assert_eq!(system().unwrap().spawn(|| 3).join().unwrap(), 3);
+    block_on(sleep(SPAN));
+    assert!(block_on(timeout(SPAN, std::future::pending::<()>())).is_err());
+    block_on(interval(SPAN).unwrap().tick());
+    let worker = Worker::builder("sandbox").build().unwrap();
+    let slept = worker.spawn_local(|| async {
+        sleep(SPAN).await;
+        4
+    });
+    assert_eq!(slept.join().unwrap(), 4);
+    let slots = PerCpu::builder().build(|_| 5).unwrap();
+    assert_eq!(slots.with_current(|slot| *slot), 5);
+    let count = SloppyCounter::new(PerCpu::builder(), 4).unwrap();
+    count.add(6);
+    assert_eq!(count.sum(), 6);
+    drop(rcu::read());
+    rcu::synchronize();
+    rcu::barrier();
+    observe::snapshot().unwrap();
+}
+
+/// Uses everything in a process that `hide` has changed. Returns the lines that the library wrote on stderr.
+fn lines_without(hide: impl FnOnce() -> io::Result<()>) -> Vec<String> {
+    let (status, told) = in_child(|| {
+        unshare_mounts().unwrap();
+        hide().unwrap();
+        use_everything();
+        let allowed = sync::cpu::affinity().unwrap();
+        assert_eq!(*Registry::global().unwrap().topology().allowed(), allowed);
+    });
+    assert!(status.success(), "{status} {told}");
+    let lines = told.lines().filter(|line| line.starts_with("afterwork: "));
+    lines.map(str::to_owned).collect()
+}
+
+const CPU: &str = "/sys/devices/system/cpu";
+const NODE: &str = "/sys/devices/system/node";
+
+fn hide(directory: &str) -> io::Result<()> {
+    mount("none", directory, "tmpfs", 0)
+}
+
+/// Puts a file with the text `spoilt` in place of `file`.
+fn spoil(file: &str, spoilt: &[u8]) -> io::Result<()> {
+    let other = std::env::temp_dir().join(format!("aw-spoilt-{}", std::process::id()));
+    fs::write(&other, spoilt)?;
+    let mounted = mount(other.to_str().unwrap(), file, "", libc::MS_BIND);
+    fs::remove_file(&other)?;
+    mounted
+}
+
+#[test]
+fn everything_works_without_sysfs_and_says_so_in_one_line() {
+    let _alone = alone();
+    if !may_hide() {
+        return;
+    }
+    let missing = format!("{CPU}/online: there is no such file");
+    let whole: [&[&str]; 3] = [&["/sys"], &["/sys", "/proc"], &[CPU]];
+    for hidden in whole {
+        let lines = lines_without(|| hidden.iter().try_for_each(|it| hide(it)));
+        assert_eq!(lines.len(), 1, "{hidden:?} {lines:?}");
+        assert!(lines[0].contains(&missing), "{hidden:?} {lines:?}");
+    }
+    // Without procfs alone nothing is missing.
+    assert_eq!(lines_without(|| hide("/proc")), [""; 0]);
+}
+
+#[test]
+fn everything_works_with_parts_of_sysfs() {
+    let _alone = alone();
+    if !may_hide() {
+        return;
+    }
+    let of_cpu = |name: &str| format!("{CPU}/cpu0/{name}");
+    for hidden in [of_cpu("topology"), of_cpu("cache"), of_cpu(""), NODE.into()] {
+        if Path::new(&hidden).exists() {
+            let lines = lines_without(|| hide(&hidden));
+            assert!(lines.len() <= 1, "{hidden} {lines:?}");
+        }
+    }
+    let files = [
+        format!("{CPU}/online"),
+        format!("{CPU}/possible"),
+        format!("{CPU}/isolated"),
+        format!("{NODE}/node0/cpulist"),
+        of_cpu("topology/core_cpus_list"),
+        of_cpu("topology/physical_package_id"),
+        of_cpu("cache/index0/level"),
+        of_cpu("cache/index0/type"),
+        of_cpu("cache/index0/shared_cpu_list"),
+        "/proc/self/cgroup".into(),
+        "/proc/self/mountinfo".into(),
+        "/proc/self/status".into(),
+    ];
+    for file in files.iter().filter(|file| Path::new(file).exists()) {
+        for spoilt in [b"\xff\n".as_slice(), b"", b"1000\n", b"no list\n"] {
+            let lines = lines_without(|| spoil(file, spoilt));
+            assert!(lines.len() <= 1, "{file} {spoilt:?} {lines:?}");
+        }
+    }
+}
+
+#[test]
+fn a_program_gives_the_process_its_topology_before_the_first_use() {
+    let _alone = alone();
+    let (status, told) = in_child(|| {
+        let last = sync::cpu::affinity().unwrap().last().unwrap();
+        let machine = || Topology::flat(&[last].into_iter().collect()).unwrap();
+        Registry::set_global_topology(machine()).unwrap();
+        let refused = Registry::set_global_topology(machine()).unwrap_err();
+        assert_eq!(*refused.0, machine());
+        assert_eq!(*Registry::global().unwrap().topology(), machine());
+        // It is not detected later, either.
+        Registry::global().unwrap().refresh_topology();
+        assert_eq!(*Registry::global().unwrap().topology(), machine());
+        let slots = PerCpu::builder().build(|cpu| cpu).unwrap();
+        assert_eq!(slots.with_current(|cpu| *cpu), last);
+    });
+    assert!(status.success(), "{status} {told}");
+    let (status, told) = in_child(|| {
+        let detected = Registry::global().unwrap().topology();
+        assert!(Registry::set_global_topology((*detected).clone()).is_err());
+    });
+    assert!(status.success(), "{status} {told}");
+}

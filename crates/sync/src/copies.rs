@@ -1,0 +1,252 @@
+//! Finds a second copy of the library in this process.
+//!
+//! A program that is linked with the static library, and opens a plugin that is linked with the shared one, has two copies. Each has
+//! statics of its own: readers that the other's grace periods do not know, and queues with threads of their own. Nothing fails at
+//! once, so the second copy that is used writes one line.
+//!
+//! Each copy has a word that says whether it is in use, and an ELF note with the distance to that word. The loader lists all loaded
+//! files, and the headers of a file lead to its notes. No symbol is looked up, because a program does not export those of its
+//! static libraries.
+//!
+//! ```text
+//! copy, at its first use:  own word = USED;  for each other word that is not UNUSED:
+//!                            of the two words, the one at the lower address: USED → REPORTED?  write the line
+//! ```
+//!
+//! Two copies that are first used at the same time both find each other. Then one exchange succeeds, and one line is written.
+
+use std::{
+    ffi::{CStr, c_int, c_void},
+    mem::offset_of,
+    ptr, slice,
+    sync::atomic::{AtomicU32, Ordering, fence},
+};
+
+/// In the word of a copy.
+const UNUSED: u32 = 0;
+const USED: u32 = 1;
+const REPORTED: u32 = 2;
+
+/// The word of this copy. A: all copies.
+static WORD: AtomicU32 = AtomicU32::new(UNUSED);
+
+/// The note of a copy, in the form that all versions of the library keep.
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Note {
+    /// What each ELF note begins with.
+    head: Head,
+    name: [u8; 12],
+    /// From this field to the word, in bytes.
+    distance: i32,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Head {
+    name_len: u32,
+    content_len: u32,
+    kind: u32,
+}
+
+const HEAD: Head = Head {
+    name_len: NAME.len() as u32,
+    content_len: 4,
+    kind: 1,
+};
+const NAME: [u8; 12] = *b"afterwork\0\0\0";
+
+// A distance, because an address would need a section that the loader writes. The linker takes the section for notes by its type.
+// Hidden, so that the distance is known when a library is linked.
+#[cfg(not(miri))]
+core::arch::global_asm!(
+    ".pushsection .note.afterwork, \"a\", %note",
+    ".balign 4",
+    ".4byte 12, 4, 1",
+    ".asciz \"afterwork\\0\\0\"",
+    ".4byte {word} - .",
+    ".popsection",
+    ".hidden {word}",
+    word = sym WORD,
+);
+
+/// Marks this copy as used. Writes a line on stderr if another one is in use and no copy has written it.
+///
+/// # Blocking
+///
+/// While another thread opens or closes a library.
+pub(crate) fn note_use() {
+    WORD.store(USED, Ordering::Relaxed);
+    // Store buffering between two copies, with this fence in both: each marks itself, then reads the other's word. The copy whose
+    // fence comes second finds the other's mark. No model shows it, because a model has one copy.
+    fence(Ordering::SeqCst);
+    let mut other = Other::default();
+    // SAFETY: the function takes what it is given here, and does not unwind.
+    unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut other).cast()) };
+    if let Some(there) = other.there {
+        let here = other.here.unwrap_or_default();
+        crate::process::write_line(&format!(
+            "two copies of the library are in use, in {} and in {}: a grace period of one does not wait for readers of the other, and \
+             nothing may be passed between them; link both with the same shared library",
+            shown(&here),
+            shown(&there),
+        ));
+    }
+}
+
+/// Returns how users know the loaded file `name`.
+fn shown(name: &str) -> &str {
+    if name.is_empty() { "the program" } else { name }
+}
+
+/// The files that have copies.
+#[derive(Default)]
+struct Other {
+    /// That of this copy.
+    here: Option<String>,
+    /// That of another copy, if this one is to report it.
+    there: Option<String>,
+}
+
+/// Looks at one loaded file. The loader keeps it loaded until this returns.
+unsafe extern "C" fn look(
+    info: *mut libc::dl_phdr_info,
+    _: libc::size_t,
+    other: *mut c_void,
+) -> c_int {
+    // SAFETY: the loader's description, for the time of this call; and what `note_use` passed.
+    let (info, other) = unsafe { (&*info, &mut *other.cast::<Other>()) };
+    if info.dlpi_phdr.is_null() {
+        return 0;
+    }
+    // SAFETY: the headers of a loaded file.
+    let headers = unsafe { slice::from_raw_parts(info.dlpi_phdr, info.dlpi_phnum.into()) };
+    let name = || match info.dlpi_name.is_null() {
+        true => String::new(),
+        // SAFETY: the loader's string, for the time of this call.
+        false => unsafe { CStr::from_ptr(info.dlpi_name) }
+            .to_string_lossy()
+            .into_owned(),
+    };
+    for header in headers.iter().filter(|it| it.p_type == libc::PT_NOTE) {
+        let start = (info.dlpi_addr as usize).wrapping_add(header.p_vaddr as usize);
+        let start = ptr::with_exposed_provenance::<u8>(start);
+        // SAFETY: the linker wrote the notes into a segment of the file, and their words too. The file stays for the time of this
+        // call.
+        let words = unsafe { words(start, header.p_memsz as usize) };
+        for word in words {
+            if ptr::eq(word, &WORD) {
+                other.here = Some(name());
+            } else if is_to_be_reported(word) {
+                other.there = Some(name());
+            }
+        }
+    }
+    0
+}
+
+/// Returns `true` if the copy of `word` is in use, and this copy is the first of both to find out.
+fn is_to_be_reported(word: &AtomicU32) -> bool {
+    if word.load(Ordering::Relaxed) == UNUSED {
+        return false;
+    }
+    let lower = if ptr::from_ref(word) < &raw const WORD {
+        word
+    } else {
+        &WORD
+    };
+    let (order, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+    lower
+        .compare_exchange(USED, REPORTED, order, failed)
+        .is_ok()
+}
+
+/// Returns the words to which the notes of copies lead, among all notes of a file.
+///
+/// # Safety
+///
+/// 1. `len` bytes of notes at `start` can be read, and so can the words to which they lead, for as long as `'a`. Copies alone
+///    write the words, by atomic steps.
+unsafe fn words<'a>(start: *const u8, len: usize) -> impl Iterator<Item = &'a AtomicU32> {
+    // SAFETY: (1).
+    let notes = unsafe { notes(start, len) };
+    notes.map(|note| {
+        let from = note.wrapping_byte_add(offset_of!(Note, distance));
+        // SAFETY: (1), because the iterator returns notes of copies alone.
+        let distance = unsafe { from.cast::<i32>().read_unaligned() };
+        let word = from.wrapping_byte_offset(distance as isize);
+        // The word is in another object than the note, as far as the compiler knows.
+        let word = ptr::with_exposed_provenance_mut(word.addr());
+        // SAFETY: (1).
+        unsafe { AtomicU32::from_ptr(word) }
+    })
+}
+
+/// Returns the notes of copies among all notes of a file.
+///
+/// # Safety
+///
+/// 1. `len` bytes of notes at `start` can be read while the iterator is used.
+unsafe fn notes(start: *const u8, len: usize) -> impl Iterator<Item = *const Note> {
+    let mut at = 0;
+    std::iter::from_fn(move || {
+        while at + size_of::<Head>() <= len {
+            let note = start.wrapping_add(at).cast::<Note>();
+            // SAFETY: (1), and the head lies within the bytes.
+            let head = unsafe { note.cast::<Head>().read_unaligned() };
+            let padded = |len: u32| (len as usize).next_multiple_of(4);
+            at += size_of::<Head>() + padded(head.name_len) + padded(head.content_len);
+            // SAFETY: (1), and by its head, which is read first, the note ends within the bytes.
+            if at <= len && head == HEAD && unsafe { note.read_unaligned() }.name == NAME {
+                return Some(note);
+            }
+        }
+        None
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notes_of_copies_are_found_among_others() {
+        let mut bytes = Vec::new();
+        let mut add = |name: &[u8], kind: u32, content: &[u32]| {
+            let lens = [name.len() as u32, content.len() as u32 * 4];
+            let head = [lens[0], lens[1], kind].map(u32::to_le_bytes);
+            bytes.extend(head.concat());
+            bytes.extend(name);
+            bytes.resize(bytes.len().next_multiple_of(4), 0);
+            bytes.extend(content.iter().flat_map(|word| word.to_le_bytes()));
+        };
+        add(b"GNU\0", 5, &[1, 2]);
+        add(&NAME, 1, &[5]);
+        add(b"x", 1, &[]);
+        add(&NAME, 2, &[6]);
+        add(&NAME, 1, &[7]);
+        add(b"afterwork\0", 1, &[8]);
+        // One that is cut off.
+        add(&NAME, 1, &[9]);
+        let len = bytes.len() - 1;
+        // SAFETY: `bytes` lives on, and nothing writes it.
+        let found = unsafe { notes(bytes.as_ptr(), len) };
+        // SAFETY: as above.
+        let distances: Vec<_> = found
+            .map(|note| unsafe { note.read_unaligned() }.distance)
+            .collect();
+        assert_eq!(distances, [5, 7]);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "Miri has no loader")]
+    fn the_loader_leads_to_the_word_of_this_copy() {
+        note_use();
+        assert_ne!(WORD.load(Ordering::Relaxed), UNUSED);
+        let mut other = Other::default();
+        // SAFETY: as in `note_use`.
+        unsafe { libc::dl_iterate_phdr(Some(look), (&raw mut other).cast()) };
+        assert!(other.here.is_some());
+        assert!(other.there.is_none());
+    }
+}

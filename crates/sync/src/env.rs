@@ -1,0 +1,24 @@
+//! Environment variables by which a user steers the library.
+
+use std::ffi::OsString;
+
+/// Returns the environment variable `name`; `None` if it is not set, and in a program that has more rights than the user that
+/// starts it.
+///
+/// The kernel marks such programs: those with a set-user-ID or set-group-ID bit, or with file capabilities. A variable would let
+/// the user make files and signals in the name of the program's owner.
+pub fn var(name: &str) -> Option<OsString> {
+    if is_privileged() {
+        return None;
+    }
+    std::env::var_os(name)
+}
+
+/// Returns `true` if the kernel started this program with more rights than its user has (`AT_SECURE`).
+fn is_privileged() -> bool {
+    if cfg!(miri) {
+        return false;
+    }
+    // SAFETY: takes a number, and returns one.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}

@@ -1,0 +1,173 @@
+//! What the kernel and the processor give a new thread from the thread that starts it, although it is no business of the library's
+//! threads: timer slack, memory policy, I/O priority, and the modes of floating-point arithmetic.
+//!
+//! | what | becomes |
+//! |---|---|
+//! | timer slack, memory policy | those with which the process was started, as by systemd or numactl |
+//! | I/O priority | that of the process's first thread, as set by ionice |
+//! | floating-point modes | the default ones: compiled code counts on them |
+//!
+//! Only the first thread can read its slack and policy, so [`RECORD`] reads both when the library is loaded. If another thread
+//! loads it, by `dlopen`, the system's defaults take their place. A setting that is refused stays as the starting thread had it.
+//!
+//! A thread that has nothing to reset makes four system calls, which only read.
+
+use std::sync::OnceLock;
+
+use crate::punctual::{set_slack, slack_ns};
+
+/// The timer slack of the machine's first process, and of most others.
+const DEFAULT_SLACK_NS: u64 = 50_000;
+
+/// Has the loader call [`record`] before `main`, or in `dlopen`.
+#[cfg(not(miri))]
+#[used]
+#[unsafe(link_section = ".init_array")]
+static RECORD: extern "C" fn() = record;
+
+static AT_START: OnceLock<AtStart> = OnceLock::new();
+
+#[derive(Debug)]
+struct AtStart {
+    slack_ns: u64,
+    policy: MemoryPolicy,
+}
+
+impl AtStart {
+    const DEFAULT: Self = Self {
+        slack_ns: DEFAULT_SLACK_NS,
+        policy: MemoryPolicy::DEFAULT,
+    };
+}
+
+extern "C" fn record() {
+    // SAFETY: only return numbers.
+    let is_first = unsafe { libc::gettid() == libc::getpid() };
+    if is_first {
+        let _ = AT_START.set(AtStart {
+            // A real-time thread has no slack.
+            slack_ns: slack_ns().filter(|&ns| ns > 0).unwrap_or(DEFAULT_SLACK_NS),
+            policy: MemoryPolicy::of_this_thread().unwrap_or(MemoryPolicy::DEFAULT),
+        });
+    }
+}
+
+/// Resets what this thread, which the library has just started, got from the thread that started it. `first` is the number of the
+/// process's first thread.
+pub(crate) fn reset(first: libc::pid_t) {
+    reset_arithmetic();
+    // Keeps the linker from leaving out of a static library what nothing else names.
+    #[cfg(not(miri))]
+    std::hint::black_box(&RECORD);
+    let wanted = AT_START.get().unwrap_or(&AtStart::DEFAULT);
+    // 0 is the slack of a real-time thread, which nothing delays.
+    if slack_ns().is_some_and(|ns| ns != 0 && ns != wanted.slack_ns)
+        && let Ok(slack_ns) = wanted.slack_ns.try_into()
+    {
+        set_slack(slack_ns);
+    }
+    if MemoryPolicy::of_this_thread().is_some_and(|policy| policy != wanted.policy) {
+        wanted.policy.set();
+    }
+    let wanted = io_priority(first);
+    if wanted >= 0 && io_priority(0) != wanted {
+        set_io_priority(wanted);
+    }
+}
+
+/// How many memory nodes the kernel can be built for.
+const NR_NODES: usize = 1024;
+
+/// Where the memory of a thread is to lie: a mode of linux/mempolicy.h, and the nodes that it is about.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct MemoryPolicy {
+    mode: libc::c_int,
+    nodes: [u64; NR_NODES / 64],
+}
+
+impl MemoryPolicy {
+    /// The node of the CPU on which a thread runs.
+    const DEFAULT: Self = Self {
+        mode: libc::MPOL_DEFAULT,
+        nodes: [0; NR_NODES / 64],
+    };
+
+    /// The number of nodes as the system calls want it: one more than they use.
+    const NR: usize = NR_NODES + 1;
+
+    /// Returns the policy of this thread; `None` if the kernel knows none, or refuses.
+    fn of_this_thread() -> Option<Self> {
+        let mut policy = Self::DEFAULT;
+        // SAFETY: the call writes the mode and the `NR_NODES` bits of `nodes`.
+        let refused = unsafe {
+            libc::syscall(
+                libc::SYS_get_mempolicy,
+                &raw mut policy.mode,
+                policy.nodes.as_mut_ptr(),
+                Self::NR,
+                0,
+                0,
+            )
+        };
+        (refused == 0).then_some(policy)
+    }
+
+    fn set(&self) {
+        // SAFETY: the call reads the `NR_NODES` bits of `nodes`.
+        unsafe {
+            libc::syscall(
+                libc::SYS_set_mempolicy,
+                self.mode,
+                self.nodes.as_ptr(),
+                Self::NR,
+            )
+        };
+    }
+}
+
+/// In the calls on I/O priorities: the number is that of a thread.
+const OF_THREAD: libc::c_int = 1;
+
+/// Returns the I/O priority of `thread`, with its class; 0 is this thread. Negative if the kernel refuses.
+fn io_priority(thread: libc::pid_t) -> libc::c_long {
+    // SAFETY: takes numbers, and returns one.
+    let priority = unsafe { libc::syscall(libc::SYS_ioprio_get, OF_THREAD, thread) };
+    // Older kernels give a thread without a class the level 4, which means nothing.
+    if priority >> 13 == 0 { 0 } else { priority }
+}
+
+fn set_io_priority(priority: libc::c_long) {
+    // SAFETY: takes numbers; 0 names this thread.
+    unsafe { libc::syscall(libc::SYS_ioprio_set, OF_THREAD, 0, priority) };
+}
+
+/// Sets the modes of floating-point arithmetic that the ABI prescribes for the start of a program: round to nearest, keep
+/// denormal numbers, raise no signal.
+#[cfg(all(target_arch = "x86_64", not(miri)))]
+fn reset_arithmetic() {
+    let (mxcsr, x87) = (0x1f80_u32, 0x37f_u16);
+    // SAFETY: sets what compiled code counts on; `fnclex` keeps `fldcw` from raising a pending exception.
+    unsafe {
+        core::arch::asm!(
+            "ldmxcsr [{mxcsr}]",
+            "fnclex",
+            "fldcw [{x87}]",
+            mxcsr = in(reg) &raw const mxcsr,
+            x87 = in(reg) &raw const x87,
+            options(nostack, readonly),
+        );
+    }
+}
+
+/// As on x86-64.
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+fn reset_arithmetic() {
+    // SAFETY: sets what compiled code counts on.
+    unsafe {
+        core::arch::asm!("msr fpcr, xzr", "msr fpsr, xzr", options(nomem, nostack));
+    }
+}
+
+/// Other machines keep the modes of the starting thread.
+#[cfg(any(miri, not(any(target_arch = "x86_64", target_arch = "aarch64"))))]
+fn reset_arithmetic() {}

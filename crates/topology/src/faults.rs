@@ -1,0 +1,71 @@
+//! What becomes of a fault in a tree: an error, or a note.
+//!
+//! A saved tree comes from a file that its owner can repair, so its first fault is an error. The tree of the machine on which
+//! the process runs is what it is. Sandboxes show parts of it, and firmware contradicts itself. So detection drops each piece
+//! that it cannot use, counts it, and keeps the rest.
+
+use std::fmt::Display;
+
+use crate::error::Error;
+use crate::quirk::Quirk;
+
+/// Decides about the faults of one tree.
+#[derive(Debug)]
+pub(crate) enum Faults {
+    /// The first fault is the result.
+    Refuse,
+    /// Each fault is dropped. The first one is kept as text.
+    Ignore {
+        /// The first fault.
+        first: Option<String>,
+        /// The number of faults after the first one.
+        nr_more: usize,
+    },
+}
+
+impl Faults {
+    /// Makes one that drops faults.
+    pub(crate) fn ignored() -> Self {
+        Self::Ignore {
+            first: None,
+            nr_more: 0,
+        }
+    }
+
+    /// Returns what was read, or `instead` if that failed and faults are ignored.
+    pub(crate) fn or<T>(&mut self, read: Result<T, Error>, instead: T) -> Result<T, Error> {
+        match read {
+            Ok(value) => Ok(value),
+            Err(error) => self.refuse(error).map(|()| instead),
+        }
+    }
+
+    /// Returns the error, unless faults are ignored.
+    pub(crate) fn refuse(&mut self, error: Error) -> Result<(), Error> {
+        match self {
+            Self::Refuse => Err(error),
+            Self::Ignore { .. } => {
+                self.note(&error);
+                Ok(())
+            }
+        }
+    }
+
+    /// Counts a fault that is no error in either case.
+    pub(crate) fn note(&mut self, fault: &dyn Display) {
+        if let Self::Ignore { first, nr_more } = self {
+            match first {
+                None => *first = Some(fault.to_string()),
+                Some(_) => *nr_more += 1,
+            }
+        }
+    }
+
+    /// Returns what was ignored, if anything was.
+    pub(crate) fn quirk(self) -> Option<Quirk> {
+        match self {
+            Self::Refuse => None,
+            Self::Ignore { first, nr_more } => first.map(|first| Quirk::Ignored { first, nr_more }),
+        }
+    }
+}
