@@ -184,6 +184,16 @@ impl<T> Blank<T> {
         unsafe { load(self.0) }
     }
 
+    /// Marks the last item of a [sealed](seal_filled) block, so that the block stays eager until it
+    /// is empty.
+    pub(super) fn mark_eager(&self) {
+        let last = self.state().nr_items() - 1;
+        // SAFETY: the handle owns the block.
+        let state = unsafe { state(self.0) };
+        // Relaxed: the push publishes it.
+        state.fetch_or(1 << (State::EAGER_SHIFT as usize + last), Ordering::Relaxed);
+    }
+
     /// Gives up the handle.
     #[inline(always)]
     pub(super) fn into_raw(self) -> NonNull<Block<T>> {
@@ -229,18 +239,6 @@ pub(super) unsafe fn seal_filled<T>(block: NonNull<Block<T>>, nr_items: usize) {
     let filled = (nr_items as u64 * State::ONE) | State::SEALED;
     // SAFETY: (1). Relaxed: the push publishes it.
     unsafe { state(block) }.store(filled, Ordering::Relaxed);
-}
-
-/// Marks the first item of a block that nobody else knows.
-///
-/// # Safety
-///
-/// 1. The caller owns `block`, which was [sealed](seal_filled).
-pub(super) unsafe fn mark_eager<T>(block: NonNull<Block<T>>) {
-    // SAFETY: (1).
-    let state = unsafe { state(block) };
-    let eager = state.load(Ordering::Relaxed) | 1 << State::EAGER_SHIFT;
-    state.store(eager, Ordering::Relaxed);
 }
 
 /// Adds an item to a block that was pushed. If the owner has closed the block, gives the item back, and the block, which
