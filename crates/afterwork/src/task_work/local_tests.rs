@@ -163,26 +163,66 @@ fn a_waker_outlives_its_future_its_set_and_its_mailbox() {
 }
 
 #[test]
-fn a_wake_up_goes_in_beside_the_capacity() {
-    let mut mailbox = Mailbox::builder().capacity(1).build();
+fn a_wake_up_takes_up_no_room() {
+    for backlog in [Backlog::Fifo, Backlog::Lifo] {
+        let mut mailbox = Mailbox::builder().capacity(1).backlog(backlog).build();
+        let set = LocalSet::new(&mailbox);
+        let poster = mailbox.poster();
+        let probe = Probe::default();
+        let handle = set.spawn_local(probe.clone().wait_for(2));
+        serve(&mut mailbox, &set);
+        poster.post(Mail::Number(1)).unwrap();
+        probe.waker().wake();
+        assert_eq!((mailbox.len(), poster.nr_inside()), (2, Some(1)));
+        assert!(matches!(
+            poster.post(Mail::Number(2)),
+            Err(PostError::Full(_))
+        ));
+        assert!(matches!(mailbox.try_recv(), Ok(Mail::Number(1))));
+        assert_eq!((mailbox.len(), poster.nr_inside()), (1, Some(0)));
+        poster.post(Mail::Number(2)).unwrap();
+        serve(&mut mailbox, &set);
+        assert_eq!(handle.try_join().unwrap().unwrap(), 2);
+        assert_eq!(poster.nr_inside(), Some(0));
+    }
+}
+
+#[test]
+fn mail_gets_in_however_many_futures_wake_themselves() {
+    const CAPACITY: usize = 2;
+    let mut mailbox = Mailbox::builder().capacity(CAPACITY).build();
     let set = LocalSet::new(&mailbox);
     let poster = mailbox.poster();
-    let probe = Probe::default();
-    let handle = set.spawn_local(probe.clone().wait_for(2));
-    serve(&mut mailbox, &set);
-    poster.post(Mail::Number(1)).unwrap();
-    probe.waker().wake();
-    assert_eq!((mailbox.len(), poster.nr_inside()), (2, Some(2)));
-    assert!(matches!(mailbox.try_recv(), Ok(Mail::Number(1))));
-    // The wake-up has the room.
-    assert!(matches!(
-        poster.post(Mail::Number(2)),
-        Err(PostError::Full(_))
-    ));
-    serve(&mut mailbox, &set);
-    assert_eq!(handle.try_join().unwrap().unwrap(), 2);
-    assert_eq!(poster.nr_inside(), Some(0));
-    poster.post(Mail::Number(2)).unwrap();
+    for _ in 0..3 * CAPACITY {
+        drop(set.spawn_local(async {
+            loop {
+                yield_once().await;
+            }
+        }));
+    }
+    let cx = &mut std::task::Context::from_waker(Waker::noop());
+    for round in 0..20 {
+        // Each future is polled once, and has woken itself again.
+        for mail in mailbox.drain(3 * CAPACITY) {
+            let Mail::Woken(woken) = mail else {
+                panic!("only wake-ups are inside");
+            };
+            assert!(set.poll(woken));
+        }
+        assert_eq!(mailbox.len(), 3 * CAPACITY);
+        (0..CAPACITY as u32).for_each(|number| poster.post(Mail::Number(number)).unwrap());
+        let mut send = std::pin::pin!(poster.send(Mail::Number(CAPACITY as u32)));
+        assert!(send.as_mut().poll(cx).is_pending(), "round {round}");
+        let mut numbers = Vec::new();
+        while numbers.len() <= CAPACITY {
+            match mailbox.try_recv().unwrap() {
+                Mail::Woken(woken) => assert!(set.poll(woken)),
+                Mail::Number(number) => numbers.push(number),
+            }
+        }
+        assert!(numbers.into_iter().eq(0..=CAPACITY as u32));
+        assert!(send.as_mut().poll(cx).is_ready());
+    }
 }
 
 #[test]

@@ -150,9 +150,9 @@ impl<T> Mailbox<T> {
         Poster::new(self.shared.clone(), Lane::Ordinary)
     }
 
-    /// Makes a poster that does not keep the mailbox from ending.
-    pub(super) fn uncounted_poster(&self) -> Poster<T> {
-        Poster::uncounted(self.shared.clone())
+    /// Makes a poster of wake-ups, which does not keep the mailbox from ending.
+    pub(super) fn poster_of_wake_ups(&self) -> Poster<T> {
+        Poster::of_wake_ups(self.shared.clone())
     }
 
     /// Returns how many items may be inside; `None` if that is unbounded.
@@ -458,13 +458,15 @@ impl<T> Mailbox<T> {
         let emptied = |block| spent.push(block, &shared.free);
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         let found = unsafe { shared.inbox.read(reader, emptied) };
-        if found.is_ok() {
-            shared.release(1);
+        found.map(|(item, takes_room)| {
+            if shared.room.capacity().is_some() && takes_room {
+                shared.release(1);
+            }
             if let Some(tally) = &shared.owner.tally {
                 tally[RECEIVED].add_alone();
             }
-        }
-        found
+            item
+        })
     }
 
     #[cold]

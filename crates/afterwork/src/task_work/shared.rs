@@ -26,7 +26,7 @@ use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use sync::{Mutex, Patience, twin};
 
 use super::bell::Bell;
-use super::block::{Blank, Block};
+use super::block::{Blank, Block, Kind};
 use super::inbox::{Backlog, Inbox, Nothing, Reader};
 use super::room::{Room, Ticket};
 use super::sleeper::OnTurn;
@@ -153,7 +153,7 @@ impl<T> Shared<T> {
         };
         let mut wakeq = WakeQ::new();
         while let Some(first) = self.room.next_in_locked(&mut line) {
-            let block = Blank::new(self.inbox.nr_slots()).start(first.item, true, true);
+            let block = Blank::new(self.inbox.nr_slots()).start(first.item, Kind::Mail, true, true);
             self.inbox.push(first.lane, block);
             self.room.note_if_empty_locked(&line);
             if let Some(on_turn) = first.on_turn {
@@ -217,7 +217,7 @@ impl<T> Shared<T> {
             };
             match found {
                 // FOREIGN(dead-item): an item's drop, on the owner or on a poster that overlaps its end. A panic ends here.
-                Ok(item) => {
+                Ok((item, _)) => {
                     panics::contain(|| drop(item));
                 }
                 Err(Nothing::Empty) => return false,
