@@ -372,6 +372,19 @@ impl<T> Inbox<T> {
     }
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+impl<T> Inbox<T> {
+    /// Leaves the FIFO of a lane as a poster leaves it that is held up between the two steps of its
+    /// push. Its one item was never received, and never will be.
+    pub(super) fn hold_up(&self, lane: Lane) {
+        // SAFETY: not kept: this cursor takes the link with which the reader's cursor begins. The
+        // reader finds a queue that has a newest item, and no link to the oldest one, as after the
+        // first step.
+        let found = unsafe { self.queue(lane).peek(&mut RawCursor::new()) };
+        assert!(matches!(found, Pop::Item(_)), "a post has ended");
+    }
+}
+
 /// How a walk over a lane ended.
 enum Walk {
     /// When there were enough.

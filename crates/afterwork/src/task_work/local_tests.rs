@@ -226,6 +226,86 @@ fn mail_gets_in_however_many_futures_wake_themselves() {
 }
 
 #[test]
+fn futures_whose_mailbox_is_gone_end_with_their_set() {
+    let (mut mailbox, set) = made();
+    let probe = Probe::default();
+    let handle = set.spawn_local(probe.clone().wait_for(2));
+    let unpolled = set.spawn_local(pending::<()>());
+    match mailbox.try_recv() {
+        Ok(Mail::Woken(woken)) => assert!(set.poll(woken)),
+        other => panic!("{other:?}"),
+    }
+    drop(mailbox);
+    probe.waker().wake();
+    assert_eq!((probe.nr_polls.get(), set.len()), (1, 2));
+    assert!(!handle.is_finished() && !unpolled.is_finished());
+    assert!(matches!(
+        set.spawn_local(async {}).join(),
+        Err(JoinError::Refused)
+    ));
+    drop(set);
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    assert!(matches!(unpolled.join(), Err(JoinError::Cancelled)));
+}
+
+/// Mail whose drop wakes a local future, and which knows how many such drops are under way.
+struct Waking {
+    waker: Option<Waker>,
+    _woken: Option<Woken>,
+}
+
+thread_local!(static DEPTHS: Cell<(u32, u32)> = const { Cell::new((0, 0)) });
+
+impl From<Woken> for Waking {
+    fn from(woken: Woken) -> Self {
+        Self {
+            waker: None,
+            _woken: Some(woken),
+        }
+    }
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        let (depth, deepest) = DEPTHS.get();
+        DEPTHS.set((depth + 1, deepest.max(depth + 1)));
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+        let (depth, deepest) = DEPTHS.get();
+        DEPTHS.set((depth - 1, deepest));
+    }
+}
+
+#[test]
+fn the_drop_of_a_mailbox_does_not_nest_the_drops_of_its_items() {
+    let nr_items = if cfg!(miri) { 10 } else { 100 };
+    for backlog in [Backlog::Fifo, Backlog::Lifo] {
+        let mut mailbox = Mailbox::<Waking>::builder().backlog(backlog).build();
+        let poster = mailbox.poster();
+        let set = LocalSet::new(&mailbox);
+        let probes: Vec<Probe> = (0..nr_items).map(|_| Probe::default()).collect();
+        for probe in &probes {
+            drop(set.spawn_local(probe.clone().wait_for(2)));
+        }
+        for mut mail in mailbox.drain(usize::MAX) {
+            assert!(set.poll(mail._woken.take().unwrap()));
+        }
+        for probe in &probes {
+            let mail = Waking {
+                waker: Some(probe.waker()),
+                _woken: None,
+            };
+            assert!(poster.post(mail).is_ok());
+        }
+        DEPTHS.set((0, 0));
+        drop(mailbox);
+        assert_eq!(DEPTHS.get(), (0, 1));
+        assert_eq!(set.len(), nr_items);
+    }
+}
+
+#[test]
 #[cfg_attr(miri, ignore = "safe code; others have the threads")]
 fn a_wake_up_overtakes_who_waits_for_room_and_takes_none_from_him() {
     let mut mailbox = Mailbox::builder().capacity(1).build();

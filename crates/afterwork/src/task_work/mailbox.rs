@@ -434,7 +434,10 @@ impl<T> Mailbox<T> {
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         match unsafe { self.shared.inbox.count(reader, count) } {
             Count::Enough => Inside::Enough,
-            Count::MidPush => Inside::MidPush,
+            Count::MidPush if self.shared.is_at_home() => Inside::MidPush,
+            // That push does not end in a child of `fork`.
+            Count::MidPush if self.len() > 0 => Inside::Enough,
+            Count::MidPush => Inside::Over,
             Count::Only(0) if over => Inside::Over,
             Count::Only(1..) if over || self.shared.room.is_awaited() => Inside::Enough,
             Count::Only(nr_inside) => Inside::Short(nr_inside),
@@ -472,7 +475,7 @@ impl<T> Mailbox<T> {
     #[cold]
     fn nothing(&mut self, found: Nothing) -> Result<T, TryRecvError> {
         if found == Nothing::MidPush {
-            return Err(TryRecvError::MidPush);
+            return Err(self.mid_push());
         }
         if !self.is_over() {
             self.space_polls();
@@ -482,7 +485,16 @@ impl<T> Mailbox<T> {
         match self.read() {
             Ok(item) => Ok(item),
             Err(Nothing::Empty) => Err(TryRecvError::Closed),
-            Err(Nothing::MidPush) => Err(TryRecvError::MidPush),
+            Err(Nothing::MidPush) => Err(self.mid_push()),
+        }
+    }
+
+    /// Returns the error of a receipt that a poster in mid-push holds up. In a child of `fork` that
+    /// push does not end.
+    fn mid_push(&self) -> TryRecvError {
+        match self.shared.is_at_home() {
+            true => TryRecvError::MidPush,
+            false => TryRecvError::Closed,
         }
     }
 
@@ -516,7 +528,8 @@ impl<T> Default for Mailbox<T> {
 impl<T> Drop for Mailbox<T> {
     /// # Blocking
     ///
-    /// Yields the CPU while a poster is in the middle of its post.
+    /// Yields the CPU while a poster is in the middle of its post. In a child of `fork` it does not
+    /// wait: the items behind the post that does not end there stay in memory.
     fn drop(&mut self) {
         if let Some(reader) = self.reader.take() {
             self.shared.orphan(reader);
