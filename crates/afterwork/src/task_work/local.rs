@@ -54,6 +54,8 @@ sync::thread_local! {
 /// - A panic of a poll, or of the future's drop, ends there: its handle says so.
 /// - As long as a future has not ended the mailbox counts as having a poster. [`Mailbox::close`] ends it all the same.
 /// - Dropping the set drops its futures; their handles say [`Cancelled`](JoinError::Cancelled).
+///   Dropping the mailbox alone ends no future: the futures are polled no more, and end with the
+///   set.
 ///
 /// # Cost
 ///
