@@ -10,7 +10,12 @@ use crate::panics;
 use crate::wake::Unparker;
 
 #[cfg(not(any(loom, shuttle)))]
-use sync::{OnceLock, eventfd::EventFd};
+use sync::{OnceLock, eventfd::EventFd, process};
+
+/// The report of a wake-up that reaches no owner.
+#[cfg(not(any(loom, shuttle)))]
+const LOST: &str =
+    "the program has closed the eventfd of a mailbox, so a post does not wake its owner";
 
 /// The ways to sleep.
 #[derive(Clone, Copy, Debug)]
@@ -126,11 +131,11 @@ impl Bell {
         }
         #[cfg(not(any(loom, shuttle)))]
         if kind == EVENTFD {
-            return self
-                .eventfd
-                .get()
-                .expect("made before the owner armed")
-                .ring();
+            let eventfd = self.eventfd.get().expect("made before the owner armed");
+            if !eventfd.ring() {
+                process::write_line(LOST);
+            }
+            return;
         }
         let waker = self.task().and_then(|mut task| task.take());
         if let Some(waker) = waker {
