@@ -41,6 +41,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/asym.rs", "EXPEDITED", Word),
     ("sync/asym.rs", "REGISTERED", Settled("asym::init()")),
     ("sync/cpu.rs", "CPU_ID_OFFSET", Word),
+    ("sync/eventfd.rs", "NR_MADE", Word),
     ("sync/fault.rs", "DICE", Tests),
     ("sync/fault.rs", "ONE_IN", Tests),
     ("sync/fault.rs", "SEED", Tests),

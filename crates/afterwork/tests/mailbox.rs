@@ -3,6 +3,8 @@
 #![cfg(not(any(loom, shuttle)))]
 
 use std::{
+    io::{ErrorKind, Read},
+    os::fd::AsRawFd,
     process::Command,
     sync::{
         Barrier,
@@ -413,4 +415,27 @@ fn a_lingering_owner_without_items_is_not_woken() {
     let (lingered, nr_sleeps) = owner.join().unwrap();
     assert_eq!(lingered, Ok(true));
     assert!(nr_sleeps <= 2, "{nr_sleeps} sleeps for one item");
+}
+
+#[test]
+fn a_post_does_not_touch_a_file_with_the_eventfds_number() {
+    let mut mailbox = Mailbox::new();
+    let poster = mailbox.poster();
+    let number = mailbox.eventfd().unwrap().as_raw_fd();
+    let (mut reader, writer) = std::io::pipe().unwrap();
+    assert!(mailbox.arm(1).unwrap());
+    // SAFETY: two numbers. As in a program that closes what it does not know, and opens a pipe.
+    assert!(unsafe { libc::dup2(writer.as_raw_fd(), number) } >= 0);
+    poster.post(1).unwrap();
+    assert!(mailbox.disarm(), "a poster has claimed the wake-up");
+    assert_eq!(mailbox.try_recv(), Ok(1));
+    let lost = mailbox.eventfd().unwrap_err();
+    assert_eq!(lost.kind(), ErrorKind::NotFound);
+    mailbox.clear();
+    drop((mailbox, poster, writer));
+    // SAFETY: a number. Were it closed by the drop of the mailbox, this would fail.
+    assert_eq!(unsafe { libc::close(number) }, 0);
+    let mut written = Vec::new();
+    reader.read_to_end(&mut written).unwrap();
+    assert_eq!(written, [0; 0]);
 }

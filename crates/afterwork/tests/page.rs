@@ -3,6 +3,7 @@
 
 use std::{
     io::{Read, Write},
+    os::fd::AsRawFd,
     path::Path,
     process::Command,
     sync::{Mutex, mpsc},
@@ -96,6 +97,36 @@ fn every_subsystem_is_on_the_page_for_as_long_as_it_is_there() {
 
     assert!(observe::unpublish());
     assert!(!path.exists() && !observe::unpublish());
+}
+
+#[test]
+fn a_page_whose_descriptor_was_closed_is_removed_and_harms_no_other_file() {
+    let _one = ONE.lock().unwrap();
+    let path = observe::publish().unwrap();
+    let is_it = |link: &Path| std::fs::read_link(link).is_ok_and(|to| to == path);
+    let numbers = std::fs::read_dir("/proc/self/fd").unwrap();
+    let links = numbers.map(|entry| entry.unwrap().path());
+    let link = links.into_iter().find(|link| is_it(link)).unwrap();
+    let number: i32 = link.file_name().unwrap().to_str().unwrap().parse().unwrap();
+    let theirs_at = std::env::temp_dir().join(format!("aw-{}-theirs", std::process::id()));
+    let theirs = std::fs::File::create(&theirs_at).unwrap();
+    // SAFETY: two numbers; that of the page is the other file's from here on.
+    assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
+    let file = SharedFile::open(&path).unwrap();
+    let give_up = Instant::now() + Duration::from_secs(30);
+    let mut question = 1;
+    while path.exists() {
+        file.ring(ASKED_AT, question).unwrap();
+        question += 1;
+        assert!(Instant::now() < give_up, "the page is still there");
+        std::thread::yield_now();
+    }
+    assert_eq!(theirs.metadata().unwrap().len(), 0);
+    let again = observe::publish().unwrap();
+    assert!(ask(&again, 1).is_whole() && observe::unpublish());
+    // SAFETY: a number; the copy of the other file is closed once.
+    assert_eq!(unsafe { libc::close(number) }, 0);
+    std::fs::remove_file(&theirs_at).unwrap();
 }
 
 #[test]

@@ -5,17 +5,24 @@
 mod children;
 
 use std::{
-    future::poll_fn,
+    future::{Future, poll_fn},
     io::ErrorKind,
     panic::AssertUnwindSafe,
-    sync::{Arc, Mutex, mpsc},
-    task::Poll,
+    pin::Pin,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, Ordering},
+        mpsc,
+    },
+    task::{Context, Poll, Waker},
     thread,
     time::Duration,
 };
 
 use afterwork::{
-    params::{Params, ThreadHook},
+    params::{Params, Qpw, ThreadHook},
+    percpu::PerCpu,
+    rcu::Rcu,
     task_work::{JoinError, LocalSet, Mailbox, Woken, Worker, WorkerError, spawn_local},
     workqueue::{Registry, Topology},
 };
@@ -71,6 +78,107 @@ fn a_child_wakes_no_local_future_of_its_parents_and_ends_no_worker() {
     assert!(futures.poll(mailbox.try_recv().unwrap().0));
     worker.flush().unwrap();
     worker.shutdown_background();
+}
+
+/// The mail of a mailbox with local futures.
+enum Mail {
+    Number,
+    Woken(Woken),
+}
+
+impl From<Woken> for Mail {
+    fn from(woken: Woken) -> Self {
+        Self::Woken(woken)
+    }
+}
+
+#[test]
+fn a_child_may_drop_all_that_its_parents_threads_use() {
+    const NR_FORKS: u32 = 100;
+    let _alone = alone();
+    let mailbox = Mailbox::builder().capacity(20).build();
+    let futures = LocalSet::new(&mailbox);
+    let (send, receive) = mpsc::channel();
+    for _ in 0..50 {
+        let send = send.clone();
+        drop(futures.spawn_local(poll_fn(move |cx| {
+            send.send(cx.waker().clone()).unwrap();
+            Poll::<()>::Pending
+        })));
+    }
+    let poster = mailbox.poster();
+    let worker = Arc::new(Worker::builder("parents").build().unwrap());
+    let slots = PerCpu::builder().qpw(Qpw::Queue).build(|_| 0).unwrap();
+    let cpu = slots.cpus().first().unwrap();
+    let version = Arc::new(Rcu::new(0));
+    let (slots, stop) = (&slots, &AtomicBool::new(false));
+    let goes_on = move || !stop.load(Ordering::Relaxed);
+    thread::scope(|scope| {
+        let (lazy, urgent, waits) = (poster.clone(), poster.urgent(), poster.clone());
+        scope.spawn(move || {
+            while goes_on() {
+                lazy.post_lazy(Mail::Number).ok();
+            }
+        });
+        scope.spawn(move || {
+            let mut batch = urgent.batch();
+            while goes_on() {
+                batch.push(Mail::Number).ok();
+                batch.post().ok();
+            }
+        });
+        scope.spawn(move || {
+            while goes_on() {
+                waits
+                    .send_timeout(Mail::Number, Duration::from_millis(1))
+                    .ok();
+            }
+        });
+        scope.spawn(move || {
+            while goes_on() {
+                receive.try_iter().for_each(|waker: Waker| waker.wake());
+            }
+        });
+        let (theirs, cell) = (worker.clone(), version.clone());
+        scope.spawn(move || {
+            while goes_on() {
+                theirs.spawn_local(|| async {}).join().unwrap();
+                slots.queue_percpu_work(cpu, |data| *data += 1);
+                cell.replace_sync(1);
+            }
+        });
+        let owner = slots.attach(cpu).unwrap();
+        // Only the child takes it out.
+        let mut owned = Some((mailbox, futures, owner, poster.clone(), worker, version));
+        for _ in 0..NR_FORKS {
+            let (mailbox, futures, owner, ..) = owned.as_mut().unwrap();
+            for mail in mailbox.drain(200) {
+                if let Mail::Woken(woken) = mail {
+                    futures.poll(woken);
+                }
+            }
+            owner.poll();
+            let mut batch = poster.batch();
+            batch.push(Mail::Number).ok();
+            let mut send = poster.send(Mail::Number);
+            let cx = &mut Context::from_waker(Waker::noop());
+            _ = Pin::new(&mut send).poll(cx);
+            let mut lent = Some((batch, send));
+            let bodies = AssertUnwindSafe((&mut lent, &mut owned));
+            let (ended, said) = in_child(move || {
+                let AssertUnwindSafe((lent, owned)) = bodies;
+                drop(lent.take());
+                drop(owned.take());
+            });
+            assert!(
+                ended.success(),
+                "the child failed, or hung: {ended}, {said}"
+            );
+        }
+        stop.store(true, Ordering::Relaxed);
+        // Lets a thread end that waits for room, or for the owner.
+        drop(owned);
+    });
 }
 
 #[test]

@@ -1,15 +1,32 @@
 //! A counter in the kernel that an event loop can wait for beside its sockets.
 
+//!
+//! A program that becomes a daemon may close all descriptors that it does not know, and give their
+//! numbers to files of its own. So an eventfd is tagged, and the tag is compared before each use of
+//! the number. The tag is a signal number that the kernel keeps with an open file (`F_SETSIG`) and
+//! that has no effect without `O_ASYNC`. Other files have 0 there.
+
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::fault;
 
+/// The tags are this many of the kernel's real-time signals, from 33 on. Two eventfds that are made
+/// one after the other have different tags.
+const NR_TAGS: u32 = 32;
+
 /// An eventfd: readable from a ring until it is cleared.
 ///
-/// Non-blocking and closed on exec. Absent from the models.
+/// Non-blocking and closed on exec. Absent from the models. If the program closes the number, the
+/// eventfd is *lost*: it has no effect any more, on whatever file has the number.
 #[derive(Debug)]
-pub struct EventFd(OwnedFd);
+pub struct EventFd {
+    fd: ManuallyDrop<OwnedFd>,
+    /// What the kernel returned as its tag.
+    tag: libc::c_int,
+}
 
 impl EventFd {
     /// Makes an eventfd that has not been rung.
@@ -18,6 +35,7 @@ impl EventFd {
     ///
     /// The system's error, for example if too many files are open.
     pub fn new() -> io::Result<Self> {
+        static NR_MADE: AtomicU32 = AtomicU32::new(0);
         fault::check(fault::Point::Eventfd, libc::EMFILE)?;
         // SAFETY: touches no memory of ours.
         let fd = unsafe { libc::eventfd(0, libc::EFD_NONBLOCK | libc::EFD_CLOEXEC) };
@@ -25,48 +43,100 @@ impl EventFd {
             return Err(io::Error::last_os_error());
         }
         // SAFETY: a descriptor that the call has opened, and nobody else has.
-        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd) }))
+        let fd = unsafe { OwnedFd::from_raw_fd(fd) };
+        let tag = 33 + NR_MADE.fetch_add(1, Ordering::Relaxed) % NR_TAGS;
+        set_tag(&fd, tag as libc::c_int);
+        // A system without tags returns the same value for each file.
+        let tag = tag_of(&fd);
+        Ok(Self {
+            fd: ManuallyDrop::new(fd),
+            tag,
+        })
     }
 
-    /// Makes it readable, and wakes threads that wait for that.
+    /// Returns `true` if the program has closed the number. Makes one system call.
+    pub fn is_lost(&self) -> bool {
+        tag_of(&self.fd) != self.tag
+    }
+
+    /// Makes it readable, and wakes threads that wait for that. Returns `false` if it is lost.
     ///
     /// # Blocking
     ///
-    /// Never blocks. Makes one system call.
-    pub fn ring(&self) {
-        let one = 1_u64;
-        // SAFETY: the call reads the number, which outlives it.
-        let nr_written = unsafe { libc::write(self.0.as_raw_fd(), (&raw const one).cast(), 8) };
-        if nr_written < 0 {
-            let error = io::Error::last_os_error();
-            // Full: 2^64 - 2 rings since it was cleared. It is readable, as it should be.
-            if error.kind() != io::ErrorKind::WouldBlock {
-                unreachable!("an eventfd that is ours refused a ring: {error}");
-            }
+    /// Never blocks. Makes two system calls.
+    pub fn ring(&self) -> bool {
+        if self.is_lost() {
+            return false;
         }
+        let one = 1_u64;
+        // SAFETY: the call reads the number, which outlives it. If it fails, the eventfd is full:
+        // 2^64 - 2 rings since it was cleared, and readable, as it should be; or another thread has
+        // just closed it.
+        unsafe { libc::write(self.fd.as_raw_fd(), (&raw const one).cast(), 8) };
+        true
     }
 
     /// Makes it unreadable again. Returns `true` if it had been rung.
     ///
     /// # Blocking
     ///
-    /// Never blocks. Makes one system call.
+    /// Never blocks. Makes two system calls.
     pub fn clear(&self) -> bool {
+        if self.is_lost() {
+            return false;
+        }
         let mut count = 0_u64;
         // SAFETY: the call writes the number, which outlives it.
-        unsafe { libc::read(self.0.as_raw_fd(), (&raw mut count).cast(), 8) >= 0 }
+        unsafe { libc::read(self.fd.as_raw_fd(), (&raw mut count).cast(), 8) >= 0 }
     }
+}
+
+impl Drop for EventFd {
+    fn drop(&mut self) {
+        if !self.is_lost() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.fd) };
+        }
+    }
+}
+
+#[cfg(not(miri))]
+fn set_tag(fd: &OwnedFd, tag: libc::c_int) {
+    // SAFETY: a call with three numbers.
+    unsafe { libc::fcntl(fd.as_raw_fd(), F_SETSIG, tag) };
+}
+
+/// Returns the tag of the file that has the number, or -1.
+#[cfg(not(miri))]
+fn tag_of(fd: &OwnedFd) -> libc::c_int {
+    // SAFETY: a call with two numbers.
+    unsafe { libc::fcntl(fd.as_raw_fd(), F_GETSIG) }
+}
+
+/// Of Linux, on all of its machines.
+#[cfg(not(miri))]
+const F_SETSIG: libc::c_int = 10;
+#[cfg(not(miri))]
+const F_GETSIG: libc::c_int = 11;
+
+// Miri has no tags.
+#[cfg(miri)]
+fn set_tag(_: &OwnedFd, _: libc::c_int) {}
+
+#[cfg(miri)]
+fn tag_of(_: &OwnedFd) -> libc::c_int {
+    0
 }
 
 impl AsFd for EventFd {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.fd.as_fd()
     }
 }
 
 impl AsRawFd for EventFd {
     fn as_raw_fd(&self) -> RawFd {
-        self.0.as_raw_fd()
+        self.fd.as_raw_fd()
     }
 }
 
@@ -82,5 +152,41 @@ mod tests {
         bell.ring();
         assert!(bell.clear());
         assert!(!bell.clear());
+    }
+
+    /// Puts `file` in the place of the eventfd, as a program does that closes numbers and opens
+    /// files.
+    fn replace(bell: &EventFd, file: &impl AsRawFd) {
+        // SAFETY: two numbers; the eventfd's is that of `file` from here on.
+        assert!(unsafe { libc::dup2(file.as_raw_fd(), bell.as_raw_fd()) } >= 0);
+    }
+
+    #[test]
+    #[cfg_attr(miri, ignore = "no tags")]
+    fn a_file_that_has_the_number_of_a_lost_eventfd_is_left_alone() {
+        use std::io::{Read, Write};
+        let bell = EventFd::new().unwrap();
+        let other = EventFd::new().unwrap();
+        let (mut reader, mut writer) = std::io::pipe().unwrap();
+        replace(&bell, &reader);
+        writer.write_all(&[7; 8]).unwrap();
+        assert!(bell.is_lost() && !bell.ring() && !bell.clear());
+        let mut bytes = [0; 8];
+        reader.read_exact(&mut bytes).unwrap();
+        assert_eq!(bytes, [7; 8]);
+        // Another eventfd.
+        replace(&bell, &other);
+        assert!(!bell.ring() && !other.clear());
+        let number = bell.as_raw_fd();
+        drop(bell);
+        // SAFETY: numbers; the file that had replaced the eventfd is closed once.
+        unsafe {
+            assert!(libc::fcntl(number, libc::F_GETFD) >= 0, "closed");
+            libc::close(number);
+        }
+        assert!(other.ring() && other.clear());
+        // SAFETY: a number; the eventfd is lost from here on.
+        unsafe { libc::close(other.as_raw_fd()) };
+        assert!(!other.ring());
     }
 }

@@ -20,6 +20,7 @@
 // Not the model's atomics: no model forks.
 use std::{
     any::Any,
+    panic::{AssertUnwindSafe, catch_unwind},
     ptr,
     sync::atomic::{AtomicPtr, AtomicU32, Ordering},
 };
@@ -238,7 +239,17 @@ pub fn register(handler: &'static Handler) {
     backend::register(handler);
 }
 
-/// Calls `body` in a child of `fork`, for a test; returns what the child ends with, if it ends by itself.
+/// How long a child of [`in_child`] may take, in seconds: far beyond what one takes on a machine
+/// with much other load.
+#[cfg(not(any(loom, shuttle)))]
+const LIMIT_S: u32 = 300;
+
+/// The exit status of a child of [`in_child`] that panicked.
+#[cfg(not(any(loom, shuttle)))]
+const PANICKED: i32 = 101;
+
+/// Calls `body` in a child of `fork`, for a test. Returns the child's exit status, [`PANICKED`] if
+/// `body` panicked, or `None` if a signal ended the child, as after [`LIMIT_S`].
 ///
 /// # Safety
 ///
@@ -249,8 +260,11 @@ pub unsafe fn in_child(body: impl FnOnce() -> i32) -> Option<i32> {
     // SAFETY: (1), and the child goes nowhere else.
     let pid = unsafe { libc::fork() };
     if pid == 0 {
+        // SAFETY: a number. The signal ends this process.
+        unsafe { libc::alarm(LIMIT_S) };
+        let ended = catch_unwind(AssertUnwindSafe(body));
         // SAFETY: ends the process at once.
-        unsafe { libc::_exit(body()) };
+        unsafe { libc::_exit(ended.unwrap_or(PANICKED)) };
     }
     let mut status = 0;
     // SAFETY: the call writes the status, which outlives it.

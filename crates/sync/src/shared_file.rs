@@ -5,12 +5,17 @@
 //! only its address is used, as a name; if the file was truncated, the kernel returns an error. A write that RLIMIT_FSIZE does
 //! not allow is an error and no signal.
 //!
+//! A program that becomes a daemon may close all descriptors that it does not know, and give their
+//! numbers to files of its own. So the writer compares the inode before each use of the number, and
+//! when it closes it.
+//!
 //! The writer keeps the file locked while it lives. So a process that finds the file, also in another container, can tell
 //! whether it was left behind.
 
 use std::{
     fs::{File, OpenOptions},
-    io, mem,
+    io,
+    mem::{self, ManuallyDrop},
     os::{
         fd::AsRawFd,
         unix::fs::{FileExt, MetadataExt, OpenOptionsExt},
@@ -28,7 +33,10 @@ const MAPPED_BYTES: usize = 4096;
 /// A file shared with other processes of the same user.
 #[derive(Debug)]
 pub struct SharedFile {
-    file: File,
+    file: ManuallyDrop<File>,
+    /// The device and the inode, by which a number is known that the program has closed and given
+    /// to another file.
+    id: (u64, u64),
     map: Map,
     is_writable: bool,
 }
@@ -134,8 +142,10 @@ impl SharedFile {
         if map == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
+        let id = id_of(&file.metadata()?);
         Ok(Self {
-            file,
+            file: ManuallyDrop::new(file),
+            id,
             map: Map(map),
             is_writable,
         })
@@ -165,6 +175,7 @@ impl SharedFile {
     }
 
     fn flock(&self, operation: libc::c_int) -> io::Result<bool> {
+        self.metadata()?;
         // SAFETY: a descriptor of ours; touches no memory.
         if unsafe { libc::flock(self.file.as_raw_fd(), operation) } == 0 {
             return Ok(true);
@@ -175,12 +186,25 @@ impl SharedFile {
         }
     }
 
+    /// Returns `true` if the program has closed the number. Makes one system call.
+    pub fn is_lost(&self) -> bool {
+        self.metadata().is_err()
+    }
+
+    fn metadata(&self) -> io::Result<std::fs::Metadata> {
+        let there = self.file.metadata()?;
+        if id_of(&there) != self.id {
+            return Err(io::Error::other("the program has closed its descriptor"));
+        }
+        Ok(there)
+    }
+
     /// Returns `true` if `path` names this file.
     pub fn is_at(&self, path: &Path) -> bool {
         let there = std::fs::symlink_metadata(path);
         let is_it =
             |here: &std::fs::Metadata| there.is_ok_and(|there| id_of(&there) == id_of(here));
-        self.file.metadata().as_ref().is_ok_and(is_it)
+        self.metadata().as_ref().is_ok_and(is_it)
     }
 
     /// Closes the file in a child of `fork`, so that only the parent has the lock.
@@ -189,8 +213,10 @@ impl SharedFile {
     ///
     /// 1. Nobody uses or drops it from here on.
     pub unsafe fn close_in_child(&self) {
-        // SAFETY: a descriptor of ours, which nobody uses any more (1).
-        unsafe { libc::close(self.file.as_raw_fd()) };
+        if !self.is_lost() {
+            // SAFETY: a descriptor of ours, which no thread uses any more (1).
+            unsafe { libc::close(self.file.as_raw_fd()) };
+        }
         // The mapping has the file open, too.
         // SAFETY: as above.
         unsafe { libc::munmap(self.map.0, MAPPED_BYTES) };
@@ -211,7 +237,7 @@ impl SharedFile {
     ///
     /// The system's error.
     pub fn len(&self) -> io::Result<u64> {
-        Ok(self.file.metadata()?.len())
+        Ok(self.metadata()?.len())
     }
 
     /// Returns `true` if it is empty now.
@@ -229,7 +255,7 @@ impl SharedFile {
     ///
     /// The system's error.
     pub fn owner_and_mode(&self) -> io::Result<(u32, u32)> {
-        let metadata = self.file.metadata()?;
+        let metadata = self.metadata()?;
         Ok((metadata.uid(), metadata.mode() & 0o7777))
     }
 
@@ -265,6 +291,7 @@ impl SharedFile {
     ///
     /// The system's error, for example if there is no space, or the file would be longer than allowed.
     pub fn write_at(&self, bytes: &[u8], offset: u64) -> io::Result<()> {
+        self.metadata()?;
         without_signal(|| self.file.write_all_at(bytes, offset))
     }
 
@@ -274,6 +301,7 @@ impl SharedFile {
     ///
     /// The system's error.
     pub fn set_len(&self, len: u64) -> io::Result<()> {
+        self.metadata()?;
         without_signal(|| self.file.set_len(len))
     }
 
@@ -365,6 +393,10 @@ fn without_signal<R>(write: impl FnOnce() -> io::Result<R>) -> io::Result<R> {
 
 impl Drop for SharedFile {
     fn drop(&mut self) {
+        if !self.is_lost() {
+            // SAFETY: dropped once, here.
+            unsafe { ManuallyDrop::drop(&mut self.file) };
+        }
         // SAFETY: the mapping was made by `with`, which gave it to us alone.
         unsafe { libc::munmap(self.map.0, MAPPED_BYTES) };
     }
@@ -389,6 +421,27 @@ mod tests {
     impl Drop for Place {
         fn drop(&mut self) {
             std::fs::remove_file(&self.0).ok();
+        }
+    }
+
+    #[test]
+    fn a_file_that_has_the_number_of_a_lost_one_is_left_alone() {
+        let (place, others) = (Place::new("lost"), Place::new("others"));
+        let file = SharedFile::create(&place.0).unwrap();
+        file.set_len(64).unwrap();
+        let theirs = File::create_new(&others.0).unwrap();
+        let number = file.file.as_raw_fd();
+        // SAFETY: two numbers; that of the shared file is another file's from here on.
+        assert!(unsafe { libc::dup2(theirs.as_raw_fd(), number) } >= 0);
+        assert!(file.is_lost());
+        assert!(file.write_at(&[1], 0).is_err() && file.set_len(8).is_err());
+        assert!(file.lock().is_err() && file.ring(8, 1).is_err());
+        assert_eq!(theirs.metadata().unwrap().len(), 0);
+        drop(file);
+        // SAFETY: numbers; the file that had replaced the shared one is closed once.
+        unsafe {
+            assert!(libc::fcntl(number, libc::F_GETFD) >= 0, "closed");
+            libc::close(number);
         }
     }
 

@@ -193,6 +193,22 @@ pub fn current() -> ThreadId {
     ThreadId(0)
 }
 
+/// Returns `true` if this process has such a thread, or if that cannot be found out; always in a
+/// model.
+pub fn exists(thread: ThreadId) -> bool {
+    #[cfg(not(any(loom, shuttle, miri, sim)))]
+    {
+        // SAFETY: a call with three numbers. The signal 0 is sent to no thread.
+        let sent = unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), thread.0, 0) };
+        sent == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    }
+    #[cfg(any(loom, shuttle, miri, sim))]
+    {
+        let _ = thread;
+        true
+    }
+}
+
 /// Sets the nice value of this thread, from -20 (first) to 19 (last). Does nothing in a model.
 ///
 /// # Errors

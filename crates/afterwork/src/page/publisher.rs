@@ -39,6 +39,7 @@ use std::{
     ffi::OsStr,
     io,
     path::{Path, PathBuf},
+    ptr,
     time::Duration,
 };
 
@@ -264,6 +265,9 @@ fn serve(shared: &Shared, origin: &Origin) {
         if shared.quit.load(Ordering::Acquire) {
             return;
         }
+        if shared.file.is_lost() {
+            return give_up(shared);
+        }
         let now = asked(&shared.file);
         if now == seen && rung == Rung::Yes {
             continue;
@@ -279,6 +283,23 @@ fn serve(shared: &Shared, origin: &Origin) {
         };
         thread::sleep(rest);
     }
+}
+
+/// Removes the page, whose descriptor the program has closed. The program may publish another one.
+#[cold]
+fn give_up(shared: &Shared) {
+    let mut published = PUBLISHED.lock();
+    let is_it = |it: &mut Published| ptr::eq(&*it.file, shared);
+    let Some(lost) = published.take_if(is_it) else {
+        // `unpublish` has removed it.
+        return;
+    };
+    OWNER.store(0, Ordering::Relaxed);
+    remove(&lost.path);
+    drop(published);
+    process::write_line(
+        "the program has closed the descriptor of its page, which is published no more",
+    );
 }
 
 fn asked(file: &SharedFile) -> u32 {

@@ -9,6 +9,7 @@ use sync::{asym, twin};
 
 use super::call::{Call, Outcome};
 use super::choice::{Escalate, Escalation, Kind};
+use super::leaked::Due;
 use super::mail::Letter;
 use super::patience::{self, Deadline};
 use super::slot::{Found, Slot};
@@ -87,10 +88,11 @@ where
         self.slot.try_take().then(|| self.run_here())
     }
 
-    /// Tries to run the call, and returns its result if it has run.
+    /// Tries to run the call, and returns its result if it has run. Does what is due before.
     ///
     /// A panic of a mailed call is resumed here.
-    pub(super) fn look(&mut self) -> Option<R> {
+    pub(super) fn look(&mut self, due: Due) -> Option<R> {
+        self.slot.check_owner(due);
         if let Stage::Mailed(call) = &self.stage {
             let outcome = call.outcome().or_else(|| {
                 self.slot.help();

@@ -3,11 +3,11 @@
 //! `slot.rs` has the states. `want` is zero only while the owner has the bias, or is inside.
 
 use sync::atomic::Ordering;
-use sync::{asym, hint, identity, twin};
+use sync::{asym, hint, twin};
 
 use super::choice::Kind;
 use super::patience::Patience;
-use super::slot::{FREE, HELD, LOST, OWNED, PARKED, Slot, Want, release_order, take_order};
+use super::slot::{FREE, HELD, LOST, OWNED, OwnerWord, Slot, Want, release_order, take_order};
 
 /// How often an owner that was asked checks whether the asker has taken the slot, before it takes the slot again. About a
 /// microsecond: several times what the word takes from one CPU to another. An asker that comes later finds the slot free
@@ -17,30 +17,31 @@ const NR_COURTESY_SPINS: u32 = if cfg!(any(loom, shuttle)) { 1 } else { 32 };
 impl<T> Slot<T> {
     /// Becomes the owner; returns `true` if there was none. The slot is given up still.
     pub(super) fn claim(&self) -> bool {
-        let mine = identity::mine().get() | PARKED;
+        let (none, mine) = (OwnerWord::NONE.0, OwnerWord::mine().0);
         // Acquire pairs with the store in `disclaim`. If that comes first, we become the owner, and our loads of `want` come
         // after what the last owner did to it. If our exchange comes first, it fails, and there still is an owner.
         self.far
             .owner
-            .compare_exchange(0, mine, Ordering::Acquire, Ordering::Relaxed)
+            .compare_exchange(none, mine, Ordering::Acquire, Ordering::Relaxed)
             .is_ok()
     }
 
     /// Ends being the owner. The slot was given up before.
     pub(super) fn disclaim(&self) {
         // Release pairs with the exchange in `claim`.
-        self.far.owner.store(0, Ordering::Release);
+        self.far.owner.store(OwnerWord::NONE.0, Ordering::Release);
     }
 
     /// Returns `true` if the calling thread has an [`Owner`](super::Owner) of the slot that has not parked.
     pub(super) fn is_mine(&self) -> bool {
-        self.far.owner.load(Ordering::Relaxed) == identity::mine().get()
+        let owner = self.owner();
+        owner.is_mine() && !owner.is_parked()
     }
 
     /// Gives the slot up until `take_back`. The owner parks or ends.
     pub(super) fn give_up(&self) {
-        let owner = self.far.owner.load(Ordering::Relaxed);
-        self.far.owner.store(owner | PARKED, Ordering::Relaxed);
+        let owner = self.owner().parked();
+        self.far.owner.store(owner.0, Ordering::Relaxed);
         match self.kind() {
             Kind::Queue => {
                 self.run_mail();
@@ -61,8 +62,8 @@ impl<T> Slot<T> {
             // No release: nobody but us moves the word on from `OWNED`.
             self.word.store(OWNED, Ordering::Relaxed);
         }
-        let owner = self.far.owner.load(Ordering::Relaxed);
-        self.far.owner.store(owner & !PARKED, Ordering::Relaxed);
+        let owner = self.owner().unparked();
+        self.far.owner.store(owner.0, Ordering::Relaxed);
     }
 
     /// Takes the slot for its owner. Waits for a thread that is inside.

@@ -76,8 +76,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         self.tally[DRAINS].add(1);
         self.tally[DRAINED].add(attempts.len() as u64);
         attempts.retain_mut(|attempt| attempt.try_now().is_none());
-        patience::wait_for(|| {
-            attempts.retain_mut(|attempt| attempt.look().is_none());
+        patience::wait_for(|due| {
+            attempts.retain_mut(|attempt| attempt.look(due).is_none());
             attempts.is_empty().then_some(())
         });
     }

@@ -49,6 +49,7 @@ mod choice;
 mod counter;
 mod drain;
 mod fork;
+mod leaked;
 mod mail;
 mod owner;
 mod pages;

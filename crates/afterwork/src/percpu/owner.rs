@@ -122,7 +122,7 @@ impl<'p, T, C: Choice> Owner<'p, T, C> {
         if kind != slot.kind() {
             return Err(AttachError::Isolated(slot.cpu()));
         }
-        if !slot.claim() {
+        if !slot.claim() && !slot.take_over() {
             return Err(AttachError::Owned(slot.cpu()));
         }
         slot.take_back();

@@ -2,8 +2,9 @@
 
 use std::time::Duration;
 
-use sync::{hint, thread};
+use sync::{hint, thread, time};
 
+use super::leaked::{Checks, Due};
 use crate::wake::{machine_may_spin, report};
 
 /// How often a waiter spins before it yields its CPU: a few microseconds, several short operations.
@@ -36,13 +37,13 @@ pub(super) struct Deadline {
     nr_asked: u32,
 }
 
-/// Calls `look` until it returns a value, as a remote caller.
+/// Calls `look` until it returns a value, as a remote caller. `look` does what is due.
 ///
 /// After the spins it reports the wait, as all waits that may sleep do.
-pub(super) fn wait_for<R>(mut look: impl FnMut() -> Option<R>) -> R {
+pub(super) fn wait_for<R>(mut look: impl FnMut(Due) -> Option<R>) -> R {
     let mut patience = Patience::of_caller();
     loop {
-        if let Some(found) = look() {
+        if let Some(found) = look(Due::Nothing) {
             return found;
         }
         if !patience.spins() {
@@ -51,9 +52,11 @@ pub(super) fn wait_for<R>(mut look: impl FnMut() -> Option<R>) -> R {
         patience.pass_time();
     }
     report::while_asleep(|| {
+        // In a model no time passes.
+        let mut checks = Checks::begin(time::now_ns());
         loop {
             patience.pass_time();
-            if let Some(found) = look() {
+            if let Some(found) = look(checks.due(time::now_ns())) {
                 return found;
             }
         }
@@ -65,7 +68,7 @@ pub(super) fn wait_for<R>(mut look: impl FnMut() -> Option<R>) -> R {
 /// One that may not sleep here naps without a word.
 pub(super) fn wait_out<R>(mut look: impl FnMut() -> Option<R>) -> R {
     if report::may_sleep() {
-        return wait_for(look);
+        return wait_for(|_| look());
     }
     let mut patience = Patience::of_caller();
     loop {

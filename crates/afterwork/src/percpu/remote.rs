@@ -41,7 +41,10 @@ pub(super) type PanicHandler = Box<dyn Fn(CpuId) + Send + Sync>;
 ///
 /// A call waits while another thread is inside the slot. A call on an owned slot also waits, in [`Qpw::Queue`](super::Qpw),
 /// until the owner polls or parks; in `OnDemand` until it operates, polls or parks (see [`Escalate`](super::Escalate)); in
-/// `EveryOp` not at all. If two owners call each other's slots, both may wait for ever: [park](Owner::while_parked) first.
+/// `EveryOp` not at all. An owner that was leaked (`mem::forget`) keeps its slot until its thread
+/// has ended. A call that has waited for an owner for ten seconds writes a line to stderr, which
+/// names the owner's thread. If two owners call each other's slots, both may wait for ever:
+/// [park](Owner::while_parked) first.
 #[doc(alias("DEFINE_PER_CPU", "alloc_percpu"))]
 pub struct PerCpu<T, C: Choice = AtStart> {
     /// Dropped before the slots are.
@@ -125,7 +128,7 @@ impl<T, C: Choice> PerCpu<T, C> {
     ///
     /// # Errors
     ///
-    /// See [`AttachError`].
+    /// See [`AttachError`]. An owner that was leaked on a thread that has ended does not count.
     ///
     /// # Panics
     ///
@@ -245,9 +248,9 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
         }
         if !deadline.is_zero() {
             let mut deadline = Deadline::after(deadline);
-            let ended = patience::wait_for(|| match deadline.is_over() {
+            let ended = patience::wait_for(|due| match deadline.is_over() {
                 true => Some(None),
-                false => attempt.look().map(Some),
+                false => attempt.look(due).map(Some),
             });
             if let Some(result) = ended {
                 return Ok(result);
@@ -316,7 +319,8 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
     pub fn flush(&self, cpu: CpuId) {
         let slot = self.not_mine(self.slot(cpu));
         let nr_posted = slot.mail().nr_posted();
-        patience::wait_for(|| {
+        patience::wait_for(|due| {
+            slot.check_owner(due);
             slot.help();
             slot.must_not_be_lost();
             slot.mail().is_done(nr_posted).then_some(())
@@ -330,7 +334,7 @@ impl<T: Send, C: Choice> PerCpu<T, C> {
             return result;
         }
         self.tally[WAITED].add(1);
-        patience::wait_for(|| attempt.look())
+        patience::wait_for(|due| attempt.look(due))
     }
 
     fn slot(&self, cpu: CpuId) -> &Slot<T> {

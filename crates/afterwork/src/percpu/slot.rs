@@ -45,6 +45,7 @@ use std::fmt;
 
 use sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
+use sync::thread::{self, ThreadId};
 use sync::{barrier, identity, twin, unmodelled};
 use topology::CpuId;
 
@@ -61,8 +62,49 @@ pub(super) const OWNED: u32 = 2;
 /// The thread that had the slot does not exist in this process, a child of `fork`; see `fork.rs`.
 pub(super) const LOST: u32 = 3;
 
-/// In `Far::owner`: the owner has parked.
-pub(super) const PARKED: u64 = 1 << 63;
+/// bit 63 the owner has parked | bits 41..63 the kernel's number of its thread | bits 0..41 its
+/// thread by `identity` | all 0 without an owner
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct OwnerWord(pub(super) u64);
+
+impl OwnerWord {
+    /// Without an owner.
+    pub(super) const NONE: Self = Self(0);
+    const PARKED: u64 = 1 << 63;
+    /// 2^41 threads take months to start. The kernel's numbers have at most 22 bits.
+    const THREAD_SHIFT: u32 = 41;
+    const IDENTITY: u64 = (1 << Self::THREAD_SHIFT) - 1;
+
+    /// Returns the word of this thread, parked.
+    pub(super) fn mine() -> Self {
+        let thread = u64::from(thread::current().0) << Self::THREAD_SHIFT;
+        let identity = identity::mine().get() & Self::IDENTITY;
+        Self(Self::PARKED | thread | identity)
+    }
+
+    pub(super) fn parked(self) -> Self {
+        Self(self.0 | Self::PARKED)
+    }
+
+    pub(super) fn unparked(self) -> Self {
+        Self(self.0 & !Self::PARKED)
+    }
+
+    /// Returns `true` if this thread is the owner, parked or not.
+    #[inline]
+    pub(super) fn is_mine(self) -> bool {
+        self.0 & Self::IDENTITY == identity::mine().get() & Self::IDENTITY
+    }
+
+    pub(super) fn is_parked(self) -> bool {
+        self.0 & Self::PARKED != 0
+    }
+
+    /// Returns the kernel's number of the owner's thread.
+    pub(super) fn thread(self) -> ThreadId {
+        ThreadId((self.unparked().0 >> Self::THREAD_SHIFT) as u32)
+    }
+}
 
 /// bits 0..31 how many threads ask | bit 31 `AWAY`: the owner does not have the bias
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -117,7 +159,7 @@ pub(super) struct Far<T> {
     cpu: CpuId,
     /// I.
     kind: Kind,
-    /// A: the owner's thread, with `PARKED` while it has parked; 0 without one.
+    /// A: an [`OwnerWord`].
     pub(super) owner: AtomicU64,
     /// A: letters. In slots that do not queue, only those that a call has queued onto its own slot.
     mail: Mail<T>,
@@ -155,6 +197,11 @@ impl<T> Slot<T> {
 
     pub(super) fn kind(&self) -> Kind {
         self.far.kind
+    }
+
+    #[inline]
+    pub(super) fn owner(&self) -> OwnerWord {
+        OwnerWord(self.far.owner.load(Ordering::Relaxed))
     }
 
     pub(super) fn into_data(self) -> T {
@@ -207,16 +254,22 @@ impl<T> Slot<T> {
 
     /// Resets the slot in a child of `fork`; see `fork.rs`.
     pub(super) fn inherit(&self) {
-        let owner = self.far.owner.load(Ordering::Relaxed);
-        let is_mine = owner & !PARKED == identity::mine().get();
+        let owner = self.owner();
+        let is_mine = owner.is_mine();
         let word = self.word.load(Ordering::Relaxed);
         let is_had = word == HELD || word == OWNED && !is_mine;
         self.far.mail.forget(word == FREE);
         if is_had {
             self.word.store(LOST, Ordering::Relaxed);
-        } else if !is_mine {
-            self.far.owner.store(0, Ordering::Relaxed);
         }
+        // The kernel's number of this thread is another one than in the parent.
+        let owner = match is_mine {
+            true if owner.is_parked() => OwnerWord::mine(),
+            true => OwnerWord::mine().unparked(),
+            false if is_had => owner,
+            false => OwnerWord::NONE,
+        };
+        self.far.owner.store(owner.0, Ordering::Relaxed);
     }
 
     /// Takes the slot if it is free. Returns `true` if it did.

@@ -101,16 +101,15 @@ impl<'p, T> Batch<'p, T> {
         }
         self.seal();
         let nr_items = std::mem::take(&mut self.nr_packed);
-        let Some((first, last, len)) = std::mem::take(&mut self.full).into_raw_parts() else {
+        let mut blocks = std::mem::take(&mut self.full);
+        if blocks.is_empty() {
             return Ok(());
-        };
-        if eager {
-            // The owner neither begins nor continues a sleep while an eager item is inside, so one is enough.
-            // SAFETY: ours until it is pushed, and sealed before it came into the chain.
-            unsafe { block::mark_eager(first) };
         }
-        // SAFETY: these were the parts of a chain.
-        let blocks = unsafe { Chain::from_raw_parts(first, last, len) };
+        if eager {
+            // The owner does not sleep while an eager item is inside. The last item of each block
+            // keeps the owner awake until it has received the whole batch.
+            blocks = blocks.inspect(Blank::mark_eager).collect();
+        }
         shared.inbox.push_chain(self.poster.lane, blocks);
         shared.posted(nr_items, eager);
         Ok(())

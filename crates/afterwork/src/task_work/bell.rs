@@ -2,14 +2,20 @@
 
 use std::task::Waker;
 
-use sync::Mutex;
 use sync::atomic::{AtomicU8, Ordering};
+use sync::fork::Process;
+use sync::{Mutex, MutexGuard};
 
 use crate::panics;
 use crate::wake::Unparker;
 
 #[cfg(not(any(loom, shuttle)))]
-use sync::{OnceLock, eventfd::EventFd};
+use sync::{OnceLock, eventfd::EventFd, process};
+
+/// The report of a wake-up that reaches no owner.
+#[cfg(not(any(loom, shuttle)))]
+const LOST: &str =
+    "the program has closed the eventfd of a mailbox, so a post does not wake its owner";
 
 /// The ways to sleep.
 #[derive(Clone, Copy, Debug)]
@@ -40,6 +46,9 @@ pub(super) struct Bell {
     thread: Unparker,
     /// The task to wake. Taken out by the poster that wakes it.
     task: Mutex<Option<Waker>>,
+    /// I: the process whose threads take the lock of `task`. In a child of `fork` a thread that
+    /// does not exist may hold it.
+    process: Process,
     /// Made when the owner first asks for it.
     #[cfg(not(any(loom, shuttle)))]
     eventfd: OnceLock<EventFd>,
@@ -51,6 +60,7 @@ impl Bell {
             kind: AtomicU8::new(THREAD),
             thread,
             task: Mutex::new(None),
+            process: Process::this(),
             #[cfg(not(any(loom, shuttle)))]
             eventfd: OnceLock::new(),
         }
@@ -75,7 +85,10 @@ impl Bell {
     fn set_task(&self, waker: &Waker) {
         // FOREIGN(bell-clone): an executor's waker, on the owner, which has changed nothing yet and gets the panic.
         let ours = waker.clone();
-        let mut task = self.task.lock();
+        let Some(mut task) = self.task() else {
+            // FOREIGN(bell-clone): the executor's waker, as above: the owner is polled again.
+            return ours.wake();
+        };
         let is_known = task.as_ref().is_some_and(|known| known.will_wake(&ours));
         let old = if is_known {
             Some(ours)
@@ -84,6 +97,15 @@ impl Bell {
         };
         drop(task);
         drop_contained(old);
+    }
+
+    /// Locks the task to wake. `None` in a child of `fork` where another thread has the lock,
+    /// perhaps for ever.
+    fn task(&self) -> Option<MutexGuard<'_, Option<Waker>>> {
+        if self.process.is_this() {
+            return Some(self.task.lock());
+        }
+        self.task.try_lock()
     }
 
     /// Makes the eventfd, if the owner has none yet.
@@ -109,13 +131,13 @@ impl Bell {
         }
         #[cfg(not(any(loom, shuttle)))]
         if kind == EVENTFD {
-            return self
-                .eventfd
-                .get()
-                .expect("made before the owner armed")
-                .ring();
+            let eventfd = self.eventfd.get().expect("made before the owner armed");
+            if !eventfd.ring() {
+                process::write_line(LOST);
+            }
+            return;
         }
-        let waker = self.task.lock().take();
+        let waker = self.task().and_then(|mut task| task.take());
         if let Some(waker) = waker {
             // FOREIGN(bell-wake): an executor's waker, on the poster, whose item is inside. A panic ends here.
             panics::contain(|| waker.wake());
@@ -127,7 +149,7 @@ impl Bell {
 #[cfg(not(any(loom, shuttle)))]
 impl Drop for Bell {
     fn drop(&mut self) {
-        let waker = self.task.lock().take();
+        let waker = self.task().and_then(|mut task| task.take());
         drop_contained(waker);
     }
 }

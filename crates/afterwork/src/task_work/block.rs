@@ -73,7 +73,8 @@ pub(super) struct Block<T> {
     slots: [Cell<T>; 0],
 }
 
-/// bits 0..6 number of items | bit 6 `SEALED` | bit 7 `CLOSED` | bits 8..64 eager items
+/// bits 0..6 number of items | bit 6 `SEALED` | bit 7 `CLOSED` | bit 8 `WAKES` | bits 9..64 eager
+/// items
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct State(u64);
 
@@ -85,9 +86,10 @@ impl State {
     const NR: u64 = 0x3f;
     const SEALED: u64 = 1 << 6;
     const CLOSED: u64 = 1 << 7;
-    const EAGER_SHIFT: u32 = 8;
+    const WAKES: u64 = 1 << 8;
+    const EAGER_SHIFT: u32 = 9;
     /// The number of eager bits.
-    const MAX_SLOTS: usize = 56;
+    const MAX_SLOTS: usize = 55;
 
     /// Returns what the item in slot `at` adds to the state.
     fn item(at: usize, eager: bool, last: bool) -> u64 {
@@ -107,6 +109,12 @@ impl State {
         self.0 & Self::SEALED != 0
     }
 
+    /// Returns `true` if the items take up room in a bounded mailbox.
+    #[inline(always)]
+    pub(super) fn takes_room(self) -> bool {
+        self.0 & Self::WAKES == 0
+    }
+
     fn is_closed(self) -> bool {
         self.0 & Self::CLOSED != 0
     }
@@ -115,6 +123,25 @@ impl State {
     #[inline(always)]
     pub(super) fn has_eager_from(self, at: usize) -> bool {
         (self.0 >> Self::EAGER_SHIFT) >> at != 0
+    }
+}
+
+/// The kind of the items in a block. All items of one poster are of one kind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Kind {
+    /// Mail, which takes up room in a bounded mailbox.
+    Mail,
+    /// Wake-ups of local futures, which take up no room.
+    WakeUps,
+}
+
+impl Kind {
+    #[inline(always)]
+    fn bits(self) -> u64 {
+        match self {
+            Self::Mail => 0,
+            Self::WakeUps => State::WAKES,
+        }
     }
 }
 
@@ -169,12 +196,12 @@ impl<T> Blank<T> {
 
     /// Puts `item` into the first slot. `last` means that no other item will be added.
     #[inline(always)]
-    pub(super) fn start(self, item: T, eager: bool, last: bool) -> NonNull<Block<T>> {
+    pub(super) fn start(self, item: T, kind: Kind, eager: bool, last: bool) -> NonNull<Block<T>> {
         let block = Self::into_raw(self);
         // SAFETY: the handle owned the block, so nobody else uses it, and every block has a slot.
         unsafe { put(block, 0, item) };
         // SAFETY: as above. Relaxed: the push publishes it.
-        unsafe { state(block) }.store(State::item(0, eager, last), Ordering::Relaxed);
+        unsafe { state(block) }.store(kind.bits() | State::item(0, eager, last), Ordering::Relaxed);
         block
     }
 
@@ -182,6 +209,16 @@ impl<T> Blank<T> {
     pub(super) fn state(&self) -> State {
         // SAFETY: the handle owns the block. The side that handed it over published the state with it.
         unsafe { load(self.0) }
+    }
+
+    /// Marks the last item of a [sealed](seal_filled) block, so that the block stays eager until it
+    /// is empty.
+    pub(super) fn mark_eager(&self) {
+        let last = self.state().nr_items() - 1;
+        // SAFETY: the handle owns the block.
+        let state = unsafe { state(self.0) };
+        // Relaxed: the push publishes it.
+        state.fetch_or(1 << (State::EAGER_SHIFT as usize + last), Ordering::Relaxed);
     }
 
     /// Gives up the handle.
@@ -229,18 +266,6 @@ pub(super) unsafe fn seal_filled<T>(block: NonNull<Block<T>>, nr_items: usize) {
     let filled = (nr_items as u64 * State::ONE) | State::SEALED;
     // SAFETY: (1). Relaxed: the push publishes it.
     unsafe { state(block) }.store(filled, Ordering::Relaxed);
-}
-
-/// Marks the first item of a block that nobody else knows.
-///
-/// # Safety
-///
-/// 1. The caller owns `block`, which was [sealed](seal_filled).
-pub(super) unsafe fn mark_eager<T>(block: NonNull<Block<T>>) {
-    // SAFETY: (1).
-    let state = unsafe { state(block) };
-    let eager = state.load(Ordering::Relaxed) | 1 << State::EAGER_SHIFT;
-    state.store(eager, Ordering::Relaxed);
 }
 
 /// Adds an item to a block that was pushed. If the owner has closed the block, gives the item back, and the block, which

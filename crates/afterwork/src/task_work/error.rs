@@ -51,7 +51,9 @@ impl<T> fmt::Display for PostError<T> {
 
 impl<T> Error for PostError<T> {}
 
-/// The mailbox is empty, and nothing will come: the owner has closed it, or the last poster was dropped.
+/// The mailbox is empty, and nothing will come: the owner has closed it, or the last poster was
+/// dropped. In a child of `fork` also a mailbox whose items are behind a post that another thread
+/// of the parent had begun, and that does not end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Closed;
 

@@ -9,14 +9,24 @@ use super::mailbox::{Mailbox, PrepareSleep};
 impl<T> Mailbox<T> {
     /// Returns the eventfd that wakes the owner. The first call makes it.
     ///
+    /// A program that closes descriptors which it does not know, as some daemons do, calls this
+    /// after that. Once it has closed the eventfd, posts do not touch the file that has the number
+    /// then. They write a line to stderr and wake no owner.
+    ///
     /// Register it once, for reading, edge-triggered if the loop offers that. Each call of [`arm`](Self::arm) causes at most
     /// one ring. While the owner is not armed, nothing rings.
     ///
     /// # Errors
     ///
-    /// The system's error, if it refuses an eventfd.
+    /// The system's error, if it refuses an eventfd. [`NotFound`](io::ErrorKind::NotFound) if the
+    /// program has closed it.
     pub fn eventfd(&self) -> io::Result<BorrowedFd<'_>> {
-        self.shared().owner.bell.eventfd().map(AsFd::as_fd)
+        let eventfd = self.shared().owner.bell.eventfd()?;
+        if eventfd.is_lost() {
+            let closed = "the program has closed the mailbox's eventfd";
+            return Err(io::Error::new(io::ErrorKind::NotFound, closed));
+        }
+        Ok(eventfd.as_fd())
     }
 
     /// Prepares a sleep until `count` items are inside, or an eager one. A `count` of 0 counts as 1.
@@ -33,7 +43,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Errors
     ///
-    /// As [`eventfd`](Self::eventfd).
+    /// The system's error, if there is no eventfd yet and it refuses one.
     pub fn arm(&mut self, count: usize) -> io::Result<bool> {
         self.shared().owner.bell.eventfd()?;
         Ok(self.prepare_sleep(count, Sleep::EventFd) == PrepareSleep::Sleep)
@@ -56,7 +66,7 @@ impl<T> Mailbox<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. Makes one system call.
+    /// Never blocks. Makes two system calls.
     pub fn clear(&mut self) {
         if let Ok(eventfd) = self.shared().owner.bell.eventfd() {
             eventfd.clear();

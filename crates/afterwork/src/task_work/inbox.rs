@@ -190,7 +190,8 @@ impl<T> Inbox<T> {
         }
     }
 
-    /// Takes the item whose turn it is: the oldest, or the oldest of its lane. Blocks that are found empty go to `emptied`.
+    /// Takes the item whose turn it is: the oldest, or the oldest of its lane. Returns it, and
+    /// whether it takes up room. Blocks that are found empty go to `emptied`.
     ///
     /// # Safety
     ///
@@ -200,7 +201,7 @@ impl<T> Inbox<T> {
         &self,
         reader: &mut Reader<T>,
         mut emptied: impl FnMut(Blank<T>),
-    ) -> Result<T, Nothing> {
+    ) -> Result<(T, bool), Nothing> {
         if self.looks.load(Ordering::Relaxed) != 0 {
             // SAFETY: (1).
             return unsafe { self.read_in_turn(reader, emptied) };
@@ -220,7 +221,7 @@ impl<T> Inbox<T> {
         &self,
         reader: &mut Reader<T>,
         mut emptied: impl FnMut(Blank<T>),
-    ) -> Result<T, Nothing> {
+    ) -> Result<(T, bool), Nothing> {
         let urgent = if self.has_lanes() {
             // SAFETY: (1).
             unsafe { reader.urgent.find(&self.aside.urgent, &mut emptied) }
@@ -257,17 +258,19 @@ impl<T> Inbox<T> {
         Ok(())
     }
 
-    fn take_from_list(reader: &mut Reader<T>, mut emptied: impl FnMut(Blank<T>)) -> T {
+    fn take_from_list(reader: &mut Reader<T>, mut emptied: impl FnMut(Blank<T>)) -> (T, bool) {
         let blank = reader.counted.pop_front().inspect(|blank| {
             reader.nr_eager -= usize::from(is_eager(blank));
         });
         let blank = blank.or_else(|| reader.reversed.pop_front());
-        let block = blank.expect("one was found").into_raw();
+        let blank = blank.expect("one was found");
+        let takes_room = blank.state().takes_room();
+        let block = blank.into_raw();
         // SAFETY: a block of the list holds one item, by `push`, and comes out of it once.
         let item = unsafe { block::take(block, 0) };
         // SAFETY: it was sealed before it was pushed.
         emptied(unsafe { Blank::from_raw(block) });
-        item
+        (item, takes_room)
     }
 
     /// Takes the list if nothing of it is left. Returns `true` if anything is.
@@ -369,6 +372,19 @@ impl<T> Inbox<T> {
     }
 }
 
+#[cfg(all(test, not(any(loom, shuttle))))]
+impl<T> Inbox<T> {
+    /// Leaves the FIFO of a lane as a poster leaves it that is held up between the two steps of its
+    /// push. Its one item was never received, and never will be.
+    pub(super) fn hold_up(&self, lane: Lane) {
+        // SAFETY: not kept: this cursor takes the link with which the reader's cursor begins. The
+        // reader finds a queue that has a newest item, and no link to the oldest one, as after the
+        // first step.
+        let found = unsafe { self.queue(lane).peek(&mut RawCursor::new()) };
+        assert!(matches!(found, Pop::Item(_)), "a post has ended");
+    }
+}
+
 /// How a walk over a lane ended.
 enum Walk {
     /// When there were enough.
@@ -416,15 +432,15 @@ impl<T> Place<T> {
         Ok(())
     }
 
-    /// Takes the item that was found.
+    /// Takes the item that was found. Returns it, and whether it takes up room.
     #[inline(always)]
-    fn take(&mut self) -> T {
+    fn take(&mut self) -> (T, bool) {
         assert!(self.at < self.seen.nr_items(), "one was found");
         let block = self.block.expect("something was seen in it");
         // SAFETY: the state that was seen counts the slot, and `at` passes each once.
         let item = unsafe { block::take(block, self.at) };
         self.at += 1;
-        item
+        (item, self.seen.takes_room())
     }
 
     /// Loads the reader's block again, and goes on to the next block if all of its items were taken. Fails if the reader has

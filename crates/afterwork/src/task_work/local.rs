@@ -47,12 +47,15 @@ sync::thread_local! {
 /// # Guarantees
 ///
 /// - A future is polled, and dropped, on the thread of the set: that where the set was made, which it cannot leave.
-/// - A wake-up is one item however often the future is woken before it is received. It goes in beside the
-///   [capacity](super::Builder::capacity): a waker neither blocks nor fails.
+/// - A wake-up is one item however often the future is woken before it is received. It takes up no
+///   room of the [capacity](super::Builder::capacity): a waker neither blocks nor fails, and no
+///   number of futures keeps other items out.
 /// - Wakers may be kept and called by any thread, also after the future, the set and the mailbox are gone.
 /// - A panic of a poll, or of the future's drop, ends there: its handle says so.
 /// - As long as a future has not ended the mailbox counts as having a poster. [`Mailbox::close`] ends it all the same.
 /// - Dropping the set drops its futures; their handles say [`Cancelled`](JoinError::Cancelled).
+///   Dropping the mailbox alone ends no future: the futures are polled no more, and end with the
+///   set.
 ///
 /// # Cost
 ///

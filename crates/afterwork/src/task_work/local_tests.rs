@@ -163,26 +163,146 @@ fn a_waker_outlives_its_future_its_set_and_its_mailbox() {
 }
 
 #[test]
-fn a_wake_up_goes_in_beside_the_capacity() {
-    let mut mailbox = Mailbox::builder().capacity(1).build();
+fn a_wake_up_takes_up_no_room() {
+    for backlog in [Backlog::Fifo, Backlog::Lifo] {
+        let mut mailbox = Mailbox::builder().capacity(1).backlog(backlog).build();
+        let set = LocalSet::new(&mailbox);
+        let poster = mailbox.poster();
+        let probe = Probe::default();
+        let handle = set.spawn_local(probe.clone().wait_for(2));
+        serve(&mut mailbox, &set);
+        poster.post(Mail::Number(1)).unwrap();
+        probe.waker().wake();
+        assert_eq!((mailbox.len(), poster.nr_inside()), (2, Some(1)));
+        assert!(matches!(
+            poster.post(Mail::Number(2)),
+            Err(PostError::Full(_))
+        ));
+        assert!(matches!(mailbox.try_recv(), Ok(Mail::Number(1))));
+        assert_eq!((mailbox.len(), poster.nr_inside()), (1, Some(0)));
+        poster.post(Mail::Number(2)).unwrap();
+        serve(&mut mailbox, &set);
+        assert_eq!(handle.try_join().unwrap().unwrap(), 2);
+        assert_eq!(poster.nr_inside(), Some(0));
+    }
+}
+
+#[test]
+fn mail_gets_in_however_many_futures_wake_themselves() {
+    const CAPACITY: usize = 2;
+    let mut mailbox = Mailbox::builder().capacity(CAPACITY).build();
     let set = LocalSet::new(&mailbox);
     let poster = mailbox.poster();
+    for _ in 0..3 * CAPACITY {
+        drop(set.spawn_local(async {
+            loop {
+                yield_once().await;
+            }
+        }));
+    }
+    let cx = &mut std::task::Context::from_waker(Waker::noop());
+    for round in 0..20 {
+        // Each future is polled once, and has woken itself again.
+        for mail in mailbox.drain(3 * CAPACITY) {
+            let Mail::Woken(woken) = mail else {
+                panic!("only wake-ups are inside");
+            };
+            assert!(set.poll(woken));
+        }
+        assert_eq!(mailbox.len(), 3 * CAPACITY);
+        (0..CAPACITY as u32).for_each(|number| poster.post(Mail::Number(number)).unwrap());
+        let mut send = std::pin::pin!(poster.send(Mail::Number(CAPACITY as u32)));
+        assert!(send.as_mut().poll(cx).is_pending(), "round {round}");
+        let mut numbers = Vec::new();
+        while numbers.len() <= CAPACITY {
+            match mailbox.try_recv().unwrap() {
+                Mail::Woken(woken) => assert!(set.poll(woken)),
+                Mail::Number(number) => numbers.push(number),
+            }
+        }
+        assert!(numbers.into_iter().eq(0..=CAPACITY as u32));
+        assert!(send.as_mut().poll(cx).is_ready());
+    }
+}
+
+#[test]
+fn futures_whose_mailbox_is_gone_end_with_their_set() {
+    let (mut mailbox, set) = made();
     let probe = Probe::default();
     let handle = set.spawn_local(probe.clone().wait_for(2));
-    serve(&mut mailbox, &set);
-    poster.post(Mail::Number(1)).unwrap();
+    let unpolled = set.spawn_local(pending::<()>());
+    match mailbox.try_recv() {
+        Ok(Mail::Woken(woken)) => assert!(set.poll(woken)),
+        other => panic!("{other:?}"),
+    }
+    drop(mailbox);
     probe.waker().wake();
-    assert_eq!((mailbox.len(), poster.nr_inside()), (2, Some(2)));
-    assert!(matches!(mailbox.try_recv(), Ok(Mail::Number(1))));
-    // The wake-up has the room.
+    assert_eq!((probe.nr_polls.get(), set.len()), (1, 2));
+    assert!(!handle.is_finished() && !unpolled.is_finished());
     assert!(matches!(
-        poster.post(Mail::Number(2)),
-        Err(PostError::Full(_))
+        set.spawn_local(async {}).join(),
+        Err(JoinError::Refused)
     ));
-    serve(&mut mailbox, &set);
-    assert_eq!(handle.try_join().unwrap().unwrap(), 2);
-    assert_eq!(poster.nr_inside(), Some(0));
-    poster.post(Mail::Number(2)).unwrap();
+    drop(set);
+    assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    assert!(matches!(unpolled.join(), Err(JoinError::Cancelled)));
+}
+
+/// Mail whose drop wakes a local future, and which knows how many such drops are under way.
+struct Waking {
+    waker: Option<Waker>,
+    _woken: Option<Woken>,
+}
+
+thread_local!(static DEPTHS: Cell<(u32, u32)> = const { Cell::new((0, 0)) });
+
+impl From<Woken> for Waking {
+    fn from(woken: Woken) -> Self {
+        Self {
+            waker: None,
+            _woken: Some(woken),
+        }
+    }
+}
+
+impl Drop for Waking {
+    fn drop(&mut self) {
+        let (depth, deepest) = DEPTHS.get();
+        DEPTHS.set((depth + 1, deepest.max(depth + 1)));
+        if let Some(waker) = self.waker.take() {
+            waker.wake();
+        }
+        let (depth, deepest) = DEPTHS.get();
+        DEPTHS.set((depth - 1, deepest));
+    }
+}
+
+#[test]
+fn the_drop_of_a_mailbox_does_not_nest_the_drops_of_its_items() {
+    let nr_items = if cfg!(miri) { 10 } else { 100 };
+    for backlog in [Backlog::Fifo, Backlog::Lifo] {
+        let mut mailbox = Mailbox::<Waking>::builder().backlog(backlog).build();
+        let poster = mailbox.poster();
+        let set = LocalSet::new(&mailbox);
+        let probes: Vec<Probe> = (0..nr_items).map(|_| Probe::default()).collect();
+        for probe in &probes {
+            drop(set.spawn_local(probe.clone().wait_for(2)));
+        }
+        for mut mail in mailbox.drain(usize::MAX) {
+            assert!(set.poll(mail._woken.take().unwrap()));
+        }
+        for probe in &probes {
+            let mail = Waking {
+                waker: Some(probe.waker()),
+                _woken: None,
+            };
+            assert!(poster.post(mail).is_ok());
+        }
+        DEPTHS.set((0, 0));
+        drop(mailbox);
+        assert_eq!(DEPTHS.get(), (0, 1));
+        assert_eq!(set.len(), nr_items);
+    }
 }
 
 #[test]

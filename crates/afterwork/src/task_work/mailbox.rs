@@ -150,9 +150,9 @@ impl<T> Mailbox<T> {
         Poster::new(self.shared.clone(), Lane::Ordinary)
     }
 
-    /// Makes a poster that does not keep the mailbox from ending.
-    pub(super) fn uncounted_poster(&self) -> Poster<T> {
-        Poster::uncounted(self.shared.clone())
+    /// Makes a poster of wake-ups, which does not keep the mailbox from ending.
+    pub(super) fn poster_of_wake_ups(&self) -> Poster<T> {
+        Poster::of_wake_ups(self.shared.clone())
     }
 
     /// Returns how many items may be inside; `None` if that is unbounded.
@@ -434,7 +434,10 @@ impl<T> Mailbox<T> {
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         match unsafe { self.shared.inbox.count(reader, count) } {
             Count::Enough => Inside::Enough,
-            Count::MidPush => Inside::MidPush,
+            Count::MidPush if self.shared.is_at_home() => Inside::MidPush,
+            // That push does not end in a child of `fork`.
+            Count::MidPush if self.len() > 0 => Inside::Enough,
+            Count::MidPush => Inside::Over,
             Count::Only(0) if over => Inside::Over,
             Count::Only(1..) if over || self.shared.room.is_awaited() => Inside::Enough,
             Count::Only(nr_inside) => Inside::Short(nr_inside),
@@ -458,19 +461,21 @@ impl<T> Mailbox<T> {
         let emptied = |block| spent.push(block, &shared.free);
         // SAFETY: the reader was made with this inbox, in `from_builder`.
         let found = unsafe { shared.inbox.read(reader, emptied) };
-        if found.is_ok() {
-            shared.release(1);
+        found.map(|(item, takes_room)| {
+            if shared.room.capacity().is_some() && takes_room {
+                shared.release(1);
+            }
             if let Some(tally) = &shared.owner.tally {
                 tally[RECEIVED].add_alone();
             }
-        }
-        found
+            item
+        })
     }
 
     #[cold]
     fn nothing(&mut self, found: Nothing) -> Result<T, TryRecvError> {
         if found == Nothing::MidPush {
-            return Err(TryRecvError::MidPush);
+            return Err(self.mid_push());
         }
         if !self.is_over() {
             self.space_polls();
@@ -480,7 +485,16 @@ impl<T> Mailbox<T> {
         match self.read() {
             Ok(item) => Ok(item),
             Err(Nothing::Empty) => Err(TryRecvError::Closed),
-            Err(Nothing::MidPush) => Err(TryRecvError::MidPush),
+            Err(Nothing::MidPush) => Err(self.mid_push()),
+        }
+    }
+
+    /// Returns the error of a receipt that a poster in mid-push holds up. In a child of `fork` that
+    /// push does not end.
+    fn mid_push(&self) -> TryRecvError {
+        match self.shared.is_at_home() {
+            true => TryRecvError::MidPush,
+            false => TryRecvError::Closed,
         }
     }
 
@@ -514,7 +528,8 @@ impl<T> Default for Mailbox<T> {
 impl<T> Drop for Mailbox<T> {
     /// # Blocking
     ///
-    /// Yields the CPU while a poster is in the middle of its post.
+    /// Yields the CPU while a poster is in the middle of its post. In a child of `fork` it does not
+    /// wait: the items behind the post that does not end there stay in memory.
     fn drop(&mut self) {
         if let Some(reader) = self.reader.take() {
             self.shared.orphan(reader);

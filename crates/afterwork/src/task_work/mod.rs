@@ -71,6 +71,8 @@ mod error;
 mod event_loop;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod foreign_tests;
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod fork_tests;
 mod inbox;
 mod join;
 #[cfg(all(test, not(any(loom, shuttle))))]

@@ -7,7 +7,7 @@ use sync::atomic::Ordering;
 use sync::twin;
 
 use super::batch::Batch;
-use super::block::Blank;
+use super::block::{Blank, Kind};
 use super::error::PostError;
 use super::recycle::Cache;
 use super::shared::Shared;
@@ -45,8 +45,9 @@ pub struct Poster<T> {
     pub(super) shared: Arc<Shared<T>>,
     /// I: where its items wait.
     pub(super) lane: Lane,
-    /// I: `false` if the mailbox may end although there is this poster.
-    is_counted: bool,
+    /// I: what it posts. Posters of wake-ups are not counted: the mailbox may end although they
+    /// exist.
+    kind: Kind,
 }
 
 impl<T> Poster<T> {
@@ -59,17 +60,18 @@ impl<T> Poster<T> {
             shared,
             cache: Cache::new(),
             lane,
-            is_counted: true,
+            kind: Kind::Mail,
         }
     }
 
-    /// Makes a poster that is not counted. What it posts after the last that is counted has gone may be received, or not.
-    pub(super) fn uncounted(shared: Arc<Shared<T>>) -> Self {
+    /// Makes a poster of wake-ups, which is not counted. An item that it posts after the drop of
+    /// the last counted poster may be received, or not.
+    pub(super) fn of_wake_ups(shared: Arc<Shared<T>>) -> Self {
         Self {
             shared,
             cache: Cache::new(),
             lane: Lane::Ordinary,
-            is_counted: false,
+            kind: Kind::WakeUps,
         }
     }
 
@@ -180,7 +182,8 @@ impl<T> Poster<T> {
         self.shared.room.capacity()
     }
 
-    /// Returns how many items are inside or in batches, of a bounded mailbox. Nobody counts those of others; see
+    /// Returns how many items take up room in a bounded mailbox: those inside and those in batches,
+    /// without wake-ups of local futures. `None` if the mailbox is unbounded; see
     /// [`Mailbox::len`](super::Mailbox::len).
     ///
     /// A number to look at: by the time it is returned it may be another.
@@ -208,27 +211,28 @@ impl<T> Poster<T> {
         if !shared.room.reserve() {
             return Err(PostError::Full(item));
         }
-        self.push(item, eager);
+        self.push(item, Kind::Mail, eager);
         Ok(())
     }
 
-    /// Posts an item whether there is room or not, and whether the mailbox is closed or not. One that was dropped drops it.
-    pub(super) fn post_beside(&self, item: T) {
-        self.shared.room.take_beside();
-        self.push(item, true);
+    /// Posts a wake-up, which takes up no room, whether the mailbox is closed or not. A mailbox
+    /// that was dropped drops it.
+    pub(super) fn post_wake_up(&self, item: T) {
+        self.push(item, Kind::WakeUps, true);
     }
 
-    /// Posts an item that is counted.
+    /// Posts an item of this poster's `kind`, for which there is room.
     #[inline(always)]
-    fn push(&self, item: T, eager: bool) {
+    fn push(&self, item: T, kind: Kind, eager: bool) {
+        debug_assert_eq!(kind, self.kind, "a block has items of one kind");
         let shared = &*self.shared;
         let lane = self.lane;
         // By value: captured by reference, what is in registers would go through memory.
         let posted = self.cache.with(item, move |store, item| {
-            store.post(&shared.inbox, lane, &shared.free, item, eager)
+            store.post(&shared.inbox, lane, &shared.free, item, kind, eager)
         });
         if let Err(item) = posted {
-            self.post_alone(item, eager);
+            self.post_alone(item, kind, eager);
         }
         shared.posted(1, eager);
         if twin::armed("lanes: opened after the post") {
@@ -240,9 +244,9 @@ impl<T> Poster<T> {
 impl<T> Poster<T> {
     /// Posts an item in a block of its own, because another thread uses this poster's blocks.
     #[cold]
-    fn post_alone(&self, item: T, eager: bool) {
+    fn post_alone(&self, item: T, kind: Kind, eager: bool) {
         let inbox = &self.shared.inbox;
-        let block = Blank::new(inbox.nr_slots()).start(item, eager, true);
+        let block = Blank::new(inbox.nr_slots()).start(item, kind, eager, true);
         inbox.push(self.lane, block);
     }
 }
@@ -255,7 +259,7 @@ impl<T> Clone for Poster<T> {
 
 impl<T> Drop for Poster<T> {
     fn drop(&mut self) {
-        if !self.is_counted {
+        if self.kind == Kind::WakeUps {
             return;
         }
         // ORDER(posters): publish and consume, other end in `Mailbox::is_over`.

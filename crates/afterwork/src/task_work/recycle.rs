@@ -22,7 +22,7 @@ use sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use sync::cell::UnsafeCell;
 use sync::{identity, twin};
 
-use super::block::{self, Blank, Block};
+use super::block::{self, Blank, Block, Kind};
 use super::inbox::Inbox;
 use crate::wake::lane::Lane;
 
@@ -102,14 +102,15 @@ impl<T> Store<T> {
         lane: Lane,
         free: &Stack<Block<T>>,
         item: T,
+        kind: Kind,
         eager: bool,
     ) {
         let Some(current) = self.current else {
-            return self.post_in_another(inbox, lane, free, item, eager);
+            return self.post_in_another(inbox, lane, free, item, kind, eager);
         };
         if !inbox.is_newest(lane, current) && !twin::armed("block: add behind others") {
             self.leave();
-            return self.post_in_another(inbox, lane, free, item, eager);
+            return self.post_in_another(inbox, lane, free, item, kind, eager);
         }
         let last = self.nr_added + 1 == inbox.nr_slots();
         // SAFETY: we pushed it, and it is in `current` until we forget it; `nr_added` says how many items are in it,
@@ -119,7 +120,7 @@ impl<T> Store<T> {
             Ok(()) => self.added(last),
             Err((item, blank)) => {
                 self.current = None;
-                self.push(inbox, lane, blank, item, eager);
+                self.push(inbox, lane, blank, item, kind, eager);
             }
         }
     }
@@ -140,17 +141,26 @@ impl<T> Store<T> {
         lane: Lane,
         free: &Stack<Block<T>>,
         item: T,
+        kind: Kind,
         eager: bool,
     ) {
         let blank = self
             .blank(free)
             .unwrap_or_else(|| Blank::new(inbox.nr_slots()));
-        self.push(inbox, lane, blank, item, eager);
+        self.push(inbox, lane, blank, item, kind, eager);
     }
 
-    fn push(&mut self, inbox: &Inbox<T>, lane: Lane, blank: Blank<T>, item: T, eager: bool) {
+    fn push(
+        &mut self,
+        inbox: &Inbox<T>,
+        lane: Lane,
+        blank: Blank<T>,
+        item: T,
+        kind: Kind,
+        eager: bool,
+    ) {
         let sealed = inbox.nr_slots() == 1;
-        let block = blank.start(item, eager, sealed);
+        let block = blank.start(item, kind, eager, sealed);
         if !sealed {
             self.current = Some(block);
             self.nr_added = 1;

@@ -2,7 +2,8 @@
 //!
 //! # The word
 //!
-//! `state` counts the items that are inside or about to be posted. Its top bit, `AWAITED`, is set while items stand in line.
+//! `state` counts the items that are inside or about to be posted, except wake-ups of local
+//! futures. Its top bit, `AWAITED`, is set while items wait for room.
 //!
 //! ```text
 //! post:     full, or AWAITED?  refused               else state += 1
@@ -144,13 +145,6 @@ impl<T> Room<T> {
         self.state
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, more)
             .is_ok()
-    }
-
-    /// Counts one item that goes in whether there is room or not.
-    pub(super) fn take_beside(&self) {
-        if self.bound.is_some() {
-            self.state.fetch_add(1, Ordering::Relaxed);
-        }
     }
 
     /// Releases the room of `count` items. Returns `true` if the caller must let in who stands in line.

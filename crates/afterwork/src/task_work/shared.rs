@@ -19,14 +19,32 @@
 //!
 //! If the poster's fence comes first, the owner finds its item and drops it. If the owner's fence comes first, the poster
 //! reads `DEAD` and drops the item. Both may do so at once, and several posters may: a lock guards the reader that they use.
+//!
+//! # Drops that post
+//!
+//! The drop of an item may post to the same dead queue: it may drop the last reply that a local
+//! future waits for, and the future's wake-up goes in. If that post dropped items, too, a queue of
+//! n such items would need n nested calls. So the lock also guards the list of the threads that
+//! drop items, and a thread that finds itself in the list returns: its outer call takes the item
+//! next. Other threads do not rely on that call, which may wait in the drop of an item: each drops
+//! items itself.
+//!
+//! # In a child of `fork`
+//!
+//! A push that another thread of the parent had begun never ends in the child. So the owner there
+//! does not wait for a poster in mid-push. The items behind it stay in memory, as all that the
+//! parent's other threads have.
+
+use std::mem;
 
 use crossbeam_utils::CachePadded;
 use mpscq::Stack;
 use sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use sync::{Mutex, Patience, twin};
+use sync::fork::Process;
+use sync::{Mutex, Patience, identity, twin};
 
 use super::bell::Bell;
-use super::block::{Blank, Block};
+use super::block::{Blank, Block, Kind};
 use super::inbox::{Backlog, Inbox, Nothing, Reader};
 use super::room::{Room, Ticket};
 use super::sleeper::OnTurn;
@@ -53,8 +71,19 @@ pub(super) struct Shared<T> {
     pub(super) room: CachePadded<Room<T>>,
     /// A: how many [`Poster`](super::Poster)s there are.
     pub(super) nr_posters: CachePadded<AtomicUsize>,
-    /// The owner's reader, after its end.
-    orphaned: Mutex<Option<Reader<T>>>,
+    /// What the owner leaves at its end.
+    dead: Mutex<Dead<T>>,
+    /// I: the process whose threads post. In a child a post that is under way does not end.
+    process: Process,
+}
+
+/// A queue without an owner.
+#[derive(Debug)]
+struct Dead<T> {
+    /// The owner's reader; `None` while the owner lives.
+    reader: Option<Reader<T>>,
+    /// The threads that are dropping items, by their [`identity`].
+    dropping: Vec<u64>,
 }
 
 /// What posters need to know of the owner.
@@ -98,9 +127,18 @@ impl<T> Shared<T> {
             free: CachePadded::new(Stack::new()),
             room: CachePadded::new(Room::new(capacity)),
             nr_posters: CachePadded::new(AtomicUsize::new(0)),
-            orphaned: Mutex::new(None),
+            dead: Mutex::new(Dead {
+                reader: None,
+                dropping: Vec::new(),
+            }),
+            process: Process::this(),
         };
         (shared, reader)
+    }
+
+    /// Returns `false` in a child of `fork`.
+    pub(super) fn is_at_home(&self) -> bool {
+        self.process.is_this()
     }
 
     /// Returns `true` if posts are accepted.
@@ -121,7 +159,7 @@ impl<T> Shared<T> {
         // DEAD, and drop them.
         // Test: a_post_that_overlaps_the_owners_end_is_dropped
         if self.owner.life.load(Ordering::Relaxed) == DEAD {
-            self.drain_orphaned();
+            self.drop_items();
         }
     }
 
@@ -153,7 +191,7 @@ impl<T> Shared<T> {
         };
         let mut wakeq = WakeQ::new();
         while let Some(first) = self.room.next_in_locked(&mut line) {
-            let block = Blank::new(self.inbox.nr_slots()).start(first.item, true, true);
+            let block = Blank::new(self.inbox.nr_slots()).start(first.item, Kind::Mail, true, true);
             self.inbox.push(first.lane, block);
             self.room.note_if_empty_locked(&line);
             if let Some(on_turn) = first.on_turn {
@@ -191,7 +229,7 @@ impl<T> Shared<T> {
     pub(super) fn orphan(&self, reader: Reader<T>) {
         // Who is told that the mailbox is closed finds it closed.
         self.close();
-        *self.orphaned.lock() = Some(reader);
+        self.dead.lock().reader = Some(reader);
         // ORDER(life): the other end; see `posted`.
         // If our fence comes first, a poster that pushes later reads DEAD and drops its items. If the poster's fence comes
         // first, its items are found below.
@@ -201,23 +239,39 @@ impl<T> Shared<T> {
         // A poster in mid-push has a place in the queue, but its link is not visible yet. We wait for it here, because
         // completed posts may be behind it.
         let mut patience = Patience::new();
-        while self.drain_orphaned() {
+        while self.drop_items() && self.is_at_home() {
             patience.pause();
         }
     }
 
     /// Drops the items of a dead queue. Returns `true` if it stopped at a poster in mid-push.
     #[cold]
-    fn drain_orphaned(&self) -> bool {
+    fn drop_items(&self) -> bool {
+        let me = identity::mine().get();
+        let mut is_first = true;
         loop {
-            let found = match self.orphaned.lock().as_mut() {
+            let found = {
+                let mut dead = self.dead.lock();
+                let Dead { reader, dropping } = &mut *dead;
+                let Some(reader) = reader else {
+                    return false;
+                };
+                if mem::take(&mut is_first) {
+                    if dropping.contains(&me) {
+                        return false;
+                    }
+                    dropping.push(me);
+                }
                 // SAFETY: the reader was made with the inbox, in `new`.
-                Some(reader) => unsafe { self.inbox.read(reader, drop) },
-                None => return false,
+                let found = unsafe { self.inbox.read(reader, drop) };
+                if found.is_err() {
+                    dropping.retain(|thread| *thread != me);
+                }
+                found
             };
             match found {
                 // FOREIGN(dead-item): an item's drop, on the owner or on a poster that overlaps its end. A panic ends here.
-                Ok(item) => {
+                Ok((item, _)) => {
                     panics::contain(|| drop(item));
                 }
                 Err(Nothing::Empty) => return false,
@@ -231,7 +285,7 @@ impl<T> Shared<T> {
 impl<T> Drop for Shared<T> {
     fn drop(&mut self) {
         // Every poster is gone and has sealed its blocks, so this frees the last blocks, too.
-        self.drain_orphaned();
+        self.drop_items();
         for item in self.room.forgotten() {
             // FOREIGN(dead-item): the drop of an item whose send was leaked in line, on who is last. A panic ends here.
             panics::contain(|| drop(item));

@@ -20,8 +20,10 @@
 //! the wake (twins `local: relaxed wake`, `local: relaxed clear`). If the owner cleared the bit after the poll, a wake in
 //! between would post nothing, and the poll would not have seen it (twin `local: cleared after the poll`).
 //!
-//! **One wake-up at most is inside for each future**, since only the owner's clear makes room for the next. So wake-ups go in
-//! beside the capacity of the mailbox (`Room::take_beside`): a wake neither waits nor is refused, and the excess is bounded.
+//! **At most one wake-up is inside for each future**, because only the owner's clear permits the
+//! next one. So wake-ups take up no room in the mailbox (`block::Kind`): a wake neither waits nor
+//! is refused, no number of futures keeps mail out, and the mailbox holds at most its capacity and
+//! one item for each future.
 //!
 //! **Cancelling is a wake.** A closure that others may cancel before it starts sets `ENDED` when it starts, and looks at
 //! `CANCELLED` in that very step: either its owner sees the cancel, or the canceller sees that it came too late (twin `local: a
@@ -74,7 +76,7 @@ pub(super) struct Mark {
 
 /// What all futures of one set post by.
 pub(super) struct Post<T> {
-    /// Not counted.
+    /// A poster of wake-ups.
     pub(super) poster: Poster<T>,
     /// A: the kernel's number of the set's thread; 0 as long as there is none. Relaxed: it is compared with one's own.
     owner: AtomicU32,
@@ -126,7 +128,7 @@ impl Mark {
 impl<T: From<Woken> + Send + 'static> Post<T> {
     pub(super) fn new(mailbox: &Mailbox<T>) -> Self {
         Self {
-            poster: mailbox.uncounted_poster(),
+            poster: mailbox.poster_of_wake_ups(),
             owner: AtomicU32::new(0),
             process: Process::this(),
             waker: Waker::from,
@@ -187,7 +189,7 @@ impl<T: From<Woken> + Send + 'static> Target<T> {
         let woken = Woken(self.clone());
         // FOREIGN(woken-into): a user's conversion, on the thread that wakes, which has changed the word alone. A panic ends here.
         match panics::guarded(|| T::from(woken)) {
-            Ok(item) => self.post.poster.post_beside(item),
+            Ok(item) => self.post.poster.post_wake_up(item),
             Err(payload) => {
                 // The next wake tries again.
                 self.mark.word.fetch_and(!POSTED, Ordering::Relaxed);

@@ -60,6 +60,32 @@ fn items_come_in_the_order_of_their_posts_whatever_their_road() {
 }
 
 #[test]
+fn an_eager_batch_is_eager_until_its_last_item() {
+    let nr_items = if cfg!(miri) { 15 } else { 60 };
+    let cx = &mut Context::from_waker(Waker::noop());
+    for urgent in [false, true] {
+        for mut mailbox in backlogs() {
+            let poster = match urgent {
+                false => mailbox.poster(),
+                true => mailbox.poster().urgent(),
+            };
+            let mut batch = poster.batch();
+            (0..nr_items).for_each(|number| batch.push(number).unwrap());
+            batch.post().unwrap();
+            for number in 0..nr_items {
+                assert!(mailbox.poll_ready(cx, 1000).is_ready(), "item {number}");
+                assert_eq!(mailbox.try_recv(), Ok(number));
+            }
+            assert!(mailbox.poll_ready(cx, 1000).is_pending());
+            // A lazy batch behind it is lazy.
+            batch.push(0).unwrap();
+            batch.post_lazy().unwrap();
+            assert!(mailbox.poll_ready(cx, 1000).is_pending());
+        }
+    }
+}
+
+#[test]
 fn a_closed_mailbox_gives_the_item_back() {
     let mut mailbox = Mailbox::new();
     let poster = mailbox.poster();
@@ -184,12 +210,13 @@ fn one_eager_item_is_enough_even_when_it_came_first() {
     batch.push(2).unwrap();
     batch.post().unwrap();
     assert_eq!(mailbox.wait_timeout(32, FOR_EVER), Ok(true));
-    assert_eq!(mailbox.drain(2).count(), 2, "the eager one among them");
+    assert_eq!(mailbox.drain(2).count(), 2, "an eager one among them");
+    assert_eq!(mailbox.wait_timeout(32, FOR_EVER), Ok(true));
+    assert_eq!(mailbox.try_recv(), Ok(2));
     assert_eq!(
         mailbox.wait_timeout(32, Duration::from_millis(1)),
         Ok(false)
     );
-    assert_eq!(mailbox.try_recv(), Ok(2));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Barrier, mpsc};
 use std::time::Duration;
 
 use afterwork::percpu::{self, PerCpu, Qpw};
@@ -195,6 +195,68 @@ fn work_for_an_owner_that_was_forgotten_is_dropped_with_the_data() {
     }
     drop(hits);
     assert_eq!(dropped.load(Ordering::Relaxed), 3);
+}
+
+#[test]
+fn a_leaked_owner_holds_its_slot_no_longer_than_its_thread_lives() {
+    for qpw in Qpw::ALL {
+        for parks in [false, true] {
+            let hits = &builder(qpw).build(|_| 0_u64).unwrap();
+            // The kernel may need some time to forget a thread that has ended.
+            let attach = || loop {
+                match hits.attach(cpu(1)) {
+                    Ok(owner) => break owner,
+                    Err(_) => std::thread::yield_now(),
+                }
+            };
+            let leak = || {
+                std::thread::scope(|scope| {
+                    scope.spawn(|| {
+                        let mut owner = attach();
+                        owner.with(|hits| *hits += 1);
+                        match parks {
+                            true => std::mem::forget(owner.park()),
+                            false => std::mem::forget(owner),
+                        }
+                    });
+                });
+            };
+            leak();
+            hits.queue_percpu_work(cpu(1), |hits| *hits += 10);
+            hits.flush(cpu(1));
+            assert_eq!(hits.run_on(cpu(1), |hits| *hits), 11);
+            let mut owner = attach();
+            owner.with(|hits| *hits += 100);
+            drop(owner);
+            leak();
+            hits.drain_all(|_, hits| *hits += 1000);
+            leak();
+            let long = Duration::from_secs(1000);
+            let read = hits.try_run_on(cpu(1), long, |hits| *hits);
+            assert!(matches!(read, Ok(1113)));
+        }
+    }
+}
+
+#[test]
+fn an_owner_whose_thread_lives_is_not_taken_over() {
+    let hits = &builder(Qpw::Queue).build(|_| 0_u64).unwrap();
+    let (has_leaked, may_end) = (&Barrier::new(2), &Barrier::new(2));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // As one that is in use: it may poll at any moment.
+            let owner = std::mem::ManuallyDrop::new(hits.attach(cpu(1)).unwrap());
+            has_leaked.wait();
+            may_end.wait();
+            drop(std::mem::ManuallyDrop::into_inner(owner));
+        });
+        has_leaked.wait();
+        let waits = Duration::from_millis(300);
+        let tried = hits.try_run_on(cpu(1), waits, |hits| *hits += 1);
+        assert!(tried.is_err() && hits.attach(cpu(1)).is_err());
+        may_end.wait();
+    });
+    assert_eq!(hits.run_on(cpu(1), |hits| *hits), 0);
 }
 
 /// Says so when it is dropped.

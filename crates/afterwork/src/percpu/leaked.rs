@@ -1,0 +1,193 @@
+//! Owners that do not answer: leaked ones, and ones that neither operate, poll nor park.
+//!
+//! An [`Owner`](super::Owner) that is leaked (`mem::forget`) keeps its slot. It cannot leave its
+//! thread, so once that thread has ended no code can use it. A remote caller that has waited for
+//! some time asks the kernel whether the thread exists. If it does not, the caller *takes over*:
+//!
+//! ```text
+//! taker:  owner = word of X;  the thread of X has ended?   owner: word of X → mine, parked
+//!         word: OWNED → HELD?  then run the mail, release;  then give the ownership up, or keep it
+//!         (attach)
+//! ```
+//!
+//! - **One thread takes over.** The word of an owner names its thread by a number that is not used
+//!   again. So the exchange fails if another taker came first, whatever has become of the slot
+//!   since then.
+//! - **The data is whole.** A thread that has ended is inside no operation: a panic ends the
+//!   operation, too. No caller takes over a slot that says that its owner is inside, as a thread
+//!   leaves it that was ended within an operation, nor one that is lost to a child of `fork`.
+//! - **The taker sees what the owner did.** The kernel reports a thread as ended after its last
+//!   store.
+//!
+//! While the thread exists, its owner may be in use. After [`REPORT_NS`] the caller writes a line
+//! that names the thread, once for each wait, and waits on.
+
+use std::time::Duration;
+
+use sync::atomic::Ordering;
+use sync::{process, thread};
+
+use super::slot::{HELD, LOST, OWNED, OwnerWord, Slot, Want, take_order};
+
+/// How long a remote caller waits between two checks of the owner's thread. A guess: a check is one
+/// system call, and no program relies on the end of a leak.
+const CHECK_NS: u64 = 100_000_000;
+
+/// How long a remote caller waits before it reports the owner. A guess: as long as a lock is waited
+/// for that a user would call stuck; a shorter time would report owners that sleep on purpose.
+const REPORT_NS: u64 = 10_000_000_000;
+
+/// The check of a remote caller that waits, in addition to its attempt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Due {
+    Nothing,
+    /// Checks whether the owner's thread exists.
+    Check,
+    /// Checks, and reports an owner that has not answered for this time.
+    Report(Duration),
+}
+
+/// When a remote caller checks next.
+#[derive(Debug)]
+pub(super) struct Checks {
+    begin_ns: u64,
+    next_ns: u64,
+    has_reported: bool,
+}
+
+impl Checks {
+    pub(super) fn begin(now_ns: u64) -> Self {
+        Self {
+            begin_ns: now_ns,
+            next_ns: now_ns.saturating_add(CHECK_NS),
+            has_reported: false,
+        }
+    }
+
+    pub(super) fn due(&mut self, now_ns: u64) -> Due {
+        if now_ns < self.next_ns {
+            return Due::Nothing;
+        }
+        self.next_ns = now_ns.saturating_add(CHECK_NS);
+        let waited_ns = now_ns.saturating_sub(self.begin_ns);
+        if waited_ns < REPORT_NS || self.has_reported {
+            return Due::Check;
+        }
+        self.has_reported = true;
+        Due::Report(Duration::from_nanos(waited_ns))
+    }
+}
+
+impl<T> Slot<T> {
+    /// Does what is due in the wait of a remote caller. Releases the slot if its owner was leaked,
+    /// and its thread has ended.
+    #[inline]
+    pub(super) fn check_owner(&self, due: Due) {
+        if due != Due::Nothing {
+            self.check_owner_now(due);
+        }
+    }
+
+    #[cold]
+    fn check_owner_now(&self, due: Due) {
+        if self.take_over() {
+            self.disclaim();
+        } else if let Due::Report(waited) = due
+            && let Some(report) = self.describe_owner(waited)
+        {
+            process::write_line(&report);
+        }
+    }
+
+    /// Becomes the owner, parked, in the place of one that was leaked, if its thread has ended.
+    /// Returns `true` if it did.
+    #[cold]
+    pub(super) fn take_over(&self) -> bool {
+        let owner = self.owner();
+        let is_inside = self.busy.load(Ordering::Relaxed) != 0;
+        let is_lost = self.word.load(Ordering::Relaxed) == LOST;
+        let may_exist = || owner == OwnerWord::NONE || thread::exists(owner.thread());
+        if is_inside || is_lost || may_exist() {
+            return false;
+        }
+        let mine = OwnerWord::mine();
+        // Acquire, as in `claim`. What the owner did came before the kernel's answer.
+        let taken =
+            self.far
+                .owner
+                .compare_exchange(owner.0, mine.0, Ordering::Acquire, Ordering::Relaxed);
+        if taken.is_err() {
+            return false;
+        }
+        // Before the word leaves `OWNED`: a thread that asks must not leave `want` at zero.
+        self.want.fetch_or(Want::AWAY, Ordering::Relaxed);
+        let is_kept = self
+            .word
+            .compare_exchange(OWNED, HELD, take_order(), Ordering::Relaxed)
+            .is_ok();
+        if is_kept {
+            self.run_mail();
+            self.release();
+        }
+        true
+    }
+
+    /// Describes the owner that keeps the slot, for which a remote caller has `waited`. `None` if
+    /// no owner keeps it.
+    fn describe_owner(&self, waited: Duration) -> Option<String> {
+        let owner = self.owner();
+        if self.word.load(Ordering::Relaxed) != OWNED || owner == OwnerWord::NONE {
+            return None;
+        }
+        let thread = owner.thread();
+        let name = thread::name(thread).unwrap_or_else(|| "?".into());
+        let doing = thread::doing(thread).map_or(String::new(), |doing| format!(", {doing}"));
+        Some(format!(
+            "a remote call has waited {waited:.1?} for the slot of CPU {}: its owner, thread {} ({name}){doing}, neither operates, \
+             polls nor parks, or was leaked",
+            self.cpu(),
+            thread.0
+        ))
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle, sim, miri))))]
+mod tests {
+    use topology::CpuId;
+
+    use super::super::choice::Kind;
+    use super::*;
+
+    #[test]
+    fn a_wait_checks_at_times_and_reports_once() {
+        let mut checks = Checks::begin(7);
+        let mut due = |after_ns| checks.due(7 + after_ns);
+        assert_eq!(due(CHECK_NS - 1), Due::Nothing);
+        assert_eq!(due(CHECK_NS), Due::Check);
+        assert_eq!(due(CHECK_NS + 1), Due::Nothing);
+        assert_eq!(due(REPORT_NS), Due::Report(Duration::from_secs(10)));
+        assert_eq!(due(2 * REPORT_NS), Due::Check);
+    }
+
+    #[test]
+    fn an_owner_that_does_not_answer_is_reported_by_its_thread() {
+        let slot = Slot::new(CpuId::new(3), Kind::Queue, 0);
+        let waited = Duration::from_secs(10);
+        assert_eq!(slot.describe_owner(waited), None);
+        assert!(slot.claim());
+        slot.take_back();
+        let report = slot.describe_owner(waited).unwrap();
+        let thread = thread::current();
+        let names = format!("CPU 3: its owner, thread {} (", thread.0);
+        assert!(report.contains(&names), "{report}");
+        assert!(
+            report.starts_with("a remote call has waited 10.0s"),
+            "{report}"
+        );
+        // The thread exists, so its owner may be in use.
+        slot.check_owner(Due::Check);
+        assert!(slot.is_mine());
+        slot.give_up();
+        assert_eq!(slot.describe_owner(waited), None);
+    }
+}
