@@ -45,7 +45,7 @@ use crate::wake::Unparker;
 
 /// Chunks are as large as they are aligned, so that a block's chunk is found by masking. No smaller than a page, or its
 /// pages do not go back.
-const CHUNK: usize = 32 * 1024;
+const CHUNK: usize = if cfg!(miri) { 4 * 1024 } else { 32 * 1024 };
 /// How many chunks are asked of the allocator at once, so that little is lost to their alignment.
 const NR_AT_ONCE: usize = if cfg!(miri) { 2 } else { 32 };
 /// How many chunks are in use before looks begin: half a megabyte.
@@ -347,7 +347,7 @@ mod tests {
     use super::{super::cache, *};
 
     /// More than some caches have at hand that others left.
-    const MANY: usize = if cfg!(miri) { 2000 } else { 100_000 };
+    const MANY: usize = if cfg!(miri) { 300 } else { 100_000 };
 
     fn blocks(nr: usize) -> Vec<NonNull<Free>> {
         (0..nr).map(|_| cache::alloc(2).cast()).collect()

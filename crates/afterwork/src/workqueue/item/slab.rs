@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn blocks_freed_elsewhere_come_home_and_never_overlap() {
         /// Few of one class under Miri, which takes a thousand times as long, but more than a chunk has.
-        const NR_BLOCKS: usize = if cfg!(miri) { 550 } else { 3000 };
+        const NR_BLOCKS: usize = if cfg!(miri) { 150 } else { 3000 };
         const NR_CLASSES: usize = if cfg!(miri) { 1 } else { 3 };
 
         struct Block(NonNull<u8>);
@@ -198,7 +198,7 @@ mod tests {
     #[test]
     fn a_look_takes_whole_chunks_and_leaves_what_is_in_use() {
         use super::super::chunks::look_now;
-        const NR_BLOCKS: usize = if cfg!(miri) { 1100 } else { 30_000 };
+        const NR_BLOCKS: usize = if cfg!(miri) { 200 } else { 30_000 };
         // A thread of its own, which nobody's blocks belong to.
         let thread = sync::testing::thread::spawn(|| {
             let fill = || {
