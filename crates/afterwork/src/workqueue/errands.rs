@@ -31,7 +31,7 @@ use std::{
     task::Waker,
 };
 
-use sync::{Mutex, time};
+use sync::{Mutex, fork::Process, time};
 
 use crate::panics::{Foreign, contain};
 
@@ -75,6 +75,15 @@ pub(crate) fn wakers_put_aside() -> Vec<Foreign<Waker>> {
     })
 }
 
+/// Calls `body`, which itself runs no code of users'; returns the wakers that it would have fired, to be [`fire`]d after it.
+pub(crate) fn with_wakers_aside<R>(body: impl FnOnce() -> R) -> (R, Vec<Foreign<Waker>>) {
+    // A thread whose locals are gone fires them at once.
+    let outer = PUT_ASIDE.try_with(|place| place.replace(Some(Vec::new())));
+    let result = body();
+    let aside = outer.map(|outer| PUT_ASIDE.with(|place| place.replace(outer)));
+    (result, aside.ok().flatten().unwrap_or_default())
+}
+
 /// Fires the waker of a task that waits for what this thread has ended, or puts it aside.
 pub(crate) fn fire(waker: Foreign<Waker>) {
     let mut waker = Some(waker);
@@ -86,8 +95,24 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     });
     if let Some(waker) = waker {
         // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ended what it waits for; contained.
+        // FOREIGN(room-wake): that of one that waits for room, on the thread that gives it back; contained.
+        // FOREIGN(task-wake): that of one that awaits an item, on the thread that cancels all; contained.
         contain(|| waker.into_inner().wake());
     }
+}
+
+/// Fires wakers one after the other; returns `false` in a child that one of them forked and returned in: the rest is the parent's.
+pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
+    let here = Process::now();
+    let mut wakers = wakers.into_iter();
+    while let Some(waker) = wakers.next() {
+        fire(waker);
+        if !here.is_this() {
+            mem::forget(wakers);
+            return false;
+        }
+    }
+    true
 }
 
 /// Notes whether others depend on this thread while it is in no item, as on a worker.
