@@ -20,9 +20,10 @@
 //! and a thread that is set aside for it, the *reserve*, the rest, but for the ends of queues that wait for items: behind these the
 //! others would wait as well. It is not the rescuer, to which a destructor that waits would be the end of all rescues.
 //!
-//! When its registry has gone the manager goes on with that until nothing waits, and ends after it. Nobody waits for the manager any
-//! more but errands: where threads are refused for long it does them as well, beside the reserve. Who has an errand after that (a
-//! callback of RCU that comes to a queue long gone) does it on the spot.
+//! When its registry has ended, the manager continues with that until no errand waits, and ends after it. There are no pools any more:
+//! while threads are refused for long the rescuer does errands, too, and the manager does the last one. So a chain of three errands,
+//! each of which waits for the next one, ends without any thread. A longer one ends once a thread can be had. A thread that has an
+//! errand after that (a callback of RCU that reaches a queue which ended long ago) does it itself.
 
 use std::{
     cell::{Cell, RefCell},
@@ -242,6 +243,15 @@ impl Errands {
         let mut list = self.0.lock();
         let at = list.stand_in_errand();
         let errand = at.and_then(|at| list.waiting.remove(at));
+        drop(list);
+        errand.map(Errand::run).is_some()
+    }
+
+    /// Does the only errand that waits, if it waits for no item, on a thread that is no reaper; returns `true` if there was one.
+    pub(crate) fn stand_in_for_last(&self) -> bool {
+        let mut list = self.0.lock();
+        let is_last = list.waiting.len() == 1 && list.stand_in_errand().is_some();
+        let errand = is_last.then(|| list.waiting.pop_front()).flatten();
         drop(list);
         errand.map(Errand::run).is_some()
     }
