@@ -25,6 +25,7 @@ enum Below {
 /// What stands on pools, and on nothing of its own kind.
 const ON_POOLS: Below = Below::Only(&[
     "wake",
+    "workqueue/errands",
     "workqueue/item",
     "workqueue/observe",
     "workqueue/limit",

@@ -20,9 +20,10 @@
 //! and a thread that is set aside for it, the *reserve*, the rest, but for the ends of queues that wait for items: behind these the
 //! others would wait as well. It is not the rescuer, to which a destructor that waits would be the end of all rescues.
 //!
-//! When its registry has gone the manager goes on with that until nothing waits, and ends after it. Nobody waits for the manager any
-//! more but errands: where threads are refused for long it does them as well, beside the reserve. Who has an errand after that (a
-//! callback of RCU that comes to a queue long gone) does it on the spot.
+//! When its registry has ended, the manager continues with that until no errand waits, and ends after it. There are no pools any more:
+//! while threads are refused for long the rescuer does errands, too, and the manager does the last one. So a chain of three errands,
+//! each of which waits for the next one, ends without any thread. A longer one ends once a thread can be had. A thread that has an
+//! errand after that (a callback of RCU that reaches a queue which ended long ago) does it itself.
 
 use std::{
     cell::{Cell, RefCell},
@@ -31,7 +32,7 @@ use std::{
     task::Waker,
 };
 
-use sync::{Mutex, time};
+use sync::{Mutex, fork::Process, time};
 
 use crate::panics::{Foreign, contain};
 
@@ -75,6 +76,15 @@ pub(crate) fn wakers_put_aside() -> Vec<Foreign<Waker>> {
     })
 }
 
+/// Calls `body`, which itself runs no code of users'; returns the wakers that it would have fired, to be [`fire`]d after it.
+pub(crate) fn with_wakers_aside<R>(body: impl FnOnce() -> R) -> (R, Vec<Foreign<Waker>>) {
+    // A thread whose locals are gone fires them at once.
+    let outer = PUT_ASIDE.try_with(|place| place.replace(Some(Vec::new())));
+    let result = body();
+    let aside = outer.map(|outer| PUT_ASIDE.with(|place| place.replace(outer)));
+    (result, aside.ok().flatten().unwrap_or_default())
+}
+
 /// Fires the waker of a task that waits for what this thread has ended, or puts it aside.
 pub(crate) fn fire(waker: Foreign<Waker>) {
     let mut waker = Some(waker);
@@ -86,8 +96,24 @@ pub(crate) fn fire(waker: Foreign<Waker>) {
     });
     if let Some(waker) = waker {
         // FOREIGN(drain-wake): the waker of a task that awaits a drain, on the thread that ended what it waits for; contained.
+        // FOREIGN(room-wake): that of one that waits for room, on the thread that gives it back; contained.
+        // FOREIGN(task-wake): that of one that awaits an item, on the thread that cancels all; contained.
         contain(|| waker.into_inner().wake());
     }
+}
+
+/// Fires wakers one after the other; returns `false` in a child that one of them forked and returned in: the rest is the parent's.
+pub(crate) fn fire_all(wakers: Vec<Foreign<Waker>>) -> bool {
+    let here = Process::now();
+    let mut wakers = wakers.into_iter();
+    while let Some(waker) = wakers.next() {
+        fire(waker);
+        if !here.is_this() {
+            mem::forget(wakers);
+            return false;
+        }
+    }
+    true
 }
 
 /// Notes whether others depend on this thread while it is in no item, as on a worker.
@@ -217,6 +243,15 @@ impl Errands {
         let mut list = self.0.lock();
         let at = list.stand_in_errand();
         let errand = at.and_then(|at| list.waiting.remove(at));
+        drop(list);
+        errand.map(Errand::run).is_some()
+    }
+
+    /// Does the only errand that waits, if it waits for no item, on a thread that is no reaper; returns `true` if there was one.
+    pub(crate) fn stand_in_for_last(&self) -> bool {
+        let mut list = self.0.lock();
+        let is_last = list.waiting.len() == 1 && list.stand_in_errand().is_some();
+        let errand = is_last.then(|| list.waiting.pop_front()).flatten();
         drop(list);
         errand.map(Errand::run).is_some()
     }

@@ -200,3 +200,41 @@ fn the_end_of_a_run_must_look_whether_the_work_was_dropped() {
         bounded(2, drop_meets_the_end_of_a_run);
     });
 }
+
+/// A run that is about to arm itself again, while all that its queue has is cancelled.
+fn cancel_all_meets_the_end_of_a_run() {
+    let machine = Arc::new(machine(1, 1));
+    let queue = plain().build_in(machine.registry()).unwrap();
+    machine.pretend_busy(true);
+    let nr_runs = Arc::new(AtomicU32::new(0));
+    let runs = nr_runs.clone();
+    let count = move || _ = runs.fetch_add(1, Ordering::Relaxed);
+    let ticks = queue.every(SOON, count).unwrap();
+    machine.fire_timers(2 * SOON);
+    machine.pretend_busy(false);
+    let running = spawn({
+        let machine = machine.clone();
+        move || machine.help_out()
+    });
+    queue.cancel_all();
+    running.join().unwrap();
+    // Its next time is long over.
+    let then = nr_runs.load(Ordering::Relaxed);
+    machine.fire_timers(100 * SOON);
+    machine.help_out();
+    assert_eq!(nr_runs.load(Ordering::Relaxed), then);
+    drop(ticks);
+    wind_up(queue);
+}
+
+#[test]
+fn periodic_work_of_which_all_was_cancelled_does_not_come_again() {
+    bounded(2, cancel_all_meets_the_end_of_a_run);
+}
+
+#[test]
+fn the_end_of_a_run_must_look_whether_all_was_cancelled() {
+    must_fail("every: arms what was cancelled", || {
+        bounded(2, cancel_all_meets_the_end_of_a_run);
+    });
+}

@@ -1,6 +1,11 @@
 //! `max_active`: how many threads run a queue's items at once.
 
-use std::sync::{Arc, Barrier};
+use std::{
+    pin::Pin,
+    sync::{Arc, Barrier, Mutex},
+    task::{Context, Poll, Waker},
+    thread,
+};
 
 use afterwork::{
     params::Params,
@@ -426,4 +431,96 @@ fn items_that_waited_for_a_seat_are_taken_by_the_batch() {
     // A worker that lost its CPU in the item before takes them for long ones.
     let tries = (0..50).map(|_| taken_with_a_seat(64));
     assert!(tries.into_iter().any(|nr_taken| nr_taken > 1));
+}
+
+/// Queues an item and waits for it when it is dropped.
+struct Flushes(Workqueue, Work);
+
+impl Drop for Flushes {
+    fn drop(&mut self) {
+        assert!(self.0.enqueue(&self.1));
+        self.1.flush().unwrap();
+    }
+}
+
+/// Leaves its waker to others, and never is ready.
+struct Waits(
+    Arc<Mutex<Option<Waker>>>,
+    #[expect(dead_code, reason = "waits when it is dropped")] Flushes,
+);
+
+impl Future for Waits {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        *self.0.lock().unwrap() = Some(context.waker().clone());
+        Poll::Pending
+    }
+}
+
+/// Calls what `prepare` returns on a thread that is in no item, while the only seat of the queue is taken. It runs a destructor that
+/// waits for an item. Checks that the item runs after that.
+fn waits_for_a_seat<F: FnOnce() + Send>(prepare: impl FnOnce(&Workqueue, Flushes) -> F) {
+    let queue = alone_on_two(queue("seat").max_active(1));
+    let gauge = Gauge::default();
+    let inside = gauge.clone();
+    let work = Work::new(move || inside.within(|| ()));
+    let act = prepare(&queue, Flushes(queue.clone(), work.clone()));
+    let (plug, hole) = stopper();
+    let inside = gauge.clone();
+    queue.spawn_detached(move || inside.within(|| hole.sit()));
+    plug.wait_until_stuck();
+    thread::scope(|scope| {
+        let acting = scope.spawn(act);
+        eventually("it waits for the item, or has run it", || {
+            is_slept_for(&work) || acting.is_finished()
+        });
+        plug.release();
+    });
+    queue.drain().unwrap();
+    assert_eq!(gauge.most(), 1);
+}
+
+#[test]
+fn what_a_cancelled_closure_waits_for_takes_a_seat() {
+    ends(|| {
+        waits_for_a_seat(|queue, flushes| {
+            let queue = queue.clone();
+            move || {
+                queue.spawn_detached(move || drop(flushes));
+                assert_eq!(queue.cancel_all(), 1);
+            }
+        });
+    });
+}
+
+#[test]
+fn what_a_freed_future_waits_for_takes_a_seat() {
+    ends(|| {
+        waits_for_a_seat(|queue, flushes| {
+            let waker = Arc::default();
+            drop(queue.spawn_async(Waits(Arc::clone(&waker), flushes)));
+            eventually("it has been polled", || waker.lock().unwrap().is_some());
+            // With the only seat: the poll has ended, too.
+            queue.spawn(|| ()).join().unwrap();
+            move || drop(waker.lock().unwrap().take())
+        });
+    });
+}
+
+#[test]
+fn a_run_lends_its_seat_to_an_item_of_another_cpu() {
+    ends(|| {
+        let queue = queue("lent").scope(AffinityScope::Cpu).max_active(1);
+        let queue = queue.max_active_scope(MaxActiveScope::Cpu);
+        let queue = queue.build_in(&registry("2 core")).unwrap();
+        let (plug, hole) = stopper();
+        drop(queue.spawn_on(CpuId::new(1), move || hole.sit()));
+        plug.wait_until_stuck();
+        let own = queue.clone();
+        let joins = move || own.spawn_on(CpuId::new(1), || ()).join().unwrap();
+        queue.spawn_on(CpuId::new(0), joins).join().unwrap();
+        plug.release();
+        queue.drain().unwrap();
+    });
 }

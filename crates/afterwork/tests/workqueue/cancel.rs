@@ -374,3 +374,46 @@ fn an_item_that_left_a_full_queue_is_dropped_aside() {
     assert_eq!(receive.recv_timeout(PATIENCE).as_deref(), Ok("aw/reaper"));
     plug.release();
 }
+
+/// Has a worker take an item that blocks, and `work` behind it, in one batch of the first queue; `None` where it took fewer.
+fn in_a_batch_behind_what_blocks(work: &Work) -> Option<(Workqueue, Workqueue, Plug)> {
+    let registry = unwatched("1 core");
+    let former = queue("former").help(false).max_active(4);
+    let former = former.build_in(&registry).unwrap();
+    let next = queue("next").help(false).build_in(&registry).unwrap();
+    let (plug, hole) = stopper();
+    former.pause();
+    former.spawn_detached(move || hole.sit());
+    assert!(former.enqueue(work));
+    // The worker reaches this item after it has set those aside.
+    next.spawn(|| ()).join().unwrap();
+    former.resume();
+    plug.wait_until_stuck();
+    if former.stats().nr_inactive > 0 {
+        plug.release();
+        return None;
+    }
+    Some((former, next, plug))
+}
+
+#[test]
+fn an_enqueue_does_not_wait_for_what_blocks_before_the_item_in_a_batch() {
+    ends(|| {
+        let mut nr_met = 0;
+        for _ in 0..20 {
+            let count = Count::default();
+            let work = counting(&count);
+            let Some((former, next, plug)) = in_a_batch_behind_what_blocks(&work) else {
+                continue;
+            };
+            nr_met += 1;
+            assert!(work.cancel());
+            assert!(next.enqueue(&work));
+            plug.release();
+            former.drain().unwrap();
+            next.drain().unwrap();
+            assert_eq!(count.get(), 1);
+        }
+        assert!(nr_met > 0, "no worker took both at once");
+    });
+}

@@ -13,6 +13,7 @@ mod blocked;
 mod blocking;
 mod builder;
 mod cancel;
+mod cancel_all;
 mod deadline;
 mod delayed;
 mod dependency;

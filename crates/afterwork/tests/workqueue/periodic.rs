@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use afterwork::workqueue::{MissedTickBehavior, Periodic, ZeroPeriod};
+use afterwork::workqueue::{MissedTickBehavior, Periodic, Workqueue, ZeroPeriod};
 
 use crate::support::*;
 
@@ -234,27 +234,77 @@ fn a_paused_queue_runs_it_when_it_goes_on() {
     drop(ticks);
 }
 
+/// Counts the ticks of periodic work that stays in its first run until the plug is released.
+fn stuck_in_its_first_tick(queue: &Workqueue) -> (Periodic, Plug, Count) {
+    let (plug, hole) = stopper();
+    let count = Count::default();
+    let runs = count.clone();
+    let ticks = queue.every(PERIOD, move || {
+        runs.add();
+        hole.sit();
+    });
+    plug.wait_until_stuck();
+    (ticks.unwrap(), plug, count)
+}
+
+/// Waits until other periodic work has come five times.
+fn let_others_tick(queue: &Workqueue) {
+    let count = Count::default();
+    let runs = count.clone();
+    let _ticks = queue.every(PERIOD, move || runs.add()).unwrap();
+    eventually("others tick", || count.get() >= 5);
+}
+
 #[test]
-fn to_cancel_all_of_its_queue_ends_it_but_not_in_the_middle_of_a_run() {
-    let queue = alone_on_two(queue("every"));
-    let (send, receive) = mpsc::channel();
-    let (go_on, gate) = mpsc::channel::<()>();
-    let ticks = queue
-        .every(PERIOD, move || {
-            send.send(()).unwrap();
-            let _ = gate.recv();
-        })
-        .unwrap();
-    receive.recv_timeout(PATIENCE).unwrap();
-    queue.cancel_all();
-    go_on.send(()).unwrap();
-    receive.recv_timeout(PATIENCE).unwrap();
-    queue.pause();
-    drop(go_on);
-    // Armed or pending, it is taken back, and with it what arms it.
-    eventually("the run has ended", || queue.cancel_all() == 1);
-    queue.resume();
-    while receive.try_recv().is_ok() {}
-    assert!(receive.recv_timeout(25 * PERIOD).is_err());
-    drop(ticks);
+fn periodic_work_whose_run_is_under_way_ends_when_all_is_cancelled() {
+    ends(|| {
+        let queue = alone_on_two(queue("every"));
+        let (_ticks, plug, count) = stuck_in_its_first_tick(&queue);
+        assert_eq!(queue.cancel_all(), 0, "what runs is not cancelled");
+        plug.release();
+        queue.drain().unwrap();
+        // Should it come again, it sends to a test that has ended.
+        drop(plug);
+        let_others_tick(&queue);
+        assert_eq!(count.get(), 1);
+    });
+}
+
+#[test]
+fn periodic_work_that_waits_ends_when_all_is_cancelled() {
+    ends(|| {
+        let queue = alone_on_two(queue("every"));
+        let count = Count::default();
+        let runs = count.clone();
+        let ticks = queue.every(LONG, move || runs.add()).unwrap();
+        assert_eq!(queue.cancel_all(), 1);
+        queue.pause();
+        let runs = count.clone();
+        let queued = queue.every(PERIOD, move || runs.add()).unwrap();
+        eventually("it is queued", || queue.len() == 1);
+        assert_eq!(queue.cancel_all(), 1);
+        queue.resume();
+        let_others_tick(&queue);
+        assert_eq!(count.get(), 0);
+        drop((ticks, queued));
+    });
+}
+
+#[test]
+fn a_tick_that_cancels_all_is_the_last() {
+    ends(|| {
+        let queue = alone_on_two(queue("every"));
+        let count = Count::default();
+        let (runs, own) = (count.clone(), queue.downgrade());
+        let (tell, told) = mpsc::channel();
+        let ticks = queue.every(PERIOD, move || {
+            runs.add();
+            tell.send(own.upgrade().map(|queue| queue.cancel_all()))
+                .ok();
+        });
+        assert_eq!(told.recv_timeout(PATIENCE).unwrap(), Some(0));
+        let_others_tick(&queue);
+        assert_eq!(count.get(), 1);
+        drop(ticks);
+    });
 }

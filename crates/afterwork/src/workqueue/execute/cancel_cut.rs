@@ -1,18 +1,35 @@
-//! Cancelling what was cut out of the lists of a link.
+//! Cancelling what was cut out of the lists of pool workqueues.
+//!
+//! # The order
+//!
+//! A cancel of many items has five steps. Each is done for all items of all pool workqueues before the next one begins:
+//!
+//! 1. *Begin.* Each item takes the step that begins a run, so no worker and no joiner starts it.
+//! 2. *End.* Each item takes the step that ends a run. Threads that wait for it wake.
+//! 3. *Release.* The items' part of the queue's capacity and their in-flight counts are released. Threads that wait for capacity, a
+//!    flush or a drain wake.
+//! 4. *Wake.* The wakers of tasks that waited for any of that are called.
+//! 5. *Drop.* Closures, futures and items without handles are dropped.
+//!
+//! The first three steps do not run users' code. So a waker or a destructor that waits for another of the items, for capacity, or
+//! for a flush, does not wait for a later step of its own thread. Steps 2 and 3 put the wakers aside that they take
+//! ([`errands::with_wakers_aside`]).
 
-use std::ptr;
+use std::{ptr::NonNull, task::Waker};
 
-use sync::{fork::Process, unmodelled::Arc};
+use sync::unmodelled::Arc;
 
-use super::{current::with_current, run};
+use super::run;
 use crate::{
-    panics::{discard, guarded_in_item},
+    panics::Foreign,
     workqueue::{
+        errands::{self, Errand},
         item::{
             colour::{Colour, NR_COLOURS},
+            handles::Dead,
             head::Head,
             list,
-            remains::Remains,
+            remains::{Remains, buried},
             revival::Revivable,
             slab,
             state::Ending,
@@ -21,75 +38,101 @@ use crate::{
     },
 };
 
-/// Cancelled items, of which nobody has been told yet. Still counted in flight.
-#[derive(Debug)]
-#[must_use = "they are waited for until their ends have been told"]
+/// Items whose runs have begun in order to be cancelled. They are still counted in flight.
+#[derive(Debug, Default)]
+#[must_use = "threads wait for them until they have been ended"]
 pub(crate) struct Cancelled {
+    parts: Vec<Part>,
+    rest: Aftermath,
+    nr_items: usize,
+}
+
+/// Those of one pool workqueue.
+#[derive(Debug)]
+struct Part {
     link: Arc<Pwq>,
     remains: Remains,
     nr_ended: [usize; NR_COLOURS],
-    /// How many of them were pending.
-    pub(crate) nr_cancelled: usize,
 }
 
-impl Cut {
-    /// Cancels the items, of which none starts any more. Runs no code of users'.
-    pub(crate) fn cancel(mut self) -> Cancelled {
-        let mut cancelled = Cancelled {
-            link: self.link,
-            remains: Remains::default(),
-            nr_ended: [0; NR_COLOURS],
-            nr_cancelled: 0,
-        };
-        while let Some(item) = self.items.pop_front() {
-            let colour = list::colour(item);
-            // SAFETY: the item is linked as far as its state says, or has none, so it is alive; we alone have its link.
-            let popped = unsafe { (item.as_ref().vtable().cancel)(item, &mut cancelled.remains) };
-            cancelled.nr_ended[usize::from(colour.0)] += usize::from(popped.counts());
-            cancelled.nr_cancelled += usize::from(popped.ran());
-        }
-        cancelled
-    }
+/// The users' code that is left to be called when items have been cancelled.
+#[derive(Default)]
+#[must_use = "tasks wait until it has been called"]
+pub(crate) struct Aftermath {
+    /// To be called before anything is dropped.
+    pub(crate) wakers: Vec<Foreign<Waker>>,
+    pub(crate) dropped: Vec<Box<dyn Errand>>,
 }
 
 impl Cancelled {
-    /// Returns `true` if nothing is to be done.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.nr_ended.iter().all(|count| *count == 0)
+    /// Counts an item that waited for its time and was taken out of the wheel; frees it later, if it is `dead`.
+    pub(crate) fn add_due(&mut self, dead: Option<Dead>) {
+        self.nr_items += 1;
+        self.rest.dropped.extend(dead.map(buried));
     }
 
-    /// Tells whoever waits for the items, and drops what is users' of them, contained. Call it with no lock held.
-    pub(crate) fn tell(mut self) {
-        let here = Process::now();
-        let link = Arc::as_ptr(&self.link);
-        // Part of an item of the queue: a closure may own its last handle, which must not wait for the counts that we hold.
-        let tell = || {
-            for item in std::mem::take(&mut self.remains.taken) {
-                // SAFETY: it was taken as by a run, which is ours.
-                let dead = unsafe { run::end(item, Ending::Returned) };
-                self.remains.bury_dead(dead);
-                if !here.is_this() {
-                    return;
-                }
-            }
-            for what in std::mem::take(&mut self.remains.dropped) {
-                // FOREIGN(cancel-drop): closures and futures, on the thread that cancels all, or a reaper; contained.
-                guarded_in_item(|| drop(what)).unwrap_or_else(discard);
-            }
-            let room = self.link.core.room.as_ref();
-            for _ in 0..std::mem::take(&mut self.remains.nr_places) {
-                if let Some(room) = room {
-                    room.give_back();
-                }
-            }
-        };
-        // SAFETY: we have the link.
-        unsafe { with_current(ptr::null(), link, tell) };
-        if !here.is_this() {
-            // A waker forked, and came back in the child: the rest is the parent's.
-            return std::mem::forget(self);
+    /// Begins the cancel of items. None of them starts after this. Does not run users' code.
+    pub(crate) fn add(&mut self, mut cut: Cut) {
+        let mut remains = Remains::default();
+        let mut nr_ended = [0; NR_COLOURS];
+        while let Some(item) = cut.items.pop_front() {
+            let colour = list::colour(item);
+            // SAFETY: the item is linked as far as its state says, or has none, so it is alive; we alone have its link.
+            let popped = unsafe { (item.as_ref().vtable().cancel)(item, &mut remains) };
+            nr_ended[usize::from(colour.0)] += usize::from(popped.counts());
+            self.nr_items += usize::from(popped.ran());
         }
-        slab::flush();
+        self.nr_items -= remains.nr_tickets;
+        self.parts.push(Part {
+            link: cut.link,
+            remains,
+            nr_ended,
+        });
+    }
+
+    /// Returns how many users' items were pending, or waited for their time, and did not run.
+    pub(crate) fn nr_items(&self) -> usize {
+        self.nr_items
+    }
+
+    /// Ends the items and releases their capacity and counts. Does not run users' code. Call it with no lock held.
+    pub(crate) fn end(self) -> Aftermath {
+        let Self {
+            mut parts,
+            mut rest,
+            ..
+        } = self;
+        let ((), wakers) = errands::with_wakers_aside(|| {
+            for part in &mut parts {
+                rest.dropped.append(&mut part.remains.dropped);
+                for item in std::mem::take(&mut part.remains.taken) {
+                    // SAFETY: it was taken as by a run, which is ours.
+                    rest.add(unsafe { run::end(item, Ending::Returned) });
+                }
+            }
+            for part in &mut parts {
+                part.release_capacity();
+            }
+            slab::flush();
+            for part in parts {
+                part.retire();
+            }
+        });
+        rest.wakers.extend(wakers);
+        rest
+    }
+}
+
+impl Part {
+    fn release_capacity(&mut self) {
+        let nr_places = std::mem::take(&mut self.remains.nr_places);
+        if let Some(room) = self.link.core.room.as_ref() {
+            (0..nr_places).for_each(|_| room.give_back());
+        }
+    }
+
+    /// Releases the counts. The queue may end with the last of them.
+    fn retire(self) {
         let link = &self.link;
         let mut guard = link.pool.lock_to_act();
         for (place, count) in self.nr_ended.into_iter().enumerate() {
@@ -100,14 +143,45 @@ impl Cancelled {
     }
 }
 
+impl Aftermath {
+    fn add(&mut self, rest: run::Rest) {
+        self.wakers.extend(rest.waker);
+        self.dropped.extend(rest.dead.map(buried));
+        if let Some(mut other) = rest.cancelled {
+            self.wakers.append(&mut other.wakers);
+            self.dropped.append(&mut other.dropped);
+        }
+    }
+
+    /// Calls it: all wakers first. Call it with no lock held.
+    pub(crate) fn run(self) {
+        if errands::fire_all(self.wakers) {
+            self.dropped.into_iter().for_each(|what| what.run());
+            slab::flush();
+        } else {
+            std::mem::forget(self.dropped);
+        }
+    }
+}
+
+impl std::fmt::Debug for Aftermath {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Aftermath")
+            .field("nr_wakers", &self.wakers.len())
+            .field("nr_dropped", &self.dropped.len())
+            .finish()
+    }
+}
+
 /// Puts an item that is counted in flight back at the front of its link's line, or cancels it where all was that is as old. One
 /// that was `revived` is younger than it looks. Call it with no lock held.
 pub(crate) fn put_back(
     pool: &Arc<WorkerPool>,
-    item: ptr::NonNull<Head>,
+    item: NonNull<Head>,
     revived: Option<&Revivable>,
-) {
-    if let Some(cut) = pool.put_back(item, revived) {
-        cut.cancel().tell();
-    }
+) -> Option<Box<Aftermath>> {
+    let cut = pool.put_back(item, revived)?;
+    let mut cancelled = Cancelled::default();
+    cancelled.add(cut);
+    Some(Box::new(cancelled.end()))
 }

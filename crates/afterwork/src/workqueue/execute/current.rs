@@ -20,6 +20,8 @@ struct Frame {
     outer: *const Frame,
     /// How many runs there are on this thread's stack, with this one.
     depth: u32,
+    /// `true` if the thread has a seat of the home's queue until this frame ends, or forgets its home.
+    has_seat: bool,
 }
 
 sync::thread_local! {
@@ -29,6 +31,7 @@ sync::thread_local! {
         home: ptr::null(),
         outer: ptr::null(),
         depth: 0,
+        has_seat: false,
     })
 }
 
@@ -78,13 +81,21 @@ pub(crate) fn is_current(item: NonNull<Head>) -> bool {
     inside(|frame| ptr::eq(frame.item, item.as_ptr()))
 }
 
-/// Returns `true` if this thread is inside a run of the queue `core`, and so has a seat of it.
+/// Returns `true` if this thread is inside a run of the queue `core`, or frees an item of it that is in flight: the queue does not
+/// end before the thread is back.
+pub(crate) fn is_inside(core: &Arc<QueueCore>) -> bool {
+    inside(|frame| is_of(frame, core))
+}
+
+/// Returns `true` if this thread has a seat of the queue `core`, which it may lend to an item that it waits for.
 pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
-    inside(|frame| {
-        // SAFETY: a home that is not null is kept by what its run holds: see `with_current`.
-        let home = unsafe { frame.home.as_ref() };
-        home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
-    })
+    inside(|frame| frame.has_seat && is_of(frame, core))
+}
+
+fn is_of(frame: Frame, core: &Arc<QueueCore>) -> bool {
+    // SAFETY: a home that is not null is kept by what its run holds: see `with_current`.
+    let home = unsafe { frame.home.as_ref() };
+    home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
 }
 
 /// Returns how many runs there are on this thread's own stack.
@@ -96,7 +107,7 @@ pub(crate) fn depth() -> u32 {
 /// Returns `true` if this thread is inside a run of a bottom half.
 pub(crate) fn is_bottom_half() -> bool {
     inside(|frame| {
-        // SAFETY: as in `is_seated`.
+        // SAFETY: as in `is_of`.
         let home = unsafe { frame.home.as_ref() };
         home.is_some_and(|home| home.core.bh)
     })
@@ -106,7 +117,7 @@ pub(crate) fn is_bottom_half() -> bool {
 pub(crate) fn innermost_home(chosen: impl Fn(&Pwq) -> bool, body: impl FnOnce(&Pwq)) {
     let mut body = Some(body);
     inside(|frame| {
-        // SAFETY: as in `is_seated`.
+        // SAFETY: as in `is_of`.
         let home = unsafe { frame.home.as_ref() };
         let Some(home) = home.filter(|home| chosen(home)) else {
             return false;
@@ -150,7 +161,7 @@ pub(crate) fn forget_home() {
     });
 }
 
-/// Calls `body` as part of the run of `item` from the link `home`.
+/// Calls `body` as part of the run of `item` from the link `home`, for which this thread has a seat.
 ///
 /// # Safety
 ///
@@ -160,6 +171,35 @@ pub(crate) fn forget_home() {
 pub(crate) unsafe fn with_current<R>(
     item: *const Head,
     home: *const Pwq,
+    body: impl FnOnce() -> R,
+) -> R {
+    // SAFETY: (1), (2).
+    unsafe { within_frame(item, home, true, body) }
+}
+
+/// Calls `body`, which frees `item`, of which the link `home` has a count in flight. The thread has no seat for that: what `body`
+/// waits for needs one of its own.
+///
+/// # Safety
+///
+/// 1. And (2): as of [`with_current`].
+pub(crate) unsafe fn with_freed<R>(
+    item: *const Head,
+    home: *const Pwq,
+    body: impl FnOnce() -> R,
+) -> R {
+    // SAFETY: (1), (2).
+    unsafe { within_frame(item, home, false, body) }
+}
+
+/// # Safety
+///
+/// 1. And (2): as of [`with_current`].
+#[inline]
+unsafe fn within_frame<R>(
+    item: *const Head,
+    home: *const Pwq,
+    has_seat: bool,
     body: impl FnOnce() -> R,
 ) -> R {
     struct Outer(Frame);
@@ -176,6 +216,7 @@ pub(crate) unsafe fn with_current<R>(
         home,
         outer: &raw const outer.0,
         depth: outer.0.depth + 1,
+        has_seat,
     };
     INNERMOST.with(|innermost| innermost.set(frame));
     body()

@@ -19,16 +19,25 @@ use std::task::Waker;
 pub(crate) trait StartBy: Send + 'static {
     /// Whether there is a deadline.
     const IS_LIMITED: bool;
+    /// `true` if the item only brings a worker to a scope, and is none of users'.
+    const IS_TICKET: bool = false;
 
     /// Returns the deadline by the clock.
-    fn at_ns(&self) -> u64;
+    fn at_ns(&self) -> u64 {
+        u64::MAX
+    }
 
     /// Returns `true` if it is too late to start.
-    fn is_over(&self) -> bool;
+    #[inline(always)]
+    fn is_over(&self) -> bool {
+        false
+    }
 
     /// Has `waker`, and no earlier one, fired at the deadline; false where an earlier one was, for it is over. The handle's poll
     /// alone.
-    fn wake_then(&self, waker: &Waker) -> bool;
+    fn wake_then(&self, _waker: &Waker) -> bool {
+        true
+    }
 }
 
 /// No deadline.
@@ -37,17 +46,13 @@ pub(crate) struct AnyTime;
 
 impl StartBy for AnyTime {
     const IS_LIMITED: bool = false;
+}
 
-    fn at_ns(&self) -> u64 {
-        u64::MAX
-    }
+/// No deadline: the item is a ticket of a scope.
+#[derive(Debug)]
+pub(crate) struct AsTicket;
 
-    #[inline(always)]
-    fn is_over(&self) -> bool {
-        false
-    }
-
-    fn wake_then(&self, _waker: &Waker) -> bool {
-        true
-    }
+impl StartBy for AsTicket {
+    const IS_LIMITED: bool = false;
+    const IS_TICKET: bool = true;
 }

@@ -278,6 +278,7 @@ where
     unsafe fn skip(item: NonNull<Head>, remains: &mut Remains) {
         // SAFETY: the caller runs the item, which has not run before.
         remains.bury(unsafe { Self::set_cancelled(item) });
+        remains.nr_tickets += usize::from(S::IS_TICKET);
     }
 
     /// Makes the outcome that it was cancelled; returns the closure.

@@ -1,19 +1,23 @@
 //! Running an item that has a state: by a worker that popped it, or by a joiner who helps.
 
-use std::ptr::{self, NonNull};
+use std::{
+    ptr::{self, NonNull},
+    task::Waker,
+};
 
 use sync::{Patience, atomic::Ordering, unmodelled::Arc};
 
 use super::{
-    cancel_cut::put_back,
+    cancel_cut::{Aftermath, put_back},
     current::{current_home, forget_home, forget_item, is_seated, with_current},
     deep,
     wait::must_have_workers,
 };
 use crate::{
-    panics::contain,
+    panics::{Foreign, contain},
     trace,
     workqueue::{
+        errands,
         item::colour::Colour,
         item::handles::Dead,
         item::head::{Head, Popped},
@@ -99,25 +103,79 @@ unsafe fn run_current(item: NonNull<Head>, home: *const Pwq, before_end: impl Fn
     }
     before_end();
     // SAFETY: (1).
-    drop(unsafe { end(item, ending) });
+    unsafe {
+        if !end_alone(item, ending) {
+            end_else(item, ending, true).finish();
+        }
+    }
     ending
 }
 
-/// Ends a run as its completion asks for; returns the item if that is to be freed.
+/// The users' code that is left to be called when a run has ended.
+#[derive(Debug, Default)]
+#[must_use = "a task may wait for it"]
+pub(crate) struct Rest {
+    /// Of the task that awaits the item.
+    pub(super) waker: Option<Foreign<Waker>>,
+    /// The item, if it is to be freed.
+    pub(super) dead: Option<Dead>,
+    /// Of the item, if it was queued behind the run, and all was cancelled since.
+    pub(super) cancelled: Option<Box<Aftermath>>,
+}
+
+impl Rest {
+    /// Calls it. Call this with no lock held.
+    fn finish(self) {
+        if let Some(waker) = self.waker {
+            // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran it; contained.
+            contain(|| waker.into_inner().wake());
+        }
+        if let Some(cancelled) = self.cancelled {
+            cancelled.run();
+        }
+        drop(self.dead);
+    }
+}
+
+/// Ends a run as its completion asks for. Of users' code it calls only the wakers of drains, unless the caller puts wakers aside.
 ///
 /// # Safety
 ///
-/// 1. The item's state says that the caller runs it.
-pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Option<Dead> {
+/// 1. The caller runs `item`.
+pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Rest {
+    // SAFETY: (1).
+    unsafe {
+        if end_alone(item, ending) {
+            Rest::default()
+        } else {
+            end_else(item, ending, false)
+        }
+    }
+}
+
+/// Ends a run that leaves nothing to be done; returns `true` if it was one.
+///
+/// # Safety
+///
+/// 1. The caller runs `item`.
+#[inline]
+unsafe fn end_alone(item: NonNull<Head>, ending: Ending) -> bool {
     // SAFETY: (1): a running item is alive.
     let head = unsafe { item.as_ref() };
     let from = head.load();
-    if ending == Ending::Returned
-        && let Some(next) = from.complete_alone()
-        && head.step(from, next)
-    {
-        return None;
-    }
+    let next = from.complete_alone();
+    ending == Ending::Returned && next.is_some_and(|next| head.step(from, next))
+}
+
+/// Ends any run. It `is_current` if it is the innermost run of this thread.
+///
+/// # Safety
+///
+/// 1. The caller runs `item`.
+unsafe fn end_else(item: NonNull<Head>, ending: Ending, is_current: bool) -> Rest {
+    // SAFETY: (1): a running item is alive.
+    let head = unsafe { item.as_ref() };
+    let mut rest = Rest::default();
     // Sleepers may free the item as soon as they see that it ended, so what is needed of it comes first.
     let key = head.key();
     let vtable = head.vtable();
@@ -129,7 +187,7 @@ pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Option<Dead> {
         unsafe { push(item) };
     }
     let runs_users_code = done.relink || done.retire_handoff || ended.task.is_some() || done.free;
-    if runs_users_code {
+    if is_current && runs_users_code {
         forget_item();
     }
     if done.relink || done.retire_handoff {
@@ -142,7 +200,7 @@ pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Option<Dead> {
             let revived = done
                 .revived
                 .then(|| unsafe { item.cast::<Revivable>().as_ref() });
-            put_back(&pool, item, revived);
+            rest.cancelled = put_back(&pool, item, revived);
         } else {
             pool.retire_one(slot, ended.colour);
         }
@@ -154,14 +212,11 @@ pub(crate) unsafe fn end(item: NonNull<Head>, ending: Ending) -> Option<Dead> {
         ended.task,
         sync::twin::armed("item: completion forgets its task"),
     ) {
-        let waker = task.lock().take();
-        if let Some(waker) = waker {
-            // FOREIGN(task-wake): the waker of a task that awaits the item, on the thread that ran it; contained.
-            contain(|| waker.into_inner().wake());
-        }
+        rest.waker = task.lock().take();
     }
     // SAFETY: no handle, no link, no runner is left.
-    done.free.then(|| unsafe { Dead::new(item, vtable) })
+    rest.dead = done.free.then(|| unsafe { Dead::new(item, vtable) });
+    rest
 }
 
 /// Takes an item that the caller just took off a list, and cancels it if it is pending: the beginning of a run, whose
@@ -207,11 +262,8 @@ pub(crate) unsafe fn pop_and_cancel(
             .nr_cut
             .fetch_add(1, Ordering::Relaxed);
     }
-    if from.is_pending() {
-        Popped::Ran
-    } else {
-        Popped::Dropped
-    }
+    // An item that runs does not count as cancelled.
+    Popped::Dropped
 }
 
 /// Runs a pending item on the spot, if its queue lets joiners help and has a seat; returns `true` if it did.
@@ -245,7 +297,9 @@ fn help_here(item: NonNull<Head>) -> bool {
             let is_revived = from.is_revived() && head.vtable().handle.is_none();
             // SAFETY: as in `end`.
             let revived = is_revived.then(|| unsafe { item.cast::<Revivable>().as_ref() });
-            put_back(&pool, item, revived);
+            if let Some(cancelled) = put_back(&pool, item, revived) {
+                cancelled.run();
+            }
         }
         return false;
     };
@@ -292,16 +346,21 @@ pub(crate) struct LeftCount {
     pool: Arc<WorkerPool>,
     slot: usize,
     colour: Colour,
+    /// Of tasks that the cut has woken.
+    wakers: Vec<Foreign<Waker>>,
 }
 
 impl LeftCount {
-    /// Gives it back, which may wake tasks, by users' code. Call it with no lock held.
+    /// Releases it, and then calls the wakers of tasks. Call it with no lock and no claim held.
     pub(crate) fn give_back(self) {
-        self.pool.retire_one(self.slot, self.colour);
+        let give_back = || self.pool.retire_one(self.slot, self.colour);
+        let ((), mut wakers) = errands::with_wakers_aside(give_back);
+        wakers.extend(self.wakers);
+        errands::fire_all(wakers);
     }
 }
 
-/// Gets the link of an item that the caller has claimed out of its list.
+/// Unlinks an item that the caller has claimed from its list. Does not run users' code, which may wait for the claim to end.
 pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
     // SAFETY: the caller holds a handle and a claim, each of which keeps the item alive.
     let head = unsafe { item.as_ref() };
@@ -313,14 +372,20 @@ pub(crate) fn cut_out(item: NonNull<Head>) -> LeftCount {
         // Its count may be that of a helper's run, which goes on: see `flush.rs`.
         home.core.nr_cut.fetch_add(1, Ordering::Relaxed);
     }
-    let mut patience = Patience::new();
-    // Or a worker popped it and left it to us, or to the run.
-    while head.update(State::take_handoff).is_none() && !pool.unlink(slot, item) {
-        // A worker has it in hand.
-        patience.pause();
+    let ((), wakers) = errands::with_wakers_aside(|| {
+        let mut patience = Patience::new();
+        // Or a worker popped it and left it to us, or to the run.
+        while head.update(State::take_handoff).is_none() && !pool.unlink(slot, item) {
+            // A worker is about to pop it.
+            patience.pause();
+        }
+    });
+    LeftCount {
+        pool,
+        slot,
+        colour: list::colour(item),
+        wakers,
     }
-    let colour = list::colour(item);
-    LeftCount { pool, slot, colour }
 }
 
 /// Takes an item whose deadline is over out of the queue if it has not started, and counts it; returns `true` if it did.
@@ -351,11 +416,11 @@ fn cancel_and(item: NonNull<Head>, note: impl FnOnce(&Pwq)) -> bool {
     // Of its own: the queue may go when the claim has ended, and count and place are given back after that. A waker, which is told
     // of either, may want the same item, or drop the last handle of its queue.
     let counted_by = claimed.is_counted().then(|| home.core.clone());
-    let mut left = None;
+    let (mut left, mut wakers) = (None, Vec::new());
     if claimed.is_ordered() {
         left = Some(cut_out(item));
     } else {
-        home.note_cancelled();
+        wakers = home.note_cancelled();
     }
     let wakes = loop {
         if let Some((from, _)) = head.update(|state| Some(state.cancel()?.0)) {
@@ -369,18 +434,27 @@ fn cancel_and(item: NonNull<Head>, note: impl FnOnce(&Pwq)) -> bool {
                 pool: home.pool.clone(),
                 slot: home.slot,
                 colour: list::colour(item),
+                wakers: Vec::new(),
             });
         }
     };
     if wakes {
         key.wake(u32::MAX);
     }
-    if let Some(left) = left {
-        left.give_back();
+    let room = counted_by.as_ref().and_then(|core| core.room.as_ref());
+    if left.is_some() || room.is_some() {
+        // A waker may wait for either, so both come first.
+        let ((), woken) = errands::with_wakers_aside(|| {
+            if let Some(room) = room {
+                room.give_back();
+            }
+            if let Some(left) = left {
+                left.give_back();
+            }
+        });
+        wakers.extend(woken);
     }
-    if let Some(room) = counted_by.as_ref().and_then(|core| core.room.as_ref()) {
-        room.give_back();
-    }
+    errands::fire_all(wakers);
     true
 }
 

@@ -4,29 +4,25 @@
 //! of the wheel before that, and who is just firing one is waited for (`queues/timers.rs`): so what was a timer is cancelled
 //! there, or is found in a pool.
 
-use sync::{twin, unmodelled::Arc};
+use sync::twin;
 
 use crate::workqueue::{
-    errands::Errand,
     execute::cancel_cut::Cancelled,
-    pools::pwq::Pwq,
     queues::queue::{Inner, Workqueue},
-    queues::timers::Due,
 };
 
-/// What is to be cancelled, and is queued no more.
-struct Taken {
-    due: Vec<Due>,
-    cancelled: Vec<Cancelled>,
-}
-
 impl Workqueue {
-    /// Cancels all that is queued and has not started, and all that waits for its time; returns how many items that were.
+    /// Cancels all that is queued and has not started, and all that waits for its time; returns how many items it has cancelled.
     ///
-    /// Joiners are told [`JoinError::Cancelled`](crate::workqueue::JoinError::Cancelled); flushes end. A closure that was spawned is
-    /// dropped here, a [`Work`](crate::workqueue::Work) stays and may be queued again, by its own run as well. What runs goes on; of
-    /// it, what was queued once more behind its run is cancelled. So is, though not counted, what a joiner is about to run and then
-    /// finds no seat for, and what waits for a grace period.
+    /// Joiners get [`JoinError::Cancelled`](crate::workqueue::JoinError::Cancelled); flushes end. A closure that was spawned is
+    /// dropped here, a [`Work`](crate::workqueue::Work) stays and may be queued again, by its own run as well. An item that runs
+    /// continues to its end; if it was queued again in the meantime, that is cancelled. Periodic work of [`every`](Self::every) ends
+    /// for good: if it runs, this run is its last.
+    ///
+    /// The result counts the items that were queued, or waited for their time, and did not run. Three kinds are cancelled and not
+    /// counted: an item that runs and was queued again, an item that waits for a grace period, and an item that a worker or a joiner
+    /// had just taken and then could not start. The items of a [`scope`](Self::scope) are neither cancelled nor counted: their owner
+    /// runs them.
     ///
     /// # Guarantees
     ///
@@ -34,6 +30,9 @@ impl Workqueue {
     ///   return is not touched; what is queued meanwhile is either.
     /// - It works on a queue that is paused, ordered, full, or being drained; drains see what is left.
     /// - A future that has been polled has started, and goes on; cancel it by its handle. One that has not is dropped here.
+    /// - First all items end and release their part of the [capacity](crate::workqueue::Builder::capacity). Then the wakers of tasks
+    ///   are called, and last the closures are dropped. So a waker or a destructor may wait for any of the items, for free capacity,
+    ///   and for a flush or a drain of the queue.
     ///
     /// A queue takes items after it as before. To have it take no more, [`destroy`](Self::destroy) it or
     /// [shut it down](Self::shutdown_background).
@@ -74,12 +73,10 @@ impl Workqueue {
     ))]
     pub fn cancel_all(&self) -> usize {
         self.inner.must_be_at_home();
-        let Taken { due, cancelled } = self.inner.take_all();
-        let nr_items: usize = cancelled.iter().map(|it| it.nr_cancelled).sum();
-        let nr_cancelled = due.len() + nr_items;
-        cancelled.into_iter().for_each(Cancelled::tell);
-        Due::drop_all(due);
-        nr_cancelled
+        let cancelled = self.inner.take_all();
+        let nr_items = cancelled.nr_items();
+        cancelled.end().run();
+        nr_items
     }
 
     /// Lets go of this handle without ever blocking: if it is the last, the queue ends in the background.
@@ -108,9 +105,13 @@ impl Workqueue {
     /// Shuts the queue down without waiting: takes nothing more, cancels what has not started, and lets go of this handle.
     ///
     /// It is [`destroy`](Self::destroy) and [`cancel_all`](Self::cancel_all) and [`close_in_background`](Self::close_in_background)
-    /// in one, of which nothing waits. On return none of what was queued starts any more. What is cancelled is dropped, and its
-    /// joiners are told, by a thread of the registry's. What runs goes on to its end. Other handles refuse whatever is queued by
-    /// them.
+    /// in one, of which nothing waits. On return all items that had not started have ended, and their joiners get
+    /// [`JoinError::Cancelled`](crate::workqueue::JoinError::Cancelled). Threads of the registry call the wakers of tasks and drop the
+    /// closures, in the order of [`cancel_all`](Self::cancel_all). An item that runs continues to its end. Other handles refuse every
+    /// item.
+    ///
+    /// A destructor that blocks does not hold up the others. But while the system refuses threads, one thread calls all destructors,
+    /// one after the other: a destructor that waits for a later one then waits until the system gives a thread again.
     ///
     /// # Blocking
     ///
@@ -135,31 +136,29 @@ impl Workqueue {
     pub fn shutdown_background(self) {
         self.inner.must_be_at_home();
         self.inner.closed.destroy();
-        let Taken { due, cancelled } = self.inner.take_all();
-        let manager = &self.inner.manager;
-        manager.leave_to_reapers(due.into_iter().filter_map(Due::leave));
-        manager.leave_to_reapers(cancelled.into_iter().filter(|it| !it.is_empty()));
+        let rest = self.inner.take_all().end();
         self.resume();
+        // Each is an errand of its own, so that one that blocks does not hold up the others.
+        self.inner.timers.all.leave_wakers(rest.wakers);
+        self.inner.manager.leave_boxed_to_reapers(rest.dropped);
         self.end_in_background();
     }
 }
 
 impl Inner {
     /// Takes all that waits, of which nothing starts from then on.
-    fn take_all(&self) -> Taken {
-        let due = self.timers.cancel();
+    fn take_all(&self) -> Cancelled {
+        let mut cancelled = Cancelled::default();
+        for due in self.timers.cancel() {
+            cancelled.add_due(due.leave());
+        }
         if !twin::armed("cancel all: forgets what is being fired") {
             self.outlast_visitors();
         }
         let links = self.plan.lock().links().to_vec();
-        let cut = |link: &Arc<Pwq>| link.pool.cut(link).cancel();
-        let cancelled = links.iter().map(cut).collect();
-        Taken { due, cancelled }
-    }
-}
-
-impl Errand for Cancelled {
-    fn run(self: Box<Self>) {
-        self.tell();
+        for link in links {
+            cancelled.add(link.pool.cut(&link));
+        }
+        cancelled
     }
 }

@@ -168,8 +168,10 @@ impl Workqueue {
     pub fn destroy(&self) -> Result<(), OwnQueueError> {
         self.inner.may_wait()?;
         self.inner.closed.destroy();
-        Due::drop_all(self.inner.timers.cancel());
+        let due = self.inner.timers.cancel();
+        // A destructor may wait for an item of the queue.
         self.resume();
+        Due::drop_all(due);
         self.inner.drain();
         Ok(())
     }

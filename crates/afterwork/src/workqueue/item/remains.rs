@@ -3,35 +3,54 @@
 use std::ptr::NonNull;
 
 use super::{handles::Dead, head::Head};
+use crate::{
+    panics::{discard, guarded_in_item},
+    workqueue::errands::Errand,
+};
 
 /// Items that have been taken as by a run, and what is users' of them.
 ///
-/// First all items are taken, by steps alone; then their ends are told, and last what is users' is dropped. So a waker or a
-/// destructor that waits for another of the items finds that one taken, or ended.
+/// First all items are taken, by steps alone. Then their runs end, and last the users' values are dropped. So a waker or a
+/// destructor that waits for another of the items finds that this one has ended.
 #[derive(Default)]
 pub(crate) struct Remains {
     /// Their runs are to be ended.
     pub(crate) taken: Vec<NonNull<Head>>,
     /// How many had a place of their queue's capacity, which is to be given back.
     pub(crate) nr_places: usize,
+    /// The number of tickets of scopes among them, which users do not count.
+    pub(crate) nr_tickets: usize,
     /// To be dropped.
-    pub(crate) dropped: Vec<Box<dyn Send>>,
+    pub(crate) dropped: Vec<Box<dyn Errand>>,
 }
 
 // SAFETY: whoever takes an item as by a run keeps it, and what items hold is `Send`.
 unsafe impl Send for Remains {}
 
+/// A user's value. To run it is to drop it.
+struct Buried<T>(T);
+
+impl<T: Send> Errand for Buried<T> {
+    fn run(self: Box<Self>) {
+        // FOREIGN(cancel-drop): a closure or future, on the thread that cancels all, or a reaper, with no lock held; contained.
+        guarded_in_item(|| drop(self)).unwrap_or_else(discard);
+    }
+}
+
+/// Makes an errand that drops `what`, a user's value.
+pub(crate) fn buried(what: impl Send + 'static) -> Box<dyn Errand> {
+    Box::new(Buried(what))
+}
+
 impl Remains {
     /// Adds what is left of an item.
     pub(crate) fn bury(&mut self, what: impl Send + 'static) {
-        self.dropped.push(Box::new(what));
+        self.dropped.push(buried(what));
     }
 
     /// Adds an item that is to be freed.
     pub(crate) fn bury_dead(&mut self, dead: Option<Dead>) {
-        if let Some(dead) = dead {
-            self.bury(dead);
-        }
+        self.dropped.extend(dead.map(buried));
     }
 }
 
@@ -41,6 +60,6 @@ impl std::fmt::Debug for Remains {
             .field("nr_taken", &self.taken.len())
             .field("nr_places", &self.nr_places)
             .field("nr_dropped", &self.dropped.len())
-            .finish()
+            .finish_non_exhaustive()
     }
 }

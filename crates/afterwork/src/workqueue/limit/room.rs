@@ -36,11 +36,7 @@ use sync::{
     unmodelled::Arc,
 };
 
-use crate::{
-    numbered::Numbered,
-    panics::{Foreign, contain},
-    wake::report,
-};
+use crate::{numbered::Numbered, panics::Foreign, wake::report, workqueue::errands};
 
 /// In the word of a room: somebody stands in line. Below are the places that are taken.
 const IN_LINE: u64 = 1 << 63;
@@ -283,8 +279,7 @@ impl Waiter {
     fn wake_task(&self) {
         let waker = self.task.lock().take();
         if let Some(waker) = waker {
-            // FOREIGN(room-wake): the waker of a task that waits for room, on the thread that gives it back; contained.
-            contain(|| waker.into_inner().wake());
+            errands::fire(waker);
         }
     }
 }

@@ -95,7 +95,7 @@ pub(crate) fn start(machine: &Arc<Machine>, timers: &Arc<Timers>) -> std::io::Re
             slab::attend(&looker, true);
             manager_loop.run(&mut parker, &mayday_queues);
             slab::attend(&looker, false);
-            manager_loop.finish(&mut parker, &mayday_queues[1]);
+            manager_loop.finish(&mut parker, &mayday_queues);
             end(&set_aside);
             manager_loop.manager.end();
         });
@@ -182,9 +182,12 @@ impl ManagerLoop {
         }
     }
 
-    /// Has the errands done that are left when the registry has gone. Until the last has begun, for one may wait for what the next
-    /// one does; so the reserve is not waited for before.
-    fn finish(&mut self, parker: &mut Parker, reserve: &MaydayQueue) {
+    /// Has the errands done that are left when the registry has ended. Until the last has begun, because one may wait for the next
+    /// one; so the reserve is not waited for before.
+    ///
+    /// There are no pools any more, so the rescuer may block in an errand, too. This thread may block in the last one only. In another
+    /// one it would not ask for threads again, and the errands behind that one would wait for ever.
+    fn finish(&mut self, parker: &mut Parker, [rescuer, reserve]: &[Arc<MaydayQueue>; 2]) {
         self.timers.fire_put_aside();
         // From here on it may run users' code, as a thread on which nobody depends.
         let aside = errands::put_wakers_aside(false);
@@ -195,8 +198,11 @@ impl ManagerLoop {
             if self.manager.serve_errands(now_ns) {
                 reserve.call_for_errands(&self.manager);
                 // The reserve may have begun one that waits for the next.
-                if errands.are_refused() && errands.stand_in() {
-                    continue;
+                if errands.are_refused() {
+                    rescuer.call_for_errands(&self.manager);
+                    if errands.stand_in_for_last() {
+                        continue;
+                    }
                 }
             }
             // Who has done the last errand wakes us.
@@ -305,5 +311,74 @@ impl ManagerLoop {
             slab::due_ns(),
         ];
         deadlines.into_iter().flatten().min()
+    }
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::{
+        sync::mpsc::{self, Receiver, Sender},
+        time::Duration,
+    };
+
+    use topology::Topology;
+
+    use super::*;
+    use crate::workqueue::queues::registry::Registry;
+
+    /// Waits for the next one, and ends the one before.
+    struct Waits {
+        begun: Sender<()>,
+        next: Receiver<()>,
+        _before: Sender<()>,
+    }
+
+    impl Errand for Waits {
+        fn run(self: Box<Self>) {
+            self.begun.send(()).unwrap();
+            let _ = self.next.recv();
+        }
+    }
+
+    /// Ends a registry that gets no thread, with `nr` errands left, each of which waits for the next one. It gets threads again when
+    /// `relents_after` of them have begun.
+    fn ends_with_a_chain(nr: usize, relents_after: Option<usize>) {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let registry = Registry::new(Topology::synthetic("1 core").unwrap(), Params::default());
+        let registry = registry.unwrap();
+        let manager = registry.machine().manager.clone();
+        manager.refuse_threads(true);
+        let (begun, has_begun) = mpsc::channel();
+        let (mut before, all_done) = mpsc::channel();
+        for _ in 0..nr {
+            let (tell, next) = mpsc::channel();
+            let waits = Waits {
+                begun: begun.clone(),
+                next,
+                _before: mem::replace(&mut before, tell),
+            };
+            manager.leave_to_reapers([waits]);
+        }
+        drop((before, registry));
+        if let Some(count) = relents_after {
+            for _ in 0..count {
+                has_begun.recv_timeout(PATIENCE).expect("another begins");
+            }
+            manager.refuse_threads(false);
+        }
+        // Ends when the first errand is dropped.
+        let ended = all_done.recv_timeout(PATIENCE);
+        assert_eq!(ended, Err(mpsc::RecvTimeoutError::Disconnected));
+        manager.wait_for_departures();
+    }
+
+    #[test]
+    fn three_errands_that_wait_for_each_other_end_without_a_thread() {
+        ends_with_a_chain(3, None);
+    }
+
+    #[test]
+    fn a_chain_of_errands_ends_when_threads_are_had_again() {
+        ends_with_a_chain(6, Some(2));
     }
 }

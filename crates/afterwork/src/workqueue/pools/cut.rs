@@ -16,14 +16,14 @@
 //! goes by the number of the cancel (`item/revival.rs`), as does one that was left to a run and queued once more.
 //!
 //! ```text
-//! canceller: pool lock: adopt; hands back into lists; out of the lists; close the colour   begin all;  end all;  drop;  counts back
+//! canceller: pool lock: adopt; hands back into lists; out of the lists; close the colour   begin all;  end all;  counts back;  drop
 //! queueing:  push;  the pool's next adoption comes before that, or after it
 //! ```
 //!
 //! Each is cancelled by the very steps of a run, in which its code is not called (`State::pop_to_cancel`): so a joiner, a flush, a
 //! waker or a second canceller meets nothing that it does not know from runs. `execute/cancel_cut.rs` takes those steps: first
 //! the one that begins the run, of all items, at once and with no code of users' between, for others may wait for a link (an
-//! enqueue on another queue does). Then those that end it, and last the drops. Twins `cancel all: forgets the
+//! enqueue on another queue does). It has the order of the steps after that. Twins `cancel all: forgets the
 //! injector`, `cancel all: forgets the hands` and `cancel all: forgets what is put back`.
 
 use std::ptr::NonNull;

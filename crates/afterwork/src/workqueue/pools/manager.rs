@@ -215,7 +215,15 @@ impl Manager {
     /// Has `errands` done by threads that may wait. Call it with no lock held.
     pub(crate) fn leave_to_reapers(&self, errands: impl IntoIterator<Item: Errand + 'static>) {
         let boxed = |errand| Box::new(errand) as Box<dyn Errand>;
-        let is_first = self.errands.add(errands.into_iter().map(boxed));
+        self.leave_boxed_to_reapers(errands.into_iter().map(boxed));
+    }
+
+    /// Has `errands` done as [`leave_to_reapers`](Self::leave_to_reapers) does.
+    pub(crate) fn leave_boxed_to_reapers(
+        &self,
+        errands: impl IntoIterator<Item = Box<dyn Errand>>,
+    ) {
+        let is_first = self.errands.add(errands);
         if is_first && !twin::armed("errands: the first tells nobody") {
             self.wake();
         }

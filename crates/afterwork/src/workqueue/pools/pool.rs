@@ -297,14 +297,22 @@ impl WorkerPool {
         self.lock_to_act().retire_from(slot, colour, 1);
     }
 
-    /// Cuts an item that must not run out of its list, and leaves its count to the caller; false when a worker has it in hand.
+    /// Cuts an item that must not run out of its list, or out of a worker's local batch, and leaves its count to the caller; false
+    /// while a worker is about to pop it.
     pub(crate) fn unlink(self: &Arc<Self>, slot: usize, item: NonNull<Head>) -> bool {
         let mut guard = self.lock_to_act();
         // No worker need ever come to this pool for it.
         if !twin::armed("cut out: forgets the injector") {
             guard.adopt(&self.injector);
         }
-        guard.unlink(slot, item)
+        if guard.unlink(slot, item) {
+            return true;
+        }
+        // A worker may have it in its local batch, behind an item that blocks. The caller must not wait for that item.
+        guard.take_hands_back(slot);
+        let found = guard.unlink(slot, item);
+        guard.pick_if_needed();
+        found
     }
 
     /// Returns how many items a link has ever adopted if none of them is in flight; else the queue's `settled` will

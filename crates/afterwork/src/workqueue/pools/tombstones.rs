@@ -22,7 +22,7 @@
 //!
 //! The claim keeps the link for the look at it; and a tombstone that is queued again while it is looked at stays.
 
-use std::{mem, ptr::NonNull};
+use std::{mem, ptr::NonNull, task::Waker};
 
 use sync::{atomic::Ordering, unmodelled::Arc};
 
@@ -31,12 +31,16 @@ use super::{
     pool::{DeferredEffects, PoolGuard, WorkerPool},
     pwq::Pwq,
 };
-use crate::workqueue::{
-    item::handles::Dead,
-    item::head::{Head, Home},
-    item::lane::Lane,
-    item::list,
-    item::state::State,
+use crate::{
+    panics::Foreign,
+    workqueue::{
+        errands,
+        item::handles::Dead,
+        item::head::{Head, Home},
+        item::lane::Lane,
+        item::list,
+        item::state::State,
+    },
 };
 
 /// How many cancels there are for one look whether a walk pays. A guess: a look takes the pool lock.
@@ -47,15 +51,19 @@ const LOOK_EVERY: u32 = if cfg!(any(loom, shuttle, miri)) {
 };
 
 impl Pwq {
-    /// Notes that an item of this link was cancelled, and reaps when that pays. The caller keeps the link.
-    pub(crate) fn note_cancelled(&self) {
+    /// Notes that an item of this link was cancelled, and reaps when that pays. The caller, which keeps the link, fires the wakers
+    /// that this returns after its claim has ended.
+    #[must_use = "tasks wait for it"]
+    pub(crate) fn note_cancelled(&self) -> Vec<Foreign<Waker>> {
         // ORDER(cancel-count): message passing, other end in `reap`. Who finds this count empties the injector after it was
         // pushed into, as the canceller knows. If the walk comes first, the next one is told of this count.
         let nr_cancelled = self.nr_cancelled.fetch_add(1, Ordering::Release) + 1;
         if nr_cancelled.is_multiple_of(LOOK_EVERY) {
             let pays = |nr_waiting, nr_cancelled| nr_waiting / 2 <= nr_cancelled;
-            self.pool.reap(self, pays).finish();
+            let reap = || self.pool.reap(self, pays).finish();
+            return errands::with_wakers_aside(reap).1;
         }
+        Vec::new()
     }
 
     /// Reaps. The caller keeps the link.

@@ -111,9 +111,13 @@ impl Builder {
     /// registry's [`max_active`](crate::params::Params::max_active).
     ///
     /// An item that waits for another item of its own queue keeps its seat meanwhile. Where joiners help, it lends the
-    /// seat to the item that it waits for. Without help a chain of `max_active` such waits leaves no seat for the
-    /// last one, and stands still for ever, as in the kernel. So may a chain that comes back to this queue through items
-    /// of another one: the seat is lent on its own thread only, and a worker may be faster than the joiner in between.
+    /// seat to the item that it waits for, also where that was queued on another node or CPU, for which
+    /// [`max_active_scope`](Self::max_active_scope) gives seats of its own. Without help a chain of `max_active` such waits
+    /// leaves no seat for the last one, and blocks for ever, as in the kernel. So may a chain that returns to this queue
+    /// through items of another one: a run lends its seat on its own thread only, and a worker may be faster than the
+    /// joiner in between.
+    /// A destructor that runs outside of an item, as of a closure that is cancelled, has no seat to lend: an item that it waits for
+    /// takes one of its own.
     pub fn max_active(mut self, max_active: u32) -> Self {
         self.max_active = Some(max_active);
         self

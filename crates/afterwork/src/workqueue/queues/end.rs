@@ -7,7 +7,7 @@
 //!
 //! ```text
 //! visitor: closed? then go, else visitors += 1 (one step);  claim an item, push it;  visitors -= 1;  the last one tells
-//! end:     closed = true;  wait for visitors = 0;  sweep timers;  wait until all is drained;  unlink
+//! end:     closed = true;  resume;  wait for visitors = 0;  sweep timers;  wait until all is drained;  unlink
 //! ```
 //!
 //! A visit is no handle: it neither keeps the queue open nor keeps the drop of the last handle from being that. The end
@@ -21,8 +21,9 @@
 //! depend ([`errands::waits_for_nobody`]), and a worker that is in no item: in a waker that it calls, or in a hook of threads; and whoever says so ([`Workqueue::close_in_background`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
 //! out itself what need not wait any more.
 //!
-//! What timers were to queue here is dropped when the visitors have gone: where the end is carried out, by another reaper where
-//! that is one, so that a destructor that waits holds up itself alone.
+//! The items that timers hold are dropped when there are no visitors: by the thread that carries the end out, or, if that is a
+//! reaper, by another reaper, so that a destructor that blocks does not hold up the end. A paused queue is resumed before that,
+//! because the destructor may wait for an item.
 //!
 //! The end does not unwind: a queue that it left half-way would be freed under its items. Twin `queue: an end unwinds`.
 
@@ -287,6 +288,8 @@ impl Inner {
     }
 
     fn sweep(&self) -> Vec<Dead> {
+        // Nothing pauses it again. The items that timers hold are dropped after this; their destructors may wait for queued items.
+        self.set_paused(false);
         if !twin::armed("queue: a lease without its queue") {
             let settled = &self.core.settled;
             settled.wait_until(|| self.visits.nr_visitors() == 0);
@@ -296,7 +299,6 @@ impl Inner {
 
     /// Waits until all has run, and lets go of the pools.
     fn end(self: &Arc<Self>, registry: &Registry) {
-        self.set_paused(false);
         self.drain();
         // Before the links go: it may still look into one.
         let rescuer = self.rescuer.lock().take();

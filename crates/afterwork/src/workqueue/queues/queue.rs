@@ -20,7 +20,7 @@ use super::{
     timers::OwnTimers,
 };
 use crate::workqueue::{
-    execute::current::is_seated,
+    execute::current::is_inside,
     item::lane::Lane,
     limit::queue_core::{PanicHandler, QueueCore},
     limit::room::Room,
@@ -347,9 +347,9 @@ impl Inner {
         self.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
     }
 
-    /// Returns `true` if this thread is inside an item of this queue.
+    /// Returns `true` if this thread is inside an item of this queue, also where it only frees the item.
     pub(crate) fn runs_here(&self) -> bool {
-        is_seated(&self.core)
+        is_inside(&self.core)
     }
 
     /// Of a queue that has a capacity, or is closed to all but its own items.

@@ -54,9 +54,14 @@ impl Timers {
 
     /// Wakes the tasks whose wakers the manager has put aside since this was called last.
     pub(crate) fn fire_put_aside(&self) {
-        let wakers = errands::wakers_put_aside().into_iter();
+        self.leave_wakers(errands::wakers_put_aside());
+    }
+
+    /// Wakes tasks. Wakers that are users' code become errands.
+    pub(crate) fn leave_wakers(&self, wakers: Vec<Foreign<Waker>>) {
+        let wake = |waker: Foreign<Waker>| wake(waker.into_inner());
         self.manager
-            .leave_to_reapers(wakers.filter_map(|waker| wake(waker.into_inner())));
+            .leave_to_reapers(wakers.into_iter().filter_map(wake));
     }
 
     /// Has `waker` fired at `at_ns`, by the timer `key`, which is made if it is none; returns `false` if that has expired.

@@ -9,6 +9,7 @@ use super::{
     queue::{Admission, Workqueue},
 };
 use crate::workqueue::{
+    execute::deadline::AsTicket,
     execute::join::{self, JoinHandle},
     route::routes::Route,
 };
@@ -112,16 +113,13 @@ impl Workqueue {
         handle
     }
 
-    /// Queues `func` beside the capacity.
-    pub(crate) fn spawn_beside<T: Send + 'static>(
-        &self,
-        func: impl FnOnce() -> T + Send + 'static,
-    ) -> JoinHandle<T> {
+    /// Queues `func`, which brings a worker to a scope. It takes no place of the capacity.
+    pub(crate) fn spawn_ticket(&self, func: impl FnOnce() + Send + 'static) -> JoinHandle<()> {
         if !self.admits() {
             return join::refused(func);
         }
         let home = self.here();
-        let (item, handle) = join::joinable(func, &home, false);
+        let (item, handle) = join::joinable_by(AsTicket, func, &home, false);
         home.push(item);
         handle
     }

@@ -255,14 +255,18 @@ impl Timer {
         }
     }
 
-    /// Arms the timer for the queue that the caller visits, to expire at `at_ns`; not if the item is pending, or disabled.
+    /// Arms the timer for the queue that the caller visits, to expire at `at_ns`. Does nothing if the item is pending or disabled, or
+    /// if the queue has cancelled all more than `nr_cancels` times.
     pub(crate) fn arm_at(
         self: &Arc<Self>,
         work: &Work,
         queue: &Visit<'_>,
         weak: WeakQueue,
         at_ns: u64,
+        nr_cancels: u64,
     ) {
+        // Dropped after the lock.
+        let _disarmed;
         let mut dust = Dust::default();
         let mut state = self.lock(&mut dust);
         let is_disabled = work.is_disabled() && !twin::armed("every: arms what is disabled");
@@ -270,7 +274,15 @@ impl Timer {
             return;
         }
         let is_first = state.put(self, work, queue, (weak, cpu::current()), at_ns);
+        // A later cancel finds the timer in the wheel.
+        let is_old = |armed: &Armed| armed.nr_cancels != nr_cancels;
+        if state.armed.as_ref().is_some_and(is_old)
+            && !twin::armed("every: arms what was cancelled")
+        {
+            _disarmed = state.disarm();
+        }
         drop(state);
+        // Also if it has left the wheel again: a later timer may have relied on this wake-up.
         if is_first {
             queue.manager.wake();
         }
@@ -416,7 +428,8 @@ impl OwnTimers {
         (key, is_first, self.nr_cancels())
     }
 
-    fn nr_cancels(&self) -> u64 {
+    /// Returns how often all was cancelled.
+    pub(crate) fn nr_cancels(&self) -> u64 {
         // Relaxed: whoever must see a cancel of all comes after it by the wheel's lock, or by a visit.
         self.nr_cancels.load(Ordering::Relaxed)
     }

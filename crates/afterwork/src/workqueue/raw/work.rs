@@ -691,7 +691,9 @@ fn put_back_left(left: Option<NonNull<Head>>) {
         // SAFETY: linked again and counted in flight, so it and its home are there until it is in a list.
         let home: &Pwq = unsafe { &*Pwq::of(left.as_ref().home.load(Ordering::Relaxed)) };
         let pool = home.pool.clone();
-        put_back(&pool, left, None);
+        if let Some(cancelled) = put_back(&pool, left, None) {
+            cancelled.run();
+        }
     }
 }
 
@@ -744,8 +746,10 @@ fn help(item: NonNull<Head>, shard: &Shard) -> bool {
                 tell(leave(holds));
             }
             let unclaimed = head.update(|state| Some(state.unclaim().0));
-            if unclaimed.is_some_and(|(from, _)| from.unclaim().1) {
-                put_back(&pool, item, None);
+            if unclaimed.is_some_and(|(from, _)| from.unclaim().1)
+                && let Some(cancelled) = put_back(&pool, item, None)
+            {
+                cancelled.run();
             }
             return false;
         }

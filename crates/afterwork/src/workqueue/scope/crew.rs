@@ -284,7 +284,7 @@ pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>
         return None;
     }
     let ticket = Ticket::new(crew.clone());
-    Some(queue.spawn_beside(move || ticket.use_up()))
+    Some(queue.spawn_ticket(move || ticket.use_up()))
 }
 
 /// Takes a ticket back, if nobody has come to it.

@@ -2,7 +2,8 @@
 //!
 //! Such an item is a delayed one that arms itself at the end of each run, also of one that panics. By then its queue may have lost
 //! the last handle: it is visited (`end.rs`), and not armed where it has. Who drops the handle disables the item, which
-//! arming looks for under the timer's lock (`timers.rs` has the protocol and its models).
+//! arming looks for under the timer's lock (`timers.rs` has the protocol and its models). A run also arms the item only if the queue
+//! has not cancelled all since the item was made. The queue counts such cancels, and the item knows the count from before.
 
 use std::{fmt, time::Duration};
 
@@ -33,7 +34,8 @@ use crate::workqueue::queues::{
 ///   [`CancelOnDrop`](crate::workqueue::CancelOnDrop); [`cancel_sync`](Self::cancel_sync) waits for that.
 /// - It does not keep its queue: when the last handle of that is dropped, the runs end. The closure must not hold such a handle, for
 ///   then it would keep the queue. A drain does not wait for it, and a paused queue runs it when it goes on.
-/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends it, too, but not in the middle of a run: then the next one comes.
+/// - [`cancel_all`](Workqueue::cancel_all) of its queue ends it for good, whether it waits for its time, is queued, or runs: a run
+///   that has started continues to its end and is the last. [`every`](Workqueue::every) starts it again.
 /// - A run that panics is caught, counted and reported to the queue's
 ///   [`on_panic`](crate::workqueue::Builder::on_panic) as other items' panics are; the next run comes at its time.
 ///
@@ -51,6 +53,8 @@ pub struct Periodic {
 /// When to run, and where.
 struct Ticks {
     queue: WeakQueue,
+    /// How often the queue had cancelled all when the item was made.
+    nr_cancels: u64,
     due_ns: u64,
     period_ns: u64,
     /// A [`MissedTickBehavior`]. A: it may be changed while the item runs.
@@ -101,8 +105,10 @@ impl Workqueue {
         self.inner.must_be_at_home();
         let missed = Arc::new(AtomicU32::new(MissedTickBehavior::Skip as u32));
         let due_ns = time::now_ns().saturating_add(period_ns);
+        let nr_cancels = self.inner.timers.nr_cancels();
         let mut ticks = Ticks {
             queue: self.to_weak(),
+            nr_cancels,
             due_ns,
             period_ns,
             missed: missed.clone(),
@@ -111,7 +117,7 @@ impl Workqueue {
             let _again = Again(&mut ticks, work);
             func();
         });
-        self.inner.arm_at(&work, due_ns, self.to_weak());
+        self.inner.arm_at(&work, due_ns, self.to_weak(), nr_cancels);
         Ok(Periodic {
             work,
             missed,
@@ -121,11 +127,13 @@ impl Workqueue {
 }
 
 impl Inner {
-    /// Arms `work` to be queued here at `due_ns`, unless the queue has ended, or was destroyed.
-    fn arm_at(&self, work: &DelayedWork, due_ns: u64, weak: WeakQueue) {
+    /// Arms `work` to be queued here at `due_ns`, unless the queue has ended, was destroyed, or has cancelled all more than
+    /// `nr_cancels` times.
+    fn arm_at(&self, work: &DelayedWork, due_ns: u64, weak: WeakQueue, nr_cancels: u64) {
         let visit = self.visit().filter(|_| !self.is_destroyed());
         if let Some(visit) = visit {
-            work.timer.arm_at(&work.work, &visit, weak, due_ns);
+            work.timer
+                .arm_at(&work.work, &visit, weak, due_ns, nr_cancels);
         }
     }
 }
@@ -141,7 +149,8 @@ impl Drop for Again<'_> {
         if let Some(queue) = queue {
             let missed = ticks.missed();
             ticks.due_ns = missed.next_ns(ticks.due_ns, time::now_ns(), ticks.period_ns);
-            queue.arm_at(work, ticks.due_ns, ticks.queue.clone());
+            let weak = ticks.queue.clone();
+            queue.arm_at(work, ticks.due_ns, weak, ticks.nr_cancels);
         }
     }
 }
