@@ -4,7 +4,7 @@ use std::ptr;
 
 use sync::{fork::Process, unmodelled::Arc};
 
-use super::{current::with_current, run};
+use super::{current::with_current_unseated, run};
 use crate::{
     panics::{discard, guarded_in_item},
     workqueue::{
@@ -84,7 +84,7 @@ impl Cancelled {
             }
         };
         // SAFETY: we have the link.
-        unsafe { with_current(ptr::null(), link, tell) };
+        unsafe { with_current_unseated(ptr::null(), link, tell) };
         if !here.is_this() {
             // A waker forked, and came back in the child: the rest is the parent's.
             return std::mem::forget(self);

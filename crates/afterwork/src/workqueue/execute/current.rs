@@ -20,6 +20,10 @@ struct Frame {
     outer: *const Frame,
     /// How many runs there are on this thread's stack, with this one.
     depth: u32,
+    /// The thread has a seat of `home` for it. Code that only belongs to the queue, such as a destructor in a cancel, has none.
+    seated: bool,
+    /// The run is in [`block_on`](super::block_on::block_on): what that polls holds up the run.
+    blocks: bool,
 }
 
 sync::thread_local! {
@@ -29,6 +33,8 @@ sync::thread_local! {
         home: ptr::null(),
         outer: ptr::null(),
         depth: 0,
+        seated: false,
+        blocks: false,
     })
 }
 
@@ -85,6 +91,46 @@ pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
         let home = unsafe { frame.home.as_ref() };
         home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
     })
+}
+
+/// Returns `true` if this thread is inside a run from a link for which `test` holds, and has a seat for that run.
+pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
+    inside(|frame| {
+        // SAFETY: as in `is_seated`.
+        let home = unsafe { frame.home.as_ref() };
+        frame.seated && home.is_some_and(&test)
+    })
+}
+
+/// Returns `true` if this thread's innermost run is in [`block_on`](super::block_on::block_on).
+pub(crate) fn is_blocking() -> bool {
+    INNERMOST.with(Cell::get).blocks
+}
+
+/// Calls `body` with this thread's innermost run in [`block_on`](super::block_on::block_on).
+pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            if !sync::twin::torn_down() {
+                set_blocking(self.0);
+            }
+        }
+    }
+    let before = Before(is_blocking());
+    set_blocking(true);
+    let result = body();
+    drop(before);
+    result
+}
+
+fn set_blocking(blocks: bool) {
+    INNERMOST.with(|innermost| {
+        innermost.set(Frame {
+            blocks,
+            ..innermost.get()
+        });
+    });
 }
 
 /// Returns how many runs there are on this thread's own stack.
@@ -150,7 +196,7 @@ pub(crate) fn forget_home() {
     });
 }
 
-/// Calls `body` as part of the run of `item` from the link `home`.
+/// Calls `body` as part of the run of `item` from the link `home`, of which the thread has a seat.
 ///
 /// # Safety
 ///
@@ -160,6 +206,34 @@ pub(crate) fn forget_home() {
 pub(crate) unsafe fn with_current<R>(
     item: *const Head,
     home: *const Pwq,
+    body: impl FnOnce() -> R,
+) -> R {
+    // SAFETY: (1), (2).
+    unsafe { within(item, home, true, body) }
+}
+
+/// As [`with_current`], for code that belongs to the queue and runs without a seat.
+///
+/// # Safety
+///
+/// 1. And (2): as of [`with_current`].
+pub(crate) unsafe fn with_current_unseated<R>(
+    item: *const Head,
+    home: *const Pwq,
+    body: impl FnOnce() -> R,
+) -> R {
+    // SAFETY: (1), (2).
+    unsafe { within(item, home, false, body) }
+}
+
+/// # Safety
+///
+/// 1. And (2): as of [`with_current`].
+#[inline]
+unsafe fn within<R>(
+    item: *const Head,
+    home: *const Pwq,
+    seated: bool,
     body: impl FnOnce() -> R,
 ) -> R {
     struct Outer(Frame);
@@ -176,6 +250,8 @@ pub(crate) unsafe fn with_current<R>(
         home,
         outer: &raw const outer.0,
         depth: outer.0.depth + 1,
+        seated,
+        blocks: false,
     };
     INNERMOST.with(|innermost| innermost.set(frame));
     body()

@@ -36,7 +36,7 @@ use crate::{
         join_error::{JoinError, Outcome},
     },
     workqueue::{
-        execute::current::with_current,
+        execute::current::with_current_unseated,
         execute::join::JoinHandle,
         execute::run::{self, note_panic},
         item::colour::Colour,
@@ -269,7 +269,9 @@ where
         let home = held_link.map_or(ptr::null(), |(held_link, _)| ptr::from_ref(held_link));
         // SAFETY: its count keeps the held link until below.
         // FOREIGN(future-drop): the future's drop, or its outcome's, by whoever made it unreachable, no locks; contained.
-        unsafe { with_current(item.as_ptr(), home, || contain(|| *stage = Stage::Gone)) };
+        unsafe {
+            with_current_unseated(item.as_ptr(), home, || contain(|| *stage = Stage::Gone));
+        }
         // FOREIGN(future-waker): the drop of the waker that a task left, by the same thread, no locks; contained.
         // SAFETY: nobody else has the item, of which all is dropped but this.
         contain(|| unsafe { ptr::drop_in_place(item.as_ptr().cast::<Base>()) });

@@ -77,6 +77,8 @@ pub enum Misuse {
     Misaligned,
     /// The item waits for its own end.
     OwnItem,
+    /// The item cannot start before the item ends that waits for it: that has the only seat of the queue of both.
+    OwnQueue,
     /// It was disabled 65535 times already.
     DisabledTooOften,
     /// It was enabled and is not disabled.
@@ -89,6 +91,9 @@ impl fmt::Display for Misuse {
             Self::Uninitialised => "the work item is not initialised",
             Self::Misaligned => "the work item is not aligned to 16 bytes",
             Self::OwnItem => "the work item waits for its own end",
+            Self::OwnQueue => {
+                "the work item cannot start before the item that waits for it has ended: their queue has one seat"
+            }
             Self::DisabledTooOften => "the work item was disabled 65535 times already",
             Self::NotDisabled => "the work item is enabled and was not disabled",
         })
@@ -335,6 +340,8 @@ impl RawWork {
     /// # Errors
     ///
     /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::OwnItem`] from inside the item's own run.
+    /// [`Misuse::OwnQueue`] from inside another item of a queue with one seat, as each ordered one, if this item waits there: it
+    /// stays queued.
     ///
     /// # Panics
     ///
@@ -363,6 +370,9 @@ impl RawWork {
         if is_queued {
             if depth() < MAX_HELP && help(item, shard) {
                 return Ok(true);
+            }
+            if dependency::needs_our_seat(&this.head) {
+                return Err(Misuse::OwnQueue);
             }
             dependency::before_waiting_for(&this.head);
         }
