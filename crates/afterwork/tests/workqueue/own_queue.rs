@@ -242,7 +242,7 @@ fn an_item_that_its_joiner_helps_with_is_never_refused() {
         let (inner, outer) = (work.clone(), work.clone());
         let flushed = inside(&queue, move |own| {
             assert!(own.enqueue(&inner));
-            // Another thread claims the item and gives it back, for there is no seat for it.
+            // Another thread claims the item and then finds no seat for it.
             let flusher = std::thread::spawn(move || outer.flush());
             let flushed = inner.flush();
             (flushed, flusher)

@@ -35,6 +35,9 @@ impl Workqueue {
     /// - It works on a queue that is paused, ordered, full, or being drained; drains see what is left.
     /// - A future that has been polled has started, and goes on; cancel it by its handle. One that has not is dropped here.
     ///
+    /// In a queue of the whole process, as [`system`](crate::workqueue::system), it cancels nothing and returns 0: the items are those
+    /// of all its users.
+    ///
     /// A queue takes items after it as before. To have it take no more, [`destroy`](Self::destroy) it or
     /// [shut it down](Self::shutdown_background).
     ///
@@ -74,6 +77,9 @@ impl Workqueue {
     ))]
     pub fn cancel_all(&self) -> usize {
         self.inner.must_be_at_home();
+        if self.inner.for_all {
+            return 0;
+        }
         let Taken { due, cancelled } = self.inner.take_all();
         let nr_items: usize = cancelled.iter().map(|it| it.nr_cancelled).sum();
         let nr_cancelled = due.len() + nr_items;
@@ -112,6 +118,8 @@ impl Workqueue {
     /// joiners are told, by a thread of the registry's. What runs goes on to its end. Other handles refuse whatever is queued by
     /// them.
     ///
+    /// A queue of the whole process, as [`system`](crate::workqueue::system), is not shut down: this only drops the handle.
+    ///
     /// # Blocking
     ///
     /// Never for an item: as [`cancel_all`](Self::cancel_all), without the drops.
@@ -134,6 +142,9 @@ impl Workqueue {
     /// ```
     pub fn shutdown_background(self) {
         self.inner.must_be_at_home();
+        if self.inner.for_all {
+            return;
+        }
         self.inner.closed.destroy();
         let Taken { due, cancelled } = self.inner.take_all();
         let manager = &self.inner.manager;

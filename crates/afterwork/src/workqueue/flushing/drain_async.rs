@@ -50,7 +50,7 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`OwnQueueError`] when it is polled inside an item or a future of this very queue, of which the drain would wait for
-    /// the end.
+    /// the end; and for a queue of the whole process.
     ///
     /// # Panics
     ///
@@ -86,6 +86,7 @@ impl Future for Drain<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let inner = &this.queue.inner;
+        inner.may_be_stopped()?;
         inner.may_be_awaited()?;
         // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
         let waker = Foreign::new(context.waker().clone());

@@ -51,6 +51,8 @@ pub struct Builder {
     pub(crate) mem_reclaim: bool,
     pub(crate) bh: bool,
     on_panic: Option<PanicHandler>,
+    /// It is a queue of the whole process, which no handle stops.
+    pub(super) for_all: bool,
 }
 
 impl Workqueue {
@@ -79,6 +81,7 @@ impl Builder {
             mem_reclaim: false,
             bh: false,
             on_panic: None,
+            for_all: false,
         }
     }
 
@@ -325,6 +328,7 @@ impl Builder {
             bh: self.bh,
             rescuer,
             on_panic: self.on_panic,
+            for_all: self.for_all,
             capacity: self.capacity,
             shares: self.shares,
         };

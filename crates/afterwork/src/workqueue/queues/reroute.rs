@@ -113,7 +113,8 @@ impl Workqueue {
     ///
     /// Those of [`Builder::build`](crate::workqueue::Builder::build) that the attributes can cause,
     /// [`BuildError::Unsettled`] inside an item of an ordered queue that would have to wait for itself, and
-    /// [`BuildError::Bh`] for a bottom-half queue. Nothing is changed then.
+    /// [`BuildError::Bh`] for a bottom-half queue, or [`BuildError::System`] for a queue of the whole process. Nothing is changed
+    /// then.
     ///
     /// # Examples
     ///
@@ -177,6 +178,7 @@ impl Workqueue {
 
     /// Checks that the queue can have these attributes.
     fn check(&self, attrs: &Attrs) -> Result<(), BuildError> {
+        self.inner.must_not_be_for_all()?;
         if self.inner.core.bh {
             return Err(BuildError::Bh);
         }

@@ -87,6 +87,8 @@ pub enum BuildError {
     Unsettled,
     /// A bottom-half queue was also to be ordered, `cpu_intensive` or `mem_reclaim`, or to change its attributes.
     Bh,
+    /// This queue is for the whole process ([`system`](crate::workqueue::system) and its like), so that no user of it may change it.
+    System(Box<str>),
     /// The system refused the thread of a `mem_reclaim` queue's rescuer.
     Rescuer(io::Error),
     /// A negative nice value that this process may not set.
@@ -123,6 +125,10 @@ impl fmt::Display for BuildError {
             ),
             Self::Bh => f.write_str(
                 "a bottom-half queue cannot be ordered, CPU-intensive, have a rescuer or change its attributes",
+            ),
+            Self::System(queue) => write!(
+                f,
+                "workqueue {queue:?} is for the whole process, and is not changed by one user of it"
             ),
             Self::Rescuer(error) => write!(f, "the rescuer's thread was refused: {error}"),
             Self::NicePermission(nice, error) => {
