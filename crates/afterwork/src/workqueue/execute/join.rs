@@ -528,7 +528,7 @@ impl<T> JoinHandle<T> {
     ///
     /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
     /// left alone: false. A future that has not ended is dropped by a worker of its queue, as soon as one comes to it,
-    /// and never polled again: true. Should a poll be under way just now, it may still bring the future to its end;
+    /// and never polled again: true. If it has not been polled yet, its place of the queue's capacity is free at once. Should a poll be under way just now, it may still bring the future to its end;
     /// [`join`](Self::join) says which.
     ///
     /// # Blocking
