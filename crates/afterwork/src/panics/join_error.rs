@@ -19,6 +19,8 @@ pub enum JoinError {
     Expired,
     /// Its queue was being drained, had been destroyed, or had no room.
     Refused,
+    /// Its result was taken before: its handle was awaited and was ready.
+    Taken,
 }
 
 impl JoinError {
@@ -57,6 +59,7 @@ impl fmt::Display for JoinError {
             Self::Refused => f.write_str(
                 "the queue was full, drained or destroyed, and did not take the work item",
             ),
+            Self::Taken => f.write_str("the result of the work item was taken before"),
         }
     }
 }

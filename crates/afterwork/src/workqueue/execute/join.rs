@@ -625,7 +625,7 @@ impl<T> JoinHandle<T> {
         let mut outcome: Option<Outcome<T>> = None;
         // SAFETY: the caller has seen the end of the run, and `T` is the type that the item was made with.
         unsafe { (self.table().take)(self.item, (&raw mut outcome).cast()) };
-        outcome.expect("an outcome is taken once")
+        outcome.unwrap_or(Err(JoinError::Taken))
     }
 
     /// Returns `true` in a child of `fork` for what its parent spawned: no worker comes to it here.
@@ -647,7 +647,7 @@ impl<T> JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Never runs the closure itself, so that it cannot block the executor.
+    /// Never runs the closure itself, so that it cannot block the executor. Once it was ready it is [`JoinError::Taken`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.await_end(context.waker()) {
             return Poll::Ready(self.take());

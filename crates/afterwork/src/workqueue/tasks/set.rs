@@ -167,7 +167,8 @@ impl<T> TaskSet<T> {
         }
     }
 
-    /// Adds an item that was spawned in any way, on any queue.
+    /// Adds an item that was spawned in any way, on any queue. If its result was taken before, its result in the set is
+    /// [`JoinError::Taken`].
     ///
     /// # Panics
     ///
