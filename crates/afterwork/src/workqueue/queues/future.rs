@@ -8,7 +8,7 @@
 //! - **No wake is lost.** The wake and the end of the poll are steps of one word. A wake that finds the future pending
 //!   is a step as well, so that the poll to come sees what was written before the wake.
 //! - **Cancelling** is a wake that says that the future is to be dropped instead of polled. So it is dropped by a
-//!   worker, inside the queue's limits, never beside a poll, and once. The same step takes its place of the queue's capacity, which
+//!   worker, inside the queue's limits, never during a poll, and once. The same step takes its place of the queue's capacity, which
 //!   the canceller returns: either that step or the start of the first poll finds the place, so it is returned once. Twin
 //!   `future: a cancel leaves the place to the start`.
 //! - **The queue stays.** From its first suspension on a future keeps one in-flight count, of the link from which it

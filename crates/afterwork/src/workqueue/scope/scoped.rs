@@ -101,7 +101,7 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// With what `body` or an item panicked with; inside an item of a bottom-half queue, unless this is a bottom-half queue as well, and
+    /// With the panic of `body` or of an item; inside an item of a bottom-half queue, unless this is a bottom-half queue as well, and
     /// in a child of `fork` (see [`Workqueue`]), before `body` is called. A child that returns from `body` ends.
     ///
     /// # Examples
