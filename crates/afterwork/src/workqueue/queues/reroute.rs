@@ -3,12 +3,15 @@
 use sync::{Patience, twin, unmodelled::Arc};
 
 use super::queue::{Inner, Workqueue};
-use crate::workqueue::{
-    item::lane::Lane,
-    pools::pwq::Pwq,
-    route::attrs::{Attrs, BuildError},
-    route::machine::{Follower, Machine},
-    route::stats::QueueReport,
+use crate::{
+    trace,
+    workqueue::{
+        item::lane::Lane,
+        pools::pwq::Pwq,
+        route::attrs::{Attrs, BuildError},
+        route::machine::{Follower, Machine},
+        route::stats::QueueReport,
+    },
 };
 /// What a change of an ordered queue has to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,7 +115,8 @@ impl Workqueue {
     /// # Errors
     ///
     /// Those of [`Builder::build`](crate::workqueue::Builder::build) that the attributes can cause,
-    /// [`BuildError::Unsettled`] inside an item of an ordered queue that would have to wait for itself, and
+    /// [`BuildError::Unsettled`] inside an item of an ordered queue that would have to wait for itself, or in a `tracing` subscriber that
+    /// would have to wait; and
     /// [`BuildError::Bh`] for a bottom-half queue, or [`BuildError::System`] for a queue of the whole process. Nothing is changed
     /// then.
     ///
@@ -192,7 +196,9 @@ impl Workqueue {
             match inner.reroute(self.registry().machine(), change) {
                 Ok(()) => return Ok(()),
                 Err(Wait::Enqueuer) => patience.pause(),
-                Err(Wait::Plug) if inner.runs_here() => return Err(BuildError::Unsettled),
+                Err(Wait::Plug) if inner.runs_here() || trace::is_telling() => {
+                    return Err(BuildError::Unsettled);
+                }
                 Err(Wait::Plug) => inner.core.settled.wait_until(|| inner.is_settled()),
             }
         }

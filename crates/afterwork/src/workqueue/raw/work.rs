@@ -648,7 +648,7 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     }
     let func = func.filter(|_| calls);
     // SAFETY: begun above; our caller keeps the link's count until we are back.
-    unsafe { carry_out(item, func, home, (shard, run), || ()) };
+    unsafe { carry_out(item, func, home, (shard, run), false, || ()) };
     Popped::Ran
 }
 
@@ -663,12 +663,16 @@ unsafe fn carry_out(
     func: Option<WorkFn>,
     home: *const Pwq,
     (shard, run): (&Shard, *mut Run),
+    helps: bool,
     before_end: impl FnOnce(),
 ) {
     // From here on the item may be gone: it is named and not looked at.
     let call = || {
         // SAFETY: (2).
         let told = || unsafe { &*home }.trace(item.as_ptr(), VTABLE);
+        if helps {
+            trace::activate_work(told);
+        }
         let within = trace::enter(item.as_ptr().addr(), false);
         trace::execute_start(told);
         // FOREIGN(raw-item-run): a function of C's, on a worker, a rescuer or a joiner; what unwinds ends the process.
@@ -761,14 +765,13 @@ fn help(item: NonNull<Head>, shard: &Shard) -> bool {
         }
     };
     home.gate.note_helped(&home.core, holds);
-    trace::activate_work(|| home.trace(item.as_ptr(), VTABLE));
     let mut run = Run::new(name);
     let run = &raw mut run;
     let mut left = None;
     // SAFETY: `run` is on this stack, and ended by `carry_out`; the seat keeps the home until it is left.
     unsafe {
         shard.begin_claimed(head, run);
-        carry_out(item, func, home, (shard, run), || {
+        carry_out(item, func, home, (shard, run), true, || {
             left = Some(leave(holds));
             if !lent {
                 forget_home();
