@@ -278,6 +278,9 @@ impl Builder {
         if !registry.is_here() {
             return Err(BuildError::Registry(RegistryError::Forked));
         }
+        if self.name.contains('\0') {
+            return Err(BuildError::Name);
+        }
         if self.bh {
             self = self.checked_bh()?;
         }

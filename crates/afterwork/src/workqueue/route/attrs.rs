@@ -64,6 +64,8 @@ impl Attrs {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BuildError {
+    /// The name has a NUL, which no name of a thread may have.
+    Name,
     /// `max_active` is 0 or above [`MAX_ACTIVE`].
     MaxActive(u32),
     /// `capacity` is 0 or above [`MAX_CAPACITY`].
@@ -100,6 +102,7 @@ pub enum BuildError {
 impl fmt::Display for BuildError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::Name => f.write_str("the name of a workqueue must have no NUL"),
             Self::MaxActive(max) => write!(f, "max_active {max} is not between 1 and {MAX_ACTIVE}"),
             Self::Capacity(capacity) => {
                 write!(f, "capacity {capacity} is not between 1 and {MAX_CAPACITY}")
