@@ -481,8 +481,10 @@ fn a_subscriber_may_join_where_a_join_is_being_offered() {
     });
 }
 
-/// The ways in which a subscriber uses a handle of a queue.
-const DEEDS: [(&str, fn(Workqueue)); 5] = [
+/// A way in which a subscriber uses a handle of a queue, with its name.
+type Deed = (&'static str, fn(Workqueue));
+
+const DEEDS: [Deed; 5] = [
     ("cancels all", |queue| {
         queue.cancel_all();
     }),
@@ -499,7 +501,8 @@ const DEEDS: [(&str, fn(Workqueue)); 5] = [
     }),
 ];
 
-/// Has the subscriber do each deed at the first `event` of a queue, while `queues` uses it and drops its own handle.
+/// Has the subscriber do each deed at the first `event` of a queue, while `queues` uses it and
+/// drops its own handle.
 fn at_each_deed(
     how: &str,
     event: &'static str,
@@ -580,7 +583,7 @@ fn a_subscriber_may_stop_an_ordered_queue_at_each_enqueue() {
         queue.spawn_detached_all((0..2).map(|_| || ()));
     });
     at_each_deed("in order, a future", "queue_work", ordered, |queue, _| {
-        let _ = queue.spawn_async(async {});
+        drop(queue.spawn_async(async {}));
     });
 }
 

@@ -13,7 +13,8 @@ pub enum JoinError {
     Cancelled,
     /// It tried to join itself.
     OwnItem,
-    /// It cannot start before the item ends in which it was joined: that has the only seat of the queue of both.
+    /// It cannot start before the item ends in which it was joined: that has the only seat of the
+    /// queue of both.
     OwnQueue,
     /// It had not started by its [deadline](crate::workqueue::Workqueue::spawn_before), and never will.
     Expired,

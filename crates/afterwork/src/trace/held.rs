@@ -12,7 +12,7 @@ sync::thread_local! {
     static KEPT: RefCell<Option<Kept>> = RefCell::new(None)
 }
 
-/// What a thread keeps in its outermost stay.
+/// The events and spans that a thread keeps in its outermost stay.
 #[derive(Default)]
 struct Kept {
     /// The span in which the thread was when the stay began.
@@ -32,15 +32,16 @@ pub(super) struct Event {
     pool: usize,
 }
 
-/// A stay for whose end other threads wait. What happens to this thread in it is emitted when this is dropped: drop it after the
-/// stay, with no lock held.
+/// A stay for whose end other threads wait. What happens to this thread in it is emitted when this
+/// is dropped: drop it after the stay, with no lock held.
 #[must_use]
 #[derive(Debug)]
 pub(crate) struct Held {
     is_outermost: bool,
 }
 
-/// Begins a stay, in which items are queued in the span that this thread is in now. Call it with no lock held.
+/// Begins a stay, in which items are queued in the span that this thread is in now. Call it with no
+/// lock held.
 #[inline(always)]
 pub(crate) fn hold() -> Held {
     hold_if(true)

@@ -24,8 +24,8 @@ sync::thread_local! {
     static IS_TELLING: Cell<bool> = Cell::new(false)
 }
 
-/// Returns `true` if this thread is in a subscriber that the library has called: other threads may depend on its return, so that it
-/// must wait for no queue.
+/// Returns `true` if this thread is in a subscriber that the library has called: other threads may
+/// depend on its return, so that it must wait for no queue.
 pub(crate) fn is_telling() -> bool {
     IS_TELLING.try_with(Cell::get).unwrap_or(false)
 }

@@ -177,7 +177,8 @@ fn a_future_awaits_a_later_item_of_its_own_queue() {
     }
 }
 
-/// Makes a queue whose only worker is occupied as long as the plug is there, so that joiners run its items.
+/// Makes a queue whose only worker is occupied as long as the plug is there, so that joiners run
+/// its items.
 fn without_workers() -> (Workqueue, Plug) {
     let registry = unwatched("1 core");
     let build = |name| queue(name).build_in(&registry).unwrap();

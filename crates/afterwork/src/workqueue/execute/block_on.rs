@@ -15,10 +15,12 @@ use crate::wake::{Parker, report};
 ///
 /// # Blocking
 ///
-/// Until the future is ready. A future that waits for the very item in which this is called waits for ever. So does one that waits
-/// for an item that needs the seat of this one: [`JoinHandle::join`](crate::workqueue::JoinHandle::join) and
-/// [`Workqueue::scope`](crate::workqueue::Workqueue::scope) help there. Where that is the only seat of a queue, a handle of such
-/// an item is ready at once, with [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
+/// Until the future is ready. A future that waits for the very item in which this is called waits
+/// for ever. So does one that waits for an item that needs the seat of this one:
+/// [`JoinHandle::join`](crate::workqueue::JoinHandle::join) and
+/// [`Workqueue::scope`](crate::workqueue::Workqueue::scope) help there. Where that is the only seat
+/// of a queue, a handle of such an item is ready at once, with
+/// [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
 ///
 /// # Panics
 ///

@@ -20,7 +20,8 @@ struct Frame {
     outer: *const Frame,
     /// How many runs there are on this thread's stack, with this one.
     depth: u32,
-    /// The thread has a seat of `home` for it. Code that only belongs to the queue, such as a destructor in a cancel, has none.
+    /// The thread has a seat of `home` for it. Code that only belongs to the queue, such as a
+    /// destructor in a cancel, has none.
     seated: bool,
     /// The run is in [`block_on`](super::block_on::block_on): what that polls holds up the run.
     blocks: bool,
@@ -93,7 +94,8 @@ pub(crate) fn is_seated(core: &Arc<QueueCore>) -> bool {
     })
 }
 
-/// Returns `true` if this thread is inside a run from a link for which `test` holds, and has a seat for that run.
+/// Returns `true` if this thread is inside a run from a link for which `test` holds, and has a seat
+/// for that run.
 pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
     inside(|frame| {
         // SAFETY: as in `is_seated`.

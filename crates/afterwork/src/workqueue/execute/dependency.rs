@@ -15,15 +15,18 @@
 //!
 //! # An item that needs the seat of its waiter
 //!
-//! A queue that has one seat, as each ordered one, starts nothing while an item of it runs. If that item waits for a later item of
-//! the same queue, neither ever ends. The waiter looks for that before it sleeps, and gets an error instead:
+//! A queue that has one seat, as each ordered one, starts nothing while an item of it runs. If that
+//! item waits for a later item of the same queue, neither ever ends. The waiter looks for that
+//! before it sleeps, and gets an error instead:
 //!
-//! - It compares the address of the item's home with those of all links of the gates of which this thread has the one seat. So it
-//!   does not look into the home, which may be gone.
-//! - Such an item can start only on the waiter's own thread: an item that joiners may help with is left to the waiter's next attempt
-//!   to help.
-//! - An item that runs, that a thread cancels, or that has a deadline ends without the seat: the waiter sleeps.
-//! - A limit that is raised later, or a cancel by another thread, does not count: the waiter cannot know of them.
+//! - It compares the address of the item's home with those of all links of the gates of which this
+//!   thread has the one seat. So it does not look into the home, which may be gone.
+//! - Such an item can start only on the waiter's own thread: an item that joiners may help with is
+//!   left to the waiter's next attempt to help.
+//! - An item that runs, that a thread cancels, or that has a deadline ends without the seat: the
+//!   waiter sleeps.
+//! - A limit that is raised later, or a cancel by another thread, does not count: the waiter cannot
+//!   know of them.
 
 use std::{
     fmt,
@@ -49,7 +52,8 @@ use crate::{
     },
 };
 
-/// How long a waiter naps that may have to help after that. Rare, so a guess: shorter costs CPU time, longer delays the waiter.
+/// How long a waiter naps that may have to help after that. Rare, so a guess: shorter costs CPU
+/// time, longer delays the waiter.
 const NAP: Duration = Duration::from_millis(1);
 
 /// The error of a wait for an item that cannot start before the waiter itself has ended.
@@ -65,7 +69,8 @@ pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
     error
 }
 
-/// Runs the item on the spot if it can, as [`run::help`] does, before the caller waits for it; returns `true` if it did.
+/// Runs the item on the spot if it can, as [`run::help`] does, before the caller waits for it;
+/// returns `true` if it did.
 ///
 /// # Errors
 ///
@@ -85,13 +90,15 @@ pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> 
         } else if !state.is_claimed() || !has_seat_of(|link| link.gate.max() == 1) {
             return Ok(false);
         }
-        // Another thread is about to queue, cancel or help, or runs the item from another queue. While it naps, this
-        // worker returns the items that it took and did not start: a canceller may wait for one of them.
+        // Another thread is about to queue, cancel or help, or runs the item from another queue.
+        // While it naps, this worker returns the items that it took and did not start: a canceller
+        // may wait for one of them.
         wait::until_turn_within(head, state.completion_seq() + 1, NAP);
     }
 }
 
-/// Returns `true` if an item that has not ended cannot start on another thread before this one gives a seat back.
+/// Returns `true` if an item that has not ended cannot start on another thread before this one
+/// gives a seat back.
 ///
 /// The answer is true only as long as this thread stays in the run that it is in.
 pub(crate) fn needs_our_seat(head: &Head) -> bool {

@@ -401,8 +401,9 @@ impl<T> JoinHandle<T> {
     ///
     /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], [`JoinError::Expired`],
     /// [`JoinError::Refused`] where the queue did not take it, or [`JoinError::OwnItem`] from inside that very closure.
-    /// [`JoinError::OwnQueue`] from inside another item of a queue with one seat, as each ordered one, if it has not started and
-    /// joiners cannot help: it would wait for the caller. The item stays queued, and its result is dropped.
+    /// [`JoinError::OwnQueue`] from inside another item of a queue with one seat, as each ordered
+    /// one, if it has not started and joiners cannot help: it would wait for the caller. The item
+    /// stays queued, and its result is dropped.
     ///
     /// # Panics
     ///
@@ -478,7 +479,8 @@ impl<T> JoinHandle<T> {
         dependency::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
     }
 
-    /// Returns why a wait for the item that does not help would never end, if that is so: of an item that has not ended.
+    /// Returns why a wait for the item that does not help would never end, if that is so: of an
+    /// item that has not ended.
     fn refusal(&self) -> Option<JoinError> {
         if is_current(self.item) {
             return Some(JoinError::OwnItem);
@@ -488,7 +490,8 @@ impl<T> JoinHandle<T> {
         (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
     }
 
-    /// Returns why a task that polls for the item's end would never see it, where the thread that polls stays in an item until then.
+    /// Returns why a task that polls for the item's end would never see it, where the thread that
+    /// polls stays in an item until then.
     pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
         if !is_blocking() {
             return None;
@@ -528,7 +531,9 @@ impl<T> JoinHandle<T> {
     ///
     /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
     /// left alone: false. A future that has not ended is dropped by a worker of its queue, as soon as one comes to it,
-    /// and never polled again: true. If it has not been polled yet, its place of the queue's capacity is free at once. Should a poll be under way just now, it may still bring the future to its end;
+    /// and never polled again: true. If it has not been polled yet, its place of the queue's
+    /// capacity is free at once. Should a poll be under way just now, it may still bring the future
+    /// to its end;
     /// [`join`](Self::join) says which.
     ///
     /// # Blocking
@@ -647,7 +652,8 @@ impl<T> JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Never runs the closure itself, so that it cannot block the executor. Once it was ready it is [`JoinError::Taken`].
+    /// Never runs the closure itself, so that it cannot block the executor. Once it was ready it is
+    /// [`JoinError::Taken`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         if !self.await_end(context.waker()) {
             return Poll::Ready(self.take());

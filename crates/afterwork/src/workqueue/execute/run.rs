@@ -66,7 +66,8 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     }
 }
 
-/// Runs an item that was queued at `home`, as a joiner that `helps` or as a worker, and does what its completion asks for; `before_end` is called after the
+/// Runs an item that was queued at `home`, as a joiner that `helps` or as a worker, and does what
+/// its completion asks for; `before_end` is called after the
 /// item's own code and before anybody can see that it ended.
 ///
 /// # Safety
@@ -79,7 +80,8 @@ unsafe fn run(
     helps: bool,
     before_end: impl FnOnce(),
 ) -> Ending {
-    // Freeing is part of it: a closure may own the last handle of its queue. So is all that a subscriber does.
+    // Freeing is part of it: a closure may own the last handle of its queue. So is all that a
+    // subscriber does.
     let run = || {
         if helps {
             // SAFETY: (1), (2).

@@ -89,7 +89,8 @@ pub struct Busy {
 pub enum FlushError {
     /// The item flushed itself: it would wait for its own end.
     OwnItem,
-    /// The item cannot start before the item ends in which it was flushed: that has the only seat of the queue of both.
+    /// The item cannot start before the item ends in which it was flushed: that has the only seat
+    /// of the queue of both.
     OwnQueue,
     /// The run that was waited for panicked.
     Panicked,
@@ -206,9 +207,10 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// [`FlushError::OwnItem`] from inside the item's own run. [`FlushError::OwnQueue`] from inside another item of a queue with one
-    /// seat, as each ordered one, if this item waits there and joiners do not help: it stays queued. [`FlushError::Panicked`] when
-    /// the last run that ended panicked.
+    /// [`FlushError::OwnItem`] from inside the item's own run. [`FlushError::OwnQueue`] from inside
+    /// another item of a queue with one seat, as each ordered one, if this item waits there and
+    /// joiners do not help: it stays queued. [`FlushError::Panicked`] when the last run that ended
+    /// panicked.
     ///
     /// # Panics
     ///

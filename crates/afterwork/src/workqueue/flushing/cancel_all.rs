@@ -35,8 +35,8 @@ impl Workqueue {
     /// - It works on a queue that is paused, ordered, full, or being drained; drains see what is left.
     /// - A future that has been polled has started, and goes on; cancel it by its handle. One that has not is dropped here.
     ///
-    /// In a queue of the whole process, as [`system`](crate::workqueue::system), it cancels nothing and returns 0: the items are those
-    /// of all its users.
+    /// In a queue of the whole process, as [`system`](crate::workqueue::system), it cancels nothing
+    /// and returns 0: the items are those of all its users.
     ///
     /// A queue takes items after it as before. To have it take no more, [`destroy`](Self::destroy) it or
     /// [shut it down](Self::shutdown_background).
@@ -118,7 +118,8 @@ impl Workqueue {
     /// joiners are told, by a thread of the registry's. What runs goes on to its end. Other handles refuse whatever is queued by
     /// them.
     ///
-    /// A queue of the whole process, as [`system`](crate::workqueue::system), is not shut down: this only drops the handle.
+    /// A queue of the whole process, as [`system`](crate::workqueue::system), is not shut down:
+    /// this only drops the handle.
     ///
     /// # Blocking
     ///

@@ -78,8 +78,9 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself; and for a queue of the whole process, as
-    /// [`system`](crate::workqueue::system). Nothing is changed then.
+    /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself; and
+    /// for a queue of the whole process, as [`system`](crate::workqueue::system). Nothing is
+    /// changed then.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
         self.inner.may_be_stopped()?;
@@ -104,8 +105,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`DrainError::OwnQueue`] from inside an item of this queue, and for a queue of the whole process; nothing is changed then.
-    /// [`DrainError::StillBusy`] when the time is over.
+    /// [`DrainError::OwnQueue`] from inside an item of this queue, and for a queue of the whole
+    /// process; nothing is changed then. [`DrainError::StillBusy`] when the time is over.
     ///
     /// # Examples
     ///
@@ -153,7 +154,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue, and for a queue of the whole process. Nothing is changed then.
+    /// [`OwnQueueError`] from inside an item of this queue, and for a queue of the whole process.
+    /// Nothing is changed then.
     ///
     /// # Examples
     ///
@@ -183,7 +185,8 @@ impl Workqueue {
     /// Items may be queued meanwhile. Those that run go on, and workers finish what they have in hand; to wait for
     /// that, look at `nr_active` of [`stats`](Self::stats). An item of the queue may still run one that it waits for.
     ///
-    /// A queue of the whole process, as [`system`](crate::workqueue::system), is never paused: this does nothing and returns `false`.
+    /// A queue of the whole process, as [`system`](crate::workqueue::system), is never paused: this
+    /// does nothing and returns `false`.
     ///
     /// # Blocking
     ///

@@ -44,8 +44,8 @@ use crate::{
     },
 };
 
-/// The error of an item that was about to wait for its own queue, and so for itself; and of a drain of a queue of the whole process,
-/// which would stop that for all its users.
+/// The error of an item that was about to wait for its own queue, and so for itself; and of a drain
+/// of a queue of the whole process, which would stop that for all its users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,

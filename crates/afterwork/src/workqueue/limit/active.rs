@@ -203,7 +203,8 @@ pub(crate) struct Gate<S> {
 #[derive(Debug)]
 struct Line<S> {
     places: VecDeque<Place<S>>,
-    /// The addresses of all links whose items need a seat here, by which the home of an item is compared without a look at it.
+    /// The addresses of all links whose items need a seat here, by which the home of an item is
+    /// compared without a look at it.
     homes: Vec<usize>,
     /// The stocks are open.
     is_open: bool,
@@ -361,14 +362,17 @@ impl<S> Gate<S> {
         }
     }
 
-    /// Notes that the items of the link at `home`, which stays there as long as this gate is used, need a seat here.
+    /// Notes that the items of the link at `home`, which stays there as long as this gate is used,
+    /// need a seat here.
     pub(crate) fn add_home(&self, home: usize) {
         self.line.lock().homes.push(home);
     }
 
-    /// Returns `true` if the items of the link at `home` need a seat here, there is but one, and no second thread has a seat.
+    /// Returns `true` if the items of the link at `home` need a seat here, there is but one, and no
+    /// second thread has a seat.
     ///
-    /// Asked by the thread that has the one seat: no other thread starts such an item before that thread releases it.
+    /// Asked by the thread that has the one seat: no other thread starts such an item before that
+    /// thread releases it.
     pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
         self.max() == 1 && self.nr_active() <= 1 && self.line.lock().homes.contains(&home)
     }

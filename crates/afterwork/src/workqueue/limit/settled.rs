@@ -31,7 +31,8 @@ pub(crate) struct Settled {
     tasks: Mutex<Numbered<Foreign<Waker>>>,
 }
 
-/// A task that waits, or may wait: the number of its waker among the tasks. Call [`Settled::take_waker`] before it is dropped.
+/// A task that waits, or may wait: the number of its waker among the tasks. Call
+/// [`Settled::take_waker`] before it is dropped.
 #[derive(Debug, Default)]
 pub(crate) struct TaskSeat(Option<u64>);
 
@@ -69,7 +70,8 @@ impl Settled {
         self.threads.wait_until_by(end_ns, condition)
     }
 
-    /// Has the task woken that is to look next, once. Returns the waker that it left before, to be dropped with no lock held.
+    /// Has the task woken that is to look next, once. Returns the waker that it left before, to be
+    /// dropped with no lock held.
     ///
     /// # Cost
     ///
@@ -126,7 +128,8 @@ mod tests {
         }
     }
 
-    /// Leaves a waker for each seat, and takes all out in the order of `seats`; returns how long the longest list of places was.
+    /// Leaves a waker for each seat, and takes all out in the order of `seats`; returns how long
+    /// the longest list of places was.
     fn most_places(
         seats: impl DoubleEndedIterator<Item = usize> + Clone,
         nr_seats: usize,

@@ -115,9 +115,10 @@ impl Builder {
     ///
     /// An item that waits for another item of its own queue keeps its seat meanwhile. Where joiners help, it lends the
     /// seat to the item that it waits for. Without help a chain of `max_active` such waits leaves no seat for the
-    /// last one and never ends, as in the kernel; where `max_active` is 1 the wait is an error instead:
-    /// [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue). A chain that returns to this queue through items of another
-    /// one may also never end: the seat is lent on its own thread only, and a worker may be faster than the joiner in between.
+    /// last one and never ends, as in the kernel; where `max_active` is 1 the wait is an error
+    /// instead: [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue). A chain that
+    /// returns to this queue through items of another one may also never end: the seat is lent on
+    /// its own thread only, and a worker may be faster than the joiner in between.
     pub fn max_active(mut self, max_active: u32) -> Self {
         self.max_active = Some(max_active);
         self
@@ -219,8 +220,8 @@ impl Builder {
     /// Makes items run one at a time in the order in which they were queued.
     ///
     /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued here while it
-    /// still runs from another queue loses its place. An item that waits for a later item of the queue gets an error, as
-    /// [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
+    /// still runs from another queue loses its place. An item that waits for a later item of the
+    /// queue gets an error, as [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(mut self) -> Self {
         self.ordered = true;

@@ -18,8 +18,10 @@
 //!
 //! The thread that drops the last handle, for then all items have run when the drop returns. But some threads must not
 //! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU; one of ours on which others
-//! depend ([`errands::waits_for_nobody`]), and a worker that is in no item: in a waker that it calls, or in a hook of threads; one in a `tracing` subscriber that we call; one
-//! that calls [`Workqueue::close_in_background`]. They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
+//! depend ([`errands::waits_for_nobody`]), and a worker that is in no item: in a waker that it
+//! calls, or in a hook of threads; one in a `tracing` subscriber that we call; one that calls
+//! [`Workqueue::close_in_background`]. They leave the end to a reaper (`errands.rs`). Where none is
+//! to be had the manager carries
 //! out itself what need not wait any more.
 //!
 //! What timers were to queue here is dropped when the visitors have gone: where the end is carried out, by another reaper where
@@ -78,7 +80,8 @@ const CLOSED: u32 = 1 << 31;
 #[derive(Clone, Debug)]
 pub(crate) struct WeakQueue(Weak<Inner>, Lane);
 
-/// A stay in a queue, which does not end before it is over. It is short: no user's code runs in it. Events are emitted after it.
+/// A stay in a queue, which does not end before it is over. It is short: no user's code runs in it.
+/// Events are emitted after it.
 pub(crate) struct Visit<'a> {
     inner: &'a Inner,
     _held: trace::Held,

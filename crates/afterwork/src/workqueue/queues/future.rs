@@ -8,9 +8,10 @@
 //! - **No wake is lost.** The wake and the end of the poll are steps of one word. A wake that finds the future pending
 //!   is a step as well, so that the poll to come sees what was written before the wake.
 //! - **Cancelling** is a wake that says that the future is to be dropped instead of polled. So it is dropped by a
-//!   worker, inside the queue's limits, never during a poll, and once. The same step takes its place of the queue's capacity, which
-//!   the canceller returns: either that step or the start of the first poll finds the place, so it is returned once. Twin
-//!   `future: a cancel leaves the place to the start`.
+//!   worker, inside the queue's limits, never during a poll, and once. The same step takes its
+//!   place of the queue's capacity, which the canceller returns: either that step or the start of
+//!   the first poll finds the place, so it is returned once. Twin `future: a cancel leaves the
+//!   place to the start`.
 //! - **The queue stays.** From its first suspension on a future keeps one in-flight count, of the link from which it
 //!   was run then (`held_link`), until it has ended. So a wake that makes it pending finds the queue in place: the
 //!   future cannot end before it has been pushed. No other wake looks at the queue. A drain waits for futures.
@@ -346,7 +347,8 @@ impl Base {
     }
 }
 
-/// Takes a step that may have to push the item; returns the state before it, and none when the future has ended.
+/// Takes a step that may have to push the item; returns the state before it, and none when the
+/// future has ended.
 ///
 /// # Safety
 ///

@@ -223,8 +223,9 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) outside 1 to 512;
-    /// [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an ordered queue;
-    /// [`BuildError::System`](crate::workqueue::BuildError::System) for a queue of the whole process.
+    /// [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an
+    /// ordered queue; [`BuildError::System`](crate::workqueue::BuildError::System) for a queue of
+    /// the whole process.
     #[doc(alias = "workqueue_set_max_active")]
     pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
         self.inner.must_not_be_for_all()?;

@@ -115,10 +115,10 @@ impl Workqueue {
     /// # Errors
     ///
     /// Those of [`Builder::build`](crate::workqueue::Builder::build) that the attributes can cause,
-    /// [`BuildError::Unsettled`] inside an item of an ordered queue that would have to wait for itself, or in a `tracing` subscriber that
-    /// would have to wait; and
-    /// [`BuildError::Bh`] for a bottom-half queue, or [`BuildError::System`] for a queue of the whole process. Nothing is changed
-    /// then.
+    /// [`BuildError::Unsettled`] inside an item of an ordered queue that would have to wait for
+    /// itself, or in a `tracing` subscriber that would have to wait; and [`BuildError::Bh`] for a
+    /// bottom-half queue, or [`BuildError::System`] for a queue of the whole process. Nothing is
+    /// changed then.
     ///
     /// # Examples
     ///

@@ -17,8 +17,9 @@ use crate::{
 /// Per-CPU: an item runs on the CPU that queued it, and one worker a CPU runs at once. An item that takes long belongs
 /// to [`system_long`], or [`system_unbound`].
 ///
-/// The four system queues are built at the first call and stay until the process ends; a child of `fork` builds its own. To wait for
-/// your items, flush or join them, never the queue: the items of other users may take any time.
+/// The four system queues are built at the first call and stay until the process ends; a child of
+/// `fork` builds its own. To wait for your items, flush or join them, never the queue: the items of
+/// other users may take any time.
 ///
 /// No user can stop or change a system queue for the others:
 ///

@@ -77,7 +77,8 @@ pub enum Misuse {
     Misaligned,
     /// The item waits for its own end.
     OwnItem,
-    /// The item cannot start before the item ends that waits for it: that has the only seat of the queue of both.
+    /// The item cannot start before the item ends that waits for it: that has the only seat of the
+    /// queue of both.
     OwnQueue,
     /// It was disabled 65535 times already.
     DisabledTooOften,
@@ -340,8 +341,8 @@ impl RawWork {
     /// # Errors
     ///
     /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::OwnItem`] from inside the item's own run.
-    /// [`Misuse::OwnQueue`] from inside another item of a queue with one seat, as each ordered one, if this item waits there: it
-    /// stays queued.
+    /// [`Misuse::OwnQueue`] from inside another item of a queue with one seat, as each ordered one,
+    /// if this item waits there: it stays queued.
     ///
     /// # Panics
     ///

@@ -89,7 +89,8 @@ pub enum BuildError {
     Unsettled,
     /// A bottom-half queue was also to be ordered, `cpu_intensive` or `mem_reclaim`, or to change its attributes.
     Bh,
-    /// This queue is for the whole process ([`system`](crate::workqueue::system) and its like), so that no user of it may change it.
+    /// This queue is for the whole process ([`system`](crate::workqueue::system) and its like), so
+    /// that no user of it may change it.
     System(Box<str>),
     /// The system refused the thread of a `mem_reclaim` queue's rescuer.
     Rescuer(io::Error),

@@ -280,8 +280,8 @@ impl Drop for Ticket {
 
 /// Returns `true` if guests may come from `queue`.
 ///
-/// From a bottom-half queue none comes: its worker must not wait, and the work may, as its owner may. So nothing depends on which
-/// thread runs a part.
+/// From a bottom-half queue none comes: its worker must not wait, and the work may, as its owner
+/// may. So nothing depends on which thread runs a part.
 #[inline]
 pub(super) fn may_have_guests(queue: &Workqueue) -> bool {
     !queue.inner.core.bh && queue.inner.is_at_home()

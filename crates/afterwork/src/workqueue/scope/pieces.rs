@@ -209,8 +209,9 @@ fn next_most(most: u32, cycles: u64) -> u32 {
 impl Workqueue {
     /// Calls `func` with pieces of `range` that together are all of it, on this thread and this queue's workers.
     ///
-    /// A worker that helps splits a piece off. Its size follows the time that earlier pieces took: a piece takes about 20
-    /// microseconds, and has one element at least. So pieces have arbitrary sizes and start anywhere.
+    /// A worker that helps splits a piece off. Its size follows the time that earlier pieces took:
+    /// a piece takes about 20 microseconds, and has one element at least. So pieces have arbitrary
+    /// sizes and start anywhere.
     ///
     /// # Guarantees
     ///
@@ -275,9 +276,10 @@ impl Workqueue {
 
     /// Calls `func` with pieces of `slice` that together are all of it, on this thread and this queue's workers.
     ///
-    /// The pieces have arbitrary sizes, start anywhere, and come in any order: their sizes follow the time that earlier pieces
-    /// took. If chunks of a given size must stay whole, make them the elements: see
-    /// [`for_each_chunk_mut`](Self::for_each_chunk_mut). All else is as with [`for_each_range`](Self::for_each_range).
+    /// The pieces have arbitrary sizes, start anywhere, and come in any order: their sizes follow
+    /// the time that earlier pieces took. If chunks of a given size must stay whole, make them the
+    /// elements: see [`for_each_chunk_mut`](Self::for_each_chunk_mut). All else is as with
+    /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
     ///
@@ -309,8 +311,9 @@ impl Workqueue {
     /// Calls `func` with pieces of `slice`, to be changed, that together are all of it, on this thread and this queue's
     /// workers.
     ///
-    /// The pieces have arbitrary sizes, start anywhere, and come in any order: their sizes follow the time that earlier pieces
-    /// took. If chunks of a given size must stay whole, make them the elements, as the second example does. All else is as with
+    /// The pieces have arbitrary sizes, start anywhere, and come in any order: their sizes follow
+    /// the time that earlier pieces took. If chunks of a given size must stay whole, make them the
+    /// elements, as the second example does. All else is as with
     /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking

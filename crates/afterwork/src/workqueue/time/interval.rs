@@ -16,8 +16,8 @@ use crate::workqueue::queues::{registry::Registry, timers::nanos};
 /// What comes after a tick that was missed: one that is so late that the next one is due already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissedTickBehavior {
-    /// The missed ones come at once, one after another, until all have come; the task yields after every few of them. The count of
-    /// ticks is right.
+    /// The missed ones come at once, one after another, until all have come; the task yields after
+    /// every few of them. The count of ticks is right.
     #[default]
     Burst,
     /// The next comes a whole period after the late one: the grid moves.
@@ -117,19 +117,20 @@ pub struct Interval {
     due_ns: u64,
     period_ns: u64,
     missed: MissedTickBehavior,
-    /// How many ticks were due already when they were awaited, since the task last waited or yielded.
+    /// How many ticks were due already when they were awaited, since the task last waited or
+    /// yielded.
     nr_at_once: u32,
 }
 
-/// How many ticks that are due already come one after another before the task yields. A guess: the more there are, the longer other
-/// tasks wait; the fewer, the more the missed ticks cost.
+/// How many ticks that are due already come one after another before the task yields. A guess: the
+/// more there are, the longer other tasks wait; the fewer, the more the missed ticks cost.
 const MAX_AT_ONCE: u32 = 8;
 
 impl Interval {
     /// Waits for the next tick. To drop this future loses none.
     ///
-    /// After a few ticks that were due already the task yields: an interval that is behind lets other tasks run, and a task that is
-    /// cancelled ends there.
+    /// After a few ticks that were due already the task yields: an interval that is behind lets
+    /// other tasks run, and a task that is cancelled ends there.
     pub async fn tick(&mut self) {
         poll_fn(|context| self.poll_tick(context)).await;
     }
