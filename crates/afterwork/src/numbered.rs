@@ -49,9 +49,14 @@ impl<T> Numbered<T> {
         self.len == 0
     }
 
-    #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.len
+    }
+
+    /// Returns how many places there are, with holes.
+    #[cfg(test)]
+    pub(crate) fn nr_places(&self) -> usize {
+        self.places.len()
     }
 
     pub(crate) fn get_mut(&mut self, number: u64) -> Option<&mut T> {

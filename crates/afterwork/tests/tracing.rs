@@ -17,7 +17,7 @@ use std::{
 use afterwork::{
     params::Params,
     rcu,
-    workqueue::{Registry, Work, Workqueue, raw::RawWork},
+    workqueue::{DelayedWork, Registry, Work, Workqueue, block_on, raw::RawWork},
 };
 use topology::Topology;
 use tracing::{
@@ -44,10 +44,14 @@ static TOLD: Mutex<Vec<Told>> = Mutex::new(Vec::new());
 static INNER: Mutex<Option<Workqueue>> = Mutex::new(None);
 /// Joins once when something is queued on "again".
 static AGAIN: Mutex<Option<Workqueue>> = Mutex::new(None);
+/// Acts that are done once, by the queue and the event at which they are due.
+static ACTS: Mutex<BTreeMap<(String, &'static str), Act>> = Mutex::new(BTreeMap::new());
 static NR_INNER: AtomicU64 = AtomicU64::new(0);
 
 /// Every span's metadata, and how many have it, by its number less 1.
 static SPANS: Mutex<Vec<(&'static Metadata<'static>, i64)>> = Mutex::new(Vec::new());
+
+type Act = Box<dyn FnOnce() + Send>;
 
 thread_local! {
     /// The spans that the thread is in.
@@ -149,6 +153,13 @@ impl Subscriber for Scribe {
             }
             "panics" => panic!("subscriber"),
             _ => {}
+        }
+        let act = ACTS
+            .lock()
+            .unwrap()
+            .remove(&(queue, event.metadata().name()));
+        if let Some(act) = act {
+            act();
         }
     }
 }
@@ -467,6 +478,168 @@ fn a_subscriber_may_join_where_a_join_is_being_offered() {
         // A ticket that is left would bring a worker to a join that is over.
         let told = told_of("again");
         assert!(!told.is_empty() && told.iter().all(|it| it.name != "execute_start"));
+    });
+}
+
+/// A way in which a subscriber uses a handle of a queue, with its name.
+type Deed = (&'static str, fn(Workqueue));
+
+const DEEDS: [Deed; 5] = [
+    ("cancels all", |queue| {
+        queue.cancel_all();
+    }),
+    ("drops", drop),
+    ("changes attributes", |queue| {
+        // It is an error where it would wait.
+        let _ = queue.set_nice(1);
+        let _ = queue.set_nice(0);
+    }),
+    ("shuts down", Workqueue::shutdown_background),
+    ("pauses", |queue| {
+        queue.pause();
+        queue.resume();
+    }),
+];
+
+/// Has the subscriber do each deed at the first `event` of a queue, while `queues` uses it and
+/// drops its own handle.
+fn at_each_deed(
+    how: &str,
+    event: &'static str,
+    build: fn(&str, &Registry) -> Workqueue,
+    uses: impl Fn(Workqueue, &Registry) + Clone + Send + 'static,
+) {
+    for (deed, act) in DEEDS {
+        let name = format!("{deed}, {how}");
+        let uses = uses.clone();
+        ends(move || {
+            let registry = registry(Params::default());
+            let queue = build(&name, &registry);
+            let theirs = queue.clone();
+            let (send, done) = mpsc::channel();
+            let act = Box::new(move || {
+                act(theirs);
+                let _ = send.send(());
+            });
+            ACTS.lock().unwrap().insert((name, event), act);
+            uses(queue, &registry);
+            done.recv().unwrap();
+            // The thread that fires timers still does so.
+            block_on(registry.sleep(Duration::from_millis(1)));
+        });
+    }
+}
+
+fn plain(name: &str, registry: &Registry) -> Workqueue {
+    Workqueue::builder(name).build_in(registry).unwrap()
+}
+
+fn ordered(name: &str, registry: &Registry) -> Workqueue {
+    let queue = Workqueue::builder(name).ordered();
+    queue.build_in(registry).unwrap()
+}
+
+#[test]
+fn a_subscriber_may_stop_the_queue_that_a_timer_queues_on() {
+    for (how, build) in [
+        ("by a timer", plain as fn(&str, &Registry) -> _),
+        ("in order, by a timer", ordered),
+    ] {
+        at_each_deed(how, "queue_work", build, |queue, registry| {
+            let work = DelayedWork::new(|| ());
+            queue.enqueue_after(&work, Duration::from_millis(1));
+            drop(queue);
+            block_on(registry.sleep(Duration::from_millis(10)));
+        });
+    }
+}
+
+#[test]
+fn a_subscriber_may_stop_the_queue_of_delayed_work_that_is_flushed() {
+    for (how, build) in [
+        ("by a flush", plain as fn(&str, &Registry) -> _),
+        ("in order, by a flush", ordered),
+    ] {
+        at_each_deed(how, "queue_work", build, |queue, _| {
+            let work = DelayedWork::new(|| ());
+            queue.enqueue_after(&work, Duration::from_secs(3600));
+            drop(queue);
+            work.flush().unwrap();
+        });
+    }
+}
+
+#[test]
+fn a_subscriber_may_stop_an_ordered_queue_at_each_enqueue() {
+    at_each_deed("in order", "queue_work", ordered, |queue, _| {
+        queue.spawn_detached(|| ());
+    });
+    at_each_deed("in order, at once", "queue_work", ordered, |queue, _| {
+        let work = DelayedWork::new(|| ());
+        queue.enqueue_after(&work, Duration::ZERO);
+    });
+    at_each_deed("in order, many", "queue_work", ordered, |queue, _| {
+        queue.enqueue_all(&[Work::new(|| ()), Work::new(|| ())]);
+        queue.spawn_detached_all((0..2).map(|_| || ()));
+    });
+    at_each_deed("in order, a future", "queue_work", ordered, |queue, _| {
+        drop(queue.spawn_async(async {}));
+    });
+}
+
+#[test]
+fn a_subscriber_may_stop_a_queue_at_each_step_of_an_item() {
+    for event in ["activate_work", "execute_start", "execute_end"] {
+        for (how, build) in [
+            ("by a worker", plain as fn(&str, &Registry) -> _),
+            ("in order, by a worker", ordered),
+        ] {
+            at_each_deed(&format!("{how}, {event}"), event, build, |queue, _| {
+                queue.spawn_detached(|| ());
+                drop(queue);
+            });
+        }
+        at_each_deed(
+            &format!("by a joiner, {event}"),
+            event,
+            plain,
+            |queue, registry| {
+                let only_worker = Held::new(registry);
+                let handle = queue.spawn(|| ());
+                drop(queue);
+                let _ = handle.join();
+                only_worker.let_go(registry);
+            },
+        );
+    }
+}
+
+#[test]
+fn items_of_an_ordered_queue_run_in_the_span_that_queued_them() {
+    ends(|| {
+        let registry = registry(Params::default());
+        let queue = ordered("in order, in a span", &registry);
+        let (send, seen) = mpsc::channel();
+        let tell = move || send.send(present()).unwrap();
+        let span = tracing::trace_span!(target: "afterwork::test", "around");
+        let works: Vec<_> = (0..2)
+            .map(|_| {
+                Work::new({
+                    let tell = tell.clone();
+                    move || tell()
+                })
+            })
+            .collect();
+        span.in_scope(|| {
+            queue.enqueue_all(&works);
+            queue.spawn_detached(tell.clone());
+        });
+        queue.spawn_detached(tell);
+        queue.drain().unwrap();
+        let seen: Vec<_> = seen.iter().take(4).collect();
+        assert_eq!(seen, [Some("around"), Some("around"), Some("around"), None]);
+        drop(span);
+        assert_eq!(nr_open("around"), 0, "each is closed");
     });
 }
 

@@ -545,7 +545,12 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
         }
         for (_, work) in &mut works {
             // SAFETY: as above.
-            let _ = unsafe { RawWork::flush(at(work)) };
+            if let Err(error) = unsafe { RawWork::flush(at(work)) } {
+                misuse(NAME, &error, ());
+                // Its memory ends here.
+                // SAFETY: as above.
+                let _ = unsafe { RawWork::cancel_sync(at(work)) };
+            }
         }
         0
     })

@@ -59,6 +59,10 @@ pub enum Cpus {
 }
 
 /// Starts a thread.
+///
+/// # Errors
+///
+/// If the system refuses the thread, or the name has a NUL.
 pub fn spawn(
     name: &str,
     cpus: Cpus,
@@ -70,6 +74,11 @@ pub fn spawn(
 
 /// As [`spawn`], compiled once for all bodies.
 fn spawn_boxed(name: &str, cpus: Cpus, stack_size: usize, body: Body) -> io::Result<Handle> {
+    // The standard library panics then.
+    if name.contains('\0') {
+        let what = "the name of a thread must have no NUL";
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
     crate::fault::check(crate::fault::Point::Thread, libc::EAGAIN)?;
     if cfg!(miri) {
         return thread::Builder::new()
@@ -345,6 +354,15 @@ fn blocked_in(status: &[u8]) -> Option<Mask> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_with_a_nul_is_an_error() {
+        let refused = spawn("n\0l", Cpus::OfFirst, STACK_BYTES, || {
+            unreachable!("refused")
+        });
+        let error = refused.err().expect("no thread has such a name");
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
 
     #[test]
     fn blocked_signals_are_read_from_what_procfs_says_of_a_living_thread() {

@@ -13,10 +13,15 @@ pub enum JoinError {
     Cancelled,
     /// It tried to join itself.
     OwnItem,
+    /// It cannot start before the item ends in which it was joined: that has the only seat of the
+    /// queue of both.
+    OwnQueue,
     /// It had not started by its [deadline](crate::workqueue::Workqueue::spawn_before), and never will.
     Expired,
     /// Its queue was being drained, had been destroyed, or had no room.
     Refused,
+    /// Its result was taken before: its handle was awaited and was ready.
+    Taken,
 }
 
 impl JoinError {
@@ -48,10 +53,14 @@ impl fmt::Display for JoinError {
             },
             Self::Cancelled => f.write_str("the work item was cancelled"),
             Self::OwnItem => f.write_str("a work item cannot join itself"),
+            Self::OwnQueue => f.write_str(
+                "the work item cannot start before the item that joins it has ended: their queue has one seat",
+            ),
             Self::Expired => f.write_str("the work item had not started by its deadline"),
             Self::Refused => f.write_str(
                 "the queue was full, drained or destroyed, and did not take the work item",
             ),
+            Self::Taken => f.write_str("the result of the work item was taken before"),
         }
     }
 }

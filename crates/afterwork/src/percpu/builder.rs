@@ -44,6 +44,8 @@ pub enum BuildError {
     Params(ParamError),
     /// [`Escalate::Interrupt`] was asked for, and the kernel has no expedited `membarrier`.
     NoMembarrier,
+    /// The name has a NUL.
+    Name,
 }
 
 // Of `()`, so that the call needs no type: `Builder::build` determines what the slots hold.
@@ -145,6 +147,9 @@ impl Builder {
         self,
         mut init: impl FnMut(CpuId) -> T,
     ) -> Result<PerCpu<T, C>, BuildError> {
+        if self.name.contains('\0') {
+            return Err(BuildError::Name);
+        }
         let qpw = match self.qpw {
             Some(qpw) => qpw,
             None => Params::from_env().map_err(BuildError::Params)?.qpw,
@@ -195,6 +200,7 @@ impl fmt::Display for BuildError {
             Self::Topology(error) => error.fmt(f),
             Self::Params(error) => write!(f, "{}: {error}", crate::params::VARIABLE),
             Self::NoMembarrier => f.write_str("the kernel has no expedited membarrier"),
+            Self::Name => f.write_str("the name of per-CPU data must have no NUL"),
         }
     }
 }
@@ -204,7 +210,7 @@ impl std::error::Error for BuildError {
         match self {
             Self::Topology(error) => Some(error),
             Self::Params(error) => Some(error),
-            Self::NoMembarrier => None,
+            Self::NoMembarrier | Self::Name => None,
         }
     }
 }

@@ -10,10 +10,19 @@
 //! - Its panics are caught: an event is emitted in the middle of a worker's loop, which must not end there.
 //! - It is called between the claim of an item and its push, in an item, and in a grace period. There it must not wait for
 //!   the same item or grace period; docs/observing.md says so to users.
+//! - It is not called while other threads wait for this one to leave a queue: in a visit
+//!   (`queues/end.rs`), and between the two steps of an enqueuer of an ordered queue
+//!   (`route/routes.rs`). Such a stay has a [`Held`], which keeps the events of its thread and the
+//!   spans that it drops, and emits them when it is over. So a subscriber may cancel all, change
+//!   attributes, or drop last handles.
+//! - It may drop the last handle of a queue, or change attributes: neither waits there. See
+//!   [`is_telling`].
 //!
 //! The data of an item's event is read while the item is known to exist: before it is pushed, under the lock of the pool from
 //! which it is taken, and during its run.
 
+#[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
+mod held;
 #[cfg(not(all(feature = "tracing", not(any(loom, shuttle)))))]
 mod off;
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
@@ -21,6 +30,8 @@ mod on;
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
 mod spans;
 
+#[cfg(all(feature = "tracing", not(any(loom, shuttle))))]
+pub(crate) use held::{Held, hold, hold_without_span};
 #[cfg(not(all(feature = "tracing", not(any(loom, shuttle)))))]
 pub(crate) use off::*;
 #[cfg(all(feature = "tracing", not(any(loom, shuttle))))]

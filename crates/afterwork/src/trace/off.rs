@@ -61,3 +61,23 @@ pub(crate) struct Within;
 pub(crate) fn enter(_item: usize, _again: bool) -> Within {
     Within
 }
+
+/// Nothing is kept.
+#[must_use]
+#[derive(Debug)]
+pub(crate) struct Held;
+
+#[inline(always)]
+pub(crate) fn hold() -> Held {
+    Held
+}
+
+#[inline(always)]
+pub(crate) fn hold_without_span() -> Held {
+    Held
+}
+
+#[inline(always)]
+pub(crate) fn is_telling() -> bool {
+    false
+}

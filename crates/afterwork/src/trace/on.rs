@@ -1,13 +1,16 @@
 //! The events. `off.rs` has the same names.
 
-use std::fmt;
+use std::{cell::Cell, fmt};
 
 use tracing::{
     Level, event,
     level_filters::{LevelFilter, STATIC_MAX_LEVEL},
 };
 
-use super::Item;
+use super::{
+    Item,
+    held::{Event, keep},
+};
 use crate::panics;
 
 /// Returns `true` if any subscriber may want events of `level`.
@@ -16,11 +19,26 @@ fn is_on(level: Level) -> bool {
     level <= STATIC_MAX_LEVEL && level <= LevelFilter::current()
 }
 
+sync::thread_local! {
+    /// This thread is in a subscriber that the library has called.
+    static IS_TELLING: Cell<bool> = Cell::new(false)
+}
+
+/// Returns `true` if this thread is in a subscriber that the library has called: other threads may
+/// depend on its return, so that it must wait for no queue.
+pub(crate) fn is_telling() -> bool {
+    IS_TELLING.try_with(Cell::get).unwrap_or(false)
+}
+
 /// Hands an event to the subscriber, which is the user's.
 #[inline(always)]
 pub(super) fn contained(event: impl FnOnce()) {
+    let before = IS_TELLING.try_with(|is_telling| is_telling.replace(true));
     // FOREIGN(subscriber): on the thread that the event happens to.
     panics::contain(event);
+    if let Ok(before) = before {
+        let _ = IS_TELLING.try_with(|is_telling| is_telling.set(before));
+    }
 }
 
 /// Makes a function that tells one step of an item.
@@ -47,7 +65,10 @@ macro_rules! step {
                 });
             }
             if is_on(Level::TRACE) {
-                tell(item());
+                let item = item();
+                if !keep(tell, &item) {
+                    tell(item);
+                }
             }
         }
     };
@@ -72,41 +93,22 @@ step! {
 
 /// Steps that were taken under a lock.
 #[derive(Debug, Default)]
-pub(crate) struct Noted(Vec<Activated>);
-
-/// An item that may be gone when it is told of.
-#[derive(Debug)]
-struct Activated {
-    address: usize,
-    func: fn() -> &'static str,
-    queue: Box<str>,
-    pool: usize,
-}
+pub(crate) struct Noted(Vec<Event>);
 
 impl Noted {
     /// Notes items that a worker has taken.
     #[inline(always)]
     pub(crate) fn activate<'a>(&mut self, items: impl FnOnce() -> Vec<Item<'a>>) {
         if is_on(Level::TRACE) {
-            self.0.extend(items().into_iter().map(|item| Activated {
-                address: item.address,
-                func: item.func,
-                queue: item.queue.into(),
-                pool: item.pool,
-            }));
+            let emit = |item: Item<'_>| activate_work(|| item);
+            self.0
+                .extend(items().iter().map(|item| Event::new(emit, item)));
         }
     }
 
     /// Tells what was noted. Call it with no lock held.
     pub(crate) fn tell(self) {
-        for item in self.0 {
-            activate_work(|| Item {
-                address: item.address,
-                func: item.func,
-                queue: &item.queue,
-                pool: item.pool,
-            });
-        }
+        self.0.into_iter().for_each(Event::emit);
     }
 }
 

@@ -17,13 +17,17 @@ use sync::{
     Mutex, OnceLock,
     atomic::{AtomicUsize, Ordering},
     fork::{self, Handler},
+    unmodelled::Arc,
 };
 use tracing::{Span, level_filters::LevelFilter};
 
-use super::on::contained;
+use super::{
+    held::{current_span, drop_span},
+    on::contained,
+};
 
 /// By the item's address.
-type Spans = HashMap<usize, Span>;
+type Spans = HashMap<usize, Arc<Span>>;
 
 static SPANS: OnceLock<Mutex<Spans>> = OnceLock::new();
 /// How many there are, so that nobody locks the table for nothing.
@@ -55,14 +59,11 @@ pub(crate) fn remember(item: usize, begun: impl FnOnce() -> bool) {
 
 #[cold]
 fn remember_now(item: usize) {
-    let mut span = Span::none();
-    contained(|| span = Span::current());
-    if span.is_none() {
+    let Some(span) = current_span() else {
         return forget(item);
-    }
+    };
     fork::register(&HANDLER);
-    let before = change(|spans| spans.insert(item, span));
-    contained(|| drop(before));
+    drop_span(change(|spans| spans.insert(item, span)));
 }
 
 /// Forgets the span of an item that will not run in it.
@@ -75,8 +76,7 @@ pub(crate) fn forget(item: usize) {
 
 #[cold]
 fn take_out(item: usize) {
-    let span = change(|spans| spans.remove(&item));
-    contained(|| drop(span));
+    drop_span(change(|spans| spans.remove(&item)));
 }
 
 fn change<R>(body: impl FnOnce(&mut Spans) -> R) -> R {
@@ -89,9 +89,10 @@ fn change<R>(body: impl FnOnce(&mut Spans) -> R) -> R {
 /// What is in the span of an item, until it is dropped.
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Within(Option<Span>);
+pub(crate) struct Within(Option<Arc<Span>>);
 
-/// Enters the span in which an item was queued that is about to run; `again` if it may run again without being queued anew.
+/// Enters the span in which an item was queued that is about to run; `again` if it may run again
+/// without being queued again.
 #[inline(always)]
 pub(crate) fn enter(item: usize, again: bool) -> Within {
     if NR_SPANS.load(Ordering::Relaxed) == 0 {
@@ -102,28 +103,16 @@ pub(crate) fn enter(item: usize, again: bool) -> Within {
 
 #[cold]
 fn enter_now(item: usize, again: bool) -> Within {
-    let span = if again {
-        // Cloned below, for that tells the subscriber.
-        let mut spans = spans().lock();
-        spans
-            .get_mut(&item)
-            .map(|span| mem::replace(span, Span::none()))
-    } else {
-        change(|spans| spans.remove(&item))
-    };
+    let span = change(|spans| {
+        if again {
+            spans.get(&item).cloned()
+        } else {
+            spans.remove(&item)
+        }
+    });
     let Some(span) = span else {
         return Within(None);
     };
-    if again {
-        let mut kept = Span::none();
-        contained(|| kept = span.clone());
-        let mut spans = spans().lock();
-        if let Some(there) = spans.get_mut(&item) {
-            mem::swap(there, &mut kept);
-        }
-        drop(spans);
-        contained(|| drop(kept));
-    }
     contained(|| {
         span.with_subscriber(|(id, subscriber)| subscriber.enter(id));
     });

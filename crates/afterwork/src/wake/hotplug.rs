@@ -12,7 +12,7 @@ use sync::{
 };
 use topology::CpuSet;
 
-use crate::panics;
+use crate::{numbered::Numbered, panics};
 
 /// Is called with the CPUs that are online.
 pub(crate) trait Watcher: Send + Sync {
@@ -20,7 +20,7 @@ pub(crate) trait Watcher: Send + Sync {
 }
 
 sync::process_wide! {
-    fn watchers() -> Mutex<Vec<Weak<dyn Watcher>>> = Mutex::new(Vec::new())
+    fn watchers() -> Mutex<Numbered<Weak<dyn Watcher>>> = Mutex::new(Numbered::new())
 }
 
 static HANDLER: Handler = Handler {
@@ -29,19 +29,26 @@ static HANDLER: Handler = Handler {
 };
 
 /// Keeps a watcher registered until dropped.
-pub(crate) struct Watch(Arc<dyn Watcher>);
+pub(crate) struct Watch {
+    /// By which it is found again.
+    number: u64,
+    _watcher: Arc<dyn Watcher>,
+}
 
 /// Registers `watcher`.
 pub(crate) fn watch(watcher: Arc<dyn Watcher>) -> Watch {
     fork::register(&HANDLER);
-    watchers().lock().push(Arc::downgrade(&watcher));
-    Watch(watcher)
+    let number = watchers().lock().add(Arc::downgrade(&watcher));
+    Watch {
+        number,
+        _watcher: watcher,
+    }
 }
 
 /// Calls every watcher with `online`, and returns when all have returned.
 pub(crate) fn tell(online: &CpuSet) {
     fork::register(&HANDLER);
-    let all = watchers().lock().clone();
+    let all: Vec<_> = watchers().lock().iter().cloned().collect();
     for watcher in all.iter().filter_map(Weak::upgrade) {
         // FOREIGN(hotplug-watcher): a watcher, and its drop if this is the last pointer to it, on the thread that calls
         // `tell`. A panic ends here, and the other watchers are called.
@@ -68,8 +75,9 @@ pub(crate) fn tell_aside(online: &CpuSet) {
 impl Drop for Watch {
     fn drop(&mut self) {
         if !twin::torn_down() {
-            let mut watchers = watchers().lock();
-            watchers.retain(|watcher| !std::ptr::addr_eq(watcher.as_ptr(), Arc::as_ptr(&self.0)));
+            // The pointer, which may be the last one, is dropped with no lock held.
+            let removed = watchers().lock().remove(self.number);
+            drop(removed);
         }
     }
 }

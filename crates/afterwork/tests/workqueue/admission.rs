@@ -14,7 +14,7 @@ use std::{
 };
 
 use afterwork::workqueue::{
-    BuildError, JoinError, JoinHandle, MAX_CAPACITY, Permit, Reserve, TrySpawnError, Work,
+    BuildError, JoinError, JoinHandle, MAX_CAPACITY, Permit, Reserve, TaskSet, TrySpawnError, Work,
     Workqueue,
 };
 
@@ -185,6 +185,48 @@ fn a_place_moves_with_an_item_from_queue_to_queue() {
     }
     one.resume();
     other.resume();
+}
+
+#[test]
+fn a_cancelled_future_frees_its_place_at_once() {
+    ends(|| {
+        let queue = alone_on_two(queue("cancelled").capacity(1));
+        queue.pause();
+        for _ in 0..10 {
+            let mut handle = queue.spawn_async(async {});
+            assert_eq!(queue.room(), Some(0));
+            assert!(handle.cancel() && handle.cancel());
+            assert_eq!(queue.room(), Some(1), "once");
+        }
+        let (_handle, abort) = queue.spawn_abortable(|| ());
+        assert_eq!(queue.room(), Some(0));
+        assert!(abort.abort() && abort.abort());
+        assert_eq!(queue.room(), Some(1), "once");
+        drop(queue.spawn_async(async {}).cancel_on_drop());
+        assert_eq!(queue.room(), Some(1));
+        let mut set = TaskSet::new(&queue);
+        set.spawn_async(async {});
+        set.abort_all();
+        assert_eq!(queue.room(), Some(1));
+        // A thread that waits for room gets the place of a future that is cancelled.
+        let mut full = queue.spawn_async(async {});
+        let waiter = thread::spawn({
+            let queue = queue.clone();
+            move || queue.spawn_wait(|| 7).ok().unwrap()
+        });
+        assert!(full.cancel());
+        let waiter = waiter.join().unwrap();
+        assert_eq!(queue.room(), Some(0));
+        queue.resume();
+        assert_eq!(waiter.join().unwrap(), 7);
+        // One that was polled has none.
+        queue.flush().unwrap();
+        let mut polled = queue.spawn_async(std::future::pending::<()>());
+        eventually("it is polled", || queue.room() == Some(1));
+        assert!(polled.cancel());
+        assert_eq!(queue.room(), Some(1));
+        assert_eq!(set.results().count(), 1);
+    });
 }
 
 #[test]

@@ -1,6 +1,12 @@
 //! What a builder refuses, and how it says so.
 
-use afterwork::workqueue::{AffinityScope, BuildError, Builder};
+use afterwork::{
+    params::Params,
+    percpu::{self, PerCpu},
+    task_work::{Mailbox, Worker, WorkerError},
+    workqueue::{AffinityScope, BuildError, Builder, Registry},
+};
+use topology::Topology;
 
 use crate::support::*;
 
@@ -8,6 +14,39 @@ fn refused(builder: Builder) -> BuildError {
     builder
         .build_in(&registry("2 core"))
         .expect_err("it must be refused")
+}
+
+#[test]
+fn a_name_with_a_nul_is_refused_by_each_builder() {
+    for name in ["\0", "nul\0inside", "at the end\0"] {
+        let kinds = [
+            queue(name),
+            queue(name).mem_reclaim(),
+            queue(name).ordered(),
+            queue(name).bh(),
+        ];
+        for builder in kinds {
+            assert!(matches!(refused(builder), BuildError::Name));
+        }
+        let worker = Worker::builder(name).build();
+        assert!(matches!(worker, Err(WorkerError::Name)));
+        let data = PerCpu::builder().name(name).build(|_| 0);
+        assert!(matches!(data, Err(percpu::BuildError::Name)));
+        let params = Params {
+            thread_name: name.into(),
+            ..Params::default()
+        };
+        assert!(Registry::new(Topology::synthetic("1 core").unwrap(), params).is_err());
+        // It starts no thread, and is only shown.
+        let mailbox = Mailbox::<u32>::builder().name(name).build();
+        mailbox.poster().post(1).unwrap();
+    }
+    // Anything else is a name.
+    for name in ["", "new\nline", "\u{7}", "🦀 ünï", &"x".repeat(500)] {
+        let queue = queue(name).mem_reclaim().build().unwrap();
+        assert_eq!(queue.name(), name);
+        assert_eq!(queue.spawn(|| 7).join().unwrap(), 7);
+    }
 }
 
 #[test]
@@ -121,8 +160,8 @@ fn strict_queues_help_only_when_asked_to() {
 
 #[test]
 fn a_queue_knows_its_name() {
-    let queue = alone_on_two(queue("näme of any kind\0"));
-    assert_eq!(queue.name(), "näme of any kind\0");
+    let queue = alone_on_two(queue("näme of any kind\n"));
+    assert_eq!(queue.name(), "näme of any kind\n");
     assert!(format!("{queue:?}").contains("Workqueue"));
     queue.spawn(|| ()).join().unwrap();
 }

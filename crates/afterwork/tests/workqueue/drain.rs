@@ -1,8 +1,14 @@
 //! Draining, destroying, pausing.
 
-use std::{sync::mpsc, thread, time::Duration};
+use std::{
+    pin::Pin,
+    sync::mpsc,
+    task::{Context, Waker},
+    thread,
+    time::Duration,
+};
 
-use afterwork::workqueue::{DelayedWork, JoinError, RcuWork, Report, Work};
+use afterwork::workqueue::{DelayedWork, JoinError, RcuWork, Report, Work, block_on};
 
 use crate::support::*;
 
@@ -282,5 +288,29 @@ fn nothing_is_armed_for_a_queue_after_it_was_destroyed_beside_that() {
             });
             assert!(!works.iter().any(DelayedWork::is_pending));
         }
+    });
+}
+
+/// A second where each wait costs the same; many minutes where each looks at all others.
+#[test]
+fn very_many_tasks_await_a_drain() {
+    ends(|| {
+        let queue = alone_on_two(queue("many"));
+        queue.pause();
+        let handle = queue.spawn(|| ());
+        let mut context = Context::from_waker(Waker::noop());
+        let mut drains: Vec<_> = (0..200_000).map(|_| queue.drain_async()).collect();
+        for _ in 0..2 {
+            for drain in &mut drains {
+                assert!(Pin::new(drain).poll(&mut context).is_pending());
+            }
+        }
+        // Of those that stay, each is woken and finds the queue drained.
+        drains.truncate(20_000);
+        queue.resume();
+        handle.join().unwrap();
+        drains
+            .into_iter()
+            .for_each(|drain| block_on(drain).unwrap());
     });
 }

@@ -475,3 +475,50 @@ fn rcu_goes_on_after_it_has_refused_a_bottom_half_item_its_wait() {
         }
     });
 }
+
+#[test]
+fn no_user_of_a_system_queue_stops_or_changes_it() {
+    ends(|| {
+        let queues = [
+            workqueue::system(),
+            workqueue::system_highpri(),
+            workqueue::system_long(),
+            workqueue::system_unbound(),
+        ];
+        for queue in queues.map(Result::unwrap) {
+            let attrs = queue.attrs();
+            for clone in [queue.clone(), queue.downgrade().upgrade().unwrap()] {
+                let works = |after: &str| {
+                    assert_eq!(queue.spawn(|| 7).join().unwrap(), 7, "after {after}");
+                    assert!(queue.try_spawn(|| ()).is_ok(), "after {after}");
+                };
+                let later = workqueue::DelayedWork::new(|| ());
+                assert!(clone.enqueue_after(&later, Duration::from_secs(3600)));
+                assert!(clone.drain().is_err());
+                assert!(clone.drain_timeout(Duration::MAX).is_err());
+                assert!(workqueue::block_on(clone.drain_async()).is_err());
+                let error = clone.destroy().unwrap_err();
+                assert!(
+                    error.to_string().contains("for the whole process"),
+                    "{error}"
+                );
+                works("destroy");
+                assert!(!clone.pause() && !clone.resume());
+                works("pause");
+                assert_eq!(clone.cancel_all(), 0);
+                assert!(later.is_pending(), "it is another user's");
+                assert!(later.cancel());
+                let is_refused = |result| matches!(result, Err(BuildError::System(_)));
+                assert!(is_refused(clone.set_max_active(1)));
+                assert!(is_refused(clone.set_shares(1)));
+                assert!(is_refused(clone.set_nice(19)));
+                assert!(is_refused(clone.set_attrs(&attrs)));
+                assert_eq!((queue.attrs(), queue.shares()), (attrs.clone(), None));
+                clone.clone().close_in_background();
+                works("close_in_background");
+                clone.shutdown_background();
+                works("shutdown_background");
+            }
+        }
+    });
+}

@@ -30,6 +30,7 @@ mod kinds;
 mod lifecycle;
 mod nested;
 mod order;
+mod own_queue;
 mod panics;
 mod periodic;
 mod place;

@@ -690,8 +690,35 @@ fn a_scope_is_refused_in_a_bottom_half_before_its_body() {
             let panicked = bh.spawn(move || owns(&queue)).join().is_err();
             assert!(panicked);
         }
-        // From outside its worker takes part.
-        bh.scope(|s| s.spawn(|| ()));
+    });
+}
+
+#[test]
+fn parts_of_a_bottom_half_queues_scope_may_wait() {
+    ends(|| {
+        let registry = registry("2 core");
+        let bh = queue("bh").bh().build_in(&registry).unwrap();
+        let others = queue("others").build_in(&registry).unwrap();
+        let waits = || assert_eq!(others.spawn(|| 7).join().unwrap(), 7);
+        let nests = || {
+            waits();
+            bh.scope(|s| s.spawn(waits));
+            bh.join(waits, waits);
+            others.scope(|s| s.spawn(waits));
+        };
+        for _ in 0..20 {
+            bh.scope(|s| (0..8).for_each(|_| s.spawn(nests)));
+            bh.join(nests, || bh.join(nests, nests));
+            covers(&bh, 0..64, nests);
+            assert_eq!(fib(&bh, 10), 55);
+        }
+        // The owner may be an item of the queue, which must not wait itself.
+        let inner = bh.clone();
+        let sum = bh.spawn(move || {
+            inner.scope(|s| s.spawn(|| ()));
+            fib(&inner, 10)
+        });
+        assert_eq!(sum.join().unwrap(), 55);
     });
 }
 

@@ -13,8 +13,8 @@ use std::{
 };
 
 use afterwork::workqueue::{
-    DelayedWork, Elapsed, MissedTickBehavior, Registry, Sleep, ZeroPeriod, block_on, interval,
-    sleep, sleep_until, timeout, timeout_at,
+    DelayedWork, Elapsed, JoinError, MissedTickBehavior, Registry, Sleep, ZeroPeriod, block_on,
+    interval, sleep, sleep_until, timeout, timeout_at,
 };
 
 use crate::support::*;
@@ -281,6 +281,45 @@ fn a_future_that_was_too_late_is_dropped_with_its_timeout() {
     assert_eq!(census.alive(), 1);
     drop(late);
     census.all_dropped(1);
+}
+
+#[test]
+fn an_interval_that_is_behind_yields_between_two_ticks() {
+    for missed in [MissedTickBehavior::Burst, MissedTickBehavior::Skip] {
+        ends(move || {
+            let queue = alone_on_two(queue("one").max_active(1));
+            // It is behind from its second tick on.
+            let (handle, abort) = queue.spawn_async_abortable(async move {
+                let mut ticks = interval(Duration::from_nanos(1)).unwrap();
+                ticks.set_missed_tick_behavior(missed);
+                loop {
+                    ticks.tick().await;
+                }
+            });
+            for number in 0..100 {
+                let other = queue.spawn_async(async move { number });
+                assert_eq!(other.join().unwrap(), number);
+            }
+            assert!(abort.abort());
+            assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+        });
+    }
+}
+
+#[test]
+fn an_interval_that_is_behind_loses_no_tick_by_yielding() {
+    let mut ticks = interval(Duration::from_nanos(1)).unwrap();
+    let mut context = Context::from_waker(Waker::noop());
+    let mut is_ready = || ticks.poll_tick(&mut context).is_ready();
+    assert!(is_ready(), "the first comes at once");
+    // After that a thousand are due.
+    thread::sleep(Duration::from_millis(1));
+    let mut yielded = false;
+    for _ in 0..100 {
+        let ready = is_ready();
+        assert!(ready || !yielded, "it yields once at a time");
+        yielded = !ready;
+    }
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use afterwork::workqueue::{JoinError, TaskSet, block_on, sleep};
+use afterwork::workqueue::{JoinError, TaskSet, Workqueue, block_on, sleep};
 
 use crate::support::*;
 
@@ -350,4 +350,40 @@ fn a_future_that_nobody_can_wake_stays_for_its_abort_handle() {
     assert_eq!(census.alive(), 1);
     drop(abort);
     census.all_dropped(1);
+}
+
+#[test]
+fn a_handle_whose_result_was_taken_yields_an_error() {
+    ends(|| {
+        let queue = alone_on_two(queue("taken"));
+        for is_future in [false, true] {
+            let spawn = |queue: &Workqueue| {
+                if is_future {
+                    queue.spawn_async(async { 7 })
+                } else {
+                    queue.spawn(|| 7)
+                }
+            };
+            let mut handle = spawn(&queue);
+            assert_eq!(block_on(&mut handle).unwrap(), 7);
+            assert!(matches!(block_on(&mut handle), Err(JoinError::Taken)));
+            assert!(handle.is_finished() && !handle.cancel());
+            let mut set = TaskSet::new(&queue);
+            set.add(handle);
+            set.spawn(|| 8);
+            let mut results: Vec<_> = set.results().map(|it| it.ok()).collect();
+            results.sort();
+            assert_eq!(results, [None, Some(8)]);
+            assert!(set.is_empty() && set.join_next_blocking().is_none());
+            for taken in [0, 1] {
+                let mut handle = spawn(&queue);
+                block_on(&mut handle).unwrap();
+                let joined = match taken {
+                    0 => handle.join(),
+                    _ => handle.try_join().unwrap(),
+                };
+                assert!(matches!(joined, Err(JoinError::Taken)));
+            }
+        }
+    });
 }

@@ -5,6 +5,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
+use super::current::while_blocking;
 use crate::wake::{Parker, report};
 
 /// Polls `future` on this thread until it is ready, and returns what it yields.
@@ -14,9 +15,12 @@ use crate::wake::{Parker, report};
 ///
 /// # Blocking
 ///
-/// Until the future is ready. A future that waits for the very item in which this is called, or for one that needs its seat,
-/// waits for ever: [`JoinHandle::join`](crate::workqueue::JoinHandle::join) and
-/// [`Workqueue::scope`](crate::workqueue::Workqueue::scope) help there.
+/// Until the future is ready. A future that waits for the very item in which this is called waits
+/// for ever. So does one that waits for an item that needs the seat of this one:
+/// [`JoinHandle::join`](crate::workqueue::JoinHandle::join) and
+/// [`Workqueue::scope`](crate::workqueue::Workqueue::scope) help there. Where that is the only seat
+/// of a queue, a handle of such an item is ready at once, with
+/// [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
 ///
 /// # Panics
 ///
@@ -42,10 +46,12 @@ pub fn block_on<F: IntoFuture>(future: F) -> F::Output {
     let waker = Waker::from(parker.unparker());
     let mut context = Context::from_waker(&waker);
     let mut future = pin!(future.into_future());
-    loop {
-        if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
-            return value;
+    while_blocking(|| {
+        loop {
+            if let Poll::Ready(value) = future.as_mut().poll(&mut context) {
+                return value;
+            }
+            parker.park();
         }
-        parker.park();
-    }
+    })
 }

@@ -22,6 +22,8 @@ struct Frame {
     depth: u32,
     /// `true` if the thread has a seat of the home's queue until this frame ends, or forgets its home.
     has_seat: bool,
+    /// The run is in [`block_on`](super::block_on::block_on): what that polls holds up the run.
+    blocks: bool,
 }
 
 sync::thread_local! {
@@ -32,6 +34,7 @@ sync::thread_local! {
         outer: ptr::null(),
         depth: 0,
         has_seat: false,
+        blocks: false,
     })
 }
 
@@ -96,6 +99,47 @@ fn is_of(frame: Frame, core: &Arc<QueueCore>) -> bool {
     // SAFETY: a home that is not null is kept by what its run holds: see `with_current`.
     let home = unsafe { frame.home.as_ref() };
     home.is_some_and(|home| Arc::ptr_eq(&home.core, core))
+}
+
+/// Returns `true` if this thread is inside a run from a link for which `test` holds, and has a seat
+/// for that run.
+pub(crate) fn has_seat_of(test: impl Fn(&Pwq) -> bool) -> bool {
+    inside(|frame| {
+        // SAFETY: as in `is_seated`.
+        let home = unsafe { frame.home.as_ref() };
+        frame.has_seat && home.is_some_and(&test)
+    })
+}
+
+/// Returns `true` if this thread's innermost run is in [`block_on`](super::block_on::block_on).
+pub(crate) fn is_blocking() -> bool {
+    INNERMOST.with(Cell::get).blocks
+}
+
+/// Calls `body` with this thread's innermost run in [`block_on`](super::block_on::block_on).
+pub(crate) fn while_blocking<R>(body: impl FnOnce() -> R) -> R {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            if !sync::twin::torn_down() {
+                set_blocking(self.0);
+            }
+        }
+    }
+    let before = Before(is_blocking());
+    set_blocking(true);
+    let result = body();
+    drop(before);
+    result
+}
+
+fn set_blocking(blocks: bool) {
+    INNERMOST.with(|innermost| {
+        innermost.set(Frame {
+            blocks,
+            ..innermost.get()
+        });
+    });
 }
 
 /// Returns how many runs there are on this thread's own stack.
@@ -217,6 +261,7 @@ unsafe fn within_frame<R>(
         outer: &raw const outer.0,
         depth: outer.0.depth + 1,
         has_seat,
+        blocks: false,
     };
     INNERMOST.with(|innermost| innermost.set(frame));
     body()

@@ -12,10 +12,34 @@
 //! compared and not looked at.
 //!
 //! Differs from Linux: a cancel is not asked for, as there; nor is a handle that is awaited, for that blocks nobody.
+//!
+//! # An item that needs the seat of its waiter
+//!
+//! A queue that has one seat, as each ordered one, starts nothing while an item of it runs. If that
+//! item waits for a later item of the same queue, neither ever ends. The waiter looks for that
+//! before it sleeps, and gets an error instead:
+//!
+//! - It compares the address of the item's home with those of all links of the gates of which this
+//!   thread has the one seat. So it does not look into the home, which may be gone.
+//! - Such an item can start only on the waiter's own thread: an item that joiners may help with is
+//!   left to the waiter's next attempt to help.
+//! - An item that runs, that a thread cancels, or that has a deadline ends without the seat: the
+//!   waiter sleeps.
+//! - A limit that is raised later, or a cancel by another thread, does not count: the waiter cannot
+//!   know of them.
 
-use std::{fmt, ptr};
+use std::{
+    fmt,
+    ptr::{self, NonNull},
+    time::Duration,
+};
 
-use super::current::innermost_home;
+use sync::atomic::Ordering;
+
+use super::{
+    current::{has_seat_of, innermost_home},
+    run, wait,
+};
 use crate::{
     trace,
     workqueue::{
@@ -28,6 +52,13 @@ use crate::{
     },
 };
 
+/// How long a waiter naps that may have to help after that. Rare, so a guess: shorter costs CPU
+/// time, longer delays the waiter.
+const NAP: Duration = Duration::from_millis(1);
+
+/// The error of a wait for an item that cannot start before the waiter itself has ended.
+pub(crate) struct NeedsOurSeat;
+
 /// Reports `error`, that an item was about to wait for itself, and returns it.
 #[cold]
 pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
@@ -36,6 +67,54 @@ pub(crate) fn reported<E: fmt::Display>(error: E) -> E {
         |home| trace::report("own_wait", &home.core.name, &error),
     );
     error
+}
+
+/// Runs the item on the spot if it can, as [`run::help`] does, before the caller waits for it;
+/// returns `true` if it did.
+///
+/// # Errors
+///
+/// [`NeedsOurSeat`] if the caller would wait for ever.
+pub(crate) fn help_or_refuse(item: NonNull<Head>) -> Result<bool, NeedsOurSeat> {
+    // SAFETY: the caller holds a handle, which keeps the item alive.
+    let head = unsafe { item.as_ref() };
+    loop {
+        if run::help(item) {
+            return Ok(true);
+        }
+        let state = head.load();
+        if needs_our_seat(head) {
+            if !state.lets_help() {
+                return Err(NeedsOurSeat);
+            }
+        } else if !state.is_claimed() || !has_seat_of(|link| link.gate.max() == 1) {
+            return Ok(false);
+        }
+        // Another thread is about to queue, cancel or help, or runs the item from another queue.
+        // While it naps, this worker returns the items that it took and did not start: a canceller
+        // may wait for one of them.
+        wait::until_turn_within(head, state.completion_seq() + 1, NAP);
+    }
+}
+
+/// Returns `true` if an item that has not ended cannot start on another thread before this one
+/// gives a seat back.
+///
+/// The answer is true only as long as this thread stays in the run that it is in.
+pub(crate) fn needs_our_seat(head: &Head) -> bool {
+    has_seat_of(|link| {
+        let state = head.load();
+        let has_to_start = match head.vtable().push {
+            // A future that waits has no flag, and needs a seat for its next poll.
+            Some(_) => !state.is_running() && !state.has_ended(),
+            None => state.is_pending() && !state.is_claimed(),
+        };
+        // An item that was queued elsewhere in between had another turn by then.
+        let home = head.home.load(Ordering::Relaxed).addr();
+        has_to_start
+            && link.gate.is_only_seat_for(home)
+            && head.load().completion_seq() == state.completion_seq()
+    })
 }
 
 /// Asks for who is about to wait for the end of an item.

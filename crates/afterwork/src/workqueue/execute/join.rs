@@ -21,9 +21,9 @@ use sync::{
 
 use super::{
     cancel_on_drop::CancelOnDrop,
-    current::{is_current, with_current},
+    current::{is_blocking, is_current, with_current},
     deadline::{AnyTime, StartBy},
-    dependency::{self, reported},
+    dependency::{self, NeedsOurSeat, reported},
     run::{self, note_panic},
     wait::{self, must_not_be_lost},
 };
@@ -402,6 +402,9 @@ impl<T> JoinHandle<T> {
     ///
     /// [`JoinError::Panicked`] with what the closure panicked with, [`JoinError::Cancelled`], [`JoinError::Expired`],
     /// [`JoinError::Refused`] where the queue did not take it, or [`JoinError::OwnItem`] from inside that very closure.
+    /// [`JoinError::OwnQueue`] from inside another item of a queue with one seat, as each ordered
+    /// one, if it has not started and joiners cannot help: it would wait for the caller. The item
+    /// stays queued, and its result is dropped.
     ///
     /// # Panics
     ///
@@ -409,10 +412,7 @@ impl<T> JoinHandle<T> {
     pub fn join(self) -> Result<T, JoinError> {
         let is_finished = self.is_finished();
         must_not_be_lost(!is_finished && self.is_lost());
-        if !is_finished && !run::help(self.item) {
-            if is_current(self.item) {
-                return Err(reported(JoinError::OwnItem));
-            }
+        if !is_finished && !self.help_or_refuse()? {
             dependency::before_waiting_for(self.head());
             self.wait_until_expired(u64::MAX);
             wait::until_turn(self.head(), 1);
@@ -455,8 +455,8 @@ impl<T> JoinHandle<T> {
     pub fn join_timeout(self, timeout: Duration) -> Result<Result<T, JoinError>, Self> {
         if !self.is_finished() {
             must_not_be_lost(self.is_lost());
-            if is_current(self.item) {
-                return Ok(Err(reported(JoinError::OwnItem)));
+            if let Some(error) = self.refusal() {
+                return Ok(Err(reported(error)));
             }
             dependency::before_waiting_for(self.head());
             let end_ns = time::now_ns().saturating_add(nanos(timeout));
@@ -467,6 +467,41 @@ impl<T> JoinHandle<T> {
             }
         }
         Ok(self.take())
+    }
+
+    /// Runs the item here if it can be, before the caller waits for it; returns `true` if it did.
+    fn help_or_refuse(&self) -> Result<bool, JoinError> {
+        if is_current(self.item) {
+            return Err(reported(JoinError::OwnItem));
+        }
+        if self.table().expiry.is_some() {
+            return Ok(run::help(self.item));
+        }
+        dependency::help_or_refuse(self.item).map_err(|NeedsOurSeat| reported(JoinError::OwnQueue))
+    }
+
+    /// Returns why a wait for the item that does not help would never end, if that is so: of an
+    /// item that has not ended.
+    fn refusal(&self) -> Option<JoinError> {
+        if is_current(self.item) {
+            return Some(JoinError::OwnItem);
+        }
+        // An item with a deadline ends then.
+        let ends = self.table().expiry.is_some() || self.head().load().lets_help();
+        (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
+    }
+
+    /// Returns why a task that polls for the item's end would never see it, where the thread that
+    /// polls stays in an item until then.
+    pub(crate) fn refusal_of_a_poll(&self) -> Option<JoinError> {
+        if !is_blocking() {
+            return None;
+        }
+        if is_current(self.item) {
+            return Some(JoinError::OwnItem);
+        }
+        let ends = self.table().expiry.is_some();
+        (!ends && dependency::needs_our_seat(self.head())).then_some(JoinError::OwnQueue)
     }
 
     /// Returns what cancels the item when it is dropped, else does what this handle does.
@@ -497,7 +532,9 @@ impl<T> JoinHandle<T> {
     ///
     /// A closure that has not started is taken out of the queue and dropped here; one that has started, or ended, is
     /// left alone: false. A future that has not ended is dropped by a worker of its queue, as soon as one comes to it,
-    /// and never polled again: true. Should a poll be under way just now, it may still bring the future to its end;
+    /// and never polled again: true. If it has not been polled yet, its place of the queue's
+    /// capacity is free at once. Should a poll be under way just now, it may still bring the future
+    /// to its end;
     /// [`join`](Self::join) says which.
     ///
     /// # Blocking
@@ -594,7 +631,7 @@ impl<T> JoinHandle<T> {
         let mut outcome: Option<Outcome<T>> = None;
         // SAFETY: the caller has seen the end of the run, and `T` is the type that the item was made with.
         unsafe { (self.table().take)(self.item, (&raw mut outcome).cast()) };
-        outcome.expect("an outcome is taken once")
+        outcome.unwrap_or(Err(JoinError::Taken))
     }
 
     /// Returns `true` in a child of `fork` for what its parent spawned: no worker comes to it here.
@@ -616,12 +653,15 @@ impl<T> JoinHandle<T> {
 impl<T> Future for JoinHandle<T> {
     type Output = Result<T, JoinError>;
 
-    /// Never runs the closure itself, so that it cannot block the executor.
+    /// Never runs the closure itself, so that it cannot block the executor. Once it was ready it is
+    /// [`JoinError::Taken`].
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.await_end(context.waker()) {
-            Poll::Pending
-        } else {
-            Poll::Ready(self.take())
+        if !self.await_end(context.waker()) {
+            return Poll::Ready(self.take());
+        }
+        match self.refusal_of_a_poll() {
+            Some(error) => Poll::Ready(Err(reported(error))),
+            None => Poll::Pending,
         }
     }
 }

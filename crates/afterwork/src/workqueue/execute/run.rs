@@ -49,7 +49,7 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
                 unsafe { give_place_back(item.as_ptr(), home) };
             }
             // SAFETY: the step to running was ours, and our caller keeps the link's count until we are back.
-            let ending = unsafe { run(item, home, || ()) };
+            let ending = unsafe { run(item, home, false, || ()) };
             match ending {
                 Ending::Suspended { keeps_count: true } => Popped::Kept,
                 _ => Popped::Ran,
@@ -70,17 +70,34 @@ pub(crate) unsafe fn pop_and_run(item: NonNull<Head>) -> Popped {
     }
 }
 
-/// Runs an item that was queued at `home` and does what its completion asks for; `before_end` is called after the
+/// Runs an item that was queued at `home`, as a joiner that `helps` or as a worker, and does what
+/// its completion asks for; `before_end` is called after the
 /// item's own code and before anybody can see that it ended.
 ///
 /// # Safety
 ///
 /// 1. The item's state says that the caller runs it.
 /// 2. `home` stays until `before_end` is called.
-unsafe fn run(item: NonNull<Head>, home: *const Pwq, before_end: impl FnOnce()) -> Ending {
-    // Freeing is part of it: a closure may own the last handle of its queue.
+unsafe fn run(
+    item: NonNull<Head>,
+    home: *const Pwq,
+    helps: bool,
+    before_end: impl FnOnce(),
+) -> Ending {
+    // Freeing is part of it: a closure may own the last handle of its queue. So is all that a
+    // subscriber does.
+    let run = || {
+        if helps {
+            // SAFETY: (1), (2).
+            trace::activate_work(|| unsafe {
+                (*home).trace(item.as_ptr(), item.as_ref().vtable())
+            });
+        }
+        // SAFETY: (1), (2).
+        unsafe { run_current(item, home, before_end) }
+    };
     // SAFETY: (1), (2).
-    unsafe { with_current(item.as_ptr(), home, || run_current(item, home, before_end)) }
+    unsafe { with_current(item.as_ptr(), home, run) }
 }
 
 /// # Safety
@@ -314,14 +331,13 @@ fn help_here(item: NonNull<Head>) -> bool {
         unsafe { give_place_back(item.as_ptr(), home) };
     }
     home.gate.note_helped(core, holds);
-    trace::activate_work(|| home.trace(item.as_ptr(), head.vtable()));
     let mut left = None;
     // Not references, which would claim that the queue stays until the run is over.
     let (gate, core, node) = (&raw const home.gate, &raw const home.core, home.node);
     // SAFETY: the step to running was ours. The seat goes back when the item's own code is done; after that
     // neither the queue nor, once the item has ended, the item is looked at.
     unsafe {
-        run(item, home, || {
+        run(item, home, true, || {
             left = Some(Gate::leave_last(gate, core, node, holds));
             if !lent {
                 forget_home();

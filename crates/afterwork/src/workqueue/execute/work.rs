@@ -11,7 +11,7 @@ use sync::Patience;
 
 use super::{
     current::{current_item, is_current},
-    dependency::{self, reported},
+    dependency::{self, NeedsOurSeat, reported},
     run::{self, note_panic},
     wait::{self, must_have_workers, must_not_be_lost},
 };
@@ -89,6 +89,9 @@ pub struct Busy {
 pub enum FlushError {
     /// The item flushed itself: it would wait for its own end.
     OwnItem,
+    /// The item cannot start before the item ends in which it was flushed: that has the only seat
+    /// of the queue of both.
+    OwnQueue,
     /// The run that was waited for panicked.
     Panicked,
 }
@@ -97,6 +100,9 @@ impl fmt::Display for FlushError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OwnItem => "a work item cannot wait for its own end",
+            Self::OwnQueue => {
+                "the work item cannot start before the item that waits for it has ended: their queue has one seat"
+            }
             Self::Panicked => "the work item panicked",
         })
     }
@@ -201,8 +207,10 @@ impl Work {
     ///
     /// # Errors
     ///
-    /// [`FlushError::OwnItem`] from inside the item's own run; [`FlushError::Panicked`] when the last run that
-    /// ended panicked.
+    /// [`FlushError::OwnItem`] from inside the item's own run. [`FlushError::OwnQueue`] from inside
+    /// another item of a queue with one seat, as each ordered one, if this item waits there and
+    /// joiners do not help: it stays queued. [`FlushError::Panicked`] when the last run that ended
+    /// panicked.
     ///
     /// # Panics
     ///
@@ -215,7 +223,10 @@ impl Work {
             return Err(reported(FlushError::OwnItem));
         }
         must_not_be_lost(is_busy && self.is_lost());
-        if is_busy && !run::help(self.item) {
+        let helped = !is_busy
+            || dependency::help_or_refuse(self.item)
+                .map_err(|NeedsOurSeat| reported(FlushError::OwnQueue))?;
+        if !helped {
             dependency::before_waiting_for(head);
             wait::until_turn(head, head.load().last_turn());
         }

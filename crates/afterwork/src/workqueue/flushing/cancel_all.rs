@@ -34,6 +34,9 @@ impl Workqueue {
     ///   are called, and last the closures are dropped. So a waker or a destructor may wait for any of the items, for free capacity,
     ///   and for a flush or a drain of the queue.
     ///
+    /// In a queue of the whole process, as [`system`](crate::workqueue::system), it cancels nothing
+    /// and returns 0: the items are those of all its users.
+    ///
     /// A queue takes items after it as before. To have it take no more, [`destroy`](Self::destroy) it or
     /// [shut it down](Self::shutdown_background).
     ///
@@ -73,6 +76,9 @@ impl Workqueue {
     ))]
     pub fn cancel_all(&self) -> usize {
         self.inner.must_be_at_home();
+        if self.inner.for_all {
+            return 0;
+        }
         let cancelled = self.inner.take_all();
         let nr_items = cancelled.nr_items();
         cancelled.end().run();
@@ -113,6 +119,9 @@ impl Workqueue {
     /// A destructor that blocks does not hold up the others. But while the system refuses threads, one thread calls all destructors,
     /// one after the other: a destructor that waits for a later one then waits until the system gives a thread again.
     ///
+    /// A queue of the whole process, as [`system`](crate::workqueue::system), is not shut down:
+    /// this only drops the handle.
+    ///
     /// # Blocking
     ///
     /// Never for an item: as [`cancel_all`](Self::cancel_all), without the drops.
@@ -135,6 +144,9 @@ impl Workqueue {
     /// ```
     pub fn shutdown_background(self) {
         self.inner.must_be_at_home();
+        if self.inner.for_all {
+            return;
+        }
         self.inner.closed.destroy();
         let rest = self.inner.take_all().end();
         self.resume();

@@ -78,9 +78,12 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself.
+    /// [`OwnQueueError`] from inside an item of this queue: the drain would wait for itself; and
+    /// for a queue of the whole process, as [`system`](crate::workqueue::system). Nothing is
+    /// changed then.
     #[doc(alias = "drain_workqueue")]
     pub fn drain(&self) -> Result<(), OwnQueueError> {
+        self.inner.may_be_stopped()?;
         self.inner.may_wait()?;
         let _draining = self.inner.closed.while_draining();
         self.inner.drain();
@@ -102,8 +105,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`DrainError::OwnQueue`] from inside an item of this queue; nothing is changed then. [`DrainError::StillBusy`] when the
-    /// time is over.
+    /// [`DrainError::OwnQueue`] from inside an item of this queue, and for a queue of the whole
+    /// process; nothing is changed then. [`DrainError::StillBusy`] when the time is over.
     ///
     /// # Examples
     ///
@@ -125,6 +128,7 @@ impl Workqueue {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn drain_timeout(&self, timeout: Duration) -> Result<(), DrainError> {
+        self.inner.may_be_stopped()?;
         self.inner.may_wait()?;
         let timeout_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
         // More than five hundred years from now is never.
@@ -150,7 +154,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`OwnQueueError`] from inside an item of this queue.
+    /// [`OwnQueueError`] from inside an item of this queue, and for a queue of the whole process.
+    /// Nothing is changed then.
     ///
     /// # Examples
     ///
@@ -166,6 +171,7 @@ impl Workqueue {
     /// ```
     #[doc(alias = "destroy_workqueue")]
     pub fn destroy(&self) -> Result<(), OwnQueueError> {
+        self.inner.may_be_stopped()?;
         self.inner.may_wait()?;
         self.inner.closed.destroy();
         let due = self.inner.timers.cancel();
@@ -180,6 +186,9 @@ impl Workqueue {
     ///
     /// Items may be queued meanwhile. Those that run go on, and workers finish what they have in hand; to wait for
     /// that, look at `nr_active` of [`stats`](Self::stats). An item of the queue may still run one that it waits for.
+    ///
+    /// A queue of the whole process, as [`system`](crate::workqueue::system), is never paused: this
+    /// does nothing and returns `false`.
     ///
     /// # Blocking
     ///
@@ -201,7 +210,7 @@ impl Workqueue {
     #[doc(alias("WQ_FREEZABLE", "system_freezable_wq"))]
     pub fn pause(&self) -> bool {
         self.inner.must_be_at_home();
-        self.inner.set_paused(true)
+        !self.inner.for_all && self.inner.set_paused(true)
     }
 
     /// Lets items start again; returns `true` if the queue was paused.

@@ -50,7 +50,7 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`OwnQueueError`] when it is polled inside an item or a future of this very queue, of which the drain would wait for
-    /// the end.
+    /// the end; and for a queue of the whole process.
     ///
     /// # Panics
     ///
@@ -86,12 +86,13 @@ impl Future for Drain<'_> {
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
         let inner = &this.queue.inner;
+        inner.may_be_stopped()?;
         inner.may_be_awaited()?;
         // FOREIGN(waker-clone): the clone of a user's waker, on the thread that polls, under no lock; it may unwind to there.
         let waker = Foreign::new(context.waker().clone());
         let settled = &inner.core.settled;
         let under_way = this.under_way.get_or_insert_with(|| UnderWay {
-            seat: settled.task_seat(),
+            seat: TaskSeat::default(),
             rounds: Rounds::new(inner),
             _draining: inner.closed.while_draining(),
         });
@@ -100,7 +101,7 @@ impl Future for Drain<'_> {
         let mut leave = || {
             waker
                 .take()
-                .map(|waker| settled.leave_waker(&under_way.seat, waker))
+                .map(|waker| settled.leave_waker(&mut under_way.seat, waker))
         };
         if !late {
             // What was there before is dropped here, under no lock.
@@ -123,11 +124,16 @@ impl Future for Drain<'_> {
 impl Drain<'_> {
     /// Takes the waker back, and lets others queue again.
     fn under_way_is_over(&mut self) {
-        if let Some(under_way) = self.under_way.take()
+        if let Some(mut under_way) = self.under_way.take()
             // In a child of `fork` the lock may be held for ever.
             && self.queue.inner.is_at_home()
         {
-            let waker = self.queue.inner.core.settled.take_waker(&under_way.seat);
+            let waker = self
+                .queue
+                .inner
+                .core
+                .settled
+                .take_waker(&mut under_way.seat);
             drop(under_way);
             drop(waker);
         }

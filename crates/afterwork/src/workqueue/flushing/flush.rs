@@ -44,10 +44,13 @@ use crate::{
     },
 };
 
-/// The error of an item that was about to wait for its own queue, and so for itself.
+/// The error of an item that was about to wait for its own queue, and so for itself; and of a drain
+/// of a queue of the whole process, which would stop that for all its users.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnQueueError {
     queue: Box<str>,
+    /// The queue is one of the whole process.
+    for_all: bool,
 }
 
 impl OwnQueueError {
@@ -60,6 +63,12 @@ impl OwnQueueError {
 impl fmt::Display for OwnQueueError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let queue = &self.queue;
+        if self.for_all {
+            return write!(
+                f,
+                "workqueue {queue:?} is for the whole process, and is not stopped by one user of it"
+            );
+        }
         write!(
             f,
             "an item of workqueue {queue:?} cannot wait for its own queue"
@@ -150,10 +159,23 @@ impl Inner {
     pub(crate) fn may_be_awaited(&self) -> Result<(), OwnQueueError> {
         self.must_be_at_home();
         if self.runs_here() {
-            let queue = self.core.name.clone();
-            return Err(reported(OwnQueueError { queue }));
+            return Err(reported(self.refusal(false)));
         }
         Ok(())
+    }
+
+    /// Before a drain, which refuses what others queue.
+    pub(crate) fn may_be_stopped(&self) -> Result<(), OwnQueueError> {
+        if self.for_all {
+            Err(self.refusal(true))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn refusal(&self, for_all: bool) -> OwnQueueError {
+        let queue = self.core.name.clone();
+        OwnQueueError { queue, for_all }
     }
 }
 

@@ -198,6 +198,10 @@ impl State {
     pub(crate) fn revived(self) -> State {
         self.with(REVIVED)
     }
+    /// A joiner may run it.
+    pub(crate) fn lets_help(self) -> bool {
+        self.has(HELP)
+    }
     /// Its workers share one CPU.
     pub(crate) fn is_on_one_cpu(self) -> bool {
         self.has(ONE_CPU)

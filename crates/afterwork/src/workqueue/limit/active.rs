@@ -203,6 +203,9 @@ pub(crate) struct Gate<S> {
 #[derive(Debug)]
 struct Line<S> {
     places: VecDeque<Place<S>>,
+    /// The addresses of all links whose items need a seat here, by which the home of an item is
+    /// compared without a look at it.
+    homes: Vec<usize>,
     /// The stocks are open.
     is_open: bool,
     /// How many want them closed, see [`Closed`]; `STAY_CLOSED` says whether there are any.
@@ -330,6 +333,7 @@ impl<S> Gate<S> {
             kept_of,
             line: Mutex::new(Line {
                 places: VecDeque::new(),
+                homes: Vec::new(),
                 is_open,
                 nr_closers: 0,
             }),
@@ -356,6 +360,21 @@ impl<S> Gate<S> {
         for (node, share) in self.nodes.iter().zip(shares(self.max(), &nr_cpus)) {
             node.share.store(share, Ordering::Relaxed);
         }
+    }
+
+    /// Notes that the items of the link at `home`, which stays there as long as this gate is used,
+    /// need a seat here.
+    pub(crate) fn add_home(&self, home: usize) {
+        self.line.lock().homes.push(home);
+    }
+
+    /// Returns `true` if the items of the link at `home` need a seat here, there is but one, and no
+    /// second thread has a seat.
+    ///
+    /// Asked by the thread that has the one seat: no other thread starts such an item before that
+    /// thread releases it.
+    pub(crate) fn is_only_seat_for(&self, home: usize) -> bool {
+        self.max() == 1 && self.nr_active() <= 1 && self.line.lock().homes.contains(&home)
     }
 
     /// Returns how many seats there are when the queue is not paused.

@@ -19,7 +19,7 @@ use sync::{
     twin,
 };
 
-use crate::{panics::Foreign, wake::EventCount, workqueue::errands};
+use crate::{numbered::Numbered, panics::Foreign, wake::EventCount, workqueue::errands};
 
 /// Told when something has ended that is waited for.
 #[derive(Default)]
@@ -27,20 +27,14 @@ pub(crate) struct Settled {
     threads: EventCount,
     /// A, written under the lock of `tasks`: how many of them there are.
     nr_tasks: AtomicUsize,
-    /// Tasks that wait. A leaf.
-    tasks: Mutex<Tasks>,
+    /// The wakers of tasks that wait. A leaf.
+    tasks: Mutex<Numbered<Foreign<Waker>>>,
 }
 
-#[derive(Default)]
-struct Tasks {
-    /// By the number of their seat.
-    waiting: Vec<(u64, Foreign<Waker>)>,
-    nr_seats: u64,
-}
-
-/// A task's place among those that wait. To be given back.
-#[derive(Debug)]
-pub(crate) struct TaskSeat(u64);
+/// A task that waits, or may wait: the number of its waker among the tasks. Call
+/// [`Settled::take_waker`] before it is dropped.
+#[derive(Debug, Default)]
+pub(crate) struct TaskSeat(Option<u64>);
 
 impl Settled {
     /// Wakes all who wait, tasks by [`errands::fire`]. Call it with no lock held.
@@ -55,12 +49,10 @@ impl Settled {
     #[cold]
     fn wake_tasks(&self) {
         let mut tasks = self.tasks.lock();
-        let woken = std::mem::take(&mut tasks.waiting);
+        let woken = tasks.take_all();
         self.nr_tasks.store(0, Ordering::Relaxed);
         drop(tasks);
-        for (_, waker) in woken {
-            errands::fire(waker);
-        }
+        woken.for_each(errands::fire);
     }
 
     /// Waits until `condition` returns `true`, which is asked before every sleep.
@@ -78,42 +70,31 @@ impl Settled {
         self.threads.wait_until_by(end_ns, condition)
     }
 
-    /// Makes a place for a task.
-    pub(crate) fn task_seat(&self) -> TaskSeat {
-        let mut tasks = self.tasks.lock();
-        tasks.nr_seats += 1;
-        TaskSeat(tasks.nr_seats)
-    }
-
-    /// Has the task woken that is to look next, once. Returns what it left before, to be dropped with no lock held.
+    /// Has the task woken that is to look next, once. Returns the waker that it left before, to be
+    /// dropped with no lock held.
+    ///
+    /// # Cost
+    ///
+    /// A few steps, and a search by halves among the tasks that wait.
     pub(crate) fn leave_waker(
         &self,
-        seat: &TaskSeat,
+        seat: &mut TaskSeat,
         waker: Foreign<Waker>,
     ) -> Option<Foreign<Waker>> {
         let mut tasks = self.tasks.lock();
-        let before = tasks.take(seat);
-        tasks.waiting.push((seat.0, waker));
-        self.nr_tasks.store(tasks.waiting.len(), Ordering::Relaxed);
+        let before = seat.0.and_then(|number| tasks.remove(number));
+        seat.0 = Some(tasks.add(waker));
+        self.nr_tasks.store(tasks.len(), Ordering::Relaxed);
         before
     }
 
-    /// Takes the waker back, to be dropped with no lock held.
-    pub(crate) fn take_waker(&self, seat: &TaskSeat) -> Option<Foreign<Waker>> {
+    /// Takes the waker out, to be dropped with no lock held.
+    pub(crate) fn take_waker(&self, seat: &mut TaskSeat) -> Option<Foreign<Waker>> {
+        let number = seat.0.take()?;
         let mut tasks = self.tasks.lock();
-        let waker = tasks.take(seat);
-        self.nr_tasks.store(tasks.waiting.len(), Ordering::Relaxed);
+        let waker = tasks.remove(number);
+        self.nr_tasks.store(tasks.len(), Ordering::Relaxed);
         waker
-    }
-}
-
-impl Tasks {
-    fn take(&mut self, seat: &TaskSeat) -> Option<Foreign<Waker>> {
-        let at = self
-            .waiting
-            .iter()
-            .position(|(number, _)| *number == seat.0)?;
-        Some(self.waiting.swap_remove(at).1)
     }
 }
 
@@ -147,14 +128,59 @@ mod tests {
         }
     }
 
+    /// Leaves a waker for each seat, and takes all out in the order of `seats`; returns how long
+    /// the longest list of places was.
+    fn most_places(
+        seats: impl DoubleEndedIterator<Item = usize> + Clone,
+        nr_seats: usize,
+    ) -> usize {
+        let settled = Settled::default();
+        let mut all: Vec<_> = (0..nr_seats).map(|_| TaskSeat::default()).collect();
+        let mut most = 0;
+        for round in 0..4 {
+            for seat in &mut all {
+                let before = settled.leave_waker(seat, Foreign::new(Waker::noop().clone()));
+                assert_eq!(before.is_some(), round > 0);
+                most = most.max(settled.tasks.lock().nr_places());
+            }
+            assert_eq!(settled.nr_tasks.load(Ordering::Relaxed), nr_seats);
+        }
+        for seat in seats {
+            assert!(settled.take_waker(&mut all[seat]).is_some());
+            assert!(settled.take_waker(&mut all[seat]).is_none());
+        }
+        assert_eq!(settled.nr_tasks.load(Ordering::Relaxed), 0);
+        most
+    }
+
+    #[test]
+    fn tasks_leave_their_wakers_again_and_again_in_linear_memory() {
+        for nr_seats in [1, 100, 1000] {
+            assert!(most_places(0..nr_seats, nr_seats) <= 2 * nr_seats + 2);
+            assert!(most_places((0..nr_seats).rev(), nr_seats) <= 2 * nr_seats + 2);
+        }
+    }
+
+    #[test]
+    fn a_seat_of_a_task_that_was_woken_takes_no_other_tasks_waker() {
+        let settled = Settled::default();
+        let waker = || Foreign::new(Waker::noop().clone());
+        let (mut woken, mut waits) = (TaskSeat::default(), TaskSeat::default());
+        settled.leave_waker(&mut woken, waker());
+        settled.notify_all();
+        settled.leave_waker(&mut waits, waker());
+        assert!(settled.take_waker(&mut woken).is_none());
+        assert!(settled.take_waker(&mut waits).is_some());
+    }
+
     #[test]
     fn a_thread_that_runs_no_code_of_users_leaves_tasks_to_others() {
         let flag = Arc::<Flag>::default();
         let is_woken = || flag.0.load(Ordering::Relaxed);
         let settled = Settled::default();
-        let seat = settled.task_seat();
+        let mut seat = TaskSeat::default();
         let waker = Foreign::new(Waker::from(flag.clone()));
-        assert!(settled.leave_waker(&seat, waker).is_none());
+        assert!(settled.leave_waker(&mut seat, waker).is_none());
         assert!(errands::put_wakers_aside(true).is_empty());
         settled.notify_all();
         assert!(!is_woken());

@@ -165,7 +165,11 @@ impl Pwq {
     pub(crate) fn in_lane(&self, lane: Lane) -> &Pwq {
         match lane {
             Lane::Ordinary => self,
-            Lane::Urgent => self.urgent.get_or_init(|| Box::new(self.in_urgent_lane())),
+            Lane::Urgent => self.urgent.get_or_init(|| {
+                let link = Box::new(self.in_urgent_lane());
+                self.gate.add_home(link.as_home().addr());
+                link
+            }),
         }
     }
 

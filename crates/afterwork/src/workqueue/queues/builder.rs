@@ -51,6 +51,8 @@ pub struct Builder {
     pub(crate) mem_reclaim: bool,
     pub(crate) bh: bool,
     on_panic: Option<PanicHandler>,
+    /// It is a queue of the whole process, which no handle stops.
+    pub(super) for_all: bool,
 }
 
 impl Workqueue {
@@ -79,6 +81,7 @@ impl Builder {
             mem_reclaim: false,
             bh: false,
             on_panic: None,
+            for_all: false,
         }
     }
 
@@ -112,12 +115,14 @@ impl Builder {
     ///
     /// An item that waits for another item of its own queue keeps its seat meanwhile. Where joiners help, it lends the
     /// seat to the item that it waits for, also where that was queued on another node or CPU, for which
-    /// [`max_active_scope`](Self::max_active_scope) gives seats of its own. Without help a chain of `max_active` such waits
-    /// leaves no seat for the last one, and blocks for ever, as in the kernel. So may a chain that returns to this queue
-    /// through items of another one: a run lends its seat on its own thread only, and a worker may be faster than the
-    /// joiner in between.
-    /// A destructor that runs outside of an item, as of a closure that is cancelled, has no seat to lend: an item that it waits for
-    /// takes one of its own.
+    /// [`max_active_scope`](Self::max_active_scope) gives seats of its own. Without help a chain of
+    /// `max_active` such waits leaves no seat for the last one and never ends, as in the kernel;
+    /// where `max_active` is 1 the wait is an error instead:
+    /// [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue). A chain that returns to this
+    /// queue through items of another one may also never end: a run lends its seat on its own
+    /// thread only, and a worker may be faster than the joiner in between.
+    /// A destructor that runs outside of an item, as of a closure that is cancelled, has no seat to
+    /// lend: an item that it waits for takes one of its own.
     pub fn max_active(mut self, max_active: u32) -> Self {
         self.max_active = Some(max_active);
         self
@@ -219,7 +224,8 @@ impl Builder {
     /// Makes items run one at a time in the order in which they were queued.
     ///
     /// Implies `max_active(1)`, one pool for the whole machine, and no help. An item that is queued here while it
-    /// still runs from another queue loses its place.
+    /// still runs from another queue loses its place. An item that waits for a later item of the
+    /// queue gets an error, as [`JoinError::OwnQueue`](crate::workqueue::JoinError::OwnQueue).
     #[doc(alias("alloc_ordered_workqueue", "create_singlethread_workqueue"))]
     pub fn ordered(mut self) -> Self {
         self.ordered = true;
@@ -277,6 +283,9 @@ impl Builder {
         if !registry.is_here() {
             return Err(BuildError::Registry(RegistryError::Forked));
         }
+        if self.name.contains('\0') {
+            return Err(BuildError::Name);
+        }
         if self.bh {
             self = self.checked_bh()?;
         }
@@ -327,6 +336,7 @@ impl Builder {
             bh: self.bh,
             rescuer,
             on_panic: self.on_panic,
+            for_all: self.for_all,
             capacity: self.capacity,
             shares: self.shares,
         };

@@ -18,7 +18,10 @@
 //!
 //! The thread that drops the last handle, for then all items have run when the drop returns. But some threads must not
 //! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU; one of ours on which others
-//! depend ([`errands::waits_for_nobody`]), and a worker that is in no item: in a waker that it calls, or in a hook of threads; and whoever says so ([`Workqueue::close_in_background`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
+//! depend ([`errands::waits_for_nobody`]), and a worker that is in no item: in a waker that it
+//! calls, or in a hook of threads; one in a `tracing` subscriber that we call; one that calls
+//! [`Workqueue::close_in_background`]. They leave the end to a reaper (`errands.rs`). Where none is
+//! to be had the manager carries
 //! out itself what need not wait any more.
 //!
 //! The items that timers hold are dropped when there are no visitors: by the thread that carries the end out, or, if that is a
@@ -41,7 +44,7 @@ use super::{
 };
 use crate::{
     panics::or_abort,
-    rcu,
+    rcu, trace,
     wake::report,
     workqueue::{
         errands::{self, Errand},
@@ -79,7 +82,11 @@ const CLOSED: u32 = 1 << 31;
 pub(crate) struct WeakQueue(Weak<Inner>, Lane);
 
 /// A stay in a queue, which does not end before it is over. It is short: no user's code runs in it.
-pub(crate) struct Visit<'a>(&'a Inner);
+/// Events are emitted after it.
+pub(crate) struct Visit<'a> {
+    inner: &'a Inner,
+    _held: trace::Held,
+}
 
 impl Lease {
     pub(crate) fn new(inner: &Arc<Inner>, registry: &Registry) -> Self {
@@ -257,7 +264,10 @@ impl WeakQueue {
 impl Inner {
     /// Begins a visit; none when the queue has ended, or is about to.
     pub(crate) fn visit(&self) -> Option<Visit<'_>> {
-        let visit = self.visits.enter().then(|| Visit(self));
+        let visit = self.visits.enter().then(|| Visit {
+            inner: self,
+            _held: trace::hold_without_span(),
+        });
         // Longer than a queue with few items takes to end.
         twin::linger("queue: a lease without its queue", 2, 1000);
         visit
@@ -283,6 +293,7 @@ impl Inner {
     fn may_end_here(&self) -> bool {
         // A worker that is in no item may be told of an end, or begin, or leave; and may have items in hand.
         let others_depend = || errands::others_depend(depth() > 0);
+        let others_depend = || trace::is_telling() || others_depend();
         let may_wait = || report::may_sleep() && !rcu::in_callback() && !others_depend();
         !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
     }
@@ -318,14 +329,14 @@ impl Inner {
 impl Deref for Visit<'_> {
     type Target = Inner;
     fn deref(&self) -> &Inner {
-        self.0
+        self.inner
     }
 }
 
 impl Drop for Visit<'_> {
     fn drop(&mut self) {
-        if !twin::torn_down() && self.0.visits.leave() {
-            self.0.core.settled.notify_all();
+        if !twin::torn_down() && self.inner.visits.leave() {
+            self.inner.core.settled.notify_all();
         }
     }
 }

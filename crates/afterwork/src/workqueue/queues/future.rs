@@ -8,7 +8,10 @@
 //! - **No wake is lost.** The wake and the end of the poll are steps of one word. A wake that finds the future pending
 //!   is a step as well, so that the poll to come sees what was written before the wake.
 //! - **Cancelling** is a wake that says that the future is to be dropped instead of polled. So it is dropped by a
-//!   worker, inside the queue's limits, never beside a poll, and once.
+//!   worker, inside the queue's limits, never during a poll, and once. The same step takes its
+//!   place of the queue's capacity, which the canceller returns: either that step or the start of
+//!   the first poll finds the place, so it is returned once. Twin `future: a cancel leaves the
+//!   place to the start`.
 //! - **The queue stays.** From its first suspension on a future keeps one in-flight count, of the link from which it
 //!   was run then (`held_link`), until it has ended. So a wake that makes it pending finds the queue in place: the
 //!   future cannot end before it has been pushed. No other wake looks at the queue. A drain waits for futures.
@@ -342,28 +345,30 @@ impl Base {
     }
 }
 
-/// Takes a step that may have to push the item; false when the future has ended.
+/// Takes a step that may have to push the item; returns the state before it, and none when the
+/// future has ended.
 ///
 /// # Safety
 ///
 /// 1. `item` is a future's, and the caller has a handle of it.
-unsafe fn step(item: NonNull<Head>, plan: impl Fn(State) -> Option<(State, bool)>) -> bool {
+unsafe fn step(
+    item: NonNull<Head>,
+    plan: impl Fn(State) -> Option<(State, bool)>,
+) -> Option<State> {
     // SAFETY: (1).
     let base = unsafe { base(item) };
     if base.is_absent() {
-        return false;
+        return None;
     }
     if twin::armed("future: pending is no step") && base.head.load().is_pending() {
-        return true;
+        return Some(base.head.load());
     }
-    let Some((from, _)) = base.head.update(|state| Some(plan(state)?.0)) else {
-        return false;
-    };
+    let (from, _) = base.head.update(|state| Some(plan(state)?.0))?;
     if plan(from).is_some_and(|(_, push)| push) {
         // SAFETY: made pending and linked by us.
         unsafe { push(item) };
     }
-    true
+    Some(from)
 }
 
 /// Leaves a future for the workers of the pool to which the queue's routes lead now.
@@ -395,7 +400,17 @@ unsafe fn base<'a>(item: NonNull<Head>) -> &'a Base {
 
 unsafe fn cancel(item: NonNull<Head>) -> bool {
     // SAFETY: the caller has the handle.
-    unsafe { step(item, State::wake_to_drop) }
+    let Some(from) = (unsafe { step(item, State::wake_to_drop) }) else {
+        return false;
+    };
+    if from.is_counted()
+        // SAFETY: as above.
+        && let Some(room) = &unsafe { base(item) }.queue.core.room
+    {
+        // So a waiter gets the place before a worker drops the future.
+        room.give_back();
+    }
+    true
 }
 
 unsafe fn slot(item: NonNull<Head>) -> *mut Option<Arc<TaskSlot>> {

@@ -95,6 +95,9 @@ impl Builder {
     /// What blocks otherwise holds up the other such items of its CPU: nobody takes its place. Dropping the last handle of
     /// a queue does not wait in such an item.
     ///
+    /// The parts of a [`scope`](crate::workqueue::Workqueue::scope), a join or a range of this
+    /// queue may wait if their owner may: the owner runs them all itself, one after another.
+    ///
     /// # Errors
     ///
     /// `build` says [`BuildError::Bh`] when the queue is also to be ordered, `cpu_intensive` or `mem_reclaim`.

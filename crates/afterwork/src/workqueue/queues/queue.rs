@@ -27,6 +27,7 @@ use crate::workqueue::{
     observe::histogram::Histogram,
     pools::manager::Manager,
     pools::rescuer::Rescuer,
+    route::attrs::{BuildError, MAX_ACTIVE},
     route::machine::Follower,
     route::plan::{Design, Plan},
     route::routes::RouteTable,
@@ -97,6 +98,8 @@ pub(crate) struct Inner {
     pub(crate) visits: Visits,
     /// I
     pub(crate) ordered: bool,
+    /// I: it is a queue of the whole process, which no handle stops.
+    pub(crate) for_all: bool,
     /// Where items go.
     pub(crate) route_table: RouteTable,
     /// How that came, and what there was before.
@@ -140,6 +143,7 @@ pub(crate) struct Parts {
     pub(crate) bh: bool,
     pub(crate) rescuer: Option<Rescuer>,
     pub(crate) on_panic: Option<PanicHandler>,
+    pub(crate) for_all: bool,
     pub(crate) capacity: Option<usize>,
     pub(crate) shares: Option<u32>,
 }
@@ -193,6 +197,7 @@ impl Workqueue {
             closed: Closed::new(parts.capacity.is_some()),
             visits: Visits::new(),
             ordered,
+            for_all: parts.for_all,
             route_table: RouteTable::new(&routes, ordered),
             plan: Mutex::new(plan),
             manager: registry.machine().manager.clone(),
@@ -218,19 +223,17 @@ impl Workqueue {
     /// # Errors
     ///
     /// [`BuildError::MaxActive`](crate::workqueue::BuildError::MaxActive) outside 1 to 512;
-    /// [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an ordered queue.
+    /// [`BuildError::OrderedMaxActive`](crate::workqueue::BuildError::OrderedMaxActive) for an
+    /// ordered queue; [`BuildError::System`](crate::workqueue::BuildError::System) for a queue of
+    /// the whole process.
     #[doc(alias = "workqueue_set_max_active")]
-    pub fn set_max_active(
-        &self,
-        max_active: u32,
-    ) -> Result<(), crate::workqueue::route::attrs::BuildError> {
+    pub fn set_max_active(&self, max_active: u32) -> Result<(), BuildError> {
+        self.inner.must_not_be_for_all()?;
         if self.inner.ordered && max_active != 1 {
-            return Err(crate::workqueue::route::attrs::BuildError::OrderedMaxActive(max_active));
+            return Err(BuildError::OrderedMaxActive(max_active));
         }
-        if !(1..=crate::workqueue::route::attrs::MAX_ACTIVE).contains(&max_active) {
-            return Err(crate::workqueue::route::attrs::BuildError::MaxActive(
-                max_active,
-            ));
+        if !(1..=MAX_ACTIVE).contains(&max_active) {
+            return Err(BuildError::MaxActive(max_active));
         }
         self.inner.must_be_at_home();
         let seekers = self.inner.plan.lock().set_max_active(max_active);
@@ -343,6 +346,15 @@ impl Workqueue {
 }
 
 impl Inner {
+    /// Before a change that users of the same queue would notice.
+    pub(crate) fn must_not_be_for_all(&self) -> Result<(), BuildError> {
+        if self.for_all {
+            Err(BuildError::System(self.core.name.clone()))
+        } else {
+            Ok(())
+        }
+    }
+
     pub(crate) fn is_destroyed(&self) -> bool {
         self.closed.word.load(Ordering::Relaxed) & DESTROYED != 0
     }

@@ -3,12 +3,15 @@
 use sync::{Patience, twin, unmodelled::Arc};
 
 use super::queue::{Inner, Workqueue};
-use crate::workqueue::{
-    item::lane::Lane,
-    pools::pwq::Pwq,
-    route::attrs::{Attrs, BuildError},
-    route::machine::{Follower, Machine},
-    route::stats::QueueReport,
+use crate::{
+    trace,
+    workqueue::{
+        item::lane::Lane,
+        pools::pwq::Pwq,
+        route::attrs::{Attrs, BuildError},
+        route::machine::{Follower, Machine},
+        route::stats::QueueReport,
+    },
 };
 /// What a change of an ordered queue has to wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,8 +115,10 @@ impl Workqueue {
     /// # Errors
     ///
     /// Those of [`Builder::build`](crate::workqueue::Builder::build) that the attributes can cause,
-    /// [`BuildError::Unsettled`] inside an item of an ordered queue that would have to wait for itself, and
-    /// [`BuildError::Bh`] for a bottom-half queue. Nothing is changed then.
+    /// [`BuildError::Unsettled`] inside an item of an ordered queue that would have to wait for
+    /// itself, or in a `tracing` subscriber that would have to wait; and [`BuildError::Bh`] for a
+    /// bottom-half queue, or [`BuildError::System`] for a queue of the whole process. Nothing is
+    /// changed then.
     ///
     /// # Examples
     ///
@@ -177,6 +182,7 @@ impl Workqueue {
 
     /// Checks that the queue can have these attributes.
     fn check(&self, attrs: &Attrs) -> Result<(), BuildError> {
+        self.inner.must_not_be_for_all()?;
         if self.inner.core.bh {
             return Err(BuildError::Bh);
         }
@@ -190,7 +196,9 @@ impl Workqueue {
             match inner.reroute(self.registry().machine(), change) {
                 Ok(()) => return Ok(()),
                 Err(Wait::Enqueuer) => patience.pause(),
-                Err(Wait::Plug) if inner.runs_here() => return Err(BuildError::Unsettled),
+                Err(Wait::Plug) if inner.runs_here() || trace::is_telling() => {
+                    return Err(BuildError::Unsettled);
+                }
                 Err(Wait::Plug) => inner.core.settled.wait_until(|| inner.is_settled()),
             }
         }

@@ -17,7 +17,8 @@ impl Workqueue {
     ///
     /// # Errors
     ///
-    /// [`BuildError::Shares`] outside 1 to [`MAX_SHARES`](crate::workqueue::MAX_SHARES); nothing is changed then.
+    /// [`BuildError::Shares`] outside 1 to [`MAX_SHARES`](crate::workqueue::MAX_SHARES);
+    /// [`BuildError::System`] for a queue of the whole process. Nothing is changed then.
     ///
     /// # Examples
     ///
@@ -32,6 +33,7 @@ impl Workqueue {
     #[doc(alias = "cpu_weight")]
     pub fn set_shares(&self, shares: u32) -> Result<(), BuildError> {
         check_shares(shares)?;
+        self.inner.must_not_be_for_all()?;
         self.inner.must_be_at_home();
         // So that a link which is made meanwhile has them, too.
         let plan = self.inner.plan.lock();

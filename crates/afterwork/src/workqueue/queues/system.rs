@@ -3,7 +3,7 @@
 use sync::{fork::PerProcess, unmodelled::Arc};
 use topology::CpuId;
 
-use super::queue::Workqueue;
+use super::{builder::Builder, queue::Workqueue};
 use crate::{
     panics::{contain, join_error::JoinError},
     workqueue::{
@@ -17,8 +17,18 @@ use crate::{
 /// Per-CPU: an item runs on the CPU that queued it, and one worker a CPU runs at once. An item that takes long belongs
 /// to [`system_long`], or [`system_unbound`].
 ///
-/// The four system queues are built at the first call and stay until the process ends; a child of `fork` builds its own. Whoever waits for his items
-/// flushes or joins those, never the queue: others' items may take any time.
+/// The four system queues are built at the first call and stay until the process ends; a child of
+/// `fork` builds its own. To wait for your items, flush or join them, never the queue: the items of
+/// other users may take any time.
+///
+/// No user can stop or change a system queue for the others:
+///
+/// | | on a system queue |
+/// |---|---|
+/// | [`drain`](Workqueue::drain), [`drain_timeout`](Workqueue::drain_timeout), [`drain_async`](Workqueue::drain_async), [`destroy`](Workqueue::destroy) | an error |
+/// | [`set_max_active`](Workqueue::set_max_active), [`set_attrs`](Workqueue::set_attrs) and its kin, [`set_shares`](Workqueue::set_shares) | [`BuildError::System`] |
+/// | [`pause`](Workqueue::pause), [`cancel_all`](Workqueue::cancel_all) | do nothing, and return `false` and 0 |
+/// | [`shutdown_background`](Workqueue::shutdown_background), [`close_in_background`](Workqueue::close_in_background), a drop | drop that handle alone |
 ///
 /// # Errors
 ///
@@ -36,7 +46,15 @@ use crate::{
 #[doc(alias = "flush_scheduled_work")]
 pub fn system() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
-    once(&QUEUE, || Workqueue::builder("events").per_cpu().build())
+    once(&QUEUE, || Workqueue::builder("events").per_cpu().for_all())
+}
+
+impl Builder {
+    /// Builds a queue of the whole process, which none of its users stops.
+    fn for_all(mut self) -> Result<Workqueue, BuildError> {
+        self.for_all = true;
+        self.build()
+    }
 }
 
 /// Returns the queue for items that cannot wait; the kernel's `system_highpri_wq`.
@@ -53,7 +71,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {
         let queue = Workqueue::builder("events_highpri").per_cpu();
-        queue.highpri_if_permitted().build()
+        queue.highpri_if_permitted().for_all()
     })
 }
 
@@ -68,7 +86,7 @@ pub fn system_highpri() -> Result<&'static Workqueue, BuildError> {
 pub fn system_long() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {
-        Workqueue::builder("events_long").per_cpu().build()
+        Workqueue::builder("events_long").per_cpu().for_all()
     })
 }
 
@@ -84,7 +102,7 @@ pub fn system_unbound() -> Result<&'static Workqueue, BuildError> {
     static QUEUE: PerProcess<Workqueue> = PerProcess::new();
     once(&QUEUE, || {
         let queue = Workqueue::builder("events_unbound").max_active(MAX_ACTIVE);
-        queue.build()
+        queue.for_all()
     })
 }
 

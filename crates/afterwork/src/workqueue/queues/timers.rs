@@ -53,6 +53,7 @@ use super::{
 };
 use crate::{
     panics::Foreign,
+    trace,
     workqueue::{
         errands::Errand,
         execute::{run::LeftCount, wait::must_not_be_lost, work::Work},
@@ -205,6 +206,8 @@ impl Timer {
     ) -> Arming {
         queue.inner.must_be_at_home();
         must_not_be_lost(self.is_lost() || work.is_lost());
+        // With no delay the item is claimed under the lock, and its span is asked for before that.
+        let _held = trace::hold();
         // What is taken out is dropped after the lock.
         let mut disarmed = None;
         let mut dust = Dust::default();

@@ -315,6 +315,29 @@ fn an_item_does_not_wait_for_itself() {
 }
 
 #[test]
+fn a_raw_item_that_needs_its_flushers_seat_is_refused() {
+    let queue = ordered();
+    let (nr_runs, later) = counter();
+    let address = later.as_ptr().addr();
+    let (send, receive) = mpsc::channel();
+    let own = queue.clone();
+    let waiter = job(move |_| {
+        let later = NonNull::new(std::ptr::with_exposed_provenance_mut(address)).unwrap();
+        assert!(on!(RawWork::queue(later, &own, None)));
+        // SAFETY: the item is there.
+        send.send(unsafe { RawWork::flush(later) }).unwrap();
+    });
+    later.as_ptr().expose_provenance();
+    assert!(on!(RawWork::queue(waiter, &queue, None)));
+    assert_eq!(receive.recv().unwrap(), Err(Misuse::OwnQueue));
+    on!(RawWork::flush(waiter));
+    on!(RawWork::flush(later));
+    assert_eq!(nr_runs.load(Ordering::Relaxed), 1, "it stays queued");
+    free(waiter);
+    free(later);
+}
+
+#[test]
 fn a_disabled_raw_item_is_not_queued() {
     let queue = ordered();
     let (nr_runs, job) = counter();

@@ -77,6 +77,9 @@ pub enum Misuse {
     Misaligned,
     /// The item waits for its own end.
     OwnItem,
+    /// The item cannot start before the item ends that waits for it: that has the only seat of the
+    /// queue of both.
+    OwnQueue,
     /// It was disabled 65535 times already.
     DisabledTooOften,
     /// It was enabled and is not disabled.
@@ -89,6 +92,9 @@ impl fmt::Display for Misuse {
             Self::Uninitialised => "the work item is not initialised",
             Self::Misaligned => "the work item is not aligned to 16 bytes",
             Self::OwnItem => "the work item waits for its own end",
+            Self::OwnQueue => {
+                "the work item cannot start before the item that waits for it has ended: their queue has one seat"
+            }
             Self::DisabledTooOften => "the work item was disabled 65535 times already",
             Self::NotDisabled => "the work item is enabled and was not disabled",
         })
@@ -335,6 +341,8 @@ impl RawWork {
     /// # Errors
     ///
     /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::OwnItem`] from inside the item's own run.
+    /// [`Misuse::OwnQueue`] from inside another item of a queue with one seat, as each ordered one,
+    /// if this item waits there: it stays queued.
     ///
     /// # Panics
     ///
@@ -363,6 +371,9 @@ impl RawWork {
         if is_queued {
             if depth() < MAX_HELP && help(item, shard) {
                 return Ok(true);
+            }
+            if dependency::needs_our_seat(&this.head) {
+                return Err(Misuse::OwnQueue);
             }
             dependency::before_waiting_for(&this.head);
         }
@@ -638,7 +649,7 @@ unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
     }
     let func = func.filter(|_| calls);
     // SAFETY: begun above; our caller keeps the link's count until we are back.
-    unsafe { carry_out(item, func, home, (shard, run), || ()) };
+    unsafe { carry_out(item, func, home, (shard, run), false, || ()) };
     Popped::Ran
 }
 
@@ -653,12 +664,16 @@ unsafe fn carry_out(
     func: Option<WorkFn>,
     home: *const Pwq,
     (shard, run): (&Shard, *mut Run),
+    helps: bool,
     before_end: impl FnOnce(),
 ) {
     // From here on the item may be gone: it is named and not looked at.
     let call = || {
         // SAFETY: (2).
         let told = || unsafe { &*home }.trace(item.as_ptr(), VTABLE);
+        if helps {
+            trace::activate_work(told);
+        }
         let within = trace::enter(item.as_ptr().addr(), false);
         trace::execute_start(told);
         // FOREIGN(raw-item-run): a function of C's, on a worker, a rescuer or a joiner; what unwinds ends the process.
@@ -755,14 +770,13 @@ fn help(item: NonNull<Head>, shard: &Shard) -> bool {
         }
     };
     home.gate.note_helped(&home.core, holds);
-    trace::activate_work(|| home.trace(item.as_ptr(), VTABLE));
     let mut run = Run::new(name);
     let run = &raw mut run;
     let mut left = None;
     // SAFETY: `run` is on this stack, and ended by `carry_out`; the seat keeps the home until it is left.
     unsafe {
         shard.begin_claimed(head, run);
-        carry_out(item, func, home, (shard, run), || {
+        carry_out(item, func, home, (shard, run), true, || {
             left = Some(leave(holds));
             if !lent {
                 forget_home();

@@ -249,6 +249,7 @@ impl Plan {
                 observed: OnceLock::new(),
             })
         });
+        link.gate.add_home(link.as_home().addr());
         self.links.push(link.clone());
         link
     }

@@ -40,7 +40,10 @@ use sync::{
 };
 use topology::{CpuId, Pods, Topology};
 
-use crate::workqueue::{item::head::Home, item::lane::Lane, pools::pwq::Pwq};
+use crate::{
+    trace,
+    workqueue::{item::head::Home, item::lane::Lane, pools::pwq::Pwq},
+};
 
 /// How often a changer looks whether enqueuers have left before it gives way. A guess: many time slices.
 const SHUT_LOOKS: u32 = if cfg!(any(loom, shuttle)) {
@@ -89,7 +92,8 @@ pub(crate) struct Shut<'a>(&'a RouteTable);
 #[derive(Debug)]
 pub(crate) struct Route<'a> {
     link: &'a Pwq,
-    inside: Option<&'a EnqueueBarrier>,
+    /// Events are emitted when the barrier has been left.
+    inside: Option<(&'a EnqueueBarrier, trace::Held)>,
 }
 
 impl Routes {
@@ -223,10 +227,11 @@ impl RouteTable {
     }
 
     #[inline]
-    fn enter(&self) -> Option<&EnqueueBarrier> {
+    fn enter(&self) -> Option<(&EnqueueBarrier, trace::Held)> {
         let barrier = self.barrier.as_ref()?;
+        let held = trace::hold();
         barrier.enter();
-        Some(barrier)
+        Some((barrier, held))
     }
 }
 
@@ -324,7 +329,7 @@ impl Deref for Route<'_> {
 impl Drop for Route<'_> {
     #[inline]
     fn drop(&mut self) {
-        if let Some(barrier) = self.inside {
+        if let Some((barrier, _)) = &self.inside {
             barrier.leave();
         }
     }

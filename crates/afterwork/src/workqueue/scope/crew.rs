@@ -278,9 +278,18 @@ impl Drop for Ticket {
     }
 }
 
-/// Sends a ticket to the workers of `queue`; none where that takes no items.
+/// Returns `true` if guests may come from `queue`.
+///
+/// From a bottom-half queue none comes: its worker must not wait, and the work may, as its owner
+/// may. So nothing depends on which thread runs a part.
+#[inline]
+pub(super) fn may_have_guests(queue: &Workqueue) -> bool {
+    !queue.inner.core.bh && queue.inner.is_at_home()
+}
+
+/// Sends a ticket to the workers of `queue`; none where that takes no items, or sends no guests.
 pub(super) fn send(queue: &Workqueue, crew: &Arc<Crew>) -> Option<JoinHandle<()>> {
-    if !queue.admits() {
+    if queue.inner.core.bh || !queue.admits() {
         return None;
     }
     let ticket = Ticket::new(crew.clone());

@@ -125,13 +125,15 @@ impl Chain {
 impl Node {
     #[cold]
     fn send(&self) {
-        // SAFETY: the pair stays until its owner has closed the crew; one ticket makes one guest.
-        let crew = unsafe { Crew::new(self.pair, self.visit) };
         // SAFETY: the caller of the join lent it, and is further out on this thread's stack.
         let queue = unsafe { &*self.queue };
         // A child that was forked inside of a join does it all itself. It must not unwind from here, off the chain.
-        let is_at_home = queue.inner.is_at_home();
-        let ticket = is_at_home.then(|| crew::send(queue, &crew)).flatten();
+        if !crew::may_have_guests(queue) {
+            return;
+        }
+        // SAFETY: the pair stays until its owner has closed the crew; one ticket makes one guest.
+        let crew = unsafe { Crew::new(self.pair, self.visit) };
+        let ticket = crew::send(queue, &crew);
         *self.offer.borrow_mut() = ticket.map(|ticket| (crew, ticket));
     }
 }

@@ -14,6 +14,7 @@
 //! |---|---|
 //! | has no seat left, is paused, gets no threads, or the owner is in an item of it | the owner does it |
 //! | is being drained, or was destroyed | tickets are refused, the owner does it |
+//! | is of bottom halves | the owner does it: its parts may wait, which the queue's workers must not |
 //! | is ordered | a scope's items start in order, one at a time, beside other items of the queue |
 //!
 //! A drain waits for tickets, as for any item: for what workers have started, not for what the owner may yet do.

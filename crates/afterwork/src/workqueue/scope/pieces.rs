@@ -209,8 +209,9 @@ fn next_most(most: u32, cycles: u64) -> u32 {
 impl Workqueue {
     /// Calls `func` with pieces of `range` that together are all of it, on this thread and this queue's workers.
     ///
-    /// A piece is split off when somebody has come to take it, and its size follows what the last ones took: about 20
-    /// microseconds a piece, but one element at least.
+    /// A worker that helps splits a piece off. Its size follows the time that earlier pieces took:
+    /// a piece takes about 20 microseconds, and has one element at least. So pieces have arbitrary
+    /// sizes and start anywhere.
     ///
     /// # Guarantees
     ///
@@ -275,7 +276,10 @@ impl Workqueue {
 
     /// Calls `func` with pieces of `slice` that together are all of it, on this thread and this queue's workers.
     ///
-    /// In what order is not told. As [`for_each_range`](Self::for_each_range) in all else.
+    /// The pieces have arbitrary sizes, start anywhere, and come in any order: their sizes follow
+    /// the time that earlier pieces took. If chunks of a given size must stay whole, make them the
+    /// elements: see [`for_each_chunk_mut`](Self::for_each_chunk_mut). All else is as with
+    /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
     ///
@@ -307,7 +311,10 @@ impl Workqueue {
     /// Calls `func` with pieces of `slice`, to be changed, that together are all of it, on this thread and this queue's
     /// workers.
     ///
-    /// In what order is not told. As [`for_each_range`](Self::for_each_range) in all else.
+    /// The pieces have arbitrary sizes, start anywhere, and come in any order: their sizes follow
+    /// the time that earlier pieces took. If chunks of a given size must stay whole, make them the
+    /// elements, as the second example does. All else is as with
+    /// [`for_each_range`](Self::for_each_range).
     ///
     /// # Blocking
     ///
@@ -325,6 +332,23 @@ impl Workqueue {
     /// let mut numbers: Vec<u64> = (0..10_000).collect();
     /// queue.for_each_chunk_mut(&mut numbers, |chunk| chunk.iter_mut().for_each(|it| *it *= 2));
     /// assert_eq!(numbers[9_999], 19_998);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// Each row of a picture stays whole:
+    ///
+    /// ```
+    /// # use afterwork::workqueue::Workqueue;
+    /// # let queue = Workqueue::builder("example").build()?;
+    /// const WIDTH: usize = 30;
+    /// let mut picture = vec![0; WIDTH * 100];
+    /// let mut rows: Vec<(usize, &mut [usize])> = picture.chunks_mut(WIDTH).enumerate().collect();
+    /// queue.for_each_chunk_mut(&mut rows, |piece| {
+    ///     for (y, row) in piece {
+    ///         row.fill(*y);
+    ///     }
+    /// });
+    /// assert_eq!(picture[WIDTH * 99 - 1], 98);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     pub fn for_each_chunk_mut<T: Send>(&self, slice: &mut [T], func: impl Fn(&mut [T]) + Sync) {

@@ -83,7 +83,9 @@ impl Workqueue {
     /// - The caller runs items of this very scope while it waits, and nothing else: so no lock that it holds is wanted by
     ///   what it runs, unless an item of its own wants it. It needs no worker and no seat: what has not started when `body`
     ///   returns is run also where the queue is full, paused, drained or destroyed, gets no threads, or where the caller is
-    ///   inside an item of the queue. Such runs count neither against `max_active` nor in the queue's statistics.
+    ///   inside an item of the queue. Such runs count neither against `max_active` nor in the
+    ///   queue's statistics. The caller runs all items of a bottom-half queue's scope, so that they
+    ///   may wait.
     /// - Items start in the order in which they were brought. On an ordered queue each ends before the next one starts, too;
     ///   one that the caller runs may run beside other items of that queue.
     /// - If items panic, the others run all the same. Then the first panic goes on here; each of the others is told to the
@@ -100,8 +102,9 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// With what `body` or an item panicked with; inside an item of a bottom-half queue, and in a child of `fork` (see
-    /// [`Workqueue`]), before `body` is called. A child that comes back from `body` ends.
+    /// With the panic of `body` or of an item; inside an item of a bottom-half queue, unless this
+    /// is a bottom-half queue as well, and in a child of `fork` (see [`Workqueue`]), before `body`
+    /// is called. A child that returns from `body` ends.
     ///
     /// # Examples
     ///
@@ -148,9 +151,12 @@ impl Workqueue {
     ///
     /// # Panics
     ///
-    /// Inside an item of a bottom-half queue, and in a child of `fork`.
+    /// Inside an item of a bottom-half queue, unless this is one, and in a child of `fork`.
     pub(super) fn must_be_free_to_own(&self) {
-        report::must_be_free_to_sleep();
+        // Without guests there is no wait.
+        if !self.inner.core.bh {
+            report::must_be_free_to_sleep();
+        }
         self.inner.must_be_at_home();
     }
 

@@ -30,7 +30,10 @@ use sync::{Mutex, fork::Process, twin, unmodelled::Arc};
 use crate::{
     panics::{Foreign, contain, join_error::JoinError},
     workqueue::{
-        execute::{block_on::block_on, join::JoinHandle, wait::must_not_be_lost},
+        execute::{
+            block_on::block_on, current::is_blocking, dependency::reported, join::JoinHandle,
+            wait::must_not_be_lost,
+        },
         queues::queue::Workqueue,
     },
 };
@@ -75,6 +78,9 @@ pub struct TaskSet<T> {
     queue: Workqueue,
     /// By place; none where it is unused.
     handles: Vec<Option<JoinHandle<T>>>,
+    /// A place whose item was found able to end while the waiter waits. The next search begins
+    /// there, so that all searches together look at each place a few times.
+    able: usize,
     unused: Vec<usize>,
     ended: Arc<Ended>,
     /// I: where it was made.
@@ -154,13 +160,15 @@ impl<T> TaskSet<T> {
         Self {
             queue: queue.clone(),
             handles: Vec::new(),
+            able: 0,
             unused: Vec::new(),
             ended: Arc::default(),
             process: Process::this(),
         }
     }
 
-    /// Adds an item that was spawned in any way, on any queue.
+    /// Adds an item that was spawned in any way, on any queue. If its result was taken before, its
+    /// result in the set is [`JoinError::Taken`].
     ///
     /// # Panics
     ///
@@ -206,7 +214,9 @@ impl<T> TaskSet<T> {
     ///
     /// # Errors
     ///
-    /// Those of [`JoinHandle::join`] but [`JoinError::OwnItem`]: an item of the set that waits for the set waits for ever.
+    /// Those of [`JoinHandle::join`]. [`JoinError::OwnItem`] and [`JoinError::OwnQueue`] come
+    /// inside [`block_on`](crate::workqueue::block_on) alone, when no other item of the set is
+    /// left; the item that is refused is taken out of the set and stays queued.
     pub async fn join_next(&mut self) -> Option<Result<T, JoinError>> {
         poll_fn(|context| self.poll_join_next(context)).await
     }
@@ -224,9 +234,38 @@ impl<T> TaskSet<T> {
                 return Poll::Ready(Some(result));
             }
             if self.ended.wait(context.waker()) {
-                return Poll::Pending;
+                return match self.refuse_one() {
+                    Some(error) => Poll::Ready(Some(Err(error))),
+                    None => Poll::Pending,
+                };
             }
         }
+    }
+
+    /// Takes an item out that cannot end while this thread waits for it, if there is no other item;
+    /// returns why it cannot.
+    fn refuse_one(&mut self) -> Option<JoinError> {
+        if !is_blocking() {
+            return None;
+        }
+        let nr_places = self.handles.len();
+        let mut refused = None;
+        for ahead in 0..nr_places {
+            let place = (self.able + ahead) % nr_places;
+            let Some(handle) = &self.handles[place] else {
+                continue;
+            };
+            let Some(error) = handle.refusal_of_a_poll() else {
+                self.able = place;
+                return None;
+            };
+            refused = Some((place, error));
+        }
+        let (place, error) = refused?;
+        // It stays queued, as an item whose handle is dropped.
+        self.handles[place] = None;
+        self.unused.push(place);
+        Some(reported(error))
     }
 
     /// Returns what an item returned that has ended, if there is one.

@@ -4,7 +4,7 @@ use std::{
     fmt,
     future::poll_fn,
     pin::Pin,
-    task::{Context, Poll, ready},
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -16,7 +16,8 @@ use crate::workqueue::queues::{registry::Registry, timers::nanos};
 /// What comes after a tick that was missed: one that is so late that the next one is due already.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum MissedTickBehavior {
-    /// The missed ones come at once, one after another, until all have come. The count of ticks is right.
+    /// The missed ones come at once, one after another, until all have come; the task yields after
+    /// every few of them. The count of ticks is right.
     #[default]
     Burst,
     /// The next comes a whole period after the late one: the grid moves.
@@ -101,6 +102,7 @@ impl Registry {
             due_ns: now_ns,
             period_ns,
             missed: MissedTickBehavior::default(),
+            nr_at_once: 0,
         })
     }
 }
@@ -115,17 +117,37 @@ pub struct Interval {
     due_ns: u64,
     period_ns: u64,
     missed: MissedTickBehavior,
+    /// How many ticks were due already when they were awaited, since the task last waited or
+    /// yielded.
+    nr_at_once: u32,
 }
+
+/// How many ticks that are due already come one after another before the task yields. A guess: the
+/// more there are, the longer other tasks wait; the fewer, the more the missed ticks cost.
+const MAX_AT_ONCE: u32 = 8;
 
 impl Interval {
     /// Waits for the next tick. To drop this future loses none.
+    ///
+    /// After a few ticks that were due already the task yields: an interval that is behind lets
+    /// other tasks run, and a task that is cancelled ends there.
     pub async fn tick(&mut self) {
         poll_fn(|context| self.poll_tick(context)).await;
     }
 
     /// As [`tick`](Self::tick), for who implements a future.
     pub fn poll_tick(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        ready!(Pin::new(&mut self.sleep).poll(context));
+        if self.nr_at_once == MAX_AT_ONCE {
+            self.nr_at_once = 0;
+            // FOREIGN(tick-wake): `wake_by_ref` of a user's waker, on the thread that polls, under no lock; it may unwind to there.
+            context.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if Pin::new(&mut self.sleep).poll(context).is_pending() {
+            self.nr_at_once = 0;
+            return Poll::Pending;
+        }
+        self.nr_at_once += 1;
         let now_ns = time::now_ns();
         self.due_ns = self.missed.next_ns(self.due_ns, now_ns, self.period_ns);
         self.sleep.reset_ns(self.due_ns);

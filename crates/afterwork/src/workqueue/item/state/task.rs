@@ -12,7 +12,7 @@
 //! A future is linked by whoever takes it from waiting to pending, or by the end of the poll in which it was woken.
 //! So it is never linked while it is polled, never cut out of a list, and never handed over.
 
-use super::{Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, State, TURN_MASK};
+use super::{COUNTED, Completion, DISABLE_ONE, LINKED, PENDING, RUNNING, State, TURN_MASK};
 
 /// Its handle cancelled it: the next run drops the future instead of polling it.
 const CANCELLED: u64 = DISABLE_ONE;
@@ -45,9 +45,13 @@ impl State {
         }
     }
 
-    /// Wakes a future so that it is dropped.
+    /// Wakes a future so that it is dropped. If it has a place of the queue's capacity, the caller
+    /// returns that.
     pub(crate) fn wake_to_drop(self) -> Option<(State, bool)> {
-        let cancelled = self.with(CANCELLED);
+        let mut cancelled = self.with(CANCELLED);
+        if !sync::twin::armed("future: a cancel leaves the place to the start") {
+            cancelled = cancelled.without(COUNTED);
+        }
         if sync::twin::armed("future: a cancel is no wake") {
             return Some((cancelled, false));
         }

@@ -1,0 +1,288 @@
+//! Items that wait for later items of a queue whose only seat they have.
+
+use std::{
+    sync::mpsc,
+    time::{Duration, Instant},
+};
+
+use afterwork::workqueue::{
+    DelayedWork, FlushError, JoinError, JoinHandle, TaskSet, Work, Workqueue, block_on, sleep,
+};
+
+use crate::support::*;
+
+/// Runs `body` in an item of `queue`, and returns what it returned.
+fn inside<T: Send + 'static>(
+    queue: &Workqueue,
+    body: impl FnOnce(&Workqueue) -> T + Send + 'static,
+) -> T {
+    let queue = queue.clone();
+    ends(move || {
+        let own = queue.clone();
+        let (send, receive) = mpsc::channel();
+        // Detached: a joiner could run it on a thread without a seat of its own.
+        queue.spawn_detached(move || send.send(body(&own)).unwrap());
+        receive.recv().expect("the item ended without a value")
+    })
+}
+
+/// Queues of one seat, on which no joiner helps.
+fn queues() -> [Workqueue; 2] {
+    [
+        alone_on_two(queue("ordered").ordered()),
+        alone_on_two(queue("one").max_active(1).help(false)),
+    ]
+}
+
+fn is_refused<T>(result: Result<T, JoinError>) -> bool {
+    matches!(result, Err(JoinError::OwnQueue))
+}
+
+#[test]
+fn a_join_of_a_later_item_of_a_queue_with_one_seat_is_an_error() {
+    for queue in queues() {
+        let (send, order) = mpsc::channel();
+        let later = send.clone();
+        let refused = inside(&queue, move |own| {
+            let refused = is_refused(own.spawn(move || later.send("later").unwrap()).join());
+            send.send("waiter").unwrap();
+            refused
+        });
+        assert!(refused);
+        queue.drain().unwrap();
+        let order: Vec<_> = order.iter().collect();
+        assert_eq!(order, ["waiter", "later"], "the item stays queued");
+    }
+}
+
+#[test]
+fn a_timed_join_of_a_later_item_is_an_error_at_once() {
+    for queue in queues() {
+        assert!(inside(&queue, |own| {
+            let joined = own.spawn(|| ()).join_timeout(Duration::MAX);
+            joined.is_ok_and(is_refused)
+        }));
+    }
+}
+
+#[test]
+fn a_join_of_a_future_of_a_queue_with_one_seat_is_an_error() {
+    for queue in queues() {
+        // One that has not been polled, one that waits, and one that was cancelled while it waits.
+        let waits = |queue: &Workqueue| {
+            let (send, polled) = mpsc::channel();
+            let handle = queue.spawn_async(async move {
+                send.send(()).unwrap();
+                std::future::pending::<()>().await;
+            });
+            polled.recv_timeout(PATIENCE).unwrap();
+            handle
+        };
+        let (waiting, mut cancelled) = (waits(&queue), waits(&queue));
+        queue.spawn(|| ()).join().unwrap();
+        let (refused, waiting) = inside(&queue, move |own| {
+            let fresh = own.spawn_async(async {}).join();
+            assert!(cancelled.cancel());
+            let waiting = waiting.join_timeout(Duration::MAX);
+            ([is_refused(fresh), is_refused(cancelled.join())], waiting)
+        });
+        assert_eq!(refused, [true, true]);
+        assert!(waiting.is_ok_and(is_refused));
+        // The future that waits has no handle any more, and is dropped.
+        queue.drain().unwrap();
+    }
+}
+
+#[test]
+fn a_flush_of_a_later_item_of_a_queue_with_one_seat_is_an_error() {
+    for queue in queues() {
+        let (first, late) = (Work::new(|| ()), DelayedWork::new(|| ()));
+        let (inner, timed) = (first.clone(), late.clone());
+        let refused = inside(&queue, move |own| {
+            assert!(own.enqueue(&inner));
+            assert!(own.enqueue_after(&timed, Duration::from_secs(3600)));
+            [inner.flush(), timed.flush()]
+        });
+        assert_eq!(refused, [Err(FlushError::OwnQueue); 2]);
+        // They stay queued.
+        queue.drain().unwrap();
+        assert!(!first.is_busy() && !late.is_pending());
+    }
+}
+
+#[test]
+fn an_item_that_runs_again_behind_its_run_elsewhere_is_refused() {
+    for queue in queues() {
+        let elsewhere = alone_on_two(crate::support::queue("elsewhere"));
+        let (plug, hole) = stopper();
+        let work = Work::new(move || hole.sit());
+        assert!(elsewhere.enqueue(&work));
+        plug.wait_until_stuck();
+        let again = work.clone();
+        let refused = inside(&queue, move |own| {
+            assert!(own.enqueue(&again));
+            again.flush()
+        });
+        assert_eq!(refused, Err(FlushError::OwnQueue));
+        plug.release();
+        plug.wait_until_stuck();
+        plug.release();
+        work.flush().unwrap();
+    }
+}
+
+#[test]
+fn a_set_returns_errors_for_items_that_need_its_waiters_seat() {
+    for queue in queues() {
+        let other = alone_on_two(crate::support::queue("other"));
+        let results = inside(&queue, move |own| {
+            let mut set = TaskSet::new(own);
+            set.spawn(|| 1);
+            set.add(other.spawn(|| 2));
+            set.spawn_async(async { 3 });
+            let results: Vec<_> = set.results().collect();
+            assert!(set.is_empty());
+            results
+        });
+        let refused = results
+            .iter()
+            .filter(|it| matches!(it, Err(JoinError::OwnQueue)));
+        assert_eq!(refused.count(), 2);
+        assert!(
+            matches!(results[0], Ok(2)),
+            "an item that can end is waited for: {results:?}"
+        );
+    }
+}
+
+#[test]
+fn block_on_in_an_item_gets_an_error_for_a_later_item_of_its_queue() {
+    for queue in queues() {
+        assert!(inside(&queue, |own| {
+            let later = own.spawn(|| ());
+            block_on(async move {
+                sleep(Duration::from_millis(1)).await;
+                is_refused(later.await)
+            })
+        }));
+    }
+}
+
+#[test]
+fn a_future_awaits_a_later_item_of_its_own_queue() {
+    for queue in queues() {
+        let own = queue.clone();
+        let handle = queue.spawn_async(async move { own.spawn(|| 7).await });
+        assert_eq!(ends(move || handle.join()).unwrap().unwrap(), 7);
+    }
+}
+
+/// Makes a queue whose only worker is occupied as long as the plug is there, so that joiners run
+/// its items.
+fn without_workers() -> (Workqueue, Plug) {
+    let registry = unwatched("1 core");
+    let build = |name| queue(name).build_in(&registry).unwrap();
+    let (occupied, helps) = (build("occupied"), build("helps"));
+    let plug = plug_into(&occupied);
+    occupied.close_in_background();
+    (helps, plug)
+}
+
+#[test]
+fn a_helper_inside_another_queue_knows_what_seats_it_has() {
+    for queue in queues() {
+        let (helps, plug) = without_workers();
+        let helping = helps.clone();
+        assert!(inside(&queue, move |own| {
+            let own = own.clone();
+            let item = helping.spawn(move || is_refused(own.spawn(|| ()).join()));
+            item.join().unwrap()
+        }));
+        assert_eq!(helps.stats().helped, 1);
+        plug.release();
+    }
+}
+
+#[test]
+fn nested_joins_on_many_stacks_know_what_seats_they_have() {
+    /// Joins an item of `helps` in one of its own, and so on, and then one of `own`.
+    fn dive(own: &Workqueue, helps: &Workqueue, depth: u32) -> bool {
+        if depth == 0 {
+            return is_refused(own.spawn(|| ()).join());
+        }
+        let (a, b) = (own.clone(), helps.clone());
+        helps.spawn(move || dive(&a, &b, depth - 1)).join().unwrap()
+    }
+    for queue in queues() {
+        let (helps, plug) = without_workers();
+        let helping = helps.clone();
+        assert!(inside(&queue, move |own| dive(own, &helping, 300)));
+        assert_eq!(helps.stats().helped, 300);
+        plug.release();
+    }
+}
+
+#[test]
+fn an_item_with_a_deadline_is_waited_for_until_then() {
+    for queue in queues() {
+        let ended = inside(&queue, |own| {
+            let deadline = Instant::now() + Duration::from_millis(5);
+            let join = |handle: JoinHandle<()>| handle.join();
+            join(own.spawn_before(deadline, || ()))
+        });
+        assert!(matches!(ended, Err(JoinError::Expired)));
+    }
+}
+
+#[test]
+fn an_item_that_its_joiner_helps_with_is_never_refused() {
+    let queue = alone_on_two(queue("one").max_active(1));
+    for _ in 0..200 {
+        let (send, receive) = mpsc::channel();
+        let work = Work::new(move || send.send(()).unwrap());
+        let (inner, outer) = (work.clone(), work.clone());
+        let flushed = inside(&queue, move |own| {
+            assert!(own.enqueue(&inner));
+            // Another thread claims the item and then finds no seat for it.
+            let flusher = std::thread::spawn(move || outer.flush());
+            let flushed = inner.flush();
+            (flushed, flusher)
+        });
+        assert!(flushed.0.is_ok());
+        ends(move || flushed.1.join().unwrap()).unwrap();
+        assert_eq!(receive.try_iter().count(), 1);
+    }
+}
+
+#[test]
+fn code_of_a_queue_that_runs_without_a_seat_waits_for_its_items() {
+    struct JoinsWhenDropped(Workqueue, mpsc::Sender<Option<bool>>);
+    impl Drop for JoinsWhenDropped {
+        fn drop(&mut self) {
+            let handle = self.0.spawn(|| ());
+            self.1.send(None).unwrap();
+            self.1.send(Some(handle.join().is_ok())).unwrap();
+        }
+    }
+    for queue in queues() {
+        let (send, joined) = mpsc::channel();
+        queue.pause();
+        let canary = JoinsWhenDropped(queue.clone(), send);
+        let handle = queue.spawn(move || drop(canary));
+        let canceller = queue.clone();
+        let thread = std::thread::spawn(move || canceller.cancel_all());
+        assert_eq!(joined.recv_timeout(PATIENCE), Ok(None));
+        queue.resume();
+        assert_eq!(joined.recv_timeout(PATIENCE), Ok(Some(true)));
+        ends(move || thread.join().unwrap());
+        assert!(matches!(handle.join(), Err(JoinError::Cancelled)));
+    }
+}
+
+#[test]
+fn a_limit_that_is_raised_lets_items_wait_again() {
+    let queue = alone_on_two(queue("one").max_active(1).help(false));
+    assert!(inside(&queue, |own| is_refused(own.spawn(|| ()).join())));
+    queue.set_max_active(2).unwrap();
+    assert!(inside(&queue, |own| own.spawn(|| ()).join().is_ok()));
+}
