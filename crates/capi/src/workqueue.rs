@@ -23,8 +23,8 @@ use topology::Topology;
 use crate::boundary::{EBUSY, EINVAL, ENOMEM, EPERM, misuse, within};
 
 // As the header promises; it asserts the same.
-const _: () = assert!(size_of::<RawWork>() == 48 && align_of::<RawWork>() == 16);
-const _: () = assert!(size_of::<RawDelayed>() == 96 && align_of::<RawDelayed>() == 16);
+const _: () = assert!(size_of::<RawWork>() == 64 && align_of::<RawWork>() == 8);
+const _: () = assert!(size_of::<RawDelayed>() == 112 && align_of::<RawDelayed>() == 8);
 
 const WQ_BH: c_uint = 1 << 0;
 const WQ_UNBOUND: c_uint = 1 << 1;
@@ -384,7 +384,9 @@ pub struct RcuWork {
 }
 
 // As the header promises; it asserts the same.
-const _: () = assert!(size_of::<RcuWork>() == 80 && size_of::<rcu::Head>() <= 24);
+const _: () = assert!(
+    size_of::<RcuWork>() == 96 && align_of::<RcuWork>() == 8 && size_of::<rcu::Head>() <= 24
+);
 
 /// Queues an item after a grace period.
 ///

@@ -13,9 +13,9 @@
  *
  * Misuse
  *
- * What can be seen is told by name, on stderr: NULL, an item or a queue that is none (not initialised, not aligned, or
- * destroyed), an item that flushes itself, more enables than disables, a queue that is flushed or drained from one of its
- * own items. A debug build of the library then ends the process by abort; another one returns what each comment says. What
+ * The library reports misuse that it can see, by the name of the function, on stderr: NULL, an item that is not initialised,
+ * not aligned, or without a function, a queue that was destroyed, an item that flushes itself, more enables than disables,
+ * a queue that is flushed or drained from one of its own items. A debug build of the library then ends the process by abort; another one returns what each comment says. What
  * cannot be seen, and breaks things as it does in the kernel: to free an item that is pending, to initialise one anew that is
  * pending, a function that leaves by longjmp. A function ends the process with a line, in any build, that a C++ exception leaves,
  * or that returns in another read-side critical section than it was called in.
@@ -34,11 +34,9 @@
 #include <string.h>
 
 #ifdef __cplusplus
-#define AW_ALIGNAS(n) alignas(n)
 #define AW_STATIC_ASSERT(cond, text) static_assert(cond, text)
 extern "C" {
 #else
-#define AW_ALIGNAS(n) _Alignas(n)
 #define AW_STATIC_ASSERT(cond, text) _Static_assert(cond, text)
 #endif
 
@@ -87,12 +85,14 @@ typedef void (*work_func_t)(struct work_struct *work);
  * struct work_struct - a work item
  *
  * Part of the user's structure; laid out by INIT_WORK or DECLARE_WORK, and then the library's. An item is known by its
- * address and its function.
+ * address and its function, which has the offset that it has in the kernel. It needs the alignment of a pointer.
  */
 struct work_struct {
-	AW_ALIGNAS(16) void *aw_private[4];
-	work_func_t func;
+	void *aw_unused[2];
 	uint64_t aw_magic;
+	work_func_t func;
+	void *aw_private[3];
+	unsigned long aw_data;
 };
 
 /**
@@ -104,9 +104,10 @@ struct delayed_work {
 	uint64_t aw_private[6];
 };
 
-AW_STATIC_ASSERT(sizeof(struct work_struct) == 48, "a work_struct has 48 bytes");
-AW_STATIC_ASSERT(sizeof(struct delayed_work) == 96, "a delayed_work has 96 bytes");
-AW_STATIC_ASSERT(offsetof(struct work_struct, func) == 32, "its function stands behind what is private");
+AW_STATIC_ASSERT(sizeof(struct work_struct) == 64, "a work_struct has 64 bytes");
+AW_STATIC_ASSERT(sizeof(struct delayed_work) == 112, "a delayed_work has 112 bytes");
+AW_STATIC_ASSERT(offsetof(struct work_struct, func) == 24, "its function has the offset of the kernel");
+AW_STATIC_ASSERT(offsetof(struct work_struct, aw_data) == 56, "its state is its last word");
 AW_STATIC_ASSERT(offsetof(struct delayed_work, work) == 0, "its item stands first");
 
 /**
@@ -119,10 +120,10 @@ struct rcu_work {
 	struct workqueue_struct *wq;
 };
 
-AW_STATIC_ASSERT(sizeof(struct rcu_work) == 80, "an rcu_work has 80 bytes");
+AW_STATIC_ASSERT(sizeof(struct rcu_work) == 96, "an rcu_work has 96 bytes");
 
 #define AW_WORK_MAGIC UINT64_C(0xf770726b776f726b)
-#define AW_WORK_INIT(f) { { NULL, NULL, NULL, NULL }, (f), AW_WORK_MAGIC }
+#define AW_WORK_INIT(f) { { NULL, NULL }, AW_WORK_MAGIC, (f), { NULL, NULL, NULL }, 0 }
 
 /* DECLARE_WORK - define an item called N that calls F. */
 #define DECLARE_WORK(n, f) struct work_struct n = AW_WORK_INIT(f)
@@ -135,7 +136,7 @@ static inline void aw_init_work(struct work_struct *work, work_func_t func)
 	work->aw_private[0] = NULL;
 	work->aw_private[1] = NULL;
 	work->aw_private[2] = NULL;
-	work->aw_private[3] = NULL;
+	work->aw_data = 0;
 	work->func = func;
 	work->aw_magic = AW_WORK_MAGIC;
 }

@@ -149,11 +149,46 @@ static void queue_garbage(void)
 
 static void queue_misaligned(void)
 {
-	_Alignas(16) char memory[sizeof(struct work_struct) + 8];
+	_Alignas(8) char memory[sizeof(struct work_struct) + 4];
 	DECLARE_WORK(work, nothing);
 
-	memcpy(memory + 8, &work, sizeof(work));
-	CHECK(!queue_work(system_wq, (struct work_struct *)(void *)(memory + 8)));
+	memcpy(memory + 4, &work, sizeof(work));
+	CHECK(!queue_work(system_wq, (struct work_struct *)(void *)(memory + 4)));
+}
+
+static void queue_without_function(void)
+{
+	struct work_struct work;
+
+	INIT_WORK(&work, NULL);
+	CHECK(!queue_work(system_wq, &work));
+	CHECK_EQ(work_busy(&work), 0);
+}
+
+static void delayed_without_function(void)
+{
+	struct delayed_work dwork;
+
+	INIT_DELAYED_WORK(&dwork, NULL);
+	CHECK(!queue_delayed_work(system_wq, &dwork, 1));
+	CHECK(!mod_delayed_work(system_wq, &dwork, 1));
+	CHECK(!flush_delayed_work(&dwork));
+}
+
+static void rcu_work_without_function(void)
+{
+	struct rcu_work rwork;
+
+	INIT_RCU_WORK(&rwork, NULL);
+	CHECK(!queue_rcu_work(system_wq, &rwork));
+}
+
+static void queue_zeroed(void)
+{
+	struct work_struct work;
+
+	memset(&work, 0, sizeof(work));
+	CHECK(!queue_work(system_wq, &work));
 }
 
 static void flush_null(void) { CHECK(!flush_work(NULL)); }
@@ -554,7 +589,11 @@ static const struct misuse {
 	M(queue_to_null, "queue_work: this is no workqueue"),
 	M(queue_uninitialised, "queue_work: the work item is not initialised"),
 	M(queue_garbage, "queue_delayed_work: the work item is not initialised"),
-	M(queue_misaligned, "queue_work: the work item is not aligned to 16 bytes"),
+	M(queue_misaligned, "queue_work: the work item is not aligned to 8 bytes"),
+	M(queue_without_function, "queue_work: the work item has no function"),
+	M(delayed_without_function, "queue_delayed_work: the work item has no function"),
+	M(rcu_work_without_function, "queue_rcu_work: the work item has no function"),
+	M(queue_zeroed, "queue_work: the work item is not initialised"),
 	M(flush_null, "flush_work: the work item is NULL"),
 	M(cancel_null, "cancel_work_sync: the work item is NULL"),
 	M(cancel_null_delayed, "cancel_delayed_work_sync: the work item is NULL"),
@@ -695,12 +734,12 @@ bool misuse_is_told(const char *name, const char *line, bool ends)
 	X(19) X(20) X(21) X(22) X(23) X(24) X(25) X(26) X(27) X(28) X(29) X(30) X(31) X(32) X(33) X(34) X(35) X(36) \
 	X(37) X(38) X(39) X(40) X(41) X(42) X(43) X(44) X(45) X(46) X(47) X(48) X(49) X(50) X(51) X(52) X(53) X(54) \
 	X(55) X(56) X(57) X(58) X(59) X(60) X(61) X(62) X(63) X(64) X(65) X(66) X(67) X(68) X(69) X(70) X(71) X(72) \
-	X(73) X(74) X(75)
+	X(73) X(74) X(75) X(76) X(77) X(78) X(79)
 #define RUN(n)                                                                          \
 	static void misuse_##n(void) { CHECK(misuse_is_told(misuses[n].name, misuses[n].line, misuses[n].ends)); }
 #define ROW(n) { "misuse_" #n, misuse_##n },
 CASES(RUN)
-_Static_assert(NR_MISUSES == 76, "each misuse is a case");
+_Static_assert(NR_MISUSES == 80, "each misuse is a case");
 
 const struct test misuse_tests[] = {
 	CASES(ROW)

@@ -163,8 +163,7 @@ impl Default for Lists {
 }
 
 impl Name {
-    pub(super) fn of(item: NonNull<RawWork>, func: Option<WorkFn>) -> Self {
-        let item = item.as_ptr().cast_const();
+    pub(super) fn of(item: *const RawWork, func: Option<WorkFn>) -> Self {
         let func = func.map_or(0, |func| func as usize);
         Self { item, func }
     }
