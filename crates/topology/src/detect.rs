@@ -43,6 +43,19 @@ impl Topology {
         Self::detect_in(Path::new("/"), None)
     }
 
+    /// Returns the CPUs that the machine may have, as [`possible`](Self::possible) does, without a look at the rest.
+    ///
+    /// # Blocking
+    ///
+    /// Reads two files.
+    ///
+    /// # Errors
+    ///
+    /// As of [`detect`](Self::detect).
+    pub fn detect_possible() -> Result<CpuSet, Error> {
+        sysfs::possible(Path::new("/sys"))
+    }
+
     /// Detects the machine again if CPUs have come or gone, or others may be used, or the CPU quota has changed, since this topology was detected. Else
     /// returns `None`.
     ///

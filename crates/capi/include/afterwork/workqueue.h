@@ -54,10 +54,6 @@ extern "C" {
 #endif
 #undef HZ
 #define HZ 1000
-#ifndef msecs_to_jiffies
-#define msecs_to_jiffies(ms) ((unsigned long)(ms))
-#define jiffies_to_msecs(jiffies) ((unsigned int)(jiffies))
-#endif
 
 #ifndef container_of
 /* The structure of which PTR points at MEMBER. */
@@ -68,6 +64,9 @@ extern "C" {
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
 #endif
 #endif
+
+/* Names an object of the library's, whose symbol begins with aw_, as the kernel does: a program may have another of that name. */
+#define AW_SYMBOL(name) __asm__(#name)
 
 struct workqueue_struct;
 struct work_struct;
@@ -155,8 +154,15 @@ static inline void aw_init_work(struct work_struct *work, work_func_t func)
 #define INIT_RCU_WORK(rwork, f) aw_init_work(&(rwork)->work, (f))
 #define INIT_RCU_WORK_ONSTACK(rwork, f) aw_init_work(&(rwork)->work, (f))
 /* Nothing is to be destroyed; for code that says so. */
-#define destroy_work_on_stack(work) ((void)(work))
-#define destroy_delayed_work_on_stack(dwork) ((void)(dwork))
+static inline void destroy_work_on_stack(struct work_struct *work)
+{
+	(void)work;
+}
+
+static inline void destroy_delayed_work_on_stack(struct delayed_work *dwork)
+{
+	(void)dwork;
+}
 
 /* to_delayed_work - the delayed item of which WORK is the item. */
 static inline struct delayed_work *to_delayed_work(struct work_struct *work)
@@ -265,8 +271,11 @@ enum wq_flags {
 
 enum {
 	WQ_MAX_ACTIVE = 512, /* the most that max_active may be */
+	WQ_UNBOUND_MAX_ACTIVE = WQ_MAX_ACTIVE, /* the same with WQ_UNBOUND */
+	WQ_DFL_ACTIVE = WQ_MAX_ACTIVE / 2, /* what a max_active of 0 stands for */
 	WORK_CPU_UNBOUND = -1, /* the CPU that queues */
 	WQ_NAME_LEN = 64,
+	WORKER_DESC_LEN = 32,
 	AW_WQ_ORDERED = 1 << 17
 };
 
@@ -281,7 +290,6 @@ void aw_destroy_workqueue(struct workqueue_struct *wq);
 void aw_flush_workqueue(struct workqueue_struct *wq);
 void aw_drain_workqueue(struct workqueue_struct *wq);
 int aw_workqueue_set_max_active(struct workqueue_struct *wq, int max_active);
-struct workqueue_struct *aw_system_queue(unsigned int number);
 bool aw_queue_work(int cpu, struct workqueue_struct *wq, struct work_struct *work);
 bool aw_queue_delayed_work(int cpu, struct workqueue_struct *wq, struct delayed_work *dwork, unsigned long delay);
 bool aw_mod_delayed_work(int cpu, struct workqueue_struct *wq, struct delayed_work *dwork, unsigned long delay);
@@ -303,6 +311,7 @@ bool aw_queue_rcu_work(struct workqueue_struct *wq, struct rcu_work *rwork);
 bool aw_flush_rcu_work(struct rcu_work *rwork);
 int aw_apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs);
 int aw_schedule_on_each_cpu(work_func_t func);
+void aw_set_worker_desc(const char *desc);
 long aw_blocking(long (*func)(void *data), void *data);
 
 /**
@@ -416,15 +425,19 @@ static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struc
 
 #define create_freezable_workqueue(name) alloc_workqueue("%s", WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
 
-/* Queues that are there for all; built at their first use. Nobody flushes, drains or destroys them. */
-#define system_wq aw_system_queue(0)
-#define system_percpu_wq aw_system_queue(0)
-#define system_highpri_wq aw_system_queue(1)
-#define system_long_wq aw_system_queue(2)
-#define system_unbound_wq aw_system_queue(3)
-#define system_dfl_wq aw_system_queue(3)
-#define system_freezable_wq aw_system_queue(0)
-#define system_power_efficient_wq aw_system_queue(3)
+/*
+ * Queues of the whole process. Each is built at its first use, in a child of fork too. A program must not flush, drain, destroy
+ * or replace them. The last three are system_wq or system_unbound_wq, because nothing freezes.
+ */
+extern struct workqueue_struct *system_wq AW_SYMBOL(aw_system_wq);
+extern struct workqueue_struct *system_percpu_wq AW_SYMBOL(aw_system_percpu_wq);
+extern struct workqueue_struct *system_highpri_wq AW_SYMBOL(aw_system_highpri_wq);
+extern struct workqueue_struct *system_long_wq AW_SYMBOL(aw_system_long_wq);
+extern struct workqueue_struct *system_unbound_wq AW_SYMBOL(aw_system_unbound_wq);
+extern struct workqueue_struct *system_dfl_wq AW_SYMBOL(aw_system_dfl_wq);
+extern struct workqueue_struct *system_freezable_wq AW_SYMBOL(aw_system_freezable_wq);
+extern struct workqueue_struct *system_power_efficient_wq AW_SYMBOL(aw_system_power_efficient_wq);
+extern struct workqueue_struct *system_freezable_power_efficient_wq AW_SYMBOL(aw_system_freezable_power_efficient_wq);
 
 /* ---- items ---- */
 
@@ -492,10 +505,10 @@ static inline bool flush_rcu_work(struct rcu_work *rwork)
 }
 
 /**
- * schedule_on_each_cpu - run a function once on each CPU that is online, and wait for all
+ * schedule_on_each_cpu - run a function once on each CPU that the process may use, and wait for all
  * @func: the function
  *
- * By system_wq. Returns 0, or -ENOMEM.
+ * By system_wq. Returns 0, or -ENOMEM. Differs from Linux: CPUs that the process is not allowed, and isolated ones, are left out.
  */
 static inline int schedule_on_each_cpu(work_func_t func)
 {
@@ -633,10 +646,39 @@ static inline bool work_pending(struct work_struct *work)
 	return (work_busy(work) & WORK_BUSY_PENDING) != 0;
 }
 
+/* The bit of an item's state that is set while the item is pending, its timer included. */
+enum {
+	WORK_STRUCT_PENDING_BIT = 0,
+	WORK_STRUCT_PENDING = 1 << WORK_STRUCT_PENDING_BIT
+};
+
+/* work_data_bits - the word of that bit. To be read: the library changes it, by steps of its own. */
+#define work_data_bits(work) (&(work)->aw_data)
+
 /* current_work - the item that the caller runs; NULL for none. It may have been freed. */
 static inline struct work_struct *current_work(void)
 {
 	return aw_current_work();
+}
+
+/**
+ * set_worker_desc - describe the item that runs, in the name of its thread
+ * @fmt: a few words, as of printf
+ *
+ * In an item: the words follow the name of its thread until the item ends. The kernel keeps 15 bytes. Elsewhere: nothing.
+ */
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+static inline void set_worker_desc(const char *fmt, ...)
+{
+	char desc[WORKER_DESC_LEN];
+	va_list args;
+
+	va_start(args, fmt);
+	(void)vsnprintf(desc, sizeof(desc), fmt, args);
+	va_end(args);
+	aw_set_worker_desc(desc);
 }
 
 /* ---- delayed items ---- */

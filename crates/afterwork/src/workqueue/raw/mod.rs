@@ -32,7 +32,7 @@ mod work;
 
 #[cfg(not(any(loom, shuttle)))]
 pub use delayed::{Modified, RawDelayed, take_back_timers};
-pub use runs::current;
+pub use runs::{current, describe};
 pub use work::{Misuse, RawWork, WorkFn};
 
 #[cfg(all(test, not(any(loom, shuttle))))]
