@@ -204,7 +204,7 @@ unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: O
                 // SAFETY: (2): the second word is the function.
                 unsafe { head.cast::<RcuFn>().add(1).write(func) };
                 // SAFETY: (2).
-                domain.call(move || unsafe { called.run() });
+                domain.call(move || unsafe { called.run("callback of call_srcu") });
             }
             _ => misuse("call_srcu", &"the head or the function is NULL", ()),
         }

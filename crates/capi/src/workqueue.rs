@@ -11,7 +11,7 @@ use afterwork::rcu;
 use afterwork::workqueue::{
     self, AffinityScope, Attrs, BuildError, Builder, CpuId, CpuSet, MAX_ACTIVE, Registry,
     RegistryError, Workqueue,
-    raw::{self, Misuse, Modified, RawDelayed, RawWork, WorkFn},
+    raw::{self, HookOfC, Misuse, Modified, Moment, RawDelayed, RawWork, WorkFn},
 };
 
 use crate::boundary::{EBUSY, EINVAL, ENOMEM, EPERM, misuse, within};
@@ -691,6 +691,28 @@ unsafe extern "C" fn aw_set_worker_desc(what: *const c_char) {
     });
 }
 
+/// Has threads that run items call `hook` when they start; returns the hook before.
+///
+/// # Safety
+///
+/// 1. `hook` may be called on any thread, until the process ends.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_on_worker_start(hook: Option<HookOfC>) -> Option<HookOfC> {
+    // SAFETY: (1).
+    unsafe { raw::set_hook_of_c(Moment::Start, hook) }
+}
+
+/// Has threads that run items call `hook` when they have ended; returns the hook before.
+///
+/// # Safety
+///
+/// 1. As of [`aw_on_worker_start`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_on_worker_stop(hook: Option<HookOfC>) -> Option<HookOfC> {
+    // SAFETY: (1).
+    unsafe { raw::set_hook_of_c(Moment::Stop, hook) }
+}
+
 /// Calls `func` after having told the pool that the caller may sleep.
 ///
 /// # Safety
@@ -702,8 +724,12 @@ unsafe extern "C" fn aw_blocking(
     data: *mut std::ffi::c_void,
 ) -> c_long {
     within("afterwork_blocking", || match func {
-        // SAFETY: (1).
-        Some(func) => workqueue::blocking(|| unsafe { func(data) }),
+        Some(func) => {
+            // SAFETY: (1).
+            let call = || unsafe { func(data) };
+            let what = "function of afterwork_blocking";
+            workqueue::blocking(|| raw::of_c(what, func as usize, call))
+        }
         None => misuse("afterwork_blocking", &"the function is NULL", 0),
     })
 }

@@ -8,7 +8,7 @@ mod support;
 use std::{collections::BTreeSet, env, fs, path::PathBuf, process::Command};
 
 use support::{
-    SANITIZE, STRICT, SYSTEM, aborts_with_a_line, debug, has_sanitizers, include, library, place,
+    SANITIZE, STRICT, SYSTEM, aborts_with_one_line, debug, has_sanitizers, include, library, place,
     root, shared, shown, succeeds, tool, tools, under_valgrind,
 };
 
@@ -208,6 +208,13 @@ fn srcu_stands_beside_the_names_of_liburcu() {
 }
 
 #[test]
+fn a_worker_calls_hooks_of_c_when_it_starts_and_stops() {
+    if let Some(program) = compiled("hooks", &[apart("hooks.c")], &[]) {
+        succeeds(&mut Command::new(program));
+    }
+}
+
+#[test]
 fn functions_on_each_cpu_keep_to_the_cpus_of_the_process() {
     if let Some(program) = compiled("each", &[apart("each.c")], &[]) {
         succeeds(&mut Command::new(program));
@@ -260,21 +267,26 @@ fn each_allocation_and_each_thread_may_be_refused() {
 #[test]
 fn what_an_exception_leaves_ends_the_process_with_a_line() {
     let places = [
-        "item",
-        "delayed item",
-        "rcu work",
-        "on cpu",
-        "on each cpu",
-        "blocking",
-        "per-CPU work",
-        "callback",
-        "srcu callback",
-        "task work",
+        ("item", "function of a work item"),
+        ("delayed item", "function of a work item"),
+        ("rcu work", "function of a work item"),
+        ("on cpu", "function of a work item"),
+        ("on each cpu", "function of a work item"),
+        ("blocking", "function of afterwork_blocking"),
+        ("per-CPU work", "function of a work item"),
+        ("callback", "callback of call_rcu"),
+        ("srcu callback", "callback of call_srcu"),
+        ("task work", "callback of task_work_add"),
+        ("hook", "function of afterwork_on_worker_start"),
     ];
     for compiler in tools(CPP) {
         let program = compiled_by(compiler, "throws", &[apart("throws.cpp")], &[]);
-        for place in places {
-            aborts_with_a_line(Command::new(&program).arg(place));
+        for (place, named) in places {
+            // By an exception, and by the end of the thread.
+            for way in ["throw", "exit"] {
+                let mut command = Command::new(&program);
+                aborts_with_one_line(command.args([place, way]), named);
+            }
         }
     }
 }

@@ -22,7 +22,7 @@
 mod error;
 mod keys;
 mod rcu;
-mod threads;
+pub(crate) mod threads;
 mod word;
 
 use std::{env, fmt, str::FromStr};

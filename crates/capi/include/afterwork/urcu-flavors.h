@@ -432,6 +432,12 @@ static inline void *rcu_dereference_sym(void *p)
 	return p;
 }
 
+/* This one loads the pointer itself. */
+static inline void *rcu_dereference_sym2(void **p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
+}
+
 static inline void *rcu_set_pointer_sym(void **p, void *v)
 {
 	__atomic_store_n(p, v, __ATOMIC_RELEASE);

@@ -15,10 +15,11 @@
  *
  * The library reports misuse that it can see, by the name of the function, on stderr: NULL, an item that is not initialised,
  * not aligned, or without a function, a queue that was destroyed, an item that flushes itself, more enables than disables,
- * a queue that is flushed or drained from one of its own items. A debug build of the library then ends the process by abort; another one returns what each comment says. What
- * cannot be seen, and breaks things as it does in the kernel: to free an item that is pending, to initialise one anew that is
- * pending, a function that leaves by longjmp. A function ends the process with a line, in any build, that a C++ exception leaves,
- * or that returns in another read-side critical section than it was called in.
+ * a queue that is flushed or drained from one of its own items. A debug build of the library then ends the process by abort;
+ * another one returns what each comment says. What cannot be seen, and breaks things as it does in the kernel: to free an item
+ * that is pending, to initialize an item again that is pending, a function that leaves by longjmp. The process ends with one line,
+ * in any build, when a function is left by a C++ exception or by pthread_exit, or returns in another read-side critical section
+ * than it was called in.
  *
  * Tests of the library hold this file against it: sizes, alignments and every symbol.
  */
@@ -284,6 +285,9 @@ enum work_busy_flags {
 	WORK_BUSY_RUNNING = 1 << 1
 };
 
+/* afterwork_hook_t - what threads that run items call when they start, or when they have ended. */
+typedef void (*afterwork_hook_t)(void);
+
 /* The library's own symbols; their contracts stand at the names below. */
 struct workqueue_struct *aw_alloc_workqueue(const char *name, unsigned int flags, int max_active);
 void aw_destroy_workqueue(struct workqueue_struct *wq);
@@ -312,6 +316,8 @@ bool aw_flush_rcu_work(struct rcu_work *rwork);
 int aw_apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs);
 int aw_schedule_on_each_cpu(work_func_t func);
 void aw_set_worker_desc(const char *desc);
+afterwork_hook_t aw_on_worker_start(afterwork_hook_t hook);
+afterwork_hook_t aw_on_worker_stop(afterwork_hook_t hook);
 long aw_blocking(long (*func)(void *data), void *data);
 
 /**
@@ -679,6 +685,29 @@ static inline void set_worker_desc(const char *fmt, ...)
 	(void)vsnprintf(desc, sizeof(desc), fmt, args);
 	va_end(args);
 	aw_set_worker_desc(desc);
+}
+
+/**
+ * afterwork_on_worker_start - have a function called by each thread that runs items, before its first item
+ * @hook: the function; NULL for none
+ *
+ * By threads that start from now on: to reach all of them, call this before the first queue is made. Returns the hook before, which
+ * the new one calls where it extends it. There is no such name in the kernel.
+ */
+static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
+{
+	return aw_on_worker_start(hook);
+}
+
+/**
+ * afterwork_on_worker_stop - have a function called by each thread that runs items, after its last item
+ * @hook: the function; NULL for none
+ *
+ * As afterwork_on_worker_start. Threads end when they have been idle for long, and not when the process exits.
+ */
+static inline afterwork_hook_t afterwork_on_worker_stop(afterwork_hook_t hook)
+{
+	return aw_on_worker_stop(hook);
 }
 
 /* ---- delayed items ---- */

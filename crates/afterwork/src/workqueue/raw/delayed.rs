@@ -472,7 +472,7 @@ fn start() -> &'static Timers {
         })
     };
     if thread::spawn("aw/timers", body).is_err() {
-        process::die("there is no thread to be had for delayed work");
+        process::die("queue_delayed_work: there is no thread to be had for timers");
     }
     timers
 }

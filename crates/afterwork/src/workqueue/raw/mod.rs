@@ -30,6 +30,10 @@ mod heap;
 mod runs;
 mod work;
 
+pub use crate::{
+    panics::of_c,
+    params::threads::{HookOfC, Moment, set_hook_of_c},
+};
 #[cfg(not(any(loom, shuttle)))]
 pub use delayed::{Modified, RawDelayed, take_back_timers};
 pub use runs::{current, describe};

@@ -697,18 +697,18 @@ unsafe fn carry_out(
         let within = trace::enter(item.as_ptr().addr(), false);
         trace::execute_start(told);
         // FOREIGN(raw-item-run): a function of C's, on a worker, a rescuer or a joiner; what unwinds ends the process.
-        let nesting = rcu::nesting();
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
-                // SAFETY: by (1) of `RawWork::new`.
-                unsafe { func(RawWork::of_head(item)) };
+                let run = || {
+                    // SAFETY: by (1) of `RawWork::new`.
+                    unsafe { func(RawWork::of_head(item)) };
+                };
+                rcu::of_c("function of a work item", func as usize, run);
             }
         });
         if outcome.is_err() {
+            // In a model, whose panics unwind.
             die("the function of a work item unwound");
-        }
-        if rcu::nesting() != nesting {
-            left_section(func);
         }
         trace::execute_end(told);
         drop(within);
@@ -728,15 +728,6 @@ fn put_back_left(left: Option<NonNull<Head>>) {
         let pool = home.pool.clone();
         put_back(&pool, left, None);
     }
-}
-
-/// Ends the process: a section that is open on a worker would hold up all grace periods.
-#[cold]
-fn left_section(func: Option<WorkFn>) -> ! {
-    let func = func.map_or(0, |func| func as usize);
-    die(&format!(
-        "the function {func:#x} of a work item returned in another read-side critical section than it was called in"
-    ))
 }
 
 /// Runs a pending item on the spot, if its queue lets joiners help and has a seat, and nobody has come for it; returns `true`
