@@ -122,7 +122,7 @@ struct rcu_work {
 
 AW_STATIC_ASSERT(sizeof(struct rcu_work) == 96, "an rcu_work has 96 bytes");
 
-#define AW_WORK_MAGIC UINT64_C(0xf770726b776f726b)
+#define AW_WORK_MAGIC 0xf770726b776f726bull
 #define AW_WORK_INIT(f) { { NULL, NULL }, AW_WORK_MAGIC, (f), { NULL, NULL, NULL }, 0 }
 
 /* DECLARE_WORK - define an item called N that calls F. */
