@@ -125,12 +125,46 @@ impl<T> fmt::Debug for Foreign<T> {
 /// In a model a panic is the model's way to fail, and unwinds.
 pub(crate) fn or_abort<R>(what: &str, body: impl FnOnce() -> R) -> R {
     #[cfg(not(any(loom, shuttle)))]
-    return catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| sync::process::die(what));
+    return catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+        let text = text_of(&*payload).unwrap_or("no message");
+        sync::process::die(&format!("{what}: {text}"))
+    });
     #[cfg(any(loom, shuttle))]
     {
         let _ = what;
         body()
     }
+}
+
+/// Calls `body`, which calls the function of C's at `func`. Where anything unwinds out of that, the process ends with a line that
+/// names it: an exception of C++, or the end of the thread by `pthread_exit` or a cancellation, which no `catch_unwind` may catch.
+///
+/// # Blocking
+///
+/// As `body`.
+#[inline]
+pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
+    /// Is dropped by the unwinder, which passes through the frame before it reaches one that catches.
+    struct Entered<'a>(&'a str, usize);
+
+    impl Drop for Entered<'_> {
+        #[cold]
+        fn drop(&mut self) {
+            // In a model a panic is the model's way to fail.
+            if cfg!(any(loom, shuttle)) {
+                return;
+            }
+            let Self(what, func) = self;
+            die(&format!(
+                "the {what} at {func:#x} was left by an exception, or by the end of its thread"
+            ));
+        }
+    }
+
+    let entered = Entered(what, func);
+    let answer = body();
+    std::mem::forget(entered);
+    answer
 }
 
 /// Ends the process with the line `why`. In a model it panics.

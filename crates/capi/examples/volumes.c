@@ -15,6 +15,7 @@
  * - What is counted is counted per CPU.
  */
 #include <afterwork/percpu.h>
+#include <afterwork/jiffies.h>
 #include <afterwork/rcupdate.h>
 #include <afterwork/srcu.h>
 #include <afterwork/task_work.h>

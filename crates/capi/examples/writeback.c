@@ -9,6 +9,7 @@
  * - A watch looks at the cache every few milliseconds, by an item that queues itself again.
  * - Teardown ends all of that in the order that such code must keep: watch, write-back, journal, listeners.
  */
+#include <afterwork/jiffies.h>
 #include <afterwork/rcupdate.h>
 #include <afterwork/srcu.h>
 #include <afterwork/workqueue.h>

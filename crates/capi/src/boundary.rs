@@ -1,8 +1,11 @@
 //! Where C ends and Rust begins.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::{
+    any::Any,
+    env,
+    panic::{self, AssertUnwindSafe, catch_unwind},
+};
 
-use afterwork::rcu::raw;
 use sync::process::{self, die};
 
 /// Invalid argument.
@@ -16,27 +19,43 @@ pub(crate) const EBUSY: i32 = 16;
 /// Out of memory, or of threads.
 pub(crate) const ENOMEM: i32 = 12;
 
-/// Calls `body`, which C called as `name`: should it panic, the process ends. What it panicked with has been told.
+/// Calls `body`, which C called as `name`. If it panics, the process ends with a line that has the message of the panic.
 #[inline]
 pub(crate) fn within<R>(name: &str, body: impl FnOnce() -> R) -> R {
-    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|_| failed(name))
-}
-
-/// Calls `body`, which is the function `func` of C's; should it leave a section of RCU open, or end one of another's, the process
-/// ends: no grace period would.
-pub(crate) fn balanced(what: &str, func: usize, body: impl FnOnce()) {
-    let nesting = raw::nesting();
-    body();
-    if raw::nesting() != nesting {
-        die(&format!(
-            "the {what} {func:#x} returned in another read-side critical section than it was called in"
-        ));
-    }
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|panicked| failed(name, &*panicked))
 }
 
 #[cold]
-fn failed(name: &str) -> ! {
-    die(&format!("{name} could not go on"))
+fn failed(name: &str, panicked: &(dyn Any + Send)) -> ! {
+    let text = panicked.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panicked.downcast_ref::<String>().map(String::as_str));
+    die(&format!("{name}: {}", text.unwrap_or("no message")))
+}
+
+/// What the names of the library's source files begin with.
+fn sources() -> &'static str {
+    file!().split("capi/src/").next().unwrap_or_default()
+}
+
+/// Has panics of the library print nothing, because the line with which the process ends has their message. With
+/// `RUST_BACKTRACE=full` they print what they print in Rust, and a trace. Panics in other sources stay as they are, in a program
+/// with parts in Rust.
+#[used]
+#[unsafe(link_section = ".init_array")]
+static SILENCE: extern "C" fn() = silence;
+
+extern "C" fn silence() {
+    let others = panic::take_hook();
+    panic::set_hook(Box::new(move |panicked| {
+        let file = panicked.location().map_or("", |at| at.file());
+        let is_ours = file
+            .strip_prefix(sources())
+            .is_some_and(|file| file.contains("/src/"));
+        let is_traced = env::var_os("RUST_BACKTRACE").is_some_and(|value| value == "full");
+        if !is_ours || is_traced {
+            others(panicked);
+        }
+    }));
 }
 
 /// Tells that C called `name` as it must not: ends the process in a debug build, else goes on with `answer`.

@@ -6,6 +6,7 @@ use sync::cpu;
 use topology::{CpuSet, Topology};
 
 use crate::boundary::{EBUSY, EINVAL, within};
+use crate::percpu::nr_cpu_ids;
 
 /// Gives the library its CPUs. Returns 0, `-EINVAL` or `-EBUSY`.
 ///
@@ -21,7 +22,10 @@ unsafe extern "C" fn aw_set_cpus(list: *const c_char) -> c_int {
         // SAFETY: (1).
         let list = unsafe { CStr::from_ptr(list) };
         let cpus = list.to_str().ok().and_then(|list| list.parse().ok());
-        let machine = cpus.and_then(|cpus: CpuSet| Topology::flat(&cpus).ok());
+        let are_known = |cpus: &CpuSet| cpus.iter().all(|cpu| cpu.as_u32() < nr_cpu_ids());
+        let machine = cpus
+            .filter(are_known)
+            .and_then(|cpus| Topology::flat(&cpus).ok());
         match machine.map(cpu::set_topology) {
             Some(Ok(())) => 0,
             Some(Err(_)) => -EBUSY,

@@ -15,6 +15,7 @@ use sync::{
     cpu,
     futex::Futex,
 };
+use topology::Topology;
 
 use crate::boundary::{misuse, within};
 
@@ -37,23 +38,35 @@ struct Before {
 ///
 /// The same for as long as the process lives: parts are found by it.
 pub(crate) fn nr_cpu_ids() -> u32 {
-    /// 0 is not known yet.
-    static KNOWN: AtomicU32 = AtomicU32::new(0);
-    let known = KNOWN.load(Ordering::Relaxed);
+    let known = aw_nr_cpu_ids.load(Ordering::Relaxed);
     if known != 0 {
         return known;
     }
-    let nr = cpu::topology().map_or(1, |topology| topology.nr_cpus() as u32);
-    // Whoever comes second may have found another number, and takes the first one.
-    match KNOWN.compare_exchange(0, nr, Ordering::Relaxed, Ordering::Relaxed) {
+    let possible = Topology::detect_possible();
+    let possible = possible.or_else(|_| cpu::affinity()).ok();
+    let last = possible.and_then(|cpus| cpus.last());
+    let nr = last.map_or(1, |cpu| cpu.as_u32() + 1);
+    // A thread that comes second may have found another number, and takes the first one.
+    match aw_nr_cpu_ids.compare_exchange(0, nr, Ordering::Relaxed, Ordering::Relaxed) {
         Ok(_) => nr,
         Err(first) => first,
     }
 }
 
+/// What [`nr_cpu_ids`] returns, as C reads it; 0 before the loader has called [`set_nr_cpu_ids`]. A program may have a copy of it,
+/// which the loader gives to the library as well.
 #[unsafe(no_mangle)]
-extern "C" fn aw_nr_cpu_ids() -> c_uint {
-    within("nr_cpu_ids", nr_cpu_ids)
+#[allow(non_upper_case_globals, reason = "as C names it")]
+pub static aw_nr_cpu_ids: AtomicU32 = AtomicU32::new(0);
+
+/// Has the loader call [`set_nr_cpu_ids`] before the program begins. The name of the section has the first priority of a program,
+/// so that constructors of the program find the number with a static library too.
+#[used]
+#[unsafe(link_section = ".init_array.00101")]
+static SET_NR_CPU_IDS: extern "C" fn() = set_nr_cpu_ids;
+
+extern "C" fn set_nr_cpu_ids() {
+    within("nr_cpu_ids", || _ = nr_cpu_ids());
 }
 
 /// Returns the CPU that the caller runs on, or did a moment ago; one that has a part, also where not all CPUs are known.

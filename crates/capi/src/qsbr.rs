@@ -101,7 +101,7 @@ pub unsafe extern "C" fn aw_qsbr_call_rcu(head: *mut RcuHead, func: Option<RcuFn
         Some(func) if !head.is_null() => {
             let called = Called(head, func);
             // SAFETY: (1), and a callback runs once.
-            rcu::call(move || as_reader(|| unsafe { called.run() }));
+            rcu::call(move || as_reader(|| unsafe { called.run("callback of call_rcu") }));
         }
         _ => misuse("call_rcu", &"the head or the function is NULL", ()),
     });

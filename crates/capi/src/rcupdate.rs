@@ -25,9 +25,10 @@ impl Called {
     /// # Safety
     ///
     /// 1. Its grace period is over, and this is called once.
-    pub(crate) unsafe fn run(self) {
+    pub(crate) unsafe fn run(self, what: &str) {
+        let Self(head, func) = self;
         // SAFETY: (1).
-        unsafe { raw::run_c(self.0, self.1) };
+        raw::of_c(what, func as usize, || unsafe { func(head) });
     }
 }
 

@@ -200,8 +200,11 @@ unsafe extern "C" fn aw_call_srcu(srcu: *const Srcu, head: *mut RcuHead, func: O
         match func {
             Some(func) if !head.is_null() => {
                 let called = Called(head, func);
+                // For `rcu_head_after_call_rcu`.
+                // SAFETY: (2): the second word is the function.
+                unsafe { head.cast::<RcuFn>().add(1).write(func) };
                 // SAFETY: (2).
-                domain.call(move || unsafe { called.run() });
+                domain.call(move || unsafe { called.run("callback of call_srcu") });
             }
             _ => misuse("call_srcu", &"the head or the function is NULL", ()),
         }

@@ -19,14 +19,14 @@ use std::{
     time::Duration,
 };
 
-use afterwork::wake::EventCount;
+use afterwork::{rcu::raw, wake::EventCount};
 use sync::{
     Arc, Mutex,
     atomic::{AtomicUsize, Ordering},
     fork::Process,
 };
 
-use crate::boundary::{EINVAL, ESRCH, balanced, misuse, within};
+use crate::boundary::{EINVAL, ESRCH, misuse, within};
 
 /// What C gives for a callback: `struct callback_head`.
 #[repr(C)]
@@ -178,7 +178,9 @@ impl Task {
             sync::lock::assert_none_held();
             // A callback of C's, on the thread that owns the list; what unwinds ends the process.
             // SAFETY: handed over to be called once. It may be freed by that.
-            balanced("task work", func as usize, || unsafe { func(work) });
+            raw::of_c("callback of task_work_add", func as usize, || unsafe {
+                func(work)
+            });
         }
     }
 

@@ -17,7 +17,7 @@ use sync::{
 };
 
 use crate::{
-    boundary::{EINVAL, balanced, misuse, within},
+    boundary::{EINVAL, misuse, within},
     inline, qsbr,
     rcupdate::{self, RcuFn, RcuHead},
 };
@@ -71,7 +71,7 @@ impl Deferred {
     /// 1. Its grace period is over, and this is called once.
     unsafe fn run(self) {
         // SAFETY: (1).
-        balanced("function of defer_rcu", self.0 as usize, || unsafe {
+        raw::of_c("function of defer_rcu", self.0 as usize, || unsafe {
             self.0(self.1);
         });
     }
@@ -298,7 +298,8 @@ fn at_fork(part: impl FnOnce(&AtFork) -> Option<unsafe extern "C-unwind" fn(*mut
     };
     if let Some(function) = part(handler) {
         // SAFETY: as above: it is the handler's own.
-        unsafe { function(handler.private) };
+        let call = || unsafe { function(handler.private) };
+        raw::of_c("handler of a fork", function as usize, call);
     }
 }
 

@@ -9,22 +9,20 @@ use std::{
 
 use afterwork::rcu;
 use afterwork::workqueue::{
-    self, AffinityScope, Attrs, BuildError, Builder, CpuId, CpuSet, MAX_ACTIVE, RegistryError,
-    Workqueue,
-    raw::{self, Misuse, Modified, RawDelayed, RawWork, WorkFn},
-};
-
-use sync::{
-    atomic::{AtomicUsize, Ordering},
-    cpu,
-    process::die,
+    self, AffinityScope, Attrs, BuildError, Builder, CpuId, CpuSet, MAX_ACTIVE, Registry,
+    RegistryError, Workqueue,
+    raw::{self, HookOfC, Misuse, Modified, Moment, RawDelayed, RawWork, WorkFn},
 };
 
 use crate::boundary::{EBUSY, EINVAL, ENOMEM, EPERM, misuse, within};
+use sync::{
+    atomic::{AtomicUsize, Ordering},
+    process::die,
+};
 
 // As the header promises; it asserts the same.
-const _: () = assert!(size_of::<RawWork>() == 48 && align_of::<RawWork>() == 16);
-const _: () = assert!(size_of::<RawDelayed>() == 96 && align_of::<RawDelayed>() == 16);
+const _: () = assert!(size_of::<RawWork>() == 64 && align_of::<RawWork>() == 8);
+const _: () = assert!(size_of::<RawDelayed>() == 112 && align_of::<RawDelayed>() == 8);
 
 const WQ_BH: c_uint = 1 << 0;
 const WQ_UNBOUND: c_uint = 1 << 1;
@@ -102,13 +100,36 @@ static HIGHPRI: Queue = Queue::system(workqueue::system_highpri);
 static LONG: Queue = Queue::system(workqueue::system_long);
 static UNBOUND: Queue = Queue::system(workqueue::system_unbound);
 
-/// Returns a queue that is there for all, by its number in the header.
-#[unsafe(no_mangle)]
-extern "C" fn aw_system_queue(number: c_uint) -> *const Queue {
-    let queues = [&PERCPU, &HIGHPRI, &LONG, &UNBOUND];
-    queues
-        .get(number as usize)
-        .map_or(ptr::null(), |&queue| queue)
+/// A queue of the whole process by its address, as C names it: `system_wq` and its kin.
+///
+/// The address is a constant, so it is there before any constructor of the program runs.
+#[repr(transparent)]
+#[derive(Debug)]
+pub struct SystemQueue(*const Queue);
+
+// SAFETY: a constant.
+unsafe impl Sync for SystemQueue {}
+
+/// Gives C the addresses of the queues of the whole process.
+macro_rules! system_queues {
+    ($($name:ident = $queue:ident;)*) => { $(
+        #[doc = concat!("See [`SystemQueue`]: `", stringify!($queue), "`.")]
+        #[unsafe(no_mangle)]
+        #[allow(non_upper_case_globals, reason = "as C names it")]
+        pub static $name: SystemQueue = SystemQueue(&raw const $queue);
+    )* };
+}
+
+system_queues! {
+    aw_system_wq = PERCPU;
+    aw_system_percpu_wq = PERCPU;
+    aw_system_highpri_wq = HIGHPRI;
+    aw_system_long_wq = LONG;
+    aw_system_unbound_wq = UNBOUND;
+    aw_system_dfl_wq = UNBOUND;
+    aw_system_freezable_wq = PERCPU;
+    aw_system_power_efficient_wq = UNBOUND;
+    aw_system_freezable_power_efficient_wq = UNBOUND;
 }
 
 /// Finds the queue that C means.
@@ -384,7 +405,9 @@ pub struct RcuWork {
 }
 
 // As the header promises; it asserts the same.
-const _: () = assert!(size_of::<RcuWork>() == 80 && size_of::<rcu::Head>() <= 24);
+const _: () = assert!(
+    size_of::<RcuWork>() == 96 && align_of::<RcuWork>() == 8 && size_of::<rcu::Head>() <= 24
+);
 
 /// Queues an item after a grace period.
 ///
@@ -515,7 +538,7 @@ unsafe extern "C" fn aw_apply_workqueue_attrs(
     })
 }
 
-/// Runs an item of `func` on each CPU that is online, and waits for all.
+/// Runs an item of `func` on each CPU that the process may use, and waits for all.
 ///
 /// # Safety
 ///
@@ -527,14 +550,16 @@ unsafe extern "C" fn aw_schedule_on_each_cpu(func: Option<WorkFn>) -> c_int {
         let Some(func) = func else {
             return misuse(NAME, &"the function is NULL", -EINVAL);
         };
-        let (Ok(queue), Ok(topology)) = (workqueue::system(), cpu::topology()) else {
+        let (Ok(queue), Ok(registry)) = (workqueue::system(), Registry::global()) else {
             return -ENOMEM;
         };
+        // Those of the queue: an item for another CPU would be a second one on one of these.
+        let topology = registry.topology();
         let mut works = Vec::new();
-        if works.try_reserve_exact(topology.online().len()).is_err() {
+        if works.try_reserve_exact(topology.allowed().len()).is_err() {
             return -ENOMEM;
         }
-        for cpu in topology.online().iter() {
+        for cpu in topology.allowed().iter() {
             // SAFETY: (1).
             works.push((cpu, unsafe { RawWork::new(func) }));
         }
@@ -655,6 +680,44 @@ extern "C" fn aw_current_work() -> *const RawWork {
     within("current_work", raw::current)
 }
 
+/// Describes the item that the caller runs, until it has ended.
+///
+/// # Safety
+///
+/// 1. `what` is null or a string.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_set_worker_desc(what: *const c_char) {
+    within("set_worker_desc", || {
+        if what.is_null() {
+            return misuse("set_worker_desc", &"the description is NULL", ());
+        }
+        // SAFETY: (1).
+        raw::describe(unsafe { CStr::from_ptr(what) }.to_bytes());
+    });
+}
+
+/// Has threads that run items call `hook` when they start; returns the hook before.
+///
+/// # Safety
+///
+/// 1. `hook` may be called on any thread, until the process ends.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_on_worker_start(hook: Option<HookOfC>) -> Option<HookOfC> {
+    // SAFETY: (1).
+    unsafe { raw::set_hook_of_c(Moment::Start, hook) }
+}
+
+/// Has threads that run items call `hook` when they have ended; returns the hook before.
+///
+/// # Safety
+///
+/// 1. As of [`aw_on_worker_start`].
+#[unsafe(no_mangle)]
+unsafe extern "C" fn aw_on_worker_stop(hook: Option<HookOfC>) -> Option<HookOfC> {
+    // SAFETY: (1).
+    unsafe { raw::set_hook_of_c(Moment::Stop, hook) }
+}
+
 /// Calls `func` after having told the pool that the caller may sleep.
 ///
 /// # Safety
@@ -666,8 +729,12 @@ unsafe extern "C" fn aw_blocking(
     data: *mut std::ffi::c_void,
 ) -> c_long {
     within("afterwork_blocking", || match func {
-        // SAFETY: (1).
-        Some(func) => workqueue::blocking(|| unsafe { func(data) }),
+        Some(func) => {
+            // SAFETY: (1).
+            let call = || unsafe { func(data) };
+            let what = "function of afterwork_blocking";
+            workqueue::blocking(|| raw::of_c(what, func as usize, call))
+        }
         None => misuse("afterwork_blocking", &"the function is NULL", 0),
     })
 }

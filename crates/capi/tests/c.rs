@@ -8,7 +8,7 @@ mod support;
 use std::{collections::BTreeSet, env, fs, path::PathBuf, process::Command};
 
 use support::{
-    SANITIZE, STRICT, SYSTEM, aborts_with_a_line, debug, has_sanitizers, include, library, place,
+    SANITIZE, STRICT, SYSTEM, aborts_with_one_line, debug, has_sanitizers, include, library, place,
     root, shared, shown, succeeds, tool, tools, under_valgrind,
 };
 
@@ -151,6 +151,77 @@ fn a_second_has_a_thousand_jiffies_whatever_the_system_says() {
 }
 
 #[test]
+fn a_program_has_names_of_the_kernels_of_its_own() {
+    for compiler in tools(C) {
+        let sources = [apart("own_names.c")];
+        let program = compiled_by(compiler, "own-names", &sources, &[]);
+        succeeds(&mut Command::new(program));
+        // A program at a fixed address has copies of the objects of a shared library.
+        for flags in [
+            ["-fPIE", "-pie"],
+            ["-fno-pie", "-no-pie"],
+            ["-fPIC", "-pie"],
+        ] {
+            let program = shared(compiler, "own-names", &sources, &flags);
+            succeeds(&mut Command::new(program));
+        }
+    }
+}
+
+/// Returns `true` if liburcu is installed.
+fn has_liburcu(compiler: &str) -> bool {
+    let source = place("has-liburcu.c");
+    fs::write(&source, "#include <urcu.h>\n").unwrap();
+    let mut command = Command::new(compiler);
+    command.arg("-fsyntax-only").arg(source);
+    let has = command.output().is_ok_and(|output| output.status.success());
+    if !has {
+        eprintln!("left out: there is no liburcu-dev");
+    }
+    has
+}
+
+#[test]
+fn srcu_stands_beside_the_names_of_liburcu() {
+    let Some(compiler) = tool("cc") else { return };
+    let source = [apart("beside_urcu.c")];
+    // Ours in either order, and liburcu's own before SRCU.
+    let ours = format!("{}/include/afterwork/urcu.h", root().display());
+    let after = root().join("include/afterwork/liburcu");
+    let program = compiled("beside-ours", &source, &["-include", &ours]).unwrap();
+    succeeds(&mut Command::new(program));
+    let mapped = format!("-I{}", after.display());
+    let program = compiled("beside-mapped", &source, &["-DSRCU_AFTER", &mapped]).unwrap();
+    succeeds(&mut Command::new(program));
+    let text = "#include <afterwork/srcu.h>\n#include <afterwork/urcu.h>\n";
+    let before = place("before-ours.h");
+    fs::write(&before, text).unwrap();
+    let before = before.display().to_string();
+    let program = compiled("beside-before", &source, &["-include", &before]).unwrap();
+    succeeds(&mut Command::new(program));
+    if has_liburcu(compiler) {
+        let linked = "-Wl,--push-state,--no-as-needed,-lurcu,--pop-state";
+        let flags = ["-DSRCU_AFTER", "-Wall", "-Wextra", "-Werror", linked];
+        let program = shared(compiler, "beside-liburcu", &source, &flags);
+        succeeds(&mut Command::new(program));
+    }
+}
+
+#[test]
+fn a_worker_calls_hooks_of_c_when_it_starts_and_stops() {
+    if let Some(program) = compiled("hooks", &[apart("hooks.c")], &[]) {
+        succeeds(&mut Command::new(program));
+    }
+}
+
+#[test]
+fn functions_on_each_cpu_keep_to_the_cpus_of_the_process() {
+    if let Some(program) = compiled("each", &[apart("each.c")], &[]) {
+        succeeds(&mut Command::new(program));
+    }
+}
+
+#[test]
 fn a_program_in_cpp_defers_work() {
     let sources = files("tests/c", "cpp");
     for compiler in tools(CPP) {
@@ -196,21 +267,26 @@ fn each_allocation_and_each_thread_may_be_refused() {
 #[test]
 fn what_an_exception_leaves_ends_the_process_with_a_line() {
     let places = [
-        "item",
-        "delayed item",
-        "rcu work",
-        "on cpu",
-        "on each cpu",
-        "blocking",
-        "per-CPU work",
-        "callback",
-        "srcu callback",
-        "task work",
+        ("item", "function of a work item"),
+        ("delayed item", "function of a work item"),
+        ("rcu work", "function of a work item"),
+        ("on cpu", "function of a work item"),
+        ("on each cpu", "function of a work item"),
+        ("blocking", "function of afterwork_blocking"),
+        ("per-CPU work", "function of a work item"),
+        ("callback", "callback of call_rcu"),
+        ("srcu callback", "callback of call_srcu"),
+        ("task work", "callback of task_work_add"),
+        ("hook", "function of afterwork_on_worker_start"),
     ];
     for compiler in tools(CPP) {
         let program = compiled_by(compiler, "throws", &[apart("throws.cpp")], &[]);
-        for place in places {
-            aborts_with_a_line(Command::new(&program).arg(place));
+        for (place, named) in places {
+            // By an exception, and by the end of the thread.
+            for way in ["throw", "exit"] {
+                let mut command = Command::new(&program);
+                aborts_with_one_line(command.args([place, way]), named);
+            }
         }
     }
 }
@@ -340,7 +416,9 @@ fn the_shared_library_has_the_symbols_of_the_headers_and_no_others() {
                 && line.contains(" ")
         });
         for line in prototypes {
-            let name = line.split('(').next().unwrap_or_default();
+            // The declaration of an object has a line of its own, which ends with the name of its symbol.
+            let is_data = line.starts_with("extern ");
+            let name = line.split('(').next().filter(|_| !is_data).unwrap_or(line);
             declared.extend(names(name));
         }
     }

@@ -12,7 +12,7 @@ use std::{
 };
 
 use support::{
-    SANITIZE, STRICT, SYSTEM, aborts_with_a_line, debug, has_sanitizers, include, library, place,
+    SANITIZE, STRICT, SYSTEM, aborts_with_one_line, debug, has_sanitizers, include, library, place,
     root, shared, succeeds, tool, under_valgrind,
 };
 
@@ -104,7 +104,7 @@ fn what_an_exception_leaves_ends_the_process_with_a_line() {
             let name = format!("{compiler}-throws-{flavor}");
             let program = compiled(compiler, &name, &source, &flags);
             for place in ["call_rcu", "defer_rcu"] {
-                aborts_with_a_line(Command::new(&program).arg(place));
+                aborts_with_one_line(Command::new(&program).arg(place), place);
             }
         }
     }

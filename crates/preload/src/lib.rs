@@ -141,6 +141,18 @@ pub extern "C" fn rcu_dereference_sym(p: *mut c_void) -> *mut c_void {
     p
 }
 
+/// Loads a pointer that readers follow. What liburcu's `rcu_dereference` calls in releases after 0.15.
+///
+/// # Safety
+///
+/// 1. As of `atomic`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn rcu_dereference_sym2(place: *mut *mut c_void) -> *mut c_void {
+    // Pairs with the Release of `rcu_set_pointer_sym`.
+    // SAFETY: (1).
+    unsafe { atomic(place) }.load(Ordering::Acquire)
+}
+
 /// Returns the place as an atomic one.
 ///
 /// # Safety

@@ -76,6 +76,15 @@ static bool polls(void)
 	return true;
 }
 
+/* By name, as above: a pointer that is loaded inside of the library. */
+static bool loads(void)
+{
+	void *(*load)(void **place);
+
+	*(void **)&load = dlsym(RTLD_DEFAULT, "rcu_dereference_sym2");
+	return load && load((void **)&shared) == shared;
+}
+
 /* Whose library this is, by its file. */
 static void say_who(void)
 {
@@ -120,7 +129,7 @@ int main(void)
 	call_rcu(&shared->head, drop);
 	rcu_barrier();
 	rcu_unregister_thread();
-	if (!polls())
+	if (!polls() || !loads())
 		nr_wrong++;
 	say_who();
 	printf("%d freed, %d wrong\n", nr_freed, nr_wrong);

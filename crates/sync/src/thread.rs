@@ -408,6 +408,43 @@ pub fn name(thread: ThreadId) -> Option<String> {
     }
 }
 
+/// The name of a thread, as the kernel keeps it: at most 15 bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct ShortName([u8; 16]);
+
+impl ShortName {
+    /// Returns the name of the calling thread; an empty one in a model.
+    pub fn own() -> Self {
+        #[cfg_attr(any(loom, shuttle, sim), allow(unused_mut))]
+        let mut name = [0; 16];
+        #[cfg(not(any(loom, shuttle, sim)))]
+        // SAFETY: the kernel writes 16 bytes, which end with a zero.
+        unsafe {
+            libc::prctl(libc::PR_GET_NAME, name.as_mut_ptr())
+        };
+        Self(name)
+    }
+
+    /// Gives the calling thread this name.
+    pub fn assume(&self) {
+        #[cfg(not(any(loom, shuttle, sim)))]
+        // SAFETY: the kernel reads up to the zero, which is there.
+        unsafe {
+            libc::prctl(libc::PR_SET_NAME, self.0.as_ptr())
+        };
+    }
+
+    /// Returns this name, a hyphen, and as much of `what` as the kernel keeps.
+    pub fn with(mut self, what: &[u8]) -> Self {
+        let end = self.0.iter().position(|&byte| byte == 0).unwrap_or(0);
+        let room = &mut self.0[end..15];
+        for (place, &byte) in room.iter_mut().zip(b"-".iter().chain(what)) {
+            *place = byte;
+        }
+        self
+    }
+}
+
 /// Returns what a thread of this process does, in a few words: "running", or "asleep in futex_do_wait" if the kernel tells the
 /// function. `None` if the thread does not exist, and in a model.
 pub fn doing(thread: ThreadId) -> Option<String> {

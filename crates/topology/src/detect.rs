@@ -48,6 +48,19 @@ impl Topology {
         Self::detect_in(Path::new("/"), None)
     }
 
+    /// Returns the CPUs that the machine may have, as [`possible`](Self::possible) does, without a look at the rest.
+    ///
+    /// # Blocking
+    ///
+    /// Reads two files.
+    ///
+    /// # Errors
+    ///
+    /// As of [`detect`](Self::detect).
+    pub fn detect_possible() -> Result<CpuSet, Error> {
+        sysfs::possible(Path::new("/sys"))
+    }
+
     /// Detects this machine for a thread whose affinity mask is `affinity`, otherwise like [`detect`](Self::detect).
     ///
     /// For callers that ask the kernel for the mask by a system call, which answers where there is no procfs, too. If no CPU of

@@ -110,6 +110,12 @@ pub(crate) fn facts(root: &Path, online: CpuSet, faults: &mut Faults) -> Result<
     })
 }
 
+/// Reads which CPUs there may be: at least those that are online.
+pub(crate) fn possible(root: &Path) -> Result<CpuSet, Error> {
+    let possible = file::list(&root.join(CPU_DIR).join(POSSIBLE))?.unwrap_or_default();
+    Ok(possible.union(&online(root)?))
+}
+
 /// Reads which CPUs are online, at least one.
 pub(crate) fn online(root: &Path) -> Result<CpuSet, Error> {
     let path = root.join(CPU_DIR).join(ONLINE);

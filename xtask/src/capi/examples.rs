@@ -9,6 +9,7 @@ use std::{
     process::{Command, ExitCode, Stdio},
 };
 
+use super::install::{URCU, URCU_FOLDER};
 use crate::report::{Failure, data};
 use crate::workspace::Workspace;
 
@@ -36,6 +37,9 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
                 by_pkg_config(compiler, source, prefix, &place)?;
                 nr_built += 1;
             }
+            if has[0] {
+                nr_built += by_liburcus_names(workspace, c, prefix, &place)?;
+            }
         }
         if has == [true, true] && is_there("cmake") {
             by_cmake(c, cpp, &mine, prefix, &place)?;
@@ -44,6 +48,34 @@ pub fn build(workspace: &Workspace, prefix: &Path) -> Result<ExitCode, Failure> 
     }
     data(&format!("capi: {nr_built} builds of examples, all run\n"));
     Ok(ExitCode::SUCCESS)
+}
+
+/// Builds a program of liburcu's by each name by which pkg-config knows liburcu, and runs it. Nothing else is to be found.
+fn by_liburcus_names(
+    workspace: &Workspace,
+    compiler: &str,
+    prefix: &Path,
+    place: &Path,
+) -> Result<usize, Failure> {
+    let source = workspace.root().join("crates/capi/tests/urcu/names.c");
+    for name in URCU {
+        let mut asked = Command::new("pkg-config");
+        asked
+            .env("PKG_CONFIG_LIBDIR", prefix.join("lib").join(URCU_FOLDER))
+            .args(["--cflags", "--libs", name]);
+        let flags = run(&mut asked)?;
+        let program = place.join(name);
+        let mut command = Command::new(compiler);
+        command
+            .args(["-std=gnu11", "-O2"])
+            .arg(&source)
+            .arg("-o")
+            .arg(&program)
+            .args(flags.split_whitespace());
+        run(&mut command)?;
+        run(Command::new(&program).env("LD_LIBRARY_PATH", prefix.join("lib")))?;
+    }
+    Ok(URCU.len())
 }
 
 /// Builds an example by pkg-config, from what is installed in `prefix`, and runs it.

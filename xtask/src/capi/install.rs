@@ -3,7 +3,12 @@
 //! The shared libraries are linked here, from what Cargo makes the static ones of: Cargo has no way to give symbols a version,
 //! nor one library two names.
 
-use std::{fs, path::Path, process::Command};
+use std::{
+    env, fs,
+    io::ErrorKind,
+    path::{Path, PathBuf},
+    process::Command,
+};
 
 use super::{PACKAGE, PRELOAD, cargo};
 use crate::report::{Failure, data};
@@ -16,63 +21,201 @@ const VERSIONS: &str = "crates/capi/afterwork.map";
 /// What the library that is preloaded calls itself: the names by which programs ask for liburcu.
 const PRELOADED: &[&str] = &["liburcu.so.8", "liburcu-memb.so.8"];
 const PRELOADED_SYMBOLS: &str = "crates/preload/liburcu.map";
+/// The names by which programs ask pkg-config for liburcu. They have a folder of their own, which a program names to find them.
+pub const URCU: &[&str] = &[
+    "liburcu",
+    "liburcu-memb",
+    "liburcu-mb",
+    "liburcu-signal",
+    "liburcu-bp",
+    "liburcu-qsbr",
+];
+pub const URCU_FOLDER: &str = "afterwork/pkgconfig";
+/// The release of liburcu whose functions are there.
+const URCU_VERSION: &str = "0.14.0";
+/// The file that names all that was installed, below the folder of libraries.
+const LIST: &str = "afterwork/files";
+/// The libraries that a program needs with the static library; `cc` adds the support for unwinding by itself.
+const PRIVATE: &str = "-lpthread -ldl -lm";
 /// What a static library of Rust's needs.
 const SYSTEM: &[&str] = &["-lgcc_s", "-lpthread", "-ldl", "-lm"];
 
-/// Installs below `folder`, libraries into its folder `libraries`; false if Cargo, which has said so, failed.
-pub fn into(workspace: &Workspace, folder: &Path, libraries: &str) -> Result<bool, Failure> {
-    if !cargo(
-        workspace,
-        &["build", "--release", "-p", PACKAGE, "-p", PRELOAD],
-    )? {
+/// The place and the kind of an installation.
+#[derive(Debug)]
+pub struct Plan<'a> {
+    /// Where the files are to be used. They are written there, or below `DESTDIR`, if the environment has that.
+    pub prefix: &'a Path,
+    /// The folder of libraries below the prefix.
+    pub libraries: &'a str,
+    /// Whether the library ends the process at each misuse, and keeps its debug information.
+    pub debug: bool,
+}
+
+/// Files below `root` that are installed, by their names.
+struct Installed {
+    root: PathBuf,
+    names: Vec<String>,
+}
+
+impl Installed {
+    /// Returns the place of a file, whose folder is there from then on.
+    fn place(&mut self, name: &str) -> Result<PathBuf, Failure> {
+        let to = self.root.join(name);
+        let parent = to.parent().unwrap_or(&to);
+        fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
+        // It may be a link, or be mapped by a program that runs.
+        let _ = fs::remove_file(&to);
+        self.names.push(name.to_string());
+        Ok(to)
+    }
+
+    fn write(&mut self, name: &str, bytes: &[u8]) -> Result<(), Failure> {
+        let to = self.place(name)?;
+        fs::write(&to, bytes).map_err(|error| failed(&to, &error))
+    }
+}
+
+/// Returns where files of `prefix` are written.
+fn root(prefix: &Path) -> Result<PathBuf, Failure> {
+    let prefix = std::path::absolute(prefix).map_err(|error| failed(prefix, &error))?;
+    let staged = env::var_os("DESTDIR").filter(|staged| !staged.is_empty());
+    Ok(match staged {
+        Some(staged) => {
+            let below = prefix.strip_prefix("/").unwrap_or(&prefix);
+            let staged = Path::new(&staged).join(below);
+            std::path::absolute(&staged).map_err(|error| failed(&staged, &error))?
+        }
+        None => prefix,
+    })
+}
+
+/// Installs by the plan; false if Cargo failed, which has printed why.
+pub fn into(workspace: &Workspace, plan: &Plan<'_>) -> Result<bool, Failure> {
+    let (profile, folder): (&[&str], _) = if plan.debug {
+        (&[], "debug")
+    } else {
+        (&["--release"], "release")
+    };
+    let build = [&["build", "-p", PACKAGE, "-p", PRELOAD], profile].concat();
+    if !cargo(workspace, &build)? {
         return Ok(false);
     }
     let metadata = workspace.metadata(false)?;
     let package = metadata.packages.iter().find(|it| it.name == PACKAGE);
-    let package = package.ok_or_else(|| Failure::new(format!("{PACKAGE} is no package here")))?;
-    let builds = metadata.target_directory.join("release");
-    let prefix = std::path::absolute(folder).map_err(|error| failed(folder, &error))?;
-    let library = prefix.join(libraries);
+    let version = &package
+        .ok_or_else(|| Failure::new(format!("{PACKAGE} is no package here")))?
+        .version;
+    let builds = metadata.target_directory.join(folder);
+    let prefix = std::path::absolute(plan.prefix).map_err(|error| failed(plan.prefix, &error))?;
+    let libraries = plan.libraries.trim_matches('/');
+    let mut installed = Installed {
+        root: root(plan.prefix)?,
+        names: Vec::new(),
+    };
     for header in workspace.files()? {
         if let Some(name) = header.strip_prefix(HEADERS) {
-            let to = prefix.join(format!("include/afterwork{name}"));
             let text = workspace.text(&header)?.unwrap_or_default();
-            write(&to, text.as_bytes())?;
+            installed.write(&format!("include/afterwork{name}"), text.as_bytes())?;
         }
     }
     let archive = builds.join("libafterwork_capi.a");
-    let bytes = fs::read(&archive).map_err(|error| failed(&archive, &error))?;
-    write(&library.join("libafterwork.a"), &bytes)?;
-    link(workspace, &archive, SONAME, VERSIONS, &library.join(SONAME))?;
-    let short = library.join("libafterwork.so");
-    // One that is there already may lead elsewhere.
-    let _ = fs::remove_file(&short);
+    let to = installed.place(&format!("{libraries}/libafterwork.a"))?;
+    fs::copy(&archive, &to).map_err(|error| failed(&archive, &error))?;
+    if !plan.debug {
+        strip(workspace, &to);
+    }
+    let to = installed.place(&format!("{libraries}/{SONAME}"))?;
+    link(workspace, &archive, SONAME, VERSIONS, &to, plan.debug)?;
+    let short = installed.place(&format!("{libraries}/libafterwork.so"))?;
     std::os::unix::fs::symlink(SONAME, &short).map_err(|error| failed(&short, &error))?;
     for name in PRELOADED {
         let archive = builds.join("libafterwork_preload.a");
-        let to = library.join("afterwork/preload").join(name);
-        link(workspace, &archive, name, PRELOADED_SYMBOLS, &to)?;
+        let to = installed.place(&format!("{libraries}/afterwork/preload/{name}"))?;
+        link(
+            workspace,
+            &archive,
+            name,
+            PRELOADED_SYMBOLS,
+            &to,
+            plan.debug,
+        )?;
     }
-    let texts = [
+    let mut texts = vec![
         (
-            "pkgconfig/afterwork.pc",
-            pkg_config(&prefix, libraries, &package.version),
+            "pkgconfig/afterwork.pc".to_string(),
+            pkg_config(&prefix, libraries, version),
         ),
         (
-            "pkgconfig/afterwork-urcu.pc",
-            pkg_config_of_urcu(&prefix, &package.version),
+            "pkgconfig/afterwork-urcu.pc".to_string(),
+            pkg_config_of_urcu(&prefix, version),
         ),
-        ("cmake/afterwork/afterworkConfig.cmake", cmake(libraries)),
         (
-            "cmake/afterwork/afterworkConfigVersion.cmake",
-            cmake_version(&package.version),
+            "cmake/afterwork/afterworkConfig.cmake".to_string(),
+            cmake(libraries),
+        ),
+        (
+            "cmake/afterwork/afterworkConfigVersion.cmake".to_string(),
+            cmake_version(version),
         ),
     ];
-    for (name, text) in texts {
-        write(&library.join(name), text.as_bytes())?;
+    for name in URCU {
+        texts.push((
+            format!("{URCU_FOLDER}/{name}.pc"),
+            pkg_config_as_urcu(&prefix, libraries, name),
+        ));
     }
-    data(&format!("capi: installed into {}\n", prefix.display()));
+    for (name, text) in texts {
+        installed.write(&format!("{libraries}/{name}"), text.as_bytes())?;
+    }
+    let list = format!("{libraries}/{LIST}");
+    installed.names.push(list.clone());
+    installed.names.sort();
+    let text = installed.names.join("\n") + "\n";
+    fs::write(installed.root.join(&list), text)
+        .map_err(|error| failed(&installed.root.join(&list), &error))?;
+    data(&format!(
+        "capi: installed into {}: {} files, which {list} names\n",
+        installed.root.display(),
+        installed.names.len()
+    ));
     Ok(true)
+}
+
+/// Removes what `into` installed by the same plan, and folders that are empty then.
+pub fn remove(prefix: &Path, libraries: &str) -> Result<(), Failure> {
+    let root = root(prefix)?;
+    let list = root.join(libraries.trim_matches('/')).join(LIST);
+    let names = fs::read_to_string(&list).map_err(|error| failed(&list, &error))?;
+    let names: Vec<&str> = names.lines().collect();
+    for name in &names {
+        let path = root.join(name);
+        match fs::remove_file(&path) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(failed(&path, &error)),
+            _ => {}
+        }
+        // Up to the first folder that has something else in it.
+        let folders = path.ancestors().skip(1).take_while(|it| *it != root);
+        for folder in folders {
+            if fs::remove_dir(folder).is_err() {
+                break;
+            }
+        }
+    }
+    data(&format!(
+        "capi: removed {} files from {}\n",
+        names.len(),
+        root.display()
+    ));
+    Ok(())
+}
+
+/// Takes the debug information out of an archive, if there is a `strip`.
+fn strip(workspace: &Workspace, archive: &Path) {
+    let mut command = workspace.command("strip");
+    let done = command.arg("--strip-debug").arg(archive).status();
+    if !done.is_ok_and(|status| status.success()) {
+        eprintln!("capi: {} keeps its debug information", archive.display());
+    }
 }
 
 /// Makes a shared library of a static one.
@@ -82,9 +225,8 @@ fn link(
     name: &str,
     symbols: &str,
     to: &Path,
+    debug: bool,
 ) -> Result<(), Failure> {
-    let parent = to.parent().unwrap_or(to);
-    fs::create_dir_all(parent).map_err(|error| failed(parent, &error))?;
     let mut command: Command = workspace.command("cc");
     command
         .args(["-shared", "-o"])
@@ -95,9 +237,13 @@ fn link(
         // Its threads run on, so it is never unloaded. The rest as Cargo links.
         .args(["-Wl,-z,nodelete", "-Wl,-z,relro,-z,now", "-Wl,--as-needed"])
         .arg(format!("-Wl,-soname,{name}"))
-        .arg(format!("-Wl,--version-script={symbols}"))
-        .args(SYSTEM);
+        .arg(format!("-Wl,--version-script={symbols}"));
+    if !debug {
+        // A debugger shows the addresses of frames inside the library, and the names of exported functions.
+        command.arg("-Wl,--strip-all");
+    }
     let status = command
+        .args(SYSTEM)
         .status()
         .map_err(|error| Failure::new(format!("cannot run cc: {error}")))?;
     if status.success() {
@@ -105,13 +251,6 @@ fn link(
     } else {
         Err(Failure::new(format!("cannot link {}", to.display())))
     }
-}
-
-fn write(to: &Path, bytes: &[u8]) -> Result<(), Failure> {
-    let parent = to.parent().unwrap_or(to);
-    fs::create_dir_all(parent)
-        .and_then(|()| fs::write(to, bytes))
-        .map_err(|error| failed(to, &error))
 }
 
 fn failed(path: &Path, error: &std::io::Error) -> Failure {
@@ -130,7 +269,7 @@ Description: Deferred work by the rules of the Linux kernel: workqueues, RCU, SR
 Version: {version}
 Cflags: -I${{includedir}}
 Libs: -L${{libdir}} -lafterwork
-Libs.private: -lpthread -ldl -lm
+Libs.private: {PRIVATE}
 ",
         prefix.display()
     )
@@ -147,6 +286,24 @@ Description: liburcu's headers, over afterwork
 Version: {version}
 Requires: afterwork
 Cflags: -I${{includedir}}/afterwork/liburcu
+",
+        prefix.display()
+    )
+}
+
+/// Returns what pkg-config is to know of programs that ask for liburcu. It needs no other file of that kind.
+fn pkg_config_as_urcu(prefix: &Path, libraries: &str, name: &str) -> String {
+    format!(
+        "prefix={}
+includedir=${{prefix}}/include
+libdir=${{prefix}}/{libraries}
+
+Name: {name}
+Description: liburcu's functions, over afterwork
+Version: {URCU_VERSION}
+Cflags: -I${{includedir}}/afterwork/liburcu -I${{includedir}}
+Libs: -L${{libdir}} -lafterwork
+Libs.private: {PRIVATE}
 ",
         prefix.display()
     )
@@ -208,6 +365,37 @@ mod tests {
         let text = pkg_config(Path::new("/opt/aw"), "lib/x", "1.2.3");
         assert!(text.starts_with("prefix=/opt/aw\n") && text.contains("\nVersion: 1.2.3\n"));
         assert!(text.contains("-L${libdir} -lafterwork\n") && text.contains("${prefix}/lib/x\n"));
+    }
+
+    #[test]
+    fn a_program_that_asks_for_liburcu_finds_our_headers_and_library() {
+        let text = pkg_config_as_urcu(Path::new("/opt/aw"), "lib", "liburcu-mb");
+        assert!(text.contains("\nName: liburcu-mb\n") && text.contains("\nVersion: 0.14.0\n"));
+        assert!(text.contains("-I${includedir}/afterwork/liburcu -I${includedir}\n"));
+        assert!(!text.contains("Requires"));
+    }
+
+    #[test]
+    fn an_uninstall_removes_what_is_listed_and_empty_folders_alone() {
+        let name = format!("afterwork-uninstall-{}", std::process::id());
+        let root = env::temp_dir().join(name);
+        let mut installed = Installed {
+            root: root.clone(),
+            names: Vec::new(),
+        };
+        for name in ["include/afterwork/a.h", "lib/x/libafterwork.a"] {
+            installed.write(name, b"ours").unwrap();
+        }
+        fs::write(root.join("lib/x/other"), "theirs").unwrap();
+        let list = format!("lib/x/{LIST}");
+        let names = installed.names.join("\n") + "\n" + &list + "\n";
+        installed.write(&list, names.as_bytes()).unwrap();
+        remove(&root, "lib/x").unwrap();
+        assert!(!root.join("include").exists() && !root.join("lib/x/afterwork").exists());
+        assert!(!root.join("lib/x/libafterwork.a").exists());
+        assert!(root.join("lib/x/other").exists());
+        assert!(remove(&root, "lib/x").is_err(), "nothing is listed");
+        fs::remove_dir_all(root).unwrap();
     }
 
     #[test]

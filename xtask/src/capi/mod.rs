@@ -3,7 +3,7 @@
 //! The tests are test programs of Rust's, in `crates/capi/tests` and `crates/preload/tests`, which drive the C compiler:
 //! `cargo xtask test` runs them among the integration tests, and this shows what they say. Then it installs the library into a
 //! folder below `target`, compares that with what cargo-c installs, if that is there, and has each compiler that is there build
-//! the examples from it, by pkg-config and by CMake.
+//! the examples from it, by pkg-config and by CMake. `--install` and `--uninstall` put the library anywhere, and remove it.
 
 mod cargo_c;
 mod examples;
@@ -12,6 +12,7 @@ mod install;
 use std::path::Path;
 use std::process::ExitCode;
 
+use self::install::Plan;
 use crate::report::Failure;
 use crate::workspace::Workspace;
 
@@ -37,7 +38,12 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
                 return Ok(ExitCode::FAILURE);
             }
             let prefix = workspace.metadata(false)?.target_directory.join("capi");
-            if !install::into(workspace, &prefix, "lib")? {
+            let plan = Plan {
+                prefix: &prefix,
+                libraries: "lib",
+                debug: false,
+            };
+            if !install::into(workspace, &plan)? {
                 return Ok(ExitCode::FAILURE);
             }
             if !cargo_c::agrees(workspace, &prefix)? {
@@ -45,14 +51,39 @@ pub fn main(workspace: &Workspace, args: &[String]) -> Result<ExitCode, Failure>
             }
             examples::build(workspace, &prefix)
         }
-        ["--install", folder] => done(install::into(workspace, Path::new(folder), "lib")?),
-        ["--install", folder, "--libdir", libraries] => {
-            done(install::into(workspace, Path::new(folder), libraries)?)
+        [
+            what @ ("--install" | "--uninstall"),
+            folder,
+            ref options @ ..,
+        ] => {
+            let mut plan = Plan {
+                prefix: Path::new(folder),
+                libraries: "lib",
+                debug: false,
+            };
+            let mut options = options.iter();
+            while let Some(option) = options.next() {
+                match *option {
+                    "--libdir" => plan.libraries = options.next().ok_or_else(usage)?,
+                    "--debug" if what == "--install" => plan.debug = true,
+                    _ => return Err(usage()),
+                }
+            }
+            if what == "--uninstall" {
+                install::remove(plan.prefix, plan.libraries)?;
+                return Ok(ExitCode::SUCCESS);
+            }
+            done(install::into(workspace, &plan)?)
         }
-        _ => Err(Failure::new(
-            "`capi` takes nothing, or `--install DIR [--libdir DIR]`".to_string(),
-        )),
+        _ => Err(usage()),
     }
+}
+
+fn usage() -> Failure {
+    Failure::new(
+        "`capi` takes nothing, `--install DIR [--libdir DIR] [--debug]`, or `--uninstall DIR [--libdir DIR]`"
+            .to_string(),
+    )
 }
 
 fn done(is_good: bool) -> Result<ExitCode, Failure> {

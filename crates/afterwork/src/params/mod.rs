@@ -24,7 +24,7 @@ mod environment;
 mod error;
 mod keys;
 mod rcu;
-mod threads;
+pub(crate) mod threads;
 mod word;
 
 use std::{fmt, str::FromStr};

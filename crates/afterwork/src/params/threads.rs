@@ -1,11 +1,14 @@
 //! What a registry's threads are like.
 
-use std::fmt;
+use std::{fmt, mem, ptr};
 
-use sync::unmodelled::Arc;
+use sync::{
+    atomic::Ordering,
+    unmodelled::{Arc, AtomicUsize},
+};
 
 use super::{ParamError, Params};
-use crate::panics::{Foreign, contain};
+use crate::panics::{Foreign, contain, guarded, of_c};
 
 /// The smallest stack: of that, less than half is the library's and the standard library's. A guess.
 const MIN_STACK: usize = 64 << 10;
@@ -68,6 +71,61 @@ impl fmt::Debug for ThreadHook {
     }
 }
 
+/// A function of C's that threads call when they start, or when they have ended their work.
+pub type HookOfC = unsafe extern "C-unwind" fn();
+
+/// Which threads call a [`HookOfC`] when: see [`set_hook_of_c`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Moment {
+    /// Before the thread runs its first item.
+    Start,
+    /// After the thread has run its last item.
+    Stop,
+}
+
+/// The address of the function for each [`Moment`]; 0 for none.
+static HOOKS_OF_C: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+
+/// Has threads of all registries call `hook` from now on, within the hooks of their registry; returns the hook before.
+///
+/// # Blocking
+///
+/// Never.
+///
+/// # Safety
+///
+/// 1. `hook` may be called on any thread, until the process ends.
+pub unsafe fn set_hook_of_c(moment: Moment, hook: Option<HookOfC>) -> Option<HookOfC> {
+    let address = hook.map_or(0, |hook| hook as *const () as usize);
+    // ORDER(hook-of-c): publish and consume, other end in `call_hook_of_c`; both on this line, too: an exchange finds the hook
+    // of the one before.
+    //   here:   what the hook needs;  address  Release
+    //   thread: address  Acquire;  the hook
+    // If our exchange comes first, the thread calls the hook. If the load comes first, the thread calls the hook before.
+    // Test: a_worker_calls_hooks_of_c_when_it_starts_and_stops
+    hook_at(HOOKS_OF_C[moment as usize].swap(address, Ordering::AcqRel))
+}
+
+fn hook_at(address: usize) -> Option<HookOfC> {
+    // SAFETY: 0 is `None`; any other number is the address of such a function, by `set_hook_of_c`.
+    unsafe { mem::transmute::<*const (), Option<HookOfC>>(ptr::with_exposed_provenance(address)) }
+}
+
+fn call_hook_of_c(moment: Moment) {
+    // ORDER(hook-of-c): other end in `set_hook_of_c`.
+    // Test: a_worker_calls_hooks_of_c_when_it_starts_and_stops
+    let Some(hook) = hook_at(HOOKS_OF_C[moment as usize].load(Ordering::Acquire)) else {
+        return;
+    };
+    let what = match moment {
+        Moment::Start => "function of afterwork_on_worker_start",
+        Moment::Stop => "function of afterwork_on_worker_stop",
+    };
+    // FOREIGN(thread-hook): as above, of C; what unwinds ends the process.
+    // SAFETY: (1) of `set_hook_of_c`.
+    _ = guarded(|| of_c(what, hook as usize, || unsafe { hook() }));
+}
+
 /// What a registry's threads are like.
 #[derive(Clone, Debug)]
 pub(crate) struct ThreadStyle {
@@ -88,7 +146,9 @@ impl ThreadStyle {
         if let Some(hook) = &self.on_start {
             hook.call();
         }
+        call_hook_of_c(Moment::Start);
         body();
+        call_hook_of_c(Moment::Stop);
         if let Some(hook) = &self.on_stop {
             hook.call();
         }

@@ -132,8 +132,7 @@ unsafe extern "C" {
     fn free(memory: *mut std::ffi::c_void);
 }
 
-/// Runs a callback of C. Should it leave a section open, or end another's, the process ends with one line: no grace period
-/// would end any more.
+/// Runs a callback of C, as [`of_c`].
 ///
 /// # Safety
 ///
@@ -143,15 +142,33 @@ pub unsafe fn run_c(head: *mut Head, run: unsafe extern "C-unwind" fn(*mut Head)
         // SAFETY: by (1) of `raw::free_c`, which alone hands over so low an address.
         return unsafe { free(head.wrapping_byte_sub(offset).cast()) };
     }
-    let before = nesting();
     // SAFETY: (1).
-    unsafe { run(head) };
+    of_c("callback of call_rcu", run as usize, || unsafe {
+        run(head)
+    });
+}
+
+/// Calls `body`, which calls the function of C's at `func`. The process ends with a line where an exception leaves the function, or
+/// the thread ends in it, and where it returns in another section than it was called in: no grace period would end any more.
+///
+/// # Blocking
+///
+/// As `body`.
+#[inline]
+pub fn of_c<R>(what: &str, func: usize, body: impl FnOnce() -> R) -> R {
+    let before = nesting();
+    let answer = panics::of_c(what, func, body);
     if nesting() != before {
-        die(&format!(
-            "the callback {:#x} returned in another read-side critical section than it was called in",
-            run as usize
-        ));
+        left_section(what, func);
     }
+    answer
+}
+
+#[cold]
+fn left_section(what: &str, func: usize) -> ! {
+    die(&format!(
+        "the {what} at {func:#x} returned in another read-side critical section than it was called in"
+    ))
 }
 
 impl Place {

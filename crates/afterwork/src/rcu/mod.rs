@@ -65,12 +65,12 @@ pub mod model;
 
 pub use batch::Batch;
 pub(crate) use batch::in_callback;
+pub(crate) use batch::of_c;
 pub use call::{barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll};
 pub use cell::{Rcu, Replaced};
 pub use flavor::{Flavor, Global, Section};
 pub use future::{Synchronize, synchronize_async};
 pub use head::Head;
-pub(crate) use local::nesting;
 pub use local::{Guard, read, read_in_signal_handler};
 pub use polled::{cond_synchronize, get_state, poll_state, synchronize, synchronize_expedited};
 pub use seq::GpCookie;

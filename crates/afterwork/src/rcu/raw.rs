@@ -30,14 +30,14 @@ use super::{
     Head,
     call::call_function,
     head::Function,
-    local::{self, enter, global, leave, left_open, mine, park_if_idle, stand_in},
+    local::{enter, global, leave, left_open, mine, park_if_idle, stand_in},
     qsbr,
     seq::{GpCookie, NEST_MAX},
     slot::{self, Slot},
     srcu::{Cookie, Domain},
 };
 
-pub use super::batch::{NR_OFFSETS, run_c};
+pub use super::batch::{NR_OFFSETS, of_c, run_c};
 
 /// Begins a read-side critical section of this thread, to be ended by [`read_unlock`].
 ///
@@ -74,16 +74,6 @@ pub unsafe fn read_unlock() -> bool {
 /// Never.
 pub fn is_reading() -> bool {
     mine().or_else(left_open).is_some_and(Slot::is_in_section)
-}
-
-/// Returns how deep the sections of this thread nest, guards included; 0 outside of all.
-///
-/// # Blocking
-///
-/// Never.
-#[inline]
-pub fn nesting() -> u64 {
-    local::nesting()
 }
 
 /// Has C's `free` called with the address `offset` bytes before `head`, after a grace period.
@@ -328,12 +318,12 @@ mod tests {
         assert!(!is_reading());
         read_lock();
         read_lock();
-        assert_eq!(nesting(), 2);
+        assert_eq!(crate::rcu::local::nesting(), 2);
         // SAFETY: begun above.
         assert!(unsafe { read_unlock() } && is_reading());
         // SAFETY: as above.
         assert!(unsafe { read_unlock() } && !is_reading());
-        assert_eq!(nesting(), 0);
+        assert_eq!(crate::rcu::local::nesting(), 0);
         // SAFETY: nothing is open, and that is what is asked.
         assert!(!unsafe { read_unlock() });
         rcu::synchronize();

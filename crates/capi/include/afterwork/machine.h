@@ -23,7 +23,8 @@ int aw_set_cpus(const char *list);
  * thread: the library's threads keep the affinity mask of the process's first thread. It is for the time before anything else of
  * the library has used the CPUs.
  *
- * Return: 0; -EINVAL if LIST is NULL, malformed or empty; -EBUSY if the library has its CPUs already.
+ * Return: 0; -EINVAL if LIST is NULL, malformed or empty, or has a CPU that is not below nr_cpu_ids; -EBUSY if the library has its
+ * CPUs already.
  */
 static inline int afterwork_set_cpus(const char *list)
 {

@@ -33,7 +33,6 @@ typedef struct {
 } pw_lock_t;
 
 /* The library's own symbols; their contracts stand at the names below. */
-unsigned int aw_nr_cpu_ids(void);
 unsigned int aw_raw_smp_processor_id(void);
 bool aw_cpu_online(unsigned int cpu);
 void *aw_alloc_percpu(size_t size, size_t align);
@@ -43,12 +42,24 @@ bool aw_pw_trylock(pw_lock_t *lock);
 void aw_pw_unlock(pw_lock_t *lock);
 int aw_pw_runs_here(void);
 
-/* nr_cpu_ids - one more than the highest number of a CPU that there may be. */
-#define nr_cpu_ids aw_nr_cpu_ids()
-#define num_possible_cpus() aw_nr_cpu_ids()
+/*
+ * nr_cpu_ids - one more than the highest number of a CPU that there may be
+ *
+ * Set before main, and before a constructor without a priority. A program must not change it.
+ */
+extern unsigned int nr_cpu_ids AW_SYMBOL(aw_nr_cpu_ids);
+
+/* num_possible_cpus - the same number. */
+static inline unsigned int num_possible_cpus(void)
+{
+	return nr_cpu_ids;
+}
 
 /* raw_smp_processor_id - the CPU that the caller runs on, or did a moment ago. */
-#define raw_smp_processor_id() aw_raw_smp_processor_id()
+static inline unsigned int raw_smp_processor_id(void)
+{
+	return aw_raw_smp_processor_id();
+}
 
 /* cpu_online - whether a CPU is online; reads sysfs. */
 static inline bool cpu_online(unsigned int cpu)
@@ -56,7 +67,7 @@ static inline bool cpu_online(unsigned int cpu)
 	return aw_cpu_online(cpu);
 }
 
-#define for_each_possible_cpu(cpu) for ((cpu) = 0; (unsigned int)(cpu) < aw_nr_cpu_ids(); (cpu)++)
+#define for_each_possible_cpu(cpu) for ((cpu) = 0; (unsigned int)(cpu) < num_possible_cpus(); (cpu)++)
 /* Reads sysfs for each. */
 #define for_each_online_cpu(cpu) for_each_possible_cpu(cpu) if (!aw_cpu_online((unsigned int)(cpu))) {} else
 
@@ -204,8 +215,15 @@ static inline bool flush_percpu_work(struct pw_struct *pw)
 }
 
 /* As the fourth version of the kernel's proposal calls them. */
-#define pw_queue_on(cpu, wq, pw) queue_percpu_work_on((cpu), (wq), (pw))
-#define pw_flush(pw) flush_percpu_work(pw)
+static inline bool pw_queue_on(int cpu, struct workqueue_struct *wq, struct pw_struct *pw)
+{
+	return queue_percpu_work_on(cpu, wq, pw);
+}
+
+static inline bool pw_flush(struct pw_struct *pw)
+{
+	return flush_percpu_work(pw);
+}
 
 #ifdef __cplusplus
 }

@@ -24,7 +24,7 @@ extern "C" {
  * Part of the user's structure; needs no layout, and is the library's from call_rcu until its function is called.
  */
 struct rcu_head {
-	void *aw_private;
+	struct rcu_head *next;
 	void (*func)(struct rcu_head *head);
 };
 

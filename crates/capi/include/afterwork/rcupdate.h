@@ -6,22 +6,30 @@
  * includes this or that. What is told of misuse, and what that does, stands in workqueue.h; here it is an unlock without a
  * lock, which then does nothing, and a wait inside a section, which then does not wait.
  */
-#ifndef AFTERWORK_RCUPDATE_H
+#ifdef AFTERWORK_RCUPDATE_H
+/* The file itself asks for these names, after afterwork/srcu.h did. */
+#undef AFTERWORK_RCUPDATE_BY_SRCU
+#else
 #define AFTERWORK_RCUPDATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdlib.h>
 
-#include "rcu_inline.h"
-
-#ifdef AFTERWORK_URCU_H
-#error "include afterwork/rcupdate.h or afterwork/urcu.h, not both"
+#if defined(AFTERWORK_URCU_H) || defined(_URCU_CALL_RCU_H)
+#error "include afterwork/rcupdate.h or a header of liburcu's names, not both"
 #endif
+#include "rcu_inline.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/*
+ * How many values of cookies may be unfinished at one time, of get_state_synchronize_rcu and start_poll_synchronize_rcu: that of
+ * the grace period that runs, and that of the next one.
+ */
+#define NUM_ACTIVE_RCU_POLL_OLDSTATE 2
 
 /* rcu_callback_t - what is called after a grace period: with the head, which it may free with what is around it. */
 typedef void (*rcu_callback_t)(struct rcu_head *head);
@@ -187,10 +195,43 @@ static inline bool same_state_synchronize_rcu(unsigned long one, unsigned long o
 }
 
 /* Nothing is to be laid out or destroyed; for code that says so. */
-#define init_rcu_head(head) ((void)(head))
-#define destroy_rcu_head(head) ((void)(head))
-#define init_rcu_head_on_stack(head) ((void)(head))
-#define destroy_rcu_head_on_stack(head) ((void)(head))
+static inline void init_rcu_head(struct rcu_head *head)
+{
+	(void)head;
+}
+
+static inline void destroy_rcu_head(struct rcu_head *head)
+{
+	(void)head;
+}
+
+static inline void init_rcu_head_on_stack(struct rcu_head *head)
+{
+	(void)head;
+}
+
+static inline void destroy_rcu_head_on_stack(struct rcu_head *head)
+{
+	(void)head;
+}
+
+/* rcu_head_init - mark a head that was not given to call_rcu yet, for rcu_head_after_call_rcu. */
+static inline void rcu_head_init(struct rcu_head *head)
+{
+	head->func = (rcu_callback_t)~(uintptr_t)0;
+}
+
+/**
+ * rcu_head_after_call_rcu - whether call_rcu was given a head
+ * @head: the head, after rcu_head_init, and before its function is called
+ * @func: the function that call_rcu was given with it
+ *
+ * A call in another thread may come at the same time.
+ */
+static inline bool rcu_head_after_call_rcu(struct rcu_head *head, rcu_callback_t func)
+{
+	return __atomic_load_n(&head->func, __ATOMIC_RELAXED) == func;
+}
 
 #ifdef __cplusplus
 }

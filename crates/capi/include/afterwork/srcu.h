@@ -4,11 +4,25 @@
  *
  * A domain has readers of its own, which may sleep: a slow one holds up nobody else's grace periods. A section may end on
  * another thread than the one that began it.
+ *
+ * This header includes rcupdate.h, as the kernel's does, unless the file has included afterwork/urcu.h or liburcu's own headers
+ * before. Then rcu_head, rcu_dereference and their kin are those of liburcu. A file that uses both includes liburcu's first.
  */
 #ifndef AFTERWORK_SRCU_H
 #define AFTERWORK_SRCU_H
 
+#if defined(AFTERWORK_URCU_H) || defined(_URCU_CALL_RCU_H) || defined(_URCU_FLAVOR_H) || defined(_URCU_POINTER_H)
+#include <stdbool.h>
+#include <stddef.h>
+
+struct rcu_head;
+#else
+#ifndef AFTERWORK_RCUPDATE_H
+/* Nothing but this header asks for RCU's names, so afterwork/urcu.h may replace them. */
+#define AFTERWORK_RCUPDATE_BY_SRCU
+#endif
 #include <afterwork/rcupdate.h>
+#endif
 
 #ifdef __cplusplus
 extern "C" {
@@ -23,6 +37,9 @@ extern "C" {
 struct srcu_struct {
 	void *aw_private;
 };
+
+/* How many values of cookies of a domain may be unfinished at one time. */
+#define NUM_ACTIVE_SRCU_POLL_OLDSTATE 2
 
 /* DEFINE_SRCU - define a domain. */
 #define DEFINE_SRCU(name) struct srcu_struct name = { NULL }
@@ -39,7 +56,7 @@ void aw_srcu_barrier(struct srcu_struct *ssp);
 unsigned long aw_get_state_synchronize_srcu(struct srcu_struct *ssp);
 unsigned long aw_start_poll_synchronize_srcu(struct srcu_struct *ssp);
 bool aw_poll_state_synchronize_srcu(struct srcu_struct *ssp, unsigned long cookie);
-void aw_call_srcu(struct srcu_struct *ssp, struct rcu_head *head, rcu_callback_t func);
+void aw_call_srcu(struct srcu_struct *ssp, struct rcu_head *head, void (*func)(struct rcu_head *head));
 
 /* init_srcu_struct - lay out a domain; allocates. Returns 0, or -ENOMEM for NULL, which is misuse. */
 static inline int init_srcu_struct(struct srcu_struct *ssp)
@@ -74,7 +91,7 @@ static inline void srcu_read_unlock(struct srcu_struct *ssp, int idx)
 	aw_srcu_read_unlock(ssp, idx);
 }
 
-#define srcu_dereference(p, ssp) ((void)(ssp), rcu_dereference(p))
+#define srcu_dereference(p, ssp) ((void)(ssp), __atomic_load_n(&(p), __ATOMIC_ACQUIRE))
 
 /* synchronize_srcu - wait until all sections of the domain that run now have ended. Not inside of one: it never returns. */
 static inline void synchronize_srcu(struct srcu_struct *ssp)
@@ -96,7 +113,7 @@ static inline void synchronize_srcu_expedited(struct srcu_struct *ssp)
  *
  * Differs from Linux: it allocates.
  */
-static inline void call_srcu(struct srcu_struct *ssp, struct rcu_head *head, rcu_callback_t func)
+static inline void call_srcu(struct srcu_struct *ssp, struct rcu_head *head, void (*func)(struct rcu_head *head))
 {
 	aw_call_srcu(ssp, head, func);
 }

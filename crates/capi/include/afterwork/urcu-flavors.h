@@ -20,7 +20,12 @@
 
 #include "rcu_inline.h"
 
-#ifdef AFTERWORK_RCUPDATE_H
+#ifdef AFTERWORK_RCUPDATE_BY_SRCU
+/* Only afterwork/srcu.h has asked for them, which does without. The functions give way to the names of a flavor. */
+#undef rcu_dereference
+#undef rcu_assign_pointer
+#undef AFTERWORK_RCUPDATE_BY_SRCU
+#elif defined(AFTERWORK_RCUPDATE_H)
 #error "include afterwork/rcupdate.h or a header of liburcu's names, not both"
 #endif
 #if defined(_URCU_CALL_RCU_H) || defined(_URCU_FLAVOR_H)
@@ -425,6 +430,12 @@ static inline void *rcu_dereference_sym(void *p)
 {
 	__atomic_thread_fence(__ATOMIC_ACQUIRE);
 	return p;
+}
+
+/* This one loads the pointer itself. */
+static inline void *rcu_dereference_sym2(void **p)
+{
+	return __atomic_load_n(p, __ATOMIC_ACQUIRE);
 }
 
 static inline void *rcu_set_pointer_sym(void **p, void *v)

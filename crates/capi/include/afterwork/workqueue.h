@@ -13,12 +13,13 @@
  *
  * Misuse
  *
- * What can be seen is told by name, on stderr: NULL, an item or a queue that is none (not initialised, not aligned, or
- * destroyed), an item that flushes itself, more enables than disables, a queue that is flushed or drained from one of its
- * own items. A debug build of the library then ends the process by abort; another one returns what each comment says. What
- * cannot be seen, and breaks things as it does in the kernel: to free an item that is pending, to initialise one anew that is
- * pending, a function that leaves by longjmp. A function ends the process with a line, in any build, that a C++ exception leaves,
- * or that returns in another read-side critical section than it was called in.
+ * The library reports misuse that it can see, by the name of the function, on stderr: NULL, an item that is not initialised,
+ * not aligned, or without a function, a queue that was destroyed, an item that flushes itself, more enables than disables,
+ * a queue that is flushed or drained from one of its own items. A debug build of the library then ends the process by abort;
+ * another one returns what each comment says. What cannot be seen, and breaks things as it does in the kernel: to free an item
+ * that is pending, to initialize an item again that is pending, a function that leaves by longjmp. The process ends with one line,
+ * in any build, when a function is left by a C++ exception or by pthread_exit, or returns in another read-side critical section
+ * than it was called in.
  *
  * Tests of the library hold this file against it: sizes, alignments and every symbol.
  */
@@ -34,11 +35,9 @@
 #include <string.h>
 
 #ifdef __cplusplus
-#define AW_ALIGNAS(n) alignas(n)
 #define AW_STATIC_ASSERT(cond, text) static_assert(cond, text)
 extern "C" {
 #else
-#define AW_ALIGNAS(n) _Alignas(n)
 #define AW_STATIC_ASSERT(cond, text) _Static_assert(cond, text)
 #endif
 
@@ -56,10 +55,6 @@ extern "C" {
 #endif
 #undef HZ
 #define HZ 1000
-#ifndef msecs_to_jiffies
-#define msecs_to_jiffies(ms) ((unsigned long)(ms))
-#define jiffies_to_msecs(jiffies) ((unsigned int)(jiffies))
-#endif
 
 #ifndef container_of
 /* The structure of which PTR points at MEMBER. */
@@ -70,6 +65,9 @@ extern "C" {
 #define container_of(ptr, type, member) ((type *)(void *)((char *)(ptr) - offsetof(type, member)))
 #endif
 #endif
+
+/* Names an object of the library's, whose symbol begins with aw_, as the kernel does: a program may have another of that name. */
+#define AW_SYMBOL(name) __asm__(#name)
 
 struct workqueue_struct;
 struct work_struct;
@@ -87,12 +85,14 @@ typedef void (*work_func_t)(struct work_struct *work);
  * struct work_struct - a work item
  *
  * Part of the user's structure; laid out by INIT_WORK or DECLARE_WORK, and then the library's. An item is known by its
- * address and its function.
+ * address and its function, which has the offset that it has in the kernel. It needs the alignment of a pointer.
  */
 struct work_struct {
-	AW_ALIGNAS(16) void *aw_private[4];
-	work_func_t func;
+	void *aw_unused[2];
 	uint64_t aw_magic;
+	work_func_t func;
+	void *aw_private[3];
+	unsigned long aw_data;
 };
 
 /**
@@ -104,9 +104,10 @@ struct delayed_work {
 	uint64_t aw_private[6];
 };
 
-AW_STATIC_ASSERT(sizeof(struct work_struct) == 48, "a work_struct has 48 bytes");
-AW_STATIC_ASSERT(sizeof(struct delayed_work) == 96, "a delayed_work has 96 bytes");
-AW_STATIC_ASSERT(offsetof(struct work_struct, func) == 32, "its function stands behind what is private");
+AW_STATIC_ASSERT(sizeof(struct work_struct) == 64, "a work_struct has 64 bytes");
+AW_STATIC_ASSERT(sizeof(struct delayed_work) == 112, "a delayed_work has 112 bytes");
+AW_STATIC_ASSERT(offsetof(struct work_struct, func) == 24, "its function has the offset of the kernel");
+AW_STATIC_ASSERT(offsetof(struct work_struct, aw_data) == 56, "its state is its last word");
 AW_STATIC_ASSERT(offsetof(struct delayed_work, work) == 0, "its item stands first");
 
 /**
@@ -119,10 +120,10 @@ struct rcu_work {
 	struct workqueue_struct *wq;
 };
 
-AW_STATIC_ASSERT(sizeof(struct rcu_work) == 80, "an rcu_work has 80 bytes");
+AW_STATIC_ASSERT(sizeof(struct rcu_work) == 96, "an rcu_work has 96 bytes");
 
-#define AW_WORK_MAGIC UINT64_C(0xf770726b776f726b)
-#define AW_WORK_INIT(f) { { NULL, NULL, NULL, NULL }, (f), AW_WORK_MAGIC }
+#define AW_WORK_MAGIC 0xf770726b776f726bull
+#define AW_WORK_INIT(f) { { NULL, NULL }, AW_WORK_MAGIC, (f), { NULL, NULL, NULL }, 0 }
 
 /* DECLARE_WORK - define an item called N that calls F. */
 #define DECLARE_WORK(n, f) struct work_struct n = AW_WORK_INIT(f)
@@ -135,7 +136,7 @@ static inline void aw_init_work(struct work_struct *work, work_func_t func)
 	work->aw_private[0] = NULL;
 	work->aw_private[1] = NULL;
 	work->aw_private[2] = NULL;
-	work->aw_private[3] = NULL;
+	work->aw_data = 0;
 	work->func = func;
 	work->aw_magic = AW_WORK_MAGIC;
 }
@@ -154,8 +155,15 @@ static inline void aw_init_work(struct work_struct *work, work_func_t func)
 #define INIT_RCU_WORK(rwork, f) aw_init_work(&(rwork)->work, (f))
 #define INIT_RCU_WORK_ONSTACK(rwork, f) aw_init_work(&(rwork)->work, (f))
 /* Nothing is to be destroyed; for code that says so. */
-#define destroy_work_on_stack(work) ((void)(work))
-#define destroy_delayed_work_on_stack(dwork) ((void)(dwork))
+static inline void destroy_work_on_stack(struct work_struct *work)
+{
+	(void)work;
+}
+
+static inline void destroy_delayed_work_on_stack(struct delayed_work *dwork)
+{
+	(void)dwork;
+}
 
 /* to_delayed_work - the delayed item of which WORK is the item. */
 static inline struct delayed_work *to_delayed_work(struct work_struct *work)
@@ -264,8 +272,11 @@ enum wq_flags {
 
 enum {
 	WQ_MAX_ACTIVE = 512, /* the most that max_active may be */
+	WQ_UNBOUND_MAX_ACTIVE = WQ_MAX_ACTIVE, /* the same with WQ_UNBOUND */
+	WQ_DFL_ACTIVE = WQ_MAX_ACTIVE / 2, /* what a max_active of 0 stands for */
 	WORK_CPU_UNBOUND = -1, /* the CPU that queues */
 	WQ_NAME_LEN = 64,
+	WORKER_DESC_LEN = 32,
 	AW_WQ_ORDERED = 1 << 17
 };
 
@@ -274,13 +285,15 @@ enum work_busy_flags {
 	WORK_BUSY_RUNNING = 1 << 1
 };
 
+/* afterwork_hook_t - what threads that run items call when they start, or when they have ended. */
+typedef void (*afterwork_hook_t)(void);
+
 /* The library's own symbols; their contracts stand at the names below. */
 struct workqueue_struct *aw_alloc_workqueue(const char *name, unsigned int flags, int max_active);
 void aw_destroy_workqueue(struct workqueue_struct *wq);
 void aw_flush_workqueue(struct workqueue_struct *wq);
 void aw_drain_workqueue(struct workqueue_struct *wq);
 int aw_workqueue_set_max_active(struct workqueue_struct *wq, int max_active);
-struct workqueue_struct *aw_system_queue(unsigned int number);
 bool aw_queue_work(int cpu, struct workqueue_struct *wq, struct work_struct *work);
 bool aw_queue_delayed_work(int cpu, struct workqueue_struct *wq, struct delayed_work *dwork, unsigned long delay);
 bool aw_mod_delayed_work(int cpu, struct workqueue_struct *wq, struct delayed_work *dwork, unsigned long delay);
@@ -302,6 +315,9 @@ bool aw_queue_rcu_work(struct workqueue_struct *wq, struct rcu_work *rwork);
 bool aw_flush_rcu_work(struct rcu_work *rwork);
 int aw_apply_workqueue_attrs(struct workqueue_struct *wq, const struct workqueue_attrs *attrs);
 int aw_schedule_on_each_cpu(work_func_t func);
+void aw_set_worker_desc(const char *desc);
+afterwork_hook_t aw_on_worker_start(afterwork_hook_t hook);
+afterwork_hook_t aw_on_worker_stop(afterwork_hook_t hook);
 long aw_blocking(long (*func)(void *data), void *data);
 
 /**
@@ -415,15 +431,19 @@ static inline int apply_workqueue_attrs(struct workqueue_struct *wq, const struc
 
 #define create_freezable_workqueue(name) alloc_workqueue("%s", WQ_FREEZABLE | WQ_UNBOUND | WQ_MEM_RECLAIM, 1, (name))
 
-/* Queues that are there for all; built at their first use. Nobody flushes, drains or destroys them. */
-#define system_wq aw_system_queue(0)
-#define system_percpu_wq aw_system_queue(0)
-#define system_highpri_wq aw_system_queue(1)
-#define system_long_wq aw_system_queue(2)
-#define system_unbound_wq aw_system_queue(3)
-#define system_dfl_wq aw_system_queue(3)
-#define system_freezable_wq aw_system_queue(0)
-#define system_power_efficient_wq aw_system_queue(3)
+/*
+ * Queues of the whole process. Each is built at its first use, in a child of fork too. A program must not flush, drain, destroy
+ * or replace them. The last three are system_wq or system_unbound_wq, because nothing freezes.
+ */
+extern struct workqueue_struct *system_wq AW_SYMBOL(aw_system_wq);
+extern struct workqueue_struct *system_percpu_wq AW_SYMBOL(aw_system_percpu_wq);
+extern struct workqueue_struct *system_highpri_wq AW_SYMBOL(aw_system_highpri_wq);
+extern struct workqueue_struct *system_long_wq AW_SYMBOL(aw_system_long_wq);
+extern struct workqueue_struct *system_unbound_wq AW_SYMBOL(aw_system_unbound_wq);
+extern struct workqueue_struct *system_dfl_wq AW_SYMBOL(aw_system_dfl_wq);
+extern struct workqueue_struct *system_freezable_wq AW_SYMBOL(aw_system_freezable_wq);
+extern struct workqueue_struct *system_power_efficient_wq AW_SYMBOL(aw_system_power_efficient_wq);
+extern struct workqueue_struct *system_freezable_power_efficient_wq AW_SYMBOL(aw_system_freezable_power_efficient_wq);
 
 /* ---- items ---- */
 
@@ -491,10 +511,10 @@ static inline bool flush_rcu_work(struct rcu_work *rwork)
 }
 
 /**
- * schedule_on_each_cpu - run a function once on each CPU that is online, and wait for all
+ * schedule_on_each_cpu - run a function once on each CPU that the process may use, and wait for all
  * @func: the function
  *
- * By system_wq. Returns 0, or -ENOMEM.
+ * By system_wq. Returns 0, or -ENOMEM. Differs from Linux: CPUs that the process is not allowed, and isolated ones, are left out.
  */
 static inline int schedule_on_each_cpu(work_func_t func)
 {
@@ -632,10 +652,62 @@ static inline bool work_pending(struct work_struct *work)
 	return (work_busy(work) & WORK_BUSY_PENDING) != 0;
 }
 
+/* The bit of an item's state that is set while the item is pending, its timer included. */
+enum {
+	WORK_STRUCT_PENDING_BIT = 0,
+	WORK_STRUCT_PENDING = 1 << WORK_STRUCT_PENDING_BIT
+};
+
+/* work_data_bits - the word of that bit. To be read: the library changes it, by steps of its own. */
+#define work_data_bits(work) (&(work)->aw_data)
+
 /* current_work - the item that the caller runs; NULL for none. It may have been freed. */
 static inline struct work_struct *current_work(void)
 {
 	return aw_current_work();
+}
+
+/**
+ * set_worker_desc - describe the item that runs, in the name of its thread
+ * @fmt: a few words, as of printf
+ *
+ * In an item: the words follow the name of its thread until the item ends. The kernel keeps 15 bytes. Elsewhere: nothing.
+ */
+#if defined(__GNUC__)
+__attribute__((format(printf, 1, 2)))
+#endif
+static inline void set_worker_desc(const char *fmt, ...)
+{
+	char desc[WORKER_DESC_LEN];
+	va_list args;
+
+	va_start(args, fmt);
+	(void)vsnprintf(desc, sizeof(desc), fmt, args);
+	va_end(args);
+	aw_set_worker_desc(desc);
+}
+
+/**
+ * afterwork_on_worker_start - have a function called by each thread that runs items, before its first item
+ * @hook: the function; NULL for none
+ *
+ * By threads that start from now on: to reach all of them, call this before the first queue is made. Returns the hook before, which
+ * the new one calls where it extends it. There is no such name in the kernel.
+ */
+static inline afterwork_hook_t afterwork_on_worker_start(afterwork_hook_t hook)
+{
+	return aw_on_worker_start(hook);
+}
+
+/**
+ * afterwork_on_worker_stop - have a function called by each thread that runs items, after its last item
+ * @hook: the function; NULL for none
+ *
+ * As afterwork_on_worker_start. Threads end when they have been idle for long, and not when the process exits.
+ */
+static inline afterwork_hook_t afterwork_on_worker_stop(afterwork_hook_t hook)
+{
+	return aw_on_worker_stop(hook);
 }
 
 /* ---- delayed items ---- */

@@ -201,11 +201,13 @@ static void count_cpu(struct work_struct *work)
 
 static void a_function_runs_once_on_each_cpu(void)
 {
+	cpu_set_t allowed;
 	unsigned int cpu;
 
 	CHECK_EQ(schedule_on_each_cpu(count_cpu), 0);
+	CHECK_EQ(sched_getaffinity(0, sizeof(allowed), &allowed), 0);
 	for_each_online_cpu(cpu)
-		CHECK_EQ(nr_on[cpu], 1);
+		CHECK(nr_on[cpu] == 1 || (nr_on[cpu] == 0 && !CPU_ISSET(cpu, &allowed)));
 }
 
 static void an_item_is_queued_on_a_node_whichever(void)
@@ -324,8 +326,156 @@ static void a_cookie_of_a_domain_is_over_after_its_grace_period(void)
 	CHECK(poll_state_synchronize_srcu(&domain, cookie));
 }
 
+/* ---- words of an item and of a head ---- */
+
+static bool is_pending_by_its_bit(struct work_struct *work)
+{
+	const unsigned long *bits = work_data_bits(work);
+
+	return __atomic_load_n(bits, __ATOMIC_ACQUIRE) >> WORK_STRUCT_PENDING_BIT & 1;
+}
+
+static void a_bit_of_an_item_says_that_it_is_pending(void)
+{
+	struct removal it = { .nr_runs = 0 };
+	struct delayed_work dwork;
+
+	INIT_DELAYED_WORK(&dwork, see_cpu);
+	CHECK(!is_pending_by_its_bit(&dwork.work));
+	CHECK(schedule_delayed_work(&dwork, 1000000));
+	CHECK(is_pending_by_its_bit(&dwork.work));
+	CHECK(mod_delayed_work(system_wq, &dwork, 2000000));
+	CHECK(is_pending_by_its_bit(&dwork.work));
+	CHECK(cancel_delayed_work_sync(&dwork));
+	CHECK(!is_pending_by_its_bit(&dwork.work));
+	INIT_RCU_WORK(&it.rwork, remove_it);
+	rcu_read_lock();
+	CHECK(queue_rcu_work(system_wq, &it.rwork));
+	CHECK(is_pending_by_its_bit(&it.rwork.work));
+	rcu_read_unlock();
+	flush_rcu_work(&it.rwork);
+	CHECK(!is_pending_by_its_bit(&it.rwork.work));
+}
+
+static void do_nothing(struct rcu_head *head) { (void)head; }
+
+static void a_head_says_whether_it_was_handed_over(void)
+{
+	struct rcu_head head;
+	int idx;
+
+	head.next = NULL;
+	rcu_head_init(&head);
+	CHECK(!rcu_head_after_call_rcu(&head, do_nothing));
+	rcu_read_lock();
+	call_rcu(&head, do_nothing);
+	CHECK(rcu_head_after_call_rcu(&head, do_nothing));
+	rcu_read_unlock();
+	rcu_barrier();
+	rcu_head_init(&head);
+	idx = srcu_read_lock(&domain);
+	call_srcu(&domain, &head, do_nothing);
+	CHECK(rcu_head_after_call_rcu(&head, do_nothing));
+	srcu_read_unlock(&domain, idx);
+	srcu_barrier(&domain);
+}
+
+static void no_more_cookies_are_unfinished_than_promised(void)
+{
+	unsigned long cookies[NUM_ACTIVE_RCU_POLL_OLDSTATE];
+	int nr_kept = 0;
+
+	/* Each cookie that none of the kept ones equals takes the place of one that is over. */
+	for (int i = 0; i < 20000; i++) {
+		unsigned long cookie = i % 2 ? get_state_synchronize_rcu() : start_poll_synchronize_rcu();
+		int nth = 0;
+
+		while (nth < nr_kept && !same_state_synchronize_rcu(cookies[nth], cookie))
+			nth++;
+		if (nth < nr_kept)
+			continue;
+		for (nth = 0; nth < nr_kept && !poll_state_synchronize_rcu(cookies[nth]); nth++)
+			;
+		CHECK(nth < NUM_ACTIVE_RCU_POLL_OLDSTATE);
+		if (nth == NUM_ACTIVE_RCU_POLL_OLDSTATE)
+			return;
+		cookies[nth] = cookie;
+		nr_kept += nth == nr_kept;
+	}
+}
+
+static void default_limits_are_named(void)
+{
+	CHECK_EQ(WQ_UNBOUND_MAX_ACTIVE, WQ_MAX_ACTIVE);
+	CHECK_EQ(WQ_DFL_ACTIVE, WQ_MAX_ACTIVE / 2);
+}
+
+/* ---- descriptions of workers ---- */
+
+static char described[2][16];
+static pthread_t describer;
+
+static void describe(struct work_struct *work)
+{
+	(void)work;
+	describer = pthread_self();
+	pthread_getname_np(describer, described[0], sizeof(described[0]));
+	set_worker_desc("%s-%d", "flush", 7);
+	pthread_getname_np(describer, described[1], sizeof(described[1]));
+	set_worker_desc("x");
+}
+
+static void see_description(struct work_struct *work)
+{
+	(void)work;
+	CHECK(pthread_equal(describer, pthread_self()));
+	pthread_getname_np(describer, described[1], sizeof(described[1]));
+}
+
+static void a_worker_is_described_until_the_item_ends(void)
+{
+	struct workqueue_struct *wq = alloc_ordered_workqueue("described", 0);
+	char before[16], after[16];
+	DECLARE_WORK(first, describe);
+	DECLARE_WORK(second, see_description);
+
+	queue_work(wq, &first);
+	flush_workqueue(wq);
+	CHECK(strncmp(described[0], described[1], strlen(described[0])) == 0);
+	CHECK(strncmp(described[1] + strlen(described[0]), "-flush-7", 15 - strlen(described[0])) == 0);
+	destroy_workqueue(wq);
+	/* Two items by one thread: this one, which helps or is a worker as it happens. */
+	wq = alloc_workqueue("helped", WQ_UNBOUND, 1);
+	pthread_getname_np(pthread_self(), before, sizeof(before));
+	for (int i = 0; i < 50; i++) {
+		queue_work(wq, &first);
+		flush_work(&first);
+		pthread_getname_np(pthread_self(), after, sizeof(after));
+		CHECK(strcmp(before, after) == 0);
+	}
+	/* A worker that described an item has its name back for the next item. */
+	for (int i = 0; i < 50; i++) {
+		queue_work(wq, &first);
+		flush_workqueue(wq);
+		if (pthread_equal(describer, pthread_self()))
+			continue;
+		queue_work(wq, &second);
+		flush_workqueue(wq);
+		CHECK(strchr(described[1], '-') == NULL);
+	}
+	set_worker_desc("nothing");
+	pthread_getname_np(pthread_self(), after, sizeof(after));
+	CHECK(strcmp(before, after) == 0);
+	destroy_workqueue(wq);
+}
+
 #define T(name) { #name, name }
 const struct test names_tests[] = {
+	T(a_bit_of_an_item_says_that_it_is_pending),
+	T(a_head_says_whether_it_was_handed_over),
+	T(no_more_cookies_are_unfinished_than_promised),
+	T(default_limits_are_named),
+	T(a_worker_is_described_until_the_item_ends),
 	T(an_item_waits_for_a_grace_period),
 	T(it_is_queued_again_and_again),
 	T(a_queue_waits_for_grace_periods_when_it_ends),

@@ -222,9 +222,113 @@ static void an_item_on_the_stack_runs(void)
 
 static void an_item_is_as_large_as_was_promised(void)
 {
-	CHECK_EQ(sizeof(struct work_struct), 48);
-	CHECK_EQ(sizeof(struct delayed_work), 96);
-	CHECK_EQ(offsetof(struct job, work) % 16, 0);
+	CHECK_EQ(sizeof(struct work_struct), 64);
+	CHECK_EQ(sizeof(struct delayed_work), 112);
+	CHECK_EQ(_Alignof(struct delayed_work), 8);
+}
+
+/* Structures with a common tail, as a pool of the kernel's lays them out: by the tail, so items are 8 bytes off. */
+struct packed {
+	void *first;
+	struct work_struct work;
+	struct delayed_work dwork;
+	struct rcu_work rwork;
+	void *last;
+	int nr_runs;
+};
+
+static void count_packed(struct work_struct *work)
+{
+	__atomic_add_fetch(&container_of(work, struct packed, work)->nr_runs, 1, __ATOMIC_RELAXED);
+}
+
+static void count_packed_late(struct work_struct *work)
+{
+	struct packed *it = container_of(to_delayed_work(work), struct packed, dwork);
+
+	__atomic_add_fetch(&it->nr_runs, 1, __ATOMIC_RELAXED);
+}
+
+static void count_packed_read(struct work_struct *work)
+{
+	struct packed *it = container_of(to_rcu_work(work), struct packed, rwork);
+
+	__atomic_add_fetch(&it->nr_runs, 1, __ATOMIC_RELAXED);
+}
+
+/* All work is made at each address that is a multiple of 8, while flushes color the items of the queue. */
+static void an_item_needs_the_alignment_of_a_pointer_and_no_more(void)
+{
+	struct workqueue_struct *wq = alloc_workqueue("packed", WQ_UNBOUND, 0);
+	char *memory = (char *)calloc(1, sizeof(struct packed) + 64);
+
+	CHECK_EQ(_Alignof(struct packed), 8);
+	for (size_t at = 0; at < 64; at += 8) {
+		struct packed *it = (struct packed *)(void *)(memory + at);
+
+		it->nr_runs = 0;
+		INIT_WORK(&it->work, count_packed);
+		INIT_DELAYED_WORK(&it->dwork, count_packed_late);
+		INIT_RCU_WORK(&it->rwork, count_packed_read);
+		for (int round = 0; round < 20; round++) {
+			CHECK(queue_work(wq, &it->work));
+			CHECK(queue_delayed_work(wq, &it->dwork, 1000000));
+			CHECK(mod_delayed_work(wq, &it->dwork, (unsigned long)round % 2));
+			CHECK(queue_rcu_work(wq, &it->rwork));
+			if (round % 2)
+				flush_workqueue(wq);
+			flush_work(&it->work);
+			flush_delayed_work(&it->dwork);
+			flush_rcu_work(&it->rwork);
+		}
+		CHECK_EQ(it->nr_runs, 60);
+		CHECK(queue_delayed_work(wq, &it->dwork, 1000000));
+		CHECK(cancel_delayed_work_sync(&it->dwork));
+	}
+	destroy_workqueue(wq);
+	free(memory);
+}
+
+/* A closure of bcache lies over an item: its member `fn` has the place of the item's function. */
+struct closure {
+	union {
+		struct {
+			void *wq, *parent, *next;
+			void (*fn)(struct work_struct *work);
+		};
+		struct work_struct work;
+	};
+	struct workqueue_struct *queue;
+	int nr_steps;
+};
+
+static void last_step(struct work_struct *work)
+{
+	container_of(work, struct closure, work)->nr_steps++;
+}
+
+static void first_step(struct work_struct *work)
+{
+	struct closure *it = container_of(work, struct closure, work);
+
+	it->nr_steps++;
+	it->wq = it->parent = it->next = it;
+	it->fn = last_step;
+	INIT_WORK(&it->work, it->work.func);
+	queue_work(it->queue, &it->work);
+}
+
+static void a_structure_that_lies_over_an_item_names_its_function(void)
+{
+	struct closure it = { .nr_steps = 0 };
+
+	CHECK_EQ(offsetof(struct closure, fn), offsetof(struct closure, work.func));
+	it.queue = alloc_workqueue("closures", WQ_UNBOUND, 1);
+	it.fn = first_step;
+	INIT_WORK(&it.work, it.work.func);
+	CHECK(queue_work(it.queue, &it.work));
+	destroy_workqueue(it.queue);
+	CHECK_EQ(it.nr_steps, 2);
 }
 
 static void a_pending_item_is_not_queued_again(void)
@@ -949,6 +1053,8 @@ const struct test workqueue_tests[] = {
 	T(a_declared_item_runs),
 	T(an_item_on_the_stack_runs),
 	T(an_item_is_as_large_as_was_promised),
+	T(an_item_needs_the_alignment_of_a_pointer_and_no_more),
+	T(a_structure_that_lies_over_an_item_names_its_function),
 	T(a_pending_item_is_not_queued_again),
 	T(an_item_runs_as_often_as_it_was_queued),
 	T(an_item_runs_on_each_cpu_that_it_is_queued_on),

@@ -72,6 +72,16 @@ pub fn aborts_with_a_line(command: &mut Command) {
     assert!(said.contains('\n'), "{command:?} ends without a line");
 }
 
+/// Runs a command that must end by `abort`, with one line that has `named` in it.
+pub fn aborts_with_one_line(command: &mut Command, named: &str) {
+    use std::os::unix::process::ExitStatusExt;
+    let output = command.env("RUST_BACKTRACE", "1").output().unwrap();
+    let said = shown(&output);
+    assert_eq!(output.status.signal(), Some(6), "{command:?}: {said}");
+    let is_line = said.starts_with("afterwork: ") && said.lines().count() == 1;
+    assert!(is_line && said.contains(named), "{command:?}: {said}");
+}
+
 /// Tells a suite how the library is built.
 pub fn debug() -> String {
     format!("-DAW_DEBUG={}", u8::from(cfg!(debug_assertions)))

@@ -98,6 +98,7 @@ static void by_functions(void)
 
 	MUST(rcu_set_pointer_sym(&place, &one) == &one);
 	MUST(rcu_dereference_sym(place) == &one);
+	MUST(rcu_dereference_sym2(&place) == &one);
 	MUST(rcu_xchg_pointer_sym(&place, &two) == &one);
 	MUST(rcu_cmpxchg_pointer_sym(&place, &one, NULL) == &two && place == &two);
 	MUST(rcu_cmpxchg_pointer_sym(&place, &two, NULL) == &two && !place);

@@ -11,8 +11,11 @@
 //! An item's colour is kept beside its link (`list.rs`) from its adoption until its count is given back. Nothing
 //! here is shared: the pool lock guards it.
 
-/// How many flushes of one link may be told apart. The kernel's `WORK_NR_COLORS`.
-pub(crate) const NR_COLOURS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 16 };
+/// How many colours a link has. A color fits into the bits that the alignment of an item leaves free in a list link: 8
+/// bytes, which is the alignment of the kernel's items.
+///
+/// Differs from Linux: its `WORK_NR_COLORS` is 16. With fewer colors, more flushes that overlap share a color.
+pub(crate) const NR_COLOURS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 8 };
 
 /// A place in the ring.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -34,10 +34,10 @@ pub(crate) struct Home {
     pub(crate) rules: Rules,
 }
 
-/// Stands first in every item, whatever it is.
+/// Stands first in every item, except in a raw one, whose layout is that of C.
 ///
 /// A step of the state may let another thread free the item, so all fields are cells.
-#[repr(C, align(16))]
+#[repr(C, align(8))]
 #[derive(Debug)]
 pub(crate) struct Head {
     /// The next item of the list that holds this one, and this one's colour; belongs to that list.

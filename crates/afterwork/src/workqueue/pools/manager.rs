@@ -279,7 +279,7 @@ mod tests {
             .output()
             .unwrap();
         let told = String::from_utf8_lossy(&child.stderr);
-        let is_line = |line| line == "afterwork: a worker panicked";
+        let is_line = |line| line == "afterwork: a worker panicked: a defect";
         assert!(told.lines().any(is_line), "{told}");
         // SIGABRT.
         assert_eq!(child.status.signal(), Some(6));

@@ -126,7 +126,7 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///
@@ -169,7 +169,7 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///
@@ -261,7 +261,8 @@ impl RawDelayed {
             work.end_claim(|state| place(state, &|state| state.fire(rules)));
             drop(heap);
             if is_placed.get() {
-                home.push(this.cast());
+                // SAFETY: (1).
+                home.push(unsafe { RawWork::head_of(Self::work(this)) });
             }
         } else {
             work.end_claim(|state| place(state, &|state| state.rearm().unwrap_or(state)));
@@ -290,7 +291,7 @@ impl RawDelayed {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///
@@ -471,7 +472,7 @@ fn start() -> &'static Timers {
         })
     };
     if thread::spawn("aw/timers", body).is_err() {
-        process::die("there is no thread to be had for delayed work");
+        process::die("queue_delayed_work: there is no thread to be had for timers");
     }
     timers
 }
@@ -569,7 +570,8 @@ unsafe fn expire(mut heap: MutexGuard<'_, Heap>, item: NonNull<RawDelayed>) -> b
     work.move_to(&home, |state| state.fire(home.rules));
     // From here on whoever cancels it waits until it is pushed.
     drop(heap);
-    home.push(item.cast());
+    // SAFETY: (1).
+    home.push(unsafe { RawWork::head_of(RawDelayed::work(item)) });
     true
 }
 

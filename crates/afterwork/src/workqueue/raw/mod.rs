@@ -30,9 +30,13 @@ mod heap;
 mod runs;
 mod work;
 
+pub use crate::{
+    panics::of_c,
+    params::threads::{HookOfC, Moment, set_hook_of_c},
+};
 #[cfg(not(any(loom, shuttle)))]
 pub use delayed::{Modified, RawDelayed, take_back_timers};
-pub use runs::current;
+pub use runs::{current, describe};
 pub use work::{Misuse, RawWork, WorkFn};
 
 #[cfg(all(test, not(any(loom, shuttle))))]

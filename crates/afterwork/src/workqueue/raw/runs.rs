@@ -52,6 +52,7 @@ use sync::fork::PerProcess;
 use sync::{
     Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicPtr, Ordering},
+    thread::ShortName,
 };
 
 use super::work::{RawWork, WorkFn};
@@ -109,6 +110,8 @@ pub(super) struct Run {
     next: *mut Run,
     /// I: the run around it, on the same thread.
     outer: *const Run,
+    /// Own thread only: the name of the thread before the item described itself.
+    undescribed: Cell<Option<ShortName>>,
 }
 
 /// Somebody who waits, on his own stack.
@@ -163,8 +166,7 @@ impl Default for Lists {
 }
 
 impl Name {
-    pub(super) fn of(item: NonNull<RawWork>, func: Option<WorkFn>) -> Self {
-        let item = item.as_ptr().cast_const();
+    pub(super) fn of(item: *const RawWork, func: Option<WorkFn>) -> Self {
         let func = func.map_or(0, |func| func as usize);
         Self { item, func }
     }
@@ -202,6 +204,24 @@ pub fn current() -> *const RawWork {
     run.map_or(ptr::null(), |run| run.name.item)
 }
 
+/// Describes the raw item that this thread runs, in the name of the thread, until the run has ended; nothing where it runs none.
+///
+/// # Blocking
+///
+/// Never.
+pub fn describe(what: &[u8]) {
+    // SAFETY: a run is on the stack below, until it is over; the field is this thread's alone.
+    let place = unsafe {
+        let run = INNERMOST.with(Cell::get).as_ref();
+        run.map(|run| &run.undescribed)
+    };
+    if let Some(place) = place {
+        let before = place.get().unwrap_or_else(ShortName::own);
+        place.set(Some(before));
+        before.with(what).assume();
+    }
+}
+
 impl Run {
     pub(super) fn new(name: Name) -> Self {
         Self {
@@ -209,6 +229,7 @@ impl Run {
             left: None,
             next: ptr::null_mut(),
             outer: INNERMOST.with(Cell::get),
+            undescribed: Cell::new(None),
         }
     }
 }
@@ -384,8 +405,11 @@ impl Shard {
     /// 1. `run` was noted here by [`begin`](Self::begin), on this thread.
     pub(super) unsafe fn end(&self, run: *mut Run) -> Option<NonNull<Head>> {
         // SAFETY: (1): it is on our stack; fixed when it was made.
-        let outer = unsafe { (*run).outer };
+        let (outer, undescribed) = unsafe { ((*run).outer, (*run).undescribed.get()) };
         INNERMOST.with(|innermost| innermost.set(outer));
+        if let Some(name) = undescribed {
+            name.assume();
+        }
         if self.strike_alone(run) {
             return None;
         }

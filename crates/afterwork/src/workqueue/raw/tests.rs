@@ -365,15 +365,62 @@ fn a_disabled_raw_item_is_not_queued() {
 #[test]
 fn memory_that_is_no_item_is_told_from_one() {
     let queue = ordered();
-    let mut zeroes = [0u128; 7];
+    let mut zeroes = [0u128; 8];
     let work = NonNull::from(&mut zeroes).cast::<RawWork>();
     // SAFETY: memory of an item's size.
     let queued = unsafe { RawWork::queue(work, &queue, None) };
     assert_eq!(queued, Err(Misuse::Uninitialised));
-    let between = work.map_addr(|address| address | 8);
+    let between = work.map_addr(|address| address | 4);
     // SAFETY: memory of an item's size.
     let queued = unsafe { RawWork::queue(between, &queue, None) };
     assert_eq!(queued, Err(Misuse::Misaligned));
+}
+
+#[test]
+fn an_item_without_a_function_is_refused() {
+    let queue = ordered();
+    // SAFETY: it is never called.
+    let mut item = unsafe { RawDelayed::new(run) };
+    let this = NonNull::from(&mut item);
+    // SAFETY: the word of its function, which is inside the item.
+    unsafe { this.as_ptr().byte_add(24).cast::<usize>().write(0) };
+    let work = RawDelayed::work(this);
+    // SAFETY: memory of an item's size.
+    let queued = unsafe { RawWork::queue(work, &queue, None) };
+    assert_eq!(queued, Err(Misuse::NoFunction));
+    // SAFETY: as above.
+    let armed = unsafe { RawDelayed::queue(this, &queue, None, Duration::from_secs(1)) };
+    assert_eq!(armed, Err(Misuse::NoFunction));
+}
+
+#[test]
+fn an_item_may_lie_at_any_multiple_of_eight() {
+    let queue = wide();
+    let mut memory = [0u64; (size_of::<Job>() + 16) / 8];
+    for offset in [0, 8] {
+        let nr_runs = Arc::new(AtomicU32::new(0));
+        let counter = nr_runs.clone();
+        let place = NonNull::from(&mut memory).cast::<Job>();
+        // SAFETY: inside of the memory.
+        let place = unsafe { place.byte_add(offset) };
+        let made = job(move |_| {
+            counter.fetch_add(1, Ordering::Relaxed);
+        });
+        // SAFETY: aligned, idle, and large enough; the box is not used again.
+        unsafe {
+            place.write(made.read());
+            drop(Box::from_raw(
+                made.as_ptr().cast::<std::mem::MaybeUninit<Job>>(),
+            ));
+        }
+        for round in 1..=20 {
+            assert!(on!(RawWork::queue(place, &queue, None)));
+            queue.flush().unwrap();
+            assert_eq!(nr_runs.load(Ordering::Relaxed), round);
+        }
+        // SAFETY: idle.
+        unsafe { place.drop_in_place() };
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! A work item that is part of its user's structure.
 
 use std::{
-    cell::Cell,
+    cell::{Cell, UnsafeCell},
     fmt, mem,
     ops::Deref,
     ptr::{self, NonNull},
@@ -42,13 +42,18 @@ const MAX_HELP: u32 = 4;
 /// A work item in its user's memory: the kernel's `struct work_struct`.
 ///
 /// All functions take its address. Each of them may be called by any thread at any time, as long as the item is there.
-#[repr(C, align(16))]
+///
+/// The function has the offset that it has in the kernel's structure, because structures of C share memory with an item on
+/// that ground. The head, which has a part on either side of that offset otherwise, comes after it.
+#[repr(C, align(8))]
 pub struct RawWork {
-    head: Head,
-    /// I
-    func: Cell<Option<WorkFn>>,
+    /// Not the library's: what C lays over an item may be there.
+    unused: UnsafeCell<[usize; 2]>,
     /// I: `MAGIC`
     magic: Cell<u64>,
+    /// I
+    func: Cell<Option<WorkFn>>,
+    head: Head,
 }
 
 // SAFETY: what it calls is told to be called on any thread, by (1) of `init`; else it is atomics, and cells that are fixed.
@@ -75,6 +80,8 @@ pub enum Misuse {
     Uninitialised,
     /// The item's address is not one that an item may have.
     Misaligned,
+    /// The item has no function to call.
+    NoFunction,
     /// The item waits for its own end.
     OwnItem,
     /// The item cannot start before the item ends that waits for it: that has the only seat of the
@@ -90,7 +97,8 @@ impl fmt::Display for Misuse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Uninitialised => "the work item is not initialised",
-            Self::Misaligned => "the work item is not aligned to 16 bytes",
+            Self::Misaligned => "the work item is not aligned to 8 bytes",
+            Self::NoFunction => "the work item has no function",
             Self::OwnItem => "the work item waits for its own end",
             Self::OwnQueue => {
                 "the work item cannot start before the item that waits for it has ended: their queue has one seat"
@@ -123,9 +131,10 @@ impl RawWork {
     #[cfg(not(any(loom, shuttle)))]
     pub const unsafe fn new(func: WorkFn) -> Self {
         Self {
-            head: Head::unqueued(VTABLE),
-            func: Cell::new(Some(func)),
+            unused: UnsafeCell::new([0; 2]),
             magic: Cell::new(MAGIC),
+            func: Cell::new(Some(func)),
+            head: Head::unqueued(VTABLE),
         }
     }
 
@@ -137,9 +146,10 @@ impl RawWork {
     #[cfg(any(loom, shuttle))]
     pub unsafe fn new(func: WorkFn) -> Self {
         Self {
-            head: Head::unqueued(VTABLE),
-            func: Cell::new(Some(func)),
+            unused: UnsafeCell::new([0; 2]),
             magic: Cell::new(MAGIC),
+            func: Cell::new(Some(func)),
+            head: Head::unqueued(VTABLE),
         }
     }
 
@@ -158,6 +168,10 @@ impl RawWork {
         if magic != MAGIC {
             return Err(Misuse::Uninitialised);
         }
+        // SAFETY: as above, and it was laid out.
+        if unsafe { (*this.as_ptr()).func.get() }.is_none() {
+            return Err(Misuse::NoFunction);
+        }
         // In a model by `new`.
         #[cfg(not(any(loom, shuttle)))]
         // SAFETY: it was laid out: by `new`, or with zeroes in the place of its table.
@@ -168,8 +182,27 @@ impl RawWork {
         Ok(unsafe { this.as_ref() })
     }
 
+    /// Returns the head of an item, with the provenance of `this`.
+    ///
+    /// # Safety
+    ///
+    /// 1. `this` points at memory of an item's size.
+    #[inline]
+    pub(super) unsafe fn head_of(this: NonNull<Self>) -> NonNull<Head> {
+        // SAFETY: (1).
+        unsafe { this.byte_add(mem::offset_of!(Self, head)) }.cast()
+    }
+
+    /// Returns the address of the item of which `head` is the head, with its provenance. The item may have been freed.
+    #[inline]
+    fn of_head(head: NonNull<Head>) -> *mut Self {
+        let offset = mem::offset_of!(Self, head);
+        head.as_ptr().wrapping_byte_sub(offset).cast()
+    }
+
     fn item(&self) -> NonNull<Head> {
-        NonNull::from(self).cast()
+        // SAFETY: an item.
+        unsafe { Self::head_of(NonNull::from(self)) }
     }
 
     #[cfg(not(any(loom, shuttle)))]
@@ -178,7 +211,7 @@ impl RawWork {
     }
 
     pub(super) fn name(&self) -> Name {
-        Name::of(NonNull::from(self), self.func.get())
+        Name::of(self, self.func.get())
     }
 
     /// Queues the item on the pool of this CPU's pod, or of `cpu`'s; false when it is pending already, or is disabled, or
@@ -190,7 +223,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///
@@ -244,7 +277,8 @@ impl RawWork {
         home: impl FnOnce() -> H,
     ) -> Result<bool, Misuse> {
         // What its function gets: it leads on to what is around the item, where a reference does not.
-        let item = this.cast();
+        // SAFETY: (1).
+        let item = unsafe { Self::head_of(this) };
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
         if !queue.admits() {
@@ -303,7 +337,8 @@ impl RawWork {
     /// 2. As of [`queue`](Self::queue).
     #[cfg(not(any(loom, shuttle)))]
     pub unsafe fn queue_held(this: NonNull<Self>, queue: &Workqueue) -> bool {
-        let item = this.cast();
+        // SAFETY: (1).
+        let item = unsafe { Self::head_of(this) };
         // SAFETY: (1).
         let this = unsafe { this.as_ref() };
         let home = queue.here();
@@ -340,7 +375,8 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::OwnItem`] from inside the item's own run.
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and
+    /// [`Misuse::OwnItem`] from inside the item's own run.
     /// [`Misuse::OwnQueue`] from inside another item of a queue with one seat, as each ordered one,
     /// if this item waits there: it stays queued.
     ///
@@ -352,11 +388,11 @@ impl RawWork {
     ///
     /// 1. `this` points at memory of an item's size that may be read.
     pub unsafe fn flush(this: NonNull<Self>) -> Result<bool, Misuse> {
-        let item = this.cast();
+        let work = this;
         // SAFETY: (1).
         let this = unsafe { Self::known(this) }?;
         let is_pending =
-            |state: State| state.is_pending() || state.is_claimed() && !state.is_armed();
+            |state: State| (state.is_pending() || state.is_claimed()) && !state.is_armed();
         let name = this.name();
         let is_queued = is_pending(this.head.load());
         let shard = name.shard();
@@ -369,7 +405,7 @@ impl RawWork {
         report::must_be_free_to_sleep();
         must_have_workers();
         if is_queued {
-            if depth() < MAX_HELP && help(item, shard) {
+            if depth() < MAX_HELP && help(work, shard) {
                 return Ok(true);
             }
             if dependency::needs_our_seat(&this.head) {
@@ -396,7 +432,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///
@@ -475,7 +511,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::DisabledTooOften`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and [`Misuse::DisabledTooOften`].
     ///
     /// # Panics
     ///
@@ -571,7 +607,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NotDisabled`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], [`Misuse::NoFunction`], and [`Misuse::NotDisabled`].
     ///
     /// # Safety
     ///
@@ -591,7 +627,7 @@ impl RawWork {
     ///
     /// # Errors
     ///
-    /// [`Misuse::Uninitialised`] and [`Misuse::Misaligned`].
+    /// [`Misuse::Uninitialised`], [`Misuse::Misaligned`], and [`Misuse::NoFunction`].
     ///
     /// # Safety
     ///
@@ -620,7 +656,8 @@ impl fmt::Debug for RawWork {
     }
 }
 
-const _: () = assert!(mem::offset_of!(RawWork, head) == 0);
+#[cfg(not(any(loom, shuttle)))]
+const _: () = assert!(mem::offset_of!(RawWork, func) == 24 && size_of::<RawWork>() == 64);
 
 /// Takes an item that the caller just took off a list, and runs it if it is to be run; without its function, it is cancelled
 /// by that.
@@ -629,13 +666,12 @@ const _: () = assert!(mem::offset_of!(RawWork, head) == 0);
 ///
 /// 1. `item` is linked, and the caller alone holds its link.
 unsafe fn pop_and(item: NonNull<Head>, calls: bool) -> Popped {
-    let work = item.cast::<RawWork>();
+    let work = RawWork::of_head(item);
     // SAFETY: (1): a linked item is alive, and one with our table is a `RawWork`.
     let (func, home) = unsafe {
-        let work = work.as_ref();
         // Before the step: after it the item may be queued elsewhere, and has another home.
-        let home = Pwq::of(work.head.home.load(Ordering::Relaxed));
-        (work.func.get(), home)
+        let home = Pwq::of((*work).head.home.load(Ordering::Relaxed));
+        ((*work).func.get(), home)
     };
     let name = Name::of(work, func);
     let shard = name.shard();
@@ -677,18 +713,18 @@ unsafe fn carry_out(
         let within = trace::enter(item.as_ptr().addr(), false);
         trace::execute_start(told);
         // FOREIGN(raw-item-run): a function of C's, on a worker, a rescuer or a joiner; what unwinds ends the process.
-        let nesting = rcu::nesting();
         let outcome = guarded_in_item(|| {
             if let Some(func) = func {
-                // SAFETY: by (1) of `RawWork::new`.
-                unsafe { func(item.as_ptr().cast()) };
+                let run = || {
+                    // SAFETY: by (1) of `RawWork::new`.
+                    unsafe { func(RawWork::of_head(item)) };
+                };
+                rcu::of_c("function of a work item", func as usize, run);
             }
         });
         if outcome.is_err() {
+            // In a model, whose panics unwind.
             die("the function of a work item unwound");
-        }
-        if rcu::nesting() != nesting {
-            left_section(func);
         }
         trace::execute_end(told);
         drop(within);
@@ -712,27 +748,20 @@ fn put_back_left(left: Option<NonNull<Head>>) {
     }
 }
 
-/// Ends the process: a section that is open on a worker would hold up all grace periods.
-#[cold]
-fn left_section(func: Option<WorkFn>) -> ! {
-    let func = func.map_or(0, |func| func as usize);
-    die(&format!(
-        "the function {func:#x} of a work item returned in another read-side critical section than it was called in"
-    ))
-}
-
 /// Runs a pending item on the spot, if its queue lets joiners help and has a seat, and nobody has come for it; returns `true`
 /// if it did. As `execute/run.rs` does it, but for what no worker may be left to find: the link.
 ///
-/// `item` is that of a caller who keeps it, and falls into `shard`.
-fn help(item: NonNull<Head>, shard: &Shard) -> bool {
+/// The caller keeps the item at `this`, which falls into `shard`.
+fn help(this: NonNull<RawWork>, shard: &Shard) -> bool {
+    // SAFETY: an item.
+    let item = unsafe { RawWork::head_of(this) };
     // SAFETY: our caller keeps it.
-    let work = unsafe { item.cast::<RawWork>().as_ref() };
+    let work = unsafe { this.as_ref() };
     let head = &work.head;
     if head.update(State::claim).is_none() {
         return false;
     }
-    let (name, func) = (Name::of(item.cast(), work.func.get()), work.func.get());
+    let (name, func) = (work.name(), work.func.get());
     // SAFETY: claimed while linked: until we unlink it the queue cannot go, and then our seat keeps it.
     let home: &Pwq = unsafe { &*Pwq::of(head.home.load(Ordering::Relaxed)) };
     // A run from the same queue, further out on this thread, lends its seat.

@@ -1,4 +1,4 @@
-// What unwinds out of a function that the library calls ends the process, wherever it is called: `throws PLACE`.
+// A function that the library calls is left by an exception, or by the end of its thread: `throws PLACE throw`, or `exit`.
 #include <afterwork/percpu.h>
 #include <afterwork/rcupdate.h>
 #include <afterwork/srcu.h>
@@ -7,26 +7,39 @@
 
 #include <cstring>
 
+#include <pthread.h>
+#include <sys/resource.h>
+
 namespace {
+
+bool exits;
+
+void leave()
+{
+	if (exits)
+		pthread_exit(nullptr);
+	throw 1;
+}
 
 void throw_in_item(struct work_struct *)
 {
-	throw 1;
+	leave();
 }
 
 void throw_in_callback(struct rcu_head *)
 {
-	throw 2;
+	leave();
 }
 
 void throw_in_task_work(struct callback_head *)
 {
-	throw 3;
+	leave();
 }
 
 long throw_in_call(void *)
 {
-	throw 4;
+	leave();
+	return 0;
 }
 
 void in_item()
@@ -107,6 +120,20 @@ void in_task_work()
 	task_work_run();
 }
 
+void nothing(struct work_struct *)
+{
+}
+
+void in_hook()
+{
+	static struct work_struct work;
+
+	afterwork_on_worker_start(leave);
+	INIT_WORK(&work, nothing);
+	queue_work(alloc_workqueue("hooked", WQ_MEM_RECLAIM, 1), &work);
+	flush_work(&work);
+}
+
 const struct place {
 	const char *name;
 	void (*run)();
@@ -121,12 +148,17 @@ const struct place {
 	{ "callback", in_callback },
 	{ "srcu callback", in_srcu_callback },
 	{ "task work", in_task_work },
+	{ "hook", in_hook },
 };
 
 } // namespace
 
 int main(int argc, char **argv)
 {
+	const struct rlimit no_core = { 0, 0 };
+
+	setrlimit(RLIMIT_CORE, &no_core);
+	exits = argc > 2 && std::strcmp(argv[2], "exit") == 0;
 	for (const auto &place : places)
 		if (argc > 1 && std::strcmp(argv[1], place.name) == 0)
 			place.run();

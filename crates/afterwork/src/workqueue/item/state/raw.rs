@@ -15,7 +15,8 @@
 //! To be queued anew, at another time or elsewhere, it goes from its claim to `ARMED` or `PENDING+LINKED` in one step, and
 //! is pending throughout.
 //!
-//! A claim is as of any item. An armed one is claimed by its timer.
+//! A claim is as of any item. An armed item is claimed by its timer, and `PENDING` as well, but not linked: users of C read
+//! that bit as the kernel's `WORK_STRUCT_PENDING`, which includes the timer.
 
 use super::{CLAIMED, HANDOFF, LINKED, PENDING, RULES, Rules, State, WAKER};
 
@@ -60,7 +61,7 @@ impl State {
     /// Gives it to its timer; `None` when it is pending, or disabled.
     pub(crate) fn arm(self) -> Option<State> {
         let is_free = self.disable_depth() == 0 && !self.has(PENDING | CLAIMED);
-        is_free.then(|| self.with(CLAIMED | ARMED))
+        is_free.then(|| self.with(PENDING | CLAIMED | ARMED))
     }
 
     pub(crate) fn is_armed(self) -> bool {
@@ -80,7 +81,7 @@ impl State {
 
     /// Gives it to its timer, from the claim of its timer's or of one who has cut it out; `None` when it is disabled.
     pub(crate) fn rearm(self) -> Option<State> {
-        let next = self.without(PENDING).with(CLAIMED | ARMED);
+        let next = self.with(PENDING | CLAIMED | ARMED);
         (self.disable_depth() == 0).then_some(next)
     }
 }
@@ -138,7 +139,7 @@ mod tests {
     #[test]
     fn an_armed_item_is_pending_to_all_but_its_timer() {
         let armed = State::IDLE.arm().unwrap();
-        assert!(armed.is_armed() && armed.is_claimed() && !armed.is_pending());
+        assert!(armed.is_armed() && armed.is_claimed() && armed.is_pending());
         assert_eq!((armed.arm(), armed.claim_pending()), (None, None));
         assert!(armed.disarm().is_idle() && !armed.disarm().is_armed());
         let fired = armed.fire(RULES_OF_ALL);
@@ -152,7 +153,7 @@ mod tests {
     fn an_item_that_is_queued_anew_is_pending_throughout() {
         let cut_out = queued().claim_pending().unwrap().unlink();
         let armed = cut_out.rearm().unwrap();
-        assert!(armed.is_armed() && armed.is_claimed() && !armed.is_pending());
+        assert!(armed.is_armed() && armed.is_claimed() && armed.is_pending());
         assert_eq!(armed.rearm(), Some(armed));
         for state in [cut_out, armed] {
             assert_eq!(state.disable().unwrap().rearm(), None);
