@@ -17,7 +17,8 @@ pub struct RcuTunables {
     /// section, if the system allows it. Default: `true`.
     pub boost: bool,
     /// `rcu.stall_timeout`, in milliseconds: how long a grace period waits for a reader before it reports a stall, and between
-    /// reports. 0 reports none. Default: 21,000, as in the kernel.
+    /// reports. 0 reports none. A time in which the process was stopped counts as at most a second. Default: 21,000, as in
+    /// the kernel.
     pub stall_timeout_ms: u32,
 }
 

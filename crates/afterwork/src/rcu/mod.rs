@@ -64,7 +64,6 @@ mod tunables;
 pub mod model;
 
 pub use batch::Batch;
-pub(crate) use batch::in_callback;
 pub use call::{barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll};
 pub use cell::{Rcu, Replaced};
 pub use flavor::{Flavor, Global, Section};

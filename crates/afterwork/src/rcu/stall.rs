@@ -24,7 +24,7 @@ use crate::{
     page::Count,
     panics::{self, Foreign},
     trace,
-    wake::spin_as_waiter,
+    wake::{span::Span, spin_as_waiter},
 };
 
 /// How often the driver checks for the last report before it boosts. A holdout that runs on another CPU ends most sections
@@ -39,7 +39,7 @@ pub struct Stall {
     pub thread: u32,
     /// The thread's name, if it can be read.
     pub name: Option<String>,
-    /// How long the grace period has waited.
+    /// How long the grace period has waited. A time in which the process was stopped counts as at most a second.
     pub waited: Duration,
     /// What the thread does, if it can be read: "running", which includes waiting for a CPU, or "asleep in" a kernel
     /// function.
@@ -154,15 +154,15 @@ impl Domain {
             return self.reported.wait_until(|| tree.is_empty());
         };
         let here = Process::this();
-        let start_ns = time::now_ns();
+        let mut span = Span::new(time::now_ns());
         let mut next = timeout;
         while !tree.is_empty() {
             let waiting = self.reported.prepare();
             if tree.is_empty() {
                 break;
             }
-            waiting.wait_timeout(timeout);
-            let waited = Duration::from_nanos(time::now_ns() - start_ns);
+            waiting.wait_timeout(span.until(next));
+            let waited = span.look(time::now_ns());
             if waited >= next {
                 next = waited + timeout;
                 for slot in holdouts.iter().filter(|slot| slot.is_counted()) {

@@ -1,6 +1,7 @@
 //! RCU on the real machine: what it promises to those who use it.
 
 mod callbacks;
+mod ends;
 mod env;
 mod executor;
 mod gp;

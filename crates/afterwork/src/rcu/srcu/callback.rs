@@ -18,7 +18,7 @@ use sync::{
 use crate::{
     panics,
     rcu::bag::{self, Deferred},
-    wake::{EventCount, Parker, Unparker},
+    wake::{EventCount, Parker, Unparker, report},
 };
 
 use super::{
@@ -77,7 +77,7 @@ sync::thread_local! {
 /// Marks this thread as one that runs callbacks of `shared` while it runs `body`.
 fn running<R>(shared: *const Shared, body: impl FnOnce() -> R) -> R {
     let before = RUNS.try_with(|runs| runs.replace(shared));
-    let result = body();
+    let result = report::as_callback(body);
     if let Ok(before) = before {
         RUNS.try_with(|runs| runs.set(before)).ok();
     }

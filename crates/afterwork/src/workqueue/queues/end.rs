@@ -17,7 +17,7 @@
 //! # Who carries it out
 //!
 //! The thread that drops the last handle, for then all items have run when the drop returns. But some threads must not
-//! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU; one of ours on which others
+//! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU or of a sleepable domain; one of ours on which others
 //! depend ([`errands::waits_for_nobody`]), and a worker that is in no item: in a waker that it calls, or in a hook of threads; and whoever says so ([`Workqueue::close_in_background`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
 //! out itself what need not wait any more.
 //!
@@ -40,7 +40,6 @@ use super::{
 };
 use crate::{
     panics::or_abort,
-    rcu,
     wake::report,
     workqueue::{
         errands::{self, Errand},
@@ -282,7 +281,7 @@ impl Inner {
     fn may_end_here(&self) -> bool {
         // A worker that is in no item may be told of an end, or begin, or leave; and may have items in hand.
         let others_depend = || errands::others_depend(depth() > 0);
-        let may_wait = || report::may_sleep() && !rcu::in_callback() && !others_depend();
+        let may_wait = || report::may_wait_for_users() && !others_depend();
         !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
     }
 

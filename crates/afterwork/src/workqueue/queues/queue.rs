@@ -52,8 +52,8 @@ use crate::workqueue::{
 ///
 /// Dropping the last handle drops what timers would have queued here, and drains the queue: it waits until all items have
 /// run, and all futures have ended. It does not wait where waiting could
-/// stand still for ever: inside one of the queue's own items or one of a bottom-half queue, in a callback of RCU, and on
-/// threads of the library's that serve all. The queue then goes when the last item has ended.
+/// stand still for ever: inside one of the queue's own items or one of a bottom-half queue, in a callback of RCU or of a sleepable domain,
+/// and on threads of the library's that serve all. The queue then goes when the last item has ended.
 /// A thread that must not block, as one of an async runtime, lets go by [`close_in_background`](Self::close_in_background), which
 /// never waits, or [`shutdown_background`](Self::shutdown_background), which cancels what has not started too; after
 /// [`drain_async`](Self::drain_async) a drop has nothing to wait for, as long as nobody else queues.
