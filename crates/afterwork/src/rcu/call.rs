@@ -115,7 +115,7 @@ pub fn barrier() {
 /// Never blocks. May be called in a section.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GpCookie {
-    let cookie = global().state();
+    let cookie = global().state_to_poll();
     callbacks().want();
     cookie
 }

@@ -32,7 +32,8 @@
 //!
 //! The system may refuse the sweeper's thread. `call` must not block, so it does not sweep. It starts the thread again
 //! later: a thread whose bag has no sweeper marks the bag `UNSWEPT` (`bag.rs`), and each closure that joins that bag tries
-//! to start the thread, at most once in [`RETRY_NS`]. A thread that waits for callbacks sweeps itself.
+//! to start the thread, at most once in [`RETRY_NS`]. A start that another thread has begun counts as no sweeper, because
+//! it may be refused after the mark was decided on. A thread that waits for callbacks sweeps itself.
 
 use std::ptr;
 
@@ -137,9 +138,10 @@ impl Callbacks {
             }
         }
         // The sweeper takes lists whole, so one wake-up for each list that was empty is enough.
-        if first.is_null() || self.has_no_thread() {
+        // Also while another thread starts the sweeper: that start may be refused, and is tried again then.
+        if first.is_null() || !self.has_thread() {
             self.wake();
-            if self.has_no_thread() {
+            if !self.has_thread() {
                 bag::leave_unswept();
             }
         }
@@ -163,7 +165,7 @@ impl Callbacks {
     /// Returns `true` if callbacks will run without a further call. Tries again to start a thread that was refused.
     pub(super) fn is_served(&self) -> bool {
         self.start();
-        cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
+        self.has_thread()
     }
 
     /// Starts the sweeper's thread if there is none. If the system refuses it, a later call tries again after
@@ -318,7 +320,13 @@ impl Callbacks {
         }
     }
 
-    /// Returns `true` if there is no sweeping thread. Always `false` in a model, which has a thread of its own for that.
+    /// Returns `true` if the sweeping thread has been started. A start that another thread has begun does not count: the
+    /// system may refuse it. Always `true` in a model.
+    fn has_thread(&self) -> bool {
+        cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
+    }
+
+    /// Returns `true` if there is no sweeping thread, and no thread starts it. Always `false` in a model, which has a thread of its own for that.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
@@ -391,4 +399,31 @@ fn sweep_for_ever() {
             callbacks().sweep_when_wanted();
         }
     });
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::{Arc, atomic::AtomicUsize};
+
+    use super::*;
+
+    #[test]
+    fn a_call_during_a_start_that_is_refused_tries_again() {
+        let callbacks = Callbacks::new();
+        let nr_run = Arc::new(AtomicUsize::new(0));
+        let call = || {
+            let nr_run = nr_run.clone();
+            callbacks.add(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
+        };
+        // Another thread is between its claim and the system's answer.
+        callbacks.thread.store(STARTING, Ordering::Relaxed);
+        call();
+        callbacks.thread.store(NONE, Ordering::Relaxed);
+        // The closure joins the bag that is already on a list.
+        call();
+        assert!(callbacks.has_thread(), "the second call did not try");
+        // The thread that was started sweeps the callbacks of the process, not these.
+        callbacks.sweep();
+        assert_eq!(nr_run.load(Ordering::Relaxed), 2);
+    }
 }
