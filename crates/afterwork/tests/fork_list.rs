@@ -57,6 +57,8 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/identity.rs", "SEATS", HeldFirst),
     ("sync/lock.rs", "NR_HELD", Thread),
     ("sync/stack.rs", "CALL", Word),
+    // Names the process that is at it.
+    ("sync/start.rs", "FIRST", Word),
     ("sync/start.rs", "IS_OURS", Thread),
     ("sync/start.rs", "STACK_SIZE", Thread),
     ("sync/thread.rs", "KEEPS_RESET", Word),
