@@ -50,6 +50,7 @@ pub mod barrier;
 pub mod cell;
 pub mod fault;
 pub mod hint;
+pub mod span;
 mod tunable;
 pub mod twin;
 

@@ -21,6 +21,7 @@ use sync::{
     Mutex,
     atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
     fork::Process,
+    span::Span,
     thread, time,
     unmodelled::Arc,
 };
@@ -33,7 +34,7 @@ use super::{
 use crate::{
     page::Count,
     panics::{self, Foreign, die},
-    wake::{EventCount, report, span::Span},
+    wake::{EventCount, report},
 };
 
 /// How many callbacks run before the thread yields the CPU. The kernel's `blimit` is 10, in a context that nothing may

@@ -15,7 +15,9 @@ use std::time::Duration;
 use sync::{
     Mutex,
     fork::{self, Handler, Process},
-    hint, thread, time, twin,
+    hint,
+    span::Span,
+    thread, time, twin,
     unmodelled::Arc,
 };
 
@@ -24,7 +26,7 @@ use crate::{
     page::Count,
     panics::{self, Foreign},
     trace,
-    wake::{span::Span, spin_as_waiter},
+    wake::spin_as_waiter,
 };
 
 /// How often the driver checks for the last report before it boosts. A holdout that runs on another CPU ends most sections

@@ -37,7 +37,6 @@ pub(crate) mod hotplug;
 pub(crate) mod lane;
 mod parker;
 pub(crate) mod report;
-pub(crate) mod span;
 mod spin;
 mod wakeq;
 

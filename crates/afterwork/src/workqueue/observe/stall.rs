@@ -4,9 +4,9 @@
 //! item waits all that time. Items that wait for a seat of their queue do not count, they wait by design. The manager
 //! looks, with its looks at pools in which work waits; so an idle program has no watchdog that runs.
 //!
-//! A machine that was paused is no stall: of the time between two looks at most a second counts (`wake/span.rs`).
+//! A machine that was paused is no stall: of the time between two looks at most a second counts (`sync::span`).
 
-use crate::wake::span;
+use sync::span;
 
 /// How long a pool has taken no work although some waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

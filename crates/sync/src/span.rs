@@ -4,27 +4,27 @@
 //! looks at most [`MOST`] counts, so a pause of any length counts as one second. A thread that reports a long wait looks at
 //! least once a second, so that all other time counts.
 
-use std::time::Duration;
+use core::time::Duration;
 
 /// The most that counts of the time between two looks. A second is short against every threshold that is worth a report, and
 /// long against the time for which a thread that wants to run waits for a CPU.
-pub(crate) const MOST: Duration = Duration::from_secs(1);
+pub const MOST: Duration = Duration::from_secs(1);
 
 /// Returns how much of the time since `looked_ns` counts at `now_ns`.
-pub(crate) fn counted_ns(looked_ns: u64, now_ns: u64) -> u64 {
+pub fn counted_ns(looked_ns: u64, now_ns: u64) -> u64 {
     now_ns.saturating_sub(looked_ns).min(MOST.as_nanos() as u64)
 }
 
 /// How long a wait has lasted.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Span {
+pub struct Span {
     looked_ns: u64,
     counted_ns: u64,
 }
 
 impl Span {
     /// Begins a span at `now_ns`.
-    pub(crate) fn new(now_ns: u64) -> Self {
+    pub fn new(now_ns: u64) -> Self {
         Self {
             looked_ns: now_ns,
             counted_ns: 0,
@@ -32,14 +32,14 @@ impl Span {
     }
 
     /// Looks at the clock, which shows `now_ns`, and returns how long the span is.
-    pub(crate) fn look(&mut self, now_ns: u64) -> Duration {
+    pub fn look(&mut self, now_ns: u64) -> Duration {
         self.counted_ns += counted_ns(self.looked_ns, now_ns);
         self.looked_ns = now_ns;
         Duration::from_nanos(self.counted_ns)
     }
 
     /// Returns how long to sleep until the next look, if something is to happen when the span is `at` long.
-    pub(crate) fn until(&self, at: Duration) -> Duration {
+    pub fn until(&self, at: Duration) -> Duration {
         at.saturating_sub(Duration::from_nanos(self.counted_ns))
             .min(MOST)
     }
