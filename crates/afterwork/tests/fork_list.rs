@@ -96,6 +96,9 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/local.rs", "stand_in", Constant),
     ("rcu/spares.rs", "spares", Reset("spares().inherit()")),
     ("rcu/srcu/callback.rs", "RUNS", Thread),
+    // In a model.
+    ("rcu/srcu/runners.rs", "of_this_run", Tests),
+    ("rcu/srcu/runners.rs", "runners", Held("&runners().state")),
     ("rcu/stall.rs", "NR_REPORTED", Word),
     ("rcu/stall.rs", "place", Held("place()")),
     ("rcu/stall.rs", "HANDLER", Constant),

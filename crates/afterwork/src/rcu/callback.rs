@@ -59,7 +59,7 @@ use crate::{panics, wake::EventCount};
 /// The number of lists. CPU `n` uses list `n` modulo this. A power of two.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// How long after a refused thread the next attempt may come. An attempt costs the caller some 50 us. A guess.
-const RETRY_NS: u64 = 10_000_000;
+pub(super) const RETRY_NS: u64 = 10_000_000;
 
 const NONE: u32 = 0;
 const STARTING: u32 = 1;

@@ -8,6 +8,7 @@ mod gp;
 mod leaked;
 mod qsbr;
 mod refused;
+mod runners;
 #[cfg(target_arch = "x86_64")]
 mod signal;
 mod stall;
