@@ -99,6 +99,7 @@ const LIST: &[(&str, &str, Over)] = &[
     // In a model.
     ("rcu/srcu/runners.rs", "of_this_run", Tests),
     ("rcu/srcu/runners.rs", "runners", Held("&runners().state")),
+    ("rcu/stall.rs", "NEXT_FLOOD_NS", Word),
     ("rcu/stall.rs", "NR_REPORTED", Word),
     ("rcu/stall.rs", "place", Held("place()")),
     ("rcu/stall.rs", "HANDLER", Constant),
@@ -108,6 +109,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/tunables.rs", "FROM_ENV", Settled("tunables()")),
     ("rcu/tunables.rs", "HANDLER", Constant),
     ("rcu/tunables.rs", "NEXT_FQS_MS", Word),
+    ("rcu/tunables.rs", "QHIMARK", Word),
     ("rcu/tunables.rs", "STALL_TIMEOUT_MS", Word),
     ("rcu/tunables.rs", "WAKE_FROM_GP", Word),
     ("simulated.rs", "ARENA", Tests),

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use sync::{
     Mutex,
+    atomic::{AtomicU64, Ordering},
     fork::{self, Handler, Process},
     hint,
     span::Span,
@@ -127,6 +128,37 @@ pub(super) fn report_batch(waited: Duration) {
     panics::contain(|| {
         eprintln!(
             "afterwork: a batch of RCU callbacks has not begun where it was to run for {waited:.1?}; it runs here now"
+        );
+    });
+}
+
+/// A: no flood is reported before this time, by `time::now_ns`.
+static NEXT_FLOOD_NS: AtomicU64 = AtomicU64::new(0);
+
+/// Reports, at most once in a stall timeout, that `nr` callbacks wait in a list to which this thread adds.
+#[cold]
+pub(super) fn report_flood(nr: usize) {
+    let Some(timeout) = tunables::stall_timeout() else {
+        return;
+    };
+    let (now_ns, next_ns) = (time::now_ns(), NEXT_FLOOD_NS.load(Ordering::Relaxed));
+    let later_ns = now_ns + timeout.as_nanos() as u64;
+    let claim = || {
+        let (relaxed, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        NEXT_FLOOD_NS.compare_exchange(next_ns, later_ns, relaxed, failed)
+    };
+    if now_ns < next_ns || claim().is_err() {
+        return;
+    }
+    NR_REPORTED.add(1);
+    let thread = thread::current();
+    let name = thread::name(thread);
+    let (thread, name) = (thread.0, name.as_deref().unwrap_or("?"));
+    // FOREIGN(rcu-stderr): none, but stderr may be closed; contained.
+    panics::contain(|| {
+        eprintln!(
+            "afterwork: {nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: more are handed over than \
+             run, or a reader or a callback holds them up"
         );
     });
 }

@@ -4,6 +4,7 @@ mod callbacks;
 mod ends;
 mod env;
 mod executor;
+mod flood;
 mod gp;
 mod leaked;
 mod qsbr;

@@ -17,7 +17,11 @@ use sync::{
 
 use crate::{
     panics,
-    rcu::bag::{self, Deferred},
+    rcu::{
+        backlog::Backlog,
+        bag::{self, Deferred},
+        local::may_wait_for_callbacks,
+    },
     wake::{EventCount, report},
 };
 
@@ -34,7 +38,8 @@ pub(super) struct Callbacks {
     nr_run: AtomicU64,
     /// A: statistics.
     nr_panicked: AtomicU64,
-    /// Notified when `nr_run` has grown, and when the domain has lost its thread.
+    backlog: Backlog,
+    /// Notified when `nr_run` has grown, when a list that was above its mark has been taken, and when the domain has lost its thread.
     ran: EventCount,
 }
 
@@ -70,6 +75,7 @@ impl Callbacks {
             is_aside: AtomicBool::new(false),
             nr_run: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
+            backlog: Backlog::new(),
             ran: EventCount::new(),
         }
     }
@@ -81,6 +87,15 @@ impl Callbacks {
     /// Has barriers look again whether they must run the callbacks themselves.
     pub(super) fn notify(&self) {
         self.ran.notify_all();
+    }
+
+    /// Swaps the callbacks that wait with `batch`.
+    pub(super) fn take(&self, mut list: MutexGuard<'_, List>, batch: &mut Vec<Deferred>) {
+        std::mem::swap(&mut list.waiting, batch);
+        drop(list);
+        if self.backlog.take() {
+            self.ran.notify_all();
+        }
     }
 
     pub(super) fn nr_panicked(&self) -> u64 {
@@ -98,7 +113,8 @@ impl std::fmt::Debug for Callbacks {
 }
 
 impl Shared {
-    pub(super) fn call(shared: &Arc<Self>, callback: impl FnOnce() + Send + 'static) {
+    /// Hands `callback` over. Returns how many wait for their turn.
+    pub(super) fn call(shared: &Arc<Self>, callback: impl FnOnce() + Send + 'static) -> usize {
         if !shared.is_own_process() {
             if !twin::armed("srcu: a refused callback is dropped") {
                 std::mem::forget(callback);
@@ -110,10 +126,25 @@ impl Shared {
         bag::fetch_ahead(list.waiting.as_ptr_range().end);
         list.waiting.push(callback);
         list.nr_queued += 1;
+        let nr = list.waiting.len();
         let is_served = std::mem::replace(&mut list.is_served, true);
         drop(list);
         if !is_served {
             Runners::add(Served::new(shared.clone()));
+        }
+        nr
+    }
+
+    /// Waits for a moment if `nr` callbacks are too many (`backlog.rs`).
+    #[inline]
+    pub(super) fn slow_down(shared: &Arc<Self>, nr: usize) {
+        let callbacks = &shared.callbacks;
+        // Without a thread no wait would help.
+        if callbacks.backlog.is_above(nr) && !shared.runners.has_no_thread() {
+            let nr = || callbacks.lock().waiting.len();
+            callbacks
+                .backlog
+                .wait(may_wait_for_callbacks(), &callbacks.ran, nr);
         }
     }
 

@@ -232,11 +232,11 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`call`](Self::call).
+    /// For a short lock.
     #[doc(alias = "start_poll_synchronize_srcu")]
     pub fn start_poll(&self) -> Cookie {
         let cookie = self.get_state();
-        self.call(|| ());
+        self.hand_over(|| ());
         cookie
     }
 
@@ -269,7 +269,8 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// For a short lock. Allocates if the closure captures more than three words. May be called in a section. If the system
+    /// For a short lock. Waits as [`rcu::call`](crate::rcu::call) does if more than `rcu.qhimark` callbacks of this domain wait for
+    /// their turn. Allocates if the closure captures more than three words. May be called in a section. If the system
     /// refuses the thread, the next `call` tries again, and [`barrier`](Self::barrier) and the last handle's drop run the callback themselves.
     ///
     /// # Panics
@@ -278,6 +279,12 @@ impl Domain {
     /// what it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        let nr = Shared::call(&self.shared, callback);
+        Shared::slow_down(&self.shared, nr);
+    }
+
+    /// Hands over `callback`, and never waits.
+    pub(in crate::rcu) fn hand_over(&self, callback: impl FnOnce() + Send + 'static) {
         Shared::call(&self.shared, callback);
     }
 

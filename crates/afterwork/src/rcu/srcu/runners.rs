@@ -54,7 +54,7 @@ use crate::{
     rcu::{
         bag::{self, Deferred},
         callback::RETRY_NS,
-        fork,
+        fork, tunables,
     },
     wake::EventCount,
 };
@@ -192,8 +192,7 @@ impl Served {
                 list.is_served = false;
                 return Turn::Ended;
             }
-            mem::swap(&mut list.waiting, &mut self.batch);
-            drop(list);
+            domain.callbacks.take(list, &mut self.batch);
             self.cookie = domain.state();
         }
         if !domain.try_pass(self.cookie) {
@@ -354,6 +353,11 @@ impl Runners {
         state.nr_threads > state.nr_starting
     }
 
+    /// Returns `true` if there is no thread, and none is being started.
+    pub(super) fn has_no_thread(&self) -> bool {
+        self.state.lock().nr_threads == 0
+    }
+
     /// Takes out `domain` for a thread that waits for its callbacks, if the domain waits for a thread and none is to be had.
     pub(super) fn take_out(domain: &Shared) -> Option<Served> {
         let runners = &domain.runners;
@@ -384,6 +388,7 @@ impl Runners {
     /// Starts a thread, which the caller has counted.
     #[cold]
     fn start_thread(runners: &Handle) {
+        tunables::settle();
         let ours = Handle::clone(runners);
         let body = move || {
             panics::or_abort("a thread of SRCU callbacks failed", || Self::run(&ours));
