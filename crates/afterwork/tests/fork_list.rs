@@ -99,7 +99,7 @@ const LIST: &[(&str, &str, Over)] = &[
     // In a model.
     ("rcu/srcu/runners.rs", "of_this_run", Tests),
     ("rcu/srcu/runners.rs", "runners", Held("&runners().state")),
-    ("rcu/stall.rs", "NEXT_FLOOD_NS", Word),
+    ("rcu/stall.rs", "next_flood", Word),
     ("rcu/stall.rs", "NR_REPORTED", Word),
     ("rcu/stall.rs", "place", Held("place()")),
     ("rcu/stall.rs", "HANDLER", Constant),

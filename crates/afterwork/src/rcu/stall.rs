@@ -132,8 +132,10 @@ pub(super) fn report_batch(waited: Duration) {
     });
 }
 
-/// A: no flood is reported before this time, by `time::now_ns`.
-static NEXT_FLOOD_NS: AtomicU64 = AtomicU64::new(0);
+sync::process_wide! {
+    /// A: no flood is reported before this time, by `time::now_ns`.
+    fn next_flood() -> AtomicU64 = AtomicU64::new(0)
+}
 
 /// Reports, at most once in a stall timeout, that `nr` callbacks wait in a list to which this thread adds.
 #[cold]
@@ -141,11 +143,11 @@ pub(super) fn report_flood(nr: usize) {
     let Some(timeout) = tunables::stall_timeout() else {
         return;
     };
-    let (now_ns, next_ns) = (time::now_ns(), NEXT_FLOOD_NS.load(Ordering::Relaxed));
+    let (now_ns, next_ns) = (time::now_ns(), next_flood().load(Ordering::Relaxed));
     let later_ns = now_ns + timeout.as_nanos() as u64;
     let claim = || {
         let (relaxed, failed) = (Ordering::Relaxed, Ordering::Relaxed);
-        NEXT_FLOOD_NS.compare_exchange(next_ns, later_ns, relaxed, failed)
+        next_flood().compare_exchange(next_ns, later_ns, relaxed, failed)
     };
     if now_ns < next_ns || claim().is_err() {
         return;
