@@ -1,4 +1,5 @@
-//! Pushes in a signal handler, which may interrupt its thread at any instruction of a push or a pop.
+//! Pushes in a signal handler, which may interrupt its thread at any instruction of a push or a
+//! pop.
 
 #![cfg(all(target_arch = "x86_64", not(any(loom, shuttle, miri))))]
 
@@ -26,7 +27,7 @@ static AT: AtomicU32 = AtomicU32::new(NOT_ARMED);
 /// How many instructions have been stepped.
 static STEP: AtomicU32 = AtomicU32::new(0);
 static QUEUE: AtomicPtr<Items> = AtomicPtr::new(ptr::null_mut());
-/// Whether the handler found the queue empty, by its push and by a look before.
+/// Whether the handler's push found the queue empty, and whether its call of `is_empty` did.
 static WAS_EMPTY: AtomicBool = AtomicBool::new(false);
 static LOOKED_EMPTY: AtomicBool = AtomicBool::new(false);
 
@@ -41,7 +42,7 @@ fn alone() -> MutexGuard<'static, ()> {
     let alone = ALONE
         .lock()
         .unwrap_or_else(|poisoned| poisoned.into_inner());
-    // SAFETY: a zeroed action is whole, and the handler keeps to what handlers may do.
+    // SAFETY: a zeroed action is valid, and the handler calls async-signal-safe functions only.
     unsafe {
         let mut act: libc::sigaction = mem::zeroed();
         act.sa_sigaction = on_trap as *const () as usize;
@@ -58,7 +59,8 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     let step = STEP.fetch_add(1, Ordering::Relaxed);
     let at = AT.load(Ordering::Relaxed);
     if step == at {
-        // SAFETY: set by the interrupted thread, which keeps the queue until the function has been stepped.
+        // SAFETY: set by the interrupted thread, which keeps the queue until the function has been
+        // stepped.
         let queue = unsafe { &*QUEUE.load(Ordering::Relaxed) };
         LOOKED_EMPTY.store(queue.is_empty(), Ordering::Relaxed);
         let spare = SPARE.take().expect("the handler pushes once");
@@ -69,7 +71,8 @@ extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut libc::c_voi
     }
 }
 
-/// Calls `body`, and has the handler push to `queue` after the instruction `at`. Returns `true` if `body` had as many.
+/// Calls `body` while the handler pushes to `queue` after the instruction `at`. Returns `true` if
+/// `body` had that many instructions.
 #[inline(never)]
 fn stepped(queue: &Items, at: u32, body: impl FnOnce()) -> bool {
     QUEUE.store(ptr::from_ref(queue).cast_mut(), Ordering::Relaxed);
@@ -83,9 +86,10 @@ fn stepped(queue: &Items, at: u32, body: impl FnOnce()) -> bool {
     SPARE.take().is_none()
 }
 
-/// Steps through `act` on a queue that holds `before` items, with a push at each of its instructions. `make` makes what `act`
-/// takes. `check` gets what `act` returned, the items that were left, whether the handler's push found the queue empty, and
-/// whether its look did.
+/// Steps through `act` on a queue that holds `before` items, with a push at each of its
+/// instructions. `make` makes the argument of `act`. `check` gets the result of `act`, the
+/// remaining items, and whether the handler's push and its call of `is_empty` found the queue
+/// empty.
 fn at_each_instruction<A, R>(
     before: u32,
     make: impl Fn(&'static Items) -> A,

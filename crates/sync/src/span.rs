@@ -1,13 +1,15 @@
 //! Time that is measured by looks at a clock, without the time in which the process was stopped.
 //!
-//! A clock runs on while a laptop is suspended, a process is stopped or a virtual machine is moved. Of the time between two
-//! looks at most [`MOST`] counts, so a pause of any length counts as one second. A thread that reports a long wait looks at
-//! least once a second, so that all other time counts.
+//! A clock runs on while a laptop is suspended, a process is stopped or a virtual machine is moved.
+//! Of the time between two looks at most [`MOST`] counts, so a pause of any length counts as one
+//! second. A thread that reports a long wait looks at least once a second, so that all other time
+//! counts.
 
 use core::time::Duration;
 
-/// The most that counts of the time between two looks. A second is short against every threshold that is worth a report, and
-/// long against the time for which a thread that wants to run waits for a CPU.
+/// The most that counts of the time between two looks. A second is short against every threshold
+/// that is worth a report, and long against the time for which a thread that wants to run waits for
+/// a CPU.
 pub const MOST: Duration = Duration::from_secs(1);
 
 /// Returns how much of the time since `looked_ns` counts at `now_ns`.
@@ -38,7 +40,8 @@ impl Span {
         Duration::from_nanos(self.counted_ns)
     }
 
-    /// Returns how long to sleep until the next look, if something is to happen when the span is `at` long.
+    /// Returns how long to sleep until the next look, if something is to happen when the span is
+    /// `at` long.
     pub fn until(&self, at: Duration) -> Duration {
         at.saturating_sub(Duration::from_nanos(self.counted_ns))
             .min(MOST)

@@ -254,12 +254,13 @@ impl Drop for Signals {
     }
 }
 
-/// Whether the first thread starts a thread just now, and which signals it blocked before. During the start it blocks all, so
-/// its threads cannot read from procfs what it blocks.
+/// Whether the first thread starts a thread just now, and which signals it blocked before. During
+/// the start it blocks all, so its threads cannot read from procfs what it blocks.
 struct First {
     /// A: the signals that it blocked before. Written by the first thread.
     blocked: AtomicU64,
-    /// A: the process whose first thread starts a thread, or 0. A child of `fork` has a first thread of its own.
+    /// A: the process whose first thread starts a thread, or 0. A child of `fork` has a first
+    /// thread of its own.
     process: AtomicU32,
 }
 
@@ -271,8 +272,9 @@ static FIRST: First = First {
 impl First {
     fn begin(&self, blocked: Mask) {
         self.blocked.store(blocked, Ordering::Relaxed);
-        // Release pairs with the Acquire in `before_start`. If this store comes first, the load gets this mask or that of a later
-        // start. If the load comes first, the caller reads procfs, and comes back if it finds there that all are blocked.
+        // Release pairs with the Acquire in `before_start`. If this store comes first, the load
+        // gets this mask or that of a later start. If the load comes first, the caller reads
+        // procfs, and loads again if all signals are blocked there.
         self.process.store(std::process::id(), Ordering::Release);
     }
 
@@ -364,8 +366,8 @@ fn settle_policy(first: libc::pid_t) {
     }
 }
 
-/// How often to look whether the C library has got through a start that it makes for the first thread. That takes some
-/// microseconds, unless the first thread loses its CPU.
+/// How often to look whether the C library has got through a start that it makes for the first
+/// thread. That takes some microseconds, unless the first thread loses its CPU.
 const NR_LOOKS: u32 = 120;
 /// The pause before each look but the first [`NR_YIELDS`].
 const PAUSE: Duration = Duration::from_millis(1);

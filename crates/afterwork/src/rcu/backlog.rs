@@ -1,13 +1,15 @@
 //! Bounds lists of callbacks: threads that hand over more than runs wait for a moment.
 //!
-//! A list is *above its mark* when it holds more callbacks than `rcu.qhimark`. Whoever adds to such a list waits until a sweep
-//! takes the list, if it may wait. So threads that hand over callbacks faster than they can be run go as fast as those run,
-//! and a list holds little more than the mark while another list of that length runs.
+//! A list is *above its mark* when it holds more callbacks than `rcu.qhimark`. A thread that adds
+//! to such a list waits until a sweep takes the list, if the thread may wait. So threads that hand
+//! over callbacks faster than they can be run go as fast as those run, and a list holds little more
+//! than the mark while another list of that length runs.
 //!
-//! A wait for callbacks must not last for ever, because `call` is also for threads that hold a lock that a callback or a
-//! reader wants. So each wait ends after a while ([`FIRST_NS`]), even if nothing has moved. Then the list is given another
-//! mark's worth of callbacks before threads wait again, twice as long, up to [`LONGEST_NS`]. That bounds how fast memory
-//! grows while a reader holds callbacks up, and is reported. A sweep that takes the list brings the first mark back.
+//! A wait for callbacks must not last for ever, because `call` is also for threads that hold a lock
+//! that a callback or a reader wants. So each wait ends after a while ([`FIRST_NS`]), even if
+//! nothing has moved. Then the list is given another mark's worth of callbacks before threads wait
+//! again, twice as long, up to [`LONGEST_NS`]. That bounds how fast memory grows while a reader
+//! holds callbacks up, and is reported. A sweep that takes the list brings the first mark back.
 //!
 //! The thread runs no callbacks itself: it may hold a lock that one of them takes.
 //!
@@ -21,10 +23,11 @@ use sync::{
 use super::{stall, tunables};
 use crate::wake::EventCount;
 
-/// How long threads wait above the first mark. A sweep that has no reader in its way takes a list within some milliseconds.
+/// How long threads wait above the first mark. A sweep that has no reader in its way takes a list
+/// within some milliseconds.
 const FIRST_NS: u64 = 10_000_000;
-/// The longest wait. A thread that holds up others for that long at each mark lets memory grow by ten thousand callbacks a
-/// second, by the default mark.
+/// The longest wait. A thread that holds up others for that long at each mark lets memory grow by
+/// ten thousand callbacks a second, by the default mark.
 const LONGEST_NS: u64 = 1_000_000_000;
 
 /// How far a list is above its mark.
@@ -63,8 +66,8 @@ impl Backlog {
         has_waiters
     }
 
-    /// Waits until the list, of `nr` callbacks, is not above its mark any more, for a while at most, if this thread `may_wait`.
-    /// `taken` is notified when the list is taken.
+    /// Waits for a while until the list, which holds `nr` callbacks, is at or below its mark. Does
+    /// not wait unless this thread `may_wait`. `taken` is notified when the list is taken.
     #[cold]
     pub(super) fn wait(&self, may_wait: bool, taken: &EventCount, nr: impl Fn() -> usize) {
         let nr_passed = self.nr_passed.load(Ordering::Relaxed);

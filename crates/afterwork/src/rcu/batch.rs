@@ -81,8 +81,8 @@ sync::thread_local! {
     static RUNS: Cell<bool> = Cell::new(false)
 }
 
-/// Returns `true` if this thread is in a callback of [`call`](super::call) or in an executor. There a
-/// wait for callbacks would wait for itself.
+/// Returns `true` if this thread is in a callback of [`call`](super::call) or in an executor. There
+/// a wait for callbacks would wait for itself.
 pub(super) fn in_callback() -> bool {
     RUNS.try_with(Cell::get).unwrap_or(false)
 }

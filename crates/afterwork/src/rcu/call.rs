@@ -25,13 +25,15 @@ use super::{
 ///
 /// # Blocking
 ///
-/// While fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on this CPU, never. A thread that adds to more
-/// waits until they are taken to be run, for 10 ms at most, and for up to a second if memory grows nevertheless because a reader or a callback
-/// holds callbacks up. The latter is reported on stderr, once in a stall timeout. In a section of RCU, in a callback, in an item of a
-/// bottom-half queue, and while the thread ends, it never waits.
+/// While fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on this CPU,
+/// never. A thread that adds to more waits until they are taken to be run, for 10 ms at most, and
+/// for up to a second if memory grows nevertheless because a reader or a callback holds callbacks
+/// up. The latter is reported on stderr, once in a stall timeout. In a section of RCU, in a
+/// callback, in an item of a bottom-half queue, and while the thread ends, it never waits.
 ///
-/// May be called in a section, in a work item, in a callback, and under a lock that a callback takes. The first call starts the
-/// thread. If the system refuses it, later calls try again, and [`barrier`] runs the callbacks itself.
+/// May be called in a section, in a work item, in a callback, and under a lock that a callback
+/// takes. The first call starts the thread. If the system refuses it, later calls try again, and
+/// [`barrier`] runs the callbacks itself.
 ///
 /// # Examples
 ///
@@ -48,7 +50,8 @@ pub fn call(callback: impl FnOnce() + Send + 'static) {
     callbacks().add(callback);
 }
 
-/// Runs `callback` as [`call`] does, and never blocks. For what is bounded by other means.
+/// Runs `callback` as [`call`] does, and never blocks. For callbacks that are bounded by other
+/// means.
 pub(crate) fn call_at_once(callback: impl FnOnce() + Send + 'static) {
     callbacks().add_at_once(callback);
 }

@@ -31,10 +31,11 @@
 //!
 //! # Without a thread
 //!
-//! The system may refuse the sweeper's thread. `call` must not block, so it does not sweep. It starts the thread again
-//! later: a thread whose bag has no sweeper marks the bag `UNSWEPT` (`bag.rs`), and each closure that joins that bag tries
-//! to start the thread, at most once in [`RETRY_NS`]. A start that another thread has begun counts as no sweeper, because
-//! it may be refused after the mark was decided on. A thread that waits for callbacks sweeps itself.
+//! The system may refuse the sweeper's thread. `call` must not block, so it does not sweep. It
+//! starts the thread again later: a thread whose bag has no sweeper marks the bag `UNSWEPT`
+//! (`bag.rs`), and each closure that joins that bag tries to start the thread, at most once in
+//! [`RETRY_NS`]. A start that another thread has begun counts as no sweeper, because it may be
+//! refused after the mark was decided on. A thread that waits for callbacks sweeps itself.
 
 use std::ptr;
 
@@ -90,7 +91,8 @@ pub(super) struct Callbacks {
 /// The callbacks that were handed over on some CPUs.
 struct List {
     newest: AtomicPtr<Head>,
-    /// A: about how many there are. On the line of `newest`, which each push writes. A bag counts as full.
+    /// A: about how many there are. On the line of `newest`, which each push writes. A bag counts
+    /// as full.
     nr: AtomicUsize,
     backlog: Backlog,
 }
@@ -139,7 +141,8 @@ impl Callbacks {
         self.slow_down(self.push(head, 1));
     }
 
-    /// Pushes a head that stands for `nr` callbacks. Returns the list if it is above its mark now.
+    /// Pushes a head of `nr` callbacks. Returns the list if it now holds more callbacks than its
+    /// mark.
     fn push(&self, head: *mut Head, nr: usize) -> Option<&List> {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
         let mut first = list.newest.load(Ordering::Relaxed);
@@ -159,7 +162,8 @@ impl Callbacks {
             }
         }
         // The sweeper takes lists whole, so one wake-up for each list that was empty is enough.
-        // Also while another thread starts the sweeper: that start may be refused, and is tried again then.
+        // Also while another thread starts the sweeper: that start may be refused, and is tried
+        // again then.
         if first.is_null() || !self.has_thread() {
             self.wake();
             if !self.has_thread() {
@@ -361,13 +365,14 @@ impl Callbacks {
         }
     }
 
-    /// Returns `true` if the sweeping thread has been started. A start that another thread has begun does not count: the
-    /// system may refuse it. Always `true` in a model.
+    /// Returns `true` if the sweeping thread has been started. A start that another thread has
+    /// begun does not count: the system may refuse it. Always `true` in a model.
     fn has_thread(&self) -> bool {
         cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
     }
 
-    /// Returns `true` if there is no sweeping thread, and no thread starts it. Always `false` in a model, which has a thread of its own for that.
+    /// Returns `true` if there is no sweeping thread, and no thread starts it. Always `false` in a
+    /// model, which has a thread of its own for that.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }

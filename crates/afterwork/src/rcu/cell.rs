@@ -301,8 +301,8 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         }
     }
 
-    /// Stores `new` if the cell holds `expected`, and returns the old version, which the caller retires. Otherwise returns
-    /// `new`.
+    /// Stores `new` if the cell holds `expected`, and returns the old version, which the caller
+    /// retires. Otherwise returns `new`.
     fn exchange(
         &self,
         expected: &T,

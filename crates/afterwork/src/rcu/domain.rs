@@ -97,8 +97,8 @@ impl Domain {
 
     /// Waits until every section that is open now has ended. `me` is this thread's slot, in no section.
     ///
-    /// If no other thread reads, no grace period is needed, and none is counted unless a user has a cookie that this call
-    /// must make true: a grace period that begins now is one for that cookie.
+    /// If no other thread reads, no grace period is needed, and none is counted. But if a user may
+    /// have a cookie that is not over, this runs a grace period, which ends that cookie.
     pub(super) fn synchronize(&self, me: Option<&Slot>) {
         if tunables::first_fqs_ms() > 0 || !self.nobody_reads(me) || self.has_open_cookie() {
             self.wait_for(self.state(), me);
@@ -110,12 +110,12 @@ impl Domain {
         self.periods.state()
     }
 
-    /// Returns a cookie as [`state`](Self::state) does, for a user, who may poll it.
+    /// Returns a cookie that a user may poll.
     pub(super) fn state_to_poll(&self) -> GpCookie {
         let cookie = self.state();
         let bits = cookie.bits();
-        // Relaxed: a `synchronize` that the user orders behind this call finds the cookie by that order.
-        // Most cookies are taken while the latest one is still open, and cost a load here.
+        // Relaxed: a `synchronize` that is ordered after this call reads this cookie or a later
+        // one. Most cookies are taken while the latest one is still open, and cost a load here.
         if self.latest_cookie.load(Ordering::Relaxed) < bits {
             self.latest_cookie.fetch_max(bits, Ordering::Relaxed);
         }

@@ -19,11 +19,12 @@ pub trait Flavor: Sized + sealed::Sealed {
     /// Waits until every section that has begun has ended.
     fn synchronize(&self);
 
-    /// Runs `callback` after every section that has begun has ended. If this panics, `callback` is leaked. Blocks as
-    /// [`rcu::call`](super::call) does.
+    /// Runs `callback` after every section that has begun has ended. If this panics, `callback` is
+    /// leaked. Blocks as [`rcu::call`](super::call) does.
     fn call(&self, callback: impl FnOnce() + Send + 'static);
 
-    /// Runs `callback` as [`call`](Self::call) does, and never waits, however many callbacks there are.
+    /// Runs `callback` as [`call`](Self::call) does, and never waits, however many callbacks there
+    /// are.
     #[doc(hidden)]
     fn call_at_once(&self, callback: impl FnOnce() + Send + 'static);
 

@@ -21,9 +21,9 @@
 //! whose cookie is `e` or earlier. All other waiters have the cookie `e + 2`. The driver wakes one of them: it becomes the
 //! next driver, or finds that another thread is, or that its grace period is over.
 //!
-//! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`, and leave the rest to the next one. Then
-//! waiters have the cookie `e + 2` or `e + 4`, and the driver wakes one of each: none of them may be left asleep without a
-//! driver.
+//! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`, and leave
+//! the rest to the next one. Then waiters have the cookie `e + 2` or `e + 4`, and the driver wakes
+//! one of each: none of them may be left asleep without a driver.
 
 use sync::{
     atomic::{AtomicBool, AtomicU64, Ordering, fence},

@@ -42,7 +42,8 @@ pub struct Stall {
     pub thread: u32,
     /// The thread's name, if it can be read.
     pub name: Option<String>,
-    /// How long the grace period has waited. A time in which the process was stopped counts as at most a second.
+    /// How long the grace period has waited. A time in which the process was stopped counts as at
+    /// most a second.
     pub waited: Duration,
     /// What the thread does, if it can be read: "running", which includes waiting for a CPU, or "asleep in" a kernel
     /// function.
@@ -137,7 +138,8 @@ sync::process_wide! {
     fn next_flood() -> AtomicU64 = AtomicU64::new(0)
 }
 
-/// Reports, at most once in a stall timeout, that `nr` callbacks wait in a list to which this thread adds.
+/// Reports, at most once in a stall timeout, that `nr` callbacks wait in a list to which this
+/// thread adds.
 #[cold]
 pub(super) fn report_flood(nr: usize) {
     let Some(timeout) = tunables::stall_timeout() else {

@@ -1,7 +1,8 @@
 //! The tunables of grace periods, for the whole process: from the environment variable, or set at run time.
 //!
-//! The variable is read on the first use of a grace period, of a callback or of the tunables. A wrong variable changes nothing, and is
-//! reported on stderr once, because no caller could take the error. [`Params::from_env`] returns it.
+//! The variable is read on the first use of a grace period, of a callback or of the tunables. A
+//! wrong variable changes nothing, and is reported on stderr once, because no caller could take the
+//! error. [`Params::from_env`] returns it.
 
 use std::time::Duration;
 

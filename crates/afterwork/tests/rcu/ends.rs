@@ -10,6 +10,8 @@ use afterwork::{
 
 /// A callback, with a value that it drops.
 type Callback = Box<dyn FnOnce() + Send>;
+/// A way to have a callback run, and its name.
+type Kind<'a> = (&'a str, &'a dyn Fn(&Domain, Callback));
 
 /// A guard against hangs. No test waits that long.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -36,14 +38,14 @@ impl Drop for Last {
 // SAFETY: no method takes a shared reference.
 unsafe impl Sync for Last {}
 
-/// Has `make` make an owner of a thread in which a closure waits for all callbacks, once the closure
-/// may begin, and drops the owner in each kind of callback.
+/// Has `make` make an owner of a thread in which a closure waits for all callbacks, once the
+/// closure may begin, and drops the owner in each kind of callback.
 fn drops_end<T: Send + 'static>(make: impl Fn(Callback) -> T) {
     let nested = |domain: &Domain, callback: Callback| {
         let inner = domain.clone();
         rcu::call(move || inner.call(callback));
     };
-    let kinds: [(&str, &dyn Fn(&Domain, Callback)); 7] = [
+    let kinds: [Kind<'_>; 7] = [
         ("call", &|_, callback| rcu::call(callback)),
         ("call_head", &|_, callback| call_head(callback)),
         ("replace", &|_, callback| {

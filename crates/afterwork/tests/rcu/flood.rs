@@ -16,11 +16,13 @@ use crate::env::alone;
 
 const MARK: usize = 100;
 const TUNED: &str = "rcu.qhimark=100";
-/// The waits at three marks. Seven are passed, and once at most the list is taken and begins with the first mark again.
+/// The waits at three marks. Seven are passed, and once at most the list is taken and begins with
+/// the first mark again.
 const LEAST: Duration = Duration::from_millis(10 + 20 + 40);
-/// Closures of one word, of which a bag holds 126 and counts as 63, to pass seven marks.
+/// The number of closures of one word that pass seven marks. A bag holds 126 of them and counts as
+/// 63.
 const NR_CLOSURES: usize = 15 * MARK;
-/// Heads, to pass as many.
+/// The number of heads that pass seven marks.
 const NR_HEADS: usize = 8 * MARK;
 const REPORT: &str = "callbacks wait in one list, to which thread";
 
@@ -35,7 +37,8 @@ fn stay_here() {
     }
 }
 
-/// Calls `call` `nr` times while no callback may run, on a thread of its own. Returns how long that took.
+/// Calls `call` `nr` times while no callback may run, on a thread of its own. Returns how long that
+/// took.
 fn under_a_reader(nr: usize, call: impl Fn(usize) + Send) -> Duration {
     let guard = rcu::read();
     let took = thread::scope(|scope| {

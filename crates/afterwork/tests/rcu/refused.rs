@@ -329,7 +329,7 @@ fn a_domain_that_is_called_during_a_refused_start_is_served_later() {
     drop(no_threads);
     let mut nr_calls = 4;
     while run.nr() < nr_calls {
-        // An attempt stands for a while.
+        // The next attempt comes some milliseconds after a refusal.
         thread::sleep(Duration::from_millis(5));
         if nr_calls < 1000 {
             call();

@@ -142,7 +142,7 @@ fn a_stall_does_not_count_time_in_which_the_process_was_stopped() {
     let resume = "for i in 1 2 3 4 5; do sleep 3; kill -CONT $PPID; done";
     let mut resumer = Command::new("sh").args(["-c", resume]).spawn().unwrap();
     let before = Instant::now();
-    // SAFETY: takes a number. The process goes on when the child has resumed it.
+    // SAFETY: takes a number. The child resumes the process.
     assert_eq!(unsafe { libc::raise(libc::SIGSTOP) }, 0);
     let after = Instant::now();
     resumer.kill().unwrap();

@@ -1,4 +1,4 @@
-//! What the words of a torture's command line may be, and what a misspelt one may mean.
+//! The values of a torture's command line, and near matches for a misspelt value.
 
 use std::{
     collections::BTreeSet,
@@ -41,7 +41,8 @@ pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
     Err(format!("`{asked}` is not known; {hint}"))
 }
 
-/// Returns how far `choice` is from `asked`: not at all if `asked` is a part of it, but for signs and spaces.
+/// Returns the number of edits between two words, and 0 if the letters of `asked` are a part of
+/// `choice`.
 fn distance(asked: &str, choice: &str) -> usize {
     let letters = |word: &str| word.replace(|letter: char| !letter.is_alphanumeric(), "");
     let part = letters(asked);
@@ -68,7 +69,8 @@ fn edits(from: &str, to: &str) -> usize {
     row[to.len()]
 }
 
-/// Returns the names of all bugs that a build with `--cfg torture` can put back, from the sources that it was made of.
+/// Returns the names of all bugs that a build with `--cfg torture` can put back, from the sources
+/// that it was made of.
 pub fn twins() -> io::Result<BTreeSet<String>> {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut names = BTreeSet::new();
@@ -89,7 +91,8 @@ pub fn twins() -> io::Result<BTreeSet<String>> {
     Ok(names)
 }
 
-/// Returns the bugs that a source can put back, comments apart. A call may have its name on the next line.
+/// Returns the bugs that a source can put back, comments apart. A call may have its name on the
+/// next line.
 fn names_in(text: &str) -> impl Iterator<Item = &str> {
     NAMING.iter().flat_map(move |call| {
         text.match_indices(call).filter_map(move |(at, _)| {

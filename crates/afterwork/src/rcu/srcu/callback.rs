@@ -1,10 +1,11 @@
-//! Callbacks of a domain: a list, and a count for `barrier`. The threads that run them serve all domains: `runners.rs`.
+//! Callbacks of a domain: a list, and a count for `barrier`. The threads that run them serve all
+//! domains: `runners.rs`.
 //!
 //! A callback runs after its grace period, or is leaked. It is never dropped without that, because a reader may still see
 //! what it would free. A callback that is refused leaks. So do callbacks that a child of `fork` finds: they are its parent's.
 //!
-//! If a callback forks and returns in the child, the child ends if this is a thread of the library. On a thread that waits for
-//! callbacks the child leaves the rest of the batch.
+//! If a callback forks and returns in the child, the child ends if this is a thread of the library.
+//! On a thread that waits for callbacks the child leaves the rest of the batch.
 
 use std::{cell::Cell, ptr};
 
@@ -32,14 +33,16 @@ use super::{
 
 pub(super) struct Callbacks {
     list: Mutex<List>,
-    /// A: set while the domain is, or is about to be, aside; see `runners.rs`. A hint that costs a look if it is wrong.
+    /// A: set while the domain is, or is about to be, aside; see `runners.rs`. A hint that costs a
+    /// look if it is wrong.
     pub(super) is_aside: AtomicBool,
     /// A: how many callbacks have run. Written by the runner.
     nr_run: AtomicU64,
     /// A: statistics.
     nr_panicked: AtomicU64,
     backlog: Backlog,
-    /// Notified when `nr_run` has grown, when a list that was above its mark has been taken, and when the domain has lost its thread.
+    /// Notified when `nr_run` has grown, when a list that was above its mark has been taken, and
+    /// when the domain has lost its thread.
     ran: EventCount,
 }
 
@@ -190,7 +193,8 @@ impl Shared {
         }
     }
 
-    /// Returns the domain for a thread that waits for its callbacks, if no other thread will run them.
+    /// Returns the domain for a thread that waits for its callbacks, if no other thread will run
+    /// them.
     fn to_help(shared: &Arc<Self>) -> Option<Served> {
         let is_served = std::mem::replace(&mut shared.callbacks.lock().is_served, true);
         if is_served {
@@ -221,8 +225,8 @@ impl Shared {
                     // The last callback forked, and this is the child.
                     return;
                 }
-                // FOREIGN(srcu-callback): the user's, on a thread of the library, or on one that waits in `barrier` or drops the
-                // last handle. Contained, under no lock.
+                // FOREIGN(srcu-callback): the user's, on a thread of the library, or on one that
+                // waits in `barrier` or drops the last handle. Contained, under no lock.
                 // SAFETY: taken out of the batch, which had the only copy.
                 if panics::contain(|| unsafe { callback.run() }) {
                     self.callbacks.nr_panicked.fetch_add(1, Ordering::Relaxed);

@@ -82,7 +82,8 @@ pub(super) struct Shared {
 struct Front {
     /// A: the parity under which sections begin. Written by the driver.
     parity: AtomicU32,
-    /// A: 0, or one more than the parity that a sleeping driver, or a grace period that was put aside, waits for.
+    /// A: 0, or one more than the parity that a sleeping driver, or a grace period that was put
+    /// aside, waits for.
     asked: Futex,
     /// D: how far the grace period is that runs; see `gp.rs`. Guarded by the right to drive.
     pub(super) phase: AtomicU32,
@@ -259,19 +260,23 @@ impl Domain {
         self.shared.wait_for(cookie, Patience::Normal);
     }
 
-    /// Runs `callback` after a grace period, on a thread of the library. Callbacks run in the order of the calls.
+    /// Runs `callback` after a grace period, on a thread of the library. Callbacks run in the order
+    /// of the calls.
     ///
-    /// A few threads run the callbacks of all domains. The first call starts one, and it ends after a second without callbacks. A
-    /// callback may block, also for callbacks of other domains: another thread takes the other domains over within some ten
-    /// milliseconds. A panic in a callback is caught and counted ([`nr_panicked`](Self::nr_panicked)); the other callbacks run.
-    /// Dropping the last handle does not wait for callbacks, which still run. A callback that leaves a section of the domain
-    /// open keeps all later callbacks from running.
+    /// A few threads run the callbacks of all domains. The first call starts one, and it ends after
+    /// a second without callbacks. A callback may block, also for callbacks of other domains:
+    /// another thread takes the other domains over within some ten milliseconds. A panic in a
+    /// callback is caught and counted ([`nr_panicked`](Self::nr_panicked)); the other callbacks
+    /// run. Dropping the last handle does not wait for callbacks, which still run. A callback that
+    /// leaves a section of the domain open keeps all later callbacks from running.
     ///
     /// # Blocking
     ///
-    /// For a short lock. Waits as [`rcu::call`](crate::rcu::call) does if more than `rcu.qhimark` callbacks of this domain wait for
-    /// their turn. Allocates if the closure captures more than three words. May be called in a section. If the system
-    /// refuses the thread, the next `call` tries again, and [`barrier`](Self::barrier) and the last handle's drop run the callback themselves.
+    /// For a short lock. Waits as [`rcu::call`](crate::rcu::call) does if more than `rcu.qhimark`
+    /// callbacks of this domain wait for their turn. Allocates if the closure captures more than
+    /// three words. May be called in a section. If the system refuses the thread, the next `call`
+    /// tries again, and [`barrier`](Self::barrier) and the last handle's drop run the callback
+    /// themselves.
     ///
     /// # Panics
     ///
@@ -405,8 +410,9 @@ impl Shared {
 
     #[cold]
     fn answer(&self, parity: Parity) {
-        // Acquire pairs with the Release in `ask`. If that store comes first, we see `is_aside`, which was set before it. If our
-        // exchange comes first, it fails, or answers an earlier driver, which sleeps on the futex.
+        // Acquire pairs with the Release in `ask`. If that store comes first, we see `is_aside`,
+        // which was set before it. If our exchange comes first, it fails, or answers an earlier
+        // driver, which sleeps on the futex.
         let taken = self.asked().word().compare_exchange(
             parity.word() + 1,
             0,

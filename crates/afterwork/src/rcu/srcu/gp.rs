@@ -9,9 +9,10 @@
 //! end        seq becomes even
 //! ```
 //!
-//! A grace period that must wait for readers may be put aside: its thread asks the readers, gives up the right to drive and
-//! turns to something else (`runners.rs`). The phase stays in the domain, and `seq` stays odd. The next thread that takes the
-//! right goes on with that phase. The reader that answers notifies the runners.
+//! A grace period that must wait for readers may be put aside: its thread asks the readers, gives
+//! up the right to drive and turns to something else (`runners.rs`). The phase stays in the domain,
+//! and `seq` stays odd. The next thread that takes the right continues with that phase. The reader
+//! that answers notifies the runners.
 //!
 //! Numbers, the right to drive and waiters are those of `rcu` (`periods.rs`), and so are questions and answers (`flags.rs`).
 //! Here a quiescent state is no end of a wait: it only stands for the barrier, behind which the counters tell who reads.
@@ -90,8 +91,9 @@ impl Shared {
             let drive = || _ = self.drive(|parity| self.drain(parity, patience));
             let park = || self.slots.park_mine();
             self.periods.wait_for(cookie.0, park, drive);
-            // The grace period of a domain that is aside may have been ours. Its runner has announced its wait before it looks
-            // whether there is a driver. The end of our drive passed a full fence after it gave up the right.
+            // The grace period of a domain that is aside may have been ours. Its runner has
+            // announced its wait before it looks whether there is a driver. The end of our drive
+            // passed a full fence after it gave up the right.
             self.notify_if_aside();
         }
     }
@@ -105,8 +107,8 @@ impl Shared {
         }
     }
 
-    /// Drives the grace period of `cookie` as far as it goes without a wait. Returns `true` if it is over, and otherwise has
-    /// the runners notified when this is worth another call.
+    /// Drives the grace period of `cookie` as far as it goes without a wait. Returns `true` if it
+    /// is over, and otherwise has the runners notified when this is worth another call.
     pub(super) fn try_pass(&self, cookie: Cookie) -> bool {
         let is_aside = &self.callbacks.is_aside;
         // Before a driver is looked for and before readers are asked.
@@ -126,8 +128,8 @@ impl Shared {
         true
     }
 
-    /// Returns `true` if [`try_pass`](Self::try_pass) may get further than before: its grace period is over, or no other thread
-    /// drives and a reader has answered.
+    /// Returns `true` if [`try_pass`](Self::try_pass) may get further than before: its grace period
+    /// is over, or no other thread drives and a reader has answered.
     pub(super) fn may_go_on(&self, cookie: Cookie) -> bool {
         let is_answered = || self.asked().word().load(Ordering::Relaxed) == 0;
         self.is_over(cookie) || !self.periods.is_driven() && is_answered()
@@ -138,16 +140,17 @@ impl Shared {
         self.slots.all_drained()
     }
 
-    /// Runs a grace period, or goes on with one that was put aside. The caller has the right to drive.
+    /// Runs a grace period, or continues one that was put aside. The caller has the right to drive.
     ///
-    /// `drain` returns `true` when the sums of a parity have been equal once. If it returns `false`, the grace period is put
-    /// aside, and this returns `false`.
+    /// `drain` returns `true` when the sums of a parity have been equal once. If it returns
+    /// `false`, the grace period is put aside, and this returns `false`.
     fn drive(&self, drain: impl Fn(Parity) -> bool) -> bool {
         let phase = self.phase();
         if phase.load(Ordering::Relaxed) == NONE {
-            // ORDER(srcu-enter): other end in `enter`, where the reader was asked or is parked, by its answer or by
-            // ORDER(parked), and else by the heavy barrier.
-            // If our barrier comes first, the section sees what was unlinked. If the reader's comes first, our sums see it.
+            // ORDER(srcu-enter): other end in `enter`. The order is kept by the reader's answer if
+            // it was asked, by ORDER(parked) if it is parked, and else by the heavy barrier.
+            // If our barrier comes first, the section sees what was unlinked. If the reader's
+            // comes first, our sums see it.
             // Test: srcu_section_needs_its_fence
             let seq = self.periods.start();
             trace::gp_start("srcu", seq);
@@ -215,8 +218,8 @@ impl Shared {
         true
     }
 
-    /// Returns `true` if the sums of `parity` have been equal once. Otherwise the next section of `parity` that ends notifies
-    /// the runners.
+    /// Returns `true` if the sums of `parity` have been equal once. Otherwise the next section of
+    /// `parity` that ends notifies the runners.
     fn ask(&self, parity: Parity) -> bool {
         self.drains_soon(parity) || self.ask_now(parity)
     }
@@ -233,9 +236,8 @@ impl Shared {
         let asked = self.asked().word();
         // Release: see `answer`.
         asked.store(parity.word() + 1, Ordering::Release);
-        // ORDER(srcu-leave): other end in `leave`.
-        // If our barrier comes first, the reader sees `asked` and answers. If the reader's comes first, our sums below have
-        // its unlock.
+        // ORDER(srcu-leave): other end in `leave`. If our barrier comes first, the reader sees
+        // `asked` and answers. If the reader's comes first, our sums below have its unlock.
         // Test: srcu_leaving_needs_its_fence
         if !twin::armed("srcu: no fence before the sleep") {
             asym::heavy();

@@ -2,10 +2,11 @@
 //!
 //! # Turns
 //!
-//! A domain that has callbacks is *served*. It waits in `ready`, in order, until a thread takes it for a turn. In a turn the
-//! thread takes the callbacks that have been handed over, and starts a grace period for them. If no reader is in the way, it
-//! runs the callbacks. Otherwise it puts the domain into `aside` and turns to the next one: a thread never sleeps for the
-//! readers of a domain, so readers cost no thread.
+//! A domain that has callbacks is *served*. It waits in `ready`, in order, until a thread takes it
+//! for a turn. In a turn the thread takes the callbacks that have been handed over, and starts a
+//! grace period for them. If no reader is in the way, it runs the callbacks. Otherwise it puts the
+//! domain into `aside` and turns to the next one: a thread never sleeps for the readers of a
+//! domain, so readers cost no thread.
 //!
 //! ```text
 //!             call             a turn                      a reader has left
@@ -15,29 +16,32 @@
 //!     └──────────────────────── none were left
 //! ```
 //!
-//! A domain is in one of these places at a time, so its callbacks run one after the other, in order.
+//! A domain is in one of these places at a time, so its callbacks run one after the other, in
+//! order.
 //!
-//! A grace period that is put aside keeps its phase in the domain (`gp.rs`), and no thread has the right to drive it. A thread
-//! that waits for a grace period takes the right, goes on with that phase and waits. So it does not depend on these threads.
+//! A grace period that is put aside keeps its phase in the domain (`gp.rs`), and no thread has the
+//! right to drive it. A thread that waits for a grace period takes the right, continues with that
+//! phase and waits. So it does not depend on these threads.
 //!
 //! # How many threads
 //!
-//! One thread runs callbacks (`width` is 1), and a second one watches it while more domains are ready. If no domain was
-//! taken for [`STUCK_NS`], the callbacks that run may be waiting for one another: the watcher takes the next domain itself, and
-//! so adds one to `width`, and another watcher is started. So a callback may wait for anything that other domains do, also for
-//! their barriers. There are at most two threads more than callbacks that block.
+//! One thread runs callbacks (`width` is 1), and a second one watches it while more domains are
+//! ready. If no domain was taken for [`STUCK_NS`], the callbacks that run may be waiting for one
+//! another: the watcher takes the next domain itself, and so adds one to `width`, and another
+//! watcher is started. So a callback may wait for anything that other domains do, also for their
+//! barriers. There are at most two threads more than callbacks that block.
 //!
 //! A thread ends after [`LINGER`] without a turn. The last one stays while a domain is served.
 //!
 //! # Without threads
 //!
-//! The system may refuse a thread. If there is no thread at all, the domains that are ready are given back: they are not
-//! served, their next call tries again, and a barrier runs their callbacks itself. If all threads are in callbacks and no
-//! watcher is to be had, a barrier takes its domain out and runs its callbacks itself. In either case the barriers are
-//! notified.
+//! The system may refuse a thread. If there is no thread at all, the domains that are ready leave
+//! the service: their next call tries again, and a barrier runs their callbacks itself. If all
+//! threads are in callbacks and no watcher is to be had, a barrier takes its domain out and runs
+//! its callbacks itself. In either case the barriers are notified.
 //!
-//! What must never happen: a domain with callbacks is not served and no caller knows it; a barrier sleeps while its domain waits
-//! for a thread that waits for the barrier.
+//! Two things must never happen. A domain with callbacks is not served although no thread was
+//! refused. A barrier sleeps while its domain waits for a thread that waits for the barrier.
 
 use std::{collections::VecDeque, mem, time::Duration};
 
@@ -61,13 +65,14 @@ use crate::{
 
 use super::gp::{Cookie, Patience};
 
-/// How long a thread waits for more callbacks before it ends. A start costs some 50 µs, an idle thread its stack. In a model,
-/// where no wait times out, it ends at once.
+/// How long a thread waits for more callbacks before it ends. A start costs some 50 µs, an idle
+/// thread its stack. In a model, where no wait times out, it ends at once.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How long no domain has been taken before one more thread takes them. Callbacks that run for that long in one turn are
-/// rare, and callbacks of other domains can wait that long. With a much shorter time, a machine whose threads wait for a CPU
-/// would start threads that it does not need. A guess.
+/// How long no domain has been taken before one more thread takes them. Callbacks that run for that
+/// long in one turn are rare, and callbacks of other domains can wait that long. With a much
+/// shorter time, a machine whose threads wait for a CPU would start threads that it does not need.
+/// A guess.
 const STUCK_NS: u64 = 10_000_000;
 
 /// A list of callbacks keeps its memory up to this many while it is served, some 130 kilobytes.
@@ -78,7 +83,7 @@ const KEPT_IDLE: usize = 64;
 /// A domain that is served.
 pub(super) struct Served {
     domain: Arc<Shared>,
-    /// What was taken out of the domain's list.
+    /// The callbacks that were taken out of the domain's list.
     batch: Vec<Deferred>,
     /// The grace period that `batch` waits for.
     cookie: Cookie,
@@ -90,7 +95,8 @@ enum Turn {
     Ran(u64),
     /// The grace period waits for readers.
     Waits,
-    /// Nothing is left: the domain is not served any more. Or this is a child of `fork`, which serves no domain of its parent.
+    /// Nothing is left: the domain is not served any more. Or this is a child of `fork`, which
+    /// serves no domain of its parent.
     Ended,
 }
 
@@ -119,15 +125,16 @@ struct State {
     taken_ns: u64,
 }
 
-/// What a thread finds that looks for a domain.
+/// The result of a search for a domain.
 enum Found {
     Turn(Served),
-    /// Nothing that it may take before so many nanoseconds have passed.
+    /// There is one, which the thread may take after this many nanoseconds.
     Later(u64),
     Nothing,
 }
 
-/// The way to the runners. A domain keeps one, because a model takes what is process-wide away from threads that outlive it.
+/// A reference to the runners. A domain keeps one, because a model frees process-wide values before
+/// its last thread has ended.
 #[cfg(not(any(loom, shuttle)))]
 pub(super) type Handle = &'static Runners;
 #[cfg(any(loom, shuttle))]
@@ -203,7 +210,8 @@ impl Served {
         Turn::Ran(nr_run)
     }
 
-    /// Runs callbacks of the domain until `is_done`, on a thread that waits for them. Waits for readers.
+    /// Runs callbacks of the domain until `is_done`, on a thread that waits for them. Waits for
+    /// readers.
     pub(super) fn help(mut self, is_done: impl Fn() -> bool) {
         loop {
             match self.advance() {
@@ -261,7 +269,8 @@ impl State {
         is_wanted
     }
 
-    /// Makes those domains ready whose readers have left, or whose grace period another thread has ended.
+    /// Makes those domains ready whose readers have left, or whose grace period another thread has
+    /// ended.
     fn make_ready(&mut self) {
         let ready = self
             .aside
@@ -358,7 +367,8 @@ impl Runners {
         self.state.lock().nr_threads == 0
     }
 
-    /// Takes out `domain` for a thread that waits for its callbacks, if the domain waits for a thread and none is to be had.
+    /// Takes out `domain` for a thread that waits for its callbacks, if the domain waits for a
+    /// thread and none is to be had.
     pub(super) fn take_out(domain: &Shared) -> Option<Served> {
         let runners = &domain.runners;
         let mut state = runners.state.lock();
@@ -433,7 +443,8 @@ impl Runners {
             }
             let is_alone = state.ready.len() == 1;
             drop(state);
-            // FOREIGN(srcu-callback): callbacks, if this was the last handle of a domain whose thread was refused.
+            // FOREIGN(srcu-callback): callbacks, if this was the last handle of a domain whose
+            // thread was refused.
             drop(ended);
             if let Turn::Ran(nr_run) = turn
                 && is_alone

@@ -16,10 +16,17 @@
 //!
 //! # Who carries it out
 //!
-//! The thread that drops the last handle, for then all items have run when the drop returns. But some threads must not
-//! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU or of a sleepable domain; one of ours on which others
-//! depend ([`errands::waits_for_nobody`]), and a worker that is in no item: in a waker that it calls, or in a hook of threads; and whoever says so ([`Workqueue::close_in_background`]). They leave the end to a reaper (`errands.rs`). Where none is to be had the manager carries
-//! out itself what need not wait any more.
+//! The thread that drops the last handle carries it out, so that all items have run when the drop
+//! returns. Some threads must not wait:
+//!
+//! - a thread in an item of the queue, or of a bottom-half queue;
+//! - a thread in a callback of RCU or of a sleepable domain;
+//! - a thread of the library on which other threads depend ([`errands::waits_for_nobody`]);
+//! - a worker that is in no item: in a waker that it calls, or in a hook of threads;
+//! - a caller of [`Workqueue::close_in_background`].
+//!
+//! They leave the end to a reaper (`errands.rs`). If no reaper is to be had, the manager does the
+//! part of the end that need not wait.
 //!
 //! What timers were to queue here is dropped when the visitors have gone: where the end is carried out, by another reaper where
 //! that is one, so that a destructor that waits holds up itself alone.
