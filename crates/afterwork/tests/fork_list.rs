@@ -58,6 +58,8 @@ const LIST: &[(&str, &str, Over)] = &[
     ("sync/identity.rs", "SEATS", HeldFirst),
     ("sync/lock.rs", "NR_HELD", Thread),
     ("sync/stack.rs", "CALL", Word),
+    // Names the process that is at it.
+    ("sync/start.rs", "FIRST", Word),
     ("sync/start.rs", "IS_OURS", Thread),
     ("sync/start.rs", "STACK_SIZE", Thread),
     ("sync/thread.rs", "KEEPS_RESET", Word),
@@ -95,6 +97,10 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/local.rs", "stand_in", Constant),
     ("rcu/spares.rs", "spares", Reset("spares().inherit()")),
     ("rcu/srcu/callback.rs", "RUNS", Thread),
+    // In a model.
+    ("rcu/srcu/runners.rs", "of_this_run", Tests),
+    ("rcu/srcu/runners.rs", "runners", Held("&runners().state")),
+    ("rcu/stall.rs", "next_flood", Word),
     ("rcu/stall.rs", "NR_REPORTED", Word),
     ("rcu/stall.rs", "place", Held("place()")),
     ("rcu/stall.rs", "HANDLER", Constant),
@@ -104,6 +110,7 @@ const LIST: &[(&str, &str, Over)] = &[
     ("rcu/tunables.rs", "FROM_ENV", Settled("tunables()")),
     ("rcu/tunables.rs", "HANDLER", Constant),
     ("rcu/tunables.rs", "NEXT_FQS_MS", Word),
+    ("rcu/tunables.rs", "QHIMARK", Word),
     ("rcu/tunables.rs", "STALL_TIMEOUT_MS", Word),
     ("rcu/tunables.rs", "WAKE_FROM_GP", Word),
     ("task_work/local.rs", "CURRENT", Thread),

@@ -113,7 +113,8 @@ impl<T: Linked> RawQueue<T> {
     ///
     /// # Blocking
     ///
-    /// Never blocks. One swap and one store, whatever other threads do. Safe in a signal handler.
+    /// Never blocks. One swap and one store, whatever other threads do. Safe in a signal handler,
+    /// as [`Queue::push`](crate::Queue::push) is.
     ///
     /// # Safety
     ///

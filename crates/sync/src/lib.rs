@@ -54,6 +54,7 @@ pub mod barrier;
 pub mod cell;
 pub mod fault;
 pub mod hint;
+pub mod span;
 mod tunable;
 pub mod twin;
 

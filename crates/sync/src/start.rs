@@ -9,7 +9,7 @@
 //! | CPUs | those of the first thread. A pool's worker is then bound to the CPUs of its pool; a manager has those of the thread that made its registry |
 //! | policy | that of the first thread, or `SCHED_OTHER` if that is a real-time one |
 //! | nice value | that of the first thread, if it is allowed |
-//! | blocked signals | those of the first thread, to which the kernel gives a signal for the process first. During the start all signals are blocked, also by who starts it: where that is the first thread, what it blocked before |
+//! | blocked signals | those of the first thread, to which the kernel gives a signal for the process first. During the start all signals are blocked, also by the starting thread. If that is the first thread, the new thread blocks what the first thread blocked before |
 //! | timer slack, memory policy, I/O priority, floating-point modes | see `newborn.rs` |
 //!
 //! What cannot be read, or is refused, stays as the starting thread had it.
@@ -27,8 +27,12 @@ use std::{
     os::unix::thread::JoinHandleExt,
     panic::{AssertUnwindSafe, catch_unwind},
     ptr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, AtomicU64, Ordering},
+    },
     thread,
+    time::Duration,
 };
 
 type Body = Box<dyn FnOnce() + Send>;
@@ -243,14 +247,62 @@ struct Signals(Mask);
 
 impl Signals {
     fn block_all() -> Self {
-        Self(set_blocked(ALL))
+        let before = set_blocked(ALL);
+        if is_first() {
+            FIRST.begin(before);
+        }
+        Self(before)
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
         set_blocked(self.0);
+        if is_first() {
+            FIRST.end();
+        }
     }
+}
+
+/// Whether the first thread starts a thread just now, and which signals it blocked before. During
+/// the start it blocks all, so its threads cannot read from procfs what it blocks.
+struct First {
+    /// A: the signals that it blocked before. Written by the first thread.
+    blocked: AtomicU64,
+    /// A: the process whose first thread starts a thread, or 0. A child of `fork` has a first
+    /// thread of its own.
+    process: AtomicU32,
+}
+
+static FIRST: First = First {
+    blocked: AtomicU64::new(0),
+    process: AtomicU32::new(0),
+};
+
+impl First {
+    fn begin(&self, blocked: Mask) {
+        self.blocked.store(blocked, Ordering::Relaxed);
+        // Release pairs with the Acquire in `before_start`. If this store comes first, the load
+        // gets this mask or that of a later start. If the load comes first, the caller reads
+        // procfs, and loads again if all signals are blocked there.
+        self.process.store(std::process::id(), Ordering::Release);
+    }
+
+    fn end(&self) {
+        self.process.store(0, Ordering::Relaxed);
+    }
+
+    /// Returns the signals that the first thread blocked before the start that it is in.
+    fn before_start(&self) -> Option<Mask> {
+        let process = self.process.load(Ordering::Acquire);
+        (process == std::process::id()).then(|| self.blocked.load(Ordering::Relaxed))
+    }
+}
+
+/// Returns `true` if this is the first thread of the process.
+fn is_first() -> bool {
+    // SAFETY: only returns a number.
+    unsafe { libc::gettid() as u32 == std::process::id() }
 }
 
 /// Has this thread block `signals`; returns what it blocked before.
@@ -325,21 +377,42 @@ fn settle_policy(first: libc::pid_t) {
     }
 }
 
-/// How often to look whether the first thread has got through the start of a thread: a program may block all by itself.
-const NR_LOOKS: u32 = 10_000;
+/// How often to look whether the C library has got through a start that it makes for the first
+/// thread. That takes some microseconds, unless the first thread loses its CPU.
+const NR_LOOKS: u32 = 120;
+/// The pause before each look but the first [`NR_YIELDS`].
+const PAUSE: Duration = Duration::from_millis(1);
+const NR_YIELDS: u32 = 20;
 
 /// Returns the signals that the process's first thread blocks, if that has not ended.
 fn blocked_by_first() -> Option<Mask> {
-    let mut blocked = ALL;
-    for _ in 0..NR_LOOKS {
-        blocked = blocked_in(&std::fs::read("/proc/self/status").ok()?)?;
-        if blocked != ALL {
-            break;
+    settled(
+        || FIRST.before_start(),
+        || blocked_in(&std::fs::read("/proc/self/status").ok()?),
+    )
+}
+
+/// Returns what `before_start` returns, or else what `read` returns, if that is no mask of a start.
+fn settled(
+    before_start: impl Fn() -> Option<Mask>,
+    read: impl Fn() -> Option<Mask>,
+) -> Option<Mask> {
+    for nr_looks in 0..NR_LOOKS {
+        let before = before_start();
+        if before.is_some() {
+            return before;
         }
-        // It starts a thread just now, by us or by the C library.
-        thread::yield_now();
+        let blocked = read()?;
+        if blocked != ALL {
+            return Some(blocked);
+        }
+        if nr_looks < NR_YIELDS {
+            thread::yield_now();
+        } else {
+            thread::sleep(PAUSE);
+        }
     }
-    Some(blocked)
+    Some(ALL)
 }
 
 fn blocked_in(status: &[u8]) -> Option<Mask> {
@@ -371,6 +444,41 @@ mod tests {
         assert_eq!(blocked_in(status), Some(blocked));
         let dead = b"State:\tZ (zombie)\nSigBlk:\t0000000000000000\n";
         assert!(blocked_in(dead).is_none() && blocked_in(b"").is_none());
+    }
+
+    #[test]
+    fn a_start_by_the_first_thread_reads_no_procfs() {
+        let nr_read = Cell::new(0);
+        let read = |mask| {
+            nr_read.set(nr_read.get() + 1);
+            Some(mask)
+        };
+        assert_eq!(settled(|| Some(5), || read(7)), Some(5));
+        assert_eq!(nr_read.get(), 0);
+        assert_eq!(settled(|| None, || read(7)), Some(7));
+        assert_eq!(nr_read.get(), 1);
+        // The first thread begins a start after the first look.
+        let begun = || (nr_read.get() > 1).then_some(5);
+        assert_eq!(settled(begun, || read(ALL)), Some(5));
+        assert_eq!(nr_read.get(), 2);
+    }
+
+    #[test]
+    fn a_start_is_that_of_its_process() {
+        let first = First {
+            blocked: AtomicU64::new(0),
+            process: AtomicU32::new(0),
+        };
+        assert_eq!(first.before_start(), None);
+        first.begin(5);
+        assert_eq!(first.before_start(), Some(5));
+        first.end();
+        assert_eq!(first.before_start(), None);
+        // Left by the parent of a forked child.
+        first
+            .process
+            .store(std::process::id() + 1, Ordering::Relaxed);
+        assert_eq!(first.before_start(), None);
     }
 
     #[test]

@@ -16,9 +16,15 @@ pub struct RcuTunables {
     /// `rcu.boost`: a reader that holds up a grace period gets a real-time priority (`SCHED_FIFO`) for the rest of its
     /// section, if the system allows it. Default: `true`.
     pub boost: bool,
-    /// `rcu.stall_timeout`, in milliseconds: how long a grace period waits for a reader before it reports a stall, and between
-    /// reports. 0 reports none. Default: 21,000, as in the kernel.
+    /// `rcu.stall_timeout`, in milliseconds: how long a grace period waits for a reader before it
+    /// reports a stall, and between reports. 0 reports none. A time in which the process was
+    /// stopped counts as at most a second. Default: 21,000, as in the kernel.
     pub stall_timeout_ms: u32,
+    /// `rcu.qhimark`: how many callbacks may wait in one list, of a CPU or of a sleepable domain,
+    /// before threads that hand over more wait for a moment; see [`call`](crate::rcu::call). A bag
+    /// of closures counts as 63. 0 lets none wait. With a large value a flood of callbacks takes
+    /// memory, with a small one a burst waits. Default: 10,000, as in the kernel.
+    pub qhimark: u32,
 }
 
 impl Default for RcuTunables {
@@ -30,6 +36,7 @@ impl Default for RcuTunables {
             next_fqs_ms: 0,
             boost: true,
             stall_timeout_ms: 21_000,
+            qhimark: 10_000,
         }
     }
 }

@@ -46,6 +46,9 @@ const CAPACITY: usize = if cfg!(any(loom, shuttle)) {
 } else {
     252
 };
+/// How many closures of the largest kind a bag holds. In its list a bag counts as this many
+/// callbacks, because closures that capture less take less memory.
+pub(super) const MOST_IN_A_BAG: usize = CAPACITY / MOST_WORDS;
 /// Words of the largest closure and its kind.
 const MOST_WORDS: usize = 1 + NR_HELD;
 /// Words that a closure may capture without a box of its own: a pointer, a length and one more.

@@ -15,12 +15,13 @@
 //! A callback must not wait for callbacks. Nor must an executor that runs, or is dropped, on the sweeping thread. `barrier`
 //! panics in each of them.
 
-use std::{cell::Cell, ptr, time::Duration};
+use std::{cell::Cell, ptr};
 
 use sync::{
     Mutex,
     atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering},
     fork::Process,
+    span::Span,
     thread, time,
     unmodelled::Arc,
 };
@@ -33,7 +34,7 @@ use super::{
 use crate::{
     page::Count,
     panics::{self, Foreign, die},
-    wake::EventCount,
+    wake::{EventCount, report},
 };
 
 /// How many callbacks run before the thread yields the CPU. The kernel's `blimit` is 10, in a context that nothing may
@@ -80,8 +81,9 @@ sync::thread_local! {
     static RUNS: Cell<bool> = Cell::new(false)
 }
 
-/// Returns `true` if this thread is in a callback. There a wait for callbacks would wait for itself.
-pub(crate) fn in_callback() -> bool {
+/// Returns `true` if this thread is in a callback of [`call`](super::call) or in an executor. There
+/// a wait for callbacks would wait for itself.
+pub(super) fn in_callback() -> bool {
     RUNS.try_with(Cell::get).unwrap_or(false)
 }
 
@@ -89,7 +91,7 @@ pub(crate) fn in_callback() -> bool {
 fn as_callback(body: impl FnOnce()) {
     let ran_before = in_callback();
     RUNS.try_with(|runs| runs.set(true)).ok();
-    body();
+    report::as_callback(body);
     RUNS.try_with(|runs| runs.set(ran_before)).ok();
 }
 
@@ -251,7 +253,7 @@ impl Place {
 
     /// Waits until the callbacks of `lot` have run. Woken by the thread that ran them, and by `set`.
     fn wait_for(&self, lot: &Lot, executor: &Executor) {
-        let start_ns = time::now_ns();
+        let mut span = Span::new(time::now_ns());
         loop {
             let waiting = self.moved.prepare();
             // Acquire pairs with the Release in `Lot::run`. If that store comes first, we return, and what the callbacks
@@ -265,7 +267,7 @@ impl Place {
                 continue;
             }
             let timeout = tunables::stall_timeout();
-            let waited = Duration::from_nanos(time::now_ns() - start_ns);
+            let waited = span.look(time::now_ns());
             let is_late = timeout.is_some_and(|timeout| waited >= timeout);
             if is_late || !self.is_current(executor) {
                 drop(waiting);
@@ -277,7 +279,7 @@ impl Place {
             }
             match timeout {
                 Some(timeout) => {
-                    waiting.wait_timeout(timeout - waited);
+                    waiting.wait_timeout(span.until(timeout));
                 }
                 None => waiting.wait(),
             }

@@ -25,8 +25,15 @@ use super::{
 ///
 /// # Blocking
 ///
-/// Never blocks. May be called in a section, in a work item, and in a callback. The first call starts the thread. If the
-/// system refuses it, later calls try again, and [`barrier`] runs the callbacks itself.
+/// While fewer than `rcu.qhimark` ([`Tunables`](super::Tunables)) callbacks wait on this CPU,
+/// never. A thread that adds to more waits until they are taken to be run, for 10 ms at most, and
+/// for up to a second if memory grows nevertheless because a reader or a callback holds callbacks
+/// up. The latter is reported on stderr, once in a stall timeout. In a section of RCU, in a
+/// callback, in an item of a bottom-half queue, and while the thread ends, it never waits.
+///
+/// May be called in a section, in a work item, in a callback, and under a lock that a callback
+/// takes. The first call starts the thread. If the system refuses it, later calls try again, and
+/// [`barrier`] runs the callbacks itself.
 ///
 /// # Examples
 ///
@@ -41,6 +48,12 @@ use super::{
 #[doc(alias = "call_rcu")]
 pub fn call(callback: impl FnOnce() + Send + 'static) {
     callbacks().add(callback);
+}
+
+/// Runs `callback` as [`call`] does, and never blocks. For callbacks that are bounded by other
+/// means.
+pub(crate) fn call_at_once(callback: impl FnOnce() + Send + 'static) {
+    callbacks().add_at_once(callback);
 }
 
 /// Drops `value` after a grace period. For a value that was just unlinked.
@@ -115,7 +128,7 @@ pub fn barrier() {
 /// Never blocks. May be called in a section.
 #[doc(alias = "start_poll_synchronize_rcu")]
 pub fn start_poll() -> GpCookie {
-    let cookie = global().state();
+    let cookie = global().state_to_poll();
     callbacks().want();
     cookie
 }

@@ -12,6 +12,7 @@
 //! sweeper takes it.
 //!
 //! Grace periods need no threshold above which callbacks hurry them: no sweep waits for a time, and each takes all there is.
+//! Threads that hand over more than runs are slowed down (`backlog.rs`).
 //!
 //! # Barrier
 //!
@@ -30,35 +31,39 @@
 //!
 //! # Without a thread
 //!
-//! The system may refuse the sweeper's thread. `call` must not block, so it does not sweep. It starts the thread again
-//! later: a thread whose bag has no sweeper marks the bag `UNSWEPT` (`bag.rs`), and each closure that joins that bag tries
-//! to start the thread, at most once in [`RETRY_NS`]. A thread that waits for callbacks sweeps itself.
+//! The system may refuse the sweeper's thread. `call` must not block, so it does not sweep. It
+//! starts the thread again later: a thread whose bag has no sweeper marks the bag `UNSWEPT`
+//! (`bag.rs`), and each closure that joins that bag tries to start the thread, at most once in
+//! [`RETRY_NS`]. A start that another thread has begun counts as no sweeper, because it may be
+//! refused after the mark was decided on. A thread that waits for callbacks sweeps itself.
 
 use std::ptr;
 
 use sync::{
-    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence},
+    atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering, fence},
     cpu, identity, thread, time, twin,
 };
 
 use crossbeam_utils::CachePadded;
 
 use super::{
+    backlog::Backlog,
     bag,
     batch::place,
     fork,
     head::{Chain, Head},
-    local::{global, mine, outside_of_sections},
+    local::{global, may_wait_for_callbacks, mine, outside_of_sections},
     seq::{self, GpCookie},
     slot::Slot,
     spares::spares,
+    tunables,
 };
 use crate::{panics, wake::EventCount};
 
 /// The number of lists. CPU `n` uses list `n` modulo this. A power of two.
 const NR_LISTS: usize = if cfg!(any(loom, shuttle)) { 2 } else { 64 };
 /// How long after a refused thread the next attempt may come. An attempt costs the caller some 50 us. A guess.
-const RETRY_NS: u64 = 10_000_000;
+pub(super) const RETRY_NS: u64 = 10_000_000;
 
 const NONE: u32 = 0;
 const STARTING: u32 = 1;
@@ -66,7 +71,7 @@ const THERE: u32 = 2;
 
 /// All callbacks of the process.
 pub(super) struct Callbacks {
-    lists: [CachePadded<AtomicPtr<Head>>; NR_LISTS],
+    lists: [CachePadded<List>; NR_LISTS],
     /// Written by the sweeper.
     sweep_seq: CachePadded<AtomicU64>,
     /// A: a caller wants a sweep, and a grace period with it, even if the lists are empty.
@@ -81,6 +86,15 @@ pub(super) struct Callbacks {
     thread: AtomicU32,
     /// A: no attempt to start the thread comes before this time, by `time::now_ns`.
     retry_ns: AtomicU64,
+}
+
+/// The callbacks that were handed over on some CPUs.
+struct List {
+    newest: AtomicPtr<Head>,
+    /// A: about how many there are. On the line of `newest`, which each push writes. A bag counts
+    /// as full.
+    nr: AtomicUsize,
+    backlog: Backlog,
 }
 
 sync::process_wide! {
@@ -104,11 +118,19 @@ impl Callbacks {
         }
     }
 
-    /// Hands over a closure.
+    /// Hands over a closure. If there are too many callbacks, waits for a moment (`backlog.rs`).
     #[inline]
     pub(super) fn add(&self, closure: impl FnOnce() + Send + 'static) {
         bag::add(closure, |bag| match bag {
-            Some(bag) => self.push(bag),
+            Some(bag) => self.slow_down(self.push(bag, bag::MOST_IN_A_BAG)),
+            None => self.start(),
+        });
+    }
+
+    /// Hands over a closure, and never waits.
+    pub(super) fn add_at_once(&self, closure: impl FnOnce() + Send + 'static) {
+        bag::add(closure, |bag| match bag {
+            Some(bag) => _ = self.push(bag, bag::MOST_IN_A_BAG),
             None => self.start(),
         });
     }
@@ -116,12 +138,14 @@ impl Callbacks {
     /// Hands over a user's head, behind what this thread handed over before.
     pub(super) fn add_head(&self, head: *mut Head) {
         bag::leave();
-        self.push(head);
+        self.slow_down(self.push(head, 1));
     }
 
-    fn push(&self, head: *mut Head) {
+    /// Pushes a head of `nr` callbacks. Returns the list if it now holds more callbacks than its
+    /// mark.
+    fn push(&self, head: *mut Head, nr: usize) -> Option<&List> {
         let list = &self.lists[cpu::current().index() % NR_LISTS];
-        let mut first = list.load(Ordering::Relaxed);
+        let mut first = list.newest.load(Ordering::Relaxed);
         loop {
             // SAFETY: the caller handed `head` over, and nobody else knows it until the push succeeds.
             unsafe { (*head).set_next(first) };
@@ -131,17 +155,33 @@ impl Callbacks {
             // If our exchange comes first, the swap takes the callback with its contents. If the swap comes first, we
             // find the list empty and wake the sweeper.
             // Test: a_callback_runs_after_its_grace_period
-            match list.compare_exchange_weak(first, head, Ordering::Release, Ordering::Relaxed) {
+            let newest = &list.newest;
+            match newest.compare_exchange_weak(first, head, Ordering::Release, Ordering::Relaxed) {
                 Ok(_) => break,
                 Err(now) => first = now,
             }
         }
         // The sweeper takes lists whole, so one wake-up for each list that was empty is enough.
-        if first.is_null() || self.has_no_thread() {
+        // Also while another thread starts the sweeper: that start may be refused, and is tried
+        // again then.
+        if first.is_null() || !self.has_thread() {
             self.wake();
-            if self.has_no_thread() {
+            if !self.has_thread() {
                 bag::leave_unswept();
             }
+        }
+        let nr = list.nr.fetch_add(nr, Ordering::Relaxed) + nr;
+        list.backlog.is_above(nr).then_some(&**list)
+    }
+
+    /// Waits for a moment if `above` is a list above its mark.
+    fn slow_down(&self, above: Option<&List>) {
+        // Without a thread no wait would help.
+        if let Some(List { nr, backlog, .. }) = above
+            && !self.has_no_thread()
+        {
+            let nr = || nr.load(Ordering::Relaxed);
+            backlog.wait(may_wait_for_callbacks(), &self.swept, nr);
         }
     }
 
@@ -163,7 +203,7 @@ impl Callbacks {
     /// Returns `true` if callbacks will run without a further call. Tries again to start a thread that was refused.
     pub(super) fn is_served(&self) -> bool {
         self.start();
-        cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
+        self.has_thread()
     }
 
     /// Starts the sweeper's thread if there is none. If the system refuses it, a later call tries again after
@@ -177,6 +217,7 @@ impl Callbacks {
     #[cold]
     fn start_now(&self) {
         fork::watch();
+        tunables::settle();
         // Relaxed, here and below: the lists publish what the thread sweeps.
         if time::now_ns() < self.retry_ns.load(Ordering::Relaxed) {
             return;
@@ -207,7 +248,7 @@ impl Callbacks {
     fn is_empty(&self) -> bool {
         // Acquire pairs with the swap in `sweep`. If we read the null that a sweep left, our next load of `sweep_seq`
         // returns that sweep's odd number or a later one.
-        let is_empty = |list: &CachePadded<AtomicPtr<Head>>| list.load(Ordering::Acquire).is_null();
+        let is_empty = |list: &CachePadded<List>| list.newest.load(Ordering::Acquire).is_null();
         self.lists.iter().all(is_empty)
     }
 
@@ -226,14 +267,20 @@ impl Callbacks {
         // Test: barrier_waits_for_every_earlier_callback
         fence(Ordering::SeqCst);
         let mut chain = Chain::new();
+        let mut are_awaited = false;
         for list in &self.lists {
-            if !list.load(Ordering::Relaxed).is_null() {
+            if !list.newest.load(Ordering::Relaxed).is_null() {
                 // ORDER(callback): the other end; see `push`.
                 // Test: a_callback_runs_after_its_grace_period
-                let newest = list.swap(ptr::null_mut(), Ordering::AcqRel);
+                let newest = list.newest.swap(ptr::null_mut(), Ordering::AcqRel);
+                list.nr.store(0, Ordering::Relaxed);
+                are_awaited |= list.backlog.take();
                 // SAFETY: pushed heads were handed over, and the swap made the list ours.
                 chain.append(unsafe { Chain::from_newest(newest) });
             }
+        }
+        if are_awaited {
+            self.swept.notify_all();
         }
         if !twin::armed("rcu: callbacks without a grace period") {
             let (domain, me) = (global(), idle_slot());
@@ -318,7 +365,14 @@ impl Callbacks {
         }
     }
 
-    /// Returns `true` if there is no sweeping thread. Always `false` in a model, which has a thread of its own for that.
+    /// Returns `true` if the sweeping thread has been started. A start that another thread has
+    /// begun does not count: the system may refuse it. Always `true` in a model.
+    fn has_thread(&self) -> bool {
+        cfg!(any(loom, shuttle)) || self.thread.load(Ordering::Relaxed) == THERE
+    }
+
+    /// Returns `true` if there is no sweeping thread, and no thread starts it. Always `false` in a
+    /// model, which has a thread of its own for that.
     fn has_no_thread(&self) -> bool {
         !cfg!(any(loom, shuttle)) && self.thread.load(Ordering::Relaxed) == NONE
     }
@@ -332,7 +386,9 @@ impl Callbacks {
     /// Resets everything to the state without callbacks, in a child of `fork`; see `fork.rs`.
     pub(super) fn inherit(&self) {
         for list in &self.lists {
-            list.store(ptr::null_mut(), Ordering::Relaxed);
+            list.newest.store(ptr::null_mut(), Ordering::Relaxed);
+            list.nr.store(0, Ordering::Relaxed);
+            list.backlog.take();
         }
         // This thread's bag was on one of the lists.
         bag::leave();
@@ -364,14 +420,26 @@ impl Callbacks {
     }
 }
 
+impl List {
+    sync::const_unless_model! {
+        fn new() -> Self {
+            Self {
+                newest: AtomicPtr::new(ptr::null_mut()),
+                nr: AtomicUsize::new(0),
+                backlog: Backlog::new(),
+            }
+        }
+    }
+}
+
 #[cfg(not(any(loom, shuttle)))]
-const fn new_lists() -> [CachePadded<AtomicPtr<Head>>; NR_LISTS] {
-    [const { CachePadded::new(AtomicPtr::new(ptr::null_mut())) }; NR_LISTS]
+const fn new_lists() -> [CachePadded<List>; NR_LISTS] {
+    [const { CachePadded::new(List::new()) }; NR_LISTS]
 }
 
 #[cfg(any(loom, shuttle))]
-fn new_lists() -> [CachePadded<AtomicPtr<Head>>; NR_LISTS] {
-    std::array::from_fn(|_| CachePadded::new(AtomicPtr::new(ptr::null_mut())))
+fn new_lists() -> [CachePadded<List>; NR_LISTS] {
+    std::array::from_fn(|_| CachePadded::new(List::new()))
 }
 
 /// Returns the slot that a grace period driven by this thread may skip: the thread's own, unless it is in a section.
@@ -391,4 +459,31 @@ fn sweep_for_ever() {
             callbacks().sweep_when_wanted();
         }
     });
+}
+
+#[cfg(all(test, not(any(loom, shuttle))))]
+mod tests {
+    use std::sync::{Arc, atomic::AtomicUsize};
+
+    use super::*;
+
+    #[test]
+    fn a_call_during_a_start_that_is_refused_tries_again() {
+        let callbacks = Callbacks::new();
+        let nr_run = Arc::new(AtomicUsize::new(0));
+        let call = || {
+            let nr_run = nr_run.clone();
+            callbacks.add(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
+        };
+        // Another thread is between its claim and the system's answer.
+        callbacks.thread.store(STARTING, Ordering::Relaxed);
+        call();
+        callbacks.thread.store(NONE, Ordering::Relaxed);
+        // The closure joins the bag that is already on a list.
+        call();
+        assert!(callbacks.has_thread(), "the second call did not try");
+        // The thread that was started sweeps the callbacks of the process, not these.
+        callbacks.sweep();
+        assert_eq!(nr_run.load(Ordering::Relaxed), 2);
+    }
 }

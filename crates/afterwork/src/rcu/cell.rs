@@ -258,6 +258,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
         guard: &'a impl Section<F>,
     ) -> Result<(), Replaced<'a, T>> {
         self.exchange(expected, Box::new(new), guard)
+            .map(|old| self.retire(old))
             .map_err(|new| Replaced {
                 current: self.load(guard),
                 new: *new,
@@ -292,14 +293,22 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             // FOREIGN(rcu-update): the caller's, on its own thread, in a section and under no lock; a panic is the
             // caller's, with nothing changed.
             let new = Box::new(change(seen));
-            if self.exchange(seen, new, &guard).is_ok() {
-                return;
+            if let Ok(old) = self.exchange(seen, new, &guard) {
+                drop(guard);
+                // Outside of the section, so that a flood of updates may wait.
+                return self.retire(old);
             }
         }
     }
 
-    /// Stores `new` if the cell holds `expected`, else gives it back.
-    fn exchange(&self, expected: &T, new: Box<T>, guard: &impl Section<F>) -> Result<(), Box<T>> {
+    /// Stores `new` if the cell holds `expected`, and returns the old version, which the caller
+    /// retires. Otherwise returns `new`.
+    fn exchange(
+        &self,
+        expected: &T,
+        new: Box<T>,
+        guard: &impl Section<F>,
+    ) -> Result<*mut T, Box<T>> {
         assert!(
             guard.is_of(&self.flavor),
             "the guard is one of another domain than the cell's"
@@ -313,10 +322,7 @@ impl<T: Send + Sync + 'static, F: Flavor> Rcu<T, F> {
             .current
             .compare_exchange(expected, new, Ordering::AcqRel, Ordering::Relaxed)
         {
-            Ok(old) => {
-                self.retire(old);
-                Ok(())
-            }
+            Ok(old) => Ok(old),
             // SAFETY: from `into_raw` above, and not stored.
             Err(_) => Err(unsafe { Box::from_raw(new) }),
         }

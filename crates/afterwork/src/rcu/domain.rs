@@ -35,6 +35,8 @@ pub(super) struct Domain {
     periods: Periods,
     /// Written by the driver: the word that an outermost section stores. On a line that readers only read.
     first_level: CachePadded<AtomicU64>,
+    /// A: the bits of the latest cookie that a user may poll. It only grows.
+    latest_cookie: CachePadded<AtomicU64>,
     pub(super) nr_active: NrActive,
     pub(super) roster: Roster,
     tree: OnceLock<Tree>,
@@ -48,6 +50,7 @@ impl Domain {
             Self {
                 periods: Periods::new(),
                 first_level: CachePadded::new(AtomicU64::new(1)),
+                latest_cookie: CachePadded::new(AtomicU64::new(0)),
                 nr_active: NrActive::new(),
                 roster: Roster::new(),
                 tree: OnceLock::new(),
@@ -93,8 +96,11 @@ impl Domain {
     }
 
     /// Waits until every section that is open now has ended. `me` is this thread's slot, in no section.
+    ///
+    /// If no other thread reads, no grace period is needed, and none is counted. But if a user may
+    /// have a cookie that is not over, this runs a grace period, which ends that cookie.
     pub(super) fn synchronize(&self, me: Option<&Slot>) {
-        if tunables::first_fqs_ms() > 0 || !self.nobody_reads(me) {
+        if tunables::first_fqs_ms() > 0 || !self.nobody_reads(me) || self.has_open_cookie() {
             self.wait_for(self.state(), me);
         }
     }
@@ -102,6 +108,24 @@ impl Domain {
     /// Returns the cookie of the first grace period that begins from now on.
     pub(super) fn state(&self) -> GpCookie {
         self.periods.state()
+    }
+
+    /// Returns a cookie that a user may poll.
+    pub(super) fn state_to_poll(&self) -> GpCookie {
+        let cookie = self.state();
+        let bits = cookie.bits();
+        // Relaxed: a `synchronize` that is ordered after this call reads this cookie or a later
+        // one. Most cookies are taken while the latest one is still open, and cost a load here.
+        if self.latest_cookie.load(Ordering::Relaxed) < bits {
+            self.latest_cookie.fetch_max(bits, Ordering::Relaxed);
+        }
+        cookie
+    }
+
+    /// Returns `true` if a user may have a cookie that is not over.
+    fn has_open_cookie(&self) -> bool {
+        let latest = GpCookie::of_bits(self.latest_cookie.load(Ordering::Relaxed));
+        !twin::armed("rcu: synchronize overlooks cookies") && !self.is_over(latest)
     }
 
     /// Returns `true` if the grace period of `cookie` is over.

@@ -19,8 +19,14 @@ pub trait Flavor: Sized + sealed::Sealed {
     /// Waits until every section that has begun has ended.
     fn synchronize(&self);
 
-    /// Runs `callback` after every section that has begun has ended. If this panics, `callback` is leaked.
+    /// Runs `callback` after every section that has begun has ended. If this panics, `callback` is
+    /// leaked. Blocks as [`rcu::call`](super::call) does.
     fn call(&self, callback: impl FnOnce() + Send + 'static);
+
+    /// Runs `callback` as [`call`](Self::call) does, and never waits, however many callbacks there
+    /// are.
+    #[doc(hidden)]
+    fn call_at_once(&self, callback: impl FnOnce() + Send + 'static);
 
     /// Calls `change`, then waits as [`synchronize`](Self::synchronize) does. If that would panic, this panics before
     /// `change`, with a message that names `what`.
@@ -77,6 +83,10 @@ impl Flavor for Global {
         call::call(callback);
     }
 
+    fn call_at_once(&self, callback: impl FnOnce() + Send + 'static) {
+        call::call_at_once(callback);
+    }
+
     fn synchronize_after<R>(&self, what: &str, change: impl FnOnce() -> R) -> R {
         let me = local::outside_of_sections(what);
         let result = change();
@@ -107,6 +117,10 @@ impl Flavor for srcu::Domain {
 
     fn call(&self, callback: impl FnOnce() + Send + 'static) {
         Self::call(self, callback);
+    }
+
+    fn call_at_once(&self, callback: impl FnOnce() + Send + 'static) {
+        self.hand_over(callback);
     }
 
     fn synchronize_after<R>(&self, _what: &str, change: impl FnOnce() -> R) -> R {

@@ -25,16 +25,20 @@
 
 use sync::fork::{self, Handler};
 
-use super::{batch::place, callback::callbacks, describe, local::global};
+use super::{batch::place, callback::callbacks, describe, local::global, srcu};
 
 static HANDLER: Handler = Handler {
     settle: || {
         global().tree();
     },
-    before: |held| held.lock(place().executor()),
+    before: |held| {
+        held.lock(place().executor());
+        srcu::hold(held);
+    },
     child: || {
         global().inherit();
         callbacks().inherit();
+        srcu::inherit();
     },
 };
 

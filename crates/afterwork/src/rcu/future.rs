@@ -77,7 +77,7 @@ impl<F: Flavor + Unpin> Future for Synchronize<F> {
             // FOREIGN(rcu-future-clone): the waker's clone, on the polling thread, under no lock. A panic is the poller's.
             let passed = Arc::new(Mutex::new(Passed::No(cx.waker().clone())));
             self.passed = Some(passed.clone());
-            self.flavor.call(move || {
+            self.flavor.call_at_once(move || {
                 let before = std::mem::replace(&mut *passed.lock(), Passed::Yes);
                 if let Passed::No(waker) = before {
                     // FOREIGN(rcu-future-wake): the waker's wake, in a callback and contained there, under no lock.

@@ -239,6 +239,13 @@ pub(super) fn outside_of_sections(what: &str) -> Option<&'static Slot> {
     me
 }
 
+/// Returns `true` if this thread may wait until callbacks run: it is in no section of RCU, in no
+/// callback and in no stall handler, is not ending, and may sleep.
+pub(super) fn may_wait_for_callbacks() -> bool {
+    let refuses = report::doubts() & (report::DRIVES | report::ENDS) != 0;
+    !refuses && report::may_wait_for_users() && !mine().is_some_and(Slot::is_in_section)
+}
+
 #[cold]
 fn must_be_free_to_wait(what: &str, me: Option<&'static Slot>) {
     assert!(

@@ -28,9 +28,10 @@
 // ask of it. `periods.rs` joins the waiters and makes one of them the driver. `gp.rs` scans the readers of `roster.rs` and asks those
 // that may be in a section. Holdouts report on the tree of `node.rs`. The last report wakes the driver, and the driver
 // wakes the waiters. Callbacks are on the lists of `callback.rs`, which one thread sweeps, closures in the bags of `bag.rs`, and run as
-// `batch.rs` says.
+// `batch.rs` says. `backlog.rs` slows down threads that hand over more than runs.
 // `seq.rs` is the arithmetic, as plain functions.
 
+mod backlog;
 mod bag;
 mod batch;
 mod call;
@@ -64,8 +65,8 @@ mod tunables;
 pub mod model;
 
 pub use batch::Batch;
-pub(crate) use batch::in_callback;
 pub(crate) use batch::of_c;
+pub(crate) use call::call_at_once;
 pub use call::{barrier, call, call_drop, call_head, nr_panicked, run_callbacks_on, start_poll};
 pub use cell::{Rcu, Replaced};
 pub use flavor::{Flavor, Global, Section};

@@ -20,6 +20,10 @@
 //! then checks for waiters (`wake/event_count.rs` has the argument). A driver that stops at `gp_seq = e` wakes all waiters
 //! whose cookie is `e` or earlier. All other waiters have the cookie `e + 2`. The driver wakes one of them: it becomes the
 //! next driver, or finds that another thread is, or that its grace period is over.
+//!
+//! A driver may also stop in the middle of a grace period, at an odd `gp_seq = e + 1`, and leave
+//! the rest to the next one. Then waiters have the cookie `e + 2` or `e + 4`, and the driver wakes
+//! one of each: none of them may be left asleep without a driver.
 
 use sync::{
     atomic::{AtomicBool, AtomicU64, Ordering, fence},
@@ -48,7 +52,7 @@ pub(super) struct Periods {
 
 /// The right to run grace periods. Dropping it gives the right up and wakes waiters.
 #[derive(Debug)]
-struct Driver<'a>(&'a Periods);
+pub(super) struct Driver<'a>(&'a Periods);
 
 impl Periods {
     sync::const_unless_model! {
@@ -107,12 +111,13 @@ impl Periods {
         }
     }
 
-    fn is_driven(&self) -> bool {
+    /// Returns `true` if a thread has the right to drive.
+    pub(super) fn is_driven(&self) -> bool {
         self.is_driven.load(Ordering::Relaxed)
     }
 
     /// Takes the right to drive, if no thread has it.
-    fn try_drive(&self) -> Option<Driver<'_>> {
+    pub(super) fn try_drive(&self) -> Option<Driver<'_>> {
         // ORDER(drive): publish and consume, other end in `Driver::drop`.
         // If the last driver's store comes first, our exchange succeeds, and we see all that it wrote. If our exchange
         // comes first, it fails, and the caller waits: that driver wakes it after its store.
@@ -183,13 +188,19 @@ impl Drop for Driver<'_> {
             is_driven,
             wait_buckets,
         } = self.0;
-        let reached = GpCookie::reached(gp_seq.load(Ordering::Relaxed));
+        let seq = gp_seq.load(Ordering::Relaxed);
+        let reached = GpCookie::reached(seq);
+        let stops_midway = seq & 1 == 1 && !twin::armed("rcu: a driver that stops wakes one");
         // ORDER(drive): the other end; see `try_drive`. Waiters are woken after it, so that one of them can drive.
         // Test: a_grace_period_serves_whoever_came_before_it
         is_driven.store(false, Ordering::Release);
         // The next driver is woken first: it has work to do.
         if !twin::armed("rcu: nobody to drive next") {
             wait_buckets[reached.next().wait_bucket(NR_WAIT_BUCKETS)].notify_one();
+        }
+        if stops_midway {
+            let after_next = reached.next().next();
+            wait_buckets[after_next.wait_bucket(NR_WAIT_BUCKETS)].notify_one();
         }
         wait_buckets[reached.wait_bucket(NR_WAIT_BUCKETS)].notify_in_batches(WAKE_BATCH);
     }

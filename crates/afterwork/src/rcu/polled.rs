@@ -22,6 +22,8 @@ use super::{
 /// - When this returns, no section sees what the caller had unlinked before. All that those sections did happened before.
 /// - Callers share grace periods: one serves all callers that came before it began.
 /// - If no other thread has been in a section for a while, this costs a fence and returns at once.
+///   It costs three more if a cookie was made ([`get_state`]) since the last grace period: the
+///   cookie's grace period is over when this returns.
 ///
 /// # Blocking
 ///
@@ -109,7 +111,8 @@ pub fn synchronize_expedited() {
 ///
 /// # Blocking
 ///
-/// Never blocks. Costs a fence and a load. May be called in a section.
+/// Never blocks. Costs a fence and two loads; the first cookie after a grace period costs a locked
+/// instruction. May be called in a section.
 ///
 /// # Examples
 ///
@@ -125,14 +128,16 @@ pub fn synchronize_expedited() {
 /// ```
 #[doc(alias = "get_state_synchronize_rcu")]
 pub fn get_state() -> GpCookie {
-    global().state()
+    global().state_to_poll()
 }
 
 /// Returns `true` if a grace period has passed since `cookie` was made.
 ///
 /// # Guarantees
 ///
-/// `true` means the same as a call of [`synchronize`] that began after the cookie was made and has returned.
+/// - `true` means the same as a call of [`synchronize`] that began after the cookie was made and
+///   has returned.
+/// - After such a call this returns `true`, and so does every later call with that cookie.
 ///
 /// Differs from Linux: this also returns `true` while no other thread can be in a section, though no grace period has run.
 /// A later call with the same cookie may then return `false`.

@@ -54,14 +54,12 @@ impl GpCookie {
         Self(gp_seq & !1)
     }
 
-    /// Returns it as a number, for other languages.
-    #[cfg(not(any(loom, shuttle)))]
+    /// Returns it as a number: for other languages, and for an atomic.
     pub(super) fn bits(self) -> u64 {
         self.0
     }
 
     /// Returns the cookie that was this number.
-    #[cfg(not(any(loom, shuttle)))]
     pub(super) fn of_bits(bits: u64) -> Self {
         Self(bits)
     }

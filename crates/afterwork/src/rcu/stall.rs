@@ -14,8 +14,11 @@ use std::time::Duration;
 
 use sync::{
     Mutex,
+    atomic::{AtomicU64, Ordering},
     fork::{self, Handler, Process},
-    hint, thread, time, twin,
+    hint,
+    span::Span,
+    thread, time, twin,
     unmodelled::Arc,
 };
 
@@ -39,7 +42,8 @@ pub struct Stall {
     pub thread: u32,
     /// The thread's name, if it can be read.
     pub name: Option<String>,
-    /// How long the grace period has waited.
+    /// How long the grace period has waited. A time in which the process was stopped counts as at
+    /// most a second.
     pub waited: Duration,
     /// What the thread does, if it can be read: "running", which includes waiting for a CPU, or "asleep in" a kernel
     /// function.
@@ -129,6 +133,40 @@ pub(super) fn report_batch(waited: Duration) {
     });
 }
 
+sync::process_wide! {
+    /// A: no flood is reported before this time, by `time::now_ns`.
+    fn next_flood() -> AtomicU64 = AtomicU64::new(0)
+}
+
+/// Reports, at most once in a stall timeout, that `nr` callbacks wait in a list to which this
+/// thread adds.
+#[cold]
+pub(super) fn report_flood(nr: usize) {
+    let Some(timeout) = tunables::stall_timeout() else {
+        return;
+    };
+    let (now_ns, next_ns) = (time::now_ns(), next_flood().load(Ordering::Relaxed));
+    let later_ns = now_ns + timeout.as_nanos() as u64;
+    let claim = || {
+        let (relaxed, failed) = (Ordering::Relaxed, Ordering::Relaxed);
+        next_flood().compare_exchange(next_ns, later_ns, relaxed, failed)
+    };
+    if now_ns < next_ns || claim().is_err() {
+        return;
+    }
+    NR_REPORTED.add(1);
+    let thread = thread::current();
+    let name = thread::name(thread);
+    let (thread, name) = (thread.0, name.as_deref().unwrap_or("?"));
+    // FOREIGN(rcu-stderr): none, but stderr may be closed; contained.
+    panics::contain(|| {
+        eprintln!(
+            "afterwork: {nr} RCU callbacks wait in one list, to which thread {thread} ({name}) adds: more are handed over than \
+             run, or a reader or a callback holds them up"
+        );
+    });
+}
+
 impl Domain {
     /// Waits until all `holdouts` have reported. Woken by the last report.
     pub(super) fn wait_for_reports(&self, holdouts: &[&Slot]) {
@@ -154,15 +192,15 @@ impl Domain {
             return self.reported.wait_until(|| tree.is_empty());
         };
         let here = Process::this();
-        let start_ns = time::now_ns();
+        let mut span = Span::new(time::now_ns());
         let mut next = timeout;
         while !tree.is_empty() {
             let waiting = self.reported.prepare();
             if tree.is_empty() {
                 break;
             }
-            waiting.wait_timeout(timeout);
-            let waited = Duration::from_nanos(time::now_ns() - start_ns);
+            waiting.wait_timeout(span.until(next));
+            let waited = span.look(time::now_ns());
             if waited >= next {
                 next = waited + timeout;
                 for slot in holdouts.iter().filter(|slot| slot.is_counted()) {

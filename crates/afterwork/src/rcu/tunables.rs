@@ -1,7 +1,8 @@
 //! The tunables of grace periods, for the whole process: from the environment variable, or set at run time.
 //!
-//! The variable is read on the first use of a grace period or of the tunables. A variable that is wrong and has the word `strict`
-//! changes nothing, and is reported on stderr, because no caller could take the error that [`Params::from_env`] returns.
+//! The variable is read on the first use of a grace period, of a callback or of the tunables. A
+//! variable that is wrong and has the word `strict` changes nothing, and is reported on stderr once,
+//! because no caller could take the error that [`Params::from_env`] returns.
 
 use std::time::Duration;
 
@@ -22,6 +23,7 @@ static FIRST_FQS_MS: Tunable = Tunable::new(0);
 pub(super) static NEXT_FQS_MS: Tunable = Tunable::new(0);
 pub(super) static BOOST: Tunable = Tunable::new(1);
 pub(super) static STALL_TIMEOUT_MS: Tunable = Tunable::new(21_000);
+pub(super) static QHIMARK: Tunable = Tunable::new(10_000);
 
 /// Set once the environment has been read.
 static FROM_ENV: OnceLock<()> = OnceLock::new();
@@ -35,7 +37,7 @@ static HANDLER: Handler = Handler {
 
 /// Reads the environment, on the first call.
 #[inline]
-fn settle() {
+pub(super) fn settle() {
     if FROM_ENV.get().is_none() && !cfg!(any(loom, shuttle)) {
         settle_now();
     }
@@ -84,6 +86,7 @@ fn store(tunables: Tunables) {
     NEXT_FQS_MS.set(tunables.next_fqs_ms);
     BOOST.set(tunables.boost.into());
     STALL_TIMEOUT_MS.set(tunables.stall_timeout_ms);
+    QHIMARK.set(tunables.qhimark);
 }
 
 /// Returns the tunables that are in force.
@@ -96,6 +99,7 @@ pub fn tunables() -> Tunables {
         next_fqs_ms: NEXT_FQS_MS.get(),
         boost: BOOST.get() != 0,
         stall_timeout_ms: STALL_TIMEOUT_MS.get(),
+        qhimark: QHIMARK.get(),
     }
 }
 

@@ -24,7 +24,6 @@ use super::target::{POSTED, Post, Target, Woken};
 use crate::panics::join_error::{JoinError, Outcome};
 use crate::panics::{self, or_abort};
 use crate::params::{CpuSet, ParamError, Params, ThreadStyle};
-use crate::rcu;
 use crate::wake::{note_harmless, report};
 
 /// How many items the thread receives before it looks whether it may sleep. Not a bound on anything: what is inside is served
@@ -42,8 +41,9 @@ const BATCH: usize = 32;
 /// - Closures run one after the other, in the order in which they were spawned: for each thread, and for spawns of which one
 ///   ended before the other began. What runs is never moved to another thread.
 /// - Futures are polled between closures, each when it is woken.
-/// - Dropping the worker lets all that was spawned end, futures as well, and waits for that. Where waiting would be for itself or
-///   is not allowed (on the worker's own thread, in an item of a bottom-half queue, in a callback of RCU) the thread ends by itself,
+/// - Dropping the worker lets all that was spawned end, futures as well, and waits for that. Where
+///   waiting would be for itself or is not allowed (on the worker's own thread, in an item of a
+///   bottom-half queue, in a callback of RCU or of a sleepable domain) the thread ends by itself,
 ///   as after [`close_in_background`](Self::close_in_background).
 /// - A panic ends with its closure or future. The panic hook tells it, and the handle, if there is one.
 ///
@@ -501,7 +501,7 @@ impl Drop for Worker {
             return mem::forget((self.poster.take(), thread));
         }
         self.poster = None;
-        let may_wait = report::may_sleep() && !rcu::in_callback() && !self.is_current();
+        let may_wait = report::may_wait_for_users() && !self.is_current();
         if let Some(thread) = thread
             && !self.is_in_background
             && may_wait

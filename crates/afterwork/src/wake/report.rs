@@ -54,6 +54,8 @@ const OBSERVED: u32 = 1;
 pub(crate) const DRIVES: u32 = 1 << 1;
 /// In [`doubts`]: the thread is ending, and can no longer be a reader.
 pub(crate) const ENDS: u32 = 1 << 2;
+/// In [`doubts`]: the thread runs a callback of RCU or of a sleepable domain.
+const CALLBACK: u32 = 1 << 3;
 
 /// In a child of `fork` the threads behind the observer do not exist, so the child has no observer.
 static HANDLER: Handler = Handler {
@@ -99,6 +101,25 @@ pub(crate) fn may_sleep() -> bool {
     OBSERVER
         .try_with(|place| place.borrow().as_ref().is_none_or(may_sleep))
         .unwrap_or(true)
+}
+
+/// Calls `body`, which does not unwind, as a callback of RCU or of a sleepable domain.
+pub(crate) fn as_callback<R>(body: impl FnOnce() -> R) -> R {
+    let is_outermost = doubts() & CALLBACK == 0;
+    doubt(CALLBACK, true);
+    let result = body();
+    if is_outermost {
+        doubt(CALLBACK, false);
+    }
+    result
+}
+
+/// Returns `true` if a destructor may wait on this thread for closures of users to end.
+///
+/// A destructor that runs in a callback must not wait. The closures that it waits for may wait for
+/// callbacks themselves, and no callback runs before this one has returned.
+pub(crate) fn may_wait_for_users() -> bool {
+    doubts() & CALLBACK == 0 && may_sleep()
 }
 
 /// Checks that this thread may sleep. Call it before the first change of a function that may wait.

@@ -504,3 +504,33 @@ fn barrier_must_not_join_a_running_sweep() {
         bounded(3, a_barrier)
     });
 }
+
+/// A grace period of another thread ends a cookie, though no thread reads.
+fn a_cookie_and_a_synchronize() {
+    let is_made = Arc::new(AtomicBool::new(false));
+    let made = is_made.clone();
+    let owner = spawn(move || {
+        let cookie = rcu::get_state();
+        made.store(true, Ordering::Release);
+        cookie
+    });
+    let was_made = is_made.load(Ordering::Acquire);
+    rcu::synchronize();
+    let cookie = owner.join().unwrap();
+    // In a section only the number of grace periods counts.
+    let guard = rcu::read();
+    assert!(!was_made || rcu::poll_state(cookie));
+    drop(guard);
+}
+
+#[test]
+fn a_synchronize_ends_every_cookie_that_was_made_before_it() {
+    exhaustive(a_cookie_and_a_synchronize);
+}
+
+#[test]
+fn a_synchronize_must_not_overlook_cookies() {
+    must_fail("rcu: synchronize overlooks cookies", || {
+        exhaustive(a_cookie_and_a_synchronize);
+    });
+}

@@ -169,6 +169,28 @@ fn barrier() {
     assert_eq!(written.get(), 1);
 }
 
+/// A callback whose grace period waits for a reader, and a barrier.
+fn aside() {
+    let domain = Domain::new();
+    let guard = domain.read_owned();
+    let written = Arc::new(Plain::default());
+    let ours = written.clone();
+    domain.call(move || ours.set(1));
+    spawn(move || drop(guard));
+    domain.barrier();
+    assert_eq!(written.get(), 1);
+}
+
+#[test]
+fn a_reader_that_leaves_lets_callbacks_run() {
+    bounded(2, aside);
+}
+
+#[test]
+fn runners_must_be_notified_by_readers() {
+    must_fail("srcu: the runners are not notified", || bounded(2, aside));
+}
+
 #[test]
 fn a_srcu_reader_keeps_what_it_reached() {
     exhaustive(section);

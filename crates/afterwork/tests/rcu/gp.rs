@@ -330,3 +330,35 @@ fn a_cell_that_cannot_wait_keeps_its_version() {
     assert!(refused.is_err());
     assert_eq!(cell.replace_sync(3), 1);
 }
+
+#[test]
+fn a_grace_period_that_was_waited_for_ends_every_earlier_cookie() {
+    // In a section `poll_state` answers by the number of grace periods alone.
+    let polled_in_a_section = |cookie| {
+        let _guard = rcu::read();
+        rcu::poll_state(cookie)
+    };
+    let waits: [fn(); 4] = [
+        rcu::synchronize,
+        rcu::synchronize_expedited,
+        || rcu::qsbr::Reader::new().synchronize(),
+        || {
+            rcu::call(|| ());
+            rcu::barrier();
+        },
+    ];
+    for wait in waits {
+        let (cookie, other) = (rcu::get_state(), rcu::start_poll());
+        wait();
+        assert!(polled_in_a_section(cookie) && polled_in_a_section(other));
+        rcu::cond_synchronize(cookie);
+        let cookie = rcu::get_state();
+        wait();
+        assert!(polled_in_a_section(cookie));
+    }
+    let domain = rcu::srcu::Domain::new();
+    let cookie = domain.get_state();
+    domain.synchronize();
+    let _guard = domain.read();
+    assert!(domain.poll_state(cookie));
+}

@@ -284,3 +284,56 @@ fn await_without_threads(mut future: impl Future<Output = ()> + Unpin) {
         woken.expect("a task that waits for a grace period is woken");
     }
 }
+
+#[test]
+fn a_barrier_in_a_callback_needs_no_second_thread() {
+    let test = "refused::a_barrier_in_a_callback_needs_no_second_thread";
+    if alone(test, "").is_some() {
+        return;
+    }
+    let run = Run::default();
+    let (domain, other) = (Domain::new(), Domain::new());
+    let (begin, may_begin) = mpsc::channel::<()>();
+    let (begun, has_begun) = mpsc::channel();
+    let (theirs, counted) = (other.clone(), run.callback());
+    domain.call(move || {
+        begun.send(()).unwrap();
+        may_begin.recv().unwrap();
+        theirs.call(counted);
+        theirs.barrier();
+    });
+    has_begun.recv().unwrap();
+    let no_threads = NoThreads::begin();
+    begin.send(()).unwrap();
+    domain.barrier();
+    assert_eq!(run.nr(), 1);
+    drop(no_threads);
+}
+
+#[test]
+fn a_domain_that_is_called_during_a_refused_start_is_served_later() {
+    let test = "refused::a_domain_that_is_called_during_a_refused_start_is_served_later";
+    if alone(test, "").is_some() {
+        return;
+    }
+    let run = Run::default();
+    let no_threads = NoThreads::begin();
+    let domains: Vec<_> = (0..4).map(|_| Domain::new()).collect();
+    let call = || {
+        domains
+            .iter()
+            .for_each(|domain| domain.call(run.callback()))
+    };
+    call();
+    assert_eq!(run.nr(), 0, "run by who calls");
+    drop(no_threads);
+    let mut nr_calls = 4;
+    while run.nr() < nr_calls {
+        // The next attempt comes some milliseconds after a refusal.
+        thread::sleep(Duration::from_millis(5));
+        if nr_calls < 1000 {
+            call();
+            nr_calls += 4;
+        }
+    }
+}

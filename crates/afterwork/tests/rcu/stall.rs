@@ -1,5 +1,6 @@
 //! Readers that hold grace periods up, and the tunables.
 
+use std::process::Command;
 use std::sync::{Mutex, MutexGuard, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -119,4 +120,39 @@ fn a_stall_handler_that_waits_for_a_grace_period_is_told_so() {
     drop(guard);
     waiter.join().unwrap();
     rcu::on_stall(None);
+}
+
+#[test]
+fn a_stall_does_not_count_time_in_which_the_process_was_stopped() {
+    let test = "stall::a_stall_does_not_count_time_in_which_the_process_was_stopped";
+    if crate::env::alone(test, "rcu.stall_timeout=5").is_some() {
+        return;
+    }
+    let (report, reports) = mpsc::channel();
+    let report = Mutex::new(report);
+    rcu::on_stall(Some(Box::new(move |stall| {
+        let seen = (stall.waited, Instant::now());
+        report.lock().unwrap().send(seen).ok();
+    })));
+    let guard = rcu::read();
+    let start = Instant::now();
+    let waiter = thread::spawn(rcu::synchronize);
+    reports.recv().unwrap();
+    // More than once, because the first signal may come before the process has stopped.
+    let resume = "for i in 1 2 3 4 5; do sleep 3; kill -CONT $PPID; done";
+    let mut resumer = Command::new("sh").args(["-c", resume]).spawn().unwrap();
+    let before = Instant::now();
+    // SAFETY: takes a number. The child resumes the process.
+    assert_eq!(unsafe { libc::raise(libc::SIGSTOP) }, 0);
+    let after = Instant::now();
+    resumer.kill().unwrap();
+    resumer.wait().unwrap();
+    let (waited, now) = reports.iter().find(|(_, now)| *now > after).unwrap();
+    drop(guard);
+    waiter.join().unwrap();
+    let awake = (now - start) - (after - before);
+    assert!(
+        waited <= awake + Duration::from_secs(1),
+        "{waited:?} were reported, {awake:?} were spent awake"
+    );
 }

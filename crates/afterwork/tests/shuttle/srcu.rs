@@ -2,7 +2,10 @@
 
 use std::sync::Arc;
 
-use afterwork::rcu::srcu::{Domain, OwnedGuard};
+use afterwork::{
+    rcu::srcu::{Domain, OwnedGuard},
+    wake::EventCount,
+};
 use shuttle::{
     rand::{Rng, thread_rng},
     thread,
@@ -101,6 +104,44 @@ fn versions() {
         .filter(|freed| freed.load(Ordering::Relaxed))
         .count();
     assert_eq!(nr_freed, 4, "the current version alone is left");
+}
+
+/// A grace period that the runner puts aside, while a callback of another domain blocks the runner
+/// until a waiter has passed.
+fn waiter() {
+    let (domain, other) = (Domain::new(), Domain::new());
+    let passed = Arc::new((AtomicBool::new(false), EventCount::new()));
+    let guard = domain.read_owned();
+    domain.call(|| ());
+    let theirs = passed.clone();
+    other.call(move || {
+        let (passed, event) = &*theirs;
+        event.wait_until(|| passed.load(Ordering::Acquire));
+    });
+    let theirs = (domain.clone(), passed);
+    let waiter = thread::spawn(move || {
+        let (domain, passed) = theirs;
+        domain.synchronize();
+        passed.0.store(true, Ordering::Release);
+        passed.1.notify_all();
+    });
+    thread::yield_now();
+    drop(guard);
+    waiter.join().unwrap();
+    domain.barrier();
+    other.barrier();
+}
+
+#[test]
+fn a_waiter_does_not_depend_on_the_runners() {
+    explore(5_000, waiter);
+}
+
+#[test]
+fn a_driver_that_stops_midway_must_wake_both_cookies() {
+    must_fail("rcu: a driver that stops wakes one", || {
+        explore(50_000, waiter)
+    });
 }
 
 #[test]

@@ -26,7 +26,7 @@ use std::{
 
 use afterwork::observe;
 
-use super::{Dice, FAULT, Planned, fault, wander};
+use super::{Dice, FAULT, Planned, fault, options, wander};
 
 /// What can be left out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,9 +135,11 @@ pub fn allow() -> Result<(), String> {
 /// Forbids the acts of a list of names.
 pub fn forbid(list: &str) -> Result<(), String> {
     for name in list.split(',') {
-        let known = ACTS.iter().find(|(known, _)| *known == name);
-        let (_, act) = known
-            .ok_or_else(|| format!("--without: `{name}` is none of {}", names().join(", ")))?;
+        let known = options::find(name, &names()).map_err(|e| format!("--without: {e}"))?;
+        let (_, act) = ACTS
+            .iter()
+            .find(|(act, _)| *act == known)
+            .expect("one of the names");
         OFF.fetch_or(1 << *act as u32, Ordering::Relaxed);
     }
     Ok(())

@@ -9,6 +9,8 @@
 
 #[path = "hostile.rs"]
 pub mod hostile;
+#[path = "options.rs"]
+mod options;
 
 use std::{
     any::Any,
@@ -41,6 +43,16 @@ const NAP: Duration = Duration::from_secs(1);
 const NOTHING: Duration = Duration::from_millis(1);
 /// How the process ends when it found a fault; whatever cannot run ends otherwise. `xtask/src/torture.rs` knows it.
 pub const FAULT: u8 = 70;
+/// All options. Those but `--hostile` are followed by a value: minutes, a number, a configuration,
+/// a bug, a list of acts.
+const OPTIONS: &[&str] = &[
+    "--minutes",
+    "--seed",
+    "--config",
+    "--twin",
+    "--hostile",
+    "--without",
+];
 /// What the usual test runner takes, so that these programs can be run beside its own.
 const OF_THE_RUNNER: &[&str] = &["--nocapture", "--show-output", "--quiet", "-q", "--exact"];
 
@@ -131,19 +143,14 @@ fn arguments<'a>(
             }
             "--seed" => options.seed = value()?.parse().map_err(|e| wrong(&e))?,
             "--config" => {
-                let asked = value()?;
-                let known = configs.iter().find(|config| **config == asked);
-                options.config = known.ok_or_else(|| {
-                    wrong(&format!("`{asked}` is none of {}", configs.join(", ")))
-                })?;
+                options.config = options::find(&value()?, configs).map_err(|e| wrong(&e))?;
             }
             "--twin" => put_back(&value()?)?,
             "--hostile" => hostile::allow()?,
             "--without" => hostile::forbid(&value()?)?,
             other if other.starts_with('-') && !OF_THE_RUNNER.contains(&other) => {
-                return Err(format!(
-                    "unknown: {other}; there are --minutes M, --seed S, --config C, --twin BUG, --hostile, --without ACT,ACT…"
-                ));
+                let known = options::find(other, OPTIONS);
+                return Err(known.err().unwrap_or_default());
             }
             _ => {}
         }
@@ -153,6 +160,9 @@ fn arguments<'a>(
 
 /// Puts a bug back, where the build has any.
 fn put_back(twin: &str) -> Result<(), String> {
+    let names = options::twins().map_err(|e| format!("--twin: the sources that name bugs: {e}"))?;
+    let names: Vec<_> = names.iter().map(String::as_str).collect();
+    options::find(twin, &names).map_err(|e| format!("--twin: {e}"))?;
     HAS_TWIN.store(true, Ordering::Relaxed);
     #[cfg(torture)]
     sync::twin::arm(twin);

@@ -1,72 +1,59 @@
-//! Callbacks of a domain: a list, a thread while the list is not empty, and a count for `barrier`.
+//! Callbacks of a domain: a list, and a count for `barrier`. The threads that run them serve all
+//! domains: `runners.rs`.
 //!
 //! A callback runs after its grace period, or is leaked. It is never dropped without that, because a reader may still see
 //! what it would free. A callback that is refused leaks. So do callbacks that a child of `fork` finds: they are its parent's.
 //!
-//! If a callback forks and returns in the child, the child ends if this is the domain's thread. On a thread that waits for
-//! callbacks the child leaves the rest of the batch.
+//! If a callback forks and returns in the child, the child ends if this is a thread of the library.
+//! On a thread that waits for callbacks the child leaves the rest of the batch.
 
-use std::{cell::Cell, ptr, time::Duration};
+use std::{cell::Cell, ptr};
 
 use sync::{
-    Mutex,
+    Mutex, MutexGuard,
     atomic::{AtomicBool, AtomicU64, Ordering},
-    thread, twin,
+    twin,
     unmodelled::Arc,
 };
 
 use crate::{
     panics,
-    rcu::bag::{self, Deferred},
-    wake::{EventCount, Parker, Unparker},
+    rcu::{
+        backlog::Backlog,
+        bag::{self, Deferred},
+        local::may_wait_for_callbacks,
+    },
+    wake::{EventCount, report},
 };
 
 use super::{
     domain::{Shared, refuse},
-    gp::Patience,
+    runners::{Runners, Served},
 };
-
-/// How long the thread waits for more callbacks before it ends. A start costs some 50 µs, an idle thread its stack. It ends at once when
-/// the last handle has gone, and in a model, where no wait times out.
-const LINGER: Duration = Duration::from_secs(1);
-
-/// The list keeps its memory up to so many callbacks, some 130 kilobytes.
-const KEPT: usize = 4096;
 
 pub(super) struct Callbacks {
     list: Mutex<List>,
-    /// A: whether there may be a thread that waits for more; a hint, of which nothing but time depends.
-    lingers: AtomicBool,
+    /// A: set while the domain is, or is about to be, aside; see `runners.rs`. A hint that costs a
+    /// look if it is wrong.
+    pub(super) is_aside: AtomicBool,
     /// A: how many callbacks have run. Written by the runner.
     nr_run: AtomicU64,
     /// A: statistics.
     nr_panicked: AtomicU64,
-    /// Notified when `nr_run` has grown, and when there is no runner any more.
+    backlog: Backlog,
+    /// Notified when `nr_run` has grown, when a list that was above its mark has been taken, and
+    /// when the domain has lost its thread.
     ran: EventCount,
 }
 
 /// Guarded by a lock, which is a leaf.
 #[derive(Default)]
-struct List {
-    waiting: Vec<Deferred>,
+pub(super) struct List {
+    pub(super) waiting: Vec<Deferred>,
     /// How many callbacks have been handed over.
     nr_queued: u64,
-    runner: Runner,
-    /// The last handle has gone, or is about to: nobody is to wait for more.
-    is_left: bool,
-}
-
-/// The thread that runs callbacks. At most one at a time, which keeps them in order.
-#[derive(Default)]
-enum Runner {
-    #[default]
-    Nobody,
-    /// A thread is being started, and may be refused.
-    Starting,
-    /// A thread runs callbacks, and will read the list again.
-    Running,
-    /// The thread sleeps. Whoever changes this state wakes it.
-    Idle(Unparker),
+    /// Whether the runners have the domain, or a thread that waits for its callbacks.
+    pub(super) is_served: bool,
 }
 
 sync::thread_local! {
@@ -77,7 +64,7 @@ sync::thread_local! {
 /// Marks this thread as one that runs callbacks of `shared` while it runs `body`.
 fn running<R>(shared: *const Shared, body: impl FnOnce() -> R) -> R {
     let before = RUNS.try_with(|runs| runs.replace(shared));
-    let result = body();
+    let result = report::as_callback(body);
     if let Ok(before) = before {
         RUNS.try_with(|runs| runs.set(before)).ok();
     }
@@ -88,21 +75,34 @@ impl Callbacks {
     pub(super) fn new() -> Self {
         Self {
             list: Mutex::new(List::default()),
-            lingers: AtomicBool::new(false),
+            is_aside: AtomicBool::new(false),
             nr_run: AtomicU64::new(0),
             nr_panicked: AtomicU64::new(0),
+            backlog: Backlog::new(),
             ran: EventCount::new(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, List> {
+        self.list.lock()
+    }
+
+    /// Has barriers look again whether they must run the callbacks themselves.
+    pub(super) fn notify(&self) {
+        self.ran.notify_all();
+    }
+
+    /// Swaps the callbacks that wait with `batch`.
+    pub(super) fn take(&self, mut list: MutexGuard<'_, List>, batch: &mut Vec<Deferred>) {
+        std::mem::swap(&mut list.waiting, batch);
+        drop(list);
+        if self.backlog.take() {
+            self.ran.notify_all();
         }
     }
 
     pub(super) fn nr_panicked(&self) -> u64 {
         self.nr_panicked.load(Ordering::Relaxed)
-    }
-
-    /// Returns `true` if there may be a thread that waits for more.
-    #[inline]
-    pub(super) fn lingers(&self) -> bool {
-        self.lingers.load(Ordering::Relaxed)
     }
 }
 
@@ -116,7 +116,8 @@ impl std::fmt::Debug for Callbacks {
 }
 
 impl Shared {
-    pub(super) fn call(shared: &Arc<Self>, callback: impl FnOnce() + Send + 'static) {
+    /// Hands `callback` over. Returns how many wait for their turn.
+    pub(super) fn call(shared: &Arc<Self>, callback: impl FnOnce() + Send + 'static) -> usize {
         if !shared.is_own_process() {
             if !twin::armed("srcu: a refused callback is dropped") {
                 std::mem::forget(callback);
@@ -124,68 +125,53 @@ impl Shared {
             refuse();
         }
         let callback = Deferred::new(callback);
-        let mut list = shared.callbacks.list.lock();
+        let mut list = shared.callbacks.lock();
         bag::fetch_ahead(list.waiting.as_ptr_range().end);
         list.waiting.push(callback);
         list.nr_queued += 1;
-        list.is_left = false;
-        if let Runner::Idle(_) = list.runner {
-            let before = std::mem::replace(&mut list.runner, Runner::Running);
-            drop(list);
-            if let Runner::Idle(unparker) = before {
-                unparker.unpark();
-            }
-        } else if let Runner::Nobody = list.runner {
-            list.runner = Runner::Starting;
-            drop(list);
-            Self::start(shared);
+        let nr = list.waiting.len();
+        let is_served = std::mem::replace(&mut list.is_served, true);
+        drop(list);
+        if !is_served {
+            Runners::add(Served::new(shared.clone()));
         }
+        nr
     }
 
-    /// Starts the thread. The caller has set `Starting`. Returns `true` if the thread was started.
-    fn start(shared: &Arc<Self>) -> bool {
-        let theirs = shared.clone();
-        let started = thread::spawn("aw-srcu", move || theirs.run_callbacks(LINGER)).is_ok();
-        let mut list = shared.callbacks.list.lock();
-        match list.runner {
-            // Any other state has been set by the thread itself.
-            Runner::Starting if started => list.runner = Runner::Running,
-            Runner::Starting => list.runner = Runner::Nobody,
-            _ => (),
+    /// Waits for a moment if `nr` callbacks are too many (`backlog.rs`).
+    #[inline]
+    pub(super) fn slow_down(shared: &Arc<Self>, nr: usize) {
+        let callbacks = &shared.callbacks;
+        // Without a thread no wait would help.
+        if callbacks.backlog.is_above(nr) && !shared.runners.has_no_thread() {
+            let nr = || callbacks.lock().waiting.len();
+            callbacks
+                .backlog
+                .wait(may_wait_for_callbacks(), &callbacks.ran, nr);
         }
-        drop(list);
-        if !started {
-            // A barrier may have relied on the thread.
-            shared.callbacks.ran.notify_all();
-        }
-        started
     }
 
     /// Returns `true` if callbacks will run without a further call. Tries again to start a thread that was refused.
     pub(super) fn is_served(shared: &Arc<Self>) -> bool {
-        let mut list = shared.callbacks.list.lock();
-        match list.runner {
-            Runner::Nobody if list.waiting.is_empty() => true,
-            Runner::Nobody => {
-                list.runner = Runner::Starting;
-                drop(list);
-                Self::start(shared)
-            }
-            Runner::Starting => false,
-            Runner::Running | Runner::Idle(_) => true,
+        let mut list = shared.callbacks.lock();
+        let (has_any, is_served) = (!list.waiting.is_empty(), list.is_served);
+        list.is_served |= has_any;
+        drop(list);
+        if has_any && !is_served {
+            Runners::add(Served::new(shared.clone()));
         }
+        !has_any && !is_served || shared.runners.has_threads()
     }
 
-    pub(super) fn barrier(&self) {
-        let runs_ours = RUNS.try_with(|runs| ptr::eq(runs.get(), self));
+    pub(super) fn barrier(shared: &Arc<Self>) {
+        let runs_ours = RUNS.try_with(|runs| ptr::eq(runs.get(), &raw const **shared));
         assert!(
             !runs_ours.unwrap_or(false),
             "barrier inside a callback of its domain waits for itself"
         );
-        self.must_be_free_to_wait();
-        let callbacks = &self.callbacks;
-        let mut list = callbacks.list.lock();
-        let target = list.nr_queued;
+        shared.must_be_free_to_wait();
+        let callbacks = &shared.callbacks;
+        let target = callbacks.lock().nr_queued;
         // ORDER(srcu-barrier): publish and consume, other end in `run_batch`.
         //   run_batch: the callbacks; nr_run += n Release
         //   here:      nr_run Acquire; the caller relies on what they did
@@ -194,88 +180,32 @@ impl Shared {
         // Test: srcu_barrier_waits_for_every_callback
         let is_done = || callbacks.nr_run.load(Ordering::Acquire) >= target;
         while !is_done() {
-            if matches!(list.runner, Runner::Nobody) {
+            if let Some(served) = Self::to_help(shared) {
                 // The system has refused the thread: run them here.
-                list.runner = Runner::Running;
-                drop(list);
-                self.run_callbacks(Duration::ZERO);
+                served.help(is_done);
             } else {
-                drop(list);
                 callbacks.ran.wait_until(|| {
-                    is_done() || matches!(callbacks.list.lock().runner, Runner::Nobody)
+                    is_done() || !callbacks.lock().is_served || shared.runners.leaves_alone(shared)
                 });
             }
             // A callback may have forked. In the child the lock may be held by a thread that does not exist.
-            self.assert_own_process();
-            list = callbacks.list.lock();
+            shared.assert_own_process();
         }
     }
 
-    /// Runs callbacks until there have been none for `linger`. The caller has made itself the runner.
-    pub(super) fn run_callbacks(&self, linger: Duration) {
-        self.callbacks
-            .lingers
-            .store(!linger.is_zero(), Ordering::Relaxed);
-        let mut parker = Parker::with_spin_limit(0);
-        let mut batch = Vec::new();
-        // If a callback forked: in the child the list is the parent's, and its lock may be held by a thread that does not
-        // exist.
-        while self.is_own_process() {
-            let mut list = self.callbacks.list.lock();
-            std::mem::swap(&mut list.waiting, &mut batch);
-            if !batch.is_empty() {
-                drop(list);
-                let nr_run = batch.len() as u64;
-                self.run_batch(&mut batch);
-                batch.shrink_to(KEPT);
-                if !linger.is_zero() {
-                    bag::gather(nr_run, || false);
-                }
-                continue;
-            }
-            if linger.is_zero() || list.is_left || cfg!(any(loom, shuttle)) {
-                list.runner = Runner::Nobody;
-                return;
-            }
-            list.runner = Runner::Idle(parker.unparker());
-            drop(list);
-            if !parker.park_timeout(linger) && self.step_down() {
-                return;
-            }
-        }
-    }
-
-    /// Has the thread end when it has run what there is: the last handle but the thread's own is about to go.
-    #[cold]
-    pub(super) fn send_away(&self) {
-        let mut list = self.callbacks.list.lock();
-        list.is_left = true;
-        if let Runner::Idle(_) = list.runner {
-            let before = std::mem::replace(&mut list.runner, Runner::Running);
-            drop(list);
-            if let Runner::Idle(unparker) = before {
-                unparker.unpark();
-            }
-        }
-    }
-
-    /// Ends the runner, unless a callback has come meanwhile. Returns `true` if it did.
-    fn step_down(&self) -> bool {
-        let mut list = self.callbacks.list.lock();
-        let is_over = list.waiting.is_empty();
-        self.callbacks.lingers.store(!is_over, Ordering::Relaxed);
-        list.runner = if is_over {
-            list.waiting = Vec::new();
-            Runner::Nobody
+    /// Returns the domain for a thread that waits for its callbacks, if no other thread will run
+    /// them.
+    fn to_help(shared: &Arc<Self>) -> Option<Served> {
+        let is_served = std::mem::replace(&mut shared.callbacks.lock().is_served, true);
+        if is_served {
+            Runners::take_out(shared)
         } else {
-            Runner::Running
-        };
-        is_over
+            Some(Served::new(shared.clone()))
+        }
     }
 
-    /// Runs and takes out what is in `batch`, after a grace period.
-    fn run_batch(&self, batch: &mut Vec<Deferred>) {
-        self.synchronize(Patience::Normal);
+    /// Runs and takes out what is in `batch`, whose grace period is over.
+    pub(super) fn run_batch(&self, batch: &mut Vec<Deferred>) {
         let nr_run = batch.len() as u64;
         if twin::armed("srcu: a callback is lost") {
             batch.pop();
@@ -295,8 +225,8 @@ impl Shared {
                     // The last callback forked, and this is the child.
                     return;
                 }
-                // FOREIGN(srcu-callback): the user's, on the domain's thread, or on one that waits in `barrier` or drops the
-                // last handle. Contained, under no lock.
+                // FOREIGN(srcu-callback): the user's, on a thread of the library, or on one that
+                // waits in `barrier` or drops the last handle. Contained, under no lock.
                 // SAFETY: taken out of the batch, which had the only copy.
                 if panics::contain(|| unsafe { callback.run() }) {
                     self.callbacks.nr_panicked.fetch_add(1, Ordering::Relaxed);
@@ -308,7 +238,7 @@ impl Shared {
     /// Runs callbacks that are left because the system refused a thread. The last handle is being dropped, and each guard
     /// holds or borrows a handle. So an open section is one of a forgotten guard, and then the callbacks leak.
     pub(super) fn run_the_rest(&mut self) {
-        let mut batch = std::mem::take(&mut self.callbacks.list.lock().waiting);
+        let mut batch = std::mem::take(&mut self.callbacks.lock().waiting);
         if !batch.is_empty() && self.is_drained() {
             self.run_each(&mut batch);
         }

@@ -14,6 +14,7 @@ use super::{
     callback::Callbacks,
     gp::Patience,
     guard::{Guard, OwnedGuard},
+    runners::{Handle, runners},
     slots::{Parity, Slots},
 };
 
@@ -63,9 +64,6 @@ pub struct Domain {
     shared: Arc<Shared>,
 }
 
-/// How many have a domain with a thread when the last handle goes: that, and the thread.
-const LAST: usize = 2;
-
 /// What the handles of a domain share.
 #[derive(Debug)]
 pub(super) struct Shared {
@@ -76,14 +74,19 @@ pub(super) struct Shared {
     pub(super) slots: Slots,
     pub(super) periods: Periods,
     pub(super) callbacks: Callbacks,
+    /// I: the threads that run callbacks.
+    pub(super) runners: Handle,
 }
 
 #[derive(Debug)]
 struct Front {
     /// A: the parity under which sections begin. Written by the driver.
     parity: AtomicU32,
-    /// A: 0, or one more than the parity that a sleeping driver waits for.
+    /// A: 0, or one more than the parity that a sleeping driver, or a grace period that was put
+    /// aside, waits for.
     asked: Futex,
+    /// D: how far the grace period is that runs; see `gp.rs`. Guarded by the right to drive.
+    pub(super) phase: AtomicU32,
 }
 
 impl Domain {
@@ -98,6 +101,7 @@ impl Domain {
         let front = Front {
             parity: AtomicU32::new(0),
             asked: Futex::new(0),
+            phase: AtomicU32::new(0),
         };
         Self {
             shared: Arc::new(Shared {
@@ -106,6 +110,7 @@ impl Domain {
                 slots: Slots::new(),
                 periods: Periods::new(),
                 callbacks: Callbacks::new(),
+                runners: runners(),
             }),
         }
     }
@@ -228,11 +233,11 @@ impl Domain {
     ///
     /// # Blocking
     ///
-    /// As [`call`](Self::call).
+    /// For a short lock.
     #[doc(alias = "start_poll_synchronize_srcu")]
     pub fn start_poll(&self) -> Cookie {
         let cookie = self.get_state();
-        self.call(|| ());
+        self.hand_over(|| ());
         cookie
     }
 
@@ -255,17 +260,23 @@ impl Domain {
         self.shared.wait_for(cookie, Patience::Normal);
     }
 
-    /// Runs `callback` after a grace period, on a thread of the domain. Callbacks run in the order of the calls.
+    /// Runs `callback` after a grace period, on a thread of the library. Callbacks run in the order
+    /// of the calls.
     ///
-    /// The thread starts with the first callback, and ends after a second without one. A panic in a callback is caught and
-    /// counted ([`nr_panicked`](Self::nr_panicked)); the other callbacks run. Dropping the last handle does not wait for
-    /// callbacks, which still run. A callback that leaves a section of the domain open keeps all later callbacks from
-    /// running.
+    /// A few threads run the callbacks of all domains. The first call starts one, and it ends after
+    /// a second without callbacks. A callback may block, also for callbacks of other domains:
+    /// another thread takes the other domains over within some ten milliseconds. A panic in a
+    /// callback is caught and counted ([`nr_panicked`](Self::nr_panicked)); the other callbacks
+    /// run. Dropping the last handle does not wait for callbacks, which still run. A callback that
+    /// leaves a section of the domain open keeps all later callbacks from running.
     ///
     /// # Blocking
     ///
-    /// For a short lock. Allocates if the closure captures more than three words. May be called in a section. If the system
-    /// refuses the thread, the next `call` tries again, and [`barrier`](Self::barrier) and the last handle's drop run the callback themselves.
+    /// For a short lock. Waits as [`rcu::call`](crate::rcu::call) does if more than `rcu.qhimark`
+    /// callbacks of this domain wait for their turn. Allocates if the closure captures more than
+    /// three words. May be called in a section. If the system refuses the thread, the next `call`
+    /// tries again, and [`barrier`](Self::barrier) and the last handle's drop run the callback
+    /// themselves.
     ///
     /// # Panics
     ///
@@ -273,6 +284,12 @@ impl Domain {
     /// what it would free.
     #[doc(alias = "call_srcu")]
     pub fn call(&self, callback: impl FnOnce() + Send + 'static) {
+        let nr = Shared::call(&self.shared, callback);
+        Shared::slow_down(&self.shared, nr);
+    }
+
+    /// Hands over `callback`, and never waits.
+    pub(in crate::rcu) fn hand_over(&self, callback: impl FnOnce() + Send + 'static) {
         Shared::call(&self.shared, callback);
     }
 
@@ -288,7 +305,7 @@ impl Domain {
     /// In a callback of this domain, which would wait for itself. In a child of `fork`, if the domain was made in the parent.
     #[doc(alias = "srcu_barrier")]
     pub fn barrier(&self) {
-        self.shared.barrier();
+        Shared::barrier(&self.shared);
     }
 
     /// Returns how many panics of callbacks have been caught.
@@ -319,18 +336,6 @@ pub(super) fn refuse() -> ! {
         "this srcu::Domain was made before the process was forked: its sections and callbacks may be of threads that are \
          not in the child; make a domain there"
     )
-}
-
-impl Drop for Domain {
-    #[inline]
-    fn drop(&mut self) {
-        // In a model the thread never waits for more.
-        let shared = &self.shared;
-        let may_wait = !cfg!(any(loom, shuttle)) && shared.callbacks.lingers();
-        if may_wait && Arc::strong_count(shared) == LAST && shared.is_own_process() {
-            shared.send_away();
-        }
-    }
 }
 
 impl Drop for Shared {
@@ -405,14 +410,18 @@ impl Shared {
 
     #[cold]
     fn answer(&self, parity: Parity) {
+        // Acquire pairs with the Release in `ask`. If that store comes first, we see `is_aside`,
+        // which was set before it. If our exchange comes first, it fails, or answers an earlier
+        // driver, which sleeps on the futex.
         let taken = self.asked().word().compare_exchange(
             parity.word() + 1,
             0,
-            Ordering::Relaxed,
+            Ordering::Acquire,
             Ordering::Relaxed,
         );
         if taken.is_ok() {
             self.asked().wake(1);
+            self.notify_if_aside();
         }
     }
 
@@ -456,32 +465,8 @@ impl Shared {
     pub(super) fn asked(&self) -> &Futex {
         &self.front.asked
     }
-}
 
-#[cfg(all(test, not(any(loom, shuttle))))]
-mod tests {
-    use std::{thread, time::Duration};
-
-    use sync::time;
-
-    use super::*;
-
-    /// Longer than any thread is held up.
-    const LINGER: Duration = Duration::from_secs(60);
-
-    #[test]
-    fn the_thread_of_callbacks_goes_with_the_last_handle() {
-        let start_ns = time::now_ns();
-        let domain = Domain::new();
-        let theirs = domain.shared.clone();
-        let runner = thread::spawn(move || theirs.run_callbacks(LINGER));
-        while !domain.shared.callbacks.lingers() {
-            thread::yield_now();
-        }
-        drop(domain.clone());
-        assert!(!runner.is_finished(), "others may call");
-        drop(domain);
-        runner.join().unwrap();
-        assert!(u128::from(time::now_ns() - start_ns) < LINGER.as_nanos());
+    pub(super) fn phase(&self) -> &AtomicU32 {
+        &self.front.phase
     }
 }

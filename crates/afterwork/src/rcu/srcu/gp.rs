@@ -9,6 +9,11 @@
 //! end        seq becomes even
 //! ```
 //!
+//! A grace period that must wait for readers may be put aside: its thread asks the readers, gives
+//! up the right to drive and turns to something else (`runners.rs`). The phase stays in the domain,
+//! and `seq` stays odd. The next thread that takes the right continues with that phase. The reader
+//! that answers notifies the runners.
+//!
 //! Numbers, the right to drive and waiters are those of `rcu` (`periods.rs`), and so are questions and answers (`flags.rs`).
 //! Here a quiescent state is no end of a wait: it only stands for the barrier, behind which the counters tell who reads.
 
@@ -38,6 +43,13 @@ pub(super) enum Patience {
     /// Spins long in any case.
     Expedited,
 }
+
+/// No grace period runs.
+const NONE: u32 = 0;
+/// The readers of the parity under which no section begins now are waited for.
+const FIRST: u32 = 1;
+/// The parity has changed, and the readers of the earlier one are waited for.
+const SECOND: u32 = 2;
 
 #[cfg(not(any(loom, shuttle)))]
 impl Cookie {
@@ -76,9 +88,51 @@ impl Shared {
     pub(super) fn wait_for(&self, cookie: Cookie, patience: Patience) {
         if !self.is_over(cookie) {
             self.must_be_free_to_wait();
-            self.periods
-                .wait_for(cookie.0, || self.slots.park_mine(), || self.drive(patience));
+            let drive = || _ = self.drive(|parity| self.drain(parity, patience));
+            let park = || self.slots.park_mine();
+            self.periods.wait_for(cookie.0, park, drive);
+            // The grace period of a domain that is aside may have been ours. Its runner has
+            // announced its wait before it looks whether there is a driver. The end of our drive
+            // passed a full fence after it gave up the right.
+            self.notify_if_aside();
         }
+    }
+
+    /// Has the runners look at this domain, if it is aside.
+    pub(super) fn notify_if_aside(&self) {
+        if self.callbacks.is_aside.load(Ordering::Relaxed)
+            && !twin::armed("srcu: the runners are not notified")
+        {
+            self.runners.notify();
+        }
+    }
+
+    /// Drives the grace period of `cookie` as far as it goes without a wait. Returns `true` if it
+    /// is over, and otherwise has the runners notified when this is worth another call.
+    pub(super) fn try_pass(&self, cookie: Cookie) -> bool {
+        let is_aside = &self.callbacks.is_aside;
+        // Before a driver is looked for and before readers are asked.
+        is_aside.store(true, Ordering::Relaxed);
+        while !self.is_over(cookie) {
+            let Some(driver) = self.periods.try_drive() else {
+                self.slots.park_mine();
+                return false;
+            };
+            let passed = self.is_over(cookie) || self.drive(|parity| self.ask(parity));
+            drop(driver);
+            if !passed {
+                return false;
+            }
+        }
+        is_aside.store(false, Ordering::Relaxed);
+        true
+    }
+
+    /// Returns `true` if [`try_pass`](Self::try_pass) may get further than before: its grace period
+    /// is over, or no other thread drives and a reader has answered.
+    pub(super) fn may_go_on(&self, cookie: Cookie) -> bool {
+        let is_answered = || self.asked().word().load(Ordering::Relaxed) == 0;
+        self.is_over(cookie) || !self.periods.is_driven() && is_answered()
     }
 
     /// Returns `true` if no section is open. The caller has the domain exclusively.
@@ -86,28 +140,50 @@ impl Shared {
         self.slots.all_drained()
     }
 
-    /// Runs a grace period. The caller has the right to drive.
-    fn drive(&self, patience: Patience) {
-        // ORDER(srcu-enter): other end in `enter`, where the reader was asked or is parked, by its answer or by
-        // ORDER(parked), and else by the heavy barrier.
-        // If our barrier comes first, the section sees what was unlinked. If the reader's comes first, our sums see it.
-        // Test: srcu_section_needs_its_fence
-        let seq = self.periods.start();
-        trace::gp_start("srcu", seq);
-        if !self.slots.have_all_answered() {
-            if !twin::armed("srcu: no fence before the sums") {
-                asym::heavy();
+    /// Runs a grace period, or continues one that was put aside. The caller has the right to drive.
+    ///
+    /// `drain` returns `true` when the sums of a parity have been equal once. If it returns
+    /// `false`, the grace period is put aside, and this returns `false`.
+    fn drive(&self, drain: impl Fn(Parity) -> bool) -> bool {
+        let phase = self.phase();
+        if phase.load(Ordering::Relaxed) == NONE {
+            // ORDER(srcu-enter): other end in `enter`. The order is kept by the reader's answer if
+            // it was asked, by ORDER(parked) if it is parked, and else by the heavy barrier.
+            // If our barrier comes first, the section sees what was unlinked. If the reader's
+            // comes first, our sums see it.
+            // Test: srcu_section_needs_its_fence
+            let seq = self.periods.start();
+            trace::gp_start("srcu", seq);
+            if !self.slots.have_all_answered() {
+                if !twin::armed("srcu: no fence before the sums") {
+                    asym::heavy();
+                }
+                self.slots.confirm();
             }
-            self.slots.confirm();
-        }
-        let current = self.parity();
-        if !self.slots.all_drained() {
-            if !twin::armed("srcu: single flip") {
-                self.drain(current.other(), patience);
+            if self.slots.all_drained() {
+                self.end();
+                return true;
             }
-            self.set_parity(current.other());
-            self.drain(current, patience);
+            phase.store(FIRST, Ordering::Relaxed);
         }
+        if phase.load(Ordering::Relaxed) == FIRST {
+            let other = self.parity().other();
+            if !twin::armed("srcu: single flip") && !drain(other) {
+                return false;
+            }
+            self.set_parity(other);
+            phase.store(SECOND, Ordering::Relaxed);
+        }
+        if !drain(self.parity().other()) {
+            return false;
+        }
+        phase.store(NONE, Ordering::Relaxed);
+        self.end();
+        true
+    }
+
+    fn end(&self) {
+        let seq = self.periods.gp_seq();
         self.periods.end(seq);
         trace::gp_end("srcu", seq);
     }
@@ -124,42 +200,52 @@ impl Shared {
         passed
     }
 
-    /// Waits until the sums of `parity` have been equal once.
+    /// Waits until the sums of `parity` have been equal once, and returns `true`.
     ///
     /// While it sleeps, the next section of `parity` that ends wakes it.
-    fn drain(&self, parity: Parity, patience: Patience) {
+    fn drain(&self, parity: Parity, patience: Patience) -> bool {
         let is_drained = || self.slots.drained(parity);
-        let is_soon_drained = (0..ANSWER_SPINS).any(|_| {
+        let was_seen = self.drains_soon(parity)
+            || match patience {
+                Patience::Normal => spin_as_waiter(is_drained),
+                Patience::Expedited => {
+                    (0..EXPEDITED_SPINS).any(|_| SpinBudget::new().spin(u32::MAX, is_drained))
+                }
+            };
+        while !was_seen && !self.ask_now(parity) {
+            self.asked().wait(parity.word() + 1);
+        }
+        true
+    }
+
+    /// Returns `true` if the sums of `parity` have been equal once. Otherwise the next section of
+    /// `parity` that ends notifies the runners.
+    fn ask(&self, parity: Parity) -> bool {
+        self.drains_soon(parity) || self.ask_now(parity)
+    }
+
+    fn drains_soon(&self, parity: Parity) -> bool {
+        (0..ANSWER_SPINS).any(|_| {
             hint::spin_loop();
-            is_drained()
-        });
-        if is_soon_drained {
-            return;
+            self.slots.drained(parity)
+        })
+    }
+
+    /// Asks the readers of `parity`. Returns `true` if the sums have been equal since then.
+    fn ask_now(&self, parity: Parity) -> bool {
+        let asked = self.asked().word();
+        // Release: see `answer`.
+        asked.store(parity.word() + 1, Ordering::Release);
+        // ORDER(srcu-leave): other end in `leave`. If our barrier comes first, the reader sees
+        // `asked` and answers. If the reader's comes first, our sums below have its unlock.
+        // Test: srcu_leaving_needs_its_fence
+        if !twin::armed("srcu: no fence before the sleep") {
+            asym::heavy();
         }
-        let was_seen = match patience {
-            Patience::Normal => spin_as_waiter(is_drained),
-            Patience::Expedited => {
-                (0..EXPEDITED_SPINS).any(|_| SpinBudget::new().spin(u32::MAX, is_drained))
-            }
-        };
-        if was_seen {
-            return;
+        let is_drained = self.slots.drained(parity);
+        if is_drained {
+            asked.store(0, Ordering::Relaxed);
         }
-        let asked = self.asked();
-        loop {
-            asked.word().store(parity.word() + 1, Ordering::Relaxed);
-            // ORDER(srcu-leave): other end in `leave`.
-            // If our barrier comes first, the reader sees `asked` and wakes us. If the reader's comes first, our sums below
-            // have its unlock.
-            // Test: srcu_leaving_needs_its_fence
-            if !twin::armed("srcu: no fence before the sleep") {
-                asym::heavy();
-            }
-            if is_drained() {
-                break;
-            }
-            asked.wait(parity.word() + 1);
-        }
-        asked.word().store(0, Ordering::Relaxed);
+        is_drained
     }
 }

@@ -30,9 +30,11 @@ mod callback;
 mod domain;
 mod gp;
 mod guard;
+mod runners;
 mod slots;
 #[cfg(all(test, not(any(loom, shuttle))))]
 mod tests;
 
 pub use domain::{Cookie, Domain};
 pub use guard::{Guard, OwnedGuard};
+pub(super) use runners::{hold, inherit};

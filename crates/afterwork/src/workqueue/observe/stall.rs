@@ -4,11 +4,10 @@
 //! item waits all that time. Items that wait for a seat of their queue do not count, they wait by design. The manager
 //! looks, with its looks at pools in which work waits; so an idle program has no watchdog that runs.
 //!
-//! A machine that was paused (a suspended laptop, a stopped process, a virtual machine that was moved) is no stall: of
-//! the time between two looks at most a second counts, however late the second one comes.
+//! A machine that was paused is no stall: of the time between two looks at most a second counts
+//! (`sync::span`).
 
-/// The most that counts of the time between two looks.
-const MOST_NS: u64 = 1_000_000_000;
+use sync::span;
 
 /// How long a pool has taken no work although some waits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -33,7 +32,7 @@ impl StallDetector {
         now_ns: u64,
         thresh_ns: u64,
     ) -> Option<u64> {
-        let passed_ns = now_ns.saturating_sub(self.looked_ns).min(MOST_NS);
+        let passed_ns = span::counted_ns(self.looked_ns, now_ns);
         self.looked_ns = now_ns;
         let waited = std::mem::replace(&mut self.waited, waits);
         if !waits || !waited || self.nr_taken != nr_taken || thresh_ns == 0 {

@@ -16,13 +16,18 @@
 //!
 //! # Who carries it out
 //!
-//! The thread that drops the last handle, for then all items have run when the drop returns. But some threads must not
-//! wait: one inside an item of the queue, or of a bottom-half queue; one in a callback of RCU; one of ours on which others
-//! depend ([`errands::waits_for_nobody`]), and a worker that is in no item: in a waker that it
-//! calls, or in a hook of threads; one in a `tracing` subscriber that we call; one that calls
-//! [`Workqueue::close_in_background`]. They leave the end to a reaper (`errands.rs`). Where none is
-//! to be had the manager carries
-//! out itself what need not wait any more.
+//! The thread that drops the last handle carries it out, so that all items have run when the drop
+//! returns. Some threads must not wait:
+//!
+//! - a thread in an item of the queue, or of a bottom-half queue;
+//! - a thread in a callback of RCU or of a sleepable domain;
+//! - a thread of the library on which other threads depend ([`errands::waits_for_nobody`]);
+//! - a worker that is in no item: in a waker that it calls, or in a hook of threads;
+//! - a thread in a `tracing` subscriber that the library calls;
+//! - a caller of [`Workqueue::close_in_background`].
+//!
+//! They leave the end to a reaper (`errands.rs`). If no reaper is to be had, the manager does the
+//! part of the end that need not wait.
 //!
 //! The items that timers hold are dropped when there are no visitors: by the thread that carries the end out, or, if that is a
 //! reaper, by another reaper, so that a destructor that blocks does not hold up the end. A paused queue is resumed before that,
@@ -44,7 +49,7 @@ use super::{
 };
 use crate::{
     panics::or_abort,
-    rcu, trace,
+    trace,
     wake::report,
     workqueue::{
         errands::{self, Errand},
@@ -294,7 +299,7 @@ impl Inner {
         // A worker that is in no item may be told of an end, or begin, or leave; and may have items in hand.
         let others_depend = || errands::others_depend(depth() > 0);
         let others_depend = || trace::is_telling() || others_depend();
-        let may_wait = || report::may_sleep() && !rcu::in_callback() && !others_depend();
+        let may_wait = || report::may_wait_for_users() && !others_depend();
         !self.runs_here() && (twin::armed("queue: an end unwinds") || may_wait())
     }
 

@@ -51,13 +51,17 @@ use crate::workqueue::{
 /// Queueing never waits for a worker or for memory of the system's: at most for a short lock, and it may wake a
 /// sleeping worker (a system call). It may be done from work items, not from signal handlers.
 ///
-/// Dropping the last handle drops what timers would have queued here, and drains the queue: it waits until all items have
-/// run, and all futures have ended. It does not wait where waiting could
-/// stand still for ever: inside one of the queue's own items or one of a bottom-half queue, in a callback of RCU, and on
-/// threads of the library's that serve all. The queue then goes when the last item has ended.
-/// A thread that must not block, as one of an async runtime, lets go by [`close_in_background`](Self::close_in_background), which
-/// never waits, or [`shutdown_background`](Self::shutdown_background), which cancels what has not started too; after
-/// [`drain_async`](Self::drain_async) a drop has nothing to wait for, as long as nobody else queues.
+/// Dropping the last handle drops the items that timers would have queued here, and drains the
+/// queue: it waits until all items have run and all futures have ended. It does not wait where the
+/// wait might never end: inside an item of the queue or of a bottom-half queue, in a callback of
+/// RCU or of a sleepable domain, and on the library's own threads. The queue then ends after its
+/// last item.
+///
+/// A thread that must not block, such as one of an async runtime, drops its handle by
+/// [`close_in_background`](Self::close_in_background), which never waits, or by
+/// [`shutdown_background`](Self::shutdown_background), which also cancels items that have not
+/// started. After [`drain_async`](Self::drain_async) a drop does not wait unless items are queued
+/// again.
 ///
 /// # Panics
 ///

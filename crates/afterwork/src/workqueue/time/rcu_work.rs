@@ -66,7 +66,7 @@ impl Workqueue {
     ///
     /// # Blocking
     ///
-    /// Never for the grace period: for a short lock, and as [`rcu::call`]. May be called in a section.
+    /// Never for the grace period: for a short lock. May be called in a section.
     #[doc(alias = "queue_rcu_work")]
     pub fn enqueue_rcu(&self, work: &RcuWork) -> bool {
         let Some(due) = work.timer.arm_for_grace_period(&work.work, self) else {
@@ -78,7 +78,8 @@ impl Workqueue {
 }
 
 fn fire_after_grace_period(due: Due, queue: WeakQueue) {
-    rcu::call(move || {
+    // An item waits for one grace period at a time, so the items bound the callbacks.
+    rcu::call_at_once(move || {
         // Where the queue has gone, the item is not armed any more.
         if let Some(queue) = queue.upgrade() {
             let dead = due.fire(&queue.timers.all, time::now_ns());

@@ -1,0 +1,121 @@
+//! Last handles that a callback drops.
+
+use std::{sync::mpsc, thread, time::Duration};
+
+use afterwork::{
+    rcu::{self, Batch, Head, Rcu, srcu::Domain},
+    task_work::Worker,
+    workqueue::Workqueue,
+};
+
+/// A callback, with a value that it drops.
+type Callback = Box<dyn FnOnce() + Send>;
+/// A way to have a callback run, and its name.
+type Kind<'a> = (&'a str, &'a dyn Fn(&Domain, Callback));
+
+/// A guard against hangs. No test waits that long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn call_head(callback: Callback) {
+    #[repr(C)]
+    struct Node(Head, Callback);
+    let node = Box::into_raw(Box::new(Node(Head::new(), callback)));
+    // SAFETY: the head is the node's first field, and nothing else uses the node.
+    unsafe { rcu::call_head(node.cast(), |head| Box::from_raw(head.cast::<Node>()).1()) };
+}
+
+/// A value whose drop runs a callback.
+struct Last(Option<Callback>);
+
+impl Drop for Last {
+    fn drop(&mut self) {
+        if let Some(callback) = self.0.take() {
+            callback();
+        }
+    }
+}
+
+// SAFETY: no method takes a shared reference.
+unsafe impl Sync for Last {}
+
+/// Has `make` make an owner of a thread in which a closure waits for all callbacks, once the
+/// closure may begin, and drops the owner in each kind of callback.
+fn drops_end<T: Send + 'static>(make: impl Fn(Callback) -> T) {
+    let nested = |domain: &Domain, callback: Callback| {
+        let inner = domain.clone();
+        rcu::call(move || inner.call(callback));
+    };
+    let kinds: [Kind<'_>; 7] = [
+        ("call", &|_, callback| rcu::call(callback)),
+        ("call_head", &|_, callback| call_head(callback)),
+        ("replace", &|_, callback| {
+            Rcu::new(Last(Some(callback))).replace(Last(None));
+        }),
+        ("domain.call", &|domain, callback| domain.call(callback)),
+        ("replace in a domain", &|domain, callback| {
+            Rcu::new_in(Last(Some(callback)), domain.clone()).replace(Last(None));
+        }),
+        ("the last handle of a domain", &|domain, callback| {
+            let (other, ours) = (Domain::new(), Last(Some(callback)));
+            domain.call(move || {
+                other.call(move || drop(ours));
+                drop(other);
+            });
+        }),
+        ("nested", &nested),
+    ];
+    for (kind, call) in kinds {
+        let domain = Domain::new();
+        let (begin, may_begin) = mpsc::channel::<()>();
+        let (send, ended) = mpsc::channel();
+        let theirs = domain.clone();
+        let owner = make(Box::new(move || {
+            may_begin.recv().unwrap();
+            rcu::barrier();
+            theirs.barrier();
+            send.send(()).unwrap();
+        }));
+        let (dropping, is_dropping) = mpsc::channel();
+        let callback = Box::new(move || {
+            dropping.send(()).unwrap();
+            drop(owner);
+        });
+        call(&domain, callback);
+        is_dropping.recv_timeout(PATIENCE).expect(kind);
+        begin.send(()).unwrap();
+        assert_eq!(ended.recv_timeout(PATIENCE), Ok(()), "{kind}");
+    }
+}
+
+#[test]
+fn a_worker_that_any_callback_drops_ends_by_itself() {
+    drops_end(|closure| {
+        let worker = Worker::builder("dropped").build().unwrap();
+        worker.spawn_detached(closure);
+        worker
+    });
+}
+
+#[test]
+fn a_queue_that_any_callback_drops_ends_by_itself() {
+    drops_end(|closure| {
+        let queue = Workqueue::builder("dropped").build().unwrap();
+        queue.spawn_detached(closure);
+        queue
+    });
+}
+
+#[test]
+fn a_batch_that_drops_a_worker_does_not_wait_for_it() {
+    let _alone = crate::callbacks::alone();
+    let (batches, inbox) = mpsc::channel::<Batch>();
+    let runner = thread::spawn(move || inbox.into_iter().for_each(Batch::run));
+    rcu::run_callbacks_on(Some(Box::new(move |batch| batches.send(batch).unwrap())));
+    drops_end(|closure| {
+        let worker = Worker::builder("dropped").build().unwrap();
+        worker.spawn_detached(closure);
+        worker
+    });
+    rcu::run_callbacks_on(None);
+    runner.join().unwrap();
+}

@@ -1,0 +1,161 @@
+//! Threads that hand over more callbacks than run.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use afterwork::rcu::{self, Head, Rcu, Tunables, srcu::Domain};
+
+use crate::env::alone;
+
+const MARK: usize = 100;
+const TUNED: &str = "rcu.qhimark=100";
+/// The waits at three marks. Seven are passed, and once at most the list is taken and begins with
+/// the first mark again.
+const LEAST: Duration = Duration::from_millis(10 + 20 + 40);
+/// The number of closures of one word that pass seven marks. A bag holds 126 of them and counts as
+/// 63.
+const NR_CLOSURES: usize = 15 * MARK;
+/// The number of heads that pass seven marks.
+const NR_HEADS: usize = 8 * MARK;
+const REPORT: &str = "callbacks wait in one list, to which thread";
+
+/// Has this thread stay on one CPU, so that it adds to one list.
+fn stay_here() {
+    // SAFETY: a structure of integers; the calls read and write it, and change this thread alone.
+    unsafe {
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(libc::sched_getcpu() as usize, &mut cpus);
+        let len = size_of_val(&cpus);
+        assert_eq!(libc::sched_setaffinity(0, len, &cpus), 0);
+    }
+}
+
+/// Calls `call` `nr` times while no callback may run, on a thread of its own. Returns how long that
+/// took.
+fn under_a_reader(nr: usize, call: impl Fn(usize) + Send) -> Duration {
+    let guard = rcu::read();
+    let took = thread::scope(|scope| {
+        let flood = scope.spawn(|| {
+            stay_here();
+            let start = Instant::now();
+            (0..nr).for_each(call);
+            start.elapsed()
+        });
+        flood.join().unwrap()
+    });
+    drop(guard);
+    rcu::barrier();
+    took
+}
+
+fn call_head() {
+    let head = Box::into_raw(Box::new(Head::new()));
+    // SAFETY: the head is the callback's alone.
+    unsafe { rcu::call_head(head, |head| drop(Box::from_raw(head))) };
+}
+
+#[test]
+fn a_flood_of_callbacks_is_slowed_down_and_reported() {
+    let test = "flood::a_flood_of_callbacks_is_slowed_down_and_reported";
+    if let Some(output) = alone(test, TUNED) {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(stderr.matches(REPORT).count(), 1, "{stderr}");
+        return;
+    }
+    let nr_dropped = Arc::new(AtomicUsize::new(0));
+    let count = |_| {
+        let counted = nr_dropped.clone();
+        rcu::call_drop(scopeguard(move || {
+            _ = counted.fetch_add(1, Ordering::Relaxed)
+        }));
+    };
+    assert!(under_a_reader(NR_CLOSURES, count) >= LEAST);
+    assert_eq!(nr_dropped.load(Ordering::Relaxed), NR_CLOSURES);
+    assert!(under_a_reader(NR_HEADS, |_| call_head()) >= LEAST);
+    let cell = Rcu::new(0);
+    assert!(under_a_reader(NR_CLOSURES, |number| cell.replace(number)) >= LEAST);
+    assert!(under_a_reader(NR_CLOSURES, |_| cell.update(|number| number + 1)) >= LEAST);
+}
+
+/// Returns a value that calls `last` when it is dropped.
+fn scopeguard(last: impl FnOnce() + Send + 'static) -> impl Send + 'static {
+    struct Last<F: FnOnce()>(Option<F>);
+    impl<F: FnOnce()> Drop for Last<F> {
+        fn drop(&mut self) {
+            self.0.take().into_iter().for_each(|last| last());
+        }
+    }
+    Last(Some(last))
+}
+
+#[test]
+fn a_flood_of_a_domain_is_slowed_down_and_reported() {
+    let test = "flood::a_flood_of_a_domain_is_slowed_down_and_reported";
+    if let Some(output) = alone(test, TUNED) {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(stderr.matches(REPORT).count(), 1, "{stderr}");
+        return;
+    }
+    let domain = Domain::new();
+    let guard = domain.read();
+    let start = Instant::now();
+    (0..NR_HEADS).for_each(|_| domain.call(|| ()));
+    assert!(start.elapsed() >= LEAST);
+    drop(guard);
+    domain.barrier();
+}
+
+#[test]
+fn a_flood_goes_on_where_no_thread_may_wait() {
+    let test = "flood::a_flood_goes_on_where_no_thread_may_wait";
+    if let Some(output) = alone(test, TUNED) {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(stderr.matches(REPORT).count(), 1, "{stderr}");
+        return;
+    }
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    let flood = |nr_run: &Arc<AtomicUsize>| {
+        for _ in 0..100 * MARK {
+            let nr_run = nr_run.clone();
+            rcu::call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
+        }
+    };
+    // A wait for its own section would take seconds, at each of a hundred marks.
+    let guard = rcu::read();
+    flood(&nr_run);
+    assert_eq!(nr_run.load(Ordering::Relaxed), 0);
+    drop(guard);
+    let (send, flooded) = mpsc::channel();
+    let theirs = nr_run.clone();
+    rcu::call(move || {
+        flood(&theirs);
+        send.send(theirs.load(Ordering::Relaxed)).unwrap();
+    });
+    assert_eq!(flooded.recv().unwrap(), 100 * MARK, "in the order of calls");
+    rcu::barrier();
+    assert_eq!(nr_run.load(Ordering::Relaxed), 200 * MARK);
+}
+
+#[test]
+fn a_mark_of_zero_slows_no_flood_down() {
+    let test = "flood::a_mark_of_zero_slows_no_flood_down";
+    if let Some(output) = alone(test, "rcu.qhimark=0") {
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(!stderr.contains(REPORT), "{stderr}");
+        return;
+    }
+    assert_eq!(rcu::tunables().qhimark, 0);
+    let guard = rcu::read();
+    let flood = || (0..100_000).for_each(|_| call_head());
+    thread::scope(|scope| scope.spawn(flood).join().unwrap());
+    drop(guard);
+    rcu::set_tunables(Tunables::default());
+    rcu::barrier();
+}

@@ -1,0 +1,119 @@
+//! The threads that run callbacks of sleepable domains.
+
+use std::{
+    fs,
+    sync::{
+        Arc, Barrier,
+        atomic::{AtomicUsize, Ordering},
+        mpsc,
+    },
+    time::Duration,
+};
+
+use afterwork::rcu::srcu::Domain;
+
+use crate::env::alone;
+
+/// A guard against hangs. No test waits that long.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Returns how many threads of this process run callbacks of domains.
+fn nr_threads() -> usize {
+    let tasks = fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = tasks.flat_map(|task| fs::read_to_string(task.path().join("comm")));
+    names.filter(|name| name.trim_end() == "aw-srcu").count()
+}
+
+#[test]
+fn domains_whose_readers_are_slow_share_a_few_threads() {
+    let test = "runners::domains_whose_readers_are_slow_share_a_few_threads";
+    if alone(test, "").is_some() {
+        return;
+    }
+    let nr_run = Arc::new(AtomicUsize::new(0));
+    let domains: Vec<_> = (0..300).map(|_| Domain::new()).collect();
+    let guards: Vec<_> = domains.iter().map(Domain::read_owned).collect();
+    for domain in &domains {
+        let nr_run = nr_run.clone();
+        domain.call(move || _ = nr_run.fetch_add(1, Ordering::Relaxed));
+    }
+    // Domains without readers are served next to them.
+    for _ in 0..100 {
+        let domain = Domain::new();
+        domain.call(|| ());
+        domain.barrier();
+    }
+    assert_eq!(nr_run.load(Ordering::Relaxed), 0, "run under a reader");
+    // Each thread that waits for a CPU for 10 ms in a turn may bring another one.
+    assert!(nr_threads() < 30, "{} threads", nr_threads());
+    drop(guards);
+    domains.iter().for_each(Domain::barrier);
+    assert_eq!(nr_run.load(Ordering::Relaxed), 300);
+}
+
+#[test]
+fn a_domain_that_is_dropped_right_after_a_call_leaves_no_thread() {
+    let test = "runners::a_domain_that_is_dropped_right_after_a_call_leaves_no_thread";
+    if alone(test, "").is_some() {
+        return;
+    }
+    let (send, run) = mpsc::channel();
+    let mut most = 0;
+    for number in 0..1000 {
+        let send = send.clone();
+        Domain::new().call(move || send.send(number).unwrap());
+        most = most.max(if number % 10 == 0 { nr_threads() } else { 0 });
+    }
+    drop(send);
+    let mut numbers: Vec<_> = run.iter().collect();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..1000));
+    assert!(most < 100, "{most} threads");
+}
+
+#[test]
+fn a_callback_may_wait_for_barriers_of_other_domains() {
+    // Each callback waits for the next domain's.
+    let domains: Arc<[Domain]> = (0..6).map(|_| Domain::new()).collect();
+    let (send, ended) = mpsc::channel();
+    let start = Arc::new(Barrier::new(2));
+    for number in 0..domains.len() {
+        let (send, theirs, start) = (send.clone(), domains.clone(), start.clone());
+        domains[number].call(move || {
+            if number == 0 {
+                start.wait();
+            }
+            if let Some(next) = theirs.get(number + 1) {
+                next.synchronize();
+                next.barrier();
+            }
+            send.send(number).unwrap();
+        });
+    }
+    start.wait();
+    let order: Vec<_> = (0..6).map(|_| ended.recv_timeout(PATIENCE)).collect();
+    assert!(order.into_iter().eq((0..6).rev().map(Ok)));
+}
+
+#[test]
+fn a_callback_that_blocks_delays_no_other_domain_for_ever() {
+    let (open, closed) = mpsc::channel::<()>();
+    let blocked = Domain::new();
+    let (begun, has_begun) = mpsc::channel();
+    blocked.call(move || {
+        begun.send(()).unwrap();
+        closed.recv().unwrap();
+    });
+    has_begun.recv_timeout(PATIENCE).unwrap();
+    for _ in 0..20 {
+        let domain = Domain::new();
+        let guard = domain.read_owned();
+        let (send, ran) = mpsc::channel();
+        domain.call(move || send.send(()).unwrap());
+        drop(guard);
+        assert_eq!(ran.recv_timeout(PATIENCE), Ok(()));
+        domain.synchronize();
+    }
+    open.send(()).unwrap();
+    blocked.barrier();
+}

@@ -1,0 +1,106 @@
+//! The values of a torture's command line, and near matches for a misspelt value.
+
+use std::{
+    collections::BTreeSet,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+/// The calls that name a bug that can be put back; `xtask/src/torture.rs` has them, too.
+const NAMING: &[&str] = &["armed(", "linger(", "twin::order(", "twin::fence("];
+/// How many near matches an error names.
+const MOST_NEAR: usize = 3;
+
+/// Returns the one of `choices` that is `asked`.
+///
+/// # Errors
+///
+/// If there is none: a text with the nearest ones, or with all if there are few and none is near.
+pub fn find<'a>(asked: &str, choices: &[&'a str]) -> Result<&'a str, String> {
+    if let Some(found) = choices.iter().find(|choice| **choice == asked) {
+        return Ok(found);
+    }
+    // A guess: with half of the letters wrong it is another word.
+    let most = asked.chars().count() / 2;
+    let mut ranked: Vec<_> = choices
+        .iter()
+        .map(|choice| (distance(asked, choice), *choice))
+        .collect();
+    ranked.sort_unstable();
+    let is_near = |ranked: &&(usize, &str)| ranked.0 <= most;
+    let near: Vec<_> = ranked.iter().filter(is_near).map(|it| it.1).collect();
+    let hint = if !near.is_empty() {
+        let near = &near[..near.len().min(MOST_NEAR)];
+        format!("did you mean {}?", near.join(", or "))
+    } else if choices.len() < 30 {
+        format!("there are {}", choices.join(", "))
+    } else {
+        let nearest: Vec<_> = ranked.iter().take(MOST_NEAR).map(|it| it.1).collect();
+        format!("the nearest are {}", nearest.join(", and "))
+    };
+    Err(format!("`{asked}` is not known; {hint}"))
+}
+
+/// Returns the number of edits between two words, and 0 if the letters of `asked` are a part of
+/// `choice`.
+fn distance(asked: &str, choice: &str) -> usize {
+    let letters = |word: &str| word.replace(|letter: char| !letter.is_alphanumeric(), "");
+    let part = letters(asked);
+    if part.len() > 2 && letters(choice).contains(&part) {
+        0
+    } else {
+        edits(asked, choice)
+    }
+}
+
+/// Counts the letters to add, drop or replace between two words.
+fn edits(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (i, letter) in from.chars().enumerate() {
+        let mut above_left = row[0];
+        row[0] = i + 1;
+        for (j, other) in to.iter().enumerate() {
+            let replaced = above_left + usize::from(letter != *other);
+            above_left = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(row[j + 1] + 1);
+        }
+    }
+    row[to.len()]
+}
+
+/// Returns the names of all bugs that a build with `--cfg torture` can put back, from the sources
+/// that it was made of.
+pub fn twins() -> io::Result<BTreeSet<String>> {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut names = BTreeSet::new();
+    let mut folders: Vec<PathBuf> = ["afterwork", "mpscq", "sync", "topology"]
+        .map(|name| crates.join(name).join("src"))
+        .into();
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(folder)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|it| it == "rs") {
+                let text = fs::read_to_string(path)?;
+                names.extend(names_in(&text).map(str::to_owned));
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// Returns the bugs that a source can put back, comments apart. A call may have its name on the
+/// next line.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    NAMING.iter().flat_map(move |call| {
+        text.match_indices(call).filter_map(move |(at, _)| {
+            let line = text[..at].rfind('\n').map_or(0, |before| before + 1);
+            let is_code = !text[line..at].trim_start().starts_with("//");
+            let argument = text[at + call.len()..].trim_start();
+            let (name, _) = argument.strip_prefix('"')?.split_once('"')?;
+            is_code.then_some(name)
+        })
+    })
+}
